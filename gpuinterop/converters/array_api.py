@@ -22,8 +22,6 @@ from gpuinterop.converters.registry import NAMESPACES, Backend
 from gpuinterop.converters.suggested_fixes import cast_line, copy_line, fix_dtype
 from gpuinterop.layout import core_view
 
-__all__ = ["RULES", "export", "plan_to"]
-
 ARRAY = "an array of a library with an array-API namespace"
 STREAM = "the stream that its export waits for"
 TO_NOTE = """Shares by ``xp.from_dlpack``, and compares the result: what `xp` cannot take, or would copy or make

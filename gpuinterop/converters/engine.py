@@ -56,21 +56,6 @@ from gpuinterop.converters.registry import Backend
 from gpuinterop.foreign_handles import CUDA, protocols_of
 from gpuinterop.ndarray import CudaNdarray
 
-__all__ = [
-    "Conversion",
-    "Incoming",
-    "adopt",
-    "convert",
-    "describe",
-    "import_array",
-    "plan_conversion",
-    "plan_in",
-    "plan_out",
-    "plan_own",
-    "refuse_foreign",
-    "require_array",
-]
-
 _CAPSULE = type(_core.Array.__dlpack_c_exchange_api__)
 _NOTHING = _core.empty(_core.Array, (0,), "float32", 1, 0)  # an array on the host
 

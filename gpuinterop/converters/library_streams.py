@@ -16,8 +16,6 @@ from gpuinterop import _core
 from gpuinterop.foreign_handles import loaded_module
 from gpuinterop.streams import Stream, StreamScope, as_stream
 
-__all__ = ["ENTERS", "enter_libraries", "stream"]
-
 LEGACY = 1  # the driver's own handle of the default stream
 
 

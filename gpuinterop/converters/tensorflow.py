@@ -70,8 +70,3 @@ def describe(t: Any) -> ArrayInfo:
     array: Any = _core.import_any(None, tf.experimental.dlpack.to_dlpack(t))
     array.readonly = True
     return replace(ArrayInfo.of(array), library="tensorflow", owner=array)
-
-
-def adopt(t: Any, info: ArrayInfo, plan: Plan) -> Any:
-    """Return the array over the tensor's memory, or a copy of it."""
-    return info.owner if plan.shared else info.owner.copy()
