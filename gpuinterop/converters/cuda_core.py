@@ -11,8 +11,6 @@ from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_l
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.layout import core_view
 
-__all__ = ["RULES", "describe", "export", "plan_to", "stream_used_by"]
-
 ARRAY = "a cuda.core StridedMemoryView or Buffer"
 STREAM = "`stream`"
 IMPORTS = "cuda.core.utils"

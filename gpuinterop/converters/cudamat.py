@@ -31,8 +31,6 @@ from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refu
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import core_view
 
-__all__ = ["RULES", "adopt", "describe", "export", "plan_to"]
-
 ARRAY = "a cudamat.CUDAMatrix"
 STREAM = "CUDAMat's default stream"
 IMPORTS = {"cpu": "npmat", "cuda": "cudamat"}

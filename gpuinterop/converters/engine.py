@@ -43,7 +43,6 @@ from gpuinterop.converters.functions import (
     remember_plain,
     require_made,
 )
-from gpuinterop.converters.library_streams import stream_of
 from gpuinterop.converters.plan import (
     ArrayInfo,
     Incoming,
@@ -56,21 +55,6 @@ from gpuinterop.converters.plan import (
 from gpuinterop.converters.registry import Backend
 from gpuinterop.foreign_handles import CUDA, protocols_of
 from gpuinterop.ndarray import CudaNdarray
-
-__all__ = [
-    "Conversion",
-    "Incoming",
-    "adopt",
-    "convert",
-    "describe",
-    "import_array",
-    "plan_conversion",
-    "plan_in",
-    "plan_out",
-    "plan_own",
-    "refuse_foreign",
-    "require_array",
-]
 
 _CAPSULE = type(_core.Array.__dlpack_c_exchange_api__)
 _NOTHING = _core.empty(_core.Array, (0,), "float32", 1, 0)  # an array on the host
@@ -187,12 +171,13 @@ def adopt(incoming: Incoming) -> Any:
     obj, entry, array, plan = incoming.obj, incoming.entry, incoming.array, incoming.plan
     if entry is not None and reader(entry) is not None:
         return array if plan.shared else import_with(obj, entry, plan.copied, incoming.options)
-    own = None if entry is None else getattr(entry.module, "adopt", None)
+    module = None if entry is None else entry.module
+    own = getattr(module, "adopt", None)
     if own is not None:
         return own(obj, incoming.info, plan)
-    stream = None
-    if entry is not None:
-        stream = stream_of(entry, incoming.info, obj, incoming.options)
+    stream_used_by, stream = getattr(module, "stream_used_by", None), None
+    if stream_used_by is not None and incoming.info.device == "cuda":
+        stream = call(stream_used_by, incoming.info.index, obj, options=incoming.options)
     if array is None and entry is not None:
         made = import_memory(obj, incoming.info, plan, stream)
         memory = _memory_of(entry)

@@ -16,13 +16,6 @@ from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_l
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import core_view
 
-__all__ = [
-    "RULES",
-    "describe",
-    "export",
-    "plan_to",
-]
-
 ARRAY = "a gnumpy.garray"
 STREAM = "gnumpy's default stream"
 TO_NOTE = """The garray holds `x`, and gnumpy never puts the memory into its reuse cache. `module` names the gnumpy

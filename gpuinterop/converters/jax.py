@@ -17,8 +17,6 @@ from gpuinterop.converters.foreign_layout import refusal_of
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.converters.suggested_fixes import cast_line
 
-__all__ = ["RULES", "judge", "plan_to"]
-
 ARRAY = "a jax.Array"
 STREAM = "the stream of JAX"
 FROM_DLPACK = "dlpack.from_dlpack"

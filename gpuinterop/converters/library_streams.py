@@ -13,13 +13,8 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.converters.functions import call
-from gpuinterop.converters.plan import ArrayInfo
-from gpuinterop.converters.registry import Backend
 from gpuinterop.foreign_handles import loaded_module
 from gpuinterop.streams import Stream, StreamScope, as_stream
-
-__all__ = ["ENTERS", "enter_libraries", "stream", "stream_of"]
 
 LEGACY = 1  # the driver's own handle of the default stream
 
@@ -111,11 +106,3 @@ def stream(stream: Any = None, device: Any = None) -> StreamScope:
     `Stream` itself does it for this library alone.
     """
     return _Scope(as_stream(stream, device))
-
-
-def stream_of(entry: Backend, info: ArrayInfo, obj: Any, options: dict[str, Any]) -> int | None:
-    """Return the stream on which the library uses memory of a GPU, None if it orders its work itself."""
-    stream_used_by = getattr(entry.module, "stream_used_by", None)
-    if stream_used_by is None or info.device != "cuda":
-        return None
-    return call(stream_used_by, info.index, obj, options=options)  # type: ignore[no-any-return]

@@ -25,15 +25,6 @@ from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_bool
 
-__all__ = [
-    "RULES",
-    "export",
-    "init",
-    "kernel",
-    "memory",
-    "plan_to",
-]
-
 ARRAY = "a pycuda.gpuarray.GPUArray"
 STREAM = "PyCUDA's default stream"
 IMPORTS = "pycuda.gpuarray"

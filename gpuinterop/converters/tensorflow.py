@@ -11,8 +11,6 @@ from gpuinterop.converters.foreign_layout import refusal_of
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules
 from gpuinterop.dtypes import NUMPY_NAMES
 
-__all__ = ["RULES", "adopt", "describe", "export", "judge"]
-
 ARRAY = "a tf.Tensor"
 STREAM = "the legacy default stream"
 TO_NOTE = "TensorFlow takes tensors for immutable: do not write to `x` while the result is in use."
@@ -72,8 +70,3 @@ def describe(t: Any) -> ArrayInfo:
     array: Any = _core.import_any(None, tf.experimental.dlpack.to_dlpack(t))
     array.readonly = True
     return replace(ArrayInfo.of(array), library="tensorflow", owner=array)
-
-
-def adopt(t: Any, info: ArrayInfo, plan: Plan) -> Any:
-    """Return the array over the tensor's memory, or a copy of it."""
-    return info.owner if plan.shared else info.owner.copy()

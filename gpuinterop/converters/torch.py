@@ -22,16 +22,6 @@ from gpuinterop.converters.plan import (
     refuse,
 )
 
-__all__ = [
-    "RULES",
-    "adopt",
-    "call_with_tensors",
-    "describe",
-    "export",
-    "judge",
-    "plan_to",
-]
-
 ARRAY = "a torch.Tensor"
 STREAM = "torch's current stream"
 

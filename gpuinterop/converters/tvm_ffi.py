@@ -9,8 +9,6 @@ from gpuinterop.converters.foreign_layout import LEGACY
 from gpuinterop.converters.plan import Rules
 from gpuinterop.dtypes import NAMES, SUB_BYTE_NAMES
 
-__all__ = ["RULES", "stream_used_by"]
-
 ARRAY = "a tvm_ffi.Tensor"
 STREAM = "the stream that tvm-ffi calls current"
 FROM_DLPACK = "from_dlpack"

@@ -183,18 +183,6 @@ void register_converters(nb::module_& m) {
         return nb::steal(o);
       },
       "x"_a, "The same array without the read-only mark, for consumers known not to write.");
-  m.def(
-      "pointer_info",
-      [](uint64_t ptr) -> nb::object {
-        const cuda::PointerInfo i =
-            cuda::inspect(reinterpret_cast<void*>(static_cast<uintptr_t>(ptr)));
-        if (!i.known) return nb::none();
-        return nb::make_tuple(memory_name(i.memory), i.device, i.same_context,
-                              reinterpret_cast<uintptr_t>(i.range_start), i.range_bytes);
-      },
-      "ptr"_a, nb::sig("def pointer_info(ptr: int) -> tuple[str, int, bool, int, int] | None"),
-      "(memory, device, in the primary context, start and bytes of the allocation), or None when "
-      "the driver does not know the address.");
 }
 
 }  // namespace gpuinterop
