@@ -17,14 +17,13 @@ from gpuinterop.errors import (
     BoundsError,
     ContiguityError,
     ConversionTypeError,
-    DeviceError,
     GpuInteropError,
     short_repr,
 )
 from gpuinterop.foreign_handles import CPU, CUDA, protocols_of
 from gpuinterop.host_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy
 from gpuinterop.layout import core_view, is_array
-from gpuinterop.option_values import is_index, read_shape, require_bool
+from gpuinterop.option_values import read_shape, require_bool
 from gpuinterop.scalars import NUMBERS, scalars_to_array
 
 A = TypeVar("A", bound=_core.Array)
@@ -103,17 +102,9 @@ def default_device_for(value: Any, source: _core.Array) -> devices.Device:
 
 def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, where: str = "") -> A:
     """Return an array filled with `value`."""
-    positional = not where  # only for the classes: zeros(2, 3) for zeros((2, 3))
     where = where or f"{cls.__name__}.zeros"
     check_cast(cls, as_supported_dtype(dtype, where), cls.__name__)
-    try:
-        target = resolve_device(device, where)
-    except DeviceError as error:
-        if not (positional and is_index(device) and is_index(shape)):
-            raise
-        raise DeviceError(where=where, expected=error.expected, got=error.got,
-                          fix="name a device that exists; a shape is one argument, a tuple: "
-                          f"({short_repr(shape)}, {short_repr(device)})") from None  # fmt: skip
+    target = resolve_device(device, where)
     with reraise_from(where):
         extents = read_shape(shape)
         made = _core.empty(cls, extents, dtype, target.type_code, target.index)
@@ -303,15 +294,10 @@ def _locate(address: int) -> devices.Device:
 
 def _unknown(value: Any, where: str) -> ConversionTypeError:
     """Return the error for an object that is neither an array nor a scalar."""
-    fix = "pass numbers, or an array of them"
-    if hasattr(type(value), "__array__"):
-        fix = "convert it first: numpy.asarray(x)"
-    elif hasattr(type(value), "__iter__") and not isinstance(value, (str, dict)):
-        fix = "make a list of it first: list(x)"
     return ConversionTypeError(
         where=where,
         expected="a number, nested lists of numbers, or an array that implements DLPack, the CUDA "
         "Array Interface, NumPy's array interface or the buffer protocol",
         got=f"an object of type {type(value).__module__}.{type(value).__qualname__}",
-        fix=fix,
+        fix="pass numbers, or an array of them",
     )

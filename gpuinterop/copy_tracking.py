@@ -17,7 +17,6 @@ not happen.
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 import threading
@@ -29,7 +28,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError, short_repr
+from gpuinterop.errors import CopyForbiddenError
 
 # The core's kinds. The first two stay within one memory, the others are transfers.
 KINDS = {
@@ -90,27 +89,20 @@ class TransferLog:
 
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
-_LAZY_FUNCTIONS = {
-    inspect.isgeneratorfunction: "generator function",
-    inspect.iscoroutinefunction: "coroutine function",
-    inspect.isasyncgenfunction: "asynchronous generator function",
-}
 
 
 class CopyScope(ContextDecorator, AbstractContextManager[T]):
     """A block, or a decorator, that `no_copies`, `count_copies` and `log_transfers` return."""
 
-    def __init__(self, make_record: Callable[[], T], purpose: str) -> None:
-        self._make_record, self._purpose = make_record, purpose
-        # By thread, because several threads may enter and leave the same object at once.
-        self._entered: dict[int, list[tuple[list[Any], T]]] = {}
+    def __init__(self, make_record: Callable[[], T]) -> None:
+        self._make_record = make_record
+        self._entered: list[tuple[list[Any], T]] = []  # the scopes of the thread that entered
 
     def __enter__(self) -> T:
         scopes, record = _local.scopes, self._make_record()
         _core._watch(+1)
         scopes.append(record)
-        self._entered.setdefault(threading.get_ident(), []).append((scopes, record))
+        self._entered.append((scopes, record))
         return record
 
     def __exit__(
@@ -119,46 +111,14 @@ class CopyScope(ContextDecorator, AbstractContextManager[T]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        thread = threading.get_ident()
-        if thread not in self._entered:  # a generator that another thread resumes or collects
-            thread = next(iter(self._entered.copy()), thread)
-        entered = self._entered.get(thread)
-        if not entered:
-            raise ArgumentTypeError(
-                where="__exit__",
-                expected="a block that was entered",
-                got=f"a block that was not entered, or was left already ({self._purpose})",
-                fix="use it in a with statement",
-            )
-        scopes, record = entered.pop()
-        if not entered:
-            self._entered.pop(thread, None)
+        scopes, record = self._entered.pop()
         # By identity: two new counters are equal as dataclasses, and blocks may end out of order.
         del scopes[next(i for i, other in enumerate(scopes) if other is record)]
         _core._watch(-1)
 
-    def __call__(self, function: F) -> F:
-        inner: Any = getattr(function, "__func__", None)  # of a static method
-        called: Any = inspect.getattr_static(type(function), "__call__", None)
-        tested: tuple[Any, ...] = (function, inner, called)
-        for candidate in tested:
-            for is_lazy, name in _LAZY_FUNCTIONS.items():
-                if is_lazy(candidate):
-                    # The call returns at once, and copies after the block has ended.
-                    raise ArgumentTypeError(
-                        where=f"the decorator of a block in which {self._purpose}",
-                        expected="a function that does its work when it is called",
-                        got=f"the {name} {getattr(function, '__qualname__', short_repr(function))}",
-                        fix="write the with statement inside the function",
-                    )
-        return super().__call__(function)
-
     def _recreate_cm(self) -> CopyScope[T]:
         # One for each call of a decorated function, because calls may overlap in threads.
-        return CopyScope(self._make_record, self._purpose)
-
-    def __repr__(self) -> str:
-        return f"<{self._purpose}: use it in a with statement>"
+        return CopyScope(self._make_record)
 
 
 class _Local(threading.local):
@@ -239,7 +199,7 @@ def no_copies() -> CopyScope[None]:
     >>> with gpuinterop.no_copies():
     ...     y = gpuinterop.converters.to_numpy(x)  # shares, hence allowed
     """
-    return CopyScope(lambda: None, "no copies are made")
+    return CopyScope(lambda: None)
 
 
 def count_copies() -> CopyScope[CopyCount]:
@@ -254,7 +214,7 @@ def count_copies() -> CopyScope[CopyCount]:
     >>> copies
     CopyCount(count=1, bytes=24)
     """
-    return CopyScope(CopyCount, "copies are counted")
+    return CopyScope(CopyCount)
 
 
 def log_transfers() -> CopyScope[TransferLog]:
@@ -272,7 +232,7 @@ def log_transfers() -> CopyScope[TransferLog]:
     >>> print(log)
     no transfers between host and device
     """
-    return CopyScope(TransferLog, "transfers are logged")
+    return CopyScope(TransferLog)
 
 
 _core.set_hooks(copied=report_copy)

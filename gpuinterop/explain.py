@@ -20,14 +20,10 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     itself carries out, with ``.shared``, ``.copied``, ``.refused``, ``.reason``, ``.axis``, ``.bytes``
     and ``.fix``; printing it shows all of them. `x` may be a gpuinterop array or an array of another
     library; `to` is a library's name, or "gpuinterop" and "cudandarray" for a gpuinterop array. The library
-    is imported, as by the conversion, to check that this works. Inside `no_copies` a copy is refused, and
-    so is, inside a capture, what a graph cannot hold: a library that works on a stream outside the capture,
-    or a copy to the host. Of other packages' converters, one without ``plan_to`` gives ``.unknown``, and
-    one without ``plan_from`` is tried; the stream that they use is not known.
-
-    Inside a capture it does not predict errors that another library raises there; that page-locked host
-    memory whose last use is captured cannot go to torch, jax, tvm_ffi, cuda_core and tensorflow; and
-    that a consumer on the legacy stream is refused while another library captures a blocking stream.
+    is imported, as by the conversion, to check that this works. Inside `no_copies` a copy is refused. Of
+    other packages' converters, one without ``plan_to`` gives ``.unknown``, and one without ``plan_from``
+    is tried. Which streams may wait inside a capture is known when the conversion makes them wait, so
+    it alone raises CaptureError on a GPU.
 
     Examples
     --------

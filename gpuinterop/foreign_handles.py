@@ -98,9 +98,8 @@ def _pair(kind: Any, number: Any) -> tuple[int, int | None] | None:
 def stream_handle(stream: Any) -> int | None:
     """Return the driver's handle of a stream-like object, else None, also for arrays and events."""
     found = as_int(stream)
-    if found is not None or isinstance(
-        stream, (bool, type)
-    ):  # the attributes of a class are descriptors
+    # The attributes of a class are descriptors.
+    if found is not None or isinstance(stream, (bool, type)):
         return found
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:  # a method; an attribute in the first version
@@ -109,12 +108,9 @@ def stream_handle(stream: Any) -> int | None:
         known = isinstance(pair, tuple) and len(pair) == 2 and as_int(pair[0]) == 0
         return as_int(pair[1]) if known else None
     kind = type(stream)
-    if (
-        kind.__name__ == "Event"
-        or hasattr(kind, "__dlpack__")
-        or hasattr(kind, "__cuda_array_interface__")
-    ):
-        return None  # their addresses and handles are none of streams
+    is_array = hasattr(kind, "__dlpack__") or hasattr(kind, "__cuda_array_interface__")
+    if is_array or kind.__name__ == "Event":
+        return None  # its address or handle is not that of a stream
     for name in ("cuda_stream", "ptr", "handle"):  # torch; CuPy; PyCUDA, Numba, cuda.core
         value: Any = getattr(stream, name, None)
         if value is not None and hasattr(value, "value"):  # a ctypes pointer, whose null is None

@@ -13,10 +13,10 @@ from typing import Any
 import gpuinterop as gi
 from gpuinterop.cli import STRICT, layouts_in_help
 from gpuinterop.converters import registry
-from gpuinterop.converters.plan import c_strides
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_messages import strides_of_partial_elements, wrong_number_of_strides
 from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.layout import c_strides
 from gpuinterop.overlap import byte_range
 from gpuinterop.testing.layouts import LAYOUTS
 

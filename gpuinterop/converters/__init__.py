@@ -6,13 +6,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import gpuinterop.ndarray  # noqa: F401  (tells the core the classes of imported arrays)
-from gpuinterop import _core, copy_tracking
+from gpuinterop import _core
 from gpuinterop.converters import engine, registry
 from gpuinterop.converters.functions import (
     check_options,
@@ -47,15 +48,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:  # of the functions that are made on first use, those with a class of their own
-
-    class _ToNumpy(Protocol):
-        def __call__(self, x: Any, copyif: bool = False) -> np.ndarray[Any, Any]: ...
-
-    class _ToBuffer(Protocol):
-        def __call__(self, x: Any, copyif: bool = False) -> memoryview: ...
-
-    to_numpy: _ToNumpy
-    to_buffer: _ToBuffer
+    to_numpy: Callable[..., np.ndarray[Any, Any]]
+    to_buffer: Callable[..., memoryview]
 
 # Theano's names: the library, and the options that have other defaults.
 _THEANO: dict[str, tuple[str, dict[str, Any]]] = {
@@ -188,10 +182,6 @@ def from_dlpack(
     if copied and isinstance(x, np.generic):
         x = np.asarray(x)  # a scalar has no memory to share, but its value can be copied
     pair = None if place is None else (place.type_code, place.index or 0)
-    if copy and isinstance(x, np.ndarray) and any(step % x.itemsize for step in x.strides):
-        # NumPy copies what an array of whole elements cannot describe: a field of records.
-        copy_tracking.report_copy("host", x.nbytes, "from_dlpack")
-        x, copy = np.array(x), None
     return _core.import_any(cls, x, pair, copy)
 
 

@@ -22,8 +22,6 @@ from gpuinterop.converters.registry import NAMESPACES, Backend
 from gpuinterop.converters.suggested_fixes import cast_line, copy_line, fix_dtype
 from gpuinterop.layout import core_view
 
-__all__ = ["RULES", "export", "plan_to"]
-
 ARRAY = "an array of a library with an array-API namespace"
 STREAM = "the stream that its export waits for"
 TO_NOTE = """Shares by ``xp.from_dlpack``, and compares the result: what `xp` cannot take, or would copy or make
@@ -70,34 +68,38 @@ def plan_to(
             "with from_dlpack",
             f"xp={errors.short_repr(xp)}", "pass it: to_array_api(x, xp=array_api_strict)",
         )  # fmt: skip
-    name = _name_of(xp)
     array: Any = info.owner
     if array is None:
         place = TYPE_CODES[info.device], info.index
         array = _core.empty(_core.Array, (1,) * len(info.shape), info.dtype, *place)
-    try:
-        made = xp.from_dlpack(core_view(array))
-    except errors.CaptureError:
-        raise
-    except _REFUSALS as e:
-        again = (
-            plan_to(info.copied(), copyif, allow_readonly, xp) if not info.c_contiguous else None
-        )
-        reason, got = f"an array that {name}.from_dlpack takes", f"{info.text()}; it said: {e}"
-        if again is not None and not again.refused:
-            fix = f"make {copy_line(info.library)} once and reuse it"
-            return copy_needed("array_api", RULES.where, info, errors.ExportError, reason, got, fix)
-        cast = fix_dtype(info.library, info.dtype, _EVERYWHERE - {info.dtype})
-        fix = f"{cast}, or move the array to a device that the library has"
-        return refuse("array_api", RULES.where, errors.ExportError, reason, got, fix)
-    seen = replace(ArrayInfo.of(array), library=info.library)
-    plan = _compared(seen, made, allow_readonly, name)
+    plan, _ = _attempt(array, info, allow_readonly, xp)
+    if plan.refused and plan.code == errors.ExportError.reason and not info.c_contiguous:
+        # The namespace may take a copy.
+        again = plan_to(info.copied(), copyif, allow_readonly, xp)
+        fix = f"make {copy_line(info.library)} once and reuse it"
+        if not again.refused:
+            where, error = RULES.where, errors.ExportError
+            return copy_needed("array_api", where, info, error, plan.reason, plan.got, fix)
     # Of a copy that gpuinterop makes, the namespace may make another.
     return share("array_api", RULES.where) if plan.copied and info.owner is None else plan
 
 
-def _name_of(xp: Any) -> str:
-    return str(getattr(xp, "__name__", type(xp).__name__))
+def _attempt(x: Any, info: ArrayInfo, allow_readonly: bool, xp: Any) -> tuple[Plan, Any]:
+    """Return the array that a namespace makes of `x`, which `info` describes, and what that means."""
+    name = str(getattr(xp, "__name__", type(xp).__name__))
+    try:
+        made = xp.from_dlpack(core_view(x))
+    except errors.CaptureError:
+        raise
+    except _REFUSALS as e:
+        cast = fix_dtype(info.library, info.dtype, _EVERYWHERE - {info.dtype})
+        return refuse(
+            "array_api", RULES.where, errors.ExportError,
+            f"an array that {name}.from_dlpack takes", f"{info.text()}; it said: {e}",
+            f"{cast}, or move the array to a device that the library has",
+        ), None  # fmt: skip
+    seen = replace(ArrayInfo.of(x), library=info.library)
+    return _compared(seen, made, allow_readonly, name), made
 
 
 def _compared(info: ArrayInfo, made: Any, allow_readonly: bool, name: str) -> Plan:
@@ -142,16 +144,7 @@ def export(x: Any, library: Any, allow_readonly: bool = False, xp: Any = None) -
     if own is not None:
         writable = {} if own.module.RULES.readonly else {"allow_readonly": allow_readonly}
         return engine.convert(x, own, True, writable)
-    try:
-        made = xp.from_dlpack(core_view(x))
-    except _REFUSALS as e:
-        raise errors.ExportError(
-            where=RULES.where,
-            expected=f"an array that {_name_of(xp)}.from_dlpack takes",
-            got=f"{ArrayInfo.of(x).text()}; it said: {e}",
-            fix="cast the array to a dtype, or move it to a device, that the library has",
-        ) from e
-    plan = _compared(ArrayInfo.of(x), made, True, _name_of(xp))
+    plan, made = _attempt(x, ArrayInfo.of(x), True, xp)
     if plan.refused:
         raise plan.exception()
     return made

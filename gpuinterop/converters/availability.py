@@ -18,17 +18,6 @@ from gpuinterop.errors import ConversionTypeError, MissingLibraryError, short_re
 if TYPE_CHECKING:
     from gpuinterop.converters.registry import Backend
 
-__all__ = [
-    "broken_converters",
-    "disable_converter",
-    "failures",
-    "how_to_install",
-    "import_library",
-    "import_package",
-    "installed",
-    "unknown_name_error",
-    "unknown_object_error",
-]
 
 failures: dict[str, str] = {}  # package that is installed: why its last import failed
 broken_converters: dict[str, str] = {}  # name: why the converter is disabled

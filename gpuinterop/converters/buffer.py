@@ -17,8 +17,6 @@ from gpuinterop.converters.plan import ArrayInfo, Plan, Rules
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.host_views import as_numpy_view
 
-__all__ = ["RULES", "adopt", "describe", "export", "judge"]
-
 ARRAY = "an object with Python's buffer protocol"
 STREAM = "no stream: the host"
 TO_NOTE = """The result is a C-contiguous memoryview; ``.cast("B")`` gives the bytes in one dimension. An array

@@ -27,12 +27,9 @@ from gpuinterop.converters.foreign_layout import (
     device_of_address,
     import_memory,
 )
-from gpuinterop.converters.foreign_layout import legacy_stream as stream_used_by
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import core_view
-
-__all__ = ["RULES", "adopt", "describe", "export", "plan_to", "stream_used_by"]
 
 ARRAY = "a cudamat.CUDAMatrix"
 STREAM = "CUDAMat's default stream"

@@ -22,8 +22,6 @@ from gpuinterop.layout import core_view
 from gpuinterop.ndarray import CudaNdarray
 from gpuinterop.overlap import byte_range
 
-__all__ = ["RULES", "describe", "export", "kernel", "plan_to", "stream_used_by"]
-
 ARRAY = "a cupy.ndarray"
 STREAM = "CuPy's current stream"
 TO_NOTE = "CuPy has the dtypes of NumPy, and from version 14 on bfloat16."

@@ -13,7 +13,8 @@ libraries that implement DLPack well:
 - ``judge(obj)``: a `Plan` if something other than the layout forbids sharing, else None
 - ``adopt(obj, info, plan)``: the gpuinterop array; by default an array over the described memory
 - ``export(x, library)``: the library's object over the memory of `x`; by default the library's from_dlpack
-- ``stream_used_by(index, obj=None)``: the handle of the stream on which the library works, or None
+- ``stream_used_by(index, obj=None)``: the handle of the stream on which the library works, if it
+  does not order its work by itself
 
 `plan_to` stands in place of `RULES` where these depend on the library's state.
 """
@@ -42,7 +43,6 @@ from gpuinterop.converters.functions import (
     remember_plain,
     require_made,
 )
-from gpuinterop.converters.library_streams import check_export, check_import, stream_of
 from gpuinterop.converters.plan import (
     ArrayInfo,
     Incoming,
@@ -55,21 +55,6 @@ from gpuinterop.converters.plan import (
 from gpuinterop.converters.registry import Backend
 from gpuinterop.foreign_handles import CUDA, protocols_of
 from gpuinterop.ndarray import CudaNdarray
-
-__all__ = [
-    "Conversion",
-    "Incoming",
-    "adopt",
-    "convert",
-    "describe",
-    "import_array",
-    "plan_conversion",
-    "plan_in",
-    "plan_out",
-    "plan_own",
-    "refuse_foreign",
-    "require_array",
-]
 
 _CAPSULE = type(_core.Array.__dlpack_c_exchange_api__)
 _NOTHING = _core.empty(_core.Array, (0,), "float32", 1, 0)  # an array on the host
@@ -186,12 +171,13 @@ def adopt(incoming: Incoming) -> Any:
     obj, entry, array, plan = incoming.obj, incoming.entry, incoming.array, incoming.plan
     if entry is not None and reader(entry) is not None:
         return array if plan.shared else import_with(obj, entry, plan.copied, incoming.options)
-    own = None if entry is None else getattr(entry.module, "adopt", None)
+    module = None if entry is None else entry.module
+    own = getattr(module, "adopt", None)
     if own is not None:
         return own(obj, incoming.info, plan)
-    stream = None
-    if entry is not None:
-        stream = stream_of(entry, incoming.info, obj, incoming.options)
+    stream_used_by, stream = getattr(module, "stream_used_by", None), None
+    if stream_used_by is not None and incoming.info.device == "cuda":
+        stream = call(stream_used_by, incoming.info.index, obj, options=incoming.options)
     if array is None and entry is not None:
         made = import_memory(obj, incoming.info, plan, stream)
         memory = _memory_of(entry)
@@ -217,8 +203,6 @@ def plan_own(
         return plan, Incoming(x, plan, array=x)
     incoming = plan_in(x, copyif, options, where)
     plan = incoming.plan
-    if plan.outcome == "shared" or copyif:
-        plan = check_import(plan, incoming)
     if plan.outcome != "refused" and dtype is not None and incoming.info.dtype != dtype:
         plan = refuse(
             "gpuinterop", where, errors.DTypeError, f"{dtype}, the only dtype of CudaNdarray",
@@ -304,9 +288,8 @@ def _export(x: Any, entry: Backend, library: Any, options: dict[str, Any], plan:
 
 def _export_by_dlpack(module: Any, where: str, x: Any, library: Any) -> Any:
     kind, index = x.__dlpack_device__()
-    if kind == CUDA and getattr(module, "stream_used_by", None) is not None:
-        order = _core.require_hand_over if module.ORDERS_STREAMS else _core.hand_over
-        order(x, module.stream_used_by(index), where)
+    if kind == CUDA and hasattr(module, "stream_used_by"):  # else the library asks for the order
+        _core.hand_over(x, module.stream_used_by(index), where)
     function = library
     for name in module.FROM_DLPACK.split("."):
         function = getattr(function, name)
@@ -332,8 +315,6 @@ def plan_conversion(
     """Plan ``to(x, entry.name, copyif, **options)`` before anything is copied."""
     incoming = plan_in(x, copyif, {})
     first, own = incoming.plan, incoming.array is x
-    if not own and (first.outcome == "shared" or copyif):
-        first = check_import(first, incoming)
     if first.outcome == "refused":
         return Conversion(first, incoming, first)
     info = incoming.info if first.outcome == "shared" else incoming.info.copied()
@@ -347,8 +328,6 @@ def plan_conversion(
             _core._require_values(second.where, x if own else _NOTHING)
         if second.outcome == "shared" or second.outcome == "copied":
             library = library or import_library(entry, info.device, second.where)
-            if info.device == "cuda" and (second.outcome == "shared" or copyif):
-                check_export(second, info, x if own else None, entry, options)
     except (errors.CaptureError, errors.MissingLibraryError) as e:
         second = plan_from_error(e, entry.name, e.where)
     plan = second

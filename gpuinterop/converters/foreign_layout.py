@@ -23,20 +23,6 @@ from gpuinterop.dtypes import NAMES, as_supported_dtype
 from gpuinterop.ndarray import class_for
 from gpuinterop.streams import as_stream
 
-__all__ = [
-    "LEGACY",
-    "OwnerGroup",
-    "describe_memory",
-    "device_of_address",
-    "import_memory",
-    "legacy_stream",
-    "new_copy",
-    "plan_import",
-    "read_layout",
-    "refusal_of",
-    "stream_number",
-]
-
 _BYTE = numpy.dtype(numpy.uint8)
 LEGACY = 1  # CU_STREAM_LEGACY: where libraries without current streams work
 
@@ -57,15 +43,9 @@ def stream_number(stream: Any) -> int:
     return (stream if plain else as_stream(stream).handle) or LEGACY
 
 
-def legacy_stream(index: int, obj: Any = None) -> int:
-    """Return the stream of a library that works on the legacy default stream, as its `stream_used_by`."""
-    return LEGACY
-
-
 def device_of_address(ptr: int) -> tuple[str, int]:
     """Return the device of an address on a GPU, by the driver; GPU 0 for an unknown one."""
-    found = _core.pointer_info(ptr) if ptr else None
-    return ("cuda", int(found[1])) if found is not None else ("cuda", 0)
+    return "cuda", _core.inspect_pointer(ptr)["device"] if ptr else 0
 
 
 def describe_memory(parts: tuple[Any, ...], library: str) -> ArrayInfo:

@@ -14,25 +14,10 @@ from typing import Any
 
 from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import registry
-from gpuinterop.converters.plan import Incoming, Plan
+from gpuinterop.converters.plan import Incoming, Plan, copy_needed
 from gpuinterop.converters.registry import Backend
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.option_values import refuse_copy_keyword, require_bool
-
-__all__ = [
-    "call",
-    "check_options",
-    "export_options",
-    "export_with",
-    "generated",
-    "import_with",
-    "own_options",
-    "plan_by_own_function",
-    "reader",
-    "remember_plain",
-    "require_made",
-    "writer",
-]
 
 COMMON = "allow_readonly"  # the option that exports to every library accept
 
@@ -89,12 +74,12 @@ def plan_by_own_function(incoming: Incoming, copyif: bool) -> None:
     with copy_tracking.isolated_copy_count() as counted:
         incoming.array = import_with(obj, entry, copyif, options)
     if plan_from is None and counted.bytes:
-        incoming.plan = replace(
-            incoming.plan, outcome="copied", reason="memory that the converter can share",
-            bytes=counted.bytes, fix="see what the converter shares",
-            got=f"{type(obj).__module__}.{type(obj).__qualname__}",
-            crosses="host" if incoming.info.device == "cpu" else "copy",
-        )  # fmt: skip
+        info, got = incoming.info, f"{type(obj).__module__}.{type(obj).__qualname__}"
+        reason = "memory that the converter can share"
+        plan = copy_needed(
+            "gpuinterop", incoming.plan.where, info, errors.ContiguityError, reason, got
+        )
+        incoming.plan = replace(plan, bytes=counted.bytes)
 
 
 # ---- options ------------------------------------------------------------------------------------

@@ -12,18 +12,9 @@ import numpy
 from gpuinterop import _core, errors
 from gpuinterop.converters import cudamat, registry
 from gpuinterop.converters.foreign_layout import LEGACY, device_of_address
-from gpuinterop.converters.foreign_layout import legacy_stream as stream_used_by
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import core_view
-
-__all__ = [
-    "RULES",
-    "describe",
-    "export",
-    "plan_to",
-    "stream_used_by",
-]
 
 ARRAY = "a gnumpy.garray"
 STREAM = "gnumpy's default stream"

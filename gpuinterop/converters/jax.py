@@ -13,16 +13,13 @@ from typing import Any
 
 from gpuinterop import errors
 from gpuinterop.converters import registry
-from gpuinterop.converters.foreign_layout import LEGACY, refusal_of
+from gpuinterop.converters.foreign_layout import refusal_of
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.converters.suggested_fixes import cast_line
-
-__all__ = ["RULES", "judge", "plan_to", "stream_used_by"]
 
 ARRAY = "a jax.Array"
 STREAM = "the stream of JAX"
 FROM_DLPACK = "dlpack.from_dlpack"
-ORDERS_STREAMS = True
 TO_NOTE = """JAX takes its arrays for immutable: do not write to `x` while the result is in use. Do not donate
 the result either (``donate_argnums``), or XLA puts its own results into the memory of `x`, read-only or
 not. No dtype is narrowed: 64-bit dtypes raise unless ``jax_enable_x64`` is on."""
@@ -83,15 +80,6 @@ def plan_to(info: ArrayInfo, copyif: bool = False) -> Plan:
             f"{cast_line(info.library, _WIDE[info.dtype])}",
         )  # fmt: skip
     return plan_layout(info, _WITH_WIDE)
-
-
-def stream_used_by(index: int, obj: Any = None) -> int | None:
-    """Return the handle of the stream on which the library uses memory.
-
-    JAX has streams of its own, which no capture of other libraries includes, and the legacy stream has the
-    same rules. Arrays of JAX wait for the stream that the importer names.
-    """
-    return LEGACY if obj is None else None
 
 
 # In this order, because an array that meets one condition may fail to answer the next.

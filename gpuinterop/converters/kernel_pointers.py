@@ -14,8 +14,6 @@ from gpuinterop.converters.plan import ArrayInfo
 from gpuinterop.converters.suggested_fixes import copy_line, move_line
 from gpuinterop.option_values import require_bool, takes_copy_keyword
 
-__all__ = ["pointer_arguments"]
-
 
 @takes_copy_keyword("copyif")
 @contextmanager

@@ -13,14 +13,8 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.converters.functions import call
-from gpuinterop.converters.plan import ArrayInfo, Incoming, Plan, plan_from_error
-from gpuinterop.converters.registry import Backend
-from gpuinterop.errors import CaptureError
 from gpuinterop.foreign_handles import loaded_module
 from gpuinterop.streams import Stream, StreamScope, as_stream
-
-__all__ = ["ENTERS", "check_export", "check_import", "enter_libraries", "stream", "stream_of"]
 
 LEGACY = 1  # the driver's own handle of the default stream
 
@@ -112,54 +106,3 @@ def stream(stream: Any = None, device: Any = None) -> StreamScope:
     `Stream` itself does it for this library alone.
     """
     return _Scope(as_stream(stream, device))
-
-
-# ---- captures -----------------------------------------------------------------------------------
-
-
-def stream_of(entry: Backend, info: ArrayInfo, obj: Any, options: dict[str, Any]) -> int | None:
-    """Return the stream on which the library uses memory of a GPU, None if it orders its work itself."""
-    stream_used_by = getattr(entry.module, "stream_used_by", None)
-    if stream_used_by is None or info.device != "cuda":
-        return None
-    return call(stream_used_by, info.index, obj, options=options)  # type: ignore[no-any-return]
-
-
-def check_import(plan: Plan, incoming: Incoming) -> Plan:
-    """Return `plan`, or its refusal if a capture forbids to wait for the library, or to copy."""
-    info, entry = incoming.seen, incoming.entry
-    if plan.refused or entry is None or info is None or not info.size:
-        return plan
-    try:
-        stream = stream_of(entry, info, incoming.obj, incoming.options)
-        if stream is not None:
-            current = _core.current_stream_handle(info.index)
-            _core.require_wait(info.index, current, stream, plan.where)
-            if plan.copied:
-                _core.require_copies(info.index, False, plan.where)
-    except CaptureError as e:
-        return plan_from_error(e, plan.library, plan.where)
-    return plan
-
-
-def check_export(
-    plan: Plan, info: ArrayInfo, x: Any, entry: Backend, options: dict[str, Any]
-) -> None:
-    """Raise CaptureError if a capture forbids the library to wait for the array on a GPU, or a copy.
-
-    `x` is the array; None stands for one that does not exist yet, on the current stream.
-    """
-    if not info.size:
-        return
-    index, download = info.index, plan.crosses == "device_to_host"
-    current = _core.current_stream_handle(index)
-    if plan.copied:
-        if x is not None:
-            _core.require_hand_over(x, current, plan.where)
-        _core.require_copies(index, download, plan.where)
-        x = None
-    consumer = None if download else stream_of(entry, info, None, options)
-    if consumer is not None and x is not None:
-        _core.require_hand_over(x, consumer, plan.where)
-    elif consumer is not None:
-        _core.require_wait(index, consumer, current, plan.where)

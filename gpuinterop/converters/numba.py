@@ -13,8 +13,6 @@ from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.layout import core_view
 from gpuinterop.ndarray import CudaNdarray
 
-__all__ = ["RULES", "export", "memory", "stream_used_by"]
-
 ARRAY = "a Numba device array"
 STREAM = "Numba's default stream, or the stream that an array is bound to,"
 IMPORTS = "numba.cuda"

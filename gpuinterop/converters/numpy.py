@@ -22,8 +22,6 @@ from gpuinterop.foreign_handles import CPU
 from gpuinterop.host_views import DLPACK_WORKS, as_numpy_view, refuse_mask, to_host_array
 from gpuinterop.ndarray import class_for
 
-__all__ = ["RULES", "adopt", "describe", "describe_host", "export", "judge", "plain", "plan_to"]
-
 ARRAY = "a numpy.ndarray"
 STREAM = "no stream: the host"
 TO_COPIES = ["arrays on a GPU, to the host"]

@@ -13,22 +13,7 @@ from typing import Any
 from gpuinterop import _core, errors
 from gpuinterop.converters.suggested_fixes import copy_line, fix_device, fix_dtype
 from gpuinterop.foreign_handles import CPU, CUDA
-from gpuinterop.layout import c_strides
-
-__all__ = [
-    "TYPE_CODES",
-    "ArrayInfo",
-    "Incoming",
-    "Plan",
-    "Rules",
-    "c_strides",
-    "copy_needed",
-    "first_noncontiguous_axis",
-    "plan_from_error",
-    "plan_layout",
-    "refuse",
-    "share",
-]
+from gpuinterop.layout import c_strides as c_strides
 
 TYPE_CODES = {"cpu": CPU, "cuda": CUDA}
 _DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}  # DLPack's; pinned and managed memory too

@@ -19,22 +19,11 @@ import numpy
 from gpuinterop import _core, errors
 from gpuinterop.converters import registry
 from gpuinterop.converters.foreign_layout import LEGACY
-from gpuinterop.converters.foreign_layout import legacy_stream as stream_used_by
 from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_bool
-
-__all__ = [
-    "RULES",
-    "export",
-    "init",
-    "kernel",
-    "memory",
-    "plan_to",
-    "stream_used_by",
-]
 
 ARRAY = "a pycuda.gpuarray.GPUArray"
 STREAM = "PyCUDA's default stream"

@@ -22,9 +22,9 @@ from gpuinterop.converters.availability import (
     broken_converters,
     disable_converter,
     import_package,
-    installed,
     unknown_name_error,
 )
+from gpuinterop.converters.availability import installed as installed
 from gpuinterop.errors import (
     ArgumentTypeError,
     GpuInteropError,
@@ -32,23 +32,6 @@ from gpuinterop.errors import (
     short_repr,
 )
 from gpuinterop.foreign_handles import is_being_imported, module_of
-
-__all__ = [
-    "NAMESPACES",
-    "OWN_NAMES",
-    "Backend",
-    "backend",
-    "backends",
-    "find_backend",
-    "installed",
-    "library_of",
-    "load",
-    "load_or_none",
-    "names",
-    "names_class",
-    "own_name",
-    "register",
-]
 
 GROUP = "gpuinterop.converters"
 
@@ -124,10 +107,6 @@ def _has(obj: Any, attributes: str) -> bool:
     return all(_static(obj, name) is not None for name in attributes.split())
 
 
-def _like_pycuda(obj: Any) -> bool:
-    return _has(obj, "mem_size strides dtype shape flags ptr")
-
-
 def _like_cudamat(obj: Any) -> bool:
     """Return whether `obj` has the structure of CUDAMat's matrices, or of npmat's."""
     return _has(_static(obj, "mat"), "data_device on_device size is_trans") or _has(
@@ -138,10 +117,6 @@ def _like_cudamat(obj: Any) -> bool:
 def _like_gnumpy(obj: Any) -> bool:
     # The alias marker of an owner is None, so only the presence of the name counts.
     return _has(obj, "_base shape") and inspect.getattr_static(obj, "_is_alias_of", obj) is not obj
-
-
-def _like_array_api(obj: Any) -> bool:
-    return _has(obj, "__array_namespace__ __dlpack__")
 
 
 # ---- the entries --------------------------------------------------------------------------------
@@ -163,8 +138,8 @@ _BUILT_IN = (
         ("numba_cuda",), install="numba-cuda", devices=("cuda",),
     ),
     Backend(
-        "pycuda", "pycuda", ("GPUArray",), matches=_like_pycuda, install="pycuda", aliases=("gpuarray",),
-        devices=("cuda",),
+        "pycuda", "pycuda", ("GPUArray",), install="pycuda", aliases=("gpuarray",), devices=("cuda",),
+        matches=lambda obj: _has(obj, "mem_size strides dtype shape flags ptr"),
     ),
     Backend(
         "cudamat", "cudamat", ("CUDAMatrix", "TransposedCUDAMatrix"), ("npmat",), matches=_like_cudamat,
@@ -188,7 +163,10 @@ _BUILT_IN = (
         ("array", "mmap"), aliases=("memoryview",), devices=("cpu",),
     ),
     # Last: these are many libraries, recognised by their methods instead of by their class.
-    Backend("array_api", "", matches=_like_array_api, aliases=("array-api", *NAMESPACES)),
+    Backend(
+        "array_api", "", aliases=("array-api", *NAMESPACES),
+        matches=lambda obj: _has(obj, "__array_namespace__ __dlpack__"),
+    ),
 )  # fmt: skip
 _entries: dict[str, Backend] = {}
 _aliases: dict[str, str] = {}  # name or alias in small letters: the entry's name
@@ -208,18 +186,15 @@ for _built_in in _BUILT_IN:
 def register(entry: Backend) -> None:
     """Add a library, or replace the one of the same name."""
     given: Any = entry
-    fault = "" if isinstance(given, Backend) else short_repr(given)
-    if not fault and not (isinstance(given.name, str) and given.name):
-        fault = f"the name {given.name!r}"
-    for name in () if fault else ("types", "roots", "aliases", "devices"):
-        words = getattr(given, name)
-        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
-            fault = f"{name}={words!r}"
-    if fault:
+    name = given.name if isinstance(given, Backend) else None
+    good = isinstance(name, str) and name != ""
+    for words in (given.types, given.roots, given.aliases, given.devices) if good else ():
+        good &= isinstance(words, tuple) and all(isinstance(word, str) for word in words)
+    if not good:
         raise ArgumentTypeError(
             where="gpuinterop.converters.register",
             expected="a gpuinterop.converters.Backend with a name and tuples of names",
-            got=fault,
+            got=short_repr(given),
             fix="write register(Backend('mylib', 'mylib', types=('Array',), converter='mylib.interop'))"
             "; the module has to_mylib and from_mylib",
         )
@@ -228,8 +203,8 @@ def register(entry: Backend) -> None:
     kept = vars(sys.modules[__package__])
     for function in {f"to_{entry.name}", f"from_{entry.name}"}.difference(kept["__all__"]):
         kept.pop(function, None)
-    for name in (entry.name, *entry.aliases):
-        _core._set_exporter(name)
+    for known_as in (entry.name, *entry.aliases):
+        _core._set_exporter(known_as)
     _add(entry)
     _of_class.cache_clear()
     _core._set_converters_changed(any(_entries[known.name] is not known for known in _BUILT_IN))
@@ -367,9 +342,8 @@ def _load_waiting() -> bool:
     # Whether there were plugins to load. Only a loaded library can have made an object.
     found = False
     for name in _plugins():
-        if name in _entries or name in broken_converters or name not in sys.modules:
-            continue
-        if is_being_imported(name):  # its converter needs all of it; a later conversion tries again
+        known = name in _entries or name in broken_converters or name not in sys.modules
+        if known or is_being_imported(name):  # then a later conversion tries again
             continue
         try:
             _load_plugin(name)

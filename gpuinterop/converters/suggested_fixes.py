@@ -10,8 +10,6 @@ from typing import Any
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES
 
-__all__ = ["cast_line", "copy_line", "fix_device", "fix_dtype", "move_line"]
-
 _METHOD = "{x}.astype('{dtype}')"
 # {x} is the object, {dtype} a dtype's name.
 _CASTS = {

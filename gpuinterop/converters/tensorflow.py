@@ -7,11 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from gpuinterop import _core, errors
-from gpuinterop.converters.foreign_layout import LEGACY, refusal_of
+from gpuinterop.converters.foreign_layout import refusal_of
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules
 from gpuinterop.dtypes import NUMPY_NAMES
-
-__all__ = ["RULES", "adopt", "describe", "export", "judge", "stream_used_by"]
 
 ARRAY = "a tf.Tensor"
 STREAM = "the legacy default stream"
@@ -31,14 +29,8 @@ RULES = Rules(
 )
 
 
-def stream_used_by(index: int, obj: Any = None) -> int | None:
-    """Return the handle of the stream on which the library uses memory. Its own tensors are complete."""
-    return LEGACY if obj is None else None
-
-
 def export(x: Any, tf: Any) -> Any:
     """Return an eager tensor over the memory of `x`."""
-    _core.require_hand_over(x, LEGACY, "to_tensorflow")
     source: Any = _core.writable_alias(x) if x.readonly else x
     # TensorFlow reads legacy capsules only. Without a stream they are ordered on the legacy stream.
     return tf.experimental.dlpack.from_dlpack(source.__dlpack__())
@@ -78,8 +70,3 @@ def describe(t: Any) -> ArrayInfo:
     array: Any = _core.import_any(None, tf.experimental.dlpack.to_dlpack(t))
     array.readonly = True
     return replace(ArrayInfo.of(array), library="tensorflow", owner=array)
-
-
-def adopt(t: Any, info: ArrayInfo, plan: Plan) -> Any:
-    """Return the array over the tensor's memory, or a copy of it."""
-    return info.owner if plan.shared else info.owner.copy()

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import registry
-from gpuinterop.converters.foreign_layout import LEGACY, refusal_of
+from gpuinterop.converters.foreign_layout import refusal_of
 from gpuinterop.converters.plan import (
     ArrayInfo,
     Plan,
@@ -21,17 +21,6 @@ from gpuinterop.converters.plan import (
     plan_layout,
     refuse,
 )
-
-__all__ = [
-    "RULES",
-    "adopt",
-    "call_with_tensors",
-    "describe",
-    "export",
-    "judge",
-    "plan_to",
-    "stream_used_by",
-]
 
 ARRAY = "a torch.Tensor"
 STREAM = "torch's current stream"
@@ -66,12 +55,6 @@ def export(x: Any, torch: Any) -> Any:
         return _core.export_via(x, torch.Tensor)
     except errors.ExportError:  # a torch before 2.10
         return torch.from_dlpack(x)
-
-
-def stream_used_by(index: int, obj: Any = None) -> int:
-    """Return the handle of the stream on which the library uses memory."""
-    torch: Any = sys.modules["torch"]
-    return int(torch.cuda.current_stream(index).cuda_stream) or LEGACY
 
 
 def describe(t: Any) -> ArrayInfo:

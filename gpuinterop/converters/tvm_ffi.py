@@ -9,12 +9,9 @@ from gpuinterop.converters.foreign_layout import LEGACY
 from gpuinterop.converters.plan import Rules
 from gpuinterop.dtypes import NAMES, SUB_BYTE_NAMES
 
-__all__ = ["RULES", "stream_used_by"]
-
 ARRAY = "a tvm_ffi.Tensor"
 STREAM = "the stream that tvm-ffi calls current"
 FROM_DLPACK = "from_dlpack"
-ORDERS_STREAMS = False
 
 # A tensor of complex numbers can be made, but its dtype cannot be read; the legacy DLPack struct that
 # tvm-ffi requests cannot say that the elements of a sub-byte dtype are padded.

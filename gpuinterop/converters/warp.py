@@ -9,8 +9,6 @@ from gpuinterop.converters import registry
 from gpuinterop.converters.foreign_layout import LEGACY
 from gpuinterop.converters.plan import Rules
 
-__all__ = ["RULES", "export", "stream_used_by"]
-
 ARRAY = "a warp.array"
 STREAM = "Warp's current stream"
 FROM_NOTE = "Vectors and matrices become further axes. No gradient is made or kept."

@@ -17,8 +17,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SCHEMA", "DiskCache", "cache_directory"]
-
 # Part of every key. Raise it when the meaning of an entry changes.
 SCHEMA = 1
 _MAGIC = b"gpuintK1"

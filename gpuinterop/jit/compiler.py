@@ -12,8 +12,6 @@ from gpuinterop import cuda_libraries
 from .cache import SCHEMA, DiskCache, cache_directory
 from .nvrtc import Target, is_open, nvrtc_compile, nvrtc_identity, select_target
 
-__all__ = ["clear_cache", "compile_source", "compiler_version", "kernel_text", "supported_archs"]
-
 # IEEE division, square root and denormals are NVRTC's defaults. They stay, because results are compared
 # with NumPy's in units in the last place.
 # 177 is the warning about unused declarations: each kernel uses only a part of the prelude.

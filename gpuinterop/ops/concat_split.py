@@ -49,17 +49,13 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
     One strided copy per array, nothing in between. Dtypes are promoted by NumPy's rules; beside a
     CudaNdarray the result is float32, as of every operation.
     """
-    return _concatenated(arrays, axis, out, "concatenate")
-
-
-def _concatenated(arrays: Sequence[Any], axis: int | None, out: Any, where: str) -> Any:
-    """Return the arrays one after the other; errors of the core name `where`."""
-    given = listed(arrays, "concatenate")
+    where = "concatenate"
+    given = listed(arrays, where)
     parts = [output_arrays.plain(x) for x in given]
     if axis is None:
         parts, axis = [x.ravel() for x in parts], 0
     elif type(axis) is not int:
-        axis = read_axis(axis, parts[0].ndim, "concatenate")
+        axis = read_axis(axis, parts[0].ndim, where)
     cls, shape, dtype, places = _layout(
         axis,
         tuple([type(x) for x in given]),
@@ -70,7 +66,7 @@ def _concatenated(arrays: Sequence[Any], axis: int | None, out: Any, where: str)
     if out is None:
         out = _core.empty(cls, shape, dtype, place.type_code, place.index, where=where)
     else:
-        output_arrays.check_out(out, shape, dtype, parts[0], "concatenate")
+        output_arrays.check_out(out, shape, dtype, parts[0], where)
         # Writing one part must not change those still to be read.
         parts = [x.copy() if _core._may_overlap(x, out) else x for x in parts]
     target = output_arrays.plain(out)
@@ -125,7 +121,7 @@ def _layout(
 def join(axis: int, *arrays: Any) -> Any:
     """Return the arrays one after the other along `axis` (the documents' order of arguments)."""
     with reraise_from("join"):
-        return _concatenated(arrays, axis, None, "join")
+        return concatenate(arrays, axis)
 
 
 def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:

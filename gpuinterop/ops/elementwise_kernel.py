@@ -58,12 +58,8 @@ class ElementwiseKernel(_core.PreparedCalls):
             inputs, outputs, operation, name, preamble, host, where="ElementwiseKernel"
         )
         self._declared = inputs, outputs
-        self.name, graph = name, Expression()
-        values = [graph.input() for _ in self._text.ins]
-        results = [
-            graph.cuda(self._text, *values, result=j) for j in range(self._text.results)
-        ]  # fmt: skip
-        self._compiled = graph.compile(results, name)
+        self.name, graph = name, Expression.of_text(self._text)
+        self._compiled = graph.compile(graph.results, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         text = self._text

@@ -104,6 +104,14 @@ class Expression(Graph):
         """
         return self._applied(text, operands, result)
 
+    @classmethod
+    def of_text(cls, text: CudaText) -> Expression:
+        """The graph of a CUDA text alone, with an input and a result for each that it declares."""
+        graph = cls()
+        values = [graph.input() for _ in text.ins]
+        graph.results = [graph.cuda(text, *values, result=j) for j in range(text.results)]
+        return graph
+
     def compile(self, results: Sequence[Value], name: str = "expression") -> CompiledExpression:
         """Return a callable of the inputs that computes the results: one, or a tuple of several.
 

@@ -26,8 +26,6 @@ from .expression_graph import Graph, ordered, shapes_of
 from .output_arrays import check_count, check_out, refuse_overlap
 from .reduction_kernel import FusedReduction
 
-__all__ = ["CompiledExpression", "Kernels", "expected_argument", "shape_of"]
-
 _MOST = 64
 
 

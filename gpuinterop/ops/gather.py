@@ -19,8 +19,6 @@ from gpuinterop.views import read_axis
 
 from .output_arrays import record_or_run
 
-__all__ = ["take"]
-
 
 def _require_whole(indices: Any) -> None:
     # An empty list has no better dtype than float64.

@@ -123,7 +123,7 @@ class MapReduce(ReductionKernel):
                 for j, (name, post) in enumerate(zip(outs, self.texts, strict=True))
             ), "posts",
         )  # fmt: skip
-        return _graph_of(mapped), _graph_of(posts)
+        return Expression.of_text(mapped), Expression.of_text(posts)
 
     def _on_host(
         self, cls: type, operands: Sequence[Any], extras: Sequence[Any], kept: tuple[int, ...],
@@ -146,13 +146,6 @@ class MapReduce(ReductionKernel):
 
         output_arrays.record_or_run(work)
         return outs[0] if len(outs) == 1 else tuple(outs)
-
-
-def _graph_of(text: CudaText) -> Expression:
-    graph = Expression()
-    values = [graph.input() for _ in text.ins]
-    graph.results = [graph.cuda(text, *values, result=j) for j in range(text.results)]
-    return graph
 
 
 def _mentioned(letter: str, *texts: str) -> int:

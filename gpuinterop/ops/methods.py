@@ -19,16 +19,6 @@ from .functions import astype, clip, round
 from .gather import take
 from .operation_table import ALIASES, ROWS
 
-__all__ = [
-    "__array_function__",
-    "__array_ufunc__",
-    "astype",
-    "clip",
-    "round",
-    "take",
-    "ufunc_method",
-]
-
 UFUNCS: dict[Any, Any] = {
     row.numpy: FUNCTIONS[row.name]
     for row in ROWS

@@ -28,9 +28,6 @@ from gpuinterop.ops.reductions import FUNCTIONS_OF_AXES, norm
 from gpuinterop.option_values import is_index, read_counts, read_shape
 from gpuinterop.views import read_axes, read_axis, read_reduced_axes
 
-__all__ = ["NUMPY_FUNCTIONS", "UFUNC_METHODS"]
-
-
 # ---- new arrays -------------------------------------------------------------------------------------
 
 

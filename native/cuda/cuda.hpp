@@ -68,8 +68,6 @@ enum class Direction { HostToDevice, DeviceToHost, DeviceToDevice };
 // `async`, and drop the GIL for that time; the driver stages pageable memory.
 void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Direction direction,
                 CUstream stream, bool async, const char* where);
-// Kind::Capture where `stream` is captured, whose graph cannot hold the copies that block.
-void require_host_copies(CUstream stream, const char* where);
 // Waits for the calling thread's current stream, unless that is being captured. Drops the GIL.
 void finish_current_stream(int device, const char* where);
 // Between devices. `stream` is the destination's; the copy comes after what is queued on the calling

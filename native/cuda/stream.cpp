@@ -231,12 +231,6 @@ void wait(int device, CUstream waiter, CUstream producer, const char* where) {
   check(link_here(d, waiter, d, producer), "cuStreamWaitEvent", where);
 }
 
-void require_wait(int device, CUstream waiter, CUstream producer, const char* where) {
-  if (waiter == producer) return;
-  DeviceGuard guard(device);
-  needs_host_wait(waiter, producer, where);
-}
-
 void join(int device, CUstream waiter, CUstream producer, const char* where) {
   DeviceState& d = device_state(device, where);
   if (capture_id(producer)) return check(link(d, waiter, d, producer), "cuStreamWaitEvent", where);

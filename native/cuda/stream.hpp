@@ -35,9 +35,6 @@ bool lives_until_exit(CUstream stream) noexcept;
 bool is_known_live(CUstream stream) noexcept;
 bool any_known_live(bool (*holds)(CUstream) noexcept) noexcept;
 
-// Raises Kind::Capture where wait() would; waits for nothing.
-void require_wait(int device, CUstream waiter, CUstream producer, const char* where);
-
 // wait() as a user asks for it: a stream that waits for a captured one joins that capture.
 void join(int device, CUstream waiter, CUstream producer, const char* where);
 

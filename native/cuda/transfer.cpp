@@ -21,14 +21,6 @@ bool is_pinned(const void* ptr) noexcept {
 
 }  // namespace
 
-void require_host_copies(CUstream stream, const char* where) {
-  if (capture_id(stream))
-    fail(Kind::Capture, where, "no copy from or to host memory while a graph is captured",
-         "one on a stream that is being captured",
-         "copy before the capture begins; inside it, only asynchronous copies of pinned memory can "
-         "be recorded");
-}
-
 void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Direction direction,
                 CUstream stream, bool async, const char* where) {
   if (nbytes <= 0) return;
@@ -43,7 +35,11 @@ void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Directio
   bool up = direction == Direction::HostToDevice;
   const char* call = up ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync";
   bool pinned = is_pinned(up ? src : dst);
-  if (!(async && pinned)) require_host_copies(stream, where);
+  if (!(async && pinned) && capture_id(stream))
+    fail(Kind::Capture, where, "no copy from or to host memory while a graph is captured",
+         "one on a stream that is being captured",
+         "copy before the capture begins; inside it, only asynchronous copies of pinned memory can "
+         "be recorded");
   const CUresult done = call_blocking([&] {
     CUresult code = up ? cu.MemcpyHtoDAsync(address(dst), src, n, stream)
                        : cu.MemcpyDtoHAsync(dst, address(src), n, stream);

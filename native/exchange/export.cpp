@@ -145,13 +145,6 @@ void hand_over(const Array& a, void* consumer, const char* where) {
     note_foreign_use(a, b->stream == consumer ? kUsedElsewhere : kUsedElsewhere | kUsedBeside);
 }
 
-void require_hand_over(const Array& a, void* consumer, const char* where) {
-  const Buffer* b = a.buffer.get();
-  if (b && a.device.is_cuda() && has_to_wait(a, consumer))
-    cuda::require_wait(a.device.id, static_cast<CUstream>(consumer),
-                       cuda::last_use_stream(*b, where), where);
-}
-
 void note_foreign_use(const Array& a, uint32_t bits) noexcept {
   // Nearly always set already, and a plain load is cheaper than an atomic write.
   if (a.buffer && (a.buffer->foreign_use.load(std::memory_order_relaxed) & bits) != bits)

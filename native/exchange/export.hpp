@@ -33,8 +33,6 @@ void check_stream(Device device, void* stream, const char* where);
 // Everything queued on the array becomes visible to `consumer` (a real handle), without a host
 // synchronisation, and the buffer remembers that a foreign stream may use it.
 void hand_over(const Array& a, void* consumer, const char* where);
-// Kind::Capture where hand_over() would fail with it; nothing waits.
-void require_hand_over(const Array& a, void* consumer, const char* where);
 // The array goes to a consumer that runs on the host: its memory must be quiet. Blocks only for
 // memory that a device may still be writing; Kind::Capture error instead of blocking in a capture.
 void settle_for_host(const Array& a, const char* where);

@@ -223,44 +223,12 @@ void check_memory(Checked* c, Trust trust, bool may_copy, const char* where) {
   if (c->device.is_cuda()) verify_cuda(c, trust, where);
 }
 
-namespace {
-
-// Some producers (CuPy 14) divide negative strides by the itemsize as unsigned numbers. What comes
-// out cannot be a stride, since its bytes do not fit 63 bits, and what it was meant to be can be told
-// from them. Puts the strides so mended into `out`; false when there is nothing of the kind.
-bool unwrap_strides(const DLTensor& t, int64_t item, int64_t* out) noexcept {
-  if (!t.strides || !t.shape || t.ndim <= 0 || t.ndim > kMaxDims) return false;
-  bool found = false;
-  for (int i = 0; i < t.ndim; ++i) {
-    int64_t bytes;
-    out[i] = t.strides[i];
-    if (t.shape[i] <= 1 || t.strides[i] < 0 ||
-        !__builtin_mul_overflow(t.strides[i], item, &bytes) || bytes >= 0 || bytes % item)
-      continue;
-    out[i] = bytes / item;
-    found = true;
-  }
-  return found;
-}
-
-// A guess counts only if the driver vouches for all that it would touch.
-bool inside_one_allocation(const Checked& c) noexcept {
-  const cuda::PointerInfo info = cuda::inspect(c.low);
-  const char* start = static_cast<const char*>(info.range_start);
-  return info.known && start && c.low >= start && c.nbytes <= info.range_bytes - (c.low - start);
-}
-
-}  // namespace
-
 Checked check(const Incoming& in, Trust trust, bool may_copy, const char* where) {
   const DLTensor& t = in.tensor;
   Checked c;
   checked_device(t.device, &c, where);
   c.dtype = checked_dtype(t.dtype, in.flags, where);
-  int64_t mended[kMaxDims];
-  const bool wrapped = c.device.is_cuda() && unwrap_strides(t, itemsize_of(c.dtype), mended);
-  c.layout =
-      checked_layout(t.ndim, t.shape, wrapped ? mended : t.strides, itemsize_of(c.dtype), where);
+  c.layout = checked_layout(t.ndim, t.shape, t.strides, itemsize_of(c.dtype), where);
   c.readonly = in.flags & DLPACK_FLAG_BITMASK_READ_ONLY;
   c.copied = in.flags & DLPACK_FLAG_BITMASK_IS_COPIED;
   if (c.layout.size() && t.data) {
@@ -269,10 +237,7 @@ Checked check(const Incoming& in, Trust trust, bool may_copy, const char* where)
       malformed(where, "a byte_offset inside the address space", std::to_string(t.byte_offset));
     c.data = reinterpret_cast<char*>(start);
   }
-  check_memory(&c, wrapped ? Trust::Never : trust, may_copy, where);
-  if (wrapped && c.layout.size() && !inside_one_allocation(c))
-    malformed(where, "strides whose reach fits the address space",
-              "strides " + shape_text(t.ndim, t.strides) + " (elements)");
+  check_memory(&c, trust, may_copy, where);
   return c;
 }
 

@@ -164,19 +164,6 @@ PyMethodDef dot_def = {"dot", as_function(dot_method), METH_FASTCALL | METH_KEYW
 
 void register_blas(nb::module_& m) {
   m.def("blas_open", &blas::open, nb::arg("cublas"), nb::arg("cublas_lt"), "Open cuBLAS; once.");
-  m.def("blas_is_open", &blas::is_open);
-  m.def(
-      "blas_version",
-      [](int device) {
-        cuda::DeviceGuard guard(device);
-        int version = 0;
-        blas::check(
-            blas::library().GetVersion(
-                blas::handle(device, cuda::current_stream(device), "blas_version"), &version),
-            "cublasGetVersion", "blas_version");
-        return version;
-      },
-      nb::arg("device"));
   m.def(
       "_product_function",
       [](const std::string& name, const std::string& doc) {

@@ -133,31 +133,6 @@ void register_converters(nb::module_& m) {
       "x"_a, "consumer"_a, "where"_a,
       "Make a foreign stream wait for what is queued on the array; no host synchronisation.");
   m.def(
-      "require_hand_over",
-      [](nb::handle x, uint64_t consumer, const std::string& where) {
-        exchange::require_hand_over(checked(x, where.c_str()), cuda::stream_of(consumer),
-                                    where.c_str());
-      },
-      "x"_a, "consumer"_a, "where"_a,
-      "CaptureError where hand_over() would raise it; nothing waits.");
-  m.def(
-      "require_wait",
-      [](int device, uint64_t waiter, uint64_t producer, const std::string& where) {
-        cuda::require_wait(device, cuda::stream_of(waiter), cuda::stream_of(producer),
-                           where.c_str());
-      },
-      "device"_a, "waiter"_a, "producer"_a, "where"_a,
-      "CaptureError where a capture forbids one stream to wait for another; nothing waits.");
-  m.def(
-      "require_copies",
-      [](int device, bool to_host, const std::string& where) {
-        ops::require_recorded({DeviceType::Cuda, device});
-        cuda::DeviceGuard guard(device);
-        if (to_host) cuda::require_host_copies(cuda::current_stream(device), where.c_str());
-      },
-      "device"_a, "to_host"_a, "where"_a,
-      "CaptureError where a capture forbids copies on this device, or from it to the host.");
-  m.def(
       "used_on",
       [](nb::handle x, uint64_t number, const std::string& where, bool lasting) {
         const Array& a = checked(x, where.c_str());
@@ -208,18 +183,6 @@ void register_converters(nb::module_& m) {
         return nb::steal(o);
       },
       "x"_a, "The same array without the read-only mark, for consumers known not to write.");
-  m.def(
-      "pointer_info",
-      [](uint64_t ptr) -> nb::object {
-        const cuda::PointerInfo i =
-            cuda::inspect(reinterpret_cast<void*>(static_cast<uintptr_t>(ptr)));
-        if (!i.known) return nb::none();
-        return nb::make_tuple(memory_name(i.memory), i.device, i.same_context,
-                              reinterpret_cast<uintptr_t>(i.range_start), i.range_bytes);
-      },
-      "ptr"_a, nb::sig("def pointer_info(ptr: int) -> tuple[str, int, bool, int, int] | None"),
-      "(memory, device, in the primary context, start and bytes of the allocation), or None when "
-      "the driver does not know the address.");
 }
 
 }  // namespace gpuinterop

@@ -86,14 +86,6 @@ void wait_event(Device d, CUstream stream, const Event& e, const char* where) {
               "cuStreamWaitEvent", where);
 }
 
-// What a constructor says to arguments that it does not take.
-void refuse_constructor(const char* name, const char* signature, nb::args args, nb::kwargs given) {
-  std::string got = repr_text(args.ptr()) + " and " + repr_text(given.ptr());
-  fail(Kind::Type, name, signature, got,
-       "name the device only; another library's stream or handle is wrapped by "
-       "gpuinterop.devices.as_stream(stream)");
-}
-
 void register_events(nb::module_& m) {
   nb::class_<Event>(m, "Event", nb::is_weak_referenceable(), "A point in a stream's order of work.")
       .def(
@@ -105,11 +97,6 @@ void register_events(nb::module_& m) {
           nb::arg("blocking") = false,
           "A new event. With `timing` it can measure; with `blocking` synchronize() sleeps, not "
           "spins.")
-      .def("__init__",
-           [](Event*, nb::args args, nb::kwargs given) {
-             refuse_constructor("Event", "Event(device=None, *, timing=False, blocking=False)",
-                                args, given);
-           })
       .def_prop_ro(
           "device", [](const Event& e) { return python_device(e.device); },
           "The device whose streams it is recorded on.")

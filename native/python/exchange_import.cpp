@@ -55,6 +55,9 @@ void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* 
   Attempts tried;
   if (import_c_api(p, obj, o, out, &tried)) return;
   const bool same_door = p.family == Family::Torch && p.api;  // torch's __dlpack__ is the same code
+  // CuPy 14 divides negative strides as unsigned numbers for DLPack, and gives them right in its dictionary.
+  const bool cupys = p.family == Family::Cupy && import_cuda_interface(obj, o, out, &tried);
+  if (cupys) return;
   if (!same_door && import_dlpack(p, obj, o, out, &tried)) {
     if (p.family == Family::Jax && out->dtype == kBool) refuse_foreign(obj, o.where);  // int1
     return;
@@ -210,25 +213,6 @@ PyObject* exchange_share_plain(PyObject*, PyObject* obj) {
     if (found || PyErr_Occurred()) return found;
     Py_RETURN_NONE;
   });
-}
-
-// look_into() for Python; None for an object that is no capsule.
-PyObject* exchange_look_into(PyObject*, PyObject* args) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    PyObject* obj;
-    const char* where = "from_dlpack";
-    int realign = 0;
-    if (!PyArg_ParseTuple(args, "O|sp", &obj, &where, &realign)) throw PythonError();
-    if (!PyCapsule_CheckExact(obj)) Py_RETURN_NONE;
-    return wrap_or_throw(array_type, look_into(obj, where, realign));
-  });
-}
-
-PyObject* exchange_set_converters_changed(PyObject*, PyObject* value) {
-  const int changed = PyObject_IsTrue(value);
-  if (changed < 0) return nullptr;
-  converters_changed = changed;
-  Py_RETURN_NONE;
 }
 
 }  // namespace gpuinterop

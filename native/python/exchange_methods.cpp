@@ -52,19 +52,11 @@ struct Request {
   PyObject *stream = Py_None, *max_version = Py_None, *dl_device = Py_None, *copy = Py_None;
 };
 
-long read_int(PyObject* o, const char* what) {
-  const long v = PyLong_AsLong(o);
-  if (v == -1 && PyErr_Occurred()) {
-    forgive();
-    fail(Kind::Type, kWhere, what, repr_text(o), "pass ints");
-  }
-  return v;
-}
-
 std::pair<long, long> read_pair(PyObject* o, const char* what) {
-  if (!PyTuple_Check(o) || PyTuple_Size(o) != 2)
-    fail(Kind::Type, kWhere, what, repr_text(o), "pass a tuple of two ints");
-  return {read_int(PyTuple_GetItem(o, 0), what), read_int(PyTuple_GetItem(o, 1), what)};
+  std::pair<long, long> pair;
+  if (PyTuple_Check(o) && PyArg_ParseTuple(o, "ll", &pair.first, &pair.second)) return pair;
+  forgive();
+  fail(Kind::Type, kWhere, what, repr_text(o), "pass a tuple of two ints");
 }
 
 // The minor version to stamp, or -1 for the struct of the time before versions.
@@ -99,15 +91,12 @@ RequestedStream read_stream(PyObject* o) {
     s.order = false;
     return s;
   }
-  if (v == 0 && !overflow)
-    fail(Kind::Stream, kWhere, "a stream that is not 0, which CUDA uses for two different streams",
-         "0", "pass 1 for the legacy default stream, 2 for the per-thread one, -1 for no ordering");
-  unsigned long long handle =
+  const unsigned long long handle =
       overflow > 0 ? PyLong_AsUnsignedLongLong(index.get()) : static_cast<unsigned long long>(v);
-  if (overflow < 0 || (!overflow && v < 0) || PyErr_Occurred()) {
+  if (overflow < 0 || (!overflow && v <= 0) || PyErr_Occurred()) {
     PyErr_Clear();
-    fail(Kind::Stream, kWhere, "-1, 1, 2 or a stream handle", repr_text(o),
-         "pass the stream's handle as an int");
+    fail(Kind::Stream, kWhere, "-1, 1, 2 or a stream handle; 0 is used for two different streams",
+         repr_text(o), "pass 1 for the legacy default stream, 2 for the per-thread one");
   }
   s.handle = reinterpret_cast<void*>(static_cast<uintptr_t>(handle));
   return s;

@@ -106,14 +106,6 @@ bool in_package(const std::string& module, const char* package) {
   return module.compare(0, n, package) == 0 && (module.size() == n || module[n] == '.');
 }
 
-const DLPackExchangeAPI* usable(const DLPackExchangeAPIHeader* h) {
-  // An older or newer major version may offer the one we know further down; the chain is foreign
-  // memory, so it is not followed without end.
-  for (int i = 0; h && i < 16; ++i, h = h->prev_api)
-    if (h->version.major == kMajor) return reinterpret_cast<const DLPackExchangeAPI*>(h);
-  return nullptr;
-}
-
 // Names alone would take in whatever class gives itself these.
 bool is_numpy_array(PyTypeObject* type) {
   PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy"));
@@ -160,11 +152,10 @@ const DLPackExchangeAPI* find_api(PyTypeObject* type) {
   for (PyObject* name : {names.api, names.old_api}) {
     PyRef value = optional_attribute(reinterpret_cast<PyObject*>(type), name);
     if (!value) continue;
-    const DLPackExchangeAPI* api = nullptr;
-    if (PyCapsule_IsValid(value.get(), kApiCapsule))
-      api = usable(static_cast<const DLPackExchangeAPIHeader*>(
-          PyCapsule_GetPointer(value.get(), kApiCapsule)));
-    if (api) return api;
+    if (!PyCapsule_IsValid(value.get(), kApiCapsule)) continue;
+    auto* api =
+        static_cast<const DLPackExchangeAPI*>(PyCapsule_GetPointer(value.get(), kApiCapsule));
+    if (api && api->header.version.major == kMajor) return api;
   }
   return nullptr;
 }

@@ -17,10 +17,9 @@ namespace gpuinterop {
 namespace {
 
 std::string listed(const std::vector<size_t>& sizes) {
-  std::string out = std::to_string(sizes.size()) + (sizes.size() == 1 ? " argument" : " arguments");
-  for (size_t i = 0; i < sizes.size(); ++i)
-    out += (i == 0 ? " of " : i + 1 == sizes.size() ? " and " : ", ") + std::to_string(sizes[i]);
-  return out + (sizes.empty() ? "" : " bytes");
+  std::string out = std::to_string(sizes.size()) + " arguments, in bytes:";
+  for (size_t size : sizes) out += " " + std::to_string(size);
+  return out;
 }
 
 // The driver reads as much as the kernel declares, wherever that is.

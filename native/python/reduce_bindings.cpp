@@ -58,12 +58,6 @@ struct Method {
   Py_ssize_t by_position = 0;  // those after it are given by name
   std::string method_doc, function_doc;
   PyMethodDef method, function;
-
-  const Argument* find(std::string_view given) const {
-    for (const Argument* one : parameters)
-      if (given == one->name) return one;
-    return nullptr;
-  }
 };
 
 // Each has its entry point, see reduce_method, so there is a fixed number of them.
@@ -96,28 +90,17 @@ std::string signature_of(const Method& m) {
   return text + ")";
 }
 
-[[noreturn]] void fail_argument(const Method& m, const std::string& got, const std::string& fix) {
+[[noreturn]] void fail_argument(const Method& m, const std::string& got) {
   std::string known;
   for (const Argument* one : m.parameters)
     known += std::string(known.empty() ? "" : ", ") + one->name;
-  fail(Kind::Type, m.name, "the arguments " + known, got, fix);
-}
-
-// The argument of ours that another library's name stands for, as far as the method has it.
-std::string fix_for(const Method& m, const std::string& name) {
-  if (name == "where") return "choose by element first: gpuinterop.where(mask, x, value)";
-  if (name == "dim" || name == "axes" || name == "dims") return "name the axis: axis=...";
-  if (name == "keepdim" || name == "keep_dims") return "spell it keepdims=...";
-  if (m.find("ddof") && (name == "correction" || name == "unbiased"))
-    return "pass ddof: 0 divides by n, 1 by n - 1";
-  return "pass only these: what the other one asks for is not done here";
+  fail(Kind::Type, m.name, "the arguments " + known, got,
+       "pass each of these once, the further ones by name: axis=0, for one");
 }
 
 void parse(const Method& m, PyObject* const* args, Py_ssize_t nargs, PyObject* names,
            Arguments* to) {
-  if (nargs > m.by_position)
-    fail_argument(m, std::to_string(nargs) + " arguments",
-                  "name the further ones: axis=0, for one");
+  if (nargs > m.by_position) fail_argument(m, std::to_string(nargs) + " arguments");
   for (Py_ssize_t i = 0; i < nargs; ++i) to->*m.parameters[static_cast<size_t>(i)]->at = args[i];
   const Py_ssize_t n_names = names ? PyTuple_Size(names) : 0;
   for (Py_ssize_t k = 0; k < n_names; ++k) {
@@ -125,12 +108,7 @@ void parse(const Method& m, PyObject* const* args, Py_ssize_t nargs, PyObject* n
     PyObject** slot = nullptr;
     for (const Argument* one : m.parameters)
       if (PyUnicode_CompareWithASCIIString(name, one->name) == 0) slot = &(to->*one->at);
-    if (!slot)
-      fail_argument(m, "no argument " + nb::cast<std::string>(nb::repr(name)) + " here",
-                    fix_for(m, nb::cast<std::string>(nb::handle(name))));
-    if (*slot)
-      fail_argument(m, "argument " + nb::cast<std::string>(nb::repr(name)) + " twice",
-                    "name it once");
+    if (!slot || *slot) fail_argument(m, (slot ? "a second " : "another one, ") + repr_text(name));
     *slot = args[nargs + k];
   }
   for (const Argument& one : kArguments)
@@ -147,8 +125,7 @@ bool read_flag(PyObject* value, const Method& m) {
   const int is = PyUnicode_Check(value) || PySequence_Check(value) ? -1 : PyObject_IsTrue(value);
   if (is < 0) {
     forgive();
-    fail(Kind::Type, m.name, "keepdims True or False",
-         nb::cast<std::string>(nb::repr(nb::handle(value))), "keepdims=True");
+    fail(Kind::Type, m.name, "keepdims True or False", repr_text(value), "keepdims=True");
   }
   return is != 0;
 }
@@ -158,7 +135,7 @@ double read_ddof(PyObject* value, const Method& m) {
   const double ddof = PyFloat_AsDouble(value);
   if (PyErr_Occurred() || ddof != ddof) {
     forgive();
-    fail(Kind::Type, m.name, "a number as ddof", nb::cast<std::string>(nb::repr(nb::handle(value))),
+    fail(Kind::Type, m.name, "a number as ddof", repr_text(value),
          "ddof=1 for a sample's variance");
   }
   return ddof;

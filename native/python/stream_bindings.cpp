@@ -25,38 +25,9 @@ struct Entered {
   PyObject* stream;
 };
 
-// Streams that threads had entered and not left when they ended.
-std::mutex abandoned_lock;
-std::vector<PyObject*> abandoned;
-
-int drop_abandoned(void*) {
-  std::vector<PyObject*> all;
-  {
-    std::lock_guard lock(abandoned_lock);
-    all.swap(abandoned);
-  }
-  for (PyObject* stream : all) Py_DECREF(stream);
-  return 0;
-}
-
 // The streams that this thread has entered with `with`, innermost last. Holding the objects keeps
-// their owners alive while they are current.
-struct EnteredStreams : std::vector<Entered> {
-  EnteredStreams() = default;
-  EnteredStreams(const EnteredStreams&) = delete;
-  // The thread is past Python. To ask for the GIL here could meet the interpreter's end, so the main
-  // thread lets go.
-  ~EnteredStreams() {
-    if (empty() || !Py_IsInitialized()) return;
-    try {
-      std::lock_guard lock(abandoned_lock);
-      for (const Entered& e : *this) abandoned.push_back(e.stream);
-    } catch (...) {
-    }
-    Py_AddPendingCall(drop_abandoned, nullptr);
-  }
-};
-thread_local EnteredStreams entered;
+// their owners alive while they are current; a thread that ends inside a block never lets go.
+thread_local std::vector<Entered> entered;
 
 Device device_of(int type, int id) {
   if (type == 1) return {DeviceType::Cpu, 0};
@@ -194,11 +165,6 @@ void register_streams(nb::module_& m) {
           "A new stream. A blocking one is ordered with the legacy default stream; lower numbers "
           "of\n"
           "`priority` go first.")
-      .def("__init__",
-           [](Stream*, nb::args args, nb::kwargs given) {
-             refuse_constructor("Stream", "Stream(device=None, *, blocking=False, priority=0)",
-                                args, given);
-           })
       .def_prop_ro(
           "device", [](const Stream& s) { return python_device(s.device); },
           "The device whose work it orders.")

@@ -60,9 +60,6 @@ class Event {
 // ---- python/event_bindings.cpp ----
 void record_event(Event& e, nanobind::object stream);  // None: the current one
 void wait_event(Device d, CUstream stream, const Event& e, const char* where);
-// What a constructor says to arguments that it does not take.
-[[noreturn]] void refuse_constructor(const char* name, const char* signature, nanobind::args args,
-                                     nanobind::kwargs given);
 void register_events(nanobind::module_& m);
 
 // ---- python/stream_bindings.cpp ----

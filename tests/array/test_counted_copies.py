@@ -62,9 +62,8 @@ def test_what_is_refused_has_not_been_straightened(make):
     assert gi.zeros_like(host).dtype == "float32"
 
 
-@pytest.mark.parametrize("make", [*CROOKED.values()][1:], ids=[*CROOKED][1:])
-def test_from_dlpack_counts_the_copy_that_was_asked_for(make):
-    host = make()
+def test_from_dlpack_counts_the_copy_that_was_asked_for():
+    host = misaligned()
     assert counted(lambda: gi.from_dlpack(host, copy=True)) == (1, 12)
     assert counted(lambda: gi.from_dlpack(np.zeros(3, "f4"), copy=True)) == (1, 12)
 

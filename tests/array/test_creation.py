@@ -111,7 +111,7 @@ def test_linspace_is_float32_and_rounds_integers_down(device):
     ],
 )
 def test_linspace_wraps_no_integers(device, given, dtype):
-    with pytest.raises(gi.DTypeError, match=f"linspace: expected a number that {dtype} can hold"):
+    with pytest.raises(gi.DTypeError, match=dtype):
         gi.linspace(*given, dtype=dtype, device=device)
 
 

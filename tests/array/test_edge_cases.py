@@ -138,7 +138,7 @@ def test_shape_whose_bytes_do_not_fit_is_refused_however_it_is_made(device):
         lambda: gi.from_gpu_pointer(one.ptr, (2**61, 0), base=one, device=device),
         lambda: none._set_shape_i(1, 2**62),
     ):
-        with pytest.raises(gi.ShapeError, match="63 bits"):
+        with pytest.raises(gi.ShapeError, match="63"):
             make()
     assert one.broadcast_to((2**60,)).nbytes == 2**62
     empty = gi.empty((0, 2**60), device=device)
@@ -168,7 +168,7 @@ def test_incomplete_layout_is_refused_for_use_and_ended_by_strides(device):
     x = gi.CudaNdarray(np.arange(12, dtype="float32"), device=device)
     x._set_stride(0, 2)  # reaches 22 elements far in 12
     target = gi.zeros(12, device=device)
-    with pytest.raises(gi.BoundsError, match="stay inside"):
+    with pytest.raises(gi.BoundsError, match="inside"):
         target[...] = x
     assert not target.get().any()
     x._set_shape_i(0, 8)  # 14 elements: still too far

@@ -110,9 +110,7 @@ def test_float32_is_the_only_dtype_of_a_cuda_ndarray():
         __slots__ = ()
 
     for cls in (gi.CudaNdarray, Mine):
-        for change in (
-            lambda cls=cls: cls(x),
-        ):
+        for change in (lambda cls=cls: cls(x),):
             with pytest.raises(gi.DTypeError, match="float32"):
                 change()
 
@@ -157,7 +155,7 @@ def test_orders_are_read_in_one_way():
             lambda order=order: x.flatten(order),
             lambda order=order: x.astype("int32", order=order),
         ):
-            with pytest.raises(gi.ShapeError, match=": expected order='C'"):
+            with pytest.raises(gi.ShapeError, match="order='C'"):
                 call()
 
 
@@ -178,7 +176,7 @@ def test_masked_arrays_are_refused_where_something_is_masked(take):
     open_one = np.ma.array([1.0, 2.0], mask=[False, False], dtype="float32")
     assert take(open_one).tolist() == [1, 2]
     assert take(np.ma.array([1.0, 2.0], dtype="float32")).tolist() == [1, 2]
-    with pytest.raises(gi.UnsupportedError, match="1 masked") as caught:
+    with pytest.raises(gi.UnsupportedError, match="masked") as caught:
         take(np.ma.array([1.0, 2.0], mask=[False, True], dtype="float32"))
     assert "filled" in caught.value.fix
 

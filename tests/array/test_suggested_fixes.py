@@ -120,7 +120,7 @@ def test_integers_of_a_few_bits_are_cast_first(device, dtype):
         pytest.skip("needs ml_dtypes 0.6")
     host = np.array([[1, 0], [1, 1], [0, 1]], dtype)
     x = gi.asarray(host, device=device)
-    assert refused(lambda: x + x).fix == "cast first: x.astype('int32')"
+    assert refused(lambda: x + x).fix.endswith("x.astype('int32')")
     for wanted in ("int32", "float32", "bool", "complex64", "bfloat16", dtype):
         for order in ("C", "F"):
             found = x[::-1].astype(wanted, order=order)

@@ -84,7 +84,7 @@ def test_reshape_shares_exactly_when_numpy_does(device, data, shape):
         shared = np.shares_memory(theirs, expected)
         assert (result.base is ours or result.base is ours.base) == shared
         if not shared:
-            with pytest.raises(ValueError, match="without a copy"):
+            with pytest.raises(ValueError, match="copy"):
                 ours.reshape(wanted, copy=False)
     assert ours.reshape(wanted, copy=True).base is not (ours if ours.base is None else ours.base)
 
@@ -157,7 +157,7 @@ def test_diagonal(device, data, shape):
     axes = st.integers(-theirs.ndim, theirs.ndim - 1)
     a, b, offset = data.draw(axes), data.draw(axes), data.draw(st.integers(-5, 5))
     if a % theirs.ndim == b % theirs.ndim:
-        with pytest.raises(ValueError, match="two different axes"):
+        with pytest.raises(ValueError, match="axes"):
             ours.diagonal(offset, a, b)
         return
     np.testing.assert_array_equal(ours.diagonal(offset, a, b).get(), theirs.diagonal(offset, a, b))
@@ -178,9 +178,9 @@ def test_views_beyond_the_dimension_limit_are_refused():
     assert x.ndim == 64
     assert x[(0,) * 64].shape == ()
     assert x[(None,) * 4 + (0,) * 4].ndim == 64
-    with pytest.raises(IndexError, match="64 dimensions"):
+    with pytest.raises(IndexError, match="64"):
         x[None]
-    with pytest.raises(ValueError, match="64 dimensions"):
+    with pytest.raises(ValueError, match="64"):
         gi.empty((1,) * 65, device="cpu")
     with pytest.raises(IndexError):
         x[(0,) * 65]

@@ -42,7 +42,8 @@ def test_refusals(device: str) -> None:
             with pytest.raises(gpuinterop.ArgumentTypeError):
                 join(wrong)
     for call in (lambda: gpuinterop.concatenate([x.sum()]), lambda: gpuinterop.concatenate([x], 2),
-                 lambda: gpuinterop.split(x, 2, axis=1)):  # fmt: skip
+                 lambda: gpuinterop.stack([x], 3),
+                 lambda: gpuinterop.split(x, 2, axis=1), lambda: gpuinterop.split(x, 0)):  # fmt: skip
         with pytest.raises(gpuinterop.ShapeError):
             call()
     for sections in ("ab", 1.5, None, [0.5]):
@@ -94,7 +95,7 @@ def test_stack(device: str) -> None:
 def test_split_gives_views(device: str) -> None:
     host = values(6, 4)
     x = CudaNdarray(host, device=device)
-    for sections, axis in [(3, 0), ([1, 4], 0), ([2, 2, 9], 1), (2, -1)]:
+    for sections, axis in [(3, 0), (1, 0), ([1, 4], 0), ([2, 2, 9], 1), (2, -1)]:
         parts = gpuinterop.split(x, sections, axis)
         for part, expected in zip(parts, np.split(host, sections, axis), strict=True):
             np.testing.assert_array_equal(np.asarray(part), expected)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import re
 
 import numpy as np
@@ -10,8 +9,6 @@ import pytest
 
 import gpuinterop
 import gpuinterop as gi
-from gpuinterop.converters.registry import library_of
-from gpuinterop.converters.suggested_fixes import copy_line
 
 
 def unaligned(host):
@@ -137,51 +134,3 @@ def test_dtypes_that_only_torch_has():
             gi.from_any(x)
         [line] = lines_of(raised.value.fix)
         assert gi.from_any(eval(line, {"x": x, "t": x, "torch": torch})).size == 4
-
-
-# ---- the lines themselves -----------------------------------------------------------------------
-
-
-def objects(kind):
-    host = np.arange(6, dtype="float32").reshape(2, 3)
-    if kind == "ours":
-        return gi.array(host, device="cpu").T
-    if kind == "buffer":
-        return memoryview(host)
-    if kind == "array.array":
-        return array.array("f", range(6))
-    if kind == "torch":
-        return pytest.importorskip("torch").from_numpy(host).T
-    if kind == "jax":
-        return pytest.importorskip("jax.numpy").asarray(host)
-    if kind == "array_api_strict":
-        return pytest.importorskip("array_api_strict").asarray(host)
-    if kind == "tvm_ffi":
-        return pytest.importorskip("tvm_ffi").from_dlpack(host)
-    if kind == "unknown":
-        return type("Own", (), {"__array_interface__": host.__array_interface__, "host": host})()
-    return host.T
-
-
-KINDS = ["ours", "numpy", "buffer", "array.array", "torch", "jax", "array_api_strict", "tvm_ffi",
-         "unknown"]  # fmt: skip
-
-
-def run(line, x):
-    names = {"x": x, "gpuinterop": gpuinterop, "numpy": np}
-    if "torch" in line:
-        names["torch"] = pytest.importorskip("torch")
-    return eval(line, names)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_copy_is_compact_aligned_and_apart(kind):
-    x = objects(kind)
-    before = gi.from_any(x)
-    made = run(copy_line(library_of(x)), x)
-    assert made.is_c_contiguous()
-    assert made.ptr % 64 == 0
-    assert not gi.shares_memory(made, before)
-    assert np.array_equal(made.get(), before.get())
-    if made.ndim == 2:
-        assert run(copy_line(library_of(x), "F"), x).is_f_contiguous()

@@ -207,19 +207,12 @@ def test_a_package_may_convert_while_it_is_imported(entry_point, monkeypatch, tm
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ({"name": ""}, "the name ''"),
-        ({"name": None}, "the name None"),
-        ({"types": "Array"}, "types='Array'"),
-        ({"aliases": (1,)}, "aliases=(1,)"),
-    ],
+    "arguments", [{"name": ""}, {"name": None}, {"types": "Array"}, {"aliases": (1,)}]
 )
-def test_a_row_that_can_make_nothing_is_refused(clean, arguments, told):
+def test_a_row_that_can_make_nothing_is_refused(clean, arguments):
     row = converters.Backend(**{"name": "toy", "package": "toy", **arguments})
-    with pytest.raises(gi.ArgumentTypeError, match="mylib") as raised:
+    with pytest.raises(gi.ArgumentTypeError, match="mylib"):
         converters.register(row)
-    assert raised.value.got == told
     assert "toy" not in registry._entries
 
 

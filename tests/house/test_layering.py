@@ -188,6 +188,8 @@ NATIVE_UPWARD = {
     ("array/buffer.cpp", "cuda/memory.hpp"),
     ("array/copy.cpp", "cuda/cuda.hpp"),
     ("array/copy.cpp", "ops/copy.hpp"),
+    ("array/copy.cpp", "ops/iteration_space.hpp"),
+    ("array/copy.cpp", "ops/overlap.hpp"),
     ("array/copy.cpp", "ops/graph.hpp"),
 }
 

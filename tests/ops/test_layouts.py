@@ -111,3 +111,34 @@ def test_more_dimensions_than_usual(device):
     order = (8, 0, 7, 1, 6, 2, 5, 3, 4)
     result = x.transpose(order)[..., ::-1] + x
     np.testing.assert_array_equal(result.get(), host.transpose(order)[..., ::-1] + host)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_an_operand_is_copied_where_out_overlaps_it_and_nowhere_else(data):
+    """Against the sets of all places."""
+    n = data.draw(st.integers(1, 3))
+    shape = [data.draw(st.integers(1, 4)) for _ in range(n)]
+    host = np.arange(400, dtype=np.int16)
+    base = gi.GpuArray(host, device="cpu")
+    layouts = [
+        (
+            [data.draw(st.integers(-9, 9).filter(bool)) for _ in shape],
+            data.draw(st.integers(100, 300)),
+        )
+        for _ in "xy"
+    ]
+    x, out = (base._restrided(shape, *layout) for layout in layouts)
+    read, written = (
+        at + np.einsum("i...,i->...", np.indices(shape), steps) for steps, at in layouts
+    )
+    with gi.count_copies() as copies:
+        try:
+            gi.negative(x, out=out)
+        except gi.ContiguityError:  # elements of out share a place
+            return
+    expected = host.copy()
+    expected[written] = -host[read]
+    np.testing.assert_array_equal(base.get(), expected)
+    overlap = bool(np.intersect1d(read, written).size) and not np.array_equal(read, written)
+    assert copies.count == overlap

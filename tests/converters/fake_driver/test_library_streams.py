@@ -11,10 +11,10 @@ import types
 
 import numpy as np
 import pytest
-from doubles.fake_pycuda import DeviceAllocation, values
+from doubles.fake_pycuda import DeviceAllocation
 
 import gpuinterop as gi
-from gpuinterop import _core, converters
+from gpuinterop import converters
 
 
 @pytest.fixture
@@ -177,14 +177,6 @@ def test_a_library_that_fails_to_enter_leaves_the_others(monkeypatch):
         pass
     assert left == [1]
     assert gi.devices.current_stream("cuda").handle == before
-
-
-def test_used_on_and_hand_over_reach_the_chain():
-    x = gi.array(host(), device="cuda")
-    s = gi.Stream()
-    _core.used_on(x, s.handle, "test")
-    assert x._stream == s.handle
-    assert np.array_equal(values(x), host())
 
 
 def test_transfers_are_logged():

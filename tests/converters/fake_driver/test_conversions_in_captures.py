@@ -1,0 +1,83 @@
+"""Conversions while a stream is captured: what a graph cannot hold raises, and reaches no library."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+from cases import agree
+
+import gpuinterop as gi
+from gpuinterop import converters
+
+LIBRARIES = ("pycuda", "numba", "cudamat", "gnumpy", "cupy")
+HOST = np.arange(24, dtype="float32").reshape(4, 6)
+
+
+@pytest.fixture
+def libraries(pycuda, numba, cudamat, gnumpy, cupy, monkeypatch):
+    monkeypatch.setattr(converters.library_streams, "ENTERS", {})  # CuPy's needs a runtime library
+    x = gi.array(HOST, device="cuda")
+    for to in LIBRARIES:  # what is loaded at a first use is no concern of a capture
+        gi.to(x, to, True)
+    return LIBRARIES
+
+
+def test_inside_a_capture_no_library_gets_what_it_records(libraries):
+    x, view = gi.array(HOST, device="cuda"), gi.array(HOST, device="cuda")[::2, ::-1]
+    with gi.capture(device="cuda"):
+        x += 1
+        view += 1
+        for to in (*libraries, "numpy"):
+            for y in (x, x.T, view):
+                with pytest.raises(gi.CaptureError):
+                    gi.to(y, to, True)
+            assert gi.to(x[:0], to, True).shape[1:] == (6,)
+
+
+@pytest.mark.parametrize("source", [name for name in LIBRARIES if name != "cupy"])
+def test_inside_a_capture_arrays_of_other_libraries_can_be_read(libraries, source):
+    foreign = gi.to(gi.array(HOST, device="cuda"), source, True)
+    with gi.capture(device="cuda"):
+        for own in ("gpuinterop", "cudandarray"):
+            assert gi.to(foreign, own).shape == (4, 6)
+        with pytest.raises(gi.CaptureError):
+            gi.to(foreign, "numpy", True)
+
+
+def test_beside_a_capture_conversions_go_on(libraries):
+    stream = gi.Stream()
+    for to in (*libraries, "numpy", "gpuinterop"):
+        x = gi.array(HOST, device="cuda")
+        with gi.capture(device="cuda"), gi.stream(stream):
+            for copyif in (False, True):
+                agree(x, to, copyif)
+
+
+def test_what_a_capture_recorded_reaches_no_library_beside_it(libraries):
+    x, stream = gi.array(HOST, device="cuda"), gi.Stream()
+    with gi.stream(stream), gi.capture(device="cuda"):
+        x += 1
+        with gi.stream(gi.Stream()):
+            for to in (*libraries, "numpy"):
+                with pytest.raises(gi.CaptureError):
+                    gi.to(x, to, True)
+
+
+def test_a_capture_of_a_blocking_stream_bars_the_legacy_one(libraries, driver):
+    g = gi.to_gpuarray(gi.array(HOST, device="cuda"))
+    stream, graph = gi.Stream(blocking=True), ctypes.c_void_p()
+    driver.check("cuStreamBeginCapture_v2", ctypes.c_void_p(stream.handle), 2)
+    try:
+        with gi.stream(stream), pytest.raises(gi.CaptureError):
+            gi.from_any(g).copy()
+    finally:
+        driver.check("cuStreamEndCapture", ctypes.c_void_p(stream.handle), ctypes.byref(graph))
+
+
+def test_a_host_capture_gives_no_array_to_other_libraries(libraries):
+    with gi.capture(device="cpu"):
+        for x in (HOST, gi.zeros((2, 3), device="cpu")):
+            for to in ("numpy", "buffer"):
+                assert type(agree(x, to)[2]) is gi.CaptureError
