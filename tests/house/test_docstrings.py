@@ -75,8 +75,8 @@ def test_public_methods_have_docstrings(cls):
         assert all(inspect.signature(m) for n in names if callable(m := getattr(cls, n)))
 
 
-@pytest.mark.parametrize(("cls", "argument"), [(gi.Stream, "priority"), (gi.Event, "timing")])
-def test_constructors_of_the_core_tell_their_arguments(cls, argument):
-    with pytest.raises(TypeError, match=f"device.*{argument}"):
+@pytest.mark.parametrize("cls", [gi.Stream, gi.Event])
+def test_constructors_of_the_core_tell_their_arguments(cls):
+    with pytest.raises(TypeError, match="blocking: bool = False"):
         cls(no_such_argument=1)
     assert cls("cpu", blocking=True).device == "cpu"
