@@ -36,11 +36,11 @@ std::vector<Exporter>& exporters() {
 }
 
 const Exporter* find_exporter(PyObject* library, bool on_cuda) {
-  for (const Exporter& e : exporters())  // both names are interned, as a rule
-    if (e.library == library && e.on_cuda == on_cuda) return &e;
+  // Both names are interned, as a rule.
   for (const Exporter& e : exporters())
-    if (e.on_cuda == on_cuda && PyUnicode_CheckExact(library) &&
-        PyUnicode_Compare(e.library, library) == 0)
+    if (e.on_cuda == on_cuda &&
+        (e.library == library ||
+         (PyUnicode_CheckExact(library) && PyUnicode_Compare(e.library, library) == 0)))
       return &e;
   return nullptr;
 }

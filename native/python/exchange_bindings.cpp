@@ -1,9 +1,13 @@
 // The exchange part's entries in the module, as plain C functions: the conversions take tens of
 // nanoseconds, and argument handling must not cost more than they do.
+#include "array/text_arguments.hpp"
+#include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 #include "python/exchange_c_api.hpp"
-#include "python/foreign_types.hpp"
+#include "python/exchange_import.hpp"
 #include "python/register.hpp"
+
+namespace nb = nanobind;
 
 namespace gpuinterop {
 
@@ -25,20 +29,10 @@ PyMethodDef exchange_functions[] = {
     {"export_via", exchange_export_via, METH_VARARGS,
      "export_via(x, type)\n--\n\n"
      "An object of `type` over the memory of `x`, through that type's DLPack C exchange API."},
-    {"_look_into", exchange_look_into, METH_VARARGS,
-     "_look_into(capsule, where='from_dlpack', realign=False)\n--\n\nWhat a DLPack capsule "
-     "describes, as an array that owns nothing; "
-     "the "
-     "capsule stays unused. None for another object."},
     {"share_plain", exchange_share_plain, METH_O,
      "share_plain(obj)\n--\n\nAn array over an ordinary array of numpy, torch or cupy; None for "
      "what "
      "needs a converter's look."},
-    {"_set_converters_changed", exchange_set_converters_changed, METH_O,
-     "_set_converters_changed(changed)\n--\n\nWhether share_plain leaves all to the converters."},
-    {"_set_result_types", as_function(exchange_set_result_types), METH_FASTCALL,
-     "_set_result_types(float32_class, other_class)\n--\n\n"
-     "Classes of the objects that consumers of the C exchange API get back."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -46,7 +40,26 @@ PyMethodDef exchange_functions[] = {
 
 void register_exchange(nanobind::module_& m) {
   exchange::make_names();
-  if (PyModule_AddFunctions(m.ptr(), exchange_functions) < 0) throw nanobind::python_error();
+  if (PyModule_AddFunctions(m.ptr(), exchange_functions) < 0) throw nb::python_error();
+  m.def(
+      "_look_into",
+      [](nb::handle capsule, const std::string& where, bool realign) -> nb::object {
+        if (!PyCapsule_CheckExact(capsule.ptr())) return nb::none();
+        return nb::steal(
+            wrap_or_throw(array_type, exchange::look_into(capsule.ptr(), where.c_str(), realign)));
+      },
+      nb::sig("def _look_into(capsule: object, where: str = 'from_dlpack', realign: bool = False) "
+              "-> Array | None"),
+      nb::arg("capsule").none(), nb::arg("where") = "from_dlpack", nb::arg("realign") = false,
+      "What a DLPack capsule describes, as an array that owns nothing; the capsule stays unused. "
+      "None "
+      "for another object.");
+  m.def(
+      "_set_converters_changed", [](bool changed) { exchange::converters_changed = changed; },
+      nb::arg("changed"), "Whether share_plain leaves all to the converters.");
+  m.def("_set_result_types", &set_exchange_result_types, nb::arg("float32_class"),
+        nb::arg("other_class"),
+        "Classes of the objects that consumers of the C exchange API get back.");
   try {
     publish_exchange_api();
   } catch (const PythonError&) {

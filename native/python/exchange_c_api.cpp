@@ -9,6 +9,7 @@
 #include "exchange/export.hpp"
 #include "exchange/import.hpp"
 #include "ops/graph.hpp"
+#include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 #include "python/foreign_types.hpp"
 
@@ -179,15 +180,6 @@ T* result_of(T* result, const char* nothing) {
   return result;
 }
 
-void set_class(PyTypeObject** slot, PyObject* cls) {
-  if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), array_type))
-    fail(Kind::Type, "_set_result_types", "a subclass of _core.Array", repr_text(cls),
-         "pass CudaNdarray and GpuArray");
-  Py_INCREF(cls);
-  PyTypeObject* old = std::exchange(*slot, reinterpret_cast<PyTypeObject*>(cls));
-  Py_XDECREF(reinterpret_cast<PyObject*>(old));
-}
-
 }  // namespace
 
 DLManagedTensorVersioned* exchange::fetch_struct(const DLPackExchangeAPI* api, PyObject* object) {
@@ -220,15 +212,14 @@ PyTypeObject* exchange_result_type(DTypeId dtype) noexcept {
   return type ? type : array_type;
 }
 
-PyObject* exchange_set_result_types(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    if (nargs != 2)
-      fail(Kind::Type, "_set_result_types", "two classes", std::to_string(nargs),
-           "pass CudaNdarray and GpuArray");
-    set_class(&result_types[0], args[0]);
-    set_class(&result_types[1], args[1]);
-    Py_RETURN_NONE;
-  });
+void set_exchange_result_types(nanobind::handle float32_class, nanobind::handle other_class) {
+  PyTypeObject* const given[] = {read_class(float32_class, "_set_result_types"),
+                                 read_class(other_class, "_set_result_types")};
+  for (int i = 0; i < 2; ++i) {
+    Py_INCREF(reinterpret_cast<PyObject*>(given[i]));
+    const PyRef old =
+        PyRef::steal(reinterpret_cast<PyObject*>(std::exchange(result_types[i], given[i])));
+  }
 }
 
 bool is_plain_export(const Array& a) noexcept {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <Python.h>
+#include <nanobind/nanobind.h>
 
 #include "array/array.hpp"
 
@@ -12,7 +13,7 @@ void publish_exchange_api();  // puts the table on the Array type; throws Python
 // The class of an imported array when nobody asks for one: CudaNdarray for float32, else GpuArray.
 PyTypeObject* exchange_result_type(DTypeId dtype) noexcept;
 
-PyObject* exchange_set_result_types(PyObject*, PyObject* const* args, Py_ssize_t nargs);
+void set_exchange_result_types(nanobind::handle float32_class, nanobind::handle other_class);
 // Whether an exchange table can take the array: tables look at no flags, and at no sign of a stride.
 bool is_plain_export(const Array& a) noexcept;
 // An object of `type` over the memory of the array `x`, by that type's table. Throws.
@@ -21,7 +22,5 @@ PyObject* exchange_export_via(PyObject*, PyObject* args);
 PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs,
                               PyObject* kwnames);
 PyObject* exchange_share_plain(PyObject*, PyObject* obj);
-PyObject* exchange_look_into(PyObject*, PyObject* args);
-PyObject* exchange_set_converters_changed(PyObject*, PyObject* value);
 
 }  // namespace gpuinterop

@@ -215,23 +215,4 @@ PyObject* exchange_share_plain(PyObject*, PyObject* obj) {
   });
 }
 
-// look_into() for Python; None for an object that is no capsule.
-PyObject* exchange_look_into(PyObject*, PyObject* args) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    PyObject* obj;
-    const char* where = "from_dlpack";
-    int realign = 0;
-    if (!PyArg_ParseTuple(args, "O|sp", &obj, &where, &realign)) throw PythonError();
-    if (!PyCapsule_CheckExact(obj)) Py_RETURN_NONE;
-    return wrap_or_throw(array_type, look_into(obj, where, realign));
-  });
-}
-
-PyObject* exchange_set_converters_changed(PyObject*, PyObject* value) {
-  const int changed = PyObject_IsTrue(value);
-  if (changed < 0) return nullptr;
-  converters_changed = changed;
-  Py_RETURN_NONE;
-}
-
 }  // namespace gpuinterop

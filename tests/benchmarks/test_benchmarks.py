@@ -5,6 +5,7 @@ What they measure here means nothing. A benchmark that fails for a misspelt name
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -14,6 +15,8 @@ from pathlib import Path
 import pytest
 from doubles import driver
 
+from gpuinterop.jit import compile_source
+
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(
     file.stem.removeprefix("bench_")
@@ -22,9 +25,10 @@ NAMES = sorted(
 )
 
 
-def run(*command: str, **environment: str) -> str:
+def run(*command: str) -> str:
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
-        [sys.executable, *command], env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        [sys.executable, *command], env={**os.environ, "PYTHONPATH": path},
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -79,3 +83,20 @@ runpy.run_path(sys.argv[0], run_name="__main__")
         timeout=250,
     )
     checked(file.read_text())
+
+
+def test_ratios_by_size(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    file = tmp_path / "ratios.json"
+    text = run("benchmarks/bench_bandwidth.py", "--device", "cpu", "--quick", "--ratios",
+               "--only", "x + y", "--json", str(file))  # fmt: skip
+    assert "of 3 cells above 1.05" in text
+    assert set(json.loads(file.read_text())["ratios"]["x + y"]) == {"2^10", "2^12", "2^14"}
+
+
+@pytest.mark.text
+def test_the_baseline_compiles() -> None:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    baseline = importlib.import_module("bandwidth_baseline")
+    for text in (baseline._FLAT, baseline._TILED):
+        assert compile_source(text, 90)

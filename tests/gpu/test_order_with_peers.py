@@ -95,54 +95,6 @@ class CupyDict(Cupy):
 PEERS = [Torch, Cupy, CupyDict]
 
 
-class Bare:
-    """An address as an array, without a word of streams: whoever reads it makes no order."""
-
-    def __init__(self, ptr: int) -> None:
-        self.__cuda_array_interface__ = {
-            "version": 3, "shape": SHAPE, "typestr": "<f4", "data": (ptr, False), "stream": None,
-        }  # fmt: skip
-
-
-class TvmFfi(Torch):
-    """Tensors of tvm-ffi, read on the side stream that it calls current."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tvm_ffi = pytest.importorskip("tvm_ffi")
-        self.held = []
-
-    def converted(self, x):
-        device = self.tvm_ffi.device("cuda", 0)
-        with self.tvm_ffi.use_raw_stream(device, self.stream.cuda_stream):
-            made = gi.to(x, "tvm_ffi")
-        return made, made.data_ptr()
-
-    def consume(self, x):
-        made, ptr = self.converted(x)
-        self.held.append(made)
-        with self.lib.cuda.stream(self.stream):
-            return self.lib.as_tensor(Bare(ptr), device="cuda").clone()
-
-    def first(self, copies) -> list[float]:
-        found = super().first(copies)
-        self.held.clear()
-        return found
-
-
-class CudaCore(TvmFfi):
-    """Views of cuda.core, made for the side stream that reads them."""
-
-    def __init__(self) -> None:
-        Torch.__init__(self)
-        pytest.importorskip("cuda.core")
-        self.held = []
-
-    def converted(self, x):
-        made = gi.converters.to_cuda_core(x, stream=self.stream.cuda_stream)
-        return made, made.ptr
-
-
 class Numba(Torch):
     """Numba reads on its default stream, and waits for that one alone."""
 
@@ -170,7 +122,7 @@ class PyCuda(Numba):
         return gi.to(x, "pycuda").get()
 
 
-READERS = [*PEERS, TvmFfi, CudaCore, Numba, PyCuda]
+READERS = [*PEERS, Numba, PyCuda]
 
 
 @rounds_of_each
@@ -291,25 +243,3 @@ def test_jax_gets_no_memory_back_that_is_still_read(ours):
         got = copied.get()
         assert (got.min(), got.max()) == (value, value)
         del later
-
-
-@rounds_of_each
-def test_cudamat_is_still_computing(rounds):
-    """CUDAMat works on the legacy stream; ours here is one that does not wait for it by itself."""
-    torch = Torch()
-    cudamat = pytest.importorskip("cudamat")
-    cudamat.cublas_init()
-    stream, legacy = gi.Stream("cuda"), gi.devices.legacy_stream()
-    matrix = cudamat.CUDAMatrix(np.zeros(SHAPE, dtype="float32", order="F"))
-    for start in range(0, rounds, BATCH):
-        values = np.arange(start + 1, start + BATCH + 1, dtype="float32")
-        seen = []
-        for value in values:
-            torch.sleep_on(0)
-            matrix.assign(float(value))
-            with stream:
-                seen.append(gi.from_any(matrix).copy())
-            legacy.wait(stream)  # the next round overwrites the matrix
-        got = np.stack([x.get() for x in seen])
-        np.testing.assert_array_equal(got.min(axis=(1, 2)), values)
-        np.testing.assert_array_equal(got.max(axis=(1, 2)), values)

@@ -75,15 +75,8 @@ def test_public_methods_have_docstrings(cls):
         assert all(inspect.signature(m) for n in names if callable(m := getattr(cls, n)))
 
 
-@pytest.mark.parametrize(
-    ("cls", "expected"),
-    [
-        (gi.Stream, "(device=None, *, blocking=False, priority=0)"),
-        (gi.Event, "(device=None, *, timing=False, blocking=False)"),
-    ],
-)
-def test_constructors_of_the_core_tell_their_arguments(cls, expected):
-    with pytest.raises(gi.ArgumentTypeError) as caught:
+@pytest.mark.parametrize("cls", [gi.Stream, gi.Event])
+def test_constructors_of_the_core_tell_their_arguments(cls):
+    with pytest.raises(TypeError, match="blocking: bool = False"):
         cls(no_such_argument=1)
-    assert caught.value.expected == cls.__name__ + expected
     assert cls("cpu", blocking=True).device == "cpu"
