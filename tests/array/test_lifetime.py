@@ -32,7 +32,7 @@ def need_frames_to_go(device: str) -> None:
     """
 
     class Mark:
-        """In the frame of a function whose callee makes the driver work; nothing of ours knows it."""
+        """In the frame of a function whose callee makes the driver work; no gpuinterop object refers to it."""
 
     def caller() -> weakref.ref[Mark]:
         mark = Mark()
@@ -76,13 +76,13 @@ def test_deleting_in_any_order(device):
 
 def test_subclasses_survive_views_and_copies(device):
     x = Sub(np.ones((2, 3), "float32"), device=device)
-    x.note = "mine"
+    x.note = "kept"
     results = [x[0], x.T, x.view(), x.copy(), x.reshape(3, 2), x.squeeze(), x.broadcast_to(4, 2, 3),
                copy.copy(x), copy.deepcopy(x), x.dimshuffle(1, "x", 0), x.to_device("cpu")]  # fmt: skip
     assert all(type(r) is Sub for r in results)
     restored = pickle.loads(pickle.dumps(x))
     assert type(restored) is Sub
-    assert restored.note == "mine"
+    assert restored.note == "kept"
     ref = weakref.ref(x)
     del results, x
     assert ref() is None
