@@ -39,8 +39,8 @@ class CallKey {
   std::vector<PyTypeObject*> classes_;  // borrowed
 };
 
-// The GIL guards the cache. An entry holds references to the classes of its key, so that no other class can
-// have their addresses. A full cache drops all entries, so that varying layouts do not fill memory.
+// The GIL guards the cache. An entry is removed when a class of its key is destroyed, because another class may
+// then get the same address. A full cache drops all entries, so that varying layouts do not fill memory.
 std::shared_ptr<const Prepared> find_prepared(const CallKey& key);
 void keep_prepared(const CallKey& key, std::shared_ptr<const Prepared> prepared);
 void forget_calls(Subject subject, uint32_t number);

@@ -28,7 +28,7 @@ namespace {
 struct Resolution : Prepared {
   std::vector<DTypeId> inputs;   // what numbers are converted to; arrays keep their own dtype
   std::vector<DTypeId> results;  // dtypes of new results
-  // Borrowed: the class of an operand, which the entry's key holds, or one of the package's two.
+  // Borrowed: the class of an operand, with which the entry is removed, or one of the package's two.
   std::vector<PyTypeObject*> result_types;
 };
 
