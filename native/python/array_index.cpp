@@ -72,7 +72,7 @@ bool read_index(PyObject* item, int64_t* out, bool writes) {
   if (!zero && !PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
   PyErr_Clear();
   fail(zero ? Kind::Shape : Kind::Type, kGet, "a slice of ints whose step is not zero",
-       repr_text(slice), "convert its parts with int(), and leave out a step of zero");
+       repr_text(slice), "convert its parts with int(), and omit a step of zero");
 }
 
 // Walks the key and writes the view's geometry into `view` (layout and data).
