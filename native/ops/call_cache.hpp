@@ -39,8 +39,8 @@ class CallKey {
   std::vector<PyTypeObject*> classes_;  // borrowed
 };
 
-// The GIL guards the cache. An entry holds the classes of its key, so that no other class is found under the
-// address of one. All entries go when there are too many, so that varying layouts do not fill memory.
+// The GIL guards the cache. Entries are removed when a class of their key is destroyed, so that no other class is
+// found under its address, and all of them when there are too many, so that varying layouts do not fill memory.
 std::shared_ptr<const Prepared> find_prepared(const CallKey& key);
 void keep_prepared(const CallKey& key, std::shared_ptr<const Prepared> prepared);
 void forget_calls(Subject subject, uint32_t number);

@@ -119,9 +119,25 @@ bool overlaps_itself(const Array& a) noexcept {
   std::sort(dims, dims + n, [](const Term& x, const Term& y) { return x.step < y.step; });
   // Every step goes beyond all that the smaller ones reach: so it is for slices and transposes.
   int64_t reach = 0;
-  for (int i = 0; i < n; ++i) {
-    if (dims[i].step <= reach) return true;
+  bool nested = true;
+  for (int i = 0; i < n && nested; ++i) {
+    nested = dims[i].step > reach;
     reach += dims[i].step * dims[i].limit;
+  }
+  if (nested) return false;
+  // Two indices with one place differ by d, sum(step * d) = 0. Let k be the first dimension with d != 0,
+  // taken positive: 1 + u of at most `limit`; the others lie between -limit and limit. Counting u down
+  // from its end and the others up from theirs makes it one sum of positive steps.
+  for (int k = 0; k < n; ++k) {
+    Search s;
+    int64_t target = dims[k].step * dims[k].limit;
+    s.add(dims[k].step, dims[k].limit - 1);
+    for (int i = k + 1; i < n; ++i) {
+      target += dims[i].step * dims[i].limit;
+      s.add(dims[i].step, 2 * dims[i].limit);
+    }
+    s.prepare();
+    if (s.solve(0, target)) return true;
   }
   return false;
 }

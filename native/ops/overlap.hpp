@@ -24,7 +24,7 @@ inline bool must_go_apart(const Array& in, const Array& out, const char* where) 
 }
 
 // Do two elements of one array share a byte? A result must not: which of two writes stays is chance.
-// Exact for slices and transposes; other layouts without a clear order of steps count as overlapping.
+// Exact for ordinary views; a search that grows too long counts as an overlap.
 bool overlaps_itself(const Array& a) noexcept;
 
 // Whether sum(step * index) == target for some indices from 0 to the limit of each (step, limit), all of

@@ -307,6 +307,15 @@ PyObject* ger(const ProductCall& call) {
   // The class comes from x, y and a, and not from the view of x below.
   PyRef result = result_for(call, *rule, x.array->device, shape);
   PyObject* out = result.get();
+  if (call.alpha == Scalar{0, 0}) {  // as in BLAS, x and y are not read; beta is 1
+    if (!x.array->device.is_cuda()) {
+      on_host("ger", call, out, x, y, a);
+    } else {
+      cast_side(a, rule->dtype, where);
+      scaled_into(call, out, a);
+    }
+    return result.release();
+  }
   // A wider addend decides what the product is computed in, and alpha rounds nothing to less.
   const bool scales = !(call.alpha == Scalar{1, 0});
   if (a.array || scales) cast_side(x, rule->dtype, where);

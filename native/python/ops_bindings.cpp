@@ -120,7 +120,7 @@ void register_ops(nb::module_& m) {
       "Add an elementwise operation; its id.");
   m.def(
       "_drop_op", [](int op) { ops::drop_op(static_cast<ops::OpId>(op)); }, "op"_a,
-      "Forget an operation that nobody can call any more; its id is given to another one.");
+      "Remove an operation whose function has been destroyed. Its id is not used again.");
   m.def(
       "_op_function",
       [](int op, const char* name, const char* doc) {

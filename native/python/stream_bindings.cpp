@@ -25,9 +25,38 @@ struct Entered {
   PyObject* stream;
 };
 
+// Streams that threads had entered and not left when they ended.
+std::mutex abandoned_lock;
+std::vector<PyObject*> abandoned;
+
+int release_abandoned(void*) {
+  std::vector<PyObject*> all;
+  {
+    std::lock_guard lock(abandoned_lock);
+    all.swap(abandoned);
+  }
+  for (PyObject* stream : all) Py_DECREF(stream);
+  return 0;
+}
+
 // The streams that this thread has entered with `with`, innermost last. Holding the objects keeps
-// their owners alive while they are current; a thread that ends inside a block never lets go.
-thread_local std::vector<Entered> entered;
+// their owners alive while they are current.
+struct EnteredStreams : std::vector<Entered> {
+  EnteredStreams() = default;
+  EnteredStreams(const EnteredStreams&) = delete;
+  // Runs after the thread's last Python code. Taking the GIL could collide with the end of the
+  // interpreter, so the main thread releases the streams.
+  ~EnteredStreams() {
+    if (empty() || !Py_IsInitialized()) return;
+    try {
+      std::lock_guard lock(abandoned_lock);
+      for (const Entered& e : *this) abandoned.push_back(e.stream);
+    } catch (...) {
+    }
+    Py_AddPendingCall(release_abandoned, nullptr);
+  }
+};
+thread_local EnteredStreams entered;
 
 Device device_of(int type, int id) {
   if (type == 1) return {DeviceType::Cpu, 0};

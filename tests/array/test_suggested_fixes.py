@@ -141,20 +141,6 @@ def test_numbers_have_no_memory_to_share(value):
     assert "byte order" not in error.got
 
 
-@pytest.mark.parametrize("make", [lambda: range(3), lambda: {0, 1, 2}, lambda: iter([0, 1, 2])])
-def test_what_gives_elements_one_by_one_is_made_a_list(device, make):
-    x = gi.zeros(3, device=device)
-    for call, name in (
-        (lambda given: gi.asarray(given, device=device), "x"),
-        (lambda given: x.__setitem__(slice(None), given), "value"),
-    ):
-        fix = refused(call, make()).fix
-        made = call(eval(fix.partition(": ")[2], {name: make()}))
-        assert (x if made is None else made).tolist() == [0, 1, 2]
-    for given in ("text", {}, None):
-        assert "list" not in refused(gi.asarray, given).fix
-
-
 @pytest.mark.parametrize("value", [2**24 + 1, [2**24 + 1, 0.5]])
 def test_whole_numbers_that_a_cudandarray_would_round(value):
     fix = refused(gi.CudaNdarray, value).fix

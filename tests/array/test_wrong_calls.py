@@ -223,11 +223,11 @@ def names() -> dict[str, object]:
 
 @pytest.mark.parametrize("row", CALLS, ids=lambda row: row[0])
 def test_wrong_call_raises_an_error_that_is_complete(row):
-    call, told, *words = row
+    call, summary, *words = row
     with pytest.raises(gi.GpuInteropError) as caught:
         exec(call, names())
     error = caught.value
-    assert f"{type(error).__name__}: {error.where}" == told
+    assert f"{type(error).__name__}: {error.where}" == summary
     assert error.expected
     assert error.got
     assert error.fix

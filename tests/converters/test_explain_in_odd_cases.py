@@ -63,7 +63,7 @@ SOURCES = {
     "conjugated": conjugated,
     "unaligned tensor": torch_between,
     "scalar": lambda: np.int64(3),
-    "ours reversed": lambda: gi.zeros((2, 3), device="cpu")[:, ::-1],
+    "gpuinterop reversed": lambda: gi.zeros((2, 3), device="cpu")[:, ::-1],
     "made anew": Fresh,
 }  # fmt: skip
 TARGETS = [

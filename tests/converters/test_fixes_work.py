@@ -49,9 +49,9 @@ SOURCES = {
     "numpy, float64": lambda: PLAIN.astype("f8"),
     "numpy, frozen": lambda: frozen(PLAIN.copy()),
     "scalar": lambda: np.float32(3),
-    "ours, strided": lambda: gi.from_any(off_by_one())[::-1, ::2],
-    "ours, complex": lambda: gi.from_any(PLAIN + 1j * PLAIN.astype("c8")),
-    "ours, float64": lambda: gi.from_any(PLAIN.astype("f8")),
+    "gpuinterop, strided": lambda: gi.from_any(off_by_one())[::-1, ::2],
+    "gpuinterop, complex": lambda: gi.from_any(PLAIN + 1j * PLAIN.astype("c8")),
+    "gpuinterop, float64": lambda: gi.from_any(PLAIN.astype("f8")),
     "torch, transposed": lambda: of_torch(PLAIN.copy()).T,
     "torch, off by one": lambda: of_torch(off_by_one()),
     "torch, conjugated": lambda: of_torch(PLAIN + 1j * PLAIN.astype("c8")).conj(),
@@ -104,11 +104,11 @@ def test_each_way_out_works(source, target):
         names["torch"] = pytest.importorskip("torch")
     for line in lines_of(fix):
         ways += 1
-        mended = eval(line, names)
+        fixed = eval(line, names)
         if "astype" in line or ".to(" in line:  # the dtype is mended, and where it lies may be next
-            found = values(gi.to(mended, target, copyif=True))
+            found = values(gi.to(fixed, target, copyif=True))
         else:
-            found = values(gi.to(mended, target))
+            found = values(gi.to(fixed, target))
         if found.shape != expected.shape:  # pairs of real numbers
             found = found.view("complex64")
         np.testing.assert_array_equal(found, expected, err_msg=f"{fix}\n{line}")

@@ -67,10 +67,10 @@ def test_signatures_name_every_argument():
 def test_public_methods_have_docstrings(cls):
     names = [n for n in dir(cls) if not n.startswith("_")]
     # Where the core says nothing, the binding shows the signature in place of it.
-    told = {n: inspect.getdoc(getattr(cls, n)) or "" for n in names}
-    assert not [n for n, doc in told.items() if not doc.partition("\n")[2] and "(self" in doc]
-    assert all(told.values())
-    assert not [n for n, doc in told.items() if "$self" in doc]
+    docstrings = {n: inspect.getdoc(getattr(cls, n)) or "" for n in names}
+    assert not [n for n, doc in docstrings.items() if not doc.partition("\n")[2] and "(self" in doc]
+    assert all(docstrings.values())
+    assert not [n for n, doc in docstrings.items() if "$self" in doc]
     if issubclass(cls, gi.CudaNdarray | gi.GpuArray):
         assert all(inspect.signature(m) for n in names if callable(m := getattr(cls, n)))
 

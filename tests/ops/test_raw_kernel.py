@@ -36,10 +36,10 @@ def test_text_compiles_for_any_architecture(nvrtc):
 def test_the_lines_that_an_error_shows_are_the_users(nvrtc, at):
     lines = ['extern "C" __global__ void k(float* x) {', "  x[0] = 1;", "  x[1] = 2;", "}"]
     lines[at - 1] = "oops " + lines[at - 1]
-    with pytest.raises(CompileError) as told:
+    with pytest.raises(CompileError) as raised:
         gi.RawKernel("\n".join(lines), "k").compile(90)
-    assert told.value.got.startswith(f"k.cu({at}): error")
-    assert f"\n  {lines[at - 1].strip()}\n" in told.value.got
+    assert raised.value.got.startswith(f"k.cu({at}): error")
+    assert f"\n  {lines[at - 1].strip()}\n" in raised.value.got
 
 
 def test_an_architecture_is_a_number():
