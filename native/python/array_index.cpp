@@ -31,11 +31,11 @@ std::string attribute_text(PyObject* o, const char* name) {
 }
 
 [[noreturn]] void bad_key(PyObject* item, bool writes) {
-  fail(
-      Kind::IndexKind, writes ? kSet : kGet, "ints, slices, Ellipsis, None and tuples of them",
-      "a key of type " + type_text(item),
-      "gather with x.take(indices, axis), choose with gpuinterop.where(mask, x, value), or convert "
-      "one number: x[int(key)]");
+  fail(Kind::IndexKind, writes ? kSet : kGet, "ints, slices, Ellipsis, None and tuples of them",
+       "a key of type " + type_text(item),
+       std::string("gather with x.take(indices, axis), choose with ") +
+           (writes ? "x[...] = gpuinterop.where(mask, value, x)" : "gpuinterop.where(mask, x, 0)") +
+           ", or convert one number: x[int(key)]");
 }
 
 // Whether a key that gave `number` by its __index__ is one that NumPy's and JAX's arrays refuse there: a
