@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy
-
 from gpuinterop import _core
 from gpuinterop.converters import engine, registry
 from gpuinterop.converters.plan import ArrayInfo
-from gpuinterop.errors import ConversionTypeError
 from gpuinterop.overlap import byte_range, share_bytes
 
 __all__ = ["may_share_memory", "shares_memory"]
-
-_NO_ARRAYS = (str, int, float, complex, list, tuple, dict, type(None))
 
 
 def shares_memory(a: Any, b: Any, *, budget: int = 1_000_000) -> bool:
@@ -57,21 +52,13 @@ def may_share_memory(a: Any, b: Any) -> bool:
 
 
 def _reach(x: Any, where: str) -> tuple[tuple[int, tuple[int, ...], tuple[int, ...], int], Any]:
-    # Some NumPy scalars are also Python scalars.
-    if isinstance(x, _NO_ARRAYS) and not isinstance(x, numpy.generic):
-        raise ConversionTypeError(
-            where=where,
-            expected="two arrays, of any library",
-            got=f"an object of type {type(x).__name__}",
-            fix="pass arrays, because a list or a scalar has no memory to share",
-        )
-    info, kept = _describe(x)
+    info, kept = _describe(x, where)
     if not info.ptr:  # without memory: a meta tensor, a scalar
         return (0, (0,), (info.itemsize,), info.itemsize), kept
     return (info.ptr, info.shape, info.strides, info.itemsize), kept
 
 
-def _describe(obj: Any) -> tuple[ArrayInfo, Any]:
+def _describe(obj: Any, where: str) -> tuple[ArrayInfo, Any]:
     """Return the description of any array, and what keeps its memory at that address."""
     entry = None if issubclass(type(obj), _core.Array) else registry.find_backend(obj)
     if entry is not None and hasattr(entry.module, "describe"):
@@ -79,7 +66,7 @@ def _describe(obj: Any) -> tuple[ArrayInfo, Any]:
             return engine.describe(obj, entry, {}), obj
         except Exception:  # the plan has the words: sparse, deleted, symbolic, ...
             pass
-    incoming = engine.plan_in(obj, True, {})
+    incoming = engine.plan_in(obj, True, {}, where)
     if incoming.plan.refused:
         raise incoming.plan.exception()
     return incoming.info, obj if incoming.array is None else incoming.array

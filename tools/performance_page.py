@@ -256,11 +256,11 @@ def ahead(found: dict[str, dict[str, Any]]) -> list[tuple[str, str, str, float, 
             best = min(
                 rivals, key=lambda who: rivals[who] if "/s" not in record["unit"] else -rivals[who]
             )
-            mine = own_figure(row)
-            factor = mine / rivals[best] if "/s" not in record["unit"] else rivals[best] / mine
+            own = own_figure(row)
+            factor = own / rivals[best] if "/s" not in record["unit"] else rivals[best] / own
             marked = (name, title) in {(mark.record, mark.row) for mark in missed(found)}
             if factor > AHEAD and not marked:
-                lost.append((name, title, best, mine, rivals[best]))
+                lost.append((name, title, best, own, rivals[best]))
     return lost
 
 
@@ -290,14 +290,14 @@ def losses(found: dict[str, dict[str, Any]]) -> list[str]:
             "| | gpuinterop | fastest other library | |", "| --- | --- | --- | --- |",
         ]  # fmt: skip
         above = ""
-        for name, title, who, mine, others in rivals:
+        for name, title, who, own, others in rivals:
             text = f"{spelt(who)} {figure(others)}"
             shown = title.replace("->", "to").replace("|", "\\|")
             shown += " (`bench_exchange`)" if name == "exchange" else ""
             reason = why(name, title)
             again = "The same." if reason == above else reason
             above = reason
-            lines.append(f"| {shown} | {figure(mine)} {found[name]['unit']} | {text} | {again} |")
+            lines.append(f"| {shown} | {figure(own)} {found[name]['unit']} | {text} | {again} |")
     return lines or ["None in this run."]
 
 

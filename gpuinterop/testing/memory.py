@@ -71,7 +71,7 @@ def slow(stream: int, device: int, microseconds: int = 20_000) -> None:
 
 def fill(address: int, word: int, count: int, stream: int, device: int) -> None:
     """Queue a fill of `count` 32-bit words on a stream; raise RuntimeError if there is no memory."""
-    _check_range(address, 4 * count, ("cuda", device))
+    require_memory(address, 4 * count, ("cuda", device))
     with _Current(device):
         _call(
             "cuMemsetD32Async", c_void_p(address), ctypes.c_uint(word), c_size_t(count), c_void_p(stream)
@@ -119,7 +119,8 @@ def _known_to_driver(address: int, nbytes: int) -> bool:
     return kind.value != 0 and begin <= address and address + nbytes <= begin + size.value
 
 
-def _check_range(address: int, nbytes: int, place: tuple[str, int]) -> None:
+def require_memory(address: int, nbytes: int, place: tuple[str, int]) -> None:
+    """Raise RuntimeError if there is no memory at an address, which must not be read then."""
     known = 0 < address < _END and nbytes <= _LONGEST
     if known and place[0] != "cpu":
         with _Current(place[1]):
@@ -129,7 +130,7 @@ def _check_range(address: int, nbytes: int, place: tuple[str, int]) -> None:
 
 
 def _read(address: int, nbytes: int, place: tuple[str, int], patient: bool = True) -> bytes:
-    _check_range(address, nbytes, place)
+    require_memory(address, nbytes, place)
     if place[0] == "cpu":
         return _host(address, nbytes, None)
     out = ctypes.create_string_buffer(nbytes)
@@ -145,7 +146,7 @@ def poke(address: int, data: bytes, place: tuple[str, int]) -> None:
     """Write bytes at an address, unknown to all libraries; raise RuntimeError if there is no memory."""
     if not data:
         return
-    _check_range(address, len(data), place)
+    require_memory(address, len(data), place)
     if place[0] == "cpu":
         _host(address, len(data), data)
         return

@@ -12,7 +12,7 @@ import numpy as np
 from gpuinterop import creation, devices, errors
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import Layout
-from gpuinterop.testing.memory import fill, slow, wait
+from gpuinterop.testing.memory import fill, require_memory, slow, wait
 from gpuinterop.testing.verdict import Verdict
 
 _NEW = 0x40000000  # 2.0 as float32
@@ -52,6 +52,7 @@ def _to(bridge: Bridge, layout: Layout, index: int, verdict: Verdict) -> bool:
             x = layout.over(flat.ptr, flat.dtype, ("cuda", index), flat)
         foreign = bridge.convert_to(x, True)
     verdict.outcome = "shared" if bridge.address(foreign) == x.ptr else "copied"
+    require_memory(bridge.address(foreign), 4, ("cuda", index))
     found = np.asarray(bridge.values(foreign))
     same = found.tobytes() == np.full(layout.shape, 2.0, np.float32).tobytes()
     verdict.expect(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop import _core
+from gpuinterop import _core, devices
 from gpuinterop.errors import GpuInteropError
 
 _PATIENCE = 2.0  # seconds that a library may take to release memory: some do it on another thread
@@ -67,6 +67,7 @@ def settled(condition: Any, bridge: str) -> bool:
     deadline = begin + _PATIENCE - _waited.get(bridge, 0.0)
     while True:
         gc.collect()
+        devices.empty_cache()  # completes releases that wait for work on a GPU
         if condition():
             return True
         if time.monotonic() >= deadline:

@@ -1,5 +1,6 @@
 #include "ops/call_cache.hpp"
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
@@ -13,7 +14,8 @@ constexpr size_t kMostCalls = 16384;
 
 struct Entry {
   std::shared_ptr<const Prepared> prepared;
-  std::vector<PyRef> classes;
+  std::vector<PyTypeObject*>
+      classes;  // of the key, borrowed: watch() removes the entry before one is destroyed
 };
 struct BytesHash {
   using is_transparent = void;
@@ -24,6 +26,46 @@ using Calls = std::unordered_map<std::string, Entry, BytesHash, std::equal_to<>>
 Calls& calls() {
   static auto* map = new Calls();
   return *map;
+}
+
+template <class Condition>
+void forget_if(Condition&& condition) {
+  std::vector<Entry> dropped;  // destroyed last: Python code may run then
+  for (auto it = calls().begin(); it != calls().end();) {
+    if (!condition(it->first, it->second)) {
+      ++it;
+      continue;
+    }
+    dropped.push_back(std::move(it->second));
+    it = calls().erase(it);
+  }
+}
+
+// Weak references to the classes of all keys.
+std::unordered_map<PyTypeObject*, PyRef>& watched() {
+  static auto* map = new std::unordered_map<PyTypeObject*, PyRef>();
+  return *map;
+}
+
+// The callback of a weak reference: removes the entries of a class that is being destroyed.
+PyObject* forget_class(PyObject*, PyObject* reference) {
+  const auto found = std::find_if(watched().begin(), watched().end(),
+                                  [&](const auto& pair) { return pair.second.get() == reference; });
+  if (found == watched().end()) Py_RETURN_NONE;
+  forget_if([type = found->first](const std::string&, const Entry& entry) {
+    return std::find(entry.classes.begin(), entry.classes.end(), type) != entry.classes.end();
+  });
+  const auto node = watched().extract(found->first);  // destroyed last, with the reference
+  Py_RETURN_NONE;
+}
+
+void watch(PyTypeObject* type) {
+  if (watched().count(type)) return;
+  static PyMethodDef definition = {"forget_class", forget_class, METH_O, nullptr};
+  static PyObject* callback = PyCFunction_New(&definition, nullptr);
+  PyRef reference = PyRef::steal(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback));
+  if (!reference) throw PythonError();
+  watched().emplace(type, std::move(reference));
 }
 
 }  // namespace
@@ -65,26 +107,18 @@ std::shared_ptr<const Prepared> find_prepared(const CallKey& key) {
 }
 
 void keep_prepared(const CallKey& key, std::shared_ptr<const Prepared> prepared) {
-  Entry entry{std::move(prepared), {}};
-  for (PyTypeObject* type : key.classes())
-    entry.classes.push_back(PyRef::borrow(reinterpret_cast<PyObject*>(type)));
+  for (PyTypeObject* type : key.classes()) watch(type);
   Calls dropped;  // destroyed last: Python code may run then
   if (calls().size() >= kMostCalls) calls().swap(dropped);
-  calls().insert_or_assign(std::string(key.bytes()), std::move(entry));
+  calls().insert_or_assign(std::string(key.bytes()), Entry{std::move(prepared), key.classes()});
 }
 
 void forget_calls(Subject subject, uint32_t number) {
   CallKey head;
   head.begin(subject, number);
-  std::vector<Entry> dropped;  // destroyed last: Python code may run then
-  for (auto it = calls().begin(); it != calls().end();) {
-    if (!std::string_view(it->first).starts_with(head.bytes())) {
-      ++it;
-      continue;
-    }
-    dropped.push_back(std::move(it->second));
-    it = calls().erase(it);
-  }
+  forget_if([&](const std::string& bytes, const Entry&) {
+    return std::string_view(bytes).starts_with(head.bytes());
+  });
 }
 
 void forget_calls() { const Calls dropped = std::exchange(calls(), Calls()); }

@@ -1,4 +1,4 @@
-// Products of arrays for Python: the functions, the array's dot, and what the Python side registers.
+// Products of arrays for Python: the functions, the array's dot, and the registration of hooks.
 #include <nanobind/nanobind.h>
 
 #include <cstring>
@@ -17,13 +17,13 @@ namespace gpuinterop {
 
 namespace {
 
-// Letters name what an argument is: a, b, c operands, o out, x alpha, y beta, t tf32.
+// Each letter gives the role of an argument: a, b, c operands, o out, x alpha, y beta, t tf32.
 struct Function {
   const char* name;
   const char* letters;
   const char* names[7];
   int required, positional;
-  int nameless;  // so many cannot be given by name
+  int nameless;  // the number of leading arguments that cannot be given by name
   PyObject* (*run)(const ops::ProductCall&);
 };
 
@@ -48,7 +48,7 @@ constexpr int kCount = sizeof(kFunctions) / sizeof(kFunctions[0]);
     call += f.names[i];
     if (int(i) >= f.required) call += "=...";
   }
-  fail(Kind::Type, f.name, call + ")", got, "leave out the optional ones, or give them by name");
+  fail(Kind::Type, f.name, call + ")", got, "omit the optional ones, or pass them by name");
 }
 
 ops::Scalar read_scalar(PyObject* o, const Function& f, const char* name) {
@@ -62,7 +62,7 @@ ops::Scalar read_scalar(PyObject* o, const Function& f, const char* name) {
     }
     return {value, 0};
   }
-  // NumPy's scalars; not arrays, whose value would have to be waited for.
+  // NumPy scalars are accepted, arrays are not: reading an array's value would have to wait.
   const bool number = PyComplex_Check(o) ||
                       (PyNumber_Check(o) && !is_array(o) && !PyObject_HasAttrString(o, "__len__") &&
                        !PyObject_HasAttrString(o, "__cuda_array_interface__"));
@@ -79,17 +79,16 @@ bool read_switch(PyObject* o, const char* where, const char* name) {
   if (o == Py_True) return true;
   if (o == Py_False) return false;
   fail(Kind::Type, where, std::string("True or False as ") + name, repr_text(o),
-       std::string("pass ") + name + "=True to allow TF32, or leave it out");
+       std::string("pass ") + name + "=True to allow TF32, or omit it");
 }
 
-// A BLAS user means by beta that `out` is added; here only an addend is.
+// In BLAS, beta scales the old value of `out`; here it scales only an addend.
 void require_addend(const Function& f, const ops::ProductCall& call, bool beta_given) {
   if (call.c || !beta_given || call.beta == ops::Scalar{0, 0}) return;
   const char* addend = f.names[std::strchr(f.letters, 'c') - f.letters];
   fail(Kind::Type, f.name, std::string("an addend ") + addend + " for beta to multiply",
        call.out ? "beta and out: out is overwritten, not added" : "beta alone",
-       std::string("pass ") + addend +
-           (call.out ? "=out, or leave beta out" : ", or leave beta out"));
+       std::string("pass ") + addend + (call.out ? "=out, or omit beta" : ", or omit beta"));
 }
 
 PyObject* run(int which, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
@@ -135,7 +134,7 @@ PyObject* run(int which, PyObject* const* args, Py_ssize_t nargs, PyObject* name
   });
 }
 
-// `self` knows the function's place in the table.
+// `self` holds the function's index in the table.
 PyObject* call_product(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   return run(number_of(self), args, nargs, names);
 }
@@ -170,7 +169,7 @@ void register_blas(nb::module_& m) {
         int which = 0;
         while (which < kCount && name != kFunctions[which].name) ++which;
         if (which == kCount) throw nb::value_error("unknown product");
-        // Lives as long as the process, like the function itself.
+        // Kept until the process ends, like the function itself.
         auto* def = new PyMethodDef{kFunctions[which].name, as_function(call_product),
                                     METH_FASTCALL | METH_KEYWORDS, strdup(doc.c_str())};
         return nb::steal(make_function_with_id(def, which));

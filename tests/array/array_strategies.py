@@ -62,40 +62,40 @@ def keys(draw, shape: tuple[int, ...], new_axes: bool = True):
 
 @st.composite
 def view_chains(draw, pair, steps: int = 3):
-    """Apply the same random chain of views to a (NumPy, ours) pair."""
-    theirs, ours = pair
+    """Apply the same random chain of views to a NumPy array and a gpuinterop array."""
+    host, array = pair
     for _ in range(draw(st.integers(0, steps))):
         kind = draw(st.integers(0, 4))
         if kind <= 1:
-            key = draw(keys(theirs.shape))
+            key = draw(keys(host.shape))
             # With an Ellipsis NumPy gives a 0-d view where it would give a scalar, a copy.
             parts = key if isinstance(key, tuple) else (key,)
             whole = parts if Ellipsis in parts else (*parts, Ellipsis)
-            theirs, ours = theirs[whole], ours[key]
+            host, array = host[whole], array[key]
         elif kind == 2:
-            axes = draw(st.permutations(range(theirs.ndim)))
-            theirs, ours = theirs.transpose(axes), ours.transpose(axes)
-        elif kind == 3 and theirs.ndim:
-            a, b = (draw(st.integers(-theirs.ndim, theirs.ndim - 1)) for _ in range(2))
-            theirs, ours = theirs.swapaxes(a, b), ours.swapaxes(a, b)
-        elif kind == 4 and theirs.ndim < 6:
-            at = draw(st.integers(0, theirs.ndim))
-            theirs, ours = np.expand_dims(theirs, at), ours.expand_dims(at)
-    return theirs, ours
+            axes = draw(st.permutations(range(host.ndim)))
+            host, array = host.transpose(axes), array.transpose(axes)
+        elif kind == 3 and host.ndim:
+            a, b = (draw(st.integers(-host.ndim, host.ndim - 1)) for _ in range(2))
+            host, array = host.swapaxes(a, b), array.swapaxes(a, b)
+        elif kind == 4 and host.ndim < 6:
+            at = draw(st.integers(0, host.ndim))
+            host, array = np.expand_dims(host, at), array.expand_dims(at)
+    return host, array
 
 
-def assert_same(ours, theirs: np.ndarray) -> None:
+def assert_same(array, host: np.ndarray) -> None:
     """Values, shape and, where they have a meaning, strides."""
     for name in ("shape", "ndim", "size", "nbytes", "itemsize", "dtype"):
-        assert getattr(ours, name) == getattr(theirs, name), name
-    assert ours.mem_size == ours.size
-    assert ours.gpudata == ours._dev_data == ours.ptr
-    assert bool(ours.ptr) == bool(ours.size)
-    np.testing.assert_array_equal(ours.get(), theirs)
-    if theirs.size:
-        for n, mine, yours in zip(theirs.shape, ours.strides, theirs.strides, strict=True):
-            assert n == 1 or mine == yours
-        for n, step, elements in zip(ours.shape, ours.strides, ours._strides, strict=True):
-            assert elements == (0 if n == 1 else step // ours.itemsize)
-    assert ours.flags.c_contiguous == ours.is_c_contiguous() == theirs.flags.c_contiguous
-    assert ours.flags.f_contiguous == ours.is_f_contiguous() == theirs.flags.f_contiguous
+        assert getattr(array, name) == getattr(host, name), name
+    assert array.mem_size == array.size
+    assert array.gpudata == array._dev_data == array.ptr
+    assert bool(array.ptr) == bool(array.size)
+    np.testing.assert_array_equal(array.get(), host)
+    if host.size:
+        for n, stride, host_stride in zip(host.shape, array.strides, host.strides, strict=True):
+            assert n == 1 or stride == host_stride
+        for n, step, elements in zip(array.shape, array.strides, array._strides, strict=True):
+            assert elements == (0 if n == 1 else step // array.itemsize)
+    assert array.flags.c_contiguous == array.is_c_contiguous() == host.flags.c_contiguous
+    assert array.flags.f_contiguous == array.is_f_contiguous() == host.flags.f_contiguous

@@ -29,15 +29,15 @@ def sources(shape: tuple[int, ...]):
 @examples(600)
 @given(data=st.data(), shape=shapes)
 def test_assignment_from_arrays(device, data, shape):
-    theirs = numbers(shape)
-    ours = gi.CudaNdarray(theirs, device=device)
-    target, mine = data.draw(view_chains((theirs, ours)))
-    key = data.draw(keys(target.shape))
+    host = numbers(shape)
+    gpu_array = gi.CudaNdarray(host, device=device)
+    host_view, device_view = data.draw(view_chains((host, gpu_array)))
+    key = data.draw(keys(host_view.shape))
     # With an Ellipsis NumPy gives a view where it would give a scalar.
     parts = key if isinstance(key, tuple) else (key,)
-    place = target[parts if Ellipsis in parts else (*parts, Ellipsis)]
+    place = host_view[parts if Ellipsis in parts else (*parts, Ellipsis)]
     source = numbers(data.draw(sources(place.shape)), start=100)
-    source, mine_source = data.draw(
+    source, device_source = data.draw(
         view_chains((source, gi.CudaNdarray(source, device=device)), steps=1).filter(
             lambda pair: pair[0].ndim <= 10
         )
@@ -46,28 +46,28 @@ def test_assignment_from_arrays(device, data, shape):
         place[...] = source
     except ValueError:
         with pytest.raises(ValueError, match="expected"):
-            mine[key] = mine_source
+            device_view[key] = device_source
     else:
-        mine[key] = mine_source if data.draw(st.booleans()) else source
-    np.testing.assert_array_equal(ours.get(), theirs)
+        device_view[key] = device_source if data.draw(st.booleans()) else source
+    np.testing.assert_array_equal(gpu_array.get(), host)
 
 
 @examples(400)
 @given(data=st.data(), shape=st.lists(st.integers(1, 5), min_size=1, max_size=3))
 def test_overlapping_views_of_one_array(device, data, shape):
-    theirs = numbers(tuple(shape))
-    ours = gi.CudaNdarray(theirs, device=device)
-    a, mine_a = data.draw(view_chains((theirs, ours)))
-    b, mine_b = data.draw(view_chains((theirs, ours)))
+    host = numbers(tuple(shape))
+    gpu_array = gi.CudaNdarray(host, device=device)
+    a, device_a = data.draw(view_chains((host, gpu_array)))
+    b, device_b = data.draw(view_chains((host, gpu_array)))
     if a.shape != b.shape:
         common = tuple(slice(0, min(m, n)) for m, n in zip(a.shape, b.shape, strict=False))
         if a.ndim != b.ndim:
             return
-        a, mine_a, b, mine_b = a[common], mine_a[common], b[common], mine_b[common]
+        a, device_a, b, device_b = a[common], device_a[common], b[common], device_b[common]
     # A copy, because NumPy itself gets x[::2] = x[:3] wrong: it copies forwards from the same place.
     a[...] = b.copy()
-    mine_a[...] = mine_b
-    np.testing.assert_array_equal(ours.get(), theirs)
+    device_a[...] = device_b
+    np.testing.assert_array_equal(gpu_array.get(), host)
 
 
 @pytest.mark.parametrize("value", [0, 0.5, -1, True, np.float32(2.5), np.float64(0.1), np.int64(7)])
@@ -75,11 +75,11 @@ def test_overlapping_views_of_one_array(device, data, shape):
     "key", [..., 1, (slice(None), 1), (slice(None, None, -2), slice(1, 3)), (0, 0)]
 )
 def test_scalars_go_anywhere(device, value, key):
-    theirs = numbers((3, 4))
-    ours = gi.CudaNdarray(theirs, device=device)
-    theirs[key] = value
-    ours[key] = value
-    np.testing.assert_array_equal(ours.get(), theirs)
+    host = numbers((3, 4))
+    gpu_array = gi.CudaNdarray(host, device=device)
+    host[key] = value
+    gpu_array[key] = value
+    np.testing.assert_array_equal(gpu_array.get(), host)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ def test_scalars_go_anywhere(device, value, key):
      np.arange(3, dtype=">f4"), stdlib_array.array("f", [1, 2, 3])],
 )  # fmt: skip
 def test_lists_and_host_arrays(device, value):
-    theirs = numbers((2, 3))
-    ours = gi.CudaNdarray(theirs, device=device)
-    theirs[...] = value
-    ours[...] = value
-    np.testing.assert_array_equal(ours.get(), theirs)
+    host = numbers((2, 3))
+    gpu_array = gi.CudaNdarray(host, device=device)
+    host[...] = value
+    gpu_array[...] = value
+    np.testing.assert_array_equal(gpu_array.get(), host)
 
 
 def test_misaligned_host_source():

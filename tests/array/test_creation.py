@@ -158,7 +158,7 @@ def test_subclasses_that_only_look_are_shared_without_a_copy(tmp_path):
 
 @pytest.mark.parametrize("shape", [(4,), (2, 2), (2, 1, 2), (0, 3)])
 def test_in_asks_the_elements_as_numpy_does(device, shape):
-    theirs = np.arange(int(np.prod(shape)), dtype="float32").reshape(shape)
-    ours = gi.asarray(theirs, device=device)
-    for value in (0, 3.0, 7, float("nan"), None, theirs[..., :1]):
-        assert (value in ours) == (value in theirs)
+    host = np.arange(int(np.prod(shape)), dtype="float32").reshape(shape)
+    array = gi.asarray(host, device=device)
+    for value in (0, 3.0, 7, float("nan"), None, host[..., :1]):
+        assert (value in array) == (value in host)

@@ -44,9 +44,9 @@ def test_what_cannot_be_shown_does_not_hide_what_is_wrong(value):
     x = gi.zeros((2, 3))
     for call in (lambda: x.squeeze(value), lambda: x.item(value), lambda: gi.device(value),
                  lambda: x.dimshuffle(value), lambda: gi.from_gpu_pointer(value, 3)):  # fmt: skip
-        with pytest.raises(gi.GpuInteropError) as told:
+        with pytest.raises(gi.GpuInteropError) as caught:
             call()
-        assert "fix: " in str(told.value)
+        assert "fix: " in str(caught.value)
 
 
 class Wordy:

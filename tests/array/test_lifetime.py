@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
 import pickle
 import sys
 import threading
@@ -31,7 +32,7 @@ def need_frames_to_go(device: str) -> None:
     """
 
     class Mark:
-        """In the frame of a function whose callee makes the driver work; nothing of ours knows it."""
+        """In the frame of a function whose callee makes the driver work; no gpuinterop object refers to it."""
 
     def caller() -> weakref.ref[Mark]:
         mark = Mark()
@@ -75,13 +76,13 @@ def test_deleting_in_any_order(device):
 
 def test_subclasses_survive_views_and_copies(device):
     x = Sub(np.ones((2, 3), "float32"), device=device)
-    x.note = "mine"
+    x.note = "kept"
     results = [x[0], x.T, x.view(), x.copy(), x.reshape(3, 2), x.squeeze(), x.broadcast_to(4, 2, 3),
                copy.copy(x), copy.deepcopy(x), x.dimshuffle(1, "x", 0), x.to_device("cpu")]  # fmt: skip
     assert all(type(r) is Sub for r in results)
     restored = pickle.loads(pickle.dumps(x))
     assert type(restored) is Sub
-    assert restored.note == "mine"
+    assert restored.note == "kept"
     ref = weakref.ref(x)
     del results, x
     assert ref() is None
@@ -192,6 +193,39 @@ def test_a_bare_object_is_an_empty_array():
         bare[...] = 1
     with pytest.raises(TypeError):
         gi.CudaNdarray()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_fork_waits_for_a_first_use_in_another_thread():
+    program = """
+import os, signal, sys, threading, time
+import gpuinterop as gi
+
+loading = threading.Event()
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "gpuinterop.creation":
+            loading.set()
+            time.sleep(1)
+
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=lambda: gi.zeros(3, device="cpu"))
+thread.start()
+loading.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)  # ends the child where it hangs
+    gi.zeros(3, device="cpu")
+    grandchild = os.fork()
+    if grandchild == 0:
+        os._exit(0 if gi.ones(2, device="cpu").sum() == 2 else 1)
+    os._exit(os.waitpid(grandchild, 0)[1])
+status = os.waitpid(child, 0)[1]
+thread.join()
+print(status, gi.ones(2, device="cpu").tolist())
+"""
+    assert driver.run(program).strip() == "0 [1.0, 1.0]"
 
 
 def test_interpreter_exit_is_clean():

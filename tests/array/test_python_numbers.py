@@ -132,17 +132,17 @@ def test_the_default_dtype_changes_no_whole_number(way):
 @given(value=st.integers() | st.floats() | st.integers(-300, 300) | st.floats(-300, 300))
 def test_numbers_agree_with_numpy_in_range(dtype, value):
     # NumPy's assignment is the oracle, where it neither fails nor warns.
-    theirs = np.zeros(1, dtype)
+    reference = np.zeros(1, dtype)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            theirs[0] = value
+            reference[0] = value
     except (OverflowError, RuntimeWarning, ValueError):
         with pytest.raises(gi.DTypeError):
             gi.full(1, value, dtype, device="cpu")
     else:
         found = gi.full(1, value, dtype, device="cpu").get()
-        assert found.tobytes() == theirs.tobytes() or np.isnan([found, theirs]).all()
+        assert found.tobytes() == reference.tobytes() or np.isnan([found, reference]).all()
         listed = gi.asarray([value], dtype, device="cpu").get()
         assert listed.tobytes() == found.tobytes() or np.isnan([found, listed]).all()
 

@@ -18,12 +18,6 @@ def test_fused_functions_show_their_arguments():
     assert repr(gi.fuse(lambda x, y=2: x)).endswith("<lambda>(x, y=2)>")
 
 
-def test_blocks_show_their_purpose():
-    assert repr(gi.no_copies()) == "<no copies are made: use it in a with statement>"
-    assert repr(gi.count_copies()) == "<copies are counted: use it in a with statement>"
-    assert repr(gi.log_transfers()) == "<transfers are logged: use it in a with statement>"
-
-
 def test_captures_count_in_english():
     x = gi.zeros(3, device="cpu")
     assert repr(gi.capture(lambda a: a + a, x)) == "<Capture on cpu: 1 node>"

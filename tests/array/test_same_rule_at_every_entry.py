@@ -84,12 +84,12 @@ def test_complex_numbers_are_aligned_to_their_parts_at_every_door(dtype, offset)
 
 
 def test_the_dtypes_are_those_of_numpy_and_ml_dtypes_but_a_few():
-    theirs = {
+    numpy_names = {
         np.dtype(t).name for t in ("?", *np.typecodes["AllInteger"], *np.typecodes["AllFloat"])
     }
-    theirs = {n for n in theirs if np.dtype(n).itemsize <= 16}
+    numpy_names = {n for n in numpy_names if np.dtype(n).itemsize <= 16}
     extended = {"float128", "complex256", "longdouble", "clongdouble", "float96", "complex192"}
-    assert set(NUMPY_NAMES) == theirs - extended
+    assert set(NUMPY_NAMES) == numpy_names - extended
     named = {n for n in dir(ml_dtypes) if isinstance(getattr(ml_dtypes, n), type)}
     named -= {"finfo", "iinfo"}
     assert named - set(ML_NAMES) <= {"bcomplex32"}  # for which DLPack has no code
@@ -106,10 +106,10 @@ def test_an_older_ml_dtypes_is_told_by_its_version(name, monkeypatch):
 def test_float32_is_the_only_dtype_of_a_cuda_ndarray():
     x = gi.zeros(3, dtype="float64", device="cpu")
 
-    class Mine(gi.CudaNdarray):
+    class Subclass(gi.CudaNdarray):
         __slots__ = ()
 
-    for cls in (gi.CudaNdarray, Mine):
+    for cls in (gi.CudaNdarray, Subclass):
         for change in (lambda cls=cls: cls(x),):
             with pytest.raises(gi.DTypeError, match="float32"):
                 change()

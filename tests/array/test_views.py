@@ -22,26 +22,26 @@ import gpuinterop as gi
 @examples(600)
 @given(data=st.data(), shape=shapes)
 def test_indexing(device, data, shape):
-    theirs = numbers(shape)
-    ours = gi.CudaNdarray(theirs, device=device)
+    host = numbers(shape)
+    array = gi.CudaNdarray(host, device=device)
     key = data.draw(keys(shape))
-    expected = np.asarray(theirs[key])
-    view = ours[key]
+    expected = np.asarray(host[key])
+    view = array[key]
     assert_same(view, expected)
-    assert view.base is ours
-    if np.shares_memory(expected, theirs):
-        assert view.ptr - ours.ptr == expected.ctypes.data - theirs.ctypes.data
+    assert view.base is array
+    if np.shares_memory(expected, host):
+        assert view.ptr - array.ptr == expected.ctypes.data - host.ctypes.data
 
 
 @examples(500)
 @given(data=st.data(), shape=shapes)
 def test_chains_of_views(device, data, shape):
-    theirs = numbers(shape)
-    ours = gi.CudaNdarray(theirs, device=device)
-    root = ours
-    theirs, ours = data.draw(view_chains((theirs, ours), steps=5))
-    assert_same(ours, theirs)
-    assert ours is root or ours.base is root
+    host = numbers(shape)
+    array = gi.CudaNdarray(host, device=device)
+    root = array
+    host, array = data.draw(view_chains((host, array), steps=5))
+    assert_same(array, host)
+    assert array is root or array.base is root
 
 
 def target_shapes(size: int):
@@ -72,57 +72,59 @@ def target_shapes(size: int):
 @examples(500)
 @given(data=st.data(), shape=shapes)
 def test_reshape_shares_exactly_when_numpy_does(device, data, shape):
-    theirs = numbers(shape)
-    ours = gi.CudaNdarray(theirs, device=device)
-    theirs, ours = data.draw(view_chains((theirs, ours)))
-    wanted = data.draw(target_shapes(theirs.size))
-    expected = theirs.reshape(wanted)
-    result = ours.reshape(*wanted) if data.draw(st.booleans()) else ours.reshape(list(wanted))
+    host = numbers(shape)
+    array = gi.CudaNdarray(host, device=device)
+    host, array = data.draw(view_chains((host, array)))
+    wanted = data.draw(target_shapes(host.size))
+    expected = host.reshape(wanted)
+    result = array.reshape(*wanted) if data.draw(st.booleans()) else array.reshape(list(wanted))
     assert result.shape == expected.shape
     np.testing.assert_array_equal(result.get(), expected)
-    if theirs.size:
-        shared = np.shares_memory(theirs, expected)
-        assert (result.base is ours or result.base is ours.base) == shared
+    if host.size:
+        shared = np.shares_memory(host, expected)
+        assert (result.base is array or result.base is array.base) == shared
         if not shared:
             with pytest.raises(ValueError, match="copy"):
-                ours.reshape(wanted, copy=False)
-    assert ours.reshape(wanted, copy=True).base is not (ours if ours.base is None else ours.base)
+                array.reshape(wanted, copy=False)
+    assert array.reshape(wanted, copy=True).base is not (
+        array if array.base is None else array.base
+    )
 
 
 @examples(150)
 @given(data=st.data(), shape=filled_shapes)
 def test_column_order_reshape_and_ravel(device, data, shape):
-    theirs = numbers(shape)
-    ours = gi.CudaNdarray(theirs, device=device)
-    theirs, ours = data.draw(view_chains((theirs, ours)))
-    wanted = data.draw(target_shapes(theirs.size).filter(lambda s: -1 not in s))
+    host = numbers(shape)
+    array = gi.CudaNdarray(host, device=device)
+    host, array = data.draw(view_chains((host, array)))
+    wanted = data.draw(target_shapes(host.size).filter(lambda s: -1 not in s))
     np.testing.assert_array_equal(
-        ours.reshape(wanted, order="F").get(), theirs.reshape(wanted, order="F")
+        array.reshape(wanted, order="F").get(), host.reshape(wanted, order="F")
     )
-    np.testing.assert_array_equal(ours.ravel().get(), theirs.ravel())
-    np.testing.assert_array_equal(ours.ravel("F").get(), theirs.ravel("F"))
-    np.testing.assert_array_equal(ours.flatten().get(), theirs.flatten())
+    np.testing.assert_array_equal(array.ravel().get(), host.ravel())
+    np.testing.assert_array_equal(array.ravel("F").get(), host.ravel("F"))
+    np.testing.assert_array_equal(array.flatten().get(), host.flatten())
 
 
 @examples(300)
 @given(data=st.data(), shape=shapes)
 def test_orders_of_memory(device, data, shape):
     """'A' and 'K' look at how the elements lie: negative steps, gaps and repeated axes included."""
-    theirs = numbers(shape)
-    ours = gi.CudaNdarray(theirs, device=device)
+    host = numbers(shape)
+    array = gi.CudaNdarray(host, device=device)
     if data.draw(st.booleans()):
         lead = data.draw(st.lists(st.integers(1, 3), max_size=2))
         wanted = (*lead, *(data.draw(st.integers(1, 3)) if n == 1 else n for n in shape))
-        theirs, ours = np.broadcast_to(theirs, wanted), ours.broadcast_to(wanted)
-    theirs, ours = data.draw(view_chains((theirs, ours)))
+        host, array = np.broadcast_to(host, wanted), array.broadcast_to(wanted)
+    host, array = data.draw(view_chains((host, array)))
     for order in "CFAK":
-        expected = theirs.flatten(order)
-        for got in (ours.flatten(order), ours.ravel(order), np.ravel(ours, order=order)):
+        expected = host.flatten(order)
+        for got in (array.flatten(order), array.ravel(order), np.ravel(array, order=order)):
             np.testing.assert_array_equal(got.get(), expected)
-        assert not gi.may_share_memory(ours.flatten(order), ours)
-    expected = theirs.reshape(-1, order="A")
-    np.testing.assert_array_equal(ours.reshape(-1, order="A").get(), expected)
-    np.testing.assert_array_equal(np.reshape(ours, -1, order="A").get(), expected)
+        assert not gi.may_share_memory(array.flatten(order), array)
+    expected = host.reshape(-1, order="A")
+    np.testing.assert_array_equal(array.reshape(-1, order="A").get(), expected)
+    np.testing.assert_array_equal(np.reshape(array, -1, order="A").get(), expected)
 
 
 def test_orders_of_memory_share(device):
@@ -139,11 +141,11 @@ def test_orders_of_memory_share(device):
 @examples(200)
 @given(data=st.data(), shape=shapes)
 def test_broadcast_to(device, data, shape):
-    theirs = numbers(shape)
+    host = numbers(shape)
     lead = data.draw(st.lists(st.integers(0, 3), max_size=2))
     wanted = (*lead, *(data.draw(st.integers(0, 4)) if n == 1 else n for n in shape))
-    view = gi.CudaNdarray(theirs, device=device).broadcast_to(wanted)
-    np.testing.assert_array_equal(view.get(), np.broadcast_to(theirs, wanted))
+    view = gi.CudaNdarray(host, device=device).broadcast_to(wanted)
+    np.testing.assert_array_equal(view.get(), np.broadcast_to(host, wanted))
     assert view.readonly
     with pytest.raises(ValueError, match="read-only"):
         view[...] = 0
@@ -152,25 +154,25 @@ def test_broadcast_to(device, data, shape):
 @examples(200)
 @given(data=st.data(), shape=st.lists(st.integers(0, 4), min_size=2, max_size=4))
 def test_diagonal(device, data, shape):
-    theirs = numbers(tuple(shape))
-    ours = gi.CudaNdarray(theirs, device=device)
-    axes = st.integers(-theirs.ndim, theirs.ndim - 1)
+    host = numbers(tuple(shape))
+    array = gi.CudaNdarray(host, device=device)
+    axes = st.integers(-host.ndim, host.ndim - 1)
     a, b, offset = data.draw(axes), data.draw(axes), data.draw(st.integers(-5, 5))
-    if a % theirs.ndim == b % theirs.ndim:
+    if a % host.ndim == b % host.ndim:
         with pytest.raises(ValueError, match="axes"):
-            ours.diagonal(offset, a, b)
+            array.diagonal(offset, a, b)
         return
-    np.testing.assert_array_equal(ours.diagonal(offset, a, b).get(), theirs.diagonal(offset, a, b))
+    np.testing.assert_array_equal(array.diagonal(offset, a, b).get(), host.diagonal(offset, a, b))
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4), (1, 3, 1), (1,), ()])
 def test_squeeze_and_friends_match_numpy(device, shape):
-    theirs = numbers(shape)
-    ours = gi.CudaNdarray(theirs, device=device)
-    assert_same(ours.squeeze(), theirs.squeeze())
-    assert_same(ours.T, theirs.T)
-    assert_same(ours.expand_dims((0, -1)), np.expand_dims(theirs, (0, -1)))
-    assert_same(ours.transpose(), theirs.transpose())
+    host = numbers(shape)
+    array = gi.CudaNdarray(host, device=device)
+    assert_same(array.squeeze(), host.squeeze())
+    assert_same(array.T, host.T)
+    assert_same(array.expand_dims((0, -1)), np.expand_dims(host, (0, -1)))
+    assert_same(array.transpose(), host.transpose())
 
 
 def test_views_beyond_the_dimension_limit_are_refused():
@@ -192,39 +194,39 @@ def test_views_beyond_the_dimension_limit_are_refused():
 @examples(300)
 @given(st.data())
 def test_copies_in_every_order_match_numpy(data):
-    theirs = numbers(data.draw(filled_shapes))
-    pair = theirs, gi.asarray(theirs, device="cpu")
-    theirs, ours = data.draw(view_chains(pair))
+    host = numbers(data.draw(filled_shapes))
+    pair = host, gi.asarray(host, device="cpu")
+    host, array = data.draw(view_chains(pair))
     for order in "CFAK":
-        copied = ours.copy(order)
-        assert_same(copied, theirs.copy(order))
-        assert_same(ours.astype("int32", order=order), theirs.astype("int32", order=order))
-        assert not gi.shares_memory(copied, ours)
+        copied = array.copy(order)
+        assert_same(copied, host.copy(order))
+        assert_same(array.astype("int32", order=order), host.astype("int32", order=order))
+        assert not gi.shares_memory(copied, array)
 
 
 def test_iteration_and_length(device):
-    theirs = numbers((3, 2))
-    ours = gi.CudaNdarray(theirs, device=device)
-    assert len(ours) == 3
-    assert [row.tolist() for row in ours] == theirs.tolist()
-    assert all(row.base is ours for row in ours)
+    host = numbers((3, 2))
+    array = gi.CudaNdarray(host, device=device)
+    assert len(array) == 3
+    assert [row.tolist() for row in array] == host.tolist()
+    assert all(row.base is array for row in array)
     with pytest.raises(TypeError, match="0-d"):
-        len(ours[0, 0])
+        len(array[0, 0])
     with pytest.raises(TypeError, match="0-d"):
-        iter(ours[0, 0])
+        iter(array[0, 0])
 
 
 @pytest.mark.parametrize("kind", [tuple, list, np.array, lambda n: gi.asarray(n, "int32")])
 def test_shapes_and_axes_mean_the_same_in_every_kind_of_sequence(device, kind):
-    host = np.arange(24, dtype="f4").reshape(2, 3, 4)
-    x = gi.CudaNdarray(host, device=device)
+    numpy_array = np.arange(24, dtype="f4").reshape(2, 3, 4)
+    x = gi.CudaNdarray(numpy_array, device=device)
     for order in "CF":
         np.testing.assert_array_equal(
-            x.reshape(kind([3, 8]), order=order).get(), host.reshape((3, 8), order=order)
+            x.reshape(kind([3, 8]), order=order).get(), numpy_array.reshape((3, 8), order=order)
         )
-    by_columns = gi.CudaNdarray(host, device=device).copy("F")
+    by_columns = gi.CudaNdarray(numpy_array, device=device).copy("F")
     np.testing.assert_array_equal(
-        by_columns.reshape(kind([8, -1]), order="A").get(), host.reshape((8, 3), order="F")
+        by_columns.reshape(kind([8, -1]), order="A").get(), numpy_array.reshape((8, 3), order="F")
     )
     assert x.transpose(kind([2, 0, 1])).shape == (4, 2, 3)
     assert x.dimshuffle(kind([2, -1, 0, 1])).shape == (4, 1, 2, 3)

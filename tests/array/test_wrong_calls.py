@@ -44,6 +44,10 @@ CALLS = [
     ("gi.arange(2**70)", "ShapeError: arange"),
     ('gi.arange(float("nan"))', "ShapeError: arange"),
     ("gi.arange(2**24, 2**24 + 4)", "DTypeError: arange"),
+    ("gi.arange(3, dtype=bool)", "DTypeError: arange"),
+    ("gi.arange(2**63)", "ShapeError: arange"),
+    ("gi.arange(2**63, 2**63 + 3)", "DTypeError: arange"),
+    ('gi.arange(2**64, 2**64 + 2, dtype="uint64")', "DTypeError: arange"),
     ('gi.linspace("a", 1)', "ShapeError: linspace"),
     ("gi.linspace(0, 1, -1)", "ShapeError: linspace"),
     # values
@@ -223,11 +227,11 @@ def names() -> dict[str, object]:
 
 @pytest.mark.parametrize("row", CALLS, ids=lambda row: row[0])
 def test_wrong_call_raises_an_error_that_is_complete(row):
-    call, told, *words = row
+    call, summary, *words = row
     with pytest.raises(gi.GpuInteropError) as caught:
         exec(call, names())
     error = caught.value
-    assert f"{type(error).__name__}: {error.where}" == told
+    assert f"{type(error).__name__}: {error.where}" == summary
     assert error.expected
     assert error.got
     assert error.fix

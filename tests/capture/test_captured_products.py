@@ -90,8 +90,8 @@ def test_a_replay_is_what_eager_computes(name: str, kind: str, device: str) -> N
     for seed in range(4):
         eager = operands(shapes, dtypes, seed, device)
         if seed % 2:  # the captured operands hold other values
-            for mine, given in zip(own, eager, strict=True):
-                mine[...] = given
+            for operand, given in zip(own, eager, strict=True):
+                operand[...] = given
             replayed = graph()
         else:  # other arguments
             replayed = graph(*eager)

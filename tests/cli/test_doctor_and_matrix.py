@@ -20,11 +20,11 @@ def test_every_command_has_help(capsys, name):
     with pytest.raises(SystemExit) as caught:
         main([name, "--help"])
     assert caught.value.code == 0
-    told = capsys.readouterr().out
-    assert "exit code: 0" in told
-    assert told.partition("example: gpuinterop ")[2].split()[0] == name
+    printed = capsys.readouterr().out
+    assert "exit code: 0" in printed
+    assert printed.partition("example: gpuinterop ")[2].split()[0] == name
     if name in ("matrix", "explain"):
-        lines = [line.split(maxsplit=1) for line in told.splitlines()]
+        lines = [line.split(maxsplit=1) for line in printed.splitlines()]
         assert all([layout.name, layout.made_by] in lines for layout in LAYOUTS.values())
 
 

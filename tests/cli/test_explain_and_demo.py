@@ -103,6 +103,8 @@ def test_the_array_api_goes_by_either_name(run):
         (["--to", "numpy", "--shape", "3,x"], "3,x"),
         (["--to", "numpy", "--shape=-1"], "axis lengths of 0 or more"),
         (["--to", "numpy", "--layout", "zigzag"], "zigzag"),
+        (["--to", "numpy", "--layout", "revrsed"], "fix: write --layout=reversed"),
+        (["--to", "numpy", "--device", "nowhere"], "--device: expected"),
         (["--to", "numpy", "--layout", "4,4,4"], "(4, 4, 4)"),
         (["--to", "numpy", "--layout=3,1"], "multiples of the itemsize"),
         (["--to", "numpy", "--dtype", "text"], "'text'"),
@@ -137,14 +139,14 @@ def test_as_a_module():
 
 def test_demo_as_data(run):
     code, out, _ = run("demo", "--device", "cpu", "--only", "numpy,memoryview", "--json")
-    told = json.loads(out)
+    report = json.loads(out)
     assert code == 0
-    assert (told["schema"], told["device"], told["ok"]) == ("gpuinterop.demo/1", "cpu", True)
-    numpy, buffer = told["libraries"]
+    assert (report["schema"], report["device"], report["ok"]) == ("gpuinterop.demo/1", "cpu", True)
+    numpy, buffer = report["libraries"]
     assert set(numpy["outcomes"].values()) == {"shared"}
     assert numpy["one_memory"].startswith("our write seen there")
     assert buffer["outcomes"]["x.T"] == "refused, copied"
-    assert told["left_out"] == {}
+    assert report["left_out"] == {}
     assert (buffer["refused_view"], "copyif=True" in buffer["fix"]) == ("x.T", True)
 
 
@@ -156,12 +158,12 @@ def test_the_demo_says_why_a_library_is_left_out(run, monkeypatch):
     assert code == 0
     assert "   no arrays on cpu: cupy\n" in out
     assert "   not installed: numba\n" in out
-    told = json.loads(run(*only, "--json")[1])
-    assert told["left_out"] == {"cupy": "no arrays on cpu", "numba": "not installed"}
-    assert told["not_installed"] == ["numba"]
+    report = json.loads(run(*only, "--json")[1])
+    assert report["left_out"] == {"cupy": "no arrays on cpu", "numba": "not installed"}
+    assert report["not_installed"] == ["numba"]
     # Every library that has a converter is shown, or has its reason.
-    told = json.loads(run("demo", "--device", "cpu", "--json")[1])
-    assert {row["name"] for row in told["libraries"]} | set(told["left_out"]) == set(
+    report = json.loads(run("demo", "--device", "cpu", "--json")[1])
+    assert {row["name"] for row in report["libraries"]} | set(report["left_out"]) == set(
         registry.names()
     )
 

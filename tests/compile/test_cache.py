@@ -171,8 +171,8 @@ def test_a_compiler_that_is_named_has_its_own_version_and_cache(folder, stubs):
     assert ask(folder, "print(jit.compiler_version())") == str(installed)
     for opened in (True, False):  # the second time the note and the cache serve
         for minor in (4, 5):
-            told = ask(folder, whole, GPUINTEROP_LIBNVRTC=str(stubs / f"libnvrtc{minor}.so"))
-            assert told == f"(11, {minor}) b'v11.' {opened}"
+            version = ask(folder, whole, GPUINTEROP_LIBNVRTC=str(stubs / f"libnvrtc{minor}.so"))
+            assert version == f"(11, {minor}) b'v11.' {opened}"
     assert len(entries(folder)) == 2
     assert ask(folder, "print(jit.compiler_version(), nvrtc.is_open())") == f"{installed} False"
 
@@ -183,8 +183,8 @@ def test_a_compiler_that_was_replaced_is_asked_anew(folder, stubs, tmp_path):
         shutil.copyfile(stubs / f"libnvrtc{minor}.so", tmp_path / "new")
         os.utime(tmp_path / "new", (minor, minor))
         (tmp_path / "new").replace(library)
-        told = ask(folder, "print(jit.compiler_version())", GPUINTEROP_LIBNVRTC=str(library))
-        assert told == f"(11, {minor})"
+        version = ask(folder, "print(jit.compiler_version())", GPUINTEROP_LIBNVRTC=str(library))
+        assert version == f"(11, {minor})"
 
 
 @pytest.mark.parametrize(
@@ -271,14 +271,14 @@ def test_a_bound_of_nothing_keeps_nothing(tmp_path, monkeypatch):
 
 def test_files_of_the_user_are_neither_counted_nor_removed(folder, tmp_path):
     """GPUINTEROP_CACHE_DIR may be a folder in which the user keeps kernels too."""
-    mine = [
-        tmp_path / "mine.cubin",
-        tmp_path / ".new-mine",
-        folder / "mine.cubin",
-        folder / ".new-mine",
+    user_files = [
+        tmp_path / "user.cubin",
+        tmp_path / ".new-user",
+        folder / "user.cubin",
+        folder / ".new-user",
     ]
     folder.mkdir(exist_ok=True)
-    for file in mine:
+    for file in user_files:
         file.write_bytes(bytes(1 << 20))
         os.utime(file, (1, 1))
     cache = DiskCache(folder, limit_bytes=2000)
@@ -287,7 +287,7 @@ def test_files_of_the_user_are_neither_counted_nor_removed(folder, tmp_path):
     jit.compile_source(TEXT, 90)
     jit.clear_cache()
     assert entries(folder) == []
-    assert all(file.exists() for file in mine)
+    assert all(file.exists() for file in user_files)
 
 
 def test_remains_of_a_killed_process_are_removed(folder):

@@ -91,8 +91,8 @@ def test_members_of_a_strided_argument():
 
 def program(operation: str, preamble: str = "", dtype: str = "float32", layout: str = "flat"):
     graph = Expression()
-    graph.results = [graph.cuda(CudaText("T x", "T y", operation, "mine", preamble), graph.input())]
-    body = ElementwiseOperation("mine", graph).body((gi.dtypes.NAMES.index(dtype),))
+    graph.results = [graph.cuda(CudaText("T x", "T y", operation, "user", preamble), graph.input())]
+    body = ElementwiseOperation("user", graph).body((gi.dtypes.NAMES.index(dtype),))
     spec = KernelSpec(body, (dtype, dtype), "CC", layout, int(layout == "general"), 1, 1, False)
     return render(spec)
 
@@ -111,21 +111,21 @@ PREAMBLES = {
 @pytest.mark.parametrize("kind", PREAMBLES)
 def test_a_preamble_may_have_any_names(kind, dtype, layout):
     text = program("y = x", PREAMBLES[kind], dtype, layout)
-    code = jit.compile_source(text, 90, name="mine.cu")
+    code = jit.compile_source(text, 90, name="user.cu")
     assert len(kernels_in(code)) == 1
 
 
 def test_an_error_in_a_preamble_shows_the_line_of_the_preamble():
     preamble = "__device__ float f(float v) {\n  return oops;\n}"
-    with pytest.raises(CompileError, match=r"\n\s+return oops;") as told:
-        jit.compile_source(program("y = f(x)", preamble), 90, name="mine.cu")
-    assert "mine.preamble(2)" in told.value.got
+    with pytest.raises(CompileError, match=r"\n\s+return oops;") as raised:
+        jit.compile_source(program("y = f(x)", preamble), 90, name="user.cu")
+    assert "user.preamble(2)" in raised.value.got
 
 
 @pytest.mark.parametrize("comment", ["", "  // twice", "\n// twice"])
 def test_an_error_in_an_operation_shows_its_line(comment):
     assert jit.compile_source(program(f"y = 2 * x{comment}"), 90)  # it may end with a comment
-    with pytest.raises(CompileError, match=r"mine\(2\): error.*\n\s+y = oops"):
+    with pytest.raises(CompileError, match=r"user\(2\): error.*\n\s+y = oops"):
         jit.compile_source(
-            program(f"T z = x;\ny = oops{comment}", "#define n 5"), 90, name="mine.cu"
+            program(f"T z = x;\ny = oops{comment}", "#define n 5"), 90, name="user.cu"
         )

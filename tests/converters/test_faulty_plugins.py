@@ -21,7 +21,7 @@ def toy():
     return ToyArray(np.arange(3, dtype=np.float32))
 
 
-def ours():
+def gpuinterop_array():
     return gi.zeros(3, device="cpu")
 
 
@@ -51,7 +51,7 @@ def test_a_from_that_makes_no_array_of_ours(clean, made, got):
 
 def test_a_to_that_makes_nothing(clean):
     toy_library.register(to_toy=lambda x, copyif=False: None)
-    for source in (ours(), np.ones(3)):
+    for source in (gpuinterop_array(), np.ones(3)):
         with pytest.raises(
             gi.ArgumentTypeError, match="to_toy of the converter of 'toy'"
         ) as raised:
@@ -64,7 +64,7 @@ def test_a_to_that_makes_nothing(clean):
     ("name", "kind", "ask"),
     [
         ("plan_from", "Plan", lambda: gi.explain(toy())),
-        ("plan_to", "Plan", lambda: gi.explain(ours(), "toy")),
+        ("plan_to", "Plan", lambda: gi.explain(gpuinterop_array(), "toy")),
     ],
 )
 def test_a_plan_that_is_none(clean, name, kind, ask, made):
@@ -77,33 +77,33 @@ def test_a_plan_that_is_none(clean, name, kind, ask, made):
 def test_what_the_functions_are_given(clean):
     given = []
 
-    def plan_to(facts, copyif=False):
-        given.append((facts, copyif))
+    def plan_to(info, copyif=False):
+        given.append((info, copyif))
         return share("toy", "to_toy")
 
     toy_library.register(plan_to=plan_to)
     assert isinstance(gi.explain(np.ones((2, 3), ">i4"), "toy", copyif=True), Plan)
-    [(facts, copyif)] = given
-    assert isinstance(facts, ArrayInfo)
-    assert (facts.shape, facts.strides, facts.dtype, facts.device) == (
+    [(info, copyif)] = given
+    assert isinstance(info, ArrayInfo)
+    assert (info.shape, info.strides, info.dtype, info.device) == (
         (2, 3),
         (12, 4),
         "int32",
         "cpu",
     )
-    assert facts.c_contiguous
+    assert info.c_contiguous
     assert copyif is True
 
 
 # ---- converters that do not work ----------------------------------------------------------------
 
 
-class Mine(np.ndarray):
+class Subclass(np.ndarray):
     pass
 
 
-def mine():
-    return np.ones(3, np.float32).view(Mine)
+def subclass_array():
+    return np.ones(3, np.float32).view(Subclass)
 
 
 @pytest.fixture
@@ -121,9 +121,9 @@ def plugin(clean, monkeypatch):
 
 def test_a_plugin_that_cannot_be_imported_is_disabled_with_one_warning(plugin):
     with pytest.warns(RuntimeWarning, match="'mylib' is disabled: .*not_installed"):
-        assert gi.from_any(mine()).tolist() == [1, 1, 1]
+        assert gi.from_any(subclass_array()).tolist() == [1, 1, 1]
     # Once: another warning would be an error here.
-    assert gi.explain(mine(), "numpy").shared
+    assert gi.explain(subclass_array(), "numpy").shared
     assert gi.from_any(gi.ones(3, device="cpu").__dlpack__()).tolist() == [1, 1, 1]
     with pytest.raises(gi.ConversionTypeError):
         gi.from_any(object())
@@ -151,9 +151,9 @@ def test_a_question_that_raises_is_no_answer(clean):
     with pytest.warns(RuntimeWarning, match="'mylib'.*matches.*of its own"):
         assert registry.find_backend(object()) is None
     for _ in range(2):
-        assert gi.from_any(mine()).tolist() == [1, 1, 1]
+        assert gi.from_any(subclass_array()).tolist() == [1, 1, 1]
         with pytest.raises(gi.ConversionTypeError, match="none of these"):
             gi.from_any(object())
     converters.register(converters.Backend("mylib", "mylib"))  # mended
-    assert gi.from_any(mine()).tolist() == [1, 1, 1]
+    assert gi.from_any(subclass_array()).tolist() == [1, 1, 1]
     assert not availability.broken_converters

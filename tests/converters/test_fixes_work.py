@@ -9,6 +9,7 @@ import pytest
 
 import gpuinterop
 import gpuinterop as gi
+from gpuinterop.converters import suggested_fixes
 
 
 def unaligned(host):
@@ -49,9 +50,9 @@ SOURCES = {
     "numpy, float64": lambda: PLAIN.astype("f8"),
     "numpy, frozen": lambda: frozen(PLAIN.copy()),
     "scalar": lambda: np.float32(3),
-    "ours, strided": lambda: gi.from_any(off_by_one())[::-1, ::2],
-    "ours, complex": lambda: gi.from_any(PLAIN + 1j * PLAIN.astype("c8")),
-    "ours, float64": lambda: gi.from_any(PLAIN.astype("f8")),
+    "gpuinterop, strided": lambda: gi.from_any(off_by_one())[::-1, ::2],
+    "gpuinterop, complex": lambda: gi.from_any(PLAIN + 1j * PLAIN.astype("c8")),
+    "gpuinterop, float64": lambda: gi.from_any(PLAIN.astype("f8")),
     "torch, transposed": lambda: of_torch(PLAIN.copy()).T,
     "torch, off by one": lambda: of_torch(off_by_one()),
     "torch, conjugated": lambda: of_torch(PLAIN + 1j * PLAIN.astype("c8")).conj(),
@@ -104,15 +105,23 @@ def test_each_way_out_works(source, target):
         names["torch"] = pytest.importorskip("torch")
     for line in lines_of(fix):
         ways += 1
-        mended = eval(line, names)
+        fixed = eval(line, names)
         if "astype" in line or ".to(" in line:  # the dtype is mended, and where it lies may be next
-            found = values(gi.to(mended, target, copyif=True))
+            found = values(gi.to(fixed, target, copyif=True))
         else:
-            found = values(gi.to(mended, target))
+            found = values(gi.to(fixed, target))
         if found.shape != expected.shape:  # pairs of real numbers
             found = found.view("complex64")
         np.testing.assert_array_equal(found, expected, err_msg=f"{fix}\n{line}")
     assert ways or "cast first" in fix or "jax_enable_x64" in fix, fix
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_parts_of_complex_numbers_keep_their_digits(dtype):
+    x = gi.asarray(np.array([1 / 3 + 2j / 3], dtype), device="cpu")
+    fix = suggested_fixes.fix_dtype("gpuinterop", dtype, frozenset({"float32", "float64"}))
+    [line] = lines_of(fix)
+    assert eval(line, {"x": x}).tobytes() == x.tobytes()
 
 
 def test_numbers_that_no_array_here_holds_are_cast_by_their_own_library():

@@ -41,17 +41,17 @@ def broken(tmp_path, monkeypatch, request):
 @pytest.mark.parametrize("broken", BROKEN, indirect=True)
 def test_a_library_that_is_installed_but_broken_says_so(broken):
     x = gi.ones((2, 3), device="cpu")
-    told, fix = BROKEN[broken][1:]
+    reason, fix = BROKEN[broken][1:]
     plan = gi.explain(x, broken)
     assert plan.refused
     with pytest.raises(gi.MissingLibraryError, match="which is installed, to be imported") as error:
         gi.to(x, broken)
-    assert told in error.value.got
+    assert reason in error.value.got
     assert fix in error.value.fix
     assert "pip install gnumpy" not in error.value.fix
     assert (plan.error, plan.got, plan.fix) == (type(error.value), error.value.got, error.value.fix)
     report = gi.doctor()
-    assert any(told in finding.text and broken in finding.text for finding in report.warnings)
+    assert any(reason in finding.text and broken in finding.text for finding in report.warnings)
     assert not report.ok
 
 

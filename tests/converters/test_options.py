@@ -44,7 +44,7 @@ def test_other_copy_keyword_is_refused_with_the_right_one(name, value):
 # ---- bools --------------------------------------------------------------------------------------
 
 
-def ours():
+def make_array():
     return gi.from_any(np.zeros((2, 3), np.float32))
 
 
@@ -53,16 +53,16 @@ def host():
 
 
 CALLS = {
-    "to": lambda v: gi.to(ours()[:, ::-1], "numpy", v),
-    "to, shared": lambda v: gi.to(ours(), "buffer", copyif=v),
-    "to_numpy": lambda v: converters.to_numpy(ours(), v),
+    "to": lambda v: gi.to(make_array()[:, ::-1], "numpy", v),
+    "to, shared": lambda v: gi.to(make_array(), "buffer", copyif=v),
+    "to_numpy": lambda v: converters.to_numpy(make_array(), v),
     "from_any": lambda v: gi.from_any(host(), v),
-    "explain": lambda v: gi.explain(ours(), "numpy", v),
-    "allow_readonly": lambda v: gi.explain(ours(), "torch", allow_readonly=v),
+    "explain": lambda v: gi.explain(make_array(), "numpy", v),
+    "allow_readonly": lambda v: gi.explain(make_array(), "torch", allow_readonly=v),
     "from_jax": lambda v: converters.from_jax(pytest.importorskip("jax.numpy").ones(2), v),
-    "to_device": lambda v: ours().to_device("cpu", copy=v),
-    "astype": lambda v: ours().astype("float32", copy=v),
-    "reshape": lambda v: ours().reshape(6, copy=v),
+    "to_device": lambda v: make_array().to_device("cpu", copy=v),
+    "astype": lambda v: make_array().astype("float32", copy=v),
+    "reshape": lambda v: make_array().reshape(6, copy=v),
     "from_dlpack": lambda v: gi.from_dlpack(host(), copy=v),
     "asarray": lambda v: gi.asarray(host(), device="cpu", copy=v),
 }

@@ -14,7 +14,7 @@ import gpuinterop as gi
 from gpuinterop import converters
 
 
-def ours(*shape, dtype="float32"):
+def make_array(*shape, dtype="float32"):
     return converters.from_numpy(aligned(int(np.prod(shape)), dtype).reshape(shape))
 
 
@@ -93,7 +93,7 @@ def warp():
 
 
 def test_warp_shares_any_layout_of_one_to_four_dimensions(warp):
-    whole = ours(4, 6)
+    whole = make_array(4, 6)
     for x in (whole, whole.T, whole[::-1], whole[:, ::-2], whole[:0], whole[1]):
         assert gi.explain(x, "warp").shared
         w = converters.to_warp(x)
@@ -105,7 +105,7 @@ def test_warp_shares_any_layout_of_one_to_four_dimensions(warp):
             assert back.ptr == x.ptr == w.ptr
     for shape in ((), (1, 2, 1, 2, 1)):
         with pytest.raises(ValueError, match="dimensions"):
-            converters.to_warp(ours(*shape))
+            converters.to_warp(make_array(*shape))
 
 
 def test_warp_vectors_lifetimes_and_refusals(warp):
@@ -134,7 +134,7 @@ def tf():
 
 
 def test_tensorflow_shares_c_order_and_is_read_only_here(tf):
-    x = ours(4, 6)
+    x = make_array(4, 6)
     t = converters.to_tensorflow(x)
     assert np.array_equal(t.numpy(), x.get())
     assert gi.shares_memory(t, x)
@@ -237,7 +237,7 @@ def test_shares_memory_across_libraries():
 def test_mpi_reads_host_arrays():
     """mpi4py asks DLPack for version 1 without a stream, wants dense memory, and heeds the mark."""
     mpi = pytest.importorskip("mpi4py.MPI")
-    x = ours(3, 4)
+    x = make_array(3, 4)
     for dense in (x, x.T):
         assert mpi.memory.frombuffer(dense).address == x.ptr
         assert mpi.memory.frombuffer(dense).nbytes == 48

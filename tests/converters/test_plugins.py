@@ -61,10 +61,10 @@ def test_a_plugin_is_asked_of_subclasses_too_once_its_library_is_there(entry_poi
     point = types.SimpleNamespace(name="toy", load=tag_module)
     entry_point(point)
     for _ in range(2):
-        assert gi.from_any(tagged("ours")).tolist() == [1, 1, 1]
+        assert gi.from_any(tagged("late")).tolist() == [1, 1, 1]
     monkeypatch.setitem(sys.modules, "toy", types.ModuleType("toy"))
     for _ in range(2):
-        assert gi.from_any(tagged("ours")).tolist() == [4]
+        assert gi.from_any(tagged("late")).tolist() == [4]
 
 
 def test_a_row_makes_a_converter(clean):
@@ -88,17 +88,17 @@ def test_a_row_makes_a_converter(clean):
 def test_a_converter_under_a_known_name_replaces_every_door(clean):
     x = converters.from_numpy(np.ones(2, np.float32))  # the functions of before are in use
     converters.to_numpy(x)
-    mine = types.ModuleType("my_numpy")
-    mine.to_numpy = lambda x, copyif=False: "to mine"
-    from_mine = gi.zeros(5, device="cpu")
-    mine.from_numpy = lambda obj, copyif=False: from_mine
-    row = converters.Backend("numpy", "numpy", ("ndarray", "generic"), converter=mine)
+    replacement = types.ModuleType("my_numpy")
+    replacement.to_numpy = lambda x, copyif=False: "replaced"
+    imported = gi.zeros(5, device="cpu")
+    replacement.from_numpy = lambda obj, copyif=False: imported
+    row = converters.Backend("numpy", "numpy", ("ndarray", "generic"), converter=replacement)
     converters.register(row)
     host = np.ones(2, np.float32)
-    assert converters.from_any(host) is from_mine
-    assert converters.from_numpy(host) is from_mine
-    assert converters.to(x, "numpy") == "to mine"
-    assert converters.to_numpy(x) == "to mine"
+    assert converters.from_any(host) is imported
+    assert converters.from_numpy(host) is imported
+    assert converters.to(x, "numpy") == "replaced"
+    assert converters.to_numpy(x) == "replaced"
 
 
 def test_an_entry_point_makes_a_converter(entry_point, monkeypatch):

@@ -31,11 +31,11 @@ print(sorted(foreign & set(sys.modules)))
 
 
 def test_known_classes_and_their_subclasses():
-    class Mine(np.ndarray):
+    class Subclass(np.ndarray):
         pass
 
     assert registry.find_backend(np.ones(2)).name == "numpy"
-    assert registry.find_backend(np.ones(2).view(Mine)).name == "numpy"
+    assert registry.find_backend(np.ones(2).view(Subclass)).name == "numpy"
     assert registry.find_backend(np.float32(3)).name == "numpy"
     assert registry.find_backend(gi.from_any(np.ones(2))) is None
 

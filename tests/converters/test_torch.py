@@ -91,7 +91,7 @@ def test_the_memory_of_a_parameter_lives_as_long_as_ours(door):
 
 
 def test_torchs_own_functions_ignore_the_read_only_mark():
-    """As docs/sharing.md says: not ours to refuse, and the day torch minds it, the page must change."""
+    """As docs/sharing.md says, gpuinterop does not refuse this. If torch starts to refuse it, the page must change."""
     host = np.zeros(3, np.float32)
     host.flags.writeable = False
     r = gi.from_any(host)

@@ -114,15 +114,15 @@ OBJECTS = {
 def test_object_without_plain_memory_is_refused_alike(name):
     package = name.partition(" ")[0]
     library = pytest.importorskip(package)
-    make, error, word, mend = OBJECTS[name]
+    make, error, word, make_fixed = OBJECTS[name]
     obj = make(library)
     refused = refusal(obj, package)
     assert type(refused) is error
     assert word in str(refused)
     assert gi.explain(obj, copyif=True).error is error
-    if mend is not None:
-        mended = mend(obj, library)
-        assert gi.from_any(mended).shape == tuple(mended.shape)
+    if make_fixed is not None:
+        fixed = make_fixed(obj, library)
+        assert gi.from_any(fixed).shape == tuple(fixed.shape)
 
 
 @pytest.mark.torch

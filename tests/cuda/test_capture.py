@@ -255,7 +255,14 @@ def test_fork_and_join_inside_a_capture(stream):
 
 
 @pytest.mark.parametrize(
-    "handed", ["to us", "to the same stream", "to another", "before ours moved", "unsaid"]
+    "handed",
+    [
+        "not exported",
+        "to the same stream",
+        "to another stream",
+        "before the last use moved",
+        "to an unnamed stream",
+    ],
 )
 def test_memory_that_another_stream_of_the_capture_may_use_serves_nobody_else(stream, handed):
     """There is no order between that stream and what is queued here next; on the same stream there is."""
@@ -265,24 +272,28 @@ def test_memory_that_another_stream_of_the_capture_may_use_serves_nobody_else(st
     x = empty(1000)
     x.fill(1.0)
     address = x.ptr
-    consumer = {"to us": None, "to another": other.handle, "unsaid": -1}.get(handed, stream.handle)
+    consumer = {
+        "not exported": None,
+        "to another stream": other.handle,
+        "to an unnamed stream": -1,
+    }.get(handed, stream.handle)
     if consumer is not None:
         capsule = x.__dlpack__(stream=consumer, max_version=(1, 3))
         del capsule
-    if handed == "before ours moved":
+    if handed == "before the last use moved":
         with other:
             x.fill(2.0)
     del x
-    ours = other if handed == "before ours moved" else stream
-    with ours:
+    last_stream = other if handed == "before the last use moved" else stream
+    with last_stream:
         later = empty(1000)
         later.fill(3.0)
     again = later.ptr == address
     stream.wait(other)
     capture.finish()
-    assert again == (handed in ("to us", "to the same stream"))
+    assert again == (handed in ("not exported", "to the same stream"))
     del later
-    with ours:
+    with last_stream:
         assert comes_back(address)
 
 
@@ -312,7 +323,7 @@ def test_calls_that_concern_no_captured_stream_spoil_nothing(stream, mode):
     capture = driver.Capture(stream.handle, mode)
     empty(1000).fill(1.0)
     with side:
-        for n in (1000, 700_000):  # through the driver's staging and through ours
+        for n in (1000, 700_000):  # through the staging buffers of the driver and of gpuinterop
             y = gi.asarray(np.resize(host, n), device=CUDA)
             assert np.asarray(y)[:1000].tolist() == host.tolist()
         assert np.asarray(gi.asarray(host[::2], device=CUDA)).tolist() == host[::2].tolist()

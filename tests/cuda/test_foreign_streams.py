@@ -1,4 +1,4 @@
-"""Streams of other libraries: taken, held as long as they are in use, entered beside ours."""
+"""Streams of other libraries: accepted, held while they are in use, and entered together with gpuinterop streams."""
 
 from __future__ import annotations
 

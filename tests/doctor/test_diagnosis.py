@@ -124,9 +124,9 @@ def test_mix_that_breaks_is_found_with_its_fix(name):
     finding = only(found(*libraries, **facts))
     assert (finding.code, finding.level) == (code, level)
     assert fix in finding.fix
-    told = facts.get("driver", {})
-    assert told.get("reason", "") in finding.text
-    assert told.get("default_device_fault", "") in finding.text
+    driver_facts = facts.get("driver", {})
+    assert driver_facts.get("reason", "") in finding.text
+    assert driver_facts.get("default_device_fault", "") in finding.text
 
 
 def test_the_wheels_are_those_of_the_extras():

@@ -64,7 +64,7 @@ class Driver:
 
 
 def values(x):
-    """The elements of an array of ours in fake GPU memory, read through its address and strides.
+    """The elements of a gpuinterop array in fake GPU memory, read through its address and strides.
 
     A download of a strided array would have g++ compile a kernel.
     """

@@ -93,7 +93,7 @@ def same(x, **changes):
     return Toy(at(**{**parts, **changes}))
 
 
-def ours(toy, base=True, **changes):
+def gpuinterop_array(toy, base=True, **changes):
     window = toy.window
     parts = {
         "ptr": window.__array_interface__["data"][0], "shape": window.shape,
@@ -212,18 +212,25 @@ TO_FAULTS = {
 def _from_wrong_dtype(toy, copyif=False):
     window = toy.window
     width = f"int{8 * window.itemsize}"
-    return ours(toy, dtype=np.dtype("u" + width if window.dtype.name == width else width))
+    return gpuinterop_array(
+        toy, dtype=np.dtype("u" + width if window.dtype.name == width else width)
+    )
 
 
 FROM_FAULTS = {
     "returns nothing": (lambda t, c=False: None, "error"),
-    "points where no memory is": (lambda t, c=False: ours(t, ptr=NOWHERE), "address"),
+    "points where no memory is": (lambda t, c=False: gpuinterop_array(t, ptr=NOWHERE), "address"),
     "ignores strides": (
-        lambda t, c=False: ours(t, strides=c_strides(t.window.shape, t.window.itemsize)),
+        lambda t, c=False: gpuinterop_array(
+            t, strides=c_strides(t.window.shape, t.window.itemsize)
+        ),
         "strides",
     ),
-    "drops the read-only mark": (lambda t, c=False: ours(t, readonly=False), "readonly"),
-    "frees too early": (lambda t, c=False: ours(t, base=None), "lifetime"),
+    "drops the read-only mark": (
+        lambda t, c=False: gpuinterop_array(t, readonly=False),
+        "readonly",
+    ),
+    "frees too early": (lambda t, c=False: gpuinterop_array(t, base=None), "lifetime"),
     "leaks": (lambda t, c=False: _leaked.append(from_toy(t)) or _leaked[-1], "released"),
     "changes the dtype": (_from_wrong_dtype, "dtype"),
     "returns something else": (lambda t, c=False: t.window, "type"),

@@ -79,8 +79,8 @@ void run_together(unsigned threads) {
 }  // namespace
 
 extern "C" void host_barrier() {
-  const unsigned mine = generation;
-  for (++arrived; generation == mine;) yield();
+  const unsigned own_generation = generation;
+  for (++arrived; generation == own_generation;) yield();
 }
 
 // Every thread of a warp publishes, all meet, everyone reads, all meet again.

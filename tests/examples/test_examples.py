@@ -89,11 +89,11 @@ def test_a_wrong_word_is_answered_in_words(words: list[str], message: str) -> No
 
 
 def test_training_tells_how_far_it_is(device: str) -> None:
-    module, told = example("logistic_regression"), []
-    result = module.train(50, device, tell=lambda *state: told.append(state))
-    assert [steps for steps, _ in told] == list(range(5, 55, 5))
-    expected = [module.oracle(steps)["xent"].mean() for steps, _ in told]
-    np.testing.assert_allclose([loss for _, loss in told], expected, rtol=1e-3)
+    module, progress = example("logistic_regression"), []
+    result = module.train(50, device, tell=lambda *state: progress.append(state))
+    assert [steps for steps, _ in progress] == list(range(5, 55, 5))
+    expected = [module.oracle(steps)["xent"].mean() for steps, _ in progress]
+    np.testing.assert_allclose([loss for _, loss in progress], expected, rtol=1e-3)
     assert result["seconds"] > 0
 
 

@@ -23,7 +23,7 @@ def gpu():
     """An array and two streams on the fake driver, which must have survived what the test did."""
     x = gi.zeros((64,), device="cuda:0")
     gi.synchronize()
-    yield SimpleNamespace(x=x, mine=gi.Stream("cuda:0"), theirs=gi.Stream("cuda:0"))
+    yield SimpleNamespace(x=x, own_stream=gi.Stream("cuda:0"), other_stream=gi.Stream("cuda:0"))
     gc.collect()
     gi.synchronize()
     assert fake_driver.faults() == ""

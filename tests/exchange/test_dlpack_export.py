@@ -239,17 +239,19 @@ def allocate(shape, dtype=(2, 32, 1), device=1):
     allocator = ctypes.CFUNCTYPE(
         ctypes.c_int, POINTER(Tensor), POINTER(ctypes.c_void_p), ctypes.c_void_p, report
     )(table()[2])
-    prototype, out, told = Tensor(None, device, 0, len(shape), *dtype), ctypes.c_void_p(), []
+    prototype, out, errors = Tensor(None, device, 0, len(shape), *dtype), ctypes.c_void_p(), []
     prototype.shape = (ctypes.c_int64 * max(len(shape), 1))(*shape)
-    callback = report(lambda context, kind, message: told.append((kind.decode(), message.decode())))
+    callback = report(
+        lambda context, kind, message: errors.append((kind.decode(), message.decode()))
+    )
     status = allocator(ctypes.byref(prototype), ctypes.byref(out), None, callback)
-    return status, out.value, told
+    return status, out.value, errors
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 3), (1, 1), (2, 1, 3)])
 def test_allocator_makes_memory(shape):
-    status, managed, told = allocate(shape)
-    assert (status, told) == (0, [])
+    status, managed, errors = allocate(shape)
+    assert (status, errors) == (0, [])
     made = ctypes.c_void_p()
     assert TO_OBJECT(table()[4])(managed, ctypes.byref(made)) == 0
     x = ctypes.cast(ctypes.addressof(made), POINTER(ctypes.py_object)).contents.value

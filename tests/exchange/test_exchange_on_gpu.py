@@ -65,22 +65,22 @@ def running(request):
 
 
 def test_running_stream_of_another_library_is_seen_complete(running):
-    (array, side, _), mine = running, gi.Stream("cuda:0")
+    (array, side, _), own_stream = running, gi.Stream("cuda:0")
     fill = getattr(array, "fill_", None) or array.fill
     for i in range(HANDOVERS):
         with side:
             fill(i)
-            with mine:
+            with own_stream:
                 last = gi.from_dlpack(array)[-1:].copy()
-        with mine:
+        with own_stream:
             assert float(last) == i
 
 
 def test_running_stream_of_gpuinterop_is_seen_complete(running):
-    (_, side, take), mine = running, gi.Stream("cuda:0")
+    (_, side, take), own_stream = running, gi.Stream("cuda:0")
     x = gi.zeros(SLOW, device="cuda:0")
     for i in range(HANDOVERS):
-        with mine:
+        with own_stream:
             x.fill(i)
         with side:
             assert float(take(x)[-1]) == i

@@ -28,7 +28,7 @@ def legacy():
 
 # What notices that the last use has passed.
 LOOKS = {
-    "the stream's synchronisation": lambda gpu: gpu.mine.synchronize(),
+    "the stream's synchronisation": lambda gpu: gpu.own_stream.synchronize(),
     "the device's synchronisation": lambda gpu: gi.synchronize(),
     "empty_cache": lambda gpu: gi.empty_cache(),
     "an import": lambda gpu: gi.from_dlpack(shared(gpu.x, deleter=None)),
@@ -39,7 +39,7 @@ LOOKS = {
 @pytest.mark.parametrize("name", LOOKS)
 def test_release_comes_after_the_last_use_and_without_waiting_for_it(gpu, freed, name):
     y = gi.from_dlpack(shared(gpu.x))
-    gate = gated(gpu.mine, y)
+    gate = gated(gpu.own_stream, y)
     before = syncs()
     del y
     assert (freed(), syncs()) == (0, before)
@@ -49,8 +49,8 @@ def test_release_comes_after_the_last_use_and_without_waiting_for_it(gpu, freed,
 
 def test_release_comes_at_once_when_the_last_use_has_passed(gpu, freed):
     y = gi.from_dlpack(shared(gpu.x))
-    use(gpu.mine, y)
-    gpu.mine.synchronize()
+    use(gpu.own_stream, y)
+    gpu.own_stream.synchronize()
     before = fake_driver.calls("cuEventQuery")
     del y
     assert (freed(), fake_driver.calls("cuEventQuery")) == (1, before)
@@ -71,9 +71,9 @@ def test_release_comes_after_the_legacy_stream_too(gpu):
 @pytest.mark.parametrize("ending", ["peer_delete_later", "peer_delete_on_thread"])
 def test_memory_handed_on_is_kept_until_that_consumer_is_through(gpu, freed, ending):
     y = gi.from_dlpack(shared(gpu.x))
-    held = consume(y.__dlpack__(stream=gpu.theirs.handle, max_version=(1, 3)))
+    held = consume(y.__dlpack__(stream=gpu.other_stream.handle, max_version=(1, 3)))
     gate = gated(
-        gpu.theirs, gi.zeros((64,), device="cuda:0")
+        gpu.other_stream, gi.zeros((64,), device="cuda:0")
     )  # the consumer's own use, unknown to y
     del y
     getattr(peer(), ending)(held, 0)
@@ -94,14 +94,14 @@ def test_memory_handed_on_is_released_by_a_thread_without_the_gil(gpu, freed):
 
 
 def test_memory_handed_on_to_the_legacy_stream_goes_back_after_it(gpu):
-    owner = interface(shape=(64,), data=(gpu.x.ptr, False), stream=gpu.theirs.handle)
+    owner = interface(shape=(64,), data=(gpu.x.ptr, False), stream=gpu.other_stream.handle)
     y = gi.from_dlpack(owner)
     held = consume(y.__dlpack__(max_version=(1, 3)))
     busy(legacy(), gpu.x, 9, ms=60)  # stands for the consumer's work, for it does not touch y
     del y
     peer().peer_delete_later(held, 0)
     del owner
-    assert soon(lambda: (read(gpu.x, gpu.theirs.handle) == 9).all())
+    assert soon(lambda: (read(gpu.x, gpu.other_stream.handle) == 9).all())
 
 
 def borrowed(x, stream=None):
@@ -132,7 +132,7 @@ def test_owner_of_borrowed_memory_lives_as_long(gpu, name, cycle):
     alive = weakref.ref(owner)
     y = gi.from_dlpack(owner)
     view = y[:32]
-    gate = gated(gpu.mine, view)
+    gate = gated(gpu.own_stream, view)
     if cycle:
         owner.array = view
     del owner, y
@@ -142,16 +142,16 @@ def test_owner_of_borrowed_memory_lives_as_long(gpu, name, cycle):
         gc.collect()
         assert alive() is not None
     gate.open()
-    gpu.mine.synchronize()
+    gpu.own_stream.synchronize()
     gc.collect()
-    gpu.mine.synchronize()
+    gpu.own_stream.synchronize()
     assert alive() is None
 
 
-@pytest.mark.parametrize("used_on", ["mine", "legacy"])
+@pytest.mark.parametrize("used_on", ["own_stream", "legacy"])
 def test_stream_that_its_producer_has_destroyed_is_not_spoken_to(gpu, used_on):
     stream = driver.new_stream()
-    stream_used = gpu.mine if used_on == "mine" else legacy()
+    stream_used = gpu.own_stream if used_on == "own_stream" else legacy()
     owner = borrowed(gpu.x, stream)
     alive = weakref.ref(owner)
     y = gi.from_dlpack(owner)
@@ -170,10 +170,10 @@ def test_stream_that_its_producer_has_destroyed_is_not_spoken_to(gpu, used_on):
 def test_pending_releases_are_bounded(gpu, freed):
     for _ in range(100):
         y = gi.from_dlpack(shared(gpu.x))
-        busy(gpu.mine, y, 7, ms=5)
+        busy(gpu.own_stream, y, 7, ms=5)
         del y
     assert freed() >= 36 - 1, freed()  # 64 may be pending
-    gpu.mine.synchronize()
+    gpu.own_stream.synchronize()
     for _ in range(40):  # each look takes what has passed
         gi.empty_cache()
     assert freed() == 100, freed()
@@ -182,8 +182,8 @@ def test_pending_releases_are_bounded(gpu, freed):
 @pytest.mark.parametrize("mode", [0, 1, 2])
 def test_last_use_inside_a_capture(gpu, freed, mode):
     y = gi.from_dlpack(shared(gpu.x))
-    capture = driver.Capture(gpu.mine.handle, mode)
-    with gpu.mine:
+    capture = driver.Capture(gpu.own_stream.handle, mode)
+    with gpu.own_stream:
         y[...] = 3
     del y
     gi.zeros((64,), device="cuda:0")
@@ -196,13 +196,13 @@ def test_last_use_inside_a_capture(gpu, freed, mode):
 @pytest.mark.parametrize("mode", [0, 1, 2])
 def test_capture_elsewhere_is_not_disturbed(gpu, freed, mode):
     y, z = gi.from_dlpack(shared(gpu.x)), gi.from_dlpack(shared(gpu.x))
-    gate = gated(gpu.mine, y)
-    held = consume(z.__dlpack__(stream=gpu.mine.handle, max_version=(1, 3)))
-    capture = driver.Capture(gpu.theirs.handle, mode)
+    gate = gated(gpu.own_stream, y)
+    held = consume(z.__dlpack__(stream=gpu.own_stream.handle, max_version=(1, 3)))
+    capture = driver.Capture(gpu.other_stream.handle, mode)
     del y, z
     peer().peer_delete_on_thread(held)
     gate.open()
-    gpu.mine.synchronize()
+    gpu.own_stream.synchronize()
     assert freed() == 1  # the other was handed on, and the capture forbids to wait for everyone
     capture.finish()
     assert soon_synchronized(lambda: freed() == 2)
@@ -212,26 +212,26 @@ def test_error_of_an_owner_that_ends_is_not_raised(gpu, monkeypatch):
     def complain(self):
         raise ValueError("of the owner")
 
-    told = []
-    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    unraisable = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
     owner = borrowed(gpu.x)
     type(owner).__del__ = complain
     y = gi.from_dlpack(owner)
     del owner
-    use(gpu.mine, y)
+    use(gpu.own_stream, y)
     del y
-    gpu.mine.synchronize()
+    gpu.own_stream.synchronize()
     gi.synchronize()
-    assert len(told) == 1
+    assert len(unraisable) == 1
 
 
 def test_release_that_the_end_of_the_process_overtakes_is_dropped():
     run("""
 import gpuinterop as gi
 from queued import busy, shared
-x, mine = gi.zeros((64,), device="cuda:0"), gi.Stream("cuda:0")
+x, own_stream = gi.zeros((64,), device="cuda:0"), gi.Stream("cuda:0")
 y = gi.from_dlpack(shared(x))
-busy(mine, y, 7, ms=1000)
+busy(own_stream, y, 7, ms=1000)
 del y
 """)
 
@@ -253,9 +253,9 @@ def test_deleter_that_runs_within_an_import_finds_its_capsule_taken(gpu):
 
     second = made("second")
     y = gi.from_dlpack(made("first", take_second))
-    gate = gated(gpu.mine, y)
+    gate = gated(gpu.own_stream, y)
     del y
-    done = gpu.mine.record()  # after the event of the deferred release
+    done = gpu.own_stream.record()  # after the event of the deferred release
     assert ended == []
     gate.open()
     assert soon(done.query)

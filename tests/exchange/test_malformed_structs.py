@@ -170,9 +170,9 @@ def test_capsule_is_consumed_once(freed):
     del first, used
     gc.collect()
     assert freed() == 1
-    mine = gi.zeros(3, device="cpu").__dlpack__()
-    gi.from_dlpack(mine)
-    assert not api.PyCapsule_GetDestructor(mine)
+    exported = gi.zeros(3, device="cpu").__dlpack__()
+    gi.from_dlpack(exported)
+    assert not api.PyCapsule_GetDestructor(exported)
 
 
 # ---- refused for what the caller asked ------------------------------------------------------------

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.fake_driver
 
 # The handle that an export is given; None for the second stream. 1 is the default of __dlpack__.
 EXPORTS = {
-    "another stream": (lambda gpu: {"stream": gpu.theirs.handle}, None),
+    "another stream": (lambda gpu: {"stream": gpu.other_stream.handle}, None),
     "no stream": (lambda gpu: {}, 1),
     "the legacy stream": (lambda gpu: {"stream": 1}, 1),
     "the stream of the thread": (lambda gpu: {"stream": 2}, 2),
@@ -41,51 +41,55 @@ EXPORTS = {
 @pytest.mark.parametrize("name", EXPORTS)
 def test_export_waits_on_the_given_stream(gpu, name):
     options, reader = EXPORTS[name]
-    busy(gpu.mine, gpu.x, 5)
+    busy(gpu.own_stream, gpu.x, 5)
     before = syncs()
     gpu.x.__dlpack__(**options(gpu))
     assert syncs() == before
-    assert (read(gpu.x, reader or gpu.theirs.handle) == 5).all()
+    assert (read(gpu.x, reader or gpu.other_stream.handle) == 5).all()
 
 
 def test_export_that_needs_no_order_waits_for_nothing(gpu):
-    busy(gpu.mine, gpu.x, 5, ms=1000)  # long enough for a reader on a crowded machine to come first
+    busy(
+        gpu.own_stream, gpu.x, 5, ms=1000
+    )  # long enough for a reader on a crowded machine to come first
     before = waits(), syncs()
-    gpu.x.__dlpack__(stream=gpu.mine.handle)
+    gpu.x.__dlpack__(stream=gpu.own_stream.handle)
     gpu.x.__dlpack__(stream=-1)
     assert (waits(), syncs()) == before
-    assert (read(gpu.x, gpu.theirs.handle) == 0).all()  # without order the reader is too early
+    assert (
+        read(gpu.x, gpu.other_stream.handle) == 0
+    ).all()  # without order the reader is too early
 
 
 def test_export_of_a_copy_is_ordered(gpu):
     x = gpu.x
-    busy(gpu.mine, x, 5)
+    busy(gpu.own_stream, x, 5)
     before = syncs()
-    cap = x.__dlpack__(stream=gpu.theirs.handle, copy=True, max_version=(1, 3))
+    cap = x.__dlpack__(stream=gpu.other_stream.handle, copy=True, max_version=(1, 3))
     assert syncs() == before
     assert content(cap).flags == 2
     assert content(cap).tensor.data != x.ptr
-    assert (read(gi.from_dlpack(cap), gpu.theirs.handle) == 5).all()
+    assert (read(gi.from_dlpack(cap), gpu.other_stream.handle) == 5).all()
 
 
 @pytest.mark.parametrize("place", [(1, 0), (2, 1)])
 def test_export_to_another_device_is_a_complete_copy(gpu, place):
-    busy(gpu.mine, gpu.x, 5)
+    busy(gpu.own_stream, gpu.x, 5)
     cap = gpu.x.__dlpack__(dl_device=place, max_version=(1, 3))
     tensor = content(cap).tensor
     assert (content(cap).flags, tensor.device_type, tensor.device_id) == (2, *place)
     assert (np.asarray(gi.from_dlpack(cap)) == 5).all()
-    busy(gpu.mine, gpu.x, 6)
+    busy(gpu.own_stream, gpu.x, 6)
     assert (np.from_dlpack(gpu.x, device="cpu") == 6).all()
 
 
 def test_dictionary_names_the_stream_of_the_last_use(gpu):
     x = gpu.x
-    busy(gpu.mine, x, 5)
+    busy(gpu.own_stream, x, 5)
     entry = x.__cuda_array_interface__
     assert entry == {
         "version": 3, "strides": None, "shape": (64,), "typestr": "<f4", "data": (x.ptr, False),
-        "stream": gpu.mine.handle,
+        "stream": gpu.own_stream.handle,
     }  # fmt: skip
     assert x[::2].__cuda_array_interface__["strides"] == (8,)
     assert gi.zeros((0, 3), device="cuda:0").__cuda_array_interface__["data"] == (0, False)
@@ -95,11 +99,11 @@ def test_dictionary_names_the_stream_of_the_last_use(gpu):
 def test_exchange_table_orders_on_the_current_stream(gpu):
     table = entries_of(type(gpu.x))
     take, where = TO_STRUCT(table[3]), WORK_STREAM(table[6])
-    busy(gpu.mine, gpu.x, 5)
-    with gpu.theirs:
+    busy(gpu.own_stream, gpu.x, 5)
+    with gpu.other_stream:
         handle, managed = ctypes.c_void_p(), ctypes.c_void_p()
         assert where(2, 0, ctypes.byref(handle)) == 0
-        assert handle.value == gpu.theirs.handle
+        assert handle.value == gpu.other_stream.handle
         before = syncs()
         assert take(gpu.x, ctypes.byref(managed)) == 0
         assert syncs() == before
@@ -112,15 +116,15 @@ def test_exchange_table_orders_on_the_current_stream(gpu):
 def test_import_names_the_current_stream(gpu):
     producer = Producer(device=CUDA, data=gpu.x.ptr, shape=(64,), strides=(1,))
     gi.from_dlpack(producer)
-    with gpu.mine:
+    with gpu.own_stream:
         y = gi.from_dlpack(producer)
-    assert [c["stream"] for c in producer.calls] == [1, gpu.mine.handle], producer.calls
+    assert [c["stream"] for c in producer.calls] == [1, gpu.own_stream.handle], producer.calls
     assert [c["max_version"] for c in producer.calls] == [(1, 3)] * 2
-    assert y._stream == gpu.mine.handle
+    assert y._stream == gpu.own_stream.handle
 
 
 def test_import_waits_for_the_stream_of_the_producer(gpu):
-    x, mine, theirs = gpu.x, gpu.mine, gpu.theirs
+    x, own_stream, other_stream = gpu.x, gpu.own_stream, gpu.other_stream
     legacy = gi.devices.legacy_stream("cuda:0")
 
     class Old:
@@ -136,28 +140,28 @@ def test_import_waits_for_the_stream_of_the_producer(gpu):
     for value, (producer, stream) in enumerate(
         [
             (Old(), legacy),
-            (dictionary(stream=theirs.handle), theirs),
+            (dictionary(stream=other_stream.handle), other_stream),
             (dictionary(version=2), legacy),
         ]
     ):
         busy(stream, x, value)
         before = syncs()
-        with mine:
+        with own_stream:
             y = gi.from_dlpack(producer)
             assert syncs() == before
             assert (np.asarray(y.copy()) == value).all()
     before = waits()
-    with mine:
+    with own_stream:
         gi.from_dlpack(dictionary(stream=None))
     assert waits() == before
 
 
 def test_producer_gets_its_memory_back_in_order(gpu, freed):
     # The last use is still queued when the array goes: the producer's stream must wait for it.
-    owner = interface(shape=(64,), data=(gpu.x.ptr, False), stream=gpu.theirs.handle)
-    for make, reader in ((lambda: owner, gpu.theirs.handle), (lambda: shared(gpu.x), 1)):
+    owner = interface(shape=(64,), data=(gpu.x.ptr, False), stream=gpu.other_stream.handle)
+    for make, reader in ((lambda: owner, gpu.other_stream.handle), (lambda: shared(gpu.x), 1)):
         y = gi.from_dlpack(make())
-        busy(gpu.mine, y, 7)
+        busy(gpu.own_stream, y, 7)
         before = syncs()
         del y
         assert freed() == 0
@@ -171,15 +175,15 @@ def test_memory_that_a_consumer_may_still_read_is_not_handed_out(gpu):
     # The consumer's work is still queued when its deleter runs, and the block is taken again at once.
     x = gi.full((64,), 5, device="cuda:0")
     gi.synchronize()
-    held = consume(x.__dlpack__(stream=gpu.theirs.handle, max_version=(1, 3)))
+    held = consume(x.__dlpack__(stream=gpu.other_stream.handle, max_version=(1, 3)))
     y = gi.zeros((64,), device="cuda:0")
     fake_driver.set_delay(20000)
-    with gpu.theirs:
+    with gpu.other_stream:
         y[...] = x  # stands for the consumer's own work
     fake_driver.set_delay(0)
     del x
     peer().peer_delete_on_thread(held)
-    with gpu.mine:
+    with gpu.own_stream:
         gi.zeros((64,), device="cuda:0")[...] = 9
     assert (np.asarray(y) == 5).all()
 

@@ -20,7 +20,7 @@ from doubles.driver import Gate
 from peers import CUDA, TO_STRUCT, WORK_STREAM, counting, exchange_table, struct
 from queued import gated, soon_synchronized, syncs, use, waits
 
-x, mine, theirs = gi.zeros((64,), device="cuda:0"), gi.Stream("cuda:0"), gi.Stream("cuda:0")
+x, own_stream, other_stream = gi.zeros((64,), device="cuda:0"), gi.Stream("cuda:0"), gi.Stream("cuda:0")
 legacy = gi.devices.legacy_stream("cuda:0")
 
 def from_py_object(obj, out):
@@ -53,7 +53,7 @@ freed = counting()
 
 PROGRAMS = {
     "a stream from outside that its maker has destroyed": """
-for used_on in (mine, legacy):
+for used_on in (own_stream, legacy):
     freed, handle = counting(), driver.new_stream()
     current = Stream(handle)
     y = gi.from_dlpack(Tensor())
@@ -72,7 +72,7 @@ handle = driver.new_stream()
 current = Stream(handle, 3)
 for count in (1, 2):
     y = gi.from_dlpack(Tensor())
-    gate = gated(mine, y)
+    gate = gated(own_stream, y)
     before = syncs()
     del y
     # The tensor may have been allocated on another stream, so it goes back after the work on it.
@@ -96,16 +96,16 @@ handle = driver.new_stream()
 current = Stream(handle, 3)
 gate = Gate(handle)
 y = gi.from_dlpack(Tensor())
-with mine:
+with own_stream:
     copy = y.copy()
-assert not mine.record().query()
+assert not own_stream.record().query()
 gate.open()
-mine.synchronize()
+own_stream.synchronize()
 """,
     "nobody is asked on torch's default stream, or on one of gpuinterop's": """
-for current in (Stream(0), Stream(mine.handle)):
+for current in (Stream(0), Stream(own_stream.handle)):
     y = gi.from_dlpack(Tensor())
-    use(theirs, y)
+    use(other_stream, y)
     del y
 assert asked == []
 """,
@@ -113,7 +113,7 @@ assert asked == []
 torch.cuda = None
 current = Stream(driver.new_stream(), 3)
 y = gi.from_dlpack(Tensor())
-gate = gated(mine, y)
+gate = gated(own_stream, y)
 del y
 assert freed() == 0
 gate.open()

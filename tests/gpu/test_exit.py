@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.gpu
 
-OURS = (
+GPUINTEROP = (
     "import gpuinterop as gi; x = gi.ones((8, 8), device='cuda'); v = x[::2]; s = gi.Stream('cuda')"
 )
 TORCH = "import torch; t = torch.ones(8, 8, device='cuda')"
@@ -26,7 +26,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("order", list(itertools.permutations([OURS, TORCH, CUPY]))[::2])
+@pytest.mark.parametrize("order", list(itertools.permutations([GPUINTEROP, TORCH, CUPY]))[::2])
 def test_exit_is_clean(end, order):
     program = "\n".join([*order, ENDS[end], "print('done', flush=True)"])
     done = subprocess.run(

@@ -33,15 +33,15 @@ def cupy():
     return pytest.importorskip("cupy")
 
 
-@pytest.mark.parametrize("ours", ["side", "legacy"])
-def test_cupy_memory_of_a_non_blocking_stream(torch, cupy, ours):
+@pytest.mark.parametrize("stream_kind", ["side", "legacy"])
+def test_cupy_memory_of_a_non_blocking_stream(torch, cupy, stream_kind):
     """Our slow copy reads it; CuPy would otherwise give it to its next array of that size at once."""
-    theirs = cupy.cuda.Stream(non_blocking=True)
-    stream = gi.Stream("cuda") if ours == "side" else gi.devices.legacy_stream()
-    handle = stream.handle if ours == "side" else 0
+    cupy_stream = cupy.cuda.Stream(non_blocking=True)
+    stream = gi.Stream("cuda") if stream_kind == "side" else gi.devices.legacy_stream()
+    handle = stream.handle if stream_kind == "side" else 0
     seen = []
     for value in range(1, ROUNDS + 1):
-        with theirs, stream:
+        with cupy_stream, stream:
             source = cupy.full(N, value, dtype="float32")
             x = gi.from_dlpack(source)
             sleep_on(torch, handle)
@@ -54,11 +54,11 @@ def test_cupy_memory_of_a_non_blocking_stream(torch, cupy, ours):
 
 
 def test_cupy_gets_its_memory_back(torch, cupy):
-    theirs = cupy.cuda.Stream(non_blocking=True)
+    cupy_stream = cupy.cuda.Stream(non_blocking=True)
     pool = cupy.cuda.MemoryPool()
     warm = gi.ones(N, device="cuda")
     warm += 1  # compiled and loaded before the clock runs
-    with cupy.cuda.using_allocator(pool.malloc), theirs, gi.Stream("cuda") as stream:
+    with cupy.cuda.using_allocator(pool.malloc), cupy_stream, gi.Stream("cuda") as stream:
         x = gi.from_dlpack(cupy.ones(N, dtype="float32"))
         assert pool.used_bytes() == 4 * N
         sleep_on(torch, stream.handle)

@@ -127,10 +127,10 @@ READERS = [*PEERS, Numba, PyCuda]
 
 @rounds_of_each
 @pytest.mark.parametrize("peer", PEERS)
-@pytest.mark.parametrize("ours", ["side", "legacy"])
-def test_their_slow_producer(peer, ours, rounds):
+@pytest.mark.parametrize("stream_kind", ["side", "legacy"])
+def test_their_slow_producer(peer, stream_kind, rounds):
     them = peer()
-    stream = gi.Stream("cuda") if ours == "side" else gi.devices.legacy_stream()
+    stream = gi.Stream("cuda") if stream_kind == "side" else gi.devices.legacy_stream()
     source = them.empty()
     for start in range(0, rounds, BATCH):
         values = np.arange(start + 1, start + BATCH + 1, dtype="float32")
@@ -155,11 +155,11 @@ def them_handle(them) -> int:
 
 @rounds_of_each
 @pytest.mark.parametrize("peer", READERS)
-@pytest.mark.parametrize("ours", ["side", "legacy"])
-def test_our_slow_producer(peer, ours, rounds):
+@pytest.mark.parametrize("stream_kind", ["side", "legacy"])
+def test_our_slow_producer(peer, stream_kind, rounds):
     them = peer()
-    stream = gi.Stream("cuda") if ours == "side" else gi.devices.legacy_stream()
-    handle = stream.handle if ours == "side" else 0
+    stream = gi.Stream("cuda") if stream_kind == "side" else gi.devices.legacy_stream()
+    handle = stream.handle if stream_kind == "side" else 0
     for start in range(0, rounds, BATCH):
         values = list(range(start + 1, start + BATCH + 1))
         seen = []
@@ -213,11 +213,11 @@ def jax_producer(products: int):
 
 
 @rounds_of_each
-@pytest.mark.parametrize("ours", ["side", "legacy"])
-def test_jax_is_still_computing(ours, rounds):
+@pytest.mark.parametrize("stream_kind", ["side", "legacy"])
+def test_jax_is_still_computing(stream_kind, rounds):
     """JAX's work runs on streams of its own, which nobody is told of."""
     produce, unit = jax_producer(8)
-    stream = gi.Stream("cuda") if ours == "side" else gi.devices.legacy_stream()
+    stream = gi.Stream("cuda") if stream_kind == "side" else gi.devices.legacy_stream()
     for start in range(0, rounds, BATCH):
         values = np.arange(start + 1, start + BATCH + 1, dtype="float32")
         with stream:
@@ -227,16 +227,16 @@ def test_jax_is_still_computing(ours, rounds):
         np.testing.assert_array_equal(got.max(axis=(1, 2)), values)
 
 
-@pytest.mark.parametrize("ours", ["side", "legacy"])
-def test_jax_gets_no_memory_back_that_is_still_read(ours):
+@pytest.mark.parametrize("stream_kind", ["side", "legacy"])
+def test_jax_gets_no_memory_back_that_is_still_read(stream_kind):
     """Its streams keep no order with the legacy one, and what it gets back it writes to at once."""
     produce, unit = jax_producer(0)
     torch = Torch()
-    stream = gi.Stream("cuda") if ours == "side" else gi.devices.legacy_stream()
+    stream = gi.Stream("cuda") if stream_kind == "side" else gi.devices.legacy_stream()
     for value in range(1, 51):
         with stream:
             x = gi.from_any(produce(np.float32(value), unit))
-            torch.sleep_on(stream.handle if ours == "side" else 0)
+            torch.sleep_on(stream.handle if stream_kind == "side" else 0)
             copied = x.copy()
             del x
             later = [produce(np.float32(-value), unit) for _ in range(4)]

@@ -25,11 +25,11 @@ class Block:
         str, ...
     ]  # words after the language: libraries, or "gpu", without which it cannot run
     text: str
-    told: str  # what stands between the heading above and the block, other blocks included
+    text_before: str  # what stands between the heading above and the block, other blocks included
 
 
 def blocks(page: Path) -> list[Block]:
-    found, start, info, lines, told = [], 0, "", [], []
+    found, start, info, lines, text_before = [], 0, "", [], []
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         fence = re.match(r"```(.*)$", line)
         if fence and not start:
@@ -37,13 +37,13 @@ def blocks(page: Path) -> list[Block]:
         elif fence:
             words = info.split() or [""]
             text = "\n".join(lines) + "\n"
-            found.append(Block(start, words[0], tuple(words[1:]), text, "\n".join(told)))
-            told += lines
+            found.append(Block(start, words[0], tuple(words[1:]), text, "\n".join(text_before)))
+            text_before += lines
             start = 0
         elif start:
             lines.append(line)
         else:
-            told = [] if line.startswith("#") else [*told, line]
+            text_before = [] if line.startswith("#") else [*text_before, line]
     assert not start, f"{title(page)}: the block at line {start} has no end"
     return found
 

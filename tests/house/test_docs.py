@@ -54,7 +54,7 @@ def test_code_runs_as_printed(page, needs, tmp_path):
     # In front of what is there already: the libraries of the test run are those of the program.
     places = [str(Path(gpuinterop.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
-    # What another library warns of while it is imported is not ours to mend.
+    # Warnings of other libraries at import are not faults of gpuinterop.
     strict = ["-W", "error"] if set(needs) <= {"gpu"} else []
     command = [sys.executable, *strict, str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
@@ -95,7 +95,7 @@ def test_a_block_that_needs_something_says_so(page):
         (block.line, need)
         for block in blocks(page)
         for need in block.needs
-        if SPELT.get(need, need).lower() not in block.told.lower()
+        if SPELT.get(need, need).lower() not in block.text_before.lower()
     ]
     assert not silent
 
@@ -136,14 +136,14 @@ def test_what_makes_arrays_is_called_as_its_table_says():
     assert ("asarray", "obj, dtype=None, *, device=None, copy=None") in calls
     for name, written in calls:
         takes = inspect.signature(operator.attrgetter(name)(gpuinterop)).parameters
-        told = ast.parse(f"def call({written}): ...").body[0].args
+        parsed = ast.parse(f"def call({written}): ...").body[0].args
         by_place = [one for one in takes.values() if one.kind is not one.KEYWORD_ONLY]
-        required = len(told.args) - len(told.defaults)
-        assert len(by_place) >= len(told.args), (name, written)
-        for place, one in enumerate(told.args[required:], required):
-            by_name = told.defaults[place - required].value is ...
+        required = len(parsed.args) - len(parsed.defaults)
+        assert len(by_place) >= len(parsed.args), (name, written)
+        for place, one in enumerate(parsed.args[required:], required):
+            by_name = parsed.defaults[place - required].value is ...
             assert by_name or by_place[place].name == one.arg, (name, written)
-        assert {one.arg for one in told.kwonlyargs} <= set(takes), (name, written)
+        assert {one.arg for one in parsed.kwonlyargs} <= set(takes), (name, written)
 
 
 def test_every_public_name_has_an_example():
@@ -189,25 +189,25 @@ def test_every_row_in_which_a_peer_is_ahead_is_told():
     made = tool("performance_page")
     found = made.records()
     text = "\n".join(made.losses(found))
-    told = {(name, row): (who, theirs) for name, row, who, _, theirs in made.ahead(found)}
-    told |= {(mark.record, mark.row): None for mark in made.missed(found)}
+    listed = {(name, row): (who, best) for name, row, who, _, best in made.ahead(found)}
+    listed |= {(mark.record, mark.row): None for mark in made.missed(found)}
     for name in found:
         record = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text(encoding="utf-8"))
         more = "/s" in record["unit"]
         for row, values in record["rows"].items():
-            mine = [v for who, v in values.items() if who.startswith("gpuinterop")]
-            # What takes our array, as numpy.from_dlpack(gpuinterop) does, is ours in part, and no peer's.
-            theirs = {who: v for who, v in values.items()
+            own = [v for who, v in values.items() if who.startswith("gpuinterop")]
+            # Rows such as numpy.from_dlpack(gpuinterop) import a gpuinterop array, so they measure both libraries.
+            other_libraries = {who: v for who, v in values.items()
                       if not who.startswith(("gpuinterop", "floor"))
                       and "(gpuinterop)" not in who and "(x" not in who}  # fmt: skip
-            if not mine or not theirs:
+            if not own or not other_libraries:
                 continue
-            best = (max if more else min)(theirs.values())
-            if (best / mine[0] if more else mine[0] / best) > 1.05:
-                assert (name, row) in told, f"{row!r} of {name} is not listed"
-                assert told[name, row] is None or told[name, row][1] == best
+            best = (max if more else min)(other_libraries.values())
+            if (best / own[0] if more else own[0] / best) > 1.05:
+                assert (name, row) in listed, f"{row!r} of {name} is not listed"
+                assert listed[name, row] is None or listed[name, row][1] == best
     assert "No explanation yet" not in text
-    assert len(told) == len(made.ahead(found)) + len(made.missed(found))
+    assert len(listed) == len(made.ahead(found)) + len(made.missed(found))
 
 
 def test_all_marks_are_counted():

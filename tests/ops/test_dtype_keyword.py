@@ -29,17 +29,19 @@ def answer(function, operands, dtype, *refusals):
 
 @pytest.mark.parametrize("name", UFUNCS)
 def test_as_numpy_takes_it(name):
-    theirs = getattr(np, name)
-    pairs = list(itertools.product(DTYPES, repeat=theirs.nin))[:: 1 if theirs.nin == 1 else 17]
+    numpy_function = getattr(np, name)
+    pairs = list(itertools.product(DTYPES, repeat=numpy_function.nin))[
+        :: 1 if numpy_function.nin == 1 else 17
+    ]
     cases = [[np.array([1, 2, 3], d) for d in dtypes] for dtypes in pairs]
-    if theirs.nin == 2:
+    if numpy_function.nin == 2:
         cases += [[np.array([1, 2, 3], d), number] for d in DTYPES[::3] for number in (2, 1.5, 1j)]
     for hosts, wanted in itertools.product(cases, DTYPES):
-        if wanted == "complex64" and theirs.__name__ in REAL:
+        if wanted == "complex64" and numpy_function.__name__ in REAL:
             continue
-        ours = [gi.GpuArray(h, device="cpu") if isinstance(h, np.ndarray) else h for h in hosts]
-        expected = answer(theirs, hosts, wanted, TypeError, OverflowError)
-        got = answer(getattr(gi, name), ours, wanted, gi.DTypeError, gi.RangeError)
+        arrays = [gi.GpuArray(h, device="cpu") if isinstance(h, np.ndarray) else h for h in hosts]
+        expected = answer(numpy_function, hosts, wanted, TypeError, OverflowError)
+        got = answer(getattr(gi, name), arrays, wanted, gi.DTypeError, gi.RangeError)
         assert (expected is None) == (got is None), (hosts, wanted)
         for a, b in zip(expected or (), got or (), strict=True):
             assert a.dtype == b.dtype, (hosts, wanted)

@@ -151,7 +151,7 @@ def test_ways_to_give_results_on_the_host():
 @pytest.mark.gpu
 def test_a_preamble_with_any_names_computes():
     kernel = gi.ElementwiseKernel(
-        "float32 x, int32 m", "float32 z", "f16 two = {2}; z = two.a * more(x) + n + m", "mine",
+        "float32 x, int32 m", "float32 z", "f16 two = {2}; z = two.a * more(x) + n + m", "user_kernel",
         "#define n 5\n#define data\nstruct f16 { int a; };\n"
         "__device__ float more(float v) { return v + 1; }",
     )  # fmt: skip

@@ -26,11 +26,11 @@ CALLS = {
     "astype": lambda a, gi: gi.astype(a, "int16"),
     "broadcast_to": lambda a, gi: gi.broadcast_to(a, (2, 2, 3)),
 }  # fmt: skip
-OURS = {
+GPUINTEROP_CALLS = {
     "norm": lambda a: (gi.norm(a), np.linalg.norm(HOST)),
     "reduce_sum": lambda a: (gi.reduce_sum(a, (1, 0)), HOST.sum(0)),
     "join": lambda a: (gi.join(1, a, a), np.concatenate([HOST, HOST], 1)),
-    "clip beside ours": lambda a: (gi.clip(a, gi.asarray(HOST), None), HOST),
+    "clip with a gpuinterop bound": lambda a: (gi.clip(a, gi.asarray(HOST), None), HOST),
 }
 
 
@@ -48,21 +48,24 @@ def test_functions_take_them(library, name):
 
 
 @pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.torch)])
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", GPUINTEROP_CALLS)
 def test_functions_of_ours_take_them(library, name):
-    found, expected = OURS[name](foreign(library))
+    found, expected = GPUINTEROP_CALLS[name](foreign(library))
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
-    "name", sorted({*CALLS, *OURS} - {"where", "dot", "allclose", "clip beside ours"})
+    "name",
+    sorted(
+        {*CALLS, *GPUINTEROP_CALLS} - {"where", "dot", "allclose", "clip with a gpuinterop bound"}
+    ),
 )
 def test_what_is_computed_from_them_alone_is_a_gpuarray(name):
     with gi.device("cpu"):
-        found = CALLS[name](HOST, gi) if name in CALLS else OURS[name](HOST)[0]
+        found = CALLS[name](HOST, gi) if name in CALLS else GPUINTEROP_CALLS[name](HOST)[0]
         assert type(found) is gi.GpuArray
         assert type(gi.dot(HOST, HOST.T)) is type(gi.where(HOST > 1, HOST, 0)) is gi.GpuArray
-        assert type(OURS["clip beside ours"](HOST)[0]) is gi.CudaNdarray
+        assert type(GPUINTEROP_CALLS["clip with a gpuinterop bound"](HOST)[0]) is gi.CudaNdarray
 
 
 @pytest.mark.torch

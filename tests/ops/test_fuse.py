@@ -172,7 +172,9 @@ def test_closure_arrays_are_read_by_each_call(device):
             w.fill(number)
             assert fused(x).tolist() == function(x).tolist()
     assert gi.fuse(lambda x: x + row)(x).tolist() == [2, 2, 2]
-    scaled = gi.fuse(lambda x, n: x + n * row + (n < row))  # a number meets an array from outside first
+    scaled = gi.fuse(
+        lambda x, n: x + n * row + (n < row)
+    )  # a number meets an array from outside first
     assert scaled(x, 0.5).tolist() == [2.5, 2.5, 2.5]
 
 

@@ -36,10 +36,10 @@ def test_text_compiles_for_any_architecture(nvrtc):
 def test_the_lines_that_an_error_shows_are_the_users(nvrtc, at):
     lines = ['extern "C" __global__ void k(float* x) {', "  x[0] = 1;", "  x[1] = 2;", "}"]
     lines[at - 1] = "oops " + lines[at - 1]
-    with pytest.raises(CompileError) as told:
+    with pytest.raises(CompileError) as raised:
         gi.RawKernel("\n".join(lines), "k").compile(90)
-    assert told.value.got.startswith(f"k.cu({at}): error")
-    assert f"\n  {lines[at - 1].strip()}\n" in told.value.got
+    assert raised.value.got.startswith(f"k.cu({at}): error")
+    assert f"\n  {lines[at - 1].strip()}\n" in raised.value.got
 
 
 def test_an_architecture_is_a_number():
@@ -171,13 +171,13 @@ def test_wrong_arguments_are_refused_before_the_launch():
     scale = gi.RawKernel(text, "scale")
     scale((1,), (1,), x, np.float64(3))
     for arguments in ((x,), (x, np.float32(4)), (x, np.float64(4), x)):
-        with pytest.raises(ArgumentTypeError, match="8 and 8 bytes"):
+        with pytest.raises(ArgumentTypeError, match="bytes: 8 8"):
             scale((1,), (1,), *arguments)
     by_value = 'extern "C" __global__ void k(gpuinterop_strided<float, 2> x, bool b, short s) {}'
     gi.RawKernel(by_value, "k")(
         (1,), (1,), gi.strided(x.reshape(2, 2)), np.bool_(True), np.int16(2)
     )
-    with pytest.raises(ArgumentTypeError, match="of 40, 1 and 2 bytes"):
+    with pytest.raises(ArgumentTypeError, match="bytes: 40 1 2"):
         gi.RawKernel(by_value, "k")((1,), (1,), gi.strided(x), np.bool_(True), np.int16(2))
     for grid in ((0,), (-1,), (-(2**70),), (2**31,), (2**70,), (1, 1, 1, 1)):
         with pytest.raises(ValueError, match="grid"):

@@ -125,7 +125,7 @@ def test_numpy_arrays_take_part_from_either_side(device):
         np.testing.assert_array_equal(result.get(), [11, 22])
     host = np.array([10.0, 20.0], np.float32)
     with pytest.raises(TypeError):
-        host += x  # an array of ours cannot be written into NumPy's memory silently
+        host += x  # NumPy must not write a gpuinterop array into its own memory silently
 
 
 def test_outs(device):

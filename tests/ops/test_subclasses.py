@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -76,16 +77,18 @@ def test_a_cudandarray_comes_before_other_arrays(device):
     assert type(y > x) is Other
 
 
-def test_a_class_made_at_run_time_is_never_taken_for_another_one(device):
-    """The cache of calls holds it, so that no later class has its address."""
+def test_class_made_at_run_time_is_destroyed_with_its_arrays(device):
+    """The cache of calls must not keep it, nor find its entries for a class at the same address."""
     for _ in range(3):
         for family in (gi.CudaNdarray, gi.GpuArray):
             made = type("Made", (family,), {})
             x = made(np.ones((2, 3), "float32"), device=device)
             assert type(x + x) is type(x.sum(0)) is type(x @ x.T) is made
             assert type(x.argmax()) is (made if family is gi.GpuArray else gi.GpuArray)
+            alive = weakref.ref(made)
             del x, made
             gc.collect()
+            assert alive() is None
 
 
 class Liar(gi.GpuArray):

@@ -29,7 +29,7 @@ def standardized(x):
     return centred / gi.sqrt((centred * centred).mean(axis=1, keepdims=True) + 1e-5)
 
 
-# The same function of arrays here and of float64 in NumPy, whose exp and sqrt dispatch to ours.
+# The same function on gpuinterop arrays and on NumPy float64, because np.exp and np.sqrt dispatch to gpuinterop.
 PROGRAMS = {
     "epilogue": lambda x: (x - 1).sum() * 2 + 1,
     "epilogue of an axis": lambda x: np.sqrt((x * x).sum(axis=0)) + 0.5,

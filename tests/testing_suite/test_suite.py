@@ -168,7 +168,7 @@ def test_a_bridge_of_one_direction_is_tried_in_it():
                   values=faulty.SOUND.values)  # fmt: skip
     m = matrix([back], ["cpu"], dtypes=["float32"])
     assert {cell.direction for cell in m.cells} == {"from"}
-    # Without `write` the toy's arrays are taken for immutable, which ours must then be as well.
+    # Without `write` the toy's arrays count as immutable, so the imported array must be read-only too.
     assert {f["check"] for cell in m.wrong for f in cell.faults} == {"readonly"}
 
 

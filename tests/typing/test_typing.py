@@ -65,7 +65,7 @@ def test_the_program_passes(mypy):
 C, G, EITHER = "gi.CudaNdarray", "gi.GpuArray", "gi.CudaNdarray | gi.GpuArray"
 
 # What a type checker says of an expression. Each is also computed, and must be what was said.
-TOLD = {
+STATIC_TYPES = {
     "gi.zeros((2, 2))": C,
     "gi.zeros(2, 'float32')": C,
     "gi.zeros(2, np.float32)": C,
@@ -141,7 +141,7 @@ TOLD = {
     "g.astype('float32')": G,
     "x.clip(0, 1)": C,
     "x.take([0], axis=0)": C,
-    # Arrays of other libraries, alone and beside ours.
+    # Arrays of other libraries, alone and with a gpuinterop array.
     "gi.sum(lent)": G,
     "gi.mean(host, axis=0)": G,
     "gi.std(lent, ddof=1)": G,
@@ -166,7 +166,7 @@ TOLD = {
     "gi.concatenate([lent, lent], out=gi.zeros((4, 2)))": C,
     "gi.stack([x, lent])": EITHER,
     "gi.join(0, x, lent)": EITHER,
-    # What is one of ours, but nobody knows which.
+    # A gpuinterop array of an unknown class.
     "gi.exp(either)": EITHER,
     "gi.add(either, 1)": EITHER,
     "gi.add(b, either)": EITHER,
@@ -213,23 +213,23 @@ def test_classes_of_results_are_told(mypy, tmp_path):
     program = tmp_path / "told.py"
     program.write_text(
         "import numpy as np\nimport gpuinterop as gi\nfrom typing import Any, assert_type\n" + NAMES
-        + "".join(f"assert_type({text}, {kind})\n" for text, kind in TOLD.items())
+        + "".join(f"assert_type({text}, {kind})\n" for text, kind in STATIC_TYPES.items())
     )  # fmt: skip
     done = mypy(program)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("text", TOLD)
+@pytest.mark.parametrize("text", STATIC_TYPES)
 def test_classes_of_results_are_true(text):
     names = {"gi": gpuinterop, "np": np, "Any": Any}
     with gpuinterop.device("cpu"):
         exec(NAMES, names)
         found = eval(text, names)
-    told = TOLD[text]
-    if told[:5] in ("tuple", "list["):
-        assert type(found).__name__ == told.partition("[")[0]
-        found, told = found[0], C if C in told else G
-    names = told.partition("[")[0].split(" | ")
+    static_type = STATIC_TYPES[text]
+    if static_type[:5] in ("tuple", "list["):
+        assert type(found).__name__ == static_type.partition("[")[0]
+        found, static_type = found[0], C if C in static_type else G
+    names = static_type.partition("[")[0].split(" | ")
     assert type(found).__name__ in [name.partition(".")[2] for name in names]
 
 
@@ -340,5 +340,9 @@ def test_mistakes_are_found(mypy, tmp_path):
     done = mypy(program)
     assert done.returncode == 1, done.stdout + done.stderr
     for number, (line, fault) in enumerate(MISTAKES.items(), 3):
-        said = [told for told in done.stdout.splitlines() if f"mistaken.py:{number}:" in told]
+        said = [
+            static_type
+            for static_type in done.stdout.splitlines()
+            if f"mistaken.py:{number}:" in static_type
+        ]
         assert fault in "".join(said), f"{line}: {said}"

@@ -48,7 +48,7 @@ def cudamat(monkeypatch, driver, primary):
 
 @pytest.fixture
 def gpu():
-    """Uploads a NumPy array: an array of ours on the (fake) GPU with the same strides order."""
+    """Upload a NumPy array to the (fake) GPU, with the same order of strides."""
 
     def upload(host):
         return gi.array(host, device="cuda")

@@ -50,10 +50,14 @@ def test_triton_reads_address_and_dtype_and_is_in_order(gpu, monkeypatch):
 
 def test_numba_cupy_and_mpi_read_the_dictionary(gpu):
     x = gpu(HOST)[:, ::-2]
-    told = x.__cuda_array_interface__
-    assert told["data"] == (x.ptr, False)
-    assert (told["shape"], told["strides"], told["typestr"]) == ((2, 2), (12, -8), "<f4")
-    assert told["stream"] not in (0, None)
+    interface = x.__cuda_array_interface__
+    assert interface["data"] == (x.ptr, False)
+    assert (interface["shape"], interface["strides"], interface["typestr"]) == (
+        (2, 2),
+        (12, -8),
+        "<f4",
+    )
+    assert interface["stream"] not in (0, None)
 
 
 def test_an_array_of_the_host_tells_no_launcher_that_it_is_on_a_gpu():
@@ -106,8 +110,8 @@ class View:
 
 def test_a_stream_is_named_by_any_object_or_handle(gpu):
     x, queue = gpu(HOST), gi.Stream("cuda")
-    theirs = types.SimpleNamespace(cuda_stream=queue.handle)
-    for named in (queue, theirs, queue.handle, 0, 1, 2, np.uint64(queue.handle)):
+    torch_stream = types.SimpleNamespace(cuda_stream=queue.handle)
+    for named in (queue, torch_stream, queue.handle, 0, 1, 2, np.uint64(queue.handle)):
         with converters.pointer_arguments((x,), stream=named) as (made,):
             assert made is x
         assert converters.from_cuda_core(View(x), stream=named).ptr == x.ptr

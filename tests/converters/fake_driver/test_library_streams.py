@@ -31,7 +31,7 @@ def host(n=64):
 
 
 def test_memory_goes_back_to_its_library_only_after_our_last_use(pycuda, monkeypatch):
-    """The library's stream waits for ours before the owner is let go."""
+    """The library's stream waits for the gpuinterop stream before the owner is released."""
     lib = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
     calls = lambda: lib.fakecuda_calls(b"cuStreamWaitEvent")  # noqa: E731
     at_free = []

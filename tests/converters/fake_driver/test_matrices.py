@@ -198,10 +198,10 @@ def test_wrong_objects_are_refused(library, cudamat, gnumpy, gpu):
 
 
 def test_both_are_recognised_by_structure(driver, primary):
-    mine = fake_cudamat.cudamat(driver, name="my_cudamat")
-    gnumpy = fake_cudamat.gnumpy(mine, name="my_gnumpy")
-    for foreign in (mine.CUDAMatrix(host(3, 4)), gnumpy.garray(host(3, 4))):
+    other_cudamat = fake_cudamat.cudamat(driver, name="my_cudamat")
+    gnumpy = fake_cudamat.gnumpy(other_cudamat, name="my_gnumpy")
+    for foreign in (other_cudamat.CUDAMatrix(host(3, 4)), gnumpy.garray(host(3, 4))):
         assert np.array_equal(values(gi.from_any(foreign)), host(3, 4))
         assert gi.explain(foreign, "cudandarray").shared
     x = gi.array(host(4, 3), device="cuda").T
-    assert type(converters.to_cudamat(x, module=mine)).__module__ == "my_cudamat.cudamat"
+    assert type(converters.to_cudamat(x, module=other_cudamat)).__module__ == "my_cudamat.cudamat"

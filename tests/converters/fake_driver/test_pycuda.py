@@ -197,11 +197,11 @@ def test_kernel_wrapper_says_which_streams_pycuda_takes(pycuda, gpu, stream):
 
 
 def test_kernel_wrapper_launches_on_the_stream_named(pycuda, gpu):
-    x, theirs = gpu(host(3)), gi.Stream()
+    x, side = gpu(host(3)), gi.Stream()
     seen = []
     launch = converters.pycuda.kernel(lambda *args, **options: seen.append(options["stream"]))
-    named = types.SimpleNamespace(handle=theirs.handle)
-    for stream, handle in ((named, theirs.handle), (None, 1), (types.SimpleNamespace(handle=0), 1)):
+    named = types.SimpleNamespace(handle=side.handle)
+    for stream, handle in ((named, side.handle), (None, 1), (types.SimpleNamespace(handle=0), 1)):
         launch(x, block=(1, 1, 1), stream=stream)
         assert seen.pop() is stream
         assert x._stream == handle

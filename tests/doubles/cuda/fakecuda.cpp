@@ -118,9 +118,9 @@ bool unsafe() {
   if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
   bool found = false;
   for (auto& capture : machine().captures) {
-    bool mine = capture->thread == std::this_thread::get_id();
-    if ((capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && (mine || thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL)) ||
-        (capture->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && mine)) {
+    bool same_thread = capture->thread == std::this_thread::get_id();
+    if ((capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && (same_thread || thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL)) ||
+        (capture->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && same_thread)) {
       capture->invalid = true;
       found = true;
     }

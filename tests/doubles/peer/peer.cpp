@@ -69,7 +69,7 @@ DLPackExchangeAPI tables[] = {
     {{{1, 3}, nullptr}, nullptr, throws, nullptr, nullptr, no_stream},
     {{{1, 3}, nullptr}, nullptr, throws_int, nullptr, nullptr, no_stream},
     {{{2, 0}, nullptr}, nullptr, throws, nullptr, nullptr, no_stream},       // a major of its own
-    {{{2, 0}, &tables[0].header}, nullptr, throws, nullptr, nullptr, nullptr},  // ours behind it
+    {{{2, 0}, &tables[0].header}, nullptr, throws, nullptr, nullptr, nullptr},  // the valid table is its predecessor
     {{{1, 9}, nullptr}, nullptr, from_the_future, nullptr, nullptr, nullptr},
     {{{1, 3}, nullptr}, nullptr, good, refuses, nullptr, no_stream},
     {{{1, 3}, nullptr}, nullptr, ends_badly, nullptr, nullptr, no_stream},
