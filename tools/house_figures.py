@@ -82,10 +82,12 @@ def journey(name: str) -> str:
 def figures() -> list[tuple[str, str, str, str]]:
     """Rows of (figure, before, today, mark)."""
     package = tracked("gpuinterop", "native")
+    added = tracked("gpuinterop/pytensor", "gpuinterop/theano")  # since the second house
     converters = tracked("gpuinterop/converters", suffixes=(".py",))
     operations = tracked("gpuinterop/ops", suffixes=(".py",))
     return [
-        ("lines of gpuinterop/ and native/", "45,906", f"{lines(package):,}", "38,000"),
+        ("lines of gpuinterop/ and native/", "45,906", f"{lines(package) - lines(added):,}", "38,000"),
+        ("lines of gpuinterop/pytensor/ and theano/", "", f"{lines(added):,}", ""),
         ("lines of tests/", "40,729", f"{lines(tracked('tests')):,}", "34,000"),
         ("files of converters/", "38", str(len(converters)), "24"),
         ("lines of converters/", "5,979", f"{lines(converters):,}", "3,800"),
