@@ -86,7 +86,12 @@ def figures() -> list[tuple[str, str, str, str]]:
     converters = tracked("gpuinterop/converters", suffixes=(".py",))
     operations = tracked("gpuinterop/ops", suffixes=(".py",))
     return [
-        ("lines of gpuinterop/ and native/", "45,906", f"{lines(package) - lines(added):,}", "38,000"),
+        (
+            "lines of gpuinterop/ and native/",
+            "45,906",
+            f"{lines(package) - lines(added):,}",
+            "38,000",
+        ),
         ("lines of gpuinterop/pytensor/ and theano/", "", f"{lines(added):,}", ""),
         ("lines of tests/", "40,729", f"{lines(tracked('tests')):,}", "34,000"),
         ("files of converters/", "38", str(len(converters)), "24"),
