@@ -50,7 +50,7 @@ def test_what_cannot_be_shown_does_not_hide_what_is_wrong(value):
 
 
 class Wordy:
-    """Tells more about itself than a message has room for, and not in ASCII."""
+    """Has a repr that is too long for a message, and not in ASCII."""
 
     def __init__(self, text):
         self.text = text

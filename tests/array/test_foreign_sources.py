@@ -1,4 +1,4 @@
-"""Arrays of others as sources: misaligned ones are copied, each is asked once, none is leaked."""
+"""Arrays of other libraries as sources: misaligned ones are copied, each is read once, none is leaked."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_misaligned_memory_is_told_from_other_memory(make):
         assert gi.may_share_memory(other, source) is shared
 
 
-# ---- each source is asked once -----------------------------------------------------------------
+# ---- each source is read once ------------------------------------------------------------------
 
 
 class Once:
@@ -167,7 +167,7 @@ def test_the_memory_that_a_scalar_shows_is_gone_and_not_shared(kind):
     x = gi.from_dlpack(value, copy=True)
     assert (x.dtype, x.shape) == (kind, ())
     assert x.base is None
-    # The array that NumPy makes of a scalar goes at once, and this takes its place.
+    # NumPy's temporary array of a scalar is freed at once, and these arrays reuse its memory.
     others = [np.full((), 3, x.dtype) for _ in range(50)]
     assert x.item() == 1
     assert len(others) == 50

@@ -1,4 +1,4 @@
-"""Integers that no float64 holds stay what they are, whatever stands beside them."""
+"""Integers that float64 cannot represent keep their value, whatever the other elements are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import gpuinterop as gi
 
-# NumPy reads each of these as float64 while nobody names a dtype.
+# NumPy reads each of these as float64 unless a dtype is given.
 LISTS = [
     ([2**63, 2**53 + 1], "uint64"),
     ([2**64 - 1, 1], "uint64"),

@@ -107,7 +107,7 @@ UNNAMED = {
     "asarray": lambda n: gi.asarray(n),
     "asarray of a list": lambda n: gi.asarray([0, n]),
     "array": lambda n: gi.array([n]),
-    "asarray of whole numbers among floats": lambda n: gi.asarray([[n], [0.5]]),
+    "asarray of integers among floats": lambda n: gi.asarray([[n], [0.5]]),
     "full": lambda n: gi.full(2, n),
     "full of NumPy's number": lambda n: gi.full(2, np.int64(n)),
     "full of a list": lambda n: gi.full(2, [n, 0.5]),
@@ -199,7 +199,7 @@ def _filled_from(value, device):
     return x
 
 
-# Every way in for a list with arrays where nobody writes a cast to float32.
+# Every call that accepts a list with arrays and does not name float32 explicitly.
 UNCAST = {
     "asarray": lambda v, device: gi.asarray(v, device=device),
     "array": lambda v, device: gi.array(v, device=device),

@@ -1,4 +1,4 @@
-"""Every BLAS function, captured: a replay reads its operands anew and gives eager's bits."""
+"""Every BLAS function, captured: a replay reads its operands again and gives the same bits as an eager call."""
 
 from __future__ import annotations
 

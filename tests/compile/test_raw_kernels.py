@@ -8,7 +8,7 @@ import pytest
 from doubles import driver, fake_driver
 
 # What stands for machine code: `scale` multiplies by a double, `none` takes nothing, and of `undescribed`
-# the driver knows no parameters.
+# the driver reports no parameters.
 HOST = """
 #define KERNEL(name) extern "C" void name(const unsigned*, const unsigned*, unsigned, void** a)
 #define SIZES(name) extern "C" const unsigned name##_parameters[]
@@ -142,7 +142,7 @@ def test_a_module_stays_for_the_graph_that_launches_it(run, foreign):
 with gi.capture(device="cuda:0") as graph:
     scale((1,), (1,), x, np.float64(2))
 """
-    if foreign:  # of whoever else captures the current stream
+    if foreign:  # a capture that another library began on the current stream
         record = """
 from doubles.driver import Capture
 stream = gi.Stream("cuda:0")

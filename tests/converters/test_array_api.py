@@ -148,7 +148,7 @@ def test_a_namespace_may_play_an_older_standard(version):
     x = gi.ones((2, 3), device="cpu")
     strict_array = strict.asarray([1.0, 2.0])
     with strict.ArrayAPIStrictFlags(api_version=version):
-        # What NumPy 2.1 makes of it is read-only, and goes out no more.
+        # NumPy 2.1 imports it read-only, and cannot export it again.
         if np.from_dlpack(np.ones(1)).flags.writeable:
             assert gi.explain(x, "array_api_strict").shared
             assert gi.shares_memory(gi.to(x, "array_api_strict"), x)

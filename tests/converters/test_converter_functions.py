@@ -1,4 +1,4 @@
-"""Every converter is called alike, documented in the same order, and has Theano's name beside its own."""
+"""All converters have the same parameters and order of documentation, and a Theano-compatible name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`explain` against what really happens: every library here x layout x dtype x copyif."""
+"""`explain` predicts the actual conversion: every installed library x layout x dtype x copyif."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_plan_prints_all_it_knows():
         f"  has:   {fault}",
         "  fix:   pass copyif=True, or make x.copy() once and reuse it",
     ]
-    # Who allowed the copy already is not told to allow it.
+    # With copyif=True the fix does not suggest copyif=True.
     assert str(copied).splitlines() == [
         "to_torch: copied (48 bytes)",
         "  needs:    strides that are not negative, because torch has none",

@@ -39,7 +39,7 @@ class Interface:
 
 
 class Fresh:
-    """Makes memory anew at each look."""
+    """Allocates new memory at each export."""
 
     def __dlpack__(self, **options):
         return gi.ones(3, device="cpu").__dlpack__()
@@ -64,7 +64,7 @@ SOURCES = {
     "unaligned tensor": torch_between,
     "scalar": lambda: np.int64(3),
     "gpuinterop reversed": lambda: gi.zeros((2, 3), device="cpu")[:, ::-1],
-    "made anew": Fresh,
+    "new memory at each export": Fresh,
 }  # fmt: skip
 TARGETS = [
     "gpuinterop",

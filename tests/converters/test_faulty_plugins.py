@@ -154,6 +154,6 @@ def test_a_question_that_raises_is_no_answer(clean):
         assert gi.from_any(subclass_array()).tolist() == [1, 1, 1]
         with pytest.raises(gi.ConversionTypeError, match="none of these"):
             gi.from_any(object())
-    converters.register(converters.Backend("mylib", "mylib"))  # mended
+    converters.register(converters.Backend("mylib", "mylib"))  # repaired
     assert gi.from_any(subclass_array()).tolist() == [1, 1, 1]
     assert not availability.broken_converters

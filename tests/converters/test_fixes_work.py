@@ -105,7 +105,7 @@ def test_each_way_out_works(source, target):
     for line in lines_of(fix):
         ways += 1
         fixed = eval(line, names)
-        if "astype" in line or ".to(" in line:  # the dtype is mended, and where it lies may be next
+        if "astype" in line or ".to(" in line:  # the dtype is fixed; the device may need a fix next
             found = values(gi.to(fixed, target, copyif=True))
         else:
             found = values(gi.to(fixed, target))

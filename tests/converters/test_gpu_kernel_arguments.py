@@ -1,4 +1,4 @@
-"""A CudaNdarray goes straight into the kernels of other libraries, on a real GPU."""
+"""Kernels of other libraries accept a CudaNdarray directly, on a real GPU."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_a_layout_is_one_of_two_words(layout):
 
 
 class Matrix:
-    """A CUDAMatrix, as far as its memory's owner is asked; all of them are equal, and without a hash."""
+    """The attributes of a CUDAMatrix that give the owner of its memory; all are equal, and have no hash."""
 
     def __init__(self, owns_data=1):
         self.mat = types.SimpleNamespace(owns_data=owns_data)

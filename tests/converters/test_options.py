@@ -1,4 +1,4 @@
-"""Options and names: bools are bools, and what is misspelt or wrong is answered with what is meant."""
+"""Options and names: boolean options take only bools, and unknown names get a suggestion."""
 
 from __future__ import annotations
 

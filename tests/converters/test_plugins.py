@@ -1,4 +1,4 @@
-"""Converters of other packages: registered, found by entry points, asked and replaced."""
+"""Converters of other packages: registered, found by entry points, called and replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch's oddities: what its fast road does not look at, and what would end the process."""
+"""torch's peculiarities: properties that its fast path ignores, and calls that would abort the process."""
 
 from __future__ import annotations
 
@@ -118,5 +118,5 @@ def test_copy_of_pending_signs_is_one_dense_copy():
         assert (counted.count, counted.bytes) == (1, plan.bytes)
         assert x.is_c_contiguous()
         assert np.array_equal(x.get(), tensor.resolve_conj().resolve_neg().numpy())
-        # What the next library does is told of the copy, not of the tensor.
+        # What the next library does is predicted for the copy, not for the tensor.
         assert agree(tensor, "buffer", True)[0].bytes == plan.bytes

@@ -126,7 +126,7 @@ def test_a_destroyed_foreign_stream_is_not_touched_again():
             x, y = filled(6.0), filled(7.0)
         gc.collect()
         driver.destroy_stream(handle)
-        assert np.asarray(x).max() == 6.0  # ordered after work of a stream that is gone
+        assert np.asarray(x).max() == 6.0  # ordered after work of a destroyed stream
         del y
 
 
@@ -206,7 +206,7 @@ def test_other_libraries_are_entered_and_left(another_library):
     with gi.stream(s), pytest.raises(ZeroDivisionError), gi.stream(None):
         raise ZeroDivisionError
     assert seen == [("enter", s.handle), ("enter", 1), ("exit", 1), ("exit", s.handle)]
-    with devices.stream(s):  # here only, whatever was loaded before
+    with devices.stream(s):  # current in gpuinterop only, whatever libraries were loaded before
         assert devices.current_stream() is s
     assert len(seen) == 4
 

@@ -118,7 +118,7 @@ def test_the_cache_is_bounded():
         x = [empty(limit // 32) for _ in range(12)]
         del x
         assert stats()["cached_bytes"] <= limit
-    big = empty(limit // 8)  # half the limit in one piece: not kept here
+    big = empty(limit // 8)  # half the limit in one block: not cached
     del big
     assert stats()["cached_bytes"] <= limit
     gi.empty_cache(CUDA)

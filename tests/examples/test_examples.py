@@ -1,4 +1,4 @@
-"""The documents' computations over our own API, as in examples/."""
+"""The computations of the Theano tutorials with the API of gpuinterop, as in examples/."""
 
 from __future__ import annotations
 

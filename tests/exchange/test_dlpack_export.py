@@ -234,7 +234,7 @@ def test_host_has_no_stream():
 
 def allocate(shape, dtype=(2, 32, 1), device=1):
     """What the allocator returns, and the kind of error that it reports."""
-    # CFUNCTYPE, which lets go of the GIL: no Python state is promised to the allocator.
+    # CFUNCTYPE releases the GIL, because the allocator may be called without it.
     report = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
     allocator = ctypes.CFUNCTYPE(
         ctypes.c_int, POINTER(Tensor), POINTER(ctypes.c_void_p), ctypes.c_void_p, report

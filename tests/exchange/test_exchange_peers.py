@@ -127,7 +127,7 @@ class TestTorch:
         assert torch.from_dlpack(x[2:3]).tolist() == [3]
         assert torch.from_dlpack(x, copy=True).tolist() == [5, 4, 3, 2, 1, 0]
 
-    # torch's DLPack table tells neither autograd nor pending negation.
+    # torch's DLPack table reports neither autograd nor pending negation.
 
     @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64", "int32", "bool"])
     def test_pending_negation_is_refused(self, torch, dtype):

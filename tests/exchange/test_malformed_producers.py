@@ -95,7 +95,7 @@ def test_type_error_from_inside_a_producer_is_its_own():
 
 CAI, NUMPY = "__cuda_array_interface__", "__array_interface__"
 # Entries of a dictionary, None for one that is missing; refused for the CUDA interface, and for NumPy's, which
-# NumPy reads and words the reason. Without a driver the shape of CUDA memory is not looked at.
+# NumPy reads it and words the error. Without a driver the shape of CUDA memory is not read.
 BOTH = [{"data": data} for data in ((8,), (None, False), ("8", False))] + [{"typestr": 4}]
 CUDA_ONLY = [
     *[{key: None} for key in ("shape", "typestr", "version", "data")],

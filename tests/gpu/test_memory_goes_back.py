@@ -1,4 +1,4 @@
-"""Memory that came from other libraries goes back to them when the GPU is through with it."""
+"""Memory of other libraries is released to them only after the GPU has finished with it."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_pictures_draw_what_the_tables_say():
 
 
 def test_every_row_in_which_a_peer_is_ahead_is_told():
-    """Against the records themselves: the fastest peer of each row, and nothing left out."""
+    """Compares the page with the records: the fastest other library of each row, without omissions."""
     made = tool("performance_page")
     found = made.records()
     text = "\n".join(made.losses(found))

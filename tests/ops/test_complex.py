@@ -20,7 +20,7 @@ COMPLEX = (
 
 
 def check(got: np.ndarray, expected: np.ndarray, given: list[np.ndarray]) -> None:
-    """Both parts agree. Beside a NaN the sign of the other part is anyone's, as C99 has it."""
+    """Both parts agree. If one part is NaN, C99 leaves the sign of the other part unspecified."""
     if got.dtype.kind == "b":
         np.testing.assert_array_equal(got, expected)
         return

@@ -1,4 +1,4 @@
-"""Any strides in, any strides out, nothing written beside the result."""
+"""Operands and results with any strides; no byte outside the result is written."""
 
 from __future__ import annotations
 

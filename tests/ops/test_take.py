@@ -1,4 +1,4 @@
-"""take with indices that are arrays of this library: with "clip" and "wrap" nobody looks at them."""
+"""take with gpuinterop arrays as indices: modes "clip" and "wrap" do not read their values on the host."""
 
 from __future__ import annotations
 

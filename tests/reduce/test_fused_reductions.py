@@ -47,7 +47,7 @@ PROGRAMS = {
     "sum of maxima": lambda x: x.max(axis=1).sum(),
     "ratio": lambda x: (x * 2).sum(axis=0) / x.sum(axis=0).max(),
     "number first": lambda x: 7 / x.sum(axis=1) - 2.5,
-    "whole numbers": lambda x: x * (x > 1).sum(),
+    "integers": lambda x: x * (x > 1).sum(),
 }
 
 
@@ -89,7 +89,7 @@ def test_cudandarrays_stay_what_they_are(device: str) -> None:
     np.testing.assert_allclose(gi.fuse(softmax)(x).get().sum(axis=1), 1, rtol=1e-6)
     shares = gi.fuse(lambda x: (x > 1).sum() / x)
     for call in (shares, shares.__wrapped__):
-        with pytest.raises(TypeError, match="holds exactly"):  # int64 beside a CudaNdarray
+        with pytest.raises(TypeError, match="holds exactly"):  # int64 with a CudaNdarray
             call(x)
 
 

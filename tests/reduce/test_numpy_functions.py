@@ -84,7 +84,7 @@ CALLS = {
     "vdot": lambda m, v, c: np.vdot(v, v),
     "norm": lambda m, v, c: np.linalg.norm(m, axis=1),
     "diff": lambda m, v, c: np.diff(m**2, 2),
-    "diff of truths": lambda m, v, c: np.diff(m > 0, axis=0),
+    "diff of bools": lambda m, v, c: np.diff(m > 0, axis=0),
     "isclose": lambda m, v, c: np.isclose(m, m + 1e-9),
     "count_nonzero": lambda m, v, c: np.count_nonzero(m, axis=1),
     "where": lambda m, v, c: np.where(m > 0, m, v),

@@ -21,7 +21,7 @@ def test_an_out_whose_elements_share_memory_is_refused(device: str) -> None:
 
 
 def test_an_out_beside_and_on_top_of_the_operand(device: str) -> None:
-    # Equal layouts of one buffer: only the distance tells them apart.
+    # Equal layouts of one buffer: only the distance distinguishes them.
     host = np.arange(64, dtype=np.float32)
     store = gi.CudaNdarray(host, device=device)
     x = store[:16].reshape(4, 4)

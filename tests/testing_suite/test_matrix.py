@@ -131,7 +131,7 @@ def test_the_page_counts_what_was_tried(monkeypatch):
 
 @pytest.fixture
 def absent():
-    """A library that is not installed here."""
+    """A library that is not installed."""
     from gpuinterop.testing import peers
 
     found = [name for name in peers.names() if not peers.installed(name)]
@@ -161,7 +161,7 @@ def test_a_broken_installation_is_a_row(monkeypatch):
     monkeypatch.setattr(peers, "_BUILDERS", {"numpy": peers._BUILDERS["numpy"], "torch": broken})
     monkeypatch.setattr(peers, "names", lambda: ["numpy", "torch"])
     monkeypatch.setattr(peers, "installed", lambda name: True)
-    monkeypatch.setattr(peers.registry, "load", lambda *_: None)  # here or not
+    monkeypatch.setattr(peers.registry, "load", lambda *_: None)  # installed or not
     m = matrix(None, ["cpu"], layouts=["C"], dtypes=["float32"])
     assert m.ok
     assert "libbroken.so.1" in m.libraries[1].why
@@ -259,7 +259,7 @@ WRONG_VARIABLES = [
 ]
 
 
-@pytest.mark.slow  # the next test looks at each of them without a run of pytest
+@pytest.mark.slow  # the next test checks each of them without a run of pytest
 def test_a_wrong_variable_is_answered_in_words(tmp_path):
     variable, value, message = WRONG_VARIABLES[0]
     result = pyargs(tmp_path, **{variable: value})

@@ -24,7 +24,7 @@ def layouts_for(check):
 
 @pytest.fixture(autouse=True)
 def tidy(monkeypatch):
-    # A leak is a leak at once here; patience is for libraries that free on threads of their own.
+    # These toys free at once; the wait is for libraries that free memory on their own threads.
     monkeypatch.setattr("gpuinterop.testing.verdict._PATIENCE", 0.0)
     yield
     faulty.forget()

@@ -14,7 +14,7 @@ from gpuinterop.testing import peers
 
 HOUSE = Path(__file__).parents[1] / "house"
 ROWS = {row.name: row for row in registry._BUILT_IN}
-# What a row's name does not tell: the inventory calls libraries as their users write them.
+# Names that differ from the backend entry: installed_libraries uses the names that users write.
 NAMED = {"cuda_core": "cuda.core"}
 # Python's own, and the array API, which is many libraries.
 NO_LIBRARY = {"buffer", "array_api"}

@@ -1,4 +1,4 @@
-"""The versions that the matrix prints beside its libraries."""
+"""The library versions that the matrix prints."""
 
 from __future__ import annotations
 

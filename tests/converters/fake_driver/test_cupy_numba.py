@@ -32,7 +32,7 @@ def test_from_cupy_tells_managed_memory_every_time(cupy, driver, primary):
 
 
 def test_every_door_takes_an_ordinary_array_by_its_attributes(cupy, driver, gpu):
-    # CuPy's own __dlpack__ would ask the runtime library, which does not answer here.
+    # CuPy's own __dlpack__ would call the runtime library, which fails on the fake driver.
     a = converters.to_cupy(gpu(host(3, 4)))
     first = gi.from_any(a)
     for convert in (

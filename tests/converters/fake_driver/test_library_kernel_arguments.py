@@ -13,7 +13,7 @@ HOST = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def test_pycuda_reads_the_address(gpu):
-    """SourceModule takes what has `gpudata`, an int; the elementwise kernels ask for a launch."""
+    """SourceModule accepts objects with `gpudata`, an int; the elementwise kernels require a launch."""
     x = gpu(HOST)
     assert type(x.gpudata) is int
     assert x.gpudata == x.ptr
@@ -45,7 +45,7 @@ def test_triton_reads_address_and_dtype_and_is_in_order(gpu, monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "torch", torch)
     assert x.data_ptr() == x.ptr
-    assert x._stream == side.handle  # later work here waits for the launch
+    assert x._stream == side.handle  # later work of gpuinterop waits for the launch
 
 
 def test_numba_cupy_and_mpi_read_the_dictionary(gpu):
@@ -98,7 +98,7 @@ def test_fixes_are_of_what_was_passed(gpu, pycuda):
 
 
 class View:
-    """A StridedMemoryView, as far as the converter looks at it."""
+    """The attributes of a StridedMemoryView that the converter reads."""
 
     __module__ = "cuda.core"
     __qualname__ = "StridedMemoryView"

@@ -116,7 +116,7 @@ def test_stream_enters_the_loaded_libraries(monkeypatch):
 
 
 def test_one_scope_in_two_threads(monkeypatch):
-    """Each thread goes back to its own former stream, whoever of them leaves first."""
+    """Each thread returns to its own previous stream, whichever thread leaves first."""
     current = threading.local()
 
     class Enters:

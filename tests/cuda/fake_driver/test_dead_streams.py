@@ -25,7 +25,7 @@ N = 1000
 
 
 class Owner(Protocol):
-    """Of a stream that lives as long as this object does."""
+    """Of a stream that exists as long as this object does."""
 
     def __init__(self) -> None:
         super().__init__(driver.new_stream())
@@ -39,7 +39,7 @@ class Owner(Protocol):
 
 
 def last_used_on_a_dead_stream() -> tuple[gi.CudaNdarray, driver.Gate]:
-    """An array whose last use waits for the gate, on a stream that is gone."""
+    """An array whose last use waits for the gate, on a destroyed stream."""
     owner = Owner()
     with gi.stream(owner):
         x = gi.zeros((N,), device=CUDA)
@@ -102,7 +102,7 @@ def test_a_copy_to_the_host_asks_no_dead_stream(last_used):
 
 
 def launched_by_address(x) -> driver.Gate:
-    """Stands for a kernel on a stream that nobody tells the library about, and that is gone after."""
+    """Simulates a kernel on a stream that is unknown to gpuinterop and destroyed after the launch."""
     handle = driver.new_stream()
     with pointer_arguments((x,), stream=handle):
         gate = driver.Gate(handle)
@@ -127,7 +127,7 @@ def launched_in_a_capture(x) -> driver.Gate:
     with pytest.raises(CaptureError):
         x.fill(3.0)
     capture.end()
-    gi.empty_cache(CUDA)  # nobody can ask about that capture any more
+    gi.empty_cache(CUDA)  # from now on the driver cannot report the state of that capture
     gate = driver.Gate(handle)
     driver.destroy_stream(handle)
     capture.destroy()
@@ -233,7 +233,7 @@ def test_a_handle_alone_entered_twice_is_good_for_the_outer_block():
 
 
 def test_a_capture_that_outlives_the_block_of_a_wrapper():
-    """Its arrays are refused until the program synchronises, because the stream may be gone."""
+    """Its arrays are refused until the program synchronises, because the stream may have been destroyed."""
     handle = driver.new_stream()
     x = gi.zeros((N,), device=CUDA)
     gi.synchronize()
@@ -253,7 +253,7 @@ def test_a_capture_that_outlives_the_block_of_a_wrapper():
 
 
 class OfThePool:
-    """As what torch.cuda.current_stream() returns: gone at once, while its stream never goes."""
+    """Like the result of torch.cuda.current_stream(): a temporary object for a process-lifetime stream."""
 
     def __init__(self, handle: int) -> None:
         self.cuda_stream = handle

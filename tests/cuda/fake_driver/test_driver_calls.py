@@ -39,7 +39,7 @@ def test_a_warm_allocation_does_not_reach_the_driver():
 
 
 def test_no_question_about_captures_without_a_context():
-    """Its answer would be an error, harmless here and a finding for tools that watch the driver."""
+    """The call would return an error, which is harmless but appears in tools that check driver calls."""
     assert driver.current_context() is None
     for place in (devices.legacy_stream(CUDA), devices.per_thread_stream(CUDA)):
         with place:

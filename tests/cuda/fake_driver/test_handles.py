@@ -1,4 +1,4 @@
-"""A stream's handle that the driver gives away again, while somebody here still goes by it."""
+"""A stream handle that the driver reuses while gpuinterop still stores it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def take_as_it_is(stream):
 @pytest.mark.parametrize("wrap", [CuPy, int])
 @pytest.mark.parametrize("again", [wrap_anew, take_as_it_is])
 def test_a_new_stream_comes_after_what_the_old_one_left(again, wrap):
-    """By the handle alone both are one, and nothing here would make the new one wait: not arrays, not
-    freed blocks, not the counters of reductions."""
+    """Both streams have the same handle, so by the handle alone the new one would not wait: not for arrays, not for
+    freed blocks, not for the counters of reductions."""
     stream, x, gate = given_again(wrap)
     successor = again(stream)
     with successor:

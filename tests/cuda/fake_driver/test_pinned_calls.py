@@ -1,4 +1,4 @@
-"""What page-locked memory asks of the driver."""
+"""Driver calls for page-locked memory."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_idle_memory_is_bounded_by_what_was_used_at_once():
         host = gi.pinned_empty(megabytes << 18, device=CUDA)
         del host
     assert fake_driver.calls("cuMemHostAlloc") == 60
-    # 64 MiB may stay idle: the ten smallest blocks, 55 MiB, beside the last one.
+    # 64 MiB may stay idle: the ten smallest blocks, 55 MiB, and the last one.
     assert fake_driver.calls("cuMemFreeHost") >= 60 - 11
     gi.empty_cache(CUDA)
     assert fake_driver.calls("cuMemFreeHost") == 60
