@@ -6,7 +6,9 @@ are resolved on first use.
 
 from __future__ import annotations
 
+import os
 import sys
+from _thread import RLock
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -85,12 +87,47 @@ _MAKERS = ("gpuinterop.ops.", "gpuinterop.pinned")
 _PACKAGES = frozenset({"converters", "testing"})
 
 
+# Held while a name is loaded, and by a fork: the child has none of the threads that would finish an
+# import, and would wait for ever for what one of them was loading.
+_loading = RLock()
+_held_for_fork: list[bool] = []
+
+
+def _before_fork() -> None:
+    # Not for ever: that import may need what the forking thread is about to load.
+    _held_for_fork.append(_loading.acquire(timeout=10))
+
+
+def _after_fork_in_parent() -> None:
+    if _held_for_fork.pop():
+        _loading.release()
+
+
+def _after_fork_in_child() -> None:
+    global _loading
+    _held_for_fork.clear()
+    _loading = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )
+
+
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
-    if home is None:
-        if name in _PACKAGES:
-            return import_module(f"gpuinterop.{name}")
+    if home is None and name not in _PACKAGES:
         raise AttributeError(f"module 'gpuinterop' has no attribute {name!r}")
+    with _loading:
+        return _load(name, home)
+
+
+def _load(name: str, home: str | None) -> Any:
+    if home is None:
+        return import_module(f"gpuinterop.{name}")
     if home.startswith(_MAKERS):
         import_module("gpuinterop.ndarray")  # tells the core its dtypes, devices and classes
     module = import_module(home)

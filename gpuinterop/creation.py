@@ -25,6 +25,7 @@ from gpuinterop.errors import (
     ArgumentTypeError,
     ContiguityError,
     CopyForbiddenError,
+    DTypeError,
     ShapeError,
     short_repr,
 )
@@ -235,14 +236,29 @@ def arange(
     """Return evenly spaced values, as numpy.arange computes them; float32 by default.
 
     Integers that the default float32 would round, those beyond 2**24, are refused: pass "int64" as the
-    dtype to keep them or "float32" to round them. The host computes them, so that every bit is NumPy's: on
-    CUDA they are uploaded, which a capture refuses.
+    dtype to keep them or "float32" to round them. With dtype bool there are at most two values. The host
+    computes them, so that every bit is NumPy's: on CUDA they are uploaded, which a capture refuses.
     """
     if stop is None:
         start, stop = 0, start
     given = (start, stop, step)
-    values = _computed("arange", np.arange, given, "finite start, stop and step, with step not 0")
+    values = _computed("arange", _spaced, given, "finite start, stop and step, with step not 0")
+    if dtype is not None and as_supported_dtype(dtype, "arange") == np.bool_ and values.size > 2:
+        raise DTypeError(where="arange", expected="at most two values of dtype bool",
+                         got=f"{values.size} values",
+                         fix="say which are true: gpuinterop.arange(n) > 0")  # fmt: skip
     return _from_values(scalars_to_array(values, dtype, "arange"), device, "arange")
+
+
+def _spaced(*given: Any) -> np.ndarray[Any, Any]:
+    """Return numpy.arange(*given), but integers beyond int64 exactly, which NumPy converts to floats."""
+    if all(isinstance(n, (int, np.integer)) for n in given):
+        numbers = range(*map(int, given))
+        if max(abs(int(n)) for n in given) >= 2**63:
+            count = len(numbers)
+            fits = count and all(0 <= n < 2**64 for n in (numbers[0], numbers[-1]))
+            return np.fromiter(numbers, np.uint64 if fits else object, count)
+    return np.arange(*given)
 
 
 def _computed(where: str, function: Any, given: tuple[Any, ...], expected: str) -> Any:

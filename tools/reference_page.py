@@ -12,6 +12,7 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop.ops import operation_table
+from gpuinterop.ops.reduction_table import REDUCTIONS
 
 ROOT = Path(__file__).parents[1]
 TEMPLATE = ROOT / "tools" / "reference.md"
@@ -92,6 +93,21 @@ def elementwise() -> str:
     return "\n".join(lines)
 
 
+def reductions() -> str:
+    """A row for each reduction: its names, what it gives, a call on x of the page and its result."""
+    x = gi.asarray(np.arange(6, dtype="float32").reshape(2, 3), device="cpu")
+    lines = ["| | | example | result |", "| --- | --- | --- | --- |"]
+    for row in REDUCTIONS.values():
+        if row.name not in gi.__all__:
+            continue
+        called = ", ".join(f"`{name}`" for name in (row.name, *row.aliases) if name in gi.__all__)
+        result = shown(getattr(gi, row.name)(x, axis=0))
+        lines.append(
+            f"| {called} | {summary(function(row.name))} | `gi.{row.name}(x, axis=0)` | {result} |"
+        )
+    return "\n".join(lines)
+
+
 def members(methods: bool) -> str:
     """What an array has, methods or attributes."""
     lines = ["| | |", "| --- | --- |"]
@@ -107,6 +123,7 @@ def page() -> str:
     text = re.sub(r"\{\{names (.*)\}\}", lambda found: names(found[1].split()), text)
     for name, part in (
         ("elementwise", elementwise()),
+        ("reductions", reductions()),
         ("attributes", members(False)),
         ("methods", members(True)),
     ):

@@ -265,7 +265,7 @@ def plan_out(
         plan = Plan(
             entry.name, "unknown", "a converter that can plan", where=f"to_{entry.name}",
             got=f"{entry.module.__name__}, which has no plan_to",
-            fix="convert and see, or add plan_to(facts, copyif) to the converter",
+            fix="convert and see, or add plan_to(info, copyif) to the converter",
         )  # fmt: skip
     return replace(plan, where=where) if where else plan
 

@@ -315,7 +315,7 @@ def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> 
             library, where, info, errors.ContiguityError,
             f"memory aligned to {alignment} bytes, which {library} needs to share it",
             f"address {info.ptr:#x}, which is {info.ptr % alignment} bytes past one",
-            f"{_again(info)}: arrays made here are aligned", code="alignment",
+            f"{_again(info)}: new arrays are aligned", code="alignment",
         )  # fmt: skip
     return share(library, where)
 

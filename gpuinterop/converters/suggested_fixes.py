@@ -51,7 +51,8 @@ def fix_dtype(library: str, dtype: str, allowed: frozenset[str]) -> str:
         for wide in ("complex64", "complex128"):
             if wide in allowed:
                 return f"convert the values yourself first: {cast_line(library, wide)}"
-        pairs = f"{_as_gpuinterop(library, 'x')}.get().astype('complex64').view('float32')"
+        part = {"complex128": "float64", "complex32": "float16"}.get(dtype, "float32")
+        pairs = f"{_as_gpuinterop(library, 'x')}.get().view('{part}')"
         return f"pass the parts as pairs of real numbers, on the host: {pairs}"
     if kind in ("bool", "int", "uint", "float", "bfloat") or dtype in NAMES:
         return f"convert the values yourself first, for example {cast_line(library, 'float32')}"

@@ -131,7 +131,7 @@ def _dot_of_stacks(a: Any, b: Any, out: Any) -> Any:
 
 
 PREPARE.update({"cublas": _open, "product types": _rule, "product": plan, "rank one": rank_one})
-PRODUCTS_ON_HOST.update(dict.fromkeys(("gemm", "vector", "gemv"), compute))
+PRODUCTS_ON_HOST.update(dict.fromkeys(("gemm", "vector", "gemv", "ger"), compute))
 CALLS.update({name: partial(_rest, name) for name in ("scale", "vdot", "inner", "dot")})
 
 # ---- the functions ----------------------------------------------------------------------------------
@@ -233,6 +233,7 @@ ger: Any = _core._product_function(
 
 Return ``alpha * outer(x, y) + a`` in one pass over the matrix; with ``out=a`` in place.
 
-Each element is rounded after the product and after the sum, in every dtype.
+Each element is rounded after the product and after the sum, in every dtype. As in BLAS, an alpha of 0
+means that `x` and `y` are not read.
 """,
 )

@@ -1,6 +1,6 @@
-"""What the core asks on the first call of a kind: dtypes, classes, machine code; and the host's loops.
+"""What the core calls when its caches have no entry: dtypes, classes, machine code; and the host's loops.
 
-The core keeps each answer, so none of this runs on a warm call on CUDA.
+The core keeps each result, so a later call on CUDA runs none of this.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _TAKE = 2  # kTake; below it kCopy and kFill
 # Rows of the table, and the operations of compiled expressions (`ElementwiseOperation`).
 _by_id: dict[int, Any] = {}
 FUNCTIONS: dict[str, Any] = {}
-# What answers the core's calls of its hooks `prepare`, `host` and `call`. Reductions and products add
-# entries of their own when their modules are imported.
+# The functions for the core's hooks `prepare`, `host` and `call`, by subject or name. Reductions and products
+# add entries of their own when their modules are imported.
 PREPARE: dict[str, Any] = {}
 PRODUCTS_ON_HOST: dict[str, Any] = {}
 CALLS: dict[str, Any] = {}
@@ -84,7 +84,7 @@ def _resolve(
                 got=name_of_kind(kind),
                 fix=f"cast first: x.astype('{'complex64' if dtype_kind(row_of_kind(kind)) == 'c' else 'int32'}')",
             )
-    # The same refusal on both devices: what has no kernel is not computed on the host either.
+    # A dtype without a kernel is not computed on the host either, so that both devices refuse it.
     ins, outs = entry.loop(kinds) if custom else body_for(entry, kinds)[1]
     if entry.name != "cast":
         check_casts(entry.name, outs, given)
@@ -214,14 +214,12 @@ def add_operation(entry: Any) -> tuple[int, Any]:
 
 
 def _forget(op: int) -> None:
-    # Destructors may add an operation that gets this id: the entry leaves before, and dies after.
-    entry = _by_id.pop(op)
     _core._drop_op(op)
-    del entry
+    del _by_id[op]
 
 
 def _prepare(subject: str, *request: Any) -> Any:
-    """Answer a miss of the call cache; the core keeps the answer."""
+    """Prepare a call for which the call cache has no entry; the core keeps the result."""
     return PREPARE[subject](*request)
 
 

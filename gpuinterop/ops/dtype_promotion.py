@@ -76,6 +76,8 @@ def _suggested_fix(row: Row, kinds: Sequence[int]) -> str:
     names = ["float64", "int64"] if wide else ["float32", "int32"]
     if {dtype_kind(row_of_kind(k)) for k in kinds if k >= 0} <= {"b", "i", "u"}:
         names.reverse()
+    if any(d.name == "complex32" for d in strong):  # a cast to real numbers would lose a part
+        names.insert(0, "complex64")
     for name in names:
         # where's values, and of clip what is compared
         operands = [np.dtype(name) if k >= 0 else WEAK[k] for k in kinds][-row.rule.nin :]

@@ -72,9 +72,6 @@ def _compare(name: str, cuda: str, numpy: np.ufunc, symbol: str) -> Row:
     return Row(name, 2, cuda, numpy, f"True where x {symbol} y.", compares=True)
 
 
-_clip = np.clip  # NumPy keeps the ufunc behind it private; see rules.py for the dtypes
-
-
 ROWS: tuple[Row, ...] = (
     # ---- arithmetic ---------------------------------------------------------------------------
     Row("add", 2, {"b": "x || y", "iu": "gi_add(x, y)", "fc": "x + y"}, np.add, "x + y."),
@@ -189,14 +186,15 @@ ROWS: tuple[Row, ...] = (
     # ---- choice ----------------------------------------------------------------------------------
     Row("where", 3, "x ? y : z", np.where, "x where the condition is true, y elsewhere.", like=np.add,
         kinds_from=1, operands=("condition", "x", "y")),
-    Row("clip", 3, {"biufc": "gi_min(gi_max(x, y), z)"}, _clip, "x cut to the range from y to z.",
+    # The ufunc of np.clip is private: loop_dtypes promotes all three operands by the rule of maximum.
+    Row("clip", 3, {"biufc": "gi_min(gi_max(x, y), z)"}, np.clip, "x cut to the range from y to z.",
         like=np.maximum),
     # A cast is this operation with an out of another dtype.
     Row("cast", 1, "x", np.positive, "x in the dtype of out.", like=np.positive),
 )  # fmt: skip
 
 TABLE: dict[str, Row] = {row.name: row for row in ROWS}
-# Names under which NumPy and the documents know some of them.
+# Further names, those of NumPy, of the array API and of the Theano tutorials.
 ALIASES: dict[str, str] = {
     "abs": "absolute", "true_divide": "divide", "mod": "remainder", "pow": "power", "conj": "conjugate",
     "degrees": "rad2deg", "radians": "deg2rad", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
@@ -205,7 +203,7 @@ ALIASES: dict[str, str] = {
     "bitwise_right_shift": "right_shift", "psi": "digamma", "gammaln": "lgamma",
 }  # fmt: skip
 
-# NumPy 2.4 fills results of theirs rightly only where these lie side by side, as new ones do.
+# NumPy 2.4 writes wrong values of these into an out with gaps, so the results are computed into new arrays.
 _DENSE = (np.isfinite, np.isinf, np.isnan, np.signbit)
 
 
@@ -219,10 +217,11 @@ def run_row(row: Row, arrays: list[Any], outs: list[Any], types: tuple[Any, ...]
         elif row.name == "clip":
             outs[0][...] = np.minimum(np.maximum(read[0], read[1]), read[2])
         elif row.name == "reciprocal" and types[0].kind in "iu":
-            # NumPy gives what the processor makes of 1 / 0; here it is 0, as on CUDA.
+            # In NumPy 1 / 0 depends on the processor. gpuinterop returns 0 on both devices.
             outs[0][...] = np.where(read[0] == 0, types[0].type(0), np.reciprocal(read[0]))
         elif row.name == "power" and types[0].kind == "i":
-            # NumPy looks at every exponent and raises. No kernel can, so both give the true value, cut.
+            # NumPy raises for a negative exponent in an array, which no kernel can. Both devices return the
+            # exact power truncated to an integer: 1 or -1 for the bases 1 and -1, 0 for all others.
             low, base = read[1] < 0, read[0]
             power = np.power(base, np.where(low, types[1].type(0), read[1]))
             odd = np.where(read[1] % 2 != 0, base, base * base)

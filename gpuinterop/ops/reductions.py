@@ -1,7 +1,7 @@
-"""Reductions: what the core asks for on the first use of a layout, the functions, and methods made of them.
+"""Reductions: the launch plan that the core requests on the first use of a layout, functions and methods.
 
-On "cpu" NumPy computes, floats of 16 and 32 bits through float64 so that both devices are accurate
-in the same sense. On CUDA a LaunchPlan is made once and kept by the core.
+On "cpu" NumPy computes, and accumulates floats of 16 and 32 bits in float64, so that both devices have the same
+accuracy. On CUDA a LaunchPlan is made once for a layout and kept by the core.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def _plan(
     if row.shifted:
         shift_dtype = x.dtype
         if x.dtype in (np.float64, np.complex128):
-            # These have no wider type to hide cancellation in: the mean first, then squares around it.
+            # There is no wider type to absorb the cancellation, so a first kernel computes the mean and a
+            # second one the squared differences from it.
             kept = reduced_shape(x.shape, axes)
             between = Operand(full_strides(c_strides(kept, 1), axes, x.ndim), x.itemsize)
             room = -(-math.prod(kept) * x.itemsize // 256) * 256
@@ -61,6 +62,7 @@ def _plan(
             scratch += room
             inputs.append((SCRATCH, 0, between))
         else:
+            # Differences from the first element along the axes, in float64.
             first = tuple(0 if i in axes else s for i, s in enumerate(x._strides))
             inputs.append((INPUT, 0, Operand.of(x, first)))
     strides = c_strides(shape, 1) if out is None else out._strides
@@ -123,7 +125,7 @@ def _reduce(
     initial: Any,
     where: Any,
 ) -> Any:
-    """Called by the core for what it has no plan for; gives a plan, or the result."""
+    """Return a launch plan for the core to keep, or the result where no plan can be kept."""
     row = REDUCTIONS[op]
     flat = not has_axis
     cls, x, given_out = type(x), output_arrays.plain(x), out
@@ -145,7 +147,6 @@ def _reduce(
         if dtype != x.dtype:
             x = _cast(x, dtype, cls, op)
     dtypes.refuse_half_complex(x.dtype, row.where)
-    # The dtype of a variance is what it is computed in: the result is real.
     if initial is not None or where is not None:
         chosen = axes if has_axis else None
         value = _reduce_selected(op, x, chosen, dtype, keepdims, ddof, initial, where)
@@ -155,6 +156,7 @@ def _reduce(
             output_arrays.check_out(out, value.shape, value.dtype, x, op), value, where=op
         )
         return given_out
+    # A variance is computed in `dtype`, and its result is real.
     result = np.dtype(row.result(x.dtype) if dtype is None or row.shifted else dtype)
     shape = reduced_shape(x.shape, axes, keepdims)
     check_not_empty(op, x.shape, axes)
@@ -186,8 +188,8 @@ def _cast(x: Any, dtype: np.dtype[Any], cls: type, where: str) -> Any:
 
 
 # ---- where= and initial= ------------------------------------------------------------------------------
-# Elements that are left out are set to what changes nothing, the plain reduction follows, and the initial
-# value joins its result.
+# Elements that `where` leaves out are replaced by the identity. The plain reduction follows, and its result is
+# combined with the initial value.
 
 
 def _reduce_selected(
@@ -222,7 +224,7 @@ def _reduce_selected(
 
 
 def _number(initial: Any, dtype: Any, op: str) -> Any:
-    """The initial value as a Python number of the result's kind, or as a 0-d array."""
+    """Return the initial value as a Python number of the result's kind, or as a 0-d array."""
     if isinstance(initial, _core.Array) and initial.ndim == 0:
         return output_arrays.plain(initial).astype(dtype, copy=False)
     number = as_scalar(initial, op)
@@ -259,7 +261,7 @@ def _spread(op: str, x: Any, mask: Any, axis: Any, keepdims: bool, ddof: float) 
 def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
     """Return the sum over the axes whose entry in `mask` is true, without those axes.
 
-    The documents' name and argument; a mask of zeros gives a copy.
+    The name and argument of the Theano tutorials; a mask of zeros returns a copy.
     """
     (x,) = output_arrays.taken("reduce_sum", x)
     ndim = output_arrays.plain(x).ndim
@@ -315,7 +317,7 @@ class ReductionMethods(_core.Array):
 
     def ptp(self: Self, axis: Any = None, keepdims: bool = False) -> Self:
         """Return the difference of the maximum and the minimum over `axis`."""
-        try:  # not by reraise_from, which would be six Python functions more in a warm call
+        try:  # not by reraise_from, which would be six Python functions more in a cached call
             between: Self = self.max(axis, keepdims=keepdims) - self.min(axis, keepdims=keepdims)
         except GpuInteropError as error:
             raise with_where(error, "ptp") from None
@@ -323,7 +325,7 @@ class ReductionMethods(_core.Array):
 
 
 def _reduce_other(name: str, x: Any = None, *args: Any, **options: Any) -> Any:
-    """Reduce what is no gpuinterop array: an array of another library, or a traced one."""
+    """Reduce an array of another library, or a placeholder of `fuse`."""
     if not hasattr(type(x), "__gpuinterop_trace__"):
         (x,) = output_arrays.taken(name, x)
     return getattr(x, name)(*args, **options)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import asdict, dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -130,9 +131,8 @@ class Matrix:
 
     # ---- text ---------------------------------------------------------------------------------
 
-    def __str__(self) -> str:
-        """Return tables of layouts and dtypes by libraries, for each device."""
-        parts = []
+    def _tables(self) -> Iterator[tuple[str, _Grid]]:
+        """Return the title and the letters of each table."""
         for place in self.devices:
             tables = {
                 ", float32": (self.select(device=place, dtype="float32"), "layout"),
@@ -143,8 +143,23 @@ class Matrix:
             }  # fmt: skip
             for title, (cells, column) in tables.items():
                 if cells:
-                    parts += [place + title, _grid(cells, column), ""]
-        return "\n".join([*parts, self._tail()])
+                    yield place + title, _letters(cells, column)
+
+    def __str__(self) -> str:
+        """Return tables of layouts and dtypes by libraries, for each device."""
+        tables = [line for title, grid in self._tables() for line in (title, _aligned(grid), "")]
+        return "\n".join([*tables, self._tail()])
+
+    def _repr_html_(self) -> str:
+        """Return the tables and the text around them as HTML, for notebooks."""
+        parts = []
+        for title, (heads, rows) in self._tables():
+            lines = [["", *heads], *([name, *letters] for name, letters in rows.items())]
+            body = "".join(
+                f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in line)}</tr>" for line in lines
+            )
+            parts.append(f"<table><caption>{escape(title)}</caption>{body}</table>")
+        return "".join(parts) + f"<pre>{escape(self._tail())}</pre>"
 
     def _tail(self) -> str:
         """Return the legend, the number of each outcome, and the wrong cases."""
@@ -172,18 +187,30 @@ def _worst(outcomes: Container[str]) -> str:
     return next((word for word in _WORST if word in outcomes), "")
 
 
-def _grid(cells: list[Cell], column: str) -> str:
-    """Return a table: a row for each library and direction, a letter for each layout or dtype."""
+_Grid = tuple[
+    list[str], dict[str, list[str]]
+]  # the heads of the columns, and the letters of each row
+
+
+def _letters(cells: list[Cell], column: str) -> _Grid:
+    """Return a row for each library and direction, with a letter for each layout or dtype."""
     columns = list(dict.fromkeys(getattr(c, column) for c in cells))
-    heads = [_short(name) for name in columns]
     found: dict[str, dict[str, set[str]]] = {}
     for c in cells:
         row = found.setdefault(f"{c.direction:4} {c.library}", {})
         row.setdefault(getattr(c, column), set()).add(c.outcome)
-    label = max(map(len, found), default=0)
+    rows = {
+        name: [LETTERS[_worst(outcomes.get(c, ()))] for c in columns]
+        for name, outcomes in found.items()
+    }
+    return [_short(name) for name in columns], rows
+
+
+def _aligned(grid: _Grid) -> str:
+    heads, rows = grid
+    label = max(map(len, rows), default=0)
     lines = [" " * label + "  " + " ".join(heads)]
-    for name, outcomes in found.items():
-        letters = (LETTERS[_worst(outcomes.get(c, ()))] for c in columns)
+    for name, letters in rows.items():
         marks = (letter.ljust(len(head)) for letter, head in zip(letters, heads, strict=True))
         lines.append((name.ljust(label) + "  " + " ".join(marks)).rstrip())
     return "\n".join(lines)

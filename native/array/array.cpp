@@ -31,7 +31,7 @@ std::string device_text(Device device) {
 bool bytes_fit(const Layout& l, int64_t item) noexcept {
   int64_t count = l.size(), nbytes;
   if (count == 0) {
-    // Strides of an empty array are those of its other extents.
+    // Strides of an empty array are those of its other axes.
     count = 1;
     for (int i = 0; i < l.ndim(); ++i) count *= std::max<int64_t>(l.shape()[i], 1);
   }

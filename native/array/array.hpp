@@ -59,8 +59,8 @@ struct Array {
   int64_t nbytes() const noexcept { return layout.size() * itemsize(); }  // wrap(): it fits
 };
 
-// The alignment of an element in bytes; the only such rule. NumPy aligns complex numbers to their
-// parts, device code loads the whole number at once.
+// The alignment of an element in bytes. No other code has a rule for it. NumPy aligns complex numbers to
+// their parts; device code loads a complex number at once.
 uint64_t alignment_of(DTypeId dtype, Device device) noexcept;
 
 // Whether the bytes of such an array, and those its strides span, fit 63 bits; NumPy has the same limit.
@@ -68,7 +68,7 @@ bool bytes_fit(const Layout& l, int64_t item) noexcept;
 void require_bytes(const Layout& l, int64_t item, const char* where);
 
 // ---- python/array_type.cpp -------------------------------------------------------------------
-// The Python type gpuinterop._core.Array. Borrowed; set when the module is made.
+// The Python type gpuinterop._core.Array. Borrowed; set when the module is created.
 extern PyTypeObject* array_type;
 inline bool is_array(PyObject* o) noexcept { return PyObject_TypeCheck(o, array_type); }
 Array& unwrap(PyObject* o) noexcept;  // o must be an Array (or subclass) instance
@@ -111,8 +111,8 @@ void copy_elements(const Array& dst, const Array& src, const char* where, bool a
 // "device_to_host", "peer", "copy" (on one device), "host" (host memory). May throw PythonError:
 // a policy such as no_copies() refuses. `watching` is a plain counter, so idle cost is one load.
 extern std::atomic<int> watching;
-// While such an object is on, this thread moves a result or Python scalars. Copy scopes do not count
-// these copies; transfers between host and device are still logged.
+// While such an object exists, this thread moves a result or Python scalars. Copy scopes do not count these
+// copies; transfers between host and device are still logged.
 class Uncounted {
  public:
   explicit Uncounted(bool on) noexcept;

@@ -14,8 +14,8 @@ namespace gpuinterop {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-// Below this a plain malloc with room to align is served from the C library's thread cache, which
-// aligned allocation by-passes.
+// Below this size a plain malloc with padding is served from the C library's thread cache, which aligned
+// allocation by-passes.
 constexpr int64_t kSmall = 4096;
 
 Statistics& device_statistics(int id) noexcept {
@@ -87,7 +87,7 @@ Statistics& statistics(Device device) noexcept {
 }
 
 void BufferRef::destroy(Buffer* b) noexcept {
-  // Borrowed memory goes before its owner does, and ends no other buffer.
+  // Borrowed memory may be freed before its owner is, and ends no other buffer.
   if (b->needs_base) return free_now(b);
   free_iteratively<free_now, [](Buffer* dead) -> Buffer*& { return dead->next_dead; }>(b);
 }

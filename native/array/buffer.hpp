@@ -8,8 +8,8 @@
 
 namespace gpuinterop {
 
-// DLPack's numbers. Arrays live on one of these two; pinned host memory counts as Cpu, managed
-// memory as the Cuda device that the pointer belongs to.
+// DLPack's device types. Each array has one of these two; pinned host memory counts as Cpu, managed memory
+// as the Cuda device that the pointer belongs to.
 enum class DeviceType : int32_t { Cpu = 1, Cuda = 2 };
 struct Device {
   DeviceType type = DeviceType::Cpu;
@@ -47,12 +47,12 @@ struct Buffer {
   void* stream = nullptr;
   uint32_t stream_thread = 0;  // the thread, if stream is CU_STREAM_PER_THREAD: see cuda::order
   // The consumers that received the memory: bits of the constants above. Freeing waits for them,
-  // because DLPack's deleter does not say on which stream the consumer worked.
+  // DLPack's deleter does not pass the stream on which the consumer worked.
   std::atomic<uint32_t> foreign_use{0};
   // Frees memory and whatever keeps it alive. Called once, possibly without the GIL; must not throw.
   void (*release)(Buffer*) noexcept = nullptr;
-  void* context = nullptr;      // the release function's own
-  Buffer* next_dead = nullptr;  // see free_iteratively.hpp
+  void* context = nullptr;      // argument of the release function
+  Buffer* next_dead = nullptr;  // see iterative_free.hpp
   // Imported CUDA memory: the stream on which its owner goes on using it (exchange::Producer). It is a
   // member, not a part of `context`, so that an import makes one allocation.
   void* producer = nullptr;

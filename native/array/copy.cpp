@@ -36,7 +36,7 @@ std::pair<uintptr_t, uintptr_t> reach(const Array& a, const char* where) {
   return {start + lo * a.itemsize(), start + (hi + 1) * a.itemsize()};
 }
 
-// The joint walk of a copy: source first, then target.
+// The iteration space of a copy: source first, then target.
 void plan_copy(ops::IterationSpace& w, const Array& dst, const Array& src) {
   w.inputs = 1;
   w.add_array(src);
@@ -138,8 +138,8 @@ void copy_same_device(const Array& dst, const Array& src, const char* where) {
                    cuda::Direction::DeviceToDevice, stream, true, where);
 }
 
-// Packs or spreads on one side of a transfer. Copies of host memory on this way are not reported, nor
-// are those behind an upload.
+// Packs or spreads elements on one side of a transfer. These copies of host memory, and those after an
+// upload, are not reported.
 void copy_beside(const Array& dst, const Array& src, bool from_device, const char* where) {
   if (!dst.device.is_cuda())
     copy_host(dst, src);
@@ -153,7 +153,8 @@ void copy_beside(const Array& dst, const Array& src, bool from_device, const cha
 void transfer_to_peer(const Array& dst, const Array& src, const char* where) {
   note_copy("peer", dst.nbytes(), where);
   {
-    // copy_peer comes after the source's current stream, and that stream after the copy.
+    // copy_peer runs after the work queued on the source's current stream, and that stream waits for the
+    // copy.
     cuda::DeviceGuard there(src.device.id);
     cuda::order(src.buffer.get(), cuda::current_stream(src.device.id), where);
   }
@@ -189,8 +190,8 @@ void transfer(const Array& dst, const Array& src, const char* where, bool async)
   cuda::copy_bytes(there.device.id, dst.data, src.data, dst.nbytes(),
                    up ? cuda::Direction::HostToDevice : cuda::Direction::DeviceToHost, stream,
                    async, where);
-  // The copy lets other threads run, so order the memory again after their uses. What a blocking
-  // download has read is free already.
+  // The copy lets other threads run, so order the memory again after their uses. What a blocking download
+  // has read is already free.
   if (up || async) cuda::order(there.buffer.get(), stream, where);
 }
 
@@ -234,7 +235,7 @@ void fill_elements(const Array& dst, const void* item, const char* where) {
     one.data = const_cast<char*>(static_cast<const char*>(item));
     one.layout = Layout().broadcast_to(dst.layout.ndim(), dst.layout.shape(), where);
     if (ops::recording_on_host()) {
-      // The replays need the item later, so it is copied to memory of its own.
+      // The replays need the item later, so copy it to separate memory.
       Array kept = make_empty(dst.device, dst.dtype, 0, nullptr, where);
       std::memcpy(kept.data, item, static_cast<size_t>(dst.itemsize()));
       kept.layout = one.layout;

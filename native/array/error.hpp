@@ -1,5 +1,5 @@
-// The two ways to fail in C++. fail_with(builder, ...) raises an error of a recurring kind, which
-// gpuinterop/error_messages.py words. fail(...) raises any other and spells out its four parts.
+// The two ways to fail in C++. fail_with(builder, ...) raises an error that several places raise, with the
+// text of gpuinterop/error_messages.py. fail(...) raises any other and spells out its four parts.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace gpuinterop {
 
 // Names of classes in gpuinterop/errors.py; python/error_translation.cpp maps them one to one.
 enum class Kind {
-  Contiguity,      // ValueError + BufferError: strides forbid what was asked
+  Contiguity,      // ValueError + BufferError: the strides do not allow the operation
   Shape,           // ValueError: shapes, axes or counts do not fit
   Bounds,          // ValueError: memory bounds or integer range
   Range,           // OverflowError: a number that a dtype cannot hold

@@ -1,5 +1,5 @@
-// The functions by which the core calls Python. python/hooks.cpp has the table: who fills each entry, and
-// when it is called.
+// The functions by which the core calls Python. The table in python/hooks.cpp gives for each the module that
+// registers it and the calls.
 #pragma once
 
 #include "array/array.hpp"

@@ -46,8 +46,8 @@ bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides, bool 
   return true;
 }
 
-// One by one, whatever the compiler thinks: they were mostly written one by one a moment ago, and a
-// wider load would have to wait until those writes have left the core.
+// Element by element, not vectorised: these values were mostly written one by one just before, and a wider
+// load would have to wait until those writes have left the core.
 void copy_words(const int64_t* from, int n, int64_t* to) noexcept {
   for (int i = 0; i < n; ++i) {
     int64_t word = from[i];
@@ -126,8 +126,8 @@ void Layout::finish(const char* where) {
   size_ = checked_product(ndim_, n, where);
   c_contiguous_ = size_ == 0 || is_contiguous(ndim_, n, s, true);
   f_contiguous_ = size_ == 0 || is_contiguous(ndim_, n, s, false);
-  // Strides of extent-1 dimensions: C's when C-contiguous, F's when F-contiguous, else what a
-  // compact neighbour to the right implies.
+  // Strides of dimensions of length 1: C's when C-contiguous, F's when F-contiguous, else as if the
+  // dimensions to the right were contiguous.
   if (c_contiguous_ || f_contiguous_) {
     fill_strides(ndim_, n, c_contiguous_, s);
   } else {

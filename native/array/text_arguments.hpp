@@ -1,5 +1,5 @@
-// Texts between nanobind and C++, in place of nanobind/stl/string.h. That one copies an argument in a
-// noexcept function, so an allocation that fails ends the process. This one copies it where the failure
+// Converts texts between Python and C++, in place of nanobind/stl/string.h. That header copies an argument
+// in a noexcept function, so a failed allocation ends the process. This one copies it where the failure
 // becomes a Python error.
 #pragma once
 
@@ -21,7 +21,7 @@ struct type_caster<std::string> {
     text = source;
     return PyUnicode_Check(source.ptr());
   }
-  // A path or a capsule's name need not be UTF-8, and a message that quotes one is still to be read.
+  // A path or a capsule's name need not be UTF-8, but a message that quotes it must be readable.
   static handle from_cpp(const std::string& value, rv_policy, cleanup_list*) noexcept {
     return PyUnicode_DecodeUTF8(value.data(), Py_ssize_t(value.size()), "backslashreplace");
   }

@@ -1,5 +1,5 @@
-// Freed device memory, kept for the next array of the same size on the same stream. It
-// exists only because a call of the driver's pool costs ten times as much.
+// Freed device memory, kept for the next array of the same size on the same stream. The cache exists only
+// because a call of the driver's pool costs ten times as much.
 #pragma once
 
 #include <cuda.h>

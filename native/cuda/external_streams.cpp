@@ -25,7 +25,7 @@ struct TrackedStream {
   uint32_t uses = 0;          // Untracked: how often work was queued on it
 };
 
-std::mutex streams_lock;  // of what follows
+std::mutex streams_lock;  // guards the variables below
 std::unordered_map<CUstream, TrackedStream> tracked;
 std::unordered_set<CUstream> process_lifetime;  // gpuinterop's own streams and torch's
 std::atomic<size_t> tracked_count{0};  // so that programs without such streams take no lock
@@ -186,7 +186,7 @@ CUstream live_stream(DeviceState& d, CUstream stream, uint32_t token, const char
     found = *f;
   }
   if (found.ownership == Ownership::Untracked) {
-    // It may be gone, and its work cannot be waited for on its own.
+    // The stream may be destroyed, and its work cannot be waited for on its own.
     wait_for_all(d.ordinal, d.drain, where);
     retire_if_unused_since(stream, found.uses);
   }

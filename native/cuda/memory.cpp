@@ -70,8 +70,9 @@ void flush(DeviceState& d, std::vector<CUstream>* streams = nullptr) noexcept {
   }
 }
 
-// A consumer received the memory through a protocol that does not say when it is done. It has just
-// released the memory, so what it has queued so far is all its work. False when a capture forbids the wait.
+// A consumer received the memory through a protocol that does not report when the consumer has finished. It
+// has just released the memory, so its work is what it has queued so far. False when a capture forbids the
+// wait.
 bool wait_for_consumers(DeviceState& d, const Block& block, uint32_t foreign_use) noexcept {
   try {
     CUstream stream = live_stream(d, block.stream, block.thread);

@@ -16,23 +16,23 @@ void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint
                 uint32_t foreign_use) noexcept;
 
 // Returns cached memory to the driver, and the driver's to the system. Waits for the streams of that memory,
-// but never while something is being captured.
+// except while a stream is being captured.
 void trim_memory(DeviceState& d) noexcept;
 
 // ---- graph_memory.cpp: memory that is allocated while a stream is being captured -------------------
-// The graph will use it at every launch, so it may serve other allocations of the same capture but nobody
-// else until the graph is gone.
+// The graph uses this memory at every launch. Until the graph is destroyed, only other allocations of the
+// same capture may reuse it.
 
-// Has ended(data) called when the last of the graph that is being recorded and its executables goes: by
-// the driver, on a thread of its own, where CUDA calls are forbidden. On an error it has been called, and the
-// graph holds nothing.
+// Calls ended(data) when the graph that is being recorded and all its executables are destroyed. The driver
+// calls it on a thread of its own, where CUDA calls are forbidden. After an error ended(data) has been
+// called, and the graph holds no reference.
 void when_graph_ends(CUgraph graph, void* data, CUhostFn ended, const char* where);
 
 void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph graph,
                           CUstream stream, const char* where);
 void free_graph_block(DeviceState& d, Buffer* b) noexcept;
 
-bool any_destroyed_graph() noexcept;  // some graph has ended and its memory has not been given back
-void reclaim_graph_memory() noexcept;  // gives it back
+bool any_destroyed_graph() noexcept;   // some graph has ended and its memory is not yet returned
+void reclaim_graph_memory() noexcept;  // returns it
 
 }  // namespace gpuinterop::cuda

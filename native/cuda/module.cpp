@@ -10,7 +10,7 @@ namespace {
 
 constexpr unsigned kLogBytes = 8192;
 
-// Codes that speak of the image and not of the state of device or context.
+// Error codes that refer to the image and not to the state of the device or context.
 bool is_refusal(CUresult code) {
   return code == CUDA_ERROR_INVALID_IMAGE || code == CUDA_ERROR_NO_BINARY_FOR_GPU ||
          code == CUDA_ERROR_INVALID_PTX || code == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
@@ -25,10 +25,10 @@ std::shared_ptr<Module> Module::load(int device, const void* image, const char* 
   auto log = std::make_unique<char[]>(kLogBytes);
   log[0] = 0;
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  // The size travels inside the pointer: that is how the driver takes scalar options.
+  // The driver takes scalar options in place of the pointer.
   void* values[] = {log.get(), reinterpret_cast<void*>(uintptr_t(kLogBytes))};
   CUmodule handle = nullptr;
-  // Loading may allocate, which has nothing to do with a graph, and wait for work that needs the GIL.
+  // Loading may allocate, independently of any graph, and may wait for work that needs the GIL.
   const CUresult code =
       call_blocking([&] { return driver().ModuleLoadDataEx(&handle, image, 2, options, values); });
   if (may_be_refused && is_refusal(code)) return nullptr;
@@ -45,7 +45,8 @@ std::shared_ptr<Module> Module::load(int device, const void* image, const char* 
 }
 
 Module::~Module() {
-  // Unloading synchronises with the device, which a capture does not survive: then it stays loaded.
+  // Unloading synchronises with the device, which would break a capture, so keep the module loaded during
+  // one.
   if (kept_ || driver_is_gone() || any_capture()) return;
   try {
     DeviceGuard guard(device_);
@@ -58,7 +59,7 @@ Module::~Module() {
 Kernel Module::kernel(const char* name, const char* where) const {
   DeviceGuard guard(device_);
   Kernel out{nullptr, device_, name};
-  // A module that is loaded lazily is loaded here.
+  // If modules are loaded lazily, this call loads the module.
   const CUresult code =
       call_blocking([&] { return driver().ModuleGetFunction(&out.function, handle_, name); });
   if (code == CUDA_ERROR_NOT_FOUND)

@@ -11,7 +11,7 @@
 
 namespace gpuinterop::cuda {
 
-// A kernel of a loaded module. Valid as long as its Module lives.
+// A kernel of a loaded module. Valid until its Module is destroyed.
 struct Kernel {
   CUfunction function = nullptr;
   int device = 0;
@@ -24,12 +24,12 @@ struct Launch {
   unsigned shared_bytes = 0;  // dynamic
 };
 
-// A cubin, fatbin or zero-terminated PTX image in one device's primary context. Goes with its last
-// owner, except at process exit or in a forked child, where it is left to the driver.
+// A cubin, fatbin or zero-terminated PTX image in one device's primary context. Unloaded with its last
+// owner, except at process exit or in a forked child, where the driver frees it.
 class Module {
  public:
-  // The image may be freed afterwards. Kind::Cuda with the driver's log when it does not load; null
-  // instead when the image itself is what the driver refuses and it `may_be_refused`.
+  // The image may be freed afterwards. Kind::Cuda with the driver's log if loading fails. Returns null
+  // instead if `may_be_refused` and the driver rejects the image itself.
   static std::shared_ptr<Module> load(int device, const void* image, const char* where,
                                       bool may_be_refused = false);
   ~Module();
@@ -37,7 +37,7 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   Kernel kernel(const char* name, const char* where) const;
-  // Never unload it: a CUDA graph, of any library, may hold its functions. Nobody is told of its end.
+  // Never unload it: a CUDA graph of any library may hold its functions, and does not report its end.
   void keep_loaded() noexcept { kept_.store(true, std::memory_order_relaxed); }
   bool is_kept_loaded() const noexcept { return kept_.load(std::memory_order_relaxed); }
 
@@ -48,8 +48,8 @@ class Module {
   std::atomic<bool> kept_{false};
 };
 
-// Loads what compile(false) returns, or else what compile(true) does: an image from a cache may be of
-// another time and driver, a fresh one is not.
+// Loads what compile(false) returns, or else what compile(true) does: a cached image may come from another
+// version or driver, a fresh one does not.
 template <class Compile>
 std::shared_ptr<Module> load_or_recompile(int device, Compile compile, const char* where) {
   const auto kept = compile(false);
@@ -58,10 +58,10 @@ std::shared_ptr<Module> load_or_recompile(int device, Compile compile, const cha
   return Module::load(device, fresh.c_str(), where);
 }
 
-// Kernels may use 48 KiB of dynamic shared memory unless they ask for more.
+// Kernels may use 48 KiB of dynamic shared memory unless this function raises their limit.
 void allow_shared_memory(const Kernel& kernel, int nbytes, const char* where);
 int function_attribute(const Kernel& kernel, CUfunction_attribute what, const char* where);
-// Bytes of each parameter; nothing from a driver before 12.4, which cannot tell.
+// Bytes of each parameter; nothing from a driver before 12.4, which does not report them.
 std::optional<std::vector<size_t>> parameter_sizes(const Kernel& kernel);
 // 90 for sm_90.
 int compute_capability(int device, const char* where);

@@ -19,7 +19,7 @@ struct Use {
 };
 
 struct PinnedBlock {
-  int device;  // in whose context it was allocated; every device may use it
+  int device;  // whose context allocated it; every device may use it
   char* ptr;
   int64_t nbytes;         // as requested
   int64_t capacity;       // as allocated
@@ -146,7 +146,7 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
     // The idle blocks do not fit. A program whose sizes change would lock ever more memory, so idle
     // memory is bounded by the most that was in use at once. The allocation below may wait anyway.
     if (idle_bytes > std::max(most_used_bytes, kKeptIdleBytes)) release_idle_pinned();
-    // May wait for the device, and for its work that needs the GIL.
+    // This may wait for the device, and for work of the device that needs the GIL.
     auto lock_pages = [&] {
       DeviceGuard context(device);
       return call_blocking(

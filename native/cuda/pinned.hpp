@@ -11,7 +11,7 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where);
 // Frees idle memory unless a graph is being captured, and returns whether there was any. Waits for the
 // device.
 bool release_idle_pinned() noexcept;
-// Whether these bytes lie in memory of allocate_pinned().
+// Whether these bytes are in memory of allocate_pinned().
 bool is_pinned_here(const void* host, int64_t nbytes) noexcept;
 // An asynchronous copy from or to `host` was queued on `stream`, or recorded in a graph there.
 void note_pinned_use(int device, const void* host, CUstream stream, const char* where);

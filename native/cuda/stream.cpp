@@ -76,7 +76,7 @@ void set_current_stream(int device, CUstream stream) noexcept {
 
 namespace {
 
-// Streams that have been captured. The driver cannot say whether anything is being captured, so the
+// Streams that have been captured. The driver does not report whether anything is being captured, so the
 // state of these streams is queried. An external stream that was not borrowed may be destroyed and is not
 // queried: its capture counts as running until the stream is passed again, or presume_captures_over().
 std::mutex captured_lock;
@@ -309,7 +309,7 @@ void recycle_stream(int device, CUstream stream, bool blocking, int priority) no
 }
 
 void check_address(CUstream stream, const char* where) {
-  thread_local CUstream last = nullptr;  // consumers name one stream many times in a row
+  thread_local CUstream last = nullptr;  // consumers pass one stream many times in a row
   if (stream == last) return;
   char byte;
   iovec into{&byte, 1}, from{stream, 1};

@@ -41,8 +41,8 @@ void join(int device, CUstream waiter, CUstream producer, const char* where);
 // The driver dereferences every handle. Kind::Stream for a handle that is not a readable address.
 void check_address(CUstream stream, const char* where);
 
-// Ordinal of the device whose primary context `handle` belongs to. Kind::Context when it is in
-// another context, Kind::Stream when it is no handle.
+// Ordinal of the device whose primary context `handle` belongs to. Kind::Context if it is in another
+// context, Kind::Stream if it is not a handle.
 int device_of_stream(uintptr_t handle);
 
 // The stream on which the work of a stored handle can be waited for. Every stored handle passes through
@@ -50,7 +50,7 @@ int device_of_stream(uintptr_t handle);
 CUstream live_stream(DeviceState& d, CUstream stream, uint32_t token, const char* where = "free");
 CUstream last_use_stream(const Buffer& b, const char* where);  // of a buffer on CUDA
 
-// A stream as Python code names it; 0 and 1 are both the legacy default stream there.
+// A stream as Python code specifies it; 0 and 1 both mean the legacy default stream there.
 inline CUstream stream_of(uint64_t number) noexcept {
   return number ? reinterpret_cast<CUstream>(static_cast<uintptr_t>(number)) : CU_STREAM_LEGACY;
 }

@@ -69,11 +69,11 @@ void copy_peer(int dst_device, void* dst, int src_device, const void* src, int64
   CUstream source = current_stream(src_device);
   DeviceGuard guard(dst_device);
   check(link(to, stream, from, source), "cuStreamWaitEvent", where);
-  // The driver goes over NVLink or PCIe when the two can reach each other, through the host if not.
+  // The driver copies over NVLink or PCIe if the two GPUs can reach each other, else through the host.
   check(driver().MemcpyPeerAsync(address(dst), to.primary, address(src), from.primary,
                                  size_t(nbytes), stream),
         "cuMemcpyPeerAsync", where);
-  // Whatever overwrites or frees the source comes after the copy.
+  // Work that overwrites or frees the source is queued after the copy.
   check(link(from, source, to, stream), "cuStreamWaitEvent", where);
 }
 

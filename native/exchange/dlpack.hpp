@@ -17,16 +17,16 @@ namespace gpuinterop::exchange {
 #error "gpuinterop is written against DLPack 1.3: update the wheel that carries dlpack/dlpack.h"
 #endif
 
-// Peers read these structs at fixed offsets, so a header that differs must not compile.
+// Other libraries read these structs at fixed offsets, so a header that differs must not compile.
 static_assert(sizeof(DLTensor) == 48 && offsetof(DLTensor, byte_offset) == 40);
 static_assert(sizeof(DLManagedTensor) == 64 && offsetof(DLManagedTensor, deleter) == 56);
 static_assert(sizeof(DLManagedTensorVersioned) == 80 &&
               offsetof(DLManagedTensorVersioned, dl_tensor) == 32);
 static_assert(sizeof(DLPackExchangeAPI) == 56);
 
-constexpr uint32_t kMajor = 1, kMinor = 3;  // the highest version written and understood here
+constexpr uint32_t kMajor = 1, kMinor = 3;  // the highest supported version
 
-// PyCapsule keeps the pointer, not the text: these must live for ever.
+// PyCapsule keeps the pointer, not the text, so these must exist until the process ends.
 inline constexpr char kLegacyName[] = "dltensor";
 inline constexpr char kLegacyUsed[] = "used_dltensor";
 inline constexpr char kVersionedName[] = "dltensor_versioned";
@@ -40,7 +40,7 @@ inline DLDataType to_dl(DTypeId id) noexcept {
   return DLDataType{kDTypes[id].code, kDTypes[id].bits, 1};
 }
 
-// Pinned and plain host memory are one family: a pinned torch tensor reports either.
+// Treat pinned and plain host memory alike: a pinned torch tensor reports either.
 inline bool is_host(int32_t device_type) noexcept {
   return device_type == kDLCPU || device_type == kDLCUDAHost || device_type == kDLROCMHost;
 }
@@ -50,7 +50,7 @@ inline bool is_cuda(int32_t device_type) noexcept {
 std::string device_text(int32_t device_type,
                         int32_t device_id);  // "cuda:1", "ROCm device 0 (type 10)"
 
-// Ends a struct that may be a producer's. Whatever its deleter throws, the struct is its own to lose.
+// Calls the deleter of a struct that a producer may own. If the deleter throws, only the struct is lost.
 template <class Managed>
 void call_deleter(Managed* m) noexcept {
   try {

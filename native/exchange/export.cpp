@@ -15,7 +15,7 @@ thread_local const void* watched_struct = nullptr;
 
 namespace {
 
-// What a consumer holds on to. Shape and strides follow it in the same block.
+// The struct that a consumer holds. Shape and strides follow it in the same block.
 template <class Managed>
 struct Export {
   Managed managed;
@@ -23,14 +23,14 @@ struct Export {
   PyRef base;  // only for memory that a Python object keeps alive
 };
 
-// Any thread, no GIL assumed, perhaps an exception pending, perhaps no interpreter any more.
+// Called on any thread, with or without the GIL, a pending exception or a running interpreter.
 template <class Managed>
 void drop(Managed* managed) noexcept {
   if (managed == watched_struct) watched_struct = nullptr;
   auto* self = static_cast<Export<Managed>*>(managed->manager_ctx);
   if (self->base) {
     GilForCleanup gil;
-    // Too late to touch Python: leak the object, its memory and this block together.
+    // Python objects can no longer be released: leak the object, its memory and this block together.
     if (!gil.held()) return;
     ErrorSaver saver;
     self->buffer.reset();
@@ -51,7 +51,7 @@ Managed* make(const Array& a) {
   if (a.buffer && a.buffer->needs_base) self->base = a.base;
   auto* shape = reinterpret_cast<int64_t*>(static_cast<char*>(block) + sizeof(Export<Managed>));
   std::memcpy(shape, a.layout.shape(), dims);
-  // A Layout's strides are canonical: no extent of 1 and no empty array shows one that misleads.
+  // A Layout's strides are canonical, so dimensions of length 1 and empty arrays need no correction.
   std::memcpy(shape + ndim, a.layout.strides(), dims);
   DLTensor& t = self->managed.dl_tensor;
   t.data = a.data;
@@ -123,7 +123,7 @@ void check_stream(Device device, void* stream, const char* where) {
 
 namespace {
 
-// Whether a stream that gets the array has to wait for another one.
+// Whether a stream that receives the array must wait for another one.
 bool has_to_wait(const Array& a, void* consumer) noexcept {
   const void* last = a.layout.size() ? a.buffer->stream : nullptr;
   return last && (last != consumer || consumer == CU_STREAM_PER_THREAD);
@@ -137,7 +137,7 @@ void hand_over(const Array& a, void* consumer, const char* where) {
   if (has_to_wait(a, consumer))
     cuda::wait(a.device.id, static_cast<CUstream>(consumer), cuda::last_use_stream(*b, where),
                where);
-  // The stream to which the memory goes back keeps its own order.
+  // The stream on which the producer continues keeps its own order.
   if (b->producer_alive && consumer == b->producer) return;
   if (consumer == CU_STREAM_LEGACY)
     note_foreign_use(a, kUsedOnLegacy);
@@ -146,7 +146,7 @@ void hand_over(const Array& a, void* consumer, const char* where) {
 }
 
 void note_foreign_use(const Array& a, uint32_t bits) noexcept {
-  // Nearly always set already, and a plain load is cheaper than an atomic write.
+  // The bits are nearly always set already, and a plain load is cheaper than an atomic write.
   if (a.buffer && (a.buffer->foreign_use.load(std::memory_order_relaxed) & bits) != bits)
     a.buffer->foreign_use.fetch_or(bits, std::memory_order_relaxed);
 }

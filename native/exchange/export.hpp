@@ -1,43 +1,44 @@
-// Arrays out: managed tensors that keep the memory, not the Python object, alive.
+// Export of arrays: managed tensors that keep the memory, not the Python object, alive.
 #pragma once
 
 #include "exchange/dlpack.hpp"
 
 namespace gpuinterop::exchange {
 
-// A struct for one consumer, in one allocation with its shape and strides. The caller owns it and
-// ends it through its deleter, which may run on any thread and needs the GIL only when the memory
-// is kept by a Python object (Buffer::needs_base). Holds the GIL on entry, because it may take a
+// A struct for one consumer, in one allocation with its shape and strides. The caller owns it and must call
+// its deleter, which may run on any thread and needs the GIL only if a Python object keeps the memory alive
+// (Buffer::needs_base). The caller holds the GIL, because make_versioned() may take a reference to that
+// object. Streams are not ordered here.
 // reference to that object. No ordering of streams is done here.
 DLManagedTensorVersioned* make_versioned(const Array& a, bool copied, uint32_t minor = kMinor);
-// A struct that this thread gives away: null again once its deleter has run.
+// A struct that this thread passes to a consumer. Its deleter sets the pointer to null.
 extern thread_local const void* watched_struct;
-// Kind::ReadOnly error when the old struct cannot carry the array's flag. Neither can it say that
-// elements of less than a byte are padded, nor can DLPack 1.0: the caller refuses them.
+// Kind::ReadOnly error if the legacy struct cannot carry the array's flag. Neither it nor DLPack 1.0 can
+// mark padded elements of less than a byte, so the caller refuses these.
 DLManagedTensor* make_legacy(const Array& a, const char* where);
 
-// What is handed out for reading only: also what repeats elements by a stride of 0, in which a write
-// to one element would change others. The struct of the time before flags cannot say so and is given
-// all the same: refusing it would take broadcasts away from consumers that only read.
+// Arrays that are exported as read-only. A stride of 0 repeats elements, so a write to one would change
+// others. The legacy struct has no such flag, but carries these arrays too: refusing would take broadcasts
+// away from consumers that only read.
 inline bool is_readonly(const Array& a) noexcept {
   return a.readonly || a.layout.has_zero_stride();
 }
 
-// CUDA memory means nothing in a process that was forked after CUDA's start: Kind::Cuda error.
+// CUDA memory is unusable in a process that was forked after CUDA's start: Kind::Cuda error.
 void require_no_fork(const Array& a, const char* where);
 
 void note_foreign_use(const Array& a, uint32_t bits) noexcept;  // of Buffer::foreign_use
 
-// A stream that a peer named belongs to the device's primary context, or Kind::Stream.
+// Kind::Stream error unless a consumer's stream belongs to the device's primary context.
 void check_stream(Device device, void* stream, const char* where);
-// Everything queued on the array becomes visible to `consumer` (a real handle), without a host
-// synchronisation, and the buffer remembers that a foreign stream may use it.
+// Makes `consumer` (a real handle) wait for all work queued on the array, without host synchronisation.
+// Records in the buffer that a foreign stream may use it.
 void hand_over(const Array& a, void* consumer, const char* where);
-// The array goes to a consumer that runs on the host: its memory must be quiet. Blocks only for
-// memory that a device may still be writing; Kind::Capture error instead of blocking in a capture.
+// Waits until the memory can be read on the host. Blocks only for memory that a device may still be writing;
+// raises Kind::Capture instead of blocking in a capture.
 void settle_for_host(const Array& a, const char* where);
 
-// Copies for a caller who asked for one (copy=True, another device); watched by gpuinterop.copy_tracking.
+// Copies for a caller that requested a copy (copy=True, another device); reported to copy scopes.
 Array copy_for(const Array& a, Device target, const char* where);
 
 }  // namespace gpuinterop::exchange

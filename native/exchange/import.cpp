@@ -11,7 +11,7 @@ namespace gpuinterop::exchange {
 
 namespace {
 
-// No 64-bit system hands out addresses above this to a process.
+// No 64-bit system assigns addresses above this to a process.
 constexpr uintptr_t kAddressEnd = uintptr_t{1} << 57;
 
 std::string address_text(const void* p) {
@@ -26,7 +26,7 @@ std::string address_text(const void* p) {
        "pass shape, strides and address of real memory; if a library tells them, report it there");
 }
 
-// Raised only, so it never costs the good path anything.
+// Called for errors only, so it costs a successful import nothing.
 [[noreturn]] void refuse_dtype(const DLDataType& t, uint64_t flags, const char* where) {
   const std::string got = dlpack_code_name(t.code) + ", " + std::to_string(t.bits) + " bits, " +
                           std::to_string(t.lanes) + " lanes";
@@ -68,7 +68,7 @@ void checked_device(const DLDevice& d, Checked* c, const char* where) {
   }
 }
 
-// Pages that the driver has vouched for, by device: a direct-mapped table of tags.
+// Pages that the driver has confirmed, by device: a direct-mapped table of tags.
 constexpr uintptr_t kPageShift = 21;
 std::atomic<uintptr_t> vouched[256];
 
@@ -128,7 +128,7 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
                     " bytes",
                 std::to_string(c->nbytes) + " bytes from " + at);
   }
-  // Other kinds of memory are asked for every time, because only the driver tells them apart.
+  // Other kinds of memory are queried every time, because only the driver can distinguish them.
   if (trust == Trust::ByPage && c->memory == Memory::Device)
     page_slot(c->low).store(tag, std::memory_order_relaxed);
 }
@@ -154,7 +154,7 @@ Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides
   if (overflow)
     malformed(where, "a shape whose element count fits 63 bits",
               "shape " + shape_text(ndim, shape));
-  // wrap() draws the same line, but by then a capsule has been used up.
+  // wrap() has the same limit, but by then a capsule would be consumed.
   if (__builtin_mul_overflow(total, item, &total))
     fail(Kind::Exchange, where, "a shape whose bytes fit the address space",
          "shape " + shape_text(ndim, shape), "use smaller extents");
@@ -179,7 +179,7 @@ Layout layout_of_bytes(int32_t ndim, const int64_t* shape, int64_t* strides, int
 void check_memory(Checked* c, Trust trust, bool may_copy, const char* where) {
   const int64_t item = itemsize_of(c->dtype);
   if (c->layout.size() == 0) {
-    // Whatever an empty array carries as its address means nothing.
+    // The address of an empty array has no meaning.
     c->data = c->low = nullptr;
     c->nbytes = 0;
     if (c->device.is_cuda()) verify_cuda(c, trust, where);
@@ -197,7 +197,7 @@ void check_memory(Checked* c, Trust trust, bool may_copy, const char* where) {
       malformed(where, e.expected, e.got);
     }
   }
-  // The whole reach, in bytes, must be addresses: this also bounds what later arithmetic may meet.
+  // Every byte in reach must have a valid address. This also bounds later arithmetic.
   int64_t low_bytes, count, nbytes;
   const auto address = reinterpret_cast<uintptr_t>(c->data);
   uintptr_t first, last;

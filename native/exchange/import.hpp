@@ -1,20 +1,21 @@
-// Arrays in: every field of a foreign struct is checked on a copy before its memory is owned.
+// Import of arrays: checks every field of a foreign struct, on a copy, before taking ownership of its
+// memory.
 #pragma once
 
 #include "exchange/dlpack.hpp"
 
 namespace gpuinterop::exchange {
 
-// What a struct says, in either of its two layouts.
+// The contents of a struct, in either of its two layouts.
 struct Incoming {
   DLTensor tensor;     // a copy; shape and strides still point into the producer's memory
   uint64_t flags = 0;  // 0 for a legacy struct
 };
 
-// How far a producer's device pointers are believed.
+// How far a producer's device pointers are trusted.
 enum class Trust : uint8_t {
-  Never,   // ask the driver about every pointer
-  ByPage,  // ask once per 2 MiB page: an allocator that lives in this process as C++ code
+  Never,   // query the driver for every pointer
+  ByPage,  // query once per 2 MiB page, for a C++ allocator of this process
 };
 
 // A checked description of foreign memory, not yet owned.
@@ -28,7 +29,7 @@ struct Checked {
   DTypeId dtype = 0;
   bool readonly = false;
   bool copied = false;
-  bool misaligned = false;  // only ever true when the caller said that a copy is welcome
+  bool misaligned = false;  // true only if the caller allows a copy
 };
 
 // Throws and leaves everything untouched when the struct is malformed or not supported.
@@ -42,20 +43,20 @@ void check_memory(Checked* c, Trust trust, bool may_copy, const char* where);
 // bytes. `strides` in elements or null for compact.
 Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides, int64_t item,
                       const char* where);
-// The same of strides in bytes, which it divides in place.
+// As above for strides in bytes, which it divides in place.
 Layout layout_of_bytes(int32_t ndim, const int64_t* shape, int64_t* strides, int64_t item,
                        const char* where);
 
-// Whether the elements lie where sharing needs them; see Checked::misaligned.
+// Whether the elements are aligned as sharing requires; see Checked::misaligned.
 bool is_aligned(const Array& a) noexcept;
 
-// Where the producer will use the memory next, once we have let go of it.
+// The stream on which the producer uses the memory after gpuinterop has released it.
 struct Producer {
-  // On release the legacy stream is made to wait for our own uses, and so is another that is alive
-  // for certain. Else the memory goes back when the uses are over. Null: not known, and taken for
-  // one that keeps order with the legacy stream, as most do.
+  // On release the legacy stream waits for gpuinterop's uses. So does another stream that certainly exists;
+  // otherwise the memory is returned after these uses. Null: unknown, and treated as a stream that keeps
+  // order with the legacy stream, as most do.
   void* stream = nullptr;
-  // True: it is not known, and may well keep no such order.
+  // True: the stream is unknown and may keep no such order.
   bool elsewhere = false;
   // True: streams of this producer are never destroyed.
   bool alive = false;
@@ -66,13 +67,13 @@ struct Producer {
 Buffer* adopt(const Checked& c, DLManagedTensorVersioned* owned, Producer producer);
 Buffer* adopt(const Checked& c, DLManagedTensor* owned, Producer producer);
 Buffer* adopt_borrowed(const Checked& c, Producer producer);  // kept alive by Array::base
-// The buffer of imported CUDA memory takes its place in the order of streams: our current stream
-// waits for `producer` (a real handle, or null), once; for one of Producer::alive at the first use.
+// Adds the buffer of imported CUDA memory to the order of streams: the current stream waits once for
+// `producer` (a real handle, or null), and for one of Producer::alive not before the first use.
 void join_stream_order(Buffer* b, void* producer, const char* where);
-// Before Python code gets the address: our current stream waits for a producer that it has not waited for
-// at the import.
+// Called before Python code gets the address: the current stream waits for a producer for which it did not
+// wait at the import.
 void join_before_use(const Array& a, const char* where);
-// Tells a buffer of adopt_borrowed() who keeps it alive; not counted.
+// Stores the object that keeps a buffer of adopt_borrowed() alive, without a reference.
 void remember_base(Buffer* b, PyObject* base) noexcept;
 
 // The array over an adopted buffer; `base` may be null.

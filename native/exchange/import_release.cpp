@@ -1,5 +1,5 @@
-// Letting go of imported memory: the producer may use it again at once, so it has to come after our
-// own uses and after those of whoever we handed it on to.
+// Release of imported memory. The producer may use it again at once, so its stream must wait for the uses of
+// gpuinterop and of the consumers to which gpuinterop exported the memory.
 #include <new>
 
 #include "array/gil.hpp"
@@ -19,7 +19,7 @@ void end_now(void* managed) noexcept {
   call_deleter(static_cast<Managed*>(managed));
 }
 
-// The same at a time of our own choosing, between two operations of somebody's Python code.
+// As above when a deferred release runs, between two operations of unrelated Python code.
 template <class Managed>
 void end_later(void* managed) noexcept {
   ErrorSaver saver;
@@ -31,13 +31,14 @@ void drop_object(void* object) noexcept {
   run_python([&] { Py_DECREF(static_cast<PyObject*>(object)); });
 }
 
-// Handle 2 names another stream in every thread; the legacy one keeps order with all of them.
+// Handle 2 is another stream in every thread; the legacy stream keeps order with all of them.
 Producer settled(Producer p) noexcept {
   if (p.stream == CU_STREAM_PER_THREAD) p.stream = CU_STREAM_LEGACY;
   return p;
 }
 
-// `producer` waits for all that we and our consumers have queued. False when a capture forbids it.
+// `producer` waits for all work that gpuinterop and its consumers have queued. False when a capture forbids
+// it.
 bool order_back(cuda::DeviceState& d, const Buffer& b, CUstream producer, uint32_t consumers) {
   try {
     const CUstream last = cuda::last_use_stream(b, "release");
@@ -49,24 +50,24 @@ bool order_back(cuda::DeviceState& d, const Buffer& b, CUstream producer, uint32
   return !(consumers & kUsedElsewhere);
 }
 
-// Calls finish(what), or later(what) with the GIL when the producer cannot be told to wait. A stream
-// that is not known to be alive is compared with and never given to the driver.
+// Calls finish(what), or later(what) with the GIL if the producer's stream cannot wait. A stream that may be
+// destroyed is only compared, and its handle never reaches the driver.
 void let_go(Buffer* b, cuda::Finish finish, cuda::Finish later, void* what) noexcept {
   auto named = static_cast<CUstream>(b->producer);
   cuda::DeviceState* d = cuda::started_device(b->device.id);
   const uint32_t consumers = b->foreign_use.load(std::memory_order_relaxed);
   if (!d || cuda::driver_is_gone() || (!b->stream && !consumers)) return finish(what);
-  if (!b->stream) b->stream = CU_STREAM_LEGACY;  // handed on without a use of our own
+  if (!b->stream) b->stream = CU_STREAM_LEGACY;  // exported without a use by gpuinterop
   const CUstream target = named ? named : CU_STREAM_LEGACY;
   if (b->stream == target && b->stream != CU_STREAM_PER_THREAD && !b->producer_elsewhere &&
       !(consumers & (target == CU_STREAM_LEGACY ? kUsedElsewhere : ~0u))) [[likely]]
     return finish(what);
   const bool alive = !named || named == CU_STREAM_LEGACY || b->producer_alive;
   const bool known = named && alive && !b->producer_elsewhere;
-  // On the legacy stream as well as on another: everything, to be sure.
+  // If it was used on the legacy stream and on another one, wait for everything.
   const bool everything =
       consumers & kUsedElsewhere || (consumers && b->stream != CU_STREAM_LEGACY);
-  // Asked first, for the order below is work on that stream as well.
+  // Query before order_back(), because that queues work on the same stream.
   if (!known && !everything && cuda::is_done(*d, *b)) return finish(what);
   if (alive) {
     bool ordered = false;
@@ -92,8 +93,8 @@ void release_cuda(Buffer* b) noexcept {
 
 void nothing(void*) noexcept {}
 
-// Whether an object goes on naming a stream as the one it works on. It has to keep that stream alive,
-// and some keep none and name whichever is current at the moment (CuPy): those must be asked anew.
+// Whether the object still reports this stream. An object that holds the stream alive does so, but some hold
+// none and report the stream that is current (CuPy), so read the attribute again.
 bool still_names(PyObject* owner, const void* stream) noexcept {
   ErrorSaver saver;
   PyRef dict = PyRef::steal(
@@ -103,8 +104,8 @@ bool still_names(PyObject* owner, const void* stream) noexcept {
   return named && PyLong_Check(named) && PyLong_AsVoidPtr(named) == stream;
 }
 
-// The context is the owner's Python object, not counted: whoever holds the buffer holds it, and lets
-// go of it right after the buffer. Here it is held a while longer when there is a reason.
+// The context is the owner's Python object, without a reference: the holder of the buffer also holds the
+// owner, and releases it right after the buffer. A deferred release holds the owner longer.
 void release_borrowed(Buffer* b) noexcept {
   auto* base = static_cast<PyObject*>(cuda::holds_gil() ? b->context : nullptr);
   if (!base) return let_go(b, nothing, nothing, nullptr);
@@ -131,8 +132,8 @@ Buffer* with_producer(const Checked& c, void* context, Producer producer,
   b->context = context;
   producer = settled(producer);
   b->producer = producer.stream;
-  // A producer reuses memory in the order of the stream that it was allocated on, which need not be the
-  // one that it works on now, unless that is a default stream.
+  // A producer reuses memory in the order of the stream that it was allocated on. Unless that is a default
+  // stream, it may differ from the producer's current one.
   b->producer_elsewhere =
       producer.elsewhere ||
       (b->producer && !cuda::is_default(static_cast<CUstream>(producer.stream)));
@@ -169,15 +170,15 @@ void join_stream_order(Buffer* b, void* producer, const char* where) {
   const auto producer_stream = static_cast<CUstream>(producer);
   CUstream stream = cuda::current_stream(b->device.id);
   const bool wait = producer && producer != stream;
-  // A stream that lives as long as the process counts as that of the last use: the first use here waits
-  // for it, and memory that is never used here needs no event, neither now nor on release.
+  // A process-lifetime stream counts as that of the last use. The first use waits for it, and memory that
+  // gpuinterop never uses needs no event, neither now nor on release.
   if (wait && b->producer_alive && producer == b->producer && !cuda::is_default(producer_stream) &&
       !cuda::is_capturing(producer_stream) && !cuda::is_capturing(stream)) {
     b->stream = producer;
     return;
   }
   if (wait) cuda::wait(b->device.id, stream, producer_stream, where);
-  // The first use: nothing more to wait for.
+  // This is the first use, so there is no other stream to wait for.
   if (stream == CU_STREAM_PER_THREAD)
     cuda::order(b, stream, where);
   else

@@ -1,6 +1,6 @@
-// The cache of calls: what Python prepared for a call is found again by the bytes of the call's key.
-// Elementwise operations keep the dtypes and classes of their results, which one kernel of kernels.hpp
-// then serves for each class of layouts; reductions and products keep launch plans for exact layouts.
+// The call cache: finds what Python prepared for a call by the bytes of the call's key. For elementwise
+// operations it keeps the dtypes and classes of the results; one kernel of kernels.hpp then serves each
+// class of layouts. For reductions and products it keeps launch plans for exact layouts.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ struct Prepared {
   virtual ~Prepared() = default;
 };
 
-// What is called. Keys begin with it and with a number: of an operation, of a reduction, of a PlanCache.
+// What is called. Keys begin with it and the id of an operation, of a reduction or of a PlanCache.
 enum class Subject : uint8_t { Operation, Reduction, ProductTypes, Product, CublasLt, PlanCache };
 
 class CallKey {
@@ -27,7 +27,7 @@ class CallKey {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
   void put_class(PyTypeObject* type);
-  // Class, device, dtype, shape, strides, and what a plan depends on of the address.
+  // Class, device, dtype, shape, strides, and the properties of the address that a plan depends on.
   void put_array(PyObject* array);
 
   std::string_view bytes() const noexcept { return bytes_; }
@@ -39,8 +39,8 @@ class CallKey {
   std::vector<PyTypeObject*> classes_;  // borrowed
 };
 
-// The GIL guards the cache. Entries are removed when a class of their key is destroyed, so that no other class is
-// found under its address, and all of them when there are too many, so that varying layouts do not fill memory.
+// The GIL guards the cache. An entry is removed when a class of its key is destroyed, because another class may
+// then get the same address. A full cache drops all entries, so that varying layouts do not fill memory.
 std::shared_ptr<const Prepared> find_prepared(const CallKey& key);
 void keep_prepared(const CallKey& key, std::shared_ptr<const Prepared> prepared);
 void forget_calls(Subject subject, uint32_t number);
@@ -49,9 +49,9 @@ void forget_calls();
 // A plan for one layout must not run on another.
 [[noreturn]] void fail_changed(const std::string& where);
 
-// Finds what the key that write_key(CallKey&) writes leads to, or else keeps what prepare() returns. Null if
-// prepare() returns null: it has carried the call out. prepare() may run Python code, which may use the cache
-// and change the operands.
+// Returns the entry for the key that write_key(CallKey&) writes, or else stores what prepare() returns. Null
+// if prepare() returns null, because it has carried the call out. prepare() may run Python code, which may
+// use the cache and change the operands.
 template <class T, class WriteKey, class Prepare>
 std::shared_ptr<const T> find_or_prepare(WriteKey&& write_key, Prepare&& prepare,
                                          const char* where) {

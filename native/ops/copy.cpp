@@ -48,7 +48,7 @@ void fill_strided(const Array& dst, const void* item, const char* where) {
 
 void take(const Array& src, const Array& indices, int axis, const Array& dst, const char* where) {
   if (dst.layout.size() == 0) return;
-  // Both inputs are seen in dst's shape: src stands still along the indices, these along the rest.
+  // Both inputs get dst's shape: src has stride 0 along the axes of the indices, these along the others.
   const int n = dst.layout.ndim(), k = indices.layout.ndim();
   int64_t walked[kMaxDims], looked[kMaxDims];
   for (int d = 0; d < n; ++d) {

@@ -31,12 +31,12 @@ void load(void* from, const char* symbol, F* into) {
          std::string("one without ") + symbol, "install a newer nvidia-cublas");
 }
 
-// One for each device. The GIL guards them: no Python code runs between handle() and the call that it is
-// for. Never destroyed, because that synchronises the device, and at exit the driver may be gone.
+// One for each device. The GIL guards them: no Python code runs between handle() and the call that uses it.
+// Never destroyed, because that synchronises the device, and at exit the driver may be unloaded.
 struct PerDevice {
   Handle handle = nullptr;
   CUstream stream = nullptr;
-  void* workspace = nullptr;  // what the handle was given for this stream
+  void* workspace = nullptr;  // workspace that the handle has for this stream
   LtHandle lt = nullptr;
 };
 PerDevice devices[kMaxDevices];
@@ -45,7 +45,7 @@ PerDevice devices[kMaxDevices];
 
 void open(const std::string& cublas, const std::string& cublas_lt) {
   if (opened) return;
-  // cuBLAS needs cublasLt and finds it by name when it is loaded already.
+  // cuBLAS needs cublasLt and finds it by name if it is already loaded.
   void* lt = open_one(cublas_lt);
   void* main = open_one(cublas);
 #define X(name, symbol, arguments) load(main, #symbol, &functions.name);
@@ -82,10 +82,10 @@ Handle handle(int device, CUstream stream, const char* where) {
       status = library().Create(&made);
     }
     check(status, "cublasCreate", where);
-    if (!p.handle) p.handle = made;  // else another thread was faster, and this one stays unused
+    if (!p.handle) p.handle = made;  // else another thread was faster, and this handle stays unused
   }
   if (p.stream != stream) {
-    p.workspace = nullptr;  // cuBLAS goes back to one of its own
+    p.workspace = nullptr;  // cuBLAS uses its own workspace again
     p.stream = nullptr;     // a call that fails leaves it unknown
     check(functions.SetStream(p.handle, stream), "cublasSetStream", where);
     p.stream = stream;
@@ -96,7 +96,7 @@ Handle handle(int device, CUstream stream, const char* where) {
 Handle handle(int device, CUstream stream, void* workspace, size_t bytes, const char* where) {
   Handle h = handle(device, stream, where);
   PerDevice& p = devices[device];
-  // The allocator gives a stream the block that it gave back last, so it is the same most of the time.
+  // The allocator returns the block that the stream freed last, so it is the same most of the time.
   if (p.workspace != workspace) {
     check(functions.SetWorkspace(h, workspace, bytes), "cublasSetWorkspace", where);
     p.workspace = workspace;

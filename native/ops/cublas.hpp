@@ -1,5 +1,5 @@
-// cuBLAS and cublasLt as tables of functions, opened when they are first asked for. No header of
-// theirs is used: the few enumerators here have had these values since CUDA 11 and are part of the ABI.
+// cuBLAS and cublasLt as tables of functions, opened on first use. Their headers are not used: the few
+// enumerators below have had these values since CUDA 11 and are part of the ABI.
 #pragma once
 
 #include <cuda.h>
@@ -85,12 +85,12 @@ struct LtLibrary {
 // Opens both libraries at the given paths, once. Kind::Library error with what is missing.
 void open(const std::string& cublas, const std::string& cublas_lt);
 bool is_open() noexcept;
-// Null functions before open(), which handle() refuses.
+// The functions are null before open(); handle() checks that.
 const Library& library() noexcept;
 const LtLibrary& lt_library() noexcept;
 void check(int status, const char* call, const char* where);
 
-// Of a device, the current one; made at first use. Call cuBLAS before anything that may release the GIL.
+// The handle of the current device; made at first use. Call cuBLAS before anything that may release the GIL.
 Handle handle(int device, CUstream stream, const char* where);
 // The same with a workspace for the calls until the next handle().
 Handle handle(int device, CUstream stream, void* workspace, size_t bytes, const char* where);

@@ -15,7 +15,7 @@ namespace {
 
 using namespace blas;
 
-// In the type that cuBLAS scales in.
+// A scalar in the type that cuBLAS scales in.
 struct Scale {
   double parts[2];
   Scale(Scalar s, DataType type) : parts{s.real, s.imag} {
@@ -26,10 +26,10 @@ struct Scale {
   }
 };
 
-// What Hopper's kernels want; smaller devices need less and are content with it.
+// NVIDIA's recommendation for Hopper; smaller devices need less.
 constexpr size_t kWorkspace = 32u << 20;
 
-// Kept in the cache of calls.
+// Kept in the call cache.
 struct LtPlan : Prepared {
   Object description = nullptr, a = nullptr, b = nullptr, c = nullptr, d = nullptr;
   LtHeuristic choice = {};
@@ -63,7 +63,7 @@ void make_layout(Object& layout, const GemmTypes& t, int64_t rows, int64_t colum
   }
 }
 
-// Fills a plan, which is destroyed as it is after an error.
+// Fills a plan. After an error the caller destroys the incomplete plan.
 void make_lt_plan(LtPlan& plan, const Product& p, const GemmTypes& t, int device,
                   const char* where) {
   const LtLibrary& lt = lt_library();
@@ -134,7 +134,7 @@ GemmTypes gemm_types(DTypeId dtype, bool tf32, const char* where) {
 
 void run_gemm(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int device,
               CUstream stream, const char* where) {
-  // Given for each call: it belongs to this stream at this point of it, and in a capture to the graph.
+  // Allocated for each call: it belongs to this stream at this point of it, and in a capture to the graph.
   BufferRef workspace = allocate({DeviceType::Cuda, device}, kWorkspace, where);
   cuda::order(workspace.get(), stream, where);
   Handle h = handle(device, stream, workspace->ptr, kWorkspace, where);
@@ -154,7 +154,7 @@ void run_gemm(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, i
 bool run_lt(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int device,
             CUstream stream, const char* where) {
   if (p.batch > INT32_MAX) return false;
-  // The heuristic's answer depends on sizes, strides and alignments; the bias pointer is set anew each time.
+  // The heuristic's result depends on sizes, strides and alignments; the bias pointer is set for each call.
   auto write_key = [&](CallKey& key) {
     key.begin(Subject::CublasLt, static_cast<uint32_t>(device));
     key.put(t);
@@ -173,7 +173,7 @@ bool run_lt(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int
     make_lt_plan(*made, p, t, device, where);
     return std::shared_ptr<const LtPlan>(made);
   };
-  // Held here, because Python code that an allocation may run could empty the cache.
+  // Hold a reference, because Python code that an allocation may run could empty the cache.
   const auto held = find_or_prepare<LtPlan>(write_key, prepare, where);
   const LtPlan& plan = *held;
   if (!plan.usable) return false;
@@ -183,8 +183,8 @@ bool run_lt(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int
         allocate({DeviceType::Cuda, device}, static_cast<int64_t>(plan.choice.workspace), where);
     cuda::order(workspace.get(), stream, where);
   }
-  // After the allocation, which may run Python code that uses the plan with another bias. The GIL guards the
-  // plan from here to the call.
+  // Set it after the allocation, which may run Python code that uses the plan with another bias. The GIL
+  // guards the plan from here to the call.
   if (p.bias)
     check(lt_library().DescSet(plan.description, kLtBiasPointer, &p.bias, sizeof p.bias),
           "cublasLtMatmulDescSetAttribute", where);

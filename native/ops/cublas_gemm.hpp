@@ -1,4 +1,4 @@
-// One call of cuBLAS or cublasLt: types, scalars, workspace, and the kept answers of the heuristic.
+// One call of cuBLAS or cublasLt: types, scalars, workspace, and the cached results of the heuristic.
 #pragma once
 
 #include "array/array.hpp"
@@ -6,7 +6,7 @@
 
 namespace gpuinterop::ops {
 
-// A matrix as cuBLAS sees it: columns next to each other, `ld` elements apart.
+// A matrix in cuBLAS's terms: column-major, with leading dimension `ld` in elements.
 struct Matrix {
   char* data;
   bool by_rows;  // memory runs along rows, so cuBLAS sees the transpose
@@ -41,16 +41,16 @@ struct Product {
 // C is D.
 void run_gemm(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int device,
               CUstream stream, const char* where);
-// C may be apart from D, and there may be a bias. False when cublasLt has no kernel for it.
+// C may differ from D, and a bias is possible. False if cublasLt has no kernel for the product.
 bool run_lt(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int device,
             CUstream stream, const char* where);
 
 // ---- gemm.cpp ------------------------------------------------------------------------------------
 
-// out = alpha * a @ b + beta * c over the last two axes; the leading axes of a and b broadcast to
-// those of out, and c to out's shape. One dtype (a float or complex type), one device, no extent 0;
-// out is writable and apart from a and b. `c` may be null (beta is then of no account), out itself, or
-// apart from it. Operands with a unit stride are used as they lie, others are copied. Needs the GIL.
+// out = alpha * a @ b + beta * c over the last two axes; the leading axes of a and b broadcast to those of
+// out, and c to out's shape. One dtype (a float or complex type), one device, no axis of length 0; out is
+// writable and does not overlap a or b. `c` may be null (beta is then ignored), out itself, or memory that
+// does not overlap out. Operands with a unit stride are used in place, others are copied. Needs the GIL.
 void gemm(const Array& out, const Array& a, const Array& b, const Array* c, Scalar alpha,
           Scalar beta, bool tf32, const char* where);
 

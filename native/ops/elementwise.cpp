@@ -27,8 +27,8 @@ namespace {
 
 struct Resolution : Prepared {
   std::vector<DTypeId> inputs;   // what numbers are converted to; arrays keep their own dtype
-  std::vector<DTypeId> results;  // dtypes of results that are made here
-  // Borrowed: a class of an operand, with which the entry goes, or one of the package's two.
+  std::vector<DTypeId> results;  // dtypes of new results
+  // Borrowed: the class of an operand, with which the entry is removed, or one of the package's two.
   std::vector<PyTypeObject*> result_types;
 };
 
@@ -44,7 +44,7 @@ std::unordered_map<PyObject*, OpId>& ufuncs() {
   static auto* map = new std::unordered_map<PyObject*, OpId>();
   return *map;
 }
-// A result that the caller gave, as it was when it was checked; see Input::array.
+// An `out` array as it was when it was checked; see Input::array.
 using Outs = std::optional<Array>[kMaxResults];
 
 std::shared_ptr<const Resolution> ask_for_types(OpId op, const OpInfo& info, const Input* in,
@@ -101,7 +101,7 @@ void broadcast(Shape64& s, const Layout& l, const char* where) {
   std::memcpy(s.extents, out, sizeof(int64_t) * static_cast<size_t>(s.ndim));
 }
 
-// Whether the operands, which have this shape together, broadcast to the shape of an out.
+// Whether the operands, whose broadcast shape this is, broadcast to the shape of an `out` array.
 bool takes(const Layout& out, const Shape64& s) {
   const int n = out.ndim();
   if (n < s.ndim) return false;
@@ -115,8 +115,8 @@ bool takes(const Layout& out, const Shape64& s) {
             {shape_text(s.ndim, s.extents), shape_text(out.ndim(), out.shape())});
 }
 
-// The inputs that an out overlaps, as bits: a copy of each is read. Each copy is announced, and may be
-// forbidden, before anything is done.
+// The inputs that an `out` array overlaps, as bits: the operation reads a copy of each. Each copy is
+// reported, and may be forbidden, before the operation starts.
 uint32_t announce_copies(const OpInfo& info, const Input* in, const Outs& outs) {
   static_assert(kMaxOperands <= 32);
   const char* where = info.name.c_str();
@@ -134,7 +134,7 @@ uint32_t announce_copies(const OpInfo& info, const Input* in, const Outs& outs) 
   return apart;
 }
 
-// Range errors are the same on both devices, and for no elements as for many.
+// Range errors are the same on both devices, and for empty operands too.
 void require_range(const OpInfo& info, const Input* in, const Resolution& r) {
   for (int i = 0; i < info.inputs; ++i)
     if (!in[i].array && in[i].kind == kWeakInt) (void)encode(in[i].object, r.inputs[i], info);
@@ -153,7 +153,7 @@ void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution&
             nb::tuple(inputs).release().ptr(), results);
 }
 
-// `apart`: inputs of which a copy is read, because an out overlaps them.
+// `apart`: the inputs to copy first, because an `out` array overlaps them.
 void run_on_device(OpId op, const OpInfo& info, const Input* in, const Resolution& r,
                    const Shape64& shape, const Array* const* out, const Outs& given,
                    uint32_t apart) {
@@ -202,7 +202,7 @@ void run_on_device(OpId op, const OpInfo& info, const Input* in, const Resolutio
 
 OpId add_op(OpInfo info) {
   const OpId id = static_cast<OpId>(table().size());
-  // The table's rows come first: no later operation takes their names.
+  // emplace keeps an existing entry: operations of the table, added first, keep their names.
   names().emplace(info.name, id);
   if (info.ufunc) ufuncs().emplace(info.ufunc.get(), id);
   table().push_back(std::move(info));
@@ -211,7 +211,7 @@ OpId add_op(OpInfo info) {
 void drop_op(OpId op) {
   auto named = names().find(table()[op].name);
   if (named != names().end() && named->second == op) names().erase(named);
-  table()[op] = {};  // ids are not used again
+  table()[op] = {};  // ids are not reused
   forget_kernels_of(op);
   forget_calls(Subject::Operation, op);
 }
@@ -265,7 +265,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
         .release();
   }
   if (!like) {
-    // Numbers only: a 0-d result on the default device, by the hook's choice of array.
+    // All operands are scalars: a 0-d result on the default device, of the class that the hook chooses.
     in[0].keep = call_hook(Hook::Foreign, "(OOsi)", args[0], Py_None, where, -1);
     if (!is_array(in[0].keep.get()))
       fail(Kind::ConversionType, where, "an array among the operands", type_text(args[0]),
@@ -282,7 +282,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     require_device(device, *in[i].array, where);
     broadcast(shape, in[i].array->layout, where);
   }
-  // Operands are repeated to the shape of an out, as in NumPy, never an out to theirs.
+  // Operands broadcast to the shape of an `out` array, as in NumPy, but never an `out` array to theirs.
   for (int j = 0; j < info.results; ++j) {
     if (!given[j]) continue;
     const Layout& out = given[j]->layout;

@@ -1,5 +1,5 @@
-// Calls of elementwise operations: operands of any kind in, results out. The first call of a kind
-// asks Python for the rules (dtypes, class of the result); later ones find the answer here.
+// Calls of elementwise operations. The first call with given classes and dtypes calls Python for the rules
+// (dtypes, class of the result); later calls find them in the call cache.
 #pragma once
 
 #include "ops/kernels.hpp"
@@ -16,14 +16,14 @@ struct OpInfo {
 };
 
 OpId add_op(OpInfo info);
-void drop_op(OpId op);  // nobody can call it any more
+void drop_op(OpId op);  // nothing can call it any more
 const OpInfo& op_info(OpId op);
 int op_by_ufunc(PyObject* ufunc);   // -1 for none
 OpId op_by_name(const char* name);  // of the table; imports gpuinterop.ops if need be
 
-// `args` holds info.inputs objects, `outs` info.results objects or nulls (null itself: none given).
-// A new reference: one array, or a tuple when there are several results. When an operand is of a
-// kind that nobody here knows and `reflect` is set, Py_NotImplemented. Throws.
+// `args` holds info.inputs objects, `outs` info.results objects or nulls (null itself: none given). Returns
+// a new reference: one array, or a tuple for several results. If `reflect` is set and an operand has an
+// unsupported type, returns Py_NotImplemented. Throws.
 PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool reflect);
 
 }  // namespace gpuinterop::ops

@@ -1,4 +1,4 @@
-// From an iteration space to a launch.
+// Computes the launch of an iteration space.
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -76,13 +76,13 @@ int widest(const IterationSpace& w, const char* modes) {
   return bytes;
 }
 
-// Largest access all operands allow: 16 bytes of the widest, aligned at every row.
+// The largest access that all operands allow: 16 bytes of the widest, aligned at every row.
 int vector_for(const IterationSpace& w, const char* modes, int inner, int turned) {
   int v = 16 / widest(w, modes);
   bool any = false;
   for (int i = 0; i < w.operands; ++i) {
     const char mode = modes[i];
-    if (mode == 'X') return 1;  // neighbouring threads on neighbouring elements, for its sake
+    if (mode == 'X') return 1;  // neighbouring threads access neighbouring elements, for coalescing
     if (mode != 'C' && mode != 'R' && mode != 'T') continue;
     any = true;
     const int64_t size = w.itemsize[i];
@@ -107,7 +107,7 @@ void set_grid(Plan* p, int64_t blocks, const char* where) {
   p->grid = static_cast<uint32_t>(blocks);
 }
 
-// p[] and s[] of every parameter struct. A constant's bytes stand in both.
+// Fills p[] and s[] of every parameter struct. The bytes of a constant occupy both.
 void put_operands(Words& words, const IterationSpace& w, int inner) {
   for (int i = 0; i < w.operands; ++i) words.put(reinterpret_cast<uint64_t>(w.data[i]));
   for (int i = 0; i < w.operands; ++i)
@@ -184,7 +184,7 @@ void plan_general(const IterationSpace& w, Plan* p, const char* where) {
   set_grid(p, blocks_for(w.size, int64_t{kThreads} * s.unroll), where);
 }
 
-// The dimension along which some input is densest while the results are not; -1 when there is none.
+// The dimension along which some input is densest but the results are not; -1 if there is none.
 int turned_dimension(const IterationSpace& w) {
   const int inner = w.ndim - 1;
   if (w.shape[inner] < 16) return -1;
@@ -198,7 +198,7 @@ int turned_dimension(const IterationSpace& w) {
       if (s != 0 && s < along && w.shape[d] >= 16 && (best < 0 || s < std::abs(w.stride[best][i])))
         best = d;
     }
-    // Less than one sector apart, or no other way is much denser: rows serve as well.
+    // Strides below one sector, or no other dimension is much denser: a row kernel is as fast.
     if (best >= 0 && along * w.itemsize[i] > 32 && std::abs(w.stride[best][i]) * 4 <= along)
       return best;
   }

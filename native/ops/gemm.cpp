@@ -17,7 +17,7 @@ struct Sizes {
   int64_t m, n, k;
 };
 
-// Whether memory can be handed over as it is, in one order or the other. Extents of 1 take any stride.
+// Whether cuBLAS can read the memory in place, in row or column order. Axes of length 1 take any stride.
 bool as_rows(const Array& x, Matrix* to) {
   const int nd = x.layout.ndim();
   const int64_t rows = x.layout.shape()[nd - 2], columns = x.layout.shape()[nd - 1];
@@ -55,16 +55,16 @@ bool reshape(Array& x, std::initializer_list<int64_t> shape, const char* where) 
   return true;
 }
 
-// The caller's arrays, or what had to take their places.
+// The caller's arrays, or the copies and views that replace them.
 struct Operands {
   Array out, a, b, c;
   bool has_c;
 
-  // One vector, added to every row of out.
+  // c is one vector, added to every row of out.
   bool c_is_row() const { return has_c && c.layout.ndim() == 1; }
 };
 
-// A c of shape (1, n) is the row that it holds.
+// Replaces a c of shape (1, n) by a vector of length n.
 void flatten_row(Operands& o, const char* where) {
   const Layout& c = o.c.layout;
   if (c.ndim() < 2 || c.size() != c.shape()[c.ndim() - 1] || o.out.layout.size() == c.size())
@@ -75,7 +75,8 @@ void flatten_row(Operands& o, const char* where) {
   o.c.layout = std::move(row);
 }
 
-// As few batch axes as strides allow. Afterwards all have out's number of axes, except a row.
+// Merges batch axes as far as strides allow. Afterwards all operands have out's number of axes, except a
+// row.
 void merge_batches(Operands& o, const char* where) {
   const Layout l = o.out.layout;
   const int nd = l.ndim(), leading = nd - 2;
@@ -93,8 +94,8 @@ void merge_batches(Operands& o, const char* where) {
   };
   if (o.b.layout.ndim() == 2 && o.a.layout.ndim() == nd &&
       std::equal(shape, shape + leading, o.a.layout.shape())) {
-    // One tall matrix instead of many. Matrices of one row may repeat, overlap or go backwards; the tall
-    // one's rows may not.
+    // Use one tall matrix instead of many. Matrices of one row may repeat, overlap or have negative strides,
+    // but the rows of the tall one may not.
     Operands flat = o;
     Matrix unused;
     const bool matrix = o.has_c && !o.c_is_row();
@@ -154,8 +155,7 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
   Operands o{out, a0, b0, c0 ? *c0 : Array(), c0 != nullptr};
   if (c0) flatten_row(o, where);
   Matrix ma, mb, mc = {}, md;
-  // Operands that cuBLAS cannot read are copied, nothing else is: before they are repeated by
-  // broadcasting.
+  // Copy only operands that cuBLAS cannot read, and do so before broadcasting repeats them.
   if (!as_matrix(o.a, &ma)) o.a = compact(a0, where);
   if (!as_matrix(o.b, &mb)) o.b = compact(b0, where);
   if (out.layout.ndim() > 2) merge_batches(o, where);
@@ -172,8 +172,7 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
   as_matrix(o.a, &ma);
   as_matrix(o.b, &mb);
 
-  // A vector that is added to every row rides along in cublasLt's epilogue, as the column that it is
-  // there.
+  // The epilogue of cublasLt adds a vector to every row; in its column-major order the vector is a column.
   bool bias = o.c_is_row() && nd == 2 && beta == Scalar{1, 0} && md.by_rows &&
               !is_complex(out.dtype) &&
               (o.c.layout.shape()[0] == sizes.n && (sizes.n <= 1 || o.c.layout.strides()[0] == 1));
@@ -181,7 +180,7 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
   if (!o.has_c) beta = {0, 0};
   bool separate = o.has_c && !bias && (through_copy || !is_same_place(o.c, o.out));
   if (separate) {
-    // cublasLt reads both in one order.
+    // cublasLt reads both matrices in one order.
     if (!(md.by_rows ? as_rows(o.c, &mc) : as_columns(o.c, &mc))) {
       copy_elements(o.out, o.c, where);  // one pass more, in return for any strides of c
       separate = false;
@@ -197,7 +196,7 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
 
   const int device = out.device.id;
   cuda::DeviceGuard guard(device);
-  // cuBLAS allocates for a new handle and loads its kernels when they are first used.
+  // cuBLAS allocates for a new handle and loads its kernels on first use.
   cuda::RelaxedCapture relaxed;
   CUstream stream = cuda::current_stream(device);
   auto order_all = [&] {
@@ -205,7 +204,7 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
   };
   order_all();
 
-  // The innermost leading axis goes to cuBLAS, the others are walked here.
+  // cuBLAS iterates over the innermost leading axis, this loop over the others.
   for (int64_t outer = 0; outer < products; ++outer) {
     auto shifted = [&](const Array& x, Matrix m) {
       int64_t rest = outer, at = 0;
@@ -228,18 +227,18 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
     if (separate || bias) {
       p.bias = bias ? o.c.data : nullptr;
       if (run_lt(p, types, alpha, bias ? Scalar{0, 0} : beta, device, stream, where)) continue;
-      // No kernel there for these sizes: cuBLAS adds what the result holds.
+      // cublasLt has no kernel for these sizes: cuBLAS adds what the result holds.
       copy_elements(o.out, bias ? with_layout(o.c, o.c.layout.broadcast_to(nd, shape, where)) : o.c,
                     where);
       p.c = p.d;
     }
     run_gemm(p, types, alpha, beta, device, stream, where);
   }
-  // Workspace that is allocated and copies that are compiled let other threads run, whose uses of the
-  // operands may have come before the products.
+  // Allocating a workspace and compiling copies let other threads run. Their uses of the operands may have
+  // been queued before the products.
   order_all();
   if (through_copy) {
-    // It is compact, so that undoing the merge of its axes is its C order.
+    // The copy is C-contiguous, so C order also undoes the merge of its axes.
     const Layout whole = Layout::c_order(out.layout.ndim(), out.layout.shape(), where);
     copy_elements(out, with_layout(o.out, whole), where);
   }

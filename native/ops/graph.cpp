@@ -18,8 +18,9 @@ thread_local Recorder* recorder = nullptr;
 namespace {
 
 constexpr const char* kWhere = "gpuinterop.capture";
-// The driver makes 0 of it, and idle streams are kept by it: a capture takes none that a user's Stream
-// left behind. An array that was last used there would seem to be recorded, and be refused elsewhere.
+// The driver treats 1 as 0, but idle streams are kept by priority, so a capture never reuses the stream of a
+// user's Stream object. An array last used on such a stream would seem to be recorded, and would be refused
+// elsewhere.
 constexpr int kCapturePriority = 1;
 
 [[noreturn]] void fail_broken(CUresult code) {
@@ -29,8 +30,8 @@ constexpr int kCapturePriority = 1;
        "synchronize(), item(), numpy.asarray(x), printing, another library's allocations");
 }
 
-// What a launch would do on a captured stream if the driver allowed it: all of `inner`, a copy of it,
-// becomes one node behind what the stream has recorded.
+// Replaces a graph launch, which the driver does not allow on a captured stream: adds a copy of `inner` as
+// one node after what the stream has recorded.
 void add_to_capture(CUstream stream, CUgraph inner) {
   const cuda::Driver& cu = cuda::driver();
   CUstreamCaptureStatus status;
@@ -74,7 +75,7 @@ void Recorder::begin(PyObject* self) {
     cuda::DeviceGuard guard(device_.id);
     outer_stream_ = cuda::current_stream(device_.id);
     stream_ = cuda::acquire_stream(device_.id, false, kCapturePriority, kWhere);
-    // Relaxed: loading a kernel or allocating on the way is no part of the graph and does not harm it.
+    // Relaxed: loading a kernel or allocating meanwhile is not part of the graph and does not break it.
     CUresult code = cuda::driver().StreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED);
     if (code != CUDA_SUCCESS) {
       cuda::recycle_stream(device_.id, stream_, false, kCapturePriority);
@@ -134,7 +135,7 @@ void Recorder::leave() noexcept {
   }
 }
 
-// Results have values once all calls have run; after one that failed they hold a part of them at most.
+// Results have values once all calls have run; if one of them fails, the results may be incomplete.
 void Recorder::run_calls() {
   std::vector<BufferRef> filled;
   for (BufferRef& b : std::exchange(unset_, {}))
@@ -174,7 +175,7 @@ void Recorder::replay() {
   CUstream stream = cuda::current_stream(device_.id);
   for (const BufferRef& b : buffers_) cuda::order(b.get(), stream, "replay");
   if (cuda::is_capturing(stream)) {
-    // The copy may outlive this graph: what it reads and writes has to live with the graph around it.
+    // The copy may outlive this graph, so the outer graph must hold the memory that it reads and writes.
     if (recorder && !recorder->on_host_ && recorder->device_.id == device_.id) {
       for (const auto* list : {&used_, &fresh_})
         for (const Array& array : *list) recorder->use(array);
@@ -196,9 +197,9 @@ void Recorder::require_device(Device device) const {
 }
 
 void Recorder::use(const Array& array) {
-  // A graph may hold copies of page-locked host memory.
+  // A graph may hold copies of pinned host memory.
   if (on_host_ || array.device.is_cuda()) require_device(array.device);
-  if (on_host_ || !array.buffer) return;  // host calls hold what they need
+  if (on_host_ || !array.buffer) return;  // host calls hold their arrays
   auto shares = [&](const Array& known) { return known.buffer.get() == array.buffer.get(); };
   auto is_held = [&](const Array& known) {
     return shares(known) && known.base.get() == array.base.get();
@@ -226,7 +227,7 @@ void Recorder::unset(const Array& array) {
 void Recorder::add_call(PyObject* callable) { calls_.push_back({PyRef::borrow(callable), {}, {}}); }
 void Recorder::add_copy(const Array& dst, const Array& src) { calls_.push_back({{}, dst, src}); }
 
-// Memory that nobody but this list holds: later results of the capture may take it.
+// If only this list holds the memory, later results of the capture may reuse it.
 void Recorder::drop_unused() {
   auto unheld = [](const Array& a) { return a.buffer->refs.load() == 1; };
   fresh_.erase(std::remove_if(fresh_.begin(), fresh_.end(), unheld), fresh_.end());

@@ -1,5 +1,5 @@
-// Captured sequences. On CUDA a capture is a CUDA graph; on the CPU it is a list of calls. Both run
-// nothing while they record: the first results exist after the first replay.
+// Captured sequences. On CUDA a capture is a CUDA graph; on the CPU it is a list of calls. Neither runs
+// anything while it records: results have values after the first replay.
 #pragma once
 
 #include <Python.h>
@@ -18,25 +18,25 @@ class Recorder {
   ~Recorder();
   Recorder(const Recorder&) = delete;
 
-  // Makes this thread record. `self` is the object that holds this: it stays alive until the same
-  // thread stops, because the thread's pointer leads here.
+  // Makes this thread record. `self` is the Python object that contains this recorder. It is kept alive
+  // until the same thread stops, because the thread holds a pointer to the recorder.
   void begin(PyObject* self);
-  void end();             // and stop; the graph is ready afterwards
-  void leave() noexcept;  // stop without a graph, where this thread records; nothing elsewhere
-  // Runs it, or, where this thread records on its device, makes it part of that capture.
+  void end();             // stops recording; the graph is ready afterwards
+  void leave() noexcept;  // stops without a graph on the recording thread; does nothing on others
+  // Runs the graph. If this thread records on the same device, adds it to that capture instead.
   void replay();
 
   // An operand that the graph will read or write at every replay. It is kept alive.
   void use(const Array& array);
-  // A result made inside the capture: its memory belongs to the graph, and may serve a later
-  // result of the same capture once nobody else holds it.
+  // A result made inside the capture. Its memory belongs to the graph, and a later result of the same
+  // capture may reuse it once only the graph holds it.
   void fresh(const Array& array);
-  // Host memory made inside a host capture. It holds zeros, and no reader gets it, until the first
-  // replay or a write from outside.
+  // Host memory made inside a host capture. It holds zeros, and reading it raises, until the first replay or
+  // a write from outside.
   void unset(const Array& array);
-  // Kind::Capture error for work on another device: it would run now and at no replay.
+  // Kind::Capture error for work on another device: it would run now and not at a replay.
   void require_device(Device device) const;
-  // Host: what every replay does, in order.
+  // On the host: what every replay does, in order.
   void add_call(PyObject* callable);
   void add_copy(const Array& dst, const Array& src);
 
@@ -66,7 +66,7 @@ class Recorder {
   std::vector<Array> used_, fresh_;
   std::vector<BufferRef> unset_;
   std::vector<BufferRef> buffers_;  // those of used_ and fresh_, each once
-  size_t inner_nodes_ = 0;          // of captures replayed inside, beyond one for each
+  size_t inner_nodes_ = 0;          // of captures replayed inside, less one for each
 };
 
 extern thread_local Recorder* recorder;  // of the innermost capture of this thread
@@ -86,15 +86,15 @@ inline void require_recorded(Device device) {
   if (recorder) [[unlikely]]
     recorder->require_device(device);
 }
-// True while this thread records on the host: operations then leave the work to the replays.
+// True while this thread records on the host: operations are then left to the replays.
 inline bool recording_on_host() noexcept { return recorder && recorder->on_host(); }
 
-// Kind::Capture errors: while this thread records on the host, because `where` needs values now; and
-// for a result of a host capture, this thread's or another's, that nothing has filled yet.
+// Kind::Capture errors: while this thread records on the host, because `where` needs values now; and for a
+// result of a host capture, on any thread, that has not been computed yet.
 void require_values(const char* where, const Array& array);
-// The second of them alone: for operations, which a capture of this thread records.
+// The second check alone: for operations, which a capture of this thread records.
 void require_set(const char* where, const Array& array);
-// A write now gives the array values.
+// A write outside a capture gives the array values.
 inline void note_write(const Array& array) noexcept {
   if (array.buffer && array.buffer->unset && !recording_on_host()) array.buffer->unset = false;
 }

@@ -7,7 +7,7 @@ namespace gpuinterop::ops {
 
 namespace {
 
-// One run through memory for all: the common case, told without looking at single dimensions.
+// Whether all operands are one contiguous run of memory. This common case needs no loop over dimensions.
 bool is_one_run(const IterationSpace& w, const Layout* const* layouts, int ndim,
                 const int64_t* shape) {
   bool c_order = true, f_order = true;
@@ -56,7 +56,7 @@ void build_iteration_space(IterationSpace& w, const Layout* const* layouts, int 
     }
     ++n;
   }
-  // Results decide the direction and the order of the dimensions, so that writes are dense.
+  // The results determine the direction and the order of the dimensions, so that writes are coalesced.
   const int lead = w.inputs < w.operands ? w.inputs : 0;
   for (int d = 0; d < n; ++d) {
     if (w.stride[d][lead] >= 0) continue;

@@ -9,7 +9,7 @@ namespace gpuinterop::ops {
 
 constexpr int kMaxOperands = 24;
 
-// A number passed by value; its bytes stand in the kernel's parameters.
+// A number passed by value; its bytes are stored in the kernel's parameters.
 struct Constant {
   uint64_t low = 0, high = 0;
 };
@@ -48,8 +48,8 @@ struct IterationSpace {
   }
 };
 
-// Joins each dimension to the one before it where every operand walks both as one, and returns how many are
-// left. strides[dimension][operand] count elements.
+// Merges each dimension with the one before it if all operands step through both as one, and returns the
+// number of dimensions left. strides[dimension][operand] count elements.
 template <class Strides>
 int merge_dimensions(int64_t* shape, Strides* strides, int ndim, int operands) {
   int last = 0;

@@ -24,7 +24,7 @@ struct Compiled {
   cuda::Kernel kernel;
 };
 
-// Guarded by the GIL. Never destroyed: at exit the driver may be gone before static objects are.
+// Guarded by the GIL. Never destroyed: at exit the driver may be unloaded before static objects are.
 std::unordered_map<std::string, Compiled>& compiled() {
   static auto* map = new std::unordered_map<std::string, Compiled>();
   return *map;
@@ -40,7 +40,7 @@ const char* class_name(Class c) {
   return "";
 }
 
-// Short enough for three operands to need no allocation.
+// Short enough to need no allocation for three operands.
 std::string key_for(OpId op, const StoredType* types, const Shape& s, int operands, int device) {
   const int flags = static_cast<int>(s.layout) | s.wide << 2 | (s.tile > 32) << 3 |
                     std::countr_zero(s.vector) << 4;
@@ -84,7 +84,7 @@ void forget_kernels() noexcept { compiled().clear(); }
 void forget_kernels_of(OpId op) {
   for (auto it = compiled().begin(); it != compiled().end();) {
     const bool of_op = std::memcmp(it->first.data(), &op, sizeof op) == 0;
-    // A CUDA graph, of any library, may hold the functions of a module: it stays loaded.
+    // A CUDA graph of any library may hold functions of the module, so keep it loaded.
     if (of_op) it->second.module->keep_loaded();
     it = of_op ? compiled().erase(it) : std::next(it);
   }
@@ -96,7 +96,7 @@ void launch(OpId op, const StoredType* types, const IterationSpace& w, int devic
   make_plan(w, &plan, where);
   const std::string key = key_for(op, types, plan.shape, w.operands, device);
   auto found = compiled().find(key);
-  // Either lets other threads run, which may forget the kernel.
+  // Both calls let other threads run, which may empty the kernel cache.
   while (found == compiled().end() || cuda::order_all(w.buffer, w.operands, stream, where)) {
     if (found == compiled().end()) build(key, op, types, plan.shape, w.operands, device, where);
     found = compiled().find(key);

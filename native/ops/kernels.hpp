@@ -1,4 +1,4 @@
-// Compiled kernels by what they are for. Python compiles each of them once (Hook::Prepare).
+// Compiled kernels by operation and operand types. Python compiles each of them once (Hook::Prepare).
 #pragma once
 
 #include "cuda/cuda.hpp"
@@ -10,7 +10,7 @@ using OpId = uint32_t;
 // Operations that move bits and are the same for all types of one size.
 constexpr OpId kCopy = 0, kFill = 1, kTake = 2;
 
-// A row of the dtype table, or raw bits: kRaw + log2(itemsize).
+// A dtype id, or raw bits: kRaw + log2(itemsize).
 using StoredType = uint8_t;
 constexpr StoredType kRaw = 64;
 StoredType raw_type(int64_t itemsize) noexcept;
@@ -31,7 +31,7 @@ enum class Class : uint8_t { Flat, Rows, General, Tile };
 constexpr int kThreads = 256;                 // of a block
 constexpr int kMaxParameterWords = 4096 / 8;  // the driver's bound
 
-// Everything that a kernel is compiled for, besides the operation and the element types.
+// The compile-time parameters of a kernel, besides the operation and the element types.
 struct Shape {
   Class layout = Class::Flat;
   uint8_t ndim = 0;    // GI_ND

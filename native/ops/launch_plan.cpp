@@ -11,17 +11,16 @@ namespace gpuinterop::ops {
 
 namespace {
 
-// Counters in GPU memory by which the blocks of one launch find out who is last (gi_is_last in
-// gpuinterop/jit/kernels/reduce_common.cuh). They are 0 between launches, because every launch leaves
-// them so; what must not happen is that two launches that may overlap in time count with the same.
-// gpuinterop/ops/reduction_plan.py keeps to so many for a launch.
+// Counters in GPU memory by which the blocks of one launch find the last of them (gi_is_last in
+// gpuinterop/jit/kernels/reduce_common.cuh). Every launch leaves them at 0. Two launches that may overlap in
+// time must not share counters. gpuinterop/ops/reduction_plan.py limits the number for a launch.
 constexpr int64_t kTicketWords = 4096;
 constexpr int64_t kBytes = kTicketWords * 4;
-constexpr size_t kMostStreams = 32;  // more of them wait for each other now and then
+constexpr size_t kMostStreams = 32;  // with more streams, launches sometimes wait for each other
 
 struct BlockCounters {
   Buffer* buffer = nullptr;
-  BufferRef held;  // until the launches are queued; null when somebody else holds them
+  BufferRef held;  // until the launches are queued; null if there is another owner
 };
 
 struct Set {
@@ -29,7 +28,7 @@ struct Set {
   size_t next = 0;
 };
 
-// Never destroyed: at the end of the process the driver may be gone before these.
+// Never destroyed: at exit the driver may be unloaded before static objects are.
 Set& set_of(int device) {
   static auto* sets = new Set[kMaxDevices];
   return sets[device];
@@ -40,7 +39,7 @@ bool is_last_used_on(const Buffer& b, CUstream stream) {
          (stream != CU_STREAM_PER_THREAD || b.stream_thread == cuda::thread_token());
 }
 
-// Zeroed memory that `stream` may use next; kept by this file, so not among the arrays' statistics.
+// Zeroed memory for use on `stream`. This file keeps it, so array statistics do not count it.
 BufferRef fresh(int device, CUstream stream, const char* where) {
   auto b = std::make_unique<Buffer>();
   b->device = {DeviceType::Cuda, device};
@@ -56,9 +55,9 @@ BufferRef fresh(int device, CUstream stream, const char* where) {
   return made;
 }
 
-// A graph counts with words of its own: its replays may run beside anything. Ours are cleared once,
-// outside of the capture, and kept by the recorder for as long as the graph can be replayed. Of the
-// graph that another library records nobody knows how long it lives: each of its replays clears.
+// A graph has counters of its own, because its replays may overlap any launch. For gpuinterop's graphs they
+// are cleared once, outside the capture, and the recorder keeps them as long as the graph can be replayed.
+// The lifetime of another library's graph is unknown, so each replay clears them.
 BlockCounters for_graph(int device, CUstream stream, const char* where) {
   if (!recorder || recorder->on_host() || recorder->device().id != device) {
     BufferRef words = allocate({DeviceType::Cuda, device}, kBytes, where);
@@ -72,13 +71,13 @@ BlockCounters for_graph(int device, CUstream stream, const char* where) {
   words.device = {DeviceType::Cuda, device};
   words.buffer = fresh(device, outside, where);
   words.data = words.buffer->ptr;
-  cuda::synchronize_stream(device, outside, where);  // it carries nothing that takes time
+  cuda::synchronize_stream(device, outside, where);  // no long-running work is queued on it
   recorder->use(words);
   return {words.buffer.get(), {}};
 }
 
-// Where the next launches on `stream`, the current one of `device`, may count. The caller puts the buffer in
-// order (cuda::order_all). Called with the GIL and inside of a DeviceGuard.
+// The counters for the next launches on `stream`, the current one of `device`. The caller orders the buffer
+// (cuda::order_all). Called with the GIL and inside a DeviceGuard.
 BlockCounters tickets(int device, CUstream stream, const char* where) {
   if (cuda::is_capturing(stream)) [[unlikely]]
     return for_graph(device, stream, where);
@@ -89,7 +88,7 @@ BlockCounters tickets(int device, CUstream stream, const char* where) {
     set.buffers.push_back(fresh(device, stream, where));
     return {set.buffers.back().get(), {}};
   }
-  // Whoever counted there last has to end first.
+  // Wait for the launches that used these counters last.
   return {set.buffers[set.next++ % kMostStreams].get(), {}};
 }
 
@@ -99,7 +98,7 @@ PyObject* LaunchPlan::run(PyObject* const* ins, int n_ins, PyObject* const* outs
                           const char* where) const {
   const size_t n_outs = outputs.size();
   PyRef results[kMaxPlannedOutputs];
-  // As they are now: Python code that allocating may run could give the objects another address.
+  // Read the addresses now: Python code that an allocation may run could change the objects' addresses.
   std::optional<Array> inputs[kMaxPlannedInputs], targets[kMaxPlannedOutputs];
   for (int i = 0; i < n_ins; ++i) inputs[i] = unwrap(ins[i]);
   for (size_t j = 0; j < n_outs && outs; ++j)

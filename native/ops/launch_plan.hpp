@@ -1,5 +1,5 @@
-// A planned operation: kernels whose parameters are known but for the addresses. Python makes it on
-// the first use of a layout; running it again asks nobody.
+// A launch plan: kernels whose parameters are known but for the addresses. Python builds it on the first use
+// of a layout; later runs do not call Python.
 #pragma once
 
 #include <cuda.h>
@@ -15,7 +15,7 @@ namespace gpuinterop::ops {
 
 enum class Slot : uint8_t { Input = 0, Output = 1, Scratch = 2, BlockCounters = 3 };
 
-// An address to write into a kernel's parameters: that of an operand, moved by `shift` bytes.
+// An address to write into a kernel's parameters: that of an operand, plus `shift` bytes.
 struct Patch {
   uint32_t offset;
   Slot slot;

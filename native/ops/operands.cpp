@@ -75,7 +75,7 @@ bool read_input(Input& in, PyObject* o, PyObject* like, const char* where) {
     if (is_array(kept)) in.set(kept);
     return true;
   }
-  // (number, row): a NumPy scalar, which keeps its dtype.
+  // (number, dtype id): a NumPy scalar, which keeps its dtype.
   in.object = PyTuple_GetItem(kept, 0);
   in.kind = kStrongNumber + static_cast<int>(PyLong_AsLong(PyTuple_GetItem(kept, 1)));
   return true;
@@ -166,7 +166,7 @@ void check_out(PyObject* object, DTypeId dtype, Device device, int ndim, const i
 
 void widen_compared(Input& number, const Input& other) {
   if (number.kind != kWeakInt || !other.array) return;
-  // With truths NumPy compares an integer as int64.
+  // NumPy compares an integer with bools as int64.
   const DTypeRow& r = kDTypes[other.array->dtype == kBool ? kInt64 : other.array->dtype];
   if (r.code > 1 || r.bits < 8) return;
   int overflow = 0;
@@ -181,7 +181,7 @@ void widen_compared(Input& number, const Input& other) {
   }
   number.kind = kStrongNumber + (overflow ? kFloat64 : kInt64);
   if (!overflow) return;
-  // An infinity, because the greatest int64 and 2**63 are one and the same float64.
+  // Use infinity, because the greatest int64 and 2**63 are the same float64.
   number.keep = PyRef::steal(PyFloat_FromDouble(overflow > 0 ? HUGE_VAL : -HUGE_VAL));
   if (!number.keep) throw PythonError();
   number.object = number.keep.get();

@@ -12,14 +12,14 @@ struct Term {
   int64_t step;   // bytes, positive
   int64_t limit;  // the index runs from 0 to limit
 };
-using Wide = __int128;  // sums of terms go beyond 64 bits where layouts are absurd
+using Wide = __int128;  // sums of terms exceed 64 bits for extreme layouts
 
 constexpr int kMaxTerms = 2 * kMaxDims + 2;
-constexpr int64_t kMaxVisits = 2000;  // more would take longer than a copy
+constexpr int64_t kMaxVisits = 2000;  // more visits would take longer than a copy
 
-// Is sum(step * index) == target for some indices? A bounded linear Diophantine equation of few terms.
-// The search goes down over the steps, the largest first, with two exact cuts at each of them: what the
-// other terms can still reach, and the greatest common divisor of their steps.
+// Is sum(step * index) == target for some indices? A bounded linear Diophantine equation with few terms. The
+// search tries the largest steps first, with two exact cuts at each of them: what the other terms can still
+// reach, and the greatest common divisor of their steps.
 struct Search {
   Term terms[kMaxTerms];
   Wide reach[kMaxTerms + 1];       // from each term on, the largest sum
@@ -36,7 +36,7 @@ struct Search {
     for (int i = 0; i < count; ++i) {
       const Term t = terms[i];
       Term* last = kept ? &terms[kept - 1] : nullptr;
-      // Steps that fill each other's gaps are one: with them every multiple of the smaller one is reached.
+      // Merges steps that fill each other's gaps: together they reach every multiple of the smaller step.
       // This is the usual nested layout.
       if (last && t.step % last->step == 0 && t.step / last->step <= last->limit + 1)
         last->limit += t.limit * (t.step / last->step);
@@ -52,7 +52,7 @@ struct Search {
       divisor[i] = std::gcd(terms[i].step, divisor[i + 1]);
     }
   }
-  // True as well when the budget is spent before the answer is known.
+  // Also true if the budget is spent before the answer is known.
   bool solve(int i, Wide target) {
     if (target == 0) return true;
     if (target < 0 || target > reach[i] || target % divisor[i] != 0) return false;
@@ -60,7 +60,7 @@ struct Search {
     const Term& t = terms[i];
     const Wide least = (target - reach[i + 1] + t.step - 1) / t.step;
     const Wide most = std::min<Wide>(t.limit, target / t.step);
-    // Only indices that leave a multiple of the other steps' divisor can work; they repeat.
+    // Only indices that leave a multiple of the other steps' divisor can be solutions; they are periodic.
     const int64_t period = divisor[i + 1] / divisor[i];
     bool found = false;
     for (Wide k = std::max<Wide>(least, 0); k <= most; k += found ? period : 1) {
@@ -73,7 +73,7 @@ struct Search {
   }
 };
 
-// Lowest address, and the terms that reach every byte from there.
+// The lowest address, and the terms that reach every byte from there.
 char* add_terms(Search& s, const Array& a) {
   char* low = a.data;
   for (int d = 0; d < a.layout.ndim(); ++d) {
@@ -97,8 +97,8 @@ bool may_overlap(const Array& a, const Array& b, const char* where) {
   const char *a0 = a.data + alo * a.itemsize(), *a1 = a.data + (ahi + 1) * a.itemsize();
   const char *b0 = b.data + blo * b.itemsize(), *b1 = b.data + (bhi + 1) * b.itemsize();
   if (a0 >= b1 || b0 >= a1) return false;
-  // low_a + x = low_b + y for a byte offset x of a and y of b. With y counted down from b's end both
-  // sides become one sum of positive steps: x + (end - y) = low_b + end - low_a.
+  // low_a + x = low_b + y for a byte offset x of a and y of b. Counting y down from b's end makes all steps
+  // positive: x + (end - y) = low_b + end - low_a.
   Search s;
   const char* low_a = add_terms(s, a);
   const char* low_b = add_terms(s, b);
@@ -117,11 +117,27 @@ bool overlaps_itself(const Array& a) noexcept {
     dims[n++] = {std::abs(l.strides()[d]), l.shape()[d] - 1};
   }
   std::sort(dims, dims + n, [](const Term& x, const Term& y) { return x.step < y.step; });
-  // Every step goes beyond all that the smaller ones reach: so it is for slices and transposes.
+  // Every step exceeds the reach of all smaller ones, as in slices and transposes.
   int64_t reach = 0;
-  for (int i = 0; i < n; ++i) {
-    if (dims[i].step <= reach) return true;
+  bool nested = true;
+  for (int i = 0; i < n && nested; ++i) {
+    nested = dims[i].step > reach;
     reach += dims[i].step * dims[i].limit;
+  }
+  if (nested) return false;
+  // Two indices with one place differ by d, sum(step * d) = 0. Let k be the first dimension with d != 0,
+  // taken positive: 1 + u of at most `limit`; the others lie between -limit and limit. Counting u down
+  // from its end and the others up from theirs makes it one sum of positive steps.
+  for (int k = 0; k < n; ++k) {
+    Search s;
+    int64_t target = dims[k].step * dims[k].limit;
+    s.add(dims[k].step, dims[k].limit - 1);
+    for (int i = k + 1; i < n; ++i) {
+      target += dims[i].step * dims[i].limit;
+      s.add(dims[i].step, 2 * dims[i].limit);
+    }
+    s.prepare();
+    if (s.solve(0, target)) return true;
   }
   return false;
 }

@@ -1,5 +1,5 @@
-// Products with a vector and of integers are planned reductions, those of other matrices cuBLAS's, outer
-// products elementwise.
+// Products with a vector and of integers run as planned reductions, other matrix products in cuBLAS, and
+// outer products elementwise.
 #include "ops/product.hpp"
 
 #include <nanobind/stl/shared_ptr.h>
@@ -38,12 +38,12 @@ ProductShape matrix_shape(const Side& a, const Side& b, const char* where) {
   return shape;
 }
 
-// The kernel of a product that cuBLAS does not compute: a reduction. Wide: a vector of small floats left in
-// float32, for what alpha brings back into their range.
+// The kernel of a product that cuBLAS does not compute: a reduction. Wide: the result for vectors of small
+// floats stays float32, because alpha may bring it back into range.
 enum class PlanKind : uint8_t { Vector, Wide, Integer };
 constexpr const char* kPlanNames[] = {"vector", "wide", "integer"};
 
-// A planned product, fresh or into `out`, which is apart from a and b.
+// A planned product, into a new array or into `out`, which does not overlap a and b.
 PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, const Side& a,
                const Side& b, PyObject* out) {
   PyObject* ins[] = {a.object, b.object};
@@ -67,7 +67,7 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
   return PyRef::steal(plan->run(ins, 2, out ? &out : nullptr, call.where));
 }
 
-// As run_plan, for any out.
+// As run_plan, for any `out` array.
 PyObject* run_plan_into(PlanKind kind, const ProductCall& call, const ProductRule& rule,
                         const Side& a, const Side& b, const ProductShape& shape) {
   if (!call.out) return run_plan(kind, call, rule, a, b, nullptr).release();
@@ -103,11 +103,11 @@ PyObject* with_vector(const ProductCall& call, Side a, Side b) {
   return result.release();
 }
 
-// Matrices on CUDA that cuBLAS has no product of: one reduction over all triples, exact and unhurried.
+// Matrices on CUDA without a cuBLAS product: one reduction over all triples, exact but slow.
 PyObject* of_integers(const ProductCall& call, const ProductRule& rule, Side& a, Side& b,
                       const Side& c, const ProductShape& shape) {
   if (!c.array) return run_plan_into(PlanKind::Integer, call, rule, a, b, shape);
-  // A wider addend decides what the product is computed in.
+  // A wider addend determines the dtype of the computation.
   for (Side* s : {&a, &b}) cast_side(*s, rule.dtype, call.where);
   if (call.out)
     check_out(call.out, rule.dtype, a.array->device, shape.ndim, shape.extents, call.where);
@@ -264,7 +264,7 @@ PyObject* gemv(const ProductCall& call) {
   require_scalars(call, rule.dtype);
   const bool scales = !(call.alpha == Scalar{1, 0});
   const bool adds = y.array && !(call.beta == Scalar{0, 0});
-  // An addend decides what the product is computed in, whatever beta is.
+  // An addend determines the dtype of the computation, whatever beta is.
   for (Side* s : {&a, &x})
     y.array ? cast_side(*s, rule.dtype, where) : widen_small(*s, rule.dtype, where);
   const bool cuda = a.array->device.is_cuda();
@@ -304,10 +304,19 @@ PyObject* ger(const ProductCall& call) {
   const auto rule = rule_for(call, x, y, a);
   require_scalars(call, rule->dtype);
   if (a.array) a.array->layout.broadcast_to(shape.ndim, shape.extents, where);  // or an error
-  // The class comes from x, y and a, and not from the view of x below.
+  // x, y and a determine the class, not the view of x below.
   PyRef result = result_for(call, *rule, x.array->device, shape);
   PyObject* out = result.get();
-  // A wider addend decides what the product is computed in, and alpha rounds nothing to less.
+  if (call.alpha == Scalar{0, 0}) {  // as in BLAS, x and y are not read; beta is 1
+    if (!x.array->device.is_cuda()) {
+      on_host("ger", call, out, x, y, a);
+    } else {
+      cast_side(a, rule->dtype, where);
+      scaled_into(call, out, a);
+    }
+    return result.release();
+  }
+  // A wider addend determines the dtype of the computation; alpha is not rounded to a narrower one.
   const bool scales = !(call.alpha == Scalar{1, 0});
   if (a.array || scales) cast_side(x, rule->dtype, where);
   if (a.array) cast_side(y, rule->dtype, where);

@@ -1,6 +1,5 @@
-// Products of arrays as Python objects: operands of any kind in, a result out. Python is asked for the
-// rules on the first use of a kind of operands and for the plan of a product with a vector; later calls
-// find the answers here.
+// Products of arrays as Python objects. The first call with given classes and dtypes calls Python for the
+// rules, and for the plan of a product with a vector; later calls find both in the call cache.
 #pragma once
 
 #include "array/array.hpp"
@@ -8,7 +7,7 @@
 
 namespace gpuinterop::ops {
 
-// What a call was given. Null objects: not given, or None.
+// The arguments of a call. Null objects: not given, or None.
 struct ProductCall {
   const char* where;
   PyObject* a = nullptr;
@@ -17,10 +16,10 @@ struct ProductCall {
   PyObject* out = nullptr;
   Scalar alpha, beta;
   bool tf32 = false;
-  bool operand_may_answer = false;  // an operator: the other operand's class may know what to do
+  bool operand_may_answer = false;  // an operator: the other operand's class may implement it
 };
 
-// Each gives a new reference and throws.
+// Each returns a new reference and throws.
 PyObject* matmul(const ProductCall& call);
 PyObject* dot(const ProductCall& call);
 PyObject* dot22(const ProductCall& call);
@@ -30,6 +29,6 @@ PyObject* gemm(const ProductCall& call);
 PyObject* gemv(const ProductCall& call);
 PyObject* ger(const ProductCall& call);
 
-extern thread_local bool tf32_allowed;  // what a call that does not say uses
+extern thread_local bool tf32_allowed;  // default for calls without tf32=
 
 }  // namespace gpuinterop::ops

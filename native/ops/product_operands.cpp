@@ -186,7 +186,7 @@ PyObject* run_elementwise(const char* name, PyObject* x, PyObject* y, PyObject* 
   return ops::call(op_by_name(name), args, out ? &out : nullptr, false);
 }
 
-// What is left where the product counts for nothing: beta * c.
+// beta * c alone, if the product is multiplied by 0.
 void scaled_into(const ProductCall& call, PyObject* result, const Side& c) {
   const Array& to = unwrap(result);
   const Scalar beta = call.beta;

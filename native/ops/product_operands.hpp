@@ -1,4 +1,4 @@
-// Operands and results of products: reading them, the dtype rule, and what is refused.
+// Operands and results of products: reading them, the dtype rule, and the checks.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -11,8 +11,8 @@
 
 namespace gpuinterop::ops {
 
-// One operand; a null object was not given, one without an array is a number. Its geometry is the core's
-// own, whatever attributes its class shows.
+// One operand. A null object was not given; an operand without an array is a number. Shape and strides are
+// the core's, whatever a subclass overrides.
 struct Side : Input {
   int ndim() const { return array->layout.ndim(); }
   // Counted from the end when negative.
@@ -36,39 +36,39 @@ struct ProductRule : Prepared {
   PyTypeObject* type;  // borrowed, see Resolution in elementwise.cpp
 };
 
-// Imports gpuinterop.ops.blas, which answers the calls of hooks about products.
+// Imports gpuinterop.ops.blas, which registers the hooks for products.
 void require_blas();
-// Reads a, b and c. Refuses what is no array; numbers too, unless `numbers`. False: see
+// Reads a, b and c. Raises unless they are arrays, or numbers if `numbers` is set. False: see
 // ProductCall::operand_may_answer.
 bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers = false);
 std::shared_ptr<const ProductRule> rule_for(const ProductCall& call, const Side& a, const Side& b,
                                             const Side& c);
 
 void check_inner(const Side& a, const Side& b, int64_t n, int64_t m, const char* where);
-// The given out or a fresh array of the rule's class.
+// The given `out` array or a new array of the rule's class.
 PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device,
                  const ProductShape& shape);
-// Whether a product may write `out` while it reads the operands; the addend may lie where `out` does.
+// Whether a product may write `out` while it reads the operands; the addend may have the memory of `out`.
 bool may_be_written(const Array& out, const Side& a, const Side& b, const Side& c,
                     const char* where);
-// The operand in another dtype, or as it is.
+// Converts the operand to another dtype if necessary.
 void cast_side(Side& side, DTypeId dtype, const char* where);
-// The array as the base class shows it: nothing that its own class says reaches Python's rules.
+// The array as an instance of the base class, so that Python code does not see a subclass's overrides.
 PyRef plain(PyObject* array);
-// A view of the side's memory under another layout; of the base class, if no other is named.
+// A view of the operand's memory with another layout; of the base class unless `type` is given.
 Side operand_with_layout(const Side& side, Layout layout, PyTypeObject* type = nullptr);
 
-// alpha and beta that the dtype allows: 1 for integers, real ones unless it is complex.
+// Checks that the dtype allows alpha and beta: 1 for integers, real unless it is complex.
 void require_scalars(const ProductCall& call, DTypeId dtype);
 
 nanobind::object number(Scalar s);
 nanobind::object or_none(const Side& s);  // the array as plain() gives it
-// Lets NumPy compute it: now, or at each replay of the capture that this thread records.
+// Runs the product in NumPy: now, or at each replay of the capture that this thread records.
 void on_host(const char* kind, const ProductCall& call, PyObject* result, const Side& a,
              const Side& b, const Side& c);
 // A binary operation of the table; `out` may be null.
 PyObject* run_elementwise(const char* name, PyObject* x, PyObject* y, PyObject* out);
-// result = beta * c: what is left where the product counts for nothing.
+// result = beta * c, if the product is multiplied by 0.
 void scaled_into(const ProductCall& call, PyObject* result, const Side& c);
 
 }  // namespace gpuinterop::ops

@@ -1,4 +1,4 @@
-// What an array shows of itself: shape, strides, dtype, device, memory.
+// Attributes of an array: shape, strides, dtype, device, memory.
 #include <algorithm>
 
 #include "array/error.hpp"
@@ -10,7 +10,7 @@ namespace gpuinterop {
 
 namespace {
 
-// a * b as a Python int, also where it does not fit 63 bits: geometry in the making may be anything.
+// a * b as a Python int, even beyond 63 bits: an incomplete layout may have any values.
 PyObject* product(int64_t a, int64_t b) {
   int64_t small;
   if (!__builtin_mul_overflow(a, b, &small)) return PyLong_FromLongLong(small);
@@ -31,7 +31,7 @@ void require_value(PyObject* value, const char* name) {
   if (!value) fail(Kind::Type, name, "a value", "a deletion", "assign a value instead");
 }
 
-// In place, unless the class keeps the documents' rule that an array keeps its shape.
+// Reshapes in place, except CudaNdarray: in Theano an array keeps its shape.
 int set_shape(PyObject* o, PyObject* value, void*) {
   return guard(-1, [&] {
     require_value(value, "shape");
@@ -47,8 +47,8 @@ PyObject* get_strides(PyObject* o, void*) {
   return int_tuple(l.ndim(), l.strides(), unwrap(o).itemsize());
 }
 
-// The documents' view: elements, 0 for extents of 1, and for an empty array the running product with
-// its zeros.
+// Theano's strides: in elements, 0 for axes of length 1, and for an empty array the running product with its
+// zeros.
 PyObject* get_element_strides(PyObject* o, void*) {
   const Layout& l = shown_layout(o);
   int64_t out[kMaxDims];
@@ -57,7 +57,7 @@ PyObject* get_element_strides(PyObject* o, void*) {
     const int64_t n = l.shape()[i];
     out[i] = n == 1 ? 0 : (l.size() == 0 ? step : l.strides()[i]);
     if (__builtin_mul_overflow(step, n, &step))
-      step = 0;  // only in sizes that no stride is read for
+      step = 0;  // only in sizes for which no stride is read
   }
   return int_tuple(l.ndim(), out, 1);
 }
@@ -128,7 +128,7 @@ PyObject* get_readonly(PyObject* o, void*) {
   const Array& a = unwrap(o);
   return PyBool_FromLong(a.readonly);
 }
-// One way only: a view may be made read-only, foreign read-only memory stays so.
+// A view may be made read-only, but foreign read-only memory stays so.
 int set_readonly(PyObject* o, PyObject* value, void*) {
   return guard(-1, [&] {
     Array& a = unwrap(o);
@@ -164,7 +164,7 @@ PyObject* get_transposed(PyObject* o, void*) {
 }  // namespace
 
 PyObject* int_tuple(int n, const int64_t* values, int64_t scale) {
-  // Making the tuple may run the collector, and with it code that changes the array.
+  // Creating the tuple may run the garbage collector, and with it code that changes the array.
   int64_t kept[kMaxDims];
   std::copy_n(values, n, kept);
   PyObject* tuple = PyTuple_New(n);

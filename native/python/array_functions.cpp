@@ -1,4 +1,4 @@
-// The module's functions around arrays: none is called in a loop.
+// The module's functions around arrays. None of them is called in a loop.
 
 #include <algorithm>
 #include <string_view>

@@ -38,8 +38,9 @@ std::string attribute_text(PyObject* o, const char* name) {
       "one number: x[int(key)]");
 }
 
-// Whether a key that gave `number` by its __index__ is one that NumPy's and JAX's arrays refuse there: a
-// mask, or a list of indices. A tensor of torch gives any only element, and 1 for True.
+// Whether a key whose __index__ returned `number` must be refused because NumPy's and JAX's arrays refuse it
+// there: a mask, or a list of indices. For a torch tensor __index__ returns any only element, and 1 for
+// True.
 bool is_index_array(PyObject* item, int64_t number) {
   if (!PyMapping_Check(item) || PyObject_CheckBuffer(item)) return false;  // NumPy's numbers, fast
   const PyRef axes = PyRef::steal(PyObject_GetAttrString(item, "ndim"));   // faster than its shape
@@ -66,7 +67,7 @@ bool read_index(PyObject* item, int64_t* out, bool writes) {
   return PyLong_Check(item) || !is_index_array(item, *out);
 }
 
-// After a slice could not be read. Errors that its parts themselves have raised pass.
+// Called when a slice could not be read. Errors raised by its parts pass through.
 [[noreturn]] void bad_slice(PyObject* slice) {
   const bool zero = PyErr_ExceptionMatches(PyExc_ValueError);
   if (!zero && !PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
@@ -75,7 +76,7 @@ bool read_index(PyObject* item, int64_t* out, bool writes) {
        repr_text(slice), "convert its parts with int(), and leave out a step of zero");
 }
 
-// Walks the key and writes the view's geometry into `view` (layout and data).
+// Reads the key and writes the view's layout and address into `view`.
 class KeyReader {
  public:
   // Copies what it reads: an __index__ in the key may run code that changes the array.
@@ -130,7 +131,7 @@ class KeyReader {
       if (PySlice_Unpack(item, &start, &stop, &by) < 0) bad_slice(item);
       const Py_ssize_t length = PySlice_AdjustIndices(n, &start, &stop, by);
       if (length > 0) offset_ += start * step;
-      // With one element the step is never taken, and step * by might overflow.
+      // With one element the step is not used, and step * by might overflow.
       push(length, length > 1 ? step * by : step);
       ++axis_;
       return;
@@ -168,7 +169,7 @@ class KeyReader {
   int64_t shape_[kMaxDims], strides_[kMaxDims];
 };
 
-// Python's and NumPy's numbers, and lists of them: what has no memory that a protocol shows.
+// Python and NumPy scalars, and lists of them: values without memory that a protocol exports.
 bool is_scalar_or_list(PyObject* value, const Array& read) {
   if (PyList_Check(value) || PyTuple_Check(value)) return true;
   return read.layout.ndim() == 0 && !is_array(value) &&
@@ -176,8 +177,8 @@ bool is_scalar_or_list(PyObject* value, const Array& read) {
          !PyObject_HasAttrString(value, "__cuda_array_interface__");
 }
 
-// A Python int as an integer of 8 bits or more; false when it does not fit, or needs all of an unsigned
-// word.
+// Stores a Python int as an integer of 8 bits or more; false if it does not fit, or needs the top bit of a
+// 64-bit unsigned integer.
 bool integer_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
   const auto& row = kDTypes[dtype];
   const bool is_signed = row.code == kDLInt;
@@ -185,15 +186,15 @@ bool integer_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
   if (overflow || (!is_signed && number < 0)) return false;
-  // What is left above the bits of the number is its sign, or nothing.
+  // The remaining bits are copies of the sign, or zero.
   const long long rest = row.bits == 64 ? 0 : number >> (row.bits - is_signed);
   if (rest != 0 && !(is_signed && rest == -1)) return false;
   std::memcpy(out, &number, static_cast<size_t>(row.bits / 8));
   return true;
 }
 
-// One Python number as an element of `dtype`; false when `value` is none, the dtype is one that only
-// NumPy knows how to fill, or the number does not fit: gpuinterop/scalars.py says so.
+// Stores one Python number as an element of `dtype`. False if `value` is not a number, only NumPy can
+// convert to the dtype, or the number does not fit; gpuinterop/scalars.py then converts it or raises.
 bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
   if (PyLong_CheckExact(value) && integer_bytes(value, dtype, out)) return true;
   if (dtype != kFloat32 && dtype != kFloat64) return false;
@@ -214,7 +215,7 @@ bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
   return true;
 }
 
-// `source` as it is written to `target`: extents of 1 in front carry nothing, however many there are.
+// `source` broadcast to `target`. Any number of leading axes of length 1 is dropped.
 Layout fitted(const Layout& source, const Array& target, const char* where) {
   int skip = 0;
   while (source.ndim() - skip > target.layout.ndim() && source.shape()[skip] == 1) ++skip;
@@ -232,7 +233,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
     fill_elements(target, item, where);
     return;
   }
-  // A capsule can be taken once, so what does not fit must be found before.
+  // A capsule can be consumed only once, so check the shape before.
   if (PyCapsule_CheckExact(value))
     fitted(exchange::look_into(value, where, true).layout, target, where);
   PyRef converted;
@@ -260,7 +261,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   source.layout = fitted(source.layout, target, where);
   if (target.layout.size() == 0) return;
   if (may_fill && target.device.is_cuda()) {
-    // No upload: nothing waits, and a capture holds it.
+    // This is not an upload: the host does not wait, and a capture records it.
     if (!is_number) note_copy("host_to_device", target.itemsize(), where);
     fill_elements(target, source.data, where);
     return;
@@ -300,7 +301,7 @@ int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
   });
 }
 
-// Only for iteration, which counts from 0 upwards.
+// Used only for iteration, which counts from 0 upwards.
 PyObject* array_item(PyObject* self, Py_ssize_t i) {
   PyRef index = PyRef::steal(PyLong_FromSsize_t(i));
   return index ? array_subscript(self, index.get()) : nullptr;

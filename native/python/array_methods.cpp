@@ -78,7 +78,7 @@ PyObject* broadcast_to(PyObject* self, PyObject* value) {
     view.layout = a.layout.broadcast_to(n, shape, "broadcast_to");
     require_bytes(view.layout, a.itemsize(), "broadcast_to");
     view.data = a.data;
-    // Several indices may reach one element, so writing through it has no meaning.
+    // Several indices may reach one element, so the result of a write would be undefined.
     view.readonly = true;
     return wrap_or_throw(Py_TYPE(self), std::move(view));
   });
@@ -106,8 +106,8 @@ GI_METHOD(restrided) {
   });
 }
 
-// The axes from the longest step to the shortest, as NumPy's order 'K' walks them. An axis without a step
-// (extent 1, or broadcast) stays where it is; directions are kept.
+// The axes from the longest step to the shortest, as in NumPy's order 'K'. An axis without a step (length 1,
+// or broadcast) stays in place; directions are kept.
 void read_memory_order(const Layout& l, int64_t* order) {
   auto step = [&](int64_t axis) { return l.shape()[axis] == 1 ? 0 : std::abs(l.strides()[axis]); };
   int64_t fastest[kMaxDims];  // the fastest axis first
@@ -136,7 +136,7 @@ Layout compact_in_memory_order(const Layout& l) {
   return Layout(n, l.shape(), strides);
 }
 
-// An independent compact copy on the same device.
+// An independent contiguous copy on the same device.
 PyObject* copy_of(PyObject* self, std::string_view order, const char* where) {
   // By value: allocating may let other threads run.
   const Array a = unwrap(self);
@@ -216,7 +216,7 @@ int check_axis(int64_t axis, int ndim, const char* where) {
 GI_METHOD(set_stride) {
   if (!expect_args(nargs, 2, "_set_stride")) return nullptr;
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    // Numbers first: reading them may run code that changes the array.
+    // Read the numbers first, because their __index__ may run code that changes the array.
     const int64_t given = as_int64(args[0], "_set_stride"),
                   stride = as_int64(args[1], "_set_stride");
     Layout layout = shown_layout(self);
@@ -236,7 +236,7 @@ GI_METHOD(set_shape_i) {
     layout.finish("_set_shape_i");
     if (layout.size() == 0) require_bytes(layout, unwrap(self).itemsize(), "_set_shape_i");
     const char* data = shown_data(self);
-    // An array that was empty shows no address; its memory begins where the buffer does.
+    // An array that was empty has no address; its memory begins where the buffer does.
     if (!data && unwrap(self).buffer) data = unwrap(self).buffer->ptr;
     change_geometry(self, layout, const_cast<char*>(data), "_set_shape_i");
     Py_RETURN_NONE;
@@ -325,12 +325,12 @@ int read_ints(PyObject* value, int64_t* out, const char* where, const char* what
       return 1;
     }
   }
-  // Text and bytes are sequences, but nobody means their characters; sets and dicts have no order.
+  // Text and bytes are sequences, but not of numbers; sets and dicts have no order.
   const bool listed = PySequence_Check(value) && !PyUnicode_Check(value) && !PyBytes_Check(value) &&
                       !PyByteArray_Check(value);
   PyRef fast = listed ? PyRef::steal(PySequence_Tuple(value)) : PyRef();
   if (!fast) {
-    // As below: what the sequence itself raises is the caller's to see.
+    // As below: other errors of the sequence itself reach the caller.
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
     PyErr_Clear();
     fail(Kind::Type, where, std::string(what) + " as an int or a sequence of ints",
@@ -344,7 +344,7 @@ int read_ints(PyObject* value, int64_t* out, const char* where, const char* what
     PyObject* item = PyTuple_GetItem(fast.get(), i);
     PyRef number = PyBool_Check(item) ? PyRef() : PyRef::steal(PyNumber_Index(item));
     if (!number) {
-      // What the object's own __index__ raises is the caller's to see: an interrupt, for one.
+      // Other errors of the object's own __index__ reach the caller, such as an interrupt.
       if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
       PyErr_Clear();
       fail(Kind::Type, where, std::string(what) + " of ints", repr_text(value), "pass ints");
@@ -359,12 +359,12 @@ bool within_memory(const Array& a, const Layout& layout, const char* data, const
   const Buffer* b = a.buffer.get();
   if (!b) return false;
   const auto [lo, hi] = layout.span(where);
-  // In 128 bits: a wild offset must not wrap round into the memory.
+  // In 128 bits: a very large offset must not wrap round into the memory.
   const __int128 item = a.itemsize();
-  if (layout.size() * item > INT64_MAX) return false;  // zero strides reach far in small memory
+  if (layout.size() * item > INT64_MAX) return false;  // zero strides reach far in little memory
   const __int128 start = static_cast<__int128>(reinterpret_cast<uintptr_t>(data)) -
                          static_cast<__int128>(reinterpret_cast<uintptr_t>(b->ptr));
-  if (b->nbytes < 0) return true;  // raw foreign pointer: the caller vouches for it
+  if (b->nbytes < 0) return true;  // raw foreign pointer: the caller guarantees its validity
   return start + lo * item >= 0 && start + hi * item + item <= b->nbytes;
 }
 

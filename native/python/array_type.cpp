@@ -1,6 +1,6 @@
-// The Python type gpuinterop._core.Array: allocation, life and death. A plain heap type
-// of the limited API rather than a nanobind class: views are made in tens of nanoseconds, and the
-// garbage collector sees exactly the references that exist.
+// The Python type gpuinterop._core.Array: allocation and deallocation. A plain heap type of the limited API
+// rather than a nanobind class: views are made in tens of nanoseconds, and the garbage collector sees
+// exactly the references that exist.
 #include "python/array_type.hpp"
 
 #include <structmember.h>
@@ -29,8 +29,8 @@ struct Geometry {
 };
 
 struct ArrayObject {
-  PyObject_HEAD PyObject* weakrefs;  // in a dying array: see free_iteratively.hpp
-  Geometry* pending;  // owned; null but between two steps of the documents' low-level setters
+  PyObject_HEAD PyObject* weakrefs;  // in a dying array: see iterative_free.hpp
+  Geometry* pending;  // owned; null except between two calls of Theano's low-level setters
   Array value;
 };
 
@@ -45,7 +45,7 @@ ArrayObject* allocate_object(PyTypeObject* type) {
   return self;
 }
 
-// A bare Array.__new__(cls) is a valid empty array, so that no half-made object exists.
+// Array.__new__(cls) alone returns a valid empty array, so that no incomplete object exists.
 PyObject* array_new(PyTypeObject* type, PyObject*, PyObject*) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     ArrayObject* self = allocate_object(type);
@@ -57,14 +57,14 @@ PyObject* array_new(PyTypeObject* type, PyObject*, PyObject*) {
   });
 }
 
-// Construction is done by __new__ of the Python classes.
+// The Python classes construct arrays in __new__.
 int array_init(PyObject*, PyObject*, PyObject*) { return 0; }
 
 void free_array(PyObject* o) {
   ArrayObject* self = cast(o);
   statistics(self->value.device).count_array(-1);
   {
-    // Releasing foreign memory may run Python code; an exception on its way must survive that.
+    // Releasing foreign memory may run Python code, so keep a pending exception.
     ErrorSaver saver;
     delete self->pending;
     self->value.~Array();
@@ -88,7 +88,8 @@ int array_traverse(PyObject* o, visitproc visit, void* arg) {
 }
 
 int array_clear(PyObject* o) {
-  // The memory of a cycle's member must not be reached any more: its owner may go first.
+  // A member of a cycle must not reach its memory any more, because the memory's owner may be destroyed
+  // first.
   Array& a = cast(o)->value;
   if (a.base) {
     const Array gone = std::move(a);
@@ -154,7 +155,7 @@ void require_valid_layout(PyObject* o) {
 }
 
 PyObject* wrap(PyTypeObject* type, Array&& a) {
-  // Every array there is comes through here, so nbytes() never overflows.
+  // All arrays are made by this function, so nbytes() never overflows.
   int64_t nbytes;
   if (a.layout.size() == 0 || __builtin_mul_overflow(a.layout.size(), a.itemsize(), &nbytes))
       [[unlikely]] {
@@ -175,7 +176,7 @@ PyObject* wrap(PyTypeObject* type, Array&& a) {
 }
 
 void register_array(nb::module_& m) {
-  // The type keeps pointers into these tables for the life of the process.
+  // The type keeps pointers into these tables until the process ends.
   static std::vector<PyMethodDef> methods;
   static std::vector<PyGetSetDef> getset;
   static std::vector<PyType_Slot> slots;

@@ -1,5 +1,5 @@
-// What the files of the Array type share: array_type (life), array_attributes, array_index (keys, assignment),
-// array_methods (methods and module functions).
+// Shared by the files of the Array type: array_type (lifetime), array_attributes, array_index (keys,
+// assignment), array_methods (methods and module functions).
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -19,37 +19,37 @@ int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value);
 PyObject* array_item(PyObject* self, Py_ssize_t i);
 PyObject* array_iter(PyObject* self);
 
-// Kind::Bounds error for an address that is no multiple of alignment_of().
+// Kind::Bounds error unless the address is a multiple of alignment_of().
 void check_aligned(uint64_t address, DTypeId dtype, Device device, const char* where);
-// Kind::DType error when objects of `type` are to hold nothing but float32: CudaNdarray and its subclasses.
-// `cast` is the call that casts, with {} for the dtype; by default NumPy's.
+// Kind::DType error if `type` holds only float32 (CudaNdarray and its subclasses) and `dtype` differs.
+// `cast` is the suggested call, with {} for the dtype; by default NumPy's.
 void require_holds(PyTypeObject* type, DTypeId dtype, const char* where,
                    const char* cast = "x.astype('{}')");
-// Whether objects of `type` hold nothing but float32 and keep their shape.
+// Whether objects of `type` hold only float32 and keep their shape.
 bool is_cudandarray(PyTypeObject* type) noexcept;
-// The class and the dtype that arguments of a function name.
+// Read the class and the dtype arguments of a function.
 PyTypeObject* read_class(nanobind::handle cls, const char* where);
 DTypeId read_dtype(nanobind::handle dtype, const char* where);
 Device read_device(int type, int id, const char* where);
-// The array that an argument is, or Kind::Type error; its layout is valid.
+// The array passed as an argument, or a Kind::Type error; its layout is valid.
 Array& read_array(nanobind::handle o, const char* where);
 
-// What is reached from `data` must lie inside the memory, as far as its extent is known.
+// Check that every element reached from `data` is inside the memory, if the memory's size is known.
 bool within_memory(const Array& a, const Layout& layout, const char* data, const char* where);
 void check_reach(const Array& a, const Layout& layout, const char* data, const char* where);
 
-// The geometry as its object shows it: the real one, or the one in the making (see change_geometry).
+// The layout that the object reports: the core's, or the incomplete one (see change_geometry).
 const Layout& shown_layout(PyObject* o) noexcept;
 const char* shown_data(PyObject* o) noexcept;
-// The documents move an array step by step (_set_stride, _set_shape_i, _dev_data), and the states
-// between reach outside the memory. Such a state is shown but not used: it takes effect when it is
-// back inside, and require_valid_layout() refuses until then.
+// Theano's setters move an array step by step (_set_stride, _set_shape_i, _dev_data), and the states between
+// may reach outside the memory. Such a state is reported but not used: it takes effect once it is inside the
+// memory again, and until then require_valid_layout() raises.
 void change_geometry(PyObject* o, const Layout& layout, char* data, const char* where);
 
-// What converters ask of an array, as bits (converter_bindings.cpp).
+// Properties of an array that converters check, as bits (converter_bindings.cpp).
 uint32_t traits_of(const Array& a) noexcept;
 
-// Another shape in place; ContiguityError when the strides forbid it.
+// Changes the shape in place; ContiguityError if the strides do not allow it.
 void reshape_in_place(PyObject* self, PyObject* value);
 
 PyObject* wrap_or_throw(PyTypeObject* type, Array&& a);
@@ -60,7 +60,7 @@ PyObject* retyped_view(PyObject* self, PyTypeObject* type, Layout layout, char* 
 PyObject* int_tuple(int n, const int64_t* values, int64_t scale);
 
 int64_t as_int64(PyObject* o, const char* where);
-// A sequence of ints, or one int, as int64: at most kMaxDims; no bools. The only reader of shapes,
+// Reads a sequence of ints, or one int, as int64: at most kMaxDims; no bools. The only reader of shapes,
 // strides and axes. Throws.
 int read_ints(PyObject* value, int64_t* out, const char* where, const char* what);
 

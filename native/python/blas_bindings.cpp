@@ -1,4 +1,4 @@
-// Products of arrays for Python: the functions, the array's dot, and what the Python side registers.
+// Products of arrays for Python: the functions, the array's dot, and the registration of hooks.
 #include <nanobind/nanobind.h>
 
 #include <cstring>
@@ -17,13 +17,13 @@ namespace gpuinterop {
 
 namespace {
 
-// Letters name what an argument is: a, b, c operands, o out, x alpha, y beta, t tf32.
+// Each letter gives the role of an argument: a, b, c operands, o out, x alpha, y beta, t tf32.
 struct Function {
   const char* name;
   const char* letters;
   const char* names[7];
   int required, positional;
-  int nameless;  // so many cannot be given by name
+  int nameless;  // the number of leading arguments that cannot be given by name
   PyObject* (*run)(const ops::ProductCall&);
 };
 
@@ -62,7 +62,7 @@ ops::Scalar read_scalar(PyObject* o, const Function& f, const char* name) {
     }
     return {value, 0};
   }
-  // NumPy's scalars; not arrays, whose value would have to be waited for.
+  // NumPy scalars are accepted, arrays are not: reading an array's value would have to wait.
   const bool number = PyComplex_Check(o) ||
                       (PyNumber_Check(o) && !is_array(o) && !PyObject_HasAttrString(o, "__len__") &&
                        !PyObject_HasAttrString(o, "__cuda_array_interface__"));
@@ -82,7 +82,7 @@ bool read_switch(PyObject* o, const char* where, const char* name) {
        std::string("pass ") + name + "=True to allow TF32, or leave it out");
 }
 
-// A BLAS user means by beta that `out` is added; here only an addend is.
+// In BLAS, beta scales the old value of `out`; here it scales only an addend.
 void require_addend(const Function& f, const ops::ProductCall& call, bool beta_given) {
   if (call.c || !beta_given || call.beta == ops::Scalar{0, 0}) return;
   const char* addend = f.names[std::strchr(f.letters, 'c') - f.letters];
@@ -135,7 +135,7 @@ PyObject* run(int which, PyObject* const* args, Py_ssize_t nargs, PyObject* name
   });
 }
 
-// `self` knows the function's place in the table.
+// `self` holds the function's index in the table.
 PyObject* call_product(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   return run(number_of(self), args, nargs, names);
 }
@@ -170,7 +170,7 @@ void register_blas(nb::module_& m) {
         int which = 0;
         while (which < kCount && name != kFunctions[which].name) ++which;
         if (which == kCount) throw nb::value_error("unknown product");
-        // Lives as long as the process, like the function itself.
+        // Kept until the process ends, like the function itself.
         auto* def = new PyMethodDef{kFunctions[which].name, as_function(call_product),
                                     METH_FASTCALL | METH_KEYWORDS, strdup(doc.c_str())};
         return nb::steal(make_function_with_id(def, which));

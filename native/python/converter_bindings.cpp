@@ -1,5 +1,5 @@
-// What the converters in Python ask of an array in one call, and how they tell the core which stream
-// a foreign library works on.
+// The core's part of the converters in Python: properties of an array in one call, and the stream on which a
+// foreign library works.
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
@@ -54,10 +54,10 @@ bool primary_is_current(int device) {
   return cuda::driver().CtxGetCurrent(&current) == CUDA_SUCCESS && current == d.primary;
 }
 
-// What a library that takes pieces needs of a C-contiguous array, in one call: shape, strides in bytes
-// (those of C order, also where an extent of 1 leaves a stride open), dtype, address. The consumer's
-// stream then waits for what is queued on the array. None, for the slow path to raise the error: another
-// context than the device's primary one is current, or a capture forbids the wait.
+// Everything that a library without a protocol needs of a C-contiguous array, in one call: shape, strides in
+// bytes (those of C order, also for axes of length 1), dtype, address. The consumer's stream then waits for
+// work queued on the array. Returns None, so that the slow path raises the error, if a context other than
+// the device's primary one is current, or a capture forbids the wait.
 PyObject* ready_parts(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     if (nargs != 2)
@@ -75,7 +75,7 @@ PyObject* ready_parts(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
         Py_RETURN_NONE;
       }
     }
-    // By value: making a tuple may run the collector, and with it code that changes the array.
+    // By value: creating a tuple may run the garbage collector, and with it code that changes the array.
     const Layout layout = a.layout;
     const char* data = a.data;
     const DTypeId id = a.dtype;

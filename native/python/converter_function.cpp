@@ -1,6 +1,6 @@
-// imports(family) and exports(library): decorators for converters. The plain case of such a function, one
-// array and no option but copyif=False, runs without a Python frame, which would cost as much as the
-// conversion. Every other case, and every failure, is left to the Python function.
+// imports(family) and exports(library): decorators for converters. The plain case, one array and no option
+// but copyif=False, runs without a Python frame, which would cost as much as the conversion. The Python
+// function handles every other case and every failure.
 #include <Python.h>
 #include <structmember.h>
 
@@ -19,24 +19,24 @@ using namespace exchange;
 
 namespace {
 
-// How arrays on the host, or on GPUs, become objects of a library, once a conversion has shown that they
-// can: by the exchange table of a class, or else by a Python function (x, module) for arrays that have the
-// `wanted` ones among the traits in `mask`.
+// How arrays on the host, or on GPUs, become objects of a library, registered after a successful conversion:
+// by the exchange table of a class, or else by a Python function (x, module), for arrays whose traits in
+// `mask` equal `wanted`.
 struct Exporter {
   PyObject* library;
   bool on_cuda;
   PyRef maker;   // the class, or the function
-  PyRef module;  // the library as it was imported; none with a class
+  PyRef module;  // the imported library; null with a class
   PyRef module_name;
   uint32_t mask, wanted;
 };
 std::vector<Exporter>& exporters() {
-  static auto* list = new std::vector<Exporter>;  // owns its objects, for the life of the process
+  static auto* list = new std::vector<Exporter>;  // owns its objects until the process ends
   return *list;
 }
 
 const Exporter* find_exporter(PyObject* library, bool on_cuda) {
-  // Both names are interned, as a rule.
+  // Both names are usually interned.
   for (const Exporter& e : exporters())
     if (e.on_cuda == on_cuda &&
         (e.library == library ||
@@ -48,11 +48,11 @@ const Exporter* find_exporter(PyObject* library, bool on_cuda) {
 struct Converter {
   PyObject_HEAD vectorcallfunc call;
   bool exports;
-  Family family;       // imports: whose objects; Other: any plain object
-  PyObject* library;   // exports: to which library; null: the second argument names it
+  Family family;       // imports: the family of the objects; Other: any plain object
+  PyObject* library;   // exports: the target library; null: the second argument names it
   PyObject* reader;    // imports, Described: the function that reads the memory of the objects
   PyObject* function;  // null: not decorated yet
-  PyObject* dict;      // the function's names, and the function itself as __wrapped__
+  PyObject* dict;      // attributes of the function, and the function itself as __wrapped__
 };
 
 Converter* converter(PyObject* o) noexcept { return reinterpret_cast<Converter*>(o); }
@@ -66,7 +66,7 @@ PyObject* import_argument(const Converter* c, PyObject* obj) {
 }
 
 PyObject* export_by_function(const Exporter& e, PyObject* x) {
-  // Held, because the function may register another exporter.
+  // Hold references, because the function may register another exporter.
   const PyRef function = PyRef::borrow(e.maker.get()), module = PyRef::borrow(e.module.get());
   require_valid_layout(x);
   const Array& a = unwrap(x);
@@ -87,7 +87,7 @@ PyObject* export_argument(const Converter* c, PyObject* x, PyObject* library) {
              : nullptr;
 }
 
-// The result of the plain case. Null without a Python error: this is none, or it failed.
+// The result of the plain case. Null without a Python error if this is not the plain case, or it failed.
 PyObject* call_plain(const Converter* c, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   const Py_ssize_t needed = c->exports && !c->library ? 2 : 1;
   const Py_ssize_t given = n + (names ? PyTuple_Size(names) : 0);
@@ -164,7 +164,7 @@ PyObject* repr(PyObject* self) {
   return PyObject_Repr(function ? function : reinterpret_cast<PyObject*>(Py_TYPE(self)));
 }
 
-// Not bound to instances, as functions in C are not; `inspect` and `pydoc` know a routine by this slot.
+// Not bound to instances, like functions in C; `inspect` and `pydoc` recognise a routine by this slot.
 PyObject* get(PyObject* self, PyObject*, PyObject*) { return PyRef::borrow(self).release(); }
 
 // Pickled by name, as functions are.

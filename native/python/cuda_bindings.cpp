@@ -1,4 +1,4 @@
-// Devices, memory figures, streams and events for Python. Everything here is cold.
+// Devices, memory statistics, streams and events for Python. None of this code is performance-critical.
 #include <string>
 
 #include "array/text_arguments.hpp"
@@ -18,7 +18,7 @@ namespace gpuinterop {
 namespace {
 
 nb::dict device_properties(int ordinal) {
-  // Nothing of this needs a context, which takes a while and a lot of the GPU's memory.
+  // Read everything without a context, because creating one takes time and much of the GPU's memory.
   const char* where = "device_properties";
   cuda::require(where);
   const cuda::Driver& cu = cuda::driver();
@@ -35,7 +35,7 @@ nb::dict device_properties(int ordinal) {
   out["name"] = name;
   out["driverVersion"] = cu.version;
   out["totalGlobalMem"] = int64_t(total);
-  // The names are those of the runtime API's structure, which scripts of all ages know.
+  // The names are those of the runtime API's structure, because existing scripts use them.
   static const struct {
     const char* name;
     CUdevice_attribute what;
@@ -74,7 +74,7 @@ nb::dict device_properties(int ordinal) {
   };
   for (const auto& a : attributes) {
     int value = 0;
-    // An attribute that an old driver does not know reads as 0.
+    // An attribute that an old driver does not support reads as 0.
     cu.DeviceGetAttribute(&value, a.what, device);
     out[a.name] = value;
   }
@@ -101,7 +101,7 @@ nb::dict memory_statistics(int type, int id) {
   if (cuda::DeviceState* d = device.is_cuda() ? cuda::started_device(id) : nullptr) {
     cached = d->cache.bytes();
     cuuint64_t held = 0;
-    cuda::RelaxedCapture relaxed;  // asking the pool would spoil a capture of any stream
+    cuda::RelaxedCapture relaxed;  // querying the pool would break a capture of any stream
     if (cuda::driver().MemPoolGetAttribute(d->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) ==
         CUDA_SUCCESS)
       reserved = int64_t(held);
@@ -194,7 +194,7 @@ void register_cuda(nb::module_& m) {
   m.def(
       "set_current_context",
       [](uintptr_t handle) {
-        // Refused for a context that has been destroyed since: then there is nothing to go back to.
+        // The driver refuses a context that was destroyed meanwhile; then keep the current one.
         if (cuda::available()) cuda::driver().CtxSetCurrent(reinterpret_cast<CUcontext>(handle));
       },
       nb::arg("handle"), "Make a CUDA context current in this thread in place of the one that is.");

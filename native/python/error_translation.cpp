@@ -46,7 +46,7 @@ const char* class_name(Kind kind) noexcept {
 
 std::atomic<bool> interpreter_gone{false};
 
-// Every CPython exports these, but not every version's limited API declares them.
+// Every CPython exports these functions, but not every version's limited API declares them.
 using Question = int (*)();
 Question is_finalizing = nullptr, holds_gil = nullptr;
 
@@ -58,7 +58,7 @@ Question find_question(const char* name) {
 
 namespace {
 
-// What builder(where, *values) of gpuinterop/error_messages.py returns.
+// Returns the result of builder(where, *values) of gpuinterop/error_messages.py.
 nb::object built_error(const Error& e) {
   nb::list values;
   for (const MessageValue& value : e.values)
@@ -111,7 +111,7 @@ void name_statement_in_error(const char* statement) noexcept {
 void register_errors() {
   nb::register_exception_translator(
       [](const std::exception_ptr& p, void*) {
-        // No exception at all: CPython is unwinding this thread. See array/gil.hpp.
+        // This is not an exception: CPython is unwinding this thread. See array/gil.hpp.
         if (!p)
           for (;;) pause();
         try {
@@ -125,14 +125,14 @@ void register_errors() {
   is_finalizing = find_question("Py_IsFinalizing");
   if (!is_finalizing) is_finalizing = find_question("_Py_IsFinalizing");
   holds_gil = find_question("PyGILState_Check");
-  // Runs when the interpreter has been torn down.
+  // Runs after the interpreter has been shut down.
   Py_AtExit([] { interpreter_gone.store(true); });
 }
 
 GilForCleanup::GilForCleanup() {
   if (interpreter_gone.load() || !Py_IsInitialized()) return;
-  // While the interpreter goes away only the thread that holds the GIL may touch Python; any other
-  // would be stopped for ever, or unwound, inside PyGILState_Ensure.
+  // During shutdown only the thread that holds the GIL may use Python. PyGILState_Ensure would block any
+  // other thread for ever, or unwind it.
   if (is_finalizing && is_finalizing() && !(holds_gil && holds_gil())) return;
   state_ = PyGILState_Ensure();
   held_ = true;

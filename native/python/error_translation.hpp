@@ -1,5 +1,5 @@
-// The border between C++ exceptions and Python's. Raw slots run inside guard(); functions bound by
-// nanobind are covered by the translator that register_errors() installs.
+// Translation of C++ exceptions to Python's. Raw slots run inside guard(); functions bound by nanobind use
+// the translator that register_errors() installs.
 #pragma once
 
 #include <Python.h>
@@ -42,8 +42,8 @@ GPUINTEROP_CATCHES_UNWINDING R guard(R failed, F&& f) noexcept {
   return failed;
 }
 
-// Clears the error of an object that was asked what it is, if any. Throws PythonError if it is about the
-// process and not about the object: an interrupt, or missing memory.
+// Clears a Python error that an object's attributes or methods raised, if any. Throws PythonError if the
+// error concerns the process and not the object: an interrupt, or missing memory.
 void forgive();
 
 // UTF-8 text of `most` bytes at the most, "..." at its end when some was cut off. It is cut between two

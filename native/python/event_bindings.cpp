@@ -31,7 +31,7 @@ CUstream stream_for(const nb::object& stream, Device device, const char* where) 
 bool query_event(Event& e) {
   if (!e.handle || !e.recorded) return true;
   cuda::DeviceGuard guard(e.device.id);
-  // Harmless for a capture of another stream, which would be spoilt by the question otherwise.
+  // RelaxedCapture, because the query would otherwise break a capture of another stream.
   cuda::RelaxedCapture relaxed;
   CUresult code = cuda::driver().EventQuery(e.handle);
   if (code == CUDA_ERROR_NOT_READY) return false;

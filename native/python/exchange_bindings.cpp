@@ -1,5 +1,5 @@
-// The exchange part's entries in the module, as plain C functions: the conversions take tens of
-// nanoseconds, and argument handling must not cost more than they do.
+// Functions of the exchange part in the module, as plain C functions: a conversion takes tens of
+// nanoseconds, and argument parsing must not cost more.
 #include "array/text_arguments.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"

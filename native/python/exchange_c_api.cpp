@@ -1,5 +1,5 @@
-// The DLPack C exchange API, as published on the Array type, and the use of another type's table to
-// make an object of that type from one of our arrays.
+// The DLPack C exchange API: the table on the Array type, and the use of another type's table to make an
+// object of that type from a gpuinterop array.
 #include "python/exchange_c_api.hpp"
 
 #include <optional>
@@ -21,10 +21,10 @@ namespace {
 
 constexpr char kWhere[] = "__dlpack_c_exchange_api__";
 
-// Classes that to_py_object makes: by dtype, because CudaNdarray holds nothing but float32.
+// Classes of to_py_object's results, by dtype, because CudaNdarray holds only float32.
 PyTypeObject* result_types[2];  // float32, any other; owned; null until the Python layer is loaded
 
-// By value: what comes next may run Python or let another thread run, and either may change the shape.
+// By value: the calls that follow may run Python or let another thread run, and either may change the shape.
 Array array_argument(void* object) {
   auto* o = static_cast<PyObject*>(object);
   if (!o || !is_array(o))
@@ -37,9 +37,9 @@ Array array_argument(void* object) {
   return a;
 }
 
-// Consumers of this interface work on current_work_stream, so the array must be complete there.
-// "No sync" means that no table function blocks or orders on the consumer's behalf; one event between
-// two of our own streams is what lets current_work_stream mean the same for every array.
+// Consumers of this interface work on current_work_stream, so the array must be complete there. "No sync"
+// means that no table function blocks or orders streams for the consumer. One event between two streams of
+// gpuinterop makes current_work_stream valid for every array.
 void order_for_consumer(const Array& a, bool kept) {
   if (!a.device.is_cuda()) return settle_for_host(a, kWhere);
   if (!a.buffer) return;
@@ -56,7 +56,7 @@ int allocate_tensor(DLTensor* prototype, DLManagedTensorVersioned** out, void* e
     if (!prototype || !out)
       fail(Kind::Exchange, kWhere, "a prototype and a place for the result", "a null pointer",
            "report it to the caller");
-    // The extents are checked as if they came with memory; the prototype's pointer means nothing.
+    // The lengths are checked as for an import; the prototype's pointer has no meaning.
     Layout layout = checked_layout(prototype->ndim, prototype->shape, nullptr, 1, kWhere);
     const DLDataType& t = prototype->dtype;
     const int dtype = t.lanes == 1 ? dtype_from_dlpack(t.code, t.bits) : -1;
@@ -104,7 +104,7 @@ int to_py_object(DLManagedTensorVersioned* tensor, void** out) {
     if (tensor->version.major != kMajor)
       fail(Kind::Exchange, kWhere, "DLPack version 1",
            "version " + std::to_string(tensor->version.major), "upgrade gpuinterop");
-    // On failure nothing is touched: the caller still owns the tensor.
+    // On failure nothing is changed: the caller still owns the tensor.
     Checked c = check({tensor->dl_tensor, tensor->flags}, Trust::Never, false, kWhere);
     PyTypeObject* type = exchange_result_type(c.dtype);
     Buffer* buffer =
@@ -123,7 +123,7 @@ int to_py_object(DLManagedTensorVersioned* tensor, void** out) {
 int borrow_py_object(void* object, DLTensor* out) {
   return guard(-1, [&] {
     order_for_consumer(array_argument(object), false);
-    // The layout lives inside the Python object, exactly as long as the loan.
+    // The layout is stored in the Python object, so it is valid as long as the borrowed struct.
     Array& a = unwrap(static_cast<PyObject*>(object));
     if (a.readonly || is_subbyte(a.dtype))
       fail(a.readonly ? Kind::ReadOnly : Kind::Export, kWhere,
@@ -160,7 +160,7 @@ DLPackExchangeAPI table = {
     {{kMajor, kMinor}, nullptr}, allocate_tensor, from_py_object, to_py_object, borrow_py_object,
     current_work_stream};
 
-// Calls an entry of a foreign table. True: it answered 0. False: a Python error is set.
+// Calls an entry of a foreign table. True: it returned 0. False: a Python error is set.
 template <class F>
 bool call_entry(F&& entry) {
   try {
@@ -232,14 +232,14 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type) {
     fail(Kind::ConversionType, where, "a gpuinterop array", "an object of type " + type_text(x),
          "convert it first: gpuinterop.asarray(x)");
   require_valid_layout(x);
-  const Array a = unwrap(x);  // by value: what the table gets must be what was looked at
+  const Array a = unwrap(x);  // by value: the table must get the array that was checked
   if (!a.device.is_cuda()) ops::require_values(where, a);
   require_no_fork(a, where);
   const DLPackExchangeAPI* api = foreign_type_of(type).api;
   if (!api || !api->managed_tensor_to_py_object_no_sync)
     fail(Kind::Export, where, "a type with a DLPack C exchange API (torch 2.10 or later)",
          repr_text(reinterpret_cast<PyObject*>(type)), "use the type's own from_dlpack(x)");
-  // Tables look at no flags, and torch's ends the process on a negative stride.
+  // Tables ignore flags, and torch's aborts the process on a negative stride.
   if (!is_plain_export(a))
     fail(Kind::Export, where,
          "a writable array of whole bytes an element, without negative strides",
@@ -247,8 +247,8 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type) {
              " array with strides " + shape_text(a.layout.ndim(), a.layout.strides()) +
              " (elements)",
          "pass a copy: x.copy()");
-  // CUDA's runtime, in which the other side is written, leaves the primary context current where
-  // there was none or another; what it does while we have put that one there goes with it.
+  // The other library uses the CUDA runtime, which makes the primary context current if another context or
+  // none was. Make it current first, so that the guard restores the caller's context afterwards.
   std::optional<cuda::DeviceGuard> context;
   if (a.device.is_cuda()) context.emplace(a.device.id);
   if (a.device.is_cuda() && a.buffer) {

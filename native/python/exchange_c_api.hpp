@@ -1,4 +1,4 @@
-// What exchange_bindings.cpp puts into the module from the other files of the exchange part.
+// Functions that exchange_bindings.cpp adds to the module from the other files of the exchange part.
 #pragma once
 
 #include <Python.h>
@@ -10,13 +10,13 @@ namespace gpuinterop {
 
 void publish_exchange_api();  // puts the table on the Array type; throws PythonError
 
-// The class of an imported array when nobody asks for one: CudaNdarray for float32, else GpuArray.
+// The default class of an imported array: CudaNdarray for float32, else GpuArray.
 PyTypeObject* exchange_result_type(DTypeId dtype) noexcept;
 
 void set_exchange_result_types(nanobind::handle float32_class, nanobind::handle other_class);
-// Whether an exchange table can take the array: tables look at no flags, and at no sign of a stride.
+// Whether an exchange table can take the array: tables ignore flags and the sign of strides.
 bool is_plain_export(const Array& a) noexcept;
-// An object of `type` over the memory of the array `x`, by that type's table. Throws.
+// An object of `type` over the memory of array `x`, made by that type's table. Throws.
 PyObject* exchange_export(PyObject* x, PyTypeObject* type);
 PyObject* exchange_export_via(PyObject*, PyObject* args);
 PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs,

@@ -1,4 +1,4 @@
-// In: DLPack, by the C exchange API, by __dlpack__, and by a capsule in the hand.
+// Import by DLPack: the C exchange API, __dlpack__, and capsules passed directly.
 #include <optional>
 #include <string_view>
 
@@ -12,7 +12,7 @@ namespace gpuinterop::exchange {
 
 namespace {
 
-// Owns a managed tensor until an array does.
+// Owns a managed tensor until an array takes ownership.
 struct Owned {
   DLManagedTensorVersioned* m;
   ~Owned() {
@@ -35,7 +35,7 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
   if (!p.api) return false;
   const bool torch = p.family == Family::Torch;
   Owned owned{nullptr};
-  // Asks the table. False: the producer refused.
+  // Calls the table. False: the producer refused.
   auto fetch = [&](PyObject* from) {
     owned.m = fetch_struct(p.api, from);
     if (owned.m) return true;
@@ -52,8 +52,8 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
     if (o.only_plain) return false;
     refuse_foreign(obj, o.where);
   }
-  // Modules give their parameters other memory (module.double(), module.to()), and torch's struct holds
-  // the parameter, not the memory: a tensor of its own does.
+  // Modules replace the memory of their parameters (module.double(), module.to()), and torch's struct holds
+  // the parameter, not the memory. A detached tensor holds the memory.
   PyRef alias;
   if (torch && p.parameter) {
     alias = PyRef::steal(run_python([&] { return PyObject_CallMethod(obj, "detach", nullptr); }));
@@ -66,14 +66,14 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
   if (p.family == Family::Jax) c.readonly = true;
   void* producer = nullptr;
   if (c.device.is_cuda()) {
-    // Whatever context the producer leaves current goes with ours. Torch looks into a thread-local.
+    // The guard also restores the context if the producer changes it. Torch only reads a thread-local.
     std::optional<cuda::DeviceGuard> context;
     if (!torch) context.emplace(c.device.id);
     if (!find_work_stream(p.api, c.device.id, &producer)) {
       forgive();
     }
   }
-  // Without a deleter nothing but the Python object keeps the memory.
+  // Without a deleter only the Python object keeps the memory alive.
   const Producer worker{producer, false,
                         torch && producer && torch_keeps_stream(c.device.id, producer)};
   Buffer* buffer = owned.m->deleter ? adopt(c, owned.m, worker) : adopt_borrowed(c, worker);
@@ -92,7 +92,7 @@ std::string text(const DLDevice& d) { return device_text(d.device_type, d.device
 bool agree(const DLDevice& a, const DLDevice& b) {
   if (is_host(a.device_type) && is_host(b.device_type)) return true;
   if (is_cuda(a.device_type) && is_cuda(b.device_type)) {
-    // Managed memory is commonly reported with id 0 wherever it lives.
+    // Managed memory is often reported with id 0, whatever its device.
     const bool managed = a.device_type == kDLCUDAManaged || b.device_type == kDLCUDAManaged;
     return managed || a.device_id == b.device_id;
   }
@@ -116,13 +116,13 @@ Array consume(PyObject* capsule, const char* name, const char* used_name, Manage
   Checked c = check(in, Trust::Never, o.may_copy(), o.where);
   c.readonly |= readonly;
   if (o.look) return make_array(std::move(c), nullptr, PyRef::borrow(owner));
-  // The first use of the driver lets other threads run.
+  // The first use of the driver lets other threads run, so check the capsule again.
   if (!PyCapsule_IsValid(capsule, name)) refuse_used(o.where);
-  // Renamed for consumers and destructors that look at the name, without a destructor for those that
-  // do not. Nothing of the producer's was touched until here.
+  // Rename it for consumers and destructors that check the name, and remove the destructor for those that do
+  // not. Until here the producer's struct is unchanged.
   if (PyCapsule_SetName(capsule, used_name) != 0 || PyCapsule_SetDestructor(capsule, nullptr) != 0)
     throw PythonError();
-  // A capsule does not tell the stream that its producer goes on with.
+  // A capsule does not report the stream on which its producer continues.
   constexpr Producer unknown{nullptr, true};
   Buffer* buffer = m->deleter ? adopt(c, m, unknown) : adopt_borrowed(c, unknown);
   return make_array(std::move(c), buffer, PyRef::borrow(owner));
@@ -166,9 +166,9 @@ Array look_into(PyObject* capsule, const char* where, bool realign) {
 
 namespace {
 
-// Calls with all keywords. A producer of an older standard refuses one of them, by an error of its own
-// choice, and is asked again with fewer; the last error stands. What one object refuses is not remembered
-// for its class, because without max_version it could not say that its memory is read-only.
+// Calls with all keywords. A producer of an older standard refuses one of them, by any error, and is called
+// again with fewer keywords; the last error is reported. Refusals are not remembered for the class, because
+// without max_version a producer cannot report that memory is read-only.
 PyRef call_dlpack(PyObject* method, PyObject* stream, bool* ordered) {
   static PyObject* const version = Py_BuildValue("(ii)", int(kMajor), int(kMinor));
   static PyObject* const only_version = PyTuple_Pack(1, names.max_version);
@@ -197,7 +197,7 @@ DLDevice read_claim(PyObject* result, const Options& o) {
        "report it to the producer");
 }
 
-// The producer said no in its own words: remembered, so that other protocols may be tried.
+// The producer refused: its error is noted, so that other protocols can be tried.
 bool refused(Attempts* tried) {
   if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_AttributeError) &&
       !PyErr_ExceptionMatches(PyExc_NotImplementedError))
@@ -232,7 +232,7 @@ bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array*
     fail(Kind::Exchange, o.where, "memory on \"cpu\" or \"cuda\"", text(claimed),
          "copy it to the host in the producer");
 
-  // The memory is imported where it is; the caller of this function moves it.
+  // The memory is imported on its own device; the caller of this function copies it elsewhere.
   PyRef stream;
   std::optional<cuda::DeviceGuard> guard;
   if (is_cuda(claimed.device_type)) {
@@ -255,7 +255,7 @@ bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array*
     fail(Kind::Protocol, o.where, "a capsule from __dlpack__()",
          "an object of type " + type_text(capsule.get()), "report it to the producer");
   *out = consume_capsule(capsule.get(), obj, &claimed, p.family == Family::Jax, o);
-  // A producer that took the stream has made it wait; one that did not may work on the legacy one.
+  // A producer that accepted the stream has made it wait; another producer may work on the legacy stream.
   if (stream && out->buffer)
     join_stream_order(out->buffer.get(), ordered ? nullptr : CU_STREAM_LEGACY, o.where);
   return true;

@@ -1,6 +1,6 @@
-// In: an ordinary cupy.ndarray, by its attributes. CuPy's own __dlpack_device__ and __dlpack__ ask the
-// driver about the pointer once each, and look up stream objects in Python, before our check asks a
-// third time; its attributes tell the same at half the price.
+// Import of an ordinary cupy.ndarray by its attributes. CuPy's __dlpack_device__ and __dlpack__ each query
+// the driver for the pointer, and look up stream objects in Python, before gpuinterop's check queries a
+// third time. Reading the attributes costs half as much.
 #include <nanobind/nanobind.h>
 
 #include "array/error.hpp"
@@ -13,8 +13,8 @@ namespace gpuinterop::exchange {
 
 namespace {
 
-// An attribute of one class. The class's own descriptor is called where it has one that instances
-// cannot hide, which spares the look-up.
+// An attribute of one class. If the class has a descriptor that instances cannot hide, it is called
+// directly, which avoids the look-up.
 struct Attribute {
   PyObject *name = nullptr, *descriptor = nullptr;
   descrgetfunc get = nullptr;
@@ -38,7 +38,7 @@ struct Attribute {
   }
 };
 
-// Held for good; made when the first array is seen.
+// Never released; set when the first array is seen.
 struct Cupy {
   PyObject* cuda = nullptr;              // the module
   intptr_t (*stream_of)(int) = nullptr;  // CuPy's C function, where it publishes one
@@ -72,12 +72,13 @@ bool read(PyObject* obj, const char* where, Array* out) {
     cupy.pointer = nullptr;
     cupy.ptr.find(Py_TYPE(data.get()), "ptr");
     cupy.device_id.find(Py_TYPE(data.get()), "device_id");
-    Py_INCREF(reinterpret_cast<PyObject*>(Py_TYPE(data.get())));  // its address stays its own
+    Py_INCREF(reinterpret_cast<PyObject*>(
+        Py_TYPE(data.get())));  // so that no other type gets its address
     cupy.pointer = Py_TYPE(data.get());
   }
   const int device = int(integer(cupy.device_id.of(data.get())));
   const int64_t stream = current_stream_of_cupy(device);
-  // On a stream of its own CuPy's memory is used again in an order that only its capsules keep.
+  // Unless CuPy works on the legacy stream, only its capsules keep the order in which it reuses memory.
   if (stream != 0 && stream != 1) return false;
   const CUstream current = cuda::current_stream(device);
   if (current != CU_STREAM_LEGACY && cuda::is_capturing(current)) return false;
@@ -97,7 +98,7 @@ bool read(PyObject* obj, const char* where, Array* out) {
 }  // namespace
 
 bool describe_cupy(PyTypeObject* type) {
-  // Only CuPy's own class, from the module as it is loaded: a subclass may show anything.
+  // Only CuPy's own class, from the loaded module: a subclass may override the attributes.
   PyRef module = PyRef::steal(PyImport_ImportModule("cupy"));
   PyRef own = module ? optional_attribute(module.get(), "ndarray") : PyRef();
   PyRef cuda = module ? optional_attribute(module.get(), "cuda") : PyRef();
@@ -127,7 +128,7 @@ bool import_cupy(PyObject* obj, const char* where, Array* out) {
   } catch (const PythonError&) {
     forgive();
   } catch (const Error&) {
-    // The protocols, or Python, raise the error.
+    // The other protocols, or Python, raise the error.
   }
   return false;
 }

@@ -1,5 +1,5 @@
-// import_any(cls, obj, device=None, copy=None, where="from_dlpack", realign=False): the
-// order in which the doors of a foreign object are tried, and what happens to what came through.
+// import_any(cls, obj, device=None, copy=None, where="from_dlpack", realign=False): the order in which the
+// protocols of a foreign object are tried, and the checks of the imported array.
 #include "python/exchange_import.hpp"
 
 #include "array/error.hpp"
@@ -49,13 +49,13 @@ void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* 
     *out = consume_capsule(obj, obj, nullptr, false, o);
     return;
   }
-  if (PyType_Check(obj))  // it has the protocols' methods, but they ask for an instance
+  if (PyType_Check(obj))  // it has the protocols' methods, but they need an instance
     fail(Kind::ConversionType, o.where, "an array", "the class itself, " + repr_text(obj),
          "pass an array of that class");
   Attempts tried;
   if (import_c_api(p, obj, o, out, &tried)) return;
   const bool same_door = p.family == Family::Torch && p.api;  // torch's __dlpack__ is the same code
-  // CuPy 14 divides negative strides as unsigned numbers for DLPack, and gives them right in its dictionary.
+  // CuPy 14 divides negative strides as unsigned numbers for DLPack, but its dictionary has the right ones.
   const bool cupys = p.family == Family::Cupy && import_cuda_interface(obj, o, out, &tried);
   if (cupys) return;
   if (!same_door && import_dlpack(p, obj, o, out, &tried)) {
@@ -68,7 +68,8 @@ void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* 
   nothing_worked(obj, o, tried);
 }
 
-// After a failure the object's library may know the reason; else the protocol's own error stands.
+// After a failure the converter of the object's library may give the reason; else the protocol's own error
+// is raised.
 void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out) {
   try {
     import_by_protocol(p, obj, o, out);
@@ -86,14 +87,14 @@ void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out)
   }
 }
 
-// A copy in aligned memory of what the caller allowed to be copied.
+// A copy in aligned memory. The caller has allowed copies.
 Array moved(const Array& a, Device target, const Options& o) {
   Array out = copy_for(a, target, o.where);
   out.is_copied = true;
   return out;
 }
 
-// What came in, which the producer's deleter may have to take back while an error is on its way.
+// The imported array. If an error is pending, the producer's deleter must not change it.
 struct Imported {
   Array array;
   ~Imported() {
@@ -117,10 +118,11 @@ PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
   if (PyWeakref_CheckProxy(obj))
     fail(Kind::ConversionType, o.where, "an object that keeps its memory alive", "a weak proxy",
          "pass the object itself");
-  // An object may change its class while it is asked, and what is known of a type goes with the type.
+  // Reading an object may change its class, and the entry of a type is removed with the type, so hold the
+  // type.
   const PyRef type = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(obj)));
   ForeignType& p = foreign_type_of(Py_TYPE(obj));
-  // A capsule can be taken once, so what forbids it is found before.
+  // A capsule can be consumed only once, so check before consuming it.
   if (PyCapsule_CheckExact(obj)) require_wanted(look_into(obj, o.where, o.may_copy()), cls, p, o);
   Imported imported;
   Array& a = imported.array;
@@ -134,7 +136,7 @@ PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
 
 // ---- arguments --------------------------------------------------------------------------------
 
-// A pair of DLPack's numbers, of a device that Python has found to exist.
+// A pair of DLPack's numbers; Python has checked that the device exists.
 void read_wanted_device(PyObject* o, Options* out) {
   int type, id;
   if (o == Py_None) return;
@@ -154,7 +156,7 @@ Options read_options(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames)
                  {names.realign, &given[3]}});
   Options o;
   if (given[2] != Py_None) {
-    o.where = PyUnicode_AsUTF8AndSize(given[2], nullptr);  // lives as long as the caller's argument
+    o.where = PyUnicode_AsUTF8AndSize(given[2], nullptr);  // valid as long as the caller's argument
     if (!o.where) throw PythonError();
   }
   read_wanted_device(given[0], &o);

@@ -1,5 +1,5 @@
-// In: what the files of the import share. Each source of memory is one function; exchange_import.cpp
-// asks them in order.
+// Shared by the files of the import. Each source of memory is one function; exchange_import.cpp calls them
+// in order.
 #pragma once
 
 #include <Python.h>
@@ -18,16 +18,18 @@ namespace gpuinterop::exchange {
 struct Options {
   const char* where = "from_dlpack";
   bool has_device = false;
-  Device device;      // wanted, when has_device
-  int copy = -1;      // None, 0 or 1
-  bool look = false;  // leave a capsule as it is; the array is for looking at, while the capsule is
-  bool realign = false;     // copy what cannot be shared because its elements are not aligned
-  bool as_it_lies = false;  // with `realign`: do not, because the array is for looking at alone
-  bool only_plain = false;  // import_c_api: false for a tensor that Python would have to judge
+  Device device;  // requested, if has_device
+  int copy = -1;  // None, 0 or 1
+  bool look =
+      false;  // do not consume a capsule; the array is a view that is valid as long as the capsule
+  bool realign = false;  // copy what cannot be shared because its elements are not aligned
+  bool as_it_lies =
+      false;  // with `realign`: share unaligned memory instead, for an array that is only inspected
+  bool only_plain = false;  // import_c_api: false for a tensor that Python would have to check
   bool may_copy() const noexcept { return copy == 1 || realign; }
 };
 
-// What came in. `done` false: the protocol is not there or its producer refused; see `attempts`.
+// The protocols that the object has but that failed.
 struct Attempts {
   std::string text;  // one line for each protocol that was there and failed
   Kind kind = Kind::ConversionType;
@@ -36,12 +38,12 @@ struct Attempts {
   }
 };
 
-// Asks the converter of the object's library, in Python, what forbids sharing the object, and throws that
-// error. Returns when there is none.
+// Calls the converter of the object's library in Python and throws its error if the object must not be
+// shared. Returns if there is none.
 void refuse_foreign(PyObject* obj, const char* where);
 
-// Each returns true with *out set, false to go on with the next protocol, and throws when the answer
-// is final (malformed data must not be tried a second time by another door).
+// Each returns true with *out set, or false to continue with the next protocol. It throws if the failure is
+// final: malformed data must not be read again by another protocol.
 bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                   Attempts* tried);
 bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
@@ -50,25 +52,25 @@ bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts
 // The array interface and the buffer protocol, both as NumPy reads them.
 bool import_by_numpy(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                      Attempts* tried);
-// An ordinary array of cupy.ndarray itself. False: go on with the protocols, whatever the reason.
+// An ordinary array of class cupy.ndarray itself. False: continue with the protocols, whatever the reason.
 bool import_cupy(PyObject* obj, const char* where, Array* out);
 
-// An ordinary GPU array of a library without a C protocol, by what its converter's function reads.
-// False: Python has to judge it.
+// An ordinary GPU array of a library without a C protocol, by the attributes that its converter's function
+// reads. False: Python must check it.
 bool import_described(const ForeignType& p, PyObject* obj, const char* where, Array* out);
 
-// A plain object (ForeignType::plain), shared. Null, with or without a Python error: Python has to judge
-// it, or to say what is wrong.
+// A plain object (ForeignType::plain), shared. Null, with or without a Python error: Python must check it,
+// or report the error.
 PyObject* import_plain(ForeignType& p, PyObject* obj);
-extern bool converters_changed;  // somebody registered another converter for a plain class
+extern bool converters_changed;  // another converter was registered for a plain class
 
-// Takes over a capsule; `owner` is what the array shows as its base. `claimed` is what
-// __dlpack_device__ said, or null.
+// Consumes a capsule. `owner` becomes the base of the array. `claimed` is the result of __dlpack_device__,
+// or null.
 Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claimed, bool readonly,
                       const Options& o);
 
-// What a capsule describes, for looking at while the capsule is: it owns nothing, and the capsule stays
-// unused. `realign`: memory that is not aligned may be looked at too.
+// A view of the memory that a capsule describes, valid as long as the capsule: it owns nothing, and the
+// capsule is not consumed. `realign`: unaligned memory is accepted too.
 Array look_into(PyObject* capsule, const char* where, bool realign);
 
 // ---- python/foreign_memory.cpp ----

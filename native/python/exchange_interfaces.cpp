@@ -1,5 +1,5 @@
-// In: __cuda_array_interface__, and what NumPy reads on the host, the array interface and the buffer
-// protocol.
+// Import by __cuda_array_interface__, and by the protocols that NumPy reads on the host: the array interface
+// and the buffer protocol.
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/device_state.hpp"
@@ -22,7 +22,7 @@ void note_refusal(const char* protocol, Attempts* tried) {
   tried->kind = Kind::Exchange;
 }
 
-// The attribute, or null: absent, or refused by its producer (noted), as by torch inside autograd.
+// The attribute, or null: it is absent, or reading it raised (noted), as for torch inside autograd.
 PyRef read_attribute(PyObject* obj, PyObject* name, const char* label, Attempts* tried) {
   bool failed;
   PyRef value = PyRef::steal(attribute_or_null(obj, name, &failed));
@@ -37,7 +37,7 @@ PyRef read_attribute(PyObject* obj, PyObject* name, const char* label, Attempts*
        repr_text(interface), "report it to the producer");
 }
 
-// The dtype of a typestr. It says too little of bfloat16 and the like, which the object's own dtype names.
+// The dtype of a typestr. A typestr cannot express bfloat16 and similar types, so use the object's dtype.
 PyRef dtype_of(PyObject* typestr, PyObject* obj) {
   for (int id = 0; id < kDTypeCount; ++id)
     if (kDTypes[id].kind != 'V' &&
@@ -53,7 +53,7 @@ bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts
   const PyRef value = read_attribute(obj, names.cuda_interface, kCudaInterface, tried);
   if (!value) return false;
   if (!PyDict_Check(value.get())) malformed(value.get(), o.where);
-  // A copy, because reading a value may run the producer's Python code, which may empty the original.
+  // Use a copy, because reading a value may run the producer's Python code, which may empty the original.
   const PyRef dict = PyRef::steal(PyDict_Copy(value.get()));
   if (!dict) throw PythonError();
   auto find = [&](const char* key) {
@@ -65,13 +65,13 @@ bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts
   unsigned long long address;
   int readonly;
   const long version = number ? PyLong_AsLong(number) : -1;
-  // No mask is read, so that masked data are not taken for whole ones.
+  // Masks are not supported, so refuse masked data rather than read it as complete.
   if (PyErr_Occurred() || version < 0 || version > 3 || find("mask") || !shape || !typestr ||
       !PyUnicode_Check(typestr) || !data || !PyTuple_Check(data) ||
       !PyArg_ParseTuple(data, "Kp", &address, &readonly))
     malformed(value.get(), o.where);
-  // None and absence differ: version 3 says by None that nothing is pending, an older dictionary or
-  // one without the key says nothing, and its producer works on its default stream.
+  // None and absence differ. In version 3 None means that no work is pending. An older dictionary, or one
+  // without the key, has no such meaning, and its producer works on its default stream.
   void* producer =
       version >= 3 && PyDict_GetItemString(dict.get(), "stream") ? nullptr : CU_STREAM_LEGACY;
   if (stream) {
@@ -86,7 +86,7 @@ bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts
   c.memory = Memory::Device;
   c.readonly = readonly;
   if (c.layout.size()) {
-    // The dictionary does not name the device: the pointer does.
+    // The dictionary does not name the device, so the driver reports it for the pointer.
     c.data = reinterpret_cast<char*>(static_cast<uintptr_t>(address));
     const cuda::PointerInfo info = cuda::inspect(c.data);
     if (info.known) c.device.id = info.device;
@@ -101,7 +101,7 @@ bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts
 
 namespace {
 
-// What NumPy calls PyArrayInterface.
+// PyArrayInterface in NumPy.
 struct StructInterface {
   int two, nd;
   char typekind;
@@ -121,8 +121,8 @@ const void* address_in(PyObject* capsule) {
 
 bool import_by_numpy(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                      Attempts* tried) {
-  // A wrapper may make an array for each question. Its dictionary does not keep the memory alive, but
-  // the capsule does: while it is held, the dictionary's array has another address.
+  // A wrapper may create an array for each access. Its dictionary does not keep the memory alive, but the
+  // capsule does: while it is held, the dictionary's array has another address.
   const PyRef held = optional_attribute(obj, "__array_struct__");
   const bool described = bool(read_attribute(obj, names.array_interface, kArrayInterface, tried));
   if (!described && !PyObject_CheckBuffer(obj)) return false;

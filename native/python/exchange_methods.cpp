@@ -1,4 +1,4 @@
-// Out, the Python protocols: __dlpack__, __dlpack_device__, and the two interface dictionaries.
+// Export by the Python protocols: __dlpack__, __dlpack_device__, and the two interface dictionaries.
 #include <cstring>
 #include <optional>
 
@@ -22,12 +22,12 @@ constexpr char kWhere[] = "__dlpack__";
 
 // ---- capsules ---------------------------------------------------------------------------------
 
-// Runs for capsules that nobody consumed; a consumer has renamed the others.
+// Frees the struct of a capsule that was not consumed; a consumer renames the capsule.
 template <class Managed>
 void destroy_capsule(PyObject* capsule, const char* unused_name) {
   if (!PyCapsule_IsValid(capsule, unused_name)) return;
   auto* m = static_cast<Managed*>(PyCapsule_GetPointer(capsule, unused_name));
-  // The deleter may be foreign by now and may run Python; an exception on its way must survive.
+  // The deleter may belong to another library and run Python, so keep a pending exception.
   ErrorSaver saver;
   call_deleter(m);
 }
@@ -59,7 +59,7 @@ std::pair<long, long> read_pair(PyObject* o, const char* what) {
   fail(Kind::Type, kWhere, what, repr_text(o), "pass a tuple of two ints");
 }
 
-// The minor version to stamp, or -1 for the struct of the time before versions.
+// The minor version to write, or -1 for the legacy struct.
 int read_version(PyObject* o) {
   if (o == Py_None) return -1;
   const auto [major, minor] = read_pair(o, "max_version as a tuple (major, minor)");
@@ -69,7 +69,7 @@ int read_version(PyObject* o) {
   return major > long(kMajor) || minor > long(kMinor) ? int(kMinor) : int(minor);
 }
 
-// What the consumer does about order.
+// The stream order that the consumer requests.
 struct RequestedStream {
   bool given = false;
   bool order = true;
@@ -109,7 +109,7 @@ std::optional<DevicePair> read_dl_device(PyObject* o) {
   return read_pair(o, "dl_device as a tuple (device type, device id)");
 }
 
-// Where the consumer wants the memory. `a.device` when it is there already.
+// The device on which the consumer needs the memory; `a.device` if it is already there.
 Device wanted_device(const std::optional<DevicePair>& pair, const Array& a, PyObject* shown) {
   if (!pair) return a.device;
   const auto [type, id] = *pair;
@@ -131,7 +131,7 @@ int read_copy(PyObject* o) {
   if (o == Py_None) return -1;
   if (o == Py_True) return 1;
   if (o == Py_False) return 0;
-  // A text such as "no" is true, and would be taken for a yes.
+  // Refuse a text such as "no", which is true.
   const std::string type = type_text(o);
   const bool numpy = type == "numpy.bool" || type == "numpy.bool_";
   const int t = numpy ? PyObject_IsTrue(o) : -1;
@@ -141,8 +141,8 @@ int read_copy(PyObject* o) {
        "pass copy=False to forbid a copy, True to ask for one");
 }
 
-// torch (to 2.13 at least) aborts the process when a capsule holds a negative stride, so it must not
-// get one. The globals of the calling frame are the only place that tells who asks.
+// torch (to 2.13 at least) aborts the process when a capsule holds a negative stride, so it must not get
+// one. Only the globals of the calling frame identify the caller.
 void refuse_torch_caller(const char* where) {
   PyObject* globals = PyEval_GetGlobals();
   PyObject* name = globals ? PyDict_GetItemString(globals, "__name__") : nullptr;
@@ -155,7 +155,7 @@ void refuse_torch_caller(const char* where) {
          "an array with a negative stride", "pass a copy: x.copy()");
 }
 
-// DLPack's word for a device that one cannot hand out to is BufferError, whatever the reason.
+// DLPack requires BufferError for every device to which the array cannot be exported.
 void require_device(Device target) {
   if (!target.is_cuda() || (target.id >= 0 && target.id < cuda::device_count())) return;
   const std::string here =
@@ -165,7 +165,7 @@ void require_device(Device target) {
        "ask for a device of gpuinterop.devices()");
 }
 
-// A copy for the consumer, complete on `s` when it runs there.
+// A copy for the consumer, complete for work that is queued on `s`.
 Array copied(const Array& a, Device target) {
   require_device(target);
   if (a.device.is_cuda() && !target.is_cuda()) {
@@ -181,7 +181,7 @@ Array copied(const Array& a, Device target) {
 
 PyObject* finish(const Array& a, const RequestedStream& s, int version, bool copied) {
   if (!a.device.is_cuda()) {
-    // Host memory that a device writes to (pinned) must be quiet before a host consumer reads it.
+    // Wait for a device that writes to host memory (pinned) before a host consumer reads it.
     settle_for_host(a, kWhere);
   } else if (s.order) {
     if (s.given) check_stream(a.device, s.handle, kWhere);
@@ -217,7 +217,7 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
     const std::optional<DevicePair> place = read_dl_device(r.dl_device);
     const int copy = read_copy(r.copy);
     require_valid_layout(self);
-    // By value: a watcher of copies, a finaliser or another thread may change the object's shape.
+    // By value: a copy scope, a finaliser or another thread may change the object's shape.
     const Array a = unwrap(self);
     if (!a.device.is_cuda()) ops::require_values(kWhere, a);
     require_no_fork(a, kWhere);
@@ -250,7 +250,7 @@ PyRef ints(int n, const int64_t* values, int64_t unit) {
   return t;
 }
 
-// AttributeError makes hasattr() false, as every peer expects of a protocol that does not apply.
+// AttributeError makes hasattr() false, as other libraries expect for a protocol that does not apply.
 [[noreturn]] void no_attribute(const char* name, const std::string& why) {
   PyErr_Format(PyExc_AttributeError, "%s: %s", name, why.c_str());
   throw PythonError();
@@ -261,7 +261,7 @@ PyObject* interface_of(const Array& a, const std::string& typestr, PyObject* str
   PyRef strides = a.layout.is_c_contiguous()
                       ? PyRef::borrow(Py_None)
                       : ints(a.layout.ndim(), a.layout.strides(), a.itemsize());
-  // NumPy before 2.3 takes no null pointer, not even for empty arrays; CUDA's interface asks for it.
+  // NumPy before 2.3 refuses a null pointer, even for empty arrays; CUDA's interface requires one.
   alignas(64) static char nothing[64];
   const bool dummy = !a.data && !stream;
   const auto address = reinterpret_cast<uintptr_t>(dummy ? nothing : a.data);
@@ -287,7 +287,7 @@ PyObject* cuda_array_interface(PyObject* self, void*) {
     require_valid_layout(self);
     require_no_fork(a, "__cuda_array_interface__");
     join_before_use(a, "__cuda_array_interface__");
-    // Waiting on the stream of the last use covers all earlier uses, which it has waited for.
+    // Waiting for the stream of the last use covers all earlier uses, because it has waited for them.
     void* handle = a.buffer ? cuda::last_use_stream(*a.buffer.get(), "__cuda_array_interface__")
                             : CU_STREAM_LEGACY;
     note_foreign_use(a, kUsedElsewhere | kUsedBeside | kUsedOnLegacy);
@@ -304,7 +304,8 @@ PyObject* array_interface(PyObject* self, void*) {
       no_attribute("__array_interface__", "the array is on device \"" + device_text(a.device) +
                                               "\"; numpy.asarray(x) downloads it");
     const std::string typestr = typestr_of(a.dtype);
-    // NumPy would read "<V2" as raw bytes; without this attribute it asks __array__, which knows better.
+    // NumPy would read "<V2" as raw bytes; without this attribute it calls __array__, which returns the
+    // dtype.
     if (typestr.empty() || kDTypes[a.dtype].kind == 'V')
       no_attribute("__array_interface__",
                    std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");

@@ -1,5 +1,5 @@
-// Torch: its DLPack table looks at neither autograd nor the pending negation and conjugation of a
-// tensor, so the core looks at both before it believes that the memory holds the values.
+// Torch: its DLPack table ignores autograd and the pending negation and conjugation of a tensor, so the core
+// checks these before it shares the memory as values.
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -15,12 +15,12 @@ namespace gpuinterop::exchange {
 namespace {
 
 // Three facts decide whether a tensor's memory holds its values: a bit each for "negation pending" and
-// "conjugation pending", and the pointer to what autograd knows, which is null for a tensor that autograd
-// has never seen. Asking through Python costs more than the whole conversion; all sit at fixed places of
-// the C++ tensor, whose address the exported struct carries. The places are found out from tensors made
-// for the purpose, in this process, because no header of a particular torch is to be relied on. The places
-// only ever show that a tensor is plain: where they are not found beyond doubt, and for every tensor whose
-// bits or pointer are set, Python judges the tensor.
+// "conjugation pending", and the pointer to autograd's data, which is null for a tensor that autograd does
+// not track. Reading them through Python costs more than the whole conversion. All are at fixed offsets in
+// the C++ tensor, whose address the exported struct contains. The offsets are found at run time from test
+// tensors, because they differ between versions of torch. They only ever show that a tensor is plain: if
+// they are not found beyond doubt, and for every tensor whose bits or pointer are set, Python checks the
+// tensor.
 struct Places {
   const DLPackExchangeAPI* api = nullptr;  // null: not found
   ptrdiff_t managed = 0;                   // of the exported struct, behind its context
@@ -28,11 +28,11 @@ struct Places {
   uint64_t pending = 0;                    // the two bits
 } places;
 
-PyObject* whole_bytes[2];  // torch.uint8 and torch.int8, held for good
+PyObject* whole_bytes[2];  // torch.uint8 and torch.int8, never released
 
 constexpr int kWords = 32, kProbes = 6, kTries = 4;
 
-// Memory that is perhaps not there.
+// Reads memory that may be unmapped.
 bool read_words(const void* from, uint64_t* to, int n) noexcept {
   iovec out{to, size_t(n) * 8}, in{const_cast<void*>(from), size_t(n) * 8};
   return process_vm_readv(getpid(), &out, 1, &in, 1, 0) == ssize_t(n) * 8;
@@ -55,7 +55,7 @@ bool read_tensor(const DLPackExchangeAPI* api, PyTypeObject* type, PyObject* ten
   return ok;
 }
 
-// The words in which a state of a tensor sets one bit, always the same one, that goes with the state.
+// The words in which a state of a tensor sets one bit, the same in every probe, and clears it again.
 struct Bit {
   uint64_t bit[kWords] = {};
   bool ruled_out[kWords] = {};
@@ -111,7 +111,7 @@ bool find_places(const DLPackExchangeAPI* api, PyTypeObject* type, PyObject* tor
   int grads = 0, flags = 0;
   for (int k = 0; k < kWords; ++k) {
     if (grad[k]) ++grads, found.autograd = k;
-    // Two bits of one word: other words, such as the count of references, change in the same way twice.
+    // Require two bits of one word: other words, such as the reference count, may also change twice alike.
     if (bits[0].ruled_out[k] || bits[1].ruled_out[k] || bits[0].bit[k] == bits[1].bit[k]) continue;
     ++flags;
     found.flags = k;
@@ -130,12 +130,13 @@ void describe_torch(ForeignType* p, PyObject* base) {
   p->family = Family::Torch;
   PyRef dispatch = optional_attribute(type, "__torch_dispatch__");
   PyRef own = optional_attribute(base, "__torch_dispatch__");
-  // Such a class stands for other tensors or for none (FakeTensor, DTensor), and its table exports the
-  // memory all the same.
+  // Such a class wraps other tensors or none (FakeTensor, DTensor), but its table exports the memory all the
+  // same.
   if (dispatch.get() != own.get()) p->api = nullptr;
   p->judged = !p->api;
   p->plain &= !p->judged;
-  // A mode that is active now (fake tensors, say) may spoil an attempt: another class, another try.
+  // A mode that is active now (fake tensors, for example) may disturb the probes, so try again with another
+  // class.
   static int tries = 0;
   if (places.api || !p->api || tries >= kTries) return;
   PyRef torch = PyRef::steal(PyImport_ImportModule("torch"));
@@ -143,7 +144,7 @@ void describe_torch(ForeignType* p, PyObject* base) {
     whole_bytes[0] = optional_attribute(torch.get(), "uint8").release();
     whole_bytes[1] = optional_attribute(torch.get(), "int8").release();
   }
-  // The comparison reads on into whatever lies behind a tensor, which may look like an answer too.
+  // The comparison also reads memory behind a tensor, which may match by chance, so try twice.
   for (const int end = tries + 2; torch && tries < end; ++tries) {
     const bool found = find_places(p->api, reinterpret_cast<PyTypeObject*>(base), torch.get());
     forgive();
@@ -169,7 +170,7 @@ bool has_whole_bytes(PyObject* tensor) {
 bool torch_keeps_stream(int device, void* handle) {
   const auto stream = static_cast<CUstream>(handle);
   if (cuda::is_default(stream) || cuda::lives_until_exit(stream)) return true;
-  // If torch makes one of its own at that address later, its memory goes back late, and no more.
+  // If torch creates a stream of its own at this address later, its memory is only returned late.
   static CUstream from_outside = nullptr;
   if (stream == from_outside) return false;
   PyRef foreign =

@@ -1,5 +1,5 @@
-// Arrays over foreign memory that is described by attributes: what the library's object says is
-// checked, the driver is asked, and the object is held as the owner.
+// Arrays over foreign memory described by attributes: checks the attributes, queries the driver, and holds
+// the object as the owner.
 #include <nanobind/nanobind.h>
 
 #include <utility>
@@ -54,7 +54,8 @@ exchange::Checked exchange::read_parts(PyObject* shape, PyObject* strides, PyObj
 
 namespace {
 
-// How much memory may be touched, where the caller or a gpuinterop array as the owner tells it.
+// Checks the layout against the size of the memory, if the caller passes it or a gpuinterop array owns the
+// memory.
 void check_extent(const exchange::Checked& c, PyObject* base, int64_t nbytes, const char* where) {
   Array known;
   known.dtype = c.dtype;
@@ -76,8 +77,8 @@ void check_extent(const exchange::Checked& c, PyObject* base, int64_t nbytes, co
   check_reach(known, c.layout, c.data, where);
 }
 
-// Foreign memory as an object describes it, checked as far as that goes; the driver has its say on the
-// address. With device_id -1 the driver's word on the device is taken.
+// Foreign memory as an object describes it. Checks the description, and the address with the driver. With
+// device_id -1 the driver determines the device.
 exchange::Checked described(uint64_t ptr, nb::handle shape, nb::handle strides, nb::handle dtype,
                             int device_type, int device_id, const char* where,
                             PyObject* base = Py_None, int64_t nbytes = -1,
@@ -90,14 +91,14 @@ exchange::Checked described(uint64_t ptr, nb::handle shape, nb::handle strides, 
          "pass the device's number");
   c.device = read_device(device_type, device_id, where);
   c.memory = !c.device.is_cuda() ? Memory::Host
-             : device_id < 0     ? Memory::Managed  // check_memory() takes the driver's word
+             : device_id < 0     ? Memory::Managed  // check_memory() uses the driver's device
                                  : Memory::Device;
   if (c.data) check_extent(c, base, nbytes, where);
   exchange::check_memory(&c, exchange::Trust::Never, false, where);
   return c;
 }
 
-// `stream` is that of the producer; null: the caller's own order is that of our current stream.
+// `stream` is that of the producer; null: the caller's work is ordered with the current stream.
 Array array_over(exchange::Checked&& c, PyObject* base, void* stream, const char* where) {
   Buffer* b = c.layout.size() ? exchange::adopt_borrowed(c, {stream}) : nullptr;
   Array a = exchange::make_array(std::move(c), b, PyRef::borrow(base == Py_None ? nullptr : base));
@@ -105,8 +106,8 @@ Array array_over(exchange::Checked&& c, PyObject* base, void* stream, const char
   return a;
 }
 
-// Memory that `base` keeps alive, or nobody. A library without an exchange protocol works on `stream`: our
-// current stream waits for it, and it waits for our last use.
+// Memory that `base` keeps alive, or that has no owner. A library without an exchange protocol works on
+// `stream`: the current stream waits for it, and it waits for gpuinterop's last use.
 nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle strides,
                         nb::handle dtype, int device_type, int device_id, nb::handle base,
                         bool readonly, nb::handle stream, const std::string& where_text,
@@ -170,7 +171,7 @@ bool exchange::import_described(const ForeignType& p, PyObject* obj, const char*
     if (!PyErr_ExceptionMatches(PyExc_Exception)) throw;
     PyErr_Clear();
   } catch (const Error&) {
-    // Python raises the error, in its own words.
+    // Python raises the error with the library's own text.
   }
   return false;
 }

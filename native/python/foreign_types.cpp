@@ -58,7 +58,7 @@ void read_keywords(const char* function, PyObject* const* values, PyObject* kwna
     PyObject** slot = nullptr;
     for (const Keyword& k : known)
       if (name == k.name) slot = k.value;
-    // Interned names meet above; one that was built at run time is compared by its text.
+    // Interned names match by address above; a name built at run time is compared by its text.
     for (const Keyword& k : known)
       if (!slot && PyUnicode_Compare(name, k.name) == 0) slot = k.value;
     if (!slot) {
@@ -71,7 +71,7 @@ void read_keywords(const char* function, PyObject* const* values, PyObject* kwna
 
 namespace {
 
-// Never destroyed: types may still be collected while static objects are.
+// Never destroyed: types may still be collected during the destruction of static objects.
 std::unordered_map<PyTypeObject*, ForeignType>& peers() {
   static auto* map = new std::unordered_map<PyTypeObject*, ForeignType>;
   return *map;
@@ -106,7 +106,7 @@ bool in_package(const std::string& module, const char* package) {
   return module.compare(0, n, package) == 0 && (module.size() == n || module[n] == '.');
 }
 
-// Names alone would take in whatever class gives itself these.
+// Compare the class itself, because any class can have these names.
 bool is_numpy_array(PyTypeObject* type) {
   PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy"));
   PyRef array = numpy ? optional_attribute(numpy.get(), "ndarray") : PyRef();
@@ -139,7 +139,7 @@ void describe(ForeignType* p) {
       p->plain = true;
       return;
     } else if ((module == "numpy" && name == "generic") || in_package(module, "numpy.ma")) {
-      // The dictionary of a scalar shows memory that goes with it; no protocol carries a mask.
+      // The dictionary of a scalar refers to memory that is freed with it; no protocol carries a mask.
       p->judged = true;
       return;
     }

@@ -1,5 +1,5 @@
-// What the core remembers of a foreign type: its C exchange API, and whether its objects are plain.
-// Everything else about a foreign object is judged in Python.
+// Data that the core keeps for a foreign type: its C exchange API, and whether its objects are plain. Python
+// checks everything else.
 #pragma once
 
 #include <Python.h>
@@ -21,8 +21,8 @@ struct Names {
 extern Names names;
 void make_names();  // once, when the module is made; throws nanobind::python_error
 
-// Puts the values of keywords where they belong, for functions that are called without a tuple of arguments.
-// Throws PythonError for a keyword that is not known.
+// Stores the values of keywords, for functions that are called without a tuple of arguments. Throws
+// PythonError for an unknown keyword.
 struct Keyword {
   PyObject* name;
   PyObject** value;
@@ -41,14 +41,14 @@ enum class Family : uint8_t {
 };
 
 struct ForeignType {
-  PyTypeObject* type;  // not owned: a weak reference removes the entry when the type goes
+  PyTypeObject* type;  // not owned: a weak reference removes the entry with the type
   bool own = false;    // a class of this library
   const DLPackExchangeAPI* api = nullptr;  // null: none that can be used for import
   Family family = Family::Other;
   // numpy.ndarray, torch.Tensor, torch.nn.Parameter or cupy.ndarray itself: its ordinary objects are
   // shared without a converter.
   bool plain = false;
-  // No protocol reports what forbids sharing such objects, so Python judges each one first.
+  // Protocols do not report why such objects must not be shared, so Python checks each one first.
   bool judged = false;
   // Described: the function (obj) -> (shape, strides, dtype, address, device or -1, stream).
   PyObject* reader = nullptr;
@@ -64,41 +64,41 @@ inline ForeignType& foreign_type_of(PyTypeObject* type) {
   return p && p->type == type ? *p : find_foreign_type(type);
 }
 
-// The table that a type publishes, in a major version we know; null when there is none.
+// The table that a type publishes, in a supported major version; null if there is none.
 const DLPackExchangeAPI* find_api(PyTypeObject* type);
 
 // ---- python/exchange_c_api.cpp ----
-// The calls of a foreign table. A null or false answer has set a Python error; a C++ exception is one too.
-// Who owns the struct after it:
+// The calls of a foreign table. After a null or false result a Python error is set; a C++ exception becomes
+// one too. Ownership of the struct afterwards:
 //   fetch_struct: the caller, if there is a struct.
-//   give_struct: the consumer, if its function answered 0, with or without an object. After any other answer
-//     the struct is ended here, unless the consumer has done so: torch answers -1 when it refuses the struct,
-//     but also when it has taken it and then lacks the memory for its object.
+//   give_struct: the consumer, if its function returned 0, with or without an object. After any other result
+//   give_struct() calls the deleter, unless the consumer has done so: torch returns -1 if it refuses the
+//   struct, but also if it took the struct and then could not allocate its object.
 DLManagedTensorVersioned* fetch_struct(const DLPackExchangeAPI* api, PyObject* object);
 PyObject* give_struct(const DLPackExchangeAPI* api, DLManagedTensorVersioned* m);
-// The stream on which the library works on a CUDA device: the legacy one if it names none.
+// The stream on which the library works on a CUDA device: the legacy one if it reports none.
 bool find_work_stream(const DLPackExchangeAPI* api, int device, void** stream);
 
 // ---- python/exchange_torch.cpp ----
 void describe_torch(ForeignType* p, PyObject* tensor_class);
-// True when the tensor behind an exported struct is known to be outside autograd, with no negation or
-// conjugation pending. False: Python judges the tensor.
+// True if the tensor behind an exported struct is known to be outside autograd, with no negation or
+// conjugation pending. False: Python checks the tensor.
 bool is_plain_torch(const ForeignType& p, const DLManagedTensorVersioned* m) noexcept;
-// False for torch's integers of 1 to 7 bits, which it exports as if they were of 8.
+// False for torch's integers of 1 to 7 bits, which torch exports as if they had 8.
 bool has_whole_bytes(PyObject* tensor);
-// Whether torch's current stream, given by its handle, lives as long as the process: torch's own do. One
-// from outside (ExternalStream) is its maker's to destroy, also while torch's memory is in use here.
+// Whether torch's current stream, given by its handle, is a process-lifetime stream: torch's own are. The
+// creator of an external one (ExternalStream) may destroy it while gpuinterop still uses torch's memory.
 bool torch_keeps_stream(int device, void* stream);
 
 // ---- python/exchange_cupy.cpp ----
 bool describe_cupy(PyTypeObject* type);  // true for cupy.ndarray itself
 
 // ---- python/foreign_types.cpp ----
-// Null if it is missing; any other error is thrown.
+// Null if the attribute is missing; any other error is thrown.
 PyRef optional_attribute(PyObject* o, PyObject* name);
 PyRef optional_attribute(PyObject* o, const char* name);
 
-// Takes the pending Python error as "TypeError: text".
+// Clears the pending Python error and returns it as "TypeError: text".
 std::string take_error_text();
 
 }  // namespace gpuinterop::exchange

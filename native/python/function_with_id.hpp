@@ -1,12 +1,12 @@
-// Functions of the package that carry a number: which operation, which product.
+// Functions of the package that carry an id: of an operation, or of a product.
 #pragma once
 
 #include <Python.h>
 
 namespace gpuinterop {
 
-// The number is the state of a module that the function has for itself. To help(), inspect and pickle it
-// is then a function of a module; an int as `self` would make it a method of that int.
+// The id is the state of a module that belongs to this function alone. help(), inspect and pickle then treat
+// it as a function of a module; an int as `self` would make it a method of that int.
 inline PyObject* make_function_with_id(PyMethodDef* def, int number) {
   static PyModuleDef home = {PyModuleDef_HEAD_INIT,
                              "gpuinterop",

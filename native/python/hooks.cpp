@@ -32,9 +32,9 @@ Entry entries[] = {
     {"device", "gpuinterop.device_spec"},
     // foreign(value, like, where, dtype id, -1 or -2) -> array, number, (number, dtype id), NotImplemented
     //   Called for a value that is neither a gpuinterop array nor a Python scalar. With a dtype id, for an
-    //   assignment: `like` is the class of the target, and the answer is an array of that dtype. Without
-    //   one, for an operand: `like` is an array of the call, or None. With -2 only for the error for which
-    //   the value cannot be shared: None when its library has none.
+    //   assignment: `like` is the class of the target, and the result is an array of that dtype. With -1,
+    //   for an operand: `like` is an array of the call, or None. With -2, only for the error that forbids
+    //   sharing the value: None if its library reports none.
     {"foreign", "gpuinterop.ops.operand_conversion"},
     // copied(kind, bytes, where, uncounted) -> None, or raises to forbid the copy
     //   Called before a copy while a copy scope is active.

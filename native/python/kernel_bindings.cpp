@@ -1,4 +1,4 @@
-// Kernels written by the user: loaded from machine code, launched with arrays and plain bytes.
+// User kernels: loaded from machine code, launched with arrays and plain bytes.
 
 #include <cstring>
 #include <vector>
@@ -22,7 +22,7 @@ std::string listed(const std::vector<size_t>& sizes) {
   return out;
 }
 
-// The driver reads as much as the kernel declares, wherever that is.
+// The driver reads as many bytes as the kernel declares, so the sizes must match.
 [[noreturn]] void refuse_arguments(const LoadedKernel& k, const std::vector<size_t>& given) {
   const std::vector<size_t>& wanted = *k.parameters;
   const char* fix =
@@ -34,7 +34,7 @@ std::string listed(const std::vector<size_t>& sizes) {
 }
 
 void require_geometry(const LoadedKernel& k, const cuda::Launch& how) {
-  // Fixed for every device there has been; a grid's x is held by its type.
+  // The same on all CUDA devices; the x limit of a grid is that of its type.
   constexpr unsigned kMaxBlockZ = 64, kMaxGridYZ = 65535;
   auto text = [](const unsigned* v) {
     return "(" + std::to_string(v[0]) + ", " + std::to_string(v[1]) + ", " + std::to_string(v[2]) +
@@ -42,7 +42,7 @@ void require_geometry(const LoadedKernel& k, const cuda::Launch& how) {
   };
   const unsigned *b = how.block, *g = how.grid;
   const unsigned most = static_cast<unsigned>(k.max_threads);
-  // Each extent first, so that the product stays within 64 bits.
+  // Check each length first, so that the product stays within 64 bits.
   if (b[0] > most || b[1] > most || b[2] > kMaxBlockZ || uint64_t{b[0]} * b[1] * b[2] > most)
     fail(Kind::Shape, k.kernel.name,
          "a block of at most " + std::to_string(most) + " threads, " + std::to_string(kMaxBlockZ) +
@@ -71,7 +71,7 @@ void read_triple(nb::handle sizes, unsigned* out, const char* what, const char* 
   }
 }
 
-// Every argument as the bytes the kernel takes; arrays that it uses join `used`.
+// Converts every argument to the bytes of its parameter, and orders the arrays in `used`.
 void launch(const LoadedKernel& self, nb::handle grid, nb::handle block, int64_t shared,
             nb::handle arguments, nb::handle used) {
   const char* where = self.kernel.name.c_str();
@@ -120,8 +120,8 @@ void register_kernels(nb::module_& m) {
       .def(
           "repeat",
           [](const LoadedKernel& k, int times) {
-            // Launches with zeros for arguments: the bare cost of the driver's call, for benchmarks of
-            // kernels that read none of them.
+            // Launches with zeros as arguments: the cost of the driver's call alone, for benchmarks of
+            // kernels that read no arguments.
             const uint64_t zeros[16] = {};
             void* pointers[16];
             for (auto& p : pointers) p = const_cast<uint64_t*>(zeros);
@@ -151,7 +151,7 @@ void register_kernels(nb::module_& m) {
         LoadedKernel k;
         k.module = cuda::load_or_recompile(device, code, where);
         k.kernel = k.module->kernel(symbol.c_str(), where);
-        k.kernel.name = name;  // as messages call it
+        k.kernel.name = name;  // name in messages
         k.parameters = cuda::parameter_sizes(k.kernel);
         k.max_threads =
             cuda::function_attribute(k.kernel, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, where);

@@ -14,7 +14,7 @@ namespace gpuinterop {
 struct LoadedKernel {
   std::shared_ptr<cuda::Module> module;
   cuda::Kernel kernel;
-  std::optional<std::vector<size_t>> parameters;  // bytes of each, where the driver tells them
+  std::optional<std::vector<size_t>> parameters;  // bytes of each, if the driver reports them
   int max_threads;                                // of a block of this kernel on this device
 };
 

@@ -1,4 +1,4 @@
-// Planned operations as Python sees them: LaunchPlan and PlanCache.
+// Python types of launch plans: LaunchPlan and PlanCache.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 
@@ -109,11 +109,11 @@ struct Operands {
   }
 };
 
-// The part of the cache of calls that belongs to an object of Python.
+// The part of the call cache that belongs to one Python object.
 struct PlanCache {
   uint32_t number;
   nb::object miss;    // (operands, outputs or None) -> LaunchPlan, or the finished result
-  std::string where;  // whom an error names
+  std::string where;  // name of the function in errors
 
   PlanCache(nb::object function, std::string name)
       : miss(std::move(function)), where(std::move(name)) {
@@ -141,7 +141,7 @@ struct PlanCache {
       key.put('o');
       key.put_array(o.outs[j]);
       for (int i = 0; i < o.n_ins; ++i) {
-        // An extra may lie where the out does, and not across it.
+        // An input may have the same address as an `out` array, but may not overlap it otherwise.
         const Array &in = unwrap(o.ins[i]), &out = unwrap(o.outs[j]);
         key.put(ops::may_overlap(in, out, where.c_str()));
         key.put(in.data == out.data);
@@ -174,7 +174,7 @@ struct PlanCache {
   }
 };
 
-// `miss` is a method of whoever holds the cache, as a rule. Plans hold classes of results only.
+// `miss` is usually a method of the object that holds this cache. Plans refer only to classes of results.
 int plan_cache_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<PlanCache>(self)->miss.ptr());

@@ -1,4 +1,4 @@
-// gpuinterop._core: only the list of its parts. Importing it touches no driver.
+// gpuinterop._core: registers its parts. Importing it does not load the driver.
 #include <atomic>
 #include <iterator>
 
@@ -7,9 +7,9 @@
 
 namespace {
 
-// Types, hooks and interned names live in statics, one set for the process. A second interpreter
-// would put its own in their place and leave the first with none. From 3.12 on Python itself refuses
-// the module to an isolated interpreter, as nanobind's definition asks it to; this is for the others.
+// Types, hooks and interned names are static, one set for the process. A second interpreter would replace
+// them and leave the first without. From 3.12 on Python itself refuses the module in an isolated
+// interpreter, because nanobind declares it so; this check covers the others.
 int claim_process(PyObject*) {
   static std::atomic<int64_t> owner{-1};
   const int64_t here = PyInterpreterState_GetID(PyInterpreterState_Get());
@@ -31,9 +31,9 @@ int claim_process(PyObject*) {
 
 extern "C" PyObject* init_of_nanobind();
 
-// Puts the claim before what nanobind executes, which writes statics as well. It cannot be made in
-// this function: Python 3.13 calls it in the main interpreter on behalf of any other, and frees an
-// error that was raised here with the allocator of the wrong one.
+// Runs claim_process before nanobind's slots, which also write statics. The check cannot be made in this
+// function: Python 3.13 calls it in the main interpreter for any other one, and frees an error that was
+// raised here with the wrong allocator.
 extern "C" NB_EXPORT PyObject* PyInit__core() {
   static PyModuleDef_Slot slots[8];  // zeros end it
   PyObject* module = init_of_nanobind();
@@ -54,7 +54,7 @@ extern "C" NB_EXPORT PyObject* PyInit__core() {
 
 #define PyInit__core init_of_nanobind
 NB_MODULE(_core, m) {
-  // A stream or an array that something still holds when the process ends is nobody's mistake.
+  // A stream or an array that is still held when the process ends is not an error.
   nanobind::set_leak_warnings(false);
   m.doc() = "The native core of gpuinterop.";
   gpuinterop::register_errors();

@@ -1,5 +1,5 @@
-// gpuinterop._core's part of the operations: the table's entry, the operators as functions, and what
-// tests and benchmarks ask.
+// The operations in gpuinterop._core: registration in the table, the operators as functions, and functions
+// for tests and benchmarks.
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
@@ -29,7 +29,7 @@ namespace gpuinterop {
 
 namespace {
 
-// add(x, y), add(x, y, out), add(x, y, out=z), frexp(x, out=(a, b)). `self` knows the operation's id.
+// add(x, y), add(x, y, out), add(x, y, out=z), frexp(x, out=(a, b)). `self` holds the operation's id.
 PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                          PyObject* kwnames) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
@@ -44,7 +44,7 @@ PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs
       out = args[nargs + k];
     }
     if (!plain || (out && nargs > inputs)) {
-      // Other keywords, or a wrong count: Python words the answer.
+      // Other keywords, or a wrong count: Python handles the call or raises the error.
       nb::list positional;
       nb::dict named;
       for (Py_ssize_t i = 0; i < nargs; ++i) positional.append(nb::handle(args[i]));
@@ -77,7 +77,7 @@ PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs
   });
 }
 
-// Whoever brought the indices inside has seen the arrays before; a finaliser may have changed them since.
+// The caller checked the arrays before it converted the indices; a finaliser may have changed them since.
 void require_taken(const Array& src, const Array& indices, int axis, const Array& dst,
                    int64_t extent) {
   const int n = src.layout.ndim(), k = indices.layout.ndim();
@@ -91,7 +91,7 @@ void require_taken(const Array& src, const Array& indices, int axis, const Array
 }
 
 PyObject* make_function(int op, const char* name, const char* doc) {
-  // Lives as long as the process: the function asks for it until its very end.
+  // Kept until the process ends, because the function reads it.
   auto* def = new PyMethodDef{
       strdup(name), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_operation)),
       METH_FASTCALL | METH_KEYWORDS, strdup(doc)};
@@ -120,7 +120,7 @@ void register_ops(nb::module_& m) {
       "Add an elementwise operation; its id.");
   m.def(
       "_drop_op", [](int op) { ops::drop_op(static_cast<ops::OpId>(op)); }, "op"_a,
-      "Forget an operation that nobody can call any more; its id is given to another one.");
+      "Remove an operation whose function has been destroyed. Its id is not used again.");
   m.def(
       "_op_function",
       [](int op, const char* name, const char* doc) {
@@ -141,7 +141,7 @@ void register_ops(nb::module_& m) {
   m.def(
       "_take",
       [](nb::handle src, nb::handle indices, int axis, nb::handle dst, int64_t extent) {
-        // As they are now: making a copy may run Python code that gives the objects another shape.
+        // By value: making a copy may run Python code that changes the shape of the objects.
         const Array s = read_array(src, "take"), i = read_array(indices, "take"),
                     d = read_array(dst, "take");
         require_taken(s, i, axis, d, extent);

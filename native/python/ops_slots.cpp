@@ -10,7 +10,7 @@ namespace gpuinterop {
 
 namespace {
 
-// An operator of Python: the operation's name, whose id is looked up once, and the statement in place.
+// A Python operator: the operation's name, whose id is looked up once, and the in-place statement.
 struct Operator {
   const char* name;
   const char* statement = nullptr;
@@ -28,7 +28,7 @@ Operator add{"add", "x += y"}, subtract{"subtract", "x -= y"}, multiply{"multipl
     bitwise_xor{"bitwise_xor", "x ^= y"}, lshift{"left_shift", "x <<= y"},
     rshift{"right_shift", "x >>= y"}, negative{"negative"}, positive{"positive"},
     absolute{"absolute"}, invert{"invert"}, exponential{"exp"}, conjugate{"conjugate"};
-// In the order of Py_LT and its neighbours.
+// In the order of Py_LT, Py_LE and so on.
 Operator comparisons[] = {{"less"},      {"less_equal"}, {"equal"},
                           {"not_equal"}, {"greater"},    {"greater_equal"}};
 
@@ -40,8 +40,8 @@ template <Operator& O>
 PyObject* method_of(PyObject* a, PyObject*) {
   return guard((PyObject*)nullptr, [&] { return ops::call(O.id(), &a, nullptr, false); });
 }
-// Python would go on with what sequences mean by + and *, which repeats a list, and a comparison with one
-// would be a single False: both are refused like any other object that is no array.
+// NotImplemented would make Python use the + and * of sequences, which repeat a list, and compare with a
+// list to a single False. Lists are therefore refused like any other object that is not an array.
 bool is_list(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); }
 template <Operator& O>
 PyObject* binary(PyObject* a, PyObject* b) {
@@ -50,7 +50,7 @@ PyObject* binary(PyObject* a, PyObject* b) {
     return ops::call(O.id(), args, nullptr, !is_list(a) && !is_list(b));
   });
 }
-// Runs an operator in place; its errors name the statement, such as "x += y", and mention no out=.
+// Runs an in-place operator; its errors name the statement, such as "x += y", and do not mention out=.
 template <class F>
 PyObject* in_statement(const char* statement, F&& f) {
   return guard((PyObject*)nullptr, [&] {
@@ -64,8 +64,8 @@ PyObject* in_statement(const char* statement, F&& f) {
     throw PythonError();
   });
 }
-// Refuses unknown operands itself: the interpreter takes a NotImplemented from a subclass's += for the
-// result (it reaches the slot a second time, as a sequence's concatenation).
+// Raises for unsupported operands, because the interpreter returns a NotImplemented from a subclass's += as
+// the result (it calls the slot a second time, for concatenation of sequences).
 template <Operator& O>
 PyObject* in_place(PyObject* a, PyObject* b) {
   return in_statement(O.statement, [&] {
@@ -86,7 +86,7 @@ PyObject* compare(PyObject* a, PyObject* b, int how) {
   });
 }
 
-// Calls the function that gpuinterop.ops.methods has put in for the method.
+// Calls the function that gpuinterop.ops.methods has registered for the method.
 PyObject* forward(const char* name, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                   PyObject* names) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {

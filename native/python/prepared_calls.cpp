@@ -17,7 +17,7 @@ namespace gpuinterop {
 
 namespace {
 
-constexpr size_t kMostEntries = 8;  // calls of further kinds pass through Python
+constexpr size_t kMostEntries = 8;  // calls with further signatures go through Python
 
 struct ExpectedArgument {
   PyRef type, constant;  // a type for arrays and numbers, otherwise a constant
@@ -27,7 +27,7 @@ struct ExpectedArgument {
   bool met(PyObject* given) const {
     if (constant) {
       if (given == constant.get()) return true;
-      // Other equal constants may differ, as 0.0 and -0.0 do, so Python compares them.
+      // Other constants may be equal and yet differ, such as 0.0 and -0.0, so Python compares them.
       return PyUnicode_CheckExact(given) && PyUnicode_CheckExact(constant.get()) &&
              PyUnicode_Compare(given, constant.get()) == 0;
     }

@@ -37,7 +37,7 @@ struct Arguments {
 
 struct Argument {
   const char* name;
-  const char* standard;  // as help() and inspect.signature show it
+  const char* standard;  // default in help() and inspect.signature
   PyObject* Arguments::* at;
 };
 constexpr Argument kArguments[] = {
@@ -55,12 +55,12 @@ struct Method {
   std::string op;    // the entry's name
   std::string name;  // in errors
   std::vector<const Argument*> parameters;
-  Py_ssize_t by_position = 0;  // those after it are given by name
+  Py_ssize_t by_position = 0;  // number of positional parameters; those after it are keyword-only
   std::string method_doc, function_doc;
   PyMethodDef method, function;
 };
 
-// Each has its entry point, see reduce_method, so there is a fixed number of them.
+// Each needs an entry point, see reduce_method, so their number is fixed.
 constexpr size_t kMostMethods = 32;
 std::vector<std::unique_ptr<Method>>& methods() {
   static auto* all = new std::vector<std::unique_ptr<Method>>();
@@ -114,7 +114,7 @@ void parse(const Method& m, PyObject* const* args, Py_ssize_t nargs, PyObject* n
   for (const Argument& one : kArguments)
     if (one.at != &Arguments::where && to->*one.at == Py_None) to->*one.at = nullptr;
   if (to->where == Py_True) to->where = nullptr;
-  // To NumPy it is false, which selects nothing and is hardly what was meant.
+  // NumPy treats None as False, which selects nothing and is rarely intended.
   if (to->where == Py_None)
     fail(Kind::DType, m.name, "where of dtype bool", "None",
          "leave where out to take every element");
@@ -183,8 +183,8 @@ PyObject* reduce(size_t op, PyObject* self, PyObject* const* args, Py_ssize_t na
     const uint64_t axes = read_axes(given.axis, a.layout.ndim(), m.name.c_str());
     const bool keepdims = read_flag(given.keepdims, m);
     const double ddof = read_ddof(given.ddof, m);
-    // A dtype is named in too many ways to be part of a key; such calls ask Python each time, and so do
-    // those that are made of several operations.
+    // A dtype has too many spellings to be part of a key, so these calls go through Python each time. So do
+    // those that consist of several operations.
     const bool cacheable = a.device.is_cuda() && !given.dtype && !given.initial && !given.where &&
                            (!given.out || is_array(given.out));
     if (cacheable && given.out) require_valid_layout(given.out);
@@ -217,7 +217,7 @@ PyObject* reduce_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
   return reduce(OP, self, args, nargs, names);
 }
 
-// gpuinterop.sum(x, ...): the method, or what stands for arrays while a function is fused.
+// gpuinterop.sum(x, ...): the method for arrays, else the hook for placeholders in a fused function.
 template <size_t OP>
 PyObject* reduce_function(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   if (nargs > 0 && is_array(args[0])) return reduce(OP, args[0], args + 1, nargs - 1, names);

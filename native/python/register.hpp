@@ -1,4 +1,4 @@
-// What each part of the core adds to gpuinterop._core.
+// Registration functions of the parts of gpuinterop._core.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -39,8 +39,8 @@ int release_abandoned(void*) {
   return 0;
 }
 
-// The streams that this thread has entered with `with`, innermost last. Holding the objects keeps
-// their owners alive while they are current.
+// The streams that this thread has entered with `with`, innermost last. The references keep their owners
+// alive while they are current.
 struct EnteredStreams : std::vector<Entered> {
   EnteredStreams() = default;
   EnteredStreams(const EnteredStreams&) = delete;
@@ -74,7 +74,7 @@ Stream& made_stream(nb::handle self, const char* where) {
        "make it by a call: gpuinterop.Stream()");
 }
 
-// Among the entered streams. The CPU's are there for the sake of the order alone.
+// Key among the entered streams. Those of the CPU are listed only to check the order of leaving.
 int ordinal_of(Device d) { return d.is_cuda() ? d.id : -1; }
 
 nb::object enter(nb::handle self) {
@@ -95,7 +95,7 @@ void leave(nb::handle self) {
   if (at > 0) {
     const Entered left = entered[at - 1];
     entered.erase(entered.begin() + ptrdiff_t(at - 1));
-    // Out of order, nobody comes to leave it again: what was entered next goes back past it.
+    // If streams are left out of order, the next entered one must restore the stream before the one left.
     auto next = std::find_if(entered.begin() + ptrdiff_t(at - 1), entered.end(),
                              [&](const Entered& e) { return e.device == left.device; });
     if (next == entered.end())
@@ -111,8 +111,8 @@ void leave(nb::handle self) {
          "leave streams in the reverse order, on the thread that entered them: use `with stream:`");
 }
 
-// The object that was entered, so that `current_stream() is s` holds inside `with s:`; null when the
-// current stream was not set from Python.
+// The object that was entered, so that `current_stream() is s` is true inside `with s:`; null if the current
+// stream was not set from Python.
 nb::object current(int type, int id) {
   Device d = device_of(type, id);
   const int device = ordinal_of(d);

@@ -35,12 +35,12 @@ void Stream::let_go() noexcept {
 }
 
 void Stream::leave() noexcept {
-  // Nobody has said that he keeps it alive beyond the block.
+  // Without an owner the caller keeps it alive only during the block.
   if (--blocks_ == 0 && origin == Origin::Lent && !owner) let_go();
 }
 
 void Stream::check_usable(const char* where) const {
-  if (handle) cuda::require(where);  // a handle from before a fork means nothing here
+  if (handle) cuda::require(where);  // a handle from before a fork is invalid in this process
 }
 
 void Stream::put_to_use() {
@@ -64,7 +64,7 @@ Event::Event(Device d, bool t, bool blocking) : device(d), timing(t) {
 }
 
 Event::~Event() {
-  // The driver keeps an event for as long as some stream waits for it.
+  // The driver keeps an event while a stream waits for it.
   if (!handle || cuda::driver_is_gone()) return;
   cuda::RelaxedCapture relaxed;
   cuda::driver().EventDestroy(handle);

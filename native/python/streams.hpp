@@ -1,5 +1,5 @@
-// Streams and events as Python objects. On device "cpu" both exist and do nothing, since work there
-// is done when the call returns: programs need no second version of themselves.
+// Streams and events as Python objects. On device "cpu" both exist and do nothing, because work there is
+// complete when the call returns. So programs need no second version for the CPU.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,13 +17,13 @@ class Stream {
 
   Stream(Device device, bool blocking, int priority);  // a new one
   Stream(Device device, CUstream handle,
-         nanobind::object owner);  // somebody else's, or a default one
+         nanobind::object owner);  // an external or a default one
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   void check_usable(const char* where) const;
-  void enter();  // before it becomes current in a block, and after the block
+  void enter();  // called before it becomes current in a block, and after the block
   void leave() noexcept;
 
   Device device;
@@ -31,14 +31,14 @@ class Stream {
   Origin origin;
   bool blocking = true;
   int priority = 0;
-  // Keeps the handle alive. Not shown to the garbage collector: in a cycle with this Stream the collector
-  // could end the owner, and with it the driver's stream, before this Stream has retired the handle. Such a
-  // cycle is never freed.
+  // Keeps the handle alive. Hidden from the garbage collector: in a cycle with this Stream the collector
+  // could destroy the owner, and with it the driver's stream, before this Stream has retired the handle.
+  // Such a cycle is never freed.
   nanobind::object owner;
 
  private:
-  void put_to_use();       // before the first work is queued on a foreign stream
-  void let_go() noexcept;  // the handle is not used from here on
+  void put_to_use();       // called before the first work is queued on an external stream
+  void let_go() noexcept;  // the handle is not used afterwards
   bool used_ = false;
   int blocks_ = 0;
 };

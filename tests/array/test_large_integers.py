@@ -63,7 +63,15 @@ def test_what_is_outside_is_still_refused(values, dtype):
     assert dtype in caught.value.expected
 
 
-@pytest.mark.parametrize("given", [(-(2**63), -(2**63) + 2), (2**63 - 3, 2**63 - 1)])
-def test_arange_counts_to_the_end_of_the_range(given):
-    found = gi.arange(*given, dtype="int64", device="cpu")
-    assert (found.dtype, found.tolist()) == (np.int64, list(range(*given)))
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [((2**63, 2**63 + 3), "uint64"), ((2**64 - 3, 2**64 - 1), "uint64"),
+     ((2**63 + 3, 2**63, -1), "uint64"), ((0, 2**64 - 1, 2**62), "uint64"),
+     ((np.uint64(2**63), 2**63 + 3), "uint64"), ((-(2**63), -(2**63) + 2), "int64"),
+     ((2**63 - 3, 2**63 - 1), "int64"), ((-(2**63) - 2**62, 2**63, 2**62), "float64"),
+     ((2**63, 2**63), "uint64")],
+)  # fmt: skip
+def test_arange_counts_to_the_end_of_the_range(given, dtype):
+    found = gi.arange(*given, dtype=dtype, device="cpu")
+    assert found.dtype == dtype
+    assert found.tolist() == list(range(*map(int, given)))

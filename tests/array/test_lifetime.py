@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
 import pickle
 import sys
 import threading
@@ -192,6 +193,39 @@ def test_a_bare_object_is_an_empty_array():
         bare[...] = 1
     with pytest.raises(TypeError):
         gi.CudaNdarray()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_fork_waits_for_a_first_use_in_another_thread():
+    program = """
+import os, signal, sys, threading, time
+import gpuinterop as gi
+
+loading = threading.Event()
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "gpuinterop.creation":
+            loading.set()
+            time.sleep(1)
+
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=lambda: gi.zeros(3, device="cpu"))
+thread.start()
+loading.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)  # ends the child where it hangs
+    gi.zeros(3, device="cpu")
+    grandchild = os.fork()
+    if grandchild == 0:
+        os._exit(0 if gi.ones(2, device="cpu").sum() == 2 else 1)
+    os._exit(os.waitpid(grandchild, 0)[1])
+status = os.waitpid(child, 0)[1]
+thread.join()
+print(status, gi.ones(2, device="cpu").tolist())
+"""
+    assert driver.run(program).strip() == "0 [1.0, 1.0]"
 
 
 def test_interpreter_exit_is_clean():

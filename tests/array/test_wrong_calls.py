@@ -44,6 +44,10 @@ CALLS = [
     ("gi.arange(2**70)", "ShapeError: arange"),
     ('gi.arange(float("nan"))', "ShapeError: arange"),
     ("gi.arange(2**24, 2**24 + 4)", "DTypeError: arange"),
+    ("gi.arange(3, dtype=bool)", "DTypeError: arange"),
+    ("gi.arange(2**63)", "ShapeError: arange"),
+    ("gi.arange(2**63, 2**63 + 3)", "DTypeError: arange"),
+    ('gi.arange(2**64, 2**64 + 2, dtype="uint64")', "DTypeError: arange"),
     ('gi.linspace("a", 1)', "ShapeError: linspace"),
     ("gi.linspace(0, 1, -1)", "ShapeError: linspace"),
     # values

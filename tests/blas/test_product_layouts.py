@@ -157,6 +157,11 @@ def test_a_nan_that_counts_for_nothing(device: str) -> None:
     close(gpuinterop.gemv(nan, x[0], x[1], alpha=0), values(2, 2)[1])
     close(gpuinterop.gemv(x, x[0], nan[0], beta=0), values(2, 2).astype(float) @ values(2, 2)[0])
     assert np.isinf(gpuinterop.gemv(x, x[0], nan[0], alpha=np.inf, beta=0).get()).all()
+    close(gpuinterop.ger(nan[0], nan[1], alpha=0), np.zeros((2, 2)))
+    close(gpuinterop.ger(nan[0], nan[1], x, alpha=0), values(2, 2))
+    addend = x.copy()
+    assert gpuinterop.ger(nan[0], nan[1], addend, alpha=0, out=addend) is addend
+    close(addend, values(2, 2))
     assert np.isnan(np.asarray(gpuinterop.gemm(nan, x))).all()
 
 

@@ -172,7 +172,7 @@ def test_a_capsule_is_asked_for_as_it_lies():
     [
         ("complex32", "x.astype('complex64')"),
         ("complex128", "x.astype('complex64')"),
-        ("complex64", "x.get().astype('complex64').view('float32')"),
+        ("complex64", "x.get().view('float32')"),
         ("float16", "x.astype('float32')"),
     ],
 )

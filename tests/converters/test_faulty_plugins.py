@@ -77,21 +77,21 @@ def test_a_plan_that_is_none(clean, name, kind, ask, made):
 def test_what_the_functions_are_given(clean):
     given = []
 
-    def plan_to(facts, copyif=False):
-        given.append((facts, copyif))
+    def plan_to(info, copyif=False):
+        given.append((info, copyif))
         return share("toy", "to_toy")
 
     toy_library.register(plan_to=plan_to)
     assert isinstance(gi.explain(np.ones((2, 3), ">i4"), "toy", copyif=True), Plan)
-    [(facts, copyif)] = given
-    assert isinstance(facts, ArrayInfo)
-    assert (facts.shape, facts.strides, facts.dtype, facts.device) == (
+    [(info, copyif)] = given
+    assert isinstance(info, ArrayInfo)
+    assert (info.shape, info.strides, info.dtype, info.device) == (
         (2, 3),
         (12, 4),
         "int32",
         "cpu",
     )
-    assert facts.c_contiguous
+    assert info.c_contiguous
     assert copyif is True
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import gpuinterop
 import gpuinterop as gi
+from gpuinterop.converters import suggested_fixes
 
 
 def unaligned(host):
@@ -113,6 +114,14 @@ def test_each_way_out_works(source, target):
             found = found.view("complex64")
         np.testing.assert_array_equal(found, expected, err_msg=f"{fix}\n{line}")
     assert ways or "cast first" in fix or "jax_enable_x64" in fix, fix
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_parts_of_complex_numbers_keep_their_digits(dtype):
+    x = gi.asarray(np.array([1 / 3 + 2j / 3], dtype), device="cpu")
+    fix = suggested_fixes.fix_dtype("gpuinterop", dtype, frozenset({"float32", "float64"}))
+    [line] = lines_of(fix)
+    assert eval(line, {"x": x}).tobytes() == x.tobytes()
 
 
 def test_numbers_that_no_array_here_holds_are_cast_by_their_own_library():

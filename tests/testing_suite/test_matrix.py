@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
 from doubles import faulty_libraries as faulty
@@ -77,6 +78,21 @@ def test_drawing():
     assert "not tried: lib (not installed)" in lines
     assert "  address: expected 0x10, got 0x20" in lines
     assert "to   toy  S   R" in lines  # by dtype
+
+
+def test_a_notebook_shows_tables():
+    m = small()
+    m.libraries[1] = Library("lib", why="its import failed: <unknown>")
+    page = ElementTree.fromstring(f"<page>{m._repr_html_()}</page>")
+    rows = [[cell.text or "" for cell in row] for row in page.find("table").iter("tr")]
+    assert [[cell.strip() for cell in row] for row in rows] == [
+        ["", "C", "reversed", "0-d"],
+        ["to   toy", "S", "C", "W"],
+        ["from toy", "-", "", ""],
+    ]
+    text = "".join(page.itertext())
+    assert "cpu, float32" in text
+    assert "not tried: lib (its import failed: <unknown>)" in text
 
 
 def test_drawing_of_nothing():
