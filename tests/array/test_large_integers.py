@@ -57,7 +57,7 @@ def test_integers_among_floats_agree_with_python(values):
     [([2**64, 0.5], "uint64"), ([2**63, 0.5], "int64"), ([-1, 2**63], "uint64"),
      ([2**53 + 1, float("nan")], "int64"), ([2**53 + 1, float("inf")], "uint64")],
 )  # fmt: skip
-def test_what_is_outside_is_still_refused(values, dtype):
+def test_integer_out_of_range_is_refused(values, dtype):
     with pytest.raises(gi.DTypeError) as caught:
         gi.asarray(values, dtype, device="cpu")
     assert dtype in caught.value.expected

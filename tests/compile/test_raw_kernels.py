@@ -91,7 +91,7 @@ gi.synchronize()
     assert output == "5 0 0\n"
 
 
-def test_extents_beyond_what_a_device_takes(run):
+def test_grid_or_block_beyond_the_device_limits_is_refused(run):
     output = run("""
 for grid, block in [((1,), 2000), (1, (32, 32, 2)), (1, (1, 1, 65)), ((1, 65536), 1),
                     ((1, 1, 65536), 1), (1, (2**31 - 1,) * 3)]:

@@ -115,7 +115,7 @@ def test_numba_kernel(key):
     np.testing.assert_array_equal(dest.get(), expected)
 
 
-def test_numba_device_array_of_ours_in_a_kernel():
+def test_numba_kernel_takes_a_converted_array():
     load("numba", "numba.cuda")
     cuda = importlib.import_module("numba.cuda")
 

@@ -88,7 +88,7 @@ def test_jax_memory_that_is_looked_at_is_not_donated(jax):
         gi.from_any(k)
 
 
-def test_jax_keeps_our_memory(jax):
+def test_jax_keeps_shared_memory_alive(jax):
     before = gi.memory_stats("cpu")["live_buffers"]
     j = converters.to_jax(gi.full((4, 4), 3, device="cpu"))
     gc.collect()

@@ -193,7 +193,7 @@ def stand_in_for_tensorflow():
     return module, EagerTensor
 
 
-def test_explain_knows_that_tensorflows_memory_is_read_only_here(monkeypatch):
+def test_explain_reports_that_tensorflow_memory_is_read_only(monkeypatch):
     module, EagerTensor = stand_in_for_tensorflow()
     monkeypatch.setitem(sys.modules, "tensorflow", module)
     t = EagerTensor(np.ones((2, 3), np.float32))

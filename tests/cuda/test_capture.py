@@ -68,7 +68,7 @@ def test_a_captured_fill_runs_when_the_graph_does(stream, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_would_synchronise_is_refused_and_the_capture_survives(stream, mode):
+def test_synchronising_call_is_refused_and_the_capture_survives(stream, mode):
     x = filled(10, 1.0)
     host = np.ones(10, np.float32)
     event = stream.record()
@@ -264,7 +264,7 @@ def test_fork_and_join_inside_a_capture(stream):
         "to an unnamed stream",
     ],
 )
-def test_memory_that_another_stream_of_the_capture_may_use_serves_nobody_else(stream, handed):
+def test_memory_used_by_another_stream_of_the_capture_is_not_reused(stream, handed):
     """Later work is ordered after that use only if it runs on the same stream."""
     other = gi.Stream()
     capture = driver.Capture(stream.handle)

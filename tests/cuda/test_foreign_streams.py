@@ -61,7 +61,7 @@ def test_defaults_by_number(value, handle):
     [True, -1, 2**64, np.int64(-3), "s", 2.0, object(), 12345, Protocol("x"), Protocol(-1), CuPy(2**200), np.zeros(3),
      gi.Stream, Torch],
 )  # fmt: skip
-def test_what_is_no_stream(value):
+def test_invalid_stream_is_refused(value):
     with pytest.raises(StreamError) as error:
         devices.as_stream(value)
     assert error.value.fix
@@ -146,7 +146,7 @@ def test_two_wrappers_of_one_foreign_stream():
 
 @pytest.mark.parametrize("wrap", [int, CuPy, Protocol])
 @pytest.mark.parametrize("inside", [False, True])
-def test_our_own_stream_by_its_handle_stays_ours(wrap, inside):
+def test_own_stream_by_its_handle_is_the_same_stream(wrap, inside):
     """As other libraries name it, which own nothing of it."""
     s = gi.Stream()
     x = filled(0.0)

@@ -25,7 +25,7 @@ def pinned(values):
     return host
 
 
-def test_it_is_page_locked_and_numpys():
+def test_pinned_array_is_page_locked_and_a_numpy_array():
     host = gi.pinned_empty((3, 4), "int16", device=CUDA)
     assert type(host) is np.ndarray
     assert (host.shape, host.dtype) == ((3, 4), np.int16)

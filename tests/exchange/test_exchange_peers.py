@@ -69,7 +69,7 @@ def test_devices_and_copies():
         from_dlpack(n, stream=3)
 
 
-def test_types_are_forgotten_when_they_go():
+def test_cached_types_are_dropped_when_they_are_destroyed():
     class Passing:
         def __dlpack__(self, **keywords):
             return np.zeros(3).__dlpack__(**keywords)
@@ -114,7 +114,7 @@ class TestTorch:
         t.add_(1)
         assert x[1, 2].item() == 9
 
-    def test_torch_is_never_given_what_aborts_it(self, torch):
+    def test_torch_never_receives_memory_that_aborts_it(self, torch):
         x = from_dlpack(np.arange(6.0))[::-1]
         for call in (torch.from_dlpack, torch.utils.dlpack.from_dlpack):
             with pytest.raises(BufferError, match=r"x\.copy\(\)"):

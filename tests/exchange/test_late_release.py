@@ -93,7 +93,7 @@ def test_memory_handed_on_is_released_by_a_thread_without_the_gil(gpu, freed):
     assert freed() == 1
 
 
-def test_memory_handed_on_to_the_legacy_stream_goes_back_after_it(gpu):
+def test_memory_exported_to_the_legacy_stream_is_released_after_it(gpu):
     owner = interface(shape=(64,), data=(gpu.x.ptr, False), stream=gpu.other_stream.handle)
     y = gi.from_dlpack(owner)
     held = consume(y.__dlpack__(max_version=(1, 3)))

@@ -57,7 +57,7 @@ def test_read_only_memory_stays_so():
         x.__dlpack__()  # an old consumer's call
 
 
-def test_copy_that_was_asked_for_is_made_by_producer_or_gpuinterop(freed):
+def test_requested_copy_is_made_by_producer_or_gpuinterop(freed):
     x = take(Producer(), copy=True)
     assert (x.ptr == ADDRESS, x.base, freed()) == (False, None, 1)
     assert take(Producer(flags=2), copy=True).ptr == ADDRESS

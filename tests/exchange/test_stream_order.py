@@ -188,7 +188,7 @@ def test_memory_that_a_consumer_may_still_read_is_not_handed_out(gpu):
     assert (np.asarray(y) == 5).all()
 
 
-def test_default_streams_of_threads_are_told_apart(gpu):
+def test_default_streams_of_threads_are_distinguished(gpu):
     busy(gi.devices.per_thread_stream("cuda:0"), gpu.x, 5)
     seen = []
 

@@ -128,7 +128,7 @@ READERS = [*PEERS, Numba, PyCuda]
 @rounds_of_each
 @pytest.mark.parametrize("peer", PEERS)
 @pytest.mark.parametrize("stream_kind", ["side", "legacy"])
-def test_their_slow_producer(peer, stream_kind, rounds):
+def test_import_waits_for_a_slow_producer(peer, stream_kind, rounds):
     them = peer()
     stream = gi.Stream("cuda") if stream_kind == "side" else gi.devices.legacy_stream()
     source = them.empty()
@@ -156,7 +156,7 @@ def them_handle(them) -> int:
 @rounds_of_each
 @pytest.mark.parametrize("peer", READERS)
 @pytest.mark.parametrize("stream_kind", ["side", "legacy"])
-def test_our_slow_producer(peer, stream_kind, rounds):
+def test_export_waits_for_slow_work_of_gpuinterop(peer, stream_kind, rounds):
     them = peer()
     stream = gi.Stream("cuda") if stream_kind == "side" else gi.devices.legacy_stream()
     handle = stream.handle if stream_kind == "side" else 0
@@ -175,7 +175,7 @@ def test_our_slow_producer(peer, stream_kind, rounds):
         assert low == high == values
 
 
-def test_our_own_streams_are_ordered_by_use():
+def test_gpuinterop_streams_are_ordered_by_use():
     torch = Torch()
     a, b = gi.Stream("cuda"), gi.Stream("cuda")
     for value in range(1, 501):
@@ -228,7 +228,7 @@ def test_jax_is_still_computing(stream_kind, rounds):
 
 
 @pytest.mark.parametrize("stream_kind", ["side", "legacy"])
-def test_jax_gets_no_memory_back_that_is_still_read(stream_kind):
+def test_memory_of_jax_is_not_released_while_it_is_read(stream_kind):
     """Its streams keep no order with the legacy one, and what it gets back it writes to at once."""
     produce, unit = jax_producer(0)
     torch = Torch()

@@ -76,7 +76,7 @@ OVERLAPS = {
 
 
 @pytest.mark.parametrize("name", OVERLAPS)
-def test_the_copy_of_an_operand_that_out_overlaps_is_announced(device, name):
+def test_copy_of_an_operand_that_out_overlaps_is_reported(device, name):
     (z,) = doubles(device, 6)
     call, expected = OVERLAPS[name]
     with pytest.raises(gi.CopyForbiddenError, match=r"add|negative"), gi.no_copies():

@@ -156,7 +156,7 @@ def absent():
     return found[0]
 
 
-def test_what_is_not_here_is_named_with_the_reason(absent):
+def test_missing_library_is_listed_with_the_reason(absent):
     m = matrix(["numpy", absent], ["cpu"], layouts=["C"], dtypes=["float32"])
     assert m.ok
     why = {lib.name: lib.why for lib in m.libraries}
@@ -191,7 +191,7 @@ def test_a_bridge_by_name(monkeypatch):
         matrix(["doubles.faulty_libraries:PLAIN"], ["cpu"])
 
 
-def test_what_is_named_twice_is_tried_once():
+def test_library_named_twice_is_tried_once():
     twice = matrix(
         ["numpy", faulty.SOUND, "numpy", faulty.SOUND], ["cpu", "cpu"], layouts=["C", "C"],
         dtypes=["float32", "float32"],
@@ -276,7 +276,7 @@ WRONG_VARIABLES = [
 
 
 @pytest.mark.slow  # the next test checks each of them without a run of pytest
-def test_a_wrong_variable_is_answered_in_words(tmp_path):
+def test_wrong_variable_raises_a_complete_error(tmp_path):
     variable, value, message = WRONG_VARIABLES[0]
     result = pyargs(tmp_path, **{variable: value})
     assert result.returncode == 2

@@ -95,7 +95,7 @@ def test_sync_waits_for_the_last_use(last_used):
     assert waits_for_the_gate(gate, x.sync)
 
 
-def test_a_copy_to_the_host_asks_no_dead_stream(last_used):
+def test_copy_to_the_host_uses_no_destroyed_stream(last_used):
     x, gate = last_used
     gate.open()
     assert type(x.__dlpack__(dl_device=(1, 0))).__name__ == "PyCapsule"
@@ -159,7 +159,7 @@ def launched_by_triton(x) -> driver.Gate:
         launched_by_triton,
     ],
 )
-def test_the_next_use_comes_after_a_kernel_on_a_stream_that_is_gone(launched):
+def test_next_use_waits_for_a_kernel_on_a_destroyed_stream(launched):
     x = gi.full((N,), 1.0, device=CUDA)
     gate = launched(x)
     with gi.Stream() as s:
@@ -283,7 +283,7 @@ def handed_to_a_capture() -> tuple[int, driver.Capture, list]:
     return handle, capture, [x.__dlpack__(stream=handle), x]
 
 
-def test_what_waited_for_a_capture_that_cannot_be_asked_about_is_given_back():
+def test_memory_held_by_an_unknown_capture_is_released_by_synchronisation():
     for over in (gi.synchronize, gi.empty_cache):
         handle, capture, held = handed_to_a_capture()
         address = held[1].ptr
@@ -299,7 +299,7 @@ def test_what_waited_for_a_capture_that_cannot_be_asked_about_is_given_back():
         ]
 
 
-def test_a_stream_named_again_after_its_capture_says_so():
+def test_use_of_a_stream_after_its_capture_ends_the_capture_state():
     handle, capture, held = handed_to_a_capture()
     assert _core.capturing()
     capture.finish()

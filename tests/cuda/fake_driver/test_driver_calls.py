@@ -143,7 +143,7 @@ def test_no_call_synchronises_in_ordinary_work():
     ]
 
 
-def test_room_is_made_for_a_large_array_by_what_is_cached():
+def test_cached_blocks_are_freed_for_a_large_array():
     gi.empty_cache()
     used = fake_driver.used()
     fake_driver.set_memory(used + (64 << 20))
