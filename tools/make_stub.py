@@ -142,7 +142,7 @@ def reduction_family(row: Reduction) -> str:
 
 
 def corrected_class(written: ast.ClassDef, bound: ast.ClassDef) -> ast.ClassDef:
-    """The class as nanobind tells it, with the types of some members written by hand."""
+    """The class as nanobind describes it, with the types of some members written by hand."""
     corrections = {name_of(member): member for member in written.body}
     for i, member in enumerate(bound.body):
         hand = corrections.pop(name_of(member), None)
@@ -154,7 +154,7 @@ def corrected_class(written: ast.ClassDef, bound: ast.ClassDef) -> ast.ClassDef:
 
 
 def without_refusals(cls: ast.ClassDef) -> ast.ClassDef:
-    """The class without overloads that take everything: they only tell what was wrong."""
+    """The class without overloads that accept any arguments, because those only raise errors."""
     for member in list(cls.body):
         if (
             isinstance(member, ast.FunctionDef)
@@ -283,7 +283,7 @@ def is_used(statement: str, text: str, head: list[ast.stmt]) -> bool:
 
 
 def face_stub() -> str:
-    """Tell type checkers where each lazy name of the package lives, or what it takes and gives."""
+    """Declare the module or the signature of each lazy name of the package for type checkers."""
     text = FACE_SLOTS.read_text(encoding="utf-8")
     by_hand = check_signatures(ast.parse(text)) | {"to"}
     rows = {row.name: row for row in ROWS}

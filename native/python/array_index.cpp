@@ -73,7 +73,7 @@ bool read_index(PyObject* item, int64_t* out, bool writes) {
   if (!zero && !PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
   PyErr_Clear();
   fail(zero ? Kind::Shape : Kind::Type, kGet, "a slice of ints whose step is not zero",
-       repr_text(slice), "convert its parts with int(), and leave out a step of zero");
+       repr_text(slice), "convert its parts with int(), and omit a step of zero");
 }
 
 // Reads the key and writes the view's layout and address into `view`.

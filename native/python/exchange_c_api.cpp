@@ -62,10 +62,10 @@ int allocate_tensor(DLTensor* prototype, DLManagedTensorVersioned** out, void* e
     const int dtype = t.lanes == 1 ? dtype_from_dlpack(t.code, t.bits) : -1;
     const int32_t device = prototype->device.device_type;
     if (dtype < 0)
-      fail(Kind::Exchange, kWhere, "one of this library's dtypes",
+      fail(Kind::Exchange, kWhere, "a dtype of gpuinterop",
            dlpack_code_name(t.code) + ", " + std::to_string(t.bits) + " bits, " +
                std::to_string(t.lanes) + " lanes",
-           "ask for one of the dtypes in gpuinterop.dtypes");
+           "request one of the dtypes in gpuinterop.dtypes");
     if (device != kDLCPU && device != kDLCUDA)
       fail(Kind::Exchange, kWhere, "\"cpu\" or \"cuda\"",
            device_text(device, prototype->device.device_id), "ask for one of gpuinterop.devices()");

@@ -100,8 +100,8 @@ bool agree(const DLDevice& a, const DLDevice& b) {
 }
 
 [[noreturn]] void refuse_used(const char* where) {
-  fail(Kind::Exchange, where, "a DLPack capsule that nobody has used",
-       "a capsule that was consumed already; a capsule can be consumed once",
+  fail(Kind::Exchange, where, "a DLPack capsule that was not consumed",
+       "a consumed capsule; a capsule can be imported once",
        "ask the producer for a new one: x.__dlpack__()");
 }
 

@@ -65,7 +65,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_fused(name):
+def test_unsupported_function_is_refused(name):
     word, function = REFUSED[name]
     x = gi.GpuArray(
         np.ones(3, np.int32 if name.split("=")[0] in IN_PLACE else np.float32), device="cpu"
@@ -77,7 +77,7 @@ def test_what_cannot_be_fused(name):
     assert not Y.get().any()
 
 
-def test_what_is_not_a_function():
+def test_non_function_is_refused():
     for thing in (3, None, "x + y", Y):
         with pytest.raises(ArgumentTypeError, match="function"):
             gi.fuse(thing)
@@ -105,3 +105,18 @@ def test_a_placeholder_kept_from_another_call_is_refused():
             gi.fuse(lambda x, old=old: x * old)(Y)
     with pytest.raises(ArgumentTypeError, match="kept"):
         kept[0].shape  # noqa: B018
+
+
+def test_torch_functions_inside_are_refused():
+    torch = pytest.importorskip("torch")
+    x = gi.ones(3, device="cpu")
+    for function, fix in (
+        (lambda a: torch.exp(a), "call gpuinterop.exp"),
+        (
+            lambda a: torch.cumsum(a, 0),
+            "call torch.cumsum outside of the fused function, and pass its result",
+        ),
+    ):
+        with pytest.raises(gi.ArgumentTypeError) as caught:
+            gi.fuse(function)(x)
+        assert caught.value.fix.startswith(fix)

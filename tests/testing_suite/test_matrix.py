@@ -147,7 +147,7 @@ def test_the_page_counts_what_was_tried(monkeypatch):
 
 @pytest.fixture
 def absent():
-    """A library that is not installed here."""
+    """A library that is not installed."""
     from gpuinterop.testing import peers
 
     found = [name for name in peers.names() if not peers.installed(name)]
@@ -156,7 +156,7 @@ def absent():
     return found[0]
 
 
-def test_what_is_not_here_is_named_with_the_reason(absent):
+def test_missing_library_is_listed_with_the_reason(absent):
     m = matrix(["numpy", absent], ["cpu"], layouts=["C"], dtypes=["float32"])
     assert m.ok
     why = {lib.name: lib.why for lib in m.libraries}
@@ -177,7 +177,7 @@ def test_a_broken_installation_is_a_row(monkeypatch):
     monkeypatch.setattr(peers, "_BUILDERS", {"numpy": peers._BUILDERS["numpy"], "torch": broken})
     monkeypatch.setattr(peers, "names", lambda: ["numpy", "torch"])
     monkeypatch.setattr(peers, "installed", lambda name: True)
-    monkeypatch.setattr(peers.registry, "load", lambda *_: None)  # here or not
+    monkeypatch.setattr(peers.registry, "load", lambda *_: None)  # installed or not
     m = matrix(None, ["cpu"], layouts=["C"], dtypes=["float32"])
     assert m.ok
     assert "libbroken.so.1" in m.libraries[1].why
@@ -191,7 +191,7 @@ def test_a_bridge_by_name(monkeypatch):
         matrix(["doubles.faulty_libraries:PLAIN"], ["cpu"])
 
 
-def test_what_is_named_twice_is_tried_once():
+def test_library_named_twice_is_tried_once():
     twice = matrix(
         ["numpy", faulty.SOUND, "numpy", faulty.SOUND], ["cpu", "cpu"], layouts=["C", "C"],
         dtypes=["float32", "float32"],
@@ -275,8 +275,8 @@ WRONG_VARIABLES = [
 ]
 
 
-@pytest.mark.slow  # the next test looks at each of them without a run of pytest
-def test_a_wrong_variable_is_answered_in_words(tmp_path):
+@pytest.mark.slow  # the next test checks each of them without a run of pytest
+def test_wrong_variable_raises_a_complete_error(tmp_path):
     variable, value, message = WRONG_VARIABLES[0]
     result = pyargs(tmp_path, **{variable: value})
     assert result.returncode == 2
