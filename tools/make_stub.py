@@ -1,10 +1,10 @@
 """Write the stubs: gpuinterop/_core.pyi for the core, gpuinterop/__init__.pyi for the lazy names.
 
-What nanobind binds describes itself, through nanobind's stub generator. The Array type has slots made
-by hand, which cannot: their signatures are written in core_slots.pyi, their docstrings are the
-module's. A slot without a signature, or a signature without a slot, stops the tool. Docstrings are
-repeated for the members of classes only, which users reach through arrays, streams and events; those of
-the functions are read in native/ or by help().
+nanobind's stub generator describes the functions and classes that nanobind binds. It cannot describe
+the hand-written slots of the Array type: core_slots.pyi has their signatures, the module their
+docstrings. The tool fails on a slot without a signature, or a signature without a slot. The stub repeats
+docstrings of members of classes only, which users reach through arrays, streams and events; those of
+functions are in native/ and in help().
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from nanobind.stubgen import StubGen
+from stub_tables import CLASSES, SUPPRESSED, UNDECLARED
 
 import gpuinterop
 import gpuinterop.ndarray  # adds the reductions to the core's class
@@ -32,41 +33,6 @@ ROOT = Path(__file__).parents[1]
 SLOTS = ROOT / "tools" / "core_slots.pyi"
 FACE_SLOTS = ROOT / "tools" / "face_slots.pyi"
 HEAD = '"""Types of the native core. Written by `make stub` from tools/core_slots.pyi."""\n'
-
-# Lines of the core's stub that break a rule of Python's types on purpose; comments do not survive parsing.
-SUPPRESSED = {
-    # An array that compares by element cannot be hashed.
-    "    __hash__: None": "assignment",
-    "    def __eq__(self, other: Any, /) -> GpuArray: ...": "override",
-    "    def __ne__(self, other: Any, /) -> GpuArray: ...": "override",
-    # A class may derive from np.float32 and from one of the others; none does.
-    "    def astype(self, dtype: Float32, order: str='C', copy: bool=True) -> Self: ...": "overload-overlap",
-    # In place the class stays, where an addition of a CudaNdarray gives one.
-    **{
-        f"    def __i{name}__(self, other: Any, /) -> Self: ...": "misc"
-        for name in ("add", "sub", "mul", "mod", "floordiv", "truediv", "matmul")
-    },
-    "    def __ipow__(self, other: Any, modulus: None=None, /) -> Self: ...": "misc",
-}
-
-# The classes that `to` returns. Libraries that have no types for type checkers are not listed.
-CLASSES = {
-    "numpy": "np.ndarray[Any, np.dtype[Any]]",
-    "torch": "torch.Tensor",
-    "cupy": "cupy.ndarray",
-    "jax": "jax.Array",
-    "tvm_ffi": "tvm_ffi.Tensor",
-    "warp": "warp.array[Any]",
-    "tensorflow": "tensorflow.Tensor",
-    "buffer": "memoryview",
-}
-
-# Every class has these; a stub says them by other means. Declared, __setattr__ would mean that any
-# attribute may be set.
-UNDECLARED = {
-    "__doc__", "__module__", "__new__", "__weakref__", "__dict__", "__dictoffset__", "__setattr__",
-    "__delattr__",
-}  # fmt: skip
 
 
 def name_of(node: ast.stmt) -> str:

@@ -256,13 +256,7 @@ def test_fork_and_join_inside_a_capture(stream):
 
 @pytest.mark.parametrize(
     "handed",
-    [
-        "not exported",
-        "to the same stream",
-        "to another stream",
-        "before the last use moved",
-        "to an unnamed stream",
-    ],
+    ["no stream", "the same stream", "another stream", "before a use elsewhere", "unnamed stream"],
 )
 def test_memory_used_by_another_stream_of_the_capture_is_not_reused(stream, handed):
     """Later work is ordered after that use only if it runs on the same stream."""
@@ -272,26 +266,23 @@ def test_memory_used_by_another_stream_of_the_capture_is_not_reused(stream, hand
     x = empty(1000)
     x.fill(1.0)
     address = x.ptr
-    consumer = {
-        "not exported": None,
-        "to another stream": other.handle,
-        "to an unnamed stream": -1,
-    }.get(handed, stream.handle)
+    consumers = {"no stream": None, "another stream": other.handle, "unnamed stream": -1}
+    consumer = consumers.get(handed, stream.handle)
     if consumer is not None:
         capsule = x.__dlpack__(stream=consumer, max_version=(1, 3))
         del capsule
-    if handed == "before the last use moved":
+    if handed == "before a use elsewhere":
         with other:
             x.fill(2.0)
     del x
-    last_stream = other if handed == "before the last use moved" else stream
+    last_stream = other if handed == "before a use elsewhere" else stream
     with last_stream:
         later = empty(1000)
         later.fill(3.0)
     again = later.ptr == address
     stream.wait(other)
     capture.finish()
-    assert again == (handed in ("not exported", "to the same stream"))
+    assert again == (handed in ("no stream", "the same stream"))
     del later
     with last_stream:
         assert comes_back(address)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,20 @@ def test_other_json_is_refused(text, got):
     with pytest.raises(gi.ExchangeError, match=got) as caught:
         Matrix.from_json(text)
     assert "matrix --output" in caught.value.fix
+
+
+def test_repr_is_one_line_and_an_unknown_field_is_refused():
+    assert re.fullmatch(r"<Matrix of \d+ cases, \d+ wrong>", repr(small()))
+    assert small().outcome(library="nosuch") == ""
+    with pytest.raises(gi.ArgumentTypeError, match="direction"):
+        small().outcome(dirction="to")
+
+
+def test_a_single_name_needs_no_list():
+    found = matrix("numpy", "cpu", layouts="C", dtypes="int8")
+    assert {(c.library, c.device, c.layout, c.dtype) for c in found.cells} == {
+        ("numpy", "cpu", "C", "int8")
+    }
 
 
 def test_drawing():
