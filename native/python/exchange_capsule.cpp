@@ -100,9 +100,9 @@ bool agree(const DLDevice& a, const DLDevice& b) {
 }
 
 [[noreturn]] void refuse_used(const char* where) {
-  fail(Kind::Exchange, where, "a DLPack capsule that nobody has used",
-       "a capsule that was consumed already; a capsule can be consumed once",
-       "ask the producer for a new one: x.__dlpack__()");
+  fail(Kind::Exchange, where, "an unused DLPack capsule",
+       "a consumed capsule; a capsule can be consumed once",
+       "get a new one from the producer: x.__dlpack__()");
 }
 
 template <class Managed>
@@ -237,7 +237,7 @@ bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array*
   std::optional<cuda::DeviceGuard> guard;
   if (is_cuda(claimed.device_type)) {
     if (!cuda::available())
-      fail(Kind::Exchange, o.where, "host memory, because no CUDA driver answers here",
+      fail(Kind::Exchange, o.where, "host memory, because no CUDA driver is available",
            text(claimed) + "; " + cuda::unavailable_reason(),
            "copy it to the host in the producer");
     const int id = claimed.device_type == kDLCUDAManaged ? 0 : claimed.device_id;

@@ -123,7 +123,7 @@ Device wanted_device(const std::optional<DevicePair>& pair, const Array& a, PyOb
        type == int32_t(type) && id == int32_t(id) && type != kDLCPU
            ? device_text(int32_t(type), int32_t(id))
            : repr_text(shown),
-       "ask for a device of gpuinterop.devices()");
+       "request a device of gpuinterop.devices()");
 }
 
 // None: -1.
@@ -138,7 +138,7 @@ int read_copy(PyObject* o) {
   if (t >= 0) return t;
   PyErr_Clear();
   fail(Kind::Type, kWhere, "copy=True, False or None", repr_text(o),
-       "pass copy=False to forbid a copy, True to ask for one");
+       "pass copy=False to forbid a copy, True to request one");
 }
 
 // torch (to 2.13 at least) aborts the process when a capsule holds a negative stride, so it must not get
@@ -161,8 +161,8 @@ void require_device(Device target) {
   const std::string here =
       cuda::available() ? ", of " + std::to_string(cuda::device_count()) + " CUDA devices here"
                         : "; " + cuda::unavailable_reason();
-  fail(Kind::Export, kWhere, "dl_device as a device that is here", device_text(target) + here,
-       "ask for a device of gpuinterop.devices()");
+  fail(Kind::Export, kWhere, "dl_device as an available device", device_text(target) + here,
+       "request a device of gpuinterop.devices()");
 }
 
 // A copy for the consumer, complete for work that is queued on `s`.
@@ -192,7 +192,7 @@ PyObject* finish(const Array& a, const RequestedStream& s, int version, bool cop
   }
   if (version < 1 && is_subbyte(a.dtype))
     fail(Kind::Export, kWhere,
-         "a dtype of whole bytes for a consumer that knows no padded elements",
+         "a dtype of whole bytes, because the consumer does not support padded elements",
          std::string(kDTypes[a.dtype].name) + ", stored one element a byte",
          "use a consumer that passes max_version=(1, 1) or later");
   if (version < 0) return capsule_of(make_legacy(a, kWhere), kLegacyName, destroy_legacy);
@@ -224,7 +224,7 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
     const Device target = wanted_device(place, a, r.dl_device);
     if (!target.is_cuda() && stream.given)
       fail(Kind::Stream, kWhere, "stream=None for host memory, which has no streams",
-           repr_text(r.stream), "leave the stream out");
+           repr_text(r.stream), "omit stream=");
     if (a.layout.has_negative_stride() && copy != 1) refuse_torch_caller(kWhere);
     if (copy == 1 || target != a.device) {
       if (copy == 0)
