@@ -243,6 +243,20 @@ def _memory(report: Report) -> None:
                 "live_bytes": torch.cuda.memory_allocated(index),
                 "pool_bytes": torch.cuda.memory_reserved(index),
             }
+    for place in _jax_devices():
+        held = place.memory_stats() or {}  # the CPU has no statistics
+        if held:
+            live = held["bytes_in_use"]
+            report.memory[f"jax on {place.platform}:{place.id}"] = {
+                "live_bytes": live, "pool_bytes": held.get("pool_bytes", live),
+            }  # fmt: skip
+
+
+def _jax_devices() -> list[Any]:
+    """Return JAX's devices if JAX was used, because the query would start it otherwise."""
+    jax, bridge = sys.modules.get("jax"), sys.modules.get("jax._src.xla_bridge")
+    started = getattr(bridge, "backends_are_initialized", None)
+    return list(jax.local_devices()) if jax is not None and started and started() else []
 
 
 # ---- the page -----------------------------------------------------------------------------------

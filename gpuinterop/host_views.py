@@ -95,7 +95,7 @@ def only_element(x: Any, where: str) -> Any:
             where=where,
             expected="one element",
             got=f"{seen.size} elements of shape {seen.shape}",
-            fix="read one: x.item(0), or ask x.size > 0, x.any() or x.all()",
+            fix="read one: x.item(0), or test x.size > 0, x.any() or x.all()",
         )
     return to_host_array(x, where).item()
 

@@ -216,7 +216,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def cuda(self: Self, index: int = 0) -> Self:
         """Return the array on a GPU."""
-        return self.to_device(resolve_device(("cuda", index), "cuda"))
+        return self.to_device(resolve_device(f"cuda:{index}", "cuda"))
 
     def sync(self) -> None:
         """Wait until all work queued on this array is done."""

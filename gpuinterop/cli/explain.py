@@ -7,6 +7,7 @@ converter cannot predict the outcome.
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 from typing import Any
 
@@ -14,6 +15,7 @@ import gpuinterop as gi
 from gpuinterop.cli import STRICT, layouts_in_help
 from gpuinterop.converters import registry
 from gpuinterop.dtypes import as_supported_dtype
+from gpuinterop.error_context import resolve_device
 from gpuinterop.error_messages import strides_of_partial_elements, wrong_number_of_strides
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.layout import c_strides
@@ -69,14 +71,17 @@ def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> 
     if named is not None:
         strides = tuple(s * element.itemsize for s in _strides(layout, extents))
     else:
-        strides = _numbers(layout, "--layout", f"one of {', '.join(LAYOUTS)}, or byte strides")
+        strides = _numbers(
+            layout, "--layout", f"one of {', '.join(LAYOUTS)}, or byte strides", "16,4"
+        )
         if len(strides) != len(extents):
             raise wrong_number_of_strides("--layout", len(extents), strides)
         if any(s % element.itemsize for s in strides):
             raise strides_of_partial_elements("--layout", element.itemsize, strides)
+    place = None if device is None else resolve_device(device, "--device")
     low, high = byte_range(0, extents, strides, element.itemsize)
     offset = named.offset if layout == "offset" and named is not None else 0
-    base = gi.empty((high - low) // element.itemsize + offset, element, device=device)
+    base = gi.empty((high - low) // element.itemsize + offset, element, device=place)
     return gi.GpuArray.from_pointer(
         base.ptr + offset * element.itemsize - low, extents, element, strides, base,
         device=base.device, readonly=layout == "readonly",
@@ -84,14 +89,19 @@ def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> 
 
 
 def _numbers(
-    text: str, where: str, expected: str = "integers separated by commas"
+    text: str,
+    where: str,
+    expected: str = "integers separated by commas",
+    example: str = "3,4",
 ) -> tuple[int, ...]:
     try:
         return tuple(int(word) for word in text.split(",") if word.strip())
     except ValueError:
+        near = difflib.get_close_matches(text, LAYOUTS, 1) if where == "--layout" else []
         raise ArgumentTypeError(
-            where=where, expected=expected, got=text, fix=f"write {where}=3,4"
-        ) from None
+            where=where, expected=expected, got=text,
+            fix=f"write {where}={near[0] if near else example}",
+        ) from None  # fmt: skip
 
 
 def _strides(layout: str, extents: tuple[int, ...]) -> tuple[int, ...]:

@@ -126,18 +126,26 @@ def check_options(
     for name in options:
         if name not in known and not (common and name == COMMON):
             refuse_copy_keyword({name: options[name]}, "copyif", where)
-            raise _unknown_option(name, ["copyif", *known, *[COMMON] * common], where)
+            raise _unknown_option(
+                name, options[name], ["copyif", *known, *[COMMON] * common], where
+            )
     return found
 
 
-def _unknown_option(name: str, known: list[str], where: str) -> errors.ArgumentTypeError:
+def _unknown_option(
+    name: str, value: Any, known: list[str], where: str
+) -> errors.ArgumentTypeError:
     # Another word for "copy" must not suggest to share what is read-only.
     near = ["copyif"] if "copy" in name.lower() else difflib.get_close_matches(name, known)
+    fix = f"write {near[0]}=..., or omit it" if near else "pass one of these, or omit it"
+    if name in ("device", "dtype"):
+        shown = repr(value) if isinstance(value, str) else "..."
+        fix = f"convert first: gpuinterop.asarray(x, {name}={shown})"
     return errors.ArgumentTypeError(
         where=where,
         expected=f"options among {', '.join(dict.fromkeys([*near, *known]))}",
         got=f"{name}=...",
-        fix=f"write {near[0]}=..., or omit it" if near else "pass one of these, or omit it",
+        fix=fix,
     )
 
 

@@ -81,8 +81,10 @@ class ArrayInfo:
     def negative_axis(self) -> int | None:
         if self.size == 0:
             return None
-        axes = enumerate(zip(self.shape, self.strides, strict=True))
-        return next((axis for axis, (n, s) in axes if n > 1 and s < 0), None)
+        for axis, step in enumerate(self.strides):
+            if step < 0 and self.shape[axis] > 1:
+                return axis
+        return None
 
     @property
     def where(self) -> str:
@@ -171,7 +173,10 @@ class Plan:
             return self
         download = "to download it" if self.crosses == "device_to_host" else "for a copy"
         fix = f"pass copyif=True, or {self.fix}" if self.fix else f"pass copyif=True {download}"
-        return replace(self, outcome="refused", bytes=0, fix=fix)
+        return Plan(
+            self.library, "refused", self.reason, self.code, self.axis, 0, fix, self.where, self.got,
+            self.error, self.crosses, self.order,
+        )  # fmt: skip
 
     def exception(self) -> errors.GpuInteropError:
         return self.error(
@@ -236,9 +241,22 @@ def copy_needed(
 
     `Plan.permit` makes it a refusal with the same words where copies are not allowed.
     """
-    plan = refuse(library, where, error, reason, got, instead, code=code, axis=axis)
     crosses = "host" if info.device == "cpu" else "copy"
-    return replace(plan, outcome="copied", bytes=info.nbytes, crosses=crosses, order=order)
+    code = code or error.reason
+    return Plan(
+        library,
+        "copied",
+        reason,
+        code,
+        axis,
+        info.nbytes,
+        instead,
+        where,
+        got,
+        error,
+        crosses,
+        order,
+    )
 
 
 def plan_from_error(error: errors.GpuInteropError, library: str, where: str) -> Plan:

@@ -66,7 +66,7 @@ def fix_device(library: str, devices: frozenset[str]) -> str:
     call = move_line(library, "cuda" if "cuda" in devices else "cpu")
     if "cuda" in devices and not _core.cuda_device_count():
         return (
-            "there is no GPU here: take a library with arrays on the host, such as 'numpy'; where "
-            f"there is one, {call}"
+            "this machine has no GPU, so choose a library with arrays on the host, such as 'numpy'; "
+            f"on a machine with a GPU move it explicitly: {call}"
         )
     return f"move it explicitly: {call}"

@@ -214,7 +214,7 @@ def capture(
         if is_foreign_array(argument):
             raise ArgumentTypeError(
                 where="capture",
-                expected="arrays of this library, whose memory every replay reads, or constants",
+                expected="gpuinterop arrays, whose memory every replay reads, or constants",
                 got=f"an object of type {type(argument).__module__}.{type(argument).__qualname__}",
                 fix="share or copy it first: gpuinterop.asarray(x)",
             )

@@ -36,7 +36,7 @@ def require_text(value: Any, what: str, where: str) -> str:
         line = value.count("\n", 0, bad.start()) + 1
         raise ArgumentTypeError(
             where=where, expected=f"text of whole characters other than zero as {what}",
-            got=f"{bad[0]!r} in line {line}", fix="leave it out",
+            got=f"{bad[0]!r} in line {line}", fix="omit it",
         )  # fmt: skip
     return value
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -15,7 +16,7 @@ from gpuinterop.errors import ArgumentTypeError
 
 from .cuda_text import CudaText
 from .expression_dtypes import Operation, Value
-from .expression_graph import Graph, constant_key
+from .expression_graph import Graph, constant_key, ordered
 from .expression_stages import CompiledExpression
 from .operation_table import ALIASES, TABLE
 from .reduction_table import FUSED
@@ -46,7 +47,8 @@ class Expression(Graph):
         """Return a number as a value: Python's are weakly typed, NumPy's keep their dtype."""
         if not isinstance(number, (bool, int, float, complex, np.generic)):
             raise ArgumentTypeError(where="constant", expected="a Python or NumPy number",
-                                    got=type(number).__name__, fix="pass arrays as inputs")  # fmt: skip
+                                    got=type(number).__name__,
+                                    fix="write graph.input() for an array, and pass the array in the call")  # fmt: skip
         return self.known.setdefault(constant_key(number), Value(number=number))
 
     def apply(self, name: str, *operands: Value | Number, result: int = 0) -> Value:
@@ -60,15 +62,22 @@ class Expression(Graph):
         """
         row = TABLE.get(ALIASES.get(name, name))
         if row is None or row.name == "cast":
-            raise ArgumentTypeError(where="apply", expected="the name of an elementwise operation",
-                                    got=repr(name), fix="pass a name such as 'add' or 'where'")  # fmt: skip
+            near = difflib.get_close_matches(
+                str(name), [*TABLE.keys() - {"cast"}, *ALIASES], 1, 0.8
+            )
+            raise ArgumentTypeError(
+                where="apply", expected="the name of an elementwise operation", got=repr(name),
+                fix=f"write {near[0]!r}" if near else "pass a name such as 'add' or 'where'",
+            )  # fmt: skip
         return self._applied(row, operands, result)
 
-    def cast(self, x: Value, dtype: Any) -> Value:
+    def cast(self, x: Value | Number, dtype: Any) -> Value:
         """Convert the elements to a dtype, as `GpuArray.astype` does."""
-        return self.record(TABLE["cast"], (x,), cast_to=dtype_id(dtype, "astype"))
+        return self.record(TABLE["cast"], (self._value(x),), cast_to=dtype_id(dtype, "astype"))
 
-    def reduce(self, name: str, x: Value, axis: Any = None, keepdims: bool = False) -> Value:
+    def reduce(
+        self, name: str, x: Value | Number, axis: Any = None, keepdims: bool = False
+    ) -> Value:
         """Reduce over an axis, several axes, or all (None): sum, prod, mean, min, max, any or all.
 
         Examples
@@ -85,7 +94,7 @@ class Expression(Graph):
             raise ArgumentTypeError(where="reduce", expected=f"one of {', '.join(FUSED)}",
                                     got=repr(name), fix="call the method of the array")  # fmt: skip
         axis = tuple(axis) if isinstance(axis, list) else axis
-        return self.record(None, (x,), reduction=(name, axis, bool(keepdims)))
+        return self.record(None, (self._value(x),), reduction=(name, axis, bool(keepdims)))
 
     def cuda(self, text: CudaText, *operands: Value | Number, result: int = 0) -> Value:
         """Apply CUDA text to the values; `result` selects one of its outputs.
@@ -102,6 +111,9 @@ class Expression(Graph):
         >>> between(*(gpuinterop.asarray([v], device="cpu") for v in (0.0, 8.0))).tolist()
         [2.0]
         """
+        if not isinstance(text, CudaText):
+            raise ArgumentTypeError(where="cuda", expected="a gpuinterop.CudaText", got=type(text).__name__,
+                                    fix="declare one: gpuinterop.CudaText('T x', 'T z', 'z = x')")  # fmt: skip
         return self._applied(text, operands, result)
 
     @classmethod
@@ -118,6 +130,19 @@ class Expression(Graph):
         It takes arrays and numbers, and ``out=`` as `fuse` does. Results and dtypes are those of the
         same operations on arrays, one after the other.
         """
+        if not isinstance(results, (list, tuple)) or not results:
+            raise ArgumentTypeError(where="compile", expected="a list of one or more values of the graph",
+                                    got=repr(results), fix="write graph.compile([value])")  # fmt: skip
+        for value in results:
+            if not isinstance(value, Value):
+                raise ArgumentTypeError(where="compile", expected="values of the graph as results",
+                                        got=type(value).__name__,
+                                        fix="pass what input, apply, cast, reduce or cuda returned")  # fmt: skip
+        for value in ordered(results, through=True):
+            if value.index >= 0 and value not in self.inputs[value.index : value.index + 1]:
+                raise ArgumentTypeError(where="compile", expected="values of this graph",
+                                        got=f"{value!r} of another graph",
+                                        fix="call input() of the graph that compiles it")  # fmt: skip
         return CompiledExpression(self, results, name)
 
     def _applied(self, row: Operation, operands: Sequence[Any], result: int) -> Value:
@@ -127,5 +152,7 @@ class Expression(Graph):
                 got=f"{len(operands)} operands, result={result}",
                 fix="pass a value for each operand",
             )  # fmt: skip
-        values = [x if isinstance(x, Value) else self.constant(x) for x in operands]
-        return self.record(row, values, result=result)
+        return self.record(row, [*map(self._value, operands)], result=result)
+
+    def _value(self, x: Value | Number) -> Value:
+        return x if isinstance(x, Value) else self.constant(x)

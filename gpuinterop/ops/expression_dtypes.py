@@ -30,7 +30,7 @@ _STRICT = np.dtype(np.float32)  # the dtype of a CudaNdarray
 Operation: TypeAlias = Row | CudaText
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Value:
     """An input, a constant, or the result of an operation or a reduction in an `Expression`.
 
@@ -45,6 +45,14 @@ class Value:
     number: Any = None
     index: int = -1  # position among the inputs
     weak: bool = False  # an input that is a Python number in every call
+
+    def __repr__(self) -> str:
+        # Without the operands: values are shared, so the text could grow exponentially.
+        if self.index >= 0:
+            return f"<input {self.index}>"
+        if self.reduction is not None:
+            return f"<value of {self.reduction[0]}>"
+        return f"<constant {self.number!r}>" if self.row is None else f"<value of {self.row.name}>"
 
     @property
     def is_leaf(self) -> bool:

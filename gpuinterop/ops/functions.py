@@ -70,7 +70,7 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
                                 got=repr(decimals), fix="pass an int") from None  # fmt: skip
     if not -300 <= decimals <= 300:
         raise BoundsError(where="round", expected="decimals from -300 to 300", got=str(decimals),
-                          fix="no float has that many: leave the rounding out")  # fmt: skip
+                          fix="omit the rounding, because no float has that many decimals")  # fmt: skip
     if not isinstance(x, _core.Array):
         taken = _with_dtype("round", x, out)
         if taken is not x:

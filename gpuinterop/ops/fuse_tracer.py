@@ -131,6 +131,17 @@ class Tracer:
             raise cannot_be_fused(f"numpy.{func.__name__}")
         return found
 
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        # Without this method torch raises its own TypeError, which names the class Tracer.
+        name = getattr(func, "__name__", str(func))
+        if ALIASES.get(name, name) in TABLE:
+            raise _refusal("gpuinterop's or NumPy's functions in a fused function", f"torch.{name}",
+                           f"call gpuinterop.{name}")  # fmt: skip
+        raise cannot_be_fused(f"torch.{name}")
+
     @staticmethod
     def __gpuinterop_trace__(row: Row, operands: Sequence[Any], out: Any = None) -> Any:
         refuse_out(row.name, out)

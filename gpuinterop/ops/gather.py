@@ -26,7 +26,7 @@ def _require_whole(indices: Any) -> None:
         return
     raise ArgumentTypeError(
         where="take", expected="integer indices", got=f"dtype {indices.dtype}",
-        fix="pass integers, for a mask numpy.flatnonzero(mask)",
+        fix="pass integers, for a mask numpy.flatnonzero(numpy.asarray(mask))",
     )  # fmt: skip
 
 

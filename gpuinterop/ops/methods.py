@@ -111,8 +111,8 @@ def __array_function__(
         except TypeError as error:
             raise ArgumentTypeError(
                 where=f"{func.__module__}.{func.__name__}",
-                expected="arguments that arrays of this library take",
-                got=str(error), fix="leave the others out, or download first: x.get()",
+                expected="arguments that gpuinterop supports",
+                got=str(error), fix="omit the others, or download first: x.get()",
             ) from error  # fmt: skip
     if all(issubclass(t, (_core.Array, np.ndarray)) for t in types):
         raise _missing(f"{func.__module__}.{func.__name__}", self)
@@ -135,7 +135,7 @@ def _is_known(cls: type) -> bool:
 def _missing(name: str, x: Any) -> ArgumentTypeError:
     return ArgumentTypeError(
         where=name,
-        expected="a function that this library computes itself",
+        expected="a function that gpuinterop computes",
         got=f"{name} of a {type(x).__name__} on {x.device}",
         fix="call it with a downloaded array, x.get(); if it writes, write back: x[...] = host",
     )

@@ -70,7 +70,7 @@ def require_arrays(where: str, *operands: Any) -> Any:
         if not isinstance(x, _core.Array):
             raise ArgumentTypeError(
                 where=where,
-                expected="arrays of this library",
+                expected="arrays",
                 got=f"an object of type {type(x).__module__}.{type(x).__qualname__}",
                 fix="convert it first: gpuinterop.asarray(x)",
             )

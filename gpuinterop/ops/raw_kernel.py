@@ -47,7 +47,7 @@ class Strided:
 def strided(array: Any) -> Strided:
     """Pass `array` to a `RawKernel` as ``gpuinterop_strided<T, ndim>``, without copying it."""
     if not isinstance(array, _core.Array):
-        raise ArgumentTypeError(where="strided", expected="an array of this library",
+        raise ArgumentTypeError(where="strided", expected="a gpuinterop array",
                                 got=type(array).__name__,
                                 fix="share it first: gpuinterop.asarray(x)")  # fmt: skip
     array = core_view(array)
@@ -194,7 +194,7 @@ class RawKernel:
             return np.asarray(value, dtype_from_id(dtype_id(value.dtype))).tobytes()
         raise ArgumentTypeError(
             where=self.name,
-            expected="arrays of this library, strided arrays, and numbers of a certain size",
+            expected="gpuinterop arrays, strided arrays, and numbers of a certain size",
             got=type(value).__name__,
             fix="share arrays first, gpuinterop.asarray(x), and give numbers a size: numpy.float32(0.5)",
         )

@@ -182,7 +182,7 @@ def _cast(x: Any, dtype: np.dtype[Any], cls: type, where: str) -> Any:
     if only is not None and dtype != only:
         raise DTypeError(
             where=where, expected=f"{only}, the only dtype of a {cls.__name__}", got=f"dtype={dtype}",
-            fix=f'gpuinterop.GpuArray(x, dtype="{dtype}") first',
+            fix=f"cast the array first: x.astype('{dtype}')",
         )  # fmt: skip
     return x.astype(dtype)
 
@@ -293,7 +293,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     else:
         raise ShapeError(
             where="norm", expected="ord 2, 1, inf or -inf", got=repr(ord),
-            fix="numpy.linalg.norm on the host",
+            fix="call numpy.linalg.norm(x.get(), ord)",
         )  # fmt: skip
     return FUNCTIONS_OF_AXES[op](x, axis, keepdims)
 

@@ -53,7 +53,7 @@ def bind_keywords(
             got=f"{key}={value!r}",
             fix="select elements with gpuinterop.where, or write into a view: out=y[::2]"
             if key == "where"
-            else f"leave out {key}",
+            else f"omit {key}=",
         )
     wanted = kwargs.get("dtype")
     operands = (
@@ -121,7 +121,7 @@ def _loop(row: Row, given: list[Any], wanted: np.dtype[Any]) -> list[np.dtype[An
             where=row.name,
             expected=f"a dtype= that NumPy computes {row.name} of {names} in",
             got=f"dtype={wanted}",
-            fix=f"leave dtype out and cast the result: {row.name}(...).astype('{wanted}')",
+            fix=f"omit dtype= and cast the result: {row.name}(...).astype('{wanted}')",
         ) from error
     found = found if rule.nin == row.inputs else [requested] * row.inputs
     return [wanted if one == requested else one for one in found]

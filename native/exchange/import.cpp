@@ -42,7 +42,7 @@ std::string address_text(const void* p) {
     fail(Kind::Exchange, where, "elements that each occupy whole bytes",
          got + ", packed: several elements share a byte",
          "unpack them in the producer, or view the bytes as uint8");
-  fail(Kind::Exchange, where, "one of this library's dtypes", got,
+  fail(Kind::Exchange, where, "a dtype of gpuinterop", got,
        "cast in the producer, for example to float32");
 }
 

@@ -26,7 +26,7 @@ constexpr int kCapturePriority = 1;
 [[noreturn]] void fail_broken(CUresult code) {
   fail(Kind::Capture, kWhere, "only operations that a graph can hold, on streams that rejoin it",
        "a capture that is broken: " + cuda::describe(code),
-       "leave out of the block what waits for the device or allocates through the driver: "
+       "move out of the block what waits for the device or allocates through the driver: "
        "synchronize(), item(), numpy.asarray(x), printing, another library's allocations");
 }
 
@@ -235,9 +235,8 @@ void Recorder::drop_unused() {
 
 void require_values(const char* where, const Array& array) {
   if (recording_on_host())
-    fail(Kind::Capture, where, "no look at values while gpuinterop.capture records",
-         "an array whose values exist only after a replay",
-         "do it after the with-block, once replay() has run");
+    fail(Kind::Capture, where, "a call that does not read array values during a capture",
+         "an array that only a replay computes", "read it after the with block and after replay()");
   require_set(where, array);
 }
 

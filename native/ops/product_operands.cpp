@@ -52,8 +52,7 @@ bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers
     }
     if (!g.side->array && !numbers && g.side == &c)
       fail(Kind::Type, call.where, "an array as the addend",
-           "a number of type " + type_text(g.object),
-           "leave it out and add it to the product with +");
+           "a number of type " + type_text(g.object), "omit it and add it to the product with +");
     if (!g.side->array && !numbers)
       fail(Kind::Shape, call.where, "operands of one axis or more",
            "a number of type " + type_text(g.object), "use *");

@@ -31,11 +31,11 @@ std::string attribute_text(PyObject* o, const char* name) {
 }
 
 [[noreturn]] void bad_key(PyObject* item, bool writes) {
-  fail(
-      Kind::IndexKind, writes ? kSet : kGet, "ints, slices, Ellipsis, None and tuples of them",
-      "a key of type " + type_text(item),
-      "gather with x.take(indices, axis), choose with gpuinterop.where(mask, x, value), or convert "
-      "one number: x[int(key)]");
+  fail(Kind::IndexKind, writes ? kSet : kGet, "ints, slices, Ellipsis, None and tuples of them",
+       "a key of type " + type_text(item),
+       std::string("gather with x.take(indices, axis), choose with ") +
+           (writes ? "x[...] = gpuinterop.where(mask, value, x)" : "gpuinterop.where(mask, x, 0)") +
+           ", or convert one number: x[int(key)]");
 }
 
 // Whether a key whose __index__ returned `number` must be refused because NumPy's and JAX's arrays refuse it
@@ -73,7 +73,7 @@ bool read_index(PyObject* item, int64_t* out, bool writes) {
   if (!zero && !PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
   PyErr_Clear();
   fail(zero ? Kind::Shape : Kind::Type, kGet, "a slice of ints whose step is not zero",
-       repr_text(slice), "convert its parts with int(), and leave out a step of zero");
+       repr_text(slice), "convert its parts with int(), and omit a step of zero");
 }
 
 // Reads the key and writes the view's layout and address into `view`.

@@ -48,7 +48,7 @@ constexpr int kCount = sizeof(kFunctions) / sizeof(kFunctions[0]);
     call += f.names[i];
     if (int(i) >= f.required) call += "=...";
   }
-  fail(Kind::Type, f.name, call + ")", got, "leave out the optional ones, or give them by name");
+  fail(Kind::Type, f.name, call + ")", got, "omit the optional ones, or pass them by name");
 }
 
 ops::Scalar read_scalar(PyObject* o, const Function& f, const char* name) {
@@ -79,7 +79,7 @@ bool read_switch(PyObject* o, const char* where, const char* name) {
   if (o == Py_True) return true;
   if (o == Py_False) return false;
   fail(Kind::Type, where, std::string("True or False as ") + name, repr_text(o),
-       std::string("pass ") + name + "=True to allow TF32, or leave it out");
+       std::string("pass ") + name + "=True to allow TF32, or omit it");
 }
 
 // In BLAS, beta scales the old value of `out`; here it scales only an addend.
@@ -88,8 +88,7 @@ void require_addend(const Function& f, const ops::ProductCall& call, bool beta_g
   const char* addend = f.names[std::strchr(f.letters, 'c') - f.letters];
   fail(Kind::Type, f.name, std::string("an addend ") + addend + " for beta to multiply",
        call.out ? "beta and out: out is overwritten, not added" : "beta alone",
-       std::string("pass ") + addend +
-           (call.out ? "=out, or leave beta out" : ", or leave beta out"));
+       std::string("pass ") + addend + (call.out ? "=out, or omit beta" : ", or omit beta"));
 }
 
 PyObject* run(int which, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {

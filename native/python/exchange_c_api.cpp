@@ -62,7 +62,7 @@ int allocate_tensor(DLTensor* prototype, DLManagedTensorVersioned** out, void* e
     const int dtype = t.lanes == 1 ? dtype_from_dlpack(t.code, t.bits) : -1;
     const int32_t device = prototype->device.device_type;
     if (dtype < 0)
-      fail(Kind::Exchange, kWhere, "one of this library's dtypes",
+      fail(Kind::Exchange, kWhere, "a dtype of gpuinterop",
            dlpack_code_name(t.code) + ", " + std::to_string(t.bits) + " bits, " +
                std::to_string(t.lanes) + " lanes",
            "request one of the dtypes in gpuinterop.dtypes");

@@ -100,9 +100,9 @@ bool agree(const DLDevice& a, const DLDevice& b) {
 }
 
 [[noreturn]] void refuse_used(const char* where) {
-  fail(Kind::Exchange, where, "an unused DLPack capsule",
-       "a consumed capsule; a capsule can be consumed once",
-       "get a new one from the producer: x.__dlpack__()");
+  fail(Kind::Exchange, where, "a DLPack capsule that was not consumed",
+       "a consumed capsule; a capsule can be imported once",
+       "ask the producer for a new one: x.__dlpack__()");
 }
 
 template <class Managed>

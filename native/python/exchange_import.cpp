@@ -33,7 +33,7 @@ void import_own(PyObject* obj, Array* out) {
   if (tried.text.empty())
     fail(Kind::ConversionType, o.where, std::string("an object that implements ") + protocols,
          "an object of type " + type_text(obj) + ", which has none of them",
-         "call gpuinterop.from_any, which accepts arrays of more libraries, or "
+         "call gpuinterop.from_any, which accepts the arrays of more libraries, or "
          "gpuinterop.asarray for numbers and lists");
   fail(tried.kind, o.where, "one protocol of the object to work",
        "an object of type " + type_text(obj) + "; tried:" + tried.text,
@@ -111,7 +111,7 @@ void require_wanted(const Array& a, PyTypeObject* cls, const ForeignType& p, con
   if (o.has_device && o.device != a.device && o.copy == 0)
     fail(Kind::CopyForbidden, o.where,
          "memory on " + device_text(o.device) + ", because copy=False",
-         "memory on " + device_text(a.device), "leave copy out, or set it to None");
+         "memory on " + device_text(a.device), "omit copy, or pass copy=None");
 }
 
 PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
@@ -183,7 +183,7 @@ PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs
            "import_any(cls, obj, device=None, copy=None, where=..., realign=False)");
     if (cls && !(PyType_Check(args[0]) && PyType_IsSubtype(cls, array_type)))
       fail(Kind::Type, "from_dlpack", "as cls CudaNdarray, GpuArray, a class of these, or None",
-           repr_text(args[0]), "leave cls out, or choose: from_dlpack(x, cls=gpuinterop.GpuArray)");
+           repr_text(args[0]), "omit cls, or choose: from_dlpack(x, cls=gpuinterop.GpuArray)");
     if (nargs == 2 && !kwnames) return import_object(cls, args[1], Options());
     return import_object(cls, args[1], read_options(args, nargs, kwnames));
   });

@@ -123,7 +123,7 @@ Device wanted_device(const std::optional<DevicePair>& pair, const Array& a, PyOb
        type == int32_t(type) && id == int32_t(id) && type != kDLCPU
            ? device_text(int32_t(type), int32_t(id))
            : repr_text(shown),
-       "request a device of gpuinterop.devices()");
+       "pass a device of gpuinterop.devices()");
 }
 
 // None: -1.
@@ -161,8 +161,8 @@ void require_device(Device target) {
   const std::string here =
       cuda::available() ? ", of " + std::to_string(cuda::device_count()) + " CUDA devices here"
                         : "; " + cuda::unavailable_reason();
-  fail(Kind::Export, kWhere, "dl_device as an available device", device_text(target) + here,
-       "request a device of gpuinterop.devices()");
+  fail(Kind::Export, kWhere, "an existing device as dl_device", device_text(target) + here,
+       "pass a device of gpuinterop.devices()");
 }
 
 // A copy for the consumer, complete for work that is queued on `s`.
@@ -224,13 +224,13 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
     const Device target = wanted_device(place, a, r.dl_device);
     if (!target.is_cuda() && stream.given)
       fail(Kind::Stream, kWhere, "stream=None for host memory, which has no streams",
-           repr_text(r.stream), "omit stream=");
+           repr_text(r.stream), "omit stream, or pass stream=None");
     if (a.layout.has_negative_stride() && copy != 1) refuse_torch_caller(kWhere);
     if (copy == 1 || target != a.device) {
       if (copy == 0)
         fail(Kind::CopyForbidden, kWhere,
              "the array's own device, " + device_text(a.device) + ", because copy=False",
-             device_text(target), "leave copy out, or set it to None");
+             device_text(target), "omit copy, or pass copy=None");
       return finish(copied(a, target), stream, version, true);
     }
     return finish(a, stream, version, false);

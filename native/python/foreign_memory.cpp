@@ -70,7 +70,7 @@ void check_extent(const exchange::Checked& c, PyObject* base, int64_t nbytes, co
     if (owner.device != c.device && memory != Memory::Pinned && memory != Memory::Managed)
       fail(Kind::DeviceMismatch, where,
            device_text(owner.device) + ", where the memory of base lies", device_text(c.device),
-           "leave the device out, or copy: base.to_device(device)");
+           "omit the device, or copy: base.to_device(device)");
   } else {
     return;
   }

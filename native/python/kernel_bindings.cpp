@@ -29,7 +29,7 @@ std::string listed(const std::vector<size_t>& sizes) {
       "give numbers the kernel's types: numpy.float64(x) for a double, "
       "numpy.int64(n) for a long long";
   if (given.size() < wanted.size()) fix = "pass an argument for each of the kernel's parameters";
-  if (given.size() > wanted.size()) fix = "leave out what the kernel does not declare";
+  if (given.size() > wanted.size()) fix = "omit what the kernel does not declare";
   fail(Kind::Type, k.kernel.name, listed(wanted), listed(given), fix);
 }
 

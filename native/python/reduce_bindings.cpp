@@ -116,8 +116,7 @@ void parse(const Method& m, PyObject* const* args, Py_ssize_t nargs, PyObject* n
   if (to->where == Py_True) to->where = nullptr;
   // NumPy treats None as False, which selects nothing and is rarely intended.
   if (to->where == Py_None)
-    fail(Kind::DType, m.name, "where of dtype bool", "None",
-         "leave where out to take every element");
+    fail(Kind::DType, m.name, "where of dtype bool", "None", "omit where to take every element");
 }
 
 bool read_flag(PyObject* value, const Method& m) {

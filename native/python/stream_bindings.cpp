@@ -231,7 +231,7 @@ void register_streams(nb::module_& m) {
             Event* e = nullptr;
             if (!nb::try_cast(event, e) || !e)
               fail(Kind::Type, "Stream.record", "a gpuinterop.Event or None",
-                   type_text(event.ptr()), "leave it out: stream.record() returns a new one");
+                   type_text(event.ptr()), "omit it: stream.record() returns a new one");
             record_event(*e, nb::borrow(self));
             return event;
           },

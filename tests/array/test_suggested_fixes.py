@@ -55,14 +55,17 @@ def test_a_mask_as_key(x):
     mask = x > 3
     error = refused(lambda: x[mask])
     assert isinstance(error, gi.IndexKindError)
-    assert "gpuinterop.where(mask, x, value)" in error.fix
+    assert "gpuinterop.where(mask, x, 0)" in error.fix
     assert np.asarray(x)[np.asarray(mask)].tolist() == [4, 5]
     error = refused(lambda: x.__setitem__(mask, -1))
     assert error.where == "x[key] = value"
+    assert "x[...] = gpuinterop.where(mask, value, x)" in error.fix
     x[...] = gi.where(mask, -1, x)
     assert x.tolist() == np.where(HOST > 3, -1, HOST).tolist()
     for other in (np.asarray(mask), [True, False]):
         assert "where(mask" in refused(x.__getitem__, other).fix
+    line = refused(lambda: x.ravel().take(mask.ravel())).fix.partition("for a mask ")[2]
+    assert eval(line, {"numpy": np, "mask": x > 3}).tolist() == np.flatnonzero(x.get() > 3).tolist()
 
 
 def test_a_tensor_of_one_element_as_key(x):

@@ -103,6 +103,8 @@ def test_the_array_api_goes_by_either_name(run):
         (["--to", "numpy", "--shape", "3,x"], "3,x"),
         (["--to", "numpy", "--shape=-1"], "axis lengths of 0 or more"),
         (["--to", "numpy", "--layout", "zigzag"], "zigzag"),
+        (["--to", "numpy", "--layout", "revrsed"], "fix: write --layout=reversed"),
+        (["--to", "numpy", "--device", "nowhere"], "--device: expected"),
         (["--to", "numpy", "--layout", "4,4,4"], "(4, 4, 4)"),
         (["--to", "numpy", "--layout=3,1"], "multiples of the itemsize"),
         (["--to", "numpy", "--dtype", "text"], "'text'"),

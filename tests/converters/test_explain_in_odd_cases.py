@@ -200,7 +200,7 @@ def test_cudandarray_is_a_class_of_one_dtype():
 def test_without_a_gpu_no_fix_moves_to_one(monkeypatch):
     from gpuinterop import _core
 
-    for count, word in ((0, "there is no GPU here"), (1, "move it explicitly")):
+    for count, word in ((0, "this machine has no GPU"), (1, "move it explicitly")):
         monkeypatch.setattr(_core, "cuda_device_count", lambda count=count: count)
         fix = gi.explain(gi.zeros(3, device="cpu"), "pycuda").fix.partition("; and")[0]
         assert fix.startswith(word)

@@ -100,6 +100,39 @@ def test_pools_of_loaded_libraries(monkeypatch):
     assert "torch on cuda:0: 5 bytes in use, 2 KiB in its pool" in text
 
 
+@pytest.mark.parametrize("started", [True, False])
+def test_the_pool_of_jax_when_it_has_been_used(monkeypatch, started):
+    stats = {"bytes_in_use": 4096, "pool_bytes": 3 << 20, "bytes_limit": 1 << 40}
+    gpu = types.SimpleNamespace(platform="gpu", id=0, memory_stats=lambda: stats)
+    cpu = types.SimpleNamespace(platform="cpu", id=0, memory_stats=lambda: None)
+    asked = []
+    jax = types.SimpleNamespace(local_devices=lambda: asked.append(1) or [gpu, cpu])
+    bridge = types.SimpleNamespace(backends_are_initialized=lambda: started)
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", bridge)
+    report = module.Report()
+    module._memory(report)
+    found = {name: held for name, held in report.memory.items() if name.startswith("jax")}
+    assert found == (
+        {"jax on gpu:0": {"live_bytes": 4096, "pool_bytes": 3 << 20}} if started else {}
+    )
+    assert bool(asked) == started
+    assert ("jax on gpu:0: 4 KiB in use, 3 MiB in its pool" in str(report)) == started
+
+
+@pytest.mark.jax
+def test_jax_still_tells_whether_it_has_been_used():
+    out = driver.run(
+        "import sys, jax, gpuinterop.doctor as doctor\n"
+        "print(len(doctor._jax_devices()))\n"
+        "jax.numpy.zeros(3)\n"
+        "print(len(doctor._jax_devices()))\n"
+    )
+    before, after = map(int, out.split())
+    assert before == 0
+    assert after > 0
+
+
 def test_autoinit_is_noticed(monkeypatch):
     monkeypatch.setitem(sys.modules, "pycuda.autoinit", types.ModuleType("pycuda.autoinit"))
     assert "context" in [w.code for w in gi.doctor().warnings]

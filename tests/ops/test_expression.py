@@ -113,6 +113,8 @@ def test_wrong_calls_are_refused():
         lambda: graph.apply("exp", x, result=1), lambda: graph.reduce("cumsum", x),
         lambda: graph.cuda(text, x, x), lambda: graph.cuda(text, x, result=1),
         lambda: graph.apply("add", x, HOST), lambda: graph.compile([x])(),
+        lambda: graph.reduce("sum", HOST), lambda: graph.cast(HOST, "int8"), lambda: graph.cuda("y = x", x),
+        lambda: graph.compile(x), lambda: graph.compile([]), lambda: graph.compile([HOST]),
         lambda: gi.CudaText("T x", "T x", "x = x"), lambda: gi.CudaText("T x", "T y", "y = x", host=3),
     ):  # fmt: skip
         with pytest.raises(ArgumentTypeError):
@@ -124,3 +126,34 @@ def test_wrong_calls_are_refused():
     both = graph.compile([graph.apply("add", *sums)])
     with pytest.raises(gi.DTypeError, match="a number that is used with one dtype"):
         both(2, gi.ones(1, device="cpu"))
+
+
+def test_values_of_another_graph_are_refused():
+    graph, other = gi.Expression(), gi.Expression()
+    value = graph.apply("add", graph.input(), 1)
+    for _ in range(2):  # also where the other graph has an input of that number
+        with pytest.raises(ArgumentTypeError, match="<input 0> of another graph"):
+            other.compile([other.reduce("sum", value)])
+        other.input()
+
+
+def test_numbers_are_operands_of_every_method(device):
+    graph = gi.Expression()
+    total = graph.apply("add", graph.input(), graph.cast(3, "int32"))
+    found = graph.compile([total])(gi.GpuArray([1, 2], "int32", device=device))
+    assert (found.dtype, found.tolist()) == ("int32", [4, 5])
+
+
+def test_an_unknown_operation_suggests_a_similar_name():
+    graph = gi.Expression()
+    with pytest.raises(ArgumentTypeError, match="write 'sqrt'"):
+        graph.apply("sqr", graph.input())
+
+
+def test_repr_of_a_value_is_short_for_a_graph_with_shared_values():
+    graph = gi.Expression()
+    x = value = graph.input()
+    for _ in range(60):
+        value = graph.apply("add", value, value)
+    names = [repr(v) for v in (x, value, graph.constant(2), graph.reduce("max", value))]
+    assert names == ["<input 0>", "<value of add>", "<constant 2>", "<value of max>"]

@@ -105,3 +105,18 @@ def test_a_placeholder_kept_from_another_call_is_refused():
             gi.fuse(lambda x, old=old: x * old)(Y)
     with pytest.raises(ArgumentTypeError, match="kept"):
         kept[0].shape  # noqa: B018
+
+
+def test_torch_functions_inside_are_refused():
+    torch = pytest.importorskip("torch")
+    x = gi.ones(3, device="cpu")
+    for function, fix in (
+        (lambda a: torch.exp(a), "call gpuinterop.exp"),
+        (
+            lambda a: torch.cumsum(a, 0),
+            "call torch.cumsum outside of the fused function, and pass its result",
+        ),
+    ):
+        with pytest.raises(gi.ArgumentTypeError) as caught:
+            gi.fuse(function)(x)
+        assert caught.value.fix.startswith(fix)
