@@ -84,7 +84,7 @@ CALLS = {
     "vdot": lambda m, v, c: np.vdot(v, v),
     "norm": lambda m, v, c: np.linalg.norm(m, axis=1),
     "diff": lambda m, v, c: np.diff(m**2, 2),
-    "diff of truths": lambda m, v, c: np.diff(m > 0, axis=0),
+    "diff of bools": lambda m, v, c: np.diff(m > 0, axis=0),
     "isclose": lambda m, v, c: np.isclose(m, m + 1e-9),
     "count_nonzero": lambda m, v, c: np.count_nonzero(m, axis=1),
     "where": lambda m, v, c: np.where(m > 0, m, v),
@@ -153,7 +153,7 @@ def test_isclose_takes_numbers_as_numbers(device):
                 assert np.allclose(x, other, **options) is np.allclose(host, other, **options)
 
 
-def test_what_is_no_array_equals_none(device):
+def test_non_array_is_not_equal_to_an_array(device):
     x = gi.asarray(VECTOR, device=device)
     for same in (np.array_equal, np.array_equiv):
         for other in ("abc", None, ["a"] * 4, [[1], [1, 2]], np.datetime64("2020-01-01"), {}):
@@ -239,7 +239,7 @@ def test_copyto_refuses_what_numpy_refuses(device):
         lambda x: np.diff(x, 1.5),
     ],
 )
-def test_what_is_not_here_says_what_to_write(device, call):
+def test_missing_function_raises_an_error_with_a_fix(device, call):
     with pytest.raises(gi.GpuInteropError, match=r"numpy\.\w+.*: expected .*\n  got: .*\n  fix: "):
         call(arrays_on(device)[0])
 
