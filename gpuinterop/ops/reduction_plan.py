@@ -41,7 +41,7 @@ LOADS_BEFORE_SPLIT = 32
 # With more (tall and narrow matrices: 4,000 parts of 64 columns) one block would be at it for longer
 # than the second launch costs, whose blocks share the work.
 ONE_LAUNCH_PARTS = 32
-MAX_TICKETS = 4096  # kTicketWords of native/ops/block_counters.hpp
+MAX_TICKETS = 4096  # kTicketWords of native/ops/launch_plan.cpp
 MAX_SPLITS = 65535
 _NARROWEST = 8  # threads side by side: 128 bytes of 16 each, a cache line
 _BUSY = 8  # blocks a multiprocessor with which nothing needs to be cut into parts
