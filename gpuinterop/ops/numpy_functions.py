@@ -119,6 +119,21 @@ def _flip(m: Any, axis: Any = None) -> Any:
     return m[tuple(slice(None, None, -1 if i in turned else 1) for i in range(m.ndim))]
 
 
+def _rot90(m: Any, k: Any = 1, axes: Any = (0, 1)) -> Any:
+    """Return a view of `m`, rotated k times by 90 degrees from the first axis towards the second."""
+    plane = read_axes(axes, m.ndim, "numpy.rot90")
+    if not is_index(k) or len(plane) != 2:
+        raise ArgumentTypeError(
+            where="numpy.rot90", expected="an int as k, and two axes",
+            got=f"k={short_repr(k)}, axes={short_repr(axes)}", fix="pass k=1, axes=(0, 1)",
+        )  # fmt: skip
+    turns = operator.index(k) % 4
+    # One rotation reverses the second axis and swaps the two; three reverse the first one and swap.
+    reversed_axes = ((), plane[1:], plane, plane[:1])[turns]
+    flipped = _flip(m, reversed_axes)
+    return flipped.swapaxes(*plane) if turns % 2 else flipped
+
+
 def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
     taken = read_axes(source, a.ndim, "numpy.moveaxis")
     places = read_axes(destination, a.ndim, "numpy.moveaxis")
@@ -252,6 +267,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.vdot: blas.vdot,
     np.inner: blas.inner,
     np.matmul: blas.matmul,
+    np.linalg.matmul: blas.matmul,
     np.linalg.norm: _numpy_norm,
     np.empty_like: _like("empty_like", None),
     np.zeros_like: _like("zeros_like", 0),
@@ -279,9 +295,11 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.flip: _flip,
     np.flipud: lambda m: _flip(m, 0),
     np.fliplr: lambda m: _flip(m, 1),
+    np.rot90: _rot90,
     np.moveaxis: _moveaxis,
     np.transpose: lambda a, axes=None: a.transpose(axes) if axes is not None else a.T,
     np.matrix_transpose: lambda x: x.swapaxes(-1, -2),
+    np.linalg.matrix_transpose: lambda x: x.swapaxes(-1, -2),
     np.reshape: lambda a, shape, order="C", *, copy=None: a.reshape(shape, order=order, copy=copy),
     np.ravel: lambda a, order="C": a.ravel(order),
     np.squeeze: lambda a, axis=None: a.squeeze(axis),
@@ -311,6 +329,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.array_equiv: equality.array_equiv,
     np.count_nonzero: _count_nonzero,
     np.iscomplexobj: lambda x: x.dtype.kind == "c",
+    np.isrealobj: lambda x: x.dtype.kind != "c",
     np.result_type: lambda *given: np.result_type(
         *(x.dtype if hasattr(x, "__array_function__") else x for x in given)
     ),

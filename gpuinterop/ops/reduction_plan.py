@@ -40,7 +40,7 @@ LOADS_BEFORE_SPLIT = 32
 # The last block of a launch merges the parts if each of its threads reads at most so many. For more
 # (tall and narrow matrices: 4,000 parts of 64 columns) a second launch of several blocks is faster.
 ONE_LAUNCH_PARTS = 32
-MAX_TICKETS = 4096  # kTicketWords of native/ops/block_counters.hpp
+MAX_TICKETS = 4096  # kTicketWords of native/ops/launch_plan.cpp
 MAX_SPLITS = 65535
 _NARROWEST = 8  # threads side by side: 128 bytes of 16 each, a cache line
 _BUSY = 8  # blocks a multiprocessor with which nothing needs to be cut into parts
