@@ -1,6 +1,6 @@
-"""What NumPy's functions and the methods of its ufuncs do with arrays of this library.
+"""NumPy's functions and the methods of its ufuncs for gpuinterop arrays.
 
-Reductions and products are those of the package. The others are made of views, copies and operations.
+Reductions and products are those of the package. The others consist of views, copies and operations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpuinterop.layout import broadcast_shapes, core_view
 from gpuinterop.ops import blas, concat_split, equality, functions, output_arrays
 from gpuinterop.ops.casting import copyto
 from gpuinterop.ops.core_callbacks import FUNCTIONS
-from gpuinterop.ops.equality import ours
+from gpuinterop.ops.equality import as_operand
 from gpuinterop.ops.gather import take
 from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction
 from gpuinterop.ops.reductions import FUNCTIONS_OF_AXES, norm
@@ -54,7 +54,7 @@ def _made(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> 
     return made
 
 
-# ---- taking apart and repeating ---------------------------------------------------------------------
+# ---- splitting and repeating ------------------------------------------------------------------------
 
 
 def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
@@ -156,7 +156,7 @@ def _size(a: Any, axis: Any = None) -> Any:
     return math.prod(a.shape[i] for i in read_axes(axis, a.ndim, "numpy.size"))
 
 
-# ---- questions --------------------------------------------------------------------------------------
+# ---- tests ------------------------------------------------------------------------------------------
 
 
 def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
@@ -170,12 +170,12 @@ def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     return FUNCTIONS["logical_and"](a, True).sum(axis, keepdims=keepdims)
 
 
-# ---- the rest ---------------------------------------------------------------------------------------
+# ---- other functions --------------------------------------------------------------------------------
 
 
 def _outer(a: Any, b: Any, out: Any = None) -> Any:
     like = a if isinstance(a, _core.Array) else b
-    return blas.ger(*(ours(x, like, "numpy.outer").ravel() for x in (a, b)), out=out)
+    return blas.ger(*(as_operand(x, like, "numpy.outer").ravel() for x in (a, b)), out=out)
 
 
 def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
@@ -204,7 +204,7 @@ def _clip(
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that were really given: NumPy has a value of its own for the others."""
+    """The arguments that the caller passed: NumPy has a sentinel value for the others."""
     return {
         # Reductions refuse a where that is None; any other None is the default.
         k: v
@@ -229,7 +229,7 @@ def _numpy_reduction(row: Reduction) -> Callable[..., Any]:
 
 
 def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Two axes are a matrix to NumPy: of its norms only Frobenius' is here."""
+    """The norm; for two axes, a matrix in NumPy, only Frobenius' norm is supported."""
     if ord is None and axis is None:
         return norm(x, None, None, keepdims)
     axes = read_reduced_axes(axis, x.ndim, "numpy.linalg.norm")

@@ -96,8 +96,8 @@ exchange::Checked described(uint64_t ptr, nb::handle shape, nb::handle strides, 
       exchange::read_parts(shape.ptr(), strides.ptr(), dtype.ptr(), where, in_elements);
   if (c.layout.size()) c.data = reinterpret_cast<char*>(static_cast<uintptr_t>(ptr));
   if (device_id < 0 && !c.data)
-    fail(Kind::Exchange, where, "memory, whose address tells the device", "an empty array",
-         "pass the device's number");
+    fail(Kind::Exchange, where, "a device number, because an empty array has no address",
+         "an empty array without one", "pass the device's number");
   c.device = read_device(device_type, device_id, where);
   c.memory = !c.device.is_cuda() ? Memory::Host
              : device_id < 0     ? Memory::Managed  // check_memory() uses the driver's device

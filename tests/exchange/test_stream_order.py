@@ -1,7 +1,7 @@
 """Order of streams at every hand-over, seen on the fake driver, whose streams are slow threads.
 
-The fake driver delays what is queued, so a missing wait shows as old values, and counts calls, so a host
-synchronisation that nobody asked for shows too.
+The fake driver delays what is queued, so a missing wait shows as old values, and counts calls, so an
+unrequested host synchronisation is detected too.
 """
 
 from __future__ import annotations
