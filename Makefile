@@ -14,12 +14,12 @@ TESTS ?= tests/array tests/cuda tests/ops tests/reduce tests/blas tests/capture 
 WITH ?=
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 
-# Tests start hundreds of interpreters, each of which would compile the package anew.
+# Tests start hundreds of interpreters, each of which would recompile the package.
 export PYTHONDONTWRITEBYTECODE :=
 
 bin := $(VENV)/bin
 pip := $(bin)/python -m pip --disable-pip-version-check --quiet
-# Torch's name means several GB of CUDA packages on a machine without a GPU, so nothing here asks for it.
+# "torch" would install several GB of CUDA packages on a machine without a GPU, so nothing here requires it.
 native := $(shell find native -type f 2>/dev/null)
 quick := -m "not slow and not bench"
 # What another build of the core may change.
@@ -77,10 +77,10 @@ format: $(VENV)/.lint ## rewrite Python and C++ in the project's format
 	$(bin)/ruff format .
 	find native -name '*.[ch]pp' -print0 | xargs -0 $(bin)/clang-format -i
 
-stub: $(VENV)/.installed ## write the stubs of the package and its core anew
+stub: $(VENV)/.installed ## regenerate the stubs of the package and its core
 	$(bin)/python tools/make_stub.py
 
-docs: $(VENV)/.installed ## write the generated pages anew and test every page
+docs: $(VENV)/.installed ## regenerate the generated pages and test every page
 	@$(bin)/python -c 'import matplotlib' 2>/dev/null || $(pip) install 'matplotlib>=3.7'
 	$(bin)/python tools/make_docs.py
 	$(bin)/python -m pytest -q tests/house/test_docs.py

@@ -27,7 +27,7 @@ class Row(NamedTuple):
     oracle: Callable[..., Any]
     places: tuple[tuple[float, float], ...]  # of each argument
     float32: float
-    float64: float | None = None  # None: the oracle knows no wider type
+    float64: float | None = None  # None: the oracle has no wider type
 
 
 def _python(function: Callable[[float], float]) -> Callable[[Any], Any]:

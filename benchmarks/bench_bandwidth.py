@@ -42,7 +42,7 @@ class Device:
         self.out = gi.empty(self.n, "float32", device=device)
 
     def milliseconds(self, call: Callable[[], Any], count: int, *, events: bool = True) -> float:
-        """Of one call, from a burst of `count`; without events the call itself knows how to wait."""
+        """Of one call, from a burst of `count`; without events the call itself waits."""
         if self.on_host or not events:
             wait = getattr(call, "wait", None) or (lambda: None)
             wait()

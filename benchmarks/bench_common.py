@@ -42,7 +42,9 @@ class Options(argparse.ArgumentParser):
     def __init__(self, doc: str, *, on_host: bool = False) -> None:
         super().__init__(description=doc.strip().splitlines()[0])
         self.on_host = on_host
-        text = "where arrays live" if on_host else 'where to run; "cpu" only shows that it runs'
+        text = (
+            "device of the arrays" if on_host else 'device to run on; "cpu" only shows that it runs'
+        )
         self.add_argument("--device", default=None, help=f"{text} (default: a GPU if there is one)")
         self.add_argument("--json", nargs="?", const="-", metavar="FILE", help="write all numbers")
         self.add_argument("--plot", type=Path, metavar="PNG", help="draw a picture (needs [viz])")
@@ -50,7 +52,7 @@ class Options(argparse.ArgumentParser):
         self.add_argument("--alone", action="store_true", help="without the other libraries")
 
     def parse_args(self, *given: Any, **more: Any) -> Any:
-        """The options; with the numbers on stdout, everything else goes to stderr."""
+        """The options; with --json - the numbers go to stdout and all other output to stderr."""
         chosen = super().parse_args(*given, **more)
         chosen.stdout = sys.stdout
         if chosen.json == "-":
@@ -131,7 +133,7 @@ def jax_call(jax: Any, function: Callable[..., Any], *arguments: Any) -> Call:
 
 @contextlib.contextmanager
 def optional(libraries: dict[str, Any], name: str, row: str) -> Iterator[Any]:
-    """Prepare a peer's calls: what fails inside costs a line. The peer is None where it is missing."""
+    """Prepare another library's calls: a failure inside costs a line. The library is None if it is missing."""
     try:
         yield libraries.get(name)
     except Exception as error:  # whatever a library raises
@@ -262,7 +264,7 @@ class Benchmark:
         return f"{mark:.3g} {'reached' if reached else 'MISSED'}"
 
     def finish(self) -> None:
-        """Print the table, write the files asked for, and fail if one of our own calls did."""
+        """Print the table, write the requested files, and fail if a gpuinterop call failed."""
         seconds = time.perf_counter() - self.began
         print(f"\n{self.name} on {self.options.device}, {self.figure}, {seconds:.0f} s")
         columns = list(dict.fromkeys(who for row in self.rows.values() for who in row))
@@ -361,7 +363,7 @@ def commit() -> str:
 
 
 def gpu_name() -> str:
-    """Name and driver of the GPU, "" where nothing tells."""
+    """Name and driver of the GPU, or "" if they cannot be read."""
     try:
         return subprocess.run(
             ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],

@@ -1,4 +1,4 @@
-"""What does one conversion cost on the host, beside the peers' own routes?
+"""What does one conversion cost on the host, compared with the conversions of other libraries?
 
 Every pair is timed in one process, the routes of a row in turn, so that the machine's mood falls on
 all of them alike; the figure is the best of the repeats. Exports and views are timed by
@@ -30,7 +30,7 @@ MARKS = {
 
 
 def load(name: str) -> Any:
-    """The module, or None when it is not installed or does not work here."""
+    """The module, or None when it is not installed or does not work on this machine."""
     try:
         return importlib.import_module(name)
     except (ImportError, OSError, RuntimeError):
@@ -207,7 +207,7 @@ def _pycuda_rows(x: Any) -> dict[str, dict[str, Callable[[], Any]]]:
 
 
 def mark(name: str, times: dict[str, list[float]]) -> float | None:
-    """What is aimed at; for PyCUDA beside the constructor that every converter must call."""
+    """The target; for PyCUDA relative to the constructor that every converter must call."""
     if name == "CudaNdarray -> PyCUDA":
         return min(times["GPUArray's constructor"]) + 0.4
     return MARKS.get(name)

@@ -1,4 +1,4 @@
-"""What does one conversion cost on the host, in microseconds, beside the peers in the same run?
+"""What does one conversion cost on the host, in microseconds, compared with other libraries in the same run?
 
 A 64x64 float32 array; nothing is copied, so the time must not depend on the size. All rows take turns
 many times over and the best turn counts, because a shared machine only ever adds time. Where there is a
@@ -18,7 +18,7 @@ from bench_common import GPUINTEROP, Benchmark, parser
 import gpuinterop as gi
 from gpuinterop import _core
 
-# Row, statement, mark in microseconds (None: a peer, or a figure without a mark). Names are set up
+# Row, statement, target in microseconds (None: another library, or a figure without a target). Names are set up
 # in names_for(); a row whose names are missing is left out.
 ROWS: list[tuple[str, str, float | None]] = [
     ("export", "x.__dlpack__()", 0.2),
@@ -64,7 +64,7 @@ def installed(name: str) -> Any:
 
 
 def names_for(device: str, alone: bool = False) -> dict[str, Any]:
-    """What the statements use on this device. Peers that are not installed have no name."""
+    """Names for the statements on this device. Libraries that are not installed have no name."""
     module = (lambda name: None) if alone else installed
     on_gpu = device == "cuda"
     host = np.zeros((64, 64), "float32")
@@ -101,7 +101,7 @@ def runnable(names: dict[str, Any]) -> list[tuple[str, str, float | None, Callab
             names
         ):
             continue
-        eval(code, dict(names))  # a peer that refuses says so here, not in the middle
+        eval(code, dict(names))  # a library that raises does so before the timing, not during it
         rows.append((group, statement, mark, timeit.Timer(statement, globals=names)))
     return rows
 

@@ -31,7 +31,7 @@ def jax_product(a: Any, b: Any, *rest: Any) -> Any:
 
 
 class Run:
-    """The device, the libraries beside us, and one method for each kind of row."""
+    """The device, the other libraries, and one method for each kind of row."""
 
     def __init__(self, bench: Benchmark) -> None:
         self.bench, self.device = bench, bench.options.device

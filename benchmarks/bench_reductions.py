@@ -1,4 +1,4 @@
-"""How near do reductions come to the memory's bandwidth, beside torch, CuPy and JAX?
+"""How near do reductions come to the memory's bandwidth, compared with torch, CuPy and JAX?
 
 GB/s of the bytes read, float32. ``--tune`` sweeps what reduction_plan.TUNING holds, instead.
 """
@@ -77,7 +77,7 @@ def of_jax(jnp: Any, op: str, axis: int | None) -> Callable[[Any], Any]:
 
 
 class Run:
-    """The device, the libraries beside us, and one method for each kind of row."""
+    """The device, the other libraries, and one method for each kind of row."""
 
     def __init__(self, bench: Benchmark) -> None:
         self.bench, self.device = bench, bench.options.device

@@ -1,4 +1,4 @@
-"""The documents' programs: microseconds a step, beside NumPy, torch, CuPy and JAX.
+"""The programs of the Theano tutorials: microseconds a step, compared with NumPy, torch, CuPy and JAX.
 
 The tutorial's exp loop, the blog's y = m.x + b, and logistic regression on 400 x 784, every library
 in one run, taking turns. ``--compile`` adds torch.compile, which takes a while to start.
@@ -31,7 +31,7 @@ def example(name: str) -> Any:
 
 
 def torch_graph(torch: Any, body: Callable[[], Any]) -> Any:
-    """A captured torch graph of `body`, warmed up on a side stream as torch asks."""
+    """A captured torch graph of `body`, warmed up on a side stream as torch requires."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

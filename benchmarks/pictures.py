@@ -1,4 +1,4 @@
-"""Pictures of benchmark records: ``pictures.py RECORD.json PICTURE.png`` draws one anew.
+"""Pictures of benchmark records: ``pictures.py RECORD.json PICTURE.png`` redraws one.
 
 Colours are Okabe and Ito's, distinguished by colour-blind readers too, and every contender has a marker
 of its own, so that nothing depends on colour.
@@ -39,7 +39,7 @@ def digest(record: dict[str, Any]) -> str:
 
 
 def draw(record: dict[str, Any], path: Path) -> bool:
-    """Draw a record the way it asks for; a line where matplotlib is missing."""
+    """Draw a record in the style that it names; print a line if matplotlib is missing."""
     try:
         import matplotlib  # noqa: PLC0415
     except ImportError:
@@ -60,7 +60,7 @@ def draw(record: dict[str, Any], path: Path) -> bool:
 
 
 def _save(figure: Any, path: Path, named: str) -> None:
-    """As a PNG of 256 colours: half the size, and no eye tells the difference."""
+    """As a PNG of 256 colours: half the size, without a visible difference."""
     from PIL import Image, PngImagePlugin  # noqa: PLC0415
 
     raw = io.BytesIO()
@@ -161,7 +161,7 @@ def ratio(pyplot: Any, record: dict[str, Any]) -> Any:
     """Times as multiples of gpuinterop's: right of the line gpuinterop is faster."""
     height = _height(record)
     figure, axes = pyplot.subplots(figsize=(8, height))
-    alone = all(len(row) == 1 for row in record["rows"].values())  # no peer is installed
+    alone = all(len(row) == 1 for row in record["rows"].values())  # no other library is installed
     rows = {
         n: row for n, row in record["rows"].items() if GPUINTEROP in row and (alone or len(row) > 1)
     }

@@ -1,7 +1,7 @@
 """The tutorial's first program: exp of 230,400 numbers, a thousand times, in its three forms.
 
 The result comes back to the host; it stays on the device; its buffer is used again. A loop on a GPU
-ends before its work does, so both moments are told: launched, and finished.
+ends before its work does, so it prints both times: launched, and finished.
 
     python examples/exp_loop.py [DEVICE]
 """

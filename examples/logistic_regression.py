@@ -85,7 +85,7 @@ class Training:
 
 
 def train(steps: int = STEPS, device=None, seed: int = 0, tell=None) -> dict[str, np.ndarray]:
-    """Train on `device`; return what the tutorial looks at, and the seconds it took.
+    """Train on `device`; return the values that the tutorial prints, and the seconds it took.
 
     After each tenth of the steps `tell` gets their number and the mean cross-entropy.
     """

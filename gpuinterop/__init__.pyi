@@ -55,7 +55,7 @@ _B = TypeVar("_B", bound=CudaNdarray | GpuArray)
 _C = TypeVar("_C", bound=CudaNdarray)
 _Array: TypeAlias = CudaNdarray | GpuArray
 
-# Arguments. A dtype that a type checker can tell decides the class of the result.
+# Arguments. A dtype that a type checker can infer decides the class of the result.
 _Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 _Axis: TypeAlias = SupportsIndex | Sequence[SupportsIndex] | None
 _Numbers: TypeAlias = complex | list[Any] | tuple[Any, ...]
@@ -178,7 +178,7 @@ def broadcast_to(x: _AnyArray, shape: _Shape) -> GpuArray: ...
 
 # ---- operations on elements -------------------------------------------------------------------
 # A CudaNdarray among the operands makes the result one, where float32 can hold it. Where the class
-# of an operand is not told (_A is both), that of the result is not told either.
+# of an operand is unknown (_A is both), so is that of the result.
 
 class _Unary(Protocol):
     @overload
@@ -417,7 +417,7 @@ def fuse(*, static_argnames: str | Sequence[str]) -> Callable[[Callable[_P, _R]]
 
 def allow_tf32(allowed: bool = True) -> AbstractContextManager[None]: ...
 
-# ---- the documents' converters ----------------------------------------------------------------
+# ---- the Theano-compatible converters ---------------------------------------------------------
 
 def to_cudandarray(x: Any, copyif: bool = False) -> CudaNdarray: ...
 def garray_to_cudandarray(x: Any, copyif: bool = False) -> CudaNdarray: ...

@@ -183,7 +183,7 @@ def pytest_configure(config):
 
 
 def missing(item) -> str:
-    """Why this test cannot run here, or "" when it can."""
+    """Why this test cannot run on this machine, or "" when it can."""
     for name in LIBRARY_MARKERS:
         if item.get_closest_marker(name) and importlib.util.find_spec(name) is None:
             return f"{name} is not installed"

@@ -82,7 +82,7 @@ def reasons(cells: list[Cell]) -> list[str]:
         if layouts and dtypes and dtypes.count(",") < 3:
             what = f"{dtypes}: {layouts}"
         elif layouts:
-            # Told without the dtypes, which are many: those that are shared are the exception.
+            # Many dtypes are affected, so name the shared ones as exceptions.
             hit = {c.layout for c in struck}
             spared = dict.fromkeys(
                 c.dtype for c in row if c.layout in hit and c.outcome == "shared"

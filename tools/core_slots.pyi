@@ -1,6 +1,6 @@
-# Signatures for gpuinterop/_core.pyi that the module itself cannot tell: the hand-made slots of Array,
+# Signatures for gpuinterop/_core.pyi that the module does not provide: the hand-written slots of Array,
 # and functions that nanobind sees as taking and returning `object`. Docstrings come from the module.
-# `make stub` merges the two and fails on a slot without a line here, or a line without a slot.
+# `make stub` merges the two and fails on a slot without a line in this file, or a line without a slot.
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable, Generic, Literal, TypeAlias, TypeVar, overload
 

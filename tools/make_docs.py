@@ -96,7 +96,7 @@ def errors_page() -> str:
 
 
 def readme() -> str:
-    """The README with its table of figures made anew."""
+    """The README with its table of figures regenerated."""
     before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     return before + BEGIN + performance_readme.readme_table() + END + after

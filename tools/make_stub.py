@@ -1,10 +1,10 @@
 """Write the stubs: gpuinterop/_core.pyi for the core, gpuinterop/__init__.pyi for the lazy names.
 
-What nanobind binds describes itself, through nanobind's stub generator. The Array type has slots made
-by hand, which cannot: their signatures are written in core_slots.pyi, their docstrings are the
-module's. A slot without a signature, or a signature without a slot, stops the tool. Docstrings are
-repeated for the members of classes only, which users reach through arrays, streams and events; those of
-the functions are read in native/ or by help().
+nanobind's stub generator describes the functions and classes that nanobind binds. It cannot describe
+the hand-written slots of the Array type: core_slots.pyi has their signatures, the module their
+docstrings. The tool fails on a slot without a signature, or a signature without a slot. The stub repeats
+docstrings of members of classes only, which users reach through arrays, streams and events; those of
+functions are in native/ and in help().
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from nanobind.stubgen import StubGen
+from stub_tables import CLASSES, SUPPRESSED, UNDECLARED
 
 import gpuinterop
 import gpuinterop.ndarray  # adds the reductions to the core's class
@@ -32,41 +33,6 @@ ROOT = Path(__file__).parents[1]
 SLOTS = ROOT / "tools" / "core_slots.pyi"
 FACE_SLOTS = ROOT / "tools" / "face_slots.pyi"
 HEAD = '"""Types of the native core. Written by `make stub` from tools/core_slots.pyi."""\n'
-
-# Lines of the core's stub that break a rule of Python's types on purpose; comments do not survive parsing.
-SUPPRESSED = {
-    # An array that compares by element cannot be hashed.
-    "    __hash__: None": "assignment",
-    "    def __eq__(self, other: Any, /) -> GpuArray: ...": "override",
-    "    def __ne__(self, other: Any, /) -> GpuArray: ...": "override",
-    # A class may derive from np.float32 and from one of the others; none does.
-    "    def astype(self, dtype: Float32, order: str='C', copy: bool=True) -> Self: ...": "overload-overlap",
-    # In place the class stays, where an addition of a CudaNdarray gives one.
-    **{
-        f"    def __i{name}__(self, other: Any, /) -> Self: ...": "misc"
-        for name in ("add", "sub", "mul", "mod", "floordiv", "truediv", "matmul")
-    },
-    "    def __ipow__(self, other: Any, modulus: None=None, /) -> Self: ...": "misc",
-}
-
-# The classes that `to` returns. Libraries that have no types for type checkers are not listed.
-CLASSES = {
-    "numpy": "np.ndarray[Any, np.dtype[Any]]",
-    "torch": "torch.Tensor",
-    "cupy": "cupy.ndarray",
-    "jax": "jax.Array",
-    "tvm_ffi": "tvm_ffi.Tensor",
-    "warp": "warp.array[Any]",
-    "tensorflow": "tensorflow.Tensor",
-    "buffer": "memoryview",
-}
-
-# Every class has these; a stub says them by other means. Declared, __setattr__ would mean that any
-# attribute may be set.
-UNDECLARED = {
-    "__doc__", "__module__", "__new__", "__weakref__", "__dict__", "__dictoffset__", "__setattr__",
-    "__delattr__",
-}  # fmt: skip
 
 
 def name_of(node: ast.stmt) -> str:
@@ -142,7 +108,7 @@ def reduction_family(row: Reduction) -> str:
 
 
 def corrected_class(written: ast.ClassDef, bound: ast.ClassDef) -> ast.ClassDef:
-    """The class as nanobind tells it, with the types of some members written by hand."""
+    """The class as nanobind describes it, with the types of some members written by hand."""
     corrections = {name_of(member): member for member in written.body}
     for i, member in enumerate(bound.body):
         hand = corrections.pop(name_of(member), None)
@@ -154,7 +120,7 @@ def corrected_class(written: ast.ClassDef, bound: ast.ClassDef) -> ast.ClassDef:
 
 
 def without_refusals(cls: ast.ClassDef) -> ast.ClassDef:
-    """The class without overloads that take everything: they only tell what was wrong."""
+    """The class without overloads that accept any arguments, because those only raise errors."""
     for member in list(cls.body):
         if (
             isinstance(member, ast.FunctionDef)
@@ -283,7 +249,7 @@ def is_used(statement: str, text: str, head: list[ast.stmt]) -> bool:
 
 
 def face_stub() -> str:
-    """Tell type checkers where each lazy name of the package lives, or what it takes and gives."""
+    """Declare the module or the signature of each lazy name of the package for type checkers."""
     text = FACE_SLOTS.read_text(encoding="utf-8")
     by_hand = check_signatures(ast.parse(text)) | {"to"}
     rows = {row.name: row for row in ROWS}

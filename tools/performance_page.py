@@ -40,7 +40,7 @@ NAMES = {
     "numpy": "NumPy",
     "floor": "baseline",
 }
-AHEAD = 1.05  # a peer counts as faster from 5 % on; less is run-to-run variation
+AHEAD = 1.05  # another library counts as faster from 5 % on; less is run-to-run variation
 
 # Record, what each picture shows.
 PICTURES = {
@@ -85,7 +85,7 @@ def better(record: dict[str, Any], a: float, b: float) -> bool:
 
 
 def scaled(mark: Mark, row: dict[str, float], rate: bool) -> tuple[float, str] | None:
-    """The scaled target: in the ratio to every peer and the floor that it had when it was set."""
+    """The scaled target: with the ratio to each other library and to the floor that it had when it was set."""
     if mark.row == "CudaNdarray -> PyCUDA":  # the constructor's time, and a fixed 0.4
         return row["GPUArray's constructor"] + 0.4, "GPUArray's constructor"
     found = [(mark.value * row[who] / then, who) for who, then in mark.then.items() if who in row]
@@ -153,7 +153,7 @@ def goal(record: dict[str, Any], mark: Mark) -> str:
 
 
 def spelt(who: str) -> str:
-    """A contender as the reader knows it; statements of bench_exchange by their variables' meaning."""
+    """The name of a contender for readers; statements of bench_exchange by their variables' meaning."""
     for letter, library in (("c", "CuPy"), ("t", "PyTorch"), ("n", "NumPy")):
         if who.startswith((f"{letter}.", f"{letter}[")):
             return f"the same on {library}'s array"
@@ -241,7 +241,7 @@ def missed(found: dict[str, dict[str, Any]]) -> list[Mark]:
 
 
 def ahead(found: dict[str, dict[str, Any]]) -> list[tuple[str, str, str, float, float]]:
-    """Every row of every record in which a peer does the same work in less time: record, row, peer."""
+    """Every row of every record in which another library does the same work in less time."""
     lost = []
     for name, record in found.items():
         for title, row in record["rows"].items():

@@ -12,7 +12,7 @@ IMAGES = page.ROOT / "docs" / "images"
 
 
 def drawn(found: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
-    """A record as its picture shows it: the figures of the table beside it, and the marks that count."""
+    """A record as its picture shows it: the figures of its table, and the targets that count."""
     rows, marks = dict(found[name]["rows"]), {}
     if name == "converters":  # its table has rows of two records, and names for readers
         first = {}

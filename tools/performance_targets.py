@@ -1,4 +1,4 @@
-"""The targets of docs/performance.md, and explanations of the missed ones and of faster peers."""
+"""The targets of docs/performance.md, and explanations of missed targets and of faster libraries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mark:
-    """The target of a row, and the figures of peers and the floor when it was set."""
+    """The target of a row, and the figures of other libraries and the floor when it was set."""
 
     record: str
     row: str

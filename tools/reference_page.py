@@ -1,4 +1,4 @@
-"""docs/reference.md: tables of names from docstrings, around the programs in reference.md here."""
+"""docs/reference.md: tables of names from docstrings, around the programs in tools/reference.md."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def pointer_arguments(
             yield prepared
         finally:  # the stream is the caller's, who may end it from here on
             if keep:
-                _core.used_up(keep[0], stream)
+                _core.end_use(keep[0], stream)
     for array, usable, _ in back:
         _core.copy_into(array, usable, where=where)
 

@@ -1,10 +1,9 @@
-"""Products of matrices and vectors: cuBLAS for matrices, our own reductions for vectors.
+"""Products of matrices and vectors: cuBLAS for matrices, gpuinterop's reductions for vectors.
 
-Row-major, column-major and transposed operands are used as they lie in memory; only an operand
-without a unit stride is copied. float32 is computed in float32 unless TF32 is asked for. On "cpu"
-NumPy computes.
+Row-major, column-major and transposed operands are used in place; only an operand without a unit
+stride is copied. float32 is computed in float32 unless TF32 is enabled. On "cpu" NumPy computes.
 
-The functions are the core's. It asks the hooks below on the first use of a kind of operands; a warm
+The functions are the core's. It calls the hooks below on the first call of a signature; a cached
 call on CUDA runs no Python code.
 """
 
@@ -62,7 +61,7 @@ def _allowing(allowed: bool) -> Iterator[None]:
         _core._allow_tf32(before)
 
 
-# ---- what the core asks -----------------------------------------------------------------------------
+# ---- callbacks of the core --------------------------------------------------------------------------
 
 
 def _open() -> None:
@@ -92,7 +91,7 @@ def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[
 
 
 def _rest(name: str, a: Any, b: Any, out: Any) -> Any:
-    """Products of other numbers of axes: made of the common ones."""
+    """Compute products of other numbers of axes from the common ones."""
     if name == "scale":
         product = FUNCTIONS["multiply"](a, b)
     elif name == "vdot":

@@ -1,6 +1,6 @@
 """Products that cuBLAS does not compute: with vectors, of integers, of rank one, and in host memory.
 
-The core asks for a plan once for each layout of operands and keeps it.
+The core requests a plan once for each layout of operands and keeps it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _product(a: Any, b: Any, wide: bool = False) -> ReductionKernel:
 
 
 def _times(common: np.dtype[Any]) -> Expression:
-    """Products of both operands in the type that is summed, which rounds small floats once."""
+    """Products of both operands in the type of the sum, so that small floats are rounded once."""
     graph = Expression()
     x, y = graph.input(), graph.input()
     if common == np.bool_:
@@ -95,14 +95,14 @@ def sum_of_products(a: Any, b: Any, axis: int = -1) -> Any:
 def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta: complex) -> None:
     """Fill `result` with ``alpha * a @ b + beta * c``: now, or at each replay of a capture.
 
-    Shapes, dtypes and `result` have been checked. As in BLAS, what is multiplied by an alpha or
-    beta of 0 is not read.
+    Shapes, dtypes and `result` have been checked. As in BLAS, operands that an alpha or beta of 0
+    multiplies are not read.
     """
     sink, left, right = as_numpy_view(result, written=True), as_numpy_view(a), as_numpy_view(b)
     added = None if c is None or beta == 0 else as_numpy_view(c)
     small = result.dtype.kind in "fV" and result.dtype.itemsize == 2
-    # What alpha or beta brings back into the range of a small float has not left it before. An addend
-    # decides, where it is the widest, also if nothing of it is read.
+    # alpha or beta may bring a product back into the range of a small float, so compute it in a wider dtype.
+    # The widest operand determines the dtype, even an addend that is not read.
     dtype: Any = np.dtype(np.float32) if small and (alpha != 1 or c is not None) else result.dtype
     floating = dtype.kind in "fc"
     scale: Any = dtype.type(alpha) if floating else alpha

@@ -1,7 +1,7 @@
 """Captured sequences: operations recorded once and replayed with one call.
 
-On CUDA a capture is a CUDA graph. On "cpu" it is the list of the calls, so that a program behaves
-alike on both: nothing is computed while a block is recorded, everything at each replay.
+On CUDA a capture is a CUDA graph. On "cpu" it is a list of calls. On both, a block computes nothing
+while it is recorded, and everything at each replay.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _fixed_key(value: Any) -> Any:
 
 
 def _refuse_shared(inputs: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
-    """Refuse to write into an input what another one, in the same memory, holds or gets as well."""
+    """Refuse to write to an input if that would change another input in the same memory."""
     pairs = [p for p in zip(inputs, arguments, strict=True) if isinstance(p[0], _core.Array)]
     for (one, to_one), (other, to_other) in combinations(pairs, 2):
         kept = to_one is one and to_other is other
@@ -105,9 +105,9 @@ class Capture:
         return int(self._recorder.nodes)
 
     def replay(self) -> None:
-        """Run the recorded operations on the current stream, on what their arrays hold now.
+        """Run the recorded operations on the current stream, with the present values of their arrays.
 
-        Inside another capture of the same device nothing runs: they become part of that one.
+        Inside another capture of the same device nothing runs: they become part of that capture.
         """
         self._recorder.replay()
 
@@ -154,7 +154,7 @@ class Capture:
                 changed.append((own, given))
         _refuse_shared(self.inputs, arguments)
         with reraise_from("Capture"):
-            # What can be refused, and what another input's write would change, is read before all writes.
+            # Before the first write, convert arguments that may be refused or that a write would change.
             values = [
                 given
                 if len(changed) == 1 or _is_plain(own, given, changed)
@@ -184,13 +184,13 @@ def capture(
     ``with capture() as graph:`` records the block; ``f = capture(function, *arguments)`` records
     one call of the function, and ``f(*arguments)`` replays it, copying arguments other than the
     captured ones into these. `device` is by default that of the first array among the arguments, or
-    the default device; work on another one is refused inside. Nothing is computed, and results have
-    no values, until the first replay. The graph keeps every
-    array that it uses alive, and memory made inside it belongs to it: results keep their place and
-    each replay overwrites them; copy those that the next one must not change. A capture that is
-    replayed inside of another one becomes part of it. A replay gives the same bits as the operations one by one.
+    the default device; work on another device raises an error. Nothing is computed, and results have
+    no values, until the first replay. The graph keeps every array that it uses alive and owns the
+    memory of the results: each replay overwrites them, so copy results that must not change. A
+    capture that is replayed inside another capture becomes part of it. A replay gives the same bits
+    as the operations one by one.
 
-    Whatever would wait for the device is illegal inside: `item`, ``numpy.asarray``, printing.
+    Calls that wait for the device raise an error inside: `item`, ``numpy.asarray``, printing.
 
     Examples
     --------

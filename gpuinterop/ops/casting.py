@@ -59,7 +59,7 @@ def _axes_in_memory(x: Any, order: str) -> Sequence[int] | None:
 
 
 def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
-    """Fill `target` with the values of `x`, by way of the host where they are on a GPU."""
+    """Fill `target` with the values of `x`; those on a GPU are cast on the host."""
     if x.device.type == "cpu":
         _core._require_values("astype", x)
         values = as_numpy_view(x)
@@ -67,7 +67,7 @@ def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
         values = np.empty(x.shape, x.dtype)
         _core.copy_into(wrap_numpy(values), x, where="astype")
     if values.dtype.isbuiltin != 1 and is_complex(values.dtype):
-        values = values.astype(np.complex64)  # whose real parts NumPy takes, ml_dtypes does not
+        values = values.astype(np.complex64)  # NumPy discards imaginary parts, ml_dtypes does not
     _core.copy_into(target, wrap_numpy(values.astype(target.dtype)), where="astype")
 
 
@@ -86,7 +86,7 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
         np.copyto(dst, values, casting=casting, where=mask)  # type: ignore[arg-type]
         return
     target = output_arrays.plain(dst)
-    # Before the mask: a selection from two dtypes would meet in a third, and round both.
+    # Cast before applying the mask: a selection from two dtypes would promote to a third, and round both.
     value = _copied(src, target, casting)
     if where is True:
         target[...] = value
@@ -107,7 +107,7 @@ def _copied(src: Any, target: Any, casting: str) -> Any:
     elif not number and not isinstance(src, (_core.Array, np.ndarray, np.generic)):
         src = as_input_array(src, None, _WHERE)
     given = np.result_type(src) if number else src.dtype
-    # Python's numbers have a kind and no size.
+    # Python scalars have a kind and no size.
     allowed = np.can_cast(given, dtype, casting)  # type: ignore[arg-type]
     if not (allowed or (number and np.result_type(src, dtype) == dtype)):
         raise DTypeError(
@@ -115,7 +115,7 @@ def _copied(src: Any, target: Any, casting: str) -> Any:
             got=short_repr(src) if number else f"dtype {given}", fix='pass casting="unsafe"',
         )  # fmt: skip
     if number or isinstance(src, np.generic):
-        # Filled and not uploaded: a capture holds it.
+        # Fill instead of uploading, because a capture records a fill.
         value = output_arrays.new_like(target, (), dtype, _WHERE)
         value[...] = scalars_to_array(src, dtype, _WHERE).item()
         return value

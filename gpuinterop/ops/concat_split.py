@@ -1,4 +1,4 @@
-"""Putting arrays together, taking them apart, and filling new ones."""
+"""Join, split and fill arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.casting import cast
 from gpuinterop.ops.dtype_promotion import common_dtype, require_exact_in
-from gpuinterop.ops.equality import ours
+from gpuinterop.ops.equality import as_operand
 from gpuinterop.ops.operand_conversion import result_class
 from gpuinterop.option_values import is_index
 from gpuinterop.views import read_axis
@@ -46,8 +46,8 @@ def listed(arrays: Any, where: str) -> list[Any]:
 def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) -> Any:
     """Return the arrays one after the other along `axis`; None flattens them first.
 
-    One strided copy per array, nothing in between. Dtypes are promoted by NumPy's rules; beside a
-    CudaNdarray the result is float32, as of every operation.
+    One strided copy per array, without temporaries. Dtypes are promoted by NumPy's rules; with a
+    CudaNdarray among the arrays the result is float32, as in every operation.
     """
     where = "concatenate"
     given = listed(arrays, where)
@@ -67,7 +67,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
         out = _core.empty(cls, shape, dtype, place.type_code, place.index, where=where)
     else:
         output_arrays.check_out(out, shape, dtype, parts[0], where)
-        # Writing one part must not change those still to be read.
+        # Writing one part must not change the parts that are read later.
         parts = [x.copy() if _core._may_overlap(x, out) else x for x in parts]
     target = output_arrays.plain(out)
     for key, x in zip(places, parts, strict=True):
@@ -85,7 +85,7 @@ def _layout(
     shapes: tuple[tuple[int, ...], ...],
     dtypes: tuple[np.dtype[Any], ...],
 ) -> tuple[Any, tuple[int, ...], np.dtype[Any], list[tuple[slice, ...]]]:
-    """Class, shape and dtype of what is put together, and the place of each part in it."""
+    """Class, shape and dtype of the joined array, and the slice of each part."""
     first = shapes[0]
     if not first:
         raise ShapeError(
@@ -119,7 +119,7 @@ def _layout(
 
 
 def join(axis: int, *arrays: Any) -> Any:
-    """Return the arrays one after the other along `axis` (the documents' order of arguments)."""
+    """Return the arrays one after the other along `axis` (Theano's order of arguments)."""
     with reraise_from("join"):
         return concatenate(arrays, axis)
 
@@ -220,7 +220,7 @@ def column_stack(tup: Any) -> Any:
 
 def append(arr: Any, values: Any, axis: Any = None) -> Any:
     like = arr if isinstance(arr, _core.Array) else values
-    parts = [ours(v, like, "numpy.append") for v in (arr, values)]
+    parts = [as_operand(v, like, "numpy.append") for v in (arr, values)]
     return _together("numpy.append", parts, axis)
 
 

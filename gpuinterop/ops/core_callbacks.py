@@ -1,4 +1,4 @@
-"""What the core calls when its caches have no entry: dtypes, classes, machine code; and the host's loops.
+"""Callbacks of the core for calls that are not cached: dtypes, classes, kernels, and NumPy on "cpu".
 
 The core keeps each result, so a later call on CUDA runs none of this.
 """
@@ -94,7 +94,7 @@ def _resolve(
 
 
 def _class_for(row: int, special: Any, owners: list[Any]) -> Any:
-    """CudaNdarray where it takes part and can hold the result, else the class of the others."""
+    """CudaNdarray if an operand is one and it can hold the result, else the class of the other operands."""
     dtype = dtype_from_id(row)
     if special is not None and special._only == dtype:
         return special
@@ -131,7 +131,7 @@ def _build(*request: Any) -> tuple[bytes, str]:
     spec = _spec(*rest)
     name = f"{spec.body.name}.cu"
     code = compile_source(render(spec), capability, options=EXACT, name=name, fresh=fresh)
-    # PTX is read as a string by the driver.
+    # The driver reads PTX as a zero-terminated string.
     return (code if code.startswith(b"\x7fELF") else code + b"\0"), spec.symbol
 
 
@@ -149,7 +149,7 @@ def _host(
     entry = _by_id[op]  # which a replay may need when the operation has been dropped
     if _core._recording() is None:
         return _host_now(entry, kinds, inputs, results)
-    # A replay uses the layouts of now, also if the arrays' own are assigned to before it.
+    # A replay uses the present layouts, even if the arrays' shapes are assigned to before it.
     inputs = tuple(core_view(x) if isinstance(x, _core.Array) else x for x in inputs)
     results = tuple(map(core_view, results))
     _core._record_call(lambda: _host_now(entry, kinds, inputs, results))
@@ -168,7 +168,7 @@ def _host_now(
         entry.host(read, outs, kinds)
 
 
-# ---- calls that are not plain -----------------------------------------------------------------------
+# ---- calls with keywords or unknown operands --------------------------------------------------------
 
 
 def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -202,9 +202,9 @@ def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def add_operation(entry: Any) -> tuple[int, Any]:
-    """Give the core an operation that is no row: its id and the function to call.
+    """Register an operation outside the table with the core: return its id and the function to call.
 
-    The operation lives as long as the function.
+    The operation is removed when the function is destroyed.
     """
     op = _core._add_op(entry.name, entry.inputs, entry.results)
     _by_id[op] = entry
@@ -225,7 +225,7 @@ def _prepare(subject: str, *request: Any) -> Any:
 
 def _register() -> None:
     PREPARE.update(types=_resolve, kernel=_build)
-    # Plans are Python objects: the core releases them while Python still can.
+    # Plans are Python objects, so the core releases them before the interpreter shuts down.
     atexit.register(_core._forget_calls)
     _core.set_hooks(prepare=_prepare, host=_host, call=_call)
     for row in ROWS:

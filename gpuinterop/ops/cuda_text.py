@@ -26,13 +26,13 @@ Parameter = tuple[str, str]  # a dtype name or a single capital letter; the para
 
 
 def require_text(value: Any, what: str, where: str) -> str:
-    """Return `value` if the compiler can be given it."""
+    """Return `value` if it can be passed to the compiler."""
     if not isinstance(value, str):
         raise ArgumentTypeError(where=where, expected=f"text as {what}", got=repr(value),
                                 fix="pass a str")  # fmt: skip
     bad = re.search("[\0\ud800-\udfff]", value)
     if bad:
-        # The compiler would stop reading at a zero, and half a character has no bytes.
+        # The compiler would stop reading at a zero, and a lone surrogate cannot be encoded.
         line = value.count("\n", 0, bad.start()) + 1
         raise ArgumentTypeError(
             where=where, expected=f"text of whole characters other than zero as {what}",
@@ -133,7 +133,7 @@ class CudaText:
         letters = self._letters(kinds)
         ins, outs = (self._types(declared, letters, kinds) for declared in (self.ins, self.outs))
         for (_, name), wanted, kind in zip(self.ins, ins, kinds, strict=True):
-            # The others are numbers, which are judged by their value.
+            # The others are numbers, which are checked by their value.
             if 0 <= kind < STRONG_NUMBER and not np.can_cast(
                 dtype_from_id(kind), dtype_from_id(NAMES.index(wanted)), "safe"
             ):

@@ -1,8 +1,8 @@
-"""Which dtypes an operation computes in and gives: NumPy's rule, and what NumPy leaves open; its kernel's body.
+"""Dtype promotion: the dtypes in which an operation computes, and its kernel body.
 
-Python's int, float and complex are weak: they take on the other operand's dtype. The types of
-ml_dtypes behave as float16 does, but never mix silently with one another or with float16: two
-different ones meet in float32.
+The rule is NumPy's. Python's int, float and complex are weakly typed: they take the other operand's
+dtype. The types of ml_dtypes behave as float16 does, but two different ones, or one and float16,
+promote to float32.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gpuinterop.jit.codegen import ADDRESS, STORAGE, Body
 
 from .operation_table import TABLE, Row
 
-# What the core calls an operand, its kind: a dtype's row for an array, STRONG_NUMBER + row for a number
+# The core's type code of an operand ("kind"): a dtype id for an array, STRONG_NUMBER + dtype id for a number
 # of that dtype, or one of these.
 STRONG_NUMBER = 64  # kStrongNumber in native/ops/operands.hpp
 WEAK: dict[int, type] = {-1: int, -2: float, -3: complex}
@@ -54,7 +54,7 @@ def dtype_kind(row: int) -> str:
 
 
 def name_of_kind(kind: int) -> str:
-    """How an operand is called in a message."""
+    """The name of an operand's type in messages."""
     if kind in WEAK:
         return f"Python {WEAK[kind].__name__}"
     return NAMES[row_of_kind(kind)]
@@ -70,7 +70,7 @@ def _no_loop(row: Row, kinds: Sequence[int]) -> DTypeError:
 
 
 def _suggested_fix(row: Row, kinds: Sequence[int]) -> str:
-    """A cast that the operation is defined for, tried and not guessed."""
+    """Whether NumPy has the operation for the cast operands; calls the ufunc to find out."""
     strong = [dtype_from_id(row_of_kind(k)) for k in kinds if k >= 0]
     wide = any(d.itemsize == 8 and d.kind in "iuf" for d in strong)
     names = ["float64", "int64"] if wide else ["float32", "int32"]
@@ -89,8 +89,8 @@ def _suggested_fix(row: Row, kinds: Sequence[int]) -> str:
     return "compute it on the host: numpy.asarray(x)"
 
 
-def _meet(kinds: Sequence[int]) -> int | None:
-    """The extended type that stands for all operands, or None when they meet in float32 or above."""
+def _common_extended_type(kinds: Sequence[int]) -> int | None:
+    """The extended type of all operands, or None if they promote to float32 or above."""
     rows = {r for r in map(row_of_kind, (k for k in kinds if k >= 0)) if dtype_kind(r) in "fc"}
     if len(rows) == 1 and is_extended(next(iter(rows))) and -3 not in kinds:
         return rows.pop()
@@ -108,19 +108,19 @@ def loop_dtypes(row: Row, kinds: tuple[int, ...]) -> Loop:
     """
     if any(k >= 0 and NAMES[row_of_kind(k)] in WITHOUT_KERNELS for k in kinds):
         raise _no_loop(row, kinds)
-    extended = _meet(kinds)
+    extended = _common_extended_type(kinds)
     stand_in = _FLOAT16 if extended is not None else _FLOAT32
     rows = [k if k < 0 else row_of_kind(k) for k in kinds]
     plain = tuple(stand_in if is_extended(r) else r for r in rows)
     if extended is not None:
-        # bfloat16 + int32 is bfloat16: integers are weak beside it, as float16 would not have it.
+        # bfloat16 + int32 is bfloat16: integers are weakly typed beside it, other than beside float16.
         plain = tuple(k if k < 0 or dtype_kind(k) == "f" else -1 for k in plain)
     if row.name == "where":
         loop = _where(row, plain, kinds)
     elif row.name == "cast":
         loop = ((plain[0],), (plain[0],))
     else:
-        loop = _ask_numpy(row, plain, kinds)
+        loop = _numpy_loop(row, plain, kinds)
     if extended is None:
         return loop
 
@@ -131,7 +131,7 @@ def loop_dtypes(row: Row, kinds: tuple[int, ...]) -> Loop:
 
 
 def common_dtype(dtypes: Sequence[Any], where: str) -> Any:
-    """The dtype in which arrays of these meet: that of their sum, which NumPy knows for its own."""
+    """The promoted dtype of arrays: that of their sum, by NumPy's rule for NumPy's dtypes."""
     try:
         return np.result_type(*dtypes)
     except TypeError:
@@ -147,7 +147,7 @@ def common_dtype(dtypes: Sequence[Any], where: str) -> Any:
         return dtype_from_id(found)
 
 
-def _ask_numpy(row: Row, plain: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
+def _numpy_loop(row: Row, plain: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
     operands: list[Any] = [WEAK[k] if k < 0 else dtype_from_id(k) for k in plain]
     rule = row.rule
     if all(k < 0 for k in plain):
@@ -182,16 +182,16 @@ def _common(rule: np.ufunc, operands: list[Any], row: Row, kinds: tuple[int, ...
 def _where(row: Row, plain: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
     values = plain[1:]
     if all(k == _BOOL for k in values):
-        meeting = _BOOL
+        promoted = _BOOL
     elif values[0] == values[1] and values[0] >= 0:
-        meeting = values[0]
+        promoted = values[0]
     else:
-        meeting = _ask_numpy(row, values, kinds)[1][0]
-    return (_BOOL, meeting, meeting), (meeting,)
+        promoted = _numpy_loop(row, values, kinds)[1][0]
+    return (_BOOL, promoted, promoted), (promoted,)
 
 
 def require_exact_in(where: str, only: Any, kinds: tuple[int, ...]) -> None:
-    """A CudaNdarray takes part with float32 and with what float32 holds exactly.
+    """Whether a CudaNdarray accepts operands of these dtypes: float32 must hold them exactly.
 
     That is all of ml_dtypes' types: none has more than 16 bits.
     """
@@ -209,7 +209,7 @@ def require_exact_in(where: str, only: Any, kinds: tuple[int, ...]) -> None:
 
 
 def check_casts(where: str, outs: tuple[int, ...], given: tuple[int, ...]) -> None:
-    """Refuse outs of dtypes, -1 for none, that results of these dtypes are not stored in."""
+    """Refuse `out` dtypes (-1 for none) to which NumPy does not cast results of these dtypes."""
     for row, out in zip(outs, given, strict=True):
         if out < 0 or out == row:
             continue
@@ -225,7 +225,7 @@ def check_casts(where: str, outs: tuple[int, ...], given: tuple[int, ...]) -> No
 
 @lru_cache(maxsize=4096)
 def numpy_types(row: Row, kinds: tuple[int, ...]) -> tuple[Any, ...]:
-    """NumPy's dtypes for a loop; float32 stands in for a small type."""
+    """NumPy's dtypes for a loop; float32 replaces a small type."""
     ins, outs = loop_dtypes(row, kinds)
     return tuple(
         np.dtype(np.float32) if is_extended(r) else dtype_from_id(r) for r in (*ins, *outs)

@@ -26,7 +26,7 @@ class ElementwiseKernel(_core.PreparedCalls):
     Parameters
     ----------
     inputs, outputs : declarations, "float32 x, T y": the name of a dtype or a C type, or a capital
-        letter for any dtype, the same wherever the letter stands. An array must be of the declared
+        letter for any dtype, the same for each use of the letter. An array must be of the declared
         dtype or of one that NumPy casts safely to it; numbers follow the rule of `asarray`.
     operation : statements that set the outputs from the inputs; small floats are floats here.
     name : of the kernel in profiles and messages.
@@ -69,7 +69,7 @@ class ElementwiseKernel(_core.PreparedCalls):
         return f"<ElementwiseKernel {self._text}>"
 
     def _prepare(self, *args: Any, out: Any = None) -> Any:
-        """A call that the core has no entry for; returns new C-ordered arrays, or `out`."""
+        """Handle a call that is not cached; returns new C-ordered arrays, or `out`."""
         parameters = self._text.ins
         if len(args) != len(parameters):
             names = ", ".join(name for _, name in parameters)
@@ -84,7 +84,7 @@ class ElementwiseKernel(_core.PreparedCalls):
         return operation(*given, out=out)
 
     def _judged(self, given: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The arguments, and how the core recognises calls with others that need no judgement.
+        """The arguments, and the call signature by which the core recognises later calls.
 
         Numbers that `scalars_to_array` refuses for the dtype of their parameter are refused. Those that
         come without an array become arrays: where a letter declares them, NumPy's numbers say the

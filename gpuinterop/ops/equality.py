@@ -1,4 +1,4 @@
-"""NumPy's questions whether arrays are equal or close."""
+"""NumPy's tests whether arrays are equal or close."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.operand_conversion import placed, speaks
 
 
-def ours(value: Any, like: Any, where: str) -> Any:
-    """An operand as an array: one of this library as it is, another one beside `like`."""
+def as_operand(value: Any, like: Any, where: str) -> Any:
+    """Return a gpuinterop array unchanged, and any other value as an array on the device of `like`."""
     if isinstance(value, _core.Array):
         return value
     return placed(
@@ -24,48 +24,49 @@ def ours(value: Any, like: Any, where: str) -> Any:
 
 
 def _pair(a: Any, b: Any, where: str) -> tuple[Any, Any] | None:
-    """Two operands as plain arrays: to be compared, dtypes may meet in a wider one.
+    """Two operands as `GpuArray` views, whose dtypes a comparison may promote.
 
     None if there is nothing to compare: text, None and ragged lists equal no array of numbers.
     """
     like = a if isinstance(a, _core.Array) else b
     try:
-        return output_arrays.plain(ours(a, like, where)), output_arrays.plain(ours(b, like, where))
+        first, second = (output_arrays.plain(as_operand(v, like, where)) for v in (a, b))
+        return first, second
     except (ConversionTypeError, DTypeError, ValueError):
         return None
 
 
-def _ask(name: str, value: Any) -> Any:
-    """A function of an array where it is, or of a Python number, which stays one."""
+def _apply(name: str, value: Any) -> Any:
+    """Apply an operation to an array, or NumPy's to a Python number; the latter returns a Python number."""
     known = FUNCTIONS[name] if isinstance(value, _core.Array) else getattr(np, name)
     found = known(value)
     return found if isinstance(value, _core.Array) else found.item()
 
 
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
-    """Whether the elements are as near as the tolerances say, each."""
-    # Python's numbers stay numbers, which take on the dtype of the array beside them.
+    """Whether each pair of elements is equal within the tolerances."""
+    # Python scalars stay weakly typed: they take the dtype of the array.
     like = a if isinstance(a, _core.Array) else b
     x, y = (
         v
         if type(v) in (bool, int, float, complex)
-        else output_arrays.plain(ours(v, like, "numpy.isclose"))
+        else output_arrays.plain(as_operand(v, like, "numpy.isclose"))
         for v in (a, b)
     )
     if isinstance(y, int):
         y = float(y)
     elif isinstance(y, _core.Array) and y.dtype.kind in "biu":
         y = y.astype("float64")
-    near = _ask("absolute", x - y) <= _ask("absolute", y) * rtol + atol
+    near = _apply("absolute", x - y) <= _apply("absolute", y) * rtol + atol
     # Infinities are close to themselves only.
-    near = (near & _ask("isfinite", y)) | (x == y)
-    return near | (_ask("isnan", x) & _ask("isnan", y)) if equal_nan else near
+    near = (near & _apply("isfinite", y)) | (x == y)
+    return near | (_apply("isnan", x) & _apply("isnan", y)) if equal_nan else near
 
 
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
-    """Whether all elements are as near as the tolerances say; at least one operand is an array here.
+    """Whether all elements are equal within the tolerances, as a bool; waits for the result.
 
-    Waits for the answer, a bool.
+    At least one operand is a gpuinterop array.
     """
     if not any(isinstance(v, _core.Array) or hasattr(v, "__gpuinterop_trace__") for v in (a, b)):
         (a,) = output_arrays.taken("allclose", a)

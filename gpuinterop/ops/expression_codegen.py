@@ -14,7 +14,7 @@ from gpuinterop.layout import broadcast_shapes
 
 from .cuda_text import CudaText
 from .dtype_promotion import dtype_kind, is_extended, loop_dtypes, numpy_types, substitute
-from .expression_dtypes import Value, loop_of, met, settled, strong
+from .expression_dtypes import Value, constant_comparison, loop_of, met, strong
 from .expression_graph import Graph
 from .operation_table import run_row
 
@@ -86,9 +86,9 @@ class _Statements:
             ins, outs = loop_dtypes(value.row, operands)
             out = NAMES[outs[value.result]]
             text = value.row.expressions.get(dtype_kind(ins[value.row.kinds_from]))
-            assert text is not None  # kinds() called body_for, which refuses
+            assert text is not None  # kinds() called body_for, which raises
             expression = text.split(";")[value.result].strip()
-        numbers = settled(value, ins) or (None,) * len(ins)
+        numbers = constant_comparison(value, ins) or (None,) * len(ins)
         bound = tuple(f"{name}_{letter}" for letter in "xyz"[: len(ins)])
         declared = " ".join(
             f"const {WORKING[NAMES[row]]} {b} = {self._as(operand, row, number)};"
@@ -198,7 +198,7 @@ class ElementwiseOperation:
                 values[id(value)] = _host_value(value, inputs, values, known, strict)
         found = [values[id(value)] for value in self.graph.results]
         if len(found) > 1:
-            # An argument that is returned is read before any out is written.
+            # Read an argument that is returned before any `out` array is written.
             found = [
                 v.copy() if any(np.may_share_memory(v, out) for out in results) else v
                 for v in found
@@ -223,7 +223,7 @@ def _host_value(
     kinds = met(value, known, strict)
     assert not isinstance(value.row, CudaText)
     types = numpy_types(value.row, kinds)
-    numbers = settled(value, loop_of(value.row, kinds)[0])
+    numbers = constant_comparison(value, loop_of(value.row, kinds)[0])
     if numbers is not None:
         operands = [
             np.full(o.shape, n, t) for o, n, t in zip(operands, numbers, types, strict=False)

@@ -119,7 +119,7 @@ def _kind(
     ins, outs = body_for(value.row, kinds)[1]
     if not value.row.compares:
         for operand, row in zip(value.operands, ins, strict=True):
-            # Refused as by the operation alone.
+            # Raise the same error as the single operation.
             if type(operand.number) is int and not _fits(operand.number, row):
                 dtype, wider = dtype_from_id(row), "float64"
                 if dtype.kind not in "iu":
@@ -131,7 +131,7 @@ def _kind(
 
 
 def is_strict(x: Any) -> bool:
-    """Whether `x` is of a class of one dtype, which numbers beside it take on."""
+    """Whether `x` is of a class of one dtype, to which scalars in the same operation are converted."""
     return getattr(type(x), "_only", None) is not None
 
 
@@ -141,7 +141,7 @@ def is_number_kind(kind: int) -> bool:
 
 
 def number_kind(number: Any) -> int:
-    """The kind of a number, as the core calls it."""
+    """The core's kind of a number."""
     if isinstance(number, np.generic):
         return STRONG_NUMBER + dtype_id(number.dtype)
     if isinstance(number, bool):
@@ -149,9 +149,9 @@ def number_kind(number: Any) -> int:
     return -1 if isinstance(number, int) else -2 if isinstance(number, float) else -3
 
 
-def settled(value: Value, ins: Sequence[int]) -> tuple[int, int] | None:
+def constant_comparison(value: Value, ins: Sequence[int]) -> tuple[int, int] | None:
     """Numbers that compare as the operands of `value` do, where one is a Python integer that the
-    other's type cannot hold: the answer is then the same for all elements.
+    other's type cannot hold: the result is then the same for all elements.
     """
     if value.row is None or not value.row.compares:
         return None
@@ -173,7 +173,7 @@ def _fits(number: int, row: int) -> bool:
 
 
 def _require_exponent(exponent: Value, row: int, kind: int) -> None:
-    """Refuse what the operation alone refuses: integers to the power of a negative number."""
+    """Refuse integers to the power of a negative number, as the single operation does."""
     if dtype_kind(row) != "i":
         return
     if exponent.weak or kind < 0 <= exponent.index:

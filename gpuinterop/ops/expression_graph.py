@@ -1,7 +1,7 @@
 """The graph of an expression: values, their order, dtypes and shapes.
 
-It holds no dtypes: each call decides them by the rules of the single operations. The modules that make
-kernels of a graph read it here; `expression` has the methods by which it is built.
+It holds no dtypes: each call determines them by the rules of the single operations. The modules that
+generate kernels read the graph through this module; `expression` has the methods that build it.
 """
 
 from __future__ import annotations

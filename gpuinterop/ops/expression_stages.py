@@ -84,7 +84,7 @@ class CompiledExpression(_core.PreparedCalls):
         return f"<compiled expression {self.__name__} of {len(self._graph.inputs)} inputs>"
 
     def _prepare(self, *operands: Any, out: Any = None) -> Any:
-        """A call that the core has no entry for."""
+        """Handle a call that is not cached."""
         if len(operands) != len(self._graph.inputs):
             raise ArgumentTypeError(
                 where=self.__name__, expected=f"{len(self._graph.inputs)} operands",
@@ -205,7 +205,7 @@ class _Stages:
         found: list[Any] = [None] * self.results
         copies: list[tuple[Any, Any]] = []
         for stage in self.stages:
-            # The last stage writes its outs, and checks them before. The others are copied after it.
+            # The last stage checks and writes its `out` arrays. Results of earlier stages are copied after it.
             last = stage is self.stages[-1]
             sinks = [outs[place] if last else None for place in stage.gives] or [None]
             made = stage.run([values[place] for place in stage.reads], sinks)
@@ -222,7 +222,7 @@ class _Stages:
 
 
 def _beside_each_other(operands: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
-    """The operands, arrays of other libraries on the device of the first gpuinterop array."""
+    """The operands, with arrays of other libraries converted to the device of the first gpuinterop array."""
     like = next((x for x in (*operands, *outs) if isinstance(x, _core.Array)), None)
     return [viewed(x, like, "fuse") if is_foreign_array(x) else x for x in operands]
 

@@ -1,4 +1,4 @@
-"""The elementwise operations as functions: one for each row of the table, and a few made of them."""
+"""The elementwise operations as functions: one for each entry of the table, and a few combinations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ globals().update({alias: FUNCTIONS[name] for alias, name in ALIASES.items()})
 
 
 def _with_dtype(where: str, x: Any, *others: Any) -> Any:
-    """An operand whose dtype is NumPy's: other libraries have dtypes of their own."""
+    """An operand with a NumPy dtype: arrays of other libraries are converted."""
     if isinstance(x, (np.ndarray, np.generic)) or not speaks(x):
         return x
     like = next((a for a in others if isinstance(a, _core.Array)), None)
@@ -81,7 +81,7 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
         return FUNCTIONS["positive"](x, out=out)
     if decimals == 0:
         return FUNCTIONS["rint"](x, out=out)
-    # NumPy's order of operations, so that the last bit agrees with it.
+    # Use NumPy's order of operations, so that results agree to the last bit.
     factor = 10.0 ** (decimals if decimals > 0 else -decimals)  # abs is the array function here
     up, down = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
     rounded = FUNCTIONS[down](FUNCTIONS["rint"](FUNCTIONS[up](x, factor)), factor, out=out)

@@ -26,9 +26,11 @@ from .operand_conversion import as_scalar
 _Traced = tuple[CompiledExpression, list[Any], Callable[[Any], Any] | None]
 
 _DECORATOR: Any = object()  # in place of the function: fuse(static_argnames=...) is a decorator
-_BY_SHAPE = object()  # in place of a trace: the function asked for shapes, so there is one for each
+_BY_SHAPE = (
+    object()
+)  # in place of a trace: the function reads shapes, so there is one trace for each
 
-# The class in errors of functions that do not know of `fuse`.
+# The name in errors of functions that do not support `fuse`.
 _TRACER = f"{Tracer.__module__}.{Tracer.__qualname__}"
 
 
@@ -72,7 +74,7 @@ class Fused(_core.PreparedCalls):
         return str(getattr(self, "__qualname__", self._name))  # by name, as functions are
 
     def _prepare(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        """A call that the core has no entry for."""
+        """Handle a call that is not cached."""
         if {Tracer, Scalar} & {*map(type, args), *map(type, kwargs.values())}:
             refuse_out(self._name, out)
             return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
@@ -91,9 +93,9 @@ class Fused(_core.PreparedCalls):
             shapes = (key, *map(shape_of, arrays))
             found = self._traces.recall(shapes)
             if found is None:
-                found, asked = self._trace(values, names, keywords, is_array)
-                self._traces[shapes if asked else key] = found
-                if asked:
+                found, reads_shape = self._trace(values, names, keywords, is_array)
+                self._traces[shapes if reads_shape else key] = found
+                if reads_shape:
                     self._traces[key] = _BY_SHAPE
         compiled, captured, rebuild = found
         operands = [*arrays, *(x.of(values) if type(x) is Scalar else x for x in captured)]
@@ -127,11 +129,11 @@ class Fused(_core.PreparedCalls):
         return tuple(values), names, tuple(bound.kwargs)
 
     def _is_operand(self, x: Any, name: str) -> bool:
-        """Whether an argument is a number that the kernel is given by each call."""
+        """Whether an argument is a number that each call passes to the kernel."""
         return type(x) in (int, float, complex) and name not in self._static
 
     def _key(self, x: Any, name: str, is_array: bool) -> Any:
-        """Equal for arguments that one trace serves."""
+        """Equal for arguments that share one trace."""
         if is_array:
             return type(x), str(getattr(x, "dtype", None)), len(shape_of(x))
         if self._is_operand(x, name):
@@ -154,7 +156,7 @@ class Fused(_core.PreparedCalls):
         operation: Callable[..., Any],
         rebuild: Callable[[Any], Any] | None,
     ) -> None:
-        """Let the core serve later calls with arguments like these."""
+        """Register the call with the core, which handles later calls with the same signature."""
         expected = [
             expected_argument(x, not array and not self._is_operand(x, name))
             for x, name, array in zip(values, names, is_array, strict=True)
@@ -178,7 +180,7 @@ class Fused(_core.PreparedCalls):
         keywords: Sequence[str],
         is_array: Sequence[bool],
     ) -> tuple[_Traced, bool]:
-        """Call the function with placeholders; and whether it asked for shapes."""
+        """Call the function with placeholders; returns the trace and whether the function read a shape."""
         trace = Trace([x for x, array in zip(values, is_array, strict=True) if array])
         inputs = iter(list(trace.graph.inputs))
         given = [
@@ -209,7 +211,7 @@ class Fused(_core.PreparedCalls):
             trace.graph, [value.value for value in results], self._name, self._kernels
         )
         trace.arrays = ()
-        return (compiled, trace.captured, _rebuilder(returned)), trace.asked
+        return (compiled, trace.captured, _rebuilder(returned)), trace.reads_shape
 
 
 def _rebuilder(returned: Any) -> Callable[[Any], Any] | None:
@@ -231,7 +233,7 @@ def fuse(
 ) -> Any:
     """Return `function` as one kernel: traced once, no temporaries, every operand read once.
 
-    Inside, arrays stand for single elements: use operators, the functions of this package or NumPy's,
+    Inside, arrays represent single elements: use operators, the functions of this package or NumPy's,
     and numbers. The function may return several arrays. Results have the shapes and dtypes that they
     have without `fuse`, and are the same bit for bit.
 
@@ -244,7 +246,7 @@ def fuse(
     array among them is captured by reference: each call reads its memory, but what the function
     computes from such arrays alone is computed once.
 
-    The function may ask for shapes (``x.shape``, ``x.size``, ``len(x)``); it is then traced for each.
+    The function may read shapes (``x.shape``, ``x.size``, ``len(x)``); it is then traced for each.
     Values may be reduced: ``(x * y).sum()``, likewise prod, mean, min, max, any and all, over all axes
     or ``axis=``. Each reduction is one kernel that reads the operands once and stores nothing but its
     result; values that are computed from reduced values are one kernel after those. A softmax of rows is

@@ -33,13 +33,13 @@ class Trace:
     graph : the operations so far; its inputs are the arguments, then the captured operands.
     arrays : the arguments that are arrays, while the function runs.
     captured : arrays from outside of the function, and numbers.
-    asked : whether the function asked for a shape.
+    reads_shape : whether the function read a shape.
     """
 
     def __init__(self, arrays: Sequence[Any]) -> None:
         self.graph, self.arrays = Expression(), arrays
         self.captured: list[Any] = []
-        self.asked = False
+        self.reads_shape = False
         for _ in arrays:
             self.graph.input()
 
@@ -52,7 +52,7 @@ class Trace:
         return self.graph.input()
 
     def parameter(self, number: Scalar, use: tuple[Any, ...]) -> Value:
-        """An input for one use of a number, which takes on the dtype that it has there."""
+        """An input for one use of a number, which has the dtype of that use."""
         key = (Scalar, number.key, *use)
         value = self.graph.known.get(key)
         if value is None:
@@ -98,7 +98,7 @@ def _kept() -> ArgumentTypeError:
 
 
 class Tracer:
-    """Stands for an array inside a function that is being fused."""
+    """A placeholder for an array inside a function that is being fused."""
 
     __slots__ = ("trace", "value")
     __array_priority__ = 2000.0
@@ -166,7 +166,7 @@ class Tracer:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        self.trace.asked = True
+        self.trace.reads_shape = True
         return self.trace.shape(self.value)
 
     @property
@@ -207,7 +207,7 @@ def cannot_be_fused(name: str) -> ArgumentTypeError:
 
 
 def refuse_out(where: str, out: Any) -> None:
-    """Refuse an `out`, because a traced function writes nothing."""
+    """Refuse `out=`, because a traced function must not write to arrays."""
     if out is not None:
         raise ArgumentTypeError(where=where, expected="no out inside of a fused function",
                                 got=f"out={type(out).__name__}",

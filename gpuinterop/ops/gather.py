@@ -21,7 +21,7 @@ from .output_arrays import record_or_run
 
 
 def _require_whole(indices: Any) -> None:
-    # An empty list has no better dtype than float64.
+    # NumPy gives an empty list the dtype float64.
     if indices.dtype.kind in "iu" or (indices.size == 0 and indices.dtype == np.float64):
         return
     raise ArgumentTypeError(
@@ -31,7 +31,7 @@ def _require_whole(indices: Any) -> None:
 
 
 def _on_host(indices: Any, mode: str, extent: int) -> np.ndarray[Any, Any]:
-    """Indices from 0 on, as int64; those of an array on a GPU are waited for."""
+    """Indices from 0 on, as int64; waits for those of an array on a GPU."""
     refuse_mask(indices, "take")
     with reraise_from("take"):
         host = np.asarray(indices)
@@ -52,7 +52,7 @@ def _on_host(indices: Any, mode: str, extent: int) -> np.ndarray[Any, Any]:
 
 
 def _on_device(indices: Any, mode: str, extent: int) -> Any:
-    """Indices from 0 on, computed on their device without a wait of the host."""
+    """Indices from 0 on, computed on their device; the host does not wait."""
     indices = output_arrays.plain(indices)
     _require_whole(indices)
     wide = indices if indices.dtype == np.int64 else cast(indices, np.int64)
@@ -67,11 +67,11 @@ def take(
 ) -> Any:  # fmt: skip
     """Return the elements of x at `indices` along `axis`, of the flattened x when it is None.
 
-    `mode` says what an index outside does: "raise" IndexError, "wrap" around, or "clip" to the
-    ends. Negative indices count from the end with "raise". The result is a new C-ordered array, or
-    `out`. With "raise" the host looks at the indices: those of an array on a GPU are waited for, and
-    those of an array cannot be captured. With "wrap" and "clip" all is done on the device.
-    `max_threads` is an argument of the documents' time, and changes nothing.
+    `mode` determines the effect of an index out of range: "raise" IndexError, "wrap" around, or
+    "clip" to the ends. Negative indices count from the end with "raise". The result is a new
+    C-ordered array, or `out`. With "raise" the host reads the indices, so the call waits for those of
+    an array on a GPU and cannot capture those of an array. "wrap" and "clip" run on the device.
+    `max_threads` is accepted for old programs and has no effect.
     """
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentTypeError(where="take", expected="mode 'raise', 'wrap' or 'clip'",
@@ -116,9 +116,9 @@ def take(
 
 
 def _uploaded(host: np.ndarray[Any, Any], device: devices.Device, values: bool) -> _core.Array:
-    """The indices on the device: copied now even while they are recorded, as constants of the graph.
+    """The indices on the device: copied now, even during a capture, as constants of the graph.
 
-    The recorder keeps them alive. A capture that is not ours would not: there the copy is refused.
+    The recorder keeps them alive. Another library's capture would not, so the copy is refused there.
     """
 
     def copied() -> _core.Array:

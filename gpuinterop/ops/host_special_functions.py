@@ -1,7 +1,7 @@
-"""Functions that NumPy lacks, for arrays in host memory: right to a few last bits, not fast.
+"""Functions that NumPy lacks, for arrays in host memory: accurate to the last few bits, but slow.
 
-Each works in float64 whatever comes in; the caller rounds. Below zero lgamma and digamma are sums of two
-terms, and near their roots there they are as exact as the larger of these.
+Each computes in float64; the caller rounds. Below zero lgamma and digamma are sums of two terms, and
+near their roots there they are only as exact as the larger term.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _quotient(parts: tuple[tuple[float, ...], tuple[float, ...]], t: Any) -> Any
 def lgamma(x: Any) -> Any:
     """The logarithm of the absolute value of gamma.
 
-    Up to 10 it is what it is from 1 to 2, where its roots are factors, and the logarithm of the steps there.
+    Up to 10 it is computed from its value between 1 and 2, where its roots are factors, by the recurrence.
     """
     x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):

@@ -1,7 +1,7 @@
 """A mapped reduction in one kernel: several operands, an expression, a reduction, results from it.
 
 The expressions are CUDA C over x0, x1, ... (operands), r (the reduced value) and e0, e1, ... (operands
-of the result's shape); `host` says the same in NumPy. Each becomes a `CudaText` in a graph.
+of the result's shape); `host` computes the same in NumPy. Each becomes a `CudaText` in a graph.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class MapReduce(ReductionKernel):
         self._counts = max(1, _mentioned("x", map)), _mentioned("e", locals, *posts)
 
     def resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
-        """The same for as many operands and extras as the expressions mention."""
+        """The graphs for as many operands and extras as the expressions use."""
         if (len(operands), len(extras)) != self._counts:
             n, m = self._counts
             raise ArgumentTypeError(
@@ -149,7 +149,7 @@ class MapReduce(ReductionKernel):
 
 
 def _mentioned(letter: str, *texts: str) -> int:
-    """How many operands the texts speak of: one more than the highest that they name."""
+    """The number of operands in the texts: one more than the highest index."""
     found = re.findall(rf"\b{letter}(\d+)\b", " ".join(texts))
     # int() limits the digits that it reads; far fewer name more operands than exist.
     return max((int(number[:9]) for number in found), default=-1) + 1

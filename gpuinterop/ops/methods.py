@@ -39,7 +39,7 @@ _NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 def __array_ufunc__(
     self: Any, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **kwargs: Any
 ) -> Any:
-    """Compute `ufunc` on arrays of this library; NotImplemented when there is no such operation."""
+    """Compute `ufunc` on gpuinterop arrays; NotImplemented if there is no such operation."""
     outs = out
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
     for out in outs or ():
@@ -66,7 +66,7 @@ def __array_ufunc__(
 
 
 def _refuse_numpy_out(name: str, x: Any, in_place: bool) -> ArgumentTypeError:
-    """Return the error for a result in NumPy's memory, which `n += x` and ``out=n`` ask for."""
+    """Return the error for a result in NumPy's memory, which `n += x` and ``out=n`` request."""
     if in_place:
         return ArgumentTypeError(
             where=f"numpy.{name}",
@@ -83,7 +83,7 @@ def _refuse_numpy_out(name: str, x: Any, in_place: bool) -> ArgumentTypeError:
 
 
 def ufunc_method(ufunc: np.ufunc, method: str) -> Any:
-    """What computes a method of a ufunc, None where nothing does."""
+    """The function that computes a method of a ufunc, or None."""
     return import_module(f"{__package__}.numpy_functions").UFUNC_METHODS.get((ufunc, method))
 
 
@@ -98,7 +98,7 @@ def _outer(function: Callable[..., Any], x: Any, y: Any, out: Any, **kwargs: Any
 def __array_function__(
     self: Any, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Compute a NumPy function on arrays of this library."""
+    """Compute a NumPy function on gpuinterop arrays."""
     found = _NUMPY_FUNCTIONS.get(func)
     if found is None:
         _NUMPY_FUNCTIONS.update(import_module(f"{__package__}.numpy_functions").NUMPY_FUNCTIONS)
@@ -124,7 +124,7 @@ def _all_known(inputs: tuple[Any, ...], outs: tuple[Any, ...] | None) -> bool:
 
 
 def _is_known(cls: type) -> bool:
-    """Whether objects of this class leave the answer to us: another library's may have one."""
+    """Whether gpuinterop handles objects of this class; other libraries may implement the function themselves."""
     return (
         issubclass(cls, (_core.Array, np.ndarray))
         or not hasattr(cls, "__array_ufunc__")

@@ -1,6 +1,6 @@
-"""What NumPy's functions and the methods of its ufuncs do with arrays of this library.
+"""NumPy's functions and the methods of its ufuncs for gpuinterop arrays.
 
-Reductions and products are those of the package. The others are made of views, copies and operations.
+Reductions and products are those of the package. The others consist of views, copies and operations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpuinterop.layout import broadcast_shapes, core_view
 from gpuinterop.ops import blas, concat_split, equality, functions, output_arrays
 from gpuinterop.ops.casting import copyto
 from gpuinterop.ops.core_callbacks import FUNCTIONS
-from gpuinterop.ops.equality import ours
+from gpuinterop.ops.equality import as_operand
 from gpuinterop.ops.gather import take
 from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction
 from gpuinterop.ops.reductions import FUNCTIONS_OF_AXES, norm
@@ -54,7 +54,7 @@ def _made(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> 
     return made
 
 
-# ---- taking apart and repeating ---------------------------------------------------------------------
+# ---- splitting and repeating ------------------------------------------------------------------------
 
 
 def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
@@ -119,6 +119,21 @@ def _flip(m: Any, axis: Any = None) -> Any:
     return m[tuple(slice(None, None, -1 if i in turned else 1) for i in range(m.ndim))]
 
 
+def _rot90(m: Any, k: Any = 1, axes: Any = (0, 1)) -> Any:
+    """Return a view of `m`, rotated k times by 90 degrees from the first axis towards the second."""
+    plane = read_axes(axes, m.ndim, "numpy.rot90")
+    if not is_index(k) or len(plane) != 2:
+        raise ArgumentTypeError(
+            where="numpy.rot90", expected="an int as k, and two axes",
+            got=f"k={short_repr(k)}, axes={short_repr(axes)}", fix="pass k=1, axes=(0, 1)",
+        )  # fmt: skip
+    turns = operator.index(k) % 4
+    # One rotation reverses the second axis and swaps the two; three reverse the first one and swap.
+    reversed_axes = ((), plane[1:], plane, plane[:1])[turns]
+    flipped = _flip(m, reversed_axes)
+    return flipped.swapaxes(*plane) if turns % 2 else flipped
+
+
 def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
     taken = read_axes(source, a.ndim, "numpy.moveaxis")
     places = read_axes(destination, a.ndim, "numpy.moveaxis")
@@ -141,7 +156,7 @@ def _size(a: Any, axis: Any = None) -> Any:
     return math.prod(a.shape[i] for i in read_axes(axis, a.ndim, "numpy.size"))
 
 
-# ---- questions --------------------------------------------------------------------------------------
+# ---- tests ------------------------------------------------------------------------------------------
 
 
 def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
@@ -155,12 +170,12 @@ def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     return FUNCTIONS["logical_and"](a, True).sum(axis, keepdims=keepdims)
 
 
-# ---- the rest ---------------------------------------------------------------------------------------
+# ---- other functions --------------------------------------------------------------------------------
 
 
 def _outer(a: Any, b: Any, out: Any = None) -> Any:
     like = a if isinstance(a, _core.Array) else b
-    return blas.ger(*(ours(x, like, "numpy.outer").ravel() for x in (a, b)), out=out)
+    return blas.ger(*(as_operand(x, like, "numpy.outer").ravel() for x in (a, b)), out=out)
 
 
 def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
@@ -189,7 +204,7 @@ def _clip(
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that were really given: NumPy has a value of its own for the others."""
+    """The arguments that the caller passed: NumPy has a sentinel value for the others."""
     return {
         # Reductions refuse a where that is None; any other None is the default.
         k: v
@@ -214,7 +229,7 @@ def _numpy_reduction(row: Reduction) -> Callable[..., Any]:
 
 
 def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Two axes are a matrix to NumPy: of its norms only Frobenius' is here."""
+    """The norm; for two axes, a matrix in NumPy, only Frobenius' norm is supported."""
     if ord is None and axis is None:
         return norm(x, None, None, keepdims)
     axes = read_reduced_axes(axis, x.ndim, "numpy.linalg.norm")
@@ -252,6 +267,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.vdot: blas.vdot,
     np.inner: blas.inner,
     np.matmul: blas.matmul,
+    np.linalg.matmul: blas.matmul,
     np.linalg.norm: _numpy_norm,
     np.empty_like: _like("empty_like", None),
     np.zeros_like: _like("zeros_like", 0),
@@ -279,9 +295,11 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.flip: _flip,
     np.flipud: lambda m: _flip(m, 0),
     np.fliplr: lambda m: _flip(m, 1),
+    np.rot90: _rot90,
     np.moveaxis: _moveaxis,
     np.transpose: lambda a, axes=None: a.transpose(axes) if axes is not None else a.T,
     np.matrix_transpose: lambda x: x.swapaxes(-1, -2),
+    np.linalg.matrix_transpose: lambda x: x.swapaxes(-1, -2),
     np.reshape: lambda a, shape, order="C", *, copy=None: a.reshape(shape, order=order, copy=copy),
     np.ravel: lambda a, order="C": a.ravel(order),
     np.squeeze: lambda a, axis=None: a.squeeze(axis),
@@ -311,6 +329,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.array_equiv: equality.array_equiv,
     np.count_nonzero: _count_nonzero,
     np.iscomplexobj: lambda x: x.dtype.kind == "c",
+    np.isrealobj: lambda x: x.dtype.kind != "c",
     np.result_type: lambda *given: np.result_type(
         *(x.dtype if hasattr(x, "__array_function__") else x for x in given)
     ),

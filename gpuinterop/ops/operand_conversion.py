@@ -1,4 +1,4 @@
-"""What becomes an operand: numbers, arrays of other libraries, and the classes that results take."""
+"""Conversion of numbers and arrays of other libraries to operands, and the classes of results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gpuinterop.host_views import refuse_mask
 @cache
 def gpuarray_class() -> Any:
     """GpuArray: results that a CudaNdarray cannot hold, and arrays made from foreign ones."""
-    # The class lives a layer above. It is looked up when it is needed, and only its name is known.
+    # The class is in a higher layer, so it is looked up by name on first use.
     return import_module("gpuinterop.ndarray").GpuArray
 
 
@@ -40,7 +40,7 @@ def result_class(classes: Sequence[Any]) -> Any:
 
 
 def as_scalar(value: Any, where: str) -> Any:
-    """A 0-d NumPy array as the number that it holds; anything else as it is."""
+    """A 0-d NumPy array as a number; anything else unchanged."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         refuse_mask(value, where)
         return np.asarray(value)[()]
@@ -48,7 +48,7 @@ def as_scalar(value: Any, where: str) -> Any:
 
 
 def operand(value: Any, like: Any, where: str) -> Any:
-    """Turn what is no array of ours into an operand, or NotImplemented.
+    """Convert a value that is not a gpuinterop array to an operand, or return NotImplemented.
 
     NumPy scalars and 0-d NumPy arrays are numbers of their dtype (beside a CudaNdarray: of
     float32). Other arrays are taken through the exchange protocols; host arrays are copied to the
@@ -83,7 +83,7 @@ def is_foreign_array(value: Any) -> bool:
 
 
 def speaks(value: Any) -> bool:
-    """Whether `value` offers its memory by a protocol."""
+    """Whether `value` implements an exchange protocol."""
     return any(
         hasattr(value, name)
         for name in ("__dlpack__", "__cuda_array_interface__", "__array_interface__")
@@ -93,21 +93,21 @@ def speaks(value: Any) -> bool:
 def placed(source: Any, like: Any, where: str, values: bool = False) -> Any:
     """Return `source` as an array beside `like`, or on the default device: shared if it is there.
 
-    `values`: it was made of Python's numbers, whose way to a device is no copy of an array.
+    `values`: it was made from Python scalars, whose transfer to a device is not counted as a copy.
     """
     cls = gpuarray_class()
     device = default_device_for(None, source) if like is None else like.device
     if source.device == device:
         return _core.view(cls, source)
     if source.device.type != "cpu":
-        return _core.view(cls, source)  # the core words the error about two GPUs
+        return _core.view(cls, source)  # the core raises the error about two GPUs
     moved = _core.empty(cls, source.shape, source.dtype, device.type_code, device.index)
     copy_values(moved, source, where, values)
     return moved
 
 
 def viewed(value: Any, like: Any, where: str) -> Any:
-    """An operand as an array, in its own memory where `like` can reach that; None for what has none."""
+    """An operand as an array that shares its memory if it is on the device of `like`; None for other values."""
     found = value if isinstance(value, _core.Array) else operand(value, like, where)
     return found if isinstance(found, _core.Array) else None
 

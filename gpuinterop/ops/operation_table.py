@@ -1,7 +1,7 @@
-"""The operator table. One row makes an operation: on CUDA, on the host, and as a public function.
+"""The operation table. One entry defines an operation: on CUDA, on the host, and as a public function.
 
-A row's CUDA expression speaks of the operands as x, y and z, in the type the operation is computed
-in: bool, a fixed-width integer, float (for float16 and smaller too), double, c64 or c128.
+The operands in a CUDA expression are x, y and z, in the type of the computation: bool, a fixed-width
+integer, float (for float16 and smaller too), double, c64 or c128.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Row:
     numpy : a NumPy ufunc, or a function of host arrays computed in float64.
     like : the ufunc whose dtype rule holds; `numpy` itself when None.
     kinds_from : index of the operand whose kind picks the expression.
-    compares : the result is a truth value of two ordered operands.
+    compares : the result is a bool that compares two ordered operands.
     doc : first line of the docstring.
     results : how many results.
-    operands : what the signature calls the operands.
+    operands : names of the operands in the signature.
     """
 
     name: str
@@ -126,7 +126,7 @@ ROWS: tuple[Row, ...] = (
     _f("log1p", "log1p(x)", np.log1p, "log(1 + x), exact near zero."),
     Row("logaddexp", 2, {"f": "gi_logaddexp(x, y)"}, np.logaddexp,
         "log(exp(x) + exp(y)), without overflow."),
-    # ---- circles and hyperbolas -----------------------------------------------------------------
+    # ---- trigonometric and hyperbolic functions ---------------------------------------------------
     _f("sin", "sin(x)", np.sin, "The sine of an angle in radians.", "gi_sin(x)"),
     _f("cos", "cos(x)", np.cos, "The cosine of an angle in radians.", "gi_cos(x)"),
     _f("tan", "tan(x)", np.tan, "The tangent of an angle in radians.", "gi_tan(x)"),
@@ -142,7 +142,7 @@ ROWS: tuple[Row, ...] = (
     _f("arctanh", "atanh(x)", np.arctanh, "The inverse of tanh."),
     _f("deg2rad", "x * (decltype(x))0.017453292519943295769", np.deg2rad, "Degrees to radians."),
     _f("rad2deg", "x * (decltype(x))57.295779513082320877", np.rad2deg, "Radians to degrees."),
-    # ---- functions of the trade ------------------------------------------------------------------
+    # ---- special functions -----------------------------------------------------------------------
     _special("sigmoid", "gi_sigmoid(x)", host_special_functions.sigmoid, "1 / (1 + exp(-x))."),
     _special("softplus", "gi_softplus(x)", host_special_functions.softplus, "log(1 + exp(x))."),
     _special("erf", "erf(x)", host_special_functions.erf, "The error function."),
@@ -157,7 +157,7 @@ ROWS: tuple[Row, ...] = (
     Row("trunc", 1, {"biu": "x", "f": "trunc(x)"}, np.trunc, "The whole number next to x towards zero."),
     _f("rint", "rint(x)", np.rint, "The nearest whole number, the even one of two.",
        "gi_make(rint(x.re), rint(x.im))"),
-    # ---- questions -------------------------------------------------------------------------------
+    # ---- comparisons and tests -------------------------------------------------------------------
     Row("isnan", 1, {"biu": "false", "f": "x != x", "c": "x.re != x.re || x.im != x.im"}, np.isnan,
         "True where x is not a number."),
     Row("isinf", 1, {"biu": "false", "f": "isinf(x) != 0", "c": "isinf(x.re) || isinf(x.im)"}, np.isinf,
@@ -172,10 +172,10 @@ ROWS: tuple[Row, ...] = (
     _compare("not_equal", "!gi_eq(x, y)", np.not_equal, "!="),
     _compare("greater", "gi_lt(y, x)", np.greater, ">"),
     _compare("greater_equal", "gi_le(y, x)", np.greater_equal, ">="),
-    Row("logical_and", 2, "gi_truth(x) && gi_truth(y)", np.logical_and, "True where both are true."),
-    Row("logical_or", 2, "gi_truth(x) || gi_truth(y)", np.logical_or, "True where one is true."),
-    Row("logical_xor", 2, "gi_truth(x) != gi_truth(y)", np.logical_xor, "True where just one is true."),
-    Row("logical_not", 1, "!gi_truth(x)", np.logical_not, "True where x is false."),
+    Row("logical_and", 2, "gi_is_true(x) && gi_is_true(y)", np.logical_and, "True where both are true."),
+    Row("logical_or", 2, "gi_is_true(x) || gi_is_true(y)", np.logical_or, "True where one is true."),
+    Row("logical_xor", 2, "gi_is_true(x) != gi_is_true(y)", np.logical_xor, "True where just one is true."),
+    Row("logical_not", 1, "!gi_is_true(x)", np.logical_not, "True where x is false."),
     # ---- bits ------------------------------------------------------------------------------------
     Row("bitwise_and", 2, {"b": "x && y", "iu": "x & y"}, np.bitwise_and, "x & y."),
     Row("bitwise_or", 2, {"b": "x || y", "iu": "x | y"}, np.bitwise_or, "x | y."),
@@ -220,7 +220,7 @@ def run_row(row: Row, arrays: list[Any], outs: list[Any], types: tuple[Any, ...]
             # In NumPy 1 / 0 depends on the processor. gpuinterop returns 0 on both devices.
             outs[0][...] = np.where(read[0] == 0, types[0].type(0), np.reciprocal(read[0]))
         elif row.name == "power" and types[0].kind == "i":
-            # NumPy raises for a negative exponent in an array, which no kernel can. Both devices return the
+            # NumPy raises for a negative exponent in an array, but a kernel cannot raise. Both devices return the
             # exact power truncated to an integer: 1 or -1 for the bases 1 and -1, 0 for all others.
             low, base = read[1] < 0, read[0]
             power = np.power(base, np.where(low, types[1].type(0), read[1]))
@@ -229,7 +229,7 @@ def run_row(row: Row, arrays: list[Any], outs: list[Any], types: tuple[Any, ...]
         elif row.name == "cast":
             outs[0][...] = arrays[0].astype(outs[0].dtype)
         elif row.compares or row.numpy in _DENSE:
-            # NumPy's loop for int64 against uint64 answers to no signature.
+            # NumPy's loop for int64 and uint64 cannot be selected by a signature.
             outs[0][...] = row.numpy(*read)
         elif isinstance(row.numpy, np.ufunc) and all(
             o.dtype == t for o, t in zip(outs, types[n:], strict=True)

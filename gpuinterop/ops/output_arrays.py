@@ -1,4 +1,4 @@
-"""What results are: their class, and whether a given `out` will do."""
+"""Classes of results, and validation of `out` arrays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def plain(x: Any) -> Any:
-    """Return `x` as an array of the library's own class, with its methods and its real geometry."""
+    """Return `x` as a `GpuArray`, without a subclass's overrides of methods, shape and strides."""
     return _core.view(gpuarray_class(), x)
 
 
@@ -32,7 +32,7 @@ def class_for(cls: Any, dtype: Any) -> Any:
 
 
 def leading(operands: Sequence[Any]) -> Any:
-    """Return the operand that a result takes its class from."""
+    """Return the operand that determines the class of a result."""
     cls = result_class([type(x) for x in operands])
     return next(x for x in operands if type(x) is cls)
 
@@ -40,13 +40,13 @@ def leading(operands: Sequence[Any]) -> Any:
 def new_like(
     x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty", cls: type | None = None
 ) -> Any:
-    """Return an unset C-ordered array on `x`'s device, of the class that an operand of x's leads to."""
+    """Return an uninitialized C-ordered array on the device of `x`, of the class of a result for `x`."""
     device, made = core_view(x).device, class_for(cls or type(x), dtype)
     return _core.empty(made, shape, dtype, device.type_code, device.index, where=where)
 
 
 def check_count(outs: Sequence[Any], count: int, where: str) -> None:
-    """Refuse another number of outs than of results, in the words of the core's operations."""
+    """Refuse a wrong number of `out` arrays, with the core's error message."""
     if len(outs) != count:
         raise wrong_number_of_outs(where, count, len(outs))
 
@@ -58,14 +58,14 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: st
 
 
 def refuse_overlap(outs: Sequence[Any], where: str) -> None:
-    """Refuse outs that share memory, in the words of the core's operations: which write stays is chance."""
+    """Refuse `out` arrays that share memory, because the order of the writes is undefined."""
     arrays = [out for out in outs if isinstance(out, _core.Array)]
     if any(_core._may_overlap(x, y) for x, y in combinations(arrays, 2)):
         raise outs_overlap(where)
 
 
 def require_arrays(where: str, *operands: Any) -> Any:
-    """Refuse what is not an array here, or operands on several devices; return the device."""
+    """Require gpuinterop arrays on one device; return the device."""
     for x in operands:
         if not isinstance(x, _core.Array):
             raise ArgumentTypeError(
@@ -83,10 +83,10 @@ def require_arrays(where: str, *operands: Any) -> Any:
 
 
 def taken(where: str, *operands: Any) -> list[Any]:
-    """Return the operands as arrays on one device: the operators' rule, for every other function.
+    """Convert the operands to gpuinterop arrays on one device, by the same rule as the operators.
 
-    Arrays of other libraries are shared where they are; host arrays are copied to the device of the
-    first array here, or else to that of the first one on a GPU, or else to the default device.
+    Arrays of other libraries are shared on their device. Host arrays are copied to the device of the
+    first gpuinterop array, or else of the first array on a GPU, or else to the default device.
     """
     plain_arrays = all([isinstance(x, _core.Array) for x in operands])
     if plain_arrays and len(operands) == 1:
@@ -134,6 +134,6 @@ def selected(where: Any, x: Any, op: str) -> Any:
 
 
 def record_or_run(work: Any) -> None:
-    """Do host work now, or leave it to the replays of the capture that this thread records."""
+    """Run host work now, or at each replay of the capture that this thread records."""
     if not _core._record_call(work):
         work()

@@ -1,4 +1,4 @@
-"""Kernels of one's own from a whole CUDA C++ text."""
+"""User kernels from complete CUDA C++ source code."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ class RawKernel:
 
     Parameters
     ----------
-    source : the text; it finds no headers but those in the working directory and in ``-I`` options.
+    source : the text; headers are found in the working directory and by ``-I`` options only.
     name : the kernel in it; of kernels that share a name the symbol, which the error lists.
     options : further options for NVRTC.
-    any_strides : the kernel finds its way in arrays of any strides, which it is told as numbers.
-    allow_readonly : the kernel only reads what is read-only among its arrays. Without it such
-        arrays are refused, broadcast ones among them: a kernel may write to any argument.
+    any_strides : the kernel accepts arrays of any strides, which the caller passes as numbers.
+    allow_readonly : the kernel does not write to read-only arrays. Without it such arrays, broadcast
+        ones among them, are refused, because a kernel may write to any argument.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class RawKernel:
         return self._compiled(int(arch), fresh=False)[0]
 
     def _compiled(self, arch: int, fresh: bool) -> tuple[bytes, str]:
-        """Machine code, and what the kernel is called in it."""
+        """Machine code, and the kernel's symbol in it."""
         file = f"{self.name}.cu"
         prelude = _STRIDED if "gpuinterop_strided" in " ".join((self.source, *self.options)) else ""
         text = f'{prelude}#line 1 "{file}"\n{self.source}'
@@ -122,8 +122,8 @@ class RawKernel:
         The arguments may also come as one tuple, or the block and the grid, one block if there is
         none, by name. Arrays are passed as the address of their first element, so they must be
         C-contiguous; those wrapped by `strided` go with their strides, whatever these are. Numbers
-        must have a size: ``numpy.float32(0.5)``, not ``0.5``. A driver of CUDA 12.4 or newer tells
-        what the kernel declares, and arguments of another number or size are refused.
+        must have a size: ``numpy.float32(0.5)``, not ``0.5``. A driver of CUDA 12.4 or newer reports
+        the declared parameters, and arguments of another number or size are refused.
         """
         if unknown:
             raise ArgumentTypeError(where=self.name, expected="the keywords grid, block and shared",
@@ -172,7 +172,7 @@ class RawKernel:
             ) from None
 
     def _pack(self, value: Any, arrays: list[Any]) -> bytes:
-        """The argument's bytes; an array joins `arrays`, as the library's own class knows it."""
+        """The argument's bytes; an array is appended to `arrays`, without a subclass's overrides."""
         if isinstance(value, _core.Array):
             array = core_view(value)
             if not (self.any_strides or array.is_c_contiguous()):

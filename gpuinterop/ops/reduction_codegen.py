@@ -26,7 +26,7 @@ class Recipe:
 
     Parameters
     ----------
-    inputs : dtype names of the arrays that are walked over.
+    inputs : dtype names of the arrays that are read.
     value : C++ type of a mapped element.
     map : expression of x0, x1, ... (elements of the inputs).
     op : an accumulator of reduce_ops.cuh, "FloatSum<float>".
@@ -155,7 +155,7 @@ def pack_params(recipe: Recipe, plan: Plan, parameter: float = 0.0) -> bytes:
 
 # ---- launches -------------------------------------------------------------------------------------
 
-# Of each operand: where its address comes from, slot and index, and what the planner knows of it.
+# For each operand: the source of its address (slot and index), and the planner's description.
 Placed = tuple[int, int, Operand]
 Launches = tuple[list[object], int]
 
@@ -197,7 +197,7 @@ def launches_for(
 ) -> Launches:
     """Launches of a reduction for `_core.make_plan`, and the scratch bytes used from `scratch_at` on.
 
-    Strides of outs and extras are over the full shape, anything along reduced axes.
+    Strides of `out` arrays and extras are over the full shape; those along reduced axes are ignored.
     """
     after = [*outs, *extras]
     plan = plan_reduction(

@@ -1,7 +1,7 @@
-"""A reduction of an expression as one kernel: several operands, a graph, a reduction, results from it.
+"""A reduction of an expression as one kernel: several operands, a graph, a reduction, and its results.
 
-On CUDA a value is reduced as it is computed. Where a kernel has no accumulator for it (floats below 16
-bits) and on "cpu", the value is computed first and then reduced.
+On CUDA the kernel reduces a value as it computes it. On "cpu", and for values without an accumulator
+(floats below 16 bits), the value is computed first and then reduced.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ReductionKernel:
         Operands broadcast against each other, extras against the result. Queued on the current
         stream; nothing is copied.
         """
-        # A layout that was planned has been checked: the core finds it by the operands as given.
+        # A planned layout has been checked before: the core finds the plan by the operands.
         n = len(operands)
         if n == 0:
             output_arrays.require_arrays(self._where, None)
@@ -102,7 +102,7 @@ class ReductionKernel:
             output_arrays.refuse_overlap(sinks, self._where)
         if device.type == "cpu":
             return self._on_host(cls, full, after, kept, kinds, out)
-        # An extra is read by the thread that then writes its place.
+        # The thread that reads an extra then writes to the same address.
         if not any(_core._may_overlap(x, o) for x in full for o in sinks or ()) and not any(
             _core._may_overlap(e, o) and not _same_place(e, o) for e in after for o in sinks or ()
         ):
@@ -207,7 +207,7 @@ class FusedReduction:
 
     def __call__(self, operands: Sequence[Any], out: Any) -> Any:
         """The result for operands that the elementwise function takes."""
-        # A device has one object, so its address names it.
+        # Each device has one object, so its id identifies the device.
         key = tuple([
             (type(x), x.dtype, id(x.device)) if isinstance(x, _core.Array) else type(x)
             for x in operands
@@ -231,8 +231,8 @@ class FusedReduction:
     def _way(self, operands: Sequence[Any]) -> tuple[ReductionKernel | None, list[Any], bool]:
         """How operands of these kinds are reduced: the kernel, and the 0-d arrays it reads for numbers.
 
-        The third value says that a CudaNdarray cannot hold the kernel's result, or, where there is no
-        kernel, that the first operand is reduced as it is.
+        The third value is true if a CudaNdarray cannot hold the kernel's result, or, without a
+        kernel, if the first operand is reduced unchanged.
         """
         like = next((x for x in operands if isinstance(x, _core.Array)), None)
         if self.reads_only and like is not None and operands[0] is like:
@@ -247,7 +247,7 @@ class FusedReduction:
         ]
         rows = kernel.graph.input_rows(kinds)
         dtypes = [dtype_from_id(row) for row in rows]
-        # A CudaNdarray's class and its rules hold for the result only beside its own kind.
+        # The result is a CudaNdarray only if all operands are.
         alike = all(
             (type(x) is type(like) and x.device == like.device) if isinstance(x, _core.Array)
             else output_arrays.class_for(type(like), dtype) is type(like)

@@ -1,7 +1,7 @@
-"""The geometry of a reduction on a GPU: which kernel, which threads, which loads.
+"""The launch configuration of a reduction on a GPU: kernel, threads and loads.
 
-Pure functions of shapes, strides and alignment. A plan is made once for a layout and kept by the
-core; the order of additions follows from it alone, so equal layouts give equal bits.
+Pure functions of shapes, strides and alignment. The core keeps one plan for each layout. The plan
+alone determines the order of additions, so equal layouts give equal bits.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Tuning:
-    """What the benchmark turns; the defaults are what was measured to be best.
+    """Tuning parameters; the defaults were the fastest in benchmarks.
 
     Parameters
     ----------
     threads : of a block.
-    blocks_per_sm : what a split aims at. Several times the blocks that fit, so that a slow
-        multiprocessor does not keep the others waiting; few enough that their parts are soon joined.
+    blocks_per_sm : the goal of a split. Several times the blocks that fit, so that the others do not
+        wait for a slow multiprocessor; few enough that merging their parts is quick.
     loads : 16-byte loads that a thread has in flight.
     side : columns: threads side by side at most, the others share the rows.
     """
@@ -35,13 +35,12 @@ class Tuning:
 
 
 TUNING = {"rows": Tuning(512, 8, 4), "columns": Tuning(256, 4, 4, 32)}
-# Rows longer than this many loads a thread are cut into parts that are joined afterwards.
+# Rows longer than this many loads a thread are split into parts that are merged afterwards.
 LOADS_BEFORE_SPLIT = 32
-# The last block of a launch joins the parts if each of its threads has at most so many to fetch.
-# With more (tall and narrow matrices: 4,000 parts of 64 columns) one block would be at it for longer
-# than the second launch costs, whose blocks share the work.
+# The last block of a launch merges the parts if each of its threads reads at most so many. For more
+# (tall and narrow matrices: 4,000 parts of 64 columns) a second launch of several blocks is faster.
 ONE_LAUNCH_PARTS = 32
-MAX_TICKETS = 4096  # kTicketWords of native/ops/block_counters.hpp
+MAX_TICKETS = 4096  # kTicketWords of native/ops/launch_plan.cpp
 MAX_SPLITS = 65535
 _NARROWEST = 8  # threads side by side: 128 bytes of 16 each, a cache line
 _BUSY = 8  # blocks a multiprocessor with which nothing needs to be cut into parts
@@ -60,7 +59,7 @@ class Operand:
 
     @classmethod
     def of(cls, x: Any, strides: Sequence[int] | None = None) -> Operand:
-        """An array as the planner sees it."""
+        """The planner's description of an array."""
         alignment = min(x.ptr & -x.ptr, 16) or 16
         return cls(tuple(x._strides if strides is None else strides), x.itemsize, alignment)
 
@@ -120,8 +119,8 @@ class _Dim:
 def _counted(shape: Sequence[int], inputs: Sequence[Operand]) -> list[int]:
     """Itemsizes of the inputs that most of the bytes come from, 0 for the others.
 
-    In a matrix times a vector the matrix alone says how memory is walked: the vector stays in the
-    cache whatever the order.
+    In a matrix times a vector the matrix alone determines the order of reads, because the vector
+    stays in the cache.
     """
     weights = []
     for operand in inputs:
@@ -147,10 +146,10 @@ def simplify(
     *,
     ordered: bool = False,
 ) -> Geometry:
-    """Reduce the walk over `shape` to few dimensions.
+    """Merge the dimensions of `shape` into few.
 
-    `outputs` are strides over the full shape, anything along reduced axes. `ordered` keeps the
-    reduced elements in C order (positions are asked for).
+    `outputs` are strides over the full shape; those along reduced axes are ignored. `ordered` keeps
+    the reduced elements in C order, for reductions that return positions.
     """
     reduced = set(axes)
     sizes = _counted(shape, inputs)
@@ -274,8 +273,8 @@ def plan_reduction(
         )
     chooser = _plan_rows if along_rows else _plan_columns
     team, splits, chunk, tiles, grid = chooser(g, vector, unroll, multiprocessors, tuning)
-    # A walk steps past its end by at most one round of loads before it stops, and the last part's end
-    # is first counted as if it were a whole one.
+    # A loop passes its end by at most one round of loads before it stops, and the last part's end
+    # is first computed as if the part were complete.
     margin = tuning.threads * _MAX_VECTOR * unroll * 2
     wide = max(reach, g.n_out, splits * chunk) + margin >= 1 << 31
     # Results that one block would join the parts of.

@@ -1,4 +1,4 @@
-"""The reductions: result dtypes, accumulators, identities. One row an operation.
+"""The reductions: result dtypes, accumulators, identities. One entry for each operation.
 
 Result dtypes are NumPy's. Floating sums of 16 and 32 bits are accumulated in float32 with their
 rounding errors kept apart (reduce_ops.cuh, FloatSum), 64-bit ones likewise in float64.
@@ -23,7 +23,7 @@ __all__ = ["FUSED", "REDUCTIONS", "Reduction", "recipe_for"]
 
 @dataclass(frozen=True)
 class Reduction:
-    """One entry makes a reduction: on CUDA, on the host, as a method, as a function and in `fuse`.
+    """One entry defines a reduction: on CUDA, on the host, as a method, as a function and in `fuse`.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Reduction:
     ufunc : its method reduce is the reduction, and it joins an initial value.
     identity : the result over no elements, which elements that `where=` leaves out are set to.
     needs_elements : empty axes are refused.
-    is_place : the result is a position among the reduced elements, in C order.
+    is_place : the result is a position in C order among the reduced elements.
     shifted : of the variance: a second input carries the shift.
     aliases : further names.
     """
@@ -203,9 +203,9 @@ REDUCTIONS: dict[str, Reduction] = {
             _PLACE_DOC.format("minimum"), needs_elements=True, is_place=True),
         Reduction("argmax", _int64, _extreme("ArgExtreme", -1), np.argmax, "axis out keepdims",
             _PLACE_DOC.format("maximum"), needs_elements=True, is_place=True),
-        Reduction("any", _bool, _logical("Truth<0>"), np.any, "axis out keepdims * where",
+        Reduction("any", _bool, _logical("AnyOrAll<0>"), np.any, "axis out keepdims * where",
             "Return whether any element over `axis` is not zero.", ufunc=np.logical_or, identity=0),
-        Reduction("all", _bool, _logical("Truth<1>"), np.all, "axis out keepdims * where",
+        Reduction("all", _bool, _logical("AnyOrAll<1>"), np.all, "axis out keepdims * where",
             "Return whether all elements over `axis` are not zero.", ufunc=np.logical_and, identity=1),
         Reduction("var", _real_dtype, _variance(0), np.var, _SPREAD,
             "Return the variance over `axis`, divided by n - ddof.", shifted=True),
@@ -266,7 +266,7 @@ def reduced_shape(
 
 
 def full_strides(strides: Sequence[int], axes: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """Strides of a result over the full shape; those along reduced axes mean nothing."""
+    """Strides of a result over the full shape; those along reduced axes are ignored."""
     if len(strides) == ndim:
         return tuple(strides)
     rest = iter(strides)

@@ -106,7 +106,7 @@ def _on_host(
 
 
 def _joined(x: np.ndarray[Any, Any], axes: Sequence[int]) -> np.ndarray[Any, Any]:
-    """`x` with several axes made one, the last, in C order."""
+    """`x` with several axes merged into the last one, in C order."""
     kept = [i for i in range(x.ndim) if i not in axes]
     count = math.prod(x.shape[i] for i in axes)
     joined: np.ndarray[Any, Any] = x.transpose(*kept, *axes)
@@ -299,7 +299,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 
 class ReductionMethods(_core.Array):
-    """What reduces an array. `sum`, `prod`, `mean`, `min`, `max`, `argmin`,
+    """The reductions of an array. `sum`, `prod`, `mean`, `min`, `max`, `argmin`,
     `argmax`, `any`, `all`, `var` and `std` are in the core and take NumPy's arguments.
     """
 

@@ -1,4 +1,4 @@
-"""Calls of an operation with NumPy's further keywords: dtype= at its word, the others refused."""
+"""Calls of an operation with NumPy's further keywords: `dtype=` is supported, others are refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BOOL_RESULTS = {
     "signbit", "logical_and", "logical_or", "logical_xor", "logical_not",
 }  # fmt: skip
 
-# What is taken where it asks for what is done anyway.
+# Keywords that are accepted if their value requests the default behaviour.
 _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "where": (True,), "casting": ("same_kind",), "order": ("K", "C"), "subok": (True,),
     "signature": (None,),
@@ -71,12 +71,12 @@ def _cast(row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]) -> tuple[A
         if not isinstance(x, (np.generic, *_NUMBERS)) and not hasattr(x, "__gpuinterop_trace__"):
             x = viewed(x, like, row.name)
         if x is None:
-            return operands  # the plain call words the error
+            return operands  # the plain call raises the error
         taken.append(x)
     given = [
         _known(x.dtype) if hasattr(x, "dtype")
         else np.dtype(np.bool_) if isinstance(x, bool)
-        else next(t for t in _NUMBERS if isinstance(x, t))  # which takes on another operand's dtype
+        else next(t for t in _NUMBERS if isinstance(x, t))  # takes the dtype of another operand
         for x in taken
     ]  # fmt: skip
     types = _loop(row, given, wanted)
@@ -86,7 +86,7 @@ def _cast(row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]) -> tuple[A
         if hasattr(x, "dtype"):
             x = x.astype(dtype) if x.dtype != dtype else x
         elif numbers and isinstance(x, _NUMBERS):
-            # Nothing else says the dtype: a number of it.
+            # No other operand determines the dtype, so give the number this dtype.
             try:
                 x = np.asarray(x).astype(dtype)[()]
             except OverflowError:  # an int beyond float64
@@ -101,16 +101,16 @@ def _known(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _loop(row: Row, given: list[Any], wanted: np.dtype[Any]) -> list[np.dtype[Any]]:
-    """What NumPy casts the operands to for results of a dtype."""
-    rule, asked = row.rule, _known(wanted)
+    """The dtypes to which NumPy casts the operands for results of a dtype."""
+    rule, requested = row.rule, _known(wanted)
     # The operands of clip and where all have the result's dtype.
-    meetings = [given] if rule.nin == row.inputs else [[given[0], one] for one in given[1:]]
+    candidates = [given] if rule.nin == row.inputs else [[given[0], one] for one in given[1:]]
     found: list[np.dtype[Any]] = []
     try:
-        for operands in meetings:
+        for operands in candidates:
             if not any(isinstance(one, np.dtype) for one in operands):
                 operands = [np.result_type(one(0)) for one in operands]
-            signature: Any = (*[None] * rule.nin, *[asked] * rule.nout)
+            signature: Any = (*[None] * rule.nin, *[requested] * rule.nout)
             resolved = rule.resolve_dtypes(
                 (*operands, *[None] * rule.nout), signature=signature, casting="same_kind"
             )
@@ -123,5 +123,5 @@ def _loop(row: Row, given: list[Any], wanted: np.dtype[Any]) -> list[np.dtype[An
             got=f"dtype={wanted}",
             fix=f"omit dtype= and cast the result: {row.name}(...).astype('{wanted}')",
         ) from error
-    found = found if rule.nin == row.inputs else [asked] * row.inputs
-    return [wanted if one == asked else one for one in found]
+    found = found if rule.nin == row.inputs else [requested] * row.inputs
+    return [wanted if one == requested else one for one in found]

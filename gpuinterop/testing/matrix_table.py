@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Container, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from gpuinterop.errors import ExchangeError
+from gpuinterop.errors import ArgumentTypeError, ExchangeError
 
 SCHEMA = "gpuinterop.matrix/1"
 LETTERS = {"shared": "S", "copied": "C", "refused": "R", "wrong": "W", "none": "-", "": " "}
@@ -54,7 +54,7 @@ class Library:
     why: str = ""
 
 
-@dataclass
+@dataclass(repr=False)
 class Matrix:
     """All cases of a run. Prints as a table."""
 
@@ -75,6 +75,11 @@ class Matrix:
 
     def select(self, **wanted: str) -> list[Cell]:
         """Return the cells with these values: ``matrix.select(library="torch", layout="reversed")``."""
+        known = [f.name for f in fields(Cell)]
+        for name in wanted:
+            if name not in known:
+                raise ArgumentTypeError(where="Matrix.select", expected=f"fields among {', '.join(known)}",
+                                        got=f"{name}=...", fix="pass some of these")  # fmt: skip
         return [c for c in self.cells if all(getattr(c, k) == v for k, v in wanted.items())]
 
     def outcome(self, **wanted: str) -> str:
@@ -144,6 +149,9 @@ class Matrix:
             for title, (cells, column) in tables.items():
                 if cells:
                     yield place + title, _letters(cells, column)
+
+    def __repr__(self) -> str:
+        return f"<Matrix of {len(self.cells)} cases, {len(self.wrong)} wrong>"
 
     def __str__(self) -> str:
         """Return tables of layouts and dtypes by libraries, for each device."""

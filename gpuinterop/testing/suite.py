@@ -6,7 +6,7 @@ import datetime
 import platform
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -120,6 +120,11 @@ def _once(entries: Iterable[str | Bridge]) -> list[str | Bridge]:
     return [*{entry if isinstance(entry, str) else id(entry): entry for entry in entries}.values()]
 
 
+def _in_list(given: Any) -> Any:
+    """Return a lone name in a list, because a string would be read letter by letter."""
+    return [given] if isinstance(given, (str, Bridge)) else given
+
+
 def _places(devices: Sequence[str] | None) -> list[str]:
     """Return the devices to try, by default the CPU and the first GPU."""
     if devices is not None:
@@ -197,8 +202,8 @@ def about() -> dict[str, str]:
 
 
 def matrix(
-    libraries: Iterable[str | Bridge] | None = None,
-    devices: Sequence[str] | None = None,
+    libraries: str | Bridge | Iterable[str | Bridge] | None = None,
+    devices: str | Sequence[str] | None = None,
     *,
     layouts: Iterable[str] | None = None,
     dtypes: Iterable[str] | None = None,
@@ -212,6 +217,8 @@ def matrix(
     devices : by default the CPU and the first GPU.
     layouts, dtypes : names, by default all of the suite's.
 
+    A single name needs no list.
+
     Examples
     --------
     >>> import gpuinterop.testing
@@ -219,6 +226,7 @@ def matrix(
     >>> m.ok, m.outcome(direction="to", layout="reversed")
     (True, 'shared')
     """
-    bridges, rows = gather(libraries, devices)
-    found = [try_case(case) for case in cases(bridges, devices, layouts, dtypes)]
-    return Matrix(found, rows, _places(devices), about())
+    places = _in_list(devices)
+    bridges, rows = gather(_in_list(libraries), places)
+    chosen = cases(bridges, places, _in_list(layouts), _in_list(dtypes))
+    return Matrix([try_case(case) for case in chosen], rows, _places(places), about())

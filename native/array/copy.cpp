@@ -100,7 +100,7 @@ void copy_host(const Array& dst, const Array& src) {
 }
 
 // An unnecessary detour costs one copy; the exact test, ops::may_overlap, would cost more.
-bool reaches_meet(const Array& dst, const Array& src, const char* where) {
+bool ranges_overlap(const Array& dst, const Array& src, const char* where) {
   const auto [d0, d1] = reach(dst, where);
   const auto [s0, s1] = reach(src, where);
   return d0 < s1 && s0 < d1;
@@ -111,7 +111,7 @@ Array compact_like(const Array& a, Device device, const char* where) {
 }
 
 void copy_same_device(const Array& dst, const Array& src, const char* where) {
-  if (reaches_meet(dst, src, where)) {
+  if (ranges_overlap(dst, src, where)) {
     if (ops::is_same_place(dst, src)) return;
     Array detour = compact_like(src, src.device, where);
     copy_same_device(detour, src, where);

@@ -75,7 +75,7 @@ void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph g
   if (capture == UINT64_MAX)
     fail(Kind::Capture, where, "a capture that is still valid",
          "a capture that an earlier call has broken",
-         "end the capture; the call before this one that failed says why");
+         "end the capture; the error of the call that failed gives the reason");
   GraphPool* pool = find_or_make(d, capture, graph, where);
   b->context = pool;
   {

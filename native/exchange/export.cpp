@@ -98,7 +98,7 @@ DLManagedTensorVersioned* make_versioned(const Array& a, bool copied, uint32_t m
 DLManagedTensor* make_legacy(const Array& a, const char* where) {
   if (a.readonly)
     fail(Kind::ReadOnly, where, "a consumer that understands read-only data (DLPack 1.0 or later)",
-         "a read-only array and a consumer that asked for the old DLPack struct",
+         "a read-only array and a consumer that requested the legacy DLPack struct",
          "pass a copy: x.copy()");
   return make<DLManagedTensor>(a);
 }
@@ -116,7 +116,7 @@ void check_stream(Device device, void* stream, const char* where) {
   const CUresult code = cuda::driver().StreamGetCtx(static_cast<CUstream>(stream), &context);
   if (code == CUDA_SUCCESS && context == d.primary) return;
   fail(Kind::Stream, where,
-       "a living stream of the primary context of " + device_text(kDLCUDA, device.id),
+       "a live stream of the primary context of " + device_text(kDLCUDA, device.id),
        code == CUDA_SUCCESS ? "a stream of another device or context" : cuda::describe(code),
        "pass a stream of the array's own device");
 }

@@ -23,7 +23,8 @@ std::string address_text(const void* p) {
 
 [[noreturn]] void malformed(const char* where, std::string expected, std::string got) {
   fail(Kind::Exchange, where, std::move(expected), std::move(got),
-       "pass shape, strides and address of real memory; if a library tells them, report it there");
+       "pass shape, strides and address of real memory; if a library provides them, report it "
+       "there");
 }
 
 // Called for errors only, so it costs a successful import nothing.
@@ -100,8 +101,8 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
   const std::string at = "address " + address_text(c->low);
   if (!info.known)
     fail(Kind::Exchange, where, "an address of live CUDA memory",
-         at + ", which the driver does not know: host memory, or freed",
-         "keep the owner of the memory alive, and give host memory as host memory");
+         at + ", which is not CUDA memory: host memory, or freed",
+         "keep the owner of the memory alive, and pass host memory as host memory");
   if (!info.same_context)
     fail(Kind::Context, where, "memory of the device's primary context",
          at + " on cuda:" + std::to_string(info.device) + ", which belongs to another context",

@@ -32,7 +32,7 @@ void drop_object(void* object) noexcept {
 }
 
 // Handle 2 is another stream in every thread; the legacy stream keeps order with all of them.
-Producer settled(Producer p) noexcept {
+Producer without_thread_handle(Producer p) noexcept {
   if (p.stream == CU_STREAM_PER_THREAD) p.stream = CU_STREAM_LEGACY;
   return p;
 }
@@ -52,7 +52,7 @@ bool order_back(cuda::DeviceState& d, const Buffer& b, CUstream producer, uint32
 
 // Calls finish(what), or later(what) with the GIL if the producer's stream cannot wait. A stream that may be
 // destroyed is only compared, and its handle never reaches the driver.
-void let_go(Buffer* b, cuda::Finish finish, cuda::Finish later, void* what) noexcept {
+void release_in_order(Buffer* b, cuda::Finish finish, cuda::Finish later, void* what) noexcept {
   auto named = static_cast<CUstream>(b->producer);
   cuda::DeviceState* d = cuda::started_device(b->device.id);
   const uint32_t consumers = b->foreign_use.load(std::memory_order_relaxed);
@@ -88,7 +88,7 @@ void release_host(Buffer* b) noexcept {
 
 template <class Managed>
 void release_cuda(Buffer* b) noexcept {
-  let_go(b, end_now<Managed>, end_later<Managed>, b->context);
+  release_in_order(b, end_now<Managed>, end_later<Managed>, b->context);
 }
 
 void nothing(void*) noexcept {}
@@ -108,11 +108,11 @@ bool still_names(PyObject* owner, const void* stream) noexcept {
 // owner, and releases it right after the buffer. A deferred release holds the owner longer.
 void release_borrowed(Buffer* b) noexcept {
   auto* base = static_cast<PyObject*>(cuda::holds_gil() ? b->context : nullptr);
-  if (!base) return let_go(b, nothing, nothing, nullptr);
+  if (!base) return release_in_order(b, nothing, nothing, nullptr);
   Py_INCREF(base);
   if (b->producer && b->producer != CU_STREAM_LEGACY && b->producer != b->stream)
     b->producer_alive = still_names(base, b->producer);
-  let_go(b, drop_object, drop_object, base);
+  release_in_order(b, drop_object, drop_object, base);
 }
 
 Buffer* describe(const Checked& c) {
@@ -130,7 +130,7 @@ Buffer* with_producer(const Checked& c, void* context, Producer producer,
   cuda::run_completed_releases();
   Buffer* b = describe(c);
   b->context = context;
-  producer = settled(producer);
+  producer = without_thread_handle(producer);
   b->producer = producer.stream;
   // A producer reuses memory in the order of the stream that it was allocated on. Unless that is a default
   // stream, it may differ from the producer's current one.

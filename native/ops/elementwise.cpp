@@ -47,8 +47,8 @@ std::unordered_map<PyObject*, OpId>& ufuncs() {
 // An `out` array as it was when it was checked; see Input::array.
 using Outs = std::optional<Array>[kMaxResults];
 
-std::shared_ptr<const Resolution> ask_for_types(OpId op, const OpInfo& info, const Input* in,
-                                                const Outs& outs) {
+std::shared_ptr<const Resolution> types_from_python(OpId op, const OpInfo& info, const Input* in,
+                                                    const Outs& outs) {
   nb::list kinds, classes, given;
   for (int i = 0; i < info.inputs; ++i) {
     kinds.append(in[i].kind);
@@ -83,7 +83,7 @@ std::shared_ptr<const Resolution> resolve(OpId op, const OpInfo& info, const Inp
       key.put(outs[j] ? static_cast<int8_t>(outs[j]->dtype) : int8_t{-1});
   };
   return find_or_prepare<Resolution>(
-      write_key, [&] { return ask_for_types(op, info, in, outs); }, info.name.c_str());
+      write_key, [&] { return types_from_python(op, info, in, outs); }, info.name.c_str());
 }
 
 struct Shape64 {
@@ -117,7 +117,7 @@ bool takes(const Layout& out, const Shape64& s) {
 
 // The inputs that an `out` array overlaps, as bits: the operation reads a copy of each. Each copy is
 // reported, and may be forbidden, before the operation starts.
-uint32_t announce_copies(const OpInfo& info, const Input* in, const Outs& outs) {
+uint32_t report_copies(const OpInfo& info, const Input* in, const Outs& outs) {
   static_assert(kMaxOperands <= 32);
   const char* where = info.name.c_str();
   uint32_t apart = 0;
@@ -291,7 +291,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   }
   const std::shared_ptr<const Resolution> resolved = resolve(op, info, in, given);
   const Resolution& r = *resolved;
-  const uint32_t apart = announce_copies(info, in, given);
+  const uint32_t apart = report_copies(info, in, given);
 
   PyRef results[kMaxResults];
   const Array* arrays[kMaxResults];

@@ -21,7 +21,7 @@ constexpr int64_t kInt32Room = (int64_t{1} << 31) - (1 << 17);  // less what a l
 
 class Words {
  public:
-  Words(Plan* p, const char* where) : p_(p), where_(where) {}
+  Words(ElementwiseLaunch* p, const char* where) : p_(p), where_(where) {}
   void put(uint64_t word) {
     if (p_->words == kMaxParameterWords)
       fail(Kind::Shape, where_, "a layout that fits a kernel's parameters (4096 bytes)",
@@ -42,7 +42,7 @@ class Words {
   }
 
  private:
-  Plan* p_;
+  ElementwiseLaunch* p_;
   const char* where_;
 };
 
@@ -77,7 +77,7 @@ int widest(const IterationSpace& w, const char* modes) {
 }
 
 // The largest access that all operands allow: 16 bytes of the widest, aligned at every row.
-int vector_for(const IterationSpace& w, const char* modes, int inner, int turned) {
+int vector_for(const IterationSpace& w, const char* modes, int inner, int transposed) {
   int v = 16 / widest(w, modes);
   bool any = false;
   for (int i = 0; i < w.operands; ++i) {
@@ -86,11 +86,11 @@ int vector_for(const IterationSpace& w, const char* modes, int inner, int turned
     if (mode != 'C' && mode != 'R' && mode != 'T') continue;
     any = true;
     const int64_t size = w.itemsize[i];
-    if (mode == 'T' && w.stride[turned][i] != 1) return 1;
+    if (mode == 'T' && w.stride[transposed][i] != 1) return 1;
     for (; v > 1; v /= 2) {
       const char* first = mode == 'R' ? w.data[i] - (v - 1) * size : w.data[i];
       bool aligned = reinterpret_cast<uintptr_t>(first) % static_cast<uintptr_t>(v * size) == 0;
-      const int along = mode == 'T' ? turned : inner;
+      const int along = mode == 'T' ? transposed : inner;
       for (int d = 0; d < w.ndim && aligned; ++d) aligned = d == along || w.stride[d][i] % v == 0;
       if (aligned) break;
     }
@@ -100,7 +100,7 @@ int vector_for(const IterationSpace& w, const char* modes, int inner, int turned
 
 int64_t blocks_for(int64_t work, int64_t per_block) { return (work + per_block - 1) / per_block; }
 
-void set_grid(Plan* p, int64_t blocks, const char* where) {
+void set_grid(ElementwiseLaunch* p, int64_t blocks, const char* where) {
   if (blocks > 0x7fffffff)
     fail(Kind::Shape, where, "at most 2^31 blocks in one launch", std::to_string(blocks),
          "split the array");
@@ -121,41 +121,42 @@ void put_outer(Words& words, const IterationSpace& w, const int* dims, int n) {
     for (int i = 0; i < w.operands; ++i) words.put(w.stride[dims[k]][i]);
 }
 
-void plan_flat(const IterationSpace& w, Plan* p, const char* where) {
-  Shape& s = p->shape;
+void plan_flat(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
+  KernelVariant& variant = p->variant;
   const int inner = w.ndim == 1 ? 0 : -1;
-  for (int i = 0; i < w.operands; ++i) s.modes[i] = mode_of(w, i, inner < 0 ? 0 : w.stride[0][i]);
-  s.layout = Class::Flat;
-  s.vector = static_cast<uint8_t>(inner < 0 ? 1 : vector_for(w, s.modes, 0, -1));
-  int unroll = kFlatBytes / (s.vector * widest(w, s.modes));
+  for (int i = 0; i < w.operands; ++i)
+    variant.modes[i] = mode_of(w, i, inner < 0 ? 0 : w.stride[0][i]);
+  variant.layout = LayoutClass::Flat;
+  variant.vector = static_cast<uint8_t>(inner < 0 ? 1 : vector_for(w, variant.modes, 0, -1));
+  int unroll = kFlatBytes / (variant.vector * widest(w, variant.modes));
   if (w.operands > 4) unroll /= 2;
   if (w.size <= kSmall) unroll = 1;
-  s.unroll = static_cast<uint8_t>(std::clamp(unroll, 1, 8));
+  variant.unroll = static_cast<uint8_t>(std::clamp(unroll, 1, 8));
   Words words(p, where);
   put_operands(words, w, inner);
   words.put(w.size);
   p->block_x = kThreads;
-  set_grid(p, blocks_for(w.size, int64_t{kThreads} * s.vector * s.unroll), where);
+  set_grid(p, blocks_for(w.size, int64_t{kThreads} * variant.vector * variant.unroll), where);
 }
 
-void plan_rows(const IterationSpace& w, Plan* p, const char* where) {
-  Shape& s = p->shape;
+void plan_rows(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
+  KernelVariant& variant = p->variant;
   const int inner = w.ndim - 1;
-  s.layout = Class::Rows;
-  s.ndim = static_cast<uint8_t>(inner);
-  s.vector = static_cast<uint8_t>(vector_for(w, s.modes, inner, -1));
+  variant.layout = LayoutClass::Rows;
+  variant.ndim = static_cast<uint8_t>(inner);
+  variant.vector = static_cast<uint8_t>(vector_for(w, variant.modes, inner, -1));
   const int64_t n = w.shape[inner], rows = w.size / n;
-  const int64_t lanes = blocks_for(n, s.vector);
+  const int64_t lanes = blocks_for(n, variant.vector);
   p->block_x = static_cast<uint32_t>(
       std::min<int64_t>(kThreads, std::bit_ceil(static_cast<uint64_t>(lanes))));
   p->block_y = kThreads / p->block_x;
   int unroll = kRowsUnroll;
-  if (s.vector * widest(w, s.modes) < 16) unroll *= 2;
+  if (variant.vector * widest(w, variant.modes) < 16) unroll *= 2;
   if (w.operands > 4) unroll /= 2;
   if (w.size <= kSmall) unroll = 1;
   while (unroll > 1 && int64_t{p->block_y} * unroll / 2 >= rows) unroll /= 2;
-  s.unroll = static_cast<uint8_t>(std::clamp(unroll, 1, 8));
-  const int64_t chunks = blocks_for(n, int64_t{p->block_x} * s.vector);
+  variant.unroll = static_cast<uint8_t>(std::clamp(unroll, 1, 8));
+  const int64_t chunks = blocks_for(n, int64_t{p->block_x} * variant.vector);
   int dims[kMaxDims];
   for (int k = 0; k < inner; ++k) dims[k] = inner - 1 - k;
   Words words(p, where);
@@ -164,16 +165,17 @@ void plan_rows(const IterationSpace& w, Plan* p, const char* where) {
   words.put(rows);
   words.put(chunks);
   put_outer(words, w, dims, inner);
-  set_grid(p, chunks * blocks_for(rows, int64_t{p->block_y} * s.unroll), where);
+  set_grid(p, chunks * blocks_for(rows, int64_t{p->block_y} * variant.unroll), where);
 }
 
-void plan_general(const IterationSpace& w, Plan* p, const char* where) {
-  Shape& s = p->shape;
-  s.layout = Class::General;
-  s.ndim = static_cast<uint8_t>(w.ndim);
-  s.vector = 1;
-  for (int i = 0; i < w.operands; ++i) s.modes[i] = w.constant[i] ? 'K' : w.address[i] ? 'A' : 'X';
-  s.unroll = static_cast<uint8_t>(w.size <= kSmall ? 1 : kGeneralUnroll);
+void plan_general(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
+  KernelVariant& variant = p->variant;
+  variant.layout = LayoutClass::General;
+  variant.ndim = static_cast<uint8_t>(w.ndim);
+  variant.vector = 1;
+  for (int i = 0; i < w.operands; ++i)
+    variant.modes[i] = w.constant[i] ? 'K' : w.address[i] ? 'A' : 'X';
+  variant.unroll = static_cast<uint8_t>(w.size <= kSmall ? 1 : kGeneralUnroll);
   int dims[kMaxDims];
   for (int k = 0; k < w.ndim; ++k) dims[k] = w.ndim - 1 - k;
   Words words(p, where);
@@ -181,11 +183,11 @@ void plan_general(const IterationSpace& w, Plan* p, const char* where) {
   words.put(w.size);
   put_outer(words, w, dims, w.ndim);
   p->block_x = kThreads;
-  set_grid(p, blocks_for(w.size, int64_t{kThreads} * s.unroll), where);
+  set_grid(p, blocks_for(w.size, int64_t{kThreads} * variant.unroll), where);
 }
 
 // The dimension along which some input is densest but the results are not; -1 if there is none.
-int turned_dimension(const IterationSpace& w) {
+int transposed_dimension(const IterationSpace& w) {
   const int inner = w.ndim - 1;
   if (w.shape[inner] < 16) return -1;
   for (int i = 0; i < w.inputs; ++i) {
@@ -205,26 +207,26 @@ int turned_dimension(const IterationSpace& w) {
   return -1;
 }
 
-bool plan_tile(const IterationSpace& w, Plan* p, const char* where) {
-  const int x = w.ndim - 1, y = turned_dimension(w);
+bool plan_tile(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
+  const int x = w.ndim - 1, y = transposed_dimension(w);
   if (y < 0) return false;
-  Shape& s = p->shape;
+  KernelVariant& variant = p->variant;
   int64_t bytes = 0;
   for (int i = 0; i < w.inputs; ++i) {
     if (w.constant[i] || w.address[i] || std::abs(w.stride[x][i]) <= 1) continue;
     if (w.stride[y][i] == 0 || std::abs(w.stride[y][i]) >= std::abs(w.stride[x][i])) continue;
     if ((bytes + w.itemsize[i]) * 32 * 33 > kMostTileBytes) continue;
     bytes += w.itemsize[i];
-    s.modes[i] = 'T';
+    variant.modes[i] = 'T';
   }
   const int edge = bytes * 64 * 65 <= kMostTileBytes ? kTileEdge : 32;
-  s.layout = Class::Tile;
-  s.ndim = static_cast<uint8_t>(w.ndim - 2);
-  s.tile = static_cast<uint8_t>(edge);
-  s.vector = static_cast<uint8_t>(vector_for(w, s.modes, x, y));
+  variant.layout = LayoutClass::Tile;
+  variant.ndim = static_cast<uint8_t>(w.ndim - 2);
+  variant.tile = static_cast<uint8_t>(edge);
+  variant.vector = static_cast<uint8_t>(vector_for(w, variant.modes, x, y));
   // At least one whole line of the tile for all threads.
-  while (kThreads / (edge / s.vector) > edge) s.vector /= 2;
-  s.unroll = 1;
+  while (kThreads / (edge / variant.vector) > edge) variant.vector /= 2;
+  variant.unroll = 1;
   int dims[kMaxDims], n = 0;
   for (int d = x - 1; d >= 0; --d)
     if (d != y) dims[n++] = d;
@@ -250,17 +252,17 @@ bool plan_tile(const IterationSpace& w, Plan* p, const char* where) {
 
 }  // namespace
 
-void make_plan(const IterationSpace& w, Plan* p, const char* where) {
+void plan_launch(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
   p->words = 0;
   p->block_y = 1;
-  p->shape = Shape();
+  p->variant = KernelVariant();
   if (w.ndim <= 1) {
     plan_flat(w, p, where);
     return;
   }
   const int inner = w.ndim - 1;
-  for (int i = 0; i < w.operands; ++i) p->shape.modes[i] = mode_of(w, i, w.stride[inner][i]);
-  p->shape.wide = needs_wide(w);
+  for (int i = 0; i < w.operands; ++i) p->variant.modes[i] = mode_of(w, i, w.stride[inner][i]);
+  p->variant.wide = needs_wide(w);
   if (plan_tile(w, p, where)) return;
   if (w.shape[inner] >= 32)
     plan_rows(w, p, where);

@@ -30,40 +30,42 @@ std::unordered_map<std::string, Compiled>& compiled() {
   return *map;
 }
 
-const char* class_name(Class c) {
+const char* class_name(LayoutClass c) {
   switch (c) {
-    case Class::Flat: return "flat";
-    case Class::Rows: return "rows";
-    case Class::General: return "general";
-    case Class::Tile: return "tile";
+    case LayoutClass::Flat: return "flat";
+    case LayoutClass::Rows: return "rows";
+    case LayoutClass::General: return "general";
+    case LayoutClass::Tile: return "tile";
   }
   return "";
 }
 
 // Short enough to need no allocation for three operands.
-std::string key_for(OpId op, const StoredType* types, const Shape& s, int operands, int device) {
-  const int flags = static_cast<int>(s.layout) | s.wide << 2 | (s.tile > 32) << 3 |
-                    std::countr_zero(s.vector) << 4;
+std::string key_for(OpId op, const StoredType* types, const KernelVariant& variant, int operands,
+                    int device) {
+  const int flags = static_cast<int>(variant.layout) | variant.wide << 2 |
+                    (variant.tile > 32) << 3 | std::countr_zero(variant.vector) << 4;
   std::string key(reinterpret_cast<const char*>(&op), sizeof op);
-  for (int part : {device, flags, int{s.unroll}, int{s.ndim}}) key += static_cast<char>(part);
+  for (int part : {device, flags, int{variant.unroll}, int{variant.ndim}})
+    key += static_cast<char>(part);
   key.append(reinterpret_cast<const char*>(types), static_cast<size_t>(operands));
-  return key.append(s.modes, static_cast<size_t>(operands));
+  return key.append(variant.modes, static_cast<size_t>(operands));
 }
 
-void build(const std::string& key, OpId op, const StoredType* types, const Shape& s, int operands,
-           int device, const char* where) {
+void build(const std::string& key, OpId op, const StoredType* types, const KernelVariant& variant,
+           int operands, int device, const char* where) {
   nb::list rows;
   for (int i = 0; i < operands; ++i) rows.append(static_cast<int>(types[i]));
   const nb::tuple stored(rows);
-  const std::string modes(s.modes, static_cast<size_t>(operands));
+  const std::string modes(variant.modes, static_cast<size_t>(operands));
   std::string symbol;
   auto compile = [&](bool fresh) {
-    const nb::object answer =
-        nb::steal(call_hook(Hook::Prepare, "(siOssiiiOiiiO)", "kernel", int(op), stored.ptr(),
-                            modes.c_str(), class_name(s.layout), int(s.ndim), int(s.vector),
-                            int(s.unroll), s.wide ? Py_True : Py_False, int(s.tile), kThreads,
-                            cuda::compute_capability(device, where), fresh ? Py_True : Py_False)
-                      .release());
+    const nb::object answer = nb::steal(
+        call_hook(Hook::Prepare, "(siOssiiiOiiiO)", "kernel", int(op), stored.ptr(), modes.c_str(),
+                  class_name(variant.layout), int(variant.ndim), int(variant.vector),
+                  int(variant.unroll), variant.wide ? Py_True : Py_False, int(variant.tile),
+                  kThreads, cuda::compute_capability(device, where), fresh ? Py_True : Py_False)
+            .release());
     symbol = nb::cast<std::string>(answer[1]);
     return nb::cast<nb::bytes>(answer[0]);
   };
@@ -92,20 +94,21 @@ void forget_kernels_of(OpId op) {
 
 void launch(OpId op, const StoredType* types, const IterationSpace& w, int device, CUstream stream,
             const char* where) {
-  Plan plan;
-  make_plan(w, &plan, where);
-  const std::string key = key_for(op, types, plan.shape, w.operands, device);
+  ElementwiseLaunch planned;
+  plan_launch(w, &planned, where);
+  const std::string key = key_for(op, types, planned.variant, w.operands, device);
   auto found = compiled().find(key);
   // Both calls let other threads run, which may empty the kernel cache.
   while (found == compiled().end() || cuda::order_all(w.buffer, w.operands, stream, where)) {
-    if (found == compiled().end()) build(key, op, types, plan.shape, w.operands, device, where);
+    if (found == compiled().end())
+      build(key, op, types, planned.variant, w.operands, device, where);
     found = compiled().find(key);
   }
   cuda::Launch how;
-  how.grid[0] = plan.grid;
-  how.block[0] = plan.block_x;
-  how.block[1] = plan.block_y;
-  void* arguments[] = {plan.parameters};
+  how.grid[0] = planned.grid;
+  how.block[0] = planned.block_x;
+  how.block[1] = planned.block_y;
+  void* arguments[] = {planned.parameters};
   cuda::launch_here(found->second.kernel, how, stream, arguments, where);
 }
 

@@ -26,29 +26,29 @@ void launch(OpId op, const StoredType* types, const IterationSpace& w, int devic
 // ---- elementwise_launch.cpp: which class of kernel, which accesses, which grid, which parameters ----
 // The classes and the parameter structs are those of gpuinterop/jit/kernels/*.cuh.
 
-enum class Class : uint8_t { Flat, Rows, General, Tile };
+enum class LayoutClass : uint8_t { Flat, Rows, General, Tile };
 
 constexpr int kThreads = 256;                 // of a block
 constexpr int kMaxParameterWords = 4096 / 8;  // the driver's bound
 
 // The compile-time parameters of a kernel, besides the operation and the element types.
-struct Shape {
-  Class layout = Class::Flat;
-  uint8_t ndim = 0;    // GI_ND
-  uint8_t vector = 1;  // GI_V
-  uint8_t unroll = 1;  // GI_U
-  uint8_t wide = 0;    // GI_INDEX is 64 bits
-  uint8_t tile = 0;    // GI_TILE
-  char modes[kMaxOperands];
+struct KernelVariant {
+  LayoutClass layout = LayoutClass::Flat;
+  uint8_t ndim = 0;          // GI_ND
+  uint8_t vector = 1;        // GI_V
+  uint8_t unroll = 1;        // GI_U
+  uint8_t wide = 0;          // GI_INDEX is 64 bits
+  uint8_t tile = 0;          // GI_TILE
+  char modes[kMaxOperands];  // how each operand is accessed: gpuinterop/jit/kernels/access.cuh
 };
 
-struct Plan {
-  Shape shape;
+struct ElementwiseLaunch {
+  KernelVariant variant;
   uint32_t grid = 0, block_x = 0, block_y = 1;
   int words = 0;
   uint64_t parameters[kMaxParameterWords];
 };
 
-void make_plan(const IterationSpace& w, Plan* p, const char* where);
+void plan_launch(const IterationSpace& w, ElementwiseLaunch* p, const char* where);
 
 }  // namespace gpuinterop::ops

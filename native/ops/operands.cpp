@@ -113,9 +113,9 @@ Constant encode(PyObject* number, DTypeId row, const OpInfo& info) {
     return bits_of(v);
   }
   if (row == kBool) {
-    const int truth = PyObject_IsTrue(number);
-    if (truth < 0) throw PythonError();
-    return bits_of(static_cast<uint8_t>(truth));
+    const int is_true = PyObject_IsTrue(number);
+    if (is_true < 0) throw PythonError();
+    return bits_of(static_cast<uint8_t>(is_true));
   }
   if (row == kFloat32 || row == kFloat64 ||
       ((row == kComplex64 || row == kComplex128) && !PyComplex_Check(number))) {

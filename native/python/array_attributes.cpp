@@ -133,12 +133,12 @@ int set_readonly(PyObject* o, PyObject* value, void*) {
   return guard(-1, [&] {
     Array& a = unwrap(o);
     require_value(value, "readonly");
-    const int truth = PyObject_IsTrue(value);
-    if (truth < 0) throw PythonError();
-    if (!truth && a.readonly)
+    const int readonly = PyObject_IsTrue(value);
+    if (readonly < 0) throw PythonError();
+    if (!readonly && a.readonly)
       fail(Kind::ReadOnly, "readonly", "an array that is not read-only already",
            "a read-only array", "write to a copy: x.copy()");
-    a.readonly = truth;
+    a.readonly = readonly;
     return 0;
   });
 }
@@ -186,7 +186,7 @@ PyGetSetDef array_getset[] = {
      nullptr},
     {"strides", get_strides, set_strides_bytes, "Steps in bytes, as NumPy counts them.", nullptr},
     {"_strides", get_element_strides, set_strides_elements,
-     "Steps in elements; 0 for extents of 1, as the documents count them.", nullptr},
+     "Steps in elements; 0 for axes of length 1, as in Theano.", nullptr},
     {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
     {"size", get_size, nullptr, "Number of elements.", nullptr},
     {"mem_size", get_size, nullptr, "Number of elements, under the name that PyCUDA reads.",

@@ -250,10 +250,10 @@ GI_METHOD(set_shape_i) {
 PyMethodDef array_methods[] = {
     {"is_c_contiguous", is_c_contiguous, METH_NOARGS,
      "is_c_contiguous($self, /)\n--\n\n"
-     "True when the elements lie in C order without gaps; extents of 1 do not count."},
+     "True if the elements are in C order without gaps; axes of length 1 do not count."},
     {"is_f_contiguous", is_f_contiguous, METH_NOARGS,
      "is_f_contiguous($self, /)\n--\n\n"
-     "True when the elements lie in column order without gaps; extents of 1 do not count."},
+     "True if the elements are in column order without gaps; axes of length 1 do not count."},
     {"view", view, METH_NOARGS,
      "view($self, /)\n--\n\n"
      "A new object over the same memory."},

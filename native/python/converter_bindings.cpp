@@ -121,7 +121,7 @@ void register_converters(nb::module_& m) {
       "traits",
       [](nb::handle x) { return is_array(x.ptr()) ? traits_of(checked(x, "traits")) : 0u; },
       "x"_a.none(),
-      "The properties of an array that converters ask for, as bits; 0 of other objects.");
+      "The properties of an array that converters check, as bits; 0 for other objects.");
   m.def("primary_is_current", &primary_is_current, "device"_a,
         "True when the device's primary context is the calling thread's current one.");
   m.def(
@@ -131,7 +131,7 @@ void register_converters(nb::module_& m) {
         if (a.device.is_cuda()) exchange::hand_over(a, cuda::stream_of(consumer), where.c_str());
       },
       "x"_a, "consumer"_a, "where"_a,
-      "Make a foreign stream wait for what is queued on the array; no host synchronisation.");
+      "Make a foreign stream wait for work queued on the array; no host synchronisation.");
   m.def(
       "used_on",
       [](nb::handle x, uint64_t number, const std::string& where, bool lasting) {
@@ -146,14 +146,14 @@ void register_converters(nb::module_& m) {
       "x"_a, "stream"_a, "where"_a, "lasting"_a = false,
       "The next use of the array is on this stream, and later ones wait for it. `lasting`: the "
       "stream "
-      "is never destroyed; else used_up() is best called while it lives.");
+      "is never destroyed; else call end_use() before it is destroyed.");
   m.def(
-      "used_up",
+      "end_use",
       [](nb::handle x, uint64_t stream) {
-        const Array& a = checked(x, "used_up");
+        const Array& a = checked(x, "end_use");
         if (a.device.is_cuda()) cuda::end_untracked_use(a.device.id, cuda::stream_of(stream));
       },
-      "x"_a, "stream"_a, "What used_on() announced for this stream has been queued by now.");
+      "x"_a, "stream"_a, "The work that used_on() reported for this stream has been queued.");
   m.def(
       "finish_uses",
       [](nb::handle x, const std::string& where) {

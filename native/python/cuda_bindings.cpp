@@ -199,7 +199,7 @@ void register_cuda(nb::module_& m) {
       },
       nb::arg("handle"), "Make a CUDA context current in this thread in place of the one that is.");
   m.def("inspect_pointer", &inspect_pointer, nb::arg("address"),
-        "What the driver knows of an address: known, memory, device, same_context, start, nbytes.");
+        "The driver's data for an address: known, memory, device, same_context, start, nbytes.");
   m.def("pinned_bytes", &pinned_bytes,
         nb::sig("def pinned_bytes(ordinal: int, nbytes: int) -> Array"), nb::arg("ordinal"),
         nb::arg("nbytes"), "Page-locked host memory, at least one byte.");

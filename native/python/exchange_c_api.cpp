@@ -68,7 +68,7 @@ int allocate_tensor(DLTensor* prototype, DLManagedTensorVersioned** out, void* e
            "request one of the dtypes in gpuinterop.dtypes");
     if (device != kDLCPU && device != kDLCUDA)
       fail(Kind::Exchange, kWhere, "\"cpu\" or \"cuda\"",
-           device_text(device, prototype->device.device_id), "ask for one of gpuinterop.devices()");
+           device_text(device, prototype->device.device_id), "request one of gpuinterop.devices()");
     const Device place{static_cast<DeviceType>(device),
                        device == kDLCPU ? 0 : prototype->device.device_id};
     Array a = make_empty(place, static_cast<DTypeId>(dtype), std::move(layout), kWhere);

@@ -54,15 +54,15 @@ void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* 
          "pass an array of that class");
   Attempts tried;
   if (import_c_api(p, obj, o, out, &tried)) return;
-  const bool same_door = p.family == Family::Torch && p.api;  // torch's __dlpack__ is the same code
+  const bool same_code = p.family == Family::Torch && p.api;  // torch's __dlpack__ is the same code
   // CuPy 14 divides negative strides as unsigned numbers for DLPack, but its dictionary has the right ones.
   const bool cupys = p.family == Family::Cupy && import_cuda_interface(obj, o, out, &tried);
   if (cupys) return;
-  if (!same_door && import_dlpack(p, obj, o, out, &tried)) {
+  if (!same_code && import_dlpack(p, obj, o, out, &tried)) {
     if (p.family == Family::Jax && out->dtype == kBool) refuse_foreign(obj, o.where);  // int1
     return;
   }
-  if (!same_door &&
+  if (!same_code &&
       (import_cuda_interface(obj, o, out, &tried) || import_by_numpy(p, obj, o, out, &tried)))
     return;
   nothing_worked(obj, o, tried);
@@ -129,7 +129,8 @@ PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
   p.own ? import_own(obj, &a) : import_foreign(p, obj, o, &a);
   require_wanted(a, cls, p, o);
   const bool elsewhere = o.has_device && o.device != a.device;
-  if (elsewhere || (o.copy == 1 && !a.is_copied) || (o.realign && !o.as_it_lies && !is_aligned(a)))
+  if (elsewhere || (o.copy == 1 && !a.is_copied) ||
+      (o.realign && !o.allow_unaligned && !is_aligned(a)))
     a = moved(a, elsewhere ? o.device : a.device, o);
   return wrap_or_throw(cls ? cls : exchange_result_type(a.dtype), std::move(a));
 }
@@ -164,8 +165,8 @@ Options read_options(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames)
     o.copy = PyObject_IsTrue(given[1]);
     if (o.copy < 0) throw PythonError();
   }
-  o.as_it_lies = given[3] == Py_None;
-  o.realign = given[3] == Py_True || o.as_it_lies;
+  o.allow_unaligned = given[3] == Py_None;
+  o.realign = given[3] == Py_True || o.allow_unaligned;
   return o;
 }
 

@@ -23,7 +23,7 @@ struct Options {
   bool look =
       false;  // do not consume a capsule; the array is a view that is valid as long as the capsule
   bool realign = false;  // copy what cannot be shared because its elements are not aligned
-  bool as_it_lies =
+  bool allow_unaligned =
       false;  // with `realign`: share unaligned memory instead, for an array that is only inspected
   bool only_plain = false;  // import_c_api: false for a tensor that Python would have to check
   bool may_copy() const noexcept { return copy == 1 || realign; }

@@ -138,7 +138,7 @@ int read_copy(PyObject* o) {
   if (t >= 0) return t;
   PyErr_Clear();
   fail(Kind::Type, kWhere, "copy=True, False or None", repr_text(o),
-       "pass copy=False to forbid a copy, True to ask for one");
+       "pass copy=False to forbid a copy, True to request one");
 }
 
 // torch (to 2.13 at least) aborts the process when a capsule holds a negative stride, so it must not get
@@ -192,7 +192,7 @@ PyObject* finish(const Array& a, const RequestedStream& s, int version, bool cop
   }
   if (version < 1 && is_subbyte(a.dtype))
     fail(Kind::Export, kWhere,
-         "a dtype of whole bytes for a consumer that knows no padded elements",
+         "a dtype of whole bytes, because the consumer does not support padded elements",
          std::string(kDTypes[a.dtype].name) + ", stored one element a byte",
          "use a consumer that passes max_version=(1, 1) or later");
   if (version < 0) return capsule_of(make_legacy(a, kWhere), kLegacyName, destroy_legacy);

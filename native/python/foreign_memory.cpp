@@ -72,6 +72,15 @@ void check_extent(const exchange::Checked& c, PyObject* base, int64_t nbytes, co
            device_text(owner.device) + ", where the memory of base lies", device_text(c.device),
            "omit the device, or copy: base.to_device(device)");
   } else {
+    const auto [lo, hi] = c.layout.span(where);
+    const __int128 address = reinterpret_cast<uintptr_t>(c.data), item = kDTypes[c.dtype].itemsize;
+    const __int128 first = address + lo * item, end = address + (hi + __int128{1}) * item;
+    if (first < 0 || end > UINT64_MAX || end - first > INT64_MAX)
+      fail(Kind::Bounds, where, "elements at addresses that fit 64 bits",
+           "shape " + shape_text(c.layout.ndim(), c.layout.shape()) + " with strides " +
+               shape_text(c.layout.ndim(), c.layout.strides()) + " (elements) at address " +
+               std::to_string(reinterpret_cast<uintptr_t>(c.data)),
+           "pass the shape and strides of real memory");
     return;
   }
   check_reach(known, c.layout, c.data, where);
@@ -87,8 +96,8 @@ exchange::Checked described(uint64_t ptr, nb::handle shape, nb::handle strides, 
       exchange::read_parts(shape.ptr(), strides.ptr(), dtype.ptr(), where, in_elements);
   if (c.layout.size()) c.data = reinterpret_cast<char*>(static_cast<uintptr_t>(ptr));
   if (device_id < 0 && !c.data)
-    fail(Kind::Exchange, where, "memory, whose address tells the device", "an empty array",
-         "pass the device's number");
+    fail(Kind::Exchange, where, "a device number, because an empty array has no address",
+         "an empty array without one", "pass the device's number");
   c.device = read_device(device_type, device_id, where);
   c.memory = !c.device.is_cuda() ? Memory::Host
              : device_id < 0     ? Memory::Managed  // check_memory() uses the driver's device

@@ -202,7 +202,7 @@ void register_plans(nb::module_& m) {
                          {Py_tp_clear, reinterpret_cast<void*>(plan_cache_clear)},
                          {0, nullptr}};
   nb::class_<PlanCache>(m, "PlanCache", nb::type_slots(slots),
-                        "Plans by the layouts of operands; asks `miss` for new ones.")
+                        "Plans by the layouts of operands; calls `miss` for new ones.")
       .def(
           "__init__",
           [](PlanCache* self, nb::object miss, std::string where) {

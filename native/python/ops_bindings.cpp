@@ -189,7 +189,7 @@ void register_ops(nb::module_& m) {
         return ops::may_overlap(read_array(a, "may_overlap"), read_array(b, "may_overlap"),
                                 "may_overlap");
       },
-      "a"_a, "b"_a, "Do two arrays share a byte? True when that cannot be told quickly.");
+      "a"_a, "b"_a, "Do two arrays share a byte? True if that cannot be decided quickly.");
   m.def(
       "_reaches",
       [](nb::list terms, int64_t target, int64_t budget) -> nb::object {
@@ -208,7 +208,7 @@ void register_ops(nb::module_& m) {
   m.def(
       "_overlaps_itself",
       [](nb::handle a) { return ops::overlaps_itself(read_array(a, "overlaps_itself")); }, "a"_a,
-      "Do two elements share a byte? True when that cannot be told quickly.");
+      "Do two elements share a byte? True if that cannot be decided quickly.");
 }
 
 }  // namespace gpuinterop

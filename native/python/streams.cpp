@@ -26,17 +26,17 @@ Stream::~Stream() {
   if (origin == Origin::Own) {
     cuda::recycle_stream(device.id, handle, blocking, priority);
   } else {
-    let_go();
+    retire();
   }
 }
 
-void Stream::let_go() noexcept {
+void Stream::retire() noexcept {
   if (std::exchange(used_, false)) cuda::retire_stream(device.id, handle);
 }
 
 void Stream::leave() noexcept {
   // Without an owner the caller keeps it alive only during the block.
-  if (--blocks_ == 0 && origin == Origin::Lent && !owner) let_go();
+  if (--blocks_ == 0 && origin == Origin::Lent && !owner) retire();
 }
 
 void Stream::check_usable(const char* where) const {

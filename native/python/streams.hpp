@@ -38,7 +38,7 @@ class Stream {
 
  private:
   void put_to_use();       // called before the first work is queued on an external stream
-  void let_go() noexcept;  // the handle is not used afterwards
+  void retire() noexcept;  // the handle is not used afterwards
   bool used_ = false;
   int blocks_ = 0;
 };

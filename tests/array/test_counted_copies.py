@@ -31,7 +31,7 @@ CROOKED = {
 
 
 @pytest.mark.parametrize("make", CROOKED.values(), ids=CROOKED)
-def test_straightening_a_numpy_array_is_a_copy(make, device):
+def test_realigning_a_numpy_array_counts_as_a_copy(make, device):
     host = make()
     x = gi.zeros(3, device=device)
     upload = int(device != "cpu")
@@ -51,7 +51,7 @@ def test_straightening_a_numpy_array_is_a_copy(make, device):
 
 
 @pytest.mark.parametrize("make", CROOKED.values(), ids=CROOKED)
-def test_what_is_refused_has_not_been_straightened(make):
+def test_refused_source_is_not_realigned_by_a_copy(make):
     host = make()
     with gi.count_copies() as copies, pytest.raises(gi.CopyForbiddenError) as caught:
         gi.asarray(host, device="cpu", copy=False)
@@ -62,7 +62,7 @@ def test_what_is_refused_has_not_been_straightened(make):
     assert gi.zeros_like(host).dtype == "float32"
 
 
-def test_from_dlpack_counts_the_copy_that_was_asked_for():
+def test_from_dlpack_counts_a_requested_copy():
     host = misaligned()
     assert counted(lambda: gi.from_dlpack(host, copy=True)) == (1, 12)
     assert counted(lambda: gi.from_dlpack(np.zeros(3, "f4"), copy=True)) == (1, 12)

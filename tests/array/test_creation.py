@@ -76,7 +76,7 @@ def test_numbers_of_numpy_make_a_range():
 @pytest.mark.parametrize(
     "given", [(1,), (2,), (1, 3), (2, 4), (0, 4, 2), (3, 1, -1), (0.5, 2), (0,)]
 )
-def test_ranges_of_truths(device, given):
+def test_arange_of_bools(device, given):
     made = gi.arange(*given, dtype=bool, device=device)
     expected = np.arange(*given, dtype=bool)
     assert made.dtype == expected.dtype
@@ -116,7 +116,7 @@ def test_linspace_wraps_no_integers(device, given, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["uint64", "int64", "uint8", "float32", "bool"])
-def test_truths_go_into_every_dtype(device, dtype):
+def test_bools_are_converted_to_every_dtype(device, dtype):
     assert gi.full(2, True, dtype, device=device).tolist() == [1, 1]
     assert gi.asarray([True, False], dtype, device=device).tolist() == [1, 0]
 
@@ -147,7 +147,7 @@ def test_allclose(device):
         gi.allclose([1.0], [1.0])
 
 
-def test_subclasses_that_only_look_are_shared_without_a_copy(tmp_path):
+def test_view_only_subclasses_are_shared_without_a_copy(tmp_path):
     kept = np.memmap(tmp_path / "kept", "f4", "w+", shape=(4,))
     for host in (kept, np.ones(2, "f4").view(np.recarray), np.ma.array(np.ones(3, "f4"))):
         assert gi.shares_memory(gi.asarray(host, device="cpu", copy=False), host)
@@ -157,7 +157,7 @@ def test_subclasses_that_only_look_are_shared_without_a_copy(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 2), (2, 1, 2), (0, 3)])
-def test_in_asks_the_elements_as_numpy_does(device, shape):
+def test_in_operator_compares_elements_as_numpy_does(device, shape):
     host = np.arange(int(np.prod(shape)), dtype="float32").reshape(shape)
     array = gi.asarray(host, device=device)
     for value in (0, 3.0, 7, float("nan"), None, host[..., :1]):

@@ -79,7 +79,7 @@ def test_every_dtype_travels(device, name):
     assert x.copy("F").get().tobytes() == host.tobytes()
 
 
-def test_the_dtype_table_is_one():
+def test_dtype_tables_of_core_and_python_agree():
     rows = _core._dtype_rows()
     assert tuple(row[0] for row in rows) == dtypes.NAMES
     for i, (name, _, bits, itemsize) in enumerate(rows):
@@ -92,7 +92,7 @@ def test_the_dtype_table_is_one():
         assert dtypes.dtype_id(dtype) == dtypes.dtype_id(name) == i
 
 
-def test_asarray_shares_where_it_can():
+def test_asarray_shares_host_memory_on_cpu():
     host = np.arange(6, dtype="float32").reshape(2, 3)
     x = gi.asarray(host, device="cpu")
     assert type(x) is gi.CudaNdarray
@@ -196,7 +196,7 @@ def test_key_may_change_the_array_while_it_is_read():
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, LookupError])
-def test_what_an_index_or_a_sequence_raises_is_passed_on(error):
+def test_exceptions_of_index_and_sequence_methods_reach_the_caller(error):
     class Raises(list):
         def __index__(self):
             raise error("from within")

@@ -9,7 +9,7 @@ import gpuinterop as gi
 
 
 @pytest.mark.parametrize(("key", "axis"), [((0, 7), 1), (7, 0), ((..., -9), 1)])
-def test_an_index_out_of_range_tells_its_axis(key, axis):
+def test_index_error_out_of_range_names_its_axis(key, axis):
     with pytest.raises(gi.ArrayIndexError) as caught:
         gi.zeros((3, 4))[key]
     assert caught.value.axis == axis
@@ -40,7 +40,7 @@ class Unprintable:
 
 
 @pytest.mark.parametrize("value", [Unprintable(), [10**5000]])
-def test_what_cannot_be_shown_does_not_hide_what_is_wrong(value):
+def test_object_whose_repr_fails_still_gets_the_original_error(value):
     x = gi.zeros((2, 3))
     for call in (lambda: x.squeeze(value), lambda: x.item(value), lambda: gi.device(value),
                  lambda: x.dimshuffle(value), lambda: gi.from_gpu_pointer(value, 3)):  # fmt: skip
@@ -50,7 +50,7 @@ def test_what_cannot_be_shown_does_not_hide_what_is_wrong(value):
 
 
 class Wordy:
-    """Tells more about itself than a message has room for, and not in ASCII."""
+    """Has a repr that is too long for a message, and not in ASCII."""
 
     def __init__(self, text):
         self.text = text
@@ -73,7 +73,7 @@ def test_long_words_are_cut_between_characters(character, before):
         gi.from_dlpack(wordy)
 
 
-def test_numbers_of_many_digits_are_refused_in_words():
+def test_numbers_of_many_digits_raise_a_complete_error():
     for call in (
         lambda: gi.device("cuda:" + "9" * 5000),
         lambda: gi.exp(10**5000, dtype="float32"),

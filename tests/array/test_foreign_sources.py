@@ -1,4 +1,4 @@
-"""Arrays of others as sources: misaligned ones are copied, each is asked once, none is leaked."""
+"""Arrays of other libraries as sources: misaligned ones are copied, each is read once, none is leaked."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_misaligned_memory_is_not_copied_unasked(unaligned):
         assert "copy" in caught.value.fix
 
 
-def test_the_plan_for_misaligned_memory_is_what_happens(unaligned):
+def test_plan_for_misaligned_memory_matches_the_conversion(unaligned):
     plan = gi.explain(unaligned)
     assert plan.refused
     with pytest.raises(plan.error) as caught:
@@ -111,7 +111,7 @@ def test_the_plan_for_misaligned_memory_is_what_happens(unaligned):
 
 
 @pytest.mark.parametrize("make", UNALIGNED.values(), ids=UNALIGNED)
-def test_misaligned_memory_is_told_from_other_memory(make):
+def test_misaligned_memory_is_distinguished_from_aligned_memory(make):
     buffer = bytearray(33)
     source = make(buffer)
     for other, shared in ((buffer, True), (memoryview(buffer)[:1], False), (bytes(33), False)):
@@ -119,7 +119,7 @@ def test_misaligned_memory_is_told_from_other_memory(make):
         assert gi.may_share_memory(other, source) is shared
 
 
-# ---- each source is asked once -----------------------------------------------------------------
+# ---- each source is read once ------------------------------------------------------------------
 
 
 class Once:
@@ -151,14 +151,14 @@ CASTS = {
 
 
 @pytest.mark.parametrize("way", CASTS)
-def test_cast_asks_its_source_once(way):
+def test_cast_reads_its_source_once(way):
     for source, value in ((Once(), 1), (np.full(3, 5, "int32").__dlpack__(), 5)):
         found = CASTS[way](source)
         assert (found.dtype, found.tolist()) == (np.float64, [value] * 3)
 
 
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
-def test_the_memory_that_a_scalar_shows_is_gone_and_not_shared(kind):
+def test_temporary_memory_of_a_scalar_is_not_shared(kind):
     value = np.dtype(gi.ones(1, kind, device="cpu").dtype).type(1)
     for copy in (None, False):
         with pytest.raises(gi.ConversionTypeError, match="memory") as caught:
@@ -167,7 +167,7 @@ def test_the_memory_that_a_scalar_shows_is_gone_and_not_shared(kind):
     x = gi.from_dlpack(value, copy=True)
     assert (x.dtype, x.shape) == (kind, ())
     assert x.base is None
-    # The array that NumPy makes of a scalar goes at once, and this takes its place.
+    # NumPy's temporary array of a scalar is freed at once, and these arrays reuse its memory.
     others = [np.full((), 3, x.dtype) for _ in range(50)]
     assert x.item() == 1
     assert len(others) == 50
@@ -197,7 +197,7 @@ class Wrapper:
     [gi.from_dlpack, gi.from_any, gi.asarray, gi.array, gi.GpuArray],
     ids=lambda call: call.__name__,
 )
-def test_an_array_made_for_the_question_is_no_memory_to_share(call, value):
+def test_array_made_at_each_read_is_not_shared(call, value):
     with pytest.raises(gi.ConversionTypeError, match=r"numpy\.asarray") as caught:
         call(Wrapper(value))
     assert "another array each time it is read" in caught.value.got

@@ -14,7 +14,7 @@ if not hasattr(ml_dtypes, "complex32"):
 VALUES = np.array([[1 + 2j, -0.5j], [3, 1e-3 + 7j], [0, -2]], "complex64")
 
 
-def test_casts_are_numpys(device):
+def test_casts_match_numpy(device):
     half = VALUES.astype("complex32")
     x = gi.asarray(half, device=device)
     for name in ("complex64", "complex128", "complex32"):
@@ -51,7 +51,7 @@ OPERATIONS = {
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_nothing_is_computed_in_it(device, name):
+def test_complex32_operations_raise(device, name):
     with pytest.raises(gi.DTypeError, match="complex32") as caught:
         OPERATIONS[name](gi.zeros(4, dtype="complex32", device=device))
     assert "x.astype('complex64')" in caught.value.fix
@@ -64,7 +64,7 @@ def test_an_out_that_no_kernel_writes_is_refused(device, name):
         gi.add(ones, 1, out=gi.zeros(4, dtype=name, device=device))
 
 
-def test_memory_is_shared_at_every_door():
+def test_memory_is_shared_at_every_entry_point():
     half = VALUES.astype("complex32")
     for door in (gi.from_any, gi.from_dlpack, gi.converters.from_numpy):
         x = door(half)
@@ -77,7 +77,7 @@ def test_memory_is_shared_at_every_door():
 
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
-def test_torch_shares_it():
+def test_torch_shares_complex32_memory():
     torch = pytest.importorskip("torch")
     t = torch.tensor(VALUES.tolist(), dtype=torch.complex32)
     for door in (gi.from_any, gi.from_dlpack, gi.converters.from_torch):

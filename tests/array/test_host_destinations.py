@@ -83,7 +83,7 @@ def test_destination_is_filled_by_its_memory(fill):
     host = boaster()
     fill(gi.ones(4, device="cpu"), host)
     assert np.asarray(host).tolist() == [1, 1, 1, 1]
-    # A stride without a second element, or without any, repeats nothing; nothing is masked here.
+    # Axes of length 0 or 1 repeat no element, whatever their stride; no element is masked.
     one = repeated((1,))
     fill(gi.full(1, 2, device="cpu"), one)
     fill(gi.zeros((2, 0), device="cpu"), repeated((2, 0), (0, 4)))

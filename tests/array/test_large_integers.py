@@ -1,4 +1,4 @@
-"""Integers that no float64 holds stay what they are, whatever stands beside them."""
+"""Integers that float64 cannot represent keep their value, whatever the other elements are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import gpuinterop as gi
 
-# NumPy reads each of these as float64 while nobody names a dtype.
+# NumPy reads each of these as float64 unless a dtype is given.
 LISTS = [
     ([2**63, 2**53 + 1], "uint64"),
     ([2**64 - 1, 1], "uint64"),
@@ -57,7 +57,7 @@ def test_integers_among_floats_agree_with_python(values):
     [([2**64, 0.5], "uint64"), ([2**63, 0.5], "int64"), ([-1, 2**63], "uint64"),
      ([2**53 + 1, float("nan")], "int64"), ([2**53 + 1, float("inf")], "uint64")],
 )  # fmt: skip
-def test_what_is_outside_is_still_refused(values, dtype):
+def test_integer_out_of_range_is_refused(values, dtype):
     with pytest.raises(gi.DTypeError) as caught:
         gi.asarray(values, dtype, device="cpu")
     assert dtype in caught.value.expected

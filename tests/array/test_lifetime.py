@@ -92,7 +92,7 @@ def test_cycles_are_collected(device):
     before = live(device)
 
     class Holder:
-        """Owns memory and looks at it."""
+        """Owns memory and holds a view of it."""
 
     holder = Holder()
     memory = gi.ones(8, device=device)

@@ -10,7 +10,7 @@ import gpuinterop as gi
 # ---- numpy.asarray, by the rules of NumPy 2 ---------------------------------------------------
 
 
-def test_numpy_asks_for_a_copy_or_forbids_it(device):
+def test_numpy_requests_or_forbids_a_copy(device):
     x = gi.CudaNdarray(np.arange(6, dtype="float32").reshape(2, 3), device=device)[:, ::-1]
     on_the_host = x.device.type == "cpu"
     expected = np.arange(6, dtype="float32").reshape(2, 3)[:, ::-1]
@@ -35,14 +35,14 @@ def test_numpy_asks_for_a_copy_or_forbids_it(device):
             read(dtype="float64", copy=False)
 
 
-def test_numpy_sees_what_is_written_afterwards_only_on_the_host(device):
+def test_later_writes_reach_numpy_only_on_the_host(device):
     x = gi.zeros(3, device=device)
     seen = np.asarray(x)
     x[1] = 5
     assert seen[1] == (5 if x.device.type == "cpu" else 0)
 
 
-def test_numpy_may_not_write_to_what_is_read_only(device):
+def test_numpy_view_of_a_readonly_array_is_readonly(device):
     x = gi.zeros(3, device=device).broadcast_to(2, 3)
     found = np.asarray(x)
     if x.device.type == "cpu":

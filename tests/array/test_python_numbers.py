@@ -90,7 +90,7 @@ TOO_LARGE = {
 
 @ways
 @pytest.mark.parametrize("dtype", TOO_LARGE)
-def test_what_does_not_fit_is_refused(device, way, dtype):
+def test_number_outside_the_dtype_range_is_refused(device, way, dtype):
     if dtype not in dtypes.NUMPY_NAMES:
         pytest.importorskip("ml_dtypes")
     for value in TOO_LARGE[dtype]:
@@ -107,7 +107,7 @@ UNNAMED = {
     "asarray": lambda n: gi.asarray(n),
     "asarray of a list": lambda n: gi.asarray([0, n]),
     "array": lambda n: gi.array([n]),
-    "asarray of whole numbers among floats": lambda n: gi.asarray([[n], [0.5]]),
+    "asarray of integers among floats": lambda n: gi.asarray([[n], [0.5]]),
     "full": lambda n: gi.full(2, n),
     "full of NumPy's number": lambda n: gi.full(2, np.int64(n)),
     "full of a list": lambda n: gi.full(2, [n, 0.5]),
@@ -118,7 +118,7 @@ UNNAMED = {
 
 
 @pytest.mark.parametrize("way", UNNAMED.values(), ids=UNNAMED)
-def test_the_default_dtype_changes_no_whole_number(way):
+def test_default_dtype_never_changes_an_integer(way):
     for value in (2**24 + 1, -(2**31) + 1, 2**63 - 1):
         with pytest.raises(gi.DTypeError, match="dtype") as caught:
             way(value)
@@ -199,7 +199,7 @@ def _filled_from(value, device):
     return x
 
 
-# Every way in for a list with arrays where nobody writes a cast to float32.
+# Every call that accepts a list with arrays and does not name float32 explicitly.
 UNCAST = {
     "asarray": lambda v, device: gi.asarray(v, device=device),
     "array": lambda v, device: gi.array(v, device=device),
@@ -244,6 +244,6 @@ def test_a_written_cast_narrows_arrays_in_lists(device):
 
 
 @pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3", "bfloat16"])
-def test_a_dtype_with_infinity_takes_it(dtype):
+def test_dtype_with_infinity_accepts_infinity(dtype):
     pytest.importorskip("ml_dtypes")
     assert gi.full(2, float("-inf"), dtype, device="cpu").tolist() == [float("-inf")] * 2

@@ -60,7 +60,7 @@ def off_by(offset, dtype="complex64", count=4):
 
 
 @pytest.mark.parametrize(("dtype", "offset"), [("complex64", 4), ("complex128", 8)])
-def test_complex_numbers_are_aligned_to_their_parts_at_every_door(dtype, offset):
+def test_complex_alignment_is_that_of_the_parts_at_every_entry_point(dtype, offset):
     host = off_by(offset, dtype)
     assert host.flags.aligned
     shared = gi.asarray(host, device="cpu", copy=False)
@@ -96,7 +96,7 @@ def test_the_dtypes_are_those_of_numpy_and_ml_dtypes_but_a_few():
 
 
 @pytest.mark.parametrize("name", ["int1", "complex32", "int2"])
-def test_an_older_ml_dtypes_is_told_by_its_version(name, monkeypatch):
+def test_error_for_an_older_ml_dtypes_names_its_version(name, monkeypatch):
     monkeypatch.delattr(ml_dtypes, name, raising=False)
     with pytest.raises(gi.DTypeError, match=ml_dtypes.__version__) as caught:
         dtype_from_id.__wrapped__(NAMES.index(name))
@@ -122,7 +122,7 @@ NO_SHAPES = [{4, 3}, {3: 1}, b"ab", bytearray(b"a"), "ab", (2.5, 2), 2.5, (True,
 
 
 @pytest.mark.parametrize("shape", NO_SHAPES, ids=lambda shape: type(shape).__name__)
-def test_what_is_no_shape_is_none_at_every_door(shape):
+def test_invalid_shape_is_refused_at_every_entry_point(shape):
     x = gi.zeros((4, 3), device="cpu")
     for call in (
         lambda: gi.zeros(shape, device="cpu"),
@@ -137,7 +137,7 @@ def test_what_is_no_shape_is_none_at_every_door(shape):
             call()
 
 
-def test_what_is_a_shape_is_one():
+def test_valid_shape_is_accepted_at_every_entry_point():
     for shape in ((4, 3), [4, 3], np.array([4, 3]), (np.int64(4), np.int8(3)), range(4, 2, -1)):
         assert gi.zeros(shape, device="cpu").shape == (4, 3)
         assert gi.zeros(12, device="cpu").reshape(shape).shape == (4, 3)

@@ -105,7 +105,7 @@ TOO_MUCH = {
 
 
 @pytest.mark.parametrize("name", TOO_MUCH)
-def test_too_much_host_memory_tells_what_is_free(name):
+def test_out_of_host_memory_error_names_the_free_memory(name):
     error = refused(TOO_MUCH[name])
     assert isinstance(error, gi.OutOfMemoryError)
     free, total = map(int, re.search(r"(\d+) bytes free of (\d+)", error.got).groups())
@@ -145,7 +145,7 @@ def test_numbers_have_no_memory_to_share(value):
 
 
 @pytest.mark.parametrize("value", [2**24 + 1, [2**24 + 1, 0.5]])
-def test_whole_numbers_that_a_cudandarray_would_round(value):
+def test_fix_for_integers_that_a_cudandarray_would_round(value):
     fix = refused(gi.CudaNdarray, value).fix
     kept, rounded = re.findall(r"'(\w+)'", fix)
     assert "a GpuArray's" in fix

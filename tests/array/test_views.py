@@ -109,7 +109,7 @@ def test_column_order_reshape_and_ravel(device, data, shape):
 @examples(300)
 @given(data=st.data(), shape=shapes)
 def test_orders_of_memory(device, data, shape):
-    """'A' and 'K' look at how the elements lie: negative steps, gaps and repeated axes included."""
+    """'A' and 'K' depend on the layout, also with negative strides, gaps and broadcast axes."""
     host = numbers(shape)
     array = gi.CudaNdarray(host, device=device)
     if data.draw(st.booleans()):

@@ -128,8 +128,9 @@ CALLS = [
     ('x.take(np.array([2**64 - 1], "uint64"))', "ArrayIndexError: take", "18446744073709551615"),
     ('x.take([0, 1], out=np.zeros(2, "float32"))', "ArgumentTypeError: take"),
     # pointers
-    ("pointer(2**64 - 4, (2,))", "ExchangeError: from_gpu_pointer"),
-    ("pointer(64, (2,), (2**61 - 1,))", "ExchangeError: from_gpu_pointer"),
+    ("pointer(2**64 - 4, (2,))", "BoundsError: from_gpu_pointer"),
+    ("pointer(64, (2,), (2**61 - 1,))", "BoundsError: from_gpu_pointer"),
+    ("pointer(64, (2,), (-(2**40),))", "BoundsError: from_gpu_pointer"),
     ("pointer(-4, (1,))", "BoundsError: from_gpu_pointer"),
     ("pointer(64, (1,), nbytes=-5)", "BoundsError: from_gpu_pointer"),
     ("pointer(64, (1,), nbytes=2.5)", "ArgumentTypeError: from_gpu_pointer"),

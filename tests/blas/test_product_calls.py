@@ -70,7 +70,7 @@ def test_stacks_are_one_call(device: str, shapes, batched: int) -> None:
     assert calls_of(GEMM) - before[0] == 1 - batched
 
 
-def test_the_workspace_is_told_once(device: str) -> None:
+def test_workspace_is_set_once(device: str) -> None:
     gpuinterop.empty_cache(device)  # so that there is room to keep the workspace
     x, y = CudaNdarray(values(4, 4), device=device), CudaNdarray(values(4, 4), device=device)
     _ = x @ y
@@ -118,7 +118,7 @@ def test_rows_are_added_by_the_epilogue(device: str) -> None:
         assert calls_of(BIAS) - before == 1 + (len(shape) < 3)
 
 
-def test_tf32_only_where_it_is_asked_for(device: str) -> None:
+def test_tf32_is_used_only_on_request(device: str) -> None:
     x = CudaNdarray(values(4, 4), device=device)
 
     def compute(call) -> int:

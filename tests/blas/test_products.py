@@ -67,7 +67,7 @@ def test_numpy_dispatches(device: str) -> None:
     close(np.linalg.norm(x), np.linalg.norm(a.astype(float)))
 
 
-def test_a_wider_addend_decides_what_is_computed(device: str) -> None:
+def test_wider_addend_decides_the_compute_dtype(device: str) -> None:
     a = GpuArray(np.full((2, 3), 100, np.uint8), device=device)
     wide = GpuArray(np.full((2, 2), 1 << 40, np.int64), device=device)
     made = gpuinterop.gemm(a, a.T, wide)

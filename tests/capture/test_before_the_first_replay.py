@@ -66,7 +66,7 @@ READS = {
 
 
 @pytest.mark.parametrize("name", READS)
-def test_no_reader_gets_it(name: str) -> None:
+def test_read_before_the_first_replay_is_refused(name: str) -> None:
     graph, y = recorded()
     with pytest.raises(CaptureError, match=r"exist only after a replay\n  fix: replay\(\)"):
         READS[name](y)
@@ -76,7 +76,7 @@ def test_no_reader_gets_it(name: str) -> None:
 
 
 @pytest.mark.torch
-def test_torch_gets_it_after_a_replay() -> None:
+def test_torch_shares_the_result_after_a_replay() -> None:
     torch = pytest.importorskip("torch")
     graph, y = recorded()
     for leave in (lambda: gi.to(y, "torch"), lambda: torch.from_dlpack(y),
@@ -136,7 +136,7 @@ def test_another_thread_is_refused_too() -> None:
     ],
     ids=["fill", "assignment", "an operation", "a reduction", "take", "a product"],
 )
-def test_a_write_gives_it_values(write) -> None:
+def test_write_after_a_capture_makes_the_array_readable(write) -> None:
     graph, y = recorded()
     write(y)
     assert y.tolist() == [5, 5, 5]
@@ -144,7 +144,7 @@ def test_a_write_gives_it_values(write) -> None:
     assert y.tolist() == [2, 4, 6]
 
 
-def test_what_a_part_was_written_to_is_zero_elsewhere() -> None:
+def test_partly_written_array_is_zero_elsewhere() -> None:
     filler = [gi.full(5000, 7, device="cpu") for _ in range(8)]
     del filler
     gc.collect()
@@ -203,7 +203,7 @@ def test_a_replay_that_fails_on_the_way_is_none() -> None:
     assert inner.outputs[1].tolist() == [1, 2]  # of the replay before
 
 
-def test_what_an_error_ended_has_no_values() -> None:
+def test_result_of_a_failed_capture_is_not_readable() -> None:
     kept = []
     with pytest.raises(ZeroDivisionError), gi.capture(device="cpu"):
         kept.append(array(1) + 1)

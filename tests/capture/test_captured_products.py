@@ -1,4 +1,4 @@
-"""Every BLAS function, captured: a replay reads its operands anew and gives eager's bits."""
+"""Every BLAS function, captured: a replay reads its operands again and gives the same bits as an eager call."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
-def test_a_replay_is_what_eager_computes(name: str, kind: str, device: str) -> None:
+def test_replay_gives_the_same_bits_as_eager_calls(name: str, kind: str, device: str) -> None:
     shapes, call = CALLS[name]
     dtypes = dtypes_of(name, kind)
     own = operands(shapes, dtypes, 0, device)

@@ -169,7 +169,7 @@ def test_take_reads_at_each_replay() -> None:
     assert graph().tolist() == [7.0, 7.0]
 
 
-def test_take_and_kernels_keep_what_they_use(device: str) -> None:
+def test_take_and_kernels_keep_their_operands_alive(device: str) -> None:
     x = array(np.arange(600), device)
     out = array(np.zeros(3), device)
     with gi.capture(device=device) as graph:
@@ -190,7 +190,7 @@ def test_take_and_kernels_keep_what_they_use(device: str) -> None:
 
 
 @pytest.mark.gpu
-def test_kernels_of_ones_own_keep_what_they_use() -> None:
+def test_user_kernels_keep_their_arguments_alive() -> None:
     text = 'extern "C" __global__ void twice(const float* x, float* y) { y[threadIdx.x] = 2 * x[threadIdx.x]; }'
     twice = gi.RawKernel(text, "twice")
     x, y = array(np.arange(256), "cuda:0"), array(np.zeros(256), "cuda:0")

@@ -62,7 +62,7 @@ def test_moving_and_replaying_across_devices_is_refused(own: str, other: str) ->
                 x.to_device(own)
 
 
-def test_the_arguments_tell_the_device() -> None:
+def test_arguments_decide_the_device() -> None:
     for device in DEVICES:
         x = array(device)
         graph = gi.capture(lambda a: a.fill(2), x)

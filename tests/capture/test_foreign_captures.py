@@ -1,7 +1,7 @@
-"""Captures of another library, on another thread, that nobody here has heard of.
+"""Captures of another library, on another thread, that are unknown to gpuinterop.
 
-They stay whole, but for one: see docs/devices.md. Each runs in a process of its own, because a broken
-capture that nobody ends keeps the whole process from synchronising.
+They stay valid, except one: see docs/devices.md. Each runs in its own process, because a broken
+capture that is not ended keeps the whole process from synchronising.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PROLOGUE = """
                     value.add_(1)
                 finally:
                     graph.capture_end()
-        except Exception as error:  # whatever torch raises is what is looked at
+        except Exception as error:  # any exception of torch is the result
             problems.append(error)
         finally:
             begun.set()
@@ -112,7 +112,7 @@ def test_a_capture_of_torch_survives(name: str) -> None:
 
 
 def test_a_capture_that_the_release_of_exported_memory_breaks_says_so() -> None:
-    """Its consumer named no stream, so the driver is asked for all: no unknown capture survives that."""
+    """Its consumer named no stream, so gpuinterop waits for all streams, which breaks every unknown capture."""
     run("release_exported()", BROKEN)
 
 

@@ -50,7 +50,7 @@ def test_other_dtypes_that_fit_are_cast(device):
     assert graph(small, small[::-1, ::-1].tolist()).tolist() == (small - small[::-1, ::-1]).tolist()
 
 
-def test_what_has_no_shape_is_refused_in_words(device):
+def test_argument_without_a_shape_raises_a_complete_error(device):
     x = CudaNdarray(np.arange(3, dtype="float32"), device=device)
     graph = gi.capture(lambda a: a + 1, x)
     for given in ([[1], [2, 3]], type("Shapeless", (), {"shape": None})()):
@@ -105,7 +105,7 @@ def test_inputs_that_share_memory_take_no_other_arguments(device: str) -> None:
     assert apart(p[:1], q[:1]).tolist() == [7]
 
 
-def test_fixed_arguments_are_told_apart(device: str) -> None:
+def test_fixed_arguments_are_distinguished(device: str) -> None:
     x = array([1, 2], device)
     graph = gi.capture(lambda a, s: a + s, x, float("nan"))
     assert np.isnan(graph(x, float("nan")).tolist()).all()

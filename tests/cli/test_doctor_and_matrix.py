@@ -94,7 +94,7 @@ def test_matrix_tries_draws_and_saves(run, tmp_path):
         (["--only", ", "], "--only: expected names separated by commas"),
     ],
 )
-def test_matrix_says_what_is_wrong_with_its_arguments(run, words, message):
+def test_matrix_reports_invalid_arguments(run, words, message):
     code, out, err = run("matrix", *words)
     assert (code, out) == (2, "")
     assert message in err
@@ -146,7 +146,7 @@ def test_a_file_of_another_kind_is_refused(run, tmp_path, content, message):
 
 
 @pytest.mark.parametrize("letters", ["ascii", "latin-1"])
-def test_a_path_is_printed_whatever_letters_the_terminal_has(letters):
+def test_path_is_printed_in_every_terminal_encoding(letters):
     around = {**os.environb, b"CUDA_PATH": b"/opt/\xff/\xc3\xbc\xe2\x82\xac"}
     around[b"PYTHONIOENCODING"] = letters.encode()
     done = subprocess.run(

@@ -86,7 +86,7 @@ def test_a_layout_without_a_shape_is_the_suites(name):
         assert (x.ptr - begin.ptr) % 64 == (4 * layout.offset if name == "offset" else x.ptr % 64)
 
 
-def test_the_array_api_goes_by_either_name(run):
+def test_array_api_has_two_names(run):
     pytest.importorskip("array_api_strict")
     for name in ("array_api", "array-api", "array_api_strict"):
         code, out, _ = run("explain", "--to", name)
@@ -112,7 +112,7 @@ def test_the_array_api_goes_by_either_name(run):
         (["--to", "numpy", "--shape", "99999999999999,99999999999"], "63 bits"),
     ],
 )
-def test_explain_says_what_is_wrong_with_its_arguments(run, words, message):
+def test_explain_reports_invalid_arguments(run, words, message):
     code, out, err = run("explain", *words)
     assert code == 2, out
     assert message in err
@@ -150,7 +150,7 @@ def test_demo_as_data(run):
     assert (buffer["refused_view"], "copyif=True" in buffer["fix"]) == ("x.T", True)
 
 
-def test_the_demo_says_why_a_library_is_left_out(run, monkeypatch):
+def test_demo_reports_why_a_library_is_left_out(run, monkeypatch):
     here = ("numpy", "cupy")
     monkeypatch.setattr(availability, "installed", lambda package: package in here)
     only = ["demo", "--device", "cpu", "--only", "numpy,cupy,numba"]

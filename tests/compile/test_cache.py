@@ -43,7 +43,7 @@ def test_an_entry_is_written_once_and_read_again(folder, monkeypatch):
 @pytest.mark.parametrize(
     "change", [{"arch": 80}, {"options": ("-lineinfo",)}, {"source": TEXT + "\n"}]
 )
-def test_whatever_changes_the_code_changes_the_key(folder, change):
+def test_cache_key_depends_on_every_compile_input(folder, change):
     jit.compile_source(TEXT, 90)
     jit.compile_source(**{"source": TEXT, "arch": 90, **change})
     assert len(entries(folder)) == 2
@@ -177,7 +177,7 @@ def test_a_compiler_that_is_named_has_its_own_version_and_cache(folder, stubs):
     assert ask(folder, "print(jit.compiler_version(), nvrtc.is_open())") == f"{installed} False"
 
 
-def test_a_compiler_that_was_replaced_is_asked_anew(folder, stubs, tmp_path):
+def test_version_of_a_replaced_compiler_is_read_again(folder, stubs, tmp_path):
     library = tmp_path / "libnvrtc.so"
     for minor in (4, 5):
         shutil.copyfile(stubs / f"libnvrtc{minor}.so", tmp_path / "new")
@@ -192,7 +192,7 @@ def test_a_compiler_that_was_replaced_is_asked_anew(folder, stubs, tmp_path):
     [("[11, 4]", "[]"), ("{", "[" * 100_000)],
     ids=["version", "very deep"],
 )
-def test_a_note_that_says_nothing_is_written_anew(folder, stubs, written, damaged):
+def test_damaged_version_note_is_rewritten(folder, stubs, written, damaged):
     named = {"GPUINTEROP_LIBNVRTC": str(stubs / "libnvrtc4.so")}
     show = "print(jit.compiler_version(), jit.supported_archs())"
     assert ask(folder, show, **named) == "(11, 4) (80, 90)"

@@ -62,7 +62,7 @@ def test_names_that_are_several_kernels_or_none():
         assert said in caught.value.got
 
 
-def test_what_is_no_machine_code_is_left_to_the_driver():
+def test_invalid_machine_code_is_passed_to_the_driver():
     for code in (b"", b"\x7fELF of another driver", b"FAKECUDA:x"):
         assert symbol_of("k", code, "") == "k"
 

@@ -8,7 +8,7 @@ import pytest
 from doubles import driver, fake_driver
 
 # What stands for machine code: `scale` multiplies by a double, `none` takes nothing, and of `undescribed`
-# the driver knows no parameters.
+# the driver reports no parameters.
 HOST = """
 #define KERNEL(name) extern "C" void name(const unsigned*, const unsigned*, unsigned, void** a)
 #define SIZES(name) extern "C" const unsigned name##_parameters[]
@@ -91,7 +91,7 @@ gi.synchronize()
     assert output == "5 0 0\n"
 
 
-def test_extents_beyond_what_a_device_takes(run):
+def test_grid_or_block_beyond_the_device_limits_is_refused(run):
     output = run("""
 for grid, block in [((1,), 2000), (1, (32, 32, 2)), (1, (1, 1, 65)), ((1, 65536), 1),
                     ((1, 1, 65536), 1), (1, (2**31 - 1,) * 3)]:
@@ -142,7 +142,7 @@ def test_a_module_stays_for_the_graph_that_launches_it(run, foreign):
 with gi.capture(device="cuda:0") as graph:
     scale((1,), (1,), x, np.float64(2))
 """
-    if foreign:  # of whoever else captures the current stream
+    if foreign:  # a capture that another library began on the current stream
         record = """
 from doubles.driver import Capture
 stream = gi.Stream("cuda:0")

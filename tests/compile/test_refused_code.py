@@ -53,7 +53,7 @@ class Folder:
         return {key: DiskCache(self.kernels).get(key) or b"" for key in keys}
 
     def spoil(self) -> None:
-        """Every entry as another machine may have left it: whole, and of no use here."""
+        """Entries from another machine: intact, but not usable on this one."""
         for key in self.kept():
             DiskCache(self.kernels).put(key, b"\x7fELF of another driver")
 

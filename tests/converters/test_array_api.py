@@ -78,11 +78,11 @@ def test_axes_of_one_element_and_empty_arrays_are_not_copies():
 
 
 @pytest.mark.parametrize("xp", ["numpy", "not a name", 5, None])
-def test_what_is_no_namespace_is_refused(xp):
+def test_invalid_namespace_is_refused(xp):
     refused(gpuinterop_array(), xp, gi.errors.ArgumentTypeError)
 
 
-def test_libraries_with_a_converter_go_to_it():
+def test_namespace_of_a_known_library_uses_its_converter():
     jnp = pytest.importorskip("jax.numpy")
     unaligned = gi.arange(65, device="cpu")[1:]
     plan = gi.explain(unaligned, "array_api", xp=jnp)
@@ -126,7 +126,7 @@ NAMESPACES = {
 
 @pytest.mark.parametrize("source", [SWAPPED, SWAPPED[:, ::2], SWAPPED.astype("f8")[:, ::2]])
 @pytest.mark.parametrize("name", NAMESPACES)
-def test_what_a_namespace_does_with_a_copied_source_is_foretold(name, source):
+def test_conversion_of_a_copied_source_is_predicted(name, source):
     xp = NAMESPACES[name]
     _, made, error = agree(source, "array_api", True, xp=xp)
     if error is not None:
@@ -148,7 +148,7 @@ def test_a_namespace_may_play_an_older_standard(version):
     x = gi.ones((2, 3), device="cpu")
     strict_array = strict.asarray([1.0, 2.0])
     with strict.ArrayAPIStrictFlags(api_version=version):
-        # What NumPy 2.1 makes of it is read-only, and goes out no more.
+        # NumPy 2.1 imports it read-only, and cannot export it again.
         if np.from_dlpack(np.ones(1)).flags.writeable:
             assert gi.explain(x, "array_api_strict").shared
             assert gi.shares_memory(gi.to(x, "array_api_strict"), x)
@@ -160,7 +160,7 @@ def test_a_namespace_may_play_an_older_standard(version):
     assert gi.from_any(newer).readonly
 
 
-def test_a_capsule_is_asked_for_as_it_lies():
+def test_capsule_is_offered_in_its_current_layout():
     only_dense = namespace(lambda x: np.from_dlpack(x) if x.is_c_contiguous() else 1 / "strided")
     x = gpuinterop_array(n=8)[::2]
     assert gi.explain(x.__dlpack__(), "array_api", xp=only_dense).refused

@@ -1,4 +1,4 @@
-"""Arrays that only a converter knows are taken wherever arrays are, after everything else."""
+"""Arrays without a protocol are accepted wherever arrays are, by their converter, as the last resort."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import gpuinterop as gi
 from gpuinterop import converters
 
 
-def test_what_reads_buffers_reads_ours():
+def test_buffer_consumers_read_gpuinterop_arrays():
     x = gi.array(np.arange(6, dtype=np.float32).reshape(2, 3), device="cpu")
     view = converters.to_buffer(x)
     view.cast("B").cast("f")[0] = 9
@@ -49,7 +49,7 @@ def test_the_function_that_was_called_is_named():
         assert raised.value.where == "from_buffer"
 
 
-def test_what_is_no_buffer_of_numbers():
+def test_buffer_without_numbers_is_refused():
     released = memoryview(b"abcd")
     released.release()
     for obj in (released, memoryview(np.array(["a"])), memoryview(np.zeros(2, "f4,i4"))):

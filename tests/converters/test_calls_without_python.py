@@ -18,7 +18,7 @@ NAMES = ["to", "from_any", "from_numpy", "from_torch", "from_cupy", "to_torch"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_a_function_to_whoever_asks(name):
+def test_converter_looks_like_a_python_function(name):
     function = getattr(converters, name)
     assert function.__name__ == function.__qualname__ == name
     assert function.__doc__ == function.__wrapped__.__doc__
@@ -104,7 +104,7 @@ def test_the_ordinary_case_is_served_without_a_python_frame():
     assert set(frames) <= {"<lambda>", "test_the_ordinary_case_is_served_without_a_python_frame"}
 
 
-def test_what_fails_is_said_once_and_leaves_nothing():
+def test_failed_call_leaks_no_reference():
     a = np.ones(3, np.float32)
     backwards = converters.from_numpy(a)[::-1]
     torch = pytest.importorskip("torch")

@@ -1,4 +1,4 @@
-"""Every converter is called alike, documented in the same order, and has Theano's name beside its own."""
+"""All converters have the same parameters and order of documentation, and a Theano-compatible name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_every_converter_takes_an_array_and_copyif(library):
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_the_documents_names_are_at_the_top_level(name):
+def test_theano_names_are_at_the_top_level(name):
     assert name in gi.__all__
     takes_an_array_and_copyif(getattr(gi, name))
     assert next(iter(inspect.signature(getattr(gi, name)).parameters)) == "x"

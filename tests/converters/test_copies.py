@@ -29,7 +29,7 @@ def test_no_copies_refuses_before_anything_is_copied():
     assert isinstance(converters.to_torch(x, copyif=True), torch.Tensor)
 
 
-def test_no_copies_refuses_what_other_parts_of_the_library_copy():
+def test_no_copies_refuses_copies_outside_of_the_converters():
     x = reversed_array()
     with gi.no_copies():
         for copying in (x.copy, lambda: x.reshape(6), lambda: gi.array(np.ones(3, np.float32))):
@@ -80,7 +80,7 @@ def test_a_block_in_a_generator_ends_in_another_thread():
     assert not _core._watch(0)
 
 
-def test_the_core_asks_python_only_while_somebody_looks():
+def test_core_calls_python_only_in_an_active_copy_scope():
     asked = []
     _core.set_hooks(copied=lambda *call: asked.append(call))
     try:
@@ -93,7 +93,7 @@ def test_the_core_asks_python_only_while_somebody_looks():
         _core.set_hooks(copied=copy_tracking.report_copy)
 
 
-def test_transfers_name_who_asked():
+def test_transfer_log_names_the_call():
     with gi.log_transfers() as t:
         copy_tracking.report_copy("host", 8, "copy")
         copy_tracking.report_copy("host_to_device", 64, "to_device")

@@ -1,4 +1,4 @@
-"""`explain` against what really happens: every library here x layout x dtype x copyif."""
+"""`explain` predicts the actual conversion: every installed library x layout x dtype x copyif."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def copyif(request):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("library", PACKAGES)
-def test_explain_is_what_the_conversion_does(library, layout, copyif):
+def test_explain_predicts_the_conversion(library, layout, copyif):
     pytest.importorskip(PACKAGES[library])
     options = {}
     if library == "array_api":
@@ -89,7 +89,7 @@ def test_explain_of_the_way_in(library, layout, copyif):
     assert tried or layout in unknown.get(library, {"readonly"} if library == "tvm_ffi" else ())
 
 
-def test_a_plan_prints_all_it_knows():
+def test_plan_prints_all_its_fields():
     pytest.importorskip("torch")
     _, x = make("reversed")
     fault = "stride -16 bytes on axis 0 of shape (3, 4)"
@@ -100,7 +100,7 @@ def test_a_plan_prints_all_it_knows():
         f"  has:   {fault}",
         "  fix:   pass copyif=True, or make x.copy() once and reuse it",
     ]
-    # Who allowed the copy already is not told to allow it.
+    # With copyif=True the fix does not suggest copyif=True.
     assert str(copied).splitlines() == [
         "to_torch: copied (48 bytes)",
         "  needs:    strides that are not negative, because torch has none",
@@ -112,6 +112,6 @@ def test_a_plan_prints_all_it_knows():
 
 
 @pytest.mark.parametrize("to", [np.zeros(2), [], {}, None])
-def test_explain_refuses_what_is_no_name(to):
+def test_explain_refuses_an_invalid_library_name(to):
     with pytest.raises(gi.ConversionTypeError, match="the name of a library"):
         gi.explain(gi.zeros(3, device="cpu"), to)

@@ -39,7 +39,7 @@ class Interface:
 
 
 class Fresh:
-    """Makes memory anew at each look."""
+    """Allocates new memory at each export."""
 
     def __dlpack__(self, **options):
         return gi.ones(3, device="cpu").__dlpack__()
@@ -64,7 +64,7 @@ SOURCES = {
     "unaligned tensor": torch_between,
     "scalar": lambda: np.int64(3),
     "gpuinterop reversed": lambda: gi.zeros((2, 3), device="cpu")[:, ::-1],
-    "made anew": Fresh,
+    "new memory at each export": Fresh,
 }  # fmt: skip
 TARGETS = [
     "gpuinterop",
@@ -86,7 +86,7 @@ def frozen(host):
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("target", TARGETS)
-def test_conversion_does_what_explain_says(source, target):
+def test_conversion_matches_explain(source, target):
     if target not in ("gpuinterop", "cudandarray", "buffer", "numpy"):
         pytest.importorskip(target)
     x = SOURCES[source]()
@@ -122,7 +122,7 @@ def test_to_cudandarray_copies_nothing_in_vain():
     assert (copied.count, copied.bytes) == (1, 4000)
 
 
-def test_namespace_is_asked_without_a_copy():
+def test_namespace_is_tried_without_a_copy():
     swapped = np.ones(3, ">f4")
     assert agree(swapped, "array_api", True, xp=np)[0].copied
     assert agree(swapped, "array_api", False, xp=np)[0].refused
@@ -158,7 +158,7 @@ def test_refused_capsule_can_still_be_taken(target, copyif, dtype):
 
 
 @pytest.mark.parametrize("copyif", [False, True])
-def test_capsule_goes_to_numpy_shared(copyif):
+def test_numpy_shares_a_capsule(copyif):
     x = gi.zeros(16, device="cpu")
     assert gi.to(x.__dlpack__(), "numpy", copyif).ctypes.data == x.ptr
 

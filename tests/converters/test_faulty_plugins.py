@@ -31,7 +31,7 @@ def gpuinterop_array():
      ("x", "'x'"), ("itself", "ToyArray")],
     ids=["none", "numpy", "text", "itself"],
 )  # fmt: skip
-def test_a_from_that_makes_no_array_of_ours(clean, made, got):
+def test_from_function_without_a_gpuinterop_array_is_reported(clean, made, got):
     toy_library.register(
         from_toy=lambda obj, copyif=False: (
             obj if isinstance(made, str) and made == "itself" else made
@@ -74,7 +74,7 @@ def test_a_plan_that_is_none(clean, name, kind, ask, made):
         ask()
 
 
-def test_what_the_functions_are_given(clean):
+def test_plugin_functions_receive_the_documented_arguments(clean):
     given = []
 
     def plan_to(info, copyif=False):
@@ -154,6 +154,6 @@ def test_a_question_that_raises_is_no_answer(clean):
         assert gi.from_any(subclass_array()).tolist() == [1, 1, 1]
         with pytest.raises(gi.ConversionTypeError, match="none of these"):
             gi.from_any(object())
-    converters.register(converters.Backend("mylib", "mylib"))  # mended
+    converters.register(converters.Backend("mylib", "mylib"))  # repaired
     assert gi.from_any(subclass_array()).tolist() == [1, 1, 1]
     assert not availability.broken_converters

@@ -70,7 +70,7 @@ def slow(tmp_path, monkeypatch):
     sys.modules.pop(name, None)
 
 
-def test_what_is_loaded_is_complete(slow):
+def test_loaded_module_is_complete(slow):
     assert foreign_handles.loaded_module(slow).complete
     assert not foreign_handles.is_being_imported(slow)
     assert foreign_handles.loaded_module("nobody_has_a_module_of_this_name") is None

@@ -106,7 +106,7 @@ def test_each_way_out_works(source, target):
     for line in lines_of(fix):
         ways += 1
         fixed = eval(line, names)
-        if "astype" in line or ".to(" in line:  # the dtype is mended, and where it lies may be next
+        if "astype" in line or ".to(" in line:  # the dtype is fixed; the device may need a fix next
             found = values(gi.to(fixed, target, copyif=True))
         else:
             found = values(gi.to(fixed, target))
@@ -124,7 +124,7 @@ def test_parts_of_complex_numbers_keep_their_digits(dtype):
     assert eval(line, {"x": x}).tobytes() == x.tobytes()
 
 
-def test_numbers_that_no_array_here_holds_are_cast_by_their_own_library():
+def test_fix_casts_an_unsupported_dtype_in_its_own_library():
     wide = PLAIN.astype(np.longdouble)
     for x in (wide, memoryview(wide)) if wide.itemsize > 8 else ():  # elsewhere it is float64
         with pytest.raises(gi.DTypeError) as raised:

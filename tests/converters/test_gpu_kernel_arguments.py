@@ -1,4 +1,4 @@
-"""A CudaNdarray goes straight into the kernels of other libraries, on a real GPU."""
+"""Kernels of other libraries accept a CudaNdarray directly, on a real GPU."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_numba_kernel(key):
     np.testing.assert_array_equal(dest.get(), expected)
 
 
-def test_numba_device_array_of_ours_in_a_kernel():
+def test_numba_kernel_takes_a_converted_array():
     load("numba", "numba.cuda")
     cuda = importlib.import_module("numba.cuda")
 

@@ -130,7 +130,7 @@ extern "C" __global__ void multiply_them(float *dest, float *a, float *b, int n)
 N = 1 << 16
 
 
-def test_copies_made_for_a_kernel_live_until_it_is_through():
+def test_copies_made_for_a_kernel_are_kept_until_it_has_finished():
     cupy = load("cupy")
     safe = converters.cupy.kernel(cupy.RawKernel(MULTIPLY, "multiply_them"), copyif=True)
     a, b = gi.array(base(2 * N), device="cuda"), gi.full(2 * N, 2, device="cuda")
@@ -148,7 +148,7 @@ def test_copies_made_for_a_kernel_live_until_it_is_through():
     np.testing.assert_array_equal(dest.get(), expected)
 
 
-def test_temporaries_given_to_a_triton_kernel_live_until_it_is_through():
+def test_temporaries_of_a_triton_kernel_are_kept_until_it_has_finished():
     torch = load("torch")
     load("triton")
     import triton_kernel

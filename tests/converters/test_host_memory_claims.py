@@ -52,7 +52,7 @@ def test_the_layout_memory_needs_memory_without_gaps(npmat):
             gi.cudamat_to_cudandarray(m)
 
 
-def test_what_npmat_holds_is_looked_at(npmat, gnumpy):
+def test_host_memory_of_npmat_is_validated(npmat, gnumpy):
     m, g = npmat.CUDAMatrix(np.ones((2, 2), np.float32)), gnumpy.garray(np.ones(4, np.float32))
     for host, error, words in (
         (np.arange(4, dtype=">f4").reshape(2, 2), gi.DTypeError, ">f4"),
@@ -78,7 +78,7 @@ def test_scalars_share_no_memory():
     assert not gi.may_share_memory(np.int8(1), np.float32(2))
 
 
-def test_what_has_no_storage_shares_none():
+def test_tensor_without_storage_shares_no_memory():
     torch = pytest.importorskip("torch")
     meta = [torch.empty(3, device="meta") for _ in range(2)]
     assert not gi.shares_memory(*meta)
@@ -89,7 +89,7 @@ def test_what_has_no_storage_shares_none():
     assert not gi.shares_memory(*emptied)
 
 
-def test_what_is_made_anew_at_each_look_shares_none():
+def test_memory_allocated_at_each_export_is_not_shared():
     class Fresh:
         def __dlpack__(self, **options):
             return gi.ones(3, device="cpu").__dlpack__()

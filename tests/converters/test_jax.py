@@ -1,4 +1,4 @@
-"""JAX on the host: immutable, aligned to 64 bytes, 32 bits wide unless told otherwise."""
+"""JAX on the host: immutable, aligned to 64 bytes, 32 bits wide unless configured otherwise."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_jax_memory_that_is_looked_at_is_not_donated(jax):
     j = jax.numpy.ones(64)
     x = gi.from_any(j)
     add(j).block_until_ready()
-    assert not j.is_deleted()  # XLA gives memory away only while nobody else looks at it
+    assert not j.is_deleted()  # XLA donates memory only while no other object refers to it
     assert x.get().tolist() == [1] * 64
     assert gi.from_any(j).ptr == x.ptr
     del x
@@ -88,7 +88,7 @@ def test_jax_memory_that_is_looked_at_is_not_donated(jax):
         gi.from_any(k)
 
 
-def test_jax_keeps_our_memory(jax):
+def test_jax_keeps_shared_memory_alive(jax):
     before = gi.memory_stats("cpu")["live_buffers"]
     j = converters.to_jax(gi.full((4, 4), 3, device="cpu"))
     gc.collect()

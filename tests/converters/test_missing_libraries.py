@@ -39,7 +39,7 @@ def broken(tmp_path, monkeypatch, request):
 
 
 @pytest.mark.parametrize("broken", BROKEN, indirect=True)
-def test_a_library_that_is_installed_but_broken_says_so(broken):
+def test_error_for_a_broken_library_gives_the_reason(broken):
     x = gi.ones((2, 3), device="cpu")
     reason, fix = BROKEN[broken][1:]
     plan = gi.explain(x, broken)
@@ -56,7 +56,7 @@ def test_a_library_that_is_installed_but_broken_says_so(broken):
 
 
 @pytest.mark.parametrize("broken", BROKEN, indirect=True)
-def test_the_demo_goes_on_without_a_broken_library(broken, capsys):
+def test_demo_continues_without_a_broken_library(broken, capsys):
     assert cli.main(["demo", "--device", "cpu", "--only", f"numpy,{broken}"]) == 0
     text = capsys.readouterr().out
     assert BROKEN[broken][1] in text

@@ -57,7 +57,7 @@ def test_nothing_is_copied_on_the_way(npmat):
     assert set(given) == {1}
 
 
-def test_the_documents_names_reinterpret(npmat):
+def test_theano_names_reinterpret_memory(npmat):
     x = converters.from_numpy(host(3, 4))
     m = gi.cudandarray_to_cudamat(x)
     assert m.shape == (3, 4)
@@ -76,7 +76,7 @@ def test_trans_needs_a_flag_that_npmat_lacks(npmat):
     assert np.array_equal(m.asarray(), host(3, 4))
 
 
-def test_a_matrix_that_exchanges_its_array_leaves_ours_alone(npmat):
+def test_matrix_that_replaces_its_array_leaves_the_shared_array_unchanged(npmat):
     m = npmat.CUDAMatrix(host(3, 4, order="F"))
     x = converters.from_cudamat(m)
     m.set_trans(True)
@@ -122,7 +122,7 @@ def test_recognised_by_structure_under_other_names():
 
 
 @pytest.mark.parametrize("layout", [np.array(["logical", "memory"]), [], "C"])
-def test_a_layout_is_one_of_two_words(layout):
+def test_layout_is_logical_or_memory(layout):
     x = converters.from_numpy(host(2, 3))
     for ask in (gi.to, gi.explain):
         with pytest.raises(gi.ArgumentTypeError, match="layout 'logical' or 'memory'"):
@@ -130,7 +130,7 @@ def test_a_layout_is_one_of_two_words(layout):
 
 
 class Matrix:
-    """A CUDAMatrix, as far as its memory's owner is asked; all of them are equal, and without a hash."""
+    """The attributes of a CUDAMatrix that give the owner of its memory; all are equal, and have no hash."""
 
     def __init__(self, owns_data=1):
         self.mat = types.SimpleNamespace(owns_data=owns_data)

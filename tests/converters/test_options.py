@@ -1,4 +1,4 @@
-"""Options and names: bools are bools, and what is misspelt or wrong is answered with what is meant."""
+"""Options and names: boolean options take only bools, and unknown names get a suggestion."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("value", ["no", 1, np.ones(2)])
-def test_what_is_no_bool_is_refused(call, value):
+def test_option_that_is_no_bool_is_refused(call, value):
     with pytest.raises(gi.errors.ArgumentTypeError, match="True") as raised:
         CALLS[call](value)
     assert raised.value.fix

@@ -66,7 +66,7 @@ def test_a_read_only_view_of_cuda_core_stays_so_by_every_way_in():
 
 
 class NamelessView:
-    """A StridedMemoryView of a dtype that cuda.core has no name for: it fails when it is asked."""
+    """A StridedMemoryView of a dtype without a name in cuda.core: reading its dtype raises."""
 
     __module__, __qualname__ = "cuda.core", "StridedMemoryView"
     ptr, shape, strides, device_id, readonly = 64, (3,), None, -1, False
@@ -193,7 +193,7 @@ def stand_in_for_tensorflow():
     return module, EagerTensor
 
 
-def test_explain_knows_that_tensorflows_memory_is_read_only_here(monkeypatch):
+def test_explain_reports_that_tensorflow_memory_is_read_only(monkeypatch):
     module, EagerTensor = stand_in_for_tensorflow()
     monkeypatch.setitem(sys.modules, "tensorflow", module)
     t = EagerTensor(np.ones((2, 3), np.float32))
@@ -235,7 +235,7 @@ def test_shares_memory_across_libraries():
 
 
 def test_mpi_reads_host_arrays():
-    """mpi4py asks DLPack for version 1 without a stream, wants dense memory, and heeds the mark."""
+    """mpi4py requests DLPack version 1 without a stream, requires dense memory, and respects the read-only flag."""
     mpi = pytest.importorskip("mpi4py.MPI")
     x = make_array(3, 4)
     for dense in (x, x.T):

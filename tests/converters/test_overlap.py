@@ -32,13 +32,13 @@ def windows(draw):
 
 @settings(max_examples=200, deadline=None)
 @given(windows(), windows())
-def test_meets_as_numpy_says(a, b):
+def test_overlap_matches_numpy(a, b):
     assert share_bytes(reach(a), reach(b)) == np.shares_memory(a, b)
 
 
 @settings(max_examples=100, deadline=None)
 @given(windows())
-def test_extent_is_numpys_bounds(a):
+def test_byte_range_matches_numpy(a):
     low, high = byte_range(*reach(a))
     if a.size == 0:
         assert (low, high) == (0, 0)

@@ -1,4 +1,4 @@
-"""Converters of other packages: registered, found by entry points, asked and replaced."""
+"""Converters of other packages: registered, found by entry points, called and replaced."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def tag_module():
     return module
 
 
-def test_what_matches_is_asked_before_a_base_of_a_known_library_is_believed(clean):
+def test_matches_is_called_before_a_known_base_class_decides(clean):
     module = tag_module()
     assert gi.from_any(tagged("early")).tolist() == [1, 1, 1]  # not remembered beyond the change
     converters.register(converters.Backend("toy", "toy", converter=module, matches=module.matches))
@@ -57,7 +57,7 @@ def test_what_matches_is_asked_before_a_base_of_a_known_library_is_believed(clea
         assert gi.from_any(tagged(None)).tolist() == [1, 1, 1]
 
 
-def test_a_plugin_is_asked_of_subclasses_too_once_its_library_is_there(entry_point, monkeypatch):
+def test_plugin_handles_subclasses_once_its_library_is_imported(entry_point, monkeypatch):
     point = types.SimpleNamespace(name="toy", load=tag_module)
     entry_point(point)
     for _ in range(2):
@@ -85,7 +85,7 @@ def test_a_row_makes_a_converter(clean):
     assert cli.main(["explain", "--to", "toy", "--device", "cpu"]) == 3
 
 
-def test_a_converter_under_a_known_name_replaces_every_door(clean):
+def test_converter_under_a_known_name_replaces_every_entry_point(clean):
     x = converters.from_numpy(np.ones(2, np.float32))  # the functions of before are in use
     converters.to_numpy(x)
     replacement = types.ModuleType("my_numpy")
@@ -129,7 +129,7 @@ def test_an_entry_point_may_be_a_row(entry_point, monkeypatch):
 
 
 @pytest.mark.parametrize("by_name", [False, True])
-def test_a_row_is_asked_by_the_test_of_its_module(clean, monkeypatch, by_name):
+def test_backend_uses_the_matches_function_of_its_module(clean, monkeypatch, by_name):
     module = toy_library.converter()
     monkeypatch.setitem(sys.modules, "toy_converter", module)
     converters.register(
@@ -217,7 +217,7 @@ def test_a_row_that_can_make_nothing_is_refused(clean, arguments):
 
 
 @pytest.mark.parametrize("converter", ["", "no_module_of_this_name", "no_module.of_this_name"])
-def test_a_row_whose_module_is_missing_says_so(clean, converter):
+def test_backend_without_its_module_raises_an_error(clean, converter):
     converters.register(converters.Backend("toy", "toy", converter=converter))
     for ask in (gi.to, gi.explain):
         with pytest.raises(gi.MissingLibraryError, match="No module named") as raised:

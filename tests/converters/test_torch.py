@@ -1,4 +1,4 @@
-"""torch's oddities: what its fast road does not look at, and what would end the process."""
+"""torch's peculiarities: properties that its fast path ignores, and calls that would abort the process."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Named(torch.nn.Parameter):
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("change", ["double", "data", "set_"])
 @pytest.mark.parametrize("cls", [torch.nn.Parameter, Named])
-def test_a_parameter_that_is_given_other_memory_leaves_ours_alone(door, change, cls):
+def test_parameter_with_replaced_memory_leaves_the_shared_array_unchanged(door, change, cls):
     module = torch.nn.Linear(600, 600).requires_grad_(False)
     module.weight = parameter = cls(module.weight.detach(), requires_grad=False)
     before = parameter.numpy().copy()
@@ -76,7 +76,7 @@ def test_a_parameter_that_is_given_other_memory_leaves_ours_alone(door, change, 
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_the_memory_of_a_parameter_lives_as_long_as_ours(door):
+def test_memory_of_a_parameter_is_kept_by_the_shared_array(door):
     host = np.ones((2, 3), np.float32)
     watch = weakref.ref(host)
     parameter = torch.nn.Parameter(torch.from_numpy(host), requires_grad=False)
@@ -118,5 +118,5 @@ def test_copy_of_pending_signs_is_one_dense_copy():
         assert (counted.count, counted.bytes) == (1, plan.bytes)
         assert x.is_c_contiguous()
         assert np.array_equal(x.get(), tensor.resolve_conj().resolve_neg().numpy())
-        # What the next library does is told of the copy, not of the tensor.
+        # What the next library does is predicted for the copy, not for the tensor.
         assert agree(tensor, "buffer", True)[0].bytes == plan.bytes

@@ -53,7 +53,7 @@ class Nothing:
 @pytest.mark.parametrize(
     "obj", [Nothing(), {"a": 1}, None, "text", 3, {1}, object, [1.0], range(3)]
 )
-def test_unknown_object_is_answered_with_what_is_known(obj):
+def test_error_for_an_unknown_object_lists_the_known_libraries(obj):
     with pytest.raises(gi.ConversionTypeError) as raised:
         gi.from_any(obj)
     error = raised.value

@@ -208,7 +208,7 @@ def test_numpy_scalar_needs_a_copy():
     assert converters.from_numpy(np.float32(3), copyif=True).item() == 3
 
 
-def test_class_named_like_numpys_is_not_shared_as_one():
+def test_class_named_like_a_numpy_class_is_not_shared():
     class Named:
         def __init__(self, host):
             self.host = host

@@ -1,4 +1,4 @@
-"""A Triton kernel: Triton reads its source, so it lives in a file."""
+"""A Triton kernel. Triton reads its source, so it needs a file."""
 
 import triton
 import triton.language as tl

@@ -30,7 +30,7 @@ def filled(n, value):
 
 def comes_back(address):
     """Whether memory of a graph that has ended serves others; the driver reports the end later."""
-    held = []  # each round asks beyond what is idle already
+    held = []  # each round allocates more than the idle blocks hold
     for _ in range(100):
         held += [empty(1000) for _ in range(40)]
         if address in [x.ptr for x in held[-40:]]:
@@ -45,7 +45,7 @@ def stream():
     s.synchronize()
     with s:
         yield s
-        driver.Capture.end_all()  # a test may have failed inside one, and `s` is handed out again
+        driver.Capture.end_all()  # a test may have failed inside a capture, and later tests reuse `s`
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -68,7 +68,7 @@ def test_a_captured_fill_runs_when_the_graph_does(stream, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_would_synchronise_is_refused_and_the_capture_survives(stream, mode):
+def test_synchronising_call_is_refused_and_the_capture_survives(stream, mode):
     x = filled(10, 1.0)
     host = np.ones(10, np.float32)
     event = stream.record()
@@ -185,7 +185,7 @@ def test_unfinished_work_outside_is_waited_for_by_the_launch(stream):
 
 
 def test_arrays_of_a_running_capture_are_its_own():
-    """Another thread is told what to do, the capture stays whole, and afterwards all is as before."""
+    """Another thread gets an error with a fix; the capture stays valid, and afterwards the arrays work again."""
     operand, untouched = filled(1000, 1.0), filled(1000, 4.0)
     graph = gi.capture(device=CUDA)
     refused, values = [], []
@@ -256,49 +256,40 @@ def test_fork_and_join_inside_a_capture(stream):
 
 @pytest.mark.parametrize(
     "handed",
-    [
-        "not exported",
-        "to the same stream",
-        "to another stream",
-        "before the last use moved",
-        "to an unnamed stream",
-    ],
+    ["no stream", "the same stream", "another stream", "before a use elsewhere", "unnamed stream"],
 )
-def test_memory_that_another_stream_of_the_capture_may_use_serves_nobody_else(stream, handed):
-    """There is no order between that stream and what is queued here next; on the same stream there is."""
+def test_memory_used_by_another_stream_of_the_capture_is_not_reused(stream, handed):
+    """Later work is ordered after that use only if it runs on the same stream."""
     other = gi.Stream()
     capture = driver.Capture(stream.handle)
     other.wait(stream)
     x = empty(1000)
     x.fill(1.0)
     address = x.ptr
-    consumer = {
-        "not exported": None,
-        "to another stream": other.handle,
-        "to an unnamed stream": -1,
-    }.get(handed, stream.handle)
+    consumers = {"no stream": None, "another stream": other.handle, "unnamed stream": -1}
+    consumer = consumers.get(handed, stream.handle)
     if consumer is not None:
         capsule = x.__dlpack__(stream=consumer, max_version=(1, 3))
         del capsule
-    if handed == "before the last use moved":
+    if handed == "before a use elsewhere":
         with other:
             x.fill(2.0)
     del x
-    last_stream = other if handed == "before the last use moved" else stream
+    last_stream = other if handed == "before a use elsewhere" else stream
     with last_stream:
         later = empty(1000)
         later.fill(3.0)
     again = later.ptr == address
     stream.wait(other)
     capture.finish()
-    assert again == (handed in ("not exported", "to the same stream"))
+    assert again == (handed in ("no stream", "the same stream"))
     del later
     with last_stream:
         assert comes_back(address)
 
 
 def test_a_failed_capture_leaves_its_stream_behind(stream):
-    """Its stream is not handed out again, and the next capture finds everything in order."""
+    """Its stream is not reused, and the next capture works."""
     broken = gi.Stream()
     capture = driver.Capture(broken.handle)
     handle = broken.handle
@@ -349,7 +340,7 @@ def test_calls_that_concern_no_captured_stream_spoil_nothing(stream, mode):
 
 
 def exported(n):
-    """An array that somebody who named no stream has looked at."""
+    """An array whose address was exported without a stream."""
     x = empty(n)
     assert x.__cuda_array_interface__["data"][0] == x.ptr
     return x
@@ -389,7 +380,7 @@ def test_an_unknown_capture_survives_an_empty_cache(mode):
 
 
 def test_an_unknown_capture_that_is_broken_breaks_nothing_else():
-    """Nobody can see it, so the release of exported memory asks the driver what spoils it."""
+    """gpuinterop cannot detect it, so the release of exported memory makes a driver call that breaks it."""
     raw = driver.new_stream()
     x, keep = exported(1000), filled(1000, 3.0)
     address = x.ptr

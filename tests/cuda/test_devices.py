@@ -120,14 +120,14 @@ def test_a_device_is_one_object_and_equals_its_name():
 @pytest.mark.parametrize(
     "spec", ["", "tpu", "cuda:-1", "cuda:1.5", "cpu:1", True, 1.0, (1,), (10, 0), [1, 0], object()]
 )
-def test_what_is_no_device(spec):
+def test_invalid_device_is_refused(spec):
     with pytest.raises(DeviceError) as error:
         gi.device(spec)
     assert error.value.fix
     assert isinstance(error.value, ValueError)
 
 
-def test_a_device_stays_what_it_is():
+def test_device_object_is_immutable():
     for name in ("index", "type", "type_code", "other"):
         with pytest.raises(AttributeError, match="a device cannot be changed"):
             setattr(CPU, name, 3)

@@ -61,7 +61,7 @@ def test_defaults_by_number(value, handle):
     [True, -1, 2**64, np.int64(-3), "s", 2.0, object(), 12345, Protocol("x"), Protocol(-1), CuPy(2**200), np.zeros(3),
      gi.Stream, Torch],
 )  # fmt: skip
-def test_what_is_no_stream(value):
+def test_invalid_stream_is_refused(value):
     with pytest.raises(StreamError) as error:
         devices.as_stream(value)
     assert error.value.fix
@@ -126,7 +126,7 @@ def test_a_destroyed_foreign_stream_is_not_touched_again():
             x, y = filled(6.0), filled(7.0)
         gc.collect()
         driver.destroy_stream(handle)
-        assert np.asarray(x).max() == 6.0  # ordered after work of a stream that is gone
+        assert np.asarray(x).max() == 6.0  # ordered after work of a destroyed stream
         del y
 
 
@@ -146,7 +146,7 @@ def test_two_wrappers_of_one_foreign_stream():
 
 @pytest.mark.parametrize("wrap", [int, CuPy, Protocol])
 @pytest.mark.parametrize("inside", [False, True])
-def test_our_own_stream_by_its_handle_stays_ours(wrap, inside):
+def test_own_stream_by_its_handle_is_the_same_stream(wrap, inside):
     """As other libraries name it, which own nothing of it."""
     s = gi.Stream()
     x = filled(0.0)
@@ -206,7 +206,7 @@ def test_other_libraries_are_entered_and_left(another_library):
     with gi.stream(s), pytest.raises(ZeroDivisionError), gi.stream(None):
         raise ZeroDivisionError
     assert seen == [("enter", s.handle), ("enter", 1), ("exit", 1), ("exit", s.handle)]
-    with devices.stream(s):  # here only, whatever was loaded before
+    with devices.stream(s):  # current in gpuinterop only, whatever libraries were loaded before
         assert devices.current_stream() is s
     assert len(seen) == 4
 

@@ -17,7 +17,7 @@ N = 1000
 
 
 class Consumer:
-    """Another library: takes memory through DLPack, reads it on its stream, and lets go."""
+    """Another library: imports memory through DLPack, reads it on its stream, and releases it."""
 
     def __init__(self, stream: int) -> None:
         self.stream = stream
@@ -103,7 +103,7 @@ def test_letting_go_during_a_capture_breaks_nothing(kind):
         gi.empty((N,), device=CUDA).fill(0.0)
         del x
         consumer.let_go()
-        with t:  # not before the consumer is done, and nobody can ask now
+        with t:  # the consumer may still read it, and a capture forbids a query
             others = [gi.full((N,), -1.0, device=CUDA) for _ in range(5)]
             assert address not in [y.ptr for y in others]
             del others

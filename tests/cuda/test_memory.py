@@ -118,7 +118,7 @@ def test_the_cache_is_bounded():
         x = [empty(limit // 32) for _ in range(12)]
         del x
         assert stats()["cached_bytes"] <= limit
-    big = empty(limit // 8)  # half the limit in one piece: not kept here
+    big = empty(limit // 8)  # half the limit in one block: not cached
     del big
     assert stats()["cached_bytes"] <= limit
     gi.empty_cache(CUDA)
@@ -141,7 +141,7 @@ def test_nothing_is_allocated_for_an_empty_array():
     assert stats()["live_bytes"] == before
 
 
-def test_out_of_memory_says_how_much_and_the_next_allocation_works():
+def test_out_of_memory_error_names_the_size_and_the_next_allocation_works():
     x = empty(1000)
     x.fill(3.0)
     total = gi.mem_info(CUDA)[1]
@@ -174,7 +174,7 @@ def test_unknown_devices():
 # ---- pointers -----------------------------------------------------------------------------------
 
 
-def test_what_the_driver_says_of_pointers():
+def test_inspect_pointer_reports_the_driver_attributes():
     x, host = empty(1000), np.zeros(100)
     found = _core.inspect_pointer(x.ptr + 40)
     assert found["start"] <= x.ptr
@@ -239,7 +239,7 @@ def test_the_callers_context_stays_current(which, request):
             driver.call("cuCtxPopCurrent_v2", ctypes.byref(context))
 
 
-def test_a_pointer_is_asked_where_it_lives_whatever_the_default_is():
+def test_device_of_a_pointer_does_not_depend_on_the_default_device():
     x = gi.full((4,), 3.0, device="cuda:0")
     host = gi.zeros((4,), device="cpu")
     for default in ("cpu", "cuda:0"):

@@ -1,4 +1,4 @@
-"""Page-locked memory: copies that nobody waits for, and memory that stays until they have passed."""
+"""Page-locked memory: asynchronous copies, and memory that is kept until they have completed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pinned(values):
     return host
 
 
-def test_it_is_page_locked_and_numpys():
+def test_pinned_array_is_page_locked_and_a_numpy_array():
     host = gi.pinned_empty((3, 4), "int16", device=CUDA)
     assert type(host) is np.ndarray
     assert (host.shape, host.dtype) == ((3, 4), np.int16)
@@ -52,7 +52,7 @@ def test_copies_are_queued_in_both_directions():
 
 
 def test_memory_stays_until_its_copies_have_passed():
-    """Let go of at once, and overwritten by whoever gets it next, were it not for the copy."""
+    """Without the pending copy, released memory would be reused and overwritten at once."""
     values = np.arange(1000, dtype=np.float32)
     with gi.Stream() as stream:
         x = gi.zeros((1000,), device=CUDA)

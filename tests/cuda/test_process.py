@@ -171,7 +171,7 @@ print("fine")
 
 
 @pytest.mark.parametrize("how", ["os._exit", "sys.exit"])
-def test_forked_child_says_why_and_the_parent_goes_on(fake, how):
+def test_forked_child_raises_an_error_and_the_parent_continues(fake, how):
     assert run(f"EXIT = {how == 'os._exit'}\n" + FORK, fake).endswith("fine\n")
 
 
@@ -313,7 +313,7 @@ assert gi.ones(2, device="cpu").tolist() == [1, 1]
 """
 
 
-def test_a_second_interpreter_is_refused_and_the_first_goes_on():
+def test_second_interpreter_is_refused_and_the_first_continues():
     run(SECOND_INTERPRETER)
 
 

@@ -33,7 +33,7 @@ def test_default_is_the_legacy_stream():
     assert "legacy" in repr(s)
 
 
-def test_with_makes_it_current_and_puts_the_old_one_back():
+def test_with_block_sets_and_restores_the_current_stream():
     a, b = gi.Stream(), gi.Stream()
     assert a != b
     assert hash(a) == hash(devices.as_stream(a.handle))
@@ -88,7 +88,7 @@ def test_current_streams_of_two_devices_are_apart(second_device):
         assert gi.zeros((3,), device="cuda:0")._stream == 1
 
 
-def test_work_goes_to_the_current_stream_and_calls_return_at_once():
+def test_work_is_queued_on_the_current_stream_without_waiting():
     s = gi.Stream()
     with s:
         gate = driver.Gate(s.handle)

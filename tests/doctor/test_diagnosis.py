@@ -54,7 +54,7 @@ def test_torch_2_11_beside_cupy_for_cuda_12():
     assert finding.code == "cuda-majors"
     assert finding.level == "warning"
     assert "pip uninstall cupy-cuda12x; pip install cupy-cuda13x" in finding.fix
-    # A torch built for CUDA 12 beside it is a good set.
+    # It works together with a torch built for CUDA 12.
     assert not found(lib("torch", "2.11.0+cu126", 12), lib("cupy", "13.6", 12, "cupy-cuda12x"))
 
 
@@ -70,7 +70,7 @@ def test_two_majors_follow_torch():
 
 CUPY_13 = lib("cupy", "14", 13, "cupy-cuda13x")
 CUPY_TWICE = (lib("cupy", "13", None, "cupy"), lib("cupy", "13", 12, "cupy-cuda12x"))
-BROKEN_WARP = lib("warp", "1.0", None, "warp-lang", broken="its module is gone")
+BROKEN_WARP = lib("warp", "1.0", None, "warp-lang", broken="its module is missing")
 NO_DRIVER = {"driver": {}, "devices": []}
 
 
@@ -155,7 +155,7 @@ def test_missing_numpy_and_ml_dtypes():
 
 def test_streams():
     flags = {"CuPy": True, "Numba": False}
-    assert not found(streams={"per_thread_default": flags})  # nobody else is there
+    assert not found(streams={"per_thread_default": flags})  # Numba is not installed
     finding = only(found(lib("numba-cuda", "0.30"), streams={"per_thread_default": flags}))
     assert "CuPy works on the per-thread" in finding.text
     assert not found(lib("numba-cuda", "0.30"), streams={})

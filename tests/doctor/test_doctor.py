@@ -14,7 +14,7 @@ import gpuinterop.doctor as module
 from gpuinterop import _core
 
 
-def test_it_imports_nothing_foreign():
+def test_doctor_imports_no_other_library():
     driver.run(
         "import sys, gpuinterop\n"
         "r = gpuinterop.doctor(); str(r); r.text(verbose=True); r.to_json()\n"

@@ -1,4 +1,4 @@
-"""The CUDA driver, real or fake, called through ctypes beside gpuinterop; and programs that run on it."""
+"""The CUDA driver, real or fake, called through ctypes independently of gpuinterop; and programs that run on it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Gate:
 
 
 def new_stream(blocking: bool = False, device: int = 0) -> int:
-    """A stream of somebody else."""
+    """A stream of another library."""
     stream = c_void_p()
     with Current(device=device):
         call("cuStreamCreateWithPriority", byref(stream), c_uint(0 if blocking else 1), 0)
@@ -131,7 +131,7 @@ class Capture:
     def end_all(cls) -> None:
         """After a test that failed inside a capture, so that the next ones can run.
 
-        Whatever the driver answers, for the capture may be broken, or its stream gone.
+        Ignores the driver's result, because the capture may be broken, or its stream destroyed.
         """
         while cls.open:
             capture = cls.open.pop()
@@ -183,7 +183,7 @@ def run(
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     if libcuda is not None:
         environment["GPUINTEROP_LIBCUDA"] = str(libcuda)
-    # From 3.12 on Python warns of a fork beside threads; the fake driver has some.
+    # From 3.12 on Python warns about a fork while threads run; the fake driver has some.
     quiet = ["-W", "ignore:This process:DeprecationWarning"]
     result = subprocess.run(
         [sys.executable, *quiet, "-c", textwrap.dedent(code)],

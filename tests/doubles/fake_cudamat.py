@@ -105,7 +105,7 @@ def cudamat(driver, name="cudamat"):
                 self.mat.on_device = 0
 
         def __del__(self):
-            # The driver may be gone: gnumpy's cache keeps matrices until the very end.
+            # The driver may have shut down: gnumpy's cache keeps matrices until the process exits.
             if "mat" in self.__dict__ and not sys.is_finalizing():
                 self.free_device_memory()
 

@@ -111,7 +111,7 @@ class DeviceAllocation:
 
 
 class PointerHolderBase:
-    """Knows its address by a method only."""
+    """Provides its address only through a method."""
 
     def __init__(self, allocation):
         self.allocation = allocation

@@ -201,7 +201,7 @@ TO_FAULTS = {
     "copies though it could share": (_copy_if_asked, "copyif"),
     "copies and does not say so": (_copy_untold, "counted"),
     "refuses what it promised": (_refuse_all, "shares"),
-    "writes beside the array": (_ignore_strides, "bounds"),
+    "writes outside the array": (_ignore_strides, "bounds"),
     "writes to what it converts": (_clear_the_source, "writes"),
 }
 

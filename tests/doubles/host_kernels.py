@@ -110,7 +110,7 @@ def _compile(text: str, *flags: str) -> Path:
 
 @cache
 def runner() -> Path:
-    """What runs a kernel's grid. Not under the sanitizer, which does not know whose stack a fiber has."""
+    """The program that runs a kernel's grid. Built without the sanitizer, which cannot track the stacks of fibers."""
     return _compile((HERE / "host_run.cpp").read_text(), "-std=c++17", "-O1")
 
 

@@ -14,7 +14,7 @@ HostIndex threadIdx, blockIdx, blockDim, gridDim;
 namespace {
 
 struct Fiber {
-  void* place[5];  // where it goes on
+  void* place[5];  // where it resumes
   std::unique_ptr<char[]> stack;
   unsigned lane;
   bool done;

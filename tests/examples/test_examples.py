@@ -1,4 +1,4 @@
-"""The documents' computations over our own API, as in examples/."""
+"""The computations of the Theano tutorials with the API of gpuinterop, as in examples/."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_every_example_says_how_it_is_called(path: Path) -> None:
+def test_every_example_documents_its_usage(path: Path) -> None:
     done = run(path.name, "--help")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"usage: {path.name}")
@@ -67,7 +67,7 @@ def test_every_example_says_how_it_is_called(path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["cpu"], ["--device", "cpu"], ["--device=cpu"]])
-def test_the_device_is_a_word_or_an_option(words: list[str]) -> None:
+def test_device_is_an_argument_or_an_option(words: list[str]) -> None:
     done = run("pycuda_exercises.py", *words)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("agrees with NumPy") == 5
@@ -81,14 +81,14 @@ def test_the_device_is_a_word_or_an_option(words: list[str]) -> None:
         (["cpu", "gpu"], "unrecognized arguments: gpu"),
     ],
 )
-def test_a_wrong_word_is_answered_in_words(words: list[str], message: str) -> None:
+def test_wrong_argument_prints_an_error(words: list[str], message: str) -> None:
     done = run("line.py", *words)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_training_tells_how_far_it_is(device: str) -> None:
+def test_training_reports_progress(device: str) -> None:
     module, progress = example("logistic_regression"), []
     result = module.train(50, device, tell=lambda *state: progress.append(state))
     assert [steps for steps, _ in progress] == list(range(5, 55, 5))

@@ -1,4 +1,4 @@
-"""What several modules here take as an argument."""
+"""Fixtures of several modules in this folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import gpuinterop as gi
 
 @pytest.fixture
 def freed():
-    """How many structs of the peer and of `peers.struct` have ended since the test began."""
+    """How many structs of the C++ library and of `peers.struct` were deleted since the test began."""
     return peers.counting()
 
 

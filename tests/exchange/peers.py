@@ -1,4 +1,4 @@
-"""What the tests here share: a C++ peer, structs by hand, objects that speak a protocol."""
+"""Shared by these tests: a C++ library, hand-made structs, and objects that implement a protocol."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def peer() -> ctypes.CDLL:
 
 
 def counting() -> Callable[[], int]:
-    """A function that tells how many structs of the peer and of `struct` have ended since this call."""
+    """A function that counts the structs of the C++ library and of `struct` that were deleted since this call."""
     before = peer().peer_deleted()
     return lambda: peer().peer_deleted() - before
 
@@ -181,7 +181,7 @@ def consume(cap: object) -> int:
 
 
 class Producer:
-    """An object with __dlpack__ that hands out what it was given, and remembers how it was asked."""
+    """An object with __dlpack__ that exports what `make` returns, and records the keyword arguments."""
 
     def __init__(self, make=None, device=CPU, **fields):
         self.make = make or (lambda **_: capsule(device=device, **fields))
@@ -197,13 +197,13 @@ class Producer:
 
 
 def with_table(index: int, name: bytes = b"dlpack_exchange_api", **members) -> object:
-    """An object whose type publishes one of the peer's C exchange API tables."""
+    """An object whose type publishes a C exchange API table of the C++ library."""
     cap = api.PyCapsule_New(peer().peer_table(index), forever(name), None)
     return type("ForeignType", (), {"__dlpack_c_exchange_api__": cap, **members})()
 
 
 def interface(name="__cuda_array_interface__", drop=(), **entries) -> object:
-    """An object with an array dictionary: float32, 2x3 at ADDRESS, changed as asked."""
+    """An object with an array dictionary: float32, 2x3 at ADDRESS, with the given changes."""
     full = {"shape": (2, 3), "typestr": "<f4", "data": (ADDRESS, False), "version": 3, **entries}
     for key in drop:
         del full[key]

@@ -1,4 +1,4 @@
-"""Work that is queued on streams of the fake driver, and how often the driver was told to wait."""
+"""Work that is queued on streams of the fake driver, and counts of the driver's wait calls."""
 
 from __future__ import annotations
 

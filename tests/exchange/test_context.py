@@ -1,7 +1,7 @@
 """The caller's current context is the same after every conversion, whatever the other library does.
 
 The producers here make the primary context current and leave it so, as CUDA's runtime does for the
-libraries that are built on it. On the fake driver, because no real library can be told to.
+libraries that are built on it. On the fake driver, because no real library does this on request.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def intrude():
 
 
 class Intruder(Producer):
-    """Leaves its context current when it is asked for a capsule."""
+    """Leaves its context current when it exports a capsule."""
 
     def __dlpack__(self, **keywords):
         intrude()

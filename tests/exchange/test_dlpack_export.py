@@ -37,7 +37,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_numpy_sees_what_the_array_holds(view):
+def test_numpy_reads_the_values_of_the_array(view):
     host = np.arange(24, dtype="float32").reshape(4, 6)
     x = VIEWS[view](gi.from_dlpack(host))
     wanted = np.broadcast_to(host[:1], (5, 6)) if view == "broadcast" else VIEWS[view](host)
@@ -75,7 +75,7 @@ def test_struct_keeps_the_rules(view, version):
         assert stride != 0 or n > 1
 
 
-def test_strides_of_the_documents_never_leave():
+def test_theano_strides_are_never_exported():
     x = arange(1, 6)
     assert x._strides == (0, 1)
     assert strides_of(x.__dlpack__()) == (6, 1)
@@ -234,7 +234,7 @@ def test_host_has_no_stream():
 
 def allocate(shape, dtype=(2, 32, 1), device=1):
     """What the allocator returns, and the kind of error that it reports."""
-    # CFUNCTYPE, which lets go of the GIL: no Python state is promised to the allocator.
+    # CFUNCTYPE releases the GIL, because the allocator may be called without it.
     report = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
     allocator = ctypes.CFUNCTYPE(
         ctypes.c_int, POINTER(Tensor), POINTER(ctypes.c_void_p), ctypes.c_void_p, report

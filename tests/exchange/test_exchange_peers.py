@@ -69,7 +69,7 @@ def test_devices_and_copies():
         from_dlpack(n, stream=3)
 
 
-def test_types_are_forgotten_when_they_go():
+def test_cached_types_are_dropped_when_they_are_destroyed():
     class Passing:
         def __dlpack__(self, **keywords):
             return np.zeros(3).__dlpack__(**keywords)
@@ -114,7 +114,7 @@ class TestTorch:
         t.add_(1)
         assert x[1, 2].item() == 9
 
-    def test_torch_is_never_given_what_aborts_it(self, torch):
+    def test_torch_never_receives_memory_that_aborts_it(self, torch):
         x = from_dlpack(np.arange(6.0))[::-1]
         for call in (torch.from_dlpack, torch.utils.dlpack.from_dlpack):
             with pytest.raises(BufferError, match=r"x\.copy\(\)"):
@@ -127,7 +127,7 @@ class TestTorch:
         assert torch.from_dlpack(x[2:3]).tolist() == [3]
         assert torch.from_dlpack(x, copy=True).tolist() == [5, 4, 3, 2, 1, 0]
 
-    # torch's DLPack table tells neither autograd nor pending negation.
+    # torch's DLPack table reports neither autograd nor pending negation.
 
     @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64", "int32", "bool"])
     def test_pending_negation_is_refused(self, torch, dtype):

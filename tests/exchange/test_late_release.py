@@ -1,7 +1,7 @@
-"""Imported CUDA memory goes back to its producer when the device is through with it, and not before.
+"""Imported CUDA memory is released to its producer only after the device has finished with it.
 
 On the fake driver, whose streams are threads that gates hold up. A producer that reuses its memory on a stream of
-its own cannot be told to wait, so its deleter has to come late: that is what these tests look at.
+its own cannot wait for gpuinterop, so its deleter must be called late. These tests check that.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def test_memory_handed_on_is_released_by_a_thread_without_the_gil(gpu, freed):
     assert freed() == 1
 
 
-def test_memory_handed_on_to_the_legacy_stream_goes_back_after_it(gpu):
+def test_memory_exported_to_the_legacy_stream_is_released_after_it(gpu):
     owner = interface(shape=(64,), data=(gpu.x.ptr, False), stream=gpu.other_stream.handle)
     y = gi.from_dlpack(owner)
     held = consume(y.__dlpack__(max_version=(1, 3)))
@@ -203,7 +203,7 @@ def test_capture_elsewhere_is_not_disturbed(gpu, freed, mode):
     peer().peer_delete_on_thread(held)
     gate.open()
     gpu.own_stream.synchronize()
-    assert freed() == 1  # the other was handed on, and the capture forbids to wait for everyone
+    assert freed() == 1  # the other was exported, and the capture forbids waiting for all streams
     capture.finish()
     assert soon_synchronized(lambda: freed() == 2)
 

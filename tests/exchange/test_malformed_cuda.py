@@ -113,7 +113,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_contradicts_the_driver_is_refused(name):
+def test_claim_that_contradicts_the_driver_is_refused(name):
     call, error, word = REFUSED[name]
     with pytest.raises(error) as caught:
         call()
@@ -121,7 +121,7 @@ def test_what_contradicts_the_driver_is_refused(name):
 
 
 @pytest.mark.parametrize("device", [0, 1])
-def test_memory_is_where_the_driver_says(device):
+def test_device_of_memory_is_what_the_driver_reports(device):
     x = there(device)
     for obj in (held((2, device), x.ptr), interface(data=(x.ptr, False))):
         y = take(obj)

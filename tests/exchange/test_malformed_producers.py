@@ -57,7 +57,7 @@ def test_read_only_memory_stays_so():
         x.__dlpack__()  # an old consumer's call
 
 
-def test_copy_that_was_asked_for_is_made_by_producer_or_gpuinterop(freed):
+def test_requested_copy_is_made_by_producer_or_gpuinterop(freed):
     x = take(Producer(), copy=True)
     assert (x.ptr == ADDRESS, x.base, freed()) == (False, None, 1)
     assert take(Producer(flags=2), copy=True).ptr == ADDRESS
@@ -95,7 +95,7 @@ def test_type_error_from_inside_a_producer_is_its_own():
 
 CAI, NUMPY = "__cuda_array_interface__", "__array_interface__"
 # Entries of a dictionary, None for one that is missing; refused for the CUDA interface, and for NumPy's, which
-# NumPy reads and words the reason. Without a driver the shape of CUDA memory is not looked at.
+# NumPy reads it and words the error. Without a driver the shape of CUDA memory is not read.
 BOTH = [{"data": data} for data in ((8,), (None, False), ("8", False))] + [{"typestr": 4}]
 CUDA_ONLY = [
     *[{key: None} for key in ("shape", "typestr", "version", "data")],

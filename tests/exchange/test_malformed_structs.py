@@ -175,7 +175,7 @@ def test_capsule_is_consumed_once(freed):
     assert not api.PyCapsule_GetDestructor(exported)
 
 
-# ---- refused for what the caller asked ------------------------------------------------------------
+# ---- refused because of the caller's arguments ----------------------------------------------------
 
 
 def assigned(shape, dtype):

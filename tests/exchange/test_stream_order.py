@@ -1,7 +1,7 @@
 """Order of streams at every hand-over, seen on the fake driver, whose streams are slow threads.
 
-The fake driver delays what is queued, so a missing wait shows as old values, and counts calls, so a host
-synchronisation that nobody asked for shows too.
+The fake driver delays what is queued, so a missing wait shows as old values, and counts calls, so an
+unrequested host synchronisation is detected too.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def test_import_waits_for_the_stream_of_the_producer(gpu):
 
 
 def test_producer_gets_its_memory_back_in_order(gpu, freed):
-    # The last use is still queued when the array goes: the producer's stream must wait for it.
+    # The last use is still queued when the array is released, so the producer's stream must wait for it.
     owner = interface(shape=(64,), data=(gpu.x.ptr, False), stream=gpu.other_stream.handle)
     for make, reader in ((lambda: owner, gpu.other_stream.handle), (lambda: shared(gpu.x), 1)):
         y = gi.from_dlpack(make())
@@ -188,7 +188,7 @@ def test_memory_that_a_consumer_may_still_read_is_not_handed_out(gpu):
     assert (np.asarray(y) == 5).all()
 
 
-def test_default_streams_of_threads_are_told_apart(gpu):
+def test_default_streams_of_threads_are_distinguished(gpu):
     busy(gi.devices.per_thread_stream("cuda:0"), gpu.x, 5)
     seen = []
 

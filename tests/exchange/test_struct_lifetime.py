@@ -34,7 +34,7 @@ def resident() -> int:
 
 
 class Heap:
-    """What malloc has given out, in bytes, as glibc tells; 0 where nobody does."""
+    """The bytes that malloc has allocated, as glibc reports them; 0 without glibc."""
 
     class Info(ctypes.Structure):
         _fields_: ClassVar = [(f"field{i}", ctypes.c_size_t) for i in range(10)]
@@ -118,7 +118,7 @@ def is_flat(body, count: int, foreign: tuple[str, ...] = ()) -> None:
     for _ in range(count):
         body()
     assert live() == before
-    # A loss in every call, or in every fourth, is seen beside what comes and goes with a test.
+    # A leak in every call, or in every fourth, exceeds the temporary objects of a test run.
     some = count // 4
     off = {n: now - counts[n] for n, now in references().items() if abs(now - counts[n]) >= some}
     assert set(off) <= set(foreign), off
@@ -210,7 +210,7 @@ def test_native_thread_frees_while_python_runs():
         managed = consume(gi.from_dlpack(owner).__dlpack__(max_version=(1, 3)))
         peer().peer_delete_later(managed, 0)
         sum(range(1000))
-    # All holds on the bytearray are gone when its size may change again.
+    # If the bytearray can be resized, no buffer holds it any more.
     for _ in range(2000):
         try:
             owner.append(1)

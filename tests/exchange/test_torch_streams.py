@@ -1,7 +1,7 @@
-"""Memory from torch goes back in the order of torch's current stream, if that is one that stays.
+"""Memory from torch is released in the order of torch's current stream, if torch owns that stream.
 
-torch's own streams do; one from outside (ExternalStream) is its maker's to destroy, also while memory that came in
-under it is still in use here. On the fake driver, with a stand-in for torch that publishes a C exchange API.
+torch never destroys its own streams. The owner of an ExternalStream may destroy it while memory that was imported
+on it is still in use. On the fake driver, with a test double of torch that publishes a C exchange API.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ torch.Tensor, torch.version = Tensor, types.SimpleNamespace(cuda=None)
 asked = []
 torch.cuda = types.SimpleNamespace(current_stream=lambda device=None: asked.append(device) or current)
 sys.modules["torch"] = torch
-# The stand-in has nothing that torch's own converter would judge it by.
+# The test double lacks the attributes that torch's own converter reads.
 gi.converters.register(gi.converters.Backend("torch", "torch", ("Tensor",), converter=types.ModuleType("none")))
 
 class Stream:
@@ -75,7 +75,7 @@ for count in (1, 2):
     gate = gated(own_stream, y)
     before = syncs()
     del y
-    # The tensor may have been allocated on another stream, so it goes back after the work on it.
+    # The tensor may have been allocated on another stream, so it is released after the work on it.
     assert (freed(), syncs()) == (count - 1, before)
     assert not driver.is_done(handle)
     gate.open()
@@ -83,7 +83,7 @@ for count in (1, 2):
     assert freed() == count
 assert asked == [0], asked
 """,
-    "memory that is not used here waits for nothing, and its address waits once": """
+    "memory that gpuinterop does not use waits for nothing, and its address waits once": """
 current = Stream(driver.new_stream(), 3)
 gi.from_dlpack(Tensor())
 assert waits() == 0
@@ -91,7 +91,7 @@ y = gi.from_dlpack(Tensor())
 assert y.ptr == y.ptr == x.ptr
 assert waits() == 1
 """,
-    "memory that is used here waits for torch's stream, at the first use": """
+    "memory that gpuinterop uses waits for torch's stream, at the first use": """
 handle = driver.new_stream()
 current = Stream(handle, 3)
 gate = Gate(handle)
@@ -102,14 +102,14 @@ assert not own_stream.record().query()
 gate.open()
 own_stream.synchronize()
 """,
-    "nobody is asked on torch's default stream, or on one of gpuinterop's": """
+    "torch's default stream and gpuinterop streams need no call of torch.cuda.current_stream": """
 for current in (Stream(0), Stream(own_stream.handle)):
     y = gi.from_dlpack(Tensor())
     use(other_stream, y)
     del y
 assert asked == []
 """,
-    "a torch that does not tell": """
+    "a torch without torch.cuda": """
 torch.cuda = None
 current = Stream(driver.new_stream(), 3)
 y = gi.from_dlpack(Tensor())

@@ -1,4 +1,4 @@
-"""Memory that came from other libraries goes back to them when the GPU is through with it."""
+"""Memory of other libraries is released to them only after the GPU has finished with it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_cupy_memory_of_a_non_blocking_stream(torch, cupy, stream_kind):
         assert (got.min(), got.max()) == (value, value)
 
 
-def test_cupy_gets_its_memory_back(torch, cupy):
+def test_memory_of_cupy_is_released(torch, cupy):
     cupy_stream = cupy.cuda.Stream(non_blocking=True)
     pool = cupy.cuda.MemoryPool()
     warm = gi.ones(N, device="cuda")

@@ -60,7 +60,7 @@ def test_cached_memory_is_given_back_under_pressure():
     torch = pytest.importorskip("torch")
     gi.empty_cache()
     torch.cuda.empty_cache()
-    # Two of these do not fit beside each other, whatever else the process holds.
+    # Two of these do not fit into memory together, whatever else the process holds.
     big = gi.mem_info("cuda")[0] * 6 // 10 // 4 * 4
     x = gi.empty(big // 4, device="cuda")
     del x

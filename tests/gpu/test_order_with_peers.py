@@ -11,7 +11,7 @@ import gpuinterop as gi
 
 pytestmark = pytest.mark.gpu
 
-BATCH = 500  # rounds between two looks at the results: each look waits for the GPU
+BATCH = 500  # rounds between two checks of the results: each check waits for the GPU
 ROUNDS = int(os.environ.get("GPUINTEROP_ORDER_ROUNDS", "10000"))
 rounds_of_each = pytest.mark.parametrize(
     "rounds", [BATCH, pytest.param(ROUNDS, marks=pytest.mark.slow)]
@@ -128,7 +128,7 @@ READERS = [*PEERS, Numba, PyCuda]
 @rounds_of_each
 @pytest.mark.parametrize("peer", PEERS)
 @pytest.mark.parametrize("stream_kind", ["side", "legacy"])
-def test_their_slow_producer(peer, stream_kind, rounds):
+def test_import_waits_for_a_slow_producer(peer, stream_kind, rounds):
     them = peer()
     stream = gi.Stream("cuda") if stream_kind == "side" else gi.devices.legacy_stream()
     source = them.empty()
@@ -138,10 +138,10 @@ def test_their_slow_producer(peer, stream_kind, rounds):
         for value in values:
             them.produce(float(value), source)
             with stream, them.entered():
-                # A private copy on our stream; the next round overwrites the source.
+                # A private copy on the gpuinterop stream; the next round overwrites the source.
                 view = gi.from_dlpack(source)
                 seen.append(view.copy())
-                # What we queued must be seen by their next write as well.
+                # The other library's next write must also wait for the copy.
                 back = gi.devices.as_stream(them_handle(them))
                 back.wait(stream)
         got = np.stack([x.get() for x in seen])
@@ -156,7 +156,7 @@ def them_handle(them) -> int:
 @rounds_of_each
 @pytest.mark.parametrize("peer", READERS)
 @pytest.mark.parametrize("stream_kind", ["side", "legacy"])
-def test_our_slow_producer(peer, stream_kind, rounds):
+def test_export_waits_for_slow_work_of_gpuinterop(peer, stream_kind, rounds):
     them = peer()
     stream = gi.Stream("cuda") if stream_kind == "side" else gi.devices.legacy_stream()
     handle = stream.handle if stream_kind == "side" else 0
@@ -169,13 +169,13 @@ def test_our_slow_producer(peer, stream_kind, rounds):
                 them.sleep_on(handle)
                 x[...] = float(value)
             seen.append(them.consume(x))
-            # Dropped while their copy may still be running: the memory must not be handed out early.
+            # Released while the other library's copy may still run: the memory must not be reused early.
             del x
         low, high = them.first(seen)
         assert low == high == values
 
 
-def test_our_own_streams_are_ordered_by_use():
+def test_gpuinterop_streams_are_ordered_by_use():
     torch = Torch()
     a, b = gi.Stream("cuda"), gi.Stream("cuda")
     for value in range(1, 501):
@@ -215,7 +215,7 @@ def jax_producer(products: int):
 @rounds_of_each
 @pytest.mark.parametrize("stream_kind", ["side", "legacy"])
 def test_jax_is_still_computing(stream_kind, rounds):
-    """JAX's work runs on streams of its own, which nobody is told of."""
+    """JAX's work runs on its own streams, which it does not report."""
     produce, unit = jax_producer(8)
     stream = gi.Stream("cuda") if stream_kind == "side" else gi.devices.legacy_stream()
     for start in range(0, rounds, BATCH):
@@ -228,7 +228,7 @@ def test_jax_is_still_computing(stream_kind, rounds):
 
 
 @pytest.mark.parametrize("stream_kind", ["side", "legacy"])
-def test_jax_gets_no_memory_back_that_is_still_read(stream_kind):
+def test_memory_of_jax_is_not_released_while_it_is_read(stream_kind):
     """Its streams keep no order with the legacy one, and what it gets back it writes to at once."""
     produce, unit = jax_producer(0)
     torch = Torch()

@@ -90,7 +90,7 @@ SPELT = {"gpu": "GPU", "torch": "PyTorch"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=title)
-def test_a_block_that_needs_something_says_so(page):
+def test_text_names_the_requirements_of_each_code_block(page):
     silent = [
         (block.line, need)
         for block in blocks(page)
@@ -129,7 +129,7 @@ def test_every_page_is_reachable_from_the_index():
     assert {title(page) for page in PAGES} <= {title(page) for page in seen}
 
 
-def test_what_makes_arrays_is_called_as_its_table_says():
+def test_table_of_creation_functions_matches_their_signatures():
     text = (ROOT / "docs" / "arrays.md").read_text(encoding="utf-8")
     table = text.partition("## Creating arrays\n\n")[2].partition("\n\n")[0]
     calls = re.findall(r"`([\w.]+)\((.*?)\)`", table)
@@ -169,7 +169,7 @@ def test_pictures_are_small_and_fresh(name):
     assert (ROOT / "docs" / "images" / f"{name}.png").stat().st_size < 150_000
 
 
-def test_pictures_draw_what_the_tables_say():
+def test_pictures_match_the_tables():
     made = tool("performance_page")
     found = made.records()
     for mark in made.MARKS:
@@ -184,8 +184,8 @@ def test_pictures_draw_what_the_tables_say():
         assert beyond == ("missed" in made.verdict(found[mark.record], mark)), mark.title
 
 
-def test_every_row_in_which_a_peer_is_ahead_is_told():
-    """Against the records themselves: the fastest peer of each row, and nothing left out."""
+def test_every_row_with_a_faster_library_is_listed():
+    """Compares the page with the records: the fastest other library of each row, without omissions."""
     made = tool("performance_page")
     found = made.records()
     text = "\n".join(made.losses(found))

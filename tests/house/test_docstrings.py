@@ -76,7 +76,7 @@ def test_public_methods_have_docstrings(cls):
 
 
 @pytest.mark.parametrize("cls", [gi.Stream, gi.Event])
-def test_constructors_of_the_core_tell_their_arguments(cls):
+def test_constructors_of_the_core_document_their_arguments(cls):
     with pytest.raises(TypeError, match="blocking: bool = False"):
         cls(no_such_argument=1)
     assert cls("cpu", blocking=True).device == "cpu"

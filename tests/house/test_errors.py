@@ -14,7 +14,7 @@ PARTS = {
     "got": "strides (4, 8)",
     "fix": "pass copyif=True",
 }
-# What callers of the documents' names, of NumPy's and of the array API's catch.
+# Exceptions that callers of Theano's, NumPy's and the array API's functions catch.
 CAUGHT_AS = {
     "ArgumentTypeError": (TypeError,),
     "ArrayIndexError": (IndexError,),

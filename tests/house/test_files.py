@@ -63,8 +63,8 @@ def test_the_table_of_environment_variables_names_all_that_are_read():
     assert set(named) == read >= {"GPUINTEROP_LIBCUDA", "GPUINTEROP_LIBNVRTC"}
 
 
-def test_the_stream_of_a_buffer_is_read_by_those_who_know_what_it_is():
-    """A stream's handle may be of a stream that is gone: `cuda::living` and `cuda::last_use` find out."""
+def test_buffer_streams_are_read_only_by_listed_files():
+    """A stored handle may belong to a destroyed stream; `cuda::living` and `cuda::last_use` check that."""
     at_rest = re.compile(r"\b(?:b|buffer)(?:\.get\(\))?(?:->|\.)stream\b")
     found = sources("native", ends=(".cpp", ".hpp"))
     readers = {
@@ -74,7 +74,7 @@ def test_the_stream_of_a_buffer_is_read_by_those_who_know_what_it_is():
 
 
 def is_internal(node: ast.AST) -> bool:
-    """Whether a test reads, here, what the package does not offer to its users."""
+    """Whether a test reads a private name of the package."""
     if isinstance(node, ast.Import):
         names = [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom):
@@ -88,7 +88,7 @@ def is_internal(node: ast.AST) -> bool:
     return any(top not in PUBLIC and not top.startswith("__") for top in tops)
 
 
-def test_few_tests_import_what_users_cannot():
+def test_only_listed_tests_import_private_names():
     """A test of public names stays when the inside changes. The list may lose lines, and gain none."""
     found = {
         path.relative_to(ROOT).as_posix()

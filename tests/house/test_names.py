@@ -38,7 +38,7 @@ def test_dir_shows_nothing_else():
 
 
 @pytest.mark.parametrize("module", [converters, testing])
-def test_dir_shows_what_is_offered(module):
+def test_dir_lists_the_public_names(module):
     shown = {name for name in dir(module) if not name.startswith("__")}
     converting = {f"{way}_{name}" for name in registry.names() for way in ("to", "from")}
     assert shown == {*module.__all__} | (converting if module is converters else set())
@@ -65,7 +65,7 @@ def test_function_and_module_of_one_name(before):
 
 
 @pytest.mark.parametrize("name", ["devices", "doctor", "explain"])
-def test_help_tells_of_the_function_and_the_module(name):
+def test_help_covers_the_function_and_the_module(name):
     module = getattr(gi, name)
     assert inspect.signature(module) == inspect.signature(getattr(module, name))
     first, *rest = pydoc.render_doc(module, renderer=pydoc.plaintext).split("\n\n")[1:]

@@ -1,4 +1,4 @@
-"""The source distribution is complete: whoever unpacks it can build the package and test it."""
+"""The source distribution is complete: its files suffice to build and test the package."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def program(steps: Sequence[Step], dtype: str) -> Callable[..., tuple[Any, ...]]
 
 
 def _reduced(value: Any, name: str, axis: Any, dtype: str) -> Any:
-    """Free of the order of the elements: whole numbers are summed exactly, and no zero has a sign."""
+    """Independent of the order of summation: integer values are summed exactly, and no zero is negative."""
     if name in ("sum", "mean"):
         value = gi.rint(gi.clip(value, -50, 50))
     return getattr(value, name)(axis=axis, keepdims=True).astype(dtype) + 0.0

@@ -106,8 +106,8 @@ def test_functions_without_a_wider_oracle_have_their_known_values(device, name):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_row_computes_what_its_name_says_in_numpy(row):
-    """The tests of rows ask row.numpy; this one asks who that is."""
+def test_row_computes_the_numpy_function_of_its_name(row):
+    """The other tests use row.numpy as the reference; this one checks which function it is."""
     if isinstance(row.numpy, np.ufunc) and row.name != "cast":
         assert row.numpy is getattr(np, row.name)
     else:

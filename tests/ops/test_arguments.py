@@ -46,7 +46,7 @@ def folded(request, device):
     ],
     ids=["add", "concatenate", "stack", "take", "where", "exp", "+="],
 )
-def test_elements_of_an_out_have_places_of_their_own(x, folded, call):
+def test_out_with_overlapping_elements_is_refused(x, folded, call):
     with pytest.raises(ContiguityError, match="do not overlap"):
         call(x, folded)
     assert not folded.get().any()
@@ -87,7 +87,7 @@ def test_integer_powers(device):
         base.astype("int8") + 300
 
 
-def test_truths_are_rounded_to_float16(device):
+def test_bools_are_rounded_to_float16(device):
     host = np.array([True, False])
     x = gi.GpuArray(host, device=device)
     for got in (x.round(), gi.round(x), np.round(x), gi.round(x, 0)):
@@ -128,7 +128,7 @@ def test_no_option_is_ignored(x, options):
         x.take([0], bogus=1)
 
 
-def test_options_that_ask_for_what_is_done_anyway(x):
+def test_options_that_request_the_default_are_accepted(x):
     for options in ({"casting": "same_kind"}, {"order": "K"}, {"where": True}, {"subok": True}):
         np.testing.assert_allclose(gi.exp(x, **options).get(), np.exp(HOST), rtol=1e-6)
     assert np.clip(x, 0, 1, dtype="int32").dtype == np.int32
@@ -137,7 +137,7 @@ def test_options_that_ask_for_what_is_done_anyway(x):
 # ---- NumPy's functions ------------------------------------------------------------------------------
 
 
-def test_results_do_not_go_into_numpys_memory(x):
+def test_numpy_array_as_out_is_refused(x):
     out = np.zeros_like(HOST)
     with pytest.raises(TypeError, match=r"out\[\.\.\.\] = numpy\.exp"):
         np.exp(x, out=out)
@@ -146,7 +146,7 @@ def test_results_do_not_go_into_numpys_memory(x):
     assert not out.any()
 
 
-def test_other_libraries_are_asked_first(x):
+def test_override_of_another_library_has_priority(x):
     class Other:
         def __array_ufunc__(self, *args, **kwargs):
             return "other"

@@ -270,7 +270,7 @@ def test_numbers_are_checked_in_every_call(device):
             x[:1].broadcast_to(x.shape).fill(1.0)
 
 
-def test_cached_copies_are_announced(device):
+def test_cached_copies_are_reported(device):
     x = gi.CudaNdarray(HOST, device=device)
     for _ in range(3):
         with gi.count_copies() as seen:

@@ -20,7 +20,7 @@ COMPLEX = (
 
 
 def check(got: np.ndarray, expected: np.ndarray, given: list[np.ndarray]) -> None:
-    """Both parts agree. Beside a NaN the sign of the other part is anyone's, as C99 has it."""
+    """Both parts agree. If one part is NaN, C99 leaves the sign of the other part unspecified."""
     if got.dtype.kind == "b":
         np.testing.assert_array_equal(got, expected)
         return
@@ -39,7 +39,7 @@ def check(got: np.ndarray, expected: np.ndarray, given: list[np.ndarray]) -> Non
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("name", COMPLEX)
-def test_special_values_are_numpys(device, name, dtype):
+def test_special_values_match_numpy(device, name, dtype):
     given = [GRID]
     if name == "power":
         given = [np.repeat(EXPONENTS, len(EXPONENTS)), np.tile(EXPONENTS, len(EXPONENTS))]
@@ -51,7 +51,7 @@ def test_special_values_are_numpys(device, name, dtype):
 
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, -1, -2, 0.5, -0.5, 2.0, 1j, 2 + 0j])
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
-def test_python_exponents_are_those_of_numpys_power(device, dtype, exponent):
+def test_python_exponents_match_numpy_power(device, dtype, exponent):
     base = EXPONENTS.astype(dtype)
     with np.errstate(all="ignore"):
         expected = np.power(base, exponent)

@@ -28,7 +28,7 @@ def answer(function, operands, dtype, *refusals):
 
 
 @pytest.mark.parametrize("name", UFUNCS)
-def test_as_numpy_takes_it(name):
+def test_dtype_keyword_matches_numpy(name):
     numpy_function = getattr(np, name)
     pairs = list(itertools.product(DTYPES, repeat=numpy_function.nin))[
         :: 1 if numpy_function.nin == 1 else 17
@@ -56,7 +56,7 @@ def test_other_libraries_arrays_are_cast_too(device):
     assert gi.add(x, torch.tensor([0.1], dtype=torch.float64), dtype="float32").dtype == np.float32
 
 
-def test_small_floats_and_arrays_of_the_documents(device):
+def test_small_floats_and_cudandarrays(device):
     x = gi.CudaNdarray([1, 2], device=device)
     assert gi.add(x, 2, dtype="bfloat16").astype("float32").tolist() == [3, 4]
     assert type(np.add(x, x, dtype="float64")) is gi.GpuArray

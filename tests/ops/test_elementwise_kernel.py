@@ -128,7 +128,7 @@ def test_any_names_are_good_for_parameters(device, names):
 @pytest.mark.parametrize(
     "given", [None, (), "text", np.ones(7), (np.ones(3),) * 3, (np.ones(3), None)], ids=repr
 )
-def test_what_a_host_function_must_not_return(outputs, given):
+def test_invalid_result_of_a_host_function_is_refused(outputs, given):
     declared = ", ".join(f"float32 z{i}" for i in range(outputs))
     kernel = gi.ElementwiseKernel("float32 x", declared, "", "halve", host=lambda x: given)
     with pytest.raises(gi.GpuInteropError, match="host=") as caught:

@@ -42,14 +42,14 @@ def foreign(library: str):
 
 @pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.torch)])
 @pytest.mark.parametrize("name", CALLS)
-def test_functions_take_them(library, name):
+def test_numpy_functions_accept_foreign_arrays(library, name):
     found = CALLS[name](foreign(library), gi)
     np.testing.assert_allclose(np.asarray(found), CALLS[name](HOST, np), rtol=1e-6)
 
 
 @pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.torch)])
 @pytest.mark.parametrize("name", GPUINTEROP_CALLS)
-def test_functions_of_ours_take_them(library, name):
+def test_gpuinterop_functions_accept_foreign_arrays(library, name):
     found, expected = GPUINTEROP_CALLS[name](foreign(library))
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
 
@@ -60,7 +60,7 @@ def test_functions_of_ours_take_them(library, name):
         {*CALLS, *GPUINTEROP_CALLS} - {"where", "dot", "allclose", "clip with a gpuinterop bound"}
     ),
 )
-def test_what_is_computed_from_them_alone_is_a_gpuarray(name):
+def test_result_of_foreign_arrays_alone_is_a_gpuarray(name):
     with gi.device("cpu"):
         found = CALLS[name](HOST, gi) if name in CALLS else GPUINTEROP_CALLS[name](HOST)[0]
         assert type(found) is gi.GpuArray
@@ -85,7 +85,7 @@ def test_tensors_stay_on_their_gpu():
 
 @pytest.mark.parametrize("value", [[1.0, 2.0], None, "text", 3])
 @pytest.mark.parametrize("name", ["sum", "norm", "split", "take"])
-def test_what_is_no_array_is_told_how_to_become_one(name, value):
+def test_error_for_a_non_array_suggests_a_conversion(name, value):
     extra = {"split": (2,), "take": ([0],)}.get(name, ())
     with pytest.raises(gi.ArgumentTypeError, match=rf"{name}: (.|\n)*gpuinterop\.asarray\(x\)"):
         getattr(gi, name)(value, *extra)

@@ -65,7 +65,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_fused(name):
+def test_unsupported_function_is_refused(name):
     word, function = REFUSED[name]
     x = gi.GpuArray(
         np.ones(3, np.int32 if name.split("=")[0] in IN_PLACE else np.float32), device="cpu"
@@ -77,7 +77,7 @@ def test_what_cannot_be_fused(name):
     assert not Y.get().any()
 
 
-def test_what_is_not_a_function():
+def test_non_function_is_refused():
     for thing in (3, None, "x + y", Y):
         with pytest.raises(ArgumentTypeError, match="function"):
             gi.fuse(thing)

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
 @pytest.fixture(autouse=True)
 def _memory_given_back():
-    """Gigabytes in the pool would be missing to whatever runs next beside it."""
+    """Gigabytes in the memory pool would be missing in tests that run later or in parallel."""
     yield
     gi.synchronize("cuda:0")
     gi.empty_cache("cuda:0")

@@ -1,4 +1,4 @@
-"""Any strides in, any strides out, nothing written beside the result."""
+"""Operands and results with any strides; no byte outside the result is written."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_operands_that_overlap_their_result(device, data):
 @pytest.mark.parametrize("name", ["isfinite", "isinf", "isnan", "signbit"])
 @pytest.mark.parametrize("step", [2, -1, -2])
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
-def test_questions_are_answered_into_any_view(device, name, step, dtype):
+def test_predicates_write_into_any_view(device, name, step, dtype):
     # NumPy writes 16 answers and more at once where the processor can.
     host = np.arange(40).astype(dtype) - 20
     if dtype != "int32":

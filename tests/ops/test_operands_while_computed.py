@@ -46,7 +46,7 @@ def test_a_use_on_another_stream_while_a_kernel_is_compiled_loses_no_order(
     monkeypatch.setattr(core_callbacks, "compile_source", compile_meanwhile)
     with here:
         call()
-    assert x._stream == here.handle  # whoever frees it comes after the kernel
+    assert x._stream == here.handle  # so a later release of x waits for the kernel
     assert all(compiled)
     assert len(compiled) > 0 or device == "cpu"
 
@@ -76,7 +76,7 @@ OVERLAPS = {
 
 
 @pytest.mark.parametrize("name", OVERLAPS)
-def test_the_copy_of_an_operand_that_out_overlaps_is_announced(device, name):
+def test_copy_of_an_operand_that_out_overlaps_is_reported(device, name):
     (z,) = doubles(device, 6)
     call, expected = OVERLAPS[name]
     with pytest.raises(gi.CopyForbiddenError, match=r"add|negative"), gi.no_copies():

@@ -142,7 +142,7 @@ CASTS = ("bool", "int8", "uint8", "int32", "uint32", "int64", "uint64", "float16
 
 
 @pytest.mark.parametrize("source", CASTS)
-def test_casts_are_numpys(device, source):
+def test_casts_match_numpy(device, source):
     t = np.dtype(source)
     values = [0, 1, 2, 100, 127] if t.kind != "b" else [0, 1]
     if t.kind in "fc":

@@ -72,7 +72,7 @@ def test_arguments_that_need_a_conversion_name_it(device):
         gi.strided(3)
 
 
-def test_launches_that_cannot_be_meant(device):
+def test_invalid_launch_is_refused(device):
     x = gi.GpuArray(np.ones((3, 4), np.float32), device=device)
     kernel = gi.RawKernel(TWICE, "twice")
     for strided in (x.T, x[:, ::2]):
@@ -107,7 +107,7 @@ def test_readonly_arrays_are_refused(device):
                 reading((1,), (1,), argument)
 
 
-def test_operations_go_with_what_made_them(device):
+def test_operations_are_released_with_their_kernel(device):
     x = gi.asarray(np.arange(3, dtype="float32"), device=device)
     kept = gi.fuse(lambda x: x * 2)
     kept(x)

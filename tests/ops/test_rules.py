@@ -28,7 +28,7 @@ def one(dtype, device):
 
 
 @pytest.mark.parametrize("first", NUMERIC)
-def test_promotion_is_numpys(device, first):
+def test_promotion_matches_numpy(device, first):
     for second, apply in itertools.product(NUMERIC, OPERATORS[: 1 if FAKE else None]):
         expected = apply(np.ones(2, first), np.ones(2, second))
         result = apply(one(first, device), one(second, device))

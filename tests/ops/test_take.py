@@ -1,4 +1,4 @@
-"""take with indices that are arrays of this library: with "clip" and "wrap" nobody looks at them."""
+"""take with gpuinterop arrays as indices: modes "clip" and "wrap" do not read their values on the host."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_capture_reads_the_indices_at_each_replay(device, mode):
     assert graph().tolist() == [[7] * 3] * 4
 
 
-def test_raise_looks_at_the_indices(device):
+def test_mode_raise_reads_the_indices(device):
     x, i = gi.ones(4, device=device), gi.GpuArray(np.array([0, -1]), device=device)
     assert x.take(i).tolist() == [1, 1]
     with gi.capture(device=device), pytest.raises(CaptureError) as error:
@@ -98,7 +98,7 @@ def test_an_empty_axis_has_nothing_to_take(device):
             x.take(index, mode="clip")
 
 
-def test_the_documents_fifth_argument_is_taken(device):
+def test_fifth_argument_of_theano_is_accepted(device):
     x = gi.CudaNdarray([1, 2, 3], device=device)
     assert x.take([2, 0], 0, None, "raise", 4).tolist() == [3, 1]
     assert x.take([2, 0], max_threads=4).tolist() == gi.take(x, [2, 0], max_threads=1).tolist()

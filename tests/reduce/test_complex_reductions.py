@@ -69,7 +69,7 @@ def test_norms(device: str, ord: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["var", "std"])
-def test_the_dtype_of_a_variance_is_what_it_is_computed_in(device: str, name: str) -> None:
+def test_dtype_of_a_variance_is_its_compute_dtype(device: str, name: str) -> None:
     host = np.array([3 + 4j, 1j, -2j])
     x, r = gi.GpuArray(host, device=device), gi.GpuArray(host.real.copy(), device=device)
     wanted = getattr(np, name)(host)

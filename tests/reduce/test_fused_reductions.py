@@ -47,7 +47,7 @@ PROGRAMS = {
     "sum of maxima": lambda x: x.max(axis=1).sum(),
     "ratio": lambda x: (x * 2).sum(axis=0) / x.sum(axis=0).max(),
     "number first": lambda x: 7 / x.sum(axis=1) - 2.5,
-    "whole numbers": lambda x: x * (x > 1).sum(),
+    "integers": lambda x: x * (x > 1).sum(),
 }
 
 
@@ -83,13 +83,13 @@ def test_dtypes_of_stages_are_those_of_the_steps(device: str, dtype: str) -> Non
         np.testing.assert_allclose(got.get(), apart.get(), rtol=1e-3)
 
 
-def test_cudandarrays_stay_what_they_are(device: str) -> None:
+def test_result_of_cudandarrays_is_a_cudandarray(device: str) -> None:
     x = gi.CudaNdarray(inputs(3, 4), device=device)
     assert type(gi.fuse(softmax)(x)) is gi.CudaNdarray
     np.testing.assert_allclose(gi.fuse(softmax)(x).get().sum(axis=1), 1, rtol=1e-6)
     shares = gi.fuse(lambda x: (x > 1).sum() / x)
     for call in (shares, shares.__wrapped__):
-        with pytest.raises(TypeError, match="holds exactly"):  # int64 beside a CudaNdarray
+        with pytest.raises(TypeError, match="holds exactly"):  # int64 with a CudaNdarray
             call(x)
 
 
@@ -162,7 +162,7 @@ def test_more_reduced_values_than_a_kernel_reads(device):
         assert one.tolist() == [15 * parts * (parts + 1) / 2] * 6
 
 
-def test_shapes_and_dtypes_may_be_asked_for(device: str) -> None:
+def test_function_may_read_shapes_and_dtypes(device: str) -> None:
     @gi.fuse
     def scaled(x, y):
         z = x + y

@@ -62,8 +62,13 @@ CALLS = {
     "flip": lambda m, v, c: np.flip(c, (0, 2)),
     "fliplr": lambda m, v, c: np.fliplr(m),
     "flipud": lambda m, v, c: np.flipud(v),
+    **{f"rot90, {k} times": lambda m, v, c, k=k: np.rot90(m, k) for k in (0, 1, 2, 3, -1, np.int8(6))},
+    "rot90 in a plane": lambda m, v, c: np.rot90(c, axes=(-1, 0)),
+    "rot90 thrice in a plane": lambda m, v, c: np.rot90(c, 3, np.array([1, 2])),
     "moveaxis": lambda m, v, c: np.moveaxis(c, (0, -1), (-1, 0)),
     "matrix_transpose": lambda m, v, c: np.matrix_transpose(c),
+    "linalg.matrix_transpose": lambda m, v, c: np.linalg.matrix_transpose(c),
+    "linalg.matmul": lambda m, v, c: np.linalg.matmul(m, c[0].T),
     "reshape": lambda m, v, c: np.reshape(m, (4, 3), order="F"),
     "broadcast_arrays": lambda m, v, c: np.broadcast_arrays(m, v)[1],
     "atleast_1d": lambda m, v, c: np.atleast_1d(v[0]),
@@ -84,7 +89,7 @@ CALLS = {
     "vdot": lambda m, v, c: np.vdot(v, v),
     "norm": lambda m, v, c: np.linalg.norm(m, axis=1),
     "diff": lambda m, v, c: np.diff(m**2, 2),
-    "diff of truths": lambda m, v, c: np.diff(m > 0, axis=0),
+    "diff of bools": lambda m, v, c: np.diff(m > 0, axis=0),
     "isclose": lambda m, v, c: np.isclose(m, m + 1e-9),
     "count_nonzero": lambda m, v, c: np.count_nonzero(m, axis=1),
     "where": lambda m, v, c: np.where(m > 0, m, v),
@@ -120,12 +125,20 @@ def test_questions_answer_with_python_values(device):
         (np.allclose(m, m * np.float32(1 + 1e-6)), True), (np.array_equal(m, m), True),
         (np.array_equal(m, v), False), (np.array_equal(m, MATRIX), True),
         (np.array_equiv(v, np.stack([VECTOR, VECTOR])), True), (np.array_equiv(m, v[:3]), False),
-        (np.iscomplexobj(m), False), (np.may_share_memory(m, m[1:]), True),
+        (np.iscomplexobj(m), False), (np.isrealobj(m), True), (np.may_share_memory(m, m[1:]), True),
         (np.may_share_memory(m, v), False), (np.result_type(m, np.float64), np.float64),
         (np.allclose(gi.GpuArray(np.uint8([0]), device=device), np.uint8([255])), False),
     ]:  # fmt: skip
         assert answer == expected
         assert not isinstance(answer, gi.CudaNdarray | gi.GpuArray)
+
+
+@pytest.mark.parametrize("k", range(4))
+def test_rot90_is_a_view(device, k):
+    x = arrays_on(device)[0]
+    turned = np.rot90(x, k)
+    assert gi.shares_memory(turned, x)
+    assert turned.strides == np.rot90(MATRIX, k).strides
 
 
 def test_isclose_takes_numbers_as_numbers(device):
@@ -153,7 +166,7 @@ def test_isclose_takes_numbers_as_numbers(device):
                 assert np.allclose(x, other, **options) is np.allclose(host, other, **options)
 
 
-def test_what_is_no_array_equals_none(device):
+def test_non_array_is_not_equal_to_an_array(device):
     x = gi.asarray(VECTOR, device=device)
     for same in (np.array_equal, np.array_equiv):
         for other in ("abc", None, ["a"] * 4, [[1], [1, 2]], np.datetime64("2020-01-01"), {}):
@@ -167,6 +180,7 @@ def test_what_is_no_array_equals_none(device):
     [
         lambda x: np.diff(x, -1), lambda x: np.diff(x[0, 0]), lambda x: np.vsplit(x[0], 2),
         lambda x: np.hsplit(x[0, 0], 1), lambda x: np.flip(x, (0, -2)),
+        lambda x: np.rot90(x, 1, (0, -2)), lambda x: np.rot90(x, 1, (0, 2)),
         lambda x: np.size(x, 2), lambda x: np.size(x, (0, 0)),
     ],
 )  # fmt: skip
@@ -227,6 +241,8 @@ def test_copyto_refuses_what_numpy_refuses(device):
         lambda x: np.repeat(x, np.array([1.5])),
         lambda x: np.roll(x, (1, 2), (0, 0, 0)),
         lambda x: np.roll(x, 1.5, 0),
+        lambda x: np.rot90(x, 1.5),
+        lambda x: np.rot90(x, 1, 0),
         lambda x: np.flip(x, 0.5),
         lambda x: np.zeros_like(x, order="F"),
         lambda x: np.moveaxis(x, (0, 0), (0, 1)),
@@ -239,7 +255,7 @@ def test_copyto_refuses_what_numpy_refuses(device):
         lambda x: np.diff(x, 1.5),
     ],
 )
-def test_what_is_not_here_says_what_to_write(device, call):
+def test_missing_function_raises_an_error_with_a_fix(device, call):
     with pytest.raises(gi.GpuInteropError, match=r"numpy\.\w+.*: expected .*\n  got: .*\n  fix: "):
         call(arrays_on(device)[0])
 

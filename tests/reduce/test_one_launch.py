@@ -60,7 +60,7 @@ def test_several_reductions_in_one_graph(device: str) -> None:
 def test_a_graph_of_torch() -> None:
     torch = pytest.importorskip("torch")
     t = torch.ones(1 << 22, device="cuda")
-    x = gi.asarray(t)  # looks at it; CudaNdarray(t) would copy
+    x = gi.asarray(t)  # shares its memory; CudaNdarray(t) would copy
     x.sum()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph), gi.stream(torch.cuda.current_stream()):

@@ -21,7 +21,7 @@ def test_an_out_whose_elements_share_memory_is_refused(device: str) -> None:
 
 
 def test_an_out_beside_and_on_top_of_the_operand(device: str) -> None:
-    # Equal layouts of one buffer: only the distance tells them apart.
+    # Equal layouts of one buffer: only the distance distinguishes them.
     host = np.arange(64, dtype=np.float32)
     store = gi.CudaNdarray(host, device=device)
     x = store[:16].reshape(4, 4)
@@ -60,7 +60,7 @@ def test_a_map_reduce_over_nothing(device: str) -> None:
     assert np.asarray(largest(x.T)).shape == (0,)
 
 
-def test_outs_that_share_memory_are_refused_on_a_warm_call_too(device):
+def test_outs_that_share_memory_are_refused_in_a_cached_call(device):
     both = gi.MapReduce(
         "x0", lambda x, e: (np.sum(x[0], axis=-1), 2 * np.sum(x[0], axis=-1)), posts=("r", "r * 2")
     )
@@ -75,7 +75,7 @@ def test_outs_that_share_memory_are_refused_on_a_warm_call_too(device):
 
 
 @pytest.mark.parametrize("shift", [4, -4])
-def test_an_out_on_top_of_an_extra_and_beside_it(device, shift):
+def test_out_that_overlaps_an_extra_operand(device, shift):
     adding = gi.MapReduce("x0", lambda x, e: (np.sum(x[0], axis=-1) + e[0],), posts=("r + e0",))
     n = 4096
     x, room = gi.ones((n, 3), device=device), gi.empty(n + 8, device=device)
@@ -86,7 +86,7 @@ def test_an_out_on_top_of_an_extra_and_beside_it(device, shift):
         np.testing.assert_array_equal(out.get(), np.arange(4, n + 4) + 3)
 
 
-def test_numpys_arguments(device: str) -> None:
+def test_numpy_arguments_are_accepted(device: str) -> None:
     host = np.arange(12, dtype=np.float32).reshape(3, 4)
     x = gi.CudaNdarray(host, device=device)
     for got, expected in (
@@ -157,7 +157,7 @@ def test_operands_and_extras_of_a_map_reduce(device: str) -> None:
 
 
 @pytest.mark.parametrize("given", [np.ones(3), None, (), (1, 2), (np.ones((2, 3)),)], ids=repr)
-def test_what_a_host_function_of_a_map_reduce_must_not_return(given) -> None:
+def test_invalid_result_of_a_map_reduce_host_function_is_refused(given) -> None:
     kernel = gi.MapReduce("x0", lambda x, e: given)
     with pytest.raises((ArgumentTypeError, ShapeError), match="host="):
         kernel(gi.CudaNdarray(np.ones((2, 3), np.float32), device="cpu"))

@@ -1,4 +1,4 @@
-"""Every reduction compiles for every architecture that the NVRTC at hand knows."""
+"""Every reduction compiles for every architecture that the installed NVRTC supports."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_result_dtypes_and_classes(device: str) -> None:
     "dtype", ["bool", "int8", "uint16", "int32", "int64", "uint64", "float16", "float64"]
 )
 @pytest.mark.parametrize("name", ["sum", "prod", "mean", "min", "max", "any"])
-def test_gpuarray_has_numpys_dtypes(device: str, dtype: str, name: str) -> None:
+def test_gpuarray_results_have_numpy_dtypes(device: str, dtype: str, name: str) -> None:
     host = np.arange(24).reshape(4, 6).astype(dtype)
     got = getattr(GpuArray(host, device=device), name)(axis=1)
     with np.errstate(all="ignore"):
@@ -148,7 +148,7 @@ MASKS = [((4,), (1,)), ((4,), (0,)), ((4, 5), (1, 0)), ((4, 5), (0, 1)), ((4, 5)
 
 
 @pytest.mark.parametrize(("shape", "mask"), MASKS)
-def test_reduce_sum_of_the_documents(
+def test_reduce_sum_matches_theano(
     device: str, shape: tuple[int, ...], mask: tuple[int, ...]
 ) -> None:
     host = values(shape)

@@ -40,7 +40,7 @@ def test_narrow_indices_hold_the_end_of_the_last_part(itemsize: int, stride: int
     ("strides", "mode", "vector"),
     [((1, 8192), "columns", 4), ((8192, 1), "rows", 4), ((-1, 8192), "columns", 1)],
 )
-def test_the_matrix_says_how_it_is_walked_not_the_vector(
+def test_strides_of_the_matrix_decide_the_plan(
     strides: tuple[int, int], mode: str, vector: int
 ) -> None:
     inputs = [Operand(strides, 4), Operand((0, 1), 4)]

@@ -38,7 +38,7 @@ def close(got, expected, tolerance: float = 3e-6) -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(("name", "dtype"), SELECTING)
-def test_where_is_numpys(device: str, name: str, dtype: str) -> None:
+def test_where_matches_numpy(device: str, name: str, dtype: str) -> None:
     host, chosen = values(dtype), mask()
     exact = host.astype({"f": np.float64, "i": np.int16, "c": np.complex128}[host.dtype.kind])
     more = {"initial": 7} if name in ("min", "max") else {}
@@ -91,7 +91,7 @@ def test_small_floats_do_not_overflow(device: str) -> None:
     assert (got.dtype, float(got)) == (np.float16, 49152.0)
 
 
-def test_what_cannot_be_meant(device: str) -> None:
+def test_invalid_where_or_initial_is_refused(device: str) -> None:
     host = values("float32")
     x = gi.CudaNdarray(host, device=device)
     for expected, call in [

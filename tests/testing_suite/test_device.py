@@ -36,7 +36,7 @@ def test_a_converter_without_order_is_found(direction):
     assert faults == {"order"}, str(m)
 
 
-def test_order_is_looked_for_where_the_library_knows_no_streams():
+def test_stream_order_is_checked_for_a_library_without_streams():
     """Such a library is read as it would read itself, not after all work on the device."""
     tvm_ffi = pytest.importorskip("tvm_ffi")
 
@@ -51,7 +51,7 @@ def test_order_is_looked_for_where_the_library_knows_no_streams():
     assert {f["check"] for f in cell.faults} == {"order"}, m
 
 
-def test_memory_that_is_not_there_is_not_looked_at():
+def test_address_without_memory_is_not_read():
     m = matrix(
         [device_library.bridge(beside=1 << 44)], ["cuda:0"], layouts=["C"], dtypes=["float32"]
     )

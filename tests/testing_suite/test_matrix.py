@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,20 @@ def test_other_json_is_refused(text, got):
     with pytest.raises(gi.ExchangeError, match=got) as caught:
         Matrix.from_json(text)
     assert "matrix --output" in caught.value.fix
+
+
+def test_repr_is_one_line_and_an_unknown_field_is_refused():
+    assert re.fullmatch(r"<Matrix of \d+ cases, \d+ wrong>", repr(small()))
+    assert small().outcome(library="nosuch") == ""
+    with pytest.raises(gi.ArgumentTypeError, match="direction"):
+        small().outcome(dirction="to")
+
+
+def test_a_single_name_needs_no_list():
+    found = matrix("numpy", "cpu", layouts="C", dtypes="int8")
+    assert {(c.library, c.device, c.layout, c.dtype) for c in found.cells} == {
+        ("numpy", "cpu", "C", "int8")
+    }
 
 
 def test_drawing():
@@ -147,7 +162,7 @@ def test_the_page_counts_what_was_tried(monkeypatch):
 
 @pytest.fixture
 def absent():
-    """A library that is not installed here."""
+    """A library that is not installed."""
     from gpuinterop.testing import peers
 
     found = [name for name in peers.names() if not peers.installed(name)]
@@ -156,7 +171,7 @@ def absent():
     return found[0]
 
 
-def test_what_is_not_here_is_named_with_the_reason(absent):
+def test_missing_library_is_listed_with_the_reason(absent):
     m = matrix(["numpy", absent], ["cpu"], layouts=["C"], dtypes=["float32"])
     assert m.ok
     why = {lib.name: lib.why for lib in m.libraries}
@@ -177,7 +192,7 @@ def test_a_broken_installation_is_a_row(monkeypatch):
     monkeypatch.setattr(peers, "_BUILDERS", {"numpy": peers._BUILDERS["numpy"], "torch": broken})
     monkeypatch.setattr(peers, "names", lambda: ["numpy", "torch"])
     monkeypatch.setattr(peers, "installed", lambda name: True)
-    monkeypatch.setattr(peers.registry, "load", lambda *_: None)  # here or not
+    monkeypatch.setattr(peers.registry, "load", lambda *_: None)  # installed or not
     m = matrix(None, ["cpu"], layouts=["C"], dtypes=["float32"])
     assert m.ok
     assert "libbroken.so.1" in m.libraries[1].why
@@ -191,7 +206,7 @@ def test_a_bridge_by_name(monkeypatch):
         matrix(["doubles.faulty_libraries:PLAIN"], ["cpu"])
 
 
-def test_what_is_named_twice_is_tried_once():
+def test_library_named_twice_is_tried_once():
     twice = matrix(
         ["numpy", faulty.SOUND, "numpy", faulty.SOUND], ["cpu", "cpu"], layouts=["C", "C"],
         dtypes=["float32", "float32"],
@@ -275,8 +290,8 @@ WRONG_VARIABLES = [
 ]
 
 
-@pytest.mark.slow  # the next test looks at each of them without a run of pytest
-def test_a_wrong_variable_is_answered_in_words(tmp_path):
+@pytest.mark.slow  # the next test checks each of them without a run of pytest
+def test_wrong_variable_raises_a_complete_error(tmp_path):
     variable, value, message = WRONG_VARIABLES[0]
     result = pyargs(tmp_path, **{variable: value})
     assert result.returncode == 2

@@ -24,7 +24,7 @@ def layouts_for(check):
 
 @pytest.fixture(autouse=True)
 def tidy(monkeypatch):
-    # A leak is a leak at once here; patience is for libraries that free on threads of their own.
+    # These toys free at once; the wait is for libraries that free memory on their own threads.
     monkeypatch.setattr("gpuinterop.testing.verdict._PATIENCE", 0.0)
     yield
     faulty.forget()
@@ -73,7 +73,7 @@ def test_every_fault_is_found_in_its_direction_alone(direction, function, check)
     assert {cell.direction for cell in m.wrong} == {direction}
 
 
-def test_a_wrong_forecast_is_found():
+def test_wrong_prediction_is_found():
     def optimist(x, to, copyif=False):
         return replace(faulty.explain(x, to, copyif), outcome="shared")
 
@@ -82,7 +82,7 @@ def test_a_wrong_forecast_is_found():
     assert {cell.layout for cell in m.wrong} == {"reversed", "mirrored"}
 
 
-def test_a_forecast_that_copies_is_found():
+def test_prediction_that_copies_is_found():
     def busy(x, to, copyif=False):
         if isinstance(x, gi.CudaNdarray):
             x.copy().to_device("cpu")
@@ -105,7 +105,7 @@ def test_an_array_that_its_library_cannot_read_is_a_fault_of_that_case_only():
 
 
 @pytest.mark.parametrize("address", [0, faulty.NOWHERE, 1 << 62, -8])
-def test_a_bridge_that_tells_a_wrong_address_is_told_so(address):
+def test_bridge_that_reports_a_wrong_address_is_found(address):
     m = matrix([replace(faulty.SOUND, address=lambda toy: address)], ["cpu"], dtypes=["float32"])
     for direction in ("to", "from"):
         faults = [f for cell in m.select(direction=direction) for f in cell.faults]
@@ -113,7 +113,7 @@ def test_a_bridge_that_tells_a_wrong_address_is_told_so(address):
     assert {cell.outcome for cell in m.select(layout="empty")} == {"shared"}
 
 
-def test_a_copy_is_not_measured_by_strides_that_nobody_told():
+def test_copy_is_not_checked_against_unreported_strides():
     """Packed, it is shorter than the window it was made of."""
     looked = []
     real = memory._read
@@ -139,7 +139,7 @@ def test_a_copy_is_not_measured_by_strides_that_nobody_told():
     assert {n for address, n in looked if address in copies} == {4}
 
 
-def test_a_copy_that_is_none_is_not_written_to():
+def test_missing_copy_is_not_written_to():
     written = []
     elsewhere = np.full(64, 7.0, np.float32)
 
@@ -153,7 +153,7 @@ def test_a_copy_that_is_none_is_not_written_to():
     assert not written
 
 
-def test_an_answer_of_nothing_is_no_refusal():
+def test_result_none_is_not_a_refusal():
     silent = replace(faulty.SOUND, to=lambda x, copyif=False: None, promises=None, explain=None)
     m = matrix([silent], ["cpu"], dtypes=["float32"])
     assert {cell.outcome for cell in m.select(direction="to")} == {"wrong"}

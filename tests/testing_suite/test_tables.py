@@ -14,7 +14,7 @@ from gpuinterop.testing import peers
 
 HOUSE = Path(__file__).parents[1] / "house"
 ROWS = {row.name: row for row in registry._BUILT_IN}
-# What a row's name does not tell: the inventory calls libraries as their users write them.
+# Names that differ from the backend entry: installed_libraries uses the names that users write.
 NAMED = {"cuda_core": "cuda.core"}
 # Python's own, and the array API, which is many libraries.
 NO_LIBRARY = {"buffer", "array_api"}
@@ -32,7 +32,7 @@ def test_every_converter_has_a_bridge():
     assert STRICT in registry.NAMESPACES
 
 
-def test_the_doctor_knows_every_library():
+def test_doctor_covers_every_library():
     known = installed_libraries._KNOWN
     for name, package in packages().items():
         assert known[NAMED.get(name, name)][1] == package, name
@@ -40,7 +40,7 @@ def test_the_doctor_knows_every_library():
 
 
 @pytest.mark.parametrize("name", sorted(packages()))
-def test_what_is_recommended_is_what_the_doctor_looks_for(name):
+def test_doctor_covers_every_recommended_package(name):
     import re
 
     install = ROWS[name].install
@@ -49,7 +49,7 @@ def test_what_is_recommended_is_what_the_doctor_looks_for(name):
         assert any(re.fullmatch(pattern, install) for pattern in patterns), install
 
 
-def test_the_light_import_looks_for_every_library(monkeypatch):
+def test_light_import_test_covers_every_library(monkeypatch):
     monkeypatch.syspath_prepend(HOUSE)
     sys.modules.pop("test_light_import", None)
     from test_light_import import FOREIGN

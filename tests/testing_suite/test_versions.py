@@ -1,4 +1,4 @@
-"""The versions that the matrix prints beside its libraries."""
+"""The library versions that the matrix prints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOTS = {"cuda": ["cuda-pathfinder", "cuda_core", "cuda-bindings"], "tvm_ffi": [
         ("none", ""),
     ],
 )
-def test_a_namespace_is_told_from_its_packages(monkeypatch, package, expected):
+def test_namespace_is_distinguished_from_its_packages(monkeypatch, package, expected):
     monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: ROOTS)
     monkeypatch.setattr(importlib.metadata, "version", lambda name: f"of {name}")
     assert installed_libraries.version_of(package) == expected

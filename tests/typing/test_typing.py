@@ -209,7 +209,7 @@ row: np.ndarray[tuple[int], np.dtype[np.float64]] = np.ones(2)
 """
 
 
-def test_classes_of_results_are_told(mypy, tmp_path):
+def test_static_classes_of_results_are_exact(mypy, tmp_path):
     program = tmp_path / "told.py"
     program.write_text(
         "import numpy as np\nimport gpuinterop as gi\nfrom typing import Any, assert_type\n" + NAMES
@@ -220,7 +220,7 @@ def test_classes_of_results_are_told(mypy, tmp_path):
 
 
 @pytest.mark.parametrize("text", STATIC_TYPES)
-def test_classes_of_results_are_true(text):
+def test_static_classes_of_results_match_runtime(text):
     names = {"gi": gpuinterop, "np": np, "Any": Any}
     with gpuinterop.device("cpu"):
         exec(NAMES, names)

@@ -171,7 +171,7 @@ GI_FN double gi_digamma(double x) {
 
 // ---- complex numbers --------------------------------------------------------------------------
 #define GI_COMPLEX_FUNCTIONS(C, T)                                                             \
-  GI_FN bool gi_truth(C a) { return a.re != 0 || a.im != 0; }                                  \
+  GI_FN bool gi_is_true(C a) { return a.re != 0 || a.im != 0; }                                \
   GI_FN T gi_abs(C a) { return hypot(a.re, a.im); }                                            \
   GI_FN C gi_conj(C a) { return gi_make(a.re, -a.im); }
 GI_COMPLEX_FUNCTIONS(c64, float)
@@ -314,6 +314,6 @@ GI_FN C gi_pow(C a, C b) {
   return gi_exp(gi_times(b, gi_log(a)));
 }
 template <class T>
-GI_FN bool gi_truth(T a) {
+GI_FN bool gi_is_true(T a) {
   return a != (T)0;
 }

@@ -182,7 +182,7 @@ struct ArgExtreme {
 
 // Whether all values are true, or with ALL = 0 any.
 template <int ALL>
-struct Truth {
+struct AnyOrAll {
   struct Acc { int is; };
   __device__ static inline Acc init() { return {ALL}; }
   __device__ static inline void take(Acc& a, int is) { a.is = ALL ? a.is & is : a.is | is; }

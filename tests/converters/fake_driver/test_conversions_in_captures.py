@@ -24,7 +24,7 @@ def libraries(pycuda, numba, cudamat, gnumpy, cupy, monkeypatch):
     return LIBRARIES
 
 
-def test_inside_a_capture_no_library_gets_what_it_records(libraries):
+def test_conversion_of_a_captured_array_is_refused_in_the_capture(libraries):
     x, view = gi.array(HOST, device="cuda"), gi.array(HOST, device="cuda")[::2, ::-1]
     with gi.capture(device="cuda"):
         x += 1
@@ -55,7 +55,7 @@ def test_beside_a_capture_conversions_go_on(libraries):
                 agree(x, to, copyif)
 
 
-def test_what_a_capture_recorded_reaches_no_library_beside_it(libraries):
+def test_conversion_of_a_captured_array_is_refused_on_another_stream(libraries):
     x, stream = gi.array(HOST, device="cuda"), gi.Stream()
     with gi.stream(stream), gi.capture(device="cuda"):
         x += 1

@@ -20,7 +20,7 @@ def host(*shape, dtype="float32"):
 # ---- CuPy ---------------------------------------------------------------------------------------
 
 
-def test_from_cupy_tells_managed_memory_every_time(cupy, driver, primary):
+def test_from_cupy_detects_managed_memory_every_time(cupy, driver, primary):
     pointer = ctypes.c_void_p()
     page = 1 << 21  # a whole one, as on a GPU, where no other kind of memory shares it
     driver.check("cuMemAllocManaged", ctypes.byref(pointer), ctypes.c_size_t(2 * page), 1)
@@ -31,8 +31,8 @@ def test_from_cupy_tells_managed_memory_every_time(cupy, driver, primary):
     driver.free(pointer.value)
 
 
-def test_every_door_takes_an_ordinary_array_by_its_attributes(cupy, driver, gpu):
-    # CuPy's own __dlpack__ would ask the runtime library, which does not answer here.
+def test_every_entry_point_reads_an_ordinary_array_by_its_attributes(cupy, driver, gpu):
+    # CuPy's own __dlpack__ would call the runtime library, which fails on the fake driver.
     a = converters.to_cupy(gpu(host(3, 4)))
     first = gi.from_any(a)
     for convert in (
@@ -53,7 +53,7 @@ def test_every_door_takes_an_ordinary_array_by_its_attributes(cupy, driver, gpu)
     assert first.ptr == a.data.ptr
 
 
-def test_taking_and_dropping_an_array_asks_the_driver_nothing(cupy, driver, gpu):
+def test_import_and_release_make_no_driver_call(cupy, driver, gpu):
     a = converters.to_cupy(gpu(host(3, 4)))
     converters.from_cupy(a)
     asked = ("cuPointerGetAttributes", "cuStreamQuery", "cuEventRecord", "cuStreamWaitEvent")

@@ -73,7 +73,7 @@ def between(library, request):
 
 
 @pytest.mark.parametrize("library", ["cupy", "numba", "pycuda"])
-def test_in_what_no_array_of_ours_can_hold(library, request):
+def test_import_of_an_unsupported_object_is_predicted(library, request):
     request.getfixturevalue(library)
     foreign = between(library, request)
     assert agree(foreign)[0].refused
@@ -84,7 +84,7 @@ def test_in_what_no_array_of_ours_can_hold(library, request):
         gi.from_any(foreign, copyif=True)
 
 
-def test_what_a_subclass_shows_never_reaches_another_library(library, gpu):
+def test_overridden_attributes_never_reach_another_library(library, gpu):
     x = gpu(np.arange(24, dtype=np.float32).reshape(4, 6).T.copy())
     lying = _core.view(Liar, x)
     for copyif in (False, True):

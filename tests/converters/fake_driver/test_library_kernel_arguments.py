@@ -13,7 +13,7 @@ HOST = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def test_pycuda_reads_the_address(gpu):
-    """SourceModule takes what has `gpudata`, an int; the elementwise kernels ask for a launch."""
+    """SourceModule accepts objects with `gpudata`, an int; the elementwise kernels require a launch."""
     x = gpu(HOST)
     assert type(x.gpudata) is int
     assert x.gpudata == x.ptr
@@ -23,7 +23,7 @@ def test_pycuda_reads_the_address(gpu):
     assert x._block[0] * x._grid[0] >= x.size
 
 
-def test_pycudas_reduction_asks_for_an_allocator(gpu, monkeypatch):
+def test_pycuda_reduction_requires_an_allocator(gpu, monkeypatch):
     x = gpu(HOST)
     monkeypatch.delitem(sys.modules, "pycuda.driver", raising=False)
     assert not hasattr(x, "allocator")
@@ -45,7 +45,7 @@ def test_triton_reads_address_and_dtype_and_is_in_order(gpu, monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "torch", torch)
     assert x.data_ptr() == x.ptr
-    assert x._stream == side.handle  # later work here waits for the launch
+    assert x._stream == side.handle  # later work of gpuinterop waits for the launch
 
 
 def test_numba_cupy_and_mpi_read_the_dictionary(gpu):
@@ -60,7 +60,7 @@ def test_numba_cupy_and_mpi_read_the_dictionary(gpu):
     assert interface["stream"] not in (0, None)
 
 
-def test_an_array_of_the_host_tells_no_launcher_that_it_is_on_a_gpu():
+def test_host_array_has_no_gpu_kernel_attributes():
     x = gi.array(HOST, device="cpu")
     assert not hasattr(x, "__cuda_array_interface__")
 
@@ -78,7 +78,7 @@ def test_strided_arrays_that_share_no_element_are_copied_each(gpu):
         prepared(x[::2], x[::3])
 
 
-def test_fixes_are_of_what_was_passed(gpu, pycuda):
+def test_fix_uses_the_class_of_the_passed_argument(gpu, pycuda):
     x = gpu(np.arange(12, dtype=np.float32))
     g = gi.to_gpuarray(x[::2], strided=True)
     for passed, copied in ((x[::2], "x.copy()"), (g, "gpuinterop.from_any(x, copyif=True).copy()")):
@@ -98,7 +98,7 @@ def test_fixes_are_of_what_was_passed(gpu, pycuda):
 
 
 class View:
-    """A StridedMemoryView, as far as the converter looks at it."""
+    """The attributes of a StridedMemoryView that the converter reads."""
 
     __module__ = "cuda.core"
     __qualname__ = "StridedMemoryView"
@@ -118,7 +118,7 @@ def test_a_stream_is_named_by_any_object_or_handle(gpu):
 
 
 @pytest.mark.parametrize("named", [True, -1, 1 << 64, 1.0, "1", object(), gi.ones(1, device="cpu")])
-def test_what_is_no_stream_is_refused_in_words(gpu, named):
+def test_invalid_stream_raises_a_complete_error(gpu, named):
     x = gpu(HOST)
     with pytest.raises(gi.StreamError), converters.pointer_arguments((x,), stream=named):
         pass
@@ -140,7 +140,7 @@ def test_switches_are_bools_for_kernels_too(gpu, switch):
 
 
 @pytest.mark.parametrize("count", [6, 0])
-def test_a_pinned_buffer_of_no_device_is_told_by_its_address(count):
+def test_pinned_buffer_without_a_device_is_identified_by_its_address(count):
     memory = gi.pinned_empty(count)
     names = {"__module__": "cuda.core", "__qualname__": "Buffer", "is_device_accessible": True}
     buffer = type("Buffer", (), names)()

@@ -30,7 +30,7 @@ def host(n=64):
     return np.arange(n, dtype="float32")
 
 
-def test_memory_goes_back_to_its_library_only_after_our_last_use(pycuda, monkeypatch):
+def test_memory_is_released_to_its_library_after_the_last_use(pycuda, monkeypatch):
     """The library's stream waits for the gpuinterop stream before the owner is released."""
     lib = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
     calls = lambda: lib.fakecuda_calls(b"cuStreamWaitEvent")  # noqa: E731
@@ -51,7 +51,7 @@ def test_memory_goes_back_to_its_library_only_after_our_last_use(pycuda, monkeyp
     assert at_free[0] > before
 
 
-def test_a_consumer_on_the_legacy_stream_waits_for_ours(pycuda, slow, driver):
+def test_consumer_on_the_legacy_stream_waits_for_the_gpuinterop_stream(pycuda, slow, driver):
     s = gi.Stream()
     x = gi.array(np.zeros(64, "float32"), device="cuda")
     with gi.stream(s):
@@ -116,7 +116,7 @@ def test_stream_enters_the_loaded_libraries(monkeypatch):
 
 
 def test_one_scope_in_two_threads(monkeypatch):
-    """Each thread goes back to its own former stream, whoever of them leaves first."""
+    """Each thread returns to its own previous stream, whichever thread leaves first."""
     current = threading.local()
 
     class Enters:

@@ -130,7 +130,7 @@ def test_init_uses_the_primary_context_and_undoes_it(monkeypatch, driver, gpu):
     assert modules["pycuda.driver"].Context.get_current() is None
 
 
-def test_init_is_refused_in_a_thread_that_nobody_would_undo_it_in(monkeypatch, driver):
+def test_init_is_refused_in_a_thread_without_cleanup(monkeypatch, driver):
     fake_pycuda.installed(monkeypatch, fake_pycuda.pycuda(driver))
     found = []
 

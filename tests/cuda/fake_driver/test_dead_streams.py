@@ -25,7 +25,7 @@ N = 1000
 
 
 class Owner(Protocol):
-    """Of a stream that lives as long as this object does."""
+    """Of a stream that exists as long as this object does."""
 
     def __init__(self) -> None:
         super().__init__(driver.new_stream())
@@ -39,7 +39,7 @@ class Owner(Protocol):
 
 
 def last_used_on_a_dead_stream() -> tuple[gi.CudaNdarray, driver.Gate]:
-    """An array whose last use waits for the gate, on a stream that is gone."""
+    """An array whose last use waits for the gate, on a destroyed stream."""
     owner = Owner()
     with gi.stream(owner):
         x = gi.zeros((N,), device=CUDA)
@@ -95,14 +95,14 @@ def test_sync_waits_for_the_last_use(last_used):
     assert waits_for_the_gate(gate, x.sync)
 
 
-def test_a_copy_to_the_host_asks_no_dead_stream(last_used):
+def test_copy_to_the_host_uses_no_destroyed_stream(last_used):
     x, gate = last_used
     gate.open()
     assert type(x.__dlpack__(dl_device=(1, 0))).__name__ == "PyCapsule"
 
 
 def launched_by_address(x) -> driver.Gate:
-    """Stands for a kernel on a stream that nobody tells the library about, and that is gone after."""
+    """Simulates a kernel on a stream that is unknown to gpuinterop and destroyed after the launch."""
     handle = driver.new_stream()
     with pointer_arguments((x,), stream=handle):
         gate = driver.Gate(handle)
@@ -127,7 +127,7 @@ def launched_in_a_capture(x) -> driver.Gate:
     with pytest.raises(CaptureError):
         x.fill(3.0)
     capture.end()
-    gi.empty_cache(CUDA)  # nobody can ask about that capture any more
+    gi.empty_cache(CUDA)  # from now on the driver cannot report the state of that capture
     gate = driver.Gate(handle)
     driver.destroy_stream(handle)
     capture.destroy()
@@ -159,7 +159,7 @@ def launched_by_triton(x) -> driver.Gate:
         launched_by_triton,
     ],
 )
-def test_the_next_use_comes_after_a_kernel_on_a_stream_that_is_gone(launched):
+def test_next_use_waits_for_a_kernel_on_a_destroyed_stream(launched):
     x = gi.full((N,), 1.0, device=CUDA)
     gate = launched(x)
     with gi.Stream() as s:
@@ -233,7 +233,7 @@ def test_a_handle_alone_entered_twice_is_good_for_the_outer_block():
 
 
 def test_a_capture_that_outlives_the_block_of_a_wrapper():
-    """Its arrays are refused until the program synchronises, because the stream may be gone."""
+    """Its arrays are refused until the program synchronises, because the stream may have been destroyed."""
     handle = driver.new_stream()
     x = gi.zeros((N,), device=CUDA)
     gi.synchronize()
@@ -253,7 +253,7 @@ def test_a_capture_that_outlives_the_block_of_a_wrapper():
 
 
 class OfThePool:
-    """As what torch.cuda.current_stream() returns: gone at once, while its stream never goes."""
+    """Like the result of torch.cuda.current_stream(): a temporary object for a process-lifetime stream."""
 
     def __init__(self, handle: int) -> None:
         self.cuda_stream = handle
@@ -283,7 +283,7 @@ def handed_to_a_capture() -> tuple[int, driver.Capture, list]:
     return handle, capture, [x.__dlpack__(stream=handle), x]
 
 
-def test_what_waited_for_a_capture_that_cannot_be_asked_about_is_given_back():
+def test_memory_held_by_an_unknown_capture_is_released_by_synchronisation():
     for over in (gi.synchronize, gi.empty_cache):
         handle, capture, held = handed_to_a_capture()
         address = held[1].ptr
@@ -299,7 +299,7 @@ def test_what_waited_for_a_capture_that_cannot_be_asked_about_is_given_back():
         ]
 
 
-def test_a_stream_named_again_after_its_capture_says_so():
+def test_use_of_a_stream_after_its_capture_ends_the_capture_state():
     handle, capture, held = handed_to_a_capture()
     assert _core.capturing()
     capture.finish()

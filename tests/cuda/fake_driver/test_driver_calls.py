@@ -39,7 +39,7 @@ def test_a_warm_allocation_does_not_reach_the_driver():
 
 
 def test_no_question_about_captures_without_a_context():
-    """Its answer would be an error, harmless here and a finding for tools that watch the driver."""
+    """The call would return an error, which is harmless but appears in tools that check driver calls."""
     assert driver.current_context() is None
     for place in (devices.legacy_stream(CUDA), devices.per_thread_stream(CUDA)):
         with place:
@@ -143,7 +143,7 @@ def test_no_call_synchronises_in_ordinary_work():
     ]
 
 
-def test_room_is_made_for_a_large_array_by_what_is_cached():
+def test_cached_blocks_are_freed_for_a_large_array():
     gi.empty_cache()
     used = fake_driver.used()
     fake_driver.set_memory(used + (64 << 20))

@@ -1,4 +1,4 @@
-"""A stream's handle that the driver gives away again, while somebody here still goes by it."""
+"""A stream handle that the driver reuses while gpuinterop still stores it."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def take_as_it_is(stream):
 
 @pytest.mark.parametrize("wrap", [CuPy, int])
 @pytest.mark.parametrize("again", [wrap_anew, take_as_it_is])
-def test_a_new_stream_comes_after_what_the_old_one_left(again, wrap):
-    """By the handle alone both are one, and nothing here would make the new one wait: not arrays, not
-    freed blocks, not the counters of reductions."""
+def test_stream_with_a_reused_handle_waits_for_work_of_the_old_stream(again, wrap):
+    """Both streams have the same handle, so by the handle alone the new one would not wait: not for arrays, not for
+    freed blocks, not for the counters of reductions."""
     stream, x, gate = given_again(wrap)
     successor = again(stream)
     with successor:
@@ -48,7 +48,7 @@ def test_a_new_stream_comes_after_what_the_old_one_left(again, wrap):
         assert np.asarray(y).max() == 2.0
 
 
-def test_a_stream_that_stayed_waits_for_nobody():
+def test_live_stream_with_the_same_handle_does_not_wait():
     handle, other = driver.new_stream(), driver.new_stream()
     stream = devices.as_stream(handle)
     with stream:

@@ -1,4 +1,4 @@
-"""What page-locked memory asks of the driver."""
+"""Driver calls for page-locked memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuinterop.errors import OutOfMemoryError
 CUDA = "cuda:0"
 
 
-def test_it_is_kept_after_its_copies_and_freed_on_demand():
+def test_pinned_memory_is_cached_after_its_copies_and_freed_on_demand():
     gi.empty_cache(CUDA)
     fake_driver.clear_log()
     with gi.Stream() as stream:
@@ -66,7 +66,7 @@ def test_much_larger_memory_is_not_spent_on_little():
     assert gi.pinned_empty(1 << 20, device=CUDA).ctypes.data == address
 
 
-def test_what_is_kept_is_freed_before_there_is_no_room():
+def test_cached_pinned_memory_is_freed_before_an_allocation_fails():
     gi.empty_cache(CUDA)
     del_me = gi.pinned_empty(100, device=CUDA)
     del del_me
@@ -76,20 +76,20 @@ def test_what_is_kept_is_freed_before_there_is_no_room():
     assert fake_driver.calls("cuMemFreeHost") == 1
 
 
-def test_idle_memory_is_bounded_by_what_was_used_at_once():
+def test_idle_pinned_memory_is_bounded_by_the_peak_use():
     gi.empty_cache(CUDA)
     fake_driver.clear_log()
     for megabytes in range(1, 61):  # each is larger than every idle block
         host = gi.pinned_empty(megabytes << 18, device=CUDA)
         del host
     assert fake_driver.calls("cuMemHostAlloc") == 60
-    # 64 MiB may stay idle: the ten smallest blocks, 55 MiB, beside the last one.
+    # 64 MiB may stay idle: the ten smallest blocks, 55 MiB, and the last one.
     assert fake_driver.calls("cuMemFreeHost") >= 60 - 11
     gi.empty_cache(CUDA)
     assert fake_driver.calls("cuMemFreeHost") == 60
 
 
-def test_no_room_is_an_error_that_names_it():
+def test_out_of_pinned_memory_error_names_the_memory():
     gi.empty_cache(CUDA)
     fake_driver.fail("cuMemHostAlloc", 2)
     with pytest.raises(OutOfMemoryError, match="pinned host memory"):

@@ -48,7 +48,7 @@ void queue(void* stream, std::function<void()> work) {
 // gemm, batched gemm, lt matmul, lt with bias, workspaces set, heuristics, last compute type
 int calls[7];
 bool refusing = false;  // cublasLt finds no kernel
-int objects = 0;        // of cublasLt that nobody has destroyed
+int objects = 0;        // cublasLt objects that are not destroyed yet
 int layouts_left = -1;  // then making one fails; -1: never
 
 constexpr int kNotInitialized = 1, kInvalid = 7, kNotSupported = 15;

@@ -260,7 +260,7 @@ CUresult cuCtxCreate_v2(CUcontext* out, unsigned, CUdevice d) {
   *out = reinterpret_cast<CUcontext>(c);
   return CUDA_SUCCESS;
 }
-// Its streams stay, so that a handle kept by mistake can be told from wild memory.
+// Its streams stay, so that a handle kept by mistake can be distinguished from invalid memory.
 CUresult cuCtxDestroy_v2(CUcontext c) {
   ENTER(cuCtxDestroy);
   if (!stack.empty() && stack.back() == reinterpret_cast<Context*>(c)) stack.pop_back();

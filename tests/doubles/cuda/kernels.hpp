@@ -2,7 +2,7 @@
 //   extern "C" void NAME(const unsigned* grid, const unsigned* block, unsigned shared, void** args)
 // with the sizes of its parameters, closed by a zero, in
 //   extern "C" const unsigned NAME_parameters[]
-// which cuFuncGetParamInfo tells; without the list it says that it cannot.
+// which cuFuncGetParamInfo returns; without the list it returns an error.
 // It comes from a shared object (module image "FAKECUDA:/path/to.so"). Kernels of real images (cubin,
 // fatbin, PTX) are accepted and do nothing; a cubin and a PTX must have a symbol of the name.
 

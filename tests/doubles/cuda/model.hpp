@@ -51,7 +51,7 @@ struct Context {
   std::vector<Stream*> streams;
 };
 
-// Ends when the graph, every executable made of it and every launch of those are gone.
+// Is destroyed together with the last of: the graph, its executables and their launches.
 struct GraphBody {
   std::vector<Work> works;
   std::vector<std::pair<CUhostFn, void*>> user_objects;
@@ -134,7 +134,7 @@ struct Machine {
   pid_t pid = getpid();
   bool initialised = false;
   std::atomic<long> delay_us{env("FAKECUDA_DELAY_US", 0)};
-  std::vector<std::string> faults;  // what a real device would punish later, or never tell
+  std::vector<std::string> faults;  // errors that a real device reports later or never
 
   Machine() {
     long n = env("FAKECUDA_DEVICES", 2), bytes = env("FAKECUDA_MEMORY", long(1) << 30);

@@ -1,4 +1,4 @@
-// A DLPack peer in C++ for the tests: deleters that count, deleters on native threads, and C exchange
+// Another DLPack library in C++ for the tests: deleters that count, deleters on native threads, and C exchange
 // API tables that misbehave in every way a table can.
 #include <dlpack/dlpack.h>
 #include <dlfcn.h>
@@ -116,7 +116,7 @@ void peer_delete_later(DLManagedTensorVersioned* m, int milliseconds) {
     call(m);
   }).detach();
 }
-// After the interpreter is gone.
+// After the interpreter has been finalized.
 void peer_delete_at_exit(DLManagedTensorVersioned* m) {
   static auto* kept = new std::vector<DLManagedTensorVersioned*>;
   kept->push_back(m);
