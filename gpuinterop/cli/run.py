@@ -7,7 +7,9 @@ import sys
 
 __all__ = ["add_arguments", "run"]
 
-EPILOG = """THEANO_FLAGS and .theanorc are read: device, floatX, profile, allow_gc, force_device, print_active_device.
+EPILOG = """exit code: 0 the program has ended; otherwise its own; 2 PyTensor is not installed
+
+THEANO_FLAGS and .theanorc are read: device, floatX, profile, allow_gc, force_device, print_active_device.
 Programs in Python 2 are translated in memory. Needs PyTensor: pip install 'gpuinterop[pytensor]'.
 
 example:

@@ -16,7 +16,8 @@ import gpuinterop as gi
 MODULES = [
     module.name
     for module in pkgutil.walk_packages(gi.__path__, "gpuinterop.")
-    if not module.name.startswith("gpuinterop.testing.") and not module.name.endswith("__main__")
+    if not module.name.startswith(("gpuinterop.testing.", "gpuinterop.pytensor", "gpuinterop.theano."))
+    and not module.name.endswith("__main__")
 ]
 
 
