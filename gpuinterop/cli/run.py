@@ -12,8 +12,8 @@ EPILOG = """exit code: 0 the program has ended; otherwise its own; 2 PyTensor is
 THEANO_FLAGS and .theanorc are read: device, floatX, profile, allow_gc, force_device, print_active_device.
 Programs in Python 2 are translated in memory. Needs PyTensor: pip install 'gpuinterop[pytensor]'.
 
-example:
-  THEANO_FLAGS=device=gpu,floatX=float32 gpuinterop run check1.py
+With THEANO_FLAGS=device=gpu,floatX=float32 in the environment,
+example: gpuinterop run check1.py
 """
 
 
