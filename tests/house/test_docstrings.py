@@ -16,7 +16,9 @@ import gpuinterop as gi
 MODULES = [
     module.name
     for module in pkgutil.walk_packages(gi.__path__, "gpuinterop.")
-    if not module.name.startswith(("gpuinterop.testing.", "gpuinterop.pytensor", "gpuinterop.theano."))
+    if not module.name.startswith(
+        ("gpuinterop.testing.", "gpuinterop.pytensor", "gpuinterop.theano.")
+    )
     and not module.name.endswith("__main__")
 ]
 
