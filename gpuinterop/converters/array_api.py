@@ -72,6 +72,7 @@ def plan_to(
     if array is None:
         place = TYPE_CODES[info.device], info.index
         array = _core.empty(_core.Array, (1,) * len(info.shape), info.dtype, *place)
+        array.fill(0)  # what the memory held could overflow in a namespace that narrows
     plan, _ = _attempt(array, info, allow_readonly, xp)
     if plan.refused and plan.code == errors.ExportError.reason and not info.c_contiguous:
         # The namespace may take a copy.

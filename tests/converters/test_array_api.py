@@ -124,6 +124,15 @@ NAMESPACES = {
 }
 
 
+def test_trial_of_a_copied_source_has_zeros():
+    seen = []
+    xp = namespace(lambda x: seen.append(np.from_dlpack(x).copy()) or np.from_dlpack(x))
+    for _ in range(3):
+        gi.explain(SWAPPED, "array_api", True, xp=xp)
+    assert len(seen) == 3
+    assert not np.any(seen)
+
+
 @pytest.mark.parametrize("source", [SWAPPED, SWAPPED[:, ::2], SWAPPED.astype("f8")[:, ::2]])
 @pytest.mark.parametrize("name", NAMESPACES)
 def test_conversion_of_a_copied_source_is_predicted(name, source):
