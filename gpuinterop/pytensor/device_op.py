@@ -22,7 +22,6 @@ class GpuOp(Op):
     """
 
     __props__ = ("host",)
-    capturable = True
 
     def __init__(self, host: Op) -> None:
         self.host = host

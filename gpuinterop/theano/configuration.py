@@ -10,7 +10,7 @@ from pytensor.configdefaults import config
 import gpuinterop as gi
 from gpuinterop import pytensor as backend
 
-from .flags import device_of, truth
+from .flags import device_of, read_bool
 
 __all__ = ["Configuration"]
 
@@ -19,12 +19,12 @@ class Configuration:
     """The flags by name; names that Theano and PyTensor share are PyTensor's."""
 
     def __init__(self, flags: dict[str, str]) -> None:
-        self.__dict__.update(device=flags["device"], force_device=truth(flags["force_device"]), on_gpu=False,
-                             print_active_device=truth(flags["print_active_device"]))  # fmt: skip
+        self.__dict__.update(device=flags["device"], force_device=read_bool(flags["force_device"]), on_gpu=False,
+                             print_active_device=read_bool(flags["print_active_device"]))  # fmt: skip
         config.floatX = flags["floatX"]
-        if truth(flags["profile"]):
+        if read_bool(flags["profile"]):
             config.profile = True
-        config.allow_gc = truth(flags["allow_gc"])
+        config.allow_gc = read_bool(flags["allow_gc"])
         self.use(self.device, force=self.force_device)
 
     def __getattr__(self, name: str) -> Any:

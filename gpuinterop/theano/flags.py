@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["KNOWN", "device_of", "read_flags", "truth"]
+__all__ = ["KNOWN", "device_of", "read_flags", "read_bool"]
 
-# Flags that have an effect, with their defaults.
+# Flags that are accepted, with their defaults. `mode` and `optimizer` do not change anything yet.
 KNOWN = {
     "device": "cpu", "floatX": "float64", "mode": "", "profile": "False", "allow_gc": "True",
     "force_device": "False", "print_active_device": "True", "optimizer": "fast_run",
@@ -37,7 +37,7 @@ def read_flags(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     return KNOWN | {key: value for key, value in found.items() if key in KNOWN}
 
 
-def truth(text: str) -> bool:
+def read_bool(text: str) -> bool:
     """Read a boolean flag."""
     return text.strip().lower() in ("1", "true", "yes", "on")
 
