@@ -170,6 +170,11 @@ def refuse_foreign(value: Any, where: str) -> None:
     import_module("gpuinterop.converters.engine").refuse_foreign(value, where)
 
 
+def wait_for_readers(array: _core.Array, where: str) -> None:
+    """Wait until JAX, the library that reads what it was lent when it computes, has read `array`."""
+    import_module("gpuinterop.converters.jax").wait_for_readers(array, where)
+
+
 def needs_converter(value: Any) -> bool:
     """Whether `value` implements no protocol, but a converter accepts it, as for gnumpy and plug-ins."""
     if value is None or isinstance(value, (str, list, tuple, dict, set, type)):

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import time
 from dataclasses import replace
 from typing import Any
 
-from gpuinterop import errors
+from gpuinterop import _core, errors
 from gpuinterop.converters import registry
 from gpuinterop.converters.foreign_layout import refusal_of
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.converters.suggested_fixes import cast_line
+from gpuinterop.overlap import byte_range
 
 ARRAY = "a jax.Array"
 STREAM = "the stream of JAX"
 FROM_DLPACK = "dlpack.from_dlpack"
-TO_NOTE = """JAX takes its arrays for immutable: do not write to `x` while the result is in use. Do not donate
-the result either (``donate_argnums``), or XLA puts its own results into the memory of `x`, read-only or
-not. No dtype is narrowed: 64-bit dtypes raise unless ``jax_enable_x64`` is on."""
+TO_NOTE = """JAX takes its arrays for immutable and reads them when it computes, which may be after the call that
+uses them has returned. A write to `x` by gpuinterop raises ReadOnlyError while a jax.Array over its memory
+exists, and waits for the computations that read the memory once none does. Before other libraries write, call
+``block_until_ready()`` on what JAX computes. Do not donate the result (``donate_argnums``), or XLA puts its
+own results into the memory of `x`, read-only or not. No dtype is narrowed: 64-bit dtypes raise unless
+``jax_enable_x64`` is on."""
 FROM_NOTE = """The result is read-only: JAX takes its arrays for immutable and may show one memory under
 several names. ``from_jax(a).copy()`` can be written to."""
 
@@ -79,7 +84,55 @@ def plan_to(info: ArrayInfo, copyif: bool = False) -> Plan:
             f"jax.config.update('jax_enable_x64', True), or narrow it yourself: "
             f"{cast_line(info.library, _WIDE[info.dtype])}",
         )  # fmt: skip
-    return plan_layout(info, _WITH_WIDE)
+    plan = plan_layout(info, _WITH_WIDE)
+    return replace(plan, reason=_READS_LATER) if plan.shared else plan
+
+
+# ---- writes to memory that JAX reads -------------------------------------------------------------
+
+_READS_LATER = "read when JAX computes: call block_until_ready() on its results before another library writes to x"
+_PATIENCE = 2.0  # seconds in which memory comes back after the last result of JAX is ready
+
+
+def wait_for_readers(array: Any, where: str) -> None:
+    """Wait until JAX has read `array`, which it was lent, or refuse because a jax.Array still shares it.
+
+    JAX returns the memory when the computations that read it are done, also long after its array was
+    deleted. Only the arrays that exist tell these computations from an array that keeps the memory.
+    """
+    idle_since = time.monotonic()
+    while _core._is_lent(array):
+        owner, computing = _live_arrays(array)
+        if computing:
+            idle_since = time.monotonic()
+        if owner or time.monotonic() > idle_since + _PATIENCE:
+            raise errors.ReadOnlyError(
+                where=where, expected="memory that no jax.Array shares, because JAX arrays are immutable",
+                got=owner or "memory that JAX has not returned",
+                fix="delete the jax.Array first: del a, or write to a copy: x = x.copy()",
+            )  # fmt: skip
+        time.sleep(2e-4)
+
+
+def _live_arrays(array: Any) -> tuple[str, bool]:
+    """Describe a jax.Array over the memory of `array`, and return whether JAX computes at all.
+
+    The jax.Array itself would live on in the traceback of the error.
+    """
+    exist = [a for a in sys.modules["jax"].live_arrays() if not a.is_deleted()]
+    owners = [
+        f"a jax.Array over it: {a.dtype} of shape {a.shape}" for a in exist if _shares(a, array)
+    ]
+    return (owners or [""])[0], not all(a.is_ready() for a in exist)
+
+
+def _shares(a: Any, array: Any) -> bool:
+    """Whether a jax.Array lies in memory between the first and the last element of `array`."""
+    if len(a.devices()) > 1 or getattr(a.dtype, "name", "") not in _ALL_DTYPES:
+        return False
+    low, high = byte_range(array.ptr, array.shape, array.strides, array.itemsize)
+    start = a.unsafe_buffer_pointer()
+    return bool(low < start + a.nbytes and start < high)
 
 
 # In this order, because an array that meets one condition may fail to answer the next.

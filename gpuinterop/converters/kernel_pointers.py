@@ -67,6 +67,8 @@ def pointer_arguments(
             error, expected, got, fix = fault
             spot = f"{where}, argument {position}"
             raise error(where=spot, expected=expected, got=got, fix=fix)
+        if not allow_readonly:
+            _core._prepare_write(array, where)
         usable = array
         if fault is not None:
             place = replace(info, readonly=False)

@@ -190,7 +190,7 @@ class Plan:
 
     def __str__(self) -> str:
         if self.shared:
-            return self._head()
+            return self._head() + (f"; {self.reason}" if self.reason else "")
         fix = "to share" if self.copied else "fix"
         rows = {"needs": self.reason, "has": self.got, fix: self.fix}
         width = len(fix) + 2 if self.copied else len("needs: ")

@@ -17,6 +17,7 @@ from gpuinterop.array_inputs import (
     default_device_for,
     needs_converter,
     refuse_foreign,
+    wait_for_readers,
 )
 from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.host_views import refuse_mask
@@ -115,8 +116,11 @@ def viewed(value: Any, like: Any, where: str) -> Any:
 def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
     """Convert a value for the core: an assigned value where `row` is a dtype id, an operand for -1.
 
-    For -2 only raise the error for which the value cannot be shared, if its library has one.
+    For -2 only raise the error for which the value cannot be shared, if its library has one. For -3 wait
+    until no library reads the memory of the array `value`, which is about to be written.
     """
+    if row == -3:
+        return wait_for_readers(value, where)
     if row == -2:
         return refuse_foreign(value, where)
     if row < 0:

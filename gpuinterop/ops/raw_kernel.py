@@ -207,4 +207,6 @@ class RawKernel:
                 got="a read-only array",
                 fix="make the kernel with allow_readonly=True if it only reads it, or pass x.copy()",
             )
+        if not self.allow_readonly:
+            _core._prepare_write(array, self.name)
         arrays.append(array)

@@ -29,6 +29,7 @@ constexpr uint32_t kUsedElsewhere = 2;  // by a consumer on another stream
 // By a consumer whose stream may differ from that of the last use. Set together with kUsedElsewhere. A
 // capture cannot wait for the whole context, so no other array of the same graph gets such memory.
 constexpr uint32_t kUsedBeside = 4;
+constexpr uint32_t kLoanReturned = 1u << 31;  // of Buffer::loans, on CUDA
 
 struct Buffer {
   std::atomic<int64_t> refs{1};
@@ -49,6 +50,9 @@ struct Buffer {
   // The consumers that received the memory: bits of the constants above. Freeing waits for them,
   // DLPack's deleter does not pass the stream on which the consumer worked.
   std::atomic<uint32_t> foreign_use{0};
+  // Loans to consumers that read when they compute, which may be long after the export (array/loans.hpp):
+  // how many are out, and kLoanReturned if a device may still work on returned ones. 0 for nearly all memory.
+  std::atomic<uint32_t> loans{0};
   // Frees memory and whatever keeps it alive. Called once, possibly without the GIL; must not throw.
   void (*release)(Buffer*) noexcept = nullptr;
   void* context = nullptr;      // argument of the release function

@@ -19,6 +19,7 @@ namespace {
 template <class Managed>
 struct Export {
   Managed managed;
+  Loan loan;
   BufferRef buffer;
   PyRef base;  // only for memory that a Python object keeps alive
 };
@@ -28,6 +29,7 @@ template <class Managed>
 void drop(Managed* managed) noexcept {
   if (managed == watched_struct) watched_struct = nullptr;
   auto* self = static_cast<Export<Managed>*>(managed->manager_ctx);
+  give_back(self->loan);
   if (self->base) {
     GilForCleanup gil;
     // Python objects can no longer be released: leak the object, its memory and this block together.
@@ -41,7 +43,7 @@ void drop(Managed* managed) noexcept {
 }
 
 template <class Managed>
-Managed* make(const Array& a) {
+Managed* make(const Array& a, bool lent) {
   const int ndim = a.layout.ndim();
   const size_t dims = sizeof(int64_t) * size_t(ndim);
   void* block = std::malloc(sizeof(Export<Managed>) + 2 * dims);
@@ -63,6 +65,7 @@ Managed* make(const Array& a) {
   t.byte_offset = 0;
   self->managed.manager_ctx = self;
   self->managed.deleter = [](Managed* m) { drop(m); };
+  if (lent) lend(self->loan, a);
   return &self->managed;
 }
 
@@ -86,8 +89,8 @@ std::string device_text(int32_t type, int32_t id) {
          " (DLPack type " + std::to_string(type) + ")";
 }
 
-DLManagedTensorVersioned* make_versioned(const Array& a, bool copied, uint32_t minor) {
-  DLManagedTensorVersioned* m = make<DLManagedTensorVersioned>(a);
+DLManagedTensorVersioned* make_versioned(const Array& a, bool copied, uint32_t minor, bool lent) {
+  DLManagedTensorVersioned* m = make<DLManagedTensorVersioned>(a, lent);
   m->version = {kMajor, minor};
   m->flags = (is_readonly(a) ? DLPACK_FLAG_BITMASK_READ_ONLY : 0) |
              (copied ? DLPACK_FLAG_BITMASK_IS_COPIED : 0) |
@@ -95,12 +98,12 @@ DLManagedTensorVersioned* make_versioned(const Array& a, bool copied, uint32_t m
   return m;
 }
 
-DLManagedTensor* make_legacy(const Array& a, const char* where) {
+DLManagedTensor* make_legacy(const Array& a, const char* where, bool lent) {
   if (a.readonly)
     fail(Kind::ReadOnly, where, "a consumer that understands read-only data (DLPack 1.0 or later)",
          "a read-only array and a consumer that requested the legacy DLPack struct",
          "pass a copy: x.copy()");
-  return make<DLManagedTensor>(a);
+  return make<DLManagedTensor>(a, lent);
 }
 
 void require_no_fork(const Array& a, const char* where) {

@@ -1,6 +1,7 @@
 // Export of arrays: managed tensors that keep the memory, not the Python object, alive.
 #pragma once
 
+#include "array/loans.hpp"
 #include "exchange/dlpack.hpp"
 
 namespace gpuinterop::exchange {
@@ -8,14 +9,14 @@ namespace gpuinterop::exchange {
 // A struct for one consumer, in one allocation with its shape and strides. The caller owns it and must call
 // its deleter, which may run on any thread and needs the GIL only if a Python object keeps the memory alive
 // (Buffer::needs_base). The caller holds the GIL, because make_versioned() may take a reference to that
-// object. Streams are not ordered here.
-// reference to that object. No ordering of streams is done here.
-DLManagedTensorVersioned* make_versioned(const Array& a, bool copied, uint32_t minor = kMinor);
+// object. Streams are not ordered here. With `lent`, the struct is a loan.
+DLManagedTensorVersioned* make_versioned(const Array& a, bool copied, uint32_t minor = kMinor,
+                                         bool lent = false);
 // A struct that this thread passes to a consumer. Its deleter sets the pointer to null.
 extern thread_local const void* watched_struct;
 // Kind::ReadOnly error if the legacy struct cannot carry the array's flag. Neither it nor DLPack 1.0 can
 // mark padded elements of less than a byte, so the caller refuses these.
-DLManagedTensor* make_legacy(const Array& a, const char* where);
+DLManagedTensor* make_legacy(const Array& a, const char* where, bool lent = false);
 
 // Arrays that are exported as read-only. A stride of 0 repeats elements, so a write to one would change
 // others. The legacy struct has no such flag, but carries these arrays too: refusing would take broadcasts

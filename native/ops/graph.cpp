@@ -162,6 +162,8 @@ void Recorder::replay() {
     fail(Kind::Capture, "replay", "a finished capture",
          active_ ? "one in progress" : "one without operations", "replay after the with-block");
   require_recorded(device_);
+  for (const auto* list : {&written_, &fresh_})
+    for (const Array& a : *list) prepare_write(a, "replay");
   if (on_host_) {
     if (recorder) {  // its calls become calls of the capture around it
       recorder->calls_.insert(recorder->calls_.end(), calls_.begin(), calls_.end());
@@ -222,6 +224,13 @@ void Recorder::unset(const Array& array) {
   std::memset(array.buffer->ptr, 0, static_cast<size_t>(array.buffer->nbytes));
   array.buffer->unset = true;
   unset_.push_back(array.buffer);
+  write(array);
+}
+
+void Recorder::write(const Array& array) {
+  auto shares = [&](const Array& known) { return known.buffer.get() == array.buffer.get(); };
+  // A reference here would keep memory of the graph from the later results of the capture.
+  if (array.buffer && std::none_of(fresh_.begin(), fresh_.end(), shares)) written_.push_back(array);
 }
 
 void Recorder::add_call(PyObject* callable) { calls_.push_back({PyRef::borrow(callable), {}, {}}); }
@@ -261,7 +270,7 @@ int Recorder::traverse(visitproc visit, void* arg) {
     Py_VISIT(call.dst.base.get());
     Py_VISIT(call.src.base.get());
   }
-  for (const auto* list : {&used_, &fresh_})
+  for (const auto* list : {&used_, &fresh_, &written_})
     for (const Array& a : *list) Py_VISIT(a.base.get());
   return 0;
 }
@@ -271,6 +280,7 @@ void Recorder::clear() {
   buffers_.clear();  // before the arrays, which hold the owners of borrowed memory
   used_.clear();
   fresh_.clear();
+  written_.clear();
   unset_.clear();
   calls_.clear();
 }

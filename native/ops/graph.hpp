@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "array/array.hpp"
+#include "array/loans.hpp"
 
 namespace gpuinterop::ops {
 
@@ -34,6 +35,8 @@ class Recorder {
   // Host memory made inside a host capture. It holds zeros, and reading it raises, until the first replay or
   // a write from outside.
   void unset(const Array& array);
+  // An array that every replay writes to.
+  void write(const Array& array);
   // Kind::Capture error for work on another device: it would run now and not at a replay.
   void require_device(Device device) const;
   // On the host: what every replay does, in order.
@@ -64,6 +67,7 @@ class Recorder {
   };
   std::vector<Call> calls_;
   std::vector<Array> used_, fresh_;
+  std::vector<Array> written_;  // beside fresh_
   std::vector<BufferRef> unset_;
   std::vector<BufferRef> buffers_;  // those of used_ and fresh_, each once
   size_t inner_nodes_ = 0;          // of captures replayed inside, less one for each
@@ -94,6 +98,13 @@ inline bool recording_on_host() noexcept { return recorder && recorder->on_host(
 void require_values(const char* where, const Array& array);
 // The second check alone: for operations, which a capture of this thread records.
 void require_set(const char* where, const Array& array);
+// Called once the arguments of a write are checked, before anything is computed: waits until no other library
+// reads the memory. A capture waits at each replay.
+inline void prepare_write(const Array& array, const char* where) {
+  if (recorder) [[unlikely]]
+    return recorder->write(array);
+  require_returned(array, where);
+}
 // A write outside a capture gives the array values.
 inline void note_write(const Array& array) noexcept {
   if (array.buffer && array.buffer->unset && !recording_on_host()) array.buffer->unset = false;

@@ -8,6 +8,7 @@
 #include "array/gil.hpp"
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
+#include "ops/graph.hpp"
 #include "ops/kernels.hpp"
 #include "ops/overlap.hpp"
 
@@ -147,6 +148,7 @@ void require_writable(const Array& out, const char* where) {
     fail_with("out_is_broadcast", where,
               {"shape " + shape_text(l.ndim(), l.shape()) + ", strides " +
                shape_text(l.ndim(), l.strides()) + " elements"});
+  prepare_write(out, where);
 }
 
 void check_out(PyObject* object, DTypeId dtype, Device device, int ndim, const int64_t* shape,

@@ -6,6 +6,7 @@
 #include "array/error.hpp"
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
+#include "ops/graph.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 
@@ -137,6 +138,7 @@ void register_array_functions(nb::module_& m) {
         Array spread = source;
         spread.layout =
             source.layout.broadcast_to(target.layout.ndim(), target.layout.shape(), where.c_str());
+        ops::prepare_write(target, where.c_str());
         const Uncounted guard(uncounted);
         copy_elements(target, spread, where.c_str(), async);
       },

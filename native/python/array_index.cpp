@@ -230,6 +230,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   ops::require_recorded(target.device);
   unsigned char item[16];
   if (scalar_bytes(value, target.dtype, item)) {
+    ops::prepare_write(target, where);
     fill_elements(target, item, where);
     return;
   }
@@ -260,6 +261,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   const bool may_fill = is_converted && source.layout.size() == 1 && !source.device.is_cuda();
   source.layout = fitted(source.layout, target, where);
   if (target.layout.size() == 0) return;
+  ops::prepare_write(target, where);
   if (may_fill && target.device.is_cuda()) {
     // This is not an upload: the host does not wait, and a capture records it.
     if (!is_number) note_copy("host_to_device", target.itemsize(), where);

@@ -141,16 +141,21 @@ int read_copy(PyObject* o) {
        "pass copy=False to forbid a copy, True to request one");
 }
 
-// torch (to 2.13 at least) aborts the process when a capsule holds a negative stride, so it must not get
-// one. Only the globals of the calling frame identify the caller.
-void refuse_torch_caller(const char* where) {
+// Whether Python code of this package called the method. The protocol does not name the consumer; only the
+// globals of the calling frame identify it.
+bool called_by(const char* package) {
   PyObject* globals = PyEval_GetGlobals();
   PyObject* name = globals ? PyDict_GetItemString(globals, "__name__") : nullptr;
-  if (!name || !PyUnicode_Check(name)) return;
+  if (!name || !PyUnicode_Check(name)) return false;
   const char* text = PyUnicode_AsUTF8AndSize(name, nullptr);
   forgive();
-  if (!text) return;
-  if (std::strncmp(text, "torch", 5) == 0 && (text[5] == 0 || text[5] == '.'))
+  const size_t n = std::strlen(package);
+  return text && std::strncmp(text, package, n) == 0 && (text[n] == 0 || text[n] == '.');
+}
+
+// torch (to 2.13 at least) aborts the process when a capsule holds a negative stride, so it must not get one.
+void refuse_torch_caller(const char* where) {
+  if (called_by("torch"))
     fail(Kind::Contiguity, where, "strides of 0 or more, because torch has no negative ones",
          "an array with a negative stride", "pass a copy: x.copy()");
 }
@@ -195,8 +200,9 @@ PyObject* finish(const Array& a, const RequestedStream& s, int version, bool cop
          "a dtype of whole bytes, because the consumer does not support padded elements",
          std::string(kDTypes[a.dtype].name) + ", stored one element a byte",
          "use a consumer that passes max_version=(1, 1) or later");
-  if (version < 0) return capsule_of(make_legacy(a, kWhere), kLegacyName, destroy_legacy);
-  return capsule_of(make_versioned(a, copied, uint32_t(version)), kVersionedName,
+  const bool lent = !copied && called_by("jax");
+  if (version < 0) return capsule_of(make_legacy(a, kWhere, lent), kLegacyName, destroy_legacy);
+  return capsule_of(make_versioned(a, copied, uint32_t(version), lent), kVersionedName,
                     destroy_versioned);
 }
 

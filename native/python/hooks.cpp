@@ -34,7 +34,8 @@ Entry entries[] = {
     //   Called for a value that is neither a gpuinterop array nor a Python scalar. With a dtype id, for an
     //   assignment: `like` is the class of the target, and the result is an array of that dtype. With -1,
     //   for an operand: `like` is an array of the call, or None. With -2, only for the error that forbids
-    //   sharing the value: None if its library reports none.
+    //   sharing the value: None if its library reports none. With -3, before a write to an array whose
+    //   memory is lent (array/loans.hpp): returns when the loans are returned.
     {"foreign", "gpuinterop.ops.operand_conversion"},
     // copied(kind, bytes, where, uncounted) -> None, or raises to forbid the copy
     //   Called before a copy while a copy scope is active.

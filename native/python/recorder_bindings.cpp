@@ -76,6 +76,17 @@ void register_recorder(nb::module_& m) {
       "_note_write", [](nb::handle array) { ops::note_write(read_array(array, "note_write")); },
       nb::arg("array"), "A write outside of a capture gives the array values.");
   m.def(
+      "_prepare_write",
+      [](nb::handle array, const std::string& where) {
+        ops::prepare_write(read_array(array, where.c_str()), where.c_str());
+      },
+      nb::arg("array"), nb::arg("where"),
+      "Before a write: wait until no library reads memory that was lent to it, or raise its "
+      "error.");
+  m.def(
+      "_is_lent", [](nb::handle array) { return is_lent(read_array(array, "is_lent")); },
+      nb::arg("array"), "Whether a library that reads later has not returned the memory.");
+  m.def(
       "_record_call",
       [](nb::object fn) {
         // False: nothing records, so the caller does the work itself.

@@ -191,6 +191,8 @@ NATIVE_UPWARD = {
     ("array/copy.cpp", "ops/iteration_space.hpp"),
     ("array/copy.cpp", "ops/overlap.hpp"),
     ("array/copy.cpp", "ops/graph.hpp"),
+    ("array/loans.cpp", "cuda/device_state.hpp"),
+    ("array/loans.cpp", "cuda/stream.hpp"),
 }
 
 

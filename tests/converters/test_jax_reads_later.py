@@ -1,0 +1,197 @@
+"""JAX reads memory when it computes: writes by gpuinterop wait for that, or are refused while a jax.Array exists."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+pytestmark = pytest.mark.jax
+
+N = 500
+
+
+@pytest.fixture(scope="module")
+def jax(device):
+    found = pytest.importorskip("jax")
+    if device != "cpu" and all(d.platform == "cpu" for d in found.devices()):
+        pytest.skip("jax has no GPU")
+    return found
+
+
+@pytest.fixture(scope="module")
+def slow(jax):
+    """A computation that runs for some time after the call has returned."""
+
+    @jax.jit
+    def compute(a):
+        for _ in range(60):
+            a = a @ a * (1 / N)
+        return a.sum()
+
+    compute(jax.numpy.ones((N, N))).block_until_ready()
+    return compute
+
+
+def ways_to_lend(jax):
+    return [lambda x: gi.to(x, "jax"), jax.dlpack.from_dlpack, jax.numpy.from_dlpack]
+
+
+WRITES = {
+    "fill": lambda x: x.fill(0),
+    "x[...] = number": lambda x: x.__setitem__(..., 0),
+    "x[...] = array": lambda x: x.__setitem__(..., np.zeros(N, "float32")),
+    "out=": lambda x: gi.multiply(x, 0, out=x),
+    "in place": lambda x: x.__imul__(0),
+    "out= of a product": lambda x: gi.dot(x * 0, x * 0, out=x),
+    "out= of a reduction": lambda x: (x * 0).sum(axis=0, out=x[0]),
+    "out= of fuse": lambda x: gi.fuse(lambda a: a * 0)(x, out=x),
+    "take": lambda x: gi.take(x * 0, np.arange(N), axis=0, out=x),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_write_waits_for_the_computation_that_reads_the_memory(jax, slow, write, device):
+    expected = float(slow(jax.numpy.ones((N, N))))
+    for lend in ways_to_lend(jax):
+        x = gi.ones((N, N), device=device)
+        late = slow(lend(x))
+        write(x)
+        assert float(late) == expected
+        assert x[0].tolist() == [0] * N
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_write_is_refused_while_a_jax_array_shares_the_memory(jax, write, device):
+    x = gi.ones((N, N), device=device)
+    for lend in ways_to_lend(jax):
+        j = lend(x)
+        with pytest.raises(gi.ReadOnlyError, match="jax") as refused:
+            write(x)
+        assert "del" in refused.value.fix
+        assert float(j.sum()) == N * N
+        del j
+        gc.collect()
+    write(x)
+
+
+def test_memory_beside_the_lent_elements_can_be_written(jax, device):
+    x = gi.zeros((4, 64), device=device)
+    j = gi.to(x[1], "jax")
+    x[2:] = 5
+    x[0].fill(6)
+    for write in (lambda: x.fill(1), lambda: x[:2].fill(1), lambda: x[1, 60:].fill(1)):
+        with pytest.raises(gi.ReadOnlyError):
+            write()
+    assert j.tolist() == [0] * 64
+
+
+def test_views_of_a_deleted_jax_array_still_protect_the_memory(jax):
+    x = gi.zeros(64, device="cpu")
+    seen = np.asarray(gi.to(x, "jax"))
+    with pytest.raises(gi.ReadOnlyError):
+        x.fill(1)
+    assert seen.tolist() == [0] * 64
+    del seen
+    x.fill(1)
+
+
+def test_copies_made_for_jax_are_not_loans(jax, device):
+    x = gi.zeros((4, 64), device=device)
+    j = gi.to(x[:, ::-2], "jax", copyif=True)
+    x.fill(1)
+    assert float(j.sum()) == 0
+
+
+def test_a_replay_waits_for_readers_of_its_outputs(jax, slow, device):
+    x, y = gi.ones((N, N), device=device), gi.empty((N, N), device=device)
+    expected = float(slow(jax.numpy.ones((N, N))))
+
+    def both(a):
+        gi.multiply(a, 1, out=y)
+        return a * 1
+
+    graph = gi.capture(both, x)
+    for written in (graph().ravel().reshape(N, N), y):
+        x.fill(1)
+        graph()
+        late = slow(gi.to(written, "jax"))
+        x.fill(0)
+        graph()
+        assert float(late) == expected
+        j = gi.to(written, "jax")
+        with pytest.raises(gi.ReadOnlyError, match="replay"):
+            graph()
+        del j
+
+
+def test_recording_a_write_does_not_wait(jax, device):
+    x = gi.ones(64, device=device)
+    j = gi.to(x, "jax")
+    with gi.capture(device=device) as graph:
+        x.fill(2)
+    with pytest.raises(gi.ReadOnlyError):
+        graph.replay()
+    del j
+    graph.replay()
+    assert x.tolist() == [2] * 64
+
+
+def test_the_plan_names_the_late_read(jax, device):
+    x = gi.ones(64, device=device)
+    plan = gi.explain(x, "jax")
+    assert plan.shared
+    assert "block_until_ready" in str(plan)
+    assert "ReadOnlyError" in gi.converters.to_jax.__doc__
+
+
+# A stand-in for JAX at the level of the protocol: only the module name of the caller identifies a consumer.
+CONSUMER = {"__name__": "jax.consumer"}
+exec("def take(x): return x.__dlpack__(max_version=(1, 0))", CONSUMER)
+
+
+@pytest.mark.driver
+def test_a_write_on_a_gpu_waits_for_the_deleter(device):
+    pytest.importorskip("jax")
+    x = gi.zeros(64, device=device)
+    held = [CONSUMER["take"](x)]
+    gi.zeros(64, device=device).fill(1)
+    assert held
+    thread = threading.Timer(0.3, held.clear)
+    thread.start()
+    x.fill(3)
+    assert not held
+    assert x.tolist() == [3] * 64
+    thread.join()
+
+
+def test_memory_that_is_never_returned_is_refused(monkeypatch):
+    jax = pytest.importorskip("jax")
+    monkeypatch.setattr(gi.converters.jax, "_PATIENCE", 0.05)
+    x = gi.zeros(64, device="cpu")
+    held = CONSUMER["take"](x)
+    with pytest.raises(gi.ReadOnlyError, match="has not returned"):
+        x.fill(3)
+    del held
+    x.fill(3)
+    assert jax is not None
+
+
+def test_loans_of_many_threads_are_all_returned():
+    pytest.importorskip("jax")
+    x = gi.zeros(64, device="cpu")
+
+    def lend():
+        for _ in range(200):
+            CONSUMER["take"](x)
+
+    threads = [threading.Thread(target=lend) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    x.fill(1)
