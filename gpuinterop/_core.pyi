@@ -140,7 +140,7 @@ class Array:
         """Elements gathered along an axis, as numpy.take."""
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any=None, where: Any=True, dtype: Any=None, casting: str='same_kind', order: str='K', subok: bool=True, axis: Any=0, keepdims: bool=False, initial: Any=None) -> Any: ...
     def exp(self) -> Self:
-        """The exponential of every element, a new C-ordered array."""
+        """The exponential of every element, in a new array."""
     def conj(self) -> Self:
         """The complex conjugate of every element."""
     shape: tuple[int, ...]

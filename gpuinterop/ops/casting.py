@@ -21,12 +21,13 @@ from .core_callbacks import FUNCTIONS
 from .operand_conversion import gpuarray_class, placed
 
 
-def cast(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
+def cast(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
     """Return a copy of x in another dtype, of the class that can hold it."""
     wanted = as_supported_dtype(dtype, "astype")
     cls: Any = type(x)
     seen = core_view(x)
-    axes = None if order == "C" else _axes_in_memory(seen, order)
+    in_order = order == "C" or (order == "K" and seen.is_c_contiguous())
+    axes = None if in_order else _axes_in_memory(seen, order)
     if copy is not True and not require_bool(copy, "copy", "astype") and seen.dtype == wanted:
         return x
     if getattr(cls, "_only", wanted) != wanted:

@@ -195,7 +195,7 @@ def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 got=f"{type(x).__module__}.{type(x).__qualname__}",
                 fix="convert it first: gpuinterop.asarray(value)",
             )
-    return FUNCTIONS[entry.name](*operands, *outs, out=out)
+    return FUNCTIONS[entry.name](*operands, *outs, out=out, order=kwargs.get("order", "K"))
 
 
 # ---- the table ------------------------------------------------------------------------------------
@@ -234,10 +234,10 @@ def _register() -> None:
         _by_id[op] = row
         names = ", ".join(row.operands[: row.inputs])
         doc = (
-            f"{row.name}({names}, /, out=None, *, dtype=None)\n--\n\n{row.doc}\n\n"
-            "Works on any strides and broadcasts; queued on the current stream. A new C-ordered "
-            "array,\nor `out`, which may be one of the operands or overlap them. `dtype` says what to "
-            "compute in,\nas for NumPy's ufuncs."
+            f"{row.name}({names}, /, out=None, *, dtype=None, order='K')\n--\n\n{row.doc}\n\n"
+            "Works on any strides and broadcasts; queued on the current stream. Returns a new array,\n"
+            "in the operands' order in memory (or in C order, for order='C'), or `out`, which may be one\n"
+            "of the operands or overlap them. `dtype` says what to compute in, as for NumPy's ufuncs."
         )
         FUNCTIONS[row.name] = _core._op_function(op, row.name, doc)
 

@@ -69,7 +69,7 @@ class ElementwiseKernel(_core.PreparedCalls):
         return f"<ElementwiseKernel {self._text}>"
 
     def _prepare(self, *args: Any, out: Any = None) -> Any:
-        """Handle a call that is not cached; returns new C-ordered arrays, or `out`."""
+        """Handle a call that is not cached; returns new arrays, or `out`."""
         parameters = self._text.ins
         if len(args) != len(parameters):
             names = ", ".join(name for _, name in parameters)

@@ -88,8 +88,10 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
     return astype(rounded, dtype) if whole and out is None else rounded
 
 
-def astype(x: Any, dtype: Any, order: str = "C", copy: bool = True) -> Any:
-    """Return x in another dtype, in C order (or F): a copy, or x itself when nothing changes.
+def astype(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
+    """Return x in another dtype: a copy, or x itself when nothing changes.
+
+    The copy has the order of x in memory, or the one that `order` names: "C", "F", "A" or "K".
 
     Casts as NumPy does: floats are cut towards zero, wider integers lose their upper bits. With
     ``copy=False`` an array that has the dtype already is returned as it is.

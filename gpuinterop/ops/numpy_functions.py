@@ -317,7 +317,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.shape: lambda a: a.shape,
     np.ndim: lambda a: a.ndim,
     np.size: _size,
-    np.copy: lambda a, order="K", subok=False: a.copy() if order in "KA" else a.copy(order),
+    np.copy: lambda a, order="K", subok=False: a.copy(order),
     np.copyto: copyto,
     np.astype: lambda x, dtype, /, *, copy=True: x.astype(dtype, copy=copy),
     np.ptp: lambda a, axis=None, out=None, keepdims=False: FUNCTIONS["subtract"](

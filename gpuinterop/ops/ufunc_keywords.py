@@ -1,4 +1,4 @@
-"""Calls of an operation with NumPy's further keywords: `dtype=` is supported, others are refused."""
+"""Calls of an operation with NumPy's further keywords: `dtype=` and `order=` are supported, others are refused."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ BOOL_RESULTS = {
     "signbit", "logical_and", "logical_or", "logical_xor", "logical_not",
 }  # fmt: skip
 
-# Keywords that are accepted if their value requests the default behaviour.
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
+# The accepted values of further keywords; all but order="C" request the default behaviour.
+_ACCEPTED: dict[str, tuple[Any, ...]] = {
     "where": (True,), "casting": ("same_kind",), "order": ("K", "C"), "subok": (True,),
     "signature": (None,),
 }  # fmt: skip
@@ -32,7 +32,7 @@ _NUMBERS = (int, float, complex)  # bool is an int
 def bind_keywords(
     entry: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The operands and positional outs of the call without keywords other than out that does the same."""
+    """The operands and positional outs of the call without keywords other than out and order that does the same."""
     name, n = entry.name, entry.inputs
     names = [parameter for _, parameter in getattr(entry, "ins", ())] or "xyzuvw"
     if not n <= len(args) <= n + entry.results or ("out" in kwargs and len(args) > n):
@@ -44,12 +44,12 @@ def bind_keywords(
         )
     for key, value in kwargs.items():
         if key in ("out", "dtype") or any(
-            value is v or (isinstance(value, str) and value == v) for v in _NEUTRAL.get(key, ())
+            value is v or (isinstance(value, str) and value == v) for v in _ACCEPTED.get(key, ())
         ):
             continue
         raise ArgumentTypeError(
             where=name,
-            expected="the keywords out and dtype",
+            expected="the keywords out, dtype and order ('K' or 'C')",
             got=f"{key}={value!r}",
             fix="select elements with gpuinterop.where, or write into a view: out=y[::2]"
             if key == "where"
@@ -84,7 +84,7 @@ def _cast(row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]) -> tuple[A
     cast = []
     for x, dtype in zip(taken, types, strict=True):
         if hasattr(x, "dtype"):
-            x = x.astype(dtype) if x.dtype != dtype else x
+            x = x.astype(dtype, "K") if x.dtype != dtype else x
         elif numbers and isinstance(x, _NUMBERS):
             # No other operand determines the dtype, so give the number this dtype.
             try:

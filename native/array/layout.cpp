@@ -1,6 +1,7 @@
 #include "array/layout.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "array/error.hpp"
 
@@ -116,6 +117,21 @@ Layout Layout::compact(int ndim, const int64_t* shape, bool by_rows, const char*
   Layout out = with_ndim(ndim);
   copy_words(shape, ndim, out.shape());
   fill_strides(ndim, shape, by_rows, out.strides());
+  out.finish(where);
+  return out;
+}
+
+Layout Layout::in_memory_order(int ndim, const int64_t* shape, const Layout* const* operands,
+                               int count, const char* where) {
+  bool by_rows = true;  // the common case, which needs no comparison of axes
+  for (int i = 0; i < count && by_rows; ++i) by_rows = operands[i]->is_c_contiguous();
+  if (by_rows || ndim < 2) return compact(ndim, shape, true, where);
+  int64_t axes[kMaxDims], extents[kMaxDims], steps[kMaxDims];
+  read_memory_order(ndim, operands, count, axes);
+  for (int k = 0; k < ndim; ++k) extents[k] = shape[axes[k]];
+  fill_strides(ndim, extents, true, steps);
+  Layout out = compact(ndim, shape, true, where);
+  for (int k = 0; k < ndim; ++k) out.strides()[axes[k]] = steps[k];
   out.finish(where);
   return out;
 }
@@ -258,6 +274,32 @@ bool Layout::reshaped(int ndim, const int64_t* target, Layout* out, const char* 
   result.finish(where);
   *out = std::move(result);
   return true;
+}
+
+void read_memory_order(int ndim, const Layout* const* operands, int count, int64_t* axes) {
+  auto step = [&](const Layout& l, int64_t axis) {
+    const int64_t own = axis - (ndim - l.ndim());
+    return own < 0 || l.shape()[own] == 1 ? 0 : std::abs(l.strides()[own]);
+  };
+  int64_t fastest[kMaxDims];  // the fastest axis first
+  for (int axis = ndim - 1; axis >= 0; --axis) {
+    const int seen = ndim - 1 - axis;
+    int place = seen;
+    for (int i = seen - 1; i >= 0; --i) {
+      bool compared = false, stays = false;
+      for (int k = 0; k < count; ++k) {
+        const int64_t outer = step(*operands[k], axis), inner = step(*operands[k], fastest[i]);
+        if (!outer || !inner) continue;
+        compared = true;
+        stays = stays || inner <= outer;
+      }
+      if (stays) break;
+      if (compared) place = i;
+    }
+    std::copy_backward(fastest + place, fastest + seen, fastest + seen + 1);
+    fastest[place] = axis;
+  }
+  std::reverse_copy(fastest, fastest + ndim, axes);
 }
 
 std::string shape_text(int ndim, const int64_t* values) {

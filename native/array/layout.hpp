@@ -34,6 +34,9 @@ class Layout {
   static Layout f_order(int ndim, const int64_t* shape, const char* where) {
     return compact(ndim, shape, false, where);
   }
+  // Without gaps, in the order of memory of the operands: NumPy's order="K". See read_memory_order.
+  static Layout in_memory_order(int ndim, const int64_t* shape, const Layout* const* operands,
+                                int count, const char* where);
   // Recomputes size and contiguity and restores the invariant. `where` names the caller in errors:
   // a negative extent or an overflowing product is a Kind::Shape error.
   void finish(const char* where);
@@ -80,6 +83,10 @@ class Layout {
 };
 
 std::string shape_text(int ndim, const int64_t* values);  // "(3, 4)", "(3,)", "()"
+// The axes of `ndim` from the longest step in memory to the shortest, as NumPy's iterator orders them for
+// order="K". The operands broadcast to ndim axes. C order wins where two operands differ, and an axis along
+// which no operand steps (length 1, or broadcast) stays in place. Directions do not count.
+void read_memory_order(int ndim, const Layout* const* operands, int count, int64_t* axes);
 // Replaces one -1 in `shape` by the length that `size` implies; Kind::Shape errors otherwise.
 void resolve_minus_one(int ndim, int64_t* shape, int64_t size, const char* where);
 // NumPy's broadcast of two shapes into `out` (kMaxDims entries); returns ndim.

@@ -110,6 +110,18 @@ bool takes(const Layout& out, const Shape64& s) {
   return true;
 }
 
+// The layout of new results: that of NumPy's for order="K", where given `out` arrays count as operands.
+Layout layout_of_results(const OpInfo& info, const Input* in, const Outs& given,
+                         const Shape64& shape, bool c_order, const char* where) {
+  const Layout* seen[kMaxOperands];
+  int count = 0;
+  for (int i = 0; i < info.inputs && !c_order; ++i)
+    if (in[i].array) seen[count++] = &in[i].array->layout;
+  for (int j = 0; j < info.results && !c_order; ++j)
+    if (given[j]) seen[count++] = &given[j]->layout;
+  return Layout::in_memory_order(shape.ndim, shape.extents, seen, count, where);
+}
+
 [[noreturn]] void refuse_out(const Shape64& s, const Layout& out, const char* where) {
   fail_with("out_shape_differs", where,
             {shape_text(s.ndim, s.extents), shape_text(out.ndim(), out.shape())});
@@ -235,7 +247,7 @@ OpId op_by_name(const char* name) {
   return found->second;
 }
 
-PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool reflect) {
+PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool reflect, bool c_order) {
   const OpInfo info = op_info(op);  // by value: Python code below may add operations
   const char* where = info.name.c_str();
   Input in[kMaxOperands];
@@ -307,9 +319,10 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
       results[j] = PyRef::borrow(out);
       arrays[j] = &a;
     } else {
-      results[j] = PyRef::steal(wrap(
-          r.result_types[static_cast<size_t>(j)],
-          make_empty(device, r.results[static_cast<size_t>(j)], shape.ndim, shape.extents, where)));
+      results[j] = PyRef::steal(
+          wrap(r.result_types[static_cast<size_t>(j)],
+               make_empty(device, r.results[static_cast<size_t>(j)],
+                          layout_of_results(info, in, given, shape, c_order, where), where)));
       if (!results[j]) throw PythonError();
       arrays[j] = &unwrap(results[j].get());
     }

@@ -23,7 +23,9 @@ OpId op_by_name(const char* name);  // of the table; imports gpuinterop.ops if n
 
 // `args` holds info.inputs objects, `outs` info.results objects or nulls (null itself: none given). Returns
 // a new reference: one array, or a tuple for several results. If `reflect` is set and an operand has an
-// unsupported type, returns Py_NotImplemented. Throws.
-PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool reflect);
+// unsupported type, returns Py_NotImplemented. New results have the operands' order in memory
+// (Layout::in_memory_order), or C order if `c_order` is set. Throws.
+PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool reflect,
+               bool c_order = false);
 
 }  // namespace gpuinterop::ops

@@ -106,36 +106,6 @@ GI_METHOD(restrided) {
   });
 }
 
-// The axes from the longest step to the shortest, as in NumPy's order 'K'. An axis without a step (length 1,
-// or broadcast) stays in place; directions are kept.
-void read_memory_order(const Layout& l, int64_t* order) {
-  auto step = [&](int64_t axis) { return l.shape()[axis] == 1 ? 0 : std::abs(l.strides()[axis]); };
-  int64_t fastest[kMaxDims];  // the fastest axis first
-  const int n = l.ndim();
-  for (int axis = n - 1; axis >= 0; --axis) {
-    const int seen = n - 1 - axis;
-    int place = seen;
-    for (int i = seen - 1; i >= 0 && step(axis); --i) {
-      if (!step(fastest[i])) continue;
-      if (step(fastest[i]) <= step(axis)) break;
-      place = i;
-    }
-    std::copy_backward(fastest + place, fastest + seen, fastest + seen + 1);
-    fastest[place] = axis;
-  }
-  std::reverse_copy(fastest, fastest + n, order);
-}
-
-Layout compact_in_memory_order(const Layout& l) {
-  int64_t order[kMaxDims];
-  read_memory_order(l, order);
-  const int n = l.ndim();
-  const Layout compact = Layout::c_order(n, l.permuted(order, n, "copy").shape(), "copy");
-  int64_t strides[kMaxDims];
-  for (int i = 0; i < n; ++i) strides[order[i]] = compact.strides()[i];
-  return Layout(n, l.shape(), strides);
-}
-
 // An independent contiguous copy on the same device.
 PyObject* copy_of(PyObject* self, std::string_view order, const char* where) {
   // By value: allocating may let other threads run.
@@ -144,13 +114,15 @@ PyObject* copy_of(PyObject* self, std::string_view order, const char* where) {
   if (order.size() != 1 || std::string_view("CFAK").find(order) == order.npos)
     fail(Kind::Shape, where, "order='C', 'F', 'A' or 'K'", "order='" + std::string(order) + "'",
          "pass one of these values");
+  const Layout* const seen[] = {&l};
   const bool columns =
       order == "F" || (order == "A" && l.is_f_contiguous() && !l.is_c_contiguous());
-  Array copy = make_empty(a.device, a.dtype,
-                          order == "K" ? compact_in_memory_order(l)
-                          : columns    ? Layout::f_order(l.ndim(), l.shape(), where)
-                                       : Layout::c_order(l.ndim(), l.shape(), where),
-                          where);
+  Array copy =
+      make_empty(a.device, a.dtype,
+                 order == "K" ? Layout::in_memory_order(l.ndim(), l.shape(), seen, 1, where)
+                 : columns    ? Layout::f_order(l.ndim(), l.shape(), where)
+                              : Layout::c_order(l.ndim(), l.shape(), where),
+                 where);
   copy_elements(copy, a, where);
   return wrap_or_throw(Py_TYPE(self), std::move(copy));
 }
@@ -203,7 +175,8 @@ PyObject* memory_order(PyObject* self, PyObject*) {
     require_valid_layout(self);
     const Layout& l = unwrap(self).layout;
     int64_t order[kMaxDims];
-    read_memory_order(l, order);
+    const Layout* const seen[] = {&l};
+    read_memory_order(l.ndim(), seen, 1, order);
     return int_tuple(l.ndim(), order, 1);
   });
 }

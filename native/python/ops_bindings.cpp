@@ -29,7 +29,7 @@ namespace gpuinterop {
 
 namespace {
 
-// add(x, y), add(x, y, out), add(x, y, out=z), frexp(x, out=(a, b)). `self` holds the operation's id.
+// add(x, y), add(x, y, out), add(x, y, out=z, order="C"), frexp(x, out=(a, b)). `self` holds the operation's id.
 PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                          PyObject* kwnames) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
@@ -38,10 +38,18 @@ PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs
     const int inputs = info.inputs, results = info.results;
     const Py_ssize_t keywords = kwnames ? PyTuple_Size(kwnames) : 0;
     PyObject* out = nullptr;
-    bool plain = nargs >= inputs && nargs <= inputs + results;
+    bool plain = nargs >= inputs && nargs <= inputs + results, c_order = false;
+    auto is = [](PyObject* text, const char* word) {
+      return PyUnicode_Check(text) && PyUnicode_CompareWithASCIIString(text, word) == 0;
+    };
     for (Py_ssize_t k = 0; k < keywords && plain; ++k) {
-      plain = PyUnicode_CompareWithASCIIString(PyTuple_GetItem(kwnames, k), "out") == 0;
-      out = args[nargs + k];
+      PyObject *name = PyTuple_GetItem(kwnames, k), *value = args[nargs + k];
+      if (is(name, "out"))
+        out = value;
+      else if (is(name, "order"))
+        plain = (c_order = is(value, "C")) || is(value, "K");
+      else
+        plain = false;
     }
     if (!plain || (out && nargs > inputs)) {
       // Other keywords, or a wrong count: Python handles the call or raises the error.
@@ -73,7 +81,7 @@ PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs
              "pass out=(a, b)");
       set_out(0, out);
     }
-    return ops::call(op, args, given ? outs : nullptr, false);
+    return ops::call(op, args, given ? outs : nullptr, false, c_order);
   });
 }
 

@@ -165,7 +165,7 @@ PyObject* matmul_in_place(PyObject* a, PyObject* b) {
 #define GI_METHODS(X)                                                                           \
   X(__array_function__, "func, types, args, kwargs, /",                                         \
     "How numpy.where(x, y, z), numpy.sum(x) and their like come here.")                         \
-  X(astype, "/, dtype, order='C', copy=True",                                                   \
+  X(astype, "/, dtype, order='K', copy=True",                                                   \
     "A copy in another dtype; the array itself when copy=False and nothing changes.")           \
   X(clip, "/, min=None, max=None, out=None", "Every element cut to the range from min to max.") \
   X(round, "/, decimals=0, out=None", "Every element rounded to the given number of decimals.") \
@@ -199,7 +199,7 @@ PyMethodDef ops_methods[] = {
          "__array_ufunc__($self, ufunc, method, /, *inputs, **kwargs)\n--\n\n"
          "Carry out a NumPy ufunc, for numpy.exp(x) and numpy.add(x, y, out=z)."},
     {"exp", method_of<exponential>, METH_NOARGS,
-     "exp($self, /)\n--\n\nThe exponential of every element, a new C-ordered array."},
+     "exp($self, /)\n--\n\nThe exponential of every element, in a new array."},
     {"conj", method_of<conjugate>, METH_NOARGS,
      "conj($self, /)\n--\n\nThe complex conjugate of every element."},
     {nullptr, nullptr, 0, nullptr},
