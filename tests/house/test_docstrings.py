@@ -54,7 +54,7 @@ def test_operations_of_the_core_are_shown_as_functions_of_the_package(name):
 def test_signatures_name_every_argument():
     x = gi.zeros(3, device="cpu")
     for call, arguments in [
-        (gi.add, "x y out dtype"),
+        (gi.add, "x y out dtype order"),
         (gi.sum, "x axis dtype out keepdims initial where"),
         (x.var, "axis dtype out ddof keepdims where"),
         (x.take, "indices axis out mode max_threads"),
