@@ -25,15 +25,16 @@ from .dtype_promotion import (
     check_casts,
     dtype_kind,
     name_of_kind,
-    numpy_types,
     raw_body,
     raw_name,
     require_exact_in,
     row_of_kind,
     take_body,
 )
+from .host_program import row_program
 from .operand_conversion import gpuarray_class, is_foreign_array, operand, result_class, viewed
-from .operation_table import ROWS, Row, run_row
+from .operation_table import ROWS, Row
+from .output_arrays import record_or_run
 from .ufunc_keywords import bind_keywords
 
 __all__ = [
@@ -138,34 +139,29 @@ def _build(*request: Any) -> tuple[bytes, str]:
 # ---- the host -------------------------------------------------------------------------------------
 
 
+def _host_program(
+    op: int, kinds: tuple[int, ...], stored: tuple[int, ...], results: tuple[int, ...], in_place: bool
+) -> Any:  # fmt: skip
+    entry = _by_id[op]
+    if isinstance(entry, Row):
+        return row_program(entry, kinds, stored, results, in_place)
+    return entry.host_program(kinds, stored, results, in_place)
+
+
 def _host(
     op: int | str, kinds: tuple[int, ...], inputs: tuple[Any, ...], results: tuple[Any, ...],
     scalars: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """Compute on the host: now, or at each replay of the capture that this thread records."""
+    """Compute what has no program: now, or at each replay of the capture that this thread records."""
     if isinstance(op, str):
         PRODUCTS_ON_HOST[op](op, *results, *inputs, *scalars)
         return
     entry = _by_id[op]  # which a replay may need when the operation has been dropped
-    if _core._recording() is None:
-        return _host_now(entry, kinds, inputs, results)
-    # A replay uses the present layouts, even if the arrays' shapes are assigned to before it.
-    inputs = tuple(core_view(x) if isinstance(x, _core.Array) else x for x in inputs)
-    results = tuple(map(core_view, results))
-    _core._record_call(lambda: _host_now(entry, kinds, inputs, results))
-
-
-def _host_now(
-    entry: Any,
-    kinds: tuple[int, ...],
-    inputs: tuple[Any, ...],
-    results: tuple[Any, ...],
-) -> None:
-    read, outs = as_numpy_views(inputs, results)
-    if isinstance(entry, Row):
-        run_row(entry, [np.asarray(x) for x in read], outs, numpy_types(entry, kinds))
-    else:
-        entry.host(read, outs, kinds)
+    if _core._recording() is not None:
+        # A replay uses the present layouts, even if the arrays' shapes are assigned to before it.
+        inputs = tuple(core_view(x) if isinstance(x, _core.Array) else x for x in inputs)
+        results = tuple(map(core_view, results))
+    record_or_run(lambda: entry.host(*as_numpy_views(inputs, results), kinds))
 
 
 # ---- calls with keywords or unknown operands --------------------------------------------------------
@@ -224,7 +220,7 @@ def _prepare(subject: str, *request: Any) -> Any:
 
 
 def _register() -> None:
-    PREPARE.update(types=_resolve, kernel=_build)
+    PREPARE.update({"types": _resolve, "kernel": _build, "host program": _host_program})
     # Plans are Python objects, so the core releases them before the interpreter shuts down.
     atexit.register(_core._forget_calls)
     _core.set_hooks(prepare=_prepare, host=_host, call=_call)

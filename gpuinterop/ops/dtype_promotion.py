@@ -223,15 +223,6 @@ def check_casts(where: str, outs: tuple[int, ...], given: tuple[int, ...]) -> No
             raise out_dtype_differs(where, NAMES[row], NAMES[out])
 
 
-@lru_cache(maxsize=4096)
-def numpy_types(row: Row, kinds: tuple[int, ...]) -> tuple[Any, ...]:
-    """NumPy's dtypes for a loop; float32 replaces a small type."""
-    ins, outs = loop_dtypes(row, kinds)
-    return tuple(
-        np.dtype(np.float32) if is_extended(r) else dtype_from_id(r) for r in (*ins, *outs)
-    )
-
-
 # ---- bodies of kernels ---------------------------------------------------------------------------
 
 _OPERAND = re.compile(r"\b([xyz])\b")

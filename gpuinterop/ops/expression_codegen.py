@@ -8,15 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuinterop.dtypes import NAMES, dtype_from_id
+from gpuinterop import _core
+from gpuinterop.dtypes import NAMES, dtype_from_id, dtype_id
+from gpuinterop.host_views import wrap_numpy
 from gpuinterop.jit.codegen import STORAGE, WORKING, Body
 from gpuinterop.layout import broadcast_shapes
 
 from .cuda_text import CudaText
-from .dtype_promotion import dtype_kind, is_extended, loop_dtypes, numpy_types, substitute
+from .dtype_promotion import dtype_kind, loop_dtypes, substitute
 from .expression_dtypes import Value, constant_comparison, loop_of, met, strong
 from .expression_graph import Graph
-from .operation_table import run_row
+from .host_program import HostProgram, HostValue, row_results
+from .operation_table import Row
 
 
 class DeviceFunction(NamedTuple):
@@ -183,19 +186,49 @@ class ElementwiseOperation:
             once=bool(made.functions),  # a text may do more than compute its outputs
         )
 
+    def host_program(
+        self, kinds: tuple[int, ...], stored: Sequence[int], results: Sequence[int], in_place: bool
+    ) -> Any:
+        """The program of all values; none for a graph with a CUDA text, which `host` computes."""
+        order = self.graph.order()
+        if any(isinstance(value.row, CudaText) for value in order):
+            return None
+        program = HostProgram(stored)
+        known, strict = self.graph.kinds(kinds)
+        made: dict[int, HostValue] = {}
+        rows: dict[tuple[Any, ...], list[HostValue]] = {}  # results of an operation, made once
+        for value in order:
+            if value.index >= 0:
+                made[id(value)] = program.inputs[value.index]
+            elif value.row is None:
+                # Each use casts the number, which may fit no dtype of its own.
+                made[id(value)] = HostValue(strong(known[id(value)]), number=value.number)
+            else:
+                operands = [made[id(o)] for o in value.operands]
+                key = (value.row, value.cast_to, *map(id, value.operands))
+                if key not in rows:
+                    rows[key] = _host_steps(program, value, operands, known, strict)
+                made[id(value)] = rows[key][value.result]
+        return program.finish([made[id(value)] for value in self.graph.results], results, in_place)
+
     def host(self, inputs: list[Any], results: list[Any], kinds: tuple[int, ...]) -> None:
+        """Compute a graph with CUDA texts, whose functions take whole arrays, value by value."""
         known, strict = self.graph.kinds(kinds)
         values: dict[int, Any] = {}
         texts: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         for value in self.graph.order():
-            if isinstance(value.row, CudaText):
+            operands = [values[id(o)] for o in value.operands]
+            if value.index >= 0:
+                values[id(value)] = np.asarray(inputs[value.index])
+            elif value.row is None:
+                values[id(value)] = np.asarray(value.number)
+            elif isinstance(value.row, CudaText):
                 key = (id(value.row), *map(id, value.operands))
                 if key not in texts:
-                    operands = [values[id(o)] for o in value.operands]
                     texts[key] = value.row.evaluate(operands, met(value, known, strict))
                 values[id(value)] = texts[key][value.result]
             else:
-                values[id(value)] = _host_value(value, inputs, values, known, strict)
+                values[id(value)] = _host_value(value, operands, known, strict)
         found = [values[id(value)] for value in self.graph.results]
         if len(found) > 1:
             # Read an argument that is returned before any `out` array is written.
@@ -208,29 +241,30 @@ class ElementwiseOperation:
                 out[...] = result
 
 
-def _host_value(
-    value: Value, inputs: Sequence[Any], values: dict[int, Any], known: dict[int, int],
+def _host_steps(
+    program: HostProgram, value: Value, operands: Sequence[HostValue], known: dict[int, int],
     strict: set[int],
-) -> Any:  # fmt: skip
-    if value.index >= 0:
-        return np.asarray(inputs[value.index])
-    if value.row is None:
-        return np.asarray(value.number)
-    operands = [values[id(o)] for o in value.operands]
+) -> list[HostValue]:  # fmt: skip
+    """Add the steps of a value of the operation table; returns all results of the operation."""
     if value.cast_to >= 0:
-        with np.errstate(all="ignore"):
-            return operands[0].astype(dtype_from_id(value.cast_to))
+        return [program.cast(operands[0], value.cast_to)]
+    assert isinstance(value.row, Row)
     kinds = met(value, known, strict)
-    assert not isinstance(value.row, CudaText)
-    types = numpy_types(value.row, kinds)
-    numbers = constant_comparison(value, loop_of(value.row, kinds)[0])
+    ins = loop_of(value.row, kinds)[0]
+    numbers = constant_comparison(value, ins)
     if numbers is not None:
-        operands = [
-            np.full(o.shape, n, t) for o, n, t in zip(operands, numbers, types, strict=False)
-        ]
-    shape = broadcast_shapes([o.shape for o in operands], value.row.name)
-    outs = [np.empty(shape, t) for t in types[value.row.inputs :]]
-    run_row(value.row, operands, outs, types)
-    found = outs[value.result]
-    held = known[id(value)]
-    return found.astype(dtype_from_id(held)) if is_extended(held) else found
+        operands = [program.constant(n, row) for n, row in zip(numbers, ins, strict=True)]
+    return row_results(program, value.row, operands, kinds)
+
+
+def _host_value(
+    value: Value, operands: Sequence[Any], known: dict[int, int], strict: set[int]
+) -> Any:
+    """A value of the operation table, of NumPy arrays."""
+    program = HostProgram([dtype_id(o.dtype) for o in operands])
+    found = _host_steps(program, value, program.inputs, known, strict)[value.result]
+    shape = broadcast_shapes([o.shape for o in operands], "fuse")
+    out = np.empty(shape, dtype_from_id(found.dtype))
+    arrays = [wrap_numpy(np.ascontiguousarray(o)) for o in operands]
+    _core._run_program(program.finish([found], [found.dtype], False), arrays, wrap_numpy(out))
+    return out

@@ -15,20 +15,6 @@ namespace gpuinterop {
 
 namespace {
 
-// Below this many bytes releasing the GIL costs more than other threads gain.
-constexpr int64_t kGilBytes = 1 << 20;
-
-class DropGil {
- public:
-  explicit DropGil(bool drop) : state_(drop ? PyEval_SaveThread() : nullptr) {}
-  ~DropGil() {
-    if (state_) reacquire_gil(state_);
-  }
-
- private:
-  PyThreadState* state_;
-};
-
 // The addresses of the elements: [first, last), in bytes.
 std::pair<uintptr_t, uintptr_t> reach(const Array& a, const char* where) {
   const auto [lo, hi] = a.layout.span(where);
@@ -83,19 +69,6 @@ void copy_walk(const ops::IterationSpace& w) {
       index[k] = 0;
     }
     if (k < 0) return;
-  }
-}
-
-void copy_host(const Array& dst, const Array& src) {
-  ops::IterationSpace w;
-  plan_copy(w, dst, src);
-  DropGil drop(dst.nbytes() >= kGilBytes);
-  switch (dst.itemsize()) {
-    case 1: return copy_walk<1>(w);
-    case 2: return copy_walk<2>(w);
-    case 4: return copy_walk<4>(w);
-    case 8: return copy_walk<8>(w);
-    default: return copy_walk<16>(w);
   }
 }
 
@@ -196,6 +169,19 @@ void transfer(const Array& dst, const Array& src, const char* where, bool async)
 }
 
 }  // namespace
+
+void copy_host(const Array& dst, const Array& src) {
+  ops::IterationSpace w;
+  plan_copy(w, dst, src);
+  DropGil drop(dst.nbytes() >= kGilBytes);
+  switch (dst.itemsize()) {
+    case 1: return copy_walk<1>(w);
+    case 2: return copy_walk<2>(w);
+    case 4: return copy_walk<4>(w);
+    case 8: return copy_walk<8>(w);
+    default: return copy_walk<16>(w);
+  }
+}
 
 std::atomic<int> watching{0};
 

@@ -8,6 +8,7 @@
 #include <Python.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <utility>
 #ifdef __GLIBCXX__
 #include <cxxabi.h>
@@ -23,6 +24,22 @@ inline void reacquire_gil(PyThreadState* state) noexcept {
     for (;;) pause();
   }
 }
+
+// Below this many bytes of host memory, releasing the GIL costs more than other threads gain.
+constexpr int64_t kGilBytes = 1 << 20;
+
+// Releases the GIL, if `drop` is set, until it is destroyed.
+class DropGil {
+ public:
+  explicit DropGil(bool drop) : state_(drop ? PyEval_SaveThread() : nullptr) {}
+  ~DropGil() {
+    if (state_) reacquire_gil(state_);
+  }
+  DropGil(const DropGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
 
 // The handler does not use its reference, but UBSan reports it as null.
 #define GPUINTEROP_CATCHES_UNWINDING __attribute__((no_sanitize("undefined")))

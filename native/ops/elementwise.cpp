@@ -15,8 +15,8 @@
 #include "cuda/cuda.hpp"
 #include "ops/call_cache.hpp"
 #include "ops/copy.hpp"
+#include "ops/elementwise_call.hpp"
 #include "ops/graph.hpp"
-#include "ops/operands.hpp"
 #include "ops/overlap.hpp"
 
 namespace nb = nanobind;
@@ -24,13 +24,6 @@ namespace nb = nanobind;
 namespace gpuinterop::ops {
 
 namespace {
-
-struct Resolution : Prepared {
-  std::vector<DTypeId> inputs;   // what numbers are converted to; arrays keep their own dtype
-  std::vector<DTypeId> results;  // dtypes of new results
-  // Borrowed: the class of an operand, with which the entry is removed, or one of the package's two.
-  std::vector<PyTypeObject*> result_types;
-};
 
 std::vector<OpInfo>& table() {
   static auto* ops = new std::vector<OpInfo>{{"copy", 1, 1}, {"fill", 1, 1}, {"take", 3, 1}};
@@ -44,11 +37,9 @@ std::unordered_map<PyObject*, OpId>& ufuncs() {
   static auto* map = new std::unordered_map<PyObject*, OpId>();
   return *map;
 }
-// An `out` array as it was when it was checked; see Input::array.
-using Outs = std::optional<Array>[kMaxResults];
 
 std::shared_ptr<const Resolution> types_from_python(OpId op, const OpInfo& info, const Input* in,
-                                                    const Outs& outs) {
+                                                    Outs outs) {
   nb::list kinds, classes, given;
   for (int i = 0; i < info.inputs; ++i) {
     kinds.append(in[i].kind);
@@ -71,8 +62,7 @@ std::shared_ptr<const Resolution> types_from_python(OpId op, const OpInfo& info,
   return made;
 }
 
-std::shared_ptr<const Resolution> resolve(OpId op, const OpInfo& info, const Input* in,
-                                          const Outs& outs) {
+std::shared_ptr<const Resolution> resolve(OpId op, const OpInfo& info, const Input* in, Outs outs) {
   auto write_key = [&](CallKey& key) {
     key.begin(Subject::Operation, op);
     for (int i = 0; i < info.inputs; ++i) {
@@ -129,7 +119,7 @@ Layout layout_of_results(const OpInfo& info, const Input* in, const Outs& given,
 
 // The inputs that an `out` array overlaps, as bits: the operation reads a copy of each. Each copy is
 // reported, and may be forbidden, before the operation starts.
-uint32_t report_copies(const OpInfo& info, const Input* in, const Outs& outs) {
+uint32_t report_copies(const OpInfo& info, const Input* in, Outs outs) {
   static_assert(kMaxOperands <= 32);
   const char* where = info.name.c_str();
   uint32_t apart = 0;
@@ -146,29 +136,9 @@ uint32_t report_copies(const OpInfo& info, const Input* in, const Outs& outs) {
   return apart;
 }
 
-// Range errors are the same on both devices, and for empty operands too.
-void require_range(const OpInfo& info, const Input* in, const Resolution& r) {
-  for (int i = 0; i < info.inputs; ++i)
-    if (!in[i].array && in[i].kind == kWeakInt) (void)encode(in[i].object, r.inputs[i], info);
-}
-
-void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution& r,
-                 PyObject* results) {
-  require_range(info, in, r);
-  nb::list inputs, kinds;
-  for (int i = 0; i < info.inputs; ++i) {
-    if (!in[i].array) require_exponent(in[i], i, r.inputs[i], info);
-    inputs.append(nb::handle(in[i].object));
-    kinds.append(in[i].kind);
-  }
-  call_hook(Hook::Host, "(iNNO())", int(op), nb::tuple(kinds).release().ptr(),
-            nb::tuple(inputs).release().ptr(), results);
-}
-
 // `apart`: the inputs to copy first, because an `out` array overlaps them.
 void run_on_device(OpId op, const OpInfo& info, const Input* in, const Resolution& r,
-                   const Shape64& shape, const Array* const* out, const Outs& given,
-                   uint32_t apart) {
+                   const Shape64& shape, const Array* const* out, Outs given, uint32_t apart) {
   const char* where = info.name.c_str();
   StoredType types[kMaxOperands];
   const Layout* layouts[kMaxOperands];
@@ -250,17 +220,19 @@ OpId op_by_name(const char* name) {
 PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool reflect, bool c_order) {
   const OpInfo info = op_info(op);  // by value: Python code below may add operations
   const char* where = info.name.c_str();
-  Input in[kMaxOperands];
+  FewValues<Input, 3> inputs(info.inputs);
+  Input* in = inputs.get();
   PyObject* like = nullptr;
   for (int i = 0; i < info.inputs && !like; ++i)
     if (is_array(args[i])) like = args[i];
-  Outs given;
+  FewValues<std::optional<Array>, 1> checked(info.results);
   for (int j = 0; j < info.results && outs; ++j) {
     if (!outs[j]) continue;
-    given[j] = read_out(outs[j], where);
-    require_writable(*given[j], where);
+    checked[j] = read_out(outs[j], where);
+    require_writable(*checked[j], where);
     if (!like) like = outs[j];
   }
+  const Outs given = checked.get();
   for (int i = 0; i < info.inputs; ++i) {
     if (read_input(in[i], args[i], like, where)) {
       if (!like && in[i].array) like = in[i].object;
@@ -330,7 +302,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
       if (may_overlap(*arrays[j], *arrays[k], where)) fail_with("outs_overlap", where);
   }
   PyRef tuple;
-  if (info.results > 1 || !device.is_cuda()) {
+  if (info.results > 1) {
     tuple = PyRef::steal(PyTuple_New(info.results));
     if (!tuple) throw PythonError();
     for (int j = 0; j < info.results; ++j)
@@ -341,7 +313,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   else if (device.is_cuda())
     run_on_device(op, info, in, r, shape, arrays, given, apart);
   else
-    run_on_host(op, info, in, r, tuple.get());
+    run_on_host(op, info, in, r, shape.ndim, shape.extents, arrays, given, apart, results);
   return info.results > 1 ? tuple.release() : results[0].release();
 }
 

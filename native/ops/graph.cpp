@@ -51,6 +51,29 @@ void add_to_capture(CUstream stream, CUgraph inner) {
       "cuStreamUpdateCaptureDependencies", "replay");
 }
 
+struct PythonCall : HostWork {
+  PyRef callable;
+  void run() const override {
+    const PyRef result =
+        PyRef::steal(run_python([&] { return PyObject_CallNoArgs(callable.get()); }));
+    if (!result) throw PythonError();
+  }
+  int traverse(visitproc visit, void* arg) const override {
+    Py_VISIT(callable.get());
+    return 0;
+  }
+};
+
+struct HostCopy : HostWork {
+  Array dst, src;
+  void run() const override { copy_elements(dst, src, "replay"); }
+  int traverse(visitproc visit, void* arg) const override {
+    Py_VISIT(dst.base.get());
+    Py_VISIT(src.base.get());
+    return 0;
+  }
+};
+
 }  // namespace
 
 Recorder::Recorder(Device device, bool on_host) : device_(device), on_host_(on_host) {}
@@ -141,15 +164,7 @@ void Recorder::run_calls() {
   for (BufferRef& b : std::exchange(unset_, {}))
     if (std::exchange(b->unset, false)) filled.push_back(std::move(b));
   try {
-    for (const Call& call : calls_) {
-      if (!call.callable) {
-        copy_elements(call.dst, call.src, "replay");
-        continue;
-      }
-      PyRef result =
-          PyRef::steal(run_python([&] { return PyObject_CallNoArgs(call.callable.get()); }));
-      if (!result) throw PythonError();
-    }
+    for (const auto& call : calls_) call->run();
   } catch (...) {
     for (const BufferRef& b : filled) b->unset = true;
     unset_.insert(unset_.end(), filled.begin(), filled.end());
@@ -233,8 +248,17 @@ void Recorder::write(const Array& array) {
   if (array.buffer && std::none_of(fresh_.begin(), fresh_.end(), shares)) written_.push_back(array);
 }
 
-void Recorder::add_call(PyObject* callable) { calls_.push_back({PyRef::borrow(callable), {}, {}}); }
-void Recorder::add_copy(const Array& dst, const Array& src) { calls_.push_back({{}, dst, src}); }
+void Recorder::add_call(PyObject* callable) {
+  auto call = std::make_shared<PythonCall>();
+  call->callable = PyRef::borrow(callable);
+  add(std::move(call));
+}
+void Recorder::add_copy(const Array& dst, const Array& src) {
+  auto copy = std::make_shared<HostCopy>();
+  copy->dst = dst;
+  copy->src = src;
+  add(std::move(copy));
+}
 
 // If only this list holds the memory, later results of the capture may reuse it.
 void Recorder::drop_unused() {
@@ -265,10 +289,9 @@ size_t Recorder::nodes() const {
 }
 
 int Recorder::traverse(visitproc visit, void* arg) {
-  for (const Call& call : calls_) {
-    Py_VISIT(call.callable.get());
-    Py_VISIT(call.dst.base.get());
-    Py_VISIT(call.src.base.get());
+  for (const auto& call : calls_) {
+    if (call.use_count() > 1) continue;  // a reference has one owner for the garbage collector
+    if (const int found = call->traverse(visit, arg)) return found;
   }
   for (const auto* list : {&used_, &fresh_, &written_})
     for (const Array& a : *list) Py_VISIT(a.base.get());

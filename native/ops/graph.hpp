@@ -6,12 +6,20 @@
 #include <cuda.h>
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "array/array.hpp"
 #include "array/loans.hpp"
 
 namespace gpuinterop::ops {
+
+// What each replay of a capture on the host repeats. Created, run and destroyed with the GIL held.
+struct HostWork {
+  virtual ~HostWork() = default;
+  virtual void run() const = 0;
+  virtual int traverse(visitproc visit, void* arg) const = 0;
+};
 
 class Recorder {
  public:
@@ -40,6 +48,7 @@ class Recorder {
   // Kind::Capture error for work on another device: it would run now and not at a replay.
   void require_device(Device device) const;
   // On the host: what every replay does, in order.
+  void add(std::shared_ptr<const HostWork> work) { calls_.push_back(std::move(work)); }
   void add_call(PyObject* callable);
   void add_copy(const Array& dst, const Array& src);
 
@@ -60,12 +69,8 @@ class Recorder {
   CUstream stream_ = nullptr, outer_stream_ = nullptr;
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
-  PyRef self_;  // while active
-  struct Call {
-    PyRef callable;  // null: a copy
-    Array dst, src;
-  };
-  std::vector<Call> calls_;
+  PyRef self_;                                          // while active
+  std::vector<std::shared_ptr<const HostWork>> calls_;  // shared with captures that replay this one
   std::vector<Array> used_, fresh_;
   std::vector<Array> written_;  // beside fresh_
   std::vector<BufferRef> unset_;

@@ -42,11 +42,12 @@ Entry entries[] = {
     {"copied", "gpuinterop.copy_tracking"},
     // prepare(subject, ...) -> what the call cache then keeps
     //   Called when the call cache has no entry: "types" and "product types" for the dtypes and the classes
-    //   of results, "kernel" for machine code, "reduction" and "product" for launch plans, "rank one" for
+    //   of results, "kernel" for machine code, "host program"
+    //   for the loops that compute an operation in host memory, "reduction" and "product" for launch plans, "rank one" for
     //   the operation x * y + a, "cublas" to open cuBLAS. A reduction in host memory gives its result.
     {"prepare", "gpuinterop.ops"},
     // host(operation, kinds, inputs, results, scalars) -> None
-    //   Called when an elementwise operation (its id) or a product (its name) runs in host memory.
+    //   Called when a product (its name), or an operation without a program (its id), runs in host memory.
     {"host", "gpuinterop.ops"},
     // encode(number, dtype id) -> (low word, high word)
     //   Called when a scalar becomes the bytes of a dtype for which the core has no rule.

@@ -12,6 +12,7 @@
 #include "ops/copy.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
+#include "ops/host_program.hpp"
 #include "ops/iteration_space.hpp"
 #include "ops/operands.hpp"
 #include "ops/overlap.hpp"
@@ -145,6 +146,32 @@ void register_ops(nb::module_& m) {
         return number_of(PyCFunction_GetSelf(function.ptr()));
       },
       "function"_a, "The id of an operation.");
+  m.def(
+      "_has_loop",
+      [](nb::handle ufunc, int index) { return bool(ops::ufunc_loop(ufunc.ptr(), index)); },
+      "ufunc"_a, "index"_a, "Whether the core can call loop number `index` of a NumPy ufunc.");
+  m.def(
+      "_run_program",
+      [](nb::handle compiled, std::vector<nb::object> inputs, nb::handle out) {
+        const std::shared_ptr<const ops::HostProgram> program = ops::read_program(compiled.ptr());
+        inputs.push_back(nb::borrow(out));
+        if (!program || static_cast<int>(inputs.size()) != program->operands())
+          throw nb::value_error("an array for each operand of a host program expected");
+        ops::IterationSpace w;
+        w.inputs = program->inputs;
+        const Layout* layouts[ops::kMaxOperands];
+        for (size_t i = 0; i < inputs.size(); ++i) {
+          const Array& a = read_array(inputs[i], "program");
+          layouts[i] = &a.layout;
+          w.add_array(a);
+        }
+        const Layout& shape = *layouts[program->inputs];
+        if (shape.size() == 0) return;
+        ops::build_iteration_space(w, layouts, shape.ndim(), shape.shape());
+        ops::run_program(*program, w, "program");
+      },
+      "compiled"_a, "inputs"_a, "out"_a,
+      "Run a program of inner loops over host arrays; the inputs broadcast to the output.");
   m.def("_forget_kernels", ops::forget_kernels, "Unload them, for tests.");
   m.def(
       "_take",

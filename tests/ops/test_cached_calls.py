@@ -1,4 +1,4 @@
-"""How many Python functions a cached call on a GPU runs: no more than docs/operations.md states."""
+"""How many Python functions a cached call runs: no more than docs/operations.md states."""
 
 from __future__ import annotations
 
@@ -152,6 +152,18 @@ def functions_of(call, operands):
 @pytest.mark.parametrize("name", [*CALLS, *PRODUCTS])
 def test_a_cached_call_runs_no_python_function(device, name):
     assert functions_of({**CALLS, **PRODUCTS}[name], Operands(device)) == []
+
+
+# Reductions and the functions that users pass as host= are Python on the host.
+ON_THE_HOST = [
+    name for name in CALLS
+    if not name.startswith(("ElementwiseKernel", "x.", "sum", "max")) or name in ("x.exp()", "x.conj()")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ON_THE_HOST)
+def test_a_cached_call_on_the_host_runs_no_python_function(name):
+    assert functions_of(CALLS[name], Operands("cpu")) == []
 
 
 @pytest.mark.driver

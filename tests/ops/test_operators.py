@@ -9,7 +9,9 @@ import pytest
 from doubles.on_fake import FAKE
 
 import gpuinterop as gi
+from gpuinterop import _core
 from gpuinterop.errors import DTypeError
+from gpuinterop.ops import host_program
 from gpuinterop.ops.operation_table import ROWS
 
 pytestmark = [
@@ -228,3 +230,31 @@ def test_bounds_that_no_element_passes_do_not_cut_in_fused_functions_either(devi
     for found in (x.clip(*bounds), gi.fuse(lambda x: x.clip(*bounds))(x)):
         assert found.dtype == dtype
         np.testing.assert_array_equal(found.get(), expected)
+
+
+def test_without_numpys_table_of_loops_the_results_are_the_same(monkeypatch):
+    monkeypatch.setattr(host_program, "_loop_index", lambda *_: None)
+    _core._forget_calls()
+    try:
+        for dtype in ("float32", "int64", "complex128"):
+            x, y = (
+                np.random.default_rng(i).integers(0, 9, (50, 40)).astype(dtype) for i in range(2)
+            )
+            for name, row in (("add", np.add), ("multiply", np.multiply), ("equal", np.equal)):
+                found = getattr(gi, name)(gi.from_any(x), gi.from_any(y)).get()
+                np.testing.assert_array_equal(found, row(x, y), strict=True)
+        fused = gi.fuse(lambda x, y: gi.sqrt(x * x + y * y))
+        x, y = (np.random.default_rng(i).random(10000, "float32") for i in range(2))
+        np.testing.assert_allclose(
+            fused(gi.from_any(x), gi.from_any(y)).get(), np.sqrt(x * x + y * y), rtol=1e-6
+        )
+    finally:
+        _core._forget_calls()
+
+
+def test_what_is_no_ufunc_of_numpys_table_has_no_loop():
+    assert _core._has_loop(np.add, 0)
+    assert _core._has_loop(np.add, np.add.ntypes - 1)
+    for wrong, index in ((np.add, -1), (np.add, 10000), (3, 0), ("add", 0), (np.sum, 0),
+                         (type("Ufunc", (), {"nin": 2, "nout": 1}), 0)):  # fmt: skip
+        assert not _core._has_loop(wrong, index)

@@ -1,0 +1,288 @@
+"""Programs of inner loops: how an operation is computed in host memory.
+
+A program is a list of steps over values. Each step is an inner loop of a NumPy ufunc, a cast, a choice between
+two values, or a call of Python. The core runs the steps block by block (native/ops/host_program.cpp).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.dtypes import NAMES, NUMPY_NAMES, dtype_from_id
+from gpuinterop.host_views import as_numpy_view
+
+from .dtype_promotion import dtype_kind, is_extended, loop_dtypes
+from .operation_table import Row
+
+_BOOL, _FLOAT32, _BFLOAT16 = (NAMES.index(name) for name in ("bool", "float32", "bfloat16"))
+# NumPy has two integer types of 8 bytes, and loops of comparisons for only one of them.
+_LETTERS = {
+    NAMES.index(name): [np.dtype(name).char, *({"int64": "lq", "uint64": "LQ"}.get(name, ""))]
+    for name in NUMPY_NAMES
+}
+# NumPy 2.4 writes wrong values of these into an output with gaps, so the results are stored by a copy.
+_DENSE = (np.isfinite, np.isinf, np.isnan, np.signbit)
+
+
+@dataclass(eq=False)
+class HostValue:
+    """An operand, a constant, or the result of a step."""
+
+    dtype: int
+    number: Any = None  # of a constant
+    dense: bool = False  # whether its loop needs an output without gaps
+
+
+@dataclass(eq=False)
+class _Step:
+    owner: Any  # a ufunc, a Python function, or None
+    numbers: tuple[int, int]  # see read_program in native/ops/host_program.cpp
+    inputs: tuple[HostValue, ...]
+    outputs: tuple[HostValue, ...]
+
+
+class HostProgram:
+    """A program while it is built: steps over the inputs of these dtypes."""
+
+    def __init__(self, inputs: Sequence[int]) -> None:
+        self.inputs = [HostValue(dtype) for dtype in inputs]
+        self._steps: list[_Step] = []
+        self._constants: dict[Any, HostValue] = {}
+
+    def constant(self, number: Any, dtype: int) -> HostValue:
+        """A number, rounded to the dtype."""
+        with np.errstate(all="ignore"):
+            element = np.asarray(number).astype(dtype_from_id(dtype))
+        return self._constants.setdefault(
+            (dtype, element.tobytes()), HostValue(dtype, number=element)
+        )
+
+    def _step(
+        self,
+        owner: Any,
+        numbers: tuple[int, int],
+        inputs: Sequence[HostValue],
+        dtypes: Sequence[int],
+        dense: bool = False,
+    ) -> tuple[HostValue, ...]:
+        outputs = tuple(HostValue(dtype, dense=dense) for dtype in dtypes)
+        self._steps.append(_Step(owner, numbers, tuple(inputs), outputs))
+        return outputs
+
+    def cast(self, value: HostValue, dtype: int, *, copy: bool = False) -> HostValue:
+        """The value in another dtype."""
+        if value.number is not None and not copy:
+            return self.constant(value.number, dtype)
+        if value.dtype == dtype and not copy:
+            return value
+        if value.dtype == dtype or max(value.dtype, dtype) <= _BFLOAT16:
+            return self._step(None, (value.dtype, dtype), (value,), (dtype,))[0]
+        return self.call(_cast, (value,), (dtype,))[0]
+
+    def loop(
+        self, ufunc: np.ufunc, operands: Sequence[HostValue], dtypes: Sequence[int]
+    ) -> tuple[HostValue, ...]:
+        """The results, of these dtypes, of a ufunc's loop for the dtypes of the operands."""
+        index = _loop_index(ufunc, tuple(o.dtype for o in operands), tuple(dtypes))
+        if index is None:
+            return self.call(ufunc, operands, dtypes)
+        return self._step(ufunc, (index, 0), operands, dtypes, ufunc in _DENSE)
+
+    def choose(self, condition: HostValue, x: HostValue, y: HostValue) -> HostValue:
+        """Choose x where the condition is true, y elsewhere."""
+        itemsize = dtype_from_id(x.dtype).itemsize
+        return self._step(None, (itemsize, -1), (condition, x, y), (x.dtype,))[0]
+
+    def call(
+        self, function: Callable[..., Any], operands: Sequence[HostValue], dtypes: Sequence[int]
+    ) -> tuple[HostValue, ...]:
+        """The results of a Python function of NumPy arrays, in these dtypes."""
+        # The arrays that the function is given own their memory: no operand of a call, whose owner may release it.
+        inside = {id(output) for step in self._steps for output in step.outputs}
+        given = [o if id(o) in inside else self.cast(o, o.dtype, copy=True) for o in operands]
+        return self._step(_caller(function, len(given)), (-1, 0), given, dtypes)
+
+    def finish(self, results: Sequence[HostValue], dtypes: Sequence[int], in_place: bool) -> Any:
+        """What the core reads: the program that stores the results in arrays of these dtypes.
+
+        `in_place`: the results may be at the same places as the inputs, so that they are stored
+        when the inputs have been read.
+        """
+        found = [self.cast(value, dtype) for value, dtype in zip(results, dtypes, strict=True)]
+        reads = [i for i, step in enumerate(self._steps) if set(step.inputs) & set(self.inputs)]
+        # Python's functions read and write temporaries only.
+        in_python = {v for step in self._steps if step.numbers[0] < 0
+                     for v in (*step.inputs, *step.outputs)}  # fmt: skip
+        made_by = {
+            output: i for i, step in enumerate(self._steps) for output in step.outputs
+            if output not in in_python and not output.dense
+        }  # fmt: skip
+        last_read = max(reads, default=-1) if in_place else -1
+        places: dict[HostValue, int] = {value: i for i, value in enumerate(self.inputs)}
+        stores = [i for i, value in enumerate(found)
+                  if made_by.get(value, -2) < last_read or value not in made_by
+                  or value in found[:i]]  # fmt: skip
+        if in_place and any(found[i] in self.inputs for i in stores):
+            # A store of an input must not follow the store of a result at its place.
+            stores = list(range(len(found)))
+            found = [self.cast(v, v.dtype, copy=True) if v in self.inputs else v for v in found]
+        for i, value in enumerate(found):
+            if i in stores:
+                found[i] = self.cast(value, value.dtype, copy=True)
+            places[found[i]] = len(self.inputs) + i
+        return self._allocated(places, len(found))
+
+    def _allocated(self, places: dict[HostValue, int], results: int) -> Any:
+        """Give every value a register; temporaries of one dtype share registers when they are not needed any more."""
+        last_use = {value: i for i, step in enumerate(self._steps) for value in step.inputs}
+        operands = len(self.inputs) + results
+        temporaries: list[int] = []
+        free: dict[int, list[int]] = {}
+        for i, step in enumerate(self._steps):
+            released = [v for v in dict.fromkeys(step.inputs)
+                        if places.get(v, -1) >= operands and last_use[v] == i]  # fmt: skip
+            # A loop reads an element before it writes that one, unless it has several outputs.
+            if len(step.outputs) == 1:
+                for value in released:
+                    free.setdefault(value.dtype, []).append(places[value])
+            for output in step.outputs:
+                if output in places:
+                    continue
+                if free.get(output.dtype):
+                    places[output] = free[output.dtype].pop()
+                else:
+                    places[output] = operands + len(temporaries)
+                    temporaries.append(output.dtype)
+            unused = [v for v in step.outputs if v not in last_use and places[v] >= operands]
+            for value in unused + (released if len(step.outputs) > 1 else []):
+                free.setdefault(value.dtype, []).append(places[value])
+        constants = list(self._constants.values())
+        for value in constants:
+            places[value] = operands + len(temporaries) + constants.index(value)
+        return (
+            len(self.inputs),
+            results,
+            temporaries,
+            [_words(value.number) for value in constants],
+            [
+                (step.owner, *step.numbers, [places[v] for v in (*step.inputs, *step.outputs)])
+                for step in self._steps
+            ],
+        )
+
+
+def _words(element: Any) -> tuple[int, int]:
+    """The bytes of an element as two words of the core."""
+    data = element.tobytes().ljust(16, b"\0")
+    return int.from_bytes(data[:8], sys.byteorder), int.from_bytes(data[8:], sys.byteorder)
+
+
+@lru_cache(maxsize=4096)
+def _loop_index(ufunc: np.ufunc, ins: tuple[int, ...], outs: tuple[int, ...]) -> int | None:
+    """The number of the loop for these dtypes, if the core can call it."""
+    letters = [_LETTERS.get(dtype, []) for dtype in (*ins, *outs)]
+    for found in product(*letters):
+        text = f"{''.join(found[: len(ins)])}->{''.join(found[len(ins) :])}"
+        if text in ufunc.types:
+            index = ufunc.types.index(text)
+            return index if _core._has_loop(ufunc, index) else None
+    return None
+
+
+def _cast(x: Any) -> Any:
+    return x
+
+
+def _caller(function: Callable[..., Any], inputs: int) -> Callable[..., None]:
+    """The function as a step: of core arrays, its operands and then its results."""
+
+    def run(*arrays: Any) -> None:
+        views = [as_numpy_view(x, written=True) for x in arrays]
+        with np.errstate(all="ignore"):
+            found = function(*views[:inputs])
+            outs = views[inputs:]
+            for out, value in zip(outs, found if len(outs) > 1 else (found,), strict=True):
+                np.copyto(out, value, casting="unsafe")
+
+    return run
+
+
+def row_program(
+    row: Row, kinds: tuple[int, ...], stored: Sequence[int], results: Sequence[int], in_place: bool
+) -> Any:
+    """The program of a row for operands of these kinds, whose elements have the dtypes `stored`."""
+    program = HostProgram(stored)
+    found: Sequence[HostValue] = program.inputs  # of a cast
+    if row.name != "cast":
+        found = row_results(program, row, found, kinds)
+    return program.finish(found, results, in_place)
+
+
+def row_results(
+    program: HostProgram, row: Row, given: Sequence[HostValue], kinds: tuple[int, ...]
+) -> list[HostValue]:
+    """Add the steps of a row for operands of these kinds; returns its results."""
+    loop = loop_dtypes(row, kinds)
+    ins, outs = loop if row.name == "where" else map(_computed, loop)
+    read = [program.cast(value, dtype) for value, dtype in zip(given, ins, strict=True)]
+    found = _row_steps(program, row, read, outs)
+    return [program.cast(value, dtype) for value, dtype in zip(found, loop[1], strict=True)]
+
+
+def _computed(dtypes: Sequence[int]) -> tuple[int, ...]:
+    """The dtypes of NumPy's loop: float32 replaces a small type."""
+    return tuple(_FLOAT32 if is_extended(dtype) else dtype for dtype in dtypes)
+
+
+def _row_steps(
+    program: HostProgram, row: Row, read: Sequence[HostValue], outs: Sequence[int]
+) -> Sequence[HostValue]:
+    if row.name == "where":
+        return (program.choose(*read),)
+    if row.name == "clip":
+        above = program.loop(np.maximum, read[:2], outs)
+        return program.loop(np.minimum, (*above, read[2]), outs)
+    kind, dtype = dtype_kind(read[0].dtype), read[0].dtype
+    zero = program.constant(0, dtype) if kind in "iu" else None
+    if row.name == "reciprocal" and zero is not None:
+        # In NumPy 1 / 0 depends on the processor. gpuinterop returns 0 on both devices.
+        (is_zero,) = program.loop(np.equal, (read[0], zero), (_BOOL,))
+        divisor = program.choose(is_zero, program.constant(1, dtype), read[0])
+        (quotient,) = program.loop(np.reciprocal, (divisor,), outs)
+        return (program.choose(is_zero, zero, quotient),)
+    if row.name == "power" and kind == "i":
+        return (_integer_power(program, read, outs),)
+    if isinstance(row.numpy, np.ufunc):
+        return program.loop(row.numpy, read, outs)
+    return program.call(row.numpy, read, outs)
+
+
+def _integer_power(
+    program: HostProgram, read: Sequence[HostValue], outs: Sequence[int]
+) -> HostValue:
+    """The steps of x ** y for signed integers.
+
+    NumPy raises for a negative exponent in an array, but a kernel cannot raise. Both devices return the exact
+    power truncated to an integer: 1 or -1 for the bases 1 and -1, 0 for all others.
+    """
+    base, exponent = read
+    dtype = outs[0]
+    zero, one = program.constant(0, dtype), program.constant(1, dtype)
+    (low,) = program.loop(np.less, (exponent, zero), (_BOOL,))
+    safe = program.choose(low, zero, exponent)
+    (power,) = program.loop(np.power, (base, safe), outs)
+    (bit,) = program.loop(np.bitwise_and, (exponent, one), outs)
+    (is_odd,) = program.loop(np.equal, (bit, one), (_BOOL,))
+    (size,) = program.loop(np.absolute, (base,), outs)
+    (is_one,) = program.loop(np.equal, (size, one), (_BOOL,))
+    unit = program.choose(is_odd, base, one)
+    inverse = program.choose(is_one, unit, zero)
+    return program.choose(low, inverse, power)

@@ -1,0 +1,37 @@
+// What the parts of an elementwise call share.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "ops/call_cache.hpp"
+#include "ops/host_program.hpp"
+#include "ops/operands.hpp"
+
+namespace gpuinterop::ops {
+
+struct Resolution : Prepared {
+  std::vector<DTypeId> inputs;   // what numbers are converted to; arrays keep their own dtype
+  std::vector<DTypeId> results;  // dtypes of new results
+  // Borrowed: the class of an operand, with which the entry is removed, or one of the package's two.
+  std::vector<PyTypeObject*> result_types;
+  // How the operation is computed in host memory, compiled by the first call there. Null without a program:
+  // Python computes each call.
+  mutable std::shared_ptr<const HostProgram> host;
+  mutable bool host_is_known = false;
+};
+
+// An `out` array as it was when it was checked; see Input::array.
+using Outs = const std::optional<Array>*;
+
+// Range errors are the same on both devices, and for empty operands too.
+void require_range(const OpInfo& info, const Input* in, const Resolution& r);
+
+// elementwise_host.cpp: computes results of the shape (ndim, shape) in host memory, or records the call. `apart`:
+// the inputs to copy first, because an `out` array overlaps them. `results` are the objects of `out`.
+void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution& r, int ndim,
+                 const int64_t* shape, const Array* const* out, Outs given, uint32_t apart,
+                 const PyRef* results);
+
+}  // namespace gpuinterop::ops

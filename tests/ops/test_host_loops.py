@@ -1,0 +1,228 @@
+"""Device "cpu" computes in NumPy's inner loops: the results are NumPy's, for every dtype and layout."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
+          "float32", "float64", "complex64", "complex128"]  # fmt: skip
+UFUNCS = [name for name in dir(gi) if isinstance(getattr(np, name, None), np.ufunc)]
+NOT_ELEMENTWISE = {"matmul", "vecdot", "matvec", "vecmat"}
+
+
+def on_cpu(host):
+    return gi.GpuArray(host, device="cpu")
+
+
+def shared(host):
+    return gi.from_any(host) if host.flags.writeable else gi.asarray(host, device="cpu", copy=False)
+
+
+def values(dtype, shape, seed=0):
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    if dtype.kind in "iu":
+        return rng.integers(0 if dtype.kind == "u" else -6, 7, shape).astype(dtype)
+    found = rng.normal(size=shape) * 2
+    if dtype.kind == "c":
+        found = found + 1j * rng.normal(size=shape)
+    return np.asarray(found).astype(dtype)
+
+
+def layouts(host):
+    """Views of a three-dimensional array: orders, steps, broadcasts, odd bases, a 0-d and an empty one."""
+    yield host
+    yield host[::-1, :, ::-2]
+    yield host.transpose(2, 0, 1)
+    yield np.broadcast_to(host[:, :1], host.shape)
+    yield np.broadcast_to(host[0, 0], (5, *host.shape[1:]))
+    yield host.ravel()[1:]
+    yield host[0, 0, 0:1].reshape(())
+    yield host[:0]
+    yield host[:, :, :3].transpose(1, 0, 2)
+
+
+def close(found, expected):
+    """Equal but for the last places: NumPy's loops for other strides may round otherwise."""
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    if expected.dtype.kind == "c":
+        kind = expected.real.dtype
+        found, expected = (np.ascontiguousarray(x).view(kind) for x in (found, expected))
+    if expected.dtype.kind == "f":
+        np.testing.assert_allclose(found, expected, rtol=8 * np.finfo(found.dtype).eps, atol=1e-7)
+    else:
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", sorted(set(UFUNCS) - NOT_ELEMENTWISE))
+def test_every_loop_and_layout(name):
+    for dtype in DTYPES:
+        check_loop(name, dtype)
+
+
+def check_loop(name, dtype):
+    ufunc, function = getattr(np, name), getattr(gi, name)
+    host = [values(dtype, (4, 6, 20), i) for i in range(ufunc.nin)]
+    if name.endswith("_shift"):
+        host[1] = np.abs(host[1])
+    if name in ("power", "pow") and host[0].dtype.kind == "i":
+        host[1] = np.abs(host[1])
+    with np.errstate(all="ignore"):
+        try:
+            function(*map(on_cpu, host))
+        except gi.DTypeError:
+            return
+        for views in zip(*map(layouts, host), strict=True):
+            expected = ufunc(*views)
+            if name == "reciprocal" and views[0].dtype.kind in "iu":
+                expected = np.where(views[0] == 0, 0, expected).astype(expected.dtype)
+            found = function(*map(shared, views))
+            for one, other in zip(
+                *((x if isinstance(x, tuple) else (x,)) for x in (found, expected)), strict=True
+            ):
+                close(one.get(), np.asarray(other))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_cast(dtype):
+    for to in DTYPES:
+        host = values(dtype, 1000)
+        host = np.abs(host) if np.dtype(to).kind == "u" else host  # others have no value there
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # complex to real
+            for view in (host, host[::-3], host[1:]):
+                found = on_cpu(view).astype(to).get()
+                np.testing.assert_array_equal(found, view.astype(to), strict=True)
+
+
+def test_casts_to_and_from_halves_round_once():
+    every = np.arange(1 << 16, dtype="uint16").view("float16")
+    for dtype in ("float32", "float64", "complex64", "bool"):
+        np.testing.assert_array_equal(on_cpu(every).astype(dtype).get(), every.astype(dtype))
+    finite = every[np.isfinite(every)].astype("float64")
+    middles = (finite[:-1] + finite[1:]) / 2
+    near = [finite, middles, np.nextafter(middles, 1e9), np.nextafter(middles, -1e9)]
+    edge = np.array(
+        [65519.99999, 65520, 1e300, np.inf, -np.inf, 2**-25, np.nextafter(2**-25, 1), 1e-300]
+    )
+    with np.errstate(all="ignore"):
+        for x in (*near, edge, -edge):
+            for dtype in ("float32", "float64"):
+                host = x.astype(dtype)
+                found, expected = on_cpu(host).astype("float16").get(), host.astype("float16")
+                np.testing.assert_array_equal(found.view("u2"), expected.view("u2"))
+
+
+def test_casts_to_and_from_bfloat16():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    every = np.arange(1 << 16, dtype="uint16").view(ml_dtypes.bfloat16)
+    host = np.random.default_rng(0).normal(size=1000).astype("float32")
+    edge = np.array([3.4e38, np.inf, -np.inf, 0.0, -0.0, 1e-40], "float32")
+    np.testing.assert_array_equal(on_cpu(every).astype("float32").get(), every.astype("float32"))
+    for x in (host, edge):
+        found = on_cpu(x).astype(ml_dtypes.bfloat16).get()
+        np.testing.assert_array_equal(found.view("u2"), x.astype(ml_dtypes.bfloat16).view("u2"))
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 4095, 4096, 4097, 8192, 20000])
+def test_fused_functions_of_many_blocks(n):
+    host = [values(d, n, i) for i, d in enumerate(("float32", "int16", "float64"))]
+    fused = gi.fuse(lambda x, k, z: (gi.tanh(x * k + x), gi.where(x > 0, z, k) / 3, k + 1))
+    for step in (1, -1, 2):
+        x, k, z = (h[::step] for h in host)
+        expected = np.tanh(x * k + x), np.where(x > 0, z, k) / 3, k + 1
+        for found, other in zip(fused(*map(shared, (x, k, z))), expected, strict=True):
+            close(found.get(), other)
+
+
+def test_fused_functions_of_short_lines():
+    host = [values("float32", (300, 5), i)[:, :3] for i in range(2)]
+    found = gi.fuse(lambda x, y: gi.exp(x * y) + y)(*map(shared, host))
+    close(found.get(), np.exp(host[0] * host[1]) + host[1])
+
+
+def test_fused_results_may_replace_their_operands():
+    fused = gi.fuse(lambda x, y: (x + y, x - y))
+    swap = gi.fuse(lambda x, y: (y, x))
+    for n in (3, 10000):
+        x, y = (values("float64", n, i) for i in range(2))
+        a, b = on_cpu(x), on_cpu(y)
+        fused(a, b, out=(b, a))
+        np.testing.assert_array_equal(b.get(), x + y)
+        np.testing.assert_array_equal(a.get(), x - y)
+        swap(a, b, out=(a, b))
+        np.testing.assert_array_equal(a.get(), x + y)
+        np.testing.assert_array_equal(b.get(), x - y)
+
+
+def test_an_operand_that_the_result_overlaps_is_copied():
+    host = np.arange(20.0)
+    x = on_cpu(host)
+    gi.add(x[:-1], x[1:], out=x[1:])
+    np.testing.assert_array_equal(x.get()[1:], host[:-1] + host[1:])
+    graph = gi.capture(lambda a: gi.add(a[:-1], 1, out=a[1:]), x)
+    before = x.get().copy()
+    graph()
+    np.testing.assert_array_equal(x.get()[1:], before[:-1] + 1)
+    before = x.get().copy()
+    graph()
+    np.testing.assert_array_equal(x.get()[1:], before[:-1] + 1)
+
+
+def test_no_call_warns_or_raises_for_floats():
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        for dtype in ("float16", "float32", "float64", "int32", "uint8", "complex64"):
+            x = on_cpu(np.zeros(100, dtype))
+            for value in (
+                x / x,
+                x // x if x.dtype.kind != "c" else x,
+                gi.log(x),
+                x.astype("float16"),
+            ):
+                assert value.shape == (100,)
+        assert on_cpu(np.full(3, 1e300)).astype("float32").get().max() == np.inf
+        assert np.add(np.ones(3), 1).sum() == 6  # NumPy sees no flag of the calls before
+
+
+def test_threads_compute_large_arrays_at_the_same_time():
+    x = on_cpu(np.ones(1 << 20, "float32"))
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(float((gi.sqrt(x * 4) + x).max())))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [3.0] * 4
+
+
+def functions_of(call):
+    for _ in range(3):
+        call()
+    run = []
+    sys.setprofile(lambda frame, event, _: event == "call" and run.append(frame.f_code.co_name))
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return run[1:]
+
+
+def test_a_replay_runs_no_python_function():
+    x, y = (on_cpu(values("float32", (4, 5), i)) for i in range(2))
+    graph = gi.capture(lambda a, b: gi.tanh((a + b) * 2) - a[::-1], x, y)
+    replay = graph._recorder.replay
+    assert functions_of(lambda: replay()) == []
+    close(graph.outputs.get(), np.tanh((x.get() + y.get()) * 2) - x.get()[::-1])
