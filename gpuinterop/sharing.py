@@ -61,7 +61,8 @@ def _reach(x: Any, where: str) -> tuple[tuple[int, tuple[int, ...], tuple[int, .
 def _describe(obj: Any, where: str) -> tuple[ArrayInfo, Any]:
     """Return the description of any array, and what keeps its memory at that address."""
     entry = None if issubclass(type(obj), _core.Array) else registry.find_backend(obj)
-    if entry is not None and hasattr(entry.module, "describe"):
+    planned = entry is not None and engine.reader(entry) is None
+    if entry is not None and planned and hasattr(entry.module, "describe"):
         try:  # an object that cannot be shared may have memory all the same
             return engine.describe(obj, entry, {}), obj
         except Exception:  # the plan has the words: sparse, deleted, symbolic, ...

@@ -102,8 +102,7 @@ def _memory_of(entry: Backend) -> Any:
 
 def describe(obj: Any, entry: Backend, options: dict[str, Any]) -> ArrayInfo:
     """Describe `obj` by the converter's own function: `describe`, or `memory`, which the core can call."""
-    memory = _memory_of(entry)
-    if memory is not None:
+    if memory := _memory_of(entry):
         return describe_memory(memory(obj), entry.name)
     made: ArrayInfo = call(entry.module.describe, obj, options=options)
     return made
@@ -170,7 +169,8 @@ def adopt(incoming: Incoming) -> Any:
     """Return the gpuinterop array that the plan of `incoming` promises; copies are permitted."""
     obj, entry, array, plan = incoming.obj, incoming.entry, incoming.array, incoming.plan
     if entry is not None and reader(entry) is not None:
-        return array if plan.shared else import_with(obj, entry, plan.copied, incoming.options)
+        made = None if plan.copied else array
+        return import_with(obj, entry, plan.copied, incoming.options) if made is None else made
     module = None if entry is None else entry.module
     own = getattr(module, "adopt", None)
     if own is not None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import registry
-from gpuinterop.converters.plan import Incoming, Plan, copy_needed
+from gpuinterop.converters.plan import ArrayInfo, Incoming, Plan, copy_needed
 from gpuinterop.converters.registry import Backend
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.option_values import refuse_copy_keyword, require_bool
@@ -63,22 +63,26 @@ def export_with(x: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -
 
 
 def plan_by_own_function(incoming: Incoming, copyif: bool) -> None:
-    """Plan an import by the converter's `plan_from`, or by a trial if it has none."""
+    """Plan an import by the converter's `plan_from` and `describe`, or by a trial without `describe`."""
     obj, entry, options = incoming.obj, incoming.entry, incoming.options
+    where = incoming.plan.where
     plan_from = getattr(entry.module, "plan_from", None)
+    describe = getattr(entry.module, "describe", None)
     if plan_from is not None:
         made = call(plan_from, obj, copyif, options=options)
         incoming.plan = require_made(made, Plan, "a Plan", "plan_from", entry)
         if incoming.plan.refused:
             return
+    if describe is not None:
+        made = call(describe, obj, options=options)
+        incoming.seen = require_made(made, ArrayInfo, "an ArrayInfo", "describe", entry)
+        return
     with copy_tracking.isolated_copy_count() as counted:
         incoming.array = import_with(obj, entry, copyif, options)
     if plan_from is None and counted.bytes:
         info, got = incoming.info, f"{type(obj).__module__}.{type(obj).__qualname__}"
         reason = "memory that the converter can share"
-        plan = copy_needed(
-            "gpuinterop", incoming.plan.where, info, errors.ContiguityError, reason, got
-        )
+        plan = copy_needed("gpuinterop", where, info, errors.ContiguityError, reason, got)
         incoming.plan = replace(plan, bytes=counted.bytes)
 
 

@@ -15,6 +15,7 @@ from doubles.toy_library import ToyArray
 import gpuinterop as gi
 from gpuinterop import cli, converters
 from gpuinterop.converters import registry
+from gpuinterop.converters.plan import ArrayInfo
 
 
 @pytest.fixture
@@ -83,6 +84,35 @@ def test_a_row_makes_a_converter(clean):
     assert "has no plan_to" in str(plan)
     assert str(plan).startswith("to_toy: unknown")
     assert cli.main(["explain", "--to", "toy", "--device", "cpu"]) == 3
+
+
+def test_describe_of_a_plugin_replaces_the_trial_conversion(clean):
+    made = []
+
+    def from_toy(obj, copyif=False):
+        made.append(obj)
+        return gi.from_any(obj.host, copyif)
+
+    def describe(obj):
+        host = obj.host
+        return ArrayInfo(host.shape, host.strides, "float32", 4, "cpu", ptr=host.ctypes.data)
+
+    toy_library.register(from_toy=from_toy, describe=describe)
+    host = np.ones((3, 4), np.float32)
+    toy = ToyArray(host[::2])
+    assert gi.explain(toy, "numpy").shared
+    assert gi.explain(toy, "torch").shared
+    assert gi.explain(ToyArray(host[:, ::-1]), "torch", copyif=True).copied
+    assert gi.shares_memory(toy, host)
+    assert not gi.shares_memory(toy, host[1])
+    assert made == []
+    assert np.shares_memory(gi.to(toy, "numpy"), host)
+    assert made == [toy]
+    toy_library.register(from_toy=from_toy, describe=lambda obj: host)
+    with pytest.raises(gi.ArgumentTypeError, match="ArrayInfo"):
+        gi.explain(toy)
+    with pytest.raises(gi.ArgumentTypeError, match="ArrayInfo"):
+        gi.shares_memory(toy, host)
 
 
 def test_converter_under_a_known_name_replaces_every_entry_point(clean):
