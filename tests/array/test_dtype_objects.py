@@ -90,7 +90,7 @@ def test_class_that_holds_one_dtype_takes_its_object():
     ],
 )
 def test_other_objects_are_refused(dtype, fix):
-    with pytest.raises(gi.DTypeError, match="zeros: expected one of bool, int8") as caught:
+    with pytest.raises(gi.DTypeError, match=r"^zeros: .*int8") as caught:
         gi.zeros(2, dtype, device="cpu")
     assert caught.value.fix.startswith(fix)
 

@@ -200,7 +200,7 @@ class Wrapper:
 def test_array_made_at_each_read_is_not_shared(call, value):
     with pytest.raises(gi.ConversionTypeError, match=r"numpy\.asarray") as caught:
         call(Wrapper(value))
-    assert "another array each time it is read" in caught.value.got
+    assert "each time" in caught.value.got
 
 
 def test_a_wrapper_of_an_array_shares_it():

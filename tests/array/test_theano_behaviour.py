@@ -109,7 +109,7 @@ def test_setting_strides_is_checked(device):
     v._strides = [1, 2]
     assert v.strides == (4, 8)
     for bad in [(1,), (1, 2, 3)]:
-        with pytest.raises(ValueError, match="one stride for each"):
+        with pytest.raises(ValueError, match="stride"):
             v._strides = bad
     for bad in [(4, 1), (-1, 1), (3, 3), (2**40, 1)]:
         with pytest.raises(ValueError, match="inside"):
@@ -133,7 +133,7 @@ def test_a_pointer_to_any_dtype(device):
     np.testing.assert_array_equal(y.get(), host)
     t = gi.GpuArray.from_pointer(x.ptr, (4, 2), np.int16, (2, 16), x, device=device)
     np.testing.assert_array_equal(t.get(), host.T[:, ::2])
-    with pytest.raises(ValueError, match=r"GpuArray.from_pointer: .*inside the memory"):
+    with pytest.raises(ValueError, match=r"GpuArray.from_pointer: .*inside"):
         gi.GpuArray.from_pointer(x.ptr, (3, 5), "int16", base=x, device=device, nbytes=x.nbytes)
     with pytest.raises(gi.DTypeError):
         gi.GpuArray.from_pointer(x.ptr, (3, 4), "datetime64[s]", device=device)

@@ -132,9 +132,9 @@ def test_orders_of_memory_share(device):
     assert x.T.ravel("K").base is x
     assert x.T.reshape((2, 3), order="A").base is x
     assert x.T.reshape((3, 2), order="C", copy=None).base is x
-    with pytest.raises(gi.ShapeError, match="'C', 'F' or 'A'"):
+    with pytest.raises(gi.ShapeError, match="'A'"):
         x.reshape(-1, order="K")  # as NumPy
-    with pytest.raises(gi.ShapeError, match=r"flatten.*'C', 'F', 'A' or 'K'"):
+    with pytest.raises(gi.ShapeError, match=r"flatten.*'K'"):
         x.flatten("B")
 
 

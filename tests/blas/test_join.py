@@ -59,7 +59,7 @@ def test_beside_a_cudandarray_every_result_is_float32(device: str, dtype: str) -
         lambda parts: gpuinterop.join(0, *parts), lambda parts: np.append(*parts),
     ):  # fmt: skip
         for parts in ([x, GpuArray(y, device=device)], [y, x]):
-            with pytest.raises(DTypeError, match=r"beside a CudaNdarray(.|\n)*cast it"):
+            with pytest.raises(DTypeError, match="beside"):
                 join(parts)
     small = gpuinterop.concatenate([GpuArray(np.ones((1, 3), "int16"), device=device), x])
     assert (type(small), small.dtype) == (CudaNdarray, np.float32)

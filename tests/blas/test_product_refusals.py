@@ -51,7 +51,7 @@ WRONG = {
     "allow_tf32": (ArgumentTypeError, "True or False", lambda x: gi.allow_tf32("a")),
     "float64 beside": (DTypeError, "float32", lambda x: x @ GpuArray(np.ones((2, 2)), device=x.device)),
     "vectors of gemm": (ShapeError, "two axes", lambda x: gi.gemm(x[0], x)),
-    "vectors of gemv": (ShapeError, "a matrix and a vector", lambda x: gi.gemv(x[0], x)),
+    "vectors of gemv": (ShapeError, "a vector", lambda x: gi.gemv(x[0], x)),
     "matrices of ger": (ShapeError, "two vectors", lambda x: gi.ger(x, x)),
     "an addend of gemv": (ShapeError, "expected", lambda x: gi.gemv(x, x[0], x[0, :1])),
     **{f"an addend of gemm, {shape}": (

@@ -68,7 +68,7 @@ READS = {
 @pytest.mark.parametrize("name", READS)
 def test_read_before_the_first_replay_is_refused(name: str) -> None:
     graph, y = recorded()
-    with pytest.raises(CaptureError, match=r"exist only after a replay\n  fix: replay\(\)"):
+    with pytest.raises(CaptureError, match=r"fix: replay\(\)"):
         READS[name](y)
     graph.replay()
     READS[name](y)
@@ -81,7 +81,7 @@ def test_torch_shares_the_result_after_a_replay() -> None:
     graph, y = recorded()
     for leave in (lambda: gi.to(y, "torch"), lambda: torch.from_dlpack(y),
                   lambda: gi._core.export_via(y, torch.Tensor)):  # fmt: skip
-        with pytest.raises(CaptureError, match="exist only after a replay"):
+        with pytest.raises(CaptureError, match="replay"):
             leave()
     plan = gi.explain(y, "torch")
     assert (plan.refused, plan.code) == (True, "capture")
@@ -109,7 +109,7 @@ def test_another_thread_is_refused_too() -> None:
             try:
                 answers.append(read())
             except CaptureError as error:
-                answers.append(error.got)
+                answers.append(error.reason)
 
     with gi.capture(device="cpu") as graph:
         y = x * 2
@@ -117,9 +117,7 @@ def test_another_thread_is_refused_too() -> None:
         thread.start()
         thread.join()
     # The operands have their values, which nothing changes while the capture records.
-    assert answers == ["a result of a capture, whose values exist only after a replay"] * 3 + [
-        [1, 2, 3]
-    ]
+    assert answers == ["capture"] * 3 + [[1, 2, 3]]
     graph.replay()
     assert y.tolist() == [2, 4, 6]
 
@@ -161,7 +159,7 @@ def test_partly_written_array_is_zero_elsewhere() -> None:
 def test_a_capture_of_results_of_another_one() -> None:
     first, y = recorded()
     second = gi.capture(lambda a: a + 1, y)
-    with pytest.raises(CaptureError, match="exist only after a replay"):
+    with pytest.raises(CaptureError, match="replay"):
         second()
     first.replay()
     assert second().tolist() == [3, 5, 7]
@@ -192,7 +190,7 @@ def test_a_replay_that_fails_on_the_way_is_none() -> None:
         with pytest.raises(ValueError, match="not yet"):
             graph.replay()
         for y in (*inner.outputs, outer.outputs):
-            with pytest.raises(CaptureError, match="exist only after a replay"):
+            with pytest.raises(CaptureError, match="replay"):
                 y.tolist()
     broken.clear()
     assert outer().tolist() == [6, 12]

@@ -115,7 +115,7 @@ def test_fixed_arguments_are_distinguished(device: str) -> None:
     ):  # fmt: skip
         graph = gi.capture(lambda a, s: a + 1, x, own)
         assert graph(x, own).tolist() == [2, 3]
-        with pytest.raises(CaptureError, match="fixed in the recorded operations"):
+        with pytest.raises(CaptureError, match="fixed"):
             graph(x, other)
 
 
@@ -126,7 +126,7 @@ class Celsius(float):
 
 def test_a_short_repr_does_not_make_values_equal(device):
     graph = gi.capture(lambda a, s: a + s, array([1, 2], device), Celsius(20.4))
-    with pytest.raises(CaptureError, match="fixed in the recorded operations"):
+    with pytest.raises(CaptureError, match="fixed"):
         graph(graph.inputs[0], Celsius(19.6))
 
 

@@ -67,7 +67,7 @@ def test_operands(known):
 
 
 def test_from_dlpack_is_strict_and_names_the_way(known):
-    with pytest.raises(gi.ConversionTypeError, match="has none of them") as caught:
+    with pytest.raises(gi.ConversionTypeError, match="none") as caught:
         gi.from_dlpack(known)
     assert "gpuinterop.from_any" in caught.value.fix
     assert np.array_equal(gi.from_any(known).get(), VALUES)

@@ -52,9 +52,7 @@ def test_from_function_without_a_gpuinterop_array_is_reported(clean, made, got):
 def test_a_to_that_makes_nothing(clean):
     toy_library.register(to_toy=lambda x, copyif=False: None)
     for source in (gpuinterop_array(), np.ones(3)):
-        with pytest.raises(
-            gi.ArgumentTypeError, match="to_toy of the converter of 'toy'"
-        ) as raised:
+        with pytest.raises(gi.ArgumentTypeError, match="to_toy") as raised:
             gi.to(source, "toy")
         assert raised.value.got == "None"
 
@@ -120,7 +118,7 @@ def plugin(clean, monkeypatch):
 
 
 def test_a_plugin_that_cannot_be_imported_is_disabled_with_one_warning(plugin):
-    with pytest.warns(RuntimeWarning, match="'mylib' is disabled: .*not_installed"):
+    with pytest.warns(RuntimeWarning, match="'mylib' .*not_installed"):
         assert gi.from_any(subclass_array()).tolist() == [1, 1, 1]
     # Once: another warning would be an error here.
     assert gi.explain(subclass_array(), "numpy").shared

@@ -14,7 +14,7 @@ from gpuinterop.converters import availability
 
 def test_missing_libraries_name_the_package():
     x = gi.from_any(np.asfortranarray(np.ones((2, 3), np.float32)))
-    with pytest.raises(gi.MissingLibraryError, match="ported to Python 3"):
+    with pytest.raises(gi.MissingLibraryError, match="Python 3"):
         converters.to_cudamat(x)
     with pytest.raises(ImportError):
         converters.to_gnumpy(x.T)
@@ -44,7 +44,7 @@ def test_error_for_a_broken_library_gives_the_reason(broken):
     reason, fix = BROKEN[broken][1:]
     plan = gi.explain(x, broken)
     assert plan.refused
-    with pytest.raises(gi.MissingLibraryError, match="which is installed, to be imported") as error:
+    with pytest.raises(gi.MissingLibraryError, match="is installed") as error:
         gi.to(x, broken)
     assert reason in error.value.got
     assert fix in error.value.fix

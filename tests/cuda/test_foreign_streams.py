@@ -86,7 +86,7 @@ def test_no_junk_handle_reaches_the_driver():
             lambda junk=junk: x.__dlpack__(stream=junk),
             lambda junk=junk: gi.asarray(Producer(junk)),
         ):
-            with pytest.raises(StreamError, match=f"live CUDA stream\n  got: {junk:#x}") as caught:
+            with pytest.raises(StreamError, match=f"got: {junk:#x}") as caught:
                 call()
             assert "cuStreamGetCtx" not in str(caught.value)
 
@@ -94,7 +94,7 @@ def test_no_junk_handle_reaches_the_driver():
 def test_a_copy_takes_no_stream_of_a_device_that_has_no_part_in_it(second_device):
     x = filled(1.0)
     for target in ("cpu", "cuda:0"):
-        with pytest.raises(StreamError, match=r"to_device: expected a stream of cuda:0") as caught:
+        with pytest.raises(StreamError, match=r"^to_device: .*cuda:0") as caught:
             x.to_device(target, stream=gi.Stream(second_device), copy=True)
         assert str(second_device) in caught.value.got
     with pytest.raises(StreamError, match="to_device"):

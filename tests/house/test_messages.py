@@ -6,6 +6,7 @@ Other tests match the class, `.reason` and at most a word. After a change of wor
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,17 @@ def message_of(call: str) -> str:
 @pytest.mark.parametrize(("call", "message"), cases())
 def test_message_is_the_recorded_one(call, message):
     assert message_of(call) == message
+
+
+def test_no_other_test_repeats_a_recorded_message():
+    message = "\n".join(message for _, message in cases())
+    parts = re.findall(r"(?:expected|got:|fix:) (.+)", message)
+    sentences = [part for part in parts if len(part.split()) > 5]
+    assert len(sentences) > 50
+    tests = {path: path.read_text(encoding="utf-8") for path in FILE.parents[1].rglob("test_*.py")}
+    assert not [
+        f"{path.name}: {part}" for path, text in tests.items() for part in sentences if part in text
+    ]
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ def test_several_results_of_broadcast_operands(device):
     expected = 2 * x.get()[:, ::-1] + x.get()[:, :1]
     np.testing.assert_array_equal(z.get(), expected)
     np.testing.assert_array_equal(big.get(), expected > 3)
-    with pytest.raises(TypeError, match="one dtype for all parameters of type T"):
+    with pytest.raises(TypeError, match="type T"):
         axpy(2.0, x, x.astype("float64"))
     with pytest.raises(ArgumentTypeError) as caught:
         axpy(2, x)

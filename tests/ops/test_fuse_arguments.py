@@ -121,7 +121,7 @@ READ = {
 @pytest.mark.parametrize("name", READ)
 def test_reading_a_number_names_static_argnames(name):
     x, function = gi.GpuArray(np.arange(3, dtype=np.float32), device="cpu"), READ[name]
-    with pytest.raises(ArgumentTypeError, match="number among the arguments") as error:
+    with pytest.raises(ArgumentTypeError, match="number") as error:
         gi.fuse(function)(x, 2)
     assert "static_argnames='n'" in error.value.fix
     fused, times = traced(function, static_argnames="n")

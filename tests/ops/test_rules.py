@@ -53,9 +53,7 @@ def test_numbers_take_part_as_in_numpy(device, dtype, scalar):
 def test_integers_out_of_range(device):
     x = one("int8", device)
     for array, number in ((x, 300), (x, 10**5000), (one("uint8", device), -1)):
-        with pytest.raises(
-            OverflowError, match=r"^add: .* int8 holds|^add: .* uint8 holds"
-        ) as error:
+        with pytest.raises(OverflowError, match=r"^add: .*\bu?int8") as error:
             array + number
         assert isinstance(error.value, RangeError)
         assert error.value.where == "add"
@@ -63,7 +61,7 @@ def test_integers_out_of_range(device):
         assert "astype" in error.value.fix
     for dtype in ("float16", "float32", "float64", "complex64"):
         for call in (lambda a: a + 10**400, gi.fuse(lambda a: a + 10**400)):
-            with pytest.raises(RangeError, match=r"^add: .* float64 holds"):
+            with pytest.raises(RangeError, match=r"^add: .*float64"):
                 call(one(dtype, device))
     np.testing.assert_array_equal((x < 300).get(), [True, True])
     np.testing.assert_array_equal((one("uint8", device) > -1).get(), [True, True])

@@ -69,7 +69,7 @@ def test_mode_raise_reads_the_indices(device):
     with gi.capture(device=device), pytest.raises(CaptureError) as error:
         x.take(i)
     assert error.value.where == "take"
-    with pytest.raises(ArrayIndexError, match="from -4 to 3"):
+    with pytest.raises(ArrayIndexError, match="-4 to 3"):
         x.take(gi.GpuArray(np.array([4]), device=device))
 
 
@@ -85,7 +85,7 @@ def test_an_empty_axis_has_nothing_to_take(device):
     none, one = (gi.GpuArray(np.zeros(n, "i8"), device=device) for n in (0, 1))
     for mode in ("raise", "clip", "wrap"):
         for index in ([0], one):
-            with pytest.raises(ArrayIndexError, match="the axis is empty") as error:
+            with pytest.raises(ArrayIndexError, match="empty") as error:
                 x.take(index, axis=1, mode=mode)
             assert "mode=" not in error.value.fix
         for index in ([], none):

@@ -74,7 +74,7 @@ def test_strided_arrays_that_share_no_element_are_copied_each(gpu):
     x = gpu(np.arange(12, dtype=np.float32))
     for others in ((x[::2],), (x[::4], x[1::4], x[2::4]), (gpu(HOST).T,)):
         assert len(set(prepared(x[3::4], *others))) == len(others) + 1
-    with pytest.raises(gi.ContiguityError, match="argument 1 writes to as well"):
+    with pytest.raises(gi.ContiguityError, match="argument 1"):
         prepared(x[::2], x[::3])
 
 

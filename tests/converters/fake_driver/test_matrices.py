@@ -65,7 +65,7 @@ def test_slices_are_shared_where_cudamat_places_them_rightly(cudamat):
         assert np.array_equal(values(x), host(*shape)[part])
     column = cudamat.CUDAMatrix(host(6, 1))
     assert np.array_equal(values(converters.from_cudamat(column.slice(0, 4))), host(6, 1)[:4])
-    with pytest.raises(gi.BoundsError, match="slice the array instead"):
+    with pytest.raises(gi.BoundsError, match="slice"):
         converters.from_cudamat(column.slice(2, 4))
 
 
