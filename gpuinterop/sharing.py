@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuinterop import _core
 from gpuinterop.converters import engine, registry
+from gpuinterop.converters.functions import reader
 from gpuinterop.converters.plan import ArrayInfo
 from gpuinterop.overlap import byte_range, share_bytes
 
@@ -61,7 +62,7 @@ def _reach(x: Any, where: str) -> tuple[tuple[int, tuple[int, ...], tuple[int, .
 def _describe(obj: Any, where: str) -> tuple[ArrayInfo, Any]:
     """Return the description of any array, and what keeps its memory at that address."""
     entry = None if issubclass(type(obj), _core.Array) else registry.find_backend(obj)
-    planned = entry is not None and engine.reader(entry) is None
+    planned = entry is not None and reader(entry) is None
     if entry is not None and planned and hasattr(entry.module, "describe"):
         try:  # an object that cannot be shared may have memory all the same
             return engine.describe(obj, entry, {}), obj

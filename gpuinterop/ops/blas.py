@@ -156,16 +156,6 @@ last but one of `b`; a number or a 0-d operand scales.
 """,
 )
 
-dot22: Any = _core._product_function(
-    "dot22",
-    """dot22(a, b)
---
-
-Return the product of two matrices with the documents' errors: TypeError for any other number of
-axes, ValueError for inner extents that differ.
-""",
-)
-
 inner: Any = _core._product_function(
     "inner",
     """inner(a, b)

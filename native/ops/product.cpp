@@ -205,16 +205,6 @@ PyObject* dot(const ProductCall& call) {
   return product_of(call, a, b);
 }
 
-PyObject* dot22(const ProductCall& call) {
-  for (PyObject* o : {call.a, call.b}) {
-    if (is_array(o) && unwrap(o).layout.ndim() == 2) continue;
-    fail(Kind::Type, call.where, "two matrices",
-         is_array(o) ? std::to_string(unwrap(o).layout.ndim()) + " axes" : type_text(o),
-         "reshape to two axes, or use matmul");
-  }
-  return matmul(call);
-}
-
 PyObject* inner(const ProductCall& call) {
   Side a, b, c;
   read_sides(call, a, b, c, true);

@@ -22,7 +22,6 @@ struct ProductCall {
 // Each returns a new reference and throws.
 PyObject* matmul(const ProductCall& call);
 PyObject* dot(const ProductCall& call);
-PyObject* dot22(const ProductCall& call);
 PyObject* inner(const ProductCall& call);
 PyObject* vdot(const ProductCall& call);
 PyObject* gemm(const ProductCall& call);

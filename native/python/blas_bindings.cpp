@@ -30,7 +30,6 @@ struct Function {
 constexpr Function kFunctions[] = {
     {"matmul", "abot", {"a", "b", "out", "tf32"}, 2, 3, 2, ops::matmul},
     {"dot", "abo", {"a", "b", "out"}, 2, 3, 0, ops::dot},
-    {"dot22", "ab", {"a", "b"}, 2, 2, 0, ops::dot22},
     {"inner", "ab", {"a", "b"}, 2, 2, 0, ops::inner},
     {"vdot", "ab", {"a", "b"}, 2, 2, 0, ops::vdot},
     {"gemm", "abcxyot", {"a", "b", "c", "alpha", "beta", "out", "tf32"}, 2, 3, 0, ops::gemm},

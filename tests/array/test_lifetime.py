@@ -15,7 +15,6 @@ import pytest
 from doubles import driver
 
 import gpuinterop as gi
-from gpuinterop import _core
 from gpuinterop.devices import memory_stats
 
 
@@ -186,7 +185,7 @@ def test_threads_share_arrays(device):
 
 def test_a_bare_object_is_an_empty_array():
     for cls in (gi.CudaNdarray, gi.GpuArray):
-        bare = _core.Array.__new__(cls)
+        bare = cls.__base__.__new__(cls)
         assert bare.shape == (0,)
         assert bare.copy().shape == (0,)
         assert bare[::-1].size == 0
@@ -233,7 +232,6 @@ def test_interpreter_exit_is_clean():
 import atexit, gc, sys, threading
 import numpy as np
 import gpuinterop as gi
-from gpuinterop import _core
 
 kept = gi.CudaNdarray(np.ones(4, "float32"), device="cpu")
 class Holder: pass

@@ -7,10 +7,10 @@ import sys
 import ml_dtypes
 import numpy as np
 import pytest
-from doubles import driver
+from doubles import driver, internals
+from doubles.public_tables import ML_NAMES, NUMPY_NAMES
 
 import gpuinterop as gi
-from gpuinterop.dtypes import ML_NAMES, NAMES, NUMPY_NAMES, dtype_from_id
 
 # In a process of its own: the collector's thresholds are the interpreter's.
 FINALISER = """
@@ -99,7 +99,8 @@ def test_the_dtypes_are_those_of_numpy_and_ml_dtypes_but_a_few():
 def test_error_for_an_older_ml_dtypes_names_its_version(name, monkeypatch):
     monkeypatch.delattr(ml_dtypes, name, raising=False)
     with pytest.raises(gi.DTypeError, match=ml_dtypes.__version__) as caught:
-        dtype_from_id.__wrapped__(NAMES.index(name))
+        internals.forget_dtypes()
+        gi.zeros(1, name, device="cpu")
     assert caught.value.fix == f"pip install 'ml_dtypes>={'0.5' if name == 'int2' else '0.6'}'"
 
 
@@ -200,7 +201,7 @@ DTYPE_DOORS = {
 def test_refusals_of_dtypes_name_the_call(where, wrong, monkeypatch):
     if wrong == "bfloat16":  # without ml_dtypes
         monkeypatch.setitem(sys.modules, "ml_dtypes", None)
-        dtype_from_id.cache_clear()
+        internals.forget_dtypes()
     with pytest.raises(gi.DTypeError) as caught:
         DTYPE_DOORS[where](gi.zeros((3, 4), device="cpu"), wrong)
     assert caught.value.where == where

@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 from doubles import driver
 
-from gpuinterop.jit import compile_source
-
 ROOT = Path(__file__).parents[2]
 NAMES = sorted(
     file.stem.removeprefix("bench_")
@@ -95,8 +93,8 @@ def test_ratios_by_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.text
-def test_the_baseline_compiles() -> None:
+def test_the_baseline_compiles(nvrtc) -> None:
     sys.path.insert(0, str(ROOT / "benchmarks"))
     baseline = importlib.import_module("bandwidth_baseline")
     for text in (baseline._FLAT, baseline._TILED):
-        assert compile_source(text, 90)
+        assert nvrtc.compile_source(text, 90)

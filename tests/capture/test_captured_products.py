@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop.ops import blas
 
 M, V = (4, 4), (4,)  # square, so that every operand may take another's place
 
@@ -19,7 +18,6 @@ CALLS = {
     "dot": ((M, M), gi.dot),
     "dot, vectors": ((V, V), gi.dot),
     "dot, stacks": ((M, (2, 4, 4)), gi.dot),
-    "dot22": ((M, M), blas.dot22),
     "inner": ((M, M), gi.inner),
     "inner, stacks": (((2, 4, 4), M), gi.inner),
     "vdot": ((V, V), gi.vdot),

@@ -11,8 +11,17 @@ from pathlib import Path
 import pytest
 
 import gpuinterop as gi
-from gpuinterop.cli import COMMANDS, main
+from gpuinterop.cli import main
 from gpuinterop.testing import LAYOUTS, Cell, Library, Matrix
+
+COMMANDS = ("doctor", "matrix", "explain", "demo", "run", "version")
+
+
+def test_help_lists_every_command(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    lines = capsys.readouterr().out.partition("COMMAND\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in lines if line[4] != " "] == [*COMMANDS]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -9,10 +9,10 @@ import sys
 
 import numpy as np
 import pytest
+from doubles import internals
 
 import gpuinterop as gi
 from gpuinterop.cli import explain
-from gpuinterop.converters import availability, registry
 from gpuinterop.testing import LAYOUTS
 
 # ---- explain ------------------------------------------------------------------------------------
@@ -151,8 +151,7 @@ def test_demo_as_data(run):
 
 
 def test_demo_reports_why_a_library_is_left_out(run, monkeypatch):
-    here = ("numpy", "cupy")
-    monkeypatch.setattr(availability, "installed", lambda package: package in here)
+    internals.install_only(monkeypatch, "numpy", "cupy")
     only = ["demo", "--device", "cpu", "--only", "numpy,cupy,numba"]
     code, out, _ = run(*only)
     assert code == 0
@@ -164,7 +163,7 @@ def test_demo_reports_why_a_library_is_left_out(run, monkeypatch):
     # Every library that has a converter is shown, or has its reason.
     report = json.loads(run("demo", "--device", "cpu", "--json")[1])
     assert {row["name"] for row in report["libraries"]} | set(report["left_out"]) == set(
-        registry.names()
+        gi.converters.names()
     )
 
 
@@ -190,8 +189,7 @@ def test_version(run):
 
 @pytest.fixture
 def bare(monkeypatch):
-    here = ("numpy", "builtins")
-    monkeypatch.setattr(availability, "installed", lambda package: package in here)
+    internals.install_only(monkeypatch, "numpy", "builtins")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
 

@@ -7,10 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from doubles import fake_cudamat, fake_pycuda
-
-from gpuinterop import converters
-from gpuinterop.converters import availability, registry
+from doubles import fake_cudamat, fake_pycuda, internals
 
 pytest.register_assert_rewrite("cases")
 
@@ -18,16 +15,9 @@ pytest.register_assert_rewrite("cases")
 @pytest.fixture
 def clean():
     """Puts the registry back as it was, and forgets the names of the tests' own library."""
-    rows, aliases = dict(registry._entries), dict(registry._aliases)
+    saved = internals.save_registry()
     yield
-    registry.register(rows["numpy"])  # as after any change, nothing stays remembered
-    for table, saved in ((registry._entries, rows), (registry._aliases, aliases)):
-        table.clear()
-        table.update(saved)
-    registry._entry_points = None
-    availability.broken_converters.clear()
-    for name in ("to_toy", "from_toy"):
-        vars(converters).pop(name, None)
+    internals.restore_registry(saved)
 
 
 @pytest.fixture

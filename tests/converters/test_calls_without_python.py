@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop import _core, converters
+from gpuinterop import converters
 
 NAMES = ["to", "from_any", "from_numpy", "from_torch", "from_cupy", "to_torch"]
 
@@ -117,16 +117,3 @@ def test_failed_call_leaks_no_reference():
             converters.from_torch(negated)
     gc.collect()
     assert (sys.getrefcount(a), sys.getrefcount(negated)) == before
-
-
-def test_the_decorators_take_one_function():
-    def stranger(x):
-        return x
-
-    assert _core.imports()(stranger)(3) == 3
-    assert _core.exports("a library")(stranger)(3) == 3
-    for wrong in ((), (stranger, stranger)):
-        with pytest.raises(TypeError, match="one function"):
-            _core.imports()(*wrong)
-    with pytest.raises(TypeError):
-        type(converters.from_any)()

@@ -11,7 +11,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import converters
-from gpuinterop.testing.layouts import LAYOUTS
+from gpuinterop.testing import LAYOUTS
 
 ROOT = Path(__file__).parents[2]
 PROMISED = (

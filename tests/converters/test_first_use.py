@@ -10,7 +10,7 @@ import types
 
 import pytest
 
-from gpuinterop import foreign_handles
+from gpuinterop import _core, converters, foreign_handles
 from gpuinterop.converters import availability, library_streams, registry
 
 FIRST = [
@@ -110,3 +110,32 @@ def test_the_first_conversion_may_come_from_several_threads_at_once(library):
         "assert len(made) == 4\n"
     )
     run(program)
+
+
+def test_a_library_that_is_installed_later_is_seen(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = "gpuinterop_test_of_late_packages"
+    assert not availability.installed(name)
+    assert not availability.installed(name)
+    (tmp_path / f"{name}.py").touch()
+    assert availability.installed(name)
+    assert name not in sys.modules
+    later, other = tmp_path / "later", name + "_2"
+    later.mkdir()
+    (later / f"{other}.py").touch()
+    assert not availability.installed(other)
+    monkeypatch.syspath_prepend(str(later))
+    assert availability.installed(other)
+
+
+def test_the_decorators_take_one_function():
+    def stranger(x):
+        return x
+
+    assert _core.imports()(stranger)(3) == 3
+    assert _core.exports("a library")(stranger)(3) == 3
+    for wrong in ((), (stranger, stranger)):
+        with pytest.raises(TypeError, match="one function"):
+            _core.imports()(*wrong)
+    with pytest.raises(TypeError):
+        type(converters.from_any)()

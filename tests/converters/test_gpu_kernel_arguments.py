@@ -8,10 +8,10 @@ import importlib
 import numpy as np
 import pytest
 from cases import load, ready_pycuda
+from doubles import internals
 
 import gpuinterop as gi
 from gpuinterop import converters
-from gpuinterop.testing.memory import slow
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
 
@@ -39,7 +39,7 @@ def wait_for_fill(launch, x):
     gi.synchronize()
     side = gi.Stream()
     with gi.stream(side):
-        slow(side.handle, 0)
+        internals.slow(side.handle, 0)
         x.fill(2)
     launch()
 

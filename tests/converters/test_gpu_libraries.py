@@ -12,12 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import agree, load, ready_pycuda
+from doubles import internals
 
 import gpuinterop as gi
 from gpuinterop import converters
-from gpuinterop.testing import matrix, peers
-from gpuinterop.testing.layouts import LAYOUTS
-from gpuinterop.testing.memory import slow
+from gpuinterop.testing import LAYOUTS, matrix
 
 pytestmark = [
     pytest.mark.gpu,
@@ -34,7 +33,7 @@ def bridge(request):
     """The suite's bridge to a library that has arrays on the GPU."""
     name = request.param
     load(name, MODULES.get(name))
-    found = peers.load(name)
+    found = internals.bridge(name)
     if "cuda" not in found.devices:
         pytest.skip("jax has no GPU" if name == "jax" else f"could not import '{name}': no CUDA")
     return found
@@ -139,7 +138,7 @@ def test_copies_made_for_a_kernel_are_kept_until_it_has_finished():
     dest.fill(0)
     gi.synchronize()
     with cupy.cuda.Stream(non_blocking=True) as side:
-        slow(side.ptr, 0)
+        internals.slow(side.ptr, 0)
         safe((N // 256,), (256,), (dest[::2], a[::2], b[::2], np.int32(N)))
     for _ in range(8):  # takes whatever memory was given back, and writes to it
         gi.full(N, -1, device="cuda")
@@ -165,7 +164,7 @@ def test_temporaries_of_a_triton_kernel_are_kept_until_it_has_finished():
     gi.synchronize()
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
-        slow(side.cuda_stream, 0)
+        internals.slow(side.cuda_stream, 0)
         launch()
     for _ in range(16):
         gi.full(128, -1, device="cuda")
@@ -186,7 +185,7 @@ def test_a_pool_of_pycuda_keeps_what_is_shared():
     gi.synchronize()
     side = gi.Stream()
     with gi.stream(side):
-        slow(side.handle, 0)
+        internals.slow(side.handle, 0)
         result[...] = x
     del x, later
     gc.collect()

@@ -6,10 +6,10 @@ import sys
 
 import numpy as np
 import pytest
+from doubles import internals
 
 import gpuinterop as gi
 from gpuinterop import cli, converters
-from gpuinterop.converters import availability
 
 
 def test_missing_libraries_name_the_package():
@@ -35,7 +35,7 @@ def broken(tmp_path, monkeypatch, request):
     (tmp_path / f"{name}.py").write_text(BROKEN[name][0])
     monkeypatch.syspath_prepend(str(tmp_path))
     yield name
-    availability.failures.clear()
+    internals.forget_failed_imports()
 
 
 @pytest.mark.parametrize("broken", BROKEN, indirect=True)
@@ -62,19 +62,3 @@ def test_demo_continues_without_a_broken_library(broken, capsys):
     assert BROKEN[broken][1] in text
     assert f": {broken}" in text
     assert "4 shared" in text
-
-
-def test_a_library_that_is_installed_later_is_seen(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    name = "gpuinterop_test_of_late_packages"
-    assert not availability.installed(name)
-    assert not availability.installed(name)
-    (tmp_path / f"{name}.py").touch()
-    assert availability.installed(name)
-    assert name not in sys.modules
-    later, other = tmp_path / "later", name + "_2"
-    later.mkdir()
-    (later / f"{other}.py").touch()
-    assert not availability.installed(other)
-    monkeypatch.syspath_prepend(str(later))
-    assert availability.installed(other)

@@ -9,7 +9,6 @@ import pytest
 from cases import Liar, agree
 
 import gpuinterop as gi
-from gpuinterop import _core
 
 LIBRARIES = {
     "numpy": "numpy", "torch": "torch", "jax": "jax", "tvm_ffi": "tvm_ffi",
@@ -22,7 +21,7 @@ def honest():
 
 
 def lying():
-    return _core.view(Liar, honest())
+    return gi.from_dlpack(honest(), cls=Liar)
 
 
 def half_made():
@@ -45,7 +44,7 @@ def library(request):
 @pytest.mark.parametrize("key", [np.s_[:], np.s_[:, ::-1], np.s_[::2]])
 def test_a_subclass_that_shows_something_else(library, key, copyif):
     x = honest()[key]
-    liar = _core.view(Liar, x)
+    liar = gi.from_dlpack(x, cls=Liar)
     plan, made, error = agree(liar, library, copyif, **options(library))
     assert str(plan) == str(gi.explain(x, library, copyif, **options(library)))
     if error is not None:
@@ -85,7 +84,7 @@ VIEWS = {
 def test_views_and_copies_of_a_liar_are_those_of_the_array(name):
     make = VIEWS[name]
     expected, found = make(honest()), make(lying())
-    plain = _core.view(gi.GpuArray, found)
+    plain = gi.from_dlpack(found, cls=gi.GpuArray)
     assert (plain.shape, plain.strides, plain.dtype) == (
         expected.shape,
         expected.strides,

@@ -9,12 +9,11 @@ from importlib import metadata
 
 import numpy as np
 import pytest
-from doubles import toy_library
+from doubles import internals, toy_library
 from doubles.toy_library import ToyArray
 
 import gpuinterop as gi
 from gpuinterop import cli, converters
-from gpuinterop.converters import registry
 from gpuinterop.converters.plan import ArrayInfo
 
 
@@ -23,8 +22,7 @@ def entry_point(clean, monkeypatch):
     """Makes an entry point the only one that is installed."""
 
     def install(point):
-        monkeypatch.setattr(metadata, "entry_points", lambda group: [point] if group else [])
-        registry._entry_points = None
+        internals.install_entry_points(monkeypatch, point)
 
     return install
 
@@ -225,7 +223,7 @@ def test_a_package_may_convert_while_it_is_imported(entry_point, monkeypatch, tm
     (tmp_path / name / "__init__.py").write_text(LIBRARY)
     (tmp_path / name / "interop.py").write_text(INTEROP)
     monkeypatch.syspath_prepend(str(tmp_path))
-    point = metadata.EntryPoint(name, f"{name}.interop", registry.GROUP)
+    point = metadata.EntryPoint(name, f"{name}.interop", "gpuinterop.converters")
     entry_point(point)
     library = importlib.import_module(name)  # a warning would be an error here
     try:
@@ -243,7 +241,7 @@ def test_a_row_that_can_make_nothing_is_refused(clean, arguments):
     row = converters.Backend(**{"name": "toy", "package": "toy", **arguments})
     with pytest.raises(gi.ArgumentTypeError, match="mylib"):
         converters.register(row)
-    assert "toy" not in registry._entries
+    assert "toy" not in [entry.name for entry in converters.backends()]
 
 
 @pytest.mark.parametrize("converter", ["", "no_module_of_this_name", "no_module.of_this_name"])
@@ -258,7 +256,7 @@ def test_backend_without_its_module_raises_an_error(clean, converter):
 
 @pytest.mark.parametrize("value", ["", "no_module_of_this_name"])
 def test_an_entry_point_that_names_no_module_is_refused(entry_point, monkeypatch, value):
-    point = metadata.EntryPoint("toy", value, registry.GROUP)
+    point = metadata.EntryPoint("toy", value, "gpuinterop.converters")
     entry_point(point)
     with pytest.raises(gi.MissingLibraryError) as raised:
         gi.to(gi.ones(3, device="cpu"), "toy")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import ctypes.util
 import enum
 import pickle
 import threading
 
 import numpy as np
 import pytest
-from doubles import driver, fake_driver
+from doubles import driver, fake_driver, internals
 
 import gpuinterop as gi
-from gpuinterop import cuda_libraries, devices, foreign_handles
-from gpuinterop.errors import DeviceError, LibraryNotFoundError, StreamError
+from gpuinterop import devices
+from gpuinterop.errors import DeviceError, StreamError
 
 CPU = gi.device("cpu")
 
@@ -74,17 +75,17 @@ def of_module(module, **attributes):
     ],
 )
 def test_device_pair(spec, pair):
-    assert foreign_handles.device_pair(spec) == pair
+    assert internals.device_pair(spec) == pair
 
 
 def test_real_foreign_devices():
     torch = pytest.importorskip("torch")
     jax = pytest.importorskip("jax")
-    assert foreign_handles.device_pair(torch.device("cuda:1")) == (2, 1)
-    assert foreign_handles.device_pair(torch.device("cuda")) == (2, None)
-    assert foreign_handles.device_pair(torch.device("meta")) is None
-    assert foreign_handles.device_pair(torch.zeros(2)) == (1, 0)
-    assert foreign_handles.device_pair(jax.devices("cpu")[0]) == (1, 0)
+    assert internals.device_pair(torch.device("cuda:1")) == (2, 1)
+    assert internals.device_pair(torch.device("cuda")) == (2, None)
+    assert internals.device_pair(torch.device("meta")) is None
+    assert internals.device_pair(torch.zeros(2)) == (1, 0)
+    assert internals.device_pair(jax.devices("cpu")[0]) == (1, 0)
     assert gi.device(torch.zeros(1, dtype=torch.int32).device) is CPU
 
 
@@ -305,24 +306,28 @@ def test_default_device_from_the_environment_holds_from_the_first_call_on(wish, 
 # ---- libraries ----------------------------------------------------------------------------------
 
 
-def test_missing_library_names_each_place_and_the_command(monkeypatch, tmp_path):
-    monkeypatch.setattr(cuda_libraries, "_found", {})
-    monkeypatch.setenv("GPUINTEROP_LIBCUBLAS", str(tmp_path / "libcublas.so.13"))
-    with pytest.raises(LibraryNotFoundError) as error:
-        cuda_libraries.find("cublas")
-    assert str(tmp_path) in str(error.value)
-    assert "gpuinterop[cu13]" in error.value.fix
-    assert isinstance(error.value, OSError)
-    assert cuda_libraries.describe("cublas").startswith("missing: ")
+def test_missing_library_names_each_place_and_the_command(tmp_path):
+    code = f"""
+    import gpuinterop as gi
+    x = gi.ones((2, 2), device="cuda:0")
+    try:
+        x @ x
+    except gi.LibraryNotFoundError as error:
+        assert isinstance(error, OSError) and "{tmp_path}" in str(error), error
+        assert "gpuinterop[cu13]" in error.fix, error
+    else:
+        raise SystemExit("no error")
+    assert gi.doctor().runtime["cublas"].startswith("missing: ")
+    """
+    missing = str(tmp_path / "libcublas.so.13")
+    driver.run(code, fake_driver.library(), GPUINTEROP_LIBCUBLAS=missing)
 
 
-def test_library_named_by_the_environment(monkeypatch):
-    import ctypes.util
-
+def test_library_named_by_the_environment():
     path = ctypes.util.find_library("m")
-    monkeypatch.setattr(cuda_libraries, "_found", {})
-    monkeypatch.setenv("GPUINTEROP_LIBNVRTC", path)
-    found = cuda_libraries.find("nvrtc")
-    assert (found.path, found.found_via) == (path, "GPUINTEROP_LIBNVRTC")
-    assert found.handle
-    assert cuda_libraries.find("nvrtc") is found
+    code = f"""
+    import gpuinterop as gi
+    for _ in range(2):
+        assert gi.doctor().runtime["nvrtc"] == "{path} (GPUINTEROP_LIBNVRTC)", gi.doctor().runtime
+    """
+    driver.run(code, fake_driver.library(), GPUINTEROP_LIBNVRTC=path)

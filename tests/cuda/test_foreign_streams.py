@@ -10,11 +10,11 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from doubles import driver
+from doubles import driver, internals
 from doubles.streams import Attribute, CuPy, Protocol, PyCUDA, Torch
 
 import gpuinterop as gi
-from gpuinterop import converters, devices
+from gpuinterop import devices
 from gpuinterop.errors import ContextError, StreamError
 
 pytestmark = pytest.mark.driver
@@ -183,7 +183,7 @@ def another_library(monkeypatch):
 
     def load(enter):
         monkeypatch.setitem(sys.modules, "another", types.ModuleType("another"))
-        monkeypatch.setitem(converters.library_streams.ENTERS, "another", enter)
+        internals.enter_streams_also_by(monkeypatch, another=enter)
 
     return load
 

@@ -7,10 +7,9 @@ import threading
 
 import numpy as np
 import pytest
-from doubles import driver
+from doubles import driver, internals
 
 import gpuinterop as gi
-from gpuinterop import _core
 from gpuinterop.errors import DeviceError
 
 pytestmark = pytest.mark.driver
@@ -31,7 +30,7 @@ def test_pinned_array_is_page_locked_and_a_numpy_array():
     assert (host.shape, host.dtype) == ((3, 4), np.int16)
     assert host.flags.c_contiguous
     assert host.flags.writeable
-    assert _core.inspect_pointer(host.ctypes.data)["memory"] == "pinned"
+    assert internals.inspect_pointer(host.ctypes.data)["memory"] == "pinned"
     assert gi.pinned_empty((), device=CUDA).shape == ()
     assert gi.pinned_empty((0, 3), device=CUDA).shape == (0, 3)
 
@@ -73,10 +72,10 @@ def test_a_view_keeps_the_memory():
     address = host.ctypes.data
     del host
     gc.collect()
-    assert _core.is_pinned_here(address, 48)
+    assert internals.is_pinned_here(address, 48)
     assert view.tolist() == [[1, 9], [2, 10], [3, 11]]
     del view
-    assert not _core.is_pinned_here(address, 48)
+    assert not internals.is_pinned_here(address, 48)
 
 
 @pytest.mark.parametrize("key", [np.s_[::2], np.s_[::-1], np.s_[1:3]])
@@ -111,7 +110,7 @@ def test_a_graph_holds_a_copy_and_its_memory():
     host[...] = 5
     del host
     gc.collect()
-    assert _core.is_pinned_here(address, 400)
+    assert internals.is_pinned_here(address, 400)
     graph.replay()
     assert np.asarray(x).tolist() == [5.0] * 100
 

@@ -11,10 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 import gpuinterop as gi
-from gpuinterop import _core
 from gpuinterop.converters.plan import ArrayInfo, Rules, plan_layout
-from gpuinterop.layout import c_strides
-from gpuinterop.ndarray import class_for
 from gpuinterop.testing import Bridge
 
 PLAIN = frozenset("bool int8 int16 int32 int64 uint8 float16 float32 float64 complex64".split())
@@ -102,11 +99,11 @@ def gpuinterop_array(toy, base=True, **changes):
     parts = {**parts, **changes}
     if not window.size:
         return gi.converters.from_numpy(window)
-    cls = class_for(parts["dtype"])
-    return _core.from_pointer(
-        cls, parts["ptr"], parts["shape"], parts["strides"], parts["dtype"], 1, 0,
-        toy if base is True else base, readonly=parts["readonly"],
+    made = gi.GpuArray.from_pointer(
+        parts["ptr"], parts["shape"], parts["dtype"], parts["strides"], toy if base is True else base,
+        device="cpu", readonly=parts["readonly"],
     )  # fmt: skip
+    return gi.from_dlpack(made, cls=gi.CudaNdarray) if made.dtype == "float32" else made
 
 
 # ---- faults of to_toy ---------------------------------------------------------------------------
@@ -119,7 +116,7 @@ def _silent_copy(x, copyif=False):
 
 
 def _ignore_strides(x, copyif=False):
-    return same(x, strides=c_strides(x.shape, x.itemsize))
+    return same(x, strides=np.empty(x.shape, x.dtype).strides)
 
 
 def _drop_readonly(x, copyif=False):
@@ -222,7 +219,7 @@ FROM_FAULTS = {
     "points where no memory is": (lambda t, c=False: gpuinterop_array(t, ptr=NOWHERE), "address"),
     "ignores strides": (
         lambda t, c=False: gpuinterop_array(
-            t, strides=c_strides(t.window.shape, t.window.itemsize)
+            t, strides=np.empty(t.window.shape, t.window.dtype).strides
         ),
         "strides",
     ),

@@ -10,7 +10,7 @@ import ctypes
 from ctypes import byref, c_void_p
 
 import pytest
-from doubles import driver
+from doubles import driver, internals
 from peers import (
     CUDA,
     TO_OBJECT,
@@ -25,7 +25,6 @@ from peers import (
 )
 
 import gpuinterop as gi
-from gpuinterop import _core
 
 pytestmark = pytest.mark.fake_driver
 
@@ -75,7 +74,7 @@ CONVERSIONS = {
     "a dictionary": lambda x: gi.from_any(interface(data=(x.ptr, False), stream=1)),
     "__dlpack__": lambda x: gi.from_dlpack(Intruder(device=CUDA, data=x.ptr)),
     "another library's table": lambda x: gi.from_dlpack(foreign_type(x)()),
-    "another library's object": lambda x: _core.export_via(x, foreign_type(x)),
+    "another library's object": lambda x: internals.export_via(x, foreign_type(x)),
     "gpuinterop's capsule": lambda x: x.__dlpack__(stream=1, max_version=(1, 3)),
     "gpuinterop's dictionary": lambda x: x.__cuda_array_interface__,
     "upload and download": lambda x: gi.array(x.tolist(), device="cuda:0").tolist(),

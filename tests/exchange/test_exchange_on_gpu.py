@@ -7,10 +7,9 @@ import threading
 
 import numpy as np
 import pytest
-from doubles import driver
+from doubles import driver, internals
 
 import gpuinterop as gi
-from gpuinterop import _core
 
 pytestmark = pytest.mark.gpu
 # 10,000 hand-overs are the promise; GPUINTEROP_HANDOVERS shortens a first look.
@@ -119,10 +118,10 @@ def test_conversions_leave_no_context_behind(torch, cupy):
 def test_an_ordinary_cupy_array_is_read_without_its_dlpack(cupy):
     c = cupy.arange(24, dtype="float32").reshape(4, 6)
     for view in (c, c.T, c[::-1], c[4:]):
-        x = _core.share_plain(view)
+        x = internals.share_plain(view)
         assert (type(x), x.shape, x.base) == (gi.CudaNdarray, view.shape, view)
         np.testing.assert_array_equal(np.asarray(x), view.get())
     side = cupy.cuda.Stream(non_blocking=True)
     with side:  # whose order only the capsule keeps
-        assert _core.share_plain(c) is None
+        assert internals.share_plain(c) is None
         np.testing.assert_array_equal(np.asarray(gi.from_any(c)), c.get())

@@ -7,11 +7,10 @@ import os
 
 import numpy as np
 import pytest
-from doubles import fake_driver
+from doubles import fake_driver, internals
 from peers import counting, run, with_table
 
 import gpuinterop as gi
-from gpuinterop import _core
 
 testcapi = pytest.importorskip("_testcapi")
 
@@ -19,11 +18,11 @@ testcapi = pytest.importorskip("_testcapi")
 def by_torch(x):
     import torch
 
-    return gi.from_dlpack(_core.export_via(x, torch.Tensor))
+    return gi.from_dlpack(internals.export_via(x, torch.Tensor))
 
 
 ROUND_TRIPS = {
-    "table": lambda x: gi.from_dlpack(_core.export_via(x, gi.GpuArray)),
+    "table": lambda x: gi.from_dlpack(internals.export_via(x, gi.GpuArray)),
     "capsule": lambda x: gi.from_dlpack(x.__dlpack__(max_version=(1, 3))),
     "numpy": lambda x: gi.from_dlpack(np.from_dlpack(x)),
     "torch": by_torch,
@@ -65,7 +64,7 @@ def test_every_allocation_fails_once(name):
 
 TEXTS = """
 import gpuinterop as gi
-from gpuinterop import _core
+from doubles import internals
 from peers import peer
 
 x = gi.zeros(3, device="cpu")
@@ -73,7 +72,7 @@ failed = 0
 for n in range(8):
     peer().peer_fail_new(n)
     try:
-        _core._require_values("a text that std::string allocates for", x)
+        internals.require_values("a text that std::string allocates for", x)
     except MemoryError:
         failed += 1
     finally:

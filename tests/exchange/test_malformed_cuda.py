@@ -10,11 +10,10 @@ from ctypes import byref, c_size_t, c_void_p
 
 import numpy as np
 import pytest
-from doubles import driver
+from doubles import driver, internals
 from peers import ADDRESS, CUDA, MANAGED, Producer, capsule, counting, interface, name_of, run
 
 import gpuinterop as gi
-from gpuinterop import _core
 
 pytestmark = pytest.mark.fake_driver
 
@@ -228,7 +227,7 @@ FORKED = {
     "an export": lambda: there().__dlpack__(),
     "an export in no order": lambda: there().__dlpack__(stream=-1),
     "a dictionary": lambda: there().__cuda_array_interface__,
-    "the C interface": lambda: _core.export_via(there(), _core.Array),
+    "the C interface": lambda: internals.export_via(there(), gi.GpuArray),
 }
 
 

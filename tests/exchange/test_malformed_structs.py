@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from doubles import internals
 from peers import (
     ADDRESS,
     CUDA,
@@ -22,7 +23,6 @@ from peers import (
 )
 
 import gpuinterop as gi
-from gpuinterop import _core
 
 PLAIN = {"shape": (2, 3), "strides": (12, 4), "ptr": ADDRESS}
 
@@ -293,7 +293,7 @@ def test_refused_export_leaves_the_array(index, error, word, freed):
     x = gi.from_dlpack(with_table(0))
     count = sys.getrefcount(x)
     with pytest.raises(error, match=word):
-        _core.export_via(x, type(with_table(index)))
+        internals.export_via(x, type(with_table(index)))
     assert (sys.getrefcount(x), freed()) == (count, 0)
     assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
     del x

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import sysconfig
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import gpuinterop
-import gpuinterop._core as core
 
+CORE = str(find_spec("gpuinterop._core").origin)
 NATIVE = Path(__file__).parents[2] / "native"
 
 
@@ -35,7 +36,7 @@ SANITIZERS = {"libasan", "libubsan"}
 
 def test_no_cuda_library_is_linked():
     listing = subprocess.run(
-        ["readelf", "--dynamic", core.__file__],
+        ["readelf", "--dynamic", CORE],
         capture_output=True,
         text=True,
         check=True,
@@ -54,7 +55,7 @@ def test_another_system_is_refused(monkeypatch, platform):
 
 
 def test_the_sanitized_run_is_sanitized():
-    sanitized = b"__asan_init" in Path(core.__file__).read_bytes()
+    sanitized = b"__asan_init" in Path(CORE).read_bytes()
     assert sanitized == bool(os.environ.get("GPUINTEROP_SANITIZED"))
 
 

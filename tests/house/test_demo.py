@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import types
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from doubles import internals
 
-from gpuinterop.cli import demo
-from gpuinterop.testing import peers
+import gpuinterop as gi
+from gpuinterop.cli import main
 
 
 def run(*words: str) -> tuple[int, str]:
@@ -36,34 +39,45 @@ def test_demo_runs_on_the_gpu():
     assert "on cuda:0" in text
 
 
-def library(convert):
-    """NumPy with another function that converts to it."""
-    return demo.Library(replace(peers.load("numpy"), to=convert))
+@pytest.fixture
+def demo_of(capsys):
+    """Runs the demo with NumPy under the name "toy", and with another function that converts to it."""
+    saved = internals.save_registry()
+
+    def run_demo(convert, *words: str) -> str:
+        bridge = replace(internals.bridge("numpy"), name="toy")
+        module = types.SimpleNamespace(
+            __name__="toy", testing_bridge=bridge, to_toy=convert, from_toy=gi.from_any
+        )
+        gi.converters.register(gi.converters.Backend("toy", "numpy", converter=module))
+        assert main(["demo", "--device", "cpu", "--only", "toy", *words]) == 1
+        return capsys.readouterr().out
+
+    yield run_demo
+    internals.restore_registry(saved)
 
 
-def test_a_library_that_copies_silently_is_caught():
-    liar = library(lambda x, copyif=False: x.copy())
-    assert demo.share(liar, demo.gi.device("cpu")).startswith("NOT: our write seen there")
-    assert liar.cells[demo.PLAIN] == "BROKEN"
+def test_a_library_that_copies_silently_is_caught(demo_of):
+    (row,) = json.loads(demo_of(lambda x, copyif=False: np.array(x), "--json"))["libraries"]
+    assert row["one_memory"].startswith("NOT: our write seen there")
+    assert row["outcomes"]["x"] == "BROKEN"
 
 
-def test_a_library_that_drops_strides_is_caught():
-    liar = library(lambda x, copyif=False: np.zeros(x.shape, "float32"))
-    demo.offer(liar, "x[:, ::-1]", demo.gi.device("cpu"))
-    assert liar.cells["x[:, ::-1]"] == "WRONG"
+def test_a_library_that_drops_strides_is_caught(demo_of):
+    text = demo_of(lambda x, copyif=False: np.zeros(x.shape, "float32"), "--json")
+    (row,) = json.loads(text)["libraries"]
+    assert row["outcomes"]["x[:, ::-1]"] == "WRONG"
 
 
-def test_a_library_that_fails_is_a_line_of_the_table():
+def test_a_library_that_fails_is_a_line_of_the_table(demo_of):
     def convert(x, copyif=False):
         raise MemoryError("no room\nand a long trace")
 
-    broken = library(convert)
-    place = demo.gi.device("cpu")
-    assert demo.share(broken, place) == "FAILED: MemoryError: no room"
-    for view in demo.VIEWS:
-        demo.offer(broken, view, place)
-    assert set(broken.cells.values()) == {"FAILED"}
-    assert demo.table([broken]).splitlines()[-1].strip() == "numpy failed: MemoryError: no room"
+    text = demo_of(convert)
+    assert "FAILED: MemoryError: no room\n" in text
+    assert text.splitlines()[-1].strip() == "toy failed: MemoryError: no room"
+    (row,) = json.loads(demo_of(convert, "--json"))["libraries"]
+    assert set(row["outcomes"].values()) == {"FAILED"}
 
 
 def test_a_closed_pipe_is_no_traceback():

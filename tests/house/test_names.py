@@ -12,7 +12,6 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import converters, errors, testing
-from gpuinterop.converters import registry
 
 PROMISED = {
     "CudaNdarray", "GpuArray", "asarray", "from_dlpack", "from_gpu_pointer", "zeros", "ones", "empty",
@@ -40,7 +39,7 @@ def test_dir_shows_nothing_else():
 @pytest.mark.parametrize("module", [converters, testing])
 def test_dir_lists_the_public_names(module):
     shown = {name for name in dir(module) if not name.startswith("__")}
-    converting = {f"{way}_{name}" for name in registry.names() for way in ("to", "from")}
+    converting = {f"{way}_{name}" for name in converters.names() for way in ("to", "from")}
     assert shown == {*module.__all__} | (converting if module is converters else set())
 
 

@@ -11,7 +11,6 @@ import pytest
 from doubles import host_kernels
 
 import gpuinterop as gi
-from gpuinterop.jit import kernel_text
 
 pytestmark = pytest.mark.text
 
@@ -44,7 +43,8 @@ def as_float(bits: int, name: str) -> float:
 def rounding() -> ctypes.CDLL:
     """What a reduction's store does with a value, under g++."""
     text = "".join(
-        kernel_text(f"{name}.cuh") for name in ("device", "rounding", "integers", "prelude")
+        host_kernels.kernel_text(f"{name}.cuh")
+        for name in ("device", "rounding", "integers", "prelude")
     )
     for kind, name in (("f16", "half"), ("bf16", "bfloat")):
         for given in ("double", "float", "long long"):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from doubles import device_library
+from doubles import device_library, internals
 
 import gpuinterop as gi
-from gpuinterop import _core
-from gpuinterop.testing import matrix, peers
+from gpuinterop.testing import matrix
 
 pytestmark = pytest.mark.driver
 PLAIN = ["float32", "int8", "float64"]
@@ -41,10 +40,10 @@ def test_stream_order_is_checked_for_a_library_without_streams():
     tvm_ffi = pytest.importorskip("tvm_ffi")
 
     def bare(x, copyif=False):
-        window = _core.from_pointer(gi.CudaNdarray, x.ptr, x.shape, x.strides, x.dtype, 2, 0, x)
+        window = gi.from_gpu_pointer(x.ptr, x.shape, x._strides, x)
         return tvm_ffi.from_dlpack(window)
 
-    careless = replace(peers.load("tvm_ffi"), to=bare, explain=None)
+    careless = replace(internals.bridge("tvm_ffi"), to=bare, explain=None)
     m = matrix([careless], ["cuda:0"], layouts=["C"], dtypes=["float32"])
     assert m.outcome(direction="to", stream="default") == "shared"
     (cell,) = m.select(direction="to", stream="side")
@@ -75,7 +74,6 @@ def test_the_doctor_sees_the_gpu_and_starts_nothing():
 
     code = (
         "import gpuinterop as gi\n"
-        "from gpuinterop import _core\n"
         "r = gi.doctor()\n"
         "assert r.devices[0]['device'] == 'cuda:0' and r.devices[0]['total_bytes'] > 0, r.devices\n"
         "assert r.devices[0]['compute'].count('.') == 1 and r.devices[0]['name']\n"

@@ -14,9 +14,9 @@ from xml.etree import ElementTree
 
 import pytest
 from doubles import faulty_libraries as faulty
+from doubles import internals
 
 import gpuinterop as gi
-from gpuinterop.converters import registry
 from gpuinterop.testing import DTYPES, LAYOUTS, SCHEMA, Cell, Library, Matrix, matrix
 from gpuinterop.testing.conftest import run_of
 from gpuinterop.testing.test_conversions import test_something_is_tried as something_is_tried
@@ -163,9 +163,8 @@ def test_the_page_counts_what_was_tried(monkeypatch):
 @pytest.fixture
 def absent():
     """A library that is not installed."""
-    from gpuinterop.testing import peers
-
-    found = [name for name in peers.names() if not peers.installed(name)]
+    m = matrix(None, ["cpu"], layouts=["C"], dtypes=["float32"])
+    found = [library.name for library in m.libraries if library.why == "not installed"]
     if not found:
         pytest.skip("every library is installed")
     return found[0]
@@ -240,14 +239,12 @@ def test_a_plugin_brings_its_bridge(monkeypatch, tmp_path):
     (info / "entry_points.txt").write_text("[gpuinterop.converters]\ntoy = toylib_bridge:backend\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.invalidate_caches()
-    monkeypatch.setattr(registry, "_entry_points", None)
-    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
-    monkeypatch.setattr(registry, "_aliases", dict(registry._aliases))
+    saved = internals.save_registry()
+    internals.forget_entry_points()
     m = matrix(["toy"], ["cpu"], dtypes=["float32"])
+    internals.restore_registry(saved)
     assert m.ok, str(m)
     assert m.outcome(direction="from", layout="F") == "shared"
-    monkeypatch.undo()
-    registry._entry_points = None
 
 
 # ---- with pytest --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The libraries stand in several tables, for different questions: no table forgets one."""
+"""Libraries and dtypes stand in several tables, which agree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuinterop import installed_libraries
+from gpuinterop import _core, dtypes, installed_libraries
 from gpuinterop.cli import STRICT
 from gpuinterop.converters import registry
 from gpuinterop.testing import peers
@@ -56,3 +56,17 @@ def test_light_import_test_covers_every_library(monkeypatch):
 
     roots = {package.partition(".")[0] for package in packages().values()} - {"numpy"}
     assert roots | {STRICT} <= set(FOREIGN), sorted((roots | {STRICT}) - set(FOREIGN))
+
+
+def test_the_dtype_tables_of_core_and_python_agree():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    rows = _core._dtype_rows()
+    assert tuple(row[0] for row in rows) == dtypes.NAMES
+    for i, (name, _, bits, itemsize) in enumerate(rows):
+        if name not in dtypes.NUMPY_NAMES and not hasattr(ml_dtypes, name):
+            continue
+        dtype = dtypes.dtype_from_id(i)
+        assert dtype.name == name
+        assert dtype.itemsize == itemsize
+        assert bits <= 8 * itemsize
+        assert dtypes.dtype_id(dtype) == dtypes.dtype_id(name) == i

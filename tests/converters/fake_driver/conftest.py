@@ -5,18 +5,17 @@ import importlib
 import types
 
 import pytest
-from doubles import fake_cudamat, fake_pycuda
+from doubles import fake_cudamat, fake_pycuda, internals
 from doubles.fake_numba import DeviceNDArray, MemoryPointer
 
 import gpuinterop as gi
 from gpuinterop import converters
-from gpuinterop.converters import library_streams
 
 
 @pytest.fixture(autouse=True)
 def only_fakes_enter_streams(monkeypatch):
     """The real CuPy may be imported, but its runtime library does not work on the fake driver."""
-    monkeypatch.delitem(library_streams.ENTERS, "cupy")
+    internals.leave_streams_of(monkeypatch, "cupy")
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,9 @@ import ctypes
 import numpy as np
 import pytest
 from cases import agree
+from doubles import internals
 
 import gpuinterop as gi
-from gpuinterop import converters
 
 LIBRARIES = ("pycuda", "numba", "cudamat", "gnumpy", "cupy")
 HOST = np.arange(24, dtype="float32").reshape(4, 6)
@@ -17,7 +17,7 @@ HOST = np.arange(24, dtype="float32").reshape(4, 6)
 
 @pytest.fixture
 def libraries(pycuda, numba, cudamat, gnumpy, cupy, monkeypatch):
-    monkeypatch.setattr(converters.library_streams, "ENTERS", {})  # CuPy's needs a runtime library
+    internals.enter_streams_by(monkeypatch)  # CuPy's needs a runtime library
     x = gi.array(HOST, device="cuda")
     for to in LIBRARIES:  # what is loaded at a first use is no concern of a capture
         gi.to(x, to, True)

@@ -10,7 +10,7 @@ import pytest
 from doubles.fake_numba import DeviceNDArray, MemoryPointer
 
 import gpuinterop as gi
-from gpuinterop import _core, converters
+from gpuinterop import converters
 
 
 def host(*shape, dtype="float32"):
@@ -40,7 +40,7 @@ def test_every_entry_point_reads_an_ordinary_array_by_its_attributes(cupy, drive
         gi.asarray,
         gi.from_dlpack,
         converters.from_cupy,
-        lambda c: _core.import_any(gi.CudaNdarray, c),
+        lambda c: gi.from_dlpack(c, cls=gi.CudaNdarray),
     ):
         for seen in (a, a.T, a[::-1, ::2], a[:0]):
             x = convert(seen)
@@ -49,7 +49,7 @@ def test_every_entry_point_reads_an_ordinary_array_by_its_attributes(cupy, drive
             assert x.strides == seen.strides or x.size == 0
             assert x.ptr == (seen.data.ptr if x.size else 0)
     with pytest.raises(gi.DTypeError, match="float32"):
-        _core.import_any(gi.CudaNdarray, a.view("int32"))
+        gi.from_dlpack(a.view("int32"), cls=gi.CudaNdarray)
     assert first.ptr == a.data.ptr
 
 
@@ -60,7 +60,7 @@ def test_import_and_release_make_no_driver_call(cupy, driver, gpu):
     before = [driver.calls(name) for name in asked]
     for _ in range(10):
         converters.from_cupy(a)
-        _core.import_any(gi.CudaNdarray, a)
+        gi.from_dlpack(a, cls=gi.CudaNdarray)
     assert [driver.calls(name) for name in asked] == before
 
 

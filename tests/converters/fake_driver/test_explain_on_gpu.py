@@ -11,7 +11,7 @@ from doubles.fake_numba import DeviceNDArray, MemoryPointer
 from doubles.fake_pycuda import values
 
 import gpuinterop as gi
-from gpuinterop import _core, converters
+from gpuinterop import converters
 
 HOST = np.arange(24, dtype=np.float32).reshape(4, 6)
 LIBRARIES = ("numpy", "cupy", "numba", "pycuda", "cudamat", "gnumpy")
@@ -86,7 +86,7 @@ def test_import_of_an_unsupported_object_is_predicted(library, request):
 
 def test_overridden_attributes_never_reach_another_library(library, gpu):
     x = gpu(np.arange(24, dtype=np.float32).reshape(4, 6).T.copy())
-    lying = _core.view(Liar, x)
+    lying = gi.from_dlpack(x, cls=Liar)
     for copyif in (False, True):
         plan, made, error = agree(lying, library, copyif)
         assert str(plan) == str(gi.explain(x, library, copyif))

@@ -11,6 +11,7 @@ import types
 
 import numpy as np
 import pytest
+from doubles import internals
 from doubles.fake_pycuda import DeviceAllocation
 
 import gpuinterop as gi
@@ -96,10 +97,8 @@ def test_stream_enters_the_loaded_libraries(monkeypatch):
     def fake(name):
         return lambda module, handle, index: Scope(name, handle)
 
-    streams = converters.library_streams
-    monkeypatch.setattr(
-        streams, "ENTERS", {"one": fake("one"), "two": fake("two"), "not": fake("not")}
-    )
+    names = ("one", "two", "not")
+    internals.enter_streams_by(monkeypatch, **{name: fake(name) for name in names})
     monkeypatch.setitem(sys.modules, "one", types.ModuleType("one"))
     monkeypatch.setitem(sys.modules, "two", types.ModuleType("two"))
     s = gi.Stream()
@@ -129,9 +128,7 @@ def test_one_scope_in_two_threads(monkeypatch):
         def __exit__(self, *error):
             current.stream = self.former
 
-    monkeypatch.setattr(
-        converters.library_streams, "ENTERS", {"one": lambda _, handle, __: Enters(handle)}
-    )
+    internals.enter_streams_by(monkeypatch, one=lambda _, handle, __: Enters(handle))
     monkeypatch.setitem(sys.modules, "one", types.ModuleType("one"))
     scope = gi.stream(gi.Stream())
     entered, first_is_out, after = threading.Event(), threading.Event(), []
@@ -167,9 +164,7 @@ def test_a_library_that_fails_to_enter_leaves_the_others(monkeypatch):
     def failing(module, handle, index):
         raise RuntimeError("no")
 
-    monkeypatch.setattr(
-        converters.library_streams, "ENTERS", {"one": lambda *a: Scope(), "two": failing}
-    )
+    internals.enter_streams_by(monkeypatch, one=lambda *a: Scope(), two=failing)
     monkeypatch.setitem(sys.modules, "one", types.ModuleType("one"))
     monkeypatch.setitem(sys.modules, "two", types.ModuleType("two"))
     before = gi.devices.current_stream("cuda").handle

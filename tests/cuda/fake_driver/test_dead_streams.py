@@ -12,11 +12,11 @@ import types
 
 import numpy as np
 import pytest
-from doubles import driver, fake_driver
+from doubles import driver, fake_driver, internals
 from doubles.streams import CuPy, Protocol
 
 import gpuinterop as gi
-from gpuinterop import _core, devices
+from gpuinterop import devices
 from gpuinterop.converters import pointer_arguments
 from gpuinterop.errors import CaptureError
 
@@ -178,9 +178,9 @@ def test_streams_that_stay_are_waited_for_alone():
     with gi.stream(lent):
         with pointer_arguments((x,), stream=lent):
             pass
-        _core.used_on(x, pool, "test", True)
+        internals.used_on(x, pool, "test", True)
         x.fill(2.0)
-    _core.used_on(x, pool, "test", True)
+    internals.used_on(x, pool, "test", True)
     x.sync()
     x.fill(3.0)
     assert fake_driver.calls("cuCtxRecordEvent") == 0
@@ -192,9 +192,8 @@ def test_borrowed_memory_comes_after_its_library_at_once():
     source = gi.full((N,), 1.0, device=CUDA)
     gi.synchronize()
     gate = driver.Gate(handle)
-    x = _core.from_pointer(
-        None, source.ptr, (N,), (4,), np.dtype("f4"), 2, 0, source, False, handle, "t"
-    )
+    interface = {**source.__cuda_array_interface__, "stream": handle}
+    x = gi.from_any(types.SimpleNamespace(__cuda_array_interface__=interface))
     driver.destroy_stream(handle)
     assert waits_for_the_gate(gate, x.sync)
     x.fill(2.0)
@@ -222,7 +221,7 @@ def test_a_handle_alone_entered_twice_is_good_for_the_outer_block():
     with gi.stream(handle) as s:
         with s:
             x.fill(1.0)
-        assert _core.current_stream_handle(0) == handle
+        assert devices.current_stream(CUDA).handle == handle
         gate = driver.Gate(handle)
         x.fill(2.0)
     driver.destroy_stream(handle)
@@ -249,7 +248,7 @@ def test_a_capture_that_outlives_the_block_of_a_wrapper():
     gi.synchronize()
     x.fill(5.0)
     assert np.asarray(x).max() == 5.0
-    assert not _core.capturing()
+    assert not internals.is_capturing_anywhere()
 
 
 class OfThePool:
@@ -271,7 +270,7 @@ def test_a_capture_that_outlives_the_object_of_a_stream_of_torch():
         float(total)
     capture.end()
     float(total)  # never replayed, so any number: that it can be read is the point
-    assert not _core.capturing()
+    assert not internals.is_capturing_anywhere()
     capture.destroy()
 
 
@@ -301,9 +300,9 @@ def test_memory_held_by_an_unknown_capture_is_released_by_synchronisation():
 
 def test_use_of_a_stream_after_its_capture_ends_the_capture_state():
     handle, capture, held = handed_to_a_capture()
-    assert _core.capturing()
+    assert internals.is_capturing_anywhere()
     capture.finish()
     gi.zeros((N,), device=CUDA).__dlpack__(stream=handle)
-    assert not _core.capturing()
+    assert not internals.is_capturing_anywhere()
     held.clear()
     driver.destroy_stream(handle)

@@ -1,0 +1,87 @@
+"""The internal names that several tests need, because no public name shows or resets what they do.
+
+Tests import this module in their place, so that a change inside the package changes one file here.
+"""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+from gpuinterop import _core, converters, dtypes, foreign_handles
+from gpuinterop.converters import availability, library_streams, registry
+from gpuinterop.testing import Bridge, memory, peers
+
+
+def forget_dtypes() -> None:
+    """Let the next use of each dtype ask ml_dtypes again."""
+    dtypes.dtype_from_id.cache_clear()
+
+
+def forget_failed_imports() -> None:
+    availability.failures.clear()
+
+
+def save_registry() -> tuple[dict, dict]:
+    return dict(registry._entries), dict(registry._aliases)
+
+
+def restore_registry(saved: tuple[dict, dict]) -> None:
+    """Put the registry back, and forget the names of the tests' own library."""
+    registry.register(saved[0]["numpy"])  # as after any change, nothing stays remembered
+    for table, before in zip((registry._entries, registry._aliases), saved, strict=True):
+        table.clear()
+        table.update(before)
+    registry._entry_points = None
+    availability.broken_converters.clear()
+    for name in ("to_toy", "from_toy"):
+        vars(converters).pop(name, None)
+
+
+def forget_entry_points() -> None:
+    """Let the next look-up read the installed entry points again."""
+    registry._entry_points = None
+
+
+def install_entry_points(monkeypatch, *points: object) -> None:
+    """Make these the only entry points of converters."""
+    monkeypatch.setattr(metadata, "entry_points", lambda group: list(points) if group else [])
+    registry._entry_points = None
+
+
+def install_only(monkeypatch, *packages: str) -> None:
+    """Let the package find no other packages installed."""
+    monkeypatch.setattr(availability, "installed", lambda package: package in packages)
+
+
+def leave_streams_of(monkeypatch, library: str) -> None:
+    """Let gpuinterop.stream() not enter the streams of this library."""
+    monkeypatch.delitem(library_streams.ENTERS, library)
+
+
+def enter_streams_by(monkeypatch, **enters: object) -> None:
+    """Let gpuinterop.stream() enter streams by these functions, and by no other libraries'."""
+    monkeypatch.setattr(library_streams, "ENTERS", enters)
+
+
+def enter_streams_also_by(monkeypatch, **enters: object) -> None:
+    monkeypatch.setattr(library_streams, "ENTERS", {**library_streams.ENTERS, **enters})
+
+
+def bridge(library: str) -> Bridge:
+    """The compatibility suite's bridge of an installed library."""
+    return peers.load(library)
+
+
+slow = memory.slow  # (stream, device): keeps a stream busy, by the driver alone
+device_pair = (
+    foreign_handles.device_pair
+)  # another library's device as DLPack's numbers, also without a GPU
+used_on = _core.used_on  # notes work that another library has queued on a stream
+is_capturing_anywhere = (
+    _core.capturing
+)  # whether the core knows of a running capture of any library
+inspect_pointer = _core.inspect_pointer  # what the driver reports about an address
+is_pinned_here = _core.is_pinned_here  # whether page-locked memory of the package is in use there
+require_values = _core._require_values  # takes a text, of any length, into the core
+share_plain = _core.share_plain  # the import without Python, None where Python must decide
+export_via = _core.export_via  # the export by the C table of any class
