@@ -62,6 +62,8 @@ class KernelSpec:
     unroll : accesses (flat), rows (rows) or elements (general) per thread.
     wide : 64-bit index arithmetic.
     tile : edge of the tile, 0 elsewhere.
+    across : elements per access of the operands that a tile transposes.
+    skew : rows start where the first result's address divides by as many elements; 1: where they start.
     threads : threads of a block.
     """
 
@@ -74,6 +76,8 @@ class KernelSpec:
     unroll: int
     wide: bool
     tile: int = 0
+    across: int = 1
+    skew: int = 1
     threads: int = 256
 
     @property
@@ -83,12 +87,14 @@ class KernelSpec:
         return (
             f"{self.body.name}__{types}__{self.modes}_{self.layout}{self.ndim}"
             f"_v{self.vector}u{self.unroll}{'_i64' if self.wide else ''}"
+            f"{f'_a{self.across}' if 'T' in self.modes else ''}"
+            f"{f'_s{self.skew}' if self.skew > 1 else ''}"
             f"{f'_t{self.threads}' if self.threads != 256 else ''}"
         )
 
 
-_DEFINITIONS = ("NAME", "PARAMS", "K", "ND", "INDEX", "V", "U", "THREADS", "TILE",
-                "LOADS(DO)", "STORES(DO)", "TILED(DO)", "CALL(e, k)", "CALL_TILED(e, k)",
+_DEFINITIONS = ("NAME", "PARAMS", "K", "ND", "INDEX", "V", "U", "THREADS", "TILE", "ACROSS", "SKEW",
+                "LOADS(DO)", "STORES(DO)", "LEAD(DO)", "TILED(DO)", "CALL(e, k)", "CALL_TILED(e, k)",
                 "WHERE(live)")  # fmt: skip
 
 
@@ -124,8 +130,8 @@ def _define(spec: KernelSpec, symbol: str) -> str:
     n = len(spec.body.loop_in)
     operands = range(len(spec.stored))
 
-    def entries(chosen: list[int], *, tiled_as: str = "") -> str:
-        mode = ["CX"[spec.vector == 1] if m == "T" else m for m in spec.modes]
+    def entries(chosen: list[int]) -> str:
+        mode = ["CX"[spec.across == 1] if m == "T" else m for m in spec.modes]
         return " ".join(f"DO({i}, {STORAGE[spec.stored[i]]}, {mode[i]})" for i in chosen)
 
     tiled = [i for i in operands if spec.modes[i] == "T"]
@@ -143,8 +149,11 @@ def _define(spec: KernelSpec, symbol: str) -> str:
         "U": spec.unroll,
         "THREADS": spec.threads,
         "TILE": spec.tile,
+        "ACROSS": spec.across,
+        "SKEW": spec.skew,
         "LOADS(DO)": entries(direct),
         "STORES(DO)": entries(results),
+        "LEAD(DO)": entries(results[:1]),
         "TILED(DO)": entries(tiled),
         "CALL(e, k)": f"{symbol}_apply({call});",
         "CALL_TILED(e, k)": f"{symbol}_apply({call_tiled});",

@@ -109,7 +109,7 @@ def _class_for(row: int, special: Any, owners: list[Any]) -> Any:
 
 def _spec(
     op: int, types: tuple[int, ...], modes: str, layout: str, ndim: int, vector: int, unroll: int,
-    wide: bool, tile: int, threads: int,
+    wide: bool, tile: int, across: int, skew: int, threads: int,
 ) -> KernelSpec:  # fmt: skip
     if op == _TAKE:
         size = 1 << (types[1] - _RAW)
@@ -124,7 +124,9 @@ def _spec(
         inputs = types[: entry.inputs]
         body = body_for(entry, inputs)[0] if isinstance(entry, Row) else entry.body(inputs)
         stored = tuple(NAMES[t] for t in types)
-    return KernelSpec(body, stored, modes, layout, ndim, vector, unroll, wide, tile, threads)
+    return KernelSpec(
+        body, stored, modes, layout, ndim, vector, unroll, wide, tile, across, skew, threads
+    )
 
 
 def _build(*request: Any) -> tuple[bytes, str]:

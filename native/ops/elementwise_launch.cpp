@@ -11,6 +11,9 @@ namespace gpuinterop::ops {
 namespace {
 
 constexpr int64_t kMostTileBytes = 40'000;  // of the shared memory that every block may have
+constexpr int kSector = 32;                 // bytes that memory reads and writes at least
+constexpr int kMostSkew =
+    16;  // elements: more would cost more than a sector that is written in two parts
 constexpr int kFlatBytes = 16;  // bytes of the widest operand that a thread has in flight
 constexpr int kRowsUnroll = 4;
 constexpr int kGeneralUnroll = 4;
@@ -71,31 +74,81 @@ bool needs_wide(const IterationSpace& w) {
 int widest(const IterationSpace& w, const char* modes) {
   int bytes = 1;
   for (int i = 0; i < w.operands; ++i)
-    if (modes[i] == 'C' || modes[i] == 'R' || modes[i] == 'T')
+    if (modes[i] == 'C' || modes[i] == 'U' || modes[i] == 'R' || modes[i] == 'T')
       bytes = std::max<int>(bytes, w.itemsize[i]);
   return bytes;
 }
 
-// The largest access that all operands allow: 16 bytes of the widest, aligned at every row.
-int vector_for(const IterationSpace& w, const char* modes, int inner, int transposed) {
+bool is_unit(char mode) { return mode == 'C' || mode == 'R'; }
+
+// The place of an operand's first element in a pack of v elements of the memory, from 0 to v - 1; -1 if no
+// pack begins at an element. A reversed operand is read from the pack's last element.
+int64_t place_in_pack(const IterationSpace& w, int i, char mode, int64_t v) {
+  const int64_t size = w.itemsize[i];
+  const uintptr_t address = reinterpret_cast<uintptr_t>(w.data[i]);
+  if (address % static_cast<uintptr_t>(size)) return -1;
+  const int64_t place = static_cast<int64_t>(address / static_cast<uintptr_t>(size)) % v;
+  return mode == 'R' ? (place + 1) % v : place;
+}
+
+// The access of flat kernels: 16 bytes of the widest operand if all operands are aligned, or less.
+int flat_vector(const IterationSpace& w, const char* modes) {
   int v = 16 / widest(w, modes);
   bool any = false;
   for (int i = 0; i < w.operands; ++i) {
-    const char mode = modes[i];
-    if (mode == 'X') return 1;  // neighbouring threads access neighbouring elements, for coalescing
-    if (mode != 'C' && mode != 'R' && mode != 'T') continue;
+    if (modes[i] == 'X') return 1;  // neighbouring threads access neighbouring elements
+    if (!is_unit(modes[i])) continue;
     any = true;
-    const int64_t size = w.itemsize[i];
-    if (mode == 'T' && w.stride[transposed][i] != 1) return 1;
-    for (; v > 1; v /= 2) {
-      const char* first = mode == 'R' ? w.data[i] - (v - 1) * size : w.data[i];
-      bool aligned = reinterpret_cast<uintptr_t>(first) % static_cast<uintptr_t>(v * size) == 0;
-      const int along = mode == 'T' ? transposed : inner;
-      for (int d = 0; d < w.ndim && aligned; ++d) aligned = d == along || w.stride[d][i] % v == 0;
-      if (aligned) break;
-    }
+    while (v > 1 && place_in_pack(w, i, modes[i], v) != 0) v /= 2;
   }
   return any ? v : 1;
+}
+
+struct Access {
+  int vector = 1, skew = 1;
+};
+
+// The access of rows along `inner`: 16 bytes of the widest operand. If rows of the first result are not
+// aligned, each starts at an aligned element to its left. Operands that are not aligned at the same places
+// are accessed element by element (mode U, or X if reversed).
+Access row_access(const IterationSpace& w, char* modes, int inner) {
+  const int lead = w.inputs, v = 16 / widest(w, modes);
+  bool addresses = false;
+  for (int i = 0; i < w.operands; ++i) {
+    if (modes[i] == 'X') return {};
+    addresses = addresses || modes[i] == 'A';
+  }
+  if (v == 1 || modes[lead] != 'C') return {};
+  // Whether the rows of operand i begin at the same place of a pack as those of the lead, or at its first.
+  auto fits = [&](int i, int64_t pack, bool beside_lead) {
+    const int64_t way = !beside_lead ? 0 : modes[i] == 'R' ? -1 : 1;
+    const int64_t first = place_in_pack(w, i, modes[i], pack);
+    if (first < 0 || (first - way * place_in_pack(w, lead, 'C', pack)) % pack) return false;
+    for (int d = 0; d < w.ndim; ++d)
+      if (d != inner && (w.stride[d][i] - way * w.stride[d][lead]) % pack) return false;
+    return true;
+  };
+  Access access{v, 1};
+  if (!fits(lead, v, false)) {
+    if (addresses || place_in_pack(w, lead, 'C', v) < 0) return {};
+    access.skew = std::max(v, std::min(kSector / w.itemsize[lead], kMostSkew));
+  }
+  for (int i = 0; i < w.operands; ++i)
+    if (i != lead && is_unit(modes[i]) && !fits(i, v, true)) modes[i] = modes[i] == 'C' ? 'U' : 'X';
+  return access;
+}
+
+// Elements per access of the operands that a tile reads along y.
+int access_across(const IterationSpace& w, const char* modes, int y) {
+  int v = 16 / widest(w, modes);
+  for (int i = 0; i < w.operands; ++i) {
+    if (modes[i] != 'T') continue;
+    if (w.stride[y][i] != 1) return 1;
+    bool aligned = place_in_pack(w, i, 'C', v) == 0;
+    for (int d = 0; d < w.ndim; ++d) aligned = aligned && (d == y || w.stride[d][i] % v == 0);
+    if (!aligned) return 1;
+  }
+  return v;
 }
 
 int64_t blocks_for(int64_t work, int64_t per_block) { return (work + per_block - 1) / per_block; }
@@ -127,7 +180,7 @@ void plan_flat(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   for (int i = 0; i < w.operands; ++i)
     variant.modes[i] = mode_of(w, i, inner < 0 ? 0 : w.stride[0][i]);
   variant.layout = LayoutClass::Flat;
-  variant.vector = static_cast<uint8_t>(inner < 0 ? 1 : vector_for(w, variant.modes, 0, -1));
+  variant.vector = static_cast<uint8_t>(inner < 0 ? 1 : flat_vector(w, variant.modes));
   int unroll = kFlatBytes / (variant.vector * widest(w, variant.modes));
   if (w.operands > 4) unroll /= 2;
   if (w.size <= kSmall) unroll = 1;
@@ -144,9 +197,11 @@ void plan_rows(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   const int inner = w.ndim - 1;
   variant.layout = LayoutClass::Rows;
   variant.ndim = static_cast<uint8_t>(inner);
-  variant.vector = static_cast<uint8_t>(vector_for(w, variant.modes, inner, -1));
-  const int64_t n = w.shape[inner], rows = w.size / n;
-  const int64_t lanes = blocks_for(n, variant.vector);
+  const Access access = row_access(w, variant.modes, inner);
+  variant.vector = static_cast<uint8_t>(access.vector);
+  variant.skew = static_cast<uint8_t>(access.skew);
+  const int64_t n = w.shape[inner], rows = w.size / n, reach = n + access.skew - 1;
+  const int64_t lanes = blocks_for(reach, variant.vector);
   p->block_x = static_cast<uint32_t>(
       std::min<int64_t>(kThreads, std::bit_ceil(static_cast<uint64_t>(lanes))));
   p->block_y = kThreads / p->block_x;
@@ -156,7 +211,7 @@ void plan_rows(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   if (w.size <= kSmall) unroll = 1;
   while (unroll > 1 && int64_t{p->block_y} * unroll / 2 >= rows) unroll /= 2;
   variant.unroll = static_cast<uint8_t>(std::clamp(unroll, 1, 8));
-  const int64_t chunks = blocks_for(n, int64_t{p->block_x} * variant.vector);
+  const int64_t chunks = blocks_for(reach, int64_t{p->block_x} * variant.vector);
   int dims[kMaxDims];
   for (int k = 0; k < inner; ++k) dims[k] = inner - 1 - k;
   Words words(p, where);
@@ -219,13 +274,19 @@ bool plan_tile(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
     bytes += w.itemsize[i];
     variant.modes[i] = 'T';
   }
-  const int edge = bytes * 64 * 65 <= kMostTileBytes ? kTileEdge : 32;
+  const Access access = row_access(w, variant.modes, x);
+  // A tile with a skew has more columns.
+  const int64_t columns = access.skew > 1 ? 2 : 1;
+  const int edge = bytes * 64 * 65 * columns <= kMostTileBytes ? kTileEdge : 32;
   variant.layout = LayoutClass::Tile;
   variant.ndim = static_cast<uint8_t>(w.ndim - 2);
   variant.tile = static_cast<uint8_t>(edge);
-  variant.vector = static_cast<uint8_t>(vector_for(w, variant.modes, x, y));
-  // At least one whole line of the tile for all threads.
+  variant.vector = static_cast<uint8_t>(access.vector);
+  variant.skew = static_cast<uint8_t>(access.skew);
+  variant.across = static_cast<uint8_t>(access_across(w, variant.modes, y));
+  // At least one whole row and column of the tile for all threads.
   while (kThreads / (edge / variant.vector) > edge) variant.vector /= 2;
+  while (kThreads / (edge / variant.across) > edge) variant.across /= 2;
   variant.unroll = 1;
   int dims[kMaxDims], n = 0;
   for (int d = x - 1; d >= 0; --d)
@@ -233,7 +294,8 @@ bool plan_tile(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   Words words(p, where);
   put_operands(words, w, x);
   for (int i = 0; i < w.operands; ++i) words.put(w.stride[y][i]);
-  const int64_t tiles_x = blocks_for(w.shape[x], edge), tiles_y = blocks_for(w.shape[y], edge);
+  const int64_t tiles_x = blocks_for(w.shape[x] + access.skew - 1, edge),
+                tiles_y = blocks_for(w.shape[y], edge);
   words.put(w.shape[x]);
   words.put(w.shape[y]);
   words.put(tiles_x);

@@ -46,7 +46,8 @@ std::string key_for(OpId op, const StoredType* types, const KernelVariant& varia
   const int flags = static_cast<int>(variant.layout) | variant.wide << 2 |
                     (variant.tile > 32) << 3 | std::countr_zero(variant.vector) << 4;
   std::string key(reinterpret_cast<const char*>(&op), sizeof op);
-  for (int part : {device, flags, int{variant.unroll}, int{variant.ndim}})
+  const int aligned = std::countr_zero(variant.across) | std::countr_zero(variant.skew) << 4;
+  for (int part : {device, flags, aligned, int{variant.unroll}, int{variant.ndim}})
     key += static_cast<char>(part);
   key.append(reinterpret_cast<const char*>(types), static_cast<size_t>(operands));
   return key.append(variant.modes, static_cast<size_t>(operands));
@@ -61,10 +62,11 @@ void build(const std::string& key, OpId op, const StoredType* types, const Kerne
   std::string symbol;
   auto compile = [&](bool fresh) {
     const nb::object answer = nb::steal(
-        call_hook(Hook::Prepare, "(siOssiiiOiiiO)", "kernel", int(op), stored.ptr(), modes.c_str(),
-                  class_name(variant.layout), int(variant.ndim), int(variant.vector),
+        call_hook(Hook::Prepare, "(siOssiiiOiiiiiO)", "kernel", int(op), stored.ptr(),
+                  modes.c_str(), class_name(variant.layout), int(variant.ndim), int(variant.vector),
                   int(variant.unroll), variant.wide ? Py_True : Py_False, int(variant.tile),
-                  kThreads, cuda::compute_capability(device, where), fresh ? Py_True : Py_False)
+                  int(variant.across), int(variant.skew), kThreads,
+                  cuda::compute_capability(device, where), fresh ? Py_True : Py_False)
             .release());
     symbol = nb::cast<std::string>(answer[1]);
     return nb::cast<nb::bytes>(answer[0]);

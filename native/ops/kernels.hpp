@@ -39,6 +39,8 @@ struct KernelVariant {
   uint8_t unroll = 1;        // GI_U
   uint8_t wide = 0;          // GI_INDEX is 64 bits
   uint8_t tile = 0;          // GI_TILE
+  uint8_t across = 1;        // GI_ACROSS
+  uint8_t skew = 1;          // GI_SKEW
   char modes[kMaxOperands];  // how each operand is accessed: gpuinterop/jit/kernels/access.cuh
 };
 

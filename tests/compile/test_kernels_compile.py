@@ -22,13 +22,14 @@ pytestmark = [pytest.mark.text, pytest.mark.usefixtures("nvrtc")]
 
 TYPES = ("bool", "int8", "uint16", "int32", "int64", "uint64", "float16", "bfloat16", "float32",
          "float64", "complex64", "complex128", "float8_e4m3fn")  # fmt: skip
-# (layout, modes of the inputs in turn, mode of the result, dimensions, vector, wide, tile)
+# (layout, modes of the inputs in turn, mode of the result, dimensions, vector, wide, tile, across, skew)
 LAYOUTS = (
-    ("flat", "C", "C", 0, 4, False, 0), ("flat", "RSX", "C", 0, 1, False, 0),
-    ("flat", "KC", "X", 0, 1, False, 0), ("rows", "CS", "C", 1, 4, False, 0),
-    ("rows", "XKR", "C", 2, 1, True, 0), ("general", "XK", "X", 3, 1, False, 0),
-    ("general", "X", "X", 2, 1, True, 0), ("tile", "TC", "C", 0, 2, False, 32),
-    ("tile", "TX", "C", 2, 1, True, 32),
+    ("flat", "C", "C", 0, 4, False, 0, 1, 1), ("flat", "RSX", "C", 0, 1, False, 0, 1, 1),
+    ("flat", "KC", "X", 0, 1, False, 0, 1, 1), ("rows", "CS", "C", 1, 4, False, 0, 1, 1),
+    ("rows", "XKR", "C", 2, 1, True, 0, 1, 1), ("rows", "UCR", "C", 1, 4, False, 0, 1, 8),
+    ("general", "XK", "X", 3, 1, False, 0, 1, 1), ("general", "X", "X", 2, 1, True, 0, 1, 1),
+    ("tile", "TC", "C", 0, 2, False, 32, 2, 1), ("tile", "TX", "C", 2, 1, True, 32, 1, 1),
+    ("tile", "TU", "C", 1, 4, False, 32, 1, 16),
 )  # fmt: skip
 ARCHS = (75, 80, 90, 100, 120)
 EVERYTHING = float(os.environ.get("GPUINTEROP_SOAK", "1")) > 1
@@ -39,10 +40,10 @@ def known_archs() -> list[int]:
 
 
 def spec_for(body, stored, layout) -> KernelSpec:
-    name, ins, out, ndim, vector, wide, tile = layout
+    name, ins, out, ndim, vector, wide, tile, across, skew = layout
     n = len(body.loop_in)
     modes = "".join(ins[i % len(ins)] for i in range(n)) + out * (len(stored) - n)
-    return KernelSpec(body, stored, modes, name, ndim, vector, 2, wide, tile)
+    return KernelSpec(body, stored, modes, name, ndim, vector, 2, wide, tile, across, skew)
 
 
 def instances(row, types=TYPES):

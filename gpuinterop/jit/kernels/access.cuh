@@ -1,13 +1,16 @@
 // How a thread reads or writes V neighbouring elements of an operand. The mode is a compile-time type:
-//   C unit stride   R stride -1   X any stride   S stride 0: one element   K a number in the parameters
-//   A the address of the element, for bodies that read its neighbours
-// p: address of the thread's first element. s: the operand's stride along the row, in elements.
+//   C unit stride   U unit stride, not aligned   R stride -1   X any stride   S stride 0: one element
+//   K a number in the parameters   A the address of the element, for bodies that read its neighbours
+// p: address of the thread's first element. s: the operand's stride along the row, in elements. A part has
+// the elements from `from` up to `to`, at least one.
 #define GI_INLINE __device__ __forceinline__
 
 template <class T, int V>
 struct alignas(sizeof(T) * V) GiPack {
   T x[V];
 };
+
+#define GI_PART(k) (k >= from && k < to)
 
 template <class T, int V>
 struct GiC {
@@ -17,17 +20,29 @@ struct GiC {
     return position;
   }
   GI_INLINE void load(const T* p, i64) { v = *reinterpret_cast<const GiPack<T, V>*>(p); }
-  GI_INLINE void load_part(const T* p, i64, i64 count) {
+  GI_INLINE void load_part(const T* p, i64, i64 from, i64 to) {
 #pragma unroll
-    for (int k = 0; k < V; ++k) v.x[k] = p[k < count ? k : 0];
+    for (int k = 0; k < V; ++k) v.x[k] = p[GI_PART(k) ? k : from];
   }
   GI_INLINE void store(T* p, i64) const { *reinterpret_cast<GiPack<T, V>*>(p) = v; }
-  GI_INLINE void store_part(T* p, i64, i64 count) const {
+  GI_INLINE void store_part(T* p, i64, i64 from, i64 to) const {
 #pragma unroll
     for (int k = 0; k < V; ++k)
-      if (k < count) p[k] = v.x[k];
+      if (GI_PART(k)) p[k] = v.x[k];
   }
   GI_INLINE T& at(int k) { return v.x[k]; }
+};
+
+template <class T, int V>
+struct GiU : GiC<T, V> {
+  GI_INLINE void load(const T* p, i64) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) this->v.x[k] = p[k];
+  }
+  GI_INLINE void store(T* p, i64) const {
+#pragma unroll
+    for (int k = 0; k < V; ++k) p[k] = this->v.x[k];
+  }
 };
 
 template <class T, int V>
@@ -38,15 +53,15 @@ struct GiR {
     return -position;
   }
   GI_INLINE void load(const T* p, i64) { v = *reinterpret_cast<const GiPack<T, V>*>(p - (V - 1)); }
-  GI_INLINE void load_part(const T* p, i64, i64 count) {
+  GI_INLINE void load_part(const T* p, i64, i64 from, i64 to) {
 #pragma unroll
-    for (int k = 0; k < V; ++k) at(k) = *(p - (k < count ? k : 0));
+    for (int k = 0; k < V; ++k) at(k) = *(p - (GI_PART(k) ? k : from));
   }
   GI_INLINE void store(T* p, i64) const { *reinterpret_cast<GiPack<T, V>*>(p - (V - 1)) = v; }
-  GI_INLINE void store_part(T* p, i64, i64 count) const {
+  GI_INLINE void store_part(T* p, i64, i64 from, i64 to) const {
 #pragma unroll
     for (int k = 0; k < V; ++k)
-      if (k < count) *(p - k) = v.x[V - 1 - k];
+      if (GI_PART(k)) *(p - k) = v.x[V - 1 - k];
   }
   GI_INLINE T& at(int k) { return v.x[V - 1 - k]; }
 };
@@ -62,18 +77,18 @@ struct GiX {
 #pragma unroll
     for (int k = 0; k < V; ++k) v[k] = p[k * s];
   }
-  GI_INLINE void load_part(const T* p, i64 s, i64 count) {
+  GI_INLINE void load_part(const T* p, i64 s, i64 from, i64 to) {
 #pragma unroll
-    for (int k = 0; k < V; ++k) v[k] = p[k < count ? k * s : 0];
+    for (int k = 0; k < V; ++k) v[k] = p[(GI_PART(k) ? k : from) * s];
   }
   GI_INLINE void store(T* p, i64 s) const {
 #pragma unroll
     for (int k = 0; k < V; ++k) p[k * s] = v[k];
   }
-  GI_INLINE void store_part(T* p, i64 s, i64 count) const {
+  GI_INLINE void store_part(T* p, i64 s, i64 from, i64 to) const {
 #pragma unroll
     for (int k = 0; k < V; ++k)
-      if (k < count) p[k * s] = v[k];
+      if (GI_PART(k)) p[k * s] = v[k];
   }
   GI_INLINE T& at(int k) { return v[k]; }
 };
@@ -86,7 +101,7 @@ struct GiS {
     return 0;
   }
   GI_INLINE void load(const T* p, i64) { v = *p; }
-  GI_INLINE void load_part(const T* p, i64, i64) { v = *p; }
+  GI_INLINE void load_part(const T* p, i64, i64, i64) { v = *p; }
   GI_INLINE T& at(int) { return v; }
 };
 
@@ -107,7 +122,7 @@ struct GiK {
     bits.words.hi = (u64)s;
     v = bits.value;
   }
-  GI_INLINE void load_part(const T* p, i64 s, i64) { load(p, s); }
+  GI_INLINE void load_part(const T* p, i64 s, i64, i64) { load(p, s); }
   GI_INLINE T& at(int) { return v; }
 };
 
@@ -123,7 +138,7 @@ struct GiA {
     first = p;
     step = s;
   }
-  GI_INLINE void load_part(const T* p, i64 s, i64) { load(p, s); }
+  GI_INLINE void load_part(const T* p, i64 s, i64, i64) { load(p, s); }
   GI_INLINE const T* at(int k) const { return first + k * step; }
 };
 

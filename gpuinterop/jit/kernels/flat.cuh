@@ -42,14 +42,14 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
     for (int u = 0; u < GI_U; ++u) {
       const i64 count = left - (u * (GI_THREADS * GI_V) + lane);
       if (count <= 0) break;
-#define GI_LOAD(i, T, M) r##i[u].load_part(GI_AT(i, T, M), a.s[i], count);
+#define GI_LOAD(i, T, M) r##i[u].load_part(GI_AT(i, T, M), a.s[i], 0, count);
       GI_LOADS(GI_LOAD)
 #undef GI_LOAD
 #pragma unroll
       for (int k = 0; k < GI_V; ++k) {
         GI_WHERE(k < count) { GI_CALL([u], k) }
       }
-#define GI_STORE(i, T, M) r##i[u].store_part(GI_AT(i, T, M), a.s[i], count);
+#define GI_STORE(i, T, M) r##i[u].store_part(GI_AT(i, T, M), a.s[i], 0, count);
       GI_STORES(GI_STORE)
 #undef GI_STORE
     }

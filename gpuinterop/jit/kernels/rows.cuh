@@ -1,5 +1,7 @@
 // Rows: the innermost dimension as in flat.cuh, and GI_ND outer dimensions with any strides. A block
-// computes a patch of blockDim.x * GI_V elements by blockDim.y * GI_U rows.
+// computes a patch of blockDim.x * GI_V elements by blockDim.y * GI_U rows. With GI_SKEW > 1 each row of the
+// patch starts up to GI_SKEW - 1 elements further to the left, so that the first result is written in
+// whole vectors and sectors although its rows are not aligned.
 struct GI_PARAMS {
   char* p[GI_K];
   i64 s[GI_K];
@@ -12,24 +14,23 @@ struct GI_PARAMS {
 
 extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS a) {
   const u32 patch = blockIdx.x / (u32)a.chunks;
-  const GI_INDEX x = ((GI_INDEX)(blockIdx.x - patch * (u32)a.chunks) * blockDim.x + threadIdx.x) * GI_V;
-  const i64 count = a.n - x;
-  if (count <= 0) return;
+  const GI_INDEX x0 = ((GI_INDEX)(blockIdx.x - patch * (u32)a.chunks) * blockDim.x + threadIdx.x) * GI_V;
+  if (x0 - (GI_SKEW - 1) >= a.n) return;
   const GI_INDEX row0 = (GI_INDEX)patch * (blockDim.y * GI_U) + threadIdx.y;
 #define GI_DECLARE(i, T, M) Gi##M<T, GI_V> r##i[GI_U];
   GI_LOADS(GI_DECLARE)
   GI_STORES(GI_DECLARE)
 #undef GI_DECLARE
   GI_INDEX o[GI_U][GI_K];
+  i64 from[GI_U], to[GI_U];  // of the GI_V elements, those in the row
+  bool whole = true;
 #pragma unroll
   for (int u = 0; u < GI_U; ++u) {
     GI_INDEX row = row0 + u * blockDim.y;
     // Rows beyond the end read the last one; they are not written.
     if (row >= (GI_INDEX)a.rows) row = (GI_INDEX)a.rows - 1;
-#define GI_START(i, T, M) o[u][i] = Gi##M<T, GI_V>::offset(x, (GI_INDEX)a.s[i]);
-    GI_LOADS(GI_START)
-    GI_STORES(GI_START)
-#undef GI_START
+#pragma unroll
+    for (int k = 0; k < GI_K; ++k) o[u][k] = 0;
 #pragma unroll
     for (int d = 0; d < GI_ND; ++d) {
       const GI_INDEX q = d + 1 < GI_ND ? gi_quotient(row, a.d[d]) : 0;
@@ -38,8 +39,17 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
 #pragma unroll
       for (int k = 0; k < GI_K; ++k) o[u][k] += at * (GI_INDEX)a.os[d][k];
     }
+#define GI_MISALIGNED(i, T, M) (GI_INDEX)((u64)((T*)a.p[i] + o[u][i]) / sizeof(T) % GI_SKEW)
+    const GI_INDEX x = x0 - (GI_SKEW > 1 ? GI_LEAD(GI_MISALIGNED) : 0);
+#undef GI_MISALIGNED
+    from[u] = x < 0 ? -x : 0;
+    to[u] = a.n - x;
+    whole = whole && x >= 0 && to[u] >= GI_V;
+#define GI_START(i, T, M) o[u][i] += Gi##M<T, GI_V>::offset(x, (GI_INDEX)a.s[i]);
+    GI_LOADS(GI_START)
+    GI_STORES(GI_START)
+#undef GI_START
   }
-  const bool whole = count >= GI_V;
   if (whole) {
 #define GI_LOAD(i, T, M) r##i[u].load((const T*)a.p[i] + o[u][i], a.s[i]);
 #pragma unroll
@@ -48,7 +58,9 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
     }
 #undef GI_LOAD
   } else {
-#define GI_LOAD(i, T, M) r##i[u].load_part((const T*)a.p[i] + o[u][i], a.s[i], count);
+#define GI_LOAD(i, T, M) \
+  if (from[u] < to[u] && from[u] < GI_V) \
+    r##i[u].load_part((const T*)a.p[i] + o[u][i], a.s[i], from[u], to[u]);
 #pragma unroll
     for (int u = 0; u < GI_U; ++u) {
       GI_LOADS(GI_LOAD)
@@ -59,14 +71,16 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
   for (int u = 0; u < GI_U; ++u) {
 #pragma unroll
     for (int k = 0; k < GI_V; ++k) {
-      GI_WHERE(k < count && row0 + (GI_INDEX)(u * blockDim.y) < (GI_INDEX)a.rows) { GI_CALL([u], k) }
+      GI_WHERE(k >= from[u] && k < to[u] && row0 + (GI_INDEX)(u * blockDim.y) < (GI_INDEX)a.rows) {
+        GI_CALL([u], k)
+      }
     }
   }
 #define GI_STORE(i, T, M)                                     \
   if (whole)                                                  \
     r##i[u].store((T*)a.p[i] + o[u][i], a.s[i]);              \
   else                                                        \
-    r##i[u].store_part((T*)a.p[i] + o[u][i], a.s[i], count);
+    r##i[u].store_part((T*)a.p[i] + o[u][i], a.s[i], from[u], to[u]);
 #pragma unroll
   for (int u = 0; u < GI_U; ++u) {
     if (row0 + (GI_INDEX)(u * blockDim.y) < (GI_INDEX)a.rows) {
