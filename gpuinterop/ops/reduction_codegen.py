@@ -115,6 +115,7 @@ def render(recipe: Recipe, plan: Plan) -> str:
             f"#define GI_TEAM {plan.team}\n",
             f"#define GI_FINISH_TEAM {plan.finish_team}\n",
             f"#define GI_VEC {plan.vector}\n",
+            f"#define GI_RAGGED {int(plan.geometry.kept[-1] % plan.vector > 0)}\n",
             f"#define GI_UNROLL {plan.unroll}\n",
             f"#define GI_ONE_LAUNCH {int(plan.one_launch)}\n",
             f"#define GI_INPUTS(X) {listed}\n",

@@ -6,7 +6,7 @@ alone determines the order of additions, so equal layouts give equal bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import _core
@@ -25,7 +25,7 @@ class Tuning:
     blocks_per_sm : the goal of a split. Several times the blocks that fit, so that the others do not
         wait for a slow multiprocessor; few enough that merging their parts is quick.
     loads : 16-byte loads that a thread has in flight.
-    side : columns: threads side by side at most, the others share the rows.
+    side : columns: threads with 16-byte loads side by side at most, the others share the rows.
     """
 
     threads: int
@@ -46,6 +46,7 @@ _NARROWEST = 8  # threads side by side: 128 bytes of 16 each, a cache line
 _BUSY = 8  # blocks a multiprocessor with which nothing needs to be cut into parts
 _FEW_ROWS = 1024  # a thread then walks at most a few dozen of them
 _VECTOR_BYTES = 16
+_RAGGED_BYTES = 8  # columns of a thread where rows are not aligned
 _MAX_VECTOR = 8
 
 
@@ -212,8 +213,8 @@ def _vector(g: Geometry, inputs: Sequence[Operand], along_rows: bool) -> tuple[i
     steps = [1 if s[-1] == 1 else 0 if s[-1] == 0 else 2 for s in here]
     unit = [i for i, step in enumerate(steps) if step == 1]
     vector = 1
+    widest = max((inputs[i].itemsize for i in unit), default=1)
     if unit and 2 not in steps:
-        widest = max(inputs[i].itemsize for i in unit)
         vector = max(1, min(_VECTOR_BYTES // widest, _MAX_VECTOR))
     while vector > 1:
         whole = walk[-1] % vector == 0 or (along_rows and len(walk) == 1)
@@ -225,6 +226,9 @@ def _vector(g: Geometry, inputs: Sequence[Operand], along_rows: bool) -> tuple[i
             break
         vector //= 2
     if vector == 1:
+        if unit and 2 not in steps and not along_rows:
+            # Rows are not aligned: neighbouring columns in accesses of one element, which share sectors.
+            vector = max(1, min(_RAGGED_BYTES // widest, _power_down(walk[-1])))
         steps = [0 if step == 0 else 2 for step in steps]
     return vector, steps
 
@@ -261,8 +265,11 @@ def plan_reduction(
     along_rows = g.prefers_rows
     vector, steps = _vector(g, inputs, along_rows)
     tuning = TUNING["rows" if along_rows else "columns"]
-    narrow = vector * max(o.itemsize for o in inputs) < 8
-    unroll = tuning.loads * 2 if narrow else tuning.loads
+    access = vector * max(o.itemsize for o in inputs)
+    unroll = tuning.loads * 2 if access < 8 else tuning.loads
+    # Narrow accesses: as many bytes side by side.
+    side = min(tuning.side * max(1, _VECTOR_BYTES // access), tuning.threads)
+    tuning = replace(tuning, side=side)
     reach = 0
     for i in range(len(inputs)):
         spans = zip((*g.kept, *g.red), (*g.kept_strides[i], *g.red_strides[i]), strict=True)

@@ -38,7 +38,7 @@ def test_narrow_indices_hold_the_end_of_the_last_part(itemsize: int, stride: int
 
 @pytest.mark.parametrize(
     ("strides", "mode", "vector"),
-    [((1, 8192), "columns", 4), ((8192, 1), "rows", 4), ((-1, 8192), "columns", 1)],
+    [((1, 8192), "columns", 4), ((8192, 1), "rows", 4), ((-1, 8192), "columns", 2)],
 )
 def test_strides_of_the_matrix_decide_the_plan(
     strides: tuple[int, int], mode: str, vector: int
@@ -68,3 +68,15 @@ def test_vectors_are_as_wide_as_all_operands_allow(operands, vector: int, steps:
 )
 def test_no_more_threads_share_a_row_than_have_a_load(shape, axis: int, team: int) -> None:
     assert plan_reduction(shape, (axis,), [Operand((shape[1], 1), 4)], [(0, 0)]).team == team
+
+
+@pytest.mark.parametrize(
+    ("width", "itemsize", "vector", "steps", "team"),
+    [(16384, 4, 4, 1, 32), (16382, 4, 2, 1, 64), (16383, 4, 2, 2, 64), (16383, 2, 4, 2, 64),
+     (16383, 8, 1, 2, 64), (16382, 8, 2, 1, 32), (16383, 1, 8, 2, 64), (16384, 2, 8, 1, 32)],
+)  # fmt: skip
+def test_columns_of_rows_that_are_not_aligned(width, itemsize, vector, steps, team) -> None:
+    """A block reads 512 bytes of a row, whatever a thread reads at once."""
+    plan = plan_reduction((16385, width), (0,), [Operand((width, 1), itemsize)], [(0, 1)])
+    assert (plan.mode, plan.vector, plan.steps, plan.team) == ("columns", vector, (steps,), team)
+    assert plan.tiles * plan.team * plan.vector >= width

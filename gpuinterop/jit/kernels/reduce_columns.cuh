@@ -1,15 +1,16 @@
 // Reductions whose results are neighbours in memory. Each thread owns GI_VEC neighbouring columns, and GI_TEAM
 // threads cover a stripe of columns. The GI_BLOCK / GI_TEAM rows of threads of a block share the reduced
-// axes. Macros as in reduce_rows.cuh; steps are along the innermost kept dimension.
+// axes. Macros as in reduce_rows.cuh; steps are along the innermost kept dimension. GI_RAGGED: GI_VEC does not
+// divide the number of columns.
 
-__device__ inline void gi_column_load(const Params& p, const Index (&base)[GI_INS], Index r,
+__device__ inline void gi_column_load(const Params& p, const Index (&base)[GI_INS], Index r, int live,
                                       Packs<GI_VEC>& packs) {
   Index at[GI_INS];
 #pragma unroll
   for (int i = 0; i < GI_INS; ++i) at[i] = base[i];
   gi_offsets(p.red, p.red_strides, r, at);
 #define GI_LOAD(i, T, STEP) \
-  gi_load<STEP>((const T*)p.in[i] + at[i], Index(p.kept_strides[i][GI_KEPT - 1]), packs.v##i);
+  gi_load<STEP>((const T*)p.in[i] + at[i], Index(p.kept_strides[i][GI_KEPT - 1]), packs.v##i, live);
   GI_INPUTS(GI_LOAD)
 #undef GI_LOAD
 }
@@ -83,6 +84,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
   const Index width = Index(p.kept[GI_KEPT - 1]);
   const Index column = (tile * GI_TEAM + tx) * GI_VEC;
   const Index o = batch * width + column;
+  const int live = GI_RAGGED && width - column < GI_VEC ? int(width - column) : GI_VEC;
   const Index begin = Index(blockIdx.y) * Index(p.chunk);
   Index end = begin + Index(p.chunk) < Index(p.n_red) ? begin + Index(p.chunk) : Index(p.n_red);
   Index base[GI_INS];
@@ -101,14 +103,14 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
   for (; r + Index(GI_UNROLL - 1) * rows < end; r += Index(GI_UNROLL) * rows) {
     Packs<GI_VEC> packs[GI_UNROLL];
 #pragma unroll
-    for (int u = 0; u < GI_UNROLL; ++u) gi_column_load(p, base, r + Index(u) * rows, packs[u]);
+    for (int u = 0; u < GI_UNROLL; ++u) gi_column_load(p, base, r + Index(u) * rows, live, packs[u]);
     gi_column_push<GI_UNROLL>(acc, packs, r, Index(rows));
   }
   if (r < end) {  // the rest of a round, again with all loads first
     Packs<GI_VEC> packs[GI_UNROLL][1];
 #pragma unroll
     for (int u = 0; u < GI_UNROLL - 1; ++u)
-      if (r + Index(u) * rows < end) gi_column_load(p, base, r + Index(u) * rows, packs[u][0]);
+      if (r + Index(u) * rows < end) gi_column_load(p, base, r + Index(u) * rows, live, packs[u][0]);
 #pragma unroll
     for (int u = 0; u < GI_UNROLL - 1; ++u)
       if (r + Index(u) * rows < end)
@@ -119,6 +121,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
   if (ty == 0 && column < width) {
 #pragma unroll
     for (int k = 0; k < GI_VEC; ++k) {
+      if (k >= live) break;
       if (p.splits > 1) {
         ((Acc*)p.scratch)[Index(blockIdx.y) * Index(p.n_out) + o + k] = acc[k];
       } else {

@@ -11,9 +11,10 @@ template <> struct GiWord<2> { typedef unsigned short Type; };
 template <> struct GiWord<1> { typedef unsigned char Type; };
 
 // STEP 1: one access for the whole vector (the planner has checked its alignment; complex128 takes
-// one access an element). 0: one element for all. 2: an access an element, `stride` apart.
+// one access an element). 0: one element for all. 2: an access an element, `stride` apart; those from
+// `live` on, at the end of a row, repeat the first one.
 template <int STEP, typename T, int VEC>
-__device__ inline void gi_load(const T* at, Index stride, T (&v)[VEC]) {
+__device__ inline void gi_load(const T* at, Index stride, T (&v)[VEC], int live = VEC) {
   if (STEP == 1) {
     typedef typename GiWord<sizeof(T) * VEC <= 16 ? sizeof(T) * VEC : 16>::Type Word;
     union Bits {
@@ -31,7 +32,7 @@ __device__ inline void gi_load(const T* at, Index stride, T (&v)[VEC]) {
     for (int k = 0; k < VEC; ++k) v[k] = x;
   } else {
 #pragma unroll
-    for (int k = 0; k < VEC; ++k) v[k] = at[Index(k) * stride];
+    for (int k = 0; k < VEC; ++k) v[k] = at[Index(k < live ? k : 0) * stride];
   }
 }
 

@@ -1,0 +1,49 @@
+"""Columns of rows that are not aligned; NumPy is the oracle, and no byte outside the result is written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+SHAPES = [(2, 3), (7, 67), (300, 33), (1100, 129), (3, 5, 35)]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_reductions_over_the_first_axes(device, dtype, shape):
+    host = (np.arange(int(np.prod(shape))) % 91 - 45).reshape(shape).astype(dtype)
+    x = gi.GpuArray(host, device=device)
+    for view in (lambda a: a, lambda a: a[1:, ..., 1:], lambda a: a[..., ::-1]):
+        h, g = view(host), view(x)
+        for axis in {0, h.ndim - 2}:
+            np.testing.assert_allclose(
+                g.sum(axis=axis).get(),
+                h.sum(axis=axis, dtype=np.result_type(dtype, "f8")),
+                rtol=1e-3,
+            )
+            if not np.iscomplexobj(host):
+                np.testing.assert_array_equal(g.max(axis=axis).get(), h.max(axis=axis))
+                np.testing.assert_array_equal(g.argmin(axis=axis).get(), h.argmin(axis=axis))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_results_land_in_their_place_and_nowhere_else(device, shape):
+    host = np.arange(int(np.prod(shape)), dtype=np.float32).reshape(shape)
+    x = gi.asarray(host, device=device)
+    kept = shape[1:]
+    n = int(np.prod(kept))
+    canvas, expected = gi.zeros(n + 20, device=device), np.zeros(n + 20, np.float32)
+    x.max(axis=0, out=canvas[9 : 9 + n].reshape(kept))
+    host.max(axis=0, out=expected[9 : 9 + n].reshape(kept))
+    np.testing.assert_array_equal(canvas.get(), expected)
+
+
+def test_sums_with_a_row_of_weights(device):
+    host = np.arange(1100 * 129, dtype=np.float32).reshape(1100, 129) % 17
+    weights = np.arange(1100, dtype=np.float32) % 5
+    x, w = gi.asarray(host, device=device), gi.asarray(weights, device=device)
+    np.testing.assert_allclose((w @ x).get(), weights.astype("f8") @ host, rtol=1e-6)
+    total = gi.fuse(lambda x, w: (x * w).sum(axis=0))(x, w[:, None])
+    np.testing.assert_allclose(total.get(), weights.astype("f8") @ host, rtol=1e-6)
