@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from types import ModuleType
+from functools import cached_property
+from types import GetSetDescriptorType, ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from gpuinterop import _core
 from gpuinterop.converters.availability import (
@@ -98,9 +98,20 @@ class Backend:
 # ---- recognition by attributes ------------------------------------------------------------------
 
 
-def _static(obj: Any, name: str) -> Any:
-    # Read statically: a property is not run, and an object that answers every name is not recognised.
-    return inspect.getattr_static(obj, name, None)
+_mro, _names = (type.__dict__[name].__get__ for name in ("__mro__", "__dict__"))
+
+
+def _static(obj: Any, name: str, default: Any = None) -> Any:
+    """Read an attribute without running code of the object: no property, no `__getattr__`.
+
+    `inspect.getattr_static` keeps every class that it has seen.
+    """
+    classes = [_names(cls) for cls in _mro(type(obj))]
+    slot = next((names["__dict__"] for names in classes if "__dict__" in names), None)
+    own = slot.__get__(obj) if type(slot) is GetSetDescriptorType else {}
+    if dict.__contains__(own, name):
+        return dict.__getitem__(own, name)
+    return next((names[name] for names in classes if name in names), default)
 
 
 def _has(obj: Any, attributes: str) -> bool:
@@ -116,7 +127,7 @@ def _like_cudamat(obj: Any) -> bool:
 
 def _like_gnumpy(obj: Any) -> bool:
     # The alias marker of an owner is None, so only the presence of the name counts.
-    return _has(obj, "_base shape") and inspect.getattr_static(obj, "_is_alias_of", obj) is not obj
+    return _has(obj, "_base shape") and _static(obj, "_is_alias_of", obj) is not obj
 
 
 # ---- the entries --------------------------------------------------------------------------------
@@ -206,7 +217,7 @@ def register(entry: Backend) -> None:
     for known_as in (entry.name, *entry.aliases):
         _core._set_exporter(known_as)
     _add(entry)
-    _of_class.cache_clear()
+    _of_classes.clear()
     _core._set_converters_changed(any(_entries[known.name] is not known for known in _BUILT_IN))
 
 
@@ -303,9 +314,18 @@ def library_of(obj: Any) -> str:
     return "" if entry is None else entry.name
 
 
-@lru_cache(maxsize=1024)
+_of_classes: WeakKeyDictionary[type, tuple[Backend | None, bool]] = WeakKeyDictionary()
+
+
 def _of_class(cls: type) -> tuple[Backend | None, bool]:
     # The entry that names the class or the nearest of its bases; whether objects need no further test.
+    found = _of_classes.get(cls)
+    if found is None:
+        found = _of_classes[cls] = _search(cls)
+    return found
+
+
+def _search(cls: type) -> tuple[Backend | None, bool]:
     if issubclass(cls, _core.Array):
         return None, True
     for base in cls.__mro__:

@@ -53,7 +53,15 @@ _TAKE = 2  # kTake; below it kCopy and kFill
 
 
 # Rows of the table, and the operations of compiled expressions (`ElementwiseOperation`).
-_by_id: dict[int, Any] = {}
+_by_id: dict[int, Any] = {}  # operations of the table
+# Others, which their functions keep: a user's host= may refer to the function.
+_users: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def _entry(op: int) -> Any:
+    return _by_id.get(op) or _users[op]
+
+
 FUNCTIONS: dict[str, Any] = {}
 # The functions for the core's hooks `prepare`, `host` and `call`, by subject or name. Reductions and products
 # add entries of their own when their modules are imported.
@@ -68,7 +76,7 @@ CALLS: dict[str, Any] = {}
 def _resolve(
     op: int, kinds: tuple[int, ...], classes: tuple[Any, ...], given: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
-    entry = _by_id[op]
+    entry = _entry(op)
     owners = [c for c in classes if c is not None]
     special = result_class(owners) if owners else None
     if getattr(special, "_only", None) is None:
@@ -120,7 +128,7 @@ def _spec(
         body = raw_body(("copy", "fill")[op], size)
         stored = (raw_name(size),) * 2
     else:
-        entry = _by_id[op]
+        entry = _entry(op)
         inputs = types[: entry.inputs]
         body = body_for(entry, inputs)[0] if isinstance(entry, Row) else entry.body(inputs)
         stored = tuple(NAMES[t] for t in types)
@@ -144,7 +152,7 @@ def _build(*request: Any) -> tuple[bytes, str]:
 def _host_program(
     op: int, kinds: tuple[int, ...], stored: tuple[int, ...], results: tuple[int, ...], in_place: bool
 ) -> Any:  # fmt: skip
-    entry = _by_id[op]
+    entry = _entry(op)
     if isinstance(entry, Row):
         return row_program(entry, kinds, stored, results, in_place)
     return entry.host_program(kinds, stored, results, in_place)
@@ -158,7 +166,7 @@ def _host(
     if isinstance(op, str):
         PRODUCTS_ON_HOST[op](op, *results, *inputs, *scalars)
         return
-    entry = _by_id[op]  # which a replay may need when the operation has been dropped
+    entry = _entry(op)  # which a replay may need when the operation has been dropped
     if _core._recording() is not None:
         # A replay uses the present layouts, even if the arrays' shapes are assigned to before it.
         inputs = tuple(core_view(x) if isinstance(x, _core.Array) else x for x in inputs)
@@ -173,7 +181,7 @@ def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Carry out a call with further keywords, wrong arguments, or operands of unknown classes."""
     if isinstance(op, str):
         return CALLS[op](*args, **kwargs)
-    entry = _by_id[op]
+    entry = _entry(op)
     operands, outs = bind_keywords(entry, args, kwargs)
     out = kwargs.get("out")
     for x in operands:
@@ -205,15 +213,14 @@ def add_operation(entry: Any) -> tuple[int, Any]:
     The operation is removed when the function is destroyed.
     """
     op = _core._add_op(entry.name, entry.inputs, entry.results)
-    _by_id[op] = entry
-    function = _core._op_function(op, entry.name, entry.__doc__ or "")
+    _users[op] = entry
+    function = _core._op_function(op, entry.name, entry.__doc__ or "", entry)
     weakref.finalize(function, _forget, op).atexit = False
     return op, function
 
 
 def _forget(op: int) -> None:
     _core._drop_op(op)
-    del _by_id[op]
 
 
 def _prepare(subject: str, *request: Any) -> Any:
@@ -225,10 +232,9 @@ def _register() -> None:
     PREPARE.update({"types": _resolve, "kernel": _build, "host program": _host_program})
     # Plans are Python objects, so the core releases them before the interpreter shuts down.
     atexit.register(_core._forget_calls)
-    _core.set_hooks(prepare=_prepare, host=_host, call=_call)
     for row in ROWS:
         ufunc = row.numpy if isinstance(row.numpy, np.ufunc) and row.name != "cast" else None
-        op = _core._add_op(row.name, row.inputs, row.results, row.compares, ufunc)
+        op = _core._add_op(row.name, row.inputs, row.results, row.compares, ufunc, once=True)
         _by_id[op] = row
         names = ", ".join(row.operands[: row.inputs])
         doc = (
@@ -238,6 +244,8 @@ def _register() -> None:
             "of the operands or overlap them. `dtype` says what to compute in, as for NumPy's ufuncs."
         )
         FUNCTIONS[row.name] = _core._op_function(op, row.name, doc)
+    # Last: an import that is interrupted before is repeated.
+    _core.set_hooks(prepare=_prepare, host=_host, call=_call)
 
 
 _register()

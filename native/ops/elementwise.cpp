@@ -204,6 +204,11 @@ int op_by_ufunc(PyObject* ufunc) {
   return found == ufuncs().end() ? -1 : found->second;
 }
 
+int find_op(const char* name) {
+  const auto found = names().find(name);
+  return found == names().end() ? -1 : found->second;
+}
+
 OpId op_by_name(const char* name) {
   auto found = names().find(name);
   if (found == names().end()) {

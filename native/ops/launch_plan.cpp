@@ -102,7 +102,7 @@ PyObject* LaunchPlan::run(PyObject* const* ins, int n_ins, PyObject* const* outs
   std::optional<Array> inputs[kMaxPlannedInputs], targets[kMaxPlannedOutputs];
   for (int i = 0; i < n_ins; ++i) inputs[i] = unwrap(ins[i]);
   for (size_t j = 0; j < n_outs && outs; ++j)
-    if (outs[j]) targets[j] = unwrap(outs[j]);
+    if (outs[j]) prepare_write(targets[j].emplace(unwrap(outs[j])), where);
   for (size_t j = 0; j < n_outs; ++j) {
     if (targets[j]) {
       results[j] = PyRef::borrow(outs[j]);

@@ -100,11 +100,10 @@ void require_taken(const Array& src, const Array& indices, int axis, const Array
 }
 
 PyObject* make_function(int op, const char* name, const char* doc) {
-  // Kept until the process ends, because the function reads it.
   auto* def = new PyMethodDef{
       strdup(name), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_operation)),
       METH_FASTCALL | METH_KEYWORDS, strdup(doc)};
-  return make_function_with_id(def, op);
+  return make_function_with_id(def, op, true);
 }
 
 }  // namespace
@@ -113,7 +112,9 @@ void register_ops(nb::module_& m) {
   register_kernels(m);
   m.def(
       "_add_op",
-      [](const std::string& name, int inputs, int results, bool compares, nb::object ufunc) {
+      [](const std::string& name, int inputs, int results, bool compares, nb::object ufunc,
+         bool once) {
+        if (const int known = once ? ops::find_op(name.c_str()) : -1; known >= 0) return known;
         if (inputs < 1 || results < 1 || results > ops::kMaxResults ||
             inputs + results > ops::kMaxOperands)
           fail(Kind::Shape, name,
@@ -126,16 +127,22 @@ void register_ops(nb::module_& m) {
                          ufunc.is_none() ? PyRef() : PyRef::borrow(ufunc.ptr())}));
       },
       "name"_a, "inputs"_a, "results"_a, "compares"_a = false, "ufunc"_a = nb::none(),
-      "Add an elementwise operation; its id.");
+      "once"_a = false,
+      "Add an elementwise operation; its id. once: an operation of this name is that of the table, "
+      "from "
+      "an import that was interrupted.");
   m.def(
       "_drop_op", [](int op) { ops::drop_op(static_cast<ops::OpId>(op)); }, "op"_a,
       "Remove an operation whose function has been destroyed. Its id is not used again.");
   m.def(
       "_op_function",
-      [](int op, const char* name, const char* doc) {
-        return nb::steal(make_function(op, name, doc));
+      [](int op, const char* name, const char* doc, nb::object entry) {
+        nb::object made = nb::steal(make_function(op, name, doc));
+        if (!entry.is_none()) nb::setattr(PyCFunction_GetSelf(made.ptr()), "entry", entry);
+        return made;
       },
-      "op"_a, "name"_a, "doc"_a, "The operation as a function.");
+      "op"_a, "name"_a, "doc"_a, "entry"_a = nb::none(),
+      "The operation as a function, which keeps `entry` alive.");
   m.def(
       "_op_of",
       [](nb::handle function) {
