@@ -43,6 +43,7 @@ __all__ = [
     "PREPARE",
     "PRODUCTS_ON_HOST",
     "add_operation",
+    "compile_operation",
     "gpuarray_class",
     "is_foreign_array",
     "viewed",
@@ -137,13 +138,26 @@ def _spec(
     )
 
 
+def compile_operation(entry: Any, kinds: tuple[int, ...], capability: int) -> bytes:
+    """Return machine code of an operation outside the table for C-contiguous arrays of these dtypes."""
+    body = entry.body(kinds)
+    stored = (*body.loop_in, *body.loop_out)
+    return _compiled(
+        KernelSpec(body, stored, "C" * len(stored), "flat", 0, 1, 1, False), capability
+    )
+
+
 def _build(*request: Any) -> tuple[bytes, str]:
     *rest, capability, fresh = request
     spec = _spec(*rest)
-    name = f"{spec.body.name}.cu"
-    code = compile_source(render(spec), capability, options=EXACT, name=name, fresh=fresh)
+    code = _compiled(spec, capability, fresh)
     # The driver reads PTX as a zero-terminated string.
     return (code if code.startswith(b"\x7fELF") else code + b"\0"), spec.symbol
+
+
+def _compiled(spec: KernelSpec, capability: int, fresh: bool = False) -> bytes:
+    name = f"{spec.body.name}.cu"
+    return compile_source(render(spec), capability, options=EXACT, name=name, fresh=fresh)
 
 
 # ---- the host -------------------------------------------------------------------------------------

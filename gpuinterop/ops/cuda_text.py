@@ -41,6 +41,15 @@ def require_text(value: Any, what: str, where: str) -> str:
     return value
 
 
+def require_arch(arch: Any, where: str) -> int:
+    """Return the argument of a kernel's `compile`."""
+    if isinstance(arch, bool) or not isinstance(arch, (int, np.integer)):
+        raise ArgumentTypeError(where=where, got=repr(arch),
+                                expected="a compute capability times ten, as an int",
+                                fix="compile(90) is for capability 9.0, sm_90")  # fmt: skip
+    return int(arch)
+
+
 def _parameters(text: str, where: str) -> list[Parameter]:
     found = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
@@ -222,9 +231,10 @@ def host_results(
             value.dtype == object for value in values
         ):  # None, for one, which NumPy takes for nan
             raise TypeError("an array of objects")
+        if wrong := [value.shape for value in values if value.shape != shape]:
+            raise TypeError(f"an array of shape {wrong[0]}")
         return tuple(
-            np.broadcast_to(value.astype(dtype, copy=False), shape)
-            for value, dtype in zip(values, dtypes, strict=True)
+            value.astype(dtype, copy=False) for value, dtype in zip(values, dtypes, strict=True)
         )
     except (TypeError, ValueError) as error:
         raise ShapeError(

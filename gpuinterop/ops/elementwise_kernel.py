@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import NAMES, dtype_from_id
+from gpuinterop.dtypes import NAMES, dtype_from_id, dtype_id
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.scalars import scalars_to_array
 
-from .cuda_text import CudaText
+from .core_callbacks import compile_operation
+from .cuda_text import CudaText, require_arch
 from .expression import Expression
+from .expression_codegen import ElementwiseOperation
 from .expression_stages import expected_argument
 from .operand_conversion import as_scalar, viewed
 
@@ -58,8 +60,8 @@ class ElementwiseKernel(_core.PreparedCalls):
             inputs, outputs, operation, name, preamble, host, where="ElementwiseKernel"
         )
         self._declared = inputs, outputs
-        self.name, graph = name, Expression.of_text(self._text)
-        self._compiled = graph.compile(graph.results, name)
+        self.name, self._graph = name, Expression.of_text(self._text)
+        self._compiled = self._graph.compile(self._graph.results, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         text = self._text
@@ -67,6 +69,25 @@ class ElementwiseKernel(_core.PreparedCalls):
 
     def __repr__(self) -> str:
         return f"<ElementwiseKernel {self._text}>"
+
+    def compile(self, arch: int, **dtypes: Any) -> bytes:
+        """Return machine code for C-contiguous arrays and a compute capability times ten.
+
+        `dtypes` are those of the capital letters, ``T="float64"``, by default float32. CompileError shows
+        the line. It needs NVRTC, and no GPU: the text can be checked on device "cpu" too.
+        """
+        where = f"{self.name}.compile"
+        declared = [kind for kind, _ in self._text.ins]
+        if unknown := dtypes.keys() - {kind for kind in declared if len(kind) == 1}:
+            raise ArgumentTypeError(where=where, expected="dtypes of the capital letters of the inputs",
+                                    got=", ".join(sorted(unknown)), fix="omit them")  # fmt: skip
+        kinds = tuple(
+            NAMES.index(kind) if len(kind) > 1 else dtype_id(dtypes.get(kind, "float32"), where)
+            for kind in declared
+        )
+        return compile_operation(
+            ElementwiseOperation(self.name, self._graph), kinds, require_arch(arch, where)
+        )
 
     def _prepare(self, *args: Any, out: Any = None) -> Any:
         """Handle a call that is not cached; returns new arrays, or `out`."""

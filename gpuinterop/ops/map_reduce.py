@@ -7,6 +7,7 @@ of the result's shape); `host` computes the same in NumPy. Each becomes a `CudaT
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +15,15 @@ import numpy as np
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.host_views import as_numpy_view
+from gpuinterop.jit import EXACT, compile_source
+from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
-from gpuinterop.ops.cuda_text import CudaText, assigned, host_results
+from gpuinterop.ops.cuda_text import CudaText, assigned, host_results, require_arch
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.expression import Expression
+from gpuinterop.ops.reduction_codegen import render
 from gpuinterop.ops.reduction_kernel import ReductionKernel
+from gpuinterop.ops.reduction_plan import Operand, plan_reduction
 from gpuinterop.ops.reduction_table import FUSED, REDUCTIONS, accumulated_dtype
 
 if TYPE_CHECKING:
@@ -81,8 +86,35 @@ class MapReduce(ReductionKernel):
         self.texts, self.locals = tuple(posts), locals
         self._counts = max(1, _mentioned("x", map)), _mentioned("e", locals, *posts)
 
+    def compile(self, arch: int, *dtypes: Any, extras: Sequence[Any] = ()) -> bytes:
+        """Return machine code for C-contiguous arrays and a compute capability times ten.
+
+        `dtypes` are those of the operands, `extras` those of the extras, all float32 by default.
+        CompileError shows the line. It needs NVRTC, and no GPU: the texts can be checked on device "cpu" too.
+        """
+        where = f"{self._where}.compile"
+        arch = require_arch(arch, where)
+        counts = zip(self._counts, (dtypes, extras), strict=True)
+        given = [kinds or ("float32",) * count for count, kinds in counts]
+        self._require_counts(*given)
+        operands, after = (
+            [SimpleNamespace(dtype=as_supported_dtype(kind, where)) for kind in kinds]
+            for kinds in given
+        )
+        reduced = len(self.axis) if isinstance(self.axis, tuple) else 1
+        shape = (256,) * (reduced + 1)
+        inputs = [Operand(c_strides(shape, 1), x.dtype.itemsize) for x in operands]
+        outs = [(1, *(0,) * reduced)] * (len(self.texts) + len(after))
+        plan = plan_reduction(shape, tuple(range(1, reduced + 1)), inputs, outs)
+        text = render(self.recipe(operands, after), plan)
+        return compile_source(text, arch, options=EXACT, name=f"gi_reduce_{plan.mode}.cu")
+
     def resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
         """The graphs for as many operands and extras as the expressions use."""
+        self._require_counts(operands, extras)
+        return super().resolved(operands, extras, out)
+
+    def _require_counts(self, operands: Sequence[Any], extras: Sequence[Any]) -> None:
         if (len(operands), len(extras)) != self._counts:
             n, m = self._counts
             raise ArgumentTypeError(
@@ -91,7 +123,6 @@ class MapReduce(ReductionKernel):
                 got=f"{len(operands)} and {len(extras)}",
                 fix="pass an array for each of x0, x1, ..., and extras=(...) for each of e0, e1, ...",
             )
-        return super().resolved(operands, extras, out)
 
     def _dtypes(self, operands: Sequence[Any]) -> list[np.dtype[Any]]:
         reduced = REDUCTIONS[self.op].result(self._common(operands))

@@ -17,7 +17,7 @@ from gpuinterop.errors import ArgumentTypeError, ContiguityError, DeviceError, R
 from gpuinterop.jit import compile_source, symbol_of
 from gpuinterop.layout import core_view
 
-from .cuda_text import require_text
+from .cuda_text import require_arch, require_text
 from .operand_conversion import as_scalar
 
 # Kernel text may take arrays with their strides: gpuinterop_strided<float, 2> x, then x(i, j).
@@ -100,11 +100,7 @@ class RawKernel:
 
         It is PTX, which drivers translate, for a capability that is newer than the compiler.
         """
-        if isinstance(arch, bool) or not isinstance(arch, (int, np.integer)):
-            raise ArgumentTypeError(where=f"{self.name}.compile", got=repr(arch),
-                                    expected="a compute capability times ten, as an int",
-                                    fix="compile(90) is for capability 9.0, sm_90")  # fmt: skip
-        return self._compiled(int(arch), fresh=False)[0]
+        return self._compiled(require_arch(arch, f"{self.name}.compile"), fresh=False)[0]
 
     def _compiled(self, arch: int, fresh: bool) -> tuple[bytes, str]:
         """Machine code, and the kernel's symbol in it."""

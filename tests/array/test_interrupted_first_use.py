@@ -65,7 +65,8 @@ def repeated(point):
 
 points = eval(in_child(lambda: [place[0].rpartition(os.sep)[2] for place in trace_until(-1)]))
 step = int(sys.argv[1])
-chosen = [i for i in range(1, len(points) + 1) if i % (1 if step == 1 else 4 if points[i - 1] == "core_callbacks.py" else step) == 0]
+every = [1 if step == 1 else 4 if name == "core_callbacks.py" else step for name in points]
+chosen = [i for i, nth in enumerate(every, 1) if i % nth == 0]
 wrong = [(point, text) for point in chosen if (text := in_child(lambda: repeated(point)))]
 print(len(chosen), "points", wrong)
 """

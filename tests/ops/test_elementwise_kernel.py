@@ -158,3 +158,52 @@ def test_a_preamble_with_any_names_computes():
     x = gi.asarray(np.arange(1000), dtype="float32", device="cuda:0")
     assert kernel(x, 7).tolist() == (2 * (np.arange(1000) + 1) + 12).tolist()
     assert kernel(x[::-3], 7).tolist() == (2 * (np.arange(1000)[::-3] + 1) + 12).tolist()
+
+
+@pytest.mark.parametrize(
+    "found", [lambda x: x[:1], lambda x: x.sum(), lambda x: x[None], lambda x: 1.0]
+)
+def test_host_function_of_another_shape_is_refused(found):
+    x = gi.asarray([1.0, 2.0, 3.0], device="cpu")
+    kernel = gi.ElementwiseKernel("float32 x", "float32 y", "y = 1", host=found)
+    reduction = gi.MapReduce("x0", lambda x, e: (found(x[0]),))
+    with pytest.raises(gi.ShapeError, match="host="):
+        kernel(x)
+    if np.shape(found(x.get())) != ():
+        with pytest.raises(gi.ShapeError, match="host="):
+            reduction(x)
+
+
+def test_text_can_be_compiled_without_a_gpu(nvrtc):
+    arch = nvrtc.supported_archs()[-1]
+    kernel = gi.ElementwiseKernel(
+        "T a, float32 b",
+        "T z",
+        "z = a * b + helper()",
+        preamble="__device__ int helper() { return 1; }",
+    )
+    assert kernel.compile(arch) != kernel.compile(arch, T="float64")
+    assert kernel.compile(arch)[:4] == b"\x7fELF"
+    wrong = gi.ElementwiseKernel("T a", "T z", "z = a +;", host=lambda a: a)
+    with pytest.raises(gi.CompileError, match="expected an expression"):
+        wrong.compile(arch)
+    for call in (
+        lambda: kernel.compile(90.0),
+        lambda: kernel.compile(arch, S="float32"),
+        lambda: kernel.compile(True),
+    ):
+        with pytest.raises(ArgumentTypeError):
+            call()
+    with pytest.raises(gi.DTypeError):
+        kernel.compile(arch, T="U3")
+
+
+def test_map_reduce_can_be_compiled_without_a_gpu(nvrtc):
+    arch = nvrtc.supported_archs()[-1]
+    two = gi.MapReduce("x0 * x1", lambda x, e: (), axis=(0, 2), posts=("r + e0", "r"), op="mean")
+    assert two.compile(arch)[:4] == b"\x7fELF"
+    assert two.compile(arch, "float64", "int8", extras=["float16"]) != two.compile(arch)
+    with pytest.raises(gi.CompileError, match="undefined"):
+        gi.MapReduce("x0 * undefined", lambda x, e: ()).compile(arch)
+    with pytest.raises(ArgumentTypeError, match="2 and 1"):
+        two.compile(arch, "float32")
