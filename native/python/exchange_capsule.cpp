@@ -44,13 +44,17 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
     tried->kind = Kind::Exchange;
     return false;
   };
+  if (torch && !has_dense_memory(p, obj)) {
+    if (o.only_plain) return false;
+    refuse_foreign(obj, o);
+  }
   if (!fetch(obj)) return false;
   if (owned.m->version.major != kMajor) refuse_version(owned.m->version, o.where);
   const DLDataType& dtype = owned.m->dl_tensor.dtype;
   if (torch && !(is_plain_torch(p, owned.m) &&
                  (dtype.code > kDLUInt || dtype.bits != 8 || has_whole_bytes(obj)))) {
     if (o.only_plain) return false;
-    refuse_foreign(obj, o.where);
+    refuse_foreign(obj, o);
   }
   // Modules replace the memory of their parameters (module.double(), module.to()), and torch's struct holds
   // the parameter, not the memory. A detached tensor holds the memory.

@@ -43,7 +43,7 @@ void import_own(PyObject* obj, Array* out) {
 void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out);
 
 void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* out) {
-  if (p.judged) refuse_foreign(obj, o.where);
+  if (p.judged) refuse_foreign(obj, o);
   if (p.family == Family::Cupy && import_cupy(obj, o.where, out)) return;
   if (PyCapsule_CheckExact(obj)) {
     *out = consume_capsule(obj, obj, nullptr, false, o);
@@ -59,7 +59,7 @@ void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* 
   const bool cupys = p.family == Family::Cupy && import_cuda_interface(obj, o, out, &tried);
   if (cupys) return;
   if (!same_code && import_dlpack(p, obj, o, out, &tried)) {
-    if (p.family == Family::Jax && out->dtype == kBool) refuse_foreign(obj, o.where);  // int1
+    if (p.family == Family::Jax && out->dtype == kBool) refuse_foreign(obj, o);  // int1
     return;
   }
   if (!same_code &&
@@ -74,14 +74,14 @@ void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out)
   try {
     import_by_protocol(p, obj, o, out);
   } catch (const Error&) {
-    refuse_foreign(obj, o.where);
+    refuse_foreign(obj, o);
     throw;
   } catch (const PythonError&) {
     if (!PyErr_ExceptionMatches(PyExc_Exception)) throw;
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     PyRef first[] = {PyRef::steal(type), PyRef::steal(value), PyRef::steal(trace)};
-    refuse_foreign(obj, o.where);
+    refuse_foreign(obj, o);
     PyErr_Restore(first[0].release(), first[1].release(), first[2].release());
     throw;
   }
@@ -189,8 +189,8 @@ PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs
   });
 }
 
-void exchange::refuse_foreign(PyObject* obj, const char* where) {
-  call_hook(Hook::Foreign, "(OOsi)", obj, Py_None, where, -2);
+void exchange::refuse_foreign(PyObject* obj, const Options& o) {
+  if (!std::exchange(o.judged, true)) call_hook(Hook::Foreign, "(OOsi)", obj, Py_None, o.where, -2);
 }
 
 PyObject* exchange::import_plain(ForeignType& p, PyObject* obj) {

@@ -25,7 +25,8 @@ struct Options {
   bool realign = false;  // copy what cannot be shared because its elements are not aligned
   bool allow_unaligned =
       false;  // with `realign`: share unaligned memory instead, for an array that is only inspected
-  bool only_plain = false;  // import_c_api: false for a tensor that Python would have to check
+  bool only_plain = false;      // import_c_api: false for a tensor that Python would have to check
+  mutable bool judged = false;  // the object's converter has been called for its error
   bool may_copy() const noexcept { return copy == 1 || realign; }
 };
 
@@ -40,7 +41,7 @@ struct Attempts {
 
 // Calls the converter of the object's library in Python and throws its error if the object must not be
 // shared. Returns if there is none.
-void refuse_foreign(PyObject* obj, const char* where);
+void refuse_foreign(PyObject* obj, const Options& o);
 
 // Each returns true with *out set, or false to continue with the next protocol. It throws if the failure is
 // final: malformed data must not be read again by another protocol.
