@@ -426,9 +426,14 @@ TORCH: int = 2
 CUPY: int = 3
 def after_stream(x: object, producer: int, where: str) -> None: ...
 def writable_alias(x: object) -> object: ...
-class LaunchPlan:
-    """Kernels of an operation on operands of known layout."""
+class Plan:
+    """An operation on operands of known layout."""
     def run(self, operands: tuple[Any, ...], outs: object | None=None) -> object: ...
+class LaunchPlan(Plan):
+    """Kernels of an operation."""
+class HostReduction(Plan):
+    """A reduction in host memory."""
+def make_host_reduction(stages: Sequence[Any], shape: object, axes: Sequence[int], output: object) -> HostReduction: ...
 def make_plan(device: int, launches: Sequence[Any], scratch_bytes: int, outputs: Sequence[Any]) -> LaunchPlan: ...
 class PlanCache:
     """Plans by the layouts of operands; calls `miss` for new ones."""

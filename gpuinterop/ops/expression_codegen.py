@@ -190,26 +190,11 @@ class ElementwiseOperation:
         self, kinds: tuple[int, ...], stored: Sequence[int], results: Sequence[int], in_place: bool
     ) -> Any:
         """The program of all values; none for a graph with a CUDA text, which `host` computes."""
-        order = self.graph.order()
-        if any(isinstance(value.row, CudaText) for value in order):
+        if self.graph.has_texts():
             return None
         program = HostProgram(stored)
-        known, strict = self.graph.kinds(kinds)
-        made: dict[int, HostValue] = {}
-        rows: dict[tuple[Any, ...], list[HostValue]] = {}  # results of an operation, made once
-        for value in order:
-            if value.index >= 0:
-                made[id(value)] = program.inputs[value.index]
-            elif value.row is None:
-                # Each use casts the number, which may fit no dtype of its own.
-                made[id(value)] = HostValue(strong(known[id(value)]), number=value.number)
-            else:
-                operands = [made[id(o)] for o in value.operands]
-                key = (value.row, value.cast_to, *map(id, value.operands))
-                if key not in rows:
-                    rows[key] = _host_steps(program, value, operands, known, strict)
-                made[id(value)] = rows[key][value.result]
-        return program.finish([made[id(value)] for value in self.graph.results], results, in_place)
+        found = host_values(program, self.graph, kinds)
+        return program.finish(found, results, in_place)
 
     def host(self, inputs: list[Any], results: list[Any], kinds: tuple[int, ...]) -> None:
         """Compute a graph with CUDA texts, whose functions take whole arrays, value by value."""
@@ -239,6 +224,26 @@ class ElementwiseOperation:
         with np.errstate(all="ignore"):
             for out, result in zip(results, found, strict=True):
                 out[...] = result
+
+
+def host_values(program: HostProgram, graph: Graph, kinds: Sequence[int]) -> list[HostValue]:
+    """Add the steps of a graph without CUDA texts; returns its results."""
+    known, strict = graph.kinds(kinds)
+    made: dict[int, HostValue] = {}
+    rows: dict[tuple[Any, ...], list[HostValue]] = {}  # results of an operation, made once
+    for value in graph.order():
+        if value.index >= 0:
+            made[id(value)] = program.inputs[value.index]
+        elif value.row is None:
+            # Each use casts the number, which may fit no dtype of its own.
+            made[id(value)] = HostValue(strong(known[id(value)]), number=value.number)
+        else:
+            operands = [made[id(o)] for o in value.operands]
+            key = (value.row, value.cast_to, *map(id, value.operands))
+            if key not in rows:
+                rows[key] = _host_steps(program, value, operands, known, strict)
+            made[id(value)] = rows[key][value.result]
+    return [made[id(value)] for value in graph.results]
 
 
 def _host_steps(

@@ -58,6 +58,10 @@ class Graph:
         """The values that the results are computed from: after their operands, each once."""
         return ordered(self.results)
 
+    def has_texts(self) -> bool:
+        """Whether a value is computed by CUDA text of a user."""
+        return any(isinstance(value.row, CudaText) for value in self.order())
+
     def signature(self) -> tuple[Any, ...]:
         """Equal for graphs that compute the same in the same way."""
         places: dict[int, int] = {}

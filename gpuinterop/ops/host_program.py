@@ -28,6 +28,16 @@ _LETTERS = {
     NAMES.index(name): [np.dtype(name).char, *({"int64": "lq", "uint64": "LQ"}.get(name, ""))]
     for name in NUMPY_NAMES
 }
+# The core adds these to accumulators of other dtypes, without a cast.
+_SUMS = {
+    NAMES.index(name): NAMES.index(total)
+    for total, names in (
+        ("int64", ("bool", "int8", "int16", "int32")),
+        ("uint64", ("uint8", "uint16", "uint32")),
+        ("float64", ("float32",)),
+    )
+    for name in names
+}
 # NumPy 2.4 writes wrong values of these into an output with gaps, so the results are stored by a copy.
 _DENSE = (np.isfinite, np.isinf, np.isnan, np.signbit)
 
@@ -140,6 +150,17 @@ class HostProgram:
             places[found[i]] = len(self.inputs) + i
         return self._allocated(places, len(found))
 
+    def finish_joined(self, ufunc: np.ufunc, value: HostValue, dtype: int) -> Any:
+        """What the core reads: the program that joins a value to accumulators of a dtype."""
+        before = HostValue(dtype)
+        if ufunc is np.add and dtype == _SUMS.get(value.dtype):
+            (after,) = self._step(None, (value.dtype, -2), (before, value), (dtype,))
+        else:
+            (after,) = self.loop(ufunc, (before, self.cast(value, dtype)), (dtype,))
+        places = {v: i for i, v in enumerate(self.inputs)}
+        places[before] = places[after] = len(self.inputs)
+        return self._allocated(places, 1)
+
     def _allocated(self, places: dict[HostValue, int], results: int) -> Any:
         """Give every value a register; temporaries of one dtype share registers when they are not needed any more."""
         last_use = {value: i for i, step in enumerate(self._steps) for value in step.inputs}
@@ -171,7 +192,7 @@ class HostProgram:
             len(self.inputs),
             results,
             temporaries,
-            [_words(value.number) for value in constants],
+            [element_words(value.number) for value in constants],
             [
                 (step.owner, *step.numbers, [places[v] for v in (*step.inputs, *step.outputs)])
                 for step in self._steps
@@ -179,7 +200,7 @@ class HostProgram:
         )
 
 
-def _words(element: Any) -> tuple[int, int]:
+def element_words(element: Any) -> tuple[int, int]:
     """The bytes of an element as two words of the core."""
     data = element.tobytes().ljust(16, b"\0")
     return int.from_bytes(data[:8], sys.byteorder), int.from_bytes(data[8:], sys.byteorder)

@@ -82,7 +82,7 @@ class MapReduce(ReductionKernel):
         super().__init__(
             Expression(), op, axis, None, dtypes, where
         )  # the graphs follow the dtypes
-        self.map, self.host = map, host
+        self.map, self.host, self.in_python = map, host, True
         self.texts, self.locals = tuple(posts), locals
         self._counts = max(1, _mentioned("x", map)), _mentioned("e", locals, *posts)
 

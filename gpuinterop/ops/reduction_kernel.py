@@ -1,11 +1,12 @@
 """A reduction of an expression as one kernel: several operands, a graph, a reduction, and its results.
 
-On CUDA the kernel reduces a value as it computes it. On "cpu", and for values without an accumulator
-(floats below 16 bits), the value is computed first and then reduced.
+The kernel, or the program of loops on "cpu", reduces a value as it computes it. Values without an accumulator (floats
+below 16 bits) are computed first and then reduced.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,8 +18,9 @@ from gpuinterop import _core
 from gpuinterop.dtypes import ACCUMULATORS, WORKING, dtype_from_id, dtype_id
 from gpuinterop.layout import broadcast_shapes, c_strides
 from gpuinterop.ops import output_arrays
-from gpuinterop.ops.expression_codegen import device_function
+from gpuinterop.ops.expression_codegen import device_function, host_values
 from gpuinterop.ops.expression_dtypes import is_strict, number_kind
+from gpuinterop.ops.host_reduction import host_stages
 from gpuinterop.ops.reduction_codegen import INPUT, OUTPUT, Recipe, launches_for
 from gpuinterop.ops.reduction_plan import Operand
 from gpuinterop.ops.reduction_table import (
@@ -58,6 +60,7 @@ class ReductionKernel:
     ) -> None:
         self.graph, self.op, self.axis, self.keepdims = graph, op, axis, keepdims
         self.posts, self.dtypes, self._where = posts, dtypes, where
+        self.in_python = posts is not None or graph.has_texts()  # on "cpu"
         self._caches: dict[int, _core.PlanCache] = {}  # by the number of operands
 
     def __call__(self, *operands: Any, extras: Sequence[Any] = (), out: Any = None) -> Any:
@@ -100,7 +103,7 @@ class ReductionKernel:
                 for given, kind in zip(out, kinds, strict=True)
             ]
             output_arrays.refuse_overlap(sinks, self._where)
-        if device.type == "cpu":
+        if device.type == "cpu" and self.in_python:
             return self._on_host(cls, full, after, kept, kinds, out)
         # The thread that reads an extra then writes to the same address.
         if not any(_core._may_overlap(x, o) for x in full for o in sinks or ()) and not any(
@@ -169,6 +172,14 @@ class ReductionKernel:
         shape, n = operands[0].shape, len(operands)
         require_accumulated(self._where, *(x.dtype for x in (*operands, *extras)))
         made = reduced_shape(shape, axes, self.keepdims)
+        if operands[0].device.type == "cpu":
+            rows, result = _rows(operands), dtype_id(kinds[0])
+            stages = host_stages(
+                self.op, rows, lambda program, _: host_values(program, self.graph, rows)[0],
+                self.graph.result_rows(rows)[0], result, math.prod(shape[i] for i in axes),
+            )  # fmt: skip
+            output = output_arrays.class_for(cls, kinds[0]), result, made
+            return _core.make_host_reduction(stages, shape, axes, output)
         sinks = [c_strides(made, 1)] * len(kinds) if outs is None else [o._strides for o in outs]
         device = operands[0].device.index
         launches, scratch = launches_for(
@@ -238,7 +249,8 @@ class FusedReduction:
         if self.reads_only and like is not None and operands[0] is like:
             return None, [], True
         known = all(isinstance(x, (_core.Array, int, float, complex)) for x in operands)
-        if like is None or like.device.type == "cpu" or not known:
+        no_loops = self.kernels[0].in_python or REDUCTIONS[self.op].host is None
+        if like is None or not known or (like.device.type == "cpu" and no_loops):
             return None, [], False
         strict = is_strict(like)
         kernel = self.kernels[strict]

@@ -11,14 +11,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpuinterop.dtypes import ACCUMULATORS, KINDS, STORAGE, WORKING
+from gpuinterop.dtypes import ACCUMULATORS, KINDS, NAMES, STORAGE, WORKING
 from gpuinterop.errors import DTypeError, ShapeError
 from gpuinterop.ops.reduction_codegen import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from gpuinterop.ops.host_program import HostProgram, HostValue
+
 __all__ = ["FUSED", "REDUCTIONS", "Reduction", "recipe_for"]
+
+
+@dataclass(frozen=True)
+class Loops:
+    """A reduction as inner loops of NumPy's ufuncs.
+
+    Attributes
+    ----------
+    ufunc : joins elements to the accumulator.
+    element : adds to a program the value that is joined, of an element and the mean (if `shifted`).
+    after : adds to a program what becomes of the accumulator, for a number of elements and `ddof`.
+    dtype : of the accumulator, where it does not follow from the operand and the result.
+    """
+
+    ufunc: np.ufunc
+    element: Callable[[HostProgram, HostValue, HostValue], HostValue] | None = None
+    after: Callable[[HostProgram, HostValue, int, float], HostValue] | None = None
+    dtype: str | None = None
 
 
 @dataclass(frozen=True)
@@ -32,6 +52,8 @@ class Reduction:
     kernel : for the names of both, the type that is accumulated, the CUDA expression of an element x0, and
         the accumulator, a class of gpuinterop/jit/kernels/reduce_ops.cuh.
     numpy : the function of a host array, of `axis`, and of `dtype` and `ddof` where the parameters have them.
+        It computes on the host if there are no `loops`.
+    loops : how the core computes on the host; made of `ufunc` by default.
     parameters : NumPy's, in its order; those after ``*`` are given by name.
     doc : the docstring. Without one the reduction is neither a method nor a function.
     ufunc : its method reduce is the reduction, and it joins an initial value.
@@ -54,6 +76,12 @@ class Reduction:
     is_place: bool = False
     shifted: bool = False
     aliases: tuple[str, ...] = ()
+    loops: Loops | None = None
+
+    @property
+    def host(self) -> Loops | None:
+        """How the core computes on the host, if it does."""
+        return Loops(self.ufunc) if self.loops is None and self.ufunc is not None else self.loops
 
     @property
     def fused(self) -> bool:
@@ -174,6 +202,55 @@ def _magnitudes(reduce: Callable[..., Any]) -> Callable[..., Any]:
     return compute
 
 
+# The loops of the host.
+
+
+def _divided(program: HostProgram, value: HostValue, count: float, ddof: float) -> HostValue:
+    degrees = program.constant(max(count - ddof, 0), value.dtype)
+    return program.loop(np.divide, (value, degrees), (value.dtype,))[0]
+
+
+def _averaged(program: HostProgram, value: HostValue, count: int, ddof: float) -> HostValue:
+    return _divided(program, value, count, 0)
+
+
+def _root(program: HostProgram, value: HostValue, count: int, ddof: float) -> HostValue:
+    return program.loop(np.sqrt, (value,), (value.dtype,))[0]
+
+
+def _deviation(program: HostProgram, value: HostValue, count: int, ddof: float) -> HostValue:
+    return _root(program, _divided(program, value, count, ddof), count, ddof)
+
+
+def _square(program: HostProgram, value: HostValue) -> HostValue:
+    return program.loop(np.multiply, (value, value), (value.dtype,))[0]
+
+
+def _distance(program: HostProgram, value: HostValue, mean: HostValue) -> HostValue:
+    """The square of the distance from the mean."""
+    held = program.cast(value, mean.dtype)
+    (away,) = program.loop(np.subtract, (held, mean), (mean.dtype,))
+    if KINDS[NAMES[mean.dtype]] != "c":
+        return _square(program, away)
+    (conjugate,) = program.loop(np.conjugate, (away,), (mean.dtype,))
+    (square,) = program.loop(np.multiply, (away, conjugate), (mean.dtype,))
+    return program.cast(square, NAMES.index("float64"))
+
+
+def _size(program: HostProgram, value: HostValue, _: HostValue) -> HostValue:
+    """The magnitude, in float64: the smallest integer has no magnitude of its own type."""
+    double = NAMES.index("float64")
+    kind = KINDS[NAMES[value.dtype]]
+    if kind == "c":
+        part = NAMES.index("float32") if NAMES[value.dtype] == "complex64" else double
+        return program.cast(program.loop(np.absolute, (value,), (part,))[0], double)
+    return program.loop(np.absolute, (program.cast(value, double),), (double,))[0]
+
+
+def _size_squared(program: HostProgram, value: HostValue, mean: HostValue) -> HostValue:
+    return _square(program, _size(program, value, mean))
+
+
 def _root_of_squares(size: np.ndarray[Any, Any], axis: Any) -> Any:
     return np.sqrt(np.sum(size * size, axis=axis))
 
@@ -192,7 +269,7 @@ REDUCTIONS: dict[str, Reduction] = {
         Reduction("prod", _sum_dtype, _prod, np.prod, _SUM, "Return the product over `axis`.",
             ufunc=np.multiply, identity=1),
         Reduction("mean", _mean_dtype, _mean, np.mean, "axis dtype out keepdims * where",
-            "Return the mean over `axis`."),
+            "Return the mean over `axis`.", loops=Loops(np.add, after=_averaged)),
         Reduction("min", _same, _extreme("Extreme", 1), np.min, _EXTREME,
             "Return the minimum over `axis`; a NaN wins.",
             ufunc=np.minimum, needs_elements=True, aliases=("amin",)),
@@ -208,14 +285,20 @@ REDUCTIONS: dict[str, Reduction] = {
         Reduction("all", _bool, _logical("AnyOrAll<1>"), np.all, "axis out keepdims * where",
             "Return whether all elements over `axis` are not zero.", ufunc=np.logical_and, identity=1),
         Reduction("var", _real_dtype, _variance(0), np.var, _SPREAD,
-            "Return the variance over `axis`, divided by n - ddof.", shifted=True),
+            "Return the variance over `axis`, divided by n - ddof.", shifted=True,
+            loops=Loops(np.add, _distance, _divided, "float64")),
         Reduction("std", _real_dtype, _variance(1), np.std, _SPREAD,
-            "Return the standard deviation over `axis`.", shifted=True),
+            "Return the standard deviation over `axis`.", shifted=True,
+            loops=Loops(np.add, _distance, _deviation, "float64")),
         # Of gpuinterop.norm.
-        Reduction("norm2", _real_dtype, _norm, _magnitudes(_root_of_squares)),
-        Reduction("norm1", _real_dtype, _norm1, _magnitudes(np.sum)),
-        Reduction("norm_max", _real_dtype, _norm_inf(-1), _magnitudes(np.max), needs_elements=True),
-        Reduction("norm_min", _real_dtype, _norm_inf(1), _magnitudes(np.min), needs_elements=True),
+        Reduction("norm2", _real_dtype, _norm, _magnitudes(_root_of_squares),
+            loops=Loops(np.add, _size_squared, _root, "float64")),
+        Reduction("norm1", _real_dtype, _norm1, _magnitudes(np.sum),
+            loops=Loops(np.add, _size, dtype="float64")),
+        Reduction("norm_max", _real_dtype, _norm_inf(-1), _magnitudes(np.max), needs_elements=True,
+            loops=Loops(np.maximum, _size, dtype="float64")),
+        Reduction("norm_min", _real_dtype, _norm_inf(1), _magnitudes(np.min), needs_elements=True,
+            loops=Loops(np.minimum, _size, dtype="float64")),
     )
 }  # fmt: skip
 

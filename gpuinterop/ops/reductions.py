@@ -20,6 +20,7 @@ from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import CALLS, FUNCTIONS, PREPARE
+from gpuinterop.ops.host_reduction import cast_stages
 from gpuinterop.ops.operand_conversion import as_scalar
 from gpuinterop.ops.reduction_codegen import INPUT, OUTPUT, SCRATCH, launches_for
 from gpuinterop.ops.reduction_plan import Operand
@@ -144,9 +145,13 @@ def _reduce(
                 where=op, expected=f"a dtype to compute the {op} of {x.dtype} elements in",
                 got=f"dtype={dtype}", fix=f"omit dtype=, or cast the array first: x.astype('{dtype}').{op}()",
             )  # fmt: skip
-        if dtype != x.dtype:
-            x = _cast(x, dtype, cls, op)
-    dtypes.refuse_half_complex(x.dtype, row.where)
+        _check_dtype(dtype, cls, op)
+    in_loops = x.device.type == "cpu" and row.host is not None
+    # The loops cast the elements one by one.
+    source = x.dtype if dtype is None else dtype
+    if source != x.dtype and (not in_loops or initial is not None or where is not None):
+        x = x.astype(source)
+    dtypes.refuse_half_complex(source, row.where)
     if initial is not None or where is not None:
         chosen = axes if has_axis else None
         value = _reduce_selected(op, x, chosen, dtype, keepdims, ddof, initial, where)
@@ -157,18 +162,26 @@ def _reduce(
         )
         return given_out
     # A variance is computed in `dtype`, and its result is real.
-    result = np.dtype(row.result(x.dtype) if dtype is None or row.shifted else dtype)
+    result = np.dtype(row.result(source) if dtype is None or row.shifted else dtype)
     shape = reduced_shape(x.shape, axes, keepdims)
     check_not_empty(op, x.shape, axes)
     if out is not None:
         out = output_arrays.check_out(out, shape, result, x, op)
-    if x.device.type == "cpu":
+    if x.device.type == "cpu" and not in_loops:
         sink = output_arrays.new_like(x, shape, result, op, cls) if out is None else out
         if output_arrays.plain(sink).size:
             _on_host(op, x, axes, flat, keepdims, sink, ddof)
         return sink if out is None else given_out
     overlaps = out is not None and _core._may_overlap(x, out)
-    plan = _plan(op, x, axes, shape, result, None if overlaps else out, ddof, cls)
+    plan: Any
+    if in_loops:
+        source_id, result_id = dtypes.dtype_id(source), dtypes.dtype_id(result)
+        count = math.prod(x.shape[i] for i in axes)
+        stages = cast_stages(op, dtypes.dtype_id(x.dtype), source_id, result_id, count, ddof)
+        made = output_arrays.class_for(cls, result), result_id, shape
+        plan = _core.make_host_reduction(stages, x.shape, axes, made)
+    else:
+        plan = _plan(op, x, axes, shape, result, None if overlaps else out, ddof, cls)
     if not overlaps and dtype is None:
         return plan
     value = plan.run((x,), None if overlaps or out is None else (out,))
@@ -177,14 +190,13 @@ def _reduce(
     return value if out is None else given_out
 
 
-def _cast(x: Any, dtype: np.dtype[Any], cls: type, where: str) -> Any:
+def _check_dtype(dtype: np.dtype[Any], cls: type, where: str) -> None:
     only = getattr(cls, "_only", None)
     if only is not None and dtype != only:
         raise DTypeError(
             where=where, expected=f"{only}, the only dtype of a {cls.__name__}", got=f"dtype={dtype}",
             fix=f"cast the array first: x.astype('{dtype}')",
         )  # fmt: skip
-    return x.astype(dtype)
 
 
 # ---- where= and initial= ------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 
@@ -199,6 +200,81 @@ void choose(char** args, const intptr_t* n, const intptr_t* steps, void*) {
   }
 }
 
+// The sum of a contiguous line: partial sums of a short part are independent, and parts follow each other.
+template <class To, class From>
+inline __attribute__((always_inline)) To sum_line(const From* x, intptr_t n) {
+  constexpr int kLanes = 16;
+  constexpr intptr_t kPart = 4096;
+  To total = 0;
+  for (intptr_t start = 0; start < n; start += kPart) {
+    const intptr_t end = n - start < kPart ? n : start + kPart;
+    To lanes[kLanes] = {};
+    intptr_t i = start;
+    for (; i + kLanes <= end; i += kLanes)
+      for (int j = 0; j < kLanes; ++j) lanes[j] += static_cast<To>(x[i + j]);
+    for (; i < end; ++i) lanes[0] += static_cast<To>(x[i]);
+    for (int width = kLanes / 2; width; width /= 2)
+      for (int j = 0; j < width; ++j) lanes[j] += lanes[j + width];
+    total += lanes[0];
+  }
+  return total;
+}
+#if defined(__x86_64__) && defined(__GNUC__)
+// The same with vectors of 32 bytes.
+template <class To, class From>
+__attribute__((target("avx2"))) To sum_line_avx2(const From* x, intptr_t n) {
+  return sum_line<To>(x, n);
+}
+template <class To, class From>
+To sum_of_line(const From* x, intptr_t n) {
+  static const bool has_avx2 = __builtin_cpu_supports("avx2");
+  return has_avx2 ? sum_line_avx2<To>(x, n) : sum_line<To>(x, n);
+}
+#else
+template <class To, class From>
+To sum_of_line(const From* x, intptr_t n) {
+  return sum_line<To>(x, n);
+}
+#endif
+
+template <class To, class From>
+void add_wider(char** args, const intptr_t* n, const intptr_t* steps, void*) {
+  const char *accumulator = args[0], *x = args[1];
+  char* to = args[2];
+  if (steps[0] == 0 && steps[2] == 0) {
+    To sum = load<To>(accumulator);
+    if (steps[1] == sizeof(From)) {
+      sum += sum_of_line<To>(reinterpret_cast<const From*>(x), *n);
+    } else {
+      for (intptr_t i = 0; i < *n; ++i) sum += static_cast<To>(load<From>(x + i * steps[1]));
+    }
+    std::memcpy(to, &sum, sizeof sum);
+    return;
+  }
+  auto run = [&](intptr_t x_step, intptr_t step) {
+    for (intptr_t i = 0; i < *n; ++i) {
+      const To sum = load<To>(accumulator + i * step) + static_cast<To>(load<From>(x + i * x_step));
+      std::memcpy(to + i * step, &sum, sizeof sum);
+    }
+  };
+  if (steps[1] == sizeof(From))
+    run(sizeof(From), sizeof(To));
+  else
+    run(steps[1], sizeof(To));
+}
+
+constexpr InnerLoop kSums[] = {add_wider<int64_t, bool>,
+                               add_wider<int64_t, int8_t>,
+                               add_wider<int64_t, int16_t>,
+                               add_wider<int64_t, int32_t>,
+                               nullptr,
+                               add_wider<uint64_t, uint8_t>,
+                               add_wider<uint64_t, uint16_t>,
+                               add_wider<uint64_t, uint32_t>,
+                               nullptr,
+                               nullptr,
+                               add_wider<double, float>};
+
 // The C++ types of the dtype ids from kBool to kBFloat16.
 template <class... T>
 struct Types {};
@@ -242,6 +318,11 @@ HostLoop cast_loop(DTypeId from, DTypeId to) {
   if (from == to) return {&kCopies[log2_of(itemsize_of(from))], nullptr};
   if (from >= kKnown || to >= kKnown) return {};
   return {&kCasts.of[from][to], nullptr};
+}
+
+HostLoop sum_loop(DTypeId x) {
+  if (x >= std::size(kSums) || !kSums[x]) return {};
+  return {&kSums[x], nullptr};
 }
 
 HostLoop choice_loop(int64_t itemsize) { return {&kChoices[log2_of(itemsize)], nullptr}; }

@@ -29,6 +29,10 @@ HostLoop ufunc_loop(PyObject* ufunc, int index);
 // nor bfloat16.
 HostLoop cast_loop(DTypeId from, DTypeId to);
 
+// accumulator, x -> their sum, where the accumulator is wider: int64, uint64 or float64. None for other dtypes of x
+// than integers, bool and float32.
+HostLoop sum_loop(DTypeId x);
+
 // condition (bool), x, y -> x or y, of one itemsize.
 HostLoop choice_loop(int64_t itemsize);
 

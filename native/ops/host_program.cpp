@@ -20,119 +20,6 @@ constexpr int64_t kPythonBlock = 4096;     // elements, in a program that calls 
 // Lines shorter than this cost more in calls than strided accesses along a longer axis.
 constexpr int64_t kShortLine = 16;
 constexpr int64_t kTile = 2048;  // elements of a line along another axis than the results' fastest
-constexpr size_t kInlineRegisters = 32;
-
-// The state of one run: where each register is, and how far its next element.
-class Run {
- public:
-  Run(const HostProgram& program, int64_t longest, const char* where)
-      : program_(program), block_(longest) {
-    const size_t n = program.registers(), operands = static_cast<size_t>(program.operands());
-    if (n > kInlineRegisters) {
-      more_.resize(n);
-      registers_ = more_.data();
-    }
-    for (size_t r = 0; r < operands; ++r) registers_[r].step = 0;
-    size_t next = operands;
-    if (!program.temporaries.empty()) {
-      block_ = std::min(longest, program.block);
-      next = place_temporaries(next, where);
-    }
-    for (const Constant& constant : program.constants)
-      registers_[next++] = {reinterpret_cast<char*>(const_cast<Constant*>(&constant)), 0};
-  }
-
-  // Sets how far apart the elements of an operand are along the lines, in bytes.
-  void set_step(int operand, int64_t step) { registers_[operand].step = step; }
-  // Where the bytes of a number are.
-  char* number(const IterationSpace& w, int operand) {
-    numbers_[operand][0] = reinterpret_cast<uint64_t>(w.data[operand]);
-    numbers_[operand][1] = w.high[operand];
-    return reinterpret_cast<char*>(numbers_[operand]);
-  }
-
-  // Computes n elements of each operand, starting at these addresses.
-  void line(char* const* at, int64_t n) {
-    const int operands = program_.operands();
-    for (int r = 0; r < operands; ++r) registers_[r].at = at[r];
-    for (int64_t done = 0;;) {
-      const int64_t count = std::min(block_, n - done);
-      for (const HostStep& step : program_.steps) run_step(step, count);
-      done += count;
-      if (done == n) return;
-      for (int r = 0; r < operands; ++r) registers_[r].at += count * registers_[r].step;
-    }
-  }
-
- private:
-  struct Register {
-    char* at;
-    intptr_t step;
-  };
-
-  size_t place_temporaries(size_t next, const char* where) {
-    int64_t bytes = 0;
-    for (DTypeId dtype : program_.temporaries) bytes += room(dtype);
-    char* at = stack_;
-    if (program_.calls_python) {
-      for (DTypeId dtype : program_.temporaries) {
-        arrays_.push_back(make_empty({}, dtype, 1, &block_, where));
-        registers_[next++] = {arrays_.back().data, itemsize_of(dtype)};
-      }
-      return next;
-    }
-    if (bytes > static_cast<int64_t>(sizeof stack_)) {
-      heap_ = allocate({}, bytes, where);
-      at = heap_->ptr;
-    }
-    for (DTypeId dtype : program_.temporaries) {
-      registers_[next++] = {at, itemsize_of(dtype)};
-      at += room(dtype);
-    }
-    return next;
-  }
-  int64_t room(DTypeId dtype) const { return (block_ * itemsize_of(dtype) + 63) & ~int64_t{63}; }
-
-  void run_step(const HostStep& step, int64_t n) {
-    if (!step.loop) return call_python(step, n);
-    char* args[kMaxOperands];
-    intptr_t steps[kMaxOperands];
-    const size_t count = step.registers.size();
-    for (size_t i = 0; i < count; ++i) {
-      const Register& r = registers_[step.registers[i]];
-      args[i] = r.at;
-      steps[i] = r.step;
-    }
-    step.loop(args, n, steps);
-  }
-
-  // Its registers are temporaries, so the arrays own their memory.
-  void call_python(const HostStep& step, int64_t n) {
-    PyRef arguments = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(step.registers.size())));
-    if (!arguments) throw PythonError();
-    for (size_t i = 0; i < step.registers.size(); ++i) {
-      const Array& whole = arrays_[step.registers[i] - static_cast<size_t>(program_.operands())];
-      Array part = whole;
-      part.layout = Layout::c_order(1, &n, "gpuinterop");
-      PyObject* object = wrap(array_type, std::move(part));
-      if (!object) throw PythonError();
-      PyTuple_SetItem(arguments.get(), static_cast<Py_ssize_t>(i), object);
-    }
-    const PyRef result = PyRef::steal(
-        run_python([&] { return PyObject_CallObject(step.owner.get(), arguments.get()); }));
-    if (!result) throw PythonError();
-  }
-
-  const HostProgram& program_;
-  int64_t block_;
-  Register inline_[kInlineRegisters];
-  Register* registers_ = inline_;
-  std::vector<Register> more_;
-  uint64_t numbers_[kMaxOperands][2];
-  std::vector<Array> arrays_;
-  BufferRef heap_;
-  alignas(64) char stack_[4096];  // enough for the temporaries of small calls
-};
 
 // The dimension along which the loops run: the last one, or the longest if the last one is short.
 int line_dimension(const IterationSpace& w) {
@@ -142,7 +29,7 @@ int line_dimension(const IterationSpace& w) {
 }
 
 // Calls line(addresses, n) until all elements are done.
-void run_lines(Run& run, const IterationSpace& w, char** at) {
+void run_lines(ProgramRun& run, const IterationSpace& w, char** at) {
   const int line = line_dimension(w);
   const int64_t extent = w.shape[line], tile = line == w.ndim - 1 ? extent : kTile;
   int64_t step[kMaxOperands];
@@ -172,11 +59,92 @@ void run_lines(Run& run, const IterationSpace& w, char** at) {
 
 }  // namespace
 
+ProgramRun::ProgramRun(const HostProgram& program, int64_t longest, const char* where)
+    : program_(program), block_(longest) {
+  const size_t n = program.registers(), operands = static_cast<size_t>(program.operands());
+  if (n > kInlineRegisters) {
+    more_.resize(n);
+    registers_ = more_.data();
+  }
+  for (size_t r = 0; r < operands; ++r) registers_[r].step = 0;
+  size_t next = operands;
+  if (!program.temporaries.empty()) {
+    block_ = std::min(longest, program.block);
+    next = place_temporaries(next, where);
+  }
+  for (const Constant& constant : program.constants)
+    registers_[next++] = {reinterpret_cast<char*>(const_cast<Constant*>(&constant)), 0};
+}
+
+void ProgramRun::line(char* const* at, int64_t n) {
+  const int operands = program_.operands();
+  for (int r = 0; r < operands; ++r) registers_[r].at = at[r];
+  for (int64_t done = 0;;) {
+    const int64_t count = std::min(block_, n - done);
+    for (const HostStep& step : program_.steps) run_step(step, count);
+    done += count;
+    if (done == n) return;
+    for (int r = 0; r < operands; ++r) registers_[r].at += count * registers_[r].step;
+  }
+}
+
+size_t ProgramRun::place_temporaries(size_t next, const char* where) {
+  if (program_.calls_python) {
+    for (DTypeId dtype : program_.temporaries) {
+      arrays_.push_back(make_empty({}, dtype, 1, &block_, where));
+      registers_[next++] = {arrays_.back().data, itemsize_of(dtype)};
+    }
+    return next;
+  }
+  auto room = [&](DTypeId dtype) { return (block_ * itemsize_of(dtype) + 63) & ~int64_t{63}; };
+  int64_t bytes = 0;
+  for (DTypeId dtype : program_.temporaries) bytes += room(dtype);
+  char* at = stack_;
+  if (bytes > static_cast<int64_t>(sizeof stack_)) {
+    heap_ = allocate({}, bytes, where);
+    at = heap_->ptr;
+  }
+  for (DTypeId dtype : program_.temporaries) {
+    registers_[next++] = {at, itemsize_of(dtype)};
+    at += room(dtype);
+  }
+  return next;
+}
+
+void ProgramRun::run_step(const HostStep& step, int64_t n) {
+  if (!step.loop) return call_python(step, n);
+  char* args[kMaxOperands];
+  intptr_t steps[kMaxOperands];
+  const size_t count = step.registers.size();
+  for (size_t i = 0; i < count; ++i) {
+    const Register& r = registers_[step.registers[i]];
+    args[i] = r.at;
+    steps[i] = r.step;
+  }
+  step.loop(args, n, steps);
+}
+
+// Its registers are temporaries, so the arrays own their memory.
+void ProgramRun::call_python(const HostStep& step, int64_t n) {
+  PyRef arguments = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(step.registers.size())));
+  if (!arguments) throw PythonError();
+  for (size_t i = 0; i < step.registers.size(); ++i) {
+    Array part = arrays_[step.registers[i] - static_cast<size_t>(program_.operands())];
+    part.layout = Layout::c_order(1, &n, "gpuinterop");
+    PyObject* object = wrap(array_type, std::move(part));
+    if (!object) throw PythonError();
+    PyTuple_SetItem(arguments.get(), static_cast<Py_ssize_t>(i), object);
+  }
+  const PyRef result = PyRef::steal(
+      run_python([&] { return PyObject_CallObject(step.owner.get(), arguments.get()); }));
+  if (!result) throw PythonError();
+}
+
 void run_program(const HostProgram& program, const IterationSpace& w, const char* where) {
   int64_t itemsizes = 0;
   for (int i = 0; i < w.operands; ++i) itemsizes += w.itemsize[i];
   DropGil drop(!program.calls_python && w.size * itemsizes >= kGilBytes);
-  Run run(program, w.size, where);
+  ProgramRun run(program, w.size, where);
   char* at[kMaxOperands];
   for (int i = 0; i < w.operands; ++i) at[i] = w.constant[i] ? run.number(w, i) : w.data[i];
   if (w.ndim > 0) return run_lines(run, w, at);
@@ -220,8 +188,10 @@ std::shared_ptr<const HostProgram> read_program(PyObject* compiled) {
               second = nb::cast<int>(nb::object(item[2]));
     for (nb::handle r : nb::object(item[3])) step.registers.push_back(nb::cast<uint16_t>(r));
     if (owner.is_none())
-      step.loop = second < 0 ? choice_loop(first)
-                             : cast_loop(static_cast<DTypeId>(first), static_cast<DTypeId>(second));
+      step.loop = second == -2 ? sum_loop(static_cast<DTypeId>(first))
+                  : second == -1
+                      ? choice_loop(first)
+                      : cast_loop(static_cast<DTypeId>(first), static_cast<DTypeId>(second));
     else if (first >= 0)
       step.loop = ufunc_loop(owner.ptr(), first);
     else

@@ -49,6 +49,46 @@ struct HostCall : HostWork {
 // for None.
 std::shared_ptr<const HostProgram> read_program(PyObject* compiled);
 
+// A program on its way: where each register is, and how far its next element. `longest`: elements of the longest
+// line. Needs the GIL only if the program calls Python.
+class ProgramRun {
+ public:
+  ProgramRun(const HostProgram& program, int64_t longest, const char* where);
+  ProgramRun(const ProgramRun&) = delete;
+
+  // Sets how far apart the elements of an operand are along the lines, in bytes; 0 at first.
+  void set_step(int operand, int64_t step) { registers_[operand].step = step; }
+  // Computes n > 0 elements of each operand, starting at these addresses.
+  void line(char* const* at, int64_t n);
+  // Keeps the bytes of a number, which the iteration space holds as an address; returns where they are.
+  char* number(const IterationSpace& w, int operand) {
+    numbers_[operand][0] = reinterpret_cast<uint64_t>(w.data[operand]);
+    numbers_[operand][1] = w.high[operand];
+    return reinterpret_cast<char*>(numbers_[operand]);
+  }
+
+ private:
+  static constexpr size_t kInlineRegisters = 32;
+  struct Register {
+    char* at;
+    intptr_t step;
+  };
+
+  size_t place_temporaries(size_t next, const char* where);
+  void run_step(const HostStep& step, int64_t n);
+  void call_python(const HostStep& step, int64_t n);
+
+  const HostProgram& program_;
+  int64_t block_;  // elements that a step computes at once
+  Register inline_[kInlineRegisters];
+  Register* registers_ = inline_;
+  std::vector<Register> more_;
+  uint64_t numbers_[kMaxOperands][2];
+  std::vector<Array> arrays_;  // the temporaries of a program that calls Python
+  BufferRef heap_;
+  alignas(64) char stack_[4096];  // enough for the temporaries of small calls
+};
+
 // Runs it over w's operands. Holds the GIL, except in long computations. Throws what a Python step raises.
 void run_program(const HostProgram& program, const IterationSpace& w, const char* where);
 

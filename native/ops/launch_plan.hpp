@@ -40,16 +40,25 @@ constexpr int kMaxPlannedInputs = 16, kMaxPlannedOutputs = 16;
 // CUDA's own limit until 12.1.
 constexpr size_t kMaxPlannedParams = 4096;
 
-struct LaunchPlan : Prepared {
+// What the call cache keeps for exact layouts of the operands, on either device.
+struct Plan : Prepared {
+  std::vector<PlannedOutput> outputs;
+
+  // `outs` are arrays of the planned layouts, or null for fresh ones; returns the result (a tuple when there
+  // are several). New reference. Throws.
+  virtual PyObject* run(PyObject* const* ins, int n_ins, PyObject* const* outs,
+                        const char* where) const = 0;
+};
+
+struct LaunchPlan : Plan {
   int device = 0;
   int64_t scratch_bytes = 0;
   std::vector<PlannedLaunch> launches;
-  std::vector<PlannedOutput> outputs;
   bool counts = false;  // some launch has a patch of Slot::BlockCounters
 
-  // Queues the launches on the current stream. `outs` are arrays of the planned layouts, or null
-  // for fresh ones; returns the result (a tuple when there are several). New reference. Throws.
-  PyObject* run(PyObject* const* ins, int n_ins, PyObject* const* outs, const char* where) const;
+  // Queues the launches on the current stream.
+  PyObject* run(PyObject* const* ins, int n_ins, PyObject* const* outs,
+                const char* where) const override;
 };
 
 }  // namespace gpuinterop::ops

@@ -1,6 +1,7 @@
 // Python types of launch plans: LaunchPlan and PlanCache.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <memory>
 
@@ -8,6 +9,7 @@
 #include "array/gil.hpp"
 #include "array/text_arguments.hpp"
 #include "cuda/cuda.hpp"
+#include "ops/host_reduction.hpp"
 #include "ops/launch_plan.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
@@ -20,6 +22,7 @@ namespace nb = nanobind;
 namespace gpuinterop {
 
 using ops::LaunchPlan;
+using ops::Plan;
 
 namespace {
 
@@ -29,6 +32,47 @@ nb::object steal(PyObject* o) {
 }
 
 // ---- LaunchPlan ----------------------------------------------------------------------------------
+
+ops::PlannedOutput read_output(nb::handle item) {
+  auto t = nb::cast<nb::tuple>(item);
+  int64_t shape[kMaxDims];
+  const int ndim = read_ints(nb::object(t[2]).ptr(), shape, "plan", "a shape");
+  return {reinterpret_cast<PyTypeObject*>(nb::object(t[0]).ptr()), nb::cast<DTypeId>(t[1]),
+          Layout::c_order(ndim, shape, "plan")};
+}
+
+// stages: [(join, finish, (low word, high word), accumulator's dtype id, value's dtype id)]
+std::shared_ptr<ops::HostReduction> make_host_reduction(nb::sequence stages, nb::handle shape,
+                                                        std::vector<int> axes, nb::handle output) {
+  auto made = std::make_shared<ops::HostStages>();
+  int64_t extents[kMaxDims];
+  const int ndim = read_ints(shape.ptr(), extents, "plan", "a shape");
+  made->shape.assign(extents, extents + ndim);
+  for (const int axis : axes) {
+    if (axis < 0 || axis >= ndim) throw nb::value_error("axes of the shape expected");
+    made->axes |= uint64_t{1} << axis;
+  }
+  for (nb::handle item : stages) {
+    auto t = nb::cast<nb::tuple>(item);
+    auto words = nb::cast<nb::tuple>(t[2]);
+    made->stages.push_back({ops::read_program(nb::object(t[0]).ptr()),
+                            ops::read_program(nb::object(t[1]).ptr()),
+                            {nb::cast<uint64_t>(words[0]), nb::cast<uint64_t>(words[1])},
+                            nb::cast<DTypeId>(t[3]),
+                            nb::cast<DTypeId>(t[4])});
+  }
+  bool valid = !made->stages.empty() && made->stages.size() <= ops::kMostHostStages;
+  if (valid) made->inputs = made->stages[0].join->inputs;
+  for (size_t i = 0; i < made->stages.size() && valid; ++i)
+    valid = made->stages[i].join->inputs == made->inputs + (i > 0) &&
+            made->stages[i].join->results == 1 && made->stages[i].finish->operands() == 2;
+  if (!valid || made->inputs < 1 || made->inputs > ops::kMaxPlannedInputs)
+    throw nb::value_error("stages of a reduction expected");
+  auto plan = std::make_shared<ops::HostReduction>();
+  plan->stages = std::move(made);
+  plan->outputs.push_back(read_output(output));
+  return plan;
+}
 
 // launches: [(LoadedKernel, (grid x, grid y), block, params, [(offset, slot, index, shift)])]
 // outputs: [(class, dtype row, shape)]
@@ -61,13 +105,7 @@ std::shared_ptr<LaunchPlan> make_plan(int device, nb::sequence launches, int64_t
     }
     plan->launches.push_back(std::move(launch));
   }
-  for (nb::handle item : outputs) {
-    auto t = nb::cast<nb::tuple>(item);
-    int64_t shape[kMaxDims];
-    const int ndim = read_ints(nb::object(t[2]).ptr(), shape, "plan", "a shape");
-    plan->outputs.push_back({reinterpret_cast<PyTypeObject*>(nb::object(t[0]).ptr()),
-                             nb::cast<DTypeId>(t[1]), Layout::c_order(ndim, shape, "plan")});
-  }
+  for (nb::handle item : outputs) plan->outputs.push_back(read_output(item));
   if (plan->outputs.size() > ops::kMaxPlannedOutputs)
     fail(Kind::Shape, "plan", "at most 16 results", std::to_string(plan->outputs.size()),
          "split the operation");
@@ -93,7 +131,7 @@ struct Operands {
     for (int j = 0; j < n_outs; ++j) outs[j] = nb::object(t[j]).ptr();
   }
 
-  nb::object run(const LaunchPlan& plan, const std::string& where) {
+  nb::object run(const Plan& plan, const std::string& where) {
     if (has_outs && plan.outputs.size() > static_cast<size_t>(n_outs))
       fail(Kind::Shape, where, std::to_string(plan.outputs.size()) + " outs",
            std::to_string(n_outs), "pass an array for each result");
@@ -124,8 +162,7 @@ struct PlanCache {
 
   static bool is_cacheable(const Operands& o) {
     bool cacheable = true;
-    for (int i = 0; i < o.n_ins; ++i)
-      cacheable = cacheable && is_array(o.ins[i]) && unwrap(o.ins[i]).device.is_cuda();
+    for (int i = 0; i < o.n_ins; ++i) cacheable = cacheable && is_array(o.ins[i]);
     for (int j = 0; j < o.n_outs; ++j) cacheable = cacheable && is_array(o.outs[j]);
     return cacheable;
   }
@@ -154,7 +191,7 @@ struct PlanCache {
   nb::object call(nb::tuple operands, nb::object outs) {
     Operands given(operands, outs, where);
     nb::object result;
-    auto prepare = [&]() -> std::shared_ptr<const LaunchPlan> {
+    auto prepare = [&]() -> std::shared_ptr<const Plan> {
       const nb::tuple arguments = nb::make_tuple(operands, outs);
       const nb::object function = miss;  // a call may clear it
       if (!function)
@@ -162,13 +199,13 @@ struct PlanCache {
              "make a new one");
       result =
           steal(run_python([&] { return PyObject_CallObject(function.ptr(), arguments.ptr()); }));
-      std::shared_ptr<LaunchPlan> plan;
+      std::shared_ptr<Plan> plan;
       return nb::try_cast(result, plan) ? plan : nullptr;
     };
-    const std::shared_ptr<const LaunchPlan> plan =
+    const std::shared_ptr<const Plan> plan =
         is_cacheable(given)
-            ? ops::find_or_prepare<LaunchPlan>([&](ops::CallKey& key) { write_key(given, key); },
-                                               prepare, where.c_str())
+            ? ops::find_or_prepare<Plan>([&](ops::CallKey& key) { write_key(given, key); }, prepare,
+                                         where.c_str())
             : prepare();
     return plan ? given.run(*plan, where) : result;
   }
@@ -189,13 +226,18 @@ int plan_cache_clear(PyObject* self) {
 }  // namespace
 
 void register_plans(nb::module_& m) {
-  nb::class_<LaunchPlan>(m, "LaunchPlan", "Kernels of an operation on operands of known layout.")
+  nb::class_<Plan>(m, "Plan", "An operation on operands of known layout.")
       .def(
           "run",
-          [](const std::shared_ptr<LaunchPlan>& plan, nb::tuple operands, nb::object outs) {
+          [](const std::shared_ptr<Plan>& plan, nb::tuple operands, nb::object outs) {
             return Operands(operands, outs, "plan").run(*plan, "plan");
           },
           nb::arg("operands"), nb::arg("outs") = nb::none());
+  nb::class_<LaunchPlan, Plan>(m, "LaunchPlan", "Kernels of an operation.");
+  nb::class_<ops::HostReduction, Plan>(m, "HostReduction", "A reduction in host memory.");
+  m.def("make_host_reduction", &make_host_reduction, nb::arg("stages"), nb::arg("shape"),
+        nb::arg("axes"), nb::arg("output"),
+        "A Plan from programs; see native/ops/host_reduction.hpp.");
   m.def("make_plan", &make_plan, nb::arg("device"), nb::arg("launches"), nb::arg("scratch_bytes"),
         nb::arg("outputs"), "A Plan from parameters with null addresses and where to write them.");
   PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(plan_cache_traverse)},

@@ -21,7 +21,7 @@ namespace nb = nanobind;
 
 namespace gpuinterop {
 
-using ops::LaunchPlan;
+using ops::Plan;
 
 namespace {
 
@@ -184,8 +184,8 @@ PyObject* reduce(size_t op, PyObject* self, PyObject* const* args, Py_ssize_t na
     const double ddof = read_ddof(given.ddof, m);
     // A dtype has too many spellings to be part of a key, so these calls go through Python each time. So do
     // those that consist of several operations.
-    const bool cacheable = a.device.is_cuda() && !given.dtype && !given.initial && !given.where &&
-                           (!given.out || is_array(given.out));
+    const bool cacheable =
+        !given.dtype && !given.initial && !given.where && (!given.out || is_array(given.out));
     if (cacheable && given.out) require_valid_layout(given.out);
     auto write_key = [&](ops::CallKey& key) {
       key.begin(ops::Subject::Reduction, static_cast<uint32_t>(op));
@@ -200,12 +200,11 @@ PyObject* reduce(size_t op, PyObject* self, PyObject* const* args, Py_ssize_t na
     nb::object result;
     auto prepare = [&] {
       result = prepared_by_python(m, self, given, axes, keepdims, ddof);
-      std::shared_ptr<LaunchPlan> plan;
-      return std::shared_ptr<const LaunchPlan>(nb::try_cast(result, plan) ? plan : nullptr);
+      std::shared_ptr<Plan> plan;
+      return std::shared_ptr<const Plan>(nb::try_cast(result, plan) ? plan : nullptr);
     };
-    const std::shared_ptr<const LaunchPlan> plan =
-        cacheable ? ops::find_or_prepare<LaunchPlan>(write_key, prepare, m.name.c_str())
-                  : prepare();
+    const std::shared_ptr<const Plan> plan =
+        cacheable ? ops::find_or_prepare<Plan>(write_key, prepare, m.name.c_str()) : prepare();
     if (!plan) return result.release().ptr();
     return plan->run(&self, 1, given.out ? &given.out : nullptr, m.name.c_str());
   });

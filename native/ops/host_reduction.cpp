@@ -1,0 +1,287 @@
+#include "ops/host_reduction.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "array/error.hpp"
+#include "array/gil.hpp"
+
+namespace gpuinterop::ops {
+
+namespace {
+
+constexpr int64_t kAccumulators = 512;  // that are joined at a time
+constexpr int64_t kTile = 2048;         // elements of a strided line at a time
+constexpr int64_t kShortLine = 16;      // shorter lines cost more in calls than longer strided ones
+constexpr int kMostPointers = kMaxPlannedInputs + 1;
+
+// Dimensions that are all kept or all reduced, the fastest of the inputs last. Strides in bytes of the inputs
+// and, for kept dimensions, of `out` after them.
+struct Dimensions {
+  int n = 0, pointers;
+  int64_t shape[kMaxDims];
+  int64_t stride[kMaxDims][kMostPointers];
+
+  explicit Dimensions(int pointers) : pointers(pointers) {}
+
+  int64_t last_extent() const { return n ? shape[n - 1] : 1; }
+  int64_t last_stride(int i) const { return n ? stride[n - 1][i] : 0; }
+  // How far apart the inputs' elements are along the fastest dimension.
+  int64_t pace(int d, int inputs) const {
+    int64_t sum = 0;
+    for (int i = 0; i < inputs; ++i) sum += std::abs(stride[d][i]);
+    return sum;
+  }
+
+  // Makes the strides of the first input positive, orders and merges the dimensions.
+  void arrange(char** at, int inputs) {
+    for (int d = 0; d < n; ++d) {
+      if (stride[d][0] >= 0) continue;
+      for (int i = 0; i < pointers; ++i) {
+        at[i] += (shape[d] - 1) * stride[d][i];
+        stride[d][i] = -stride[d][i];
+      }
+    }
+    for (int d = 1; d < n; ++d)
+      for (int e = d; e > 0 && pace(e - 1, inputs) < pace(e, inputs); --e) {
+        std::swap(shape[e - 1], shape[e]);
+        std::swap(stride[e - 1], stride[e]);
+      }
+    n = merge_dimensions(shape, stride, n, pointers);
+  }
+
+  // Calls f(addresses) for each index of all dimensions but the last.
+  template <class F>
+  void for_outer(char** at, F&& f) const {
+    int64_t index[kMaxDims];
+    std::fill(index, index + n, 0);
+    for (;;) {
+      f(at);
+      int d = n - 2;
+      for (; d >= 0; --d) {
+        for (int i = 0; i < pointers; ++i) at[i] += stride[d][i];
+        if (++index[d] < shape[d]) break;
+        for (int i = 0; i < pointers; ++i) at[i] -= shape[d] * stride[d][i];
+        index[d] = 0;
+      }
+      if (d < 0) return;
+    }
+  }
+};
+
+struct Geometry {
+  Dimensions kept, reduced;
+  char* at[kMostPointers];
+  bool by_lines;  // lines of reduced elements, one for each accumulator; else lines of accumulators
+  int64_t tile;   // elements of a line of reduced elements at a time
+  bool has_elements = true;
+
+  Geometry(const HostStages& s, const Array* const* ins, const Array& out, const char* where)
+      : kept(s.inputs + 1), reduced(s.inputs) {
+    const int ndim = static_cast<int>(s.shape.size()), n = s.inputs;
+    for (int i = 0; i < n; ++i) at[i] = ins[i]->data;
+    at[n] = out.data;
+    int next = 0;  // axis of `out`
+    for (int d = 0; d < ndim; ++d) {
+      const bool is_reduced = s.axes >> d & 1;
+      const int own = is_reduced ? -1 : out.layout.ndim() == ndim ? d : next++;
+      if (s.shape[d] == 1) continue;
+      Dimensions& to = is_reduced ? reduced : kept;
+      to.shape[to.n] = s.shape[d];
+      for (int i = 0; i < n; ++i) {
+        const Layout& l = ins[i]->layout;
+        const int axis = d - (ndim - l.ndim());
+        if (axis >= 0 && l.shape()[axis] != 1 && l.shape()[axis] != s.shape[d]) fail_changed(where);
+        to.stride[to.n][i] =
+            axis < 0 || l.shape()[axis] == 1 ? 0 : l.strides()[axis] * ins[i]->itemsize();
+      }
+      if (is_reduced) {
+        has_elements = has_elements && s.shape[d] > 0;
+      } else {
+        if (own >= out.layout.ndim() || out.layout.shape()[own] != s.shape[d]) fail_changed(where);
+        to.stride[to.n][n] = out.layout.strides()[own] * out.itemsize();
+      }
+      ++to.n;
+    }
+    kept.arrange(at, n);
+    reduced.arrange(at, n);
+    const int64_t k = kept.last_extent(), r = reduced.last_extent();
+    const bool lines_are_faster =
+        !kept.n || (reduced.n && reduced.pace(reduced.n - 1, n) <= kept.pace(kept.n - 1, n));
+    by_lines = lines_are_faster ? r >= kShortLine || k <= r : k < kShortLine && r > k;
+    tile = lines_are_faster ? r : kTile;
+  }
+};
+
+// The programs of one stage, while they run.
+struct StageRun {
+  const HostStage& stage;
+  ProgramRun join, finish;
+
+  StageRun(const HostStage& stage, int64_t longest, const char* where)
+      : stage(stage),
+        join(*stage.join, longest, where),
+        finish(*stage.finish, kAccumulators, where) {}
+};
+
+class Reducer {
+ public:
+  Reducer(const HostStages& s, Geometry& g, const char* where)
+      : s_(s), g_(g), last_(static_cast<int>(s.stages.size()) - 1) {
+    const int64_t longest = std::max(g.tile, kAccumulators);
+    for (int i = 0; i <= last_; ++i)
+      runs_[i].emplace(s.stages[static_cast<size_t>(i)], longest, where);
+  }
+
+  void run() {
+    const int64_t extent = g_.kept.last_extent();
+    g_.kept.for_outer(g_.at, [&](char** at) {
+      char* start[kMostPointers];
+      std::copy(at, at + g_.kept.pointers, start);
+      for (int64_t done = 0; done < extent; done += kAccumulators) {
+        block(start, std::min(kAccumulators, extent - done));
+        for (int i = 0; i < g_.kept.pointers; ++i)
+          start[i] += kAccumulators * g_.kept.last_stride(i);
+      }
+    });
+  }
+
+ private:
+  // Computes `count` results along the fastest kept dimension.
+  void block(char* const* start, int64_t count) {
+    for (int i = 0; i <= last_; ++i) {
+      StageRun& run = *runs_[i];
+      const int64_t item = itemsize_of(run.stage.accumulator);
+      for (int64_t k = 0; k < count; ++k)
+        std::memcpy(accumulators_ + k * item, &run.stage.initial, static_cast<size_t>(item));
+      if (g_.has_elements && g_.by_lines) join_lines(run, i, start, count);
+      if (g_.has_elements && !g_.by_lines) join_accumulators(run, i, start, count);
+      char* const to = i == last_ ? start[s_.inputs] : values_;
+      char* const at[] = {accumulators_, to};
+      run.finish.set_step(0, item);
+      run.finish.set_step(
+          1, i == last_ ? g_.kept.last_stride(s_.inputs) : itemsize_of(run.stage.value));
+      run.finish.line(at, count);
+    }
+  }
+
+  void join_lines(StageRun& run, int stage, char* const* start, int64_t count) {
+    const int n = s_.inputs, accumulator = n + (stage > 0);
+    const int64_t extent = g_.reduced.last_extent();
+    for (int i = 0; i < n; ++i) run.join.set_step(i, g_.reduced.last_stride(i));
+    for (int i = n; i <= accumulator; ++i) run.join.set_step(i, 0);
+    char* outer[kMostPointers];
+    std::copy(start, start + n, outer);
+    g_.reduced.for_outer(outer, [&](char** at) {
+      for (int64_t done = 0; done < extent; done += g_.tile)
+        for (int64_t k = 0; k < count; ++k) {
+          char* line[kMostPointers + 1];
+          for (int i = 0; i < n; ++i)
+            line[i] = at[i] + done * g_.reduced.last_stride(i) + k * g_.kept.last_stride(i);
+          place(run, stage, k, line);
+          run.join.line(line, std::min(g_.tile, extent - done));
+        }
+    });
+  }
+
+  void join_accumulators(StageRun& run, int stage, char* const* start, int64_t count) {
+    const int n = s_.inputs;
+    for (int i = 0; i < n; ++i) run.join.set_step(i, g_.kept.last_stride(i));
+    if (stage) run.join.set_step(n, itemsize_of(before(stage).value));
+    run.join.set_step(n + (stage > 0), itemsize_of(run.stage.accumulator));
+    char* outer[kMostPointers];
+    std::copy(start, start + n, outer);
+    const int64_t extent = g_.reduced.last_extent();
+    g_.reduced.for_outer(outer, [&](char** at) {
+      char* line[kMostPointers + 1];
+      place(run, stage, 0, line);
+      std::copy(at, at + n, line);
+      for (int64_t r = 0; r < extent; ++r) {
+        run.join.line(line, count);
+        for (int i = 0; i < n; ++i) line[i] += g_.reduced.last_stride(i);
+      }
+    });
+  }
+
+  const HostStage& before(int stage) const { return s_.stages[static_cast<size_t>(stage - 1)]; }
+
+  // The addresses of the value of the stage before and of the accumulator, for result k of the block.
+  void place(StageRun& run, int stage, int64_t k, char** line) {
+    int i = s_.inputs;
+    if (stage) line[i++] = values_ + k * itemsize_of(before(stage).value);
+    line[i] = accumulators_ + k * itemsize_of(run.stage.accumulator);
+  }
+
+  const HostStages& s_;
+  Geometry& g_;
+  int last_;
+  std::optional<StageRun> runs_[kMostHostStages];
+  alignas(16) char accumulators_[kAccumulators * 16];
+  alignas(16) char values_[kAccumulators * 16];
+};
+
+struct ReductionCall : HostWork {
+  std::shared_ptr<const HostStages> stages;
+  std::vector<Array> inputs;
+  Array out;
+  std::string where;
+
+  void run() const override {
+    const Array* ins[kMaxPlannedInputs];
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      require_set("gpuinterop.capture", inputs[i]);
+      ins[i] = &inputs[i];
+    }
+    note_write(out);
+    stages->run(ins, out, where.c_str());
+  }
+  int traverse(visitproc visit, void* arg) const override {
+    for (const Array& a : inputs) Py_VISIT(a.base.get());
+    Py_VISIT(out.base.get());
+    return 0;
+  }
+};
+
+}  // namespace
+
+void HostStages::run(const Array* const* ins, const Array& out, const char* where) const {
+  if (out.layout.size() == 0) return;
+  int64_t bytes = 0;
+  bool calls_python = false;
+  for (int i = 0; i < inputs; ++i) bytes += ins[i]->nbytes();
+  for (const HostStage& stage : stages)
+    calls_python = calls_python || stage.join->calls_python || stage.finish->calls_python;
+  Geometry geometry(*this, ins, out, where);
+  DropGil drop(!calls_python && bytes >= kGilBytes);
+  Reducer(*this, geometry, where).run();
+}
+
+PyObject* HostReduction::run(PyObject* const* ins, int n_ins, PyObject* const* outs,
+                             const char* where) const {
+  if (n_ins != stages->inputs) fail_changed(where);
+  // By value: an allocation may run Python code that changes the objects.
+  ReductionCall call;
+  for (int i = 0; i < n_ins; ++i) call.inputs.push_back(unwrap(ins[i]));
+  PyRef result;
+  if (outs && outs[0]) {
+    result = PyRef::borrow(outs[0]);
+  } else {
+    const PlannedOutput& o = outputs[0];
+    result = PyRef::steal(wrap(o.type, make_empty({}, o.dtype, o.layout, where)));
+    if (!result) throw PythonError();
+  }
+  call.out = unwrap(result.get());
+  call.stages = stages;
+  call.where = where;
+  require_recorded({});
+  if (recording_on_host())
+    recorder->add(std::make_shared<ReductionCall>(std::move(call)));
+  else
+    call.run();
+  return result.release();
+}
+
+}  // namespace gpuinterop::ops

@@ -1,0 +1,39 @@
+// Reductions in host memory: programs that join elements to accumulators, and programs of the accumulators.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "ops/host_program.hpp"
+#include "ops/launch_plan.hpp"
+
+namespace gpuinterop::ops {
+
+// One pass over the elements. Inputs of `join` are the operands and, after the first stage, the value of the
+// stage before; its result is the accumulator, which it reads too. `finish` computes the value of the stage.
+struct HostStage {
+  std::shared_ptr<const HostProgram> join, finish;
+  Constant initial;
+  DTypeId accumulator, value;
+};
+
+constexpr size_t kMostHostStages = 2;
+
+struct HostStages {
+  int inputs = 0;
+  std::vector<HostStage> stages;
+  std::vector<int64_t> shape;  // which the inputs broadcast to
+  uint64_t axes = 0;           // the reduced ones, as bits
+
+  // `out` has the shape without the reduced axes, or with axes of extent 1 in their place.
+  void run(const Array* const* ins, const Array& out, const char* where) const;
+};
+
+// A reduction that Python prepared for one layout.
+struct HostReduction : Plan {
+  std::shared_ptr<const HostStages> stages;
+  PyObject* run(PyObject* const* ins, int n_ins, PyObject* const* outs,
+                const char* where) const override;
+};
+
+}  // namespace gpuinterop::ops

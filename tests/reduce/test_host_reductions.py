@@ -1,0 +1,174 @@
+"""Reductions on "cpu": NumPy's results for every dtype, layout and axis, in the promised accuracy."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+DTYPES = ["bool", "int8", "int32", "int64", "uint8", "uint64", "float16", "float32", "float64",
+          "complex64", "complex128"]  # fmt: skip
+NAMES = ["sum", "prod", "mean", "min", "max", "any", "all", "var", "std"]
+
+
+def values(dtype, shape, seed=0):
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(dtype)
+    if dtype.kind in "biu":
+        return rng.integers(0 if dtype.kind != "i" else -3, 4, shape).astype(dtype)
+    found = rng.normal(size=shape)
+    return np.asarray(found + 1j * rng.normal(size=shape) if dtype.kind == "c" else found).astype(
+        dtype
+    )
+
+
+def views(host):
+    yield host
+    yield host.transpose(2, 0, 1)[::-1]
+    yield host[:, ::-2, 1:]
+    yield np.broadcast_to(host[:, :1], host.shape)
+    yield np.broadcast_to(host[0, 0, :1], (3, 2, 4))
+    yield host.ravel()[1:]
+    yield host[:1, :1, 0]
+
+
+def reference(name, host, axis, **options):
+    """NumPy's reduction, with accumulators of 64 bits for smaller floats."""
+    dtype = host.dtype
+    if name in ("sum", "prod", "mean", "var", "std") and dtype.kind in "fc":
+        options["dtype"] = "complex128" if dtype.kind == "c" else "float64"
+    with np.errstate(all="ignore"):
+        found = np.asarray(getattr(np, name)(host, axis=axis, **options))
+    if name in ("sum", "prod", "mean") and dtype.kind in "fc":
+        found = found.astype(dtype)
+    if name in ("var", "std") and dtype.kind in "fc":
+        found = found.real.astype(np.zeros(1, dtype).real.dtype)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_dtype_layout_and_axis(name, dtype):
+    host = values(dtype, (4, 6, 20))
+    for view in views(host):
+        x = gi.asarray(view, device="cpu", copy=False) if view.flags.writeable else None
+        x = gi.GpuArray(view, device="cpu") if x is None else x
+        axes = [
+            c for n in range(view.ndim + 1) for c in itertools.combinations(range(view.ndim), n)
+        ]
+        for axis in [None, *axes]:
+            for keepdims in (False, True):
+                expected = reference(name, view, axis, keepdims=keepdims)
+                found = getattr(x, name)(axis, keepdims=keepdims).get()
+                assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+                if expected.dtype.kind in "fc":
+                    eps = np.finfo(expected.dtype).eps
+                    np.testing.assert_allclose(found, expected, rtol=400 * eps, atol=20 * eps)
+                else:
+                    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 5000), (5000, 1), (3, 5000), (5000, 3), (700, 40), (40, 2100), (2, 600, 3)]
+)
+def test_lines_of_every_length(shape):
+    host = values("float32", shape)
+    for order in itertools.permutations(range(len(shape))):
+        view = host.transpose(order)
+        x = gi.from_any(host).transpose(*order)
+        for n in range(len(shape) + 1):
+            for axis in itertools.combinations(range(len(shape)), n):
+                for name in ("sum", "max", "var"):
+                    found = getattr(x, name)(axis).get()
+                    expected = reference(name, view, axis)
+                    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_sums_keep_their_rounding_errors():
+    rng = np.random.default_rng(0)
+    for host in (
+        np.full(1 << 22, 0.1, "float32"),
+        rng.normal(size=1 << 20).astype("float32") * 1e6,
+    ):
+        x, square = gi.from_any(host), gi.from_any(host.reshape(1024, -1))
+        assert float(x.sum()) == np.float32(math.fsum(host.tolist()))
+        for axis, columns in ((0, square.get().T), (1, square.get())):
+            expected = [np.float32(math.fsum(column.tolist())) for column in columns]
+            np.testing.assert_array_equal(square.sum(axis=axis).get(), expected)
+    thousand = gi.GpuArray(np.full(1000, 60000, "float16"), device="cpu")
+    assert float(thousand.mean()) == 60000  # though the sum is beyond float16
+
+
+def test_empty_axes_and_zeros_with_a_sign():
+    x = gi.zeros((0, 3), device="cpu")
+    for shape, axis in (((3,), 0), ((0,), 1), ((), None)):
+        assert x.sum(axis).get().tobytes() == np.zeros(shape, "float32").tobytes()
+        assert x.prod(axis).get().tobytes() == np.ones(shape, "float32").tobytes()
+    assert np.isnan(x.mean().get())
+    assert np.isnan(x.var(0).get()).all()
+    assert bool(x.all().get())
+    assert not bool(x.any().get())
+    for view in (gi.zeros((5, 0, 4), device="cpu"), gi.zeros((4, 0, 5), device="cpu").T):
+        assert view.sum(axis=(1, 2)).tolist() == [0] * 5
+        assert view.sum(axis=1).shape == (5, 4)
+    negative = gi.GpuArray(np.array([-0.0, -0.0]), device="cpu")
+    assert np.signbit(negative.sum().get())
+    assert not np.signbit((negative + 0.0).sum().get())
+
+
+def test_nan_wins_and_infinities_stay():
+    host = np.array([1, np.nan, -np.inf, np.inf], "float32")
+    x = gi.GpuArray(host, device="cpu")
+    assert all(np.isnan(getattr(x, name)().get()) for name in ("min", "max", "sum"))
+    assert float(x[2:].max()) == np.inf
+    assert float(x[2:3].max()) == -np.inf
+    assert np.isnan(x[2:].sum().get())
+    assert float(x[3:].sum()) == np.inf
+
+
+def test_out_may_overlap_the_operand():
+    host = values("float32", (50, 60))
+    for axis, place in ((0, np.s_[1]), (1, np.s_[:, 3])):
+        x = gi.GpuArray(host, device="cpu")
+        out = x[place]
+        assert x.sum(axis, out=out) is out
+        np.testing.assert_array_equal(out.get(), host.sum(axis, dtype="float64").astype("float32"))
+
+
+def test_a_dtype_is_that_of_the_sum():
+    host = values("uint8", (30, 40))
+    x = gi.GpuArray(host, device="cpu")
+    for dtype in ("float32", "float64", "int16", "complex64"):
+        for _ in range(2):
+            found = x.sum(axis=1, dtype=dtype).get()
+            np.testing.assert_array_equal(found, host.sum(axis=1, dtype=dtype), strict=True)
+    y = gi.GpuArray(values("float64", 100), device="cpu")
+    np.testing.assert_allclose(y.var(dtype="float32").get(), np.var(y.get()), rtol=1e-6)
+
+
+def test_a_captured_reduction_reads_the_present_values():
+    x = gi.GpuArray(values("float32", (30, 40)), device="cpu")
+    graph = gi.capture(lambda a: (a.sum(axis=0), a[::-1].max(), a.var()), x)
+    for _ in range(2):
+        total, most, spread = graph()
+        host = x.get()
+        np.testing.assert_allclose(total.get(), host.sum(axis=0), rtol=1e-5, atol=1e-5)
+        assert float(most) == host.max()
+        np.testing.assert_allclose(spread.get(), host.var(), rtol=1e-5)
+        x += 1
+
+
+def test_fused_reductions_of_many_blocks():
+    host = [values("float32", (300, 70), seed) for seed in range(2)]
+    x, y = map(gi.from_any, host)
+    for axis in (None, 0, 1):
+        fused = gi.fuse(lambda x, y, axis=axis: (gi.exp(x) * y).sum(axis))
+        expected = (np.exp(host[0]) * host[1]).sum(axis, dtype="float64")
+        np.testing.assert_allclose(fused(x, y).get(), expected, rtol=1e-6, atol=1e-4)
+        expected = (np.exp(host[0][::-1]) * host[1][:1]).max(axis)
+        fused = gi.fuse(lambda x, y, axis=axis: (gi.exp(x) * y).max(axis))
+        np.testing.assert_allclose(fused(x[::-1], y[:1]).get(), expected, rtol=1e-6)
