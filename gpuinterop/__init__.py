@@ -47,7 +47,9 @@ _MODULES: dict[str, str] = {
         "reciprocal remainder right_shift rint round rsqrt sigmoid sign signbit sin "
         "sinh softplus sqrt square subtract tan tanh true_divide trunc where"
     ),
-    "gpuinterop.ops.gather": "take",
+    "gpuinterop.ops.index_functions": (
+        "compress flatnonzero nonzero put put_along_axis repeat take take_along_axis"
+    ),
     "gpuinterop.ops.equality": "allclose",
     "gpuinterop.ops.expression": "CudaText Expression",
     "gpuinterop.ops.fuse": "fuse",

@@ -16,6 +16,7 @@ from typing import Any
 
 from gpuinterop.errors import (
     ArgumentTypeError,
+    ArrayIndexError,
     BoundsError,
     ContiguityError,
     DeviceMismatchError,
@@ -23,6 +24,7 @@ from gpuinterop.errors import (
     GpuInteropError,
     RangeError,
     ReadOnlyError,
+    ScalarIndexError,
     ShapeError,
     short_repr,
 )
@@ -147,6 +149,26 @@ def shapes_do_not_broadcast(where: str, *shapes: Any) -> ShapeError:
     return ShapeError(
         where=where, expected="shapes that broadcast", got=f"shapes {' and '.join(map(str, shapes))}",
         fix="reshape one: two axis lengths, counted from the right, must be equal or one of them 1",
+    )  # fmt: skip
+
+
+def too_many_indices(where: str, count: int, shape: Any) -> ArrayIndexError:
+    scalar = str(shape) == "()"
+    return (ScalarIndexError if scalar else ArrayIndexError)(
+        where=where,
+        expected=f"at most {0 if scalar else str(shape).count(',') + (not str(shape).endswith(',)'))} indices",
+        got=f"{count} for an array of shape {shape}",
+        fix="read the value with x.item(), the array with x[...]" if scalar else "drop indices",
+    )  # fmt: skip
+
+
+# The index is given as text.
+def index_out_of_range(where: str, extent: int, index: str, axis: int) -> ArrayIndexError:
+    by_key = where.startswith("x[")
+    return ArrayIndexError(
+        where=where, expected=f"indices from {-extent} to {extent - 1}", got=index, axis=axis,
+        fix="correct the indices, or read with x.take(indices, axis, mode='clip')" if by_key
+        else "pass mode='clip' or mode='wrap', or correct the indices",
     )  # fmt: skip
 
 

@@ -153,7 +153,7 @@ class ScalarIndexError(ArrayIndexError, ValueError):
 
 
 class IndexKindError(GpuInteropError, NotImplementedError, IndexError):
-    """An unsupported kind of index (masks, index lists)."""
+    """A key that is no index: text, floats, a list of lists of different lengths."""
 
     reason = "index"
 

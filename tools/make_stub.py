@@ -269,7 +269,7 @@ def face_stub() -> str:
         words = [name for name in words if name not in both]
         modules += "".join(map(callable_module, both))
         operators = [name for name in words if name in rows]
-        made += [f"{name}: {family(rows[name])}" for name in operators]
+        made += [f"{name}: {'_Add' if name == 'add' else family(rows[name])}" for name in operators]
         reduced = [name for name in words if name in reductions]
         made += [f"{name}: {reduction_family(reductions[name])}" for name in reduced]
         written = [name for name in words if name not in (*operators, *reduced)]

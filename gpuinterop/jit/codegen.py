@@ -180,7 +180,13 @@ def _kernel(spec: KernelSpec) -> str:
 
 
 def _needs_math(body: Body) -> bool:
-    return "gi_" in body.statements or any(t.startswith("complex") for t in body.loop_in)
+    return not _needs_indexing(body) and (
+        "gi_" in body.statements or any(t.startswith("complex") for t in body.loop_in)
+    )
+
+
+def _needs_indexing(body: Body) -> bool:
+    return "gi_place" in body.statements
 
 
 def render_many(specs: list[KernelSpec], *, device: str = "") -> str:
@@ -190,6 +196,8 @@ def render_many(specs: list[KernelSpec], *, device: str = "") -> str:
     parts += [kernel_text(f"{name}.cuh") for name in ("rounding", "integers", "prelude")]
     if any(_needs_math(spec.body) for spec in specs):
         parts.append(kernel_text("math.cuh"))
+    if any(_needs_indexing(spec.body) for spec in specs):
+        parts.append(kernel_text("indexing.cuh"))
     parts += [kernel_text("access.cuh"), "}"]
     for spec in specs:
         parts += filter(None, [spec.body.declared, opened, _kernel(spec), "}"])

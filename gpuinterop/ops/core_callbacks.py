@@ -23,13 +23,12 @@ from gpuinterop.layout import core_view
 from .dtype_promotion import (
     body_for,
     check_casts,
+    core_body,
     dtype_kind,
     name_of_kind,
-    raw_body,
     raw_name,
     require_exact_in,
     row_of_kind,
-    take_body,
 )
 from .host_program import row_program
 from .operand_conversion import gpuarray_class, is_foreign_array, operand, result_class, viewed
@@ -49,8 +48,9 @@ __all__ = [
     "viewed",
 ]
 
-_RAW = 64  # kRaw in native/ops/kernels.hpp
-_TAKE = 2  # kTake; below it kCopy and kFill
+# The constants in native/ops/kernels.hpp: the type code of raw bits, and the ids of operations outside the table.
+_RAW = 64
+_CORE_OPERATIONS = ("copy", "fill", "gather", "scatter", "scatter_add", "check_indices", "select")
 
 
 # Rows of the table, and the operations of compiled expressions (`ElementwiseOperation`).
@@ -120,19 +120,13 @@ def _spec(
     op: int, types: tuple[int, ...], modes: str, layout: str, ndim: int, vector: int, unroll: int,
     wide: bool, tile: int, across: int, skew: int, threads: int,
 ) -> KernelSpec:  # fmt: skip
-    if op == _TAKE:
-        size = 1 << (types[1] - _RAW)
-        body = take_body(size)
-        stored: tuple[str, ...] = ("int64", raw_name(size), "int64", raw_name(size))
-    elif op < _TAKE:
-        size = 1 << (types[0] - _RAW)
-        body = raw_body(("copy", "fill")[op], size)
-        stored = (raw_name(size),) * 2
+    stored = tuple(NAMES[t] if t < _RAW else raw_name(1 << (t - _RAW)) for t in types)
+    if op < len(_CORE_OPERATIONS):
+        body = core_body(_CORE_OPERATIONS[op], stored)
     else:
         entry = _entry(op)
         inputs = types[: entry.inputs]
         body = body_for(entry, inputs)[0] if isinstance(entry, Row) else entry.body(inputs)
-        stored = tuple(NAMES[t] for t in types)
     return KernelSpec(
         body, stored, modes, layout, ndim, vector, unroll, wide, tile, across, skew, threads
     )

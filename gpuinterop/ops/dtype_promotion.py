@@ -261,15 +261,30 @@ def raw_name(itemsize: int) -> str:
     return f"u{8 * itemsize}"
 
 
-@lru_cache(maxsize=16)
-def raw_body(op: str, itemsize: int) -> Body:
-    """Moves bits: the same kernel for all dtypes of one size."""
-    name = raw_name(itemsize)
-    return Body(op, (name,), (name,), "o0 = a0;")
+@lru_cache(maxsize=64)
+def core_body(op: str, stored: tuple[str, ...]) -> Body:
+    """The body of an operation of the core that is no entry of the table; `stored` as in native/ops/indexing.cpp.
 
-
-@lru_cache(maxsize=16)
-def take_body(itemsize: int) -> Body:
-    """Gathers bits: index, address of the element at index 0, step between indices."""
-    name = raw_name(itemsize)
-    return Body("take", ("int64", ADDRESS, "int64"), (name,), "o0 = a1[a0 * a2];", once=True)
+    Those that move bits have the same kernel for all dtypes of one size.
+    """
+    if op in ("copy", "fill"):
+        return Body(op, stored[:1], stored[1:], "o0 = a0;")
+    if op == "select":
+        return Body(op, stored[:3], stored[3:], "o0 = a0 ? a1 : a2;")
+    # Index arrays, the extent and stride of the axis of each, where to note an index that is outside.
+    count = 1 if op == "check_indices" else (len(stored) - 3) // 2
+    control = 2 * count
+    places = " + ".join(
+        f"gi_place(a{i}, a{count + i}, a{control}, {i}, inside)" for i in range(count)
+    )
+    given, body = stored[: control + 1], f"bool inside = true; const i64 at = {places};"
+    if op == "check_indices":
+        return Body(op, given, (), f"{body} (void)at;", once=True)
+    frame, other = f"a{control + 1}", f"a{control + 2}"
+    if op == "gather":
+        return Body(op, (*given, ADDRESS), stored[-1:], f"{body} o0 = {frame}[at];", once=True)
+    writes = {"scatter": f"*gi_writable({frame}, at) = {other};",
+              "scatter_add": f"gi_atomic_add(gi_writable({frame}, at), {other});"}  # fmt: skip
+    return Body(
+        op, (*given, ADDRESS, stored[-1]), (), f"{body} if (inside) {writes[op]}", once=True
+    )

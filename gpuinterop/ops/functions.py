@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,32 @@ from gpuinterop.errors import ArgumentTypeError, BoundsError
 from . import output_arrays
 from .casting import cast
 from .core_callbacks import FUNCTIONS
+from .index_functions import add_at
 from .operand_conversion import speaks
 from .operation_table import ALIASES
 
 globals().update({name: f for name, f in FUNCTIONS.items() if name != "cast"})
 globals().update({alias: FUNCTIONS[name] for alias, name in ALIASES.items()})
+
+
+class _Add(partial):  # type: ignore[type-arg]
+    """`add` with the method `at` of NumPy's ufunc; a call runs no Python code."""
+
+    at = staticmethod(add_at)
+
+    def __get__(self, instance: Any, owner: Any = None) -> _Add:
+        return self  # as an attribute of a class it is a function of the module, not a method
+
+    def __repr__(self) -> str:
+        return "<function add>"
+
+    def __reduce__(self) -> str:
+        return "add"
+
+
+add = _Add(FUNCTIONS["add"])
+for _name in ("__module__", "__name__", "__qualname__", "__doc__", "__text_signature__"):
+    setattr(add, _name, getattr(FUNCTIONS["add"], _name))
 
 
 def _with_dtype(where: str, x: Any, *others: Any) -> Any:

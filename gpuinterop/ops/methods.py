@@ -16,7 +16,7 @@ from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 
 from .core_callbacks import CALLS, FUNCTIONS
 from .functions import astype, clip, round
-from .gather import take
+from .index_functions import compress, nonzero, put, repeat, take
 from .operation_table import ALIASES, ROWS
 
 UFUNCS: dict[Any, Any] = {
@@ -142,6 +142,7 @@ def _missing(name: str, x: Any) -> ArgumentTypeError:
 
 
 CALLS.update(
-    astype=astype, clip=clip, round=round, take=take, __array_ufunc__=__array_ufunc__,
-    __array_function__=__array_function__,
+    astype=astype, clip=clip, round=round, take=take, put=put, nonzero=nonzero, repeat=repeat,
+    compress=lambda x, condition, axis=None, out=None: compress(condition, x, axis, out),
+    __array_ufunc__=__array_ufunc__, __array_function__=__array_function__,
 )  # fmt: skip

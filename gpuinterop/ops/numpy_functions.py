@@ -18,14 +18,13 @@ from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.layout import broadcast_shapes, core_view
-from gpuinterop.ops import blas, concat_split, equality, functions, output_arrays
+from gpuinterop.ops import blas, concat_split, equality, functions, index_functions, output_arrays
 from gpuinterop.ops.casting import copyto
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.equality import as_operand
-from gpuinterop.ops.gather import take
 from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction
 from gpuinterop.ops.reductions import FUNCTIONS_OF_AXES, norm
-from gpuinterop.option_values import is_index, read_counts, read_shape
+from gpuinterop.option_values import is_index, read_shape
 from gpuinterop.views import read_axes, read_axis, read_reduced_axes
 
 # ---- new arrays -------------------------------------------------------------------------------------
@@ -74,20 +73,7 @@ def _tile(A: Any, reps: Any) -> Any:
 
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     with reraise_from("numpy.repeat"):
-        counts = read_counts(repeats)
-    x = a.ravel() if axis is None else a
-    along = read_axis(0 if axis is None else axis, x.ndim, "numpy.repeat")
-    n = x.shape[along]
-    if len(counts) not in (1, n) or any(count < 0 for count in counts):
-        raise ShapeError(
-            where="numpy.repeat", expected=f"one number of repetitions, or {n}, of 0 or more",
-            got=short_repr(counts), fix="count for each element along the axis, or one for all",
-        )  # fmt: skip
-    if len(counts) != 1:
-        return take(x, np.repeat(np.arange(n), counts), along)
-    before, after = x.shape[:along], x.shape[along + 1 :]
-    spread = x.expand_dims(along + 1).broadcast_to((*before, n, counts[0], *after))
-    return spread.copy().reshape((*before, n * counts[0], *after))
+        return index_functions.repeat(a, repeats, axis)
 
 
 def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
@@ -262,7 +248,17 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.clip: _clip,
     np.round: functions.round,
     np.around: functions.round,
-    np.take: take,
+    np.take: index_functions.take,
+    np.take_along_axis: lambda arr, indices, axis=-1: index_functions.take_along_axis(arr, indices, axis),
+    np.put_along_axis: lambda arr, indices, values, axis: (
+        index_functions.put_along_axis(arr, indices, values, axis)
+    ),
+    np.put: lambda a, ind, v, mode="raise": index_functions.put(a, ind, v, mode),
+    np.compress: lambda condition, a, axis=None, out=None: (
+        index_functions.compress(condition, a, axis, out)
+    ),
+    np.nonzero: index_functions.nonzero,
+    np.flatnonzero: index_functions.flatnonzero,
     np.dot: blas.dot,
     np.vdot: blas.vdot,
     np.inner: blas.inner,
@@ -352,3 +348,4 @@ UFUNC_METHODS: dict[tuple[np.ufunc, str], Callable[..., Any]] = {
     for row in _ROWS
     if row.ufunc is not None
 }
+UFUNC_METHODS[np.add, "at"] = index_functions.add_at

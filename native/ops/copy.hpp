@@ -11,8 +11,4 @@ void copy_strided(const Array& dst, const Array& src, const char* where);
 // Every element becomes the itemsize bytes at `item`.
 void fill_strided(const Array& dst, const void* item, const char* where);
 
-// dst[i..., j..., k...] = src[i..., indices[j...], k...] with the axis of src at position `axis`.
-// `indices` are int64 and inside the extent; dst overlaps neither. All on one CUDA device.
-void take(const Array& src, const Array& indices, int axis, const Array& dst, const char* where);
-
 }  // namespace gpuinterop::ops

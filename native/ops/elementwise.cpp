@@ -26,7 +26,9 @@ namespace gpuinterop::ops {
 namespace {
 
 std::vector<OpInfo>& table() {
-  static auto* ops = new std::vector<OpInfo>{{"copy", 1, 1}, {"fill", 1, 1}, {"take", 3, 1}};
+  static auto* ops = new std::vector<OpInfo>{
+      {"copy", 1, 1},        {"fill", 1, 1},          {"gather", 1, 1}, {"scatter", 1, 1},
+      {"scatter_add", 1, 1}, {"check_indices", 1, 1}, {"select", 1, 1}};
   return *ops;
 }
 std::unordered_map<std::string, OpId>& names() {

@@ -9,6 +9,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/driver.hpp"
+#include "cuda/pinned.hpp"
 #include "cuda/stream.hpp"
 
 namespace gpuinterop::ops {
@@ -192,16 +193,47 @@ void Recorder::replay() {
   CUstream stream = cuda::current_stream(device_.id);
   for (const BufferRef& b : buffers_) cuda::order(b.get(), stream, "replay");
   if (cuda::is_capturing(stream)) {
+    for (const BufferRef& flags : checked_flags_)
+      cuda::note_pinned_use(device_.id, flags->ptr, stream, "replay");
     // The copy may outlive this graph, so the outer graph must hold the memory that it reads and writes.
     if (recorder && !recorder->on_host_ && recorder->device_.id == device_.id) {
       for (const auto* list : {&used_, &fresh_})
         for (const Array& array : *list) recorder->use(array);
       recorder->inner_nodes_ += nodes() - 1;
+      recorder->checked_flags_.insert(recorder->checked_flags_.end(), checked_flags_.begin(),
+                                      checked_flags_.end());
     }
     return add_to_capture(stream, graph_);
   }
+  require_no_index_flag();
   cuda::RelaxedCapture relaxed;  // the first launch of a graph may allocate
   cuda::check(cuda::driver().GraphLaunch(exec_, stream), "cuGraphLaunch", "replay");
+}
+
+char* Recorder::index_flags(const char* where) {
+  if (!index_flags_) {
+    index_flags_ = cuda::allocate_pinned(device_.id, kIndexFlagBytes, where);
+    std::memset(index_flags_->ptr, 0, kIndexFlagBytes);
+    checked_flags_.push_back(index_flags_);
+    // A replay may still run when this recorder is destroyed, so the graph holds the memory.
+    cuda::note_pinned_use(device_.id, index_flags_->ptr, stream_, where);
+  }
+  return index_flags_->ptr;
+}
+
+// No wait: a replay that still runs is checked by a later one.
+void Recorder::require_no_index_flag() {
+  for (const BufferRef& flags : checked_flags_) {
+    int64_t noted[kIndexFlagBytes / 8];
+    std::memcpy(noted, flags->ptr, kIndexFlagBytes);
+    for (int64_t index : noted) {
+      if (!index) continue;
+      std::memset(flags->ptr, 0, kIndexFlagBytes);
+      fail(Kind::Index, "replay", "index arrays whose values are inside their axes at every replay",
+           "index " + std::to_string(index) + " in an earlier replay",
+           "correct the indices, or capture x.take(indices, mode='clip')");
+    }
+  }
 }
 
 void Recorder::require_device(Device device) const {
@@ -305,6 +337,7 @@ void Recorder::clear() {
   fresh_.clear();
   written_.clear();
   unset_.clear();
+  checked_flags_.clear();
   calls_.clear();
 }
 

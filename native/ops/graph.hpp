@@ -21,6 +21,8 @@ struct HostWork {
   virtual int traverse(visitproc visit, void* arg) const = 0;
 };
 
+constexpr size_t kIndexFlagBytes = 64;
+
 class Recorder {
  public:
   Recorder(Device device, bool on_host);
@@ -45,6 +47,9 @@ class Recorder {
   void unset(const Array& array);
   // An array that every replay writes to.
   void write(const Array& array);
+  // Words for kernels that note an index out of range (IndexFlags in indexing.cpp), kIndexFlagBytes of pinned
+  // memory. A later replay() throws for it.
+  char* index_flags(const char* where);
   // Kind::Capture error for work on another device: it would run now and not at a replay.
   void require_device(Device device) const;
   // On the host: what every replay does, in order.
@@ -62,6 +67,7 @@ class Recorder {
  private:
   void drop_unused();
   void run_calls();
+  void require_no_index_flag();
 
   Device device_;
   bool on_host_;
@@ -74,8 +80,10 @@ class Recorder {
   std::vector<Array> used_, fresh_;
   std::vector<Array> written_;  // beside fresh_
   std::vector<BufferRef> unset_;
-  std::vector<BufferRef> buffers_;  // those of used_ and fresh_, each once
-  size_t inner_nodes_ = 0;          // of captures replayed inside, less one for each
+  BufferRef index_flags_;                 // of this graph; null if none of its kernels needs them
+  std::vector<BufferRef> checked_flags_;  // these, and those of captures replayed inside
+  std::vector<BufferRef> buffers_;        // those of used_ and fresh_, each once
+  size_t inner_nodes_ = 0;                // of captures replayed inside, less one for each
 };
 
 extern thread_local Recorder* recorder;  // of the innermost capture of this thread

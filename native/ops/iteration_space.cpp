@@ -57,8 +57,9 @@ void build_iteration_space(IterationSpace& w, const Layout* const* layouts, int 
     ++n;
   }
   // The results determine the direction and the order of the dimensions, so that writes are coalesced.
-  const int lead = w.inputs < w.operands ? w.inputs : 0;
-  for (int d = 0; d < n; ++d) {
+  // Without results the dimensions keep their order.
+  const int lead = w.inputs;
+  for (int d = 0; d < n && lead < w.operands; ++d) {
     if (w.stride[d][lead] >= 0) continue;
     for (int i = 0; i < w.operands; ++i) {
       if (w.constant[i]) continue;
@@ -66,7 +67,7 @@ void build_iteration_space(IterationSpace& w, const Layout* const* layouts, int 
       w.stride[d][i] = -w.stride[d][i];
     }
   }
-  for (int d = 1; d < n; ++d)
+  for (int d = 1; d < n && lead < w.operands; ++d)
     for (int e = d; e > 0 && w.stride[e - 1][lead] < w.stride[e][lead]; --e)
       swap_dimensions(w, e - 1, e);
   w.ndim = merge_dimensions(w.shape, w.stride, n, w.operands);

@@ -7,8 +7,10 @@
 namespace gpuinterop::ops {
 
 using OpId = uint32_t;
-// Operations that move bits and are the same for all types of one size.
-constexpr OpId kCopy = 0, kFill = 1, kTake = 2;
+// Operations that are no entry of the operation table. All but kScatterAdd move bits, and are the same for all
+// types of one size. gpuinterop/ops/core_callbacks.py has the same numbers.
+constexpr OpId kCopy = 0, kFill = 1, kGather = 2, kScatter = 3, kScatterAdd = 4, kCheckIndices = 5,
+               kSelect = 6;
 
 // A dtype id, or raw bits: kRaw + log2(itemsize).
 using StoredType = uint8_t;

@@ -30,17 +30,8 @@ std::string attribute_text(PyObject* o, const char* name) {
   return utf8 ? utf8 : "";
 }
 
-[[noreturn]] void bad_key(PyObject* item, bool writes) {
-  fail(Kind::IndexKind, writes ? kSet : kGet, "ints, slices, Ellipsis, None and tuples of them",
-       "a key of type " + type_text(item),
-       std::string("gather with x.take(indices, axis), choose with ") +
-           (writes ? "x[...] = gpuinterop.where(mask, value, x)" : "gpuinterop.where(mask, x, 0)") +
-           ", or convert one number: x[int(key)]");
-}
-
-// Whether a key whose __index__ returned `number` must be refused because NumPy's and JAX's arrays refuse it
-// there: a mask, or a list of indices. For a torch tensor __index__ returns any only element, and 1 for
-// True.
+// Whether a key whose __index__ returned `number` is an array of indices or a mask all the same. For a torch
+// tensor __index__ returns any only element, and 1 for True.
 bool is_index_array(PyObject* item, int64_t number) {
   if (!PyMapping_Check(item) || PyObject_CheckBuffer(item)) return false;  // NumPy's numbers, fast
   const PyRef axes = PyRef::steal(PyObject_GetAttrString(item, "ndim"));   // faster than its shape
@@ -52,15 +43,16 @@ bool is_index_array(PyObject* item, int64_t number) {
 }
 
 // True and the value when `item` is an integer; bools and index arrays are not.
-bool read_index(PyObject* item, int64_t* out, bool writes) {
-  if (PyBool_Check(item)) return false;
+bool read_index(PyObject* item, int64_t* out) {
+  if (PyBool_Check(item) || PyList_Check(item) || PyTuple_Check(item)) return false;
+  if (is_array(item) && unwrap(item).layout.ndim() > 0) return false;
   if (!PyLong_Check(item) && !PyIndex_Check(item)) return false;
   *out = PyNumber_AsSsize_t(item, PyExc_IndexError);
   if (*out == -1 && PyErr_Occurred()) {
     const bool index_array = PyErr_ExceptionMatches(PyExc_TypeError);
     if (!index_array && !PyErr_ExceptionMatches(PyExc_IndexError)) throw PythonError();
     PyErr_Clear();
-    if (index_array) bad_key(item, writes);
+    if (index_array) return false;
     fail(Kind::Index, kGet, "an index that fits 63 bits", repr_text(item),
          "index within the array's shape");
   }
@@ -76,18 +68,21 @@ bool read_index(PyObject* item, int64_t* out, bool writes) {
        repr_text(slice), "convert its parts with int(), and omit a step of zero");
 }
 
-// Reads the key and writes the view's layout and address into `view`.
+// Whether the part of a key consumes one axis, or none, whatever the array is.
+bool is_basic(PyObject* item) {
+  return (PyLong_Check(item) && !PyBool_Check(item)) || PySlice_Check(item) ||
+         item == Py_Ellipsis || item == Py_None;
+}
+
+// Reads a key of ints, slices, Ellipsis and None, and writes the view's layout and address into `view`.
 class KeyReader {
  public:
   // Copies what it reads: an __index__ in the key may run code that changes the array.
-  KeyReader(const Array& source, Array& view, bool writes)
-      : layout_(source.layout),
-        data_(source.data),
-        item_(source.itemsize()),
-        view_(view),
-        writes_(writes) {}
+  KeyReader(const Array& source, Array& view)
+      : layout_(source.layout), data_(source.data), item_(source.itemsize()), view_(view) {}
 
-  void run(PyObject* key) {
+  // False for a key with arrays, which gpuinterop/ops/index_expression.py reads.
+  bool run(PyObject* key) {
     const bool several = PyTuple_Check(key);
     const Py_ssize_t n = several ? PyTuple_Size(key) : 1;
     auto part = [&](Py_ssize_t i) { return several ? PyTuple_GetItem(key, i) : key; };
@@ -100,16 +95,16 @@ class KeyReader {
     if (ellipses > 1)
       fail(Kind::Index, kGet, "one Ellipsis at most", std::to_string(ellipses),
            "write the others as slices");
-    if (used > ndim)
-      fail(ndim == 0 ? Kind::ScalarIndex : Kind::Index, kGet,
-           "at most " + std::to_string(ndim) + " indices",
-           std::to_string(used) + " for " + array_text(layout_),
-           ndim == 0 ? "read the value with x.item(), the array with x[...]" : "drop indices");
+    if (used > ndim) {
+      for (Py_ssize_t i = 0; i < n; ++i)
+        if (!is_basic(part(i))) return false;
+      fail_with("too_many_indices", kGet, {int64_t{used}, shape_text(ndim, layout_.shape())});
+    }
     for (Py_ssize_t i = 0; i < n; ++i) {
       if (part(i) == Py_Ellipsis)
         keep(ndim - used);
-      else
-        apply(part(i));
+      else if (!apply(part(i)))
+        return false;
     }
     keep(ndim - axis_);
     view_.layout = Layout::with_ndim(count_);
@@ -117,13 +112,14 @@ class KeyReader {
     std::copy_n(strides_, count_, view_.layout.strides());
     view_.layout.finish(kGet);
     view_.data = view_.layout.size() ? data_ + offset_ * item_ : nullptr;
+    return true;
   }
 
  private:
-  void apply(PyObject* item) {
+  bool apply(PyObject* item) {
     if (item == Py_None) {
       push(1, 0);
-      return;
+      return true;
     }
     const int64_t n = layout_.shape()[axis_], step = layout_.strides()[axis_];
     if (PySlice_Check(item)) {
@@ -134,10 +130,10 @@ class KeyReader {
       // With one element the step is not used, and step * by might overflow.
       push(length, length > 1 ? step * by : step);
       ++axis_;
-      return;
+      return true;
     }
     int64_t index;
-    if (!read_index(item, &index, writes_)) bad_key(item, writes_);
+    if (!read_index(item, &index)) return false;
     if (index < -n || index >= n)
       fail(Kind::Index, kGet,
            "an index from " + std::to_string(-n) + " to " + std::to_string(n - 1) + " on axis " +
@@ -145,6 +141,7 @@ class KeyReader {
            std::to_string(index) + " for " + array_text(layout_), "index within the axis", axis_);
     offset_ += (index < 0 ? index + n : index) * step;
     ++axis_;
+    return true;
   }
 
   void keep(int count) {
@@ -163,7 +160,6 @@ class KeyReader {
   char* const data_;
   const int64_t item_;
   Array& view_;
-  const bool writes_;
   int axis_ = 0, count_ = 0;
   int64_t offset_ = 0;
   int64_t shape_[kMaxDims], strides_[kMaxDims];
@@ -221,6 +217,16 @@ Layout fitted(const Layout& source, const Array& target, const char* where) {
   while (source.ndim() - skip > target.layout.ndim() && source.shape()[skip] == 1) ++skip;
   const Layout rest(source.ndim() - skip, source.shape() + skip, source.strides() + skip);
   return rest.broadcast_to(target.layout.ndim(), target.layout.shape(), where);
+}
+
+// x[key], or x[key] = value, where the key has index arrays or masks.
+PyRef call_by_arrays(const char* name, PyObject* arguments) {
+  const PyRef owned = PyRef::steal(arguments);
+  if (!owned) throw PythonError();
+  static bool imported = false;  // the GIL guards it
+  if (!imported) import_module("gpuinterop.ops.index_functions");
+  imported = true;
+  return call_hook(Hook::Call, "(sO{})", name, owned.get());
 }
 
 }  // namespace
@@ -285,7 +291,8 @@ PyObject* array_subscript(PyObject* self, PyObject* key) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     require_valid_layout(self);
     Array view = view_of(self);
-    KeyReader(unwrap(self), view, false).run(key);
+    if (!KeyReader(unwrap(self), view).run(key))
+      return call_by_arrays("getitem", Py_BuildValue("(OO)", self, key)).release();
     return wrap(Py_TYPE(self), std::move(view));
   });
 }
@@ -297,7 +304,10 @@ int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
            "arrays do not shrink; make a view");
     require_valid_layout(self);
     Array target = view_of(self);
-    KeyReader(unwrap(self), target, true).run(key);
+    if (!KeyReader(unwrap(self), target).run(key)) {
+      call_by_arrays("setitem", Py_BuildValue("(OOO)", self, key, value));
+      return 0;
+    }
     assign(target, Py_TYPE(self), value, kSet);
     return 0;
   });

@@ -86,19 +86,6 @@ PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs
   });
 }
 
-// The caller checked the arrays before it converted the indices; a finaliser may have changed them since.
-void require_taken(const Array& src, const Array& indices, int axis, const Array& dst,
-                   int64_t extent) {
-  const int n = src.layout.ndim(), k = indices.layout.ndim();
-  bool same = axis >= 0 && axis < n && src.layout.shape()[axis] == extent &&
-              dst.layout.ndim() == n - 1 + k && src.dtype == dst.dtype && indices.dtype == kInt64;
-  for (int d = 0; same && d < n - 1 + k; ++d)
-    same = dst.layout.shape()[d] == (d < axis       ? src.layout.shape()[d]
-                                     : d < axis + k ? indices.layout.shape()[d - axis]
-                                                    : src.layout.shape()[d - k + 1]);
-  if (!same) ops::fail_changed("take");
-}
-
 PyObject* make_function(int op, const char* name, const char* doc) {
   auto* def = new PyMethodDef{
       strdup(name), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_operation)),
@@ -110,6 +97,7 @@ PyObject* make_function(int op, const char* name, const char* doc) {
 
 void register_ops(nb::module_& m) {
   register_kernels(m);
+  register_indexing(m);
   m.def(
       "_add_op",
       [](const std::string& name, int inputs, int results, bool compares, nb::object ufunc,
@@ -180,25 +168,6 @@ void register_ops(nb::module_& m) {
       "compiled"_a, "inputs"_a, "out"_a,
       "Run a program of inner loops over host arrays; the inputs broadcast to the output.");
   m.def("_forget_kernels", ops::forget_kernels, "Unload them, for tests.");
-  m.def(
-      "_take",
-      [](nb::handle src, nb::handle indices, int axis, nb::handle dst, int64_t extent) {
-        // By value: making a copy may run Python code that changes the shape of the objects.
-        const Array s = read_array(src, "take"), i = read_array(indices, "take"),
-                    d = read_array(dst, "take");
-        require_taken(s, i, axis, d, extent);
-        for (const Array* a : {&s, &i, &d}) ops::note_use(*a);
-        if (ops::may_overlap(s, d, "take")) {
-          note_copy("copy", s.nbytes(), "take");
-          Array copy = make_empty(s.device, s.dtype, s.layout.ndim(), s.layout.shape(), "take");
-          ops::copy_strided(copy, s, "take");
-          ops::take(copy, i, axis, d, "take");
-        } else {
-          ops::take(s, i, axis, d, "take");
-        }
-      },
-      "src"_a, "indices"_a, "axis"_a, "dst"_a, "extent"_a,
-      "Gather on CUDA. The indices were brought inside of `extent`, that of the axis.");
   m.def(
       "_check_out",
       [](nb::handle out, nb::handle shape, DTypeId dtype, nb::handle like, const char* where) {

@@ -170,7 +170,12 @@ PyObject* matmul_in_place(PyObject* a, PyObject* b) {
   X(clip, "/, min=None, max=None, out=None", "Every element cut to the range from min to max.") \
   X(round, "/, decimals=0, out=None", "Every element rounded to the given number of decimals.") \
   X(take, "/, indices, axis=None, out=None, mode='raise', max_threads=1",                       \
-    "Elements gathered along an axis, as numpy.take.")
+    "Elements at indices along an axis, as numpy.take.")                                        \
+  X(put, "/, ind, v, mode='raise'", "Set elements of the flattened array, as numpy.put.")       \
+  X(nonzero, "/", "The indices of the elements that are not zero, one array for each axis.")    \
+  X(compress, "/, condition, axis=None, out=None",                                              \
+    "The parts along an axis for which a condition is true.")                                   \
+  X(repeat, "/, repeats, axis=None", "Each element repeated, as numpy.repeat.")
 
 #define X(name, arguments, doc)                                                    \
   PyObject* method_##name(PyObject* self, PyObject* const* args, Py_ssize_t nargs, \

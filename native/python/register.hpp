@@ -12,6 +12,7 @@ void register_exchange(nanobind::module_& m);             // python/exchange_bin
 void register_borrowing(nanobind::module_& m);            // python/foreign_memory.cpp
 void register_converter_functions(nanobind::module_& m);  // python/converter_function.cpp
 void register_ops(nanobind::module_& m);                  // python/ops_bindings.cpp
+void register_indexing(nanobind::module_& m);             // python/indexing_bindings.cpp
 void register_converters(nanobind::module_& m);           // python/converter_bindings.cpp
 void register_plans(nanobind::module_& m);                // python/launch_plan_bindings.cpp
 void register_reductions(nanobind::module_& m);           // python/reduce_bindings.cpp

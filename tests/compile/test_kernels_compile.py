@@ -11,11 +11,11 @@ import os
 import pytest
 
 from gpuinterop import jit
-from gpuinterop.dtypes import NAMES
+from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS
 from gpuinterop.errors import DTypeError
 from gpuinterop.jit import codegen
 from gpuinterop.jit.codegen import KernelSpec
-from gpuinterop.ops.dtype_promotion import body_for, raw_body, take_body
+from gpuinterop.ops.dtype_promotion import body_for, core_body
 from gpuinterop.ops.operation_table import ROWS
 
 pytestmark = [pytest.mark.text, pytest.mark.usefixtures("nvrtc")]
@@ -94,12 +94,45 @@ def test_every_layout_on_every_architecture(layout):
     "size", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 8, 16))]
 )
 def test_moves_of_bits(size):
-    specs = [spec_for(raw_body("copy", size), (f"u{8 * size}",) * 2, layout) for layout in LAYOUTS]
-    specs.append(spec_for(raw_body("fill", size), (f"u{8 * size}",) * 2, LAYOUTS[2]))
-    stored = ("int64", f"u{8 * size}", "int64", f"u{8 * size}")
-    specs.append(KernelSpec(take_body(size), stored, "XAKX", "general", 3, 1, 2, False))
-    specs.append(KernelSpec(take_body(size), stored, "CAKC", "flat", 0, 2, 2, False))
+    raw = f"u{8 * size}"
+    specs = [spec_for(core_body("copy", (raw, raw)), (raw, raw), layout) for layout in LAYOUTS]
+    specs.append(spec_for(core_body("fill", (raw, raw)), (raw, raw), LAYOUTS[2]))
+    specs.append(KernelSpec(core_body("select", ("bool", raw, raw, raw)), ("bool", raw, raw, raw),
+                            "CKCC", "flat", 0, 4, 1, False))  # fmt: skip
     build(specs, known_archs()[-1])
+
+
+INDEX_TYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+
+def index_specs(op: str, index: str, element: str) -> list[KernelSpec]:
+    """The kernels of an operation on one index array, and on two."""
+    one = (index, "u128", "u128", element, element)
+    two = (index, "int64", "u128", "u128", "u128", element, element)
+    last = "C" if op == "gather" else "S"
+    return [
+        KernelSpec(core_body(op, one), one, "CKKA" + last, "flat", 0, 2, 2, False),
+        KernelSpec(core_body(op, one), one, "XKKAX", "general", 3, 1, 2, True),
+        KernelSpec(core_body(op, two), two, "SCKKKA" + last, "rows", 1, 2, 2, False),
+    ]
+
+
+@pytest.mark.parametrize("index", INDEX_TYPES)
+def test_index_arrays_of_every_type(index):
+    at = INDEX_TYPES.index(index)
+    element = ("u8", "u16", "u32", "u64", "u128")[at % 5]
+    specs = [*index_specs("gather", index, element), *index_specs("scatter", index, element)]
+    check = (index, "u128", "u128")
+    specs.append(
+        KernelSpec(core_body("check_indices", check), check, "CKK", "flat", 0, 2, 1, False)
+    )
+    build(specs, known_archs()[at % len(known_archs())])
+
+
+@pytest.mark.parametrize("element", [n for n in NAMES if n not in WITHOUT_KERNELS])
+def test_addition_at_indices_of_every_type(element):
+    specs = index_specs("scatter_add", "int64", element)
+    build(specs if EVERYTHING else specs[:1], known_archs()[0])
 
 
 @pytest.mark.slow

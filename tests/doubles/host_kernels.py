@@ -31,7 +31,7 @@ ASAN = os.environ.get("GPUINTEROP_TEST_ASAN") == "1"
 
 # The kernels of a generated program: of elementwise operations, and of a reduction.
 _ELEMENTWISE = re.compile(r"^#define GI_NAME (\w+)$", re.MULTILINE)
-_REDUCTION = re.compile(r"\b(gi_(?:reduce|finish)_\w+)\(const Params p\)")
+_REDUCTION = re.compile(r"\b(gi_(?:reduce|finish|compact)_\w+)\(const Params p\)")
 
 # What the fake driver calls, and the sizes of the parameters, which it copies at a launch.
 _ENTRY = """

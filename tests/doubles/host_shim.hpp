@@ -20,6 +20,17 @@ static inline unsigned atomicInc(unsigned* at, unsigned most) {
   *at = old >= most ? 0 : old + 1;
   return old;
 }
+template <class T, class V>
+static inline T atomicAdd(T* at, V value) {
+  const T old = *at;
+  *at = old + value;
+  return old;
+}
+static inline unsigned atomicCAS(unsigned* at, unsigned expected, unsigned value) {
+  const unsigned old = *at;
+  if (old == expected) *at = value;
+  return old;
+}
 static inline float __fadd_rn(float a, float b) { return a + b; }
 static inline float __fsub_rn(float a, float b) { return a - b; }
 static inline double __dadd_rn(double a, double b) { return a + b; }

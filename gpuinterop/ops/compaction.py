@@ -1,0 +1,160 @@
+"""The elements that a mask selects, in C order: their number, values and indices.
+
+On CUDA the mask is read twice, to count and to write, and the host reads the number in between.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.errors import CaptureError
+from gpuinterop.host_views import as_numpy_view
+from gpuinterop.jit import compile_source, kernel_text
+from gpuinterop.jit.codegen import NAMESPACE
+
+from . import output_arrays
+from .operand_conversion import gpuarray_class
+
+_TILE, _THREADS = 8192, 256  # of compact.cuh
+READ, ASSIGN, PLACES = range(3)
+
+
+@cache
+def _kernel(device: int, name: str, action: int, itemsize: int, ndim: int, wide: bool) -> Any:
+    file = "compact_write.cuh" if name == "gi_compact_write" else "compact_count.cuh"
+    text = "\n".join([
+        f"#define GI_ACTION {action}",
+        f"#define GI_ND {ndim}",
+        f"#define GI_INDEX {'i64' if wide else 'i32'}",
+        kernel_text("device.cuh"),
+        f"namespace {NAMESPACE} {{",
+        *map(kernel_text, ("rounding.cuh", "integers.cuh", "prelude.cuh")),
+        f"typedef u{8 * itemsize} T;",
+        *map(kernel_text, ("compact.cuh", file)),
+        "}",
+    ])  # fmt: skip
+
+    def compiled(fresh: bool) -> tuple[bytes, str]:
+        arch = _core._compute_capability(device)
+        return compile_source(text, arch, name=f"{name}.cu", fresh=fresh), name
+
+    return _core._load_kernel(device, compiled, name)
+
+
+class Selection:
+    """The elements that a mask selects; `count` is their number. Not inside a capture."""
+
+    def __init__(self, mask: Any, where: str) -> None:
+        self.mask, self.where = output_arrays.plain(mask), where
+        if _core._recording() is not None:
+            raise CaptureError(
+                where=where, expected="results whose shape does not depend on values, during a capture",
+                got="elements selected by a mask, whose number only the mask's values tell",
+                fix="select before the capture, or compute all: gpuinterop.where(mask, x, 0)",
+            )  # fmt: skip
+        self.device = self.mask.device
+        if self.device.type == "cpu":
+            self.host = as_numpy_view(self.mask)
+            self.count = int(np.count_nonzero(self.host))
+            return
+        if not self.mask.is_c_contiguous():
+            self.mask = _contiguous(self.mask, where)
+        self.tiles = -(-self.mask.size // _TILE)
+        self.count = 0
+        if not self.tiles:
+            return
+        self.offsets = self._empty((self.tiles + 1,), np.int64)
+        self._launch("gi_compact_count", self.tiles, (), ())
+        self._launch("gi_compact_scan", 1, (), ())
+        self.count = int(self.offsets[self.tiles].item())
+
+    def _empty(self, shape: tuple[int, ...], dtype: Any, cls: Any = None) -> Any:
+        return _core.empty(cls or gpuarray_class(), shape, dtype, self.device.type_code,
+                           self.device.index, where=self.where)  # fmt: skip
+
+    def _launch(
+        self, name: str, blocks: int, extents: tuple[int, ...], strides: tuple[int, ...], out: Any = None,
+        source: Any = None, step: int = 0, action: int = 0,
+    ) -> None:  # fmt: skip
+        extents, strides = extents or (1,), strides or (1,)
+        item = source.itemsize if source is not None else 8
+        kernel = _kernel(
+            self.device.index, name, action, item, len(extents), self.mask.size >= 1 << 31
+        )
+        arrays = [a for a in (self.mask, self.offsets, out, source) if a is not None]
+        params = struct.pack(
+            f"<7Q{2 * len(extents)}q", self.mask.ptr, self.mask.size, self.tiles, self.offsets.ptr,
+            out.ptr if out is not None else 0, source.ptr if source is not None else 0, step,
+            *extents, *strides,
+        )  # fmt: skip
+        kernel.launch((blocks,), (_THREADS,), 0, [params], arrays)
+
+    def read(self, x: Any, cls: Any) -> Any:
+        """The selected elements of `x`, which has the mask's shape, as a new array."""
+        target = self._empty((self.count,), x.dtype, cls)
+        if not self.count:
+            return target
+        if self.device.type == "cpu":
+            _read_on_host(as_numpy_view(x), self.host, as_numpy_view(target, written=True))
+        else:
+            self._launch("gi_compact_write", self.tiles, *_merged(x), target, x, 0, READ)
+        return target
+
+    def assign(self, x: Any, values: Any) -> None:
+        """Set the selected elements of `x` to the 1-d `values`, of which there are `count`. CUDA only."""
+        if self.count:
+            self._launch(
+                "gi_compact_write", self.tiles, *_merged(x), x, values, values._strides[0], ASSIGN
+            )
+
+    def places(self) -> list[Any]:
+        """The indices of the selected elements along each axis, as int64 arrays."""
+        shape = self.mask.shape
+        made = self._empty((len(shape), self.count), np.int64)
+        if not self.count:
+            return [made[i] for i in range(len(shape))]
+        if self.device.type == "cpu":
+            host = as_numpy_view(made, written=True)
+            for i, found in enumerate(np.nonzero(self.host)):
+                host[i] = found
+        else:
+            self._launch(
+                "gi_compact_write", self.tiles, shape, shape, made, None, self.count, PLACES
+            )
+        return [made[i] for i in range(len(shape))]
+
+
+def _contiguous(mask: Any, where: str) -> Any:
+    made = _core.empty(type(mask), mask.shape, mask.dtype, mask.device.type_code, mask.device.index)
+    _core.copy_into(made, mask, where=where, uncounted=True)
+    return made
+
+
+def _merged(x: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    shape, strides = _core._merge_dimensions(list(x.shape), [[s] for s in x._strides])
+    return tuple(shape), tuple(s[0] for s in strides)
+
+
+_PIECE = 1 << 14
+
+
+def _read_on_host(source: Any, mask: Any, target: Any) -> None:
+    """Fill `target` piece by piece, so that no second array of its size exists."""
+    if mask.size <= _PIECE or mask.ndim == 0:
+        target[...] = source[mask]
+        return
+    step, at = max(1, _PIECE * len(mask) // mask.size), 0
+    for start in range(0, len(mask), step):
+        part = slice(start, start + step)
+        count = int(np.count_nonzero(mask[part]))
+        _read_on_host(
+            source[part] if step > 1 else source[start],
+            mask[part] if step > 1 else mask[start],
+            target[at : at + count],
+        )
+        at += count

@@ -1,0 +1,248 @@
+"""Keys with index arrays: ``x[key]`` as a view, index arrays of some of its axes, and the place of their result.
+
+Keys of ints, slices, Ellipsis and None alone are read by the core and come here only if they are wrong.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import gpuinterop.devices as devices
+from gpuinterop import _core
+from gpuinterop.array_inputs import as_input_array, is_scalar_or_list
+from gpuinterop.error_messages import devices_differ, too_many_indices, type_name
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    ArrayIndexError,
+    ConversionTypeError,
+    GpuInteropError,
+    IndexKindError,
+    short_repr,
+)
+from gpuinterop.host_views import as_numpy_view, refuse_mask, wrap_numpy
+from gpuinterop.layout import broadcast_shapes
+
+from . import output_arrays
+from .operand_conversion import gpuarray_class, speaks
+
+WHERE = "x[key]"
+
+
+@dataclass
+class IndexArray:
+    """Indices or a mask: on the GPU of the indexed array, else in host memory.
+
+    Attributes
+    ----------
+    values : a gpuinterop array on a GPU, or a NumPy array.
+    listed : the values came as Python scalars, whose transfer to a device is not counted as a copy.
+    live : NumPy's array is the memory of a gpuinterop array, which a capture on "cpu" reads at each replay;
+        of others it keeps the present values.
+    inside : the indices are known to be in range.
+    """
+
+    values: Any
+    listed: bool = False
+    live: bool = False
+    inside: bool = False
+
+    @property
+    def is_mask(self) -> bool:
+        return bool(self.values.dtype == np.bool_)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.values.shape)
+
+    def overlaps(self, x: Any) -> bool:
+        """Whether a write to `x` may change the values."""
+        if isinstance(self.values, _core.Array):
+            return bool(_core._may_overlap(self.values, x))
+        return bool(x.device.type == "cpu" and _core._may_overlap(wrap_numpy(self.values), x))
+
+    def beside(self, view: Any, where: str) -> Any:
+        """The values as a gpuinterop array on the device of `view`."""
+        if isinstance(self.values, _core.Array):
+            return self.values
+        if view.device.type == "cpu":
+            kept = _core._recording() is not None and not self.live
+            return output_arrays.plain(wrap_numpy(self.values.copy() if kept else self.values))
+        return upload(self.values, view.device, self.listed, where)
+
+
+def upload(host: np.ndarray[Any, Any], device: Any, values: bool, where: str) -> Any:
+    """Host values on the device: copied now, even during a capture, as constants of the graph.
+
+    The recorder keeps them alive. Another library's capture would not, so the copy is refused there.
+    `values`: they came as Python scalars, whose transfer is not counted as a copy.
+    """
+
+    def copied() -> Any:
+        made = _core.empty(gpuarray_class(), host.shape, host.dtype, device.type_code, device.index)
+        _core.copy_into(
+            made, wrap_numpy(np.asarray(host, order="C")), where=where, uncounted=values
+        )
+        return made
+
+    if _core._recording() is None:
+        return copied()
+    outside = devices.Stream(device)
+    with devices.stream(outside):
+        made = copied()
+    outside.synchronize()  # the capture then has nothing to wait for
+    return made
+
+
+@dataclass
+class IndexExpression:
+    """What ``x[key]`` addresses.
+
+    Attributes
+    ----------
+    view : the view of x that the basic parts of the key make, as a `GpuArray`.
+    arrays : (first axis of the view, array) in the order of the key; a mask indexes as many axes as it has.
+    axis : the axis of the result at which the axes of the indices begin.
+    flags : the bools of the key, which add an axis of length 1 or 0.
+    """
+
+    view: Any
+    arrays: list[tuple[int, IndexArray]]
+    axis: int
+    flags: tuple[bool, ...]
+
+
+def as_index_array(value: Any, device: Any, where: str, masks: bool = True) -> IndexArray:
+    """Return an array, a list, an int or a bool as indices for an array on `device`."""
+    listed = is_scalar_or_list(value)
+    if isinstance(value, (np.ndarray, np.generic)) or listed:
+        refuse_mask(value, where)
+        try:
+            found: Any = np.asarray(value)
+        except (ValueError, TypeError) as error:  # of ragged lists, and of lists of arrays on a GPU
+            raise IndexKindError(where=where, expected="index lists whose parts have one length",
+                                 got=f"{short_repr(value)}: {error}",
+                                 fix="pass lists of one length, or an index array for each axis") from None  # fmt: skip
+    else:
+        source = value if isinstance(value, _core.Array) else as_input_array(value, None, where)
+        seen = output_arrays.plain(source)
+        if seen.device.type == "cpu":
+            found = as_numpy_view(seen)
+        elif seen.device == device:
+            found = seen
+        else:
+            raise devices_differ(where, device, seen.device)
+    if found.size == 0 and found.dtype == np.float64 and listed:
+        found = found.astype(np.int64)  # NumPy's dtype for an empty list is float64
+    if found.dtype.kind not in ("iub" if masks else "iu"):
+        got = f"dtype {found.dtype}"
+        if masks:
+            raise _not_indices(where, got)
+        raise ArgumentTypeError(where=where, expected="integer indices", got=got,
+                                fix="cast them, indices.astype('int64'), or index with a mask: x[mask]")  # fmt: skip
+    return IndexArray(found, listed, live=isinstance(value, _core.Array))
+
+
+def _not_indices(where: str, got: str) -> IndexKindError:
+    return IndexKindError(
+        where=where, got=got,
+        expected="ints, slices, Ellipsis, None, arrays of integers or bools, and tuples of them",
+        fix="convert it: x[int(key)] for one index, or indices.astype('int64')",
+    )  # fmt: skip
+
+
+def _part(item: Any, device: Any, where: str) -> Any:
+    """A part of a key: None, Ellipsis, a slice, an int, a bool or an `IndexArray`."""
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    if isinstance(item, (bool, np.bool_)):
+        return bool(item)
+    if isinstance(item, (int, np.integer)):
+        return operator.index(item)
+    known = isinstance(item, (_core.Array, np.ndarray, list, tuple))
+    if not known and not speaks(item):
+        try:
+            return operator.index(item)
+        except TypeError:
+            raise _not_indices(where, type_name(item)) from None
+    try:
+        found = as_index_array(item, device, where)
+    except ConversionTypeError:
+        raise _not_indices(where, type_name(item)) from None
+    if found.shape == ():
+        value = found.values.item()
+        return value if isinstance(value, bool) else int(value)
+    return found
+
+
+def _consumed(part: Any) -> int:
+    """How many axes of the array a part of the key stands for."""
+    if part is None or isinstance(part, bool):
+        return 0
+    return len(part.shape) if isinstance(part, IndexArray) and part.is_mask else 1
+
+
+def read_key(x: Any, key: Any, where: str = WHERE) -> IndexExpression:
+    """Read a key by NumPy's rules; raise for one that fits no array of this shape."""
+    source = output_arrays.plain(x)
+    parts = [_part(k, source.device, where) for k in (key if isinstance(key, tuple) else (key,))]
+    ellipses = sum(part is Ellipsis for part in parts)
+    used = sum(_consumed(part) for part in parts if part is not Ellipsis)
+    if ellipses > 1:
+        raise ArrayIndexError(where=where, expected="one Ellipsis at most", got=str(ellipses),
+                              fix="write the others as slices")  # fmt: skip
+    if used > source.ndim:
+        raise too_many_indices(where, used, source.shape)
+    rest = [slice(None)] * (source.ndim - used)
+    at = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
+    # An Ellipsis separates index arrays even if it stands for no axis, so it then stays.
+    parts[at : at + ellipses] = rest or parts[at : at + ellipses]
+    basic: list[Any] = []
+    arrays: list[tuple[int, IndexArray]] = []
+    flags: list[bool] = []
+    advanced: list[int] = []  # places in the key; ints are index arrays too beside arrays
+    before = axis = dimension = 0
+    for place, part in enumerate(parts):
+        if part is Ellipsis:
+            continue
+        if isinstance(part, (int, IndexArray)):  # bools are ints
+            before = before if advanced else axis
+            advanced.append(place)
+        if isinstance(part, IndexArray):
+            count = _consumed(part)
+            if part.is_mask:
+                _require_shape(part, source.shape[dimension : dimension + count], dimension, where)
+            arrays.append((axis, part))
+            basic += [slice(None)] * count
+            axis += count
+        elif isinstance(part, bool):
+            flags.append(part)
+        else:
+            basic.append(part)
+            axis += not isinstance(part, int)
+        dimension += _consumed(part)
+    together = not advanced or advanced[-1] - advanced[0] + 1 == len(advanced)
+    return IndexExpression(source[tuple(basic)], arrays, before if together else 0, tuple(flags))
+
+
+def _require_shape(mask: IndexArray, shape: tuple[int, ...], axis: int, where: str) -> None:
+    if mask.shape != shape:
+        raise ArrayIndexError(
+            where=where, expected=f"a mask of shape {shape}, the length of the axes that it indexes",
+            got=f"a mask of shape {mask.shape}", axis=axis,
+            fix="reshape the mask, or write slices for the axes before it: x[:, mask]",
+        )  # fmt: skip
+
+
+def block_shape(shapes: Sequence[tuple[int, ...]], where: str) -> tuple[int, ...]:
+    """The shape that index arrays broadcast to."""
+    try:
+        return broadcast_shapes(shapes, where)
+    except GpuInteropError as error:
+        raise ArrayIndexError(
+            where=where, expected="index arrays whose shapes broadcast", got=error.got, fix=error.fix
+        ) from None  # fmt: skip

@@ -1,0 +1,205 @@
+"""Reading and writing elements at index arrays, on both devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.error_messages import index_out_of_range
+from gpuinterop.errors import ArrayIndexError, UnsupportedError
+from gpuinterop.host_views import as_numpy_view
+from gpuinterop.layout import broadcast_shapes
+
+from .index_expression import IndexArray, block_shape, upload
+from .output_arrays import record_or_run
+
+# OutOfRange in native/ops/indexing.hpp. INSIDE: the indices are known to be in range.
+RAISE, CLIP, WRAP, INSIDE = range(4)
+MODES = {"raise": RAISE, "clip": CLIP, "wrap": WRAP}
+_MOST_ARRAYS = 8  # kMaxIndexArrays
+_MOST = np.iinfo(np.int64).max
+_PIECE = 1 << 13  # elements that the host reads at once, so that temporary arrays stay small
+
+
+class Elements:
+    """The elements of `view` at index arrays of some of its axes, by NumPy's rule for ``view[key]``.
+
+    Attributes
+    ----------
+    shape : of the elements: that to which the arrays broadcast, from `axis` on, amid the other axes.
+    """
+
+    def __init__(
+        self, view: Any, arrays: Sequence[tuple[int, IndexArray]], axis: int, where: str,
+        mode: int = RAISE, block: Sequence[tuple[int, ...]] = (),
+    ) -> None:  # fmt: skip
+        """`block` are further shapes that take part in the broadcast."""
+        self.view, self.where, self.mode = view, where, mode
+        self.axes = tuple(axis for axis, _ in arrays)
+        self.block = block_shape([*(a.shape for _, a in arrays), *block], where)
+        self.axis = axis
+        rest = [n for i, n in enumerate(view.shape) if i not in self.axes]
+        self.shape = (*rest[:axis], *self.block, *rest[axis:])
+        self.order = [*self.axes, *(i for i in range(view.ndim) if i not in self.axes)]
+        self.on_host = view.device.type == "cpu"
+        if len(arrays) > _MOST_ARRAYS:
+            raise UnsupportedError(
+                where=where, expected=f"at most {_MOST_ARRAYS} index arrays", got=str(len(arrays)),
+                fix="join axes: x.reshape(-1)[numpy.ravel_multi_index(indices, x.shape)]",
+            )  # fmt: skip
+        self._require_axes_with_elements(arrays)
+        self.arrays = [self._prepared(i, array) for i, (_, array) in enumerate(arrays)]
+        if mode == RAISE and all(array.inside for _, array in arrays):
+            self.mode = INSIDE
+
+    def _require_axes_with_elements(self, arrays: Sequence[tuple[int, IndexArray]]) -> None:
+        for axis, array in arrays:
+            if self.view.shape[axis] == 0 and array.values.size:
+                count = array.values.size
+                raise ArrayIndexError(
+                    where=self.where, expected="an empty index array, because the axis is empty",
+                    got="1 index" if count == 1 else f"{count} indices", axis=axis,
+                    fix="check x.shape first, or index another axis",
+                )  # fmt: skip
+
+    def _prepared(self, number: int, array: IndexArray) -> Any:
+        """The indices where the elements are."""
+        values = array.values
+        if isinstance(values, _core.Array):
+            return values
+        if self.on_host:
+            return values if array.live or _core._recording() is None else values.copy()
+        if self.mode == RAISE and not array.inside:
+            self._require_inside(number, values)
+            array.inside = True
+        return upload(values, self.view.device, array.listed, self.where)
+
+    def _require_inside(self, number: int, values: np.ndarray[Any, Any]) -> None:
+        axis = self.axes[number]
+        extent = self.view.shape[axis]
+        if not values.size:
+            return
+        low, high = int(values.min()), int(values.max())
+        if low < -extent or high >= extent:
+            got = f"index {low}" if low == high else f"indices from {low} to {high}"
+            raise index_out_of_range(self.where, extent, got, axis)
+
+    # ---- CUDA ----------------------------------------------------------------------------------------
+
+    def _frame(self) -> tuple[Any, list[Any]]:
+        """The view with the indexed axes first and broadcast to `shape` behind them, and the indices in `shape`."""
+        count, after = len(self.axes), len(self.shape) - self.axis - len(self.block)
+        frame = self.view.transpose(self.order)
+        frame = frame[(slice(None),) * (count + self.axis) + (None,) * len(self.block)]
+        frame = frame.broadcast_to((*frame.shape[:count], *self.shape))
+        spread = (Ellipsis,) + (None,) * after
+        return frame, [
+            a.broadcast_to(self.block)[spread].broadcast_to(self.shape) for a in self.arrays
+        ]
+
+    # ---- the host ------------------------------------------------------------------------------------
+
+    def _host_indices(self) -> list[Any]:
+        """The indices in range, broadcast to each other."""
+        found = []
+        for number, values in enumerate(self.arrays):
+            extent = self.view.shape[self.axes[number]]
+            if self.mode == RAISE:
+                self._require_inside(number, values)
+            elif self.mode == CLIP:
+                if values.dtype == np.uint64:
+                    values = np.minimum(values, np.uint64(_MOST))
+                values = np.clip(values.astype(np.int64), 0, extent - 1)
+            elif self.mode == WRAP:
+                wide = values if values.dtype == np.uint64 else values.astype(np.int64)
+                values = (wide % wide.dtype.type(extent)).astype(np.int64)
+            found.append(np.broadcast_to(values, self.block))
+        return found
+
+    def _block_first(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """A NumPy array of `shape` with the axes of the indices first."""
+        n = len(self.block)
+        return np.moveaxis(array, range(self.axis, self.axis + n), range(n))
+
+    # ---- both ----------------------------------------------------------------------------------------
+
+    def read(self, target: Any, keeps: bool = False) -> None:
+        """Fill `target`, of `shape`. With `keeps` it has its old values if an index is out of range."""
+        if 0 in self.shape:
+            return
+        if not self.on_host:
+            frame, indices = self._frame()
+            _core._gather(frame, indices, target, self.axes, self.mode, keeps, self.where)
+            return
+        source, result = as_numpy_view(self.view), as_numpy_view(target, written=True)
+        record_or_run(lambda: self._read_on_host(source, result))
+
+    def _read_on_host(self, source: Any, result: Any) -> None:
+        indices = self._host_indices()
+        if self.axes == (self.axis,) and result.flags.c_contiguous:
+            # Without a temporary array, which mode "raise" would make. "wrap" is for negative indices.
+            np.take(source, indices[0], axis=self.axis, out=result, mode="wrap")
+            return
+        source, result = source.transpose(self.order), self._block_first(result)
+        for part in _pieces(self.block, result.size):
+            result[part] = source[tuple(index[part] for index in indices)]
+
+    def write(self, value: Any, adds: bool = False) -> None:
+        """Set the elements to those of `value`, which has `shape` or, in host memory, one element; or add it."""
+        if 0 in self.shape:
+            return
+        if not self.on_host:
+            frame, indices = self._frame()
+            _core._scatter(frame, indices, value, self.axes, self.mode, adds, self.where)
+            return
+        target, values = as_numpy_view(self.view, written=True), as_numpy_view(value)
+        record_or_run(
+            lambda: self._write_on_host(target, np.broadcast_to(values, self.shape), adds)
+        )
+
+    def _write_on_host(self, target: Any, values: Any, adds: bool) -> None:
+        target, values = target.transpose(self.order), self._block_first(values)
+        indices = tuple(self._host_indices())
+        if adds:
+            np.add.at(target, indices, values)
+        else:
+            target[indices] = values
+
+
+class ElementsAlongAxis(Elements):
+    """The elements at indices along one axis that match the other axes, as in numpy.take_along_axis."""
+
+    def __init__(self, view: Any, array: IndexArray, axis: int, where: str) -> None:
+        whole = (*view.shape[:axis], array.shape[axis], *view.shape[axis + 1 :])
+        super().__init__(view, [(axis, array)], axis, where)
+        self.shape = self.block = broadcast_shapes([array.shape, whole], where)
+
+    def _frame(self) -> tuple[Any, list[Any]]:
+        along = self.axes[0]
+        frame = self.view.transpose(self.order)[(slice(None),) * (along + 1) + (None,)]
+        frame = frame.broadcast_to((frame.shape[0], *self.shape))
+        return frame, [self.arrays[0].broadcast_to(self.shape)]
+
+    def _read_on_host(self, source: Any, result: Any) -> None:
+        axis = self.axes[0]
+        shape = (*self.shape[:axis], source.shape[axis], *self.shape[axis + 1 :])
+        spread = np.broadcast_to(source, shape)
+        result[...] = np.take_along_axis(spread, self._host_indices()[0], axis)
+
+    def _write_on_host(self, target: Any, values: Any, adds: bool) -> None:
+        np.put_along_axis(target, self._host_indices()[0], values, self.axes[0])
+
+
+def _pieces(block: tuple[int, ...], size: int) -> Iterator[tuple[slice, ...]]:
+    """Keys that divide index arrays of this shape, so that each selects about `_PIECE` of `size` elements."""
+    longest = max(range(len(block)), key=block.__getitem__, default=0)
+    length = block[longest] if block else 1
+    step = max(1, _PIECE * length // max(size, 1))
+    if not block or step >= length:
+        yield ()
+        return
+    for start in range(0, length, step):
+        yield (*(slice(None),) * longest, slice(start, start + step))

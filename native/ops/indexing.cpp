@@ -1,0 +1,256 @@
+#include "ops/indexing.hpp"
+
+#include <cstring>
+#include <string>
+
+#include "array/error.hpp"
+#include "cuda/cuda.hpp"
+#include "cuda/pinned.hpp"
+#include "ops/graph.hpp"
+#include "ops/kernels.hpp"
+
+namespace gpuinterop::ops {
+
+namespace {
+
+constexpr int64_t kFlagBytes = kIndexFlagBytes;
+static_assert(kFlagBytes == kMaxIndexArrays * 8);
+
+[[noreturn]] void fail_outside(const IndexedElements& at, size_t number, int64_t index,
+                               const char* where) {
+  fail_with("index_out_of_range", where,
+            {at.frame.layout.shape()[number], "index " + std::to_string(index),
+             int64_t{at.axes[number]}});
+}
+
+// Words in pinned memory, one for each index array, into which a kernel writes an index outside of its
+// axis. 0 stands for none: of an axis that has elements, index 0 is inside. Used with the GIL.
+class IndexFlags {
+ public:
+  IndexFlags(int device, const char* where) : device_(device), where_(where) {
+    if (recorder && !recorder->on_host() && recorder->device().id == device) {
+      words_ = recorder->index_flags(where);
+      return;
+    }
+    // Nothing tells when another library replays its graph, so there the kernel only keeps inside.
+    if (cuda::is_capturing(cuda::current_stream(device))) return;
+    if (idle().empty()) {
+      held_ = cuda::allocate_pinned(device, kFlagBytes, where);
+      std::memset(held_->ptr, 0, kFlagBytes);
+    } else {
+      held_ = std::move(idle().back());
+      idle().pop_back();
+    }
+    words_ = held_->ptr;
+  }
+
+  uint64_t address() const noexcept { return reinterpret_cast<uint64_t>(words_); }
+
+  // Waits for the kernel and throws if it has noted an index. During a capture a replay does that.
+  void require_none(const IndexedElements& at) {
+    if (!held_) return;
+    cuda::finish_current_stream(device_, where_);
+    int64_t noted[kMaxIndexArrays];
+    std::memcpy(noted, words_, kFlagBytes);
+    std::memset(words_, 0, kFlagBytes);
+    idle().push_back(std::move(held_));
+    for (size_t i = 0; i < at.indices.size(); ++i)
+      if (noted[i]) fail_outside(at, i, noted[i], where_);
+  }
+
+ private:
+  // Never destroyed: at exit the driver may be unloaded before static objects are.
+  static std::vector<BufferRef>& idle() {
+    static auto* blocks = new std::vector<BufferRef>;
+    return *blocks;
+  }
+
+  int device_;
+  const char* where_;
+  BufferRef held_;  // not returned to `idle` after an error, because the kernel may still run
+  char* words_ = nullptr;
+};
+
+// The operands that tell a kernel where an element is.
+class Operands {
+ public:
+  IterationSpace space;
+  StoredType types[kMaxOperands];
+  const Layout* layouts[kMaxOperands];
+
+  void add(const Array& a, StoredType type, const Layout* layout) {
+    note(type, layout);
+    space.add_array(a);
+    note_use(a);
+  }
+  void add(Constant c, StoredType type, int64_t itemsize) {
+    note(type, nullptr);
+    space.add_constant(c, itemsize);
+  }
+  // An array, or the one element that `a` has in host memory.
+  void add_value(const Array& a, StoredType type) {
+    if (a.device.is_cuda()) return add(a, type, &a.layout);
+    uint64_t words[2] = {0, 0};
+    std::memcpy(words, a.data, static_cast<size_t>(a.itemsize()));
+    add(Constant{words[0], words[1]}, type, a.itemsize());
+  }
+  void add_places(const IndexedElements& at, OutOfRange mode, uint64_t flags) {
+    const Layout& frame = at.frame.layout;
+    for (const Array& a : at.indices) add(a, a.dtype, &a.layout);
+    for (size_t i = 0; i < at.indices.size(); ++i)
+      add(Constant{static_cast<uint64_t>(frame.shape()[i]),
+                   static_cast<uint64_t>(frame.strides()[i])},
+          raw_type(16), 16);
+    add(Constant{flags, static_cast<uint64_t>(mode)}, raw_type(16), 16);
+  }
+  void launch(OpId op, const Layout& shape, int results, Device device, const char* where) {
+    space.inputs = space.operands - results;
+    build_iteration_space(space, layouts, shape.ndim(), shape.shape());
+    if (raw_places_ > 0) widen();
+    cuda::DeviceGuard guard(device.id);
+    ops::launch(op, types, space, device.id, cuda::current_stream(device.id), where);
+  }
+  // The frame, and the array beside it whose bits are moved, are the last two operands added.
+  void may_widen(size_t indices) { raw_places_ = static_cast<int>(indices); }
+
+ private:
+  void note(StoredType type, const Layout* layout) {
+    types[space.operands] = type;
+    layouts[space.operands] = layout;
+  }
+
+  // Bits are moved in pieces of up to 16 bytes: if no index changes along the innermost dimension, and both
+  // arrays are contiguous and aligned there, several elements become one.
+  void widen() {
+    const int frame = space.operands - 2, other = space.operands - 1, inner = space.ndim - 1;
+    if (inner < 0 || space.constant[other]) return;
+    const int64_t item = space.itemsize[frame];
+    if (space.stride[inner][frame] != 1 || space.stride[inner][other] != 1) return;
+    for (int i = 0; i < raw_places_; ++i)
+      if (space.stride[inner][i] != 0) return;
+    int64_t width = 16;
+    while (width > item && !splits_into(width / item, width)) width /= 2;
+    const int64_t factor = width / item;
+    if (factor <= 1) return;
+    for (int operand : {frame, other}) {
+      for (int d = 0; d < inner; ++d) space.stride[d][operand] /= factor;
+      space.itemsize[operand] = static_cast<uint8_t>(width);
+      types[operand] = raw_type(width);
+    }
+    for (int i = 0; i < raw_places_; ++i) {
+      uint64_t& step = space.high[raw_places_ + i];
+      step = static_cast<uint64_t>(static_cast<int64_t>(step) / factor);
+    }
+    space.size /= factor;
+    space.shape[inner] /= factor;
+    if (space.shape[inner] == 1) --space.ndim;
+  }
+
+  bool splits_into(int64_t factor, int64_t width) const {
+    const int inner = space.ndim - 1;
+    if (space.shape[inner] % factor != 0) return false;
+    for (int operand : {space.operands - 2, space.operands - 1}) {
+      if (reinterpret_cast<uintptr_t>(space.data[operand]) % static_cast<uintptr_t>(width) != 0)
+        return false;
+      for (int d = 0; d < inner; ++d)
+        if (space.stride[d][operand] % factor != 0) return false;
+    }
+    for (int i = 0; i < raw_places_; ++i)
+      if (static_cast<int64_t>(space.high[raw_places_ + i]) % factor != 0) return false;
+    return true;
+  }
+
+  int raw_places_ = 0;
+};
+
+// The frame without its indexed axes.
+Layout rest_of(const IndexedElements& at) {
+  const Layout& l = at.frame.layout;
+  const int k = static_cast<int>(at.indices.size());
+  return {l.ndim() - k, l.shape() + k, l.strides() + k};
+}
+
+void add_frame(Operands& o, const IndexedElements& at, StoredType type, const Layout& rest) {
+  o.add(at.frame, type, &rest);
+  o.space.address[o.space.operands - 1] = true;
+}
+
+// Throws if an index is outside. One launch for each array, over its own elements only.
+void check_indices(const IndexedElements& at, const char* where) {
+  IndexFlags flags(at.frame.device.id, where);
+  if (!flags.address()) return;
+  for (size_t i = 0; i < at.indices.size(); ++i) {
+    const Array& a = at.indices[i];
+    // Without the dimensions along which the array is broadcast.
+    Layout own = Layout::with_ndim(a.layout.ndim());
+    for (int d = 0; d < own.ndim(); ++d) {
+      own.shape()[d] = a.layout.strides()[d] ? a.layout.shape()[d] : 1;
+      own.strides()[d] = a.layout.strides()[d];
+    }
+    own.finish(where);
+    Operands o;
+    o.add(a, a.dtype, &own);
+    o.add(Constant{static_cast<uint64_t>(at.frame.layout.shape()[i]), 0}, raw_type(16), 16);
+    o.add(Constant{flags.address() + 8 * i, 0}, raw_type(16), 16);
+    o.launch(kCheckIndices, own, 0, a.device, where);
+  }
+  flags.require_none(at);
+}
+
+}  // namespace
+
+void gather(const IndexedElements& at, const Array& dst, bool keeps_dst, const char* where) {
+  if (dst.layout.size() == 0) return;
+  const StoredType raw = raw_type(dst.itemsize());
+  const Layout rest = rest_of(at);
+  auto run = [&](uint64_t flags) {
+    Operands o;
+    o.add_places(at, at.mode, flags);
+    add_frame(o, at, raw, rest);
+    o.add(dst, raw, &dst.layout);
+    o.may_widen(at.indices.size());
+    o.launch(kGather, dst.layout, 1, dst.device, where);
+  };
+  if (at.mode != OutOfRange::Raise) return run(0);
+  if (keeps_dst && !recorder) {
+    check_indices(at, where);
+    return run(0);
+  }
+  IndexFlags flags(dst.device.id, where);
+  run(flags.address());
+  flags.require_none(at);
+}
+
+void scatter(const IndexedElements& at, const Array& value, bool adds, const char* where) {
+  const Layout rest = rest_of(at);
+  if (rest.size() == 0) return;
+  uint64_t flags = 0;
+  if (at.mode == OutOfRange::Raise) {
+    if (recorder) {
+      flags = IndexFlags(at.frame.device.id, where).address();
+    } else {
+      check_indices(at, where);
+    }
+  }
+  // Bits are moved by the same kernel for all dtypes of one size.
+  const StoredType type = adds ? value.dtype : raw_type(value.itemsize());
+  Operands o;
+  o.add_places(at, at.mode, flags);
+  add_frame(o, at, type, rest);
+  o.add_value(value, type);
+  if (!adds) o.may_widen(at.indices.size());
+  o.launch(adds ? kScatterAdd : kScatter, rest, 0, at.frame.device, where);
+}
+
+void assign_masked(const Array& x, const Array& mask, const Array& value, const char* where) {
+  if (x.layout.size() == 0) return;
+  const StoredType raw = raw_type(x.itemsize());
+  Operands o;
+  o.add(mask, kBool, &mask.layout);
+  o.add_value(value, raw);
+  o.add(x, raw, &x.layout);
+  o.add(x, raw, &x.layout);
+  o.launch(kSelect, x.layout, 1, x.device, where);
+}
+
+}  // namespace gpuinterop::ops

@@ -1,0 +1,100 @@
+"""x[key] and x[key] = value with index arrays and masks: NumPy's results, whatever the key and its form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keys import FORMS, given_as, is_valid, keys, shapes
+
+import gpuinterop as gi
+
+LAYOUTS = {
+    "C": lambda a, to: to(a),
+    "transposed": lambda a, to: to(a.T.copy()).T,
+    "reversed": lambda a, to: to(a[::-1].copy())[::-1],
+    "steps": lambda a, to: to(np.repeat(a, 2, axis=-1))[..., ::2],
+}
+
+
+@st.composite
+def cases(draw):
+    shape = draw(shapes)
+    dtype = draw(st.sampled_from(["float32", "int8", "float64", "complex128", "uint16"]))
+    array = (np.arange(np.prod(shape)) % 100).astype(dtype).reshape(shape)
+    return (
+        array,
+        draw(keys(shape)),
+        draw(st.sampled_from(FORMS)),
+        draw(st.sampled_from(list(LAYOUTS))),
+    )
+
+
+def placed(array, layout, device):
+    return LAYOUTS[layout](array, lambda a: gi.GpuArray(a, device=device))
+
+
+@settings(max_examples=200)
+@given(case=cases())
+def test_reading(device, case):
+    array, key, form, layout = case
+    x = placed(array, layout, device)
+    if not is_valid(array, key):
+        with pytest.raises(IndexError):
+            x[given_as(key, form, device)]
+        return
+    found = x[given_as(key, form, device)]
+    assert type(found) is gi.GpuArray
+    assert found.device == x.device
+    np.testing.assert_array_equal(found.get(), array[key], strict=True)
+
+
+@settings(max_examples=150)
+@given(case=cases(), spread=st.integers(0, 3))
+def test_assignment(device, case, spread):
+    array, key, form, layout = case
+    if not is_valid(array, key):
+        return
+    x = placed(array, layout, device)
+    # Equal values for repeated indices, whose order is undefined: the value is that of the first axis's place.
+    places = np.arange(array.size).reshape(array.shape)[key]
+    values = np.asarray(places * 7 % 50 + 60).astype(array.dtype)
+    if spread == 3 and values.ndim:  # the same for the first axis
+        values = np.full((1, *values.shape[1:]), 7, array.dtype)
+    elif spread:
+        values = np.array(7, array.dtype)
+    expected = array.copy()
+    expected[key] = values
+    given_value = [
+        values,
+        gi.asarray(values, device=device),
+        values.tolist() if values.size else values,
+    ]
+    x[given_as(key, form, device)] = given_value[spread % 3]
+    np.testing.assert_array_equal(x.get(), expected, strict=True)
+
+
+@settings(max_examples=100)
+@given(case=cases())
+def test_addition_counts_repeated_indices(device, case):
+    array, key, form, layout = case
+    if not is_valid(array, key):
+        return
+    x, expected = placed(array, layout, device), array.copy()
+    values = np.ones(array[key].shape, array.dtype)
+    np.add.at(expected, key, values)
+    gi.add.at(x, given_as(key, form, device), gi.asarray(values, device=device))
+    np.testing.assert_array_equal(x.get(), expected, strict=True)
+
+
+@settings(max_examples=60)
+@given(case=cases())
+def test_operator_in_place_adds_once(device, case):
+    array, key, form, layout = case
+    if not is_valid(array, key):
+        return
+    x, expected = placed(array, layout, device), array.copy()
+    expected[key] += 1
+    x[given_as(key, form, device)] += 1
+    np.testing.assert_array_equal(x.get(), expected, strict=True)
