@@ -151,6 +151,7 @@ def _write(elements: Elements, values: Any, x: Any, adds: bool = False) -> None:
         values = _copy_of(values, elements.where)
     fitted = _fitted(values, elements.shape, elements.where)
     if elements.axes:
+        _core._prepare_write(elements.view, elements.where)
         elements.write(fitted, adds)
     else:
         elements.view[...] = fitted
@@ -213,7 +214,9 @@ def _assign_masked(expression: IndexExpression, values: Any) -> None:
     if count_axes == view.ndim and view.device.type != "cpu":
         if _core._may_overlap(values, view):
             values = _copy_of(values, ASSIGNMENT)
-        selection.assign(view, _fitted(values, (selection.count,), ASSIGNMENT))
+        fitted = _fitted(values, (selection.count,), ASSIGNMENT)
+        _core._prepare_write(view, ASSIGNMENT)
+        selection.assign(view, fitted)
         return
     arrays = [(first + i, IndexArray(p, inside=True)) for i, p in enumerate(selection.places())]
     _write(Elements(view, arrays, expression.axis, ASSIGNMENT), values, view)
@@ -226,6 +229,7 @@ def _fill_selected(view: Any, mask: Any, values: Any) -> None:
         values = _copy_of(values, ASSIGNMENT)
     if _core._may_overlap(mask, view):
         mask = _copy_of(mask, ASSIGNMENT)
+    _core._prepare_write(view, ASSIGNMENT)
     if view.device.type != "cpu":
         _core._assign_masked(view, mask, values, ASSIGNMENT)
         return

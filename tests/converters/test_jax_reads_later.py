@@ -51,6 +51,10 @@ WRITES = {
     "out= of a reduction": lambda x: (x * 0).sum(axis=0, out=x[0]),
     "out= of fuse": lambda x: gi.fuse(lambda a: a * 0)(x, out=x),
     "take": lambda x: gi.take(x * 0, np.arange(N), axis=0, out=x),
+    "x[indices] = number": lambda x: x.__setitem__(np.arange(N), 0),
+    "x[mask] = number": lambda x: x.__setitem__(x > 0, 0),
+    "x[mask] = array": lambda x: x.__setitem__(x > 0, np.zeros(x.size, "float32")),
+    "add.at": lambda x: gi.add.at(x, np.arange(N), -1),
 }
 
 
