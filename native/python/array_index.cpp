@@ -68,10 +68,16 @@ bool read_index(PyObject* item, int64_t* out) {
        repr_text(slice), "convert its parts with int(), and omit a step of zero");
 }
 
-// Whether the part of a key consumes one axis, or none, whatever the array is.
-bool is_basic(PyObject* item) {
-  return (PyLong_Check(item) && !PyBool_Check(item)) || PySlice_Check(item) ||
-         item == Py_Ellipsis || item == Py_None;
+// Whether the key surely has no arrays: each of its parts stands for one axis or none. Only then an error
+// that depends on the number of axes is certain.
+bool is_basic(PyObject* key) {
+  const bool several = PyTuple_Check(key);
+  for (Py_ssize_t i = 0, n = several ? PyTuple_Size(key) : 1; i < n; ++i) {
+    PyObject* item = several ? PyTuple_GetItem(key, i) : key;
+    const bool is_number = PyIndex_Check(item) && !PyBool_Check(item) && !PyMapping_Check(item);
+    if (!is_number && !PySlice_Check(item) && item != Py_Ellipsis && item != Py_None) return false;
+  }
+  return true;
 }
 
 // Reads a key of ints, slices, Ellipsis and None, and writes the view's layout and address into `view`.
@@ -83,6 +89,7 @@ class KeyReader {
 
   // False for a key with arrays, which gpuinterop/ops/index_expression.py reads.
   bool run(PyObject* key) {
+    key_ = key;
     const bool several = PyTuple_Check(key);
     const Py_ssize_t n = several ? PyTuple_Size(key) : 1;
     auto part = [&](Py_ssize_t i) { return several ? PyTuple_GetItem(key, i) : key; };
@@ -96,8 +103,7 @@ class KeyReader {
       fail(Kind::Index, kGet, "one Ellipsis at most", std::to_string(ellipses),
            "write the others as slices");
     if (used > ndim) {
-      for (Py_ssize_t i = 0; i < n; ++i)
-        if (!is_basic(part(i))) return false;
+      if (!is_basic(key)) return false;
       fail_with("too_many_indices", kGet, {int64_t{used}, shape_text(ndim, layout_.shape())});
     }
     for (Py_ssize_t i = 0; i < n; ++i) {
@@ -134,11 +140,13 @@ class KeyReader {
     }
     int64_t index;
     if (!read_index(item, &index)) return false;
-    if (index < -n || index >= n)
+    if (index < -n || index >= n) {
+      if (!is_basic(key_)) return false;
       fail(Kind::Index, kGet,
            "an index from " + std::to_string(-n) + " to " + std::to_string(n - 1) + " on axis " +
                std::to_string(axis_),
            std::to_string(index) + " for " + array_text(layout_), "index within the axis", axis_);
+    }
     offset_ += (index < 0 ? index + n : index) * step;
     ++axis_;
     return true;
@@ -160,6 +168,7 @@ class KeyReader {
   char* const data_;
   const int64_t item_;
   Array& view_;
+  PyObject* key_ = nullptr;
   int axis_ = 0, count_ = 0;
   int64_t offset_ = 0;
   int64_t shape_[kMaxDims], strides_[kMaxDims];
