@@ -118,7 +118,8 @@ Access row_access(const IterationSpace& w, char* modes, int inner) {
     if (modes[i] == 'X') return {};
     addresses = addresses || modes[i] == 'A';
   }
-  if (v == 1 || modes[lead] != 'C') return {};
+  if (v == 1 || lead == w.operands || modes[lead] != 'C')
+    return {};  // without results: indices only
   // Whether the rows of operand i begin at the same place of a pack as those of the lead, or at its first.
   auto fits = [&](int i, int64_t pack, bool beside_lead) {
     const int64_t way = !beside_lead ? 0 : modes[i] == 'R' ? -1 : 1;
