@@ -11,7 +11,7 @@ import gpuinterop as gi
 
 from .device_op import printed
 from .device_variables import is_device
-from .lowering import device_inputs, lower
+from .lowering import device_inputs, lower, recordable
 from .scalar_ops import compiled
 
 _REDUCTIONS: dict[str, str] = {
@@ -107,6 +107,17 @@ def _all_tensors(op: Any, node: Any) -> list[int]:
 @device_inputs.register(DimShuffle)
 def _first(op: Any, node: Any) -> list[int]:
     return [0]
+
+
+@recordable.register(Elemwise)
+def _with_values(op: Any, node: Any) -> str:
+    return "values"
+
+
+@recordable.register(CAReduce)
+@recordable.register(DimShuffle)
+def _fixed(op: Any, node: Any) -> str:
+    return "fixed"
 
 
 @printed.register(Elemwise)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
 
-__all__ = ["device_inputs", "has_lowering", "lower"]
+__all__ = ["device_inputs", "has_lowering", "lower", "recordable"]
 
 
 @singledispatch
@@ -34,3 +34,13 @@ def device_inputs(op: Any, node: Any) -> list[int]:
         for i, x in enumerate(node.inputs)
         if getattr(x.type, "ndim", 0) and x.type.dtype in dtypes
     ]
+
+
+@singledispatch
+def recordable(op: Any, node: Any) -> str:
+    """Whether a captured CUDA graph may replay an Op: "", "fixed" or "values".
+
+    The lowering must make the same gpuinterop calls for the same layouts, and read no array on the host. "fixed": host
+    inputs must depend on constants and shapes only; "values": other numbers may be captured with the graph.
+    """
+    return ""

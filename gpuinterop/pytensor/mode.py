@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
-from pytensor.compile.mode import OPT_FAST_RUN, Mode, predefined_modes
+from pytensor.compile.mode import OPT_FAST_RUN, predefined_modes
 from pytensor.compile.sharedvalue import shared_constructor
 from pytensor.configdefaults import config
-from pytensor.link.vm import VMLinker
 
 import gpuinterop as gi
 
 from . import elementwise, rewrites, settings, shapes  # noqa: F401 (they register lowerings and rewrites)
 from .device_variables import current_type
+from .linker import GpuLinker, GpuMode
 from .shared import device_shared_constructor
 
-__all__ = ["GPU", "HOST", "GpuLinker", "unuse", "use"]
+__all__ = ["GPU", "HOST", "unuse", "use"]
 
 
-class GpuLinker(VMLinker):
-    """Runs the nodes of a graph one after the other, in Python."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"use_cloop": False, **options})
-
-    def accept(self, fgraph: Any, no_recycling: Any = None, profile: Any = None) -> Any:
-        linker = copy.copy(self)
-        linker.fgraph, linker.no_recycling, linker.profile = fgraph, no_recycling or [], profile
-        linker.updated_vars = {}
-        linker._allow_gc = config.allow_gc  # read for each function, not only when the mode is made
-        return linker
-
-    def reduce_storage_allocations(self, storage_map: Any, order: Any) -> Any:
-        return ()  # it reads the values of 0-d arrays, which would wait for the device
-
-
-GPU = Mode(GpuLinker(), OPT_FAST_RUN.including("gpu"))
-HOST = Mode(GpuLinker(), OPT_FAST_RUN)
+GPU = GpuMode(GpuLinker(), OPT_FAST_RUN.including("gpu"))
+HOST = GpuMode(GpuLinker(), OPT_FAST_RUN)
 predefined_modes["GPU"] = GPU
 for _array in (gi.CudaNdarray, gi.GpuArray):
     shared_constructor.register(_array)(device_shared_constructor)
@@ -46,13 +28,16 @@ for _array in (gi.CudaNdarray, gi.GpuArray):
 _before: tuple[Any, ...] | None = None
 
 
-def use(device: Any = "cuda", *, any_dtype: bool = False) -> None:
-    """Compile functions for a device by default, and put shared float32 variables there."""
+def use(device: Any = "cuda", *, any_dtype: bool = False, capture: bool = True) -> None:
+    """Compile functions for a device by default, and put shared float32 variables there.
+
+    ``capture=False``: functions on a GPU run their operations one by one, and replay no CUDA graphs.
+    """
     global _before
     if _before is None:
         _before = config.mode, config.floatX, shared_constructor.dispatch(np.ndarray)
     host_constructor = _before[2]
-    settings.choose(gi.device(device), any_dtype)
+    settings.choose(gi.device(device), any_dtype, capture)
     kind = current_type()
 
     def constructor(value: Any, name: str | None = None, **options: Any) -> Any:

@@ -10,7 +10,7 @@ from pytensor.tensor.math import Dot
 import gpuinterop as gi
 
 from .device_op import printed
-from .lowering import device_inputs, lower
+from .lowering import device_inputs, lower, recordable
 
 __all__ = ["INPLACE"]
 
@@ -81,6 +81,16 @@ def _operands(op: Any, node: Any) -> list[int]:
     return [0, 2, 3]
 
 
+@recordable.register(blas.Gemm)
+@recordable.register(blas.Gemv)
+@recordable.register(blas.Dot22)
+@recordable.register(blas.Dot22Scalar)
+@recordable.register(Dot)
+@recordable.register(blas.BatchedDot)
+def _with_values(op: Any, node: Any) -> str:
+    return "values"
+
+
 @printed.register(blas.Gemm)
 @printed.register(blas.Gemv)
 def _print_product(host: Any, name: str) -> str:
@@ -99,6 +109,8 @@ if hasattr(blas, "Ger"):  # before PyTensor 3.3.7
             outputs[0][0] = gi.ger(x, y, a, alpha=float(alpha), out=_out(outputs[0], a.shape))
 
         return run
+
+    recordable.register(blas.Ger)(_with_values)
 
     @device_inputs.register(blas.Ger)
     def _matrix_and_vectors(op: Any, node: Any) -> list[int]:

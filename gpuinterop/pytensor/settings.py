@@ -6,16 +6,17 @@ from typing import Any
 
 import gpuinterop as gi
 
-__all__ = ["any_dtype", "choose", "device"]
+__all__ = ["any_dtype", "captures", "choose", "device"]
 
 _device: Any = None
 _any_dtype = False
+_capture = True
 
 
-def choose(device: Any, every_dtype: bool = False) -> None:
+def choose(device: Any, every_dtype: bool = False, capture: bool = True) -> None:
     """Set the device of transfers and shared variables; `every_dtype`: GpuArrays, not CudaNdarrays alone."""
-    global _device, _any_dtype
-    _device, _any_dtype = device, every_dtype
+    global _device, _any_dtype, _capture
+    _device, _any_dtype, _capture = device, every_dtype, capture
 
 
 def device() -> Any:
@@ -26,3 +27,8 @@ def device() -> Any:
 def any_dtype() -> bool:
     """Whether arrays of any dtype are on the device, or float32 only."""
     return _any_dtype
+
+
+def captures() -> bool:
+    """Whether functions replay captured graphs. On the host a graph would save nothing."""
+    return _capture and bool(device().type == "cuda")

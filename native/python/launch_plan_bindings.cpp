@@ -255,6 +255,7 @@ void register_plans(nb::module_& m) {
   m.def("_forget_calls", nb::overload_cast<>(&ops::forget_calls), "Empty the cache of calls.");
   register_reductions(m);
   register_recorder(m);
+  register_replays(m);
 }
 
 }  // namespace gpuinterop

@@ -17,6 +17,7 @@ void register_converters(nanobind::module_& m);           // python/converter_bi
 void register_plans(nanobind::module_& m);                // python/launch_plan_bindings.cpp
 void register_reductions(nanobind::module_& m);           // python/reduce_bindings.cpp
 void register_recorder(nanobind::module_& m);             // python/recorder_bindings.cpp
+void register_replays(nanobind::module_& m);              // python/replays.cpp
 void register_blas(nanobind::module_& m);                 // python/blas_bindings.cpp
 void register_prepared_calls(nanobind::module_& m);       // python/prepared_calls.cpp
 

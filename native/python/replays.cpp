@@ -1,0 +1,214 @@
+// Replays: captured graphs of one sequence of operations, for several layouts of its inputs. A call finds the
+// graph whose inputs are the present ones and whose results are not held any more, and replays it.
+#include <nanobind/nanobind.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "array/error.hpp"
+#include "ops/graph.hpp"
+#include "python/array_type.hpp"
+#include "python/register.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop {
+
+using ops::Recorder;
+
+namespace {
+
+struct Result {
+  PyRef value;  // of a result that is not an array: each replay returns it
+  PyRef type;
+  Array array;
+  // References to the memory by the graph and by the results of this entry; more means that a caller holds an
+  // earlier result. 0: the caller allowed its results to be overwritten.
+  int64_t own_references = 0;
+};
+
+struct Entry {
+  PyRef capture;  // a Recorder
+  std::vector<Array> inputs;
+  std::vector<Result> results;
+  uint64_t last_use = 0;
+};
+
+bool same_memory(const Array& a, const Array& b) noexcept {
+  const int n = a.layout.ndim();
+  return a.data == b.data && a.dtype == b.dtype && a.device == b.device &&
+         a.readonly == b.readonly && n == b.layout.ndim() &&
+         std::equal(a.layout.shape(), a.layout.shape() + n, b.layout.shape()) &&
+         std::equal(a.layout.strides(), a.layout.strides() + n, b.layout.strides());
+}
+
+// All members need the GIL, which also guards the entries.
+class Replays {
+ public:
+  // `cells` are lists of one element, which hold the inputs.
+  explicit Replays(nb::list cells) : cells_(PyRef::borrow(cells.ptr())) {}
+
+  // Adds a graph for the arrays that are in the cells. False: another object refers to the memory of a result,
+  // so the graph could not tell whether a caller holds it.
+  bool add(nb::object capture, nb::list results, nb::list overwritable, size_t limit) {
+    Entry entry;
+    entry.capture = PyRef::borrow(capture.ptr());
+    nb::cast<Recorder&>(capture);  // a Python error for another class
+    for (size_t i = 0; i < nb::len(cells()); ++i) entry.inputs.push_back(input(i));
+    for (nb::handle o : results) {
+      Result result;
+      if (is_array(o.ptr())) {
+        result.type = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o.ptr())));
+        result.array = read_array(o, "Replays.add");
+      } else {
+        result.value = PyRef::borrow(o.ptr());
+      }
+      entry.results.push_back(std::move(result));
+    }
+    results
+        .clear();  // the objects of the caller are gone, so that the counts below are those of the graph
+    for (size_t i = 0; i < entry.results.size(); ++i) {
+      const Array& a = entry.results[i].array;
+      if (!a.buffer || nb::cast<bool>(overwritable[i])) continue;
+      int64_t own = 2;  // the lists of the Recorder
+      for (const Result& r : entry.results) own += r.array.buffer.get() == a.buffer.get();
+      if (a.buffer->refs.load() != own) return false;
+      entry.results[i].own_references = own;
+    }
+    if (entries_.size() >= limit)
+      entries_.erase(
+          std::min_element(entries_.begin(), entries_.end(),
+                           [](const Entry& a, const Entry& b) { return a.last_use < b.last_use; }));
+    entry.last_use = ++clock_;
+    entries_.push_back(std::move(entry));
+    return true;
+  }
+
+  // The results of a replay as new array objects, or None if no graph fits.
+  nb::object call() {
+    for (Entry& entry : entries_) {
+      if (!fits(entry) || is_held(entry)) continue;
+      entry.last_use = ++clock_;
+      const PyRef capture = entry.capture;  // a replay may run Python code that empties the list
+      PyObject* list = PyList_New(static_cast<Py_ssize_t>(entry.results.size()));
+      if (!list) throw nb::python_error();
+      nb::object results = nb::steal(list);
+      for (size_t i = 0; i < entry.results.size(); ++i) {
+        const Result& r = entry.results[i];
+        PyObject* o =
+            r.value ? Py_NewRef(r.value.get())
+                    : wrap_or_throw(reinterpret_cast<PyTypeObject*>(r.type.get()), Array(r.array));
+        PyList_SetItem(list, static_cast<Py_ssize_t>(i), o);
+      }
+      ++hits_;
+      nb::inst_ptr<Recorder>(nb::handle(capture.get()))->replay();
+      return results;
+    }
+    return nb::none();
+  }
+
+  // How many graphs were captured for the present inputs.
+  size_t fitting() const {
+    return static_cast<size_t>(
+        std::count_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return fits(e); }));
+  }
+
+  // Drops the graphs for which the inputs at these places have changed, and with them the memory that they hold.
+  void drop_others(nb::list places) {
+    auto changed = [&](const Entry& entry) {
+      for (nb::handle place : places) {
+        const auto i = nb::cast<size_t>(place);
+        if (!matches(entry, i)) return true;
+      }
+      return false;
+    };
+    std::vector<Entry> dropped;  // destroyed last: it may run Python code
+    auto kept = std::stable_partition(entries_.begin(), entries_.end(),
+                                      [&](const Entry& e) { return !changed(e); });
+    std::move(kept, entries_.end(), std::back_inserter(dropped));
+    entries_.erase(kept, entries_.end());
+  }
+
+  size_t size() const noexcept { return entries_.size(); }
+  uint64_t hits() const noexcept { return hits_; }  // replays so far
+
+  int traverse(visitproc visit, void* arg) {
+    Py_VISIT(cells_.get());
+    for (const Entry& e : entries_) {
+      Py_VISIT(e.capture.get());
+      for (const Array& a : e.inputs) Py_VISIT(a.base.get());
+      for (const Result& r : e.results) {
+        Py_VISIT(r.value.get());
+        Py_VISIT(r.type.get());
+        Py_VISIT(r.array.base.get());
+      }
+    }
+    return 0;
+  }
+  void clear() {
+    std::vector<Entry> dropped = std::move(entries_);
+    entries_.clear();
+  }
+
+ private:
+  nb::list cells() const { return nb::borrow<nb::list>(cells_.get()); }
+
+  PyObject* value(size_t i) const noexcept {  // borrowed
+    PyObject* cell = PyList_GetItem(cells_.get(), static_cast<Py_ssize_t>(i));
+    PyObject* o = cell && PyList_Check(cell) ? PyList_GetItem(cell, 0) : nullptr;
+    if (!o) PyErr_Clear();
+    return o && is_array(o) ? o : nullptr;
+  }
+  const Array& input(size_t i) const {
+    return read_array(nb::handle(value(i) ? value(i) : Py_None), "Replays.add");
+  }
+  bool matches(const Entry& entry, size_t i) const {
+    PyObject* o = value(i);
+    return o && i < entry.inputs.size() && same_memory(unwrap(o), entry.inputs[i]);
+  }
+  bool fits(const Entry& entry) const {
+    for (size_t i = 0; i < entry.inputs.size(); ++i)
+      if (!matches(entry, i)) return false;
+    return true;
+  }
+  static bool is_held(const Entry& entry) noexcept {
+    return std::any_of(entry.results.begin(), entry.results.end(), [](const Result& r) {
+      return r.own_references && r.array.buffer->refs.load() > r.own_references;
+    });
+  }
+
+  PyRef cells_;
+  std::vector<Entry> entries_;
+  uint64_t clock_ = 0, hits_ = 0;
+};
+
+int replays_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  return nb::inst_ready(self) ? nb::inst_ptr<Replays>(self)->traverse(visit, arg) : 0;
+}
+
+int replays_clear(PyObject* self) {
+  if (nb::inst_ready(self)) nb::inst_ptr<Replays>(self)->clear();
+  return 0;
+}
+
+}  // namespace
+
+void register_replays(nb::module_& m) {
+  PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(replays_traverse)},
+                         {Py_tp_clear, reinterpret_cast<void*>(replays_clear)},
+                         {0, nullptr}};
+  nb::class_<Replays>(
+      m, "Replays", nb::type_slots(slots),
+      "Captured graphs of one sequence of operations, found by the layouts of its inputs.")
+      .def(nb::init<nb::list>(), nb::arg("cells"))
+      .def("add", &Replays::add, nb::arg("capture"), nb::arg("results"), nb::arg("overwritable"),
+           nb::arg("limit"))
+      .def("__call__", &Replays::call)
+      .def("drop_others", &Replays::drop_others, nb::arg("places"))
+      .def_prop_ro("fitting", &Replays::fitting)
+      .def_prop_ro("hits", &Replays::hits)
+      .def("__len__", &Replays::size);
+}
+
+}  // namespace gpuinterop
