@@ -33,7 +33,8 @@ class GpuOp(Op):
         return self.host.make_node(*(x.type.host()() if is_device(x) else x for x in inputs))
 
     def make_node(self, *inputs: Any) -> Any:
-        like = next((type(x.type) for x in inputs if is_device(x)), current_type())
+        floats = {type(x.type) for x in inputs if is_device(x) and x.type.dtype == "float32"}
+        like = floats.pop() if len(floats) == 1 else current_type()
         shadow = self.host_node(inputs)
         outputs = [
             device_type(o.type.dtype, o.type.shape, like)()
@@ -51,6 +52,7 @@ class GpuOp(Op):
 
     def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
         lower(self.host, node)(inputs, outputs)
+        _convert(outputs, _classes_of(node))
 
     def make_thunk(
         self, node: Any, storage_map: Any, compute_map: Any, no_recycling: Any, impl: Any = None
@@ -58,14 +60,31 @@ class GpuOp(Op):
         inputs = [storage_map[v] for v in node.inputs]
         outputs = [storage_map[v] for v in node.outputs]
         run = lower(self.host, node)
+        classes = _classes_of(node)
+        # An operation on CudaNdarrays gives CudaNdarrays; another one may have to change the class of its result.
+        same = {x.type.array_class for x in node.inputs if is_device(x)} == set(classes)
 
         def thunk() -> None:
             run([cell[0] for cell in inputs], outputs)
 
-        return thunk
+        def converting_thunk() -> None:
+            run([cell[0] for cell in inputs], outputs)
+            _convert(outputs, classes)
+
+        return thunk if same else converting_thunk
 
     def __str__(self) -> str:
         return printed(self.host, type(self).__name__)
+
+
+def _classes_of(node: Any) -> list[Any]:
+    return [o.type.array_class if is_device(o) else None for o in node.outputs]
+
+
+def _convert(cells: Any, classes: Any) -> None:
+    for cell, cls in zip(cells, classes, strict=True):
+        if cls is not None and type(cell[0]) is not cls:
+            cell[0] = cell[0].view(cls)
 
 
 @singledispatch

@@ -12,7 +12,7 @@ import gpuinterop as gi
 from .device_op import printed
 from .device_variables import is_device
 from .lowering import device_inputs, lower, recordable
-from .scalar_ops import compiled
+from .scalar_ops import compiled, supported
 
 _REDUCTIONS: dict[str, str] = {
     "Add": "sum", "Mul": "prod", "Maximum": "max", "Minimum": "min", "ScalarMaximum": "max",
@@ -74,9 +74,15 @@ def _shape(op: Any, operands: Any, patterns: Any) -> tuple[int, ...]:
     return shape
 
 
+def _reduces_by(op: Any, node: Any) -> str | None:
+    """The name of gpuinterop's reduction; `AND` and `OR` of integers combine bits, which it does not have."""
+    name = _REDUCTIONS.get(type(op.scalar_op).__name__)
+    return name if name not in ("all", "any") or node.inputs[0].type.dtype == "bool" else None
+
+
 @lower.register(CAReduce)
 def _reduction(op: Any, node: Any) -> Any:
-    name = _REDUCTIONS[type(op.scalar_op).__name__]
+    name = _reduces_by(op, node)
     axis, dtype = op.axis, node.outputs[0].type.dtype
     function = getattr(gi, name)
 
@@ -98,12 +104,18 @@ def _dimshuffle(op: Any, node: Any) -> Any:
 
 
 @device_inputs.register(Elemwise)
-def _all_tensors(op: Any, node: Any) -> list[int]:
+def _all_tensors(op: Any, node: Any) -> list[int] | None:
+    if not supported(op.scalar_op):
+        return None
     # A value of one element on the host is passed by value.
     return [i for i, x in enumerate(node.inputs) if not all(x.type.broadcastable)]
 
 
 @device_inputs.register(CAReduce)
+def _reduced(op: Any, node: Any) -> list[int] | None:
+    return [0] if _reduces_by(op, node) else None
+
+
 @device_inputs.register(DimShuffle)
 def _first(op: Any, node: Any) -> list[int]:
     return [0]

@@ -96,9 +96,32 @@ class GpuVM(Loop):
             return Loop.__call__(self)
         return self.flat() if self.plan is None else self.plan()
 
-    def short(self) -> Any:
-        """Return a function that returns the results of a function without arguments, for the shortest path."""
-        return self.flat if self.plan is None else self.plan.short()
+    def short(self, function: Any) -> Any:
+        """Return a function without arguments that returns what a call of `function` returns."""
+        clear = function._clear_output_storage_data if self.allow_gc else ()
+        form = _form_of(function)
+
+        def run() -> Any:
+            results = form(self())
+            for cell in clear:
+                cell[0] = None
+            return results
+
+        if self.plan is None or not self.plan.is_one_segment:
+            return run
+        segment = self.plan.segments[0]
+        if function.unpack_single:
+
+            def replayed() -> Any:
+                results = segment.direct()
+                return run() if results is None else results[0]
+        else:
+
+            def replayed() -> Any:
+                results = segment.direct()
+                return run() if results is None else form(results)
+
+        return replayed
 
     def raise_at(self, error: BaseException) -> None:
         """Raise an error of a thunk with PyTensor's description of its node."""
@@ -135,33 +158,35 @@ def _flat(vm: GpuVM) -> Any:
         names[f"u{k}"] = cell
         lines.append(f"  u{k}[0] = r[{i}]")
     lines.append("  return r")
-    exec(compile("\n".join(lines), _FLAT, "exec"), names)  # noqa: S102 (made of numbers)
+    exec(compile("\n".join(lines), _FLAT, "exec"), names)
     return lines, names["run"]
+
+
+def _form_of(function: Any) -> Any:
+    """Return what makes the value of a call of a list of results and new values."""
+    if function.unpack_single:
+        return lambda results: results[0]
+    if function.return_none:
+        return lambda results: None
+    count = function._n_returned_outputs
+    return lambda results: results[:count]
 
 
 class GpuFunction(Function):
     """A compiled function; a call without arguments goes to the results directly."""
 
-    __slots__ = ("_count", "_short")
+    __slots__ = ("_short",)
 
     def __init__(self, vm: Any, *args: Any, **options: Any) -> None:
         super().__init__(vm, *args, **options)
-        self._count = self._n_returned_outputs
         direct = isinstance(vm, GpuVM) and not any(c.required for c in self.input_storage)
-        self._short = vm.short() if direct else None
+        self._short = vm.short(self) if direct else None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._short is None or args or kwargs or self.profile is not None:
+        short = self._short
+        if short is None or args or kwargs or self.profile is not None:
             return super().__call__(*args, **kwargs)
-        results = self._short()
-        if self.vm.allow_gc:
-            for cell in self._clear_output_storage_data:
-                cell[0] = None
-        if self.unpack_single:
-            return results[0]
-        if self.return_none:
-            return None
-        return results[: self._count]
+        return short()
 
 
 copyreg.pickle(GpuFunction, _pickle_Function)

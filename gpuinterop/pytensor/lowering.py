@@ -26,8 +26,11 @@ def has_lowering(op: Any) -> bool:
 
 
 @singledispatch
-def device_inputs(op: Any, node: Any) -> list[int]:
-    """Which inputs the device reads as arrays; the others are values on the host, such as shapes and alpha."""
+def device_inputs(op: Any, node: Any) -> list[int] | None:
+    """Which inputs the device reads as arrays; the others are values on the host, such as shapes and alpha.
+
+    None: this node cannot run on the device.
+    """
     dtypes = {o.type.dtype for o in node.outputs}
     return [
         i

@@ -115,7 +115,14 @@ class Segment:
             [c for c in clear[k] if not any(c is other for other in kept)] if clear else ()
             for k in self.places
         ]
-        self.only = self.graphs(()) if not self.numbers else None
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop all graphs, and the memory that they hold."""
+        self.replays.clear()
+        self.only = None if self.numbers else self.graphs(())
+        # The replay for functions without arguments; inputs that must be copied first go the long way.
+        self.direct = self.only if self.only is not None and not self.staged else _nothing
 
     def graphs(self, key: Any) -> Any:
         found = self.replays.get(key)
@@ -133,7 +140,7 @@ class Segment:
         """Run the segment: set the cells of the values that are used outside of it."""
         for i in self.staged:
             self.stage(i)
-        replays = self.only or self.graphs(self.key())
+        replays = self.graphs(self.key()) if self.only is None else self.only
         results = replays()
         if results is None:
             results = self.miss(replays)
@@ -226,8 +233,7 @@ class Segment:
         text = str(error).splitlines()
         self.refusal = f"{type(error).__name__}: {text[0] if text else ''}"
         if isinstance(error, gi.OutOfMemoryError):
-            self.replays.clear()
-            self.only = self.graphs(()) if not self.numbers else None
+            self.forget()
 
     def finish(self) -> list[Any]:
         """Write new values of shared variables to their memory, and return the exposed values."""
@@ -255,13 +261,14 @@ class Segment:
             names.append(str(x))
         if self.staged and not names:
             self.wasted = 0
-            self.replays.clear()
-            self.only = self.graphs(()) if not self.numbers else None
+            self.forget()
             for i in self.staged:
                 self.stage(i)
             return "its inputs were other arrays at each call; they are copied to fixed memory now"
         if not names and self.numbers:
-            return "values that come from the host change at each call; keep them in shared variables"
+            return (
+                "values that come from the host change at each call; keep them in shared variables"
+            )
         return f"these inputs are other arrays at each call: {', '.join(names)}"
 
     def stage(self, i: int) -> None:
@@ -274,6 +281,10 @@ class Segment:
         else:
             fixed[...] = value
         self.read_cells[i][0] = fixed
+
+
+def _nothing() -> None:
+    return None
 
 
 def land(results: list[Any], olds: list[Any], news: list[Any]) -> list[Any]:
@@ -377,7 +388,9 @@ class Plan:
             )
         # The memory of uploads stays, so that graphs find them at the same place.
         uploads = {x for segment in self.segments for x in segment.arrays} - vm.kept
-        uploads = {x for x in uploads if x.owner is not None and isinstance(x.owner.op, GpuFromHost)}
+        uploads = {
+            x for x in uploads if x.owner is not None and isinstance(x.owner.op, GpuFromHost)
+        }
         cells = vm.storage_map
         final = self.segments[-1]
         private = dict(zip(final.exposed, final.exposed_cells, strict=True))
@@ -416,27 +429,20 @@ class Plan:
         olds = [cell[0] for cell, _ in self.device_updates]
         news = [results[i] for _, i in self.device_updates]
         captured = any(len(r) for s in self.segments for r in s.replays.values())
-        if captured and all(a.shape == b.shape and not a.readonly for a, b in zip(olds, news, strict=True)):
+        if captured and all(
+            a.shape == b.shape and not a.readonly for a, b in zip(olds, news, strict=True)
+        ):
             n = self.returned
             results[:n] = land(results[:n], olds, news)
         else:
             for (cell, _), new in zip(self.device_updates, news, strict=True):
                 cell[0] = new
 
-    def short(self) -> Any:
-        """Return the plan as a function; of one segment and nothing else the replay alone."""
-        if not (len(self.steps) == 1 and self.segments[-1].last and not self.host_updates):
-            return self
-        segment = self.segments[0]
-        if segment.only is None or segment.exposed != self.vm.fgraph.outputs[: self.returned]:
-            return self
-
-        def short() -> Any:
-            results = None if segment.staged else segment.only()
-            if results is None:
-                results = self()
-                for cell in segment.exposed_cells:
-                    cell[0] = None
-            return results
-
-        return short
+    @property
+    def is_one_segment(self) -> bool:
+        """Whether a replay of one segment is all that a call does."""
+        segment = self.segments[-1]
+        results = self.vm.fgraph.outputs[: self.returned]
+        return len(self.steps) == 1 and segment.last and not (
+            self.host_updates or segment.numbers or segment.exposed != results
+        )  # fmt: skip

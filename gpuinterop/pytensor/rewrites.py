@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from pytensor.compile.mode import optdb
 from pytensor.graph.basic import Constant
 from pytensor.graph.op import Op
@@ -19,9 +20,11 @@ from pytensor.graph.rewriting.basic import (
     node_rewriter,
 )
 from pytensor.graph.rewriting.db import SequenceDB
+from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.rewriting.elemwise import InplaceGraphOptimizer
 from pytensor.tensor.shape import Shape_i
+from pytensor.tensor.subtensor import BaseSubtensor
 from pytensor.tensor.type import TensorType
 
 from .device_op import GpuOp, class_for
@@ -37,7 +40,11 @@ from .device_variables import (
 )
 from .lowering import device_inputs, has_lowering
 from .products import INPLACE
-from .scalar_ops import supported
+
+try:
+    from pytensor.conditional.op import IfElse
+except ImportError:  # before PyTensor 3.3
+    from pytensor.ifelse import IfElse
 
 
 def _may_move(variable: Any) -> bool:
@@ -47,6 +54,18 @@ def _may_move(variable: Any) -> bool:
     if issubclass(current_type(), CudaNdarrayType):
         return bool(variable.type.dtype == "float32")
     return bool(variable.type.dtype != "object")
+
+
+def _results_may_move(node: Any) -> bool:
+    """Whether the results may be on the device: float32, or the comparisons and indices computed from it."""
+    dtypes = [getattr(o.type, "dtype", "object") for o in node.outputs]
+    if not issubclass(current_type(), CudaNdarrayType):
+        return "object" not in dtypes
+    return "float32" in dtypes or all(np.dtype(d).kind in "biu" for d in dtypes)
+
+
+def _is_index(op: Any, x: Any) -> bool:
+    return isinstance(op, BaseSubtensor) and np.dtype(x.type.dtype).kind in "iu"
 
 
 def _from_device(variable: Any) -> bool:
@@ -76,23 +95,44 @@ def move_to_device(fgraph: Any, node: Any) -> Any:
     op = node.op
     if isinstance(op, (GpuOp, GpuFromHost, HostFromGpu)) or not has_lowering(op) or op.destroy_map:
         return None
-    if isinstance(op, Elemwise) and not supported(op.scalar_op):
-        return None
     wanted = any(isinstance(c.op, GpuFromHost) for o in node.outputs for c, _ in fgraph.clients[o])
     if not wanted and not any(map(_from_device, node.inputs)):
         return None
-    places = set(device_inputs(op, node))
+    places = device_inputs(op, node)
+    if places is None or not _results_may_move(node):
+        return None
     inputs = []
     for i, x in enumerate(node.inputs):
         if i in places or _from_device(x):
-            if not _may_move(x):
+            if not (_may_move(x) or _from_device(x) or _is_index(op, x)):
                 return None
             inputs.append(as_device_variable(x))
         else:
             inputs.append(x)
-    if not (wanted or any(map(is_device, inputs))) or not any(_may_move(o) for o in node.outputs):
+    if not (wanted or any(map(is_device, inputs))):
         return None
     outputs = class_for(type(op))(op)(*inputs, return_list=True)
+    copy_stack_trace(node.outputs, outputs)
+    return [host_from_gpu(o) if is_device(o) else o for o in outputs]
+
+
+@node_rewriter([IfElse, CheckAndRaise])
+def pass_on_device(fgraph: Any, node: Any) -> Any:
+    """Let Ops that pass values of any type pass device arrays."""
+    first = int(isinstance(node.op, IfElse))
+    count = len(node.outputs)
+    values = node.inputs[first : first + count * (1 + first)]
+    pairs = [values[i::count] for i in range(count)]  # of ifelse, what each result is in both cases
+    moving = [
+        any(map(_from_device, pair)) and all(_may_move(x) or _from_device(x) for x in pair)
+        for pair in pairs
+    ]
+    if not any(moving):
+        return None
+    moved = [as_device_variable(x) if moving[i % count] else x for i, x in enumerate(values)]
+    others = list(node.inputs)
+    others[first : first + len(values)] = moved
+    outputs = node.op(*others, return_list=True)
     copy_stack_trace(node.outputs, outputs)
     return [host_from_gpu(o) if is_device(o) else o for o in outputs]
 
@@ -169,7 +209,7 @@ _moves.register("gpu_inputs", InputsToDevice(), "gpu", position=0)
 _moves.register(
     "gpu_move",
     EquilibriumGraphRewriter(
-        [move_to_device, read_on_device, shape_on_device], max_use_ratio=10, ignore_newtrees=False
+        [move_to_device, pass_on_device, read_on_device, shape_on_device], max_use_ratio=10, ignore_newtrees=False
     ),
     "gpu", position=1,
 )  # fmt: skip

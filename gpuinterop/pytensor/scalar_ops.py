@@ -12,6 +12,8 @@ from pytensor.scalar import basic, math
 from gpuinterop import Expression
 from gpuinterop.ops.expression import Value
 
+from .device_variables import is_device
+
 __all__ = ["Expressions", "compiled", "supported"]
 
 # Scalar Op -> elementwise operation of gpuinterop.
@@ -35,6 +37,10 @@ _NAMES: dict[type, str] = {
 for _late, _name in (("ScalarMaximum", "maximum"), ("ScalarMinimum", "minimum")):
     if hasattr(basic, _late):
         _NAMES[getattr(basic, _late)] = _name
+
+
+_COMPARISONS = ("less", "greater", "less_equal", "greater_equal", "equal", "not_equal")
+_OF_MANY = ("add", "multiply", "maximum", "minimum", "bitwise_or", "bitwise_and")
 
 
 def supported(op: Any) -> bool:
@@ -64,40 +70,20 @@ class Expressions:
         if make is not None:
             return [make(self.graph, op, node, operands)]
         name = _NAMES[type(op)]
-        # PyTensor computes some functions of integers in float32 where NumPy takes float64.
-        if wanted.startswith(("float", "complex")) and not any(d == wanted for d in dtypes):
+        # PyTensor gives the dtype of a result; operands of other dtypes are converted to it first.
+        common = str(np.result_type(*dtypes)) if name in _COMPARISONS else wanted
+        if name not in ("isnan", "isinf", "absolute"):
+            targets = ["bool", common, common] if name == "where" else [common] * len(operands)
             operands = [
-                x if d == "bool" else self.graph.cast(x, wanted)
-                for x, d in zip(operands, dtypes, strict=True)
+                x if d == target else self.graph.cast(x, target)
+                for x, d, target in zip(operands, dtypes, targets, strict=True)
             ]
-        if len(operands) > 2 and name in (
-            "add",
-            "multiply",
-            "maximum",
-            "minimum",
-            "bitwise_or",
-            "bitwise_and",
-        ):
+        if len(operands) > 2 and name in _OF_MANY:
             value = reduce(lambda a, b: self.graph.apply(name, a, b), operands)
         else:
             value = self.graph.apply(name, *operands)
-        return [self.as_dtype(value, name, dtypes, wanted)]
-
-    def as_dtype(self, value: Value, name: str, dtypes: list[str], wanted: str) -> Value:
-        """Cast a value whose dtype by NumPy's rule is not PyTensor's."""
-        found = np.result_type(*dtypes)
-        if name in (
-            "less",
-            "greater",
-            "less_equal",
-            "greater_equal",
-            "equal",
-            "not_equal",
-            "isnan",
-            "isinf",
-        ):
-            found = np.dtype(bool)
-        return value if str(found) == wanted else self.graph.cast(value, wanted)
+        found = "bool" if name in _COMPARISONS or name in ("isnan", "isinf") else common
+        return [value if found == wanted else self.graph.cast(value, wanted)]
 
     def value(self, known: dict[Any, Value], x: Any) -> Value:
         if x in known:
@@ -144,5 +130,10 @@ def compiled(op: Any, node: Any, name: str) -> Any:
     """Compile a scalar Op; `node` is the node of an Elemwise, with a dtype for each input."""
     made = Expressions()
     inputs = [made.graph.input() for _ in node.inputs]
+    # A number would adapt to the dtypes beside it; PyTensor's has a dtype of its own.
+    operands = [
+        v if is_device(x) else made.graph.cast(v, x.type.dtype)
+        for v, x in zip(inputs, node.inputs, strict=True)
+    ]
     shadow = op.make_node(*(basic.get_scalar_type(x.type.dtype)() for x in node.inputs))
-    return made.graph.compile(made.outputs(op, shadow, inputs), name=name)
+    return made.graph.compile(made.outputs(op, shadow, operands), name=name)

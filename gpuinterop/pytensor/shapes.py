@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from pytensor.tensor.basic import Alloc, AllocEmpty, Join, Split
+from pytensor.tensor.basic import Alloc, AllocEmpty, ExtractDiag, Join, MakeVector, Split
+from pytensor.tensor.math import Argmax
 from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.subtensor import (
     IncSubtensor,
@@ -40,6 +41,10 @@ def _alloc(op: Any, node: Any) -> Any:
 @recordable.register(IncSubtensor)
 @recordable.register(Join)
 @recordable.register(Split)
+@recordable.register(Argmax)
+@recordable.register(ExtractDiag)
+@recordable.register(MakeVector)
+@recordable.register(SpecifyShape)
 def _fixed(op: Any, node: Any) -> str:
     return "fixed"
 
@@ -49,6 +54,8 @@ def _fixed(op: Any, node: Any) -> str:
 @device_inputs.register(SpecifyShape)
 @device_inputs.register(Subtensor)
 @device_inputs.register(Split)
+@device_inputs.register(Argmax)
+@device_inputs.register(ExtractDiag)
 def _first(op: Any, node: Any) -> list[int]:
     return [0]
 
@@ -127,10 +134,12 @@ def _target_and_value(op: Any, node: Any) -> list[int]:
 @lower.register(Join)
 def _join(op: Any, node: Any) -> Any:
     static = getattr(op, "axis", None)
+    dtype = node.outputs[0].type.dtype
 
     def run(inputs: Any, outputs: Any) -> None:
         axis, parts = (static, inputs) if static is not None else (int(inputs[0]), inputs[1:])
-        outputs[0][0] = gi.concatenate(list(parts), axis=axis)
+        parts = [x if str(x.dtype) == dtype else x.astype(dtype) for x in parts]
+        outputs[0][0] = gi.concatenate(parts, axis=axis)
 
     return run
 
@@ -145,5 +154,51 @@ def _split(op: Any, node: Any) -> Any:
         ends = np.cumsum(lengths)[:-1].tolist()
         for cell, part in zip(outputs, gi.split(x, ends, axis=axis), strict=True):
             cell[0] = part
+
+    return run
+
+
+@device_inputs.register(Join)
+@device_inputs.register(MakeVector)
+def _arrays(op: Any, node: Any) -> list[int]:
+    # Before PyTensor 3.3 the first input of Join is its axis, an integer without dimensions.
+    return [i for i, x in enumerate(node.inputs) if x.type.ndim or isinstance(op, MakeVector)]
+
+
+@lower.register(MakeVector)
+def _make_vector(op: Any, node: Any) -> Any:
+    def run(inputs: Any, outputs: Any) -> None:
+        result = gi.empty((len(inputs),), op.dtype, device=inputs[0].device)
+        for i, x in enumerate(inputs):
+            result[i] = x
+        outputs[0][0] = result
+
+    return run
+
+
+@lower.register(Argmax)
+def _argmax(op: Any, node: Any) -> Any:
+    ndim = node.inputs[0].type.ndim
+    axes = tuple(range(ndim)) if op.axis is None else tuple(op.axis)
+    others = [d for d in range(ndim) if d not in axes]
+
+    def run(inputs: Any, outputs: Any) -> None:
+        (x,) = inputs
+        if len(axes) == 1:
+            outputs[0][0] = x.argmax(axes[0])
+        elif not others:
+            outputs[0][0] = x.argmax()
+        else:  # the position in the flattened axes
+            kept = tuple(x.shape[d] for d in others)
+            outputs[0][0] = x.transpose(*others, *axes).reshape((*kept, -1)).argmax(len(kept))
+
+    return run
+
+
+@lower.register(ExtractDiag)
+def _diagonal(op: Any, node: Any) -> Any:
+    def run(inputs: Any, outputs: Any) -> None:
+        part = inputs[0].diagonal(op.offset, op.axis1, op.axis2)
+        outputs[0][0] = part if op.view else part.copy()
 
     return run
