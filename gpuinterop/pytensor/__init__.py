@@ -15,12 +15,15 @@ from .device_variables import (
     gpu_from_host,
     host_from_gpu,
 )
-from .lowering import device_inputs, has_lowering, lower
+from .kernel_op import KernelOp
+from .lowering import device_inputs, has_lowering, lower, recordable
 from .mode import GPU, HOST, unuse, use
-from .report import Transfer, transfers
+from .profile import ProfileRow, ProfileSummary, profile_summary
+from .report import Replay, Transfer, replays, transfers
 
 __all__ = [
     "GPU", "HOST", "CudaNdarrayType", "GpuArrayType", "GpuContiguous", "GpuFromHost", "GpuOp", "HostFromGpu",
-    "Transfer", "as_device_variable", "device_inputs", "gpu_contiguous", "gpu_from_host", "has_lowering",
-    "host_from_gpu", "lower", "transfers", "unuse", "use",
+    "KernelOp", "ProfileRow", "ProfileSummary", "Replay", "Transfer", "as_device_variable", "device_inputs",
+    "gpu_contiguous", "gpu_from_host", "has_lowering", "host_from_gpu", "lower", "profile_summary",
+    "recordable", "replays", "transfers", "unuse", "use",
 ]  # fmt: skip

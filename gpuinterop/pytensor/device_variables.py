@@ -57,13 +57,19 @@ class GpuArrayType(Type, HasDataType, HasShape):
                 raise TypeError(
                     f"expected a {self.array_class.__name__}, got {type(data).__name__}"
                 )
-            data = self.array_class(self.host().filter(data, allow_downcast=allow_downcast))
+            host = self.host().filter(data, allow_downcast=allow_downcast)
+            data = self.array_class(host, device=settings.device())
         if str(data.dtype) != self.dtype or not isinstance(data, self.array_class):
             raise TypeError(f"expected {self}, got {type(data).__name__} of dtype {data.dtype}")
         if data.ndim != self.ndim or any(
             n is not None and n != m for n, m in zip(self.shape, data.shape, strict=True)
         ):
             raise TypeError(f"expected shape {self.shape}, got {data.shape}")
+        if data.device != settings.device():
+            there = settings.device()
+            raise TypeError(
+                f"expected an array on {there}, got one on {data.device}; move it: x.to_device({str(there)!r})"
+            )
         return data
 
     def in_same_class(self, other: Any) -> bool:

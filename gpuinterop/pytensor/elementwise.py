@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
 import gpuinterop as gi
@@ -22,7 +23,7 @@ _REDUCTIONS: dict[str, str] = {
 
 @lower.register(Elemwise)
 def _elemwise(op: Any, node: Any) -> Any:
-    call = compiled(op.scalar_op, node, str(op.scalar_op))
+    call = compiled(op.scalar_op, node)
     inplace = dict(op.inplace_pattern)
     if len(node.inputs) == len(node.outputs) == 1 and not inplace:
         return _of_one_array(call)
@@ -63,7 +64,7 @@ def _of_one_array(call: Any) -> Any:
 def _shape(op: Any, operands: Any, patterns: Any) -> tuple[int, ...]:
     """The shape of the result; a length 1 that is not declared broadcastable is not repeated."""
     shapes = [x.shape for x in operands if x.shape]
-    shape = np.broadcast_shapes(*shapes)
+    shape = tuple(next((n for n in ns if n != 1), 1) for ns in zip(*shapes, strict=True))
     for x, pattern in zip(operands, patterns, strict=True):
         for n, full, declared in zip(x.shape, shape, pattern, strict=False):
             if n != full and not declared:
@@ -82,13 +83,56 @@ def _reduces_by(op: Any, node: Any) -> str | None:
 
 @lower.register(CAReduce)
 def _reduction(op: Any, node: Any) -> Any:
-    name = _reduces_by(op, node)
     axis, dtype = op.axis, node.outputs[0].type.dtype
-    function = getattr(gi, name)
+    function = getattr(gi, str(_reduces_by(op, node)))
 
     def run(inputs: Any, outputs: Any) -> None:
         result = function(inputs[0], axis)
         outputs[0][0] = result if str(result.dtype) == dtype else result.astype(dtype)
+
+    return run
+
+
+class ElemwiseReduction(Op):
+    """A reduction of an elementwise result that nothing else reads: one kernel."""
+
+    __props__ = ("elemwise", "reduction")
+
+    def __init__(self, elemwise: Any, reduction: Any) -> None:
+        self.elemwise, self.reduction = elemwise, reduction
+
+    def make_node(self, *inputs: Any) -> Any:
+        result = self.reduction.make_node(*self.elemwise.make_node(*inputs).outputs).outputs[0]
+        return Apply(self, list(inputs), [result.type()])
+
+    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+        raise NotImplementedError  # only the device has this Op
+
+    def infer_shape(self, *arguments: Any) -> Any:
+        node, shapes = arguments[-2:]
+        middle = self.elemwise.make_node(*node.inputs)
+        shapes = self.elemwise.infer_shape(*arguments[:-2], middle, shapes)
+        return self.reduction.infer_shape(
+            *arguments[:-2], self.reduction.make_node(*middle.outputs), shapes
+        )
+
+
+@lower.register(ElemwiseReduction)
+def _elemwise_reduction(op: Any, node: Any) -> Any:
+    inputs = (x.type.host()() if is_device(x) else x for x in node.inputs)
+    middle = op.reduction.make_node(*op.elemwise.make_node(*inputs).outputs)
+    name = _reduces_by(op.reduction, middle)
+    reduction = (name, op.reduction.axis, node.outputs[0].type.dtype)
+    call = compiled(op.elemwise.scalar_op, node, reduction)
+    patterns = [x.type.broadcastable for x in node.inputs]
+    numbers = [i for i, x in enumerate(node.inputs) if not is_device(x)]
+
+    def run(inputs: Any, outputs: Any) -> None:
+        for i in numbers:
+            inputs[i] = inputs[i].reshape(())[()]
+        if any(x.shape != inputs[0].shape for x in inputs):
+            _shape(op, inputs, patterns)
+        outputs[0][0] = call(*inputs)
 
     return run
 
@@ -122,6 +166,7 @@ def _first(op: Any, node: Any) -> list[int]:
 
 
 @recordable.register(Elemwise)
+@recordable.register(ElemwiseReduction)
 def _with_values(op: Any, node: Any) -> str:
     return "values"
 
@@ -143,6 +188,13 @@ def _print_elemwise(host: Any, name: str) -> str:
 def _print_reduction(host: Any, name: str) -> str:
     axes = "" if host.axis is None else "{" + ",".join(map(str, host.axis)) + "}"
     return f"{name}{{{getattr(host.scalar_op, 'name', None) or host.scalar_op}}}{axes}"
+
+
+@printed.register(ElemwiseReduction)
+def _print_elemwise_reduction(host: Any, name: str) -> str:
+    operation = getattr(host.elemwise.scalar_op, "name", None) or str(host.elemwise.scalar_op)
+    red = _print_reduction(host.reduction, "").replace("{", f"{{pre={operation},red=", 1)
+    return f"GpuCAReduce{red}"
 
 
 @printed.register(DimShuffle)

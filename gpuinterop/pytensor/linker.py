@@ -5,6 +5,9 @@ from __future__ import annotations
 import copy
 import copyreg
 import heapq
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pytensor.compile.executor import Function, _pickle_Function
@@ -14,8 +17,11 @@ from pytensor.configdefaults import config
 from pytensor.link.utils import raise_with_op
 from pytensor.link.vm import Loop, VMLinker
 
+import gpuinterop as gi
+
 from . import settings
-from .replay import Plan, recordable_nodes
+from .plan import Plan
+from .replay import recordable_nodes
 
 __all__ = ["GpuFunction", "GpuLinker", "GpuMode", "GpuVM"]
 
@@ -38,7 +44,7 @@ class GpuLinker(VMLinker):
 
     def schedule(self, fgraph: Any) -> list[Any]:
         """Order the nodes so that those of a captured graph form few long runs: the others go first."""
-        order = fgraph.toposort()
+        order: list[Any] = fgraph.toposort()
         if not settings.captures():
             return order
         recordable = recordable_nodes(order)
@@ -83,9 +89,12 @@ class GpuLinker(VMLinker):
 class GpuVM(Loop):
     """Runs the thunks: by replays of captured graphs on a GPU, else by one generated function."""
 
+    time_thunks: bool
+
     def __init__(self, *args: Any) -> None:
-        *args, self.kept = args  # variables whose memory may be that of a result
-        super().__init__(*args)
+        self.kept = args[-1]  # variables whose memory may be that of a result
+        super().__init__(*args[:-1])
+        self.synchronise = True  # after each thunk that is timed
         self.plan = Plan(self) if settings.captures() else None
         if self.plan is not None and not self.plan.segments:
             self.plan = None
@@ -93,8 +102,37 @@ class GpuVM(Loop):
 
     def __call__(self) -> Any:
         if self.time_thunks:
-            return Loop.__call__(self)
+            return self.call_timed()
         return self.flat() if self.plan is None else self.plan()
+
+    def call_timed(self) -> Any:
+        """Run the thunks one by one and add their times; without waiting, the first transfer would get them all."""
+        clears = self.post_thunk_clear or [()] * len(self.nodes)
+        for cell in self.pre_call_clear:
+            cell[0] = None
+        for k, (node, thunk) in enumerate(zip(self.nodes, self.thunks, strict=True)):
+            start = time.perf_counter()
+            try:
+                thunk()
+            except Exception:
+                raise_with_op(self.fgraph, node, thunk)
+            if self.synchronise:
+                gi.synchronize()
+            self.call_times[k] += time.perf_counter() - start
+            self.call_counts[k] += 1
+            for cell in clears[k]:
+                cell[0] = None
+        return self.perform_updates()
+
+    @contextmanager
+    def timed(self, synchronise: bool) -> Iterator[None]:
+        """Time the thunks of all calls in a block."""
+        before = self.time_thunks, self.synchronise
+        self.time_thunks, self.synchronise = True, synchronise
+        try:
+            yield
+        finally:
+            self.time_thunks, self.synchronise = before
 
     def short(self, function: Any) -> Any:
         """Return a function without arguments that returns what a call of `function` returns."""
@@ -184,7 +222,7 @@ class GpuFunction(Function):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         short = self._short
-        if short is None or args or kwargs or self.profile is not None:
+        if short is None or args or kwargs or self.profile is not None or self.vm.time_thunks:
             return super().__call__(*args, **kwargs)
         return short()
 

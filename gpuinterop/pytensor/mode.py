@@ -19,8 +19,10 @@ from .shared import device_shared_constructor
 __all__ = ["GPU", "HOST", "unuse", "use"]
 
 
-GPU = GpuMode(GpuLinker(), OPT_FAST_RUN.including("gpu"))
-HOST = GpuMode(GpuLinker(), OPT_FAST_RUN)
+# PyTensor fuses elementwise operations into reductions for its C code only, and before they can move to the device.
+_REWRITES = OPT_FAST_RUN.excluding("local_careduce_fusion")
+GPU = GpuMode(GpuLinker(), _REWRITES.including("gpu"))
+HOST = GpuMode(GpuLinker(), _REWRITES)
 predefined_modes["GPU"] = GPU
 for _array in (gi.CudaNdarray, gi.GpuArray):
     shared_constructor.register(_array)(device_shared_constructor)
@@ -41,10 +43,10 @@ def use(device: Any = "cuda", *, any_dtype: bool = False, capture: bool = True) 
     kind = current_type()
 
     def constructor(value: Any, name: str | None = None, **options: Any) -> Any:
-        try:
-            return device_shared_constructor(value, name, **options, like=kind)
-        except TypeError:
+        stays = options.get("target") == "cpu" or not (any_dtype or value.dtype == np.float32)
+        if stays:
             return host_constructor(value, name=name, **options)
+        return device_shared_constructor(value, name, **options, like=kind)
 
     shared_constructor.register(np.ndarray)(constructor)
     config.mode = GPU

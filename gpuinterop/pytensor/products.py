@@ -110,7 +110,7 @@ if hasattr(blas, "Ger"):  # before PyTensor 3.3.7
 
         return run
 
-    recordable.register(blas.Ger)(_with_values)
+    recordable.register(blas.Ger, _with_values)
 
     @device_inputs.register(blas.Ger)
     def _matrix_and_vectors(op: Any, node: Any) -> list[int]:

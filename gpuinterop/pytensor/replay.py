@@ -7,12 +7,12 @@ while the segment is captured: for the same inputs a replay would compute the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from pytensor.compile.aliasing import alias_root
 from pytensor.compile.ops import DeepCopyOp, ViewOp
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.link.utils import raise_with_op
 from pytensor.printing import Print
@@ -23,10 +23,10 @@ from gpuinterop import _core
 
 from . import settings
 from .device_op import GpuOp
-from .device_variables import GpuFromHost, is_device
+from .device_variables import GpuContiguous, GpuFromHost, is_device
 from .lowering import recordable
 
-__all__ = ["Plan", "Segment", "recordable_nodes"]
+__all__ = ["GRAPHS", "STAGED_BYTES", "Segment", "land", "recordable_nodes"]
 
 GRAPHS = 8  # of one segment
 HELD = 3  # graphs for the same inputs, for results that callers still hold
@@ -42,10 +42,13 @@ def recordable_nodes(order: list[Any]) -> set[Any]:
         is_fixed = all(x in fixed for x in numbers)
         if isinstance(node.op, GpuOp):
             held = is_fixed or (
-                recordable(node.op.host, node) == "values" and all(not x.type.ndim for x in numbers)
+                recordable(node.op.host, node) == "values"
+                and all(all(x.type.broadcastable) for x in numbers)
             )
             keep = held and bool(recordable(node.op.host, node))
-        elif isinstance(node.op, (DeepCopyOp, ViewOp)):
+        elif getattr(node.op, "recordable", False):
+            keep = is_fixed
+        elif isinstance(node.op, (DeepCopyOp, ViewOp, GpuContiguous)):
             keep = is_device(node.inputs[0]) or is_fixed
         elif isinstance(node.op, (Shape, Shape_i)):
             keep = is_device(node.inputs[0])
@@ -71,11 +74,13 @@ class Segment:
         self.nodes = [vm.nodes[k] for k in places]
         self.last = False  # the segment that also writes the new values of shared variables
         self.refusal = ""  # why it is not captured any more
+        self.change = ""
         self.why = "it has not been called twice with arrays of the same layouts"
         self.replays: dict[Any, Any] = {}  # host values -> _core.Replays
         self.replayed = False
         self.seen: set[Any] = set()
-        self.hits = self.wasted = self.pause = 0
+        self.hits = self.before = self.pause = 0
+        self.wasted: dict[Any, int] = {}  # captures that were not replayed again
         self.staged: dict[int, dict[Any, Any]] = {}
 
     def prepare(self, used_outside: set[Any], updates: dict[Any, Any]) -> None:
@@ -90,8 +95,8 @@ class Segment:
         results = fgraph.outputs[: len(fgraph.outputs) - len(self.vm.inp_storage_and_out_idx)]
         self.exposed = [x for x in results if x in made]
         if self.last:  # results that are old values of shared variables
-            for x in self.updates:
-                outside[x] = None
+            outside.update(dict.fromkeys(self.updates))
+            outside.update(dict.fromkeys(x for x in self.updates.values() if x not in made))
             self.exposed = [
                 x for x in results if x in made or (is_device(x) and alias_root(x) in self.updates)
             ]
@@ -104,21 +109,18 @@ class Segment:
         self.made_cells = [cells[x] for x in made]
         # A result that is a shared variable itself must not take that variable's cell.
         self.exposed_cells = [cells[x] if x in made else [None] for x in self.exposed]
-        self.shared = [i for i, x in enumerate(self.arrays) if x in set(fgraph.inputs)]
+        self.shared = [i for i, x in enumerate(self.arrays) if isinstance(x, SharedVariable)]
         self.destroyed = {
             alias_root(node.inputs[i]) for node in self.nodes for places in node.op.destroy_map.values()
             for i in places
         }  # fmt: skip
         clear = self.vm.post_thunk_clear
-        kept = [cells[x] for x in self.arrays if x.owner and isinstance(x.owner.op, GpuFromHost)]
-        self.clears = [
-            [c for c in clear[k] if not any(c is other for other in kept)] if clear else ()
-            for k in self.places
-        ]
+        self.clears = [clear[k] if clear else () for k in self.places]
         self.forget()
 
     def forget(self) -> None:
         """Drop all graphs, and the memory that they hold."""
+        self.hits = self.before = 0
         self.replays.clear()
         self.only = None if self.numbers else self.graphs(())
         # The replay for functions without arguments; inputs that must be copied first go the long way.
@@ -153,12 +155,10 @@ class Segment:
 
     def miss(self, replays: Any) -> Any:
         """Capture the segment, or run it one by one and return None."""
-        self.replayed = False
         if self.refusal or _core._recording() is not None:
             return self.one_by_one()
-        hits = sum(r.hits for r in self.replays.values())
-        if hits > self.hits:
-            self.wasted = 0
+        if self.count() > self.hits:
+            self.wasted.clear()
         if replays.fitting >= HELD:
             self.why = f"the caller holds the results of the last {HELD} calls"
             return self.one_by_one()
@@ -168,20 +168,33 @@ class Segment:
             if layouts not in self.seen:  # kernels may have to be compiled
                 if len(self.seen) >= 64:
                     self.seen.clear()
+                    self.wasted.clear()
                 self.seen.add(layouts)
                 return self.one_by_one()
             if self.pause:
                 self.pause -= 1
+                self.why = self.change
                 return self.one_by_one()
-            self.wasted += 1
-            if self.wasted > 2:
-                self.why = self.changing()
-                self.pause = 2 ** min(self.wasted, 10)
-                return self.one_by_one()
+            self.wasted[layouts] = wasted = self.wasted.get(layouts, 0) + 1
+            if wasted > 4:  # captures cost more than they save: try rarely
+                self.pause = 2 ** min(wasted, 10)
+                self.change = self.changing()
+                if not self.wasted:
+                    self.why = self.change
+                    return self.one_by_one()
         return self.capture(replays)
 
+    def count(self) -> int:
+        """Return how many replays the present graphs have had."""
+        return sum(r.hits for r in self.replays.values())
+
+    @property
+    def was_replayed(self) -> bool:
+        """Whether the last call replayed a graph."""
+        return self.replayed or self.count() > self.before
+
     def one_by_one(self) -> None:
-        self.replayed = False
+        self.replayed, self.before = False, self.count()
         for k, node, clears in zip(self.places, self.nodes, self.clears, strict=True):
             try:
                 self.vm.thunks[k]()
@@ -219,7 +232,7 @@ class Segment:
             ]
             if replays.add(recording._recorder, results, overwritable, GRAPHS):
                 results = replays()
-                self.hits = sum(r.hits for r in self.replays.values())
+                self.hits = self.count()
                 if results is not None:
                     self.replayed, self.why = True, ""
                     return results
@@ -260,7 +273,8 @@ class Segment:
                 continue
             names.append(str(x))
         if self.staged and not names:
-            self.wasted = 0
+            self.wasted.clear()
+            self.pause = 0
             self.forget()
             for i in self.staged:
                 self.stage(i)
@@ -309,140 +323,3 @@ def land(results: list[Any], olds: list[Any], news: list[Any]) -> list[Any]:
     for old, new in [(old, safe(new)) for old, new in pairs]:
         old[...] = new
     return results
-
-
-class _Single:
-    """A node that runs at every call."""
-
-    def __init__(self, vm: Any, k: int) -> None:
-        self.fgraph, self.node, self.thunk = vm.fgraph, vm.nodes[k], vm.thunks[k]
-        self.clears = vm.post_thunk_clear[k] if vm.post_thunk_clear else ()
-
-    def keep(self, cells: list[Any]) -> None:
-        self.clears = [c for c in self.clears if not any(c is other for other in cells)]
-
-    def __call__(self) -> None:
-        try:
-            self.thunk()
-        except Exception:
-            raise_with_op(self.fgraph, self.node, self.thunk)
-        for cell in self.clears:
-            cell[0] = None
-
-
-class Plan:
-    """The steps of a call: thunks that run every time, and segments."""
-
-    def __init__(self, vm: Any) -> None:
-        self.vm = vm
-        inside = recordable_nodes(vm.nodes)
-        steps: list[Any] = []
-        for k, node in enumerate(vm.nodes):
-            if node not in inside:
-                steps.append(k)
-            elif steps and isinstance(steps[-1], list):
-                steps[-1].append(k)
-            else:
-                steps.append([k])
-        self.steps: list[Callable[[], None]] = []
-        self.segments: list[Segment] = []
-        owner: dict[Any, int] = {}
-        for s, step in enumerate(steps):
-            for k in step if isinstance(step, list) else [step]:
-                owner.update(dict.fromkeys(vm.nodes[k].outputs, s))
-            on_device = isinstance(step, list) and any(
-                isinstance(vm.nodes[k].op, GpuOp) for k in step
-            )
-            if on_device:
-                self.segments.append(Segment(vm, step))
-                self.steps.append(self.segments[-1])
-            else:
-                for k in step if isinstance(step, list) else [step]:
-                    self.steps.append(_Single(vm, k))
-        if self.segments:
-            self.prepare(owner, steps)
-
-    def prepare(self, owner: dict[Any, int], steps: list[Any]) -> None:
-        vm, fgraph = self.vm, self.vm.fgraph
-        outputs = fgraph.outputs
-        inputs = {id(cell): x for cell, x in zip(vm.input_storage, fgraph.inputs, strict=True)}
-        pairs = [(inputs[id(cell)], cell, i) for cell, i in vm.inp_storage_and_out_idx]
-        updates = {x: outputs[i] for x, _, i in pairs if is_device(x)}
-        self.host_updates = [(cell, i) for x, cell, i in pairs if not is_device(x)]
-        self.device_updates = [(cell, i) for x, cell, i in pairs if is_device(x)]
-        self.returned = len(outputs) - len(pairs)
-        last = max(s for s, step in enumerate(steps) if isinstance(step, list) and any(
-            isinstance(vm.nodes[k].op, GpuOp) for k in step))  # fmt: skip
-        # Nodes that run after the last segment must not find new values in the place of old ones.
-        read_later = {
-            x for step in steps[last + 1 :] if not isinstance(step, list) for x in vm.nodes[step].inputs
-            if owner.get(x, -1) != last and alias_root(x) in updates
-        }  # fmt: skip
-        self.segments[-1].last = not read_later and all(
-            owner.get(x, -1) <= last for x in updates.values()
-        )
-        for segment in self.segments:
-            inside = set(segment.nodes)
-            segment.prepare(
-                {x for node in vm.nodes if node not in inside for x in node.inputs}, updates
-            )
-        # The memory of uploads stays, so that graphs find them at the same place.
-        uploads = {x for segment in self.segments for x in segment.arrays} - vm.kept
-        uploads = {
-            x for x in uploads if x.owner is not None and isinstance(x.owner.op, GpuFromHost)
-        }
-        cells = vm.storage_map
-        final = self.segments[-1]
-        private = dict(zip(final.exposed, final.exposed_cells, strict=True))
-        self.old_values = [
-            (i, private[x]) for i, x in enumerate(outputs[: self.returned])
-            if x in private and private[x] is not cells[x]
-        ]  # fmt: skip
-        for step in self.steps:
-            if isinstance(step, _Single):
-                step.keep([cells[x] for x in uploads])
-        inner = {x for segment in self.segments for x in segment.inner}
-        self.clear_first = [
-            cells[o] for node in vm.nodes for o in node.outputs
-            if o in vm.kept or (is_device(o) and o not in uploads and o not in inner)
-        ]  # fmt: skip
-
-    def __call__(self) -> Any:
-        vm = self.vm
-        for cell in self.clear_first:
-            cell[0] = None  # a reference here would count as one of a caller
-        for step in self.steps:
-            step()
-        results = [cell[0] for cell in vm.output_storage]
-        for cell, i in self.host_updates:
-            cell[0] = results[i]
-        last = self.segments[-1]
-        if last.replayed:
-            for i, cell in self.old_values:
-                results[i], cell[0] = cell[0], None
-        if self.device_updates and not (last.last and last.replayed):
-            self.update(results)
-        return results
-
-    def update(self, results: list[Any]) -> None:
-        """Give shared variables their new values, in the memory that captured graphs read if there are any."""
-        olds = [cell[0] for cell, _ in self.device_updates]
-        news = [results[i] for _, i in self.device_updates]
-        captured = any(len(r) for s in self.segments for r in s.replays.values())
-        if captured and all(
-            a.shape == b.shape and not a.readonly for a, b in zip(olds, news, strict=True)
-        ):
-            n = self.returned
-            results[:n] = land(results[:n], olds, news)
-        else:
-            for (cell, _), new in zip(self.device_updates, news, strict=True):
-                cell[0] = new
-
-    @property
-    def is_one_segment(self) -> bool:
-        """Whether a replay of one segment is all that a call does."""
-        segment = self.segments[-1]
-        results = self.vm.fgraph.outputs[: self.returned]
-        return len(self.steps) == 1 and segment.last and not (
-            self.host_updates or segment.numbers or segment.exposed != results
-        )  # fmt: skip

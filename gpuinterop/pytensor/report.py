@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from . import settings
 from .device_variables import GpuFromHost, HostFromGpu
 from .lowering import has_lowering
+from .profile import kind_of
+from .replay import Segment
 
-__all__ = ["Transfer", "transfers"]
+__all__ = ["Replay", "Transfer", "replays", "transfers"]
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,50 @@ class Transfer:
 
     def __str__(self) -> str:
         return f"{self.value} moves {self.direction}: {self.why}; {self.fix}"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A run of operations of a compiled function, and whether its calls replay a captured graph of it."""
+
+    operations: tuple[str, ...]
+    replayed: bool
+    why_not: str
+
+    def __str__(self) -> str:
+        names = ", ".join(self.operations)
+        return f"replayed: {names}" if self.replayed else f"one by one: {names}: {self.why_not}"
+
+
+def replays(function: Any) -> list[Replay]:
+    """Return which operations of a compiled function its last call replayed as a captured graph, and why not others."""
+    plan = getattr(function.vm, "plan", None)
+    if plan is None:
+        if not settings.captures():
+            why = "graphs are captured on GPUs only, if use() did not switch them off"
+        elif hasattr(function.vm, "plan"):
+            why = "no operation runs on the device"
+        else:
+            why = "it has lazy operations, or was not compiled in the mode GPU"
+        nodes = function.maker.fgraph.toposort()
+        return [Replay(tuple(str(node.op) for node in nodes), False, why)]
+    return [
+        Replay(
+            tuple(str(node.op) for node in step.nodes), step.was_replayed, step.refusal or step.why
+        )
+        if isinstance(step, Segment)
+        else Replay((str(step.node.op),), False, _alone(step.node))
+        for step in plan.steps
+    ]
+
+
+def _alone(node: Any) -> str:
+    kind = kind_of(node)
+    if kind in ("to the device", "to the host"):
+        return f"it moves a value {kind}"
+    if kind == "host":
+        return "it runs on the host"
+    return "it depends on values of the host, or its lowering does not allow it"
 
 
 def transfers(function: Any) -> list[Transfer]:

@@ -21,10 +21,9 @@ from pytensor.graph.rewriting.basic import (
 )
 from pytensor.graph.rewriting.db import SequenceDB
 from pytensor.raise_op import CheckAndRaise
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.rewriting.elemwise import InplaceGraphOptimizer
 from pytensor.tensor.shape import Shape_i
-from pytensor.tensor.subtensor import BaseSubtensor
 from pytensor.tensor.type import TensorType
 
 from .device_op import GpuOp, class_for
@@ -38,6 +37,7 @@ from .device_variables import (
     host_from_gpu,
     is_device,
 )
+from .elementwise import ElemwiseReduction
 from .lowering import device_inputs, has_lowering
 from .products import INPLACE
 
@@ -64,12 +64,17 @@ def _results_may_move(node: Any) -> bool:
     return "float32" in dtypes or all(np.dtype(d).kind in "biu" for d in dtypes)
 
 
-def _is_index(op: Any, x: Any) -> bool:
-    return isinstance(op, BaseSubtensor) and np.dtype(x.type.dtype).kind in "iu"
+def _is_small(x: Any) -> bool:
+    """Whether an operand beside device arrays is worth a transfer although its dtype is not: indices, masks."""
+    return isinstance(x.type, TensorType) and np.dtype(x.type.dtype).kind in "biu"
 
 
 def _from_device(variable: Any) -> bool:
     return variable.owner is not None and isinstance(variable.owner.op, HostFromGpu)
+
+
+def _is_wanted(fgraph: Any, variable: Any) -> bool:
+    return any(isinstance(client.op, GpuFromHost) for client, _ in fgraph.clients[variable])
 
 
 class InputsToDevice(GraphRewriter):
@@ -95,7 +100,7 @@ def move_to_device(fgraph: Any, node: Any) -> Any:
     op = node.op
     if isinstance(op, (GpuOp, GpuFromHost, HostFromGpu)) or not has_lowering(op) or op.destroy_map:
         return None
-    wanted = any(isinstance(c.op, GpuFromHost) for o in node.outputs for c, _ in fgraph.clients[o])
+    wanted = any(_is_wanted(fgraph, o) for o in node.outputs)
     if not wanted and not any(map(_from_device, node.inputs)):
         return None
     places = device_inputs(op, node)
@@ -104,7 +109,7 @@ def move_to_device(fgraph: Any, node: Any) -> Any:
     inputs = []
     for i, x in enumerate(node.inputs):
         if i in places or _from_device(x):
-            if not (_may_move(x) or _from_device(x) or _is_index(op, x)):
+            if not (_may_move(x) or _from_device(x) or _is_small(x)):
                 return None
             inputs.append(as_device_variable(x))
         else:
@@ -124,8 +129,9 @@ def pass_on_device(fgraph: Any, node: Any) -> Any:
     values = node.inputs[first : first + count * (1 + first)]
     pairs = [values[i::count] for i in range(count)]  # of ifelse, what each result is in both cases
     moving = [
-        any(map(_from_device, pair)) and all(_may_move(x) or _from_device(x) for x in pair)
-        for pair in pairs
+        (any(map(_from_device, pair)) or _is_wanted(fgraph, result))
+        and all(_may_move(x) or _from_device(x) for x in pair)
+        for pair, result in zip(pairs, node.outputs, strict=True)
     ]
     if not any(moving):
         return None
@@ -160,6 +166,21 @@ def read_on_device(fgraph: Any, node: Any) -> Any:
         return None
     inputs = [as_device_variable(x) if _from_device(x) else x for x in node.inputs]
     outputs = node.op(*inputs, return_list=True)
+    copy_stack_trace(node.outputs, outputs)
+    return outputs
+
+
+@node_rewriter([class_for(CAReduce)])
+def reduce_while_computing(fgraph: Any, node: Any) -> Any:
+    """Compute the operand of a reduction in its kernel if nothing else reads it."""
+    (x,) = node.inputs
+    if (
+        x.owner is None or not isinstance(x.owner.op, class_for(Elemwise)) or len(x.owner.outputs) > 1
+        or len(fgraph.clients[x]) > 1 or x.owner.op.host.inplace_pattern or node.op.host.axis == ()
+    ):  # fmt: skip
+        return None
+    op = class_for(ElemwiseReduction)(ElemwiseReduction(x.owner.op.host, node.op.host))
+    outputs = op(*x.owner.inputs, return_list=True)
     copy_stack_trace(node.outputs, outputs)
     return outputs
 
@@ -218,6 +239,9 @@ _moves.register(
     EquilibriumGraphRewriter([remove_round_trip], max_use_ratio=10),
     "gpu",
     position=2,
+)
+_moves.register(
+    "gpu_reductions", in2out(reduce_while_computing, name="gpu_reductions"), "gpu", position=3
 )
 optdb.register("gpu_opt", _moves, "gpu", position=49.05)
 # After the destroy handler (49.5); products first, so that they get the memory of their addends.

@@ -126,8 +126,8 @@ _SPECIAL: dict[type, Any] = {
 }  # fmt: skip
 
 
-def compiled(op: Any, node: Any, name: str) -> Any:
-    """Compile a scalar Op; `node` is the node of an Elemwise, with a dtype for each input."""
+def compiled(op: Any, node: Any, reduction: Any = None) -> Any:
+    """Compile a scalar Op; `node` has a dtype for each input. `reduction`: a name, axis and dtype for its result."""
     made = Expressions()
     inputs = [made.graph.input() for _ in node.inputs]
     # A number would adapt to the dtypes beside it; PyTensor's has a dtype of its own.
@@ -136,4 +136,8 @@ def compiled(op: Any, node: Any, name: str) -> Any:
         for v, x in zip(inputs, node.inputs, strict=True)
     ]
     shadow = op.make_node(*(basic.get_scalar_type(x.type.dtype)() for x in node.inputs))
-    return made.graph.compile(made.outputs(op, shadow, operands), name=name)
+    results = made.outputs(op, shadow, operands)
+    if reduction is not None:
+        name, axis, dtype = reduction
+        results = [made.graph.cast(made.graph.reduce(name, results[0], axis), dtype)]
+    return made.graph.compile(results, name=str(op))

@@ -8,6 +8,7 @@ import numpy as np
 from pytensor.compile.sharedvalue import SharedVariable
 
 import gpuinterop as gi
+from gpuinterop import _core
 
 from . import settings
 from .device_variables import CudaNdarrayType, GpuArrayType, GpuArrayVariable, device_type
@@ -45,6 +46,15 @@ class GpuArraySharedVariable(GpuArrayVariable, SharedVariable):
         elif not borrow:
             new_value = new_value.copy()
         self.container.value = new_value
+
+    def zero(self, borrow: bool = False) -> None:
+        """Set the value to zeros: a new array, or with ``borrow=True`` in the present memory."""
+        value = self.container.storage[0]
+        if borrow:
+            value[...] = 0
+        else:
+            zeros = gi.zeros(value.shape, str(value.dtype), device=value.device)
+            self.container.value = _core.view(type(value), zeros)
 
 
 def device_shared_constructor(

@@ -250,13 +250,15 @@ void Recorder::use(const Array& array) {
   if (on_host_ || array.device.is_cuda()) require_device(array.device);
   if (on_host_ || !array.buffer) return;  // host calls hold their arrays
   auto shares = [&](const Array& known) { return known.buffer.get() == array.buffer.get(); };
+  const bool needs_base = array.buffer->needs_base;
   auto is_held = [&](const Array& known) {
-    return shares(known) && known.base.get() == array.base.get();
+    return shares(known) && (!needs_base || known.base.get() == array.base.get());
   };
   if (std::any_of(fresh_.begin(), fresh_.end(), shares) ||
       std::any_of(used_.begin(), used_.end(), is_held))
     return;
   used_.push_back(array);
+  if (!needs_base) used_.back().base = PyRef();  // the memory alone must live, not the object of a view's root
 }
 
 void Recorder::fresh(const Array& array) {

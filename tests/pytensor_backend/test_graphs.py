@@ -9,6 +9,12 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.configdefaults import config
 
+try:
+    from pytensor.conditional.op import ifelse
+except ImportError:  # before PyTensor 3.3
+    from pytensor.ifelse import ifelse
+from pytensor.raise_op import Assert
+
 import gpuinterop as gi
 import gpuinterop.pytensor as backend
 
@@ -24,87 +30,208 @@ def mlp(x, w, v):
 
 # Each makes outputs and updates of a matrix argument x, a shared matrix w and a shared vector v.
 GRAPHS = {
-    "exp": lambda x, w, v: ([pt.exp(x) * 2 + v], {}),
-    "several outputs": lambda x, w, v: ([x + v, x - v, pt.sqr(x)], {}),
-    "comparison": lambda x, w, v: ([pt.switch(x > v, x, v), x > 0], {}),
-    "cast": lambda x, w, v: ([pt.cast(x > 0.5, "float32") * v], {}),
-    "sums": lambda x, w, v: ([x.sum(), x.sum(axis=0), x.mean(axis=1), x.max(axis=1), x.prod()], {}),
-    "any and all": lambda x, w, v: ([(x > 0).any(axis=0), (x > 0).all()], {}),
-    "product": lambda x, w, v: ([pt.dot(x, w), pt.dot(x, v), pt.dot(x, w) * 0.5 + v], {}),
-    "outer": lambda x, w, v: ([pt.outer(v, v)], {}),
-    "shapes": lambda x, w, v: (
+    "exp": lambda x, w, v, t, i: ([pt.exp(x) * 2 + v], {}),
+    "several outputs": lambda x, w, v, t, i: ([x + v, x - v, pt.sqr(x)], {}),
+    "comparison": lambda x, w, v, t, i: ([pt.switch(x > v, x, v), x > 0], {}),
+    "cast": lambda x, w, v, t, i: ([pt.cast(x > 0.5, "float32") * v], {}),
+    "sums": lambda x, w, v, t, i: (
+        [x.sum(), x.sum(axis=0), x.mean(axis=1), x.max(axis=1), x.prod()],
+        {},
+    ),
+    "any and all": lambda x, w, v, t, i: ([(x > 0).any(axis=0), (x > 0).all()], {}),
+    "product": lambda x, w, v, t, i: ([pt.dot(x, w), pt.dot(x, v), pt.dot(x, w) * 0.5 + v], {}),
+    "outer": lambda x, w, v, t, i: ([pt.outer(v, v)], {}),
+    "shapes": lambda x, w, v, t, i: (
         [x.T, x.reshape((-1,)), x.dimshuffle(0, "x", 1), x.flatten() * 2],
         {},
     ),
-    "slices": lambda x, w, v: ([x[1:], x[::-1, 0], x[0] * v], {}),
-    "written slices": lambda x, w, v: (
+    "slices": lambda x, w, v, t, i: ([x[1:], x[::-1, 0], x[0] * v], {}),
+    "written slices": lambda x, w, v, t, i: (
         [pt.set_subtensor(x[0], v), pt.inc_subtensor(x[:, 1], 1)],
         {},
     ),
-    "join": lambda x, w, v: ([pt.concatenate([x, w], axis=0) * 2, pt.stack([v, v])], {}),
-    "alloc": lambda x, w, v: ([pt.zeros_like(x) + v, pt.alloc(v, 3, v.shape[0]) * 2], {}),
-    "updates": lambda x, w, v: ([w.sum()], {w: w - 0.1 * w * x.sum(), v: v * 0.5}),
-    "swap": lambda x, w, v: ([], {w: w.T, v: v + 1}),
-    "gradient": lambda x, w, v: (mlp(x, w, v), {w: w - 0.01 * mlp(x, w, v)[1]}),
-    "softmax": lambda x, w, v: (
+    "join": lambda x, w, v, t, i: (
+        [
+            pt.concatenate([x, w], axis=0) * 2,
+            pt.stack([v, v]),
+            pt.join(0, v, np.array([1, 2], "int8")),
+        ],
+        {},
+    ),
+    "alloc": lambda x, w, v, t, i: ([pt.zeros_like(x) + v, pt.alloc(v, 3, v.shape[0]) * 2], {}),
+    "updates": lambda x, w, v, t, i: ([w.sum()], {w: w - 0.1 * w * x.sum(), v: v * 0.5}),
+    "swap": lambda x, w, v, t, i: ([], {w: w.T, v: v + 1}),
+    "gradient": lambda x, w, v, t, i: (mlp(x, w, v), {w: w - 0.01 * mlp(x, w, v)[1]}),
+    "softmax": lambda x, w, v, t, i: (
         [pt.special.softmax(x, axis=1), pt.special.log_softmax(x, axis=1)],
         {},
     ),
-    "sigmoid": lambda x, w, v: (
+    "sigmoid": lambda x, w, v, t, i: (
         [pt.sigmoid(x), pt.softplus(x), pt.log1p(pt.exp(-x)), pt.erf(x)],
         {},
     ),
-    "scalar of the host": lambda x, w, v: (
+    "scalar of the host": lambda x, w, v, t, i: (
         [x / x.shape[0], x * pt.cast(x.shape[1], "float32")],
         {},
     ),
-    "view of a shared variable": lambda x, w, v: ([w, w[0], w.T], {w: w + 1}),
+    "view of a shared variable": lambda x, w, v, t, i: ([w, w[0], w.T], {w: w + 1}),
+    "argmax": lambda x, w, v, t, i: (
+        [
+            pt.argmax(x, axis=1),
+            pt.argmax(w),
+            pt.argmax(t, axis=(0, 2)),
+            *pt.max_and_argmax(x, axis=0),
+        ],
+        {},
+    ),
+    "split": lambda x, w, v, t, i: (pt.split(w, splits_size=[1, 3], axis=1), {}),
+    "products of several matrices": lambda x, w, v, t, i: (
+        [pt.matmul(t, t), t @ w, pt.tensordot(t, w, axes=[[2], [0]])],
+        {},
+    ),
+    "batched gradient": lambda x, w, v, t, i: ([pt.grad((pt.matmul(t, t) ** 2).sum(), t)], {}),
+    "dot products": lambda x, w, v, t, i: ([pt.dot(v, v), pt.dot(w, v), pt.dot(v, w)], {}),
+    "rank one": lambda x, w, v, t, i: ([], {w: w + 0.1 * pt.outer(v, v)}),
+    "moving slices": lambda x, w, v, t, i: (
+        [x[i : i + 2] * 2, w[i], pt.inc_subtensor(w[i], v), pt.set_subtensor(w[:, i], 0)],
+        {w: pt.inc_subtensor(w[i, 1:], 1)},
+    ),
+    "diagonals": lambda x, w, v, t, i: (
+        [pt.diag(w), pt.diag(w).sum(), w * pt.eye(4, dtype="float32")],
+        {},
+    ),
+    "variance": lambda x, w, v, t, i: ([w.var(axis=0), w.std(), x.mean(axis=0)], {}),
+    "repeated": lambda x, w, v, t, i: (
+        [pt.repeat(w, 2, axis=0), pt.tile(v, (2, 3)), pt.roll(v, 1)],
+        {},
+    ),
+    "numbers to a vector": lambda x, w, v, t, i: ([pt.stack([w.sum(), v.max()])], {}),
+    "counts": lambda x, w, v, t, i: ([(x > 0).sum(), pt.neq(x > 0, x > 0.5).mean()], {}),
+    "powers and remainders": lambda x, w, v, t, i: (
+        [x**3, pt.abs(x) ** 0.5, x % 2, x // 2, pt.clip(x, -1, 1), pt.sign(x), pt.round(x)],
+        {},
+    ),
+    "integers": lambda x, w, v, t, i: (
+        [pt.cast(x * 10, "int32"), pt.cast(pt.cast(x, "int8"), "float32") + w[0]],
+        {},
+    ),
+    "ifelse": lambda x, w, v, t, i: (
+        [ifelse(v.sum() > 0, w * 2, w + 1), ifelse(i > 0, v.sum(), v.max())],
+        {},
+    ),
+    "scan": lambda x, w, v, t, i: (
+        [pytensor.scan(lambda a: a * pt.tanh(v), outputs_info=v, n_steps=3, return_updates=False)],
+        {},
+    ),
+    "checked": lambda x, w, v, t, i: ([Assert()(pt.exp(w), pt.ge(w.shape[0], 1)) * 2], {}),
+    "fixed shape": lambda x, w, v, t, i: ([pt.specify_shape(w, (4, 4)) * 2], {}),
+    "fused reductions": lambda x, w, v, t, i: (
+        [
+            (x**2).sum(),
+            pt.exp(x).max(axis=0),
+            pt.log(pt.abs(t) + 1).sum(axis=(0, 2)),
+            (x * w[0]).min(axis=1),
+        ],
+        {},
+    ),
+    "gradients of reductions": lambda x, w, v, t, i: (
+        [
+            pt.grad(x.prod(), x),
+            pt.grad(x.max(axis=0).sum(), x),
+            pt.grad((x.mean(axis=1) ** 2).sum(), x),
+        ],
+        {},
+    ),
+    "gradients of shapes": lambda x, w, v, t, i: (
+        [
+            pt.grad((x[1:, ::2] ** 2).sum(), x),
+            pt.grad((x.T.reshape((-1,)) ** 3).sum(), x),
+            pt.grad((pt.concatenate([w, w * 2]) ** 2).sum(), w),
+            pt.grad((pt.set_subtensor(w[0], v) ** 2).sum(), w),
+            pt.grad(pt.diag(w).sum(), w),
+        ],
+        {},
+    ),
+    "gradient of softmax": lambda x, w, v, t, i: (
+        [pt.grad((pt.special.softmax(x, axis=1) ** 2).sum(), x)],
+        {},
+    ),
+    "gradient of ifelse": lambda x, w, v, t, i: (
+        [pt.grad(ifelse(v.sum() > 0, w * 2, w**2).sum(), w)],
+        {},
+    ),
+    "cumulated": lambda x, w, v, t, i: ([pt.cumsum(w, axis=0), pt.sort(x, axis=0)], {}),
+    "updates that need each other": lambda x, w, v, t, i: (
+        [w.sum(), pt.dot(w, v)],
+        {w: w * 0.5 + pt.outer(v, v), v: pt.dot(w, v) * 0.1},
+    ),
 }
 
 
-def compiled(name, mode, shared):
+# Graphs of square matrices.
+SQUARE = ("swap",)
+
+
+def compiled(name, mode):
     x = pt.matrix("x", dtype="float32")
-    w, v = (shared(values(i, *shape)) for i, shape in ((1, (4, 4)), (2, (4,))))
-    outputs, updates = GRAPHS[name](x, w, v)
-    return (
-        pytensor.function([x], outputs, updates=updates, mode=mode, on_unused_input="ignore"),
-        w,
-        v,
+    i = pt.lscalar("i")
+    w, v, t = (
+        pytensor.shared(values(k, *shape), name=name)
+        for k, shape, name in ((1, (4, 4), "w"), (2, (4,), "v"), (3, (3, 4, 4), "t"))
     )
+    outputs, updates = GRAPHS[name](x, w, v, t, i)
+    step = pytensor.function([x, i], outputs, updates=updates, mode=mode, on_unused_input="ignore")
+    return step, w, v
 
 
-@pytest.mark.parametrize("allow_gc", [True, False])
+# Whose operations have no version on the device.
+ON_HOST = ("cumulated", "scan")
+
+
+@pytest.mark.parametrize(
+    ("allow_gc", "inplace", "capture"),
+    [(True, True, True), (False, True, True), (True, False, True), (True, True, False)],
+    ids=["", "no gc", "no inplace", "no capture"],
+)
 @pytest.mark.parametrize("name", GRAPHS)
-def test_graph_agrees_with_host(name, allow_gc, on_device):
+def test_graph_agrees_with_host(name, allow_gc, inplace, capture, device):
+    floats = config.floatX
     config.allow_gc = allow_gc
-    tested, w, v = compiled(name, "GPU", pytensor.shared)
-    work_on_host = [
-        node
-        for node in tested.maker.fgraph.toposort()
-        if backend.has_lowering(node.op)
-        and any(o.type.dtype == "float32" and not all(o.type.broadcastable) for o in node.outputs)
-    ]
-    assert not work_on_host
-    backend.unuse()
-    config.floatX = "float32"
-    host, hw, hv = compiled(name, backend.HOST, pytensor.shared)
-    kept = []
-    for step, rows in enumerate((4, 4, 3, 4, 7)):
-        if name == "join" or rows == 4 or "swap" not in name:
-            x = values(10 + step, rows, 4)
-            found, expected = tested(x), host(x)
+    backend.use(device, capture=capture)
+    try:
+        tested, w, v = compiled(name, "GPU" if inplace else backend.GPU.excluding("inplace"))
+        # Nothing that could run on the device takes its operand from there, or gives its result to it.
+        nodes = [node for node in tested.maker.fgraph.toposort() if backend.has_lowering(node.op)]
+        nodes = [node for node in nodes if backend.device_inputs(node.op, node) is not None]
+        for x in (x for node in nodes for x in node.inputs if x.type.ndim):
+            assert not isinstance(x.owner and x.owner.op, backend.HostFromGpu)
+        uploads = [t for t in backend.transfers(tested) if t.direction == "to the device"]
+        assert all(t.value == "x" for t in uploads) or name in ON_HOST
+        backend.unuse()
+        config.floatX = "float32"
+        host, hw, hv = compiled(name, backend.HOST)
+        backend.use(device, capture=capture)
+        kept = []
+        for step, rows in enumerate((4, 4, 4, 4, 3, 4, 7, 7, 7)):
+            x, i = values(10 + step, rows, 4), step % 3
+            if rows != 4 and name in SQUARE:
+                continue
+            found, expected = tested(x, i), host(x, i)
             kept.append((found, [np.array(e) for e in expected]))
-        if step == 2:
-            for mine, reference in ((w, hw), (v, hv)):
-                new = values(20, *reference.get_value().shape)
-                mine.set_value(new)
-                reference.set_value(new)
-        np.testing.assert_allclose(w.get_value(), hw.get_value(), rtol=2e-5, atol=2e-5)
-        np.testing.assert_allclose(v.get_value(), hv.get_value(), rtol=2e-5, atol=2e-5)
-    for found, expected in kept:  # also results of earlier calls are still what they were
-        for a, b in zip(found, expected, strict=True):
-            assert np.asarray(a).dtype == b.dtype
-            np.testing.assert_allclose(np.asarray(a), b, rtol=2e-5, atol=2e-5)
+            if step == 3:
+                for mine, reference in ((w, hw), (v, hv)):
+                    new = values(20, *reference.get_value().shape)
+                    mine.set_value(new)
+                    reference.set_value(new)
+            np.testing.assert_allclose(w.get_value(), hw.get_value(), rtol=2e-5, atol=2e-5)
+            np.testing.assert_allclose(v.get_value(), hv.get_value(), rtol=2e-5, atol=2e-5)
+        for found, expected in kept:  # results of earlier calls are still what they were
+            for a, b in zip(found, expected, strict=True):
+                assert np.asarray(a).dtype == b.dtype
+                np.testing.assert_allclose(np.asarray(a), b, rtol=2e-5, atol=2e-5)
+    finally:
+        backend.unuse()
+        config.allow_gc, config.floatX = True, floats
 
 
 def test_shared_data_stays_on_device(on_device):

@@ -1,0 +1,96 @@
+"""A base class for Ops that one CUDA C kernel computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+
+import gpuinterop as gi
+from gpuinterop import _core
+
+from .device_variables import as_device_variable, gpu_contiguous
+
+__all__ = ["KernelOp"]
+
+
+class KernelOp(Op):
+    """An Op that a CUDA C kernel computes; a subclass sets `source` and `name`, and overrides what differs.
+
+    By default the result has the type and the shape of the first input, and the kernel gets the inputs, the results
+    and the number of elements of the first result as an int, with a thread for each of these. Inputs are C-contiguous
+    arrays on the device. Captured graphs may contain the Op. A subclass that defines ``host(*arrays)``, which takes
+    NumPy arrays and returns one for each result, also runs on "cpu".
+    """
+
+    __props__: tuple[str, ...] = ()
+    source = ""
+    name = ""
+    threads = 256
+    recordable = True
+
+    def output_types(self, *inputs: Any) -> list[Any]:
+        """Return the types of the results for symbolic inputs."""
+        return [inputs[0].type]
+
+    def output_shapes(self, *shapes: Any) -> list[Any]:
+        """Return the shapes of the results for those of the inputs, which may be symbolic."""
+        return [shapes[0]]
+
+    def arguments(self, inputs: list[Any], outputs: list[Any]) -> tuple[Any, ...]:
+        """Return the arguments of the kernel: arrays and NumPy scalars."""
+        return (*inputs, *outputs, np.intc(outputs[0].size))
+
+    def grid(self, inputs: list[Any], outputs: list[Any]) -> Any:
+        """Return how many blocks of `threads` threads run; 0 for no launch."""
+        return -(-outputs[0].size // self.threads)
+
+    def make_node(self, *inputs: Any) -> Any:
+        inputs = tuple(gpu_contiguous(as_device_variable(x)) for x in inputs)
+        return Apply(self, list(inputs), [kind() for kind in self.output_types(*inputs)])
+
+    def infer_shape(self, *arguments: Any) -> Any:
+        return self.output_shapes(*arguments[-1])
+
+    def do_constant_folding(self, fgraph: Any, node: Any) -> bool:
+        return False
+
+    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+        self._run(gi.RawKernel(self.source, self.name), node, inputs, outputs)
+
+    def make_thunk(
+        self, node: Any, storage_map: Any, compute_map: Any, no_recycling: Any, impl: Any = None
+    ) -> Any:
+        kernel = gi.RawKernel(self.source, self.name)
+        inputs = [storage_map[v] for v in node.inputs]
+        outputs = [storage_map[v] for v in node.outputs]
+
+        def thunk() -> None:
+            self._run(kernel, node, [cell[0] for cell in inputs], outputs)
+
+        return thunk
+
+    def _run(self, kernel: Any, node: Any, inputs: Any, outputs: Any) -> None:
+        classes = [o.type.array_class for o in node.outputs]
+        device = inputs[0].device
+        host = getattr(self, "host", None)
+        if device.type == "cpu" and host is not None:
+            results = host(*(x.get() for x in inputs))
+            results = results if isinstance(results, (list, tuple)) else [results]
+            for cell, cls, result, o in zip(outputs, classes, results, node.outputs, strict=True):
+                cell[0] = cls(np.asarray(result, o.type.dtype), device=device)
+            return
+        arrays = []
+        shapes = self.output_shapes(*(x.shape for x in inputs))
+        for cell, cls, shape, o in zip(outputs, classes, shapes, node.outputs, strict=True):
+            old = cell[0]  # the result of the last call, where PyTensor keeps it
+            if old is None or old.shape != tuple(shape) or not old.flags.c_contiguous:
+                old = gi.empty(shape, o.type.dtype, device=device)
+            arrays.append(old if type(old) is cls else _core.view(cls, old))
+        grid = self.grid(inputs, arrays)
+        if grid:
+            kernel(grid, self.threads, *self.arguments(list(inputs), arrays))
+        for cell, array in zip(outputs, arrays, strict=True):
+            cell[0] = array

@@ -1,0 +1,171 @@
+"""The steps of a call of a compiled function on a GPU: segments that are replayed, and what runs between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pytensor.compile.aliasing import alias_root
+from pytensor.link.utils import raise_with_op
+
+from .device_op import GpuOp
+from .device_variables import GpuFromHost, is_device
+from .replay import GRAPHS, STAGED_BYTES, Segment, land, recordable_nodes
+
+__all__ = ["Plan"]
+
+
+class _Single:
+    """A node that runs at every call."""
+
+    def __init__(self, vm: Any, k: int) -> None:
+        self.fgraph, self.node, self.thunk = vm.fgraph, vm.nodes[k], vm.thunks[k]
+        self.clears = vm.post_thunk_clear[k] if vm.post_thunk_clear else ()
+
+    def __call__(self) -> None:
+        try:
+            self.thunk()
+        except Exception:
+            raise_with_op(self.fgraph, self.node, self.thunk)
+        for cell in self.clears:
+            cell[0] = None
+
+
+class _Upload:
+    """A transfer to the device whose memory stays in use, so that captured graphs find the value at one place."""
+
+    def __init__(self, vm: Any, k: int) -> None:
+        self.single = _Single(vm, k)
+        self.node = self.single.node
+        self.source = vm.storage_map[vm.nodes[k].inputs[0]]
+        self.target = vm.storage_map[vm.nodes[k].outputs[0]]
+        self.arrays: dict[Any, Any] = {}
+
+    def __call__(self) -> None:
+        shape = self.source[0].shape
+        self.target[0] = old = self.arrays.get(shape)  # the transfer writes to what is there
+        self.single()
+        new = self.target[0]
+        if old is None:
+            if len(self.arrays) >= GRAPHS or new.nbytes > STAGED_BYTES:
+                self.arrays.clear()
+            self.arrays[shape] = new
+
+
+class Plan:
+    """The steps of a call: thunks that run every time, and segments."""
+
+    def __init__(self, vm: Any) -> None:
+        self.vm = vm
+        inside = recordable_nodes(vm.nodes)
+        steps: list[Any] = []
+        for k, node in enumerate(vm.nodes):
+            if node not in inside:
+                steps.append(k)
+            elif steps and isinstance(steps[-1], list):
+                steps[-1].append(k)
+            else:
+                steps.append([k])
+        self.steps: list[Callable[[], None]] = []
+        self.segments: list[Segment] = []
+        owner: dict[Any, int] = {}
+        for s, step in enumerate(steps):
+            for k in step if isinstance(step, list) else [step]:
+                owner.update(dict.fromkeys(vm.nodes[k].outputs, s))
+            if isinstance(step, list) and self.has_kernels(step):
+                self.segments.append(Segment(vm, step))
+                self.steps.append(self.segments[-1])
+            else:
+                for k in step if isinstance(step, list) else [step]:
+                    self.steps.append(self.alone(k))
+        if self.segments:
+            self.prepare(owner, steps)
+
+    def alone(self, k: int) -> Any:
+        node = self.vm.nodes[k]
+        stays = isinstance(node.op, GpuFromHost) and node.outputs[0] not in self.vm.kept
+        return _Upload(self.vm, k) if stays else _Single(self.vm, k)
+
+    def has_kernels(self, step: list[int]) -> bool:
+        ops = [self.vm.nodes[k].op for k in step]
+        return any(isinstance(op, GpuOp) or getattr(op, "recordable", False) for op in ops)
+
+    def prepare(self, owner: dict[Any, int], steps: list[Any]) -> None:
+        vm, fgraph = self.vm, self.vm.fgraph
+        outputs = fgraph.outputs
+        inputs = {id(cell): x for cell, x in zip(vm.input_storage, fgraph.inputs, strict=True)}
+        pairs = [(inputs[id(cell)], cell, i) for cell, i in vm.inp_storage_and_out_idx]
+        updates = {x: outputs[i] for x, _, i in pairs if is_device(x)}
+        self.host_updates = [(cell, i) for x, cell, i in pairs if not is_device(x)]
+        self.device_updates = [(cell, i) for x, cell, i in pairs if is_device(x)]
+        self.returned = len(outputs) - len(pairs)
+        last = max(
+            s for s, step in enumerate(steps) if isinstance(step, list) and self.has_kernels(step)
+        )
+        # Nodes that run after the last segment must not find new values in the place of old ones.
+        read_later = {
+            x for step in steps[last + 1 :] if not isinstance(step, list) for x in vm.nodes[step].inputs
+            if owner.get(x, -1) != last and alias_root(x) in updates
+        }  # fmt: skip
+        old_values = [
+            x for x in outputs[: self.returned] if is_device(x) and alias_root(x) in updates
+        ]
+        self.segments[-1].last = not read_later and all(
+            x.owner is None or owner[x] == last for x in (*updates.values(), *old_values)
+        )
+        for segment in self.segments:
+            inside = set(segment.nodes)
+            used = {x for node in vm.nodes if node not in inside for x in node.inputs}
+            segment.prepare(used if segment.last else used | set(updates.values()), updates)
+        cells = vm.storage_map
+        final = self.segments[-1]
+        private = dict(zip(final.exposed, final.exposed_cells, strict=True))
+        self.old_values = [
+            (i, private[x]) for i, x in enumerate(outputs[: self.returned])
+            if x in private and private[x] is not cells[x]
+        ]  # fmt: skip
+        inner = {x for segment in self.segments for x in segment.inner}
+        self.clear_first = [
+            cells[o] for node in vm.nodes for o in node.outputs
+            if o in vm.kept or (is_device(o) and o not in inner)
+        ]  # fmt: skip
+
+    def __call__(self) -> Any:
+        vm = self.vm
+        for cell in self.clear_first:
+            cell[0] = None  # a reference here would count as one of a caller
+        for step in self.steps:
+            step()
+        results = [cell[0] for cell in vm.output_storage]
+        for cell, i in self.host_updates:
+            cell[0] = results[i]
+        last = self.segments[-1]
+        if last.replayed:
+            for i, cell in self.old_values:
+                results[i], cell[0] = cell[0], None
+        if self.device_updates and not (last.last and last.replayed):
+            self.update(results)
+        return results
+
+    def update(self, results: list[Any]) -> None:
+        """Give shared variables their new values, in the memory that captured graphs read if there are any."""
+        olds = [cell[0] for cell, _ in self.device_updates]
+        news = [results[i] for _, i in self.device_updates]
+        captured = any(len(r) for s in self.segments for r in s.replays.values())
+        if captured and all(
+            a.shape == b.shape and not a.readonly for a, b in zip(olds, news, strict=True)
+        ):
+            n = self.returned
+            results[:n] = land(results[:n], olds, news)
+        else:
+            for (cell, _), new in zip(self.device_updates, news, strict=True):
+                cell[0] = new
+
+    @property
+    def is_one_segment(self) -> bool:
+        """Whether a replay of one segment is all that a call does."""
+        segment = self.segments[-1]
+        results = self.vm.fgraph.outputs[: self.returned]
+        return len(self.steps) == 1 and segment.last and not (
+            self.host_updates or segment.numbers or segment.exposed != results
+        )  # fmt: skip

@@ -1,0 +1,107 @@
+"""How long the operations and the transfers of a compiled function take."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import gpuinterop as gi
+
+from .device_op import GpuOp
+from .device_variables import GpuFromHost, HostFromGpu, is_device
+
+__all__ = ["KINDS", "ProfileRow", "ProfileSummary", "kind_of", "profile_summary"]
+
+KINDS = ("device", "host", "to the device", "to the host")
+
+
+def kind_of(node: Any) -> str:
+    """Return where a node of a compiled graph works: one of `KINDS`."""
+    if isinstance(node.op, GpuFromHost):
+        return "to the device"
+    if isinstance(node.op, HostFromGpu):
+        return "to the host"
+    on_device = isinstance(node.op, GpuOp) or any(map(is_device, node.outputs))
+    return "device" if on_device else "host"
+
+
+@dataclass(frozen=True)
+class ProfileRow:
+    """One operation of a function: `seconds` are those of one call of the function."""
+
+    node: Any
+    kind: str
+    seconds: float
+
+    @property
+    def operation(self) -> str:
+        return str(self.node.op)
+
+
+@dataclass(frozen=True)
+class ProfileSummary:
+    """The times of a compiled function; `str` makes a table of it.
+
+    Attributes
+    ----------
+    call : seconds of a call as it runs without a profile, with captured graphs; the device has finished.
+    host_call : seconds until such a call returns.
+    rows : the operations, one by one. If `synchronised`, the device finished each before the next began; if not, a row
+        has the time of the host alone.
+    """
+
+    call: float
+    host_call: float
+    synchronised: bool
+    rows: list[ProfileRow] = field(repr=False)
+
+    def seconds(self, kind: str) -> float:
+        """Return the sum of the rows of one kind: "device", "host", "to the device" or "to the host"."""
+        return sum(row.seconds for row in self.rows if row.kind == kind)
+
+    def __str__(self) -> str:
+        total = sum(row.seconds for row in self.rows) or 1.0
+        timing = "the device finishes each" if self.synchronised else "the host's time alone"
+        lines = [
+            f"A call takes {self.call * 1e6:.1f} us, and returns after {self.host_call * 1e6:.1f} us.",
+            f"Its operations one by one ({timing}), in us of a call:",
+        ]
+        for kind in KINDS:
+            spent = self.seconds(kind)
+            lines.append(f"  {kind:14} {spent * 1e6:10.1f}  {100 * spent / total:5.1f} %")
+        for row in sorted(self.rows, key=lambda row: -row.seconds):
+            lines.append(
+                f"  {row.kind:14} {row.seconds * 1e6:10.1f}  {100 * row.seconds / total:5.1f} %  {row.operation}"
+            )
+        return "\n".join(lines)
+
+
+def profile_summary(
+    function: Any, *arguments: Any, calls: int = 20, synchronise: bool = True
+) -> ProfileSummary:
+    """Call a function of the mode "GPU" several times, and return the times of its operations.
+
+    The calls are real ones: updates of shared variables take place. ``synchronise=False`` does not wait for the device
+    after each operation, so that the rows show what the host spends on them.
+    """
+    for _ in range(3):  # compiles kernels, captures graphs
+        function(*arguments)
+    gi.synchronize()
+    start = time.perf_counter()
+    for _ in range(calls):
+        function(*arguments)
+    returned = time.perf_counter()
+    gi.synchronize()
+    finished = time.perf_counter()
+    vm = function.vm
+    vm.call_times, vm.call_counts = [0.0] * len(vm.nodes), [0] * len(vm.nodes)
+    with vm.timed(synchronise):
+        for _ in range(calls):
+            function(*arguments)
+    rows = [
+        ProfileRow(node, kind_of(node), spent / calls)
+        for node, spent in zip(vm.nodes, vm.call_times, strict=True)
+    ]
+    vm.call_times, vm.call_counts = [0.0] * len(vm.nodes), [0] * len(vm.nodes)
+    return ProfileSummary((finished - start) / calls, (returned - start) / calls, synchronise, rows)
