@@ -258,7 +258,8 @@ void Recorder::use(const Array& array) {
       std::any_of(used_.begin(), used_.end(), is_held))
     return;
   used_.push_back(array);
-  if (!needs_base) used_.back().base = PyRef();  // the memory alone must live, not the object of a view's root
+  if (!needs_base)
+    used_.back().base = PyRef();  // the memory alone must live, not the object of a view's root
 }
 
 void Recorder::fresh(const Array& array) {
