@@ -498,5 +498,5 @@ class PreparedCalls:
     def __init__(self, binds: bool=False) -> None: ...
     def _add(self, expected: list[Any], operands: list[Any], operation: object, rebuild: object | None) -> None:
         """
-        `expected`: (type, constant, dtype, ndim, low, high) for each argument. `operands`: (position, None), (-1, object), or (-2, function of the tuple of arguments).
+        `expected`: (type, constant, dtype, ndim, shape or None, low, high) for each argument. `operands`: (position, None), (-1, object), or (-2, function of the tuple of arguments).
         """

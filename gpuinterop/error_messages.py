@@ -118,6 +118,13 @@ def not_one_of(
 # ---- shapes, axes and strides --------------------------------------------------------------------
 
 
+inner_dimensions_differ = Builder(
+    ShapeError, "a b n m", expected="equal inner dimensions",
+    got="shapes {a} and {b}, inner dimensions {n} and {m}",
+    fix="transpose (x.T), reshape or slice one operand",
+)  # fmt: skip
+
+
 def axis_out_of_range(where: str, axis: Any, ndim: int) -> ShapeError:
     return ShapeError(
         where=where,

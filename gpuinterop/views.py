@@ -61,7 +61,8 @@ def read_reduced_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
     """Return the axes of a reduction in ascending order; NumPy reduces a 0-d array over axis 0 or -1."""
     if ndim == 0 and axis in (0, -1, (0,), (-1,)):
         return ()
-    return tuple(sorted(read_axes(axis, ndim, where)))
+    axes = None if axis is None else _core.read_ints(axis, where, "an axis or axes")
+    return tuple(sorted(read_axes(axes, ndim, where)))
 
 
 def own_state(x: Any) -> tuple[dict[str, Any] | None, dict[str, Any]] | None:

@@ -137,5 +137,5 @@ class ElementwiseKernel(_core.PreparedCalls):
                 info = {"i": np.iinfo, "u": np.iinfo, "f": np.finfo}.get(dtype.kind)
                 if info is not None and info(dtype).min <= value <= info(dtype).max:
                     limits = float(info(dtype).min), float(info(dtype).max)
-                    expected[i] = (type(value), None, -1, 0, *limits)
+                    expected[i] = (type(value), None, -1, 0, None, *limits)
         return args, expected

@@ -96,6 +96,25 @@ class Expression(Graph):
         axis = tuple(axis) if isinstance(axis, list) else axis
         return self.record(None, (self._value(x),), reduction=(name, axis, bool(keepdims)))
 
+    def dimshuffle(self, x: Value, axes: Sequence[int]) -> Value:
+        """Put the axes in another order: for each axis the operand's, or -1 for a new one of length 1.
+
+        An input or a reduced value is read in that order; nothing is copied.
+
+        Examples
+        --------
+        >>> from gpuinterop.ops.expression import Expression
+        >>> graph = Expression()
+        >>> x, v = graph.input(), graph.input()
+        >>> scaled = graph.apply("multiply", x, graph.dimshuffle(v, (0, -1)))
+        >>> import gpuinterop
+        >>> rows = graph.compile([graph.reduce("sum", scaled, axis=0)])
+        >>> a = gpuinterop.asarray([[1.0, 2.0], [3.0, 4.0]], device="cpu")
+        >>> rows(a, gpuinterop.asarray([1.0, 10.0], device="cpu")).tolist()
+        [31.0, 42.0]
+        """
+        return self.record(None, (self._value(x),), axes=tuple(axes))
+
     def cuda(self, text: CudaText, *operands: Value | Number, result: int = 0) -> Value:
         """Apply CUDA text to the values; `result` selects one of its outputs.
 
@@ -138,7 +157,7 @@ class Expression(Graph):
                 raise ArgumentTypeError(where="compile", expected="values of the graph as results",
                                         got=type(value).__name__,
                                         fix="pass what input, apply, cast, reduce or cuda returned")  # fmt: skip
-        for value in ordered(results, through=True):
+        for value in ordered(results):
             if value.index >= 0 and value not in self.inputs[value.index : value.index + 1]:
                 raise ArgumentTypeError(where="compile", expected="values of this graph",
                                         got=f"{value!r} of another graph",

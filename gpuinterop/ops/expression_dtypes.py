@@ -32,7 +32,7 @@ Operation: TypeAlias = Row | CudaText
 
 @dataclass(eq=False, repr=False)
 class Value:
-    """An input, a constant, or the result of an operation or a reduction in an `Expression`.
+    """An input, a constant, or the result of an operation, a reduction or a dimshuffle in an `Expression`.
 
     Its attributes are read by the code generator. Other packages only pass values on.
     """
@@ -45,6 +45,7 @@ class Value:
     number: Any = None
     index: int = -1  # position among the inputs
     weak: bool = False  # an input that is a Python number in every call
+    axes: tuple[int, ...] | None = None  # of a dimshuffle: the operand's axis, or -1 for a new one
 
     def __repr__(self) -> str:
         # Without the operands: values are shared, so the text could grow exponentially.
@@ -52,12 +53,9 @@ class Value:
             return f"<input {self.index}>"
         if self.reduction is not None:
             return f"<value of {self.reduction[0]}>"
+        if self.axes is not None:
+            return f"<value with axes {self.axes}>"
         return f"<constant {self.number!r}>" if self.row is None else f"<value of {self.row.name}>"
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether a kernel reads it instead of computing it."""
-        return self.index >= 0 or self.reduction is not None
 
 
 def loop_of(row: Operation, kinds: tuple[int, ...]) -> Loop:
@@ -106,6 +104,8 @@ def _kind(
 ) -> int:
     if value.index >= 0:
         return given[value.index]
+    if value.axes is not None:
+        return found[id(value.operands[0])]
     if value.reduction is not None:
         of = dtype_from_id(strong(found[id(value.operands[0])]))
         return dtype_id(REDUCTIONS[value.reduction[0]].result(of))

@@ -6,9 +6,9 @@ generate kernels read the graph through this module; `expression` has the method
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from gpuinterop.views import read_reduced_axes
 
 from .cuda_text import CudaText
 from .expression_dtypes import Operation, Value, is_number_kind, kinds_of, loop_of, met, strong
-from .reduction_table import reduced_shape
+from .reduction_table import check_not_empty, reduced_shape
+
+Node = TypeVar("Node")
 
 
 @dataclass
@@ -49,13 +51,14 @@ class Graph:
         result: int = 0,
         cast_to: int = -1,
         reduction: tuple[str, Any, bool] | None = None,
+        axes: tuple[int, ...] | None = None,
     ) -> Value:
         """The value of an operation, which the graph holds once."""
-        key = (row, *map(id, operands), result, cast_to, repr(reduction))
-        return self.known.setdefault(key, Value(row, tuple(operands), result, cast_to, reduction))
+        key = (row, *map(id, operands), result, cast_to, repr(reduction), axes)
+        value = Value(row, tuple(operands), result, cast_to, reduction, axes=axes)
+        return self.known.setdefault(key, value)
 
     def order(self) -> list[Value]:
-        """The values that the results are computed from: after their operands, each once."""
         return ordered(self.results)
 
     def has_texts(self) -> bool:
@@ -137,21 +140,26 @@ def constant_key(value: Any) -> Any:
     return kind, value
 
 
-def ordered(results: Sequence[Value], *, through: bool = False) -> list[Value]:
-    """Values after their operands, each once; operands of reductions only on demand."""
-    done: dict[int, Value] = {}
-    stack: list[tuple[Value, bool]] = [(value, False) for value in reversed(results)]
+def ordered(results: Sequence[Value]) -> list[Value]:
+    """The values that the results are computed from: after their operands, each once."""
+    return in_order(results, lambda value: value.operands)
+
+
+def in_order(roots: Sequence[Node], operands_of: Callable[[Node], Sequence[Node]]) -> list[Node]:
+    """The nodes of a graph, each once and after its operands; without recursion, since graphs can be deep."""
+    done: dict[Node, None] = {}
+    stack: list[tuple[Node, bool]] = [(node, False) for node in reversed(roots)]
     while stack:
-        value, ready = stack.pop()
-        if id(value) in done:
+        node, ready = stack.pop()
+        if node in done:
             continue
-        operands = value.operands if through or value.reduction is None else ()
-        if ready or not operands:
-            done[id(value)] = value
+        operands = () if ready else operands_of(node)
+        if not operands:
+            done[node] = None
         else:
-            stack.append((value, True))
+            stack.append((node, True))
             stack.extend((operand, False) for operand in operands)
-    return list(done.values())
+    return list(done)
 
 
 def shapes_of(
@@ -166,7 +174,10 @@ def shapes_of(
         elif value.reduction is not None:
             op, axis, keepdims = value.reduction
             axes = read_reduced_axes(axis, len(shapes[0]), op)
+            check_not_empty(op, shapes[0], axes)
             shape = reduced_shape(shapes[0], axes, keepdims)
+        elif value.axes is not None:
+            shape = tuple(1 if axis < 0 else shapes[0][axis] for axis in value.axes)
         else:
             shape = broadcast_shapes(shapes, "fuse")
         found[id(value)] = shape

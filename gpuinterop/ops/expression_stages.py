@@ -1,29 +1,34 @@
-"""A compiled expression: kernels that run one after the other.
-
-A reduction ends a stage, because its value is known only when every element has been read. Values that
-are computed from it belong to later stages. Only reduced values are stored between stages: a value that
-several stages need is computed in each.
-"""
+"""A compiled expression: kernels that run one after the other, as `expression_partition` divides it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import dtype_id
+from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.layout import core_view
 
 from .core_callbacks import add_operation, is_foreign_array, viewed
 from .expression_codegen import ElementwiseOperation
-from .expression_dtypes import Value, is_strict
-from .expression_graph import Graph, ordered, shapes_of
-from .output_arrays import check_count, check_out, refuse_overlap
+from .expression_dtypes import Value, is_strict, number_kind, strong
+from .expression_graph import Graph, shapes_of
+from .expression_partition import Read, Stage, depends_on_shapes, partition
+from .operand_conversion import gpuarray_class
+from .output_arrays import (
+    check_count,
+    check_out,
+    leading,
+    new_like,
+    plain,
+    refuse_overlap,
+    require_arrays,
+)
 from .reduction_kernel import FusedReduction
 
 _MOST = 64
@@ -49,15 +54,25 @@ def shape_of(x: Any) -> tuple[int, ...]:
     return tuple(np.shape(core_view(x) if isinstance(x, _core.Array) else x))
 
 
-def expected_argument(x: Any, constant: bool = False) -> tuple[Any, ...] | None:
+def expected_argument(
+    x: Any, *, constant: bool = False, by_shape: bool = False
+) -> tuple[Any, ...] | None:
     """How the core recognises an argument like `x`; None for arrays of other libraries."""
     if constant:
-        return None, x, -1, 0, 0.0, 0.0
+        return None, x, -1, 0, None, 0.0, 0.0
     if isinstance(x, _core.Array):
         seen = core_view(x)
-        return type(x), None, dtype_id(seen.dtype), seen.ndim, 0.0, 0.0
+        return (
+            type(x),
+            None,
+            dtype_id(seen.dtype),
+            seen.ndim,
+            seen.shape if by_shape else None,
+            0.0,
+            0.0,
+        )
     if type(x) in (bool, int, float, complex):
-        return type(x), None, -1, 0, -math.inf, math.inf
+        return type(x), None, -1, 0, None, -math.inf, math.inf
     return None
 
 
@@ -76,9 +91,7 @@ class CompiledExpression(_core.PreparedCalls):
         self._graph, self._results = graph, list(results)
         self._kernels = Kernels() if kernels is None else kernels
         self._operations = Kernels()
-        # Results of the same operands have one shape. Otherwise it depends on the operands' shapes.
-        leaves = {_leaves(value) for value in self._results if value.reduction is None}
-        self.needs_shapes = len(leaves) > 1
+        self.needs_shapes = depends_on_shapes(results, len(graph.inputs))
 
     def __repr__(self) -> str:
         return f"<compiled expression {self.__name__} of {len(self._graph.inputs)} inputs>"
@@ -91,8 +104,8 @@ class CompiledExpression(_core.PreparedCalls):
                 got=str(len(operands)), fix="pass an array or a number for each input",
             )  # fmt: skip
         operation = self.operation(operands)
-        expected = [expected_argument(x) for x in operands]
-        if not self.needs_shapes and None not in expected:
+        expected = [expected_argument(x, by_shape=self.needs_shapes) for x in operands]
+        if None not in expected:
             self._add(expected, [(i, None) for i in range(len(operands))], operation, None)
         return operation(*operands, out=out)
 
@@ -107,49 +120,42 @@ class CompiledExpression(_core.PreparedCalls):
         return found
 
     def _compiled(self, strict: Sequence[bool], shapes: Sequence[Any]) -> Callable[..., Any]:
-        stages = self._stages(shapes)
-        if len(stages) == 1 and not stages[0].reduces:
-            part, leaves = _part_of(self._results)
-            if [leaf.index for leaf in leaves] == list(range(len(self._graph.inputs))):
-                kernel: Callable[..., Any] = self._kernel(replace(part, strict=strict))
-                return kernel
-        return _Stages(stages, len(self._results))
+        stages = partition(self._results, shapes)
+        first = stages[0]
+        arguments = tuple(Read(i) for i in range(len(self._graph.inputs)))
+        if len(stages) == 1 and first.reduction is None and first.reads == arguments:
+            kernel: Callable[..., Any] = self._kernel(replace(first.part, strict=strict))
+            return kernel
+        runs = [(stage, self._function(stage)) for stage in stages]
+        return _Stages(runs, replace(self._graph, strict=strict, results=self._results), shapes)
 
-    def _stages(self, shapes: Sequence[tuple[int, ...]]) -> list[_Stage]:
-        """The stages that compute the results; elementwise results of one shape are one stage."""
-        stages: list[_Stage] = []
-        places: dict[int, int] = {}  # of the reduced values
-        left = dict(enumerate(self._results))
-        values = ordered(self._results, through=True)
-        for value in values:
-            if value.reduction is None:
-                continue
-            part, leaves = _part_of([value.operands[0]])
-            gives = next(((j,) for j, result in left.items() if result is value), ())
-            for j in gives:
-                del left[j]
-            run = _alone(self._reduction(part, value.reduction))
-            stages.append(_Stage(run, _reads(leaves, places), gives, True))
-            places[id(value)] = len(self._graph.inputs) + len(places)
-        groups: dict[tuple[int, ...] | None, list[int]] = {}
-        found = shapes_of(values, dict(enumerate(shapes))) if self.needs_shapes else {}
-        for j, value in left.items():
-            groups.setdefault(found.get(id(value)), []).append(j)
-        for group in groups.values():
-            part, leaves = _part_of([self._results[j] for j in group])
-            run = _together(self._elementwise(part))
-            stages.append(_Stage(run, _reads(leaves, places), tuple(group), False))
-        return stages
+    def _function(self, stage: Stage) -> Callable[..., Sequence[Any]]:
+        """The function of a stage: of its operands, its extras, and an out, or None, for each result."""
+        if stage.reduction is None:
+            elementwise = self._elementwise(stage.part)
+            return lambda operands, extras, outs: elementwise(*operands, outs=outs)
+        after = stage.after
+        key = (*stage.part.signature(), repr(stage.reduction), after and after.signature())
+        found: FusedReduction | None = self._kernels.recall(key)
+        if found is None:
+            found = FusedReduction(
+                stage.part, stage.reduction, self._elementwise(stage.part),
+                after, None if after is None else self._elementwise(after),
+            )  # fmt: skip
+            self._kernels[key] = found
+        return found
 
-    def _elementwise(self, part: Graph) -> Callable[..., Any]:
-        """The function of a stage: its operands decide which of them are CudaNdarrays."""
+    def _elementwise(self, part: Graph) -> Callable[..., Sequence[Any]]:
+        """The kernel of a graph: its operands decide which of them are CudaNdarrays."""
         known: dict[tuple[bool, ...], Any] = {}
 
-        def run(*operands: Any, out: Any = None) -> Any:
+        def run(*operands: Any, outs: Sequence[Any]) -> Sequence[Any]:
             strict = tuple(map(is_strict, operands))
             if strict not in known:
                 known[strict] = self._kernel(replace(part, strict=strict))
-            return known[strict](*operands, out=out)
+            given = None if all(out is None for out in outs) else tuple(outs)
+            made = known[strict](*operands, out=given)
+            return made if isinstance(made, tuple) else (made,)
 
         return run
 
@@ -162,105 +168,119 @@ class CompiledExpression(_core.PreparedCalls):
             self._kernels[key] = found
         return found
 
-    def _reduction(self, part: Graph, reduction: tuple[str, Any, bool]) -> FusedReduction:
-        key = (*part.signature(), repr(reduction))
-        found: FusedReduction | None = self._kernels.recall(key)
-        if found is None:
-            found = FusedReduction(part, reduction, self._elementwise(part))
-            self._kernels[key] = found
-        return found
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """One kernel.
-
-    Attributes
-    ----------
-    run : takes the operands and an out, or None, for each result; returns the results.
-    reads : places of its operands among the arguments and, after them, the reduced values.
-    gives : places of its results among those of the function; none for a value in between.
-    reduces : whether its one result joins the reduced values.
-    """
-
-    run: Callable[[list[Any], list[Any]], Sequence[Any]]
-    reads: tuple[int, ...]
-    gives: tuple[int, ...]
-    reduces: bool
-
 
 class _Stages:
-    """The operation of an expression in several stages."""
+    """The operation of an expression in several stages, or of one with a reduction."""
 
-    def __init__(self, stages: Sequence[_Stage], results: int) -> None:
-        self.stages, self.results = stages, results
+    def __init__(
+        self, stages: Sequence[tuple[Stage, Callable[..., Sequence[Any]]]], graph: Graph,
+        shapes: Sequence[tuple[int, ...]],
+    ) -> None:  # fmt: skip
+        self.stages, self.graph, self.results = stages, graph, len(graph.results)
+        self.shapes = shapes_of(graph.order(), dict(enumerate(shapes)))
+        self.gives: list[tuple[int, ...]] = []  # for each stage the places of its results, or -1
+        left = dict(enumerate(graph.results))
+        for stage, _ in stages:
+            places = []
+            for value in stage.stores:
+                places.append(next((j for j, result in left.items() if result is value), -1))
+                left.pop(places[-1], None)
+            self.gives.append(tuple(places))
+        # For each stage the inputs that later stages read.
+        self.later: list[list[int]] = [
+            sorted({
+                read.place for later, _ in stages[i + 1 :] for read in (*later.reads, *later.extras)
+                if read.place < len(graph.inputs)
+            })
+            for i in range(len(stages))
+        ]  # fmt: skip
+        self._known: dict[tuple[int, ...], tuple[dict[int, Any], set[int]]] = {}  # of `_dtypes`
 
     def __call__(self, *operands: Any, out: Any = None) -> Any:
-        outs: list[Any] = [None] * self.results
         if out is not None:
-            outs = list(out) if isinstance(out, tuple) else [out]
-            check_count(outs, self.results, "fuse")
-            refuse_overlap(outs, "fuse")
-        values = _beside_each_other(operands, outs)
-        found: list[Any] = [None] * self.results
-        copies: list[tuple[Any, Any]] = []
-        for stage in self.stages:
-            # The last stage checks and writes its `out` arrays. Results of earlier stages are copied after it.
-            last = stage is self.stages[-1]
-            sinks = [outs[place] if last else None for place in stage.gives] or [None]
-            made = stage.run([values[place] for place in stage.reads], sinks)
-            for place, value in zip(stage.gives, made, strict=False):
+            return self._into(operands, out if isinstance(out, tuple) else (out,))
+        values = _beside_each_other(operands, ())
+        found: list[Any] = [None] * (self.results + 1)  # the last is for values that are no results
+        for (stage, run), gives in zip(self.stages, self.gives, strict=True):
+            made = run(*_operands(stage, values), [None] * len(gives))
+            for place, value in zip(gives, made, strict=True):
                 found[place] = value
-                if not last and outs[place] is not None:
-                    check_out(outs[place], core_view(value).shape, value.dtype, value, "fuse")
-                    copies.append((outs[place], value))
-            values.extend(made if stage.reduces else ())
+            values.extend(made)
+        return found[0] if self.results == 1 else tuple(found[:-1])
+
+    def _into(self, operands: Sequence[Any], outs: Sequence[Any]) -> Any:
+        """Write the results to `outs`, of which each may be None and may overlap the operands."""
+        check_count(outs, self.results, "fuse")
+        refuse_overlap(outs, "fuse")
+        values = _beside_each_other(operands, outs)
+        arrays = [x for x in values if isinstance(x, _core.Array)]
+        require_arrays("fuse", *arrays)
+        like = leading(arrays)
+        dtypes, strict = self._dtypes(values)
+        for value, out in zip(self.graph.results, outs, strict=True):
+            if out is not None:  # all are checked before any is written
+                check_out(out, self._shape_in(out, value), dtypes[id(value)], like, "fuse")
+        found = list(outs)
+        copies: list[tuple[Any, Any]] = []
+        for i, ((stage, run), gives) in enumerate(zip(self.stages, self.gives, strict=True)):
+            later = [values[j] for j in self.later[i] if isinstance(values[j], _core.Array)]
+            sinks = []
+            for place, value in zip(gives, stage.stores, strict=True):
+                sink = None if place < 0 else outs[place]
+                if (
+                    sink is None
+                    or shape_of(sink) != self.shapes[id(value)]
+                    or any(_core._may_overlap(sink, x) for x in later)
+                ):
+                    plainly = is_strict(like) and id(value) not in strict
+                    cls = gpuarray_class() if plainly else type(like)
+                    sink = new_like(like, self.shapes[id(value)], dtypes[id(value)], "fuse", cls)
+                sinks.append(sink)
+                if place >= 0 and outs[place] is None:
+                    found[place] = sink
+                elif place >= 0 and outs[place] is not sink:
+                    copies.append((outs[place], sink))
+            run(*_operands(stage, values), sinks)
+            values.extend(sinks)
         for sink, value in copies:
             _core.copy_into(sink, value, where="fuse")
-        results = [v if o is None else o for o, v in zip(outs, found, strict=True)]
-        return results[0] if self.results == 1 else tuple(results)
+        return found[0] if self.results == 1 else tuple(found)
+
+    def _shape_in(self, out: Any, value: Value) -> tuple[int, ...]:
+        """The shape that `out` must have: that of the value, which elementwise values broadcast to."""
+        shape = self.shapes[id(value)]
+        given = shape_of(out) if isinstance(out, _core.Array) else shape
+        lead = len(given) - len(shape)
+        fits = lead >= 0 and all(n in (1, m) for n, m in zip(shape, given[lead:], strict=True))
+        return given if fits and value.reduction is None else shape
+
+    def _dtypes(self, values: Sequence[Any]) -> tuple[dict[int, Any], set[int]]:
+        """The dtype of each value of the graph, and which are CudaNdarrays if the operands are."""
+        given = tuple([
+            dtype_id(x.dtype) if isinstance(x, _core.Array) else number_kind(x) for x in values
+        ])  # fmt: skip
+        if given not in self._known:
+            kinds, strict = self.graph.kinds(given)
+            dtypes = {value: dtype_from_id(strong(kind)) for value, kind in kinds.items()}
+            self._known[given] = dtypes, strict
+        return self._known[given]
+
+
+def _operands(stage: Stage, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """The operands and the extras of a stage."""
+    return [_read(values, r) for r in stage.reads], [_read(values, r) for r in stage.extras]
+
+
+def _read(values: Sequence[Any], read: Read) -> Any:
+    """An operand of a stage: a value, or a view of it with other axes."""
+    value = values[read.place]
+    if read.axes is None:
+        return value
+    pattern = ["x" if axis < 0 else axis for axis in read.axes]
+    return _core.view(type(value), plain(value).dimshuffle(*pattern))
 
 
 def _beside_each_other(operands: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
     """The operands, with arrays of other libraries converted to the device of the first gpuinterop array."""
     like = next((x for x in (*operands, *outs) if isinstance(x, _core.Array)), None)
     return [viewed(x, like, "fuse") if is_foreign_array(x) else x for x in operands]
-
-
-def _part_of(results: Sequence[Value]) -> tuple[Graph, list[Value]]:
-    """The graph from its leaves to the results, with the leaves as its inputs; and the leaves."""
-    values = ordered(results)
-    leaves = sorted(
-        (value for value in values if value.is_leaf),
-        key=lambda value: (value.index < 0, value.index),
-    )
-    part = Graph()
-    made = {id(leaf): part.input(weak=leaf.weak) for leaf in leaves}
-    for value in values:
-        if not value.is_leaf:
-            operands = tuple(made[id(o)] for o in value.operands)
-            made[id(value)] = replace(value, operands=operands)
-    part.results = [made[id(value)] for value in results]
-    return part, leaves
-
-
-def _leaves(value: Value) -> frozenset[int]:
-    """The arrays that a value is computed from."""
-    return frozenset(id(leaf) for leaf in _part_of([value])[1] if not leaf.weak)
-
-
-def _reads(leaves: Sequence[Value], places: dict[int, int]) -> tuple[int, ...]:
-    return tuple(leaf.index if leaf.index >= 0 else places[id(leaf)] for leaf in leaves)
-
-
-def _alone(reduction: FusedReduction) -> Callable[..., Sequence[Any]]:
-    return lambda operands, outs: (reduction(operands, outs[0]),)
-
-
-def _together(operation: Callable[..., Any]) -> Callable[..., Sequence[Any]]:
-    def run(operands: list[Any], outs: list[Any]) -> Sequence[Any]:
-        given = None if all(out is None for out in outs) else tuple(outs)
-        values = operation(*operands, out=given)
-        return values if isinstance(values, tuple) else (values,)
-
-    return run

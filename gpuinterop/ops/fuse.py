@@ -14,6 +14,7 @@ from gpuinterop import _core
 from gpuinterop.error_messages import out_is_no_array
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 
+from . import fuse_products  # noqa: F401 - gives the placeholders their views and products
 from .core_callbacks import is_foreign_array
 from .expression_graph import constant_key
 from .expression_stages import CompiledExpression, Kernels, expected_argument, shape_of
@@ -100,9 +101,9 @@ class Fused(_core.PreparedCalls):
         compiled, captured, rebuild = found
         operands = [*arrays, *(x.of(values) if type(x) is Scalar else x for x in captured)]
         operation = compiled.operation(operands)
-        if not (keywords or kwargs or compiled.needs_shapes or key not in self._traces
-                or self._traces[key] is _BY_SHAPE):  # fmt: skip
-            self._add_entry(values, names, is_array, captured, operation, rebuild)
+        if not (keywords or kwargs):
+            by_shape = compiled.needs_shapes or self._traces.get(key) is _BY_SHAPE
+            self._add_entry(values, names, is_array, captured, operation, rebuild, by_shape)
         made = operation(*operands, out=out)
         return made if rebuild is None else rebuild(made)
 
@@ -155,10 +156,13 @@ class Fused(_core.PreparedCalls):
         captured: Sequence[Any],
         operation: Callable[..., Any],
         rebuild: Callable[[Any], Any] | None,
+        by_shape: bool,
     ) -> None:
         """Register the call with the core, which handles later calls with the same signature."""
         expected = [
-            expected_argument(x, not array and not self._is_operand(x, name))
+            expected_argument(
+                x, constant=not array and not self._is_operand(x, name), by_shape=by_shape
+            )
             for x, name, array in zip(values, names, is_array, strict=True)
         ]
         if None in expected:
@@ -248,9 +252,10 @@ def fuse(
 
     The function may read shapes (``x.shape``, ``x.size``, ``len(x)``); it is then traced for each.
     Values may be reduced: ``(x * y).sum()``, likewise prod, mean, min, max, any and all, over all axes
-    or ``axis=``. Each reduction is one kernel that reads the operands once and stores nothing but its
-    result; values that are computed from reduced values are one kernel after those. A softmax of rows is
-    three. Sums of floats are as accurate as those of `CudaNdarray.sum`, but may be joined in another
+    or ``axis=``. Each reduction is one kernel that reads the operands once and also computes what
+    follows from the reduced value in its shape; values of larger shapes are one kernel after those. A
+    softmax of rows is three. Products with vectors are such reductions, ``x.T`` and ``x[:, None]`` cost
+    nothing. Sums of floats are as accurate as those of `CudaNdarray.sum`, but may be joined in another
     order and so differ in the last bit on CUDA. Fused functions may call one another.
 
     Examples

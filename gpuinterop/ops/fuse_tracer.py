@@ -13,7 +13,7 @@ from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError
 
 from . import methods
-from .core_callbacks import FUNCTIONS
+from .core_callbacks import CALLS, FUNCTIONS
 from .expression import Expression
 from .expression_dtypes import Value, is_strict, kinds_of, number_kind, strong
 from .expression_graph import ordered, shapes_of
@@ -62,12 +62,12 @@ class Trace:
 
     def shape(self, value: Value) -> tuple[int, ...]:
         """The shape of a value for the arguments of this call."""
-        values = ordered([value], through=True)
+        values = ordered([value])
         return shapes_of(values, self._given(values, shape_of))[id(value)]
 
     def dtype(self, value: Value) -> np.dtype[Any]:
         """The dtype of a value for the arguments of this call."""
-        values = ordered([value], through=True)
+        values = ordered([value])
         kinds, _ = kinds_of(values, self._given(values, _kind_of), self._given(values, is_strict))
         return np.dtype(dtype_from_id(strong(kinds[id(value)])))
 
@@ -114,6 +114,8 @@ class Tracer:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         name = f"numpy.{ufunc.__name__}"
         refuse_out(name, kwargs.get("out"))
+        if ufunc is np.matmul and method == "__call__":
+            return CALLS["traced product"]("matmul", *inputs)
         row = TABLE.get(ALIASES.get(ufunc.__name__, ufunc.__name__))
         if method == "__call__" and row is not None:
             return FUNCTIONS[row.name](*inputs, **kwargs) if kwargs else record(row, inputs)
@@ -198,9 +200,9 @@ class Tracer:
 
 
 def cannot_be_fused(name: str) -> ArgumentTypeError:
-    """The error for a function that is neither elementwise nor a reduction."""
+    """The error for a function that is neither elementwise, nor a reduction, nor a product with a vector."""
     return _refusal(
-        f"operations that go element by element, and the reductions {', '.join(FUSED)}",
+        f"operations that go element by element, the reductions {', '.join(FUSED)}, and products with vectors",
         f"{name}, which cannot be fused",
         f"call {name} outside of the fused function, and pass its result as an argument",
     )
@@ -217,7 +219,7 @@ def refuse_out(where: str, out: Any) -> None:
 def record(row: Row, operands: Sequence[Any]) -> Any:
     """A tracer (or several) for `row` applied to tracers, numbers and arrays."""
     trace = next(o.trace for o in operands if type(o) in (Tracer, Scalar))
-    known = [None if type(o) is Scalar else _value(trace, o, row.name) for o in operands]
+    known = [None if type(o) is Scalar else value_of(trace, o, row.name) for o in operands]
     use = (row.name, *map(id, known))
     values = tuple(
         trace.parameter(o, (i, *use)) if value is None else value
@@ -231,7 +233,8 @@ def record(row: Row, operands: Sequence[Any]) -> Any:
     return found if row.results > 1 else found[0]
 
 
-def _value(trace: Trace, operand: Any, name: str) -> Value:
+def value_of(trace: Trace, operand: Any, name: str) -> Value:
+    """The value of an operand: a placeholder, a constant or an array from outside of the function."""
     if isinstance(operand, Tracer):
         if operand.trace is not trace:
             raise _kept()
@@ -286,16 +289,7 @@ for _python, _name in {
     setattr(Tracer, f"__{_python}__", lambda self, _row=TABLE[_name]: record(_row, (self,)))
 
 
-def _no_product(self: Tracer, other: Any) -> Any:
-    raise cannot_be_fused("matmul")
-
-
-for _python, _method in {
-    "matmul": _no_product,
-    "rmatmul": _no_product,
-    "imatmul": _in_place,
-}.items():
-    setattr(Tracer, f"__{_python}__", _method)
+Tracer.__imatmul__ = _in_place  # type: ignore[attr-defined]
 
 
 def _no_value(got: str) -> ArgumentTypeError:
@@ -314,7 +308,7 @@ def _refusing(got: str) -> Callable[..., Any]:
 for _python, _got in {
     "float": "float(x)", "int": "int(x)", "complex": "complex(x)", "index": "x as an index",
     "iter": "a loop over x", "contains": "a search in x", "array": "numpy.asarray(x)",
-    "format": "a formatted x", "round": "round(x)", "getitem": "x[index]",
+    "format": "a formatted x", "round": "round(x)",
     "setitem": "an assignment to x[index]",
 }.items():  # fmt: skip
     setattr(Tracer, f"__{_python}__", _refusing(_got))

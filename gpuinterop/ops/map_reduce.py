@@ -124,7 +124,7 @@ class MapReduce(ReductionKernel):
                 fix="pass an array for each of x0, x1, ..., and extras=(...) for each of e0, e1, ...",
             )
 
-    def _dtypes(self, operands: Sequence[Any]) -> list[np.dtype[Any]]:
+    def _dtypes(self, operands: Sequence[Any], extras: Sequence[Any]) -> list[np.dtype[Any]]:
         reduced = REDUCTIONS[self.op].result(self._common(operands))
         return [
             as_supported_dtype(reduced if self.dtypes is None else self.dtypes[j], "MapReduce")
@@ -140,7 +140,7 @@ class MapReduce(ReductionKernel):
     ) -> tuple[Expression, Expression]:
         """The texts with the dtypes of these operands."""
         value = accumulated_dtype(self.op, self._common(operands))
-        outs = [kind.name for kind in self._dtypes(operands)]
+        outs = [kind.name for kind in self._dtypes(operands, extras)]
         mapped = CudaText(
             ", ".join(f"{x.dtype.name} x{i}" for i, x in enumerate(operands)),
             f"{value} gi_value", assigned("gi_value", value, self.map), "map",

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class ReductionKernel:
     graph : of the elements of the operands.
     op, axis, keepdims : the reduction.
     posts : a graph of the reduced value and the extras, which have the result's shape.
-    dtypes : of the results; that of the reduction by default.
+    dtypes : of the results; by default those of the graph that computes them.
     where : the name in errors.
     """
 
@@ -93,7 +93,7 @@ class ReductionKernel:
         check_not_empty(self.op, shape, axes)
         full = [output_arrays.plain(x).broadcast_to(shape) for x in operands]
         after = [output_arrays.plain(e).broadcast_to(kept) for e in extras]
-        kinds = self._dtypes(full)
+        kinds = self._dtypes(full, after)
         made = reduced_shape(shape, axes, self.keepdims)
         sinks = None
         if out is not None:
@@ -120,13 +120,17 @@ class ReductionKernel:
         """The graphs of the elements and of the reduced value, for operands of these dtypes."""
         return self.graph, self.posts
 
-    def _dtypes(self, operands: Sequence[Any]) -> list[np.dtype[Any]]:
+    def _dtypes(self, operands: Sequence[Any], extras: Sequence[Any]) -> list[np.dtype[Any]]:
         """The dtypes of the results."""
         if self.dtypes is not None:
             return list(self.dtypes)
-        graph, _ = self.graphs(operands, ())
+        graph, posts = self.graphs(operands, extras)
         value = dtype_from_id(graph.result_rows(_rows(operands))[0])
-        return [np.dtype(REDUCTIONS[self.op].result(value))]
+        reduced = np.dtype(REDUCTIONS[self.op].result(value))
+        if posts is None:
+            return [reduced]
+        rows = posts.result_rows((dtype_id(reduced), *_rows(extras)))
+        return [np.dtype(dtype_from_id(row)) for row in rows]
 
     def _on_host(
         self,
@@ -156,7 +160,7 @@ class ReductionKernel:
             value=value,
             map=re.sub(r"\bx0\b", f"gi_mapped({names})", element),
             op=accumulator,
-            outputs=tuple(kind.name for kind in self._dtypes(operands)),
+            outputs=tuple(kind.name for kind in self._dtypes(operands, extras)),
             extras=tuple(e.dtype.name for e in extras),
             posts=posts is not None,
             support="".join(function.text for function in functions)
@@ -199,82 +203,142 @@ class ReductionKernel:
 
 
 class FusedReduction:
-    """One reduced value of an expression; `part` computes the values that are reduced."""
+    """A stage of an expression that reduces: one kernel, or, where there is none, one for each part.
+
+    Parameters
+    ----------
+    part, reduction : the graph of the elements, and what reduces them.
+    elements : computes that graph.
+    after : the graph of the reduced value and the extras; None if the reduced value is the result.
+    rest : computes that graph.
+    """
 
     def __init__(
-        self, part: Graph, reduction: tuple[str, Any, bool], elementwise: Callable[..., Any]
+        self,
+        part: Graph,
+        reduction: tuple[str, Any, bool],
+        elements: Callable[..., Sequence[Any]],
+        after: Graph | None,
+        rest: Callable[..., Sequence[Any]] | None,
     ) -> None:
         self.op, self.axis, self.keepdims = reduction
-        strict = replace(part, strict=(True,) * len(part.inputs))
-        # By whether the operands are CudaNdarrays, all of them or none.
-        self.kernels = [
-            ReductionKernel(graph, self.op, self.axis, keepdims=self.keepdims)
-            for graph in (part, strict)
-        ]
-        self.value = elementwise
+        self.part, self.after, self.elements, self.rest = part, after, elements, rest
         self.reads_only = part.results[0].index >= 0
-        # By kinds of operands.
-        self._ways: dict[Any, tuple[ReductionKernel | None, list[Any], bool]] = {}
+        if after is not None:
+            self.alone = FusedReduction(part, reduction, elements, None, None)
+        self._kernels: dict[tuple[bool, bool], ReductionKernel] = {}
+        self._ways: dict[Any, _Way | None] = {}  # by kinds of operands and extras
 
-    def __call__(self, operands: Sequence[Any], out: Any) -> Any:
-        """The result for operands that the elementwise function takes."""
+    def __call__(
+        self, operands: Sequence[Any], extras: Sequence[Any], outs: Sequence[Any]
+    ) -> Sequence[Any]:
         # Each device has one object, so its id identifies the device.
         key = tuple([
             (type(x), x.dtype, id(x.device)) if isinstance(x, _core.Array) else type(x)
-            for x in operands
+            for x in (*operands, *extras)
         ])  # fmt: skip
-        way = self._ways.get(key)
+        if key not in self._ways:
+            self._ways[key] = self._way(operands, extras)
+        way = self._ways[key]
+        given = None if outs[0] is None else tuple(outs)
         if way is None:
-            way = self._ways[key] = self._way(operands)
-        kernel, numbers, plain = way
-        if kernel is None:
-            value = operands[0] if plain else self.value(*operands)
-            return getattr(value, self.op)(self.axis, keepdims=self.keepdims, out=out)
-        if numbers:
-            operands = list(operands)
-            for i, cls, dtype, code, index in numbers:
+            return self._one_by_one(operands, extras, outs)
+        n = len(operands)
+        if way.numbers:
+            values = [*operands, *extras]
+            for i, cls, dtype, code, index in way.numbers:
                 number = _core.empty(cls, (), dtype, code, index, where="fuse")
-                number.fill(operands[i])
-                operands[i] = number
-        made = kernel(*operands, out=out)
-        return output_arrays.plain(made) if plain and out is None else made
-
-    def _way(self, operands: Sequence[Any]) -> tuple[ReductionKernel | None, list[Any], bool]:
-        """How operands of these kinds are reduced: the kernel, and the 0-d arrays it reads for numbers.
-
-        The third value is true if a CudaNdarray cannot hold the kernel's result, or, without a
-        kernel, if the first operand is reduced unchanged.
-        """
-        like = next((x for x in operands if isinstance(x, _core.Array)), None)
-        if self.reads_only and like is not None and operands[0] is like:
-            return None, [], True
-        known = all(isinstance(x, (_core.Array, int, float, complex)) for x in operands)
-        no_loops = self.kernels[0].in_python or REDUCTIONS[self.op].host is None
-        if like is None or not known or (like.device.type == "cpu" and no_loops):
-            return None, [], False
-        strict = is_strict(like)
-        kernel = self.kernels[strict]
-        kinds = [
-            dtype_id(x.dtype) if isinstance(x, _core.Array) else number_kind(x) for x in operands
+                number.fill(values[i])
+                values[i] = number
+            operands, extras = values[:n], values[n:]
+        made = way.kernel(*operands, extras=extras, out=given)
+        results = made if isinstance(made, tuple) else (made,)
+        if given is not None:
+            return results
+        return [
+            output_arrays.plain(x) if plain else x
+            for x, plain in zip(results, way.plain, strict=True)
         ]
-        rows = kernel.graph.input_rows(kinds)
+
+    def _one_by_one(
+        self, operands: Sequence[Any], extras: Sequence[Any], outs: Sequence[Any]
+    ) -> Sequence[Any]:
+        """The results by a kernel for the elements, one that reduces them, and one for the rest."""
+        if self.rest is None:
+            value = operands[0] if self.reads_only else self.elements(*operands, outs=(None,))[0]
+            reduced = getattr(value, self.op)(self.axis, keepdims=self.keepdims, out=outs[0])
+            return (reduced,)
+        reduced = self.alone(operands, (), (None,))[0]
+        if self.keepdims:  # the extras have no reduced axes
+            axes = read_reduced_axes(self.axis, reduced.ndim, "fuse")
+            plain = output_arrays.plain(reduced).squeeze(axes)
+            made = self.rest(_core.view(type(reduced), plain), *extras, outs=[None] * len(outs))
+            return [x.reshape(reduced.shape) for x in made]
+        return self.rest(reduced, *extras, outs=outs)
+
+    def _way(self, operands: Sequence[Any], extras: Sequence[Any]) -> _Way | None:
+        """How operands of these kinds are reduced by one kernel; None if there is none for them."""
+        values = [*operands, *extras]
+        like = next((x for x in values if isinstance(x, _core.Array)), None)
+        plain_reduction = self.reads_only and self.after is None
+        known = all(isinstance(x, (_core.Array, int, float, complex)) for x in values)
+        if plain_reduction or like is None or not known:
+            return None
+        no_loops = self.part.has_texts() or REDUCTIONS[self.op].host is None
+        if like.device.type == "cpu" and (no_loops or self.after is not None):
+            return None
+        kinds = [
+            dtype_id(x.dtype) if isinstance(x, _core.Array) else number_kind(x) for x in values
+        ]
+        strict, n = is_strict(like), len(operands)
+        part = replace(self.part, strict=(strict,) * n)
+        rows = part.input_rows(kinds[:n])
+        mapped = dtype_from_id(part.result_rows(rows)[0])
+        reduced = np.dtype(REDUCTIONS[self.op].result(mapped))
+        strict_results = part.strict_results(rows)
+        strict_value = strict_results[0] and reduced == mapped
+        after = self.after
+        if after is not None:
+            after = replace(after, strict=(strict_value, *(strict,) * len(extras)))
+            after_rows = after.input_rows((dtype_id(reduced), *kinds[n:]))
+            strict_results = after.strict_results(after_rows)
+            rows = (*rows, *after_rows[1:])
         dtypes = [dtype_from_id(row) for row in rows]
         # The result is a CudaNdarray only if all operands are.
         alike = all(
             (type(x) is type(like) and x.device == like.device) if isinstance(x, _core.Array)
             else output_arrays.class_for(type(like), dtype) is type(like)
-            for x, dtype in zip(operands, dtypes, strict=True)
+            for x, dtype in zip(values, dtypes, strict=True)
         )  # fmt: skip
-        mapped = dtype_from_id(kernel.graph.result_rows(rows)[0])
         if not alike or any(dtype.name not in ACCUMULATORS for dtype in (*dtypes, mapped)):
-            return None, [], False
+            return None
         device = like.device
         numbers = [
             (i, type(like), dtype, device.type_code, device.index)
-            for i, (x, dtype) in enumerate(zip(operands, dtypes, strict=True))
+            for i, (x, dtype) in enumerate(zip(values, dtypes, strict=True))
             if not isinstance(x, _core.Array)
         ]
-        return kernel, numbers, strict and not kernel.graph.strict_results(rows)[0]
+        kernel = self._kernels.get((strict, strict_value))
+        if kernel is None:
+            kernel = self._kernels[strict, strict_value] = ReductionKernel(
+                part, self.op, self.axis, after, keepdims=self.keepdims
+            )
+        return _Way(kernel, numbers, [strict and not s for s in strict_results])
+
+
+class _Way(NamedTuple):
+    """One kernel for operands of certain kinds.
+
+    Attributes
+    ----------
+    numbers : the positions of numbers among operands and extras, and of the 0-d array that the kernel
+        reads instead: class, dtype, device.
+    plain : for each result, whether it is no CudaNdarray although the operands are.
+    """
+
+    kernel: ReductionKernel
+    numbers: list[tuple[int, Any, Any, int, int]]
+    plain: list[bool]
 
 
 def _rows(operands: Sequence[Any]) -> tuple[int, ...]:

@@ -186,15 +186,27 @@ PyObject* the_rest(const char* name, const ProductCall& call, const Side& a, con
       .release();
 }
 
+// The product as a value of the function that is being fused, if an operand is a placeholder of one.
+PyRef traced(const ProductCall& call) {
+  if (is_array(call.a) && is_array(call.b)) return {};
+  for (PyObject* o : {call.a, call.b})
+    if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(o)), "__gpuinterop_trace__"))
+      return call_hook(Hook::Call, "(s(sOO){sO})", "traced product", call.where, call.a, call.b,
+                       "out", call.out ? call.out : Py_None);
+  return {};
+}
+
 }  // namespace
 
 PyObject* matmul(const ProductCall& call) {
+  if (PyRef made = traced(call)) return made.release();
   Side a, b, c;
   if (!read_sides(call, a, b, c)) return not_implemented();
   return product_of(call, a, b);
 }
 
 PyObject* dot(const ProductCall& call) {
+  if (PyRef made = traced(call)) return made.release();
   Side a, b, c;
   read_sides(call, a, b, c, true);
   if (!a.array || !b.array || a.ndim() == 0 || b.ndim() == 0) return the_rest("scale", call, a, b);

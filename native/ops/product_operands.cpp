@@ -97,10 +97,8 @@ std::shared_ptr<const ProductRule> rule_for(const ProductCall& call, const Side&
 
 void check_inner(const Side& a, const Side& b, int64_t n, int64_t m, const char* where) {
   if (n == m) return;
-  fail(Kind::Shape, where, "equal inner dimensions",
-       "shapes " + a.text() + " and " + b.text() + ", inner dimensions " + std::to_string(n) +
-           " and " + std::to_string(m),
-       "transpose (x.T), reshape or slice one operand");
+  fail_with("inner_dimensions_differ", where,
+            {a.text(), b.text(), std::to_string(n), std::to_string(m)});
 }
 
 bool may_be_written(const Array& out, const Side& a, const Side& b, const Side& c,

@@ -1,8 +1,9 @@
 // PreparedCalls: a callable that finds the operation for its arguments by their classes, dtypes and
-// numbers of dimensions, and by the values of constants. A call without an entry goes to the method
+// numbers of dimensions or shapes, and by the values of constants. A call without an entry goes to the method
 // `_prepare` of the Python subclass, which adds the entry.
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -20,9 +21,15 @@ namespace {
 constexpr size_t kMostEntries = 8;  // calls with further signatures go through Python
 
 struct ExpectedArgument {
-  PyRef type, constant;  // a type for arrays and numbers, otherwise a constant
-  int dtype, ndim;       // of an array; -1 for a number
-  double low, high;      // of a number
+  PyRef type, constant;        // a type for arrays and numbers, otherwise a constant
+  int dtype, ndim;             // of an array; dtype is -1 for a number
+  std::vector<int64_t> shape;  // of an array, if the operation depends on it; otherwise empty
+  double low, high;            // of a number
+
+  bool met_by(const Array& a) const {
+    return a.dtype == dtype && a.layout.ndim() == ndim &&
+           std::equal(shape.begin(), shape.end(), a.layout.shape());
+  }
 
   bool met(PyObject* given) const {
     if (constant) {
@@ -32,7 +39,7 @@ struct ExpectedArgument {
              PyUnicode_Compare(given, constant.get()) == 0;
     }
     if (reinterpret_cast<PyObject*>(Py_TYPE(given)) != type.get()) return false;
-    if (dtype >= 0) return unwrap(given).dtype == dtype && unwrap(given).layout.ndim() == ndim;
+    if (dtype >= 0) return met_by(unwrap(given));
     if (std::isinf(low) && std::isinf(high)) return true;
     const double number = PyFloat_AsDouble(given);
     if (PyErr_Occurred()) {  // an integer beyond all floats
@@ -154,10 +161,14 @@ PyRef ref_unless_none(nb::handle o) { return o.is_none() ? PyRef() : PyRef::borr
 void add_entry(PreparedCalls& calls, nb::list expected, nb::list operands, nb::object operation,
                nb::object rebuild) {
   auto made = std::make_shared<Entry>();
-  for (nb::handle e : expected)
+  for (nb::handle e : expected) {
+    std::vector<int64_t> shape;
+    if (!nb::object(e[4]).is_none())
+      for (nb::handle extent : nb::object(e[4])) shape.push_back(nb::cast<int64_t>(extent));
     made->expected.push_back({ref_unless_none(nb::object(e[0])), ref_unless_none(nb::object(e[1])),
-                              nb::cast<int>(e[2]), nb::cast<int>(e[3]), nb::cast<double>(e[4]),
-                              nb::cast<double>(e[5])});
+                              nb::cast<int>(e[2]), nb::cast<int>(e[3]), std::move(shape),
+                              nb::cast<double>(e[5]), nb::cast<double>(e[6])});
+  }
   for (nb::handle o : operands)
     made->operands.push_back({nb::cast<int>(o[0]), PyRef::borrow(nb::object(o[1]).ptr())});
   made->operation = PyRef::borrow(operation.ptr());
@@ -187,7 +198,8 @@ void register_prepared_calls(nb::module_& m) {
           nb::arg("binds") = false)
       .def("_add", &add_entry, nb::arg("expected"), nb::arg("operands"), nb::arg("operation"),
            nb::arg("rebuild").none(),
-           "`expected`: (type, constant, dtype, ndim, low, high) for each argument. `operands`: "
+           "`expected`: (type, constant, dtype, ndim, shape or None, low, high) for each argument. "
+           "`operands`: "
            "(position, None), (-1, object), or (-2, function of the tuple of arguments).");
 }
 

@@ -51,4 +51,4 @@ def test_results_of_different_shapes_go_to_outs_that_fit(device):
     assert both(x, y, out=(out, None))[0] is out
     assert out.tolist() == [1, 2, 3]
     with pytest.raises(gi.ShapeError):
-        both(x, y, out=(gi.zeros((2, 3), device=device), None))
+        both(x, y, out=(gi.zeros((2, 4), device=device), None))

@@ -1,0 +1,213 @@
+"""Products with vectors in fused functions, and what joins the kernel of a reduction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpuinterop as gi
+from gpuinterop.errors import DTypeError, ShapeError
+
+N, FEATURES, RATE = 40, 78, 0.1
+
+
+def made(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@gi.fuse
+def step(x, y, w, b):
+    """A training step of a logistic regression: prediction, cross-entropy, new weights and bias."""
+    z = x @ w + b
+    p = 1 / (1 + gi.exp(-z))
+    xent = gi.maximum(z, 0) - y * z + gi.log1p(gi.exp(-abs(z)))
+    error = (p - y) / len(y)
+    return p > 0.5, xent, w - RATE * (error @ x + 0.02 * w), b - RATE * error.sum()
+
+
+def step_in_float64(x, y, w, b):
+    x, y, w, b = (np.asarray(v, np.float64) for v in (x, y, w, b))
+    z = x @ w + b
+    p = 1 / (1 + np.exp(-z))
+    xent = np.maximum(z, 0) - y * z + np.log1p(np.exp(-abs(z)))
+    error = (p - y) / len(y)
+    return p > 0.5, xent, w - RATE * (error @ x + 0.02 * w), b - RATE * error.sum()
+
+
+def training_data() -> tuple[np.ndarray, ...]:
+    y = (np.arange(N) % 3 == 0).astype(np.float32)
+    return made(N, FEATURES), y, made(FEATURES, seed=1), np.asarray(0.25, np.float32)
+
+
+def kernels(function, *arguments) -> int:
+    """The launches of a call, counted in a captured graph."""
+    with gi.capture(device=arguments[0].device) as graph:
+        function(*arguments)
+    return graph.nodes
+
+
+@pytest.mark.parametrize("cls", [gi.CudaNdarray, gi.GpuArray])
+def test_training_step(device: str, cls: type) -> None:
+    host = training_data()
+    arrays = [cls(v, device=device) for v in host]
+    for result, expected in zip(step(*arrays), step_in_float64(*host), strict=True):
+        np.testing.assert_allclose(result.get(), expected, rtol=2e-5, atol=2e-6)
+    classes = [type(v) for v in step(*arrays)]
+    assert classes == [gi.GpuArray, cls, cls, cls]
+
+
+@pytest.mark.driver
+def test_training_step_is_one_kernel_for_each_reduction() -> None:
+    arrays = [gi.CudaNdarray(v, device="cuda:0") for v in training_data()]
+    step(*arrays)
+    assert kernels(step, *arrays) == 3
+    assert kernels(gi.fuse(lambda x, w: gi.tanh(x @ w) * 2 + w[:, None].sum()), *arrays[::2]) == 2
+    softmax = gi.fuse(lambda x: gi.exp(x - x.max(axis=1, keepdims=True)))
+    assert kernels(softmax, arrays[0]) == 2
+
+
+def test_training_in_place(device: str) -> None:
+    x, y, w, b = training_data()
+    arrays = [gi.CudaNdarray(v, device=device) for v in (x, y, w, b)]
+    outs = gi.empty(N, dtype=bool, device=device), gi.empty(N, device=device), *arrays[2:]
+    with gi.capture(device=device) as graph:
+        step(*arrays, out=outs)
+    for _ in range(3):
+        _, xent, w, b = step_in_float64(x, y, w, b)
+        graph.replay()
+    np.testing.assert_allclose(outs[1].get(), xent, rtol=1e-4)
+    np.testing.assert_allclose(outs[2].get(), w, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(outs[3].get(), b, rtol=1e-4)
+    if device != "cpu":
+        assert graph.nodes == 3  # no copies: no later kernel reads what an earlier one writes
+
+
+PRODUCTS = {
+    "matrix @ vector": (lambda x, v, w: x @ v, lambda x, v, w: x @ v),
+    "vector @ matrix": (lambda x, v, w: w @ x, lambda x, v, w: w @ x),
+    "transposed": (lambda x, v, w: x.T @ w, lambda x, v, w: x.T @ w),
+    "dot": (lambda x, v, w: gi.dot(x, v), lambda x, v, w: x @ v),
+    "method": (lambda x, v, w: x.dot(v) + 1, lambda x, v, w: x @ v + 1),
+    "numpy.dot": (lambda x, v, w: np.dot(w, x), lambda x, v, w: w @ x),
+    "numpy.matmul": (lambda x, v, w: np.matmul(x, v), lambda x, v, w: x @ v),
+    "matmul": (lambda x, v, w: gi.matmul(v, v), lambda x, v, w: v @ v),
+    "of computed values": (
+        lambda x, v, w: (x * 2 + w[:, None]) @ gi.sin(v), lambda x, v, w: (x * 2 + w[:, None]) @ np.sin(v),
+    ),
+    "of a transposed computed matrix": (
+        lambda x, v, w: (x + v).T @ (w - 1), lambda x, v, w: (x + v).T @ (w - 1),
+    ),
+    "of a product": (lambda x, v, w: (x @ v) @ x, lambda x, v, w: (x @ v) @ x),
+    "of a reduced matrix": (
+        lambda x, v, w: x.T @ (x / x.sum(axis=1, keepdims=True)).max(axis=1),
+        lambda x, v, w: x.T @ (x / x.sum(axis=1, keepdims=True)).max(axis=1),
+    ),
+    "0-d dot": (lambda x, v, w: gi.dot(v, 2), lambda x, v, w: v * 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_products(device: str, name: str, reverse: bool) -> None:
+    function, oracle = PRODUCTS[name]
+    host = [made(5, 8) + 3, made(8, seed=1), made(5, seed=2)]
+    arrays = [gi.GpuArray(v, device=device) for v in host]
+    if reverse:
+        host, arrays = [v[::-1] for v in host], [v[::-1] for v in arrays]
+    expected = oracle(*(v.astype(np.float64) for v in host))
+    np.testing.assert_allclose(gi.fuse(function)(*arrays).get(), expected, rtol=2e-5, atol=1e-5)
+
+
+def test_products_of_empty_arrays(device: str) -> None:
+    product = gi.fuse(lambda x, v: x @ v + 1)
+    for rows, columns in ((0, 3), (3, 0), (0, 0)):
+        x, v = gi.zeros((rows, columns), device=device), gi.zeros(columns, device=device)
+        assert product(x, v).tolist() == [1.0] * rows
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "error"),
+    [((3, 4), (3,), ShapeError), ((3, 1), (4,), ShapeError), ((4,), (1,), ShapeError),
+     ((3, 4), (4, 2), gi.ArgumentTypeError), ((), (4,), gi.ArgumentTypeError)],
+)  # fmt: skip
+def test_products_of_other_shapes_are_refused(device: str, left, right, error) -> None:
+    product = gi.fuse(lambda x, y: x @ y)
+    product(gi.zeros((3, 4), device=device), gi.zeros(4, device=device))
+    for _ in range(2):
+        with pytest.raises(error):
+            product(gi.zeros(left, device=device), gi.zeros(right, device=device))
+
+
+def test_products_of_other_dtypes_are_refused(device: str) -> None:
+    x = gi.zeros((2, 2), "int32", device=device)
+    with pytest.raises(DTypeError, match="float32 or float64"):
+        gi.fuse(lambda x, y: x @ y)(x, x[0])
+
+
+VIEWS = {
+    "T": lambda x: x.T, "transpose": lambda x: x.transpose(1, 0), "numpy": lambda x: np.transpose(x),
+    "axes": lambda x: x.transpose((1, 0)), "swapaxes": lambda x: x.swapaxes(0, -1),
+    "new axis": lambda x: x[:, None], "ellipsis": lambda x: x[..., None], "both": lambda x: x[None, ..., None, :],
+    "expand_dims": lambda x: np.expand_dims(x, (0, 2)), "twice": lambda x: x.T[None].T,
+    "computed": lambda x: (x + x.max(axis=1, keepdims=True)).T * 2,
+    "reduced": lambda x: x.sum(axis=0)[:, None] + x.T,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_inside(device: str, name: str) -> None:
+    host, view = made(2, 3), VIEWS[name]
+    got = gi.fuse(lambda x: view(x) * 1)(gi.GpuArray(host, device=device))
+    np.testing.assert_allclose(got.get(), view(host) * 1, rtol=1e-6)
+
+
+def test_elements_are_not_selected_inside(device: str) -> None:
+    x = gi.zeros((2, 3), device=device)
+    for key in (0, slice(1), (slice(None), 1), (None, 0), (Ellipsis, Ellipsis), (slice(None),) * 3):
+        with pytest.raises(gi.ArgumentTypeError, match=r"x\[index\]"):
+            gi.fuse(lambda x, key=key: x[key] + 1, static_argnames="key")(x)
+
+
+AFTER = {
+    "numbers": lambda x, v, s: (x * x).sum(axis=1) * 2 + 1,
+    "a vector": lambda x, v, s: x.sum(axis=1) - v,
+    "0-d": lambda x, v, s: x.max(axis=1) * s,
+    "kept axes": lambda x, v, s: x.mean(axis=1, keepdims=True) * 2 - v[:, None],
+    "kept axes and a row": lambda x, v, s: x.mean(axis=1, keepdims=True) * 2 - x[None] * s,
+    "all": lambda x, v, s: (x.sum() + s) / 3,
+    "two reductions": lambda x, v, s: x.max(axis=1) - x.min(axis=1) * v,
+    "a larger operand": lambda x, v, s: x.sum(axis=1)[:, None] + x,
+    "bool": lambda x, v, s: x.sum(axis=1) > v,
+    "used twice": lambda x, v, s: (x - x.mean(axis=1)[:, None]).sum(axis=0) + x.mean(axis=1).sum(),
+}
+
+
+@pytest.mark.parametrize("name", AFTER)
+def test_values_of_a_reduction(device: str, name: str) -> None:
+    function = AFTER[name]
+    host = made(4, 9), made(4, seed=1), np.asarray(1.5, np.float32)
+    got = gi.fuse(function)(*(gi.GpuArray(v, device=device) for v in host))
+    expected = function(*(v.astype(np.float64) for v in host))
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got.get(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_an_operand_that_is_longer_than_the_reduced_value(device: str) -> None:
+    host = made(1, 9), made(4, seed=1)
+    got = gi.fuse(lambda x, v: x.sum(axis=1) + v)(*(gi.GpuArray(v, device=device) for v in host))
+    np.testing.assert_allclose(got.get(), host[0].sum(axis=1) + host[1], rtol=1e-5)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 3))
+def test_one_function_for_many_shapes(rows: int, columns: int, step_of_rows: int) -> None:
+    x = gi.GpuArray(made(rows, columns), device="cpu")[::step_of_rows]
+    v = gi.GpuArray(made(columns, seed=1), device="cpu")
+    np.testing.assert_allclose(
+        SIGMOID(x, v).get(), 1 / (1 + np.exp(-(x.get() @ v.get()))), rtol=1e-4
+    )
+
+
+SIGMOID = gi.fuse(lambda x, v: 1 / (1 + gi.exp(-(x @ v))))
