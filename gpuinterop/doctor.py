@@ -10,6 +10,7 @@ import ctypes
 import json
 import os
 import platform
+import subprocess
 import sys
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from gpuinterop.doctor_rules import Facts, Finding, diagnose
 from gpuinterop.error_messages import not_one_of
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.foreign_handles import CUDA
+from gpuinterop.option_values import require_bool
 
 __all__ = ["SCHEMA", "Report", "doctor", "show_config"]
 
@@ -76,8 +78,11 @@ class Report(Facts):
         return self.text()
 
 
-def doctor() -> Report:
+def doctor(trial: bool = False) -> Report:
     """Examine driver, devices, contexts, streams, libraries and memory, without changing them.
+
+    With `trial`, a process of its own imports every installed library and its converter and exchanges an
+    array with it, which takes seconds and, on a GPU, memory. Without it no library is imported.
 
     Examples
     --------
@@ -92,7 +97,9 @@ def doctor() -> Report:
         if value and (name in _VARIABLES or name.startswith("GPUINTEROP_"))
     }
     report = Report(environment=shown)
-    for part in (_system, _driver, _devices, _streams, _libraries, _runtime, _memory):
+    trial = require_bool(trial, "trial", "doctor")
+    parts = (_system, _driver, _devices, _streams, _libraries, _runtime, _memory)
+    for part in (*parts, _trial) if trial else parts:
         try:
             part(report)
         except Exception as error:  # something is often broken; the report names it as a warning
@@ -257,6 +264,22 @@ def _jax_devices() -> list[Any]:
     jax, bridge = sys.modules.get("jax"), sys.modules.get("jax._src.xla_bridge")
     started = getattr(bridge, "backends_are_initialized", None)
     return list(jax.local_devices()) if jax is not None and started and started() else []
+
+
+def _trial(report: Report) -> None:
+    """Run the demo, which exchanges an array with every library."""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuinterop", "demo", "--json"], env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True, text=True, errors="replace", timeout=300, check=False,
+    )  # fmt: skip
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise RuntimeError(f"gpuinterop demo ended with code {done.returncode}: {last}") from None
+    report.failing = {row["name"]: row["failure"] for row in found["libraries"] if row["failure"]}
+    report.failing |= found["broken"]
 
 
 # ---- the page -----------------------------------------------------------------------------------

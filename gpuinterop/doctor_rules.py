@@ -48,6 +48,8 @@ class Facts:
     # Converters of other packages that are disabled, and parts of the report that failed, with the reasons.
     disabled_converters: dict[str, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    # Libraries and converters that failed in the trial, with the error.
+    failing: dict[str, str] = field(default_factory=dict)
 
     def find(self, library: str) -> list[Installed]:
         """Return the installed distributions of a library."""
@@ -129,6 +131,13 @@ def _report(facts: Facts) -> Iterator[Finding]:
     for name, why in facts.disabled_converters.items():
         text = f"the converter {name!r} is disabled: {why}"
         yield Finding("converter", text, "repair or uninstall the package that provides it")
+    for name, why in facts.failing.items():
+        yield Finding(
+            "trial",
+            f"{name} is installed, but fails when an array is exchanged with it: {why}",
+            "install versions of it and of the libraries that it uses that work together; "
+            f"python -m gpuinterop demo --only {name} repeats the failure",
+        )
     for failure in facts.failures:
         yield Finding("report", failure, "run with --verbose and report the output")
 

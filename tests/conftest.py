@@ -277,3 +277,13 @@ def pytest_terminal_summary(terminalreporter, config):
             f"{count:6} {category_of(reason) or '?':10} {reason.splitlines()[0]}{note}",
             red=bool(note),
         )
+
+
+@pytest.fixture
+def clean():
+    """Puts the registry back as it was, and forgets the names of the tests' own library."""
+    from doubles import internals
+
+    saved = internals.save_registry()
+    yield
+    internals.restore_registry(saved)

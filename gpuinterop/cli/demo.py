@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     warnings.simplefilter("ignore")
     device = gi.device(arguments.device) if arguments.device else gi.default_device()
     words = words_of(arguments.only, "--only")
-    here, left_out = libraries(device, None if words is None else named(words, "--only"))
+    here, left_out, broken = libraries(device, None if words is None else named(words, "--only"))
     tell = _nothing if arguments.json else print
 
     tell(f"gpuinterop {gi.__version__} on {device}")
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
             offer(library, view, device)
     ok = not any(word in BAD for library in here for word in library.cells.values())
     if arguments.json:
-        print(json.dumps(data(here, left_out, device, ok), indent=1))
+        print(json.dumps(data(here, left_out, broken, device, ok), indent=1))
         return int(not ok)
     show_refusal(here)
 
@@ -114,20 +114,23 @@ def _nothing(*words: object) -> None:
     """Print nothing, in place of the text that is not part of the JSON."""
 
 
-def libraries(device: Any, only: list[str] | None) -> tuple[list[Library], dict[str, str]]:
-    """Return the installed libraries with arrays on `device`, and why others are omitted."""
+def libraries(
+    device: Any, only: list[str] | None
+) -> tuple[list[Library], dict[str, str], dict[str, str]]:
+    """Return the installed libraries with arrays on `device`, why others are omitted, and broken ones."""
     # NumPy is always installed, so on a GPU it shows a download: refused, or a copy.
     numpy = replace(peers.numpy_bridge(), devices=("cpu", "cuda"), version=np.__version__)
     wanted = [numpy if name == "numpy" else name for name in only or peers.names()]
     bridges, rows = gather(wanted, [str(device)])
     left_out = {row.name: row.why for row in rows if row.why}
+    broken = {row.name: row.why for row in rows if row.broken}
     if not bridges:
         raise gi.ConversionTypeError(
             where="gpuinterop demo", expected=f"a library that is installed and has arrays on {device}",
             got=", ".join(f"{name} ({why})" for name, why in left_out.items()),
             fix="omit --only, or pass another --device",
         )  # fmt: skip
-    return [Library(bridge) for bridge in bridges], left_out
+    return [Library(bridge) for bridge in bridges], left_out, broken
 
 
 # ---- one memory ---------------------------------------------------------------------------------
@@ -241,7 +244,9 @@ def table(here: list[Library]) -> str:
     return "\n".join(f"   {row}".rstrip() for row in [*rows, "", totals, *failures])
 
 
-def data(here: list[Library], left_out: dict[str, str], device: Any, ok: bool) -> dict[str, Any]:
+def data(
+    here: list[Library], left_out: dict[str, str], broken: dict[str, str], device: Any, ok: bool
+) -> dict[str, Any]:
     """Return the outcome for ``--json``."""
     rows = []
     for lib in here:
@@ -255,6 +260,6 @@ def data(here: list[Library], left_out: dict[str, str], device: Any, ok: bool) -
         )  # fmt: skip
     return {
         "schema": "gpuinterop.demo/1", "gpuinterop": gi.__version__, "device": str(device), "ok": ok,
-        "libraries": rows, "left_out": left_out,
+        "libraries": rows, "left_out": left_out, "broken": broken,
         "not_installed": [name for name, why in left_out.items() if why == ABSENT],
     }  # fmt: skip

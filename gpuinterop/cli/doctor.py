@@ -14,11 +14,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "example: gpuinterop doctor --verbose > report.txt\n"
     )
     parser.add_argument("--verbose", "-v", action="store_true", help="everything that is known")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="import no library: no trial of those that are installed",
+    )
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the report."""
-    report = doctor()
+    report = doctor(trial=not arguments.quick)
     print(report.to_json(indent=1) if arguments.json else report.text(arguments.verbose))
     return int(not report.ok)

@@ -11,6 +11,7 @@ import numpy as np
 
 from gpuinterop import converters
 from gpuinterop.converters import registry
+from gpuinterop.explain import explain
 from gpuinterop.testing.layouts import Layout
 
 
@@ -56,8 +57,8 @@ class Bridge:
         and returns its handle; None: the library has no streams.
     devices : types of devices on which the library has arrays.
     version : the version in the table.
-    explain : ``explain(array, to, copyif)`` predicts the outcome, as `gpuinterop.explain` does; None: no
-        prediction.
+    explain : ``explain(array, to, copyif)`` predicts the outcome; None: `gpuinterop.explain`, for the
+        functions of a registered converter, otherwise no prediction.
     options : further keywords for `to` and `explain`.
     """
 
@@ -86,6 +87,12 @@ class Bridge:
 
     def _registered(self) -> bool:
         return self.name in registry.names()
+
+    def prediction(self, direction: str) -> Callable[..., Any] | None:
+        """The function that predicts conversions in a direction."""
+        own = self.to if direction == "to" else self.from_
+        registered = own is None and self._registered()
+        return self.explain or (explain if registered else None)
 
     def convert_to(self, x: Any, copyif: bool) -> Any:
         function = self.to or converters.to_function(registry.backend(self.name))

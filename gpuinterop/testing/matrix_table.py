@@ -52,6 +52,7 @@ class Library:
     name: str
     version: str = ""
     why: str = ""
+    broken: bool = False  # it is installed, and it or its converter cannot be imported
 
 
 @dataclass(repr=False)

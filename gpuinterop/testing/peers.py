@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from gpuinterop.converters import availability, registry
-from gpuinterop.explain import explain as predict
 from gpuinterop.installed_libraries import version_of
 from gpuinterop.testing import peers_gpu
 from gpuinterop.testing.bridge import Bridge
@@ -278,4 +277,4 @@ def load(name: str) -> Bridge | None:
     version = made.version or version_of(package)
     if name == "numba":  # numba.cuda lives in a package of its own
         version = f"{version_of(name)} with numba-cuda {version}"
-    return replace(made, explain=predict, version=version)
+    return replace(made, version=version)

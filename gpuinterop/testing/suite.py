@@ -78,7 +78,7 @@ def gather(
     bridges: list[Bridge] = []
     rows: list[Library] = []
     for entry in _once(peers.names() if libraries is None else libraries):
-        bridge, why = _load(entry, places)
+        bridge, why, broken = _load(entry, places)
         if bridge is not None and not bridge.directions():
             raise ArgumentTypeError(
                 where="gpuinterop.testing",
@@ -88,7 +88,7 @@ def gather(
                 fix="pass the converter's functions, or correct the name",
             )
         if bridge is None:
-            rows.append(Library(str(entry), why=why))
+            rows.append(Library(str(entry), why=why, broken=broken))
         elif not any(place.partition(":")[0] in bridge.devices for place in places):
             rows.append(Library(bridge.name, bridge.version, f"no arrays on {', '.join(places)}"))
         else:
@@ -97,22 +97,24 @@ def gather(
     return bridges, rows
 
 
-def _load(entry: str | Bridge, places: list[str]) -> tuple[Bridge | None, str]:
-    """Return the bridge of a library, or the reason why there is none."""
+def _load(entry: str | Bridge, places: list[str]) -> tuple[Bridge | None, str, bool]:
+    """Return the bridge of a library, or the reason why there is none and whether it is broken."""
     if isinstance(entry, Bridge):
-        return entry, ""
+        return entry, "", False
     if ":" in entry:
-        return bridge_at(entry), ""
-    if not peers.installed(entry):
-        return None, "not installed"
-    if not {place.partition(":")[0] for place in places} & {*registry.backend(entry).devices}:
-        return None, f"no arrays on {', '.join(places)}"
+        return bridge_at(entry), "", False
+    if entry not in peers.names():
+        registry.backend(entry)  # raises for an unknown name
     try:
+        if not peers.installed(entry):
+            return None, "not installed", False
+        if not {place.partition(":")[0] for place in places} & {*registry.backend(entry).devices}:
+            return None, f"no arrays on {', '.join(places)}", False
         found = peers.load(entry)
     except Exception as error:  # the table shows a broken installation
         why = getattr(error, "got", f"its import fails: {type(error).__name__}: {error}")
-        return None, why.strip().partition("\n")[0]
-    return found, "no bridge for the suite: its converter has no testing_bridge"
+        return None, why.strip().partition("\n")[0], True
+    return found, "no bridge for the suite: its converter has no testing_bridge", False
 
 
 def _once(entries: Iterable[str | Bridge]) -> list[str | Bridge]:

@@ -7,17 +7,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from doubles import fake_cudamat, fake_pycuda, internals
+from doubles import fake_cudamat, fake_pycuda
 
 pytest.register_assert_rewrite("cases")
-
-
-@pytest.fixture
-def clean():
-    """Puts the registry back as it was, and forgets the names of the tests' own library."""
-    saved = internals.save_registry()
-    yield
-    internals.restore_registry(saved)
 
 
 @pytest.fixture

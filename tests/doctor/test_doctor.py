@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 from doubles import driver
@@ -172,3 +175,67 @@ def test_a_wrong_default_device_is_a_finding(monkeypatch, wish):
     assert "GPUINTEROP_DEVICE" in finding.fix
     monkeypatch.setenv("GPUINTEROP_DEVICE", " cpu ")
     assert not [f for f in gi.doctor().warnings if f.code == "device"]
+
+
+CONVERTER = """
+import {library}
+import gpuinterop as gi
+from gpuinterop.testing import Bridge
+
+def to_{library}(x, copyif=False):
+    return {library}.share(x)
+
+def from_{library}(obj, copyif=False):
+    return obj
+
+def matches(obj):
+    return False
+
+testing_bridge = Bridge("{library}")
+"""
+
+
+def installed(folder, library, source):
+    """Install a library and its converter into a folder."""
+    (folder / library).mkdir(parents=True)
+    (folder / library / "__init__.py").write_text("")
+    (folder / library / "core.py").write_text(source)
+    (folder / library / "interop.py").write_text(
+        CONVERTER.format(library=library).replace(
+            f"import {library}\n", f"from {library} import core as {library}\n"
+        )
+    )
+    info = folder / f"{library}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {library}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        f"[gpuinterop.converters]\n{library} = {library}.interop\n"
+    )
+
+
+def test_a_trial_finds_libraries_that_fail_at_import_or_in_use(tmp_path):
+    installed(
+        tmp_path, "halfbroken", "def share(x):\n    import numpy\n    return numpy.row_stack(x)\n"
+    )
+    installed(tmp_path, "allbroken", "raise AttributeError('numpy has no attribute row_stack')\n")
+    installed(tmp_path, "sound", "def share(x):\n    return x\n")
+    paths = [str(tmp_path), str(Path(gi.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "GPUINTEROP_DEVICE": "cpu"}
+
+    def report(*words):
+        done = subprocess.run(
+            [sys.executable, "-m", "gpuinterop", "doctor", "--json", *words],
+            env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return json.loads(done.stdout), done.returncode
+
+    found, code = report()
+    assert code == 1
+    assert not found["ok"]
+    assert {"halfbroken", "allbroken"} <= found["failing"].keys()
+    assert "sound" not in found["failing"]
+    assert all("row_stack" in found["failing"][name] for name in ("halfbroken", "allbroken"))
+    trials = [finding for finding in found["findings"] if finding["code"] == "trial"]
+    assert len(trials) == len(found["failing"])
+    assert any("demo --only halfbroken" in finding["fix"] for finding in trials)
+    assert report("--quick")[0]["failing"] == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from doubles import fake_cudamat, fake_pycuda
 from doubles import faulty_libraries as faulty
 
 import gpuinterop as gi
+from gpuinterop.converters.plan import Plan
 from gpuinterop.testing import LAYOUTS, Bridge, matrix, memory
 
 
@@ -80,6 +82,24 @@ def test_wrong_prediction_is_found():
     m = matrix([replace(faulty.SOUND, explain=optimist)], ["cpu"], dtypes=["float32"])
     assert {f["check"] for cell in m.wrong for f in cell.faults} == {"forecast"}
     assert {cell.layout for cell in m.wrong} == {"reversed", "mirrored"}
+
+
+@pytest.mark.parametrize(
+    ("direction", "function", "outcome"),
+    [("to", "plan_to", "shared"), ("from", "plan_from", "copied")],
+)
+def test_wrong_plan_of_a_registered_converter_is_found(direction, function, outcome, clean):
+    module = types.ModuleType("toy_converter")
+    module.to_toy, module.from_toy = faulty.to_toy, faulty.from_toy
+    module.matches = lambda obj: isinstance(obj, faulty.Toy)
+    gi.converters.register(gi.converters.Backend("toy", "toy", converter=module))
+    bridge = replace(faulty.SOUND, to=None, from_=None, explain=None)
+    sound = matrix([bridge], ["cpu"], dtypes=["float32"])
+    assert sound.ok, str(sound)
+    setattr(module, function, lambda obj, copyif=False: Plan("toy", outcome))
+    wrong = matrix([bridge], ["cpu"], dtypes=["float32"]).wrong
+    assert {fault["check"] for cell in wrong for fault in cell.faults} == {"forecast"}
+    assert {cell.direction for cell in wrong} == {direction}
 
 
 def test_prediction_that_copies_is_found():
