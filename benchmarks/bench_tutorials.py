@@ -139,7 +139,7 @@ def bare_sgemm(a: Any, b: Any, c: Any) -> Callable[[], Any]:
 
 
 class Regression:
-    """The tutorial's training step in the other libraries, each as its users write it."""
+    """The tutorial's training step in plain array code, as users of each library write it."""
 
     def __init__(self, example: Any) -> None:
         self.rate, self.decay, self.n = example.RATE, example.DECAY, example.N
@@ -161,6 +161,23 @@ class Regression:
             return p > 0.5, xent
 
         self.numpy_state = state
+        return step
+
+    def gpuinterop(self, device: str) -> Callable[[], Any]:
+        x, y, w = (gi.CudaNdarray(a, device=device) for a in (self.x, self.y, self.w))
+        b = gi.zeros((), device=device)
+        rate, decay, n = self.rate, self.decay, self.n
+        self.gpuinterop_state = {"w": w, "b": b}
+
+        def step() -> Any:
+            z = x @ w + b
+            p = 1 / (1 + gi.exp(-z))
+            xent = gi.maximum(z, 0) - y * z + gi.log1p(gi.exp(-abs(z)))
+            error = (p - y) / n
+            w[...] = w - rate * (x.T @ error + decay * w)
+            b[...] = b - rate * error.sum()
+            return p > 0.5, xent
+
         return step
 
     def torch(self, torch: Any, device: str) -> Callable[[], Any]:
@@ -228,6 +245,11 @@ def regression(bench: Benchmark, libraries: dict[str, Any]) -> None:
     print(f"{row}: {run['nodes']} nodes, {steps} steps as accurate as float64 asks")
     others = Regression(module)
     calls = {GPUINTEROP: Call(module.Training(device).step.replay, wait[GPUINTEROP])}
+    plain = others.gpuinterop(device)
+    calls[f"{GPUINTEROP} plain"] = Call(plain, wait[GPUINTEROP])
+    calls[f"{GPUINTEROP} plain graph"] = Call(
+        gi.capture(plain, device=device).replay, wait[GPUINTEROP]
+    )
     calls["numpy"] = Call(others.numpy(), lambda: None, events=False)
     with optional(libraries, "torch", "logistic regression") as torch:
         step = others.torch(torch, device)
