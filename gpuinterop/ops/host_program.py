@@ -22,7 +22,9 @@ from gpuinterop.host_views import as_numpy_view
 from .dtype_promotion import dtype_kind, is_extended, loop_dtypes
 from .operation_table import Row
 
-_BOOL, _FLOAT32, _BFLOAT16 = (NAMES.index(name) for name in ("bool", "float32", "bfloat16"))
+_BOOL, _FLOAT32, _FLOAT64, _BFLOAT16 = (
+    NAMES.index(name) for name in ("bool", "float32", "float64", "bfloat16")
+)
 # NumPy has two integer types of 8 bytes, and loops of comparisons for only one of them.
 _LETTERS = {
     NAMES.index(name): [np.dtype(name).char, *({"int64": "lq", "uint64": "LQ"}.get(name, ""))]
@@ -37,6 +39,9 @@ _SUMS = {
         ("float64", ("float32",)),
     )
     for name in names
+}
+_CLIPPED = {
+    i for i, name in enumerate(NUMPY_NAMES) if "int" in name or name in ("float32", "float64")
 }
 # NumPy 2.4 writes wrong values of these into an output with gaps, so the results are stored by a copy.
 _DENSE = (np.isfinite, np.isinf, np.isnan, np.signbit)
@@ -104,12 +109,24 @@ class HostProgram:
         index = _loop_index(ufunc, tuple(o.dtype for o in operands), tuple(dtypes))
         if index is None:
             return self.call(ufunc, operands, dtypes)
-        return self._step(ufunc, (index, 0), operands, dtypes, ufunc in _DENSE)
+        # A power of one number, 2, is a square, as for NumPy's operator.
+        squared = (
+            operands[0].dtype if ufunc is np.power and dtypes[0] in (_FLOAT32, _FLOAT64) else 0
+        )
+        return self._step(ufunc, (index, squared), operands, dtypes, ufunc in _DENSE)
 
     def choose(self, condition: HostValue, x: HostValue, y: HostValue) -> HostValue:
         """Choose x where the condition is true, y elsewhere."""
         itemsize = dtype_from_id(x.dtype).itemsize
         return self._step(None, (itemsize, -1), (condition, x, y), (x.dtype,))[0]
+
+    def clip(self, x: HostValue, low: HostValue, high: HostValue) -> HostValue:
+        """Limit x, in a loop of the core: NumPy's for clip is private, and maximum is slow beside a number."""
+        return self._step(None, (x.dtype, -4), (x, low, high), (x.dtype,))[0]
+
+    def integer_power(self, x: HostValue, y: HostValue) -> HostValue:
+        """The power of integers of one dtype; negative exponents are those of a kernel."""
+        return self._step(None, (x.dtype, -3), (x, y), (x.dtype,))[0]
 
     def call(
         self, function: Callable[..., Any], operands: Sequence[HostValue], dtypes: Sequence[int]
@@ -268,6 +285,8 @@ def _row_steps(
 ) -> Sequence[HostValue]:
     if row.name == "where":
         return (program.choose(*read),)
+    if row.name == "clip" and read[0].dtype in _CLIPPED:
+        return (program.clip(*read),)
     if row.name == "clip":
         above = program.loop(np.maximum, read[:2], outs)
         return program.loop(np.minimum, (*above, read[2]), outs)
@@ -279,31 +298,8 @@ def _row_steps(
         divisor = program.choose(is_zero, program.constant(1, dtype), read[0])
         (quotient,) = program.loop(np.reciprocal, (divisor,), outs)
         return (program.choose(is_zero, zero, quotient),)
-    if row.name == "power" and kind == "i":
-        return (_integer_power(program, read, outs),)
+    if row.name == "power" and kind in "iu":
+        return (program.integer_power(*read),)
     if isinstance(row.numpy, np.ufunc):
         return program.loop(row.numpy, read, outs)
     return program.call(row.numpy, read, outs)
-
-
-def _integer_power(
-    program: HostProgram, read: Sequence[HostValue], outs: Sequence[int]
-) -> HostValue:
-    """The steps of x ** y for signed integers.
-
-    NumPy raises for a negative exponent in an array, but a kernel cannot raise. Both devices return the exact
-    power truncated to an integer: 1 or -1 for the bases 1 and -1, 0 for all others.
-    """
-    base, exponent = read
-    dtype = outs[0]
-    zero, one = program.constant(0, dtype), program.constant(1, dtype)
-    (low,) = program.loop(np.less, (exponent, zero), (_BOOL,))
-    safe = program.choose(low, zero, exponent)
-    (power,) = program.loop(np.power, (base, safe), outs)
-    (bit,) = program.loop(np.bitwise_and, (exponent, one), outs)
-    (is_odd,) = program.loop(np.equal, (bit, one), (_BOOL,))
-    (size,) = program.loop(np.absolute, (base,), outs)
-    (is_one,) = program.loop(np.equal, (size, one), (_BOOL,))
-    unit = program.choose(is_odd, base, one)
-    inverse = program.choose(is_one, unit, zero)
-    return program.choose(low, inverse, power)

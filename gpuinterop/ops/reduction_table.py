@@ -248,7 +248,9 @@ def _size(program: HostProgram, value: HostValue, _: HostValue) -> HostValue:
 
 
 def _size_squared(program: HostProgram, value: HostValue, mean: HostValue) -> HostValue:
-    return _square(program, _size(program, value, mean))
+    if KINDS[NAMES[value.dtype]] == "c":
+        return _square(program, _size(program, value, mean))
+    return _square(program, program.cast(value, NAMES.index("float64")))
 
 
 def _root_of_squares(size: np.ndarray[Any, Any], axis: Any) -> Any:

@@ -33,10 +33,8 @@ void run_lines(ProgramRun& run, const IterationSpace& w, char** at) {
   const int line = line_dimension(w);
   const int64_t extent = w.shape[line], tile = line == w.ndim - 1 ? extent : kTile;
   int64_t step[kMaxOperands];
-  for (int i = 0; i < w.operands; ++i) {
-    step[i] = w.stride[line][i] * w.itemsize[i];
-    run.set_step(i, step[i]);
-  }
+  for (int i = 0; i < w.operands; ++i) step[i] = w.stride[line][i] * w.itemsize[i];
+  run.set_steps(step);
   int64_t index[kMaxDims];
   std::fill(index, index + w.ndim, 0);
   for (int64_t start = 0; start < extent; start += tile) {
@@ -57,6 +55,22 @@ void run_lines(ProgramRun& run, const IterationSpace& w, char** at) {
   }
 }
 
+// The loop without a ufunc: its kind is the second number, or the dtype to cast to.
+HostLoop own_loop(int first, int second) {
+  switch (second) {
+    case -1: return choice_loop(first);
+    case -2: return sum_loop(static_cast<DTypeId>(first));
+    case -3: return power_loop(static_cast<DTypeId>(first));
+    case -4: return clip_loop(static_cast<DTypeId>(first));
+    default: return cast_loop(static_cast<DTypeId>(first), static_cast<DTypeId>(second));
+  }
+}
+
+bool is_two(const char* number, DTypeId dtype) {
+  if (dtype == kFloat32) return *reinterpret_cast<const float*>(number) == 2;
+  return *reinterpret_cast<const double*>(number) == 2;
+}
+
 }  // namespace
 
 ProgramRun::ProgramRun(const HostProgram& program, int64_t longest, const char* where)
@@ -66,7 +80,6 @@ ProgramRun::ProgramRun(const HostProgram& program, int64_t longest, const char* 
     more_.resize(n);
     registers_ = more_.data();
   }
-  for (size_t r = 0; r < operands; ++r) registers_[r].step = 0;
   size_t next = operands;
   if (!program.temporaries.empty()) {
     block_ = std::min(longest, program.block);
@@ -74,10 +87,28 @@ ProgramRun::ProgramRun(const HostProgram& program, int64_t longest, const char* 
   }
   for (const Constant& constant : program.constants)
     registers_[next++] = {reinterpret_cast<char*>(const_cast<Constant*>(&constant)), 0};
+  is_one_loop_ = program.steps.size() == 1 && program.temporaries.empty() &&
+                 program.steps[0].loop && !program.steps[0].squares;
+}
+
+void ProgramRun::set_steps(const int64_t* steps) {
+  for (int r = 0; r < program_.operands(); ++r) registers_[r].step = steps[r];
+  if (!is_one_loop_) return;
+  const std::vector<uint16_t>& registers = program_.steps[0].registers;
+  for (size_t i = 0; i < registers.size(); ++i) steps_[i] = registers_[registers[i]].step;
 }
 
 void ProgramRun::line(char* const* at, int64_t n) {
   const int operands = program_.operands();
+  if (is_one_loop_) {
+    const HostStep& step = program_.steps[0];
+    char* args[kMaxOperands];
+    for (size_t i = 0; i < step.registers.size(); ++i) {
+      const int r = step.registers[i];
+      args[i] = r < operands ? at[r] : registers_[r].at;
+    }
+    return step.loop(args, n, steps_);
+  }
   for (int r = 0; r < operands; ++r) registers_[r].at = at[r];
   for (int64_t done = 0;;) {
     const int64_t count = std::min(block_, n - done);
@@ -121,6 +152,11 @@ void ProgramRun::run_step(const HostStep& step, int64_t n) {
     args[i] = r.at;
     steps[i] = r.step;
   }
+  if (step.squares && steps[1] == 0 && is_two(args[1], step.exponent)) {
+    args[1] = args[2];
+    steps[1] = steps[2];
+    return step.squares(args, n, steps);
+  }
   step.loop(args, n, steps);
 }
 
@@ -148,8 +184,9 @@ void run_program(const HostProgram& program, const IterationSpace& w, const char
   char* at[kMaxOperands];
   for (int i = 0; i < w.operands; ++i) at[i] = w.constant[i] ? run.number(w, i) : w.data[i];
   if (w.ndim > 0) return run_lines(run, w, at);
-  for (int i = 0; i < w.operands; ++i)
-    if (!w.constant[i]) run.set_step(i, w.itemsize[i]);
+  int64_t step[kMaxOperands];
+  for (int i = 0; i < w.operands; ++i) step[i] = w.constant[i] ? 0 : w.itemsize[i];
+  run.set_steps(step);
   run.line(at, 1);
 }
 
@@ -188,15 +225,16 @@ std::shared_ptr<const HostProgram> read_program(PyObject* compiled) {
               second = nb::cast<int>(nb::object(item[2]));
     for (nb::handle r : nb::object(item[3])) step.registers.push_back(nb::cast<uint16_t>(r));
     if (owner.is_none())
-      step.loop = second == -2 ? sum_loop(static_cast<DTypeId>(first))
-                  : second == -1
-                      ? choice_loop(first)
-                      : cast_loop(static_cast<DTypeId>(first), static_cast<DTypeId>(second));
+      step.loop = own_loop(first, second);
     else if (first >= 0)
       step.loop = ufunc_loop(owner.ptr(), first);
     else
       program->calls_python = true;
     step.owner = PyRef::borrow(owner.ptr());
+    if (step.loop && !owner.is_none() && second > 0) {
+      step.exponent = static_cast<DTypeId>(second);
+      step.squares = square_loop(step.exponent);
+    }
     const size_t operands = static_cast<size_t>(program->operands());
     bool valid = step.registers.size() <= kMaxOperands && (step.loop || !owner.is_none());
     for (const uint16_t r : step.registers)

@@ -17,6 +17,9 @@ namespace gpuinterop::ops {
 struct HostStep {
   HostLoop loop;  // none: `owner` is a Python function of the registers, as core arrays
   PyRef owner;    // of the loop: a ufunc
+  // Of a power: the loop, and the dtype of its operands, for one exponent of 2. It squares.
+  HostLoop squares = {};
+  DTypeId exponent = 0;
   std::vector<uint16_t> registers;  // inputs, then outputs
 };
 
@@ -56,8 +59,8 @@ class ProgramRun {
   ProgramRun(const HostProgram& program, int64_t longest, const char* where);
   ProgramRun(const ProgramRun&) = delete;
 
-  // Sets how far apart the elements of an operand are along the lines, in bytes; 0 at first.
-  void set_step(int operand, int64_t step) { registers_[operand].step = step; }
+  // Sets how far apart the elements of each operand are along the lines, in bytes. Called before line().
+  void set_steps(const int64_t* steps);
   // Computes n > 0 elements of each operand, starting at these addresses.
   void line(char* const* at, int64_t n);
   // Keeps the bytes of a number, which the iteration space holds as an address; returns where they are.
@@ -79,7 +82,9 @@ class ProgramRun {
   void call_python(const HostStep& step, int64_t n);
 
   const HostProgram& program_;
-  int64_t block_;  // elements that a step computes at once
+  int64_t block_;                 // elements that a step computes at once
+  bool is_one_loop_ = false;      // the program is one loop, which needs no registers
+  intptr_t steps_[kMaxOperands];  // of that loop
   Register inline_[kInlineRegisters];
   Register* registers_ = inline_;
   std::vector<Register> more_;

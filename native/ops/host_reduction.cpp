@@ -161,18 +161,19 @@ class Reducer {
       if (g_.has_elements && !g_.by_lines) join_accumulators(run, i, start, count);
       char* const to = i == last_ ? start[s_.inputs] : values_;
       char* const at[] = {accumulators_, to};
-      run.finish.set_step(0, item);
-      run.finish.set_step(
-          1, i == last_ ? g_.kept.last_stride(s_.inputs) : itemsize_of(run.stage.value));
+      const int64_t steps[] = {
+          item, i == last_ ? g_.kept.last_stride(s_.inputs) : itemsize_of(run.stage.value)};
+      run.finish.set_steps(steps);
       run.finish.line(at, count);
     }
   }
 
   void join_lines(StageRun& run, int stage, char* const* start, int64_t count) {
-    const int n = s_.inputs, accumulator = n + (stage > 0);
+    const int n = s_.inputs;
     const int64_t extent = g_.reduced.last_extent();
-    for (int i = 0; i < n; ++i) run.join.set_step(i, g_.reduced.last_stride(i));
-    for (int i = n; i <= accumulator; ++i) run.join.set_step(i, 0);
+    int64_t steps[kMostPointers + 1] = {};
+    for (int i = 0; i < n; ++i) steps[i] = g_.reduced.last_stride(i);
+    run.join.set_steps(steps);
     char* outer[kMostPointers];
     std::copy(start, start + n, outer);
     g_.reduced.for_outer(outer, [&](char** at) {
@@ -189,9 +190,11 @@ class Reducer {
 
   void join_accumulators(StageRun& run, int stage, char* const* start, int64_t count) {
     const int n = s_.inputs;
-    for (int i = 0; i < n; ++i) run.join.set_step(i, g_.kept.last_stride(i));
-    if (stage) run.join.set_step(n, itemsize_of(before(stage).value));
-    run.join.set_step(n + (stage > 0), itemsize_of(run.stage.accumulator));
+    int64_t steps[kMostPointers + 1];
+    for (int i = 0; i < n; ++i) steps[i] = g_.kept.last_stride(i);
+    if (stage) steps[n] = itemsize_of(before(stage).value);
+    steps[n + (stage > 0)] = itemsize_of(run.stage.accumulator);
+    run.join.set_steps(steps);
     char* outer[kMostPointers];
     std::copy(start, start + n, outer);
     const int64_t extent = g_.reduced.last_extent();

@@ -178,6 +178,65 @@ def test_an_operand_that_the_result_overlaps_is_copied():
     np.testing.assert_array_equal(x.get()[1:], before[:-1] + 1)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "uint64"])
+def test_powers_of_integers(dtype):
+    signed = np.dtype(dtype).kind == "i"
+    base = np.arange(-5 if signed else 0, 6).astype(dtype)
+    exponents = np.arange(-3 if signed else 0, 12).astype(dtype)
+    x, y = np.meshgrid(base, exponents)
+    low = y < 0
+    power = np.power(x, np.where(low, 0, y).astype(dtype))
+    inverse = np.where(np.abs(x) == 1, np.where(y % 2 == 0, 1, x), 0)
+    expected = np.where(low, inverse, power).astype(dtype)
+    np.testing.assert_array_equal((on_cpu(x) ** on_cpu(y)).get(), expected)
+    for exponent in (0, 1, 2, 3):
+        for view in (base, base[::-2]):
+            np.testing.assert_array_equal(
+                (on_cpu(view) ** exponent).get(), view**exponent, strict=True
+            )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex128"])
+def test_squares_are_products(dtype):
+    for host in (values(dtype, 100), values(dtype, (10, 10))[::2, ::-3]):
+        x = on_cpu(host)
+        for exponent in (2, 2.0, gi.GpuArray(2.0, dtype=dtype, device="cpu")):
+            close((x**exponent).get(), host * host)
+        close((x**3).get(), host**3)
+        close(gi.fuse(lambda x: x**2 + 1)(x).get(), host * host + 1)
+    same = on_cpu(values(dtype, 50))
+    expected = same.get() * same.get()
+    same **= 2
+    close(same.get(), expected)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint32", "float16", "float32", "float64", "complex64"])
+def test_limits(dtype):
+    host = values(dtype, 1000)
+    if host.dtype.kind in "fc":
+        host[::7] = np.nan
+    low, high = (np.array(v, dtype) for v in (1, 3))
+    for view in (host, host[::-3]):
+        for bounds in ((low, high), (high, low), (view[::-1] * 0 + low, high), (low, host[0])):
+            found = gi.clip(on_cpu(view), *map(on_cpu, bounds)).get()
+            np.testing.assert_array_equal(found, np.minimum(np.maximum(view, bounds[0]), bounds[1]))
+
+
+def test_choices_of_every_size():
+    condition = values("bool", (30, 40))
+    for dtype in ("bool", "int16", "float32", "float64", "complex128"):
+        x, y = (values(dtype, (30, 40), i) for i in range(2))
+        for a, b in (
+            (x, y),
+            (x[:1, :1], y),
+            (x, y[0, 0]),
+            (x[::-1], y.T.reshape(30, 40)),
+            (x[0], y),
+        ):
+            found = gi.where(on_cpu(condition), on_cpu(a), on_cpu(b)).get()
+            np.testing.assert_array_equal(found, np.where(condition, a, b), strict=True)
+
+
 def test_no_call_warns_or_raises_for_floats():
     with warnings.catch_warnings(), np.errstate(all="raise"):
         warnings.simplefilter("error")
