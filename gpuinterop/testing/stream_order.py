@@ -47,8 +47,9 @@ def _to(bridge: Bridge, layout: Layout, index: int, verdict: Verdict) -> bool:
         slow(side.handle, index)
         # By an assignment, so that gpuinterop records the stream of the last use.
         flat[...] = creation.full((layout.count,), 2.0, device=f"cuda:{index}")
-        x = flat.reshape(layout.shape)
-        if layout.name != "C":
+        if layout.name == "C":
+            x = flat.reshape(layout.shape)
+        else:
             x = layout.over(flat.ptr, flat.dtype, ("cuda", index), flat)
         foreign = bridge.convert_to(x, True)
     verdict.outcome = "shared" if bridge.address(foreign) == x.ptr else "copied"

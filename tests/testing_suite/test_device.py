@@ -68,6 +68,14 @@ def test_libraries_that_take_any_memory(library):
     assert m.outcome(direction="to", layout="reversed") == "shared"
 
 
+def test_stream_order_is_checked_for_views_too():
+    pytest.importorskip("tvm_ffi")
+    m = matrix(["tvm_ffi"], ["cuda:0"], layouts=["C", "sliced"], dtypes=["float32"])
+    assert m.ok, str(m)
+    for layout in ("C", "sliced"):
+        assert m.outcome(direction="to", layout=layout, stream="side") == "shared"
+
+
 def test_the_doctor_sees_the_gpu_and_starts_nothing():
     import subprocess
     import sys
