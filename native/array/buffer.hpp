@@ -42,9 +42,9 @@ struct Buffer {
   bool needs_base = false;  // foreign memory kept alive by a Python object, Array::base: code that
                             // holds the buffer outside an Array must hold that object too
   bool unset = false;       // host: a result of a capture that no replay or write has filled yet
-  // CUDA only. The stream of the last use, always a real handle (CU_STREAM_LEGACY, never 0). Every
-  // use on another stream first waits for it and then replaces it (cuda::order), so uses of one
-  // buffer form a chain and freeing on this stream is safe.
+  // CUDA only. The stream of the last use, always a real handle (CU_STREAM_LEGACY, never 0), or null before
+  // the first use of imported memory. Every use on another stream first waits for last_stream() and then
+  // replaces it (cuda::order), so uses of one buffer form a chain and freeing on this stream is safe.
   void* stream = nullptr;
   uint32_t stream_thread = 0;  // the thread, if stream is CU_STREAM_PER_THREAD: see cuda::order
   // The consumers that received the memory: bits of the constants above. Freeing waits for them,
@@ -62,6 +62,11 @@ struct Buffer {
   void* producer = nullptr;
   bool producer_elsewhere = false, producer_alive = false;
 };
+
+// The stream of the last use, or, before the first one, the producer's if it lives as long as the memory.
+inline void* last_stream(const Buffer& b) noexcept {
+  return b.stream || !b.producer_alive ? b.stream : b.producer;
+}
 
 class BufferRef {
  public:

@@ -194,9 +194,9 @@ CUstream live_stream(DeviceState& d, CUstream stream, uint32_t token, const char
 }
 
 CUstream last_use_stream(const Buffer& b, const char* where) {
-  if (!b.stream) return CU_STREAM_LEGACY;
-  return live_stream(device_state(b.device.id, where), static_cast<CUstream>(b.stream),
-                     b.stream_thread, where);
+  const auto last = static_cast<CUstream>(last_stream(b));
+  if (!last) return CU_STREAM_LEGACY;
+  return live_stream(device_state(b.device.id, where), last, b.stream_thread, where);
 }
 
 }  // namespace gpuinterop::cuda

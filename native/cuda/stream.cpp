@@ -252,7 +252,7 @@ bool order_slow(Buffer* b, CUstream stream, const char* where) {
     last = b->stream;
     last_token = b->stream_thread;
     if (last == stream && last_token == token) return false;
-    if (last) wait(b->device.id, stream, last_use_stream(*b, where), where);
+    if (last_stream(*b)) wait(b->device.id, stream, last_use_stream(*b, where), where);
   } while (b->stream != last || b->stream_thread != last_token);
   if (b->foreign_use.load(std::memory_order_relaxed) & kUsedElsewhere)
     b->foreign_use.fetch_or(kUsedBeside, std::memory_order_relaxed);

@@ -128,7 +128,7 @@ namespace {
 
 // Whether a stream that receives the array must wait for another one.
 bool has_to_wait(const Array& a, void* consumer) noexcept {
-  const void* last = a.layout.size() ? a.buffer->stream : nullptr;
+  const void* last = a.layout.size() ? last_stream(*a.buffer.get()) : nullptr;
   return last && (last != consumer || consumer == CU_STREAM_PER_THREAD);
 }
 
@@ -140,12 +140,17 @@ void hand_over(const Array& a, void* consumer, const char* where) {
   if (has_to_wait(a, consumer))
     cuda::wait(a.device.id, static_cast<CUstream>(consumer), cuda::last_use_stream(*b, where),
                where);
-  // The stream on which the producer continues keeps its own order.
-  if (b->producer_alive && consumer == b->producer) return;
+  // The stream on which the producer continues keeps its own order. It counts as used there, because the
+  // producer may have allocated the memory on another stream.
+  if (b->producer_alive && consumer == b->producer) {
+    if (!b->stream) b->stream = consumer;
+    return;
+  }
   if (consumer == CU_STREAM_LEGACY)
     note_foreign_use(a, kUsedOnLegacy);
   else
-    note_foreign_use(a, b->stream == consumer ? kUsedElsewhere : kUsedElsewhere | kUsedBeside);
+    note_foreign_use(a,
+                     last_stream(*b) == consumer ? kUsedElsewhere : kUsedElsewhere | kUsedBeside);
 }
 
 void note_foreign_use(const Array& a, uint32_t bits) noexcept {

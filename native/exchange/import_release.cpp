@@ -57,7 +57,8 @@ void release_in_order(Buffer* b, cuda::Finish finish, cuda::Finish later, void* 
   cuda::DeviceState* d = cuda::started_device(b->device.id);
   const uint32_t consumers = b->foreign_use.load(std::memory_order_relaxed);
   if (!d || cuda::driver_is_gone() || (!b->stream && !consumers)) return finish(what);
-  if (!b->stream) b->stream = CU_STREAM_LEGACY;  // exported without a use by gpuinterop
+  // Exported without a use by gpuinterop.
+  if (!b->stream) b->stream = last_stream(*b) ? last_stream(*b) : CU_STREAM_LEGACY;
   const CUstream target = named ? named : CU_STREAM_LEGACY;
   if (b->stream == target && b->stream != CU_STREAM_PER_THREAD && !b->producer_elsewhere &&
       !(consumers & (target == CU_STREAM_LEGACY ? kUsedElsewhere : ~0u))) [[likely]]
@@ -170,13 +171,11 @@ void join_stream_order(Buffer* b, void* producer, const char* where) {
   const auto producer_stream = static_cast<CUstream>(producer);
   CUstream stream = cuda::current_stream(b->device.id);
   const bool wait = producer && producer != stream;
-  // A process-lifetime stream counts as that of the last use. The first use waits for it, and memory that
-  // gpuinterop never uses needs no event, neither now nor on release.
+  // The first use waits for a process-lifetime stream, and memory that gpuinterop never uses needs no event,
+  // neither now nor on release.
   if (wait && b->producer_alive && producer == b->producer && !cuda::is_default(producer_stream) &&
-      !cuda::is_capturing(producer_stream) && !cuda::is_capturing(stream)) {
-    b->stream = producer;
+      !cuda::is_capturing(producer_stream) && !cuda::is_capturing(stream))
     return;
-  }
   if (wait) cuda::wait(b->device.id, stream, producer_stream, where);
   // This is the first use, so there is no other stream to wait for.
   if (stream == CU_STREAM_PER_THREAD)
@@ -186,10 +185,7 @@ void join_stream_order(Buffer* b, void* producer, const char* where) {
 }
 void join_before_use(const Array& a, const char* where) {
   Buffer* b = a.buffer.get();
-  if (!b || !b->producer_alive || b->stream != b->producer ||
-      cuda::is_default(static_cast<CUstream>(b->stream)))
-    return;
-  cuda::order(b, cuda::current_stream(b->device.id), where);
+  if (b && !b->stream && last_stream(*b)) cuda::order(b, cuda::current_stream(b->device.id), where);
 }
 void remember_base(Buffer* b, PyObject* base) noexcept {
   if (b->release == release_borrowed) b->context = base;

@@ -149,7 +149,8 @@ PyObject* get_memory(PyObject* o, void*) {
 }
 PyObject* get_stream(PyObject* o, void*) {
   const Array& a = unwrap(o);
-  return PyLong_FromUnsignedLongLong(a.buffer ? reinterpret_cast<uintptr_t>(a.buffer->stream) : 0);
+  return PyLong_FromUnsignedLongLong(
+      a.buffer ? reinterpret_cast<uintptr_t>(last_stream(*a.buffer.get())) : 0);
 }
 PyObject* get_transposed(PyObject* o, void*) {
   return guard((PyObject*)nullptr, [&] {

@@ -36,12 +36,12 @@ std::vector<Exporter>& exporters() {
 }
 
 const Exporter* find_exporter(PyObject* library, bool on_cuda) {
-  // Both names are usually interned.
+  // Both names are usually interned, so compare the texts only if no entry has the same object.
   for (const Exporter& e : exporters())
-    if (e.on_cuda == on_cuda &&
-        (e.library == library ||
-         (PyUnicode_CheckExact(library) && PyUnicode_Compare(e.library, library) == 0)))
-      return &e;
+    if (e.library == library && e.on_cuda == on_cuda) return &e;
+  if (!PyUnicode_CheckExact(library)) return nullptr;
+  for (const Exporter& e : exporters())
+    if (e.on_cuda == on_cuda && PyUnicode_Compare(e.library, library) == 0) return &e;
   return nullptr;
 }
 

@@ -91,6 +91,22 @@ y = gi.from_dlpack(Tensor())
 assert y.ptr == y.ptr == x.ptr
 assert waits() == 1
 """,
+    "memory that only torch has used is released at once, also while torch's stream is busy": """
+handle = driver.new_stream()
+current = Stream(handle, 3)
+gate = Gate(handle)
+y = gi.from_dlpack(Tensor())
+view = y[1:]
+del y, view
+assert (freed(), waits(), syncs()) == (1, 0, 0)
+y = gi.from_dlpack(Tensor())
+capsule = y.__dlpack__(stream=handle)  # a consumer works there, and torch may have allocated it elsewhere
+del y, capsule
+assert freed() == 1
+assert not driver.is_done(handle)
+gate.open()
+assert soon_synchronized(lambda: freed() == 2)
+""",
     "memory that gpuinterop uses waits for torch's stream, at the first use": """
 handle = driver.new_stream()
 current = Stream(handle, 3)

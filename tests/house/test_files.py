@@ -25,7 +25,7 @@ LISTED = {
 
 # Outside native/cuda/: who sets the stream of a buffer, compares with it, or shows its number.
 READERS_OF_STREAMS = {
-    "cuda/cuda.hpp", "cuda/graph_memory.cpp", "cuda/external_streams.cpp", "cuda/memory.cpp",
+    "array/buffer.hpp", "cuda/cuda.hpp", "cuda/graph_memory.cpp", "cuda/external_streams.cpp", "cuda/memory.cpp",
     "cuda/deferred_release.cpp", "cuda/stream.cpp", "exchange/export.cpp", "exchange/import_release.cpp",
     "ops/launch_plan.cpp", "python/array_attributes.cpp",
 }  # fmt: skip
@@ -72,8 +72,8 @@ def test_the_table_of_environment_variables_names_all_that_are_read():
 
 
 def test_buffer_streams_are_read_only_by_listed_files():
-    """A stored handle may belong to a destroyed stream; `cuda::living` and `cuda::last_use` check that."""
-    at_rest = re.compile(r"\b(?:b|buffer)(?:\.get\(\))?(?:->|\.)stream\b")
+    """A stored handle may belong to a destroyed stream; `cuda::live_stream` and `cuda::last_use_stream` check that."""
+    at_rest = re.compile(r"\b(?:b|buffer)(?:\.get\(\))?(?:->|\.)stream\b|\blast_stream\(")
     found = sources("native", ends=(".cpp", ".hpp"))
     readers = {
         str(path.relative_to(ROOT / "native")) for path, text in found if at_rest.search(text)

@@ -193,7 +193,9 @@ def test_borrowed_memory_comes_after_its_library_at_once():
     gi.synchronize()
     gate = driver.Gate(handle)
     interface = {**source.__cuda_array_interface__, "stream": handle}
-    x = gi.from_any(types.SimpleNamespace(__cuda_array_interface__=interface))
+    library = types.SimpleNamespace(__cuda_array_interface__=interface)
+    x = gi.from_any(library)
+    library.__cuda_array_interface__ = source.__cuda_array_interface__
     driver.destroy_stream(handle)
     assert waits_for_the_gate(gate, x.sync)
     x.fill(2.0)
