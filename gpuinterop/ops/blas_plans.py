@@ -1,4 +1,5 @@
-"""Products that cuBLAS does not compute: with vectors, of integers, of rank one, and in host memory.
+"""Products that cuBLAS does not compute: with vectors, of integers, of rank one, with a long inner dimension,
+and in host memory.
 
 The core requests a plan once for each layout of operands and keeps it.
 """
@@ -19,6 +20,7 @@ from gpuinterop.ops.expression import Expression
 from gpuinterop.ops.operand_conversion import gpuarray_class
 from gpuinterop.ops.reduction_kernel import ReductionKernel
 from gpuinterop.ops.reduction_table import accumulated_dtype
+from gpuinterop.ops.split_product import split_plan
 
 _products: dict[tuple[Any, Any, bool], ReductionKernel] = {}  # by the operands' dtypes
 
@@ -26,6 +28,8 @@ _products: dict[tuple[Any, Any, bool], ReductionKernel] = {}  # by the operands'
 def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
     """Return the `_core.LaunchPlan` of a product of CUDA operands, whose shapes were checked."""
     a, b, out = (None if x is None else _core.view(gpuarray_class(), x) for x in (a, b, out))
+    if kind == "split":
+        return split_plan(a, b, out)
     outs = None if out is None else (out,)
     if kind == "integer":
         batch = broadcast_shapes((a.shape[:-2], b.shape[:-2]), "matmul")

@@ -163,10 +163,8 @@ Launches = tuple[list[object], int]
 _functions: dict[tuple[int, int, bytes], list[_core.LoadedKernel]] = {}
 
 
-def _functions_for(device: int, recipe: Recipe, plan: Plan) -> list[_core.LoadedKernel]:
-    """The kernels to launch one after the other, compiled and loaded once."""
-    text, names = render(recipe, plan), [f"gi_reduce_{plan.mode}", f"gi_finish_{plan.mode}"]
-    names = names if plan.finish_grid else names[:1]
+def loaded_kernels(device: int, text: str, names: Sequence[str]) -> list[_core.LoadedKernel]:
+    """The kernels of a text that are launched one after the other, compiled and loaded once."""
     # A plan with parts to join and one without may have the same text.
     key = (device, len(names), hashlib.sha256(text.encode()).digest())
     found = _functions.get(key)
@@ -203,7 +201,7 @@ def launches_for(
     after = [*outs, *extras]
     plan = plan_reduction(
         shape, axes, [o for _, _, o in inputs], [o.strides for _, _, o in after],
-        ordered=recipe.ordered, multiprocessors=_multiprocessors(device),
+        ordered=recipe.ordered, multiprocessors=multiprocessors(device),
     )  # fmt: skip
     g = plan.geometry
     if g.n_out == 0:
@@ -222,7 +220,9 @@ def launches_for(
         used = ACCUMULATOR_BYTES * g.n_out * plan.splits
     if plan.one_launch:
         patches.append((at + 8, TICKETS, 0, 0))
-    functions = _functions_for(device, recipe, plan)
+    names = [f"gi_reduce_{plan.mode}", f"gi_finish_{plan.mode}"]
+    names = names if plan.finish_grid else names[:1]
+    functions = loaded_kernels(device, render(recipe, plan), names)
     params = pack_params(recipe, plan, parameter)
     grids = [plan.grid, (plan.finish_grid, 1)] if plan.finish_grid else [plan.grid]
     launches: list[object] = [
@@ -233,5 +233,6 @@ def launches_for(
 
 
 @cache
-def _multiprocessors(device: int) -> int:
+def multiprocessors(device: int) -> int:
+    """Their number on a GPU."""
     return int(_core.cuda_device_properties(device)["multiProcessorCount"])

@@ -228,7 +228,7 @@ def _vector(g: Geometry, inputs: Sequence[Operand], along_rows: bool) -> tuple[i
     if vector == 1:
         if unit and 2 not in steps and not along_rows:
             # Rows are not aligned: neighbouring columns in accesses of one element, which share sectors.
-            vector = max(1, min(_RAGGED_BYTES // widest, _power_down(walk[-1])))
+            vector = max(1, min(_RAGGED_BYTES // widest, power_down(walk[-1])))
         steps = [0 if step == 0 else 2 for step in steps]
     return vector, steps
 
@@ -243,11 +243,13 @@ def _is_aligned(g: Geometry, inputs: Sequence[Operand], i: int, vector: int, row
     return all(stride % vector == 0 for stride in others)
 
 
-def _power_up(n: int) -> int:
+def power_up(n: int) -> int:
+    """The smallest power of two that is not below n."""
     return 1 << max(0, (n - 1).bit_length())
 
 
-def _power_down(n: int) -> int:
+def power_down(n: int) -> int:
+    """The largest power of two that is not above n."""
     return 1 << (max(1, n).bit_length() - 1)
 
 
@@ -327,7 +329,7 @@ def _finish_team(n_out: int, splits: int, sms: int, threads: int) -> int:
 def _plan_rows(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tuning) -> _Threads:
     loads = -(-g.n_red // vector)
     block = tuning.threads
-    team = min(block, _power_up(-(-loads // 4)))
+    team = min(block, power_up(-(-loads // 4)))
     while team < block and team < loads and g.n_out * team < sms * 1024:
         team *= 2
     blocks = -(-g.n_out * team // block)
@@ -346,8 +348,8 @@ def _plan_columns(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tunin
     width = g.kept[-1]
     block = tuning.threads
     stripes = -(-width // vector)
-    rows = min(block // min(tuning.side, block), _power_down(g.n_red // unroll))
-    team = min(block // rows, _power_up(stripes))
+    rows = min(block // min(tuning.side, block), power_down(g.n_red // unroll))
+    team = min(block // rows, power_up(stripes))
     batches = g.n_out // max(width, 1)
     # Few rows: narrower blocks rather than parts, which cost more to join than they save.
     while (

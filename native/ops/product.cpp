@@ -1,5 +1,5 @@
-// Products with a vector and of integers run as planned reductions, other matrix products in cuBLAS, and
-// outer products elementwise.
+// Products with a vector, of integers and with a long inner dimension run as planned launches, other matrix
+// products in cuBLAS, and outer products elementwise.
 #include "ops/product.hpp"
 
 #include <nanobind/stl/shared_ptr.h>
@@ -39,9 +39,10 @@ ProductShape matrix_shape(const Side& a, const Side& b, const char* where) {
 }
 
 // The kernel of a product that cuBLAS does not compute: a reduction. Wide: the result for vectors of small
-// floats stays float32, because alpha may bring it back into range.
-enum class PlanKind : uint8_t { Vector, Wide, Integer };
-constexpr const char* kPlanNames[] = {"vector", "wide", "integer"};
+// floats stays float32, because alpha may bring it back into range. Split: gpuinterop/ops/split_product.py.
+enum class PlanKind : uint8_t { Vector, Wide, Integer, Split };
+constexpr const char* kPlanNames[] = {"vector", "wide", "integer", "split"};
+constexpr int64_t kLeastSplit = 4096, kMostSplit = 1 << 14;  // of the inner dimension, of results
 
 // A planned product, into a new array or into `out`, which does not overlap a and b.
 PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, const Side& a,
@@ -103,15 +104,31 @@ PyObject* with_vector(const ProductCall& call, Side a, Side b) {
   return result.release();
 }
 
-// Matrices on CUDA without a cuBLAS product: one reduction over all triples, exact but slow.
-PyObject* of_integers(const ProductCall& call, const ProductRule& rule, Side& a, Side& b,
-                      const Side& c, const ProductShape& shape) {
-  if (!c.array) return run_plan_into(PlanKind::Integer, call, rule, a, b, shape);
+// Whether a product is faster if the blocks share the inner dimension: few results, of many elements each.
+// Tensor cores, which multiply small floats and TF32, are faster from fewer results on.
+bool is_split(const ProductCall& call, const ProductRule& rule, const Side& a, const Side& b,
+              const Side& c) {
+  if (a.ndim() != 2 || b.ndim() != 2 || is_complex(rule.dtype)) return false;
+  const int64_t m = a.extent(0), k = a.extent(1), n = b.extent(1);
+  if (k < kLeastSplit || m < 1 || n < 1 || std::min(m, n) > 64) return false;
+  if (!(call.alpha == Scalar{1, 0}) || !(call.beta == Scalar{1, 0})) return false;
+  const bool small = itemsize_of(rule.dtype) == 2;
+  if (small && c.array) return false;  // cuBLAS rounds the sum with the addend once
+  const bool tensor_cores = small || (rule.dtype == kFloat32 && call.tf32);
+  return m <= kMostSplit && n <= kMostSplit && m * n <= (tensor_cores ? 256 : kMostSplit);
+}
+
+// Matrices on CUDA without a cuBLAS product: a planned launch, to which the addend is added. Of integers: one
+// reduction over all triples, exact but slow.
+PyObject* of_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, Side& a, Side& b,
+                  const Side& c, const ProductShape& shape) {
   // A wider addend determines the dtype of the computation.
-  for (Side* s : {&a, &b}) cast_side(*s, rule.dtype, call.where);
+  if (c.array || kind == PlanKind::Split)
+    for (Side* s : {&a, &b}) cast_side(*s, rule.dtype, call.where);
+  if (!c.array) return run_plan_into(kind, call, rule, a, b, shape);
   if (call.out)
     check_out(call.out, rule.dtype, a.array->device, shape.ndim, shape.extents, call.where);
-  PyRef product = run_plan(PlanKind::Integer, call, rule, a, b, nullptr);
+  PyRef product = run_plan(kind, call, rule, a, b, nullptr);
   return run_elementwise("add", product.get(), c.object, call.out ? call.out : product.get());
 }
 
@@ -134,7 +151,9 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
   const Device device = a.array->device;
   const bool floats = cublas_takes(rule.dtype);
   require_scalars(call, rule.dtype);
-  if (device.is_cuda() && !floats) return of_integers(call, rule, a, b, c, shape);
+  if (device.is_cuda() && !floats) return of_plan(PlanKind::Integer, call, rule, a, b, c, shape);
+  if (device.is_cuda() && is_split(call, rule, a, b, c))
+    return of_plan(PlanKind::Split, call, rule, a, b, c, shape);
   PyRef result = result_for(call, rule, device, shape);
   if (!device.is_cuda()) {
     on_host("gemm", call, result.get(), a, b, c);

@@ -29,9 +29,9 @@ BUILD = Path(tempfile.gettempdir()) / f"gpuinterop-hostkernels-{os.getuid()}"
 SHIM = (HERE / "host_shim.hpp").read_text()
 ASAN = os.environ.get("GPUINTEROP_TEST_ASAN") == "1"
 
-# The kernels of a generated program: of elementwise operations, and of a reduction.
+# The kernels of a generated program: of elementwise operations, and of a launch plan.
 _ELEMENTWISE = re.compile(r"^#define GI_NAME (\w+)$", re.MULTILINE)
-_REDUCTION = re.compile(r"\b(gi_(?:reduce|finish|compact)_\w+)\(const Params p\)")
+_PLANNED = re.compile(r"\b(gi_(?:reduce|finish|compact|split)_\w+)\(const Params p\)")
 
 # What the fake driver calls, and the sizes of the parameters, which it copies at a launch.
 _ENTRY = """
@@ -63,12 +63,12 @@ def build(text: str) -> Path | None:
                 together=int('#line 1 "tile.cuh"' in text),  # the one that has barriers
             )
         return library(source)
-    if reductions := _REDUCTION.findall(text):
+    if planned := _PLANNED.findall(text):
         source = source.replace('extern "C" __global__', "static")
-        for name in reductions:
+        for name in planned:
             source = source.replace(name, f"{name}_kernel")
         source += f"using namespace {codegen.NAMESPACE};\n"
-        for name in reductions:
+        for name in planned:
             source += _ENTRY.format(
                 name=name, kernel=f"{name}_kernel", parameters="Params", together=1
             )

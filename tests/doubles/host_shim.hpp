@@ -62,6 +62,8 @@ static inline float __double2float_rz(double x) {
   if (__builtin_fabs((double)f) > __builtin_fabs(x)) f = __uint_as_float(__float_as_uint(f) - 1);
   return f;
 }
+static inline float gi_fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+static inline double gi_fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
 static inline float gi_half_to_float(unsigned short h) {
   _Float16 v;
   __builtin_memcpy(&v, &h, 2);

@@ -14,3 +14,6 @@ static __device__ __forceinline__ unsigned short gi_double_to_half(double d) {
   asm("cvt.rn.f16.f64 %0, %1;" : "=h"(h) : "d"(d));
   return h;
 }
+// x * y + z, rounded once; kernels are compiled without contractions.
+static __device__ __forceinline__ float gi_fma(float x, float y, float z) { return __fmaf_rn(x, y, z); }
+static __device__ __forceinline__ double gi_fma(double x, double y, double z) { return __fma_rn(x, y, z); }

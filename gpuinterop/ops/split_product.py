@@ -1,0 +1,119 @@
+"""Products of matrices with few rows and columns and a long inner dimension, split over that dimension.
+
+cuBLAS gives such a product few blocks, each of which walks along a long part of the inner dimension. Here
+every multiprocessor multiplies some parts, and a reduction adds the parts, always in the same order.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from gpuinterop import _core
+from gpuinterop.dtypes import STORAGE, dtype_id
+from gpuinterop.jit import kernel_text
+from gpuinterop.jit.codegen import NAMESPACE
+from gpuinterop.ops.reduction_codegen import (
+    INPUT,
+    OUTPUT,
+    SCRATCH,
+    Recipe,
+    launches_for,
+    loaded_kernels,
+    multiprocessors,
+)
+from gpuinterop.ops.reduction_plan import Operand, power_down, power_up
+from gpuinterop.ops.reduction_table import REDUCTIONS
+
+_THREADS = 256
+_SMALLEST, _LARGEST = 8, 64  # edges of a tile
+_ELEMENTS = 2048  # of both operands, that a block loads at once
+
+
+class _Panel(NamedTuple):
+    """How a block loads its part of one operand.
+
+    Attributes
+    ----------
+    lines : rows of a, or columns of b, of a tile.
+    inner : neighbours in memory are neighbours along the inner dimension.
+    vector : elements of one access.
+    strides : across and along the inner dimension.
+    """
+
+    lines: int
+    inner: bool
+    vector: int
+    strides: tuple[int, int]
+
+
+def _tile(lines: int) -> int:
+    return min(_LARGEST, max(_SMALLEST, power_up(lines)))
+
+
+def _panel(x: Any, axis: int, steps: int) -> _Panel:
+    """The panel of an operand whose rows or columns are along `axis`."""
+    lines, across, along = _tile(x.shape[axis]), x._strides[axis], x._strides[1 - axis]
+    inner = along == 1
+    vector = min(16 // x.itemsize, lines * steps // _THREADS)
+    while vector > 1 and (x.ptr // x.itemsize % vector or (across if inner else along) % vector):
+        vector //= 2
+    return _Panel(lines, inner, vector if inner or across == 1 else 1, (across, along))
+
+
+def split_plan(a: Any, b: Any, out: Any) -> Any:
+    """Return the `_core.LaunchPlan` of a @ b, for matrices of one floating dtype on a GPU."""
+    (m, k), n, dtype, device = a.shape, b.shape[1], a.dtype, a.device.index
+    rows, columns = _tile(m), _tile(n)
+    own = 8 if min(rows, columns) == _LARGEST and dtype.itemsize < 8 else 4
+    groups = _THREADS * own * own // (rows * columns)
+    # Every thread loads elements of both operands, and every group has a step.
+    steps = max(groups, _THREADS // min(rows, columns), _ELEMENTS // power_down(rows + columns))
+    panels = _panel(a, 0, steps), _panel(b, 1, steps)
+    tiles = -(-m // rows), -(-n // columns)
+    blocks = multiprocessors(device) * (2 if own == 8 else 4)
+    parts = max(1, min(blocks // (tiles[0] * tiles[1]), -(-k // steps)))
+    chunk = -(-k // parts)
+    chunk += -chunk % steps
+    parts = -(-k // chunk)
+    held = "double" if dtype.itemsize == 8 else "float"
+    kernel = loaded_kernels(
+        device, _text(dtype.name, held, panels, own, steps), ["gi_split_product"]
+    )[0]
+    params = struct.pack(
+        "<3q5q4q", 0, 0, 0, m, n, k, chunk, tiles[1], *panels[0].strides, *panels[1].strides
+    )
+    patches = [(0, INPUT, 0, 0), (8, INPUT, 1, 0), (16, SCRATCH, 0, 0)]
+    first = (kernel, (parts, tiles[0] * tiles[1]), _THREADS, params, patches)
+    partial = "float64" if held == "double" else "float32"
+    sizes = dtype.itemsize, 8 if held == "double" else 4
+    value, element, accumulator = REDUCTIONS["sum"].kernel(partial, dtype.name)
+    used = parts * m * n * sizes[1]
+    used += -used % 16
+    strides = (n, 1) if out is None else out._strides
+    rest, more = launches_for(
+        device, Recipe((partial,), value, element, accumulator, (dtype.name,)), (parts, m, n), (0,),
+        [(SCRATCH, 0, Operand((m * n, n, 1), sizes[1]))],
+        [(OUTPUT, 0, Operand((0, *strides), sizes[0]))], scratch_at=used,
+    )  # fmt: skip
+    results = [(type(a), dtype_id(dtype), (m, n))]
+    return _core.make_plan(device, [first, *rest], used + more, results)
+
+
+def _text(dtype: str, held: str, panels: tuple[_Panel, _Panel], own: int, steps: int) -> str:
+    a, b = panels
+    values = {
+        "M": a.lines, "N": b.lines, "STEPS": steps, "OWN": own, "A_INNER": int(a.inner),
+        "B_INNER": int(b.inner), "A_VEC": a.vector, "B_VEC": b.vector,
+    }  # fmt: skip
+    return "".join(
+        [
+            *(f"#define GI_{name} {value}\n" for name, value in values.items()),
+            kernel_text("device.cuh"),
+            f"namespace {NAMESPACE} {{\n",
+            *(kernel_text(f"{name}.cuh") for name in ("rounding", "integers", "prelude")),
+            f"typedef {STORAGE[dtype]} Element;\ntypedef {held} Sum;\n",
+            kernel_text("split_product.cuh"),
+            "}\n",
+        ]
+    )
