@@ -50,7 +50,7 @@ def draw(record: dict[str, Any], path: Path) -> bool:
 
     style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     with pyplot.style.context(["default", style]):
-        figure = {"points": points, "ratio": ratio, "lines": lines, "routes": routes}[
+        figure = {"points": points, "ratio": ratio, "lines": lines, "routes": routes, "grid": grid}[
             record["picture"]
         ](pyplot, record)
         _save(figure, path, digest(record))
@@ -251,6 +251,34 @@ def routes(pyplot: Any, record: dict[str, Any]) -> Any:
     note = f"; black line: the {_mark(record)}" if record["marks"] else ""
     axes.set_xlabel(f"{_spelt(record['unit'])}, less is better{note}")
     axes.set_title(_title(record), loc="left")
+    return figure
+
+
+def grid(pyplot: Any, record: dict[str, Any]) -> Any:
+    """Rows called "operation, dtype, size": a cell for each, the rate over that of the fastest other library."""
+    cells: dict[tuple[str, str], float] = {}
+    for name, row in record["rows"].items():
+        operation, _, column = name.rpartition(", ")[0].rpartition(", ")
+        others = [rate for who, rate in row.items() if who != GPUINTEROP] or [row[GPUINTEROP]]
+        cells[operation, f"{column}\n{name.rpartition(', ')[2]}"] = row[GPUINTEROP] / max(others)
+    names, columns = (list(dict.fromkeys(key[i] for key in cells)) for i in (0, 1))
+    figure, axes = pyplot.subplots(figsize=(1.6 + 0.72 * len(columns), 0.9 + 0.27 * len(names)))
+    table = [[cells.get((n, c), math.nan) for c in columns] for n in names]
+    # White is equal; blue: gpuinterop moves more bytes; orange: fewer.
+    shades = [[math.log2(value) for value in line] for line in table]
+    axes.imshow(shades, cmap="PuOr", vmin=-1.5, vmax=1.5, aspect="auto")
+    for y, line in enumerate(table):
+        for x, value in enumerate(line):
+            if value == value:  # NaN: not measured
+                axes.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=7,
+                          color="white" if abs(math.log2(value)) > 1 else "black",
+                          fontweight="bold" if value < 0.95 else "normal")  # fmt: skip
+    axes.set_xticks(range(len(columns)), columns, fontsize=7)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.tick_params(length=0)
+    axes.set_title(
+        f"{_title(record)}: bandwidth over that of the faster of PyTorch and CuPy", loc="left"
+    )
     return figure
 
 
