@@ -153,7 +153,7 @@ def _define(spec: KernelSpec, symbol: str) -> str:
         "SKEW": spec.skew,
         "LOADS(DO)": entries(direct),
         "STORES(DO)": entries(results),
-        "LEAD(DO)": entries(results[:1]),
+        "LEAD(DO)": entries((results or direct)[:1]),
         "TILED(DO)": entries(tiled),
         "CALL(e, k)": f"{symbol}_apply({call});",
         "CALL_TILED(e, k)": f"{symbol}_apply({call_tiled});",

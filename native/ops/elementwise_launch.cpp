@@ -112,7 +112,7 @@ struct Access {
 // aligned, each starts at an aligned element to its left. Operands that are not aligned at the same places
 // are accessed element by element (mode U, or X if reversed).
 Access row_access(const IterationSpace& w, char* modes, int inner) {
-  const int lead = w.inputs, v = 16 / widest(w, modes);
+  const int lead = w.inputs < w.operands ? w.inputs : 0, v = 16 / widest(w, modes);
   bool addresses = false;
   for (int i = 0; i < w.operands; ++i) {
     if (modes[i] == 'X') return {};
