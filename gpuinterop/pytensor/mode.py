@@ -11,7 +11,7 @@ from pytensor.configdefaults import config
 
 import gpuinterop as gi
 
-from . import elementwise, rewrites, settings, shapes  # noqa: F401 (they register lowerings and rewrites)
+from . import elementwise, indexing, rewrites, settings, shapes  # noqa: F401 (they register lowerings and rewrites)
 from .device_variables import current_type
 from .linker import GpuLinker, GpuMode
 from .shared import device_shared_constructor

@@ -6,6 +6,7 @@ neighbour on the device, and remove transfers that cancel each other.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,9 @@ from .device_variables import (
     is_device,
 )
 from .elementwise import ElemwiseReduction
+from .indexing import INPLACE as INDEXING_IN_PLACE
 from .lowering import device_inputs, has_lowering
-from .products import INPLACE
+from .products import INPLACE as PRODUCTS_IN_PLACE
 
 try:
     from pytensor.conditional.op import IfElse
@@ -192,13 +194,18 @@ def shape_on_device(fgraph: Any, node: Any) -> Any:
     return [Shape_i(node.op.i)(x.owner.inputs[0])] if _from_device(x) else None
 
 
-@node_rewriter([class_for(op) for op in INPLACE], inplace=True)
-def products_in_place(fgraph: Any, node: Any) -> Any:
-    """Let a product write to its addend."""
+@node_rewriter([class_for(op) for op in (*PRODUCTS_IN_PLACE, *INDEXING_IN_PLACE)], inplace=True)
+def write_in_place(fgraph: Any, node: Any) -> Any:
+    """Let a product write to its addend, and an assignment to the array itself."""
     host = node.op.host
     if host.inplace:
         return None
-    return type(node.op)(type(host)(inplace=True))(*node.inputs, return_list=True)
+    if isinstance(host, PRODUCTS_IN_PLACE):
+        host = type(host)(inplace=True)
+    else:
+        host = copy.copy(host)
+        host.inplace, host.destroy_map = True, {0: [0]}
+    return type(node.op)(host)(*node.inputs, return_list=True)
 
 
 class ElementwiseInPlace(InplaceGraphOptimizer):
@@ -246,7 +253,7 @@ _moves.register(
 optdb.register("gpu_opt", _moves, "gpu", position=49.05)
 # After the destroy handler (49.5); products first, so that they get the memory of their addends.
 optdb.register(
-    "gpu_products_in_place", in2out(products_in_place, name="gpu_products_in_place"),
+    "gpu_write_in_place", in2out(write_in_place, name="gpu_write_in_place"),
     "gpu", "inplace", position=50.3,
 )  # fmt: skip
 optdb.register("gpu_elementwise_in_place", ElementwiseInPlace(), "gpu", "inplace", position=50.6)

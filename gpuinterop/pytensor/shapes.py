@@ -1,4 +1,4 @@
-"""Allocation, reshaping, slicing, indexing and joining of device arrays."""
+"""Allocation, reshaping, joining and splitting of device arrays, and the positions of maxima."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ import numpy as np
 from pytensor.tensor.basic import Alloc, AllocEmpty, ExtractDiag, Join, MakeVector, Split
 from pytensor.tensor.math import Argmax
 from pytensor.tensor.shape import Reshape, SpecifyShape
-from pytensor.tensor.subtensor import (
-    IncSubtensor,
-    Subtensor,
-)
 
 import gpuinterop as gi
 
@@ -37,8 +33,6 @@ def _alloc(op: Any, node: Any) -> Any:
 @recordable.register(Alloc)
 @recordable.register(AllocEmpty)
 @recordable.register(Reshape)
-@recordable.register(Subtensor)
-@recordable.register(IncSubtensor)
 @recordable.register(Join)
 @recordable.register(Split)
 @recordable.register(Argmax)
@@ -52,7 +46,6 @@ def _fixed(op: Any, node: Any) -> str:
 @device_inputs.register(Alloc)
 @device_inputs.register(Reshape)
 @device_inputs.register(SpecifyShape)
-@device_inputs.register(Subtensor)
 @device_inputs.register(Split)
 @device_inputs.register(Argmax)
 @device_inputs.register(ExtractDiag)
@@ -86,49 +79,6 @@ def _specify_shape(op: Any, node: Any) -> Any:
         outputs[0][0] = x
 
     return run
-
-
-def _key(op: Any, values: Any) -> Any:
-    """The key of basic indexing: `op.idx_list` has places among the values for ints and slices."""
-    numbers = [int(v) for v in values]
-
-    def at(place: int | None) -> int | None:
-        return None if place is None else numbers[place]
-
-    return tuple(
-        slice(at(k.start), at(k.stop), at(k.step)) if isinstance(k, slice) else at(k)
-        for k in op.idx_list
-    )
-
-
-@lower.register(Subtensor)
-def _subtensor(op: Any, node: Any) -> Any:
-    def run(inputs: Any, outputs: Any) -> None:
-        outputs[0][0] = inputs[0][_key(op, inputs[1:])]
-
-    return run
-
-
-@lower.register(IncSubtensor)
-def _inc_subtensor(op: Any, node: Any) -> Any:
-    def run(inputs: Any, outputs: Any) -> None:
-        x, y, *index = inputs
-        y = y.item() if isinstance(y, np.ndarray) else y
-        result = x if op.inplace else x.copy()
-        key = _key(op, index)
-        if op.set_instead_of_inc:
-            result[key] = y
-        else:
-            part = result[key]
-            part += y
-        outputs[0][0] = result
-
-    return run
-
-
-@device_inputs.register(IncSubtensor)
-def _target_and_value(op: Any, node: Any) -> list[int]:
-    return [0, 1] if node.inputs[1].type.ndim else [0]  # a 0-d value is a number on the host
 
 
 @lower.register(Join)

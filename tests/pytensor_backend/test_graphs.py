@@ -28,6 +28,8 @@ def mlp(x, w, v):
     return [(hidden**2).sum(), pt.grad((hidden**2).sum(), w)]
 
 
+PLACES = pytensor.shared(np.array([3, 0, 3]), name="places")  # on the host, because it is int64
+
 # Each makes outputs and updates of a matrix argument x, a shared matrix w and a shared vector v.
 GRAPHS = {
     "exp": lambda x, w, v, t, i: ([pt.exp(x) * 2 + v], {}),
@@ -95,6 +97,29 @@ GRAPHS = {
     "moving slices": lambda x, w, v, t, i: (
         [x[i : i + 2] * 2, w[i], pt.inc_subtensor(w[i], v), pt.set_subtensor(w[:, i], 0)],
         {w: pt.inc_subtensor(w[i, 1:], 1)},
+    ),
+    "index arrays": lambda x, w, v, t, i: (
+        [
+            w[[0, 2, 2]],
+            x[:, [1, 1, 3]],
+            t[[0, 2], :, [1, 3]],
+            w[PLACES],
+            w[[0, 1, 2], i],
+            pt.set_subtensor(w[[0, 2]], 1.5),
+            pt.inc_subtensor(x[[0, 2, 2]], w[:3]),
+            pt.inc_subtensor(v[PLACES], 1),
+        ],
+        {w: pt.inc_subtensor(w[PLACES], v)},
+    ),
+    "masks": lambda x, w, v, t, i: ([x[x > 0].sum(), pt.set_subtensor(x[x > 0], 0)], {}),
+    "gradients of indexing": lambda x, w, v, t, i: (
+        [
+            pt.grad((x[[0, 2, 2]] ** 2).sum(), x),
+            pt.grad((w[PLACES] * w[:3]).sum(), w),
+            pt.grad((pt.inc_subtensor(w[[0, 1, 0]], x[:3]) ** 2).sum(), w),
+            pt.grad(-pt.log(pt.special.softmax(x, axis=1)[pt.arange(3), PLACES]).mean(), x),
+        ],
+        {},
     ),
     "diagonals": lambda x, w, v, t, i: (
         [pt.diag(w), pt.diag(w).sum(), w * pt.eye(4, dtype="float32")],
@@ -206,7 +231,10 @@ def test_graph_agrees_with_host(name, allow_gc, inplace, capture, device):
         for x in (x for node in nodes for x in node.inputs if x.type.ndim):
             assert not isinstance(x.owner and x.owner.op, backend.HostFromGpu)
         uploads = [t for t in backend.transfers(tested) if t.direction == "to the device"]
-        assert all(t.value == "x" for t in uploads) or name in ON_HOST
+        assert (
+            all(t.value in ("x", "places") or "arange" in t.value.lower() for t in uploads)
+            or name in ON_HOST
+        )
         backend.unuse()
         config.floatX = "float32"
         host, hw, hv = compiled(name, backend.HOST)
