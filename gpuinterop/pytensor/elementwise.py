@@ -36,7 +36,7 @@ def _elemwise(op: Any, node: Any) -> Any:
             inputs[i] = inputs[i].reshape(())[()]
         shape = inputs[arrays[0]].shape if arrays else ()
         if any(inputs[i].shape != shape for i in arrays):
-            shape = _shape(op, inputs, patterns)
+            shape = shape_of_operands(op, [x.shape for x in inputs], patterns)
         out = []
         for i, cell in enumerate(outputs):
             old = inputs[inplace[i]] if i in inplace else cell[0]
@@ -61,12 +61,12 @@ def _of_one_array(call: Any) -> Any:
     return run
 
 
-def _shape(op: Any, operands: Any, patterns: Any) -> tuple[int, ...]:
+def shape_of_operands(op: Any, given: list[Any], patterns: Any) -> tuple[int, ...]:
     """The shape of the result; a length 1 that is not declared broadcastable is not repeated."""
-    shapes = [x.shape for x in operands if x.shape]
+    shapes = [x for x in given if x]
     shape = tuple(next((n for n in ns if n != 1), 1) for ns in zip(*shapes, strict=True))
-    for x, pattern in zip(operands, patterns, strict=True):
-        for n, full, declared in zip(x.shape, shape, pattern, strict=False):
+    for one, pattern in zip(given, patterns, strict=True):
+        for n, full, declared in zip(one, shape, pattern, strict=False):
             if n != full and not declared:
                 raise ValueError(
                     f"{op}: expected equal lengths, got shapes {', '.join(map(str, shapes))}; "
@@ -75,7 +75,7 @@ def _shape(op: Any, operands: Any, patterns: Any) -> tuple[int, ...]:
     return shape
 
 
-def _reduces_by(op: Any, node: Any) -> str | None:
+def reduction_name(op: Any, node: Any) -> str | None:
     """The name of gpuinterop's reduction; `AND` and `OR` of integers combine bits, which it does not have."""
     name = _REDUCTIONS.get(type(op.scalar_op).__name__)
     return name if name not in ("all", "any") or node.inputs[0].type.dtype == "bool" else None
@@ -84,7 +84,7 @@ def _reduces_by(op: Any, node: Any) -> str | None:
 @lower.register(CAReduce)
 def _reduction(op: Any, node: Any) -> Any:
     axis, dtype = op.axis, node.outputs[0].type.dtype
-    function = getattr(gi, str(_reduces_by(op, node)))
+    function = getattr(gi, str(reduction_name(op, node)))
 
     def run(inputs: Any, outputs: Any) -> None:
         result = function(inputs[0], axis)
@@ -105,6 +105,13 @@ class ElemwiseReduction(Op):
         result = self.reduction.make_node(*self.elemwise.make_node(*inputs).outputs).outputs[0]
         return Apply(self, list(inputs), [result.type()])
 
+    def name_for(self, node: Any) -> str | None:
+        """Return the name of the reduction for a node of the device Op."""
+        inputs = (x.type.host()() if is_device(x) else x for x in node.inputs)
+        return reduction_name(
+            self.reduction, self.reduction.make_node(*self.elemwise.make_node(*inputs).outputs)
+        )
+
     def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
         raise NotImplementedError  # only the device has this Op
 
@@ -119,10 +126,7 @@ class ElemwiseReduction(Op):
 
 @lower.register(ElemwiseReduction)
 def _elemwise_reduction(op: Any, node: Any) -> Any:
-    inputs = (x.type.host()() if is_device(x) else x for x in node.inputs)
-    middle = op.reduction.make_node(*op.elemwise.make_node(*inputs).outputs)
-    name = _reduces_by(op.reduction, middle)
-    reduction = (name, op.reduction.axis, node.outputs[0].type.dtype)
+    reduction = (op.name_for(node), op.reduction.axis, node.outputs[0].type.dtype)
     call = compiled(op.elemwise.scalar_op, node, reduction)
     patterns = [x.type.broadcastable for x in node.inputs]
     numbers = [i for i, x in enumerate(node.inputs) if not is_device(x)]
@@ -131,7 +135,7 @@ def _elemwise_reduction(op: Any, node: Any) -> Any:
         for i in numbers:
             inputs[i] = inputs[i].reshape(())[()]
         if any(x.shape != inputs[0].shape for x in inputs):
-            _shape(op, inputs, patterns)
+            shape_of_operands(op, [x.shape for x in inputs], patterns)
         outputs[0][0] = call(*inputs)
 
     return run
@@ -157,7 +161,7 @@ def _all_tensors(op: Any, node: Any) -> list[int] | None:
 
 @device_inputs.register(CAReduce)
 def _reduced(op: Any, node: Any) -> list[int] | None:
-    return [0] if _reduces_by(op, node) else None
+    return [0] if reduction_name(op, node) else None
 
 
 @device_inputs.register(DimShuffle)

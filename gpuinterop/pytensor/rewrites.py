@@ -39,6 +39,7 @@ from .device_variables import (
     is_device,
 )
 from .elementwise import ElemwiseReduction
+from .fusion import FuseProducts, Fusion, same_shape_inputs
 from .indexing import INPLACE as INDEXING_IN_PLACE
 from .lowering import device_inputs, has_lowering
 from .products import INPLACE as PRODUCTS_IN_PLACE
@@ -232,6 +233,21 @@ class ElementwiseInPlace(InplaceGraphOptimizer):
         return type(node.op)(type(host)(host.scalar_op, pattern)).make_node(*node.inputs)
 
 
+class FusionInPlace(ElementwiseInPlace):
+    """Let the kernels of a fused part write to operands of the same shape."""
+
+    op = class_for(Fusion)
+
+    def filter_candidate_pairs(self, fgraph: Any, node: Any, protected_inputs: Any) -> Any:
+        pairs = super().filter_candidate_pairs(fgraph, node, protected_inputs)
+        host = node.op.host
+        return [pair for pair in pairs if pair[1][0] in same_shape_inputs(host, pair[0][0])]
+
+    def create_inplace_node(self, node: Any, inplace_pattern: Any) -> Any:
+        host = node.op.host.in_place({o: i for o, [i] in inplace_pattern.items()})
+        return type(node.op)(host).make_node(*node.inputs)
+
+
 _moves = SequenceDB()
 _moves.register("gpu_inputs", InputsToDevice(), "gpu", position=0)
 _moves.register(
@@ -250,6 +266,7 @@ _moves.register(
 _moves.register(
     "gpu_reductions", in2out(reduce_while_computing, name="gpu_reductions"), "gpu", position=3
 )
+_moves.register("gpu_fuse_products", FuseProducts(), "gpu", position=4)
 optdb.register("gpu_opt", _moves, "gpu", position=49.05)
 # After the destroy handler (49.5); products first, so that they get the memory of their addends.
 optdb.register(
@@ -257,3 +274,4 @@ optdb.register(
     "gpu", "inplace", position=50.3,
 )  # fmt: skip
 optdb.register("gpu_elementwise_in_place", ElementwiseInPlace(), "gpu", "inplace", position=50.6)
+optdb.register("gpu_fusion_in_place", FusionInPlace(), "gpu", "inplace", position=50.7)

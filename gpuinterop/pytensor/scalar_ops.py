@@ -89,11 +89,20 @@ class Expressions:
         if x in known:
             return known[x]
         assert isinstance(x, Constant)
-        return self.number(x)
+        return self.number(x, np.asarray(x.data))
 
-    def number(self, x: Any) -> Value:
-        """A constant: float32 becomes a Python number, which a float32 operation takes exactly."""
-        data = np.asarray(x.data)
+    def of_elemwise(self, op: Any, node: Any, operands: list[Value]) -> list[Value]:
+        """The values of the outputs of an Elemwise node with a scalar Op."""
+        shadow = op.make_node(*(basic.get_scalar_type(x.type.dtype)() for x in node.inputs))
+        return self.outputs(op, shadow, operands)
+
+    def reduced(self, name: str | None, value: Value, axis: Any, dtype: str) -> Value:
+        """A reduction, whose result has PyTensor's dtype."""
+        return self.graph.cast(self.graph.reduce(str(name), value, axis), dtype)
+
+    def number(self, x: Any, data: Any) -> Value:
+        """A constant of one element: float32 becomes a Python number, which a float32 operation takes exactly."""
+        data = data.reshape(())
         if data.dtype == np.float32 or data.dtype == np.bool_:
             return self.graph.constant(data.item())
         number: Any = data[()]
@@ -135,9 +144,8 @@ def compiled(op: Any, node: Any, reduction: Any = None) -> Any:
         v if is_device(x) else made.graph.cast(v, x.type.dtype)
         for v, x in zip(inputs, node.inputs, strict=True)
     ]
-    shadow = op.make_node(*(basic.get_scalar_type(x.type.dtype)() for x in node.inputs))
-    results = made.outputs(op, shadow, operands)
+    results = made.of_elemwise(op, node, operands)
     if reduction is not None:
         name, axis, dtype = reduction
-        results = [made.graph.cast(made.graph.reduce(name, results[0], axis), dtype)]
+        results = [made.reduced(name, results[0], axis, dtype)]
     return made.graph.compile(results, name=str(op))

@@ -28,6 +28,13 @@ def mlp(x, w, v):
     return [(hidden**2).sum(), pt.grad((hidden**2).sum(), w)]
 
 
+def logistic(x, w):
+    y = pt.cast(x[:, 0] > 0, "float32")
+    p = 1 / (1 + pt.exp(-pt.dot(x, w) - 0.5))
+    cost = (-y * pt.log(p) - (1 - y) * pt.log(1 - p)).mean() + 0.01 * (w**2).sum()
+    return [p > 0.5, cost], {w: w - 0.1 * pt.grad(cost, w)}
+
+
 PLACES = pytensor.shared(np.array([3, 0, 3]), name="places")  # on the host, because it is int64
 
 # Each makes outputs and updates of a matrix argument x, a shared matrix w and a shared vector v.
@@ -93,6 +100,17 @@ GRAPHS = {
     ),
     "batched gradient": lambda x, w, v, t, i: ([pt.grad((pt.matmul(t, t) ** 2).sum(), t)], {}),
     "dot products": lambda x, w, v, t, i: ([pt.dot(v, v), pt.dot(w, v), pt.dot(v, w)], {}),
+    "products with vectors and what is around them": lambda x, w, v, t, i: (
+        [
+            pt.exp(pt.dot(x, v) * 0.1) + 1,
+            pt.tanh(pt.dot(pt.exp(-v), w)),
+            pt.dot(x * 2, v + 1).sum(),
+            pt.dot(v * 2, pt.exp(v)),
+            pt.dot(x, v)[:2] * 2,
+        ],
+        {v: v - 0.1 * pt.dot(w.T, pt.dot(w, v) - 1)},
+    ),
+    "logistic step": lambda x, w, v, t, i: logistic(x, v),
     "rank one": lambda x, w, v, t, i: ([], {w: w + 0.1 * pt.outer(v, v)}),
     "moving slices": lambda x, w, v, t, i: (
         [x[i : i + 2] * 2, w[i], pt.inc_subtensor(w[i], v), pt.set_subtensor(w[:, i], 0)],

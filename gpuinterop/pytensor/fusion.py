@@ -1,0 +1,327 @@
+"""Products with vectors joined with what is computed before and after them: one expression for a part of a graph.
+
+On a GPU each product or reduction is then one kernel, which computes its operands and what follows from its result. On
+"cpu" the products stay BLAS calls.
+"""
+
+from __future__ import annotations
+
+import copy
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.op import Op
+from pytensor.graph.rewriting.basic import GraphRewriter
+from pytensor.tensor import blas
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.math import Dot
+from pytensor.tensor.type import TensorType
+
+from gpuinterop import Expression
+from gpuinterop.ops.expression import Value
+
+from . import settings
+from .device_op import GpuOp, class_for, printed
+from .device_variables import is_device
+from .elementwise import ElemwiseReduction, reduction_name, shape_of_operands
+from .lowering import lower, recordable
+from .scalar_ops import Expressions
+
+__all__ = ["FuseProducts", "Fusion", "same_shape_inputs"]
+
+
+class Fusion(Op):
+    """The nodes between `inputs` and `outputs`, variables of an inner graph of device Ops."""
+
+    def __init__(self, inputs: list[Any], outputs: list[Any], nodes: list[Any]) -> None:
+        self.inputs, self.outputs, self.nodes = inputs, outputs, nodes
+
+    def in_place(self, pattern: dict[int, int]) -> Fusion:
+        """Return this Op with results that are written to the memory of inputs."""
+        made = copy.copy(self)
+        made.destroy_map = {o: [i] for o, i in pattern.items()}
+        return made
+
+    def make_node(self, *inputs: Any) -> Any:
+        kinds = [TensorType(o.type.dtype, o.type.shape) for o in self.outputs]
+        return Apply(self, list(inputs), [kind() for kind in kinds])
+
+    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+        raise NotImplementedError  # only the device has this Op
+
+
+@printed.register(Fusion)
+def _print_fusion(host: Any, name: str) -> str:
+    names = ", ".join(str(node.op) for node in host.nodes)
+    return f"{name}{{{names}}}{[*host.destroy_map.items()] if host.destroy_map else ''}"
+
+
+@recordable.register(Fusion)
+def _with_values(op: Any, node: Any) -> str:
+    return "values"
+
+
+@lower.register(Fusion)
+def _fusion(op: Any, node: Any) -> Any:
+    made = Expressions()
+    known: dict[Any, Value] = {}
+    for x in op.inputs:
+        value = made.graph.input()
+        known[x] = value if is_device(x) else made.graph.cast(value, x.type.dtype)
+    for inner in op.nodes:
+        operands = [
+            known[x] if x in known else made.number(x, _host_value(x)) for x in inner.inputs
+        ]
+        known.update(zip(inner.outputs, emit(inner.op.host, made, inner, operands), strict=True))
+    call = made.graph.compile([known[o] for o in op.outputs], name="fusion")
+    numbers = [i for i, x in enumerate(op.inputs) if not is_device(x)]
+    pattern = {o: i for o, [i] in op.destroy_map.items()}
+    checked: set[Any] = set()
+    one = len(op.outputs) == 1
+
+    def run(inputs: Any, outputs: Any) -> None:
+        for i in numbers:
+            inputs[i] = inputs[i].reshape(())[()]
+        shapes = tuple([x.shape for x in inputs])
+        if shapes not in checked:  # an expression would repeat lengths of 1
+            _check(op, shapes)
+            checked.add(shapes)
+        out = tuple([inputs[pattern[o]] if o in pattern else None for o in range(len(outputs))])
+        results = call(*inputs, out=out) if pattern else call(*inputs)
+        for cell, result in zip(outputs, (results,) if one else results, strict=True):
+            cell[0] = result
+
+    return run
+
+
+def _host_value(x: Any) -> Any:
+    return x.data.get() if is_device(x) else np.asarray(x.data)
+
+
+# Programs tell by the name "GpuGemv" that a product runs on the device; pickle finds the class by its other name.
+class_for(Fusion).__name__ = "GpuGemv"
+
+# ---- what can be fused -----------------------------------------------------------------------------
+
+
+@singledispatch
+def emit(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
+    """Add a node to an expression: return the values of its outputs."""
+    raise NotImplementedError
+
+
+@emit.register(Elemwise)
+def _emit_elemwise(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
+    return made.of_elemwise(op.scalar_op, node, operands)
+
+
+@emit.register(CAReduce)
+def _emit_reduction(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
+    name = reduction_name(op, node)
+    return [made.reduced(name, operands[0], op.axis, node.outputs[0].type.dtype)]
+
+
+@emit.register(ElemwiseReduction)
+def _emit_both(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
+    (value,) = made.of_elemwise(op.elemwise.scalar_op, node, operands)
+    name, axis = op.name_for(node), op.reduction.axis
+    return [made.reduced(name, value, axis, node.outputs[0].type.dtype)]
+
+
+@emit.register(DimShuffle)
+def _emit_dimshuffle(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
+    (x,) = operands
+    if x.number is not None:
+        return [x]
+    return [made.graph.dimshuffle(x, [-1 if axis == "x" else axis for axis in op.new_order])]
+
+
+@emit.register(blas.Gemv)
+def _emit_gemv(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
+    z, alpha, a, x, beta = operands
+    value = _product(made.graph, node.inputs[2], a, x)
+    if alpha.number != 1:
+        value = made.graph.apply("multiply", value, alpha)
+    if beta.number != 0:
+        value = made.graph.apply("add", value, made.graph.apply("multiply", z, beta))
+    return [value]
+
+
+@emit.register(Dot)
+def _emit_dot(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
+    if node.inputs[0].type.ndim == 1 and node.inputs[1].type.ndim == 2:
+        rows = made.graph.dimshuffle(operands[0], (0, -1))
+        return [_sum_of_products(made.graph, rows, operands[1], 0)]
+    return [_product(made.graph, node.inputs[0], *operands)]
+
+
+def _product(graph: Expression, variable: Any, a: Value, x: Value) -> Value:
+    return _sum_of_products(graph, a, x, -1)
+
+
+def _sum_of_products(graph: Expression, a: Value, x: Value, axis: int) -> Value:
+    return graph.reduce("sum", graph.apply("multiply", a, x), axis)
+
+
+def _is_product(node: Any) -> bool:
+    host = node.op.host
+    ndims = [x.type.ndim for x in node.inputs]
+    if isinstance(host, blas.Gemv):
+        return not host.inplace
+    return isinstance(host, Dot) and 1 in ndims and max(ndims) <= 2
+
+
+def _can_join(node: Any) -> bool:
+    if not isinstance(node.op, GpuOp) or node.op.destroy_map:
+        return False
+    host = node.op.host
+    floats = all(is_device(o) for o in node.outputs)
+    if isinstance(host, DimShuffle):
+        kept = {axis for axis in host.new_order if axis != "x"}
+        return kept == set(range(node.inputs[0].type.ndim))
+    if isinstance(host, CAReduce):
+        return host.axis != () and floats
+    return floats and (isinstance(host, (Elemwise, ElemwiseReduction)) or _is_product(node))
+
+
+# ---- shapes ----------------------------------------------------------------------------------------
+
+
+def _check(op: Any, shapes: tuple[Any, ...]) -> None:
+    """Raise ValueError for shapes that the Ops one by one would refuse."""
+    known: dict[Any, Any] = dict(zip(op.inputs, shapes, strict=True))
+    for node in op.nodes:
+        given = [known[x] if x in known else _host_value(x).shape for x in node.inputs]
+        host = node.op.host
+        if isinstance(host, (Elemwise, ElemwiseReduction)):
+            patterns = [x.type.broadcastable for x in node.inputs]
+            shape = shape_of_operands(host, given, patterns)
+            if isinstance(host, ElemwiseReduction):
+                shape = _without(shape, host.reduction.axis)
+        elif isinstance(host, CAReduce):
+            shape = _without(given[0], host.axis)
+        elif isinstance(host, DimShuffle):
+            shape = tuple(1 if axis == "x" else given[0][axis] for axis in host.new_order)
+        else:
+            z, a, x = (given[0], given[2], given[3]) if len(given) == 5 else (None, *given)
+            unused = len(given) == 5 and _is_zero(node.inputs[4])
+            shape = (*a[:-1], *x[1:])
+            if a[-1] != x[0] or (z is not None and not unused and z != shape):
+                raise ValueError(
+                    f"{host}: expected shapes that fit, got {', '.join(map(str, given))}"
+                )
+        known.update(dict.fromkeys(node.outputs, shape))
+
+
+def _without(shape: tuple[int, ...], axes: Any) -> tuple[int, ...]:
+    return () if axes is None else tuple(n for i, n in enumerate(shape) if i not in axes)
+
+
+def _is_zero(x: Any) -> bool:
+    return isinstance(x, Constant) and not np.any(_host_value(x))
+
+
+def same_shape_inputs(op: Any, o: int) -> set[int]:
+    """Return the places of the inputs that have the shape of an output in every call: those it may overwrite."""
+    found: set[int] = set()
+    waiting = [op.outputs[o]]
+    while waiting:
+        x = waiting.pop()
+        if x in op.inputs:
+            found.add(op.inputs.index(x))
+        elif x.owner is not None and isinstance(x.owner.op.host, (Elemwise, blas.Gemv)):
+            places = [0] if isinstance(x.owner.op.host, blas.Gemv) else range(len(x.owner.inputs))
+            waiting += [i for p in places if (i := x.owner.inputs[p]).type == x.type]
+    return found
+
+
+# ---- the rewrite -----------------------------------------------------------------------------------
+
+
+class FuseProducts(GraphRewriter):
+    """Replace connected parts of a graph that contain a product with a vector by one Op each."""
+
+    def apply(self, fgraph: Any) -> None:
+        if not settings.captures():
+            return
+        tried: set[Any] = set()
+        while True:
+            order = fgraph.toposort()
+            seed = next(
+                (n for n in order if n not in tried and _can_join(n) and _is_product(n)), None
+            )
+            if seed is None:
+                return
+            tried.add(seed)
+            part = _part_around(order, seed)
+            if len(part) > 1:
+                _replace(fgraph, part)
+
+
+def _part_around(order: list[Any], seed: Any) -> list[Any]:
+    """The nodes that can join, are connected to a node, and leave no node between them outside."""
+    later: set[Any] = set()  # what depends on `seed`
+    for node in order:
+        if node is seed or any(x.owner in later for x in node.inputs if x.owner):
+            later.add(node)
+    inside: set[Any] = set()
+    outside: set[Any] = set()  # nodes that depend on the part without belonging to it
+    for node in order:
+        parents = {x.owner for x in node.inputs if x.owner}
+        if parents & outside or not _can_join(node):
+            if parents & (inside | outside):
+                outside.add(node)
+        else:
+            inside.add(node)
+    if seed not in inside:  # an earlier part lies before it: begin with the seed
+        inside, outside = set(), set()
+        for node in order:
+            parents = {x.owner for x in node.inputs if x.owner}
+            if node is not seed and (node not in later or parents & outside or not _can_join(node)):
+                if parents & (inside | outside):
+                    outside.add(node)
+            else:
+                inside.add(node)
+    connected, waiting = {seed}, [seed]
+    while waiting:
+        node = waiting.pop()
+        near = {x.owner for x in node.inputs if x.owner}
+        near |= {n for n in inside if any(x.owner is node for x in n.inputs)}
+        for other in (near & inside) - connected:
+            connected.add(other)
+            waiting.append(other)
+    return [node for node in order if node in connected]
+
+
+def _replace(fgraph: Any, part: list[Any]) -> None:
+    made = {o for node in part for o in node.outputs}
+    outputs = [
+        o for node in part for o in node.outputs
+        if any(client not in part for client, _ in fgraph.clients[o])
+    ]  # fmt: skip
+    inner: dict[Any, Any] = {}
+    outer: list[Any] = []
+    nodes = []
+    for node in part:
+        operands = []
+        for place, x in enumerate(node.inputs):
+            unused = place == 0 and isinstance(node.op.host, blas.Gemv) and _is_zero(node.inputs[4])
+            alone = isinstance(x, Constant) and all(n == 1 for n in x.type.shape)
+            if unused:  # a product that adds nothing
+                operands.append(x.type.make_constant(np.zeros((1,) * x.type.ndim, x.type.dtype)))
+                continue
+            if x not in made and x not in inner and not alone:
+                inner[x] = x.type()
+                outer.append(x)
+            operands.append(inner.get(x, x))
+        new = node.clone_with_new_inputs(operands, strict=False)
+        inner.update(zip(node.outputs, new.outputs, strict=True))
+        nodes.append(new)
+    host = Fusion([inner[x] for x in outer], [inner[o] for o in outputs], nodes)
+    op = class_for(Fusion)(host)
+    results = op(*outer, return_list=True)
+    fgraph.replace_all_validate(
+        list(zip(outputs, results, strict=True)), reason="gpu_fuse_products"
+    )
