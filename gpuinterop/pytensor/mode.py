@@ -43,7 +43,7 @@ def use(device: Any = "cuda", *, any_dtype: bool = False, capture: bool = True) 
     kind = current_type()
 
     def constructor(value: Any, name: str | None = None, **options: Any) -> Any:
-        stays = options.get("target") == "cpu" or not (any_dtype or value.dtype == np.float32)
+        stays = options.pop("target", "") == "cpu" or not (any_dtype or value.dtype == np.float32)
         if stays:
             return host_constructor(value, name=name, **options)
         return device_shared_constructor(value, name, **options, like=kind)

@@ -1,0 +1,190 @@
+"""The mode by itself, PyTensor's checking modes, copies and pickles of functions, and Ops of a user."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pytensor")
+
+import pytensor
+import pytensor.tensor as pt
+from doubles.on_fake import FAKE
+from pytensor.compile.debug.debugmode import DebugMode
+from pytensor.configdefaults import config
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from test_graphs import GRAPHS, values
+
+import gpuinterop as gi
+import gpuinterop.pytensor as backend
+
+
+def test_mode_alone_compiles_one_function(device):
+    if gi.default_device() != gi.device(device):
+        pytest.skip("needs this device as the default")  # the mode alone takes the default device
+    x = pt.fvector("x")
+    f = pytensor.function([x], pt.exp(x), mode="GPU")
+    assert any(isinstance(node.op, backend.GpuOp) for node in f.maker.fgraph.toposort())
+    np.testing.assert_allclose(f(values(1, 4)), np.exp(values(1, 4)), rtol=1e-6)
+    g = pytensor.function([x], pt.exp(x))
+    assert not any(isinstance(node.op, backend.GpuOp) for node in g.maker.fgraph.toposort())
+
+
+def test_unuse_restores_what_use_changed(device):
+    before = config.mode, config.floatX
+    backend.use(device)
+    backend.use(device)
+    assert config.floatX == "float32"
+    backend.unuse()
+    backend.unuse()
+    assert (config.mode, config.floatX) == before
+    assert not isinstance(pytensor.shared(values(1, 3)).type, backend.GpuArrayType)
+
+
+def test_any_dtype_moves_float64(device):
+    backend.use(device, any_dtype=True)
+    try:
+        w = pytensor.shared(np.arange(4.0))
+        f = pytensor.function([], pt.exp(w) + pt.zeros(4))
+        made = [n for n in f.maker.fgraph.toposort() if isinstance(n.op, backend.GpuOp)]
+        assert {n.outputs[0].type.dtype for n in made} == {"float64"}
+        np.testing.assert_allclose(f(), np.exp(np.arange(4.0)), rtol=1e-12)
+    finally:
+        backend.unuse()
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in GRAPHS if n not in ("ifelse", "gradient of ifelse", "scan")]
+)
+def test_debug_mode_finds_nothing(name, on_device):
+    if FAKE:
+        pytest.skip(
+            "DebugMode runs each operation many times; kernels of the fake driver take long"
+        )
+    checked = DebugMode(backend.GPU.provided_optimizer, check_c_code=False, stability_patience=2)
+    x, i = pt.fmatrix("x"), pt.lscalar("i")
+    w, v, t = (pytensor.shared(values(k, *s)) for k, s in ((1, (4, 4)), (2, (4,)), (3, (3, 4, 4))))
+    outputs, updates = GRAPHS[name](x, w, v, t, i)
+    f = pytensor.function([x, i], outputs, updates=updates, mode=checked, on_unused_input="ignore")
+    f(values(10, 4, 4), 1)
+
+
+def test_function_is_pickled_with_its_values(on_device):
+    w, x = pytensor.shared(values(1, 4, 4), name="w"), pt.fmatrix("x")
+    f = pytensor.function([x], [pt.dot(x, w), (w**2).sum(), w.argmax()], updates={w: w * 0.5})
+    again = pickle.loads(pickle.dumps(f))
+    given = values(2, 4, 4)
+    for _ in range(4):
+        for a, b in zip(f(given), again(given), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_pickle_is_read_in_another_process(on_device, tmp_path):
+    w = pytensor.shared(values(1, 4, 4), name="w")
+    (tmp_path / "w").write_bytes(pickle.dumps([w, pt.exp(w).T.sum(axis=0)]))
+    code = (
+        "import pickle, sys, gpuinterop.pytensor as backend; backend.use('cpu')\n"
+        "w, y = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "assert w.name == 'w'"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "w")], check=True)
+
+
+def test_copies_of_functions(on_device):
+    w, other = pytensor.shared(values(1, 4)), pytensor.shared(values(2, 4))
+    f = pytensor.function([], (w * 2).sum(), updates={w: w + 1})
+    for _ in range(3):
+        f()
+    before = w.get_value()
+    g = f.copy(swap={w: other})
+    np.testing.assert_allclose(g(), values(2, 4).sum() * 2, rtol=1e-5)
+    np.testing.assert_allclose(other.get_value(), values(2, 4) + 1)
+    np.testing.assert_array_equal(w.get_value(), before)
+
+
+class Doubled(Op):
+    """Writes to the cells of its thunk, as the tutorials do."""
+
+    __props__ = ()
+
+    def make_node(self, x):
+        x = backend.gpu_contiguous(backend.as_device_variable(x))
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = inputs[0] * 2
+
+    def make_thunk(self, node, storage_map, compute_map, no_recycling, impl=None):
+        (source,), (target,) = (
+            [storage_map[v] for v in node.inputs],
+            [storage_map[v] for v in node.outputs],
+        )
+
+        def thunk():
+            old = target[0]
+            if old is None or old.shape != source[0].shape:
+                target[0] = old = gi.CudaNdarray.zeros(source[0].shape)
+            old[...] = source[0] * 2
+
+        return thunk
+
+
+@pytest.mark.parametrize("allow_gc", [True, False])
+def test_op_with_a_thunk_of_its_own(allow_gc, on_device):
+    config.allow_gc = allow_gc
+    if gi.default_device() != gi.device(on_device):
+        pytest.skip("needs this device as the default")
+    x = pt.fmatrix("x")
+    f = pytensor.function([x], Doubled()(pt.exp(x)) + 1)
+    kept = [f(values(k, 3, 4)) for k in range(5)]
+    for k, found in enumerate(kept):
+        np.testing.assert_allclose(found, np.exp(values(k, 3, 4)) * 2 + 1, rtol=1e-6)
+
+
+class Scaled(backend.KernelOp):
+    source = """extern "C" __global__ void scaled(const float* x, const float* y, float* z, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      if (i < n) z[i] = 3 * x[i] + y[i];
+    }"""
+    name = "scaled"
+
+    def host(self, x, y):
+        return 3 * x + y
+
+
+def test_kernel_op(on_device):
+    if FAKE:
+        pytest.skip("the fake driver runs no kernels of users")
+    w, x = pytensor.shared(values(1, 5, 4)), pt.fmatrix("x")
+    f = pytensor.function([x], [Scaled()(w.T, x) * 2, Scaled()(x, x).sum()])
+    for k in range(5):
+        given = values(k, 4, 5)
+        first, second = f(given)
+        np.testing.assert_allclose(first, (3 * values(1, 5, 4).T + given) * 2, rtol=1e-5)
+        np.testing.assert_allclose(second, given.sum() * 4, rtol=1e-4, atol=1e-5)
+
+
+def test_profile_separates_transfers(on_device):
+    w, x = pytensor.shared(values(1, 5, 4)), pt.fmatrix("x")
+    f = pytensor.function([x], pt.exp(pt.dot(x, w)))
+    for synchronise in (True, False):
+        summary = backend.profile_summary(f, values(2, 3, 5), calls=3, synchronise=synchronise)
+        kinds = [row.kind for row in summary.rows]
+        assert kinds.count("to the device") == kinds.count("to the host") == 1
+        assert sum(summary.seconds(kind) for kind in ("device", "host")) > 0
+        assert "GpuFromHost" in str(summary)
+    np.testing.assert_allclose(
+        f(values(2, 3, 5)), np.exp(values(2, 3, 5) @ values(1, 5, 4)), rtol=1e-4
+    )
+
+
+def test_profile_of_pytensor_counts_each_operation(on_device):
+    w = pytensor.shared(values(1, 5, 4))
+    f = pytensor.function([], pt.exp(w).sum(), profile=True)
+    for _ in range(3):
+        f()
+    assert set(f.profile.apply_callcount.values()) == {3}
+    f.profile.print_summary = None  # or it prints at the end of the process
