@@ -24,6 +24,11 @@ STYLES = {
     "numpy": ("#E69F00", "v"),
     "torch graph": ("#56B4E9", "P"),
     "torch.compile": ("#8C6D1F", "X"),
+    f"{GPUINTEROP}, 1 thread": ("#A6C8E0", "1"),
+    f"{GPUINTEROP}, 2 threads": ("#7FB2D6", "2"),
+    f"{GPUINTEROP}, 4 threads": ("#4C97C8", "3"),
+    f"{GPUINTEROP}, 8 threads": ("#2A84BE", "4"),
+    f"{GPUINTEROP}, pinned": ("#555555", "x"),
     "floor": ("#555555", "|"),
 }
 OTHER = ("#999999", "*")
@@ -176,7 +181,8 @@ def ratio(pyplot: Any, record: dict[str, Any]) -> Any:
 
 
 def lines(pyplot: Any, record: dict[str, Any]) -> Any:
-    """A panel for each operation whose rows are called "operation, 2^k": time against size."""
+    """A panel for each operation whose rows are called "operation, 2^k": time, or a rate, against size."""
+    rate = "/s" in record["unit"]
     panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for name, row in record["rows"].items():
         found = re.fullmatch(r"(.*), (?:2\^(\d+)|(\d+))", name)
@@ -198,11 +204,17 @@ def lines(pyplot: Any, record: dict[str, Any]) -> Any:
         if floor:
             empty = ax.axhline(floor, color="#555555", linestyle=":")
         ax.set_xscale("log", base=2)
-        _log(ax, every, "y")
+        if rate:
+            ax.set_ylim(bottom=0)
+            _sizes_in_bytes(ax, [size for line in found.values() for size, _ in line])
+        else:
+            _log(ax, every, "y")
+            ax.set_xlabel("elements")
         ax.set_title(name, fontsize=9)
         ax.grid(color="#D0D5DA", linewidth=0.6)
-        ax.set_xlabel("elements")
-    axes[0].set_ylabel(f"{_spelt(record['unit'])} a call")
+    axes[0].set_ylabel(
+        f"{record['unit']}, more is better" if rate else f"{_spelt(record['unit'])} a call"
+    )
     figure.suptitle(_title(record), x=0.06, y=1.0, ha="left", fontsize=10)
     if empty is not None:
         handles["an empty kernel"] = empty
@@ -280,6 +292,15 @@ def grid(pyplot: Any, record: dict[str, Any]) -> Any:
         f"{_title(record)}: bandwidth over that of the faster of PyTorch and CuPy", loc="left"
     )
     return figure
+
+
+def _sizes_in_bytes(axes: Any, sizes: list[float]) -> None:
+    """Ticks such as 64 KiB, every sixth power of two."""
+    first, last = (round(math.log2(edge(sizes))) for edge in (min, max))
+    powers = range(first, last + 1, 6)
+    names = [f"{2 ** (k % 10)} {('B', 'KiB', 'MiB', 'GiB')[k // 10]}" for k in powers]
+    axes.set_xticks([2.0**k for k in powers], names)
+    axes.minorticks_off()
 
 
 def _log(axes: Any, values: list[float], which: str = "x") -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -76,15 +76,16 @@ def to_host_array(x: Any, where: str, memory: bool = False) -> np.ndarray[Any, A
     if seen.device.type == "cpu":
         _core._require_values(where, x)
         return as_numpy_view(x)
-    host = uninitialized_host(seen, where)
-    _core.copy_into(wrap_numpy(host), x, where=where, uncounted=not memory)
-    return host
+    return download(x, where, uncounted=not memory)
 
 
-def uninitialized_host(x: _core.Array, where: str) -> np.ndarray[Any, Any]:
-    """Return an uninitialized NumPy array with the shape and dtype of `x`."""
-    with reraise_from(where):
-        return np.empty(x.shape, x.dtype)
+def download(x: Any, where: str, *, uncounted: bool = False) -> np.ndarray[Any, Any]:
+    """Return a new NumPy array with the elements of an array on any device."""
+    try:
+        return cast("np.ndarray[Any, Any]", _core.download(x, where, uncounted))
+    except MemoryError:
+        with reraise_from(where):
+            raise
 
 
 def only_element(x: Any, where: str) -> Any:
@@ -97,7 +98,7 @@ def only_element(x: Any, where: str) -> Any:
             got=f"{seen.size} elements of shape {seen.shape}",
             fix="read one: x.item(0), or test x.size > 0, x.any() or x.all()",
         )
-    return to_host_array(x, where).item()
+    return download(x, where, uncounted=True).item()
 
 
 def wrap_numpy(host: np.ndarray[Any, Any]) -> _core.Array:

@@ -14,17 +14,18 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core, array_inputs, copy_tracking, dtypes, host_views
-from gpuinterop.error_context import reraise_from, resolve_device
+from gpuinterop.error_context import reraise_from, resolve_device, with_where
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
     CopyForbiddenError,
     DeviceError,
+    GpuInteropError,
     ShapeError,
     StreamError,
     short_repr,
 )
-from gpuinterop.host_views import only_element, to_host_array, uninitialized_host, wrap_numpy
+from gpuinterop.host_views import download, only_element, to_host_array, wrap_numpy
 from gpuinterop.kernel_protocols import ArgumentMethods
 from gpuinterop.layout import core_view
 from gpuinterop.ops.reductions import ReductionMethods
@@ -68,21 +69,25 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
         Waits for the work that is queued on the array.
         """
+        if out is None:
+            return download(self, "get")
         seen = core_view(self)
         if seen.device.type == "cpu":
             _core._require_values("get", self)
-        host = uninitialized_host(seen, "get") if out is None else out
-        if not isinstance(host, np.ndarray):
+        if not isinstance(out, np.ndarray):
             raise ArgumentTypeError(where="get", expected="a NumPy array to fill",
                                     got=f"an object of type {type(out).__name__}",
                                     fix="pass numpy.empty(x.shape, x.dtype), or nothing")  # fmt: skip
-        target = host_views.require_aligned_host(host, "get")
+        target = _core.share_plain(out)
+        if target is None:
+            target = host_views.require_aligned_host(out, "get")
         if target.shape != seen.shape:
             raise ShapeError(where="get", expected=f"shape {seen.shape}", got=str(target.shape),
                              fix="pass an array of the same shape")  # fmt: skip
-        host_views.require_no_zero_strides(target, "get")
+        if not target.is_c_contiguous():
+            host_views.require_no_zero_strides(target, "get")
         _core.copy_into(target, self, where="get")
-        return host
+        return out
 
     def item(self, *index: Any) -> Any:
         """Return one element as a Python scalar; without an index, the only element."""
@@ -104,10 +109,12 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                     got=f"{', '.join(map(short_repr, places))} for an array of shape {one.shape}",
                     fix="count through all elements, or name every axis",
                 )
-            if flat:
+            if flat and one.ndim != 1:
                 places = [int(i) for i in np.unravel_index(places[0] % one.size, one.shape)]
-            with reraise_from("item"):
+            try:
                 one = one[tuple(places)]
+            except GpuInteropError as error:
+                raise with_where(error, "item") from None
         return only_element(one, "item")
 
     def __contains__(self, value: Any) -> bool:

@@ -1,5 +1,6 @@
 #include "array/buffer.hpp"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -17,6 +18,8 @@ constexpr int64_t kAlignment = 64;
 // Below this size a plain malloc with padding is served from the C library's thread cache, which aligned
 // allocation by-passes.
 constexpr int64_t kSmall = 4096;
+// From this size on the system is asked for huge pages, as NumPy does: new memory is quicker to fill.
+constexpr int64_t kHuge = int64_t(4) << 20;
 
 Statistics& device_statistics(int id) noexcept {
   static Statistics all[kMaxDevices];
@@ -36,6 +39,12 @@ void count(Buffer* b) noexcept {
 // Buffer::context holds what malloc returned, which is not ptr for small blocks.
 void release_host(Buffer* b) noexcept { std::free(b->context); }
 
+void use_huge_pages(char* ptr, int64_t nbytes) noexcept {
+  const auto page = uintptr_t(sysconf(_SC_PAGESIZE));
+  const uintptr_t before = -reinterpret_cast<uintptr_t>(ptr) % page;
+  madvise(ptr + before, size_t(nbytes) - before, MADV_HUGEPAGE);  // failure: small pages
+}
+
 void allocate_host(Buffer* b, const char* where) {
   if (b->nbytes < kSmall) {
     b->context = std::malloc(size_t(b->nbytes + kAlignment));
@@ -44,6 +53,7 @@ void allocate_host(Buffer* b, const char* where) {
       b->ptr = reinterpret_cast<char*>((address + kAlignment - 1) & ~uintptr_t(kAlignment - 1));
   } else if (posix_memalign(&b->context, size_t(kAlignment), size_t(b->nbytes)) == 0) {
     b->ptr = static_cast<char*>(b->context);
+    if (b->nbytes >= kHuge) use_huge_pages(b->ptr, b->nbytes);
   } else {
     b->context = nullptr;
   }

@@ -8,6 +8,7 @@
 #include "array/gil.hpp"
 #include "cuda/deferred_release.hpp"
 #include "cuda/device_state.hpp"
+#include "cuda/staging.hpp"
 #include "cuda/stream.hpp"
 
 // Exported by every CPython, but not declared for the stable ABI.
@@ -39,7 +40,7 @@ void make_internal_streams(DeviceState& d, const char* where) {
   const Driver& cu = driver();
   check(cu.CtxPushCurrent(d.primary), "cuCtxPushCurrent", where);
   CUresult code = CUDA_SUCCESS;
-  for (CUstream* stream : {&d.drain, &d.allocator}) {
+  for (CUstream* stream : {&d.drain, &d.allocator, &d.copies}) {
     if (code == CUDA_SUCCESS) code = cu.StreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, 0);
     if (code == CUDA_SUCCESS) note_process_lifetime(*stream);
   }
@@ -147,7 +148,10 @@ void watch_forks() noexcept {
   pthread_atfork(nullptr, nullptr, [] { forked_flag.store(true); });
 }
 bool exiting() noexcept { return exiting_flag.load(std::memory_order_relaxed); }
-void set_exiting() noexcept { exiting_flag.store(true); }
+void set_exiting() noexcept {
+  exiting_flag.store(true);
+  finish_staging();
+}
 
 bool holds_gil() noexcept { return Py_IsInitialized() && PyGILState_Check(); }
 ScopedGilRelease::ScopedGilRelease() {

@@ -34,6 +34,7 @@ struct DeviceState {
   // Internal streams, made with the device: never current, never captured.
   CUstream drain = nullptr;      // waits for every external stream that has been retired
   CUstream allocator = nullptr;  // allocates for captures; runs no kernels
+  CUstream copies = nullptr;     // staged copies (cuda/staging.hpp)
 };
 
 // Makes sure the primary context is retained. Kind::Device for an ordinal that does not exist.

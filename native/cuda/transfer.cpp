@@ -4,6 +4,7 @@
 
 #include "cuda/device_state.hpp"
 #include "cuda/pinned.hpp"
+#include "cuda/staging.hpp"
 #include "cuda/stream.hpp"
 
 namespace gpuinterop::cuda {
@@ -17,6 +18,17 @@ bool is_pinned(const void* ptr) noexcept {
   CUpointer_attribute what = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
   void* out = &type;
   return driver().PointerGetAttributes(1, &what, &out, address(ptr)) == CUDA_SUCCESS && type != 0;
+}
+
+// Small downloads land in pinned memory first, because the driver takes twice as long for pageable memory.
+constexpr int64_t kMailbox = int64_t(64) << 10;
+
+BufferRef take_mailbox(int device, const char* where) {
+  try {
+    return allocate_pinned(device, kMailbox, where);
+  } catch (...) {  // without one the driver copies to pageable memory
+    return {};
+  }
 }
 
 }  // namespace
@@ -34,22 +46,33 @@ void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Directio
 
   bool up = direction == Direction::HostToDevice;
   const char* call = up ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync";
-  bool pinned = is_pinned(up ? src : dst);
+  const bool small = !up && !async && nbytes <= kMailbox;
+  bool pinned = !small && is_pinned(up ? src : dst);
   if (!(async && pinned) && capture_id(stream))
     fail(Kind::Capture, where, "no copy from or to host memory while a graph is captured",
          "one on a stream that is being captured",
          "copy before the capture begins; inside it, only asynchronous copies of pinned memory can "
          "be recorded");
+  if (!pinned && nbytes >= kStagedBytes && !d.host_page_tables &&
+      copy_staged(device, dst, src, nbytes, direction, stream, where))
+    return;
+  const BufferRef mailbox = small ? take_mailbox(device, where) : BufferRef();
+  void* landing = mailbox ? mailbox->ptr : dst;
   const CUresult done = call_blocking([&] {
     CUresult code = up ? cu.MemcpyHtoDAsync(address(dst), src, n, stream)
-                       : cu.MemcpyDtoHAsync(dst, address(src), n, stream);
+                       : cu.MemcpyDtoHAsync(landing, address(src), n, stream);
     // The driver has read or staged pageable memory when it returns; pinned memory it reads and writes
     // later.
     bool wait = !async && (!up || pinned || d.host_page_tables);
-    if (code == CUDA_SUCCESS && wait) code = cu.StreamSynchronize(stream);
+    if (code == CUDA_SUCCESS && wait) {
+      call = "cuStreamSynchronize";
+      code = cu.StreamSynchronize(stream);
+    }
     return code;
   });
+  if (mailbox && done != CUDA_SUCCESS) note_pinned_use(device, landing, stream, where);
   check(done, call, where);
+  if (mailbox) std::memcpy(dst, landing, n);
   if (async && pinned) note_pinned_use(device, up ? src : dst, stream, where);
 }
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "array/error.hpp"
+#include "array/gil.hpp"
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
 #include "ops/graph.hpp"
@@ -101,6 +103,54 @@ nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_
   return nb::steal(wrap_or_throw(type, make_empty(device, id, std::move(layout), where)));
 }
 
+// The first field of NumPy's PyArrayObject, which its ABI fixes.
+struct NumpyFields {
+  PyObject_HEAD char* data;
+};
+
+char* address_of(PyObject* numpy_array) {
+  static bool checked = false, documented = false;
+  auto* data = reinterpret_cast<NumpyFields*>(numpy_array)->data;
+  if (documented) return data;
+  const PyRef parts = PyRef::steal(PyObject_GetAttrString(numpy_array, "__array_interface__"));
+  unsigned long long address;
+  int readonly;
+  if (!parts ||
+      !PyArg_ParseTuple(PyDict_GetItemString(parts.get(), "data"), "Kp", &address, &readonly))
+    throw PythonError();
+  auto* reported = reinterpret_cast<char*>(static_cast<uintptr_t>(address));
+  if (!std::exchange(checked, true)) documented = reported == data;
+  return reported;
+}
+
+// Makes the copy of get() and numpy.asarray().
+nb::object download(nb::handle x, const std::string& where_text, bool uncounted) {
+  const char* where = where_text.c_str();
+  const Array source = read_array(x, where);
+  if (!source.device.is_cuda()) ops::require_values(where, source);
+  static PyObject* empty = nullptr;
+  if (!empty) {
+    const PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy"));
+    empty = numpy ? PyObject_GetAttrString(numpy.get(), "empty") : nullptr;
+    if (!empty) throw PythonError();
+  }
+  const Layout& l = source.layout;
+  const PyRef shape = PyRef::steal(int_tuple(l.ndim(), l.shape(), 1));
+  PyObject* args[] = {shape.get(), dtype_object(source.dtype)};
+  if (!args[0] || !args[1]) throw PythonError();
+  const PyRef made =
+      PyRef::steal(run_python([&] { return PyObject_Vectorcall(empty, args, 2, nullptr); }));
+  if (!made) throw PythonError();
+  Array host;
+  host.layout = Layout::c_order(l.ndim(), l.shape(), where);
+  host.dtype = source.dtype;
+  host.data = address_of(made.get());
+  host.base = made;
+  const Uncounted guard(uncounted);
+  copy_elements(host, source, where);
+  return nb::borrow(made.get());
+}
+
 }  // namespace
 
 void register_array_functions(nb::module_& m) {
@@ -145,6 +195,8 @@ void register_array_functions(nb::module_& m) {
       "dst"_a, "src"_a, "non_blocking"_a = false, "where"_a = "copy_into", "uncounted"_a = false,
       "dst[...] = src for equal dtypes, between any strides and devices. uncounted: dst is a "
       "result, or one of the two holds Python's numbers on their way, so that this is no copy.");
+  m.def("download", &download, "x"_a, "where"_a = "download", "uncounted"_a = false,
+        "A new NumPy array with the elements of an array on any device.");
   m.def(
       "view",
       [](nb::handle cls, nb::handle x) {

@@ -136,7 +136,7 @@ def test_no_call_synchronises_in_ordinary_work():
             x = y
             capsule = x.__dlpack__(stream=1)
             del capsule
-    host = gi.asarray(np.ones(5_000_000, np.float32), device=CUDA)
+    host = gi.asarray(np.ones(50_000, np.float32), device=CUDA)
     del host
     assert not [
         name for name in fake_driver.log() if "Synchronize" in name and name != "cuEventSynchronize"
