@@ -99,10 +99,10 @@ def _store(recipe: Recipe, plan: Plan) -> str:
 def render(recipe: Recipe, plan: Plan) -> str:
     """A whole translation unit for `recipe` on layouts like `plan`'s."""
     members = " ".join(f"{STORAGE[d]} v{i}[VEC];" for i, d in enumerate(recipe.inputs))
-    listed = " ".join(
+    entries = [
         f"X({i}, {STORAGE[d]}, {step})"
         for i, (d, step) in enumerate(zip(recipe.inputs, plan.steps, strict=True))
-    )
+    ]
     fetched = "".join(
         f"  const auto x{i} = gi_read(gi_q.v{i}[gi_k]);\n" for i in range(len(recipe.inputs))
     )
@@ -118,7 +118,9 @@ def render(recipe: Recipe, plan: Plan) -> str:
             f"#define GI_RAGGED {int(plan.geometry.kept[-1] % plan.vector > 0)}\n",
             f"#define GI_UNROLL {plan.unroll}\n",
             f"#define GI_ONE_LAUNCH {int(plan.one_launch)}\n",
-            f"#define GI_INPUTS(X) {listed}\n",
+            f"#define GI_INPUTS(X) {' '.join(entries)}\n",
+            f"#define GI_PEEL {int(plan.peel)}\n",
+            f"#define GI_PEELED(X) {next((one for one in entries if one.endswith(', 1)')), '')}\n",
             kernel_text("device.cuh"),
             f"namespace {NAMESPACE} {{\n",
             f"typedef {'long long' if plan.wide else 'int'} Index;\n",

@@ -89,6 +89,7 @@ class Plan:
     mode: str  # "rows" or "columns"
     vector: int
     steps: tuple[int, ...]  # per input: 1 unit stride, 0 broadcast, 2 any
+    peel: bool  # rows are not aligned: vectors begin at the first aligned element of each
     unroll: int
     team: int
     threads: int  # of a block
@@ -206,31 +207,30 @@ def simplify(
     )
 
 
-def _vector(g: Geometry, inputs: Sequence[Operand], along_rows: bool) -> tuple[int, list[int]]:
-    """Elements per load, and how each input moves along the vector's dimension."""
+def _vector(
+    g: Geometry, inputs: Sequence[Operand], along_rows: bool
+) -> tuple[int, list[int], bool]:
+    """Elements per load, how each input moves along the vector's dimension, and whether rows are peeled."""
     walk = g.red if along_rows else g.kept
     here = g.red_strides if along_rows else g.kept_strides
     steps = [1 if s[-1] == 1 else 0 if s[-1] == 0 else 2 for s in here]
     unit = [i for i, step in enumerate(steps) if step == 1]
-    vector = 1
-    widest = max((inputs[i].itemsize for i in unit), default=1)
-    if unit and 2 not in steps:
-        vector = max(1, min(_VECTOR_BYTES // widest, _MAX_VECTOR))
+    if not unit or 2 in steps:
+        return 1, [0 if step == 0 else 2 for step in steps], False
+    widest = max(inputs[i].itemsize for i in unit)
+    most = max(1, min(_VECTOR_BYTES // widest, _MAX_VECTOR, power_down(walk[-1])))
+    vector = most
     while vector > 1:
         whole = walk[-1] % vector == 0 or (along_rows and len(walk) == 1)
-        if (
-            whole
-            and walk[-1] >= vector
-            and all(_is_aligned(g, inputs, i, vector, along_rows) for i in unit)
-        ):
-            break
+        if whole and all(_is_aligned(g, inputs, i, vector, along_rows) for i in unit):
+            return vector, steps, False
         vector //= 2
-    if vector == 1:
-        if unit and 2 not in steps and not along_rows:
-            # Rows are not aligned: neighbouring columns in accesses of one element, which share sectors.
-            vector = max(1, min(_RAGGED_BYTES // widest, power_down(walk[-1])))
-        steps = [0 if step == 0 else 2 for step in steps]
-    return vector, steps
+    if along_rows and len(walk) == 1 and len(unit) == 1 and most > 1:
+        return most, steps, True
+    if not along_rows:
+        # Neighbouring columns in accesses of one element, which share sectors.
+        vector = min(max(1, _RAGGED_BYTES // widest), power_down(walk[-1]))
+    return vector, [0 if step == 0 else 2 for step in steps], False
 
 
 def _is_aligned(g: Geometry, inputs: Sequence[Operand], i: int, vector: int, rows: bool) -> bool:
@@ -265,7 +265,7 @@ def plan_reduction(
     """Choose kernel, vector width, threads and splits for one layout."""
     g = simplify(shape, axes, inputs, outputs, ordered=ordered)
     along_rows = g.prefers_rows
-    vector, steps = _vector(g, inputs, along_rows)
+    vector, steps, peel = _vector(g, inputs, along_rows)
     tuning = TUNING["rows" if along_rows else "columns"]
     access = vector * max(o.itemsize for o in inputs)
     unroll = tuning.loads * 2 if access < 8 else tuning.loads
@@ -299,6 +299,7 @@ def plan_reduction(
         mode="rows" if along_rows else "columns",
         vector=vector,
         steps=tuple(steps),
+        peel=peel,
         unroll=unroll,
         team=team,
         splits=splits,

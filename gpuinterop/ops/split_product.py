@@ -26,7 +26,7 @@ from gpuinterop.ops.reduction_plan import Operand, power_down, power_up
 from gpuinterop.ops.reduction_table import REDUCTIONS
 
 _THREADS = 256
-_SMALLEST, _LARGEST = 8, 64  # edges of a tile
+_SMALLEST, _LARGEST = 4, 64  # edges of a tile
 _ELEMENTS = 2048  # of both operands, that a block loads at once
 
 
@@ -61,22 +61,26 @@ def _panel(x: Any, axis: int, steps: int) -> _Panel:
     return _Panel(lines, inner, vector if inner or across == 1 else 1, (across, along))
 
 
+def _blocks(held: str, own: int) -> int:
+    """Blocks of a multiprocessor, as many as its registers allow."""
+    return 4 if held == "float" and own == 4 else 2
+
+
 def split_plan(a: Any, b: Any, out: Any) -> Any:
     """Return the `_core.LaunchPlan` of a @ b, for matrices of one floating dtype on a GPU."""
     (m, k), n, dtype, device = a.shape, b.shape[1], a.dtype, a.device.index
-    rows, columns = _tile(m), _tile(n)
+    rows, columns, held = _tile(m), _tile(n), "double" if dtype.itemsize == 8 else "float"
     own = 8 if min(rows, columns) == _LARGEST and dtype.itemsize < 8 else 4
     groups = _THREADS * own * own // (rows * columns)
     # Every thread loads elements of both operands, and every group has a step.
     steps = max(groups, _THREADS // min(rows, columns), _ELEMENTS // power_down(rows + columns))
     panels = _panel(a, 0, steps), _panel(b, 1, steps)
     tiles = -(-m // rows), -(-n // columns)
-    blocks = multiprocessors(device) * (2 if own == 8 else 4)
-    parts = max(1, min(blocks // (tiles[0] * tiles[1]), -(-k // steps)))
+    parts = multiprocessors(device) * _blocks(held, own) // (tiles[0] * tiles[1])
+    parts = max(1, min(parts, -(-k // steps)))
     chunk = -(-k // parts)
     chunk += -chunk % steps
     parts = -(-k // chunk)
-    held = "double" if dtype.itemsize == 8 else "float"
     kernel = loaded_kernels(
         device, _text(dtype.name, held, panels, own, steps), ["gi_split_product"]
     )[0]
@@ -103,7 +107,7 @@ def split_plan(a: Any, b: Any, out: Any) -> Any:
 def _text(dtype: str, held: str, panels: tuple[_Panel, _Panel], own: int, steps: int) -> str:
     a, b = panels
     values = {
-        "M": a.lines, "N": b.lines, "STEPS": steps, "OWN": own, "A_INNER": int(a.inner),
+        "M": a.lines, "N": b.lines, "STEPS": steps, "OWN": own, "BLOCKS": _blocks(held, own), "A_INNER": int(a.inner),
         "B_INNER": int(b.inner), "A_VEC": a.vector, "B_VEC": b.vector,
     }  # fmt: skip
     return "".join(

@@ -275,10 +275,16 @@ bool plan_tile(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
     bytes += w.itemsize[i];
     variant.modes[i] = 'T';
   }
-  const Access access = row_access(w, variant.modes, x);
-  // A tile with a skew has more columns.
-  const int64_t columns = access.skew > 1 ? 2 : 1;
-  const int edge = bytes * 64 * 65 * columns <= kMostTileBytes ? kTileEdge : 32;
+  Access access = row_access(w, variant.modes, x);
+  const int64_t nx = w.shape[x], ny = w.shape[y];
+  // In short rows a further tile costs more than accesses of one element.
+  if (nx < 4 * kTileEdge && blocks_for(nx + access.skew - 1, kTileEdge) > blocks_for(nx, kTileEdge))
+    access = {};
+  const int64_t reach = nx + access.skew - 1;
+  auto covered = [&](int64_t by) { return blocks_for(reach, by) * blocks_for(ny, by) * by * by; };
+  // A tile with a skew has more columns; smaller tiles where larger ones would be empty in part.
+  const bool fits = bytes * 64 * 65 * (access.skew > 1 ? 2 : 1) <= kMostTileBytes;
+  const int edge = fits && covered(32) * 4 > covered(kTileEdge) * 3 ? kTileEdge : 32;
   variant.layout = LayoutClass::Tile;
   variant.ndim = static_cast<uint8_t>(w.ndim - 2);
   variant.tile = static_cast<uint8_t>(edge);
@@ -295,10 +301,9 @@ bool plan_tile(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   Words words(p, where);
   put_operands(words, w, x);
   for (int i = 0; i < w.operands; ++i) words.put(w.stride[y][i]);
-  const int64_t tiles_x = blocks_for(w.shape[x] + access.skew - 1, edge),
-                tiles_y = blocks_for(w.shape[y], edge);
-  words.put(w.shape[x]);
-  words.put(w.shape[y]);
+  const int64_t tiles_x = blocks_for(reach, edge), tiles_y = blocks_for(ny, edge);
+  words.put(nx);
+  words.put(ny);
   words.put(tiles_x);
   words.put(tiles_y);
   for (int k = 0; k < n; ++k) words.put_dimension(w.shape[dims[k]]);

@@ -3,7 +3,7 @@
 #define __forceinline__ inline
 #define __global__
 #define __shared__ static
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 struct HostIndex {
   unsigned x, y, z;
 };

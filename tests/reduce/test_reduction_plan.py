@@ -53,7 +53,9 @@ def test_strides_of_the_matrix_decide_the_plan(
 @pytest.mark.parametrize(
     ("operands", "vector", "steps"),
     [([Operand((8192, 1), 4)], 4, [1]), ([Operand((8192, 1), 4, 8)], 2, [1]),
-     ([Operand((8192, 1), 4, 4)], 1, [2]), ([Operand((8191, 1), 4)], 1, [2]),
+     # Not aligned: one operand is read in vectors after its first elements, two are not.
+     ([Operand((8192, 1), 4, 4)], 4, [1]), ([Operand((8191, 1), 4)], 4, [1]),
+     ([Operand((8191, 1), 4), Operand((0, 1), 4)], 1, [2, 2]),
      # The widest operand decides; one that repeats an element along the rows does not count.
      ([Operand((8192, 1), 4), Operand((8192, 1), 1)], 4, [1, 1]),
      ([Operand((8192, 1), 1), Operand((1, 0), 4)], 8, [1, 0])],
@@ -61,6 +63,8 @@ def test_strides_of_the_matrix_decide_the_plan(
 def test_vectors_are_as_wide_as_all_operands_allow(operands, vector: int, steps: list[int]) -> None:
     plan = plan_reduction((8192, 8192), (1,), operands, [(1, 0)])
     assert (plan.mode, plan.vector, list(plan.steps)) == ("rows", vector, steps)
+    aligned = all(o.alignment == 16 and o.strides[0] % vector == 0 for o in operands)
+    assert plan.peel is (not aligned and vector == 4)
 
 
 @pytest.mark.parametrize(

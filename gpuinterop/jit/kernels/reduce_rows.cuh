@@ -4,7 +4,7 @@
 // two, or GI_BLOCK), GI_VEC, GI_UNROLL, GI_KEPT and GI_RED (dimensions, >= 1, innermost last), struct Params,
 // gi_store(p, o, acc), and a Pack for each input i: GI_INPUTS(X) lists X(i, storage type, step), where step is
 // 1 (unit stride along the row: vector loads), 0 (broadcast) or 2 (any stride). gi_map(packs..., k) is
-// element k of the mapped value.
+// element k of the mapped value. GI_PEEL: rows are not aligned, and GI_PEELED(X) is the one input with unit stride.
 
 template <int VEC>
 __device__ inline void gi_row_load(const Params& p, const Index (&base)[GI_INS], Index r,
@@ -58,10 +58,19 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
     end = begin;  // this thread has no row, but the shuffles below need every thread
   }
 
+  // Vectors begin at the first aligned element.
+  Index head = 0;
+#if GI_PEEL
+#define GI_PLACE(i, T, STEP) Index((unsigned long long)((const T*)p.in[i] + base[i] + begin) / sizeof(T) % GI_VEC)
+  head = (GI_VEC - GI_PEELED(GI_PLACE)) % GI_VEC;
+  head = head < end - begin ? head : end - begin;
+#undef GI_PLACE
+#endif
+  const Index first = begin + head;
   Acc acc = Op::init();
   const Index pace = Index(GI_TEAM) * GI_VEC;
   // All loads of a round are issued before the first value is used.
-  Index r = begin + Index(lane) * GI_VEC;
+  Index r = first + Index(lane) * GI_VEC;
   for (; r + (GI_UNROLL - 1) * pace + GI_VEC <= end; r += GI_UNROLL * pace) {
     Packs<GI_VEC> packs[GI_UNROLL];
 #pragma unroll
@@ -78,8 +87,10 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
     for (int u = 0; u < GI_UNROLL - 1; ++u)
       if (r + u * pace + GI_VEC <= end) gi_row_push<GI_VEC>(acc, packs[u], r + u * pace);
   }
-  if (GI_VEC > 1) {  // the last elements, which do not fill a vector
-    for (r = end - (end - begin) % GI_VEC + lane; r < end; r += GI_TEAM) {
+  if (GI_VEC > 1) {  // the first and the last elements, which do not fill a vector
+    const Index tail = (end - first) % GI_VEC;
+    for (Index e = lane; e < head + tail; e += GI_TEAM) {
+      r = e < head ? begin + e : end - tail + (e - head);
       Packs<1> packs;
       gi_row_load<1>(p, base, r, packs);
       gi_row_push<1>(acc, packs, r);

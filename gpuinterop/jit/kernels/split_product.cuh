@@ -4,7 +4,7 @@
 // The code before this file defines: Element (in memory), Sum, GI_M, GI_N, GI_STEPS (of the inner dimension
 // that a block loads at once), and for both operands whether neighbours in memory are neighbours along the
 // inner dimension (GI_A_INNER, GI_B_INNER) and how many are loaded at once (GI_A_VEC, GI_B_VEC). A thread owns
-// GI_OWN x GI_OWN results.
+// GI_OWN x GI_OWN results. GI_BLOCKS: blocks that a multiprocessor runs at once.
 typedef long long Index;
 
 struct Params {
@@ -31,9 +31,16 @@ struct Panel {
     Element x[VEC];
   } held[kTurns];
 
-  __device__ static int line(int u) { return at(u) / (INNER ? GI_STEPS : 1) % LINES; }
-  __device__ static int step(int u) { return at(u) / (INNER ? 1 : LINES) % GI_STEPS; }
-  __device__ static int at(int u) { return (int(threadIdx.x) + u * kThreads) * VEC; }
+  // Packs along the inner dimension: neighbouring threads load from neighbouring lines, whose elements become
+  // neighbours in shared memory, so that the stores have no bank conflicts. Elsewhere they load neighbours.
+  static constexpr bool kByLine = !INNER || VEC > 1;
+  __device__ static int at(int u) { return int(threadIdx.x) + u * kThreads; }
+  __device__ static int line(int u) {
+    return !kByLine ? at(u) / GI_STEPS : INNER ? at(u) % LINES : at(u) * VEC % LINES;
+  }
+  __device__ static int step(int u) {
+    return !kByLine ? at(u) % GI_STEPS : INNER ? at(u) / LINES * VEC : at(u) * VEC / LINES;
+  }
 
   // `lines` and `steps` exist from p on; zeros take the place of the others.
   __device__ void load(const Element* p, Index lines, Index steps, Index line_stride, Index step_stride) {
@@ -52,14 +59,23 @@ struct Panel {
   }
   __device__ void store(Sum (*to)[LINES + kPad]) const {
 #pragma unroll
-    for (int u = 0; u < kTurns; ++u)
+    for (int u = 0; u < kTurns; ++u) {
+      if constexpr (INNER || VEC == 1) {
 #pragma unroll
-      for (int v = 0; v < VEC; ++v)
-        to[step(u) + (INNER ? v : 0)][line(u) + (INNER ? 0 : v)] = gi_to<Sum>(held[u].x[v]);
+        for (int v = 0; v < VEC; ++v) to[step(u) + v][line(u)] = gi_to<Sum>(held[u].x[v]);
+      } else {
+        struct alignas(sizeof(Sum) * VEC < 16 ? sizeof(Sum) * VEC : 16) Sums {
+          Sum x[VEC];
+        } sums;
+#pragma unroll
+        for (int v = 0; v < VEC; ++v) sums.x[v] = gi_to<Sum>(held[u].x[v]);
+        *reinterpret_cast<Sums*>(&to[step(u)][line(u)]) = sums;
+      }
+    }
   }
 };
 
-extern "C" __global__ void __launch_bounds__(kThreads) gi_split_product(const Params p) {
+extern "C" __global__ void __launch_bounds__(kThreads, GI_BLOCKS) gi_split_product(const Params p) {
   constexpr int kPanels = GI_STEPS * (GI_M + GI_N + 2 * kPad), kMerge = kThreads / 2 * kOwn * kOwn;
   alignas(16) __shared__ Sum shared[kPanels > kMerge ? kPanels : kMerge];
   auto a_panel = reinterpret_cast<Sum(*)[GI_M + kPad]>(shared);
