@@ -61,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         code: int = _module(chosen.command).run(chosen)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # in a process that was started without one
+            sys.stdout.flush()
     except OSError as error:  # of a file that an option names, or of the output
         _discard_unwritten_output()
         if isinstance(
@@ -80,7 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _discard_unwritten_output() -> None:
     # The interpreter flushes once more at exit; that must not fail again.
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -37,6 +37,13 @@ def _fixed_key(value: Any) -> Any:
         ) from None  # fmt: skip
 
 
+def _shown(value: Any) -> str:
+    """Show a constant; a subclass of float may print different numbers alike."""
+    if isinstance(value, float) and type(value) is not float:
+        return f"{type(value).__name__} of value {float.__repr__(value)}"
+    return reprlib.repr(value)
+
+
 def _refuse_shared(inputs: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
     """Refuse to write to an input if that would change another input in the same memory."""
     pairs = [p for p in zip(inputs, arguments, strict=True) if isinstance(p[0], _core.Array)]
@@ -135,8 +142,8 @@ class Capture:
                 if _fixed_key(given) != _fixed_key(own):
                     raise CaptureError(
                         where="Capture",
-                        expected=f"{reprlib.repr(own)}, which is fixed in the recorded operations",
-                        got=reprlib.repr(given),
+                        expected=f"{_shown(own)}, which is fixed in the recorded operations",
+                        got=_shown(given),
                         fix="pass arrays as arguments of their own, and a number that changes as a 0-d array",
                     )
             elif given is not own:

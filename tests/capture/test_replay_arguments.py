@@ -126,8 +126,10 @@ class Celsius(float):
 
 def test_a_short_repr_does_not_make_values_equal(device):
     graph = gi.capture(lambda a, s: a + s, array([1, 2], device), Celsius(20.4))
-    with pytest.raises(CaptureError, match="fixed"):
+    with pytest.raises(CaptureError, match="fixed") as refused:
         graph(graph.inputs[0], Celsius(19.6))
+    assert "20.4" in refused.value.expected
+    assert "19.6" in refused.value.got
 
 
 def test_arrays_of_other_libraries_are_no_arguments(device: str) -> None:

@@ -48,6 +48,15 @@ def test_output_that_cannot_be_written():
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("command", ["version", "explain --shape 2 --to numpy"])
+def test_a_process_without_a_standard_output(command):
+    line = f"exec {sys.executable} -m gpuinterop {command} >&-"
+    result = subprocess.run(
+        ["sh", "-c", line], stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 # ---- doctor -------------------------------------------------------------------------------------
 
 

@@ -196,6 +196,7 @@ def stand_in_for_tensorflow():
 def test_explain_reports_that_tensorflow_memory_is_read_only(monkeypatch):
     module, EagerTensor = stand_in_for_tensorflow()
     monkeypatch.setitem(sys.modules, "tensorflow", module)
+    monkeypatch.delitem(sys.modules, EagerTensor.__module__, raising=False)
     t = EagerTensor(np.ones((2, 3), np.float32))
     assert gi.from_any(t).readonly
     assert gi.explain(t, "numpy").shared
