@@ -29,9 +29,7 @@ def slow(jax):
 
     @jax.jit
     def compute(a):
-        for _ in range(60):
-            a = a @ a * (1 / N)
-        return a.sum()
+        return jax.lax.fori_loop(0, 60, lambda _, a: a @ a * (1 / N), a).sum()
 
     compute(jax.numpy.ones((N, N))).block_until_ready()
     return compute
