@@ -262,8 +262,8 @@ void HostStages::run(const Array* const* ins, const Array& out, const char* wher
   Reducer(*this, geometry, where).run();
 }
 
-PyObject* HostReduction::run(PyObject* const* ins, int n_ins, PyObject* const* outs,
-                             const char* where) const {
+PyObject* HostReduction::compute(PyObject* const* ins, int n_ins, PyObject* const* outs,
+                                 const char* where) const {
   if (n_ins != stages->inputs) fail_changed(where);
   // By value: an allocation may run Python code that changes the objects.
   ReductionCall call;

@@ -32,8 +32,10 @@ struct HostStages {
 // A reduction that Python prepared for one layout.
 struct HostReduction : Plan {
   std::shared_ptr<const HostStages> stages;
-  PyObject* run(PyObject* const* ins, int n_ins, PyObject* const* outs,
-                const char* where) const override;
+
+ protected:
+  PyObject* compute(PyObject* const* ins, int n_ins, PyObject* const* outs,
+                    const char* where) const override;
 };
 
 }  // namespace gpuinterop::ops

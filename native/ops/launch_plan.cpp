@@ -94,15 +94,22 @@ BlockCounters tickets(int device, CUstream stream, const char* where) {
 
 }  // namespace
 
-PyObject* LaunchPlan::run(PyObject* const* ins, int n_ins, PyObject* const* outs,
-                          const char* where) const {
+PyObject* Plan::run(PyObject* const* ins, int n_ins, PyObject* const* outs,
+                    const char* where) const {
+  for (size_t j = 0; j < outputs.size() && outs; ++j)
+    if (outs[j]) prepare_write(unwrap(outs[j]), where);
+  return compute(ins, n_ins, outs, where);
+}
+
+PyObject* LaunchPlan::compute(PyObject* const* ins, int n_ins, PyObject* const* outs,
+                              const char* where) const {
   const size_t n_outs = outputs.size();
   PyRef results[kMaxPlannedOutputs];
   // Read the addresses now: Python code that an allocation may run could change the objects' addresses.
   std::optional<Array> inputs[kMaxPlannedInputs], targets[kMaxPlannedOutputs];
   for (int i = 0; i < n_ins; ++i) inputs[i] = unwrap(ins[i]);
   for (size_t j = 0; j < n_outs && outs; ++j)
-    if (outs[j]) prepare_write(targets[j].emplace(unwrap(outs[j])), where);
+    if (outs[j]) targets[j] = unwrap(outs[j]);
   for (size_t j = 0; j < n_outs; ++j) {
     if (targets[j]) {
       results[j] = PyRef::borrow(outs[j]);

@@ -45,9 +45,12 @@ struct Plan : Prepared {
   std::vector<PlannedOutput> outputs;
 
   // `outs` are arrays of the planned layouts, or null for fresh ones; returns the result (a tuple when there
-  // are several). New reference. Throws.
-  virtual PyObject* run(PyObject* const* ins, int n_ins, PyObject* const* outs,
-                        const char* where) const = 0;
+  // are several). New reference. Throws. Waits until no other library reads the memory of `outs`.
+  PyObject* run(PyObject* const* ins, int n_ins, PyObject* const* outs, const char* where) const;
+
+ protected:
+  virtual PyObject* compute(PyObject* const* ins, int n_ins, PyObject* const* outs,
+                            const char* where) const = 0;
 };
 
 struct LaunchPlan : Plan {
@@ -57,8 +60,10 @@ struct LaunchPlan : Plan {
   bool counts = false;  // some launch has a patch of Slot::BlockCounters
 
   // Queues the launches on the current stream.
-  PyObject* run(PyObject* const* ins, int n_ins, PyObject* const* outs,
-                const char* where) const override;
+
+ protected:
+  PyObject* compute(PyObject* const* ins, int n_ins, PyObject* const* outs,
+                    const char* where) const override;
 };
 
 }  // namespace gpuinterop::ops

@@ -144,7 +144,8 @@ int read_copy(PyObject* o) {
 // Whether Python code of this package called the method. The protocol does not name the consumer; only the
 // globals of the calling frame identify it.
 bool called_by(const char* package) {
-  static PyObject* const key = PyUnicode_InternFromString("__name__");  // kept until the process ends
+  static PyObject* const key =
+      PyUnicode_InternFromString("__name__");  // kept until the process ends
   PyObject* globals = PyEval_GetGlobals();
   PyObject* name = globals && key ? PyDict_GetItem(globals, key) : nullptr;
   if (!name || !PyUnicode_Check(name)) return false;
