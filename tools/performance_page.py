@@ -356,11 +356,26 @@ def summary(found: dict[str, dict[str, Any]]) -> str:
     )
 
 
+def plain_regression(found: dict[str, dict[str, Any]]) -> str:
+    """One sentence: the training step in the array code that the other libraries run."""
+    row = found["documents"]["rows"]["logistic regression, a step"]
+    plain, graph = (row.get(f"{GPUINTEROP} plain{end}") for end in ("", " graph"))
+    if plain is None:
+        return ""
+    return (
+        "The training step of the logistic regression in plain array code, as the other libraries run it, takes "
+        f"{figure(plain)} us with gpuinterop, and {figure(graph)} us captured by `gi.capture`."
+    )
+
+
 def page() -> str:
     found = records()
     parts = {
         "summary": wrapped(summary(found)),
         "programs": "\n".join(wide_table(found, PROGRAMS)),
+        "plain": "".join(
+            f"\n{line}\n" for line in wrapped(plain_regression(found)).split("\n\n") if line
+        ),
         "bandwidth": "\n".join(wide_table(found, BANDWIDTH)),
         "conversions": "\n".join(conversions_table(found)),
         "losses": wrapped("\n".join(losses(found))),
