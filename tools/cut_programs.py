@@ -8,6 +8,7 @@ imports that they name. ``--check`` compares instead of writing.
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 import textwrap
@@ -35,6 +36,30 @@ IMPORTS = {
     "blog_shared": "import time\nimport numpy as np\nimport theano\nimport theano.tensor as T\n",
     "blog_shared2": "import time\nimport numpy as np\nimport theano\nimport theano.tensor as T\n",
 }
+# The page on conversions printed its test in one line: how its lines begin, with their indentation.
+TEST = (
+    "import sys",
+    "import numpy",
+    "import theano",
+    "import theano.sandbox",
+    "import theano.misc",
+    "import pycuda",
+    "import pycuda.driver",
+    "import pycuda.gpuarray",
+    "def test_",
+    '    """Simple',
+    "    from pycuda",
+    "    mod =",
+    "    multiply_them = mod",
+    "    a = numpy",
+    "    b = numpy",
+    "    # Test",
+    "    ga =",
+    "    gb =",
+    "    dest =",
+    "    multiply_them(dest",
+    "    assert",
+)
 # Lines of a program, by their first words, that the document prints without their indentation.
 INDENTS = {
     "solution": ("pred, err = train()", "print('Used the", "print('ERROR", "print(train."),
@@ -65,6 +90,19 @@ def tutorial(text: str) -> dict[str, str]:
     return programs
 
 
+def broken(text: str, beginnings: tuple[str, ...]) -> str:
+    """A program that was printed in one line, with line breaks and indentation before the beginnings."""
+    (line,) = (line for line in text.splitlines() if line.startswith("import sys import numpy"))
+    lines, rest = [], line
+    for before, begin in itertools.pairwise(beginnings):
+        start = len(before.strip())
+        at = rest.index(begin.strip(), start)
+        lines.append(before[: len(before) - len(before.lstrip())] + rest[:at].rstrip())
+        rest = rest[at:]
+    last = beginnings[-1]
+    return "\n".join([*lines, last[: len(last) - len(last.lstrip())] + rest.rstrip()]) + "\n"
+
+
 def by_lines(text: str, first: str, last: str, occurrence: int) -> list[str]:
     lines = [line.rstrip() for line in text.splitlines()]
     begin = [i for i, line in enumerate(lines) if line == first][occurrence]
@@ -81,6 +119,7 @@ def programs(folder: Path) -> dict[str, str]:
         deeper = INDENTS.get(name, ())
         lines = ["    " + line if deeper and line.startswith(deeper) else line for line in lines]
         found[name] = IMPORTS.get(name, "") + "\n".join(lines) + "\n"
+    found["pycuda_theano"] = broken(texts[CONVERSIONS], TEST)
     return found
 
 

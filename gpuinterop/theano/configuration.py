@@ -5,12 +5,16 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from pytensor.compile.debug.debugmode import DebugMode
+from pytensor.compile.mode import OPT_FAST_COMPILE, OPT_NONE
 from pytensor.configdefaults import config
 
 import gpuinterop as gi
 from gpuinterop import pytensor as backend
+from gpuinterop.pytensor.linker import GpuLinker
 
-from .flags import device_of, read_bool
+from . import profiles
+from .flags import device_of, mode_of, read_bool
 
 __all__ = ["Configuration"]
 
@@ -22,7 +26,9 @@ class Configuration:
         self.__dict__.update(device=flags["device"], force_device=read_bool(flags["force_device"]), on_gpu=False,
                              print_active_device=read_bool(flags["print_active_device"]))  # fmt: skip
         config.floatX = flags["floatX"]
-        if read_bool(flags["profile"]):
+        self.__dict__["modes"], profiled = _modes(flags)
+        if profiled:
+            profiles.install()
             config.profile = True
         config.allow_gc = read_bool(flags["allow_gc"])
         self.use(self.device, force=self.force_device)
@@ -42,10 +48,11 @@ class Configuration:
             where = "cpu"
         if where == "cpu":
             backend.unuse()
-            config.mode = backend.HOST
+            config.mode = self.modes[0]
         else:
             chosen = gi.device(where)
             backend.use(chosen, any_dtype=any_dtype)
+            config.mode = self.modes[1]
             name = gi.devices.device_properties(chosen)["name"]
             self._say(
                 f"Using device {device}: {name}"
@@ -58,3 +65,18 @@ class Configuration:
     def _say(self, line: str) -> None:
         if self.print_active_device:
             print(line, file=sys.stderr)
+
+
+def _modes(flags: dict[str, str]) -> tuple[tuple[Any, Any], bool]:
+    """The modes of PyTensor for the host and for the device, and whether functions are profiled."""
+    optimizer, checked, profiled = mode_of(flags)
+    if checked:
+        return (DebugMode(), DebugMode(optimizer=backend.GPU.provided_optimizer)), profiled
+    if optimizer == "fast_run":
+        return (backend.HOST, backend.GPU), profiled
+    query = OPT_NONE if optimizer == "None" else OPT_FAST_COMPILE
+    host, device = (
+        type(mode)(GpuLinker(), rewrites)
+        for mode, rewrites in ((backend.HOST, query), (backend.GPU, query.including("gpu")))
+    )
+    return (host, device), profiled

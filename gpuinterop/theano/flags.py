@@ -8,11 +8,11 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["KNOWN", "device_of", "read_flags", "read_bool"]
+__all__ = ["KNOWN", "device_of", "mode_of", "read_bool", "read_flags"]
 
-# Flags that are accepted, with their defaults. `mode` and `optimizer` do not change anything yet.
+# Flags that are accepted, with their defaults.
 KNOWN = {
-    "device": "cpu", "floatX": "float64", "mode": "", "profile": "False", "allow_gc": "True",
+    "device": "cpu", "floatX": "float64", "mode": "Mode", "profile": "False", "allow_gc": "True",
     "force_device": "False", "print_active_device": "True", "optimizer": "fast_run",
 }  # fmt: skip
 
@@ -51,3 +51,30 @@ def device_of(text: str) -> tuple[str, bool]:
     if text == "cpu":
         return "cpu", False
     raise ValueError(f"device={text}: expected cpu, gpu, gpuN, cuda or cudaN")
+
+
+_MODES = (
+    "Mode",
+    "FAST_RUN",
+    "FAST_COMPILE",
+    "DebugMode",
+    "DEBUG_MODE",
+    "ProfileMode",
+    "PROFILE_MODE",
+)
+_OPTIMIZERS = ("fast_run", "fast_compile", "None")
+
+
+def mode_of(flags: Mapping[str, str]) -> tuple[str, bool, bool]:
+    """Return the optimizer of `mode` and `optimizer`, whether functions are checked, and whether they are profiled.
+
+    ``FAST_COMPILE`` optimizes little, ``DebugMode`` compares every operation with itself on the host, and
+    ``ProfileMode`` is ``profile=True``.
+    """
+    mode, optimizer = flags["mode"], flags["optimizer"]
+    if mode not in _MODES:
+        raise ValueError(f"mode={mode}: expected {', '.join(_MODES[:-1])} or {_MODES[-1]}")
+    if optimizer not in _OPTIMIZERS:
+        raise ValueError(f"optimizer={optimizer}: expected fast_run, fast_compile or None")
+    profiled = mode.startswith("P") or read_bool(flags["profile"])
+    return "fast_compile" if mode == "FAST_COMPILE" else optimizer, mode.startswith("D"), profiled

@@ -13,15 +13,22 @@ import pytensor.gradient
 import pytensor.graph.op
 import pytensor.scalar
 import pytensor.tensor
+import pytensor.tensor.random.utils
 from pytensor.compile.io import In, Out
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.ifelse import ifelse
+from pytensor.tensor import blas
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
 import gpuinterop as gi
 from gpuinterop import pytensor as backend
 from gpuinterop.pytensor.device_op import class_for
+from gpuinterop.pytensor.device_variables import GpuArrayConstant, GpuArrayVariable
+from gpuinterop.pytensor.shared import GpuArraySharedVariable, device_shared_constructor
 
+from . import nnet
 from .configuration import Configuration
+from .printing import debugprint
 
 __all__ = ["Op", "modules"]
 
@@ -41,6 +48,12 @@ class Op(pytensor.graph.op.Op):
                 return old(self, *arguments[:4])
 
             cls.make_thunk = make_thunk
+
+
+def _verify_grad(function: Any, points: Any, **options: Any) -> None:
+    """Compare the gradient of a function with finite differences."""
+    options.setdefault("rng", np.random.default_rng(666))
+    pytensor.gradient.verify_grad(function, points, **options)
 
 
 class _Module(types.ModuleType):
@@ -74,14 +87,22 @@ def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
         config=configuration, grad=pytensor.gradient.grad, __version__="0.8.2")  # fmt: skip
     add("theano.tensor", pytensor.tensor, Elemwise=Elemwise, DimShuffle=DimShuffle, CAReduce=CAReduce,
         inv=pytensor.tensor.reciprocal, grad=pytensor.gradient.grad)  # fmt: skip
+    add("theano.tensor.nnet", nnet)
+    add(
+        "theano.tensor.shared_randomstreams",
+        pytensor.tensor.random.utils,
+        RandomStreams=pytensor.tensor.random.utils.RandomStream,
+    )
     add("theano.scalar", pytensor.scalar)
+    add("theano.ifelse", None, ifelse=ifelse)
+    add("theano.gradient", pytensor.gradient)
     add(
         "theano.compile",
         pytensor.compile,
         SharedVariable=pytensor.compile.sharedvalue.SharedVariable,
     )
     add("theano.gof", pytensor.graph, Op=Op, Apply=Apply, Variable=Variable, Constant=Constant)
-    add("theano.printing", pytensor.printing)
+    add("theano.printing", pytensor.printing, debugprint=debugprint)
     add("theano.sandbox")
     add("theano.sandbox.cuda", None, CudaNdarray=gi.CudaNdarray, CudaNdarrayType=backend.CudaNdarrayType,
         dot=gi.dot, dimshuffle=gi.dimshuffle, from_gpu_pointer=gi.from_gpu_pointer, mem_info=gi.mem_info,
@@ -96,9 +117,18 @@ def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
     add("theano.sandbox.cuda.basic_ops", None, **operations)
     for name, value in operations.items():
         setattr(found["theano.sandbox.cuda"], name, value)
-    add("theano.sandbox.cuda.var")
+    products = {f"Gpu{name}": class_for(getattr(blas, name)) for name in ("Gemm", "Gemv", "Dot22")}
+    add("theano.sandbox.cuda.blas", None, **products)
+    add("theano.sandbox.cuda.var", None, CudaNdarrayVariable=GpuArrayVariable,
+        CudaNdarrayConstant=GpuArrayConstant, CudaNdarraySharedVariable=GpuArraySharedVariable,
+        float32_shared_constructor=device_shared_constructor)  # fmt: skip
+    for name in ("shared_constructor", "float32_shared_constructor"):
+        setattr(found["theano.sandbox.cuda"], name, device_shared_constructor)
+    setattr(found["theano.sandbox.cuda"], "filter", gi.CudaNdarray)  # noqa: B010
     add("theano.sandbox.cuda.type", None, CudaNdarrayType=backend.CudaNdarrayType)
-    add("theano.sandbox.cuda.cuda_ndarray", None, cuda_ndarray=found["theano.sandbox.cuda"])
+    add("theano.sandbox.cuda.cuda_ndarray")
+    setattr(found["theano.sandbox.cuda.cuda_ndarray"], "cuda_ndarray", found["theano.sandbox.cuda"])  # noqa: B010
+    found["theano.sandbox.cuda.cuda_ndarray.cuda_ndarray"] = found["theano.sandbox.cuda"]
     add("theano.sandbox.gpuarray", None, GpuArrayType=backend.GpuArrayType, **operations)
     add("theano.sandbox.gpuarray.basic_ops", None, **operations)
     # A folder, so that the import of theano.misc.pycuda_init runs that file.
@@ -115,5 +145,5 @@ def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
         garray_to_cudandarray=gi.garray_to_cudandarray)  # fmt: skip
     add("theano.tests")
     add("theano.tests.unittest_tools", None, seed_rng=lambda: None, fetch_seed=lambda: None,
-        assert_allclose=np.testing.assert_allclose)  # fmt: skip
+        assert_allclose=np.testing.assert_allclose, verify_grad=_verify_grad)  # fmt: skip
     return found

@@ -37,10 +37,12 @@ def run(script: str, arguments: list[str]) -> None:
     """Run a script as __main__."""
     path = Path(script)
     code = compiled(path.read_text(encoding="utf-8"), str(path))
+    sys.path.insert(
+        0, str(path.resolve().parent)
+    )  # a `theano` beside the script is an installed one
     install()
     main = types.ModuleType("__main__")
     main.__file__ = str(path)
     sys.modules["__main__"] = main
     sys.argv = [str(path), *arguments]
-    sys.path.insert(0, str(path.resolve().parent))
     exec(code, main.__dict__)

@@ -4,6 +4,7 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -21,7 +22,13 @@ struct Block {
 
 class BlockCache {
  public:
-  static int64_t rounded(int64_t nbytes) noexcept { return (nbytes + 511) & ~int64_t(511); }
+  // Small arrays have room behind their elements: old programs launch a fixed number of threads, such as
+  // 400 over 100 floats, and must not write into a neighbour (docs/old-programs.md).
+  static constexpr int64_t kLeast = 2048;
+
+  static int64_t rounded(int64_t nbytes) noexcept {
+    return std::max(kLeast, (nbytes + 511) & ~int64_t(511));
+  }
 
   // Of all blocks together.
   void set_limit(int64_t limit) noexcept { limit_ = limit; }

@@ -1,21 +1,15 @@
 """The programs of the old documents run as printed (tests/documents, cut by tools/cut_programs.py)."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pytensor")
 
-from doubles.on_fake import FAKE
+from old_programs import PROGRAMS, run
 
 import gpuinterop as gi
 
-ROOT = Path(__file__).parents[2]
-PROGRAMS = ROOT / "tests" / "documents"
 EXP = "[1.2317803 1.6187934 1.5227807 ... 2.2077184 2.2996774 1.6232328]"
 ELEMWISE = "GpuElemwise{exp,no_inplace}"
 ON_GPU = {
@@ -28,25 +22,14 @@ ON_GPU = {
 
 
 def printed_by(name, **flags):
-    """The output of a program; the environment is the test's, so that a fake driver is found too."""
+    """The output of a program of the documents."""
     second = name.startswith("gpuarray")
     flags = {
         "device": "cuda0" if second else "gpu",
         "floatX": "float64" if second else "float32",
         **flags,
     }
-    environment = {**os.environ, "THEANO_FLAGS": ",".join(f"{k}={v}" for k, v in flags.items()),
-                   "PYTENSOR_FLAGS": "cxx=,blas__ldflags=", "THEANORC": os.devnull}  # fmt: skip
-    kernels = "from doubles import host_kernels; host_kernels.install(); " if FAKE else ""
-    command = (
-        f"from gpuinterop.cli import main; sys.exit(main(['run', '{PROGRAMS / name}.py.txt']))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'tests')!r}); {kernels}{command}"],
-        check=False, capture_output=True, text=True, env=environment, cwd=PROGRAMS,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout, done.stderr
+    return run(PROGRAMS / f"{name}.py.txt", **flags)
 
 
 @pytest.mark.parametrize("name", ON_GPU)

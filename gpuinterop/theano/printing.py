@@ -1,0 +1,66 @@
+"""theano.printing.debugprint: a compiled graph as a tree, in the form that Theano printed."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from pytensor.tensor.variable import TensorConstant
+
+__all__ = ["debugprint"]
+
+
+def debugprint(obj: Any, file: Any = None, **_: Any) -> Any:
+    """Print a function, a variable or a list of variables; ``file="str"`` returns the text."""
+    outputs, order = _graph_of(obj)
+    places = {node: i for i, node in enumerate(order)}
+    names: dict[Any, str] = {}
+    stream: Any = io.StringIO() if file == "str" else file or sys.stdout
+    for output in outputs:
+        for line in _lines(output, "", "", places, names, set()):
+            print(line, file=stream)
+    return stream.getvalue() if file == "str" else file
+
+
+def _graph_of(obj: Any) -> tuple[list[Any], list[Any]]:
+    """The outputs, and the nodes in the order of their execution if the graph is compiled."""
+    maker = getattr(obj, "maker", None)
+    fgraph = getattr(maker, "fgraph", obj)
+    if hasattr(fgraph, "toposort"):
+        return list(fgraph.outputs), list(fgraph.toposort())
+    return (list(obj) if isinstance(obj, (list, tuple)) else [obj]), []
+
+
+def _lines(
+    variable: Any, prefix: str, below: str, places: dict[Any, int], names: dict[Any, str], shown: set[Any]
+) -> Iterator[str]:  # fmt: skip
+    node = variable.owner
+    if node is None:
+        text = str(variable)
+        if isinstance(variable, TensorConstant):
+            text = f"TensorConstant{{{text}}}"
+        yield f"{prefix}{text} {_letters(variable, names)}"
+        return
+    part = f".{node.outputs.index(variable)}" if len(node.outputs) > 1 else ""
+    place = places.get(node, "")
+    yield f"{prefix}{node.op}{part} {_letters(node, names)} '{variable.name or ''}'   {place}".rstrip()
+    if node in shown:
+        return
+    shown.add(node)
+    for operand in node.inputs:
+        last = operand is node.inputs[-1]
+        deeper = below + ("  " if last else " |")
+        yield from _lines(operand, below + " |", deeper, places, names, shown)
+
+
+def _letters(obj: Any, names: dict[Any, str]) -> str:
+    """[@A], [@B], ... [@Z], [@BA]: one for each object, in the order in which they are met."""
+    if obj not in names:
+        number, text = len(names), ""
+        while number or not text:
+            number, rest = divmod(number, 26)
+            text = chr(ord("A") + rest) + text
+        names[obj] = f"[@{text}]"
+    return names[obj]

@@ -1,0 +1,191 @@
+"""Theano's flags, profiles, debugprint and module names."""
+
+import itertools
+import sys
+from pathlib import Path
+
+import pytest
+from doubles.on_fake import FAKE
+
+pytest.importorskip("pytensor")
+sys.path.append(str(Path(__file__).parent))
+
+from old_programs import PROGRAMS, run
+
+import gpuinterop as gi
+from gpuinterop import theano as names
+
+LINE = """\
+import numpy as np
+import theano
+import theano.tensor as T
+
+m, x, b = (np.full((4, 4), v, "float32") for v in (1, 2, 3))
+tm, tx, tb = T.matrix("m"), T.matrix("x"), T.matrix("b")
+line = theano.function(inputs=[tx, tm, tb], outputs=[T.add(T.dot(tm, tx), tb)])
+theano.printing.debugprint(line)
+print line(x, m, b)[0][0, 0]
+"""
+# The tree of the blog; its letters and numbers follow the order in which the operands are met.
+TREE = """\
+HostFromGpu [@A] ''   4
+ |GpuGemm{inplace} [@B] ''   3
+   |GpuFromHost [@C] ''   2
+   | |b [@D]
+   |TensorConstant{1.0} [@E]
+   |GpuFromHost [@F] ''   1
+   | |m [@G]
+   |GpuFromHost [@H] ''   0
+   | |x [@I]
+   |TensorConstant{1.0} [@E]
+"""
+
+
+@pytest.fixture
+def line(tmp_path):
+    script = tmp_path / "line.py"
+    script.write_text(LINE)
+    return script
+
+
+def without_places(tree: str) -> list[str]:
+    return [text.rstrip(" 0123456789") for text in tree.splitlines()]
+
+
+def test_debugprint_prints_the_tree_of_the_blog(device, line) -> None:
+    out, _ = run(line, device="gpu", floatX="float32")
+    *tree, number = out.splitlines()
+    assert float(number) == 11
+    if gi.device(device).type == "cuda":
+        assert without_places("\n".join(tree)) == without_places(TREE)
+    else:
+        assert tree[0].startswith("Gemm{no_inplace} [@A] ''")
+
+
+def test_profile_has_the_tables_of_the_tutorial(device, line) -> None:
+    _, err = run(line, device="gpu", floatX="float32", profile="True")
+    for words in (
+        "Function profiling",
+        "Class\n---",
+        "Ops\n---",
+        "Apply\n------",
+        "<Class name>",
+        "<Apply name>",
+    ):
+        assert words in err
+    spent = next(text for text in err.splitlines() if "Spent" in text)
+    assert [part.split(" in ")[1] for part in spent.replace(" and ", ", ").split(", ")] == [
+        "cpu op", "gpu op", "transfer op",
+    ]  # fmt: skip
+    if gi.device(device).type == "cuda":
+        assert "GpuFromHost(m)" in err
+        assert "HostFromGpu(GpuGemm{inplace}.0)" in err
+        assert "(0.00%) in transfer op" not in spent
+    else:
+        assert "(100.00%) in cpu op" in spent
+
+
+def test_profiles_are_summed(tmp_path) -> None:
+    script = tmp_path / "two.py"
+    script.write_text(LINE + "predict = theano.function([tx], tx + 1)\npredict(x)\n")
+    _, err = run(script, device="cpu", floatX="float32", profile="True")
+    assert "Message: Sum of all(2) printed profiles at exit excluding Scan op profile." in err
+    assert "Time in 2 calls to Function.__call__" in err
+
+
+MODES = [{"mode": "FAST_RUN"}, {"mode": "FAST_COMPILE"}, {"mode": "ProfileMode"}, {"optimizer": "fast_compile"},
+         {"optimizer": "None"}, {"allow_gc": "False"}]  # fmt: skip
+if not FAKE:  # it runs each operation many times, and kernels of the fake driver take long
+    MODES.append({"mode": "DebugMode"})
+
+
+@pytest.mark.parametrize("flags", MODES, ids=str)
+def test_modes_give_the_same_numbers(device, line, flags) -> None:
+    out, err = run(line, device="gpu", floatX="float32", **flags)
+    assert float(out.splitlines()[-1]) == 11
+    assert ("Function profiling" in err) == (flags.get("mode") == "ProfileMode")
+
+
+@pytest.mark.parametrize(
+    ("flag", "error"),
+    [("mode=fast", "mode=fast: expected"), ("optimizer=o9", "optimizer=o9: expected"),
+     ("device=opencl0:0", "device=opencl0:0: expected")],
+)  # fmt: skip
+def test_wrong_values_are_refused(flag: str, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
+        names.install({"THEANO_FLAGS": flag, "THEANORC": ""}, replace=True)
+
+
+def test_unknown_flags_are_named() -> None:
+    from gpuinterop.theano.flags import read_flags
+
+    with pytest.warns(UserWarning, match=r"nvcc\.fastmath has no effect"):
+        flags = read_flags({"THEANO_FLAGS": "nvcc.fastmath=True,floatX=float32", "THEANORC": ""})
+    assert flags["floatX"] == "float32"
+
+
+NAMES = """
+theano.function theano.shared theano.config theano.Op theano.Apply theano.In theano.Out theano.grad theano.scan
+theano.tensor.matrix theano.tensor.dot theano.tensor.inv theano.tensor.Elemwise theano.tensor.nnet.sigmoid
+theano.tensor.nnet.softmax theano.tensor.nnet.categorical_crossentropy theano.tensor.nnet.relu theano.scalar.float32
+theano.compile.SharedVariable theano.compile.function theano.gof.Op theano.gof.Apply theano.printing.debugprint
+theano.printing.pp theano.ifelse.ifelse
+theano.sandbox.cuda.CudaNdarray theano.sandbox.cuda.dot theano.sandbox.cuda.dimshuffle theano.sandbox.cuda.mem_info
+theano.sandbox.cuda.from_gpu_pointer theano.sandbox.cuda.use theano.sandbox.cuda.cuda_available
+theano.sandbox.cuda.CudaNdarrayType theano.sandbox.cuda.filter theano.sandbox.cuda.shared_constructor
+theano.sandbox.cuda.float32_shared_constructor theano.sandbox.cuda.basic_ops.gpu_from_host
+theano.sandbox.cuda.basic_ops.GpuElemwise theano.sandbox.cuda.basic_ops.gpu_contiguous
+theano.sandbox.cuda.var.CudaNdarraySharedVariable theano.sandbox.cuda.var.CudaNdarrayVariable
+theano.sandbox.cuda.var.CudaNdarrayConstant theano.sandbox.cuda.var.float32_shared_constructor
+theano.sandbox.cuda.type.CudaNdarrayType theano.sandbox.cuda.blas.GpuGemm theano.sandbox.cuda.blas.GpuDot22
+theano.sandbox.cuda.cuda_ndarray.cuda_ndarray.CudaNdarray theano.sandbox.gpuarray.basic_ops.gpu_from_host
+theano.misc.pycuda_init.pycuda_available theano.misc.pycuda_utils.to_gpuarray theano.misc.pycuda_utils.to_cudandarray
+theano.misc.cudamat_utils.cudandarray_to_cudamat theano.misc.cudamat_utils.cudamat_to_cudandarray
+theano.misc.gnumpy_utils.cudandarray_to_garray theano.misc.gnumpy_utils.garray_to_cudandarray
+theano.tests.unittest_tools.seed_rng theano.tests.unittest_tools.verify_grad
+""".split()
+
+
+def test_names_of_theano_are_there(tmp_path) -> None:
+    script = tmp_path / "names.py"
+    modules = sorted({name.rpartition(".")[0] for name in NAMES})
+    imports = "".join(f"import {module}\n" for module in modules)
+    script.write_text(imports + "".join(f"{name}\n" for name in NAMES) + "print('all')\n")
+    assert run(script, device="cpu")[0] == "all\n"
+
+
+def test_an_installed_theano_wins(tmp_path) -> None:
+    (tmp_path / "theano").mkdir()
+    (tmp_path / "theano/__init__.py").write_text("mine = True\n")
+    script = tmp_path / "mine.py"
+    script.write_text("import theano\nprint(theano.mine)\n")
+    assert run(script, device="cpu")[0] == "True\n"
+
+
+def test_an_error_names_the_line_of_the_python_2_program(tmp_path) -> None:
+    script = tmp_path / "old.py"
+    script.write_text("print 'one'\nprint 'two'\n1 / 0\n")
+    with pytest.raises(AssertionError, match=r'old\.py", line 3'):
+        run(script, device="cpu")
+    assert script.read_text().startswith("print 'one'")
+
+
+@pytest.mark.gpu
+@pytest.mark.pycuda
+@pytest.mark.parametrize("name", ["pycuda_multiply", "pycuda_double_op", "pycuda_theano"])
+def test_programs_with_pycuda_kernels_run_as_printed(name: str, tmp_path) -> None:
+    pytest.importorskip("pycuda")
+    text = (PROGRAMS / f"{name}.py.txt").read_text()
+    script = tmp_path / f"{name}.py"
+    script.write_text(text + "test_pycuda_theano()\n" * (name == "pycuda_theano"))
+    out, _ = run(script, device="gpu", floatX="float32")
+    if name == "pycuda_double_op":
+        assert out.count("2.") == 20
+
+
+@pytest.mark.driver
+def test_small_arrays_have_room_behind_their_elements() -> None:
+    """A kernel of 400 threads over 100 floats must not write into another array."""
+    arrays = [gi.zeros(100, device="cuda:0") for _ in range(64)]
+    places = sorted(x.ptr for x in arrays)
+    assert min(b - a for a, b in itertools.pairwise(places)) >= 400 * 4
