@@ -280,7 +280,9 @@ void Recorder::unset(const Array& array) {
 void Recorder::write(const Array& array) {
   auto shares = [&](const Array& known) { return known.buffer.get() == array.buffer.get(); };
   // A reference here would keep memory of the graph from the later results of the capture.
-  if (array.buffer && std::none_of(fresh_.begin(), fresh_.end(), shares)) written_.push_back(array);
+  if (!array.buffer || std::any_of(fresh_.begin(), fresh_.end(), shares)) return;
+  written_.push_back(array);
+  if (!array.buffer->needs_base) written_.back().base = PyRef();  // as in use()
 }
 
 void Recorder::add_call(PyObject* callable) {
@@ -313,6 +315,15 @@ void require_set(const char* where, const Array& array) {
     fail(Kind::Capture, where, "an array that has values",
          "a result of a capture, whose values exist only after a replay",
          "replay() the capture first, after its with-block");
+}
+
+int64_t Recorder::references(const Buffer* buffer) const noexcept {
+  auto same = [&](const Array& a) { return a.buffer.get() == buffer; };
+  return std::count_if(used_.begin(), used_.end(), same) +
+         std::count_if(fresh_.begin(), fresh_.end(), same) +
+         std::count_if(written_.begin(), written_.end(), same) +
+         std::count_if(buffers_.begin(), buffers_.end(),
+                       [&](const BufferRef& b) { return b.get() == buffer; });
 }
 
 size_t Recorder::nodes() const {

@@ -59,6 +59,7 @@ class Recorder {
 
   bool on_host() const noexcept { return on_host_; }
   Device device() const noexcept { return device_; }
+  int64_t references(const Buffer* buffer) const noexcept;  // how many this recorder has
   size_t nodes() const;  // kernels, copies, fills; calls on the host
   bool ready() const noexcept { return ready_; }
   int traverse(visitproc visit, void* arg);

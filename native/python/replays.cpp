@@ -53,7 +53,7 @@ class Replays {
   bool add(nb::object capture, nb::list results, nb::list overwritable, size_t limit) {
     Entry entry;
     entry.capture = PyRef::borrow(capture.ptr());
-    nb::cast<Recorder&>(capture);  // a Python error for another class
+    const Recorder& recorder = nb::cast<Recorder&>(capture);
     for (size_t i = 0; i < nb::len(cells()); ++i) entry.inputs.push_back(input(i));
     for (nb::handle o : results) {
       Result result;
@@ -65,12 +65,15 @@ class Replays {
       }
       entry.results.push_back(std::move(result));
     }
-    results
-        .clear();  // the objects of the caller are gone, so that the counts below are those of the graph
+    // Now no object of the caller refers to the memory, and no result to the owner that it is a view of: the counts
+    // below are those of the graph.
+    results.clear();
+    for (Result& r : entry.results)
+      if (r.array.buffer && !r.array.buffer->needs_base) r.array.base = PyRef();
     for (size_t i = 0; i < entry.results.size(); ++i) {
       const Array& a = entry.results[i].array;
       if (!a.buffer || nb::cast<bool>(overwritable[i])) continue;
-      int64_t own = 2;  // the lists of the Recorder
+      int64_t own = recorder.references(a.buffer.get());
       for (const Result& r : entry.results) own += r.array.buffer.get() == a.buffer.get();
       if (a.buffer->refs.load() != own) return false;
       entry.results[i].own_references = own;

@@ -40,6 +40,30 @@ def test_results_of_earlier_calls_are_not_overwritten(on_device):
     np.testing.assert_allclose(w.get_value(), start + 12, rtol=1e-6)
 
 
+def test_step_of_a_logistic_regression_is_three_kernels(on_device):
+    x, y = pytensor.shared(values(1, 40, 7)), pytensor.shared((values(2, 40) > 0).astype("float32"))
+    w, b = pytensor.shared(values(3, 7)), pytensor.shared(np.asarray(0.0, "float32"))
+    p = 1 / (1 + pt.exp(-pt.dot(x, w) - b))
+    xent = -y * pt.log(p) - (1 - y) * pt.log(1 - p)
+    cost = xent.mean() + np.float32(0.01) * (w**2).sum()
+    gw, gb = pytensor.grad(cost, [w, b])
+    results = [backend.gpu_from_host(pt.cast(r, "float32")) for r in (p > 0.5, xent)]
+    f = pytensor.function([], results, updates={w: w - 0.1 * gw, b: b - 0.1 * gb})
+    (step,) = [n for n in f.maker.fgraph.toposort() if isinstance(n.op, backend.GpuOp)]
+    assert type(step.op).__name__ == "GpuGemv"
+    weights, bias = w.get_value().astype("float64"), 0.0
+    for _ in range(20):
+        _, loss = f()
+        z = x.get_value() @ weights + bias
+        error = (1 / (1 + np.exp(-z)) - y.get_value()) / 40
+        expected = np.logaddexp(0, z) - y.get_value() * z
+        np.testing.assert_allclose(loss.get(), expected, rtol=1e-4, atol=1e-5)
+        weights -= 0.1 * (error @ x.get_value() + 0.02 * weights)
+        bias -= 0.1 * error.sum()
+    np.testing.assert_allclose(w.get_value(), weights, rtol=1e-4, atol=1e-5)
+    assert is_replayed(f)
+
+
 def test_views_and_exports_of_results_hold_them(on_device):
     w = pytensor.shared(values(1, 6))
     f = pytensor.function([], backend.gpu_from_host(w * 2), updates={w: w + 1})
