@@ -30,7 +30,7 @@ _SMALLEST, _LARGEST = 4, 64  # edges of a tile
 _ELEMENTS = 2048  # of both operands, that a block loads at once
 
 
-class _Panel(NamedTuple):
+class Panel(NamedTuple):
     """How a block loads its part of one operand.
 
     Attributes
@@ -51,14 +51,14 @@ def _tile(lines: int) -> int:
     return min(_LARGEST, max(_SMALLEST, power_up(lines)))
 
 
-def _panel(x: Any, axis: int, steps: int) -> _Panel:
+def _panel(x: Any, axis: int, steps: int) -> Panel:
     """The panel of an operand whose rows or columns are along `axis`."""
     lines, across, along = _tile(x.shape[axis]), x._strides[axis], x._strides[1 - axis]
     inner = along == 1
     vector = min(16 // x.itemsize, lines * steps // _THREADS)
     while vector > 1 and (x.ptr // x.itemsize % vector or (across if inner else along) % vector):
         vector //= 2
-    return _Panel(lines, inner, vector if inner or across == 1 else 1, (across, along))
+    return Panel(lines, inner, vector if inner or across == 1 else 1, (across, along))
 
 
 def _blocks(held: str, own: int) -> int:
@@ -82,7 +82,7 @@ def split_plan(a: Any, b: Any, out: Any) -> Any:
     chunk += -chunk % steps
     parts = -(-k // chunk)
     kernel = loaded_kernels(
-        device, _text(dtype.name, held, panels, own, steps), ["gi_split_product"]
+        device, text(dtype.name, held, panels, own, steps), ["gi_split_product"]
     )[0]
     params = struct.pack(
         "<3q5q4q", 0, 0, 0, m, n, k, chunk, tiles[1], *panels[0].strides, *panels[1].strides
@@ -104,7 +104,8 @@ def split_plan(a: Any, b: Any, out: Any) -> Any:
     return _core.make_plan(device, [first, *rest], used + more, results)
 
 
-def _text(dtype: str, held: str, panels: tuple[_Panel, _Panel], own: int, steps: int) -> str:
+def text(dtype: str, held: str, panels: tuple[Panel, Panel], own: int, steps: int) -> str:
+    """Return the program of one kernel."""
     a, b = panels
     values = {
         "M": a.lines, "N": b.lines, "STEPS": steps, "OWN": own, "BLOCKS": _blocks(held, own), "A_INNER": int(a.inner),

@@ -9,7 +9,7 @@ import pytest
 
 from gpuinterop.dtypes import ACCUMULATORS
 from gpuinterop.jit import compile_source, supported_archs
-from gpuinterop.ops import blas_plans
+from gpuinterop.ops import blas_plans, split_product
 from gpuinterop.ops.reduction_codegen import render
 from gpuinterop.ops.reduction_plan import Operand, plan_reduction
 from gpuinterop.ops.reduction_table import REDUCTIONS, recipe_for
@@ -105,3 +105,20 @@ def test_products_of_any_two_dtypes_compile(a: str, b: str) -> None:
     kernel = blas_plans._product(*[SimpleNamespace(dtype=dtype_named(n)) for n in (a, b)])
     arch = archs()[len(a + b) % len(archs())]
     assert compile_source(product_text(kernel, [a, b], []), arch, use_cache=False)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_products_with_a_long_inner_dimension(dtype: str) -> None:
+    held = "double" if dtype == "float64" else "float"
+    for arch in archs():
+        for rows, columns, own, steps in (
+            (4, 4, 4, 256),
+            (16, 64, 4, 32),
+            (64, 64, 4 if held == "double" else 8, 16),
+        ):
+            panels = (
+                split_product.Panel(rows, True, 2, (1, 1)),
+                split_product.Panel(columns, False, 2, (1, 1)),
+            )
+            text = split_product.text(dtype, held, panels, own, steps)
+            assert b"gi_split_product" in compile_source(text, arch, use_cache=False)
