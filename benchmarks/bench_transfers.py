@@ -41,10 +41,10 @@ def with_threads(count: int, step: Step) -> Step:
 def rates(bench: Benchmark, row: str, nbytes: int, steps: dict[str, Step]) -> None:
     """GB/s of blocking copies, in turns."""
     found: dict[str, list[float]] = {}
-    turns, usable = (1 if bench.options.quick else 5), {}
+    turns, usable = (1 if bench.options.quick else 5 if nbytes < 1 << 26 else 3), {}
     for who, step in steps.items():
         usable |= bench.usable(row, {who: Call(step, lambda: None)})
-    # About 20 ms for each turn, because one small copy is shorter than the clock's noise.
+    # 64 MiB in each turn, because one small copy is shorter than the clock's noise.
     repeats = 1 if bench.options.quick else max(1, (1 << 26) // nbytes)
     for _ in range(turns):
         for who in usable:

@@ -94,28 +94,29 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         one: Any = _core.view(GpuArray, self)
         if len(index) == 1 and isinstance(index[0], tuple):
             index = index[0]
-        if index:
-            try:
-                places = [operator.index(i) for i in index]
-            except TypeError:
-                raise ArgumentTypeError(where="item", expected="an int, or one for each axis",
-                                        got=", ".join(map(short_repr, index)),
-                                        fix="write x.item(0)") from None  # fmt: skip
-            flat = len(places) == 1
-            if len(places) not in (1, one.ndim) or (flat and not -one.size <= places[0] < one.size):
-                raise ArrayIndexError(
-                    where="item",
-                    expected=f"one index into {one.size} elements, or one for each of {one.ndim} axes",
-                    got=f"{', '.join(map(short_repr, places))} for an array of shape {one.shape}",
-                    fix="count through all elements, or name every axis",
-                )
-            if flat and one.ndim != 1:
-                places = [int(i) for i in np.unravel_index(places[0] % one.size, one.shape)]
-            try:
-                one = one[tuple(places)]
-            except GpuInteropError as error:
-                raise with_where(error, "item") from None
-        return only_element(one, "item")
+        if not index:
+            return only_element(one, "item")
+        try:
+            places = tuple(map(operator.index, index))
+        except TypeError:
+            raise ArgumentTypeError(where="item", expected="an int, or one for each axis",
+                                    got=", ".join(map(short_repr, index)),
+                                    fix="write x.item(0)") from None  # fmt: skip
+        flat = len(places) == 1
+        if len(places) not in (1, one.ndim) or (flat and not -one.size <= places[0] < one.size):
+            raise ArrayIndexError(
+                where="item",
+                expected=f"one index into {one.size} elements, or one for each of {one.ndim} axes",
+                got=f"{', '.join(map(short_repr, places))} for an array of shape {one.shape}",
+                fix="count through all elements, or name every axis",
+            )
+        if flat and one.ndim != 1:
+            places = tuple(int(i) for i in np.unravel_index(places[0] % one.size, one.shape))
+        try:
+            one = one[places]
+        except GpuInteropError as error:
+            raise with_where(error, "item") from None
+        return download(one, "item", uncounted=True).item()
 
     def __contains__(self, value: Any) -> bool:
         """Whether an element equals `value`, which broadcasts as in NumPy."""
