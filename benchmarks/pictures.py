@@ -198,7 +198,8 @@ def lines(pyplot: Any, record: dict[str, Any]) -> Any:
         for who in sorted(found, key=list(STYLES).index):
             colour, marker = STYLES[who]
             x, y = zip(*sorted(found[who]), strict=True)
-            handles[who] = ax.plot(x, y, color=colour, marker=marker, markersize=4, linewidth=1.3,
+            label = who.removeprefix(f"{GPUINTEROP}, ")
+            handles[label] = ax.plot(x, y, color=colour, marker=marker, markersize=4, linewidth=1.3,
                                    zorder=4 if who == GPUINTEROP else 3)[0]  # fmt: skip
         floor = record["rows"].get("empty kernel", {}).get("floor")
         if floor:

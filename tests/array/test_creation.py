@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -162,3 +164,14 @@ def test_in_operator_compares_elements_as_numpy_does(device, shape):
     array = gi.asarray(host, device=device)
     for value in (0, 3.0, 7, float("nan"), None, host[..., :1]):
         assert (value in array) == (value in host)
+
+
+def test_large_host_memory_asks_for_huge_pages():
+    x = gi.zeros((8 << 20,), "uint8", device="cpu")
+    middle, found = x.ptr + (4 << 20), False
+    with open("/proc/self/smaps", encoding="utf-8") as file:  # noqa: PTH123
+        for line in file:
+            if match := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+                found = int(match[1], 16) <= middle < int(match[2], 16)
+            elif found and line.startswith("VmFlags:"):
+                assert "hg" in line.split()

@@ -82,6 +82,20 @@ def test_an_event_that_cannot_be_made(three_threads):
     )
 
 
+def test_an_upload_is_complete_before_the_work_after_it(three_threads):
+    x, y = (gi.zeros((4 * MiB,), "uint8", device=CUDA) for _ in range(2))
+    gi.synchronize()
+    fake_driver.set_delay(3000)  # of each copy on the stream of the pieces
+    try:
+        for seed in range(3):
+            host = random_bytes(4 * MiB, seed)
+            x[...] = host
+            y[...] = x
+            assert np.array_equal(y.get(), host)
+    finally:
+        fake_driver.set_delay(0)
+
+
 def test_without_pinned_memory_the_driver_copies(three_threads):
     gi.empty_cache()
     host = random_bytes(9 * MiB)
