@@ -5,9 +5,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
-from numpy.typing import DTypeLike
 
-from gpuinterop._core import Float32, OtherDType
+from gpuinterop._core import DTypeLike, Float32, OtherDType
 
 from gpuinterop import converters as converters, testing as testing
 from gpuinterop._version import __version__ as __version__

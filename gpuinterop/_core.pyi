@@ -4,16 +4,25 @@ from collections.abc import Callable, Sequence
 from collections.abc import Iterator, Sequence
 from gpuinterop.devices import Device
 from gpuinterop.ndarray import CudaNdarray, GpuArray
-from numpy.typing import DTypeLike
-from typing import Any, Callable, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Callable, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 from typing_extensions import Self
 import numpy as np
+import numpy.typing
 
 A = TypeVar('A', bound=Array)
 T = TypeVar('T')
 Shape = int | Sequence[int]
 Float32: TypeAlias = type[np.float32] | Literal['float32', 'f4']
 OtherDType: TypeAlias = type[bool | int | float | complex | np.bool | np.integer[Any] | np.float16 | np.complexfloating[Any, Any]] | Literal['bool', 'int8', 'int16', 'int32', 'int64', 'uint8', 'uint16', 'uint32', 'uint64', 'float16', 'float64', 'complex64', 'complex128', 'bfloat16']
+class _TorchDType(Protocol):
+    @property
+    def is_floating_point(self) -> bool: ...
+    @property
+    def itemsize(self) -> int: ...
+class _TensorFlowDType(Protocol):
+    @property
+    def as_numpy_dtype(self) -> Any: ...
+DTypeLike: TypeAlias = numpy.typing.DTypeLike | _TorchDType | _TensorFlowDType
 class _Operator:
     """An operator of an array with another operand: a CudaNdarray among the two makes the result one."""
     def __get__(self, x: A, owner: type[A]) -> _BoundOperator[A]: ...

@@ -2,10 +2,10 @@
 # and functions that nanobind sees as taking and returning `object`. Docstrings come from the module.
 # `make stub` merges the two and fails on a slot without a line in this file, or a line without a slot.
 from collections.abc import Iterator, Sequence
-from typing import Any, Callable, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Callable, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
-from numpy.typing import DTypeLike
+import numpy.typing
 from typing_extensions import Self
 
 from gpuinterop.devices import Device
@@ -22,6 +22,18 @@ OtherDType: TypeAlias = (
         "float16", "float64", "complex64", "complex128", "bfloat16",
     ]
 )
+
+class _TorchDType(Protocol):
+    @property
+    def is_floating_point(self) -> bool: ...
+    @property
+    def itemsize(self) -> int: ...
+
+class _TensorFlowDType(Protocol):
+    @property
+    def as_numpy_dtype(self) -> Any: ...
+
+DTypeLike: TypeAlias = numpy.typing.DTypeLike | _TorchDType | _TensorFlowDType
 
 class _Operator:
     """An operator of an array with another operand: a CudaNdarray among the two makes the result one."""

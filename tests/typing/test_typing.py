@@ -192,6 +192,12 @@ STATIC_TYPES = {
     "gi.devices.devices()[0]": "gi.Device",
     "gi.converters.to_numpy(x)": "np.ndarray[Any, Any]",
     "gi.default_device()": "gi.Device",
+    # A dtype object of another library, as torch has them.
+    "gi.zeros(2, foreign)": EITHER,
+    "gi.asarray(host, foreign)": EITHER,
+    "x.astype(foreign)": EITHER,
+    "gi.exp(x, dtype=foreign)": EITHER,
+    "gi.sum(g, dtype=foreign)": G,
 }
 NAMES = """
 x = gi.CudaNdarray([[1.0, 2.0], [3.0, 4.0]], device="cpu")
@@ -203,6 +209,11 @@ class Lent:
         return np.ones((2, 2), "float32").__dlpack__(**options)
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)
+class ForeignDType:
+    is_floating_point, itemsize = True, 8
+    def __repr__(self) -> str:
+        return "torch.float64"
+foreign = ForeignDType()
 lent = Lent()
 either = gi.from_any(lent)
 row: np.ndarray[tuple[int], np.dtype[np.float64]] = np.ones(2)
