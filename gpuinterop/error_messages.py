@@ -21,11 +21,13 @@ from gpuinterop.errors import (
     ContiguityError,
     DeviceMismatchError,
     DTypeError,
+    ExchangeError,
     GpuInteropError,
     RangeError,
     ReadOnlyError,
     ScalarIndexError,
     ShapeError,
+    StreamError,
     short_repr,
 )
 
@@ -113,6 +115,13 @@ def not_one_of(
     *first, last = [repr(choice) for choice in choices]
     told = f"{', '.join(first)} or {last}" if first else last
     return error(where=where, expected=f"{name}={told}", got=f"{name}={short_repr(value)}", fix=fix)
+
+
+def order_not_among(where: str, orders: str, shown: str) -> GpuInteropError:
+    """Return the error for a wrong `order`, given as repr; `orders` are the letters that are accepted."""
+    expected = not_one_of(where, "order", orders, "").expected
+    fix = "pass one of these values"
+    return ShapeError(where=where, expected=expected, got=f"order={shown}", fix=fix)
 
 
 # ---- shapes, axes and strides --------------------------------------------------------------------
@@ -216,6 +225,17 @@ read_only = Builder(
 devices_differ = Builder(
     DeviceMismatchError, "device other", expected="operands on one device, {device} as the first",
     got="an operand on {other}", fix='move it: x.to_device("{device}")',
+)  # fmt: skip
+
+# What is no stream is given by its type.
+not_a_stream = Builder(
+    StreamError, "kinds type", expected="a gpuinterop.Stream or {kinds}", got="{type}",
+    fix="wrap it first: gpuinterop.devices.as_stream(stream)",
+)  # fmt: skip
+cuda_memory_without_driver = Builder(
+    ExchangeError, "memory reason",
+    expected="host memory, because there is no working CUDA driver", got="{memory}; {reason}",
+    fix="copy it to the host in the producer",
 )  # fmt: skip
 
 # ---- out=, and the left operand of an operator in place --------------------------------------------

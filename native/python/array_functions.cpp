@@ -93,9 +93,7 @@ nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_
   int64_t extents[kMaxDims];
   const int n = read_ints(shape.ptr(), extents, where, "shape");
   const Device device = read_device(device_type, device_id, where);
-  if (order != "C" && order != "F")
-    fail(Kind::Shape, where, "order='C' or 'F'", "order='" + order + "'",
-         "pass one of these values");
+  if (order != "C" && order != "F") fail_with("order_not_among", where, {"CF", "'" + order + "'"});
   Layout layout =
       order == "F" ? Layout::f_order(n, extents, where) : Layout::c_order(n, extents, where);
   const DTypeId id = read_dtype(dtype, where);

@@ -112,8 +112,7 @@ PyObject* copy_of(PyObject* self, std::string_view order, const char* where) {
   const Array a = unwrap(self);
   const Layout& l = a.layout;
   if (order.size() != 1 || std::string_view("CFAK").find(order) == order.npos)
-    fail(Kind::Shape, where, "order='C', 'F', 'A' or 'K'", "order='" + std::string(order) + "'",
-         "pass one of these values");
+    fail_with("order_not_among", where, {"CFAK", "'" + std::string(order) + "'"});
   const Layout* const seen[] = {&l};
   const bool columns =
       order == "F" || (order == "A" && l.is_f_contiguous() && !l.is_c_contiguous());
@@ -137,8 +136,7 @@ PyObject* copy(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
       fail(Kind::Type, "copy", "the argument order", "other arguments", "call x.copy(order='C')");
     if (nargs + named == 0) return copy_of(self, "C", "copy");
     if (!PyUnicode_Check(args[0]))
-      fail(Kind::Shape, "copy", "order='C', 'F', 'A' or 'K'", "order=" + repr_text(args[0]),
-           "pass one of these values");
+      fail_with("order_not_among", "copy", {"CFAK", repr_text(args[0])});
     Py_ssize_t length = 0;
     const char* order = PyUnicode_AsUTF8AndSize(args[0], &length);
     if (!order) throw PythonError();

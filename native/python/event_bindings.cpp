@@ -20,8 +20,7 @@ CUstream stream_for(const nb::object& stream, Device device, const char* where) 
   if (stream.is_none()) return cuda::current_stream(device.id);
   Stream* s = nullptr;
   if (!nb::try_cast(stream, s) || !s)
-    fail(Kind::Stream, where, "a gpuinterop.Stream or None", type_text(stream.ptr()),
-         "wrap it first: gpuinterop.devices.as_stream(stream)");
+    fail_with("not_a_stream", where, {"None", type_text(stream.ptr())});
   if (s->device != device)
     fail(Kind::Stream, where, "a stream of " + device_text(device), stream_repr(*s),
          "use one event for each device, or Stream.wait");

@@ -241,9 +241,7 @@ bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array*
   std::optional<cuda::DeviceGuard> guard;
   if (is_cuda(claimed.device_type)) {
     if (!cuda::available())
-      fail(Kind::Exchange, o.where, "host memory, because there is no working CUDA driver",
-           text(claimed) + "; " + cuda::unavailable_reason(),
-           "copy it to the host in the producer");
+      fail_with("cuda_memory_without_driver", o.where, {text(claimed), cuda::unavailable_reason()});
     const int id = claimed.device_type == kDLCUDAManaged ? 0 : claimed.device_id;
     // Producers such as torch refuse to export from a device that is not the current one.
     guard.emplace(id);

@@ -79,8 +79,7 @@ bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts
     if (!producer) malformed(value.get(), o.where);  // 0 would mean two different streams
   }
   if (!cuda::available())
-    fail(Kind::Exchange, o.where, "host memory, because there is no working CUDA driver",
-         kCudaInterface, "copy it to the host in the producer; " + cuda::unavailable_reason());
+    fail_with("cuda_memory_without_driver", o.where, {kCudaInterface, cuda::unavailable_reason()});
   Checked c = read_parts(shape, strides ? strides : Py_None, dtype_of(typestr, obj).get(), o.where);
   c.device = o.has_device && o.device.is_cuda() ? o.device : Device{DeviceType::Cuda, 0};
   c.memory = Memory::Device;

@@ -131,8 +131,7 @@ void wait_any(Stream& s, nb::object other) {
     return wait_event(s.device, s.handle, *event, "Stream.wait");
   Stream* producer = nullptr;
   if (!nb::try_cast(other, producer) || !producer)
-    fail(Kind::Stream, "Stream.wait", "a gpuinterop.Stream or Event", type_text(other.ptr()),
-         "wrap it first: gpuinterop.devices.as_stream(stream)");
+    fail_with("not_a_stream", "Stream.wait", {"Event", type_text(other.ptr())});
   if (!s.handle || !producer->handle) return;
   if (s.device == producer->device)
     return cuda::join(s.device.id, s.handle, producer->handle, "Stream.wait");

@@ -15,13 +15,13 @@ from gpuinterop.errors import GpuInteropError
 
 NATIVE = Path(__file__).parents[2] / "native"
 FUNCTIONS = ("axis_out_of_range", "dtype_of_class", "index_out_of_range", "integer_out_of_range",
-             "not_one_of", "shapes_do_not_broadcast", "too_many_indices")  # fmt: skip
+             "not_one_of", "order_not_among", "shapes_do_not_broadcast", "too_many_indices")  # fmt: skip
 BUILDERS = {
     name: value
     for name, value in vars(error_messages).items()
     if name in FUNCTIONS or isinstance(value, error_messages.Builder)
 }
-SAMPLES = {"ndim": 2, "count": 3, "axis": 5, "itemsize": 4, "extent": 3, "shape": "(2, 3)", "choices": "CF",
+SAMPLES = {"ndim": 2, "count": 3, "axis": 5, "itemsize": 4, "extent": 3, "shape": "(2, 3)", "choices": "CF", "orders": "CF",
            "got": "text", "accepted": ["device", "dtype"], "shapes": "(3, 4)", "name": "dtypes"}  # fmt: skip
 
 
