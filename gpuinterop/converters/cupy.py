@@ -20,6 +20,7 @@ from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.layout import core_view
 from gpuinterop.ndarray import CudaNdarray
+from gpuinterop.option_values import takes_copy_keyword
 from gpuinterop.overlap import byte_range
 
 ARRAY = "a cupy.ndarray"
@@ -72,6 +73,7 @@ def describe(a: Any) -> ArrayInfo:
     )  # fmt: skip
 
 
+@takes_copy_keyword("copyif")
 def kernel(
     function: Callable[..., Any], copyif: bool = False, *, allow_readonly: bool = False
 ) -> Callable[..., Any]:

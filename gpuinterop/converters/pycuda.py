@@ -23,7 +23,7 @@ from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.layout import core_view
-from gpuinterop.option_values import require_bool
+from gpuinterop.option_values import require_bool, takes_copy_keyword
 
 ARRAY = "a pycuda.gpuarray.GPUArray"
 STREAM = "PyCUDA's default stream"
@@ -102,6 +102,7 @@ def memory(g: Any) -> tuple[Any, ...]:
     return g.shape, g.strides, g.dtype, ptr, -1 if ptr else 0, LEGACY
 
 
+@takes_copy_keyword("copyif")
 def kernel(
     function: Callable[..., Any], copyif: bool = False, *, allow_readonly: bool = False
 ) -> Callable[..., Any]:

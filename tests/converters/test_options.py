@@ -24,6 +24,7 @@ KEYWORDS = {
         lambda x, **options: converters.pointer_arguments([], **options),
         "copyif",
     ),
+    "kernel": (lambda x, **options: converters.cupy.kernel(len, **options), "copyif"),
 }
 
 

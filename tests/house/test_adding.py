@@ -1,4 +1,4 @@
-"""An operator and a reduction are added as CONTRIBUTING says, and nothing else is needed."""
+"""An operator, a reduction and a converter are added as CONTRIBUTING says, and nothing else is needed."""
 
 from __future__ import annotations
 
@@ -42,14 +42,70 @@ assert recipe.map == "gi_mapped(x0) * gi_mapped(x0)", recipe.map
 """
 
 
+# A library of its own, whose arrays implement DLPack.
+LIBRARY = """
+import numpy
+
+class Array:
+    def __init__(self, source):
+        self.host = numpy.from_dlpack(source)
+
+    def __dlpack__(self, **options):
+        return self.host.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.host.__dlpack_device__()
+
+from_dlpack = Array
+"""
+CONVERTER = """
+from gpuinterop.converters.plan import Rules
+
+ARRAY = "a mylib.Array"
+STREAM = "the legacy default stream"
+FROM_DLPACK = "from_dlpack"
+RULES = Rules("mylib", "to_mylib", frozenset({"float32", "int32"}), readonly=True)
+"""
+BRIDGE = """
+def _mylib() -> Bridge:
+    library = registry.load("mylib", "gpuinterop.testing")
+    return Bridge(
+        "mylib", make=lambda flat, layout, device: library.Array(layout.of(flat)), devices=("cpu",),
+        address=lambda a: a.host.ctypes.data, values=lambda a: a.host,
+        write=lambda a, index, value: a.host.__setitem__(index, value),
+    )
+
+
+_BUILDERS"""
+TRIAL = """
+from gpuinterop import converters, testing
+
+for layout in ("C", "F", "reversed"):
+    assert gi.explain(x, "mylib").shared
+    m = testing.matrix(["mylib"], ["cpu"], layouts=[layout], dtypes=["float32", "int8"])
+    assert m.ok, str(m)
+    assert m.outcome(direction="to", layout=layout, dtype="float32") == "shared"
+    assert m.outcome(direction="to", layout=layout, dtype="int8") == "refused"
+    assert m.outcome(direction="from", layout=layout, dtype="float32") == "shared"
+other = converters.to_mylib(x)
+assert gi.shares_memory(other, x) and gi.from_any(other).ptr == x.ptr
+assert converters.from_mylib(other).base is not None and "mylib.Array" in converters.to_mylib.__doc__
+"""
+
+
 EDITS = {
+    "converters/registry.py": (
+        '    Backend("warp", ',
+        '    Backend("mylib", "mylib", ("Array",), devices=("cpu",)),\n    Backend("warp", ',
+    ),
+    "testing/peers.py": ("\n_BUILDERS", BRIDGE),
     "ops/operation_table.py": ('    Row("subtract",', OPERATOR + '    Row("subtract",'),
     "ops/reduction_table.py": (
         '        Reduction("prod",',
         REDUCTION + '        Reduction("prod",',
     ),
 }
-NAMES = {'"abs absolute ': '"average abs absolute ', '"all amax ': '"sum_of_squares all amax '}
+ENTRIES = {'"abs absolute ': '"average abs absolute ', '"all amax ': '"sum_of_squares all amax '}
 
 
 def edit(file: Path, old: str, new: str) -> None:
@@ -58,16 +114,23 @@ def edit(file: Path, old: str, new: str) -> None:
     file.write_text(source.replace(old, new), encoding="utf-8")
 
 
-def test_an_operator_and_a_reduction_are_one_row_and_a_name_each(tmp_path):
+def test_an_operator_a_reduction_and_a_converter_need_only_their_places(tmp_path):
     copy = tmp_path / "gpuinterop"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(CORE, copy)
     for file, (old, new) in EDITS.items():
         edit(copy / file, old, new)
-    for old, new in NAMES.items():
+    edit(
+        copy / "testing" / "peers.py",
+        '    "torch": _torch,',
+        '    "torch": _torch, "mylib": _mylib,',
+    )
+    (copy / "converters" / "mylib.py").write_text(CONVERTER, encoding="utf-8")
+    (tmp_path / "mylib.py").write_text(LIBRARY, encoding="utf-8")
+    for old, new in ENTRIES.items():
         edit(copy / "__init__.py", old, new)
     script = tmp_path / "program.py"
-    script.write_text(PROGRAM, encoding="utf-8")
+    script.write_text(PROGRAM + TRIAL, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, check=False
     )

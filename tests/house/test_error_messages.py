@@ -21,7 +21,8 @@ BUILDERS = {
     for name, value in vars(error_messages).items()
     if name in FUNCTIONS or isinstance(value, error_messages.Builder)
 }
-SAMPLES = {"ndim": 2, "count": 3, "axis": 5, "itemsize": 4, "extent": 3, "shape": "(2, 3)", "choices": "CF", "orders": "CF",
+SAMPLES = {"ndim": 2, "count": 3, "axis": 5, "itemsize": 4, "extent": 3, "shape": "(2, 3)", "choices": "CF",
+           "orders": "CF",
            "got": "text", "accepted": ["device", "dtype"], "shapes": "(3, 4)", "name": "dtypes"}  # fmt: skip
 
 
