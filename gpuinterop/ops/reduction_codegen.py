@@ -14,7 +14,7 @@ from gpuinterop.jit import EXACT, compile_source, kernel_text
 from gpuinterop.jit.codegen import NAMESPACE
 from gpuinterop.ops.reduction_plan import Operand, Plan, plan_reduction
 
-INPUT, OUTPUT, SCRATCH, TICKETS = 0, 1, 2, 3  # ops::Slot
+INPUT, OUTPUT, SCRATCH, BLOCK_COUNTERS = 0, 1, 2, 3  # ops::Slot
 ACCUMULATOR_BYTES = 32  # of the largest one
 
 
@@ -61,7 +61,7 @@ def _params(recipe: Recipe, plan: Plan) -> str:
         "struct Params {\n"
         f"  const void* in[{ins + extras}];\n"
         f"  void* out[{outs}];\n"
-        "  void* scratch;\n  void* tickets;\n"
+        "  void* scratch;\n  void* block_counters;\n"
         "  double count, parameter;\n"
         "  long long n_out, n_red, splits, chunk, tiles;\n"
         f"  long long kept[{kept}], red[{red}];\n"
@@ -221,7 +221,7 @@ def launches_for(
         patches.append((at, SCRATCH, 0, scratch_at))
         used = ACCUMULATOR_BYTES * g.n_out * plan.splits
     if plan.one_launch:
-        patches.append((at + 8, TICKETS, 0, 0))
+        patches.append((at + 8, BLOCK_COUNTERS, 0, 0))
     names = [f"gi_reduce_{plan.mode}", f"gi_finish_{plan.mode}"]
     names = names if plan.finish_grid else names[:1]
     functions = loaded_kernels(device, render(recipe, plan), names)

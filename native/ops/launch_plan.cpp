@@ -78,7 +78,7 @@ BlockCounters for_graph(int device, CUstream stream, const char* where) {
 
 // The counters for the next launches on `stream`, the current one of `device`. The caller orders the buffer
 // (cuda::order_all). Called with the GIL and inside a DeviceGuard.
-BlockCounters tickets(int device, CUstream stream, const char* where) {
+BlockCounters counters_for(int device, CUstream stream, const char* where) {
   if (cuda::is_capturing(stream)) [[unlikely]]
     return for_graph(device, stream, where);
   Set& set = set_of(device);
@@ -127,7 +127,7 @@ PyObject* LaunchPlan::compute(PyObject* const* ins, int n_ins, PyObject* const* 
   BufferRef scratch;
   if (scratch_bytes > 0) scratch = allocate({DeviceType::Cuda, device}, scratch_bytes, where);
   BlockCounters counters;
-  if (counts) counters = tickets(device, stream, where);
+  if (counts) counters = counters_for(device, stream, where);
   Buffer* used[kMaxPlannedInputs + kMaxPlannedOutputs + 2] = {scratch.get(), counters.buffer};
   int n_used = 2;
   for (int i = 0; i < n_ins; ++i) {

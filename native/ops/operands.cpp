@@ -43,11 +43,11 @@ Constant bits_of(T value) {
   return Constant{words[0], words[1]};
 }
 
-[[noreturn]] void out_of_range(const OpInfo& info, PyObject* number, DTypeId row) {
+[[noreturn]] void out_of_range(const OpInfo& info, PyObject* number, DTypeId dtype) {
   int overflow = 0;
   (void)PyLong_AsLongLongAndOverflow(number, &overflow);
   fail_with("integer_out_of_range", info.name,
-            {repr_text(number), kDTypes[row].name, overflow ? "float64" : "int64"});
+            {repr_text(number), kDTypes[dtype].name, overflow ? "float64" : "int64"});
 }
 
 double as_double(PyObject* number, const OpInfo& info) {
@@ -87,50 +87,50 @@ void require_device(Device device, const Array& other, const char* where) {
     fail_with("devices_differ", where, {device_text(device), device_text(other.device)});
 }
 
-void require_exponent(const Input& in, int position, DTypeId row, const OpInfo& info) {
-  if (position != 1 || kDTypes[row].code != 0 || info.name != "power") return;
+void require_exponent(const Input& in, int position, DTypeId dtype, const OpInfo& info) {
+  if (position != 1 || kDTypes[dtype].code != 0 || info.name != "power") return;
   PyRef zero = PyRef::steal(PyLong_FromLong(0));
   const int negative = zero ? PyObject_RichCompareBool(in.object, zero.get(), Py_LT) : -1;
   if (negative < 0) throw PythonError();
   if (negative) fail_with("negative_exponent", info.name);
 }
 
-Constant encode(PyObject* number, DTypeId row, const OpInfo& info) {
-  const DTypeRow& r = kDTypes[row];
+Constant encode(PyObject* number, DTypeId dtype, const OpInfo& info) {
+  const DTypeRow& r = kDTypes[dtype];
   if (r.code == 0 && r.bits >= 8 && PyLong_Check(number)) {
     int overflow = 0;
     const int64_t v = PyLong_AsLongLongAndOverflow(number, &overflow);
     const int64_t top = r.bits == 64 ? INT64_MAX : (int64_t{1} << (r.bits - 1)) - 1;
-    if (overflow || v > top || v < -top - 1) out_of_range(info, number, row);
+    if (overflow || v > top || v < -top - 1) out_of_range(info, number, dtype);
     return bits_of(v);  // little-endian: the low bytes are the narrower integer
   }
   if (r.code == 1 && r.bits >= 8 && PyLong_Check(number)) {
     const uint64_t v = PyLong_AsUnsignedLongLong(number);
     if (v == UINT64_MAX && PyErr_Occurred()) {
       PyErr_Clear();
-      out_of_range(info, number, row);
+      out_of_range(info, number, dtype);
     }
-    if (r.bits < 64 && v >> r.bits) out_of_range(info, number, row);
+    if (r.bits < 64 && v >> r.bits) out_of_range(info, number, dtype);
     return bits_of(v);
   }
-  if (row == kBool) {
+  if (dtype == kBool) {
     const int is_true = PyObject_IsTrue(number);
     if (is_true < 0) throw PythonError();
     return bits_of(static_cast<uint8_t>(is_true));
   }
-  if (row == kFloat32 || row == kFloat64 ||
-      ((row == kComplex64 || row == kComplex128) && !PyComplex_Check(number))) {
+  if (dtype == kFloat32 || dtype == kFloat64 ||
+      ((dtype == kComplex64 || dtype == kComplex128) && !PyComplex_Check(number))) {
     const double v = as_double(number, info);
-    if (row == kFloat32) return bits_of(static_cast<float>(v));
-    if (row == kFloat64) return bits_of(v);
-    if (row == kComplex64) {
+    if (dtype == kFloat32) return bits_of(static_cast<float>(v));
+    if (dtype == kFloat64) return bits_of(v);
+    if (dtype == kComplex64) {
       return bits_of(std::array<float, 2>{static_cast<float>(v), 0});
     }
     return Constant{bits_of(v).low, 0};
   }
   if (PyLong_Check(number)) as_double(number, info);  // or an error
   const nb::object bits =
-      nb::steal(call_hook(Hook::Encode, "(Oi)", number, static_cast<int>(row)).release());
+      nb::steal(call_hook(Hook::Encode, "(Oi)", number, static_cast<int>(dtype)).release());
   nb::object low = bits[0], high = bits[1];
   return Constant{nb::cast<uint64_t>(low), nb::cast<uint64_t>(high)};
 }

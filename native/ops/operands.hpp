@@ -58,10 +58,10 @@ void widen_compared(Input& number, const Input& other);
 
 // NumPy's rule: an integer to a negative power raises if the exponent is a scalar. Exponents in an array are
 // not checked; see gi_ipow.
-void require_exponent(const Input& in, int position, DTypeId row, const OpInfo& info);
+void require_exponent(const Input& in, int position, DTypeId dtype, const OpInfo& info);
 
 // The bytes of the number as a stored element.
-Constant encode(PyObject* number, DTypeId row, const OpInfo& info);
+Constant encode(PyObject* number, DTypeId dtype, const OpInfo& info);
 
 // ---- `out` arrays ------------------------------------------------------------------------------
 const Array& read_out(PyObject* out, const char* where);

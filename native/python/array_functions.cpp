@@ -73,7 +73,7 @@ DTypeId read_dtype(nb::handle dtype, const char* where) {
   if (!PyLong_CheckExact(dtype.ptr())) return dtype_id_of(dtype.ptr());
   const int64_t id = as_int64(dtype.ptr(), where);
   if (id < 0 || id >= kDTypeCount)
-    fail(Kind::DType, where, "a row of the dtype table", std::to_string(id), "pass a numpy dtype");
+    fail(Kind::DType, where, "the id of a dtype", std::to_string(id), "pass a numpy dtype");
   return static_cast<DTypeId>(id);
 }
 

@@ -182,7 +182,7 @@ void register_converters(nb::module_& m) {
         if (!o) throw PythonError();
         return nb::steal(o);
       },
-      "x"_a, "The same array without the read-only mark, for consumers known not to write.");
+      "x"_a, "The same array without the read-only flag, for consumers known not to write.");
 }
 
 }  // namespace gpuinterop

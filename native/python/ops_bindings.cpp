@@ -176,7 +176,7 @@ void register_ops(nb::module_& m) {
         ops::check_out(out.ptr(), dtype, read_array(like, where).device, ndim, extents, where);
       },
       "out"_a, "shape"_a, "dtype"_a, "like"_a, "where"_a,
-      "Refuse an out of another shape, dtype (a row) or device than `like`, or not to be written.");
+      "Refuse an out of another shape, dtype (an id) or device than `like`, and read-only memory.");
   m.def(
       "_merge_dimensions",
       [](std::vector<int64_t> shape, std::vector<std::vector<int64_t>> strides) {

@@ -130,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
     }
   }
 #if GI_ONE_LAUNCH
-  if (gi_is_last((unsigned*)p.tickets + blockIdx.x, gridDim.y)) {
+  if (gi_is_last((unsigned*)p.block_counters + blockIdx.x, gridDim.y)) {
     const int columns = GI_TEAM * GI_VEC;
     const int side = columns < GI_BLOCK ? columns : GI_BLOCK;
     for (int c = threadIdx.x % side; c < columns; c += side) {

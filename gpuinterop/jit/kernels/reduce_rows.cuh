@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
   }
 #if GI_ONE_LAUNCH
   // A row that is split into parts has a block for each part.
-  if (gi_is_last((unsigned*)p.tickets + blockIdx.x, gridDim.y)) gi_join_row(p, Index(blockIdx.x));
+  if (gi_is_last((unsigned*)p.block_counters + blockIdx.x, gridDim.y)) gi_join_row(p, Index(blockIdx.x));
 #endif
 }
 
