@@ -88,7 +88,7 @@ class Selection:
         )
         arrays = [a for a in (self.mask, self.offsets, out, source) if a is not None]
         params = struct.pack(
-            f"<7Q{2 * len(extents)}q", self.mask.ptr, self.mask.size, self.tiles, self.offsets.ptr,
+            f"<6Q{1 + 2 * len(extents)}q", self.mask.ptr, self.mask.size, self.tiles, self.offsets.ptr,
             out.ptr if out is not None else 0, source.ptr if source is not None else 0, step,
             *extents, *strides,
         )  # fmt: skip

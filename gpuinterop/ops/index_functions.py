@@ -85,6 +85,10 @@ def add_at(x: Any, indices: Any, values: Any) -> None:
     values = _assigned(values, x, where)
     if not expression.arrays:  # no element twice
         target = _flagged(expression)
+        if values.device != target.device:  # one element, in host memory
+            number = as_numpy_view(values).reshape(-1)[0]
+            values = output_arrays.new_like(target, (), target.dtype, where)
+            values[...] = number
         FUNCTIONS["add"](target, values, out=target)
         return
     _write(_elements(expression, where, x), values, x, adds=True)

@@ -1,0 +1,197 @@
+"""The functions that index, as functions of the package, as methods and as NumPy's functions."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keys import INDEX_DTYPES
+
+import gpuinterop as gi
+
+HOST = np.arange(60, dtype="f4").reshape(3, 4, 5) % 7
+
+
+def on(device, host=HOST):
+    return gi.GpuArray(host, device=device)
+
+
+def layouts(device):
+    """HOST in several layouts."""
+    return [
+        on(device), on(device, HOST.T.copy()).T, on(device, HOST[:, ::-1].copy())[:, ::-1],
+        on(device, np.repeat(HOST, 2, axis=1))[:, ::2],
+    ]  # fmt: skip
+
+
+def equal(found, expected):
+    np.testing.assert_array_equal(found.get(), expected, strict=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_take_along_axis(device, axis):
+    order = np.argsort(-HOST, axis=axis, kind="stable")
+    for x in layouts(device):
+        for indices in (
+            order,
+            on(device, order),
+            on(device, order - HOST.shape[axis]),
+            order.tolist(),
+        ):
+            equal(gi.take_along_axis(x, indices, axis), np.take_along_axis(HOST, order, axis))
+            equal(np.take_along_axis(x, indices, axis), np.take_along_axis(HOST, order, axis))
+        best = np.expand_dims(HOST.argmax(axis), axis)
+        equal(gi.take_along_axis(x, on(device, best), axis), np.take_along_axis(HOST, best, axis))
+        one = np.ones((1, 1, 1), "i4")  # broadcasts
+        equal(gi.take_along_axis(x, on(device, one), axis), np.take_along_axis(HOST, one, axis))
+    equal(
+        gi.take_along_axis(on(device), on(device, np.array([7, -1])), None), HOST.ravel()[[7, -1]]
+    )
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_put_along_axis(device, axis):
+    places = np.expand_dims(HOST.argmax(axis), axis)
+    values = (np.arange(places.size, dtype="f4") + 100).reshape(places.shape)
+    expected = HOST.copy()
+    np.put_along_axis(expected, places, values, axis)
+    for x in layouts(device):
+        gi.put_along_axis(x, on(device, places), on(device, values), axis)
+        equal(x, expected)
+        np.put_along_axis(x, places, values, axis)
+        equal(x, expected)
+
+
+@given(
+    size=st.integers(0, 8), values=st.lists(st.integers(0, 99), max_size=12),
+    mode=st.sampled_from(["raise", "clip", "wrap"]), dtype=st.sampled_from(INDEX_DTYPES),
+    data=st.data(),
+)  # fmt: skip
+@settings(max_examples=60)
+def test_put(device, size, values, mode, dtype, data):
+    far = 0 if mode == "raise" else 60
+    low = -60 - far if np.dtype(dtype).kind == "i" else 0
+    places = data.draw(st.lists(st.integers(low, 59 + far), min_size=size, max_size=size, unique_by=lambda i: (
+        i % 60 if mode == "wrap" or i < 60 - far else min(max(i, 0), 59)
+    )))  # fmt: skip
+    if mode == "clip":  # several at an end would get one of several values
+        places = [i for i in places if 0 < i < 59]
+    places = np.array(places, dtype)
+    expected = HOST.copy()
+    np.put(expected, places.astype("i8"), values, mode)
+    layout = data.draw(st.integers(0, 3))
+    x = layouts(device)[layout]
+    gi.put(x, on(device, places), values, mode)
+    equal(x, expected)
+    np.put(x, places, np.array(values, "f4"), mode)
+    equal(x, expected)
+    x.put(places, values, mode)
+    equal(x, expected)
+
+
+def test_compress(device):
+    for axis in (None, 0, 1, -1):
+        n = HOST.size if axis is None else HOST.shape[axis]
+        for condition in (
+            np.arange(n) % 2 == 0,
+            np.arange(n - 1) % 2 == 1,
+            np.zeros(n, bool),
+            np.arange(n),
+        ):
+            expected = np.compress(condition, HOST, axis)
+            for x in layouts(device):
+                equal(gi.compress(condition, x, axis), expected)
+                equal(x.compress(on(device, condition), axis), expected)
+                equal(np.compress(condition.tolist(), x, axis), expected)
+                out = gi.empty(expected.shape, "float32", device=device)
+                assert gi.compress(condition, x, axis, out=out) is out
+                equal(out, expected)
+    with pytest.raises(IndexError):
+        gi.compress([False] * 3 + [True], on(device), 0)
+    with pytest.raises(gi.ShapeError):
+        gi.compress([[True]], on(device), 0)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float32", "float64", "complex64", "float16"])
+def test_nonzero(device, dtype):
+    host = (np.arange(3000) % 3).astype(dtype).reshape(10, 300)
+    if dtype == "float32":
+        host[0, :2] = np.nan, -0.0
+    for turned in (host, host.T, host[:, ::-2], host[:0], host.ravel()):
+        x = on(device, turned.copy())
+        for found in (gi.nonzero(x), x.nonzero(), np.nonzero(x)):
+            assert len(found) == turned.ndim
+            for one, wanted in zip(found, np.nonzero(turned), strict=True):
+                equal(one, wanted)
+        equal(gi.flatnonzero(x), np.flatnonzero(turned))
+        equal(np.flatnonzero(x), np.flatnonzero(turned))
+    view = on(device, host)[::-1, ::3]
+    equal(gi.nonzero(view)[1], np.nonzero(host[::-1, ::3])[1])
+    with pytest.raises(gi.ShapeError):
+        gi.nonzero(x[0])
+
+
+def test_repeat(device):
+    for axis in (None, 0, 1, -1):
+        n = HOST.size if axis is None else HOST.shape[axis]
+        for repeats in (0, 2, [3], np.arange(n), np.int8(1)):
+            expected = np.repeat(HOST, repeats, axis)
+            for x in layouts(device):
+                equal(gi.repeat(x, repeats, axis), expected)
+                equal(x.repeat(repeats, axis), expected)
+                equal(np.repeat(x, repeats, axis), expected)
+        equal(
+            gi.repeat(on(device), on(device, np.arange(n)), axis),
+            np.repeat(HOST, np.arange(n), axis),
+        )
+    for wrong in ([1, 2], [-1, 1, 1], 1.5, [[1, 2, 3]]):
+        with pytest.raises(ValueError if wrong not in (1.5, [[1, 2, 3]]) else TypeError):
+            gi.repeat(on(device), wrong, 0)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+              "float16", "float32", "float64", "complex64", "complex128", "bfloat16", "float8_e5m2"],
+)  # fmt: skip
+def test_addition_of_every_dtype(device, dtype):
+    kind = getattr(ml_dtypes, dtype, None) or np.dtype(dtype)
+    host = np.ones(7).astype(kind)
+    indices = np.array([0, 3, 3, 6, 3, -1, 5, 5], "i4")
+    values = np.array([1, 2, 1, 4, 1, 2, 0, 1]).astype(kind)
+    expected = host.copy()
+    for i, value in zip(indices, values, strict=True):
+        expected[i] = expected[i] + value
+    for view in (slice(None), slice(None, None, -1)):
+        x = on(device, host)
+        gi.add.at(x[view], on(device, indices), on(device, values))
+        equal(x, expected[view])
+        x = on(device, host)
+        np.add.at(x[view], indices, values)
+        equal(x, expected[view])
+
+
+def test_integer_addition_wraps(device):
+    x = gi.zeros(2, "int8", device=device)
+    gi.add.at(x, on(device, np.zeros(300, "u1")), 1)
+    assert x.tolist() == [300 - 256, 0]
+
+
+def test_addition_converts_the_value_as_assignment_does(device):
+    x, y = gi.CudaNdarray(np.zeros(3, "f4"), device=device), gi.zeros(3, "int32", device=device)
+    gi.add.at(x, [0, 0], 0.5)
+    gi.add.at(y, on(device, np.array([1, 1])), on(device, np.array([2.9, 1.0])))
+    assert (x.tolist(), y.tolist()) == ([1, 0, 0], [0, 3, 0])
+    with pytest.raises(gi.DTypeError):
+        gi.add.at(x, [0], np.ones(1))
+    with pytest.raises(gi.DTypeError):
+        gi.add.at(y, [0], 2**40)
+    gi.add.at(x, ..., 1)  # a key without arrays
+    gi.add.at(x, (slice(None, 1),), on(device, np.ones(1, "f4")))
+    assert x.tolist() == [3, 1, 1]
+    for key in ([0], 0):
+        with pytest.raises(gi.ReadOnlyError):
+            gi.add.at(x[:1].broadcast_to(3), key, 1)
+    with pytest.raises(TypeError):
+        gi.add.at(np.zeros(3), [0], 1)

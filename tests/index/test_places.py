@@ -1,0 +1,311 @@
+"""Indices out of range, indices of other libraries, shared memory, classes, copies: what keys have in common."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+HOST = np.arange(12, dtype="f4").reshape(3, 4)
+
+
+def on(device, host=HOST):
+    return gi.GpuArray(host, device=device)
+
+
+WRITES = {
+    "x[i] = v": lambda x, i: x.__setitem__(i, 7),
+    "x[i] = array": lambda x, i: x.__setitem__(i, np.full(4, 7, "f4")),
+    "x[:, i] = v": lambda x, i: x.__setitem__((slice(None), i), 7),
+    "x[i, i] = v": lambda x, i: x.__setitem__((i, i), 7),
+    "x[i] += v": lambda x, i: x.__setitem__(i, x[i] + 1),
+    "add.at": lambda x, i: gi.add.at(x, i, 1),
+    "put": lambda x, i: gi.put(x, i * 4, 7),
+    "put_along_axis": lambda x, i: gi.put_along_axis(x, i[:, None], 7, 0),
+    "take out": lambda x, i: gi.take(x * 2, i[:3], axis=0, out=x),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("wrong", [4, -5, 100])
+def test_an_index_out_of_range_leaves_everything_as_it_is(device, write, wrong):
+    for form in (np.array, lambda i: on(device, np.array(i))):
+        x = on(device)
+        with pytest.raises(gi.ArrayIndexError, match=r"indices from -\d+ to \d+"):
+            write(
+                x,
+                form([0, wrong, 1, 2], "i4")
+                if form is np.array
+                else form(np.array([0, wrong, 1, 2], "i4")),
+            )
+        np.testing.assert_array_equal(x.get(), HOST)
+        write(x, form(np.array([0, 1, 2, 0], "i4")))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int64", "uint64"])
+def test_an_index_out_of_range_is_named(device, dtype):
+    x = on(device)
+    extreme = np.iinfo(dtype).max, np.iinfo(dtype).min or 9
+    for value in extreme:
+        for axis, key in ((0, lambda i: i), (1, lambda i: (slice(None), i)), (1, lambda i: (0, i))):
+            for i in (np.array([value], dtype), on(device, np.array([value], dtype))):
+                with pytest.raises(IndexError, match=r"x\[key\]") as error:
+                    x[key(i)]
+                assert (
+                    error.value.expected == ("indices from -3 to 2", "indices from -4 to 3")[axis]
+                )
+                assert "mode='clip'" in error.value.fix
+    with pytest.raises(IndexError):
+        x[np.array([2**64 - 1], "u8")]  # where NumPy reads the last element
+
+
+def test_after_an_error_the_next_call_works(device):
+    x, good, bad = on(device), on(device, np.array([2, 0])), on(device, np.array([2, 9]))
+    for _ in range(3):
+        with pytest.raises(IndexError):
+            x[bad]
+        np.testing.assert_array_equal(x[good].get(), HOST[[2, 0]])
+
+
+def test_the_message_names_the_first_wrong_axis(device):
+    x = on(device)
+    fine, wrong = on(device, np.array([0, 1])), on(device, np.array([0, 7]))
+    with pytest.raises(gi.ArrayIndexError, match="-4 to 3") as error:
+        x[fine, wrong]
+    assert error.value.axis == 1
+    with pytest.raises(gi.ArrayIndexError, match="-3 to 2"):
+        x[wrong, wrong]
+
+
+@pytest.mark.parametrize("key", [
+    [[0, 1], [2]], 1.5, "a", np.array([0.5]), [0.5], {0}, (0, "a"), np.array(["a"]), np.array([1j]), b"a",
+], ids=repr)  # fmt: skip
+def test_a_key_that_is_no_index(device, key):
+    x = on(device)
+    for call in (lambda: x[key], lambda: x.__setitem__(key, 0), lambda: gi.add.at(x, key, 0)):
+        with pytest.raises(gi.IndexKindError) as error:
+            call()
+        assert isinstance(error.value, IndexError)
+    np.testing.assert_array_equal(x.get(), HOST)
+
+
+@pytest.mark.parametrize("key", [
+    np.ones((2, 4), bool), np.ones(4, bool), (slice(None), np.ones(3, bool)), np.ones((3, 4, 1), bool),
+    ([0, 1], [0, 1, 2]), (0, 0, [0]), ([0], [0], [0]), (Ellipsis, [0], Ellipsis), ([0, 1], np.ones(4, bool)),
+], ids=repr)  # fmt: skip
+def test_a_key_that_does_not_fit(device, key):
+    x = on(device)
+    with pytest.raises(IndexError):
+        HOST[key]
+    for call in (lambda: x[key], lambda: x.__setitem__(key, 0)):
+        with pytest.raises(gi.ArrayIndexError):
+            call()
+
+
+def test_values_that_do_not_fit(device):
+    x = on(device)
+    mask = HOST > 5
+    for key, value in (
+        ([0, 1], np.zeros(3, "f4")), ([0, 1], np.zeros((3, 4), "f4")), (mask, np.zeros(5, "f4")),
+        (mask, np.zeros((2, 1), "f4")), (([0, 1], [0, 1]), np.zeros(3, "f4")), (mask, np.zeros(0, "f4")),
+        (np.array([True, False, True]), np.zeros((3, 4), "f4")),
+    ):  # fmt: skip
+        for given in (value, on(device, value)):
+            with pytest.raises(gi.ShapeError):
+                x[key] = given
+    np.testing.assert_array_equal(x.get(), HOST)
+    x[np.zeros((3, 4), bool)] = np.zeros(0, "f4")
+    x[np.array([True, False, True])] = np.array([[[1], [2]]], "f4")
+    assert x[:, 0].tolist() == [1, 4, 2]
+
+
+def test_too_many_index_arrays(device):
+    x = on(device, np.zeros((1,) * 9, "f4"))
+    key = tuple(on(device, np.zeros(2, "i8")) for _ in range(9))
+    with pytest.raises(gi.UnsupportedError, match="8 index arrays"):
+        x[key]
+    assert x[key[:8]].shape == (2, 1)
+    assert x[x == 0].shape == (1,)
+
+
+def test_classes_and_dtypes(device):
+    class Own(gi.CudaNdarray):
+        pass
+
+    i = on(device, np.array([0]))
+    for x in (gi.CudaNdarray(HOST, device=device), Own(HOST, device=device)):
+        for found in (
+            x[i],
+            x[x > 3],
+            x[[0], [1]],
+            x.take(i),
+            gi.take_along_axis(x, i[:, None], 1),
+            x[:, None][i],
+        ):
+            assert type(found) is type(x)
+            assert found.base is None
+        with pytest.raises(gi.DTypeError):
+            x[i] = np.zeros(4)
+        with pytest.raises(gi.DTypeError):
+            x[x > 3] = on(device, np.zeros((3, 4)))
+        x[i] = 2
+    y = on(device, np.zeros(3, "i8"))
+    y[[0, 1]] = on(device, np.array([1.9, -1.9]))
+    y[on(device, np.array([2]))] = np.float32(2.9)
+    assert y.tolist() == [1, -1, 2]
+
+
+def test_a_key_reads_memory_that_the_assignment_writes(device):
+    i = on(device, np.array([3, 2, 1, 0]))
+    i[i] = on(device, np.array([10, 20, 30, 40]))
+    assert i.tolist() == [40, 30, 20, 10]
+    x = on(device)
+    x[[0, 1, 2]] = x[::-1]
+    np.testing.assert_array_equal(x.get(), HOST[::-1])
+    x = on(device)
+    x[x > 5] = x[::-1][HOST[::-1] > 5][::-1]
+    m = on(device, np.array([True, False, True]))
+    m[m] = on(device, np.array([False, True]))
+    assert m.tolist() == [False, False, True]
+    m[m] = False
+    assert not m.any()
+    j = on(device, np.array([1, 0]))
+    gi.take(j, j, out=j)
+    assert j.tolist() == [0, 1]
+    rows = on(device)
+    assert gi.take(rows, [2, 1, 0], axis=0, out=rows) is rows
+    np.testing.assert_array_equal(rows.get(), HOST[::-1])
+    numpy_view = np.asarray(i) if device == "cpu" else i.get()
+    i[...] = np.array([1, 2, 3, 0])
+    i[numpy_view if device == "cpu" else i] = np.array([5, 6, 7, 8])
+    assert i.tolist() == [8, 5, 6, 7]
+
+
+def test_counted_copies(device):
+    x, i, v = on(device), on(device, np.array([0, 1])), on(device, np.zeros(4, "f4"))
+    mask = x > 3
+    with gi.no_copies():
+        x[i], x[mask], x[[0, 1]], x.take(i), x[:, [True] * 4], gi.nonzero(x)
+        x[i] = v
+        x[mask] = 1
+        x[[0], [1]] = 5
+        gi.add.at(x, i, v)
+    with gi.count_copies() as copies:
+        x[np.array([0, 1])]
+        x[np.array([0, 1])] = 0
+    assert copies.count == (0 if device == "cpu" else 2)
+
+
+def test_indices_on_another_device(device):
+    x = on(device)
+    np.testing.assert_array_equal(x[on("cpu", np.array([2, 0]))].get(), HOST[[2, 0]])
+    if device == "cpu":
+        return
+    host, there = on("cpu"), on(device, np.array([0]))
+    for call in (lambda: host[there], lambda: host.__setitem__(there, 0), lambda: host.take(there)):
+        with pytest.raises(gi.DeviceMismatchError):
+            call()
+
+
+def test_zero_dimensions(device):
+    x = on(device, np.array(5.0))
+    host = np.array(5.0)
+    for key in (
+        True,
+        False,
+        np.True_,
+        (True, None),
+        (Ellipsis, False),
+        np.array(True),
+        (True, False),
+    ):
+        np.testing.assert_array_equal(x[key].get(), host[key], strict=True)
+    x[True] = 6
+    x[False] = 7
+    x[on(device, np.array(True))] += 1
+    assert x.item() == 7
+    with pytest.raises(IndexError):
+        x[[0]]
+    assert x.take(0).item() == x.take([0, 0]).tolist()[0] == 7
+    y = on(device)
+    assert y[on(device, np.array(1))].tolist() == HOST[1].tolist()
+    assert y[on(device, np.array(True))].shape == (1, 3, 4)
+
+
+def test_long_masks(device):
+    """Beyond one tile of the compaction, with tails and misaligned starts."""
+    random = np.random.default_rng(0)
+    for n in (1, 15, 16, 17, 4095, 4097, 8191, 8193, 40_003):
+        for share in (0, 0.02, 0.5, 1):
+            host = random.random(n, np.float32)
+            chosen = random.random(n) < share
+            x, mask = on(device, host), on(device, chosen)
+            np.testing.assert_array_equal(x[mask].get(), host[chosen])
+            for start in (1, 3):
+                np.testing.assert_array_equal(
+                    x[start:][mask[start:]].get(), host[start:][chosen[start:]]
+                )
+            np.testing.assert_array_equal(x[::-1][mask].get(), host[::-1][chosen])
+            values = random.random(chosen.sum(), np.float32)
+            host[chosen] = values
+            x[mask] = on(device, values)
+            np.testing.assert_array_equal(x.get(), host)
+            np.testing.assert_array_equal(gi.flatnonzero(mask).get(), np.flatnonzero(chosen))
+
+
+@pytest.mark.gpu
+def test_many_tiles():
+    """More tiles than one step of the scan has."""
+    n = (1 << 25) + 12345
+    x = gi.arange(n, dtype="int32", device="cuda")
+    mask = (x & 1023) == 5
+    found = x[mask]
+    assert found.size == np.count_nonzero(np.arange(n) % 1024 == 5)
+    np.testing.assert_array_equal(found.get(), np.arange(5, n, 1024))
+    x[mask] = -found
+    assert int((x < 0).sum()) == found.size
+    np.testing.assert_array_equal(x[5::1024].get(), -np.arange(5, n, 1024))
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+def test_more_than_two_to_the_31_elements():
+    n = 2**31 + 3
+    x = gi.zeros(n, "uint8", device="cuda")
+    i = gi.asarray(np.array([0, 2**31 - 1, 2**31, n - 1, -1]), device="cuda")
+    x[i] = 7
+    assert x[i].tolist() == [7] * 5
+    assert gi.flatnonzero(x).tolist() == [0, 2**31 - 1, 2**31, n - 1]
+    assert x[x > 0].tolist() == [7] * 4
+    gi.add.at(x, i, 1)
+    assert x[i].tolist() == [8, 8, 8, 9, 9]
+    assert x.take(i, mode="wrap").tolist() == [8, 8, 8, 9, 9]
+    with pytest.raises(IndexError):
+        x[i + 10]
+
+
+def test_arrays_of_torch(device):
+    torch = pytest.importorskip("torch")
+    x = on(device)
+    places = ["cpu", "cuda"] if device != "cpu" and torch.cuda.is_available() else ["cpu"]
+    for at in places:
+        i, m = torch.tensor([2, 0], device=at), torch.tensor([True, False, True], device=at)
+        np.testing.assert_array_equal(x[i].get(), HOST[[2, 0]])
+        np.testing.assert_array_equal(x[i, 1].get(), HOST[[2, 0], 1])
+        np.testing.assert_array_equal(x[m].get(), HOST[[0, 2]])
+        np.testing.assert_array_equal(x.take(i, 0).get(), HOST[[2, 0]])
+        x[i] = torch.zeros(4, device=at)
+        x[m] = torch.tensor(5.0, device=at)
+        x[...] = HOST
+
+
+@pytest.mark.gpu
+@pytest.mark.cupy
+def test_arrays_of_cupy():
+    cupy = pytest.importorskip("cupy")
+    x = on("cuda:0")
+    i = cupy.asarray([2, 0])
+    np.testing.assert_array_equal(x[i].get(), HOST[[2, 0]])
+    x[i] = cupy.zeros(4, "f4")
+    assert not x[[2, 0]].any()
