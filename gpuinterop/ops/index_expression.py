@@ -181,7 +181,7 @@ def _part(item: Any, device: Any, where: str) -> Any:
 
 def _consumed(part: Any) -> int:
     """How many axes of the array a part of the key stands for."""
-    if part is None or isinstance(part, bool):
+    if part is None or part is Ellipsis or isinstance(part, bool):
         return 0
     return len(part.shape) if isinstance(part, IndexArray) and part.is_mask else 1
 
@@ -190,30 +190,28 @@ def read_key(x: Any, key: Any, where: str = WHERE) -> IndexExpression:
     """Read a key by NumPy's rules; raise for one that fits no array of this shape."""
     source = output_arrays.plain(x)
     parts = [_part(k, source.device, where) for k in (key if isinstance(key, tuple) else (key,))]
-    ellipses = sum(part is Ellipsis for part in parts)
-    used = sum(_consumed(part) for part in parts if part is not Ellipsis)
-    if ellipses > 1:
-        raise ArrayIndexError(where=where, expected="one Ellipsis at most", got=str(ellipses),
-                              fix="write the others as slices")  # fmt: skip
-    if used > source.ndim:
+    consumed = [_consumed(part) for part in parts]
+    used, rank = sum(consumed), source.ndim
+    if used > rank:
         raise too_many_indices(where, used, source.shape)
-    rest = [slice(None)] * (source.ndim - used)
-    at = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
-    # An Ellipsis separates index arrays even if it stands for no axis, so it then stays.
-    parts[at : at + ellipses] = rest or parts[at : at + ellipses]
+    ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
+    if len(ellipses) > 1:
+        raise ArrayIndexError(where=where, expected="one Ellipsis at most", got=str(len(ellipses)),
+                              fix="write the others as slices")  # fmt: skip
+    if used < rank and ellipses:
+        at = ellipses[0]
+        parts[at : at + 1] = [slice(None)] * (rank - used)
+        consumed[at : at + 1] = [1] * (rank - used)
     basic: list[Any] = []
     arrays: list[tuple[int, IndexArray]] = []
     flags: list[bool] = []
     advanced: list[int] = []  # places in the key; ints are index arrays too beside arrays
     before = axis = dimension = 0
-    for place, part in enumerate(parts):
-        if part is Ellipsis:
-            continue
+    for place, (part, count) in enumerate(zip(parts, consumed, strict=True)):
         if isinstance(part, (int, IndexArray)):  # bools are ints
             before = before if advanced else axis
             advanced.append(place)
         if isinstance(part, IndexArray):
-            count = _consumed(part)
             if part.is_mask:
                 _require_shape(part, source.shape[dimension : dimension + count], dimension, where)
             arrays.append((axis, part))
@@ -221,12 +219,14 @@ def read_key(x: Any, key: Any, where: str = WHERE) -> IndexExpression:
             axis += count
         elif isinstance(part, bool):
             flags.append(part)
-        else:
+        elif part is not Ellipsis:  # which separates index arrays even if it stands for no axis
             basic.append(part)
             axis += not isinstance(part, int)
-        dimension += _consumed(part)
+        dimension += count
     together = not advanced or advanced[-1] - advanced[0] + 1 == len(advanced)
-    return IndexExpression(source[tuple(basic)], arrays, before if together else 0, tuple(flags))
+    whole = all(type(part) is slice and part == slice(None) for part in basic)
+    view = source if whole else source[tuple(basic)]
+    return IndexExpression(view, arrays, before if together else 0, tuple(flags))
 
 
 def _require_shape(mask: IndexArray, shape: tuple[int, ...], axis: int, where: str) -> None:

@@ -46,7 +46,7 @@ ASSIGNMENT = "x[key] = value"
 def getitem(x: Any, key: Any) -> Any:
     """Return ``x[key]`` for a key with index arrays: a new array."""
     expression = read_key(x, key)
-    if _is_whole_mask(expression):
+    if _is_one_mask(expression) and expression.view.ndim == len(expression.arrays[0][1].shape):
         mask = expression.arrays[0][1].beside(expression.view, WHERE)
         return Selection(mask, WHERE).read(expression.view, type(x))
     return _read(_elements(expression, WHERE), x)
@@ -58,7 +58,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
         raise read_only(ASSIGNMENT)
     expression = read_key(x, key)
     values = _assigned(value, x, ASSIGNMENT)
-    if len(expression.arrays) == 1 and expression.arrays[0][1].is_mask and not expression.flags:
+    if _is_one_mask(expression):
         _assign_masked(expression, values)
     else:
         _write(_elements(expression, ASSIGNMENT, x), values, x)
@@ -94,12 +94,12 @@ def add_at(x: Any, indices: Any, values: Any) -> None:
     _write(_elements(expression, where, x), values, x, adds=True)
 
 
-def _is_whole_mask(expression: IndexExpression) -> bool:
-    """Whether the key is one mask of all axes."""
+def _is_one_mask(expression: IndexExpression) -> bool:
+    """Whether one mask indexes the view, and its result lies where its axes do."""
     if expression.flags or len(expression.arrays) != 1:
         return False
-    array = expression.arrays[0][1]
-    return array.is_mask and len(array.shape) == expression.view.ndim
+    first, array = expression.arrays[0]
+    return array.is_mask and expression.axis == first
 
 
 def _elements(expression: IndexExpression, where: str, written: Any = None) -> Elements:
@@ -172,7 +172,10 @@ def _assigned(value: Any, x: Any, where: str) -> Any:
     """The assigned value in the dtype of `x`, beside it; one element may stay in host memory."""
     target = output_arrays.plain(x)
     found = value if isinstance(value, _core.Array) and value.dtype == target.dtype else None
-    if found is None:
+    if type(value) in (bool, int, float) and _core._recording() is None:
+        found = _core.empty(_core.Array, (), target.dtype, 1, 0)  # on "cpu"
+        found[...] = value  # the core converts Python scalars
+    elif found is None:
         found = as_assigned_array(value, target.dtype, type(x), where)
     found = output_arrays.plain(found)
     if found.device == target.device or (found.size == 1 and found.device.type == "cpu"):

@@ -13,8 +13,8 @@ from gpuinterop.errors import ArrayIndexError, UnsupportedError
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import broadcast_shapes
 
+from . import output_arrays
 from .index_expression import IndexArray, block_shape, upload
-from .output_arrays import record_or_run
 
 # OutOfRange in native/ops/indexing.hpp. INSIDE: the indices are known to be in range.
 RAISE, CLIP, WRAP, INSIDE = range(4)
@@ -87,6 +87,16 @@ class Elements:
             got = f"index {low}" if low == high else f"indices from {low} to {high}"
             raise index_out_of_range(self.where, extent, got, axis)
 
+    def _require_all_inside(self) -> None:
+        """Check the indices though there is nothing to read or write, as NumPy does."""
+        for axis, values in zip(self.axes, self.arrays, strict=True):
+            if self.mode != RAISE or not values.size:
+                continue
+            one = output_arrays.new_like(self.view, (1,), np.uint8)
+            probe = one.broadcast_to((self.view.shape[axis],))
+            target = output_arrays.new_like(self.view, values.shape, np.uint8)
+            Elements(probe, [(0, IndexArray(values))], 0, self.where).read(target)
+
     # ---- CUDA ----------------------------------------------------------------------------------------
 
     def _frame(self) -> tuple[Any, list[Any]]:
@@ -103,12 +113,12 @@ class Elements:
     # ---- the host ------------------------------------------------------------------------------------
 
     def _host_indices(self) -> list[Any]:
-        """The indices in range, broadcast to each other."""
+        """The indices for NumPy, which checks them, broadcast to each other."""
         found = []
         for number, values in enumerate(self.arrays):
             extent = self.view.shape[self.axes[number]]
-            if self.mode == RAISE:
-                self._require_inside(number, values)
+            if self.mode == RAISE and values.dtype == np.uint64:
+                self._require_inside(number, values)  # NumPy casts 2**64 - 1 to -1
             elif self.mode == CLIP:
                 if values.dtype == np.uint64:
                     values = np.minimum(values, np.uint64(_MOST))
@@ -116,32 +126,58 @@ class Elements:
             elif self.mode == WRAP:
                 wide = values if values.dtype == np.uint64 else values.astype(np.int64)
                 values = (wide % wide.dtype.type(extent)).astype(np.int64)
-            found.append(np.broadcast_to(values, self.block))
+            found.append(
+                values if values.shape == self.block else np.broadcast_to(values, self.block)
+            )
         return found
+
+    def _raise_for_numpy(self) -> None:
+        """Raise for the index that NumPy has refused."""
+        for number, values in enumerate(self.arrays):
+            self._require_inside(number, values)
 
     def _block_first(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """A NumPy array of `shape` with the axes of the indices first."""
-        n = len(self.block)
-        return np.moveaxis(array, range(self.axis, self.axis + n), range(n))
+        block = range(self.axis, self.axis + len(self.block))
+        if not self.axis:
+            return array
+        return array.transpose([*block, *(i for i in range(array.ndim) if i not in block)])
 
     # ---- both ----------------------------------------------------------------------------------------
 
     def read(self, target: Any, keeps: bool = False) -> None:
         """Fill `target`, of `shape`. With `keeps` it has its old values if an index is out of range."""
         if 0 in self.shape:
+            self._require_all_inside()
             return
         if not self.on_host:
             frame, indices = self._frame()
             _core._gather(frame, indices, target, self.axes, self.mode, keeps, self.where)
             return
-        source, result = as_numpy_view(self.view), as_numpy_view(target, written=True)
-        record_or_run(lambda: self._read_on_host(source, result))
+        self._on_host(
+            self._read_on_host, as_numpy_view(self.view), as_numpy_view(target, written=True)
+        )
+
+    def _on_host(self, work: Any, *arrays: Any) -> None:
+        """Run work on NumPy arrays now, or at each replay of the capture that this thread records."""
+
+        def checked() -> None:
+            try:
+                work(*arrays)
+            except IndexError:
+                self._raise_for_numpy()
+                raise
+
+        output_arrays.record_or_run(checked)
 
     def _read_on_host(self, source: Any, result: Any) -> None:
         indices = self._host_indices()
         if self.axes == (self.axis,) and result.flags.c_contiguous:
-            # Without a temporary array, which mode "raise" would make. "wrap" is for negative indices.
-            np.take(source, indices[0], axis=self.axis, out=result, mode="wrap")
+            small = result.size <= _PIECE
+            if self.mode == RAISE and not small:
+                self._require_inside(0, indices[0])
+            # Mode "raise" makes a temporary array. "wrap" is for negative indices.
+            np.take(source, indices[0], self.axis, result, "raise" if small else "wrap")
             return
         source, result = source.transpose(self.order), self._block_first(result)
         for part in _pieces(self.block, result.size):
@@ -150,15 +186,17 @@ class Elements:
     def write(self, value: Any, adds: bool = False) -> None:
         """Set the elements to those of `value`, which has `shape` or, in host memory, one element; or add it."""
         if 0 in self.shape:
+            self._require_all_inside()
             return
         if not self.on_host:
             frame, indices = self._frame()
             _core._scatter(frame, indices, value, self.axes, self.mode, adds, self.where)
             return
         target, values = as_numpy_view(self.view, written=True), as_numpy_view(value)
-        record_or_run(
-            lambda: self._write_on_host(target, np.broadcast_to(values, self.shape), adds)
+        values = (
+            values if values.size == 1 and not self.axis else np.broadcast_to(values, self.shape)
         )
+        self._on_host(self._write_on_host, target, values, adds)
 
     def _write_on_host(self, target: Any, values: Any, adds: bool) -> None:
         target, values = target.transpose(self.order), self._block_first(values)

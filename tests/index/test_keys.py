@@ -50,7 +50,7 @@ def test_reading(device, case):
     np.testing.assert_array_equal(found.get(), array[key], strict=True)
 
 
-@settings(max_examples=150)
+@settings(max_examples=200)
 @given(case=cases(), spread=st.integers(0, 3))
 def test_assignment(device, case, spread):
     array, key, form, layout = case
