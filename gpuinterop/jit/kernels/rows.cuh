@@ -40,7 +40,11 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
       for (int k = 0; k < GI_K; ++k) o[u][k] += at * (GI_INDEX)a.os[d][k];
     }
 #define GI_MISALIGNED(i, T, M) (GI_INDEX)((u64)((T*)a.p[i] + o[u][i]) / sizeof(T) % GI_SKEW)
-    const GI_INDEX x = x0 - (GI_SKEW > 1 ? GI_LEAD(GI_MISALIGNED) : 0);
+#if GI_SKEW > 1
+    const GI_INDEX x = x0 - GI_LEAD(GI_MISALIGNED);
+#else
+    const GI_INDEX x = x0;
+#endif
 #undef GI_MISALIGNED
     from[u] = x < 0 ? -x : 0;
     to[u] = a.n - x;

@@ -60,7 +60,11 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
   for (int u = 0; u < kTurns; ++u) {
 #define GI_MISALIGNED(i, T, M) \
   (int)((u64)((T*)a.p[i] + (o[i] + (y0 + row + u * kRows) * (GI_INDEX)a.t[i])) / sizeof(T) % GI_SKEW)
-    start[u] = lane - (GI_SKEW > 1 ? GI_LEAD(GI_MISALIGNED) : 0);
+#if GI_SKEW > 1
+    start[u] = lane - GI_LEAD(GI_MISALIGNED);
+#else
+    start[u] = lane;
+#endif
 #undef GI_MISALIGNED
   }
 #define GI_FROM(u) (GI_SKEW > 1 && x0 + start[u] < 0 ? -(x0 + start[u]) : 0)
