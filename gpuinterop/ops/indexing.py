@@ -136,7 +136,7 @@ class Elements:
         for number, values in enumerate(self.arrays):
             self._require_inside(number, values)
 
-    def _block_first(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _block_first(self, array: Any) -> Any:
         """A NumPy array of `shape` with the axes of the indices first."""
         block = range(self.axis, self.axis + len(self.block))
         if not self.axis:
