@@ -152,6 +152,17 @@ int access_across(const IterationSpace& w, const char* modes, int y) {
   return v;
 }
 
+// The numbers beside an address are those of index arrays, which need few registers.
+int operands_in_memory(const IterationSpace& w) {
+  int arrays = 0;
+  bool addresses = false;
+  for (int i = 0; i < w.operands; ++i) {
+    arrays += !w.constant[i];
+    addresses = addresses || w.address[i];
+  }
+  return addresses ? arrays : w.operands;
+}
+
 int64_t blocks_for(int64_t work, int64_t per_block) { return (work + per_block - 1) / per_block; }
 
 void set_grid(ElementwiseLaunch* p, int64_t blocks, const char* where) {
@@ -183,7 +194,7 @@ void plan_flat(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   variant.layout = LayoutClass::Flat;
   variant.vector = static_cast<uint8_t>(inner < 0 ? 1 : flat_vector(w, variant.modes));
   int unroll = kFlatBytes / (variant.vector * widest(w, variant.modes));
-  if (w.operands > 4) unroll /= 2;
+  if (operands_in_memory(w) > 4) unroll /= 2;
   if (w.size <= kSmall) unroll = 1;
   variant.unroll = static_cast<uint8_t>(std::clamp(unroll, 1, 8));
   Words words(p, where);
@@ -208,7 +219,7 @@ void plan_rows(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   p->block_y = kThreads / p->block_x;
   int unroll = kRowsUnroll;
   if (variant.vector * widest(w, variant.modes) < 16) unroll *= 2;
-  if (w.operands > 4) unroll /= 2;
+  if (operands_in_memory(w) > 4) unroll /= 2;
   if (w.size <= kSmall) unroll = 1;
   while (unroll > 1 && int64_t{p->block_y} * unroll / 2 >= rows) unroll /= 2;
   variant.unroll = static_cast<uint8_t>(std::clamp(unroll, 1, 8));
