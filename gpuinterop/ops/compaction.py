@@ -6,6 +6,7 @@ On CUDA the mask is read twice, to count and to write, and the host reads the nu
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -119,9 +120,7 @@ class Selection:
         if not self.count:
             return [made[i] for i in range(len(shape))]
         if self.device.type == "cpu":
-            host = as_numpy_view(made, written=True)
-            for i, found in enumerate(np.nonzero(self.host)):
-                host[i] = found
+            _places_on_host(self.host, as_numpy_view(made, written=True))
         else:
             self._launch(
                 "gi_compact_write", self.tiles, shape, shape, made, None, self.count, PLACES
@@ -140,21 +139,41 @@ def _merged(x: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(shape), tuple(s[0] for s in strides)
 
 
-_PIECE = 1 << 14
+_PIECE = 1 << 12  # elements that the host selects at once, so that temporary arrays stay small
+
+
+def _host_pieces(mask: Any, key: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Keys of ints and one slice, or none, that divide a mask into pieces in C order."""
+    if mask.size <= _PIECE:
+        yield key
+        return
+    step = max(1, _PIECE * len(mask) // mask.size)
+    if step == 1 and mask.ndim > 1:
+        for i in range(len(mask)):
+            yield from _host_pieces(mask[i], (*key, i))
+        return
+    for start in range(0, len(mask), step):
+        yield (*key, slice(start, start + step))
 
 
 def _read_on_host(source: Any, mask: Any, target: Any) -> None:
-    """Fill `target` piece by piece, so that no second array of its size exists."""
-    if mask.size <= _PIECE or mask.ndim == 0:
-        target[...] = source[mask]
-        return
-    step, at = max(1, _PIECE * len(mask) // mask.size), 0
-    for start in range(0, len(mask), step):
-        part = slice(start, start + step)
-        count = int(np.count_nonzero(mask[part]))
-        _read_on_host(
-            source[part] if step > 1 else source[start],
-            mask[part] if step > 1 else mask[start],
-            target[at : at + count],
-        )
-        at += count
+    at = 0
+    for key in _host_pieces(mask):
+        found = source[key][mask[key]]
+        target[at : at + len(found)] = found
+        at += len(found)
+
+
+def _places_on_host(mask: Any, target: Any) -> None:
+    at = 0
+    for key in _host_pieces(mask):
+        found = np.nonzero(mask[key])
+        part = slice(at, at + len(found[0]))
+        ints = sum(isinstance(k, int) for k in key)
+        for axis in range(ints):
+            target[axis, part] = key[axis]
+        for axis, places in enumerate(found, ints):
+            target[axis, part] = places
+        if len(key) > ints:
+            target[ints, part] += key[ints].start
+        at = part.stop

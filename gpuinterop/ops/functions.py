@@ -14,7 +14,7 @@ from gpuinterop.errors import ArgumentTypeError, BoundsError
 from . import output_arrays
 from .casting import cast
 from .core_callbacks import FUNCTIONS
-from .index_functions import add_at
+from .index_access import add_at
 from .operand_conversion import speaks
 from .operation_table import ALIASES
 

@@ -1,4 +1,4 @@
-"""``x[key]`` and ``x[key] = value`` with index arrays and masks, and the functions that index: take, put, nonzero."""
+"""The functions that index: take, put, nonzero and their like."""
 
 from __future__ import annotations
 
@@ -7,242 +7,20 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.array_inputs import as_assigned_array, is_scalar_or_list
 from gpuinterop.error_context import reraise_from
-from gpuinterop.error_messages import (
-    not_an_array,
-    not_one_of,
-    read_only,
-    shapes_do_not_broadcast,
-    type_name,
-)
+from gpuinterop.error_messages import not_an_array, not_one_of, type_name
 from gpuinterop.errors import ShapeError, short_repr
-from gpuinterop.host_views import as_numpy_view, to_host_array
-from gpuinterop.layout import broadcast_shapes, core_view
+from gpuinterop.host_views import to_host_array
 from gpuinterop.option_values import read_counts
 from gpuinterop.views import read_axis
 
 from . import output_arrays
 from .casting import cast
 from .compaction import Selection
-from .core_callbacks import CALLS, FUNCTIONS
-from .index_expression import (
-    WHERE,
-    IndexArray,
-    IndexExpression,
-    as_index_array,
-    read_key,
-    upload,
-)
-from .indexing import MODES, RAISE, Elements, ElementsAlongAxis
+from .index_access import assigned, copy_of, read, unshared, writable, write
+from .index_expression import IndexArray, as_index_array, upload
+from .indexing import MODES, Elements, ElementsAlongAxis
 from .operand_conversion import viewed
-
-ASSIGNMENT = "x[key] = value"
-
-
-# ---- x[key] -----------------------------------------------------------------------------------------
-
-
-def getitem(x: Any, key: Any) -> Any:
-    """Return ``x[key]`` for a key with index arrays: a new array."""
-    expression = read_key(x, key)
-    if _is_one_mask(expression) and expression.view.ndim == len(expression.arrays[0][1].shape):
-        mask = expression.arrays[0][1].beside(expression.view, WHERE)
-        return Selection(mask, WHERE).read(expression.view, type(x))
-    return _read(_elements(expression, WHERE), x)
-
-
-def setitem(x: Any, key: Any, value: Any) -> None:
-    """Carry out ``x[key] = value`` for a key with index arrays."""
-    if core_view(x).readonly:
-        raise read_only(ASSIGNMENT)
-    expression = read_key(x, key)
-    values = _assigned(value, x, ASSIGNMENT)
-    if _is_one_mask(expression):
-        _assign_masked(expression, values)
-    else:
-        _write(_elements(expression, ASSIGNMENT, x), values, x)
-
-
-def add_at(x: Any, indices: Any, values: Any) -> None:
-    """Add values to the elements of x at ``x[indices]``, each as often as its index occurs.
-
-    ``x[indices] += values`` adds once to an element whose index is repeated. `indices` is any key. The
-    additions of one element have no order on a GPU, so sums of floats may differ by rounding from run to
-    run.
-
-    Examples
-    --------
-    >>> import gpuinterop
-    >>> x = gpuinterop.zeros(3, device="cpu")
-    >>> gpuinterop.add.at(x, [0, 2, 0], 1)
-    >>> x.tolist()
-    [2.0, 0.0, 1.0]
-    """
-    where = "add.at"
-    _writable(x, where)
-    expression = read_key(x, indices, where)
-    values = _assigned(values, x, where)
-    if not expression.arrays:  # no element twice
-        target = _flagged(expression)
-        if values.device != target.device:  # one element, in host memory
-            number = as_numpy_view(values).reshape(-1)[0]
-            values = output_arrays.new_like(target, (), target.dtype, where)
-            values[...] = number
-        FUNCTIONS["add"](target, values, out=target)
-        return
-    _write(_elements(expression, where, x), values, x, adds=True)
-
-
-def _is_one_mask(expression: IndexExpression) -> bool:
-    """Whether one mask indexes the view, and its result lies where its axes do."""
-    if expression.flags or len(expression.arrays) != 1:
-        return False
-    first, array = expression.arrays[0]
-    return array.is_mask and expression.axis == first
-
-
-def _elements(expression: IndexExpression, where: str, written: Any = None) -> Elements:
-    """The elements that the key addresses; masks are replaced by the indices that they select."""
-    view = expression.view
-    if not expression.arrays:
-        view = _flagged(expression)
-    arrays: list[tuple[int, IndexArray]] = []
-    for first, array in expression.arrays:
-        if array.is_mask:
-            selection = Selection(array.beside(view, where), where)
-            places = [IndexArray(p, inside=True) for p in selection.places()]
-            arrays += [(first + i, p) for i, p in enumerate(places)]
-        else:
-            arrays.append((first, _unshared(array, written)))
-    block = [(int(flag),) for flag in expression.flags] if expression.arrays else []
-    return Elements(view, arrays, expression.axis, where, RAISE, block)
-
-
-def _flagged(expression: IndexExpression) -> Any:
-    """The view of a key with bools and without arrays: an axis of length 1, or 0 if one is False."""
-    view, axis = expression.view, expression.axis
-    if expression.flags:
-        view = view[(slice(None),) * axis + (None,)]
-        view = view[(slice(None),) * axis + (slice(0 if False in expression.flags else 1),)]
-    return view
-
-
-def _read(elements: Elements, x: Any, out: Any = None) -> Any:
-    seen = elements.view
-    if out is None:
-        device = seen.device
-        target = _core.empty(type(x), elements.shape, seen.dtype, device.type_code, device.index,
-                             where=elements.where)  # fmt: skip
-    else:
-        target = out
-        output_arrays.check_out(out, elements.shape, seen.dtype, seen, elements.where)
-        if _core._may_overlap(out, seen):
-            elements.view = _copy_of(seen, elements.where)
-        elements.arrays = [
-            a.copy() if isinstance(a, _core.Array) and _core._may_overlap(out, a) else a
-            for a in elements.arrays
-        ]
-    if elements.axes:
-        elements.read(target, keeps=out is not None)
-    elif 0 not in elements.shape:
-        _core.copy_into(target, seen, where=elements.where, uncounted=True)
-    return target
-
-
-def _write(elements: Elements, values: Any, x: Any, adds: bool = False) -> None:
-    if isinstance(values, _core.Array) and _core._may_overlap(values, x):
-        values = _copy_of(values, elements.where)
-    fitted = _fitted(values, elements.shape, elements.where)
-    if elements.axes:
-        _core._prepare_write(elements.view, elements.where)
-        elements.write(fitted, adds)
-    else:
-        elements.view[...] = fitted
-
-
-def _copy_of(x: Any, where: str) -> Any:
-    """A copy, because the operation writes to memory that `x` shares."""
-    made = _core.empty(type(x), x.shape, x.dtype, x.device.type_code, x.device.index, where=where)
-    _core.copy_into(made, x, where=where)
-    return made
-
-
-def _assigned(value: Any, x: Any, where: str) -> Any:
-    """The assigned value in the dtype of `x`, beside it; one element may stay in host memory."""
-    target = output_arrays.plain(x)
-    found = value if isinstance(value, _core.Array) and value.dtype == target.dtype else None
-    if type(value) in (bool, int, float) and _core._recording() is None:
-        found = _core.empty(_core.Array, (), target.dtype, 1, 0)  # on "cpu"
-        found[...] = value  # the core converts Python scalars
-    elif found is None:
-        found = as_assigned_array(value, target.dtype, type(x), where)
-    found = output_arrays.plain(found)
-    if found.device == target.device or (found.size == 1 and found.device.type == "cpu"):
-        return found
-    made = _core.empty(type(found), found.shape, found.dtype, target.device.type_code,
-                       target.device.index, where=where)  # fmt: skip
-    _core.copy_into(made, found, where=where, uncounted=is_scalar_or_list(value))
-    return made
-
-
-def _fitted(values: Any, shape: tuple[int, ...], where: str) -> Any:
-    """The values broadcast to `shape`; leading axes of length 1 are dropped, as in NumPy."""
-    while values.ndim > len(shape) and values.shape[0] == 1:
-        values = values[0]
-    if broadcast_shapes([values.shape, shape], where) != shape:
-        raise shapes_do_not_broadcast(where, values.shape, shape)
-    return (
-        values if values.size == 1 and values.device.type == "cpu" else values.broadcast_to(shape)
-    )
-
-
-# ---- masks ------------------------------------------------------------------------------------------
-
-
-def _assign_masked(expression: IndexExpression, values: Any) -> None:
-    """x[..., mask, ...] = values, without the number of selected elements where the values do not need it."""
-    view, (first, array) = expression.view, expression.arrays[0]
-    mask = array.beside(view, ASSIGNMENT)
-    count_axes = mask.ndim
-    after = view.ndim - first - count_axes
-    while values.ndim > view.ndim - count_axes + 1 and values.shape[0] == 1:
-        values = values[0]
-    along = values.ndim - 1 - after  # the axis of the values along which the selected elements lie
-    if along < 0 or values.shape[along] == 1:
-        spread = values if along < 0 else values[(slice(None),) * along + (0,)]
-        if along >= 0:
-            spread = spread[(slice(None),) * along + (None,) * count_axes]
-        fitted = _fitted(spread, view.shape, ASSIGNMENT)
-        whole = mask[(Ellipsis,) + (None,) * after].broadcast_to(view.shape)
-        _fill_selected(view, whole, fitted)
-        return
-    selection = Selection(mask, ASSIGNMENT)
-    if count_axes == view.ndim and view.device.type != "cpu":
-        if _core._may_overlap(values, view):
-            values = _copy_of(values, ASSIGNMENT)
-        fitted = _fitted(values, (selection.count,), ASSIGNMENT)
-        _core._prepare_write(view, ASSIGNMENT)
-        selection.assign(view, fitted)
-        return
-    arrays = [(first + i, IndexArray(p, inside=True)) for i, p in enumerate(selection.places())]
-    _write(Elements(view, arrays, expression.axis, ASSIGNMENT), values, view)
-
-
-def _fill_selected(view: Any, mask: Any, values: Any) -> None:
-    if view.size == 0:
-        return
-    if _core._may_overlap(values, view):
-        values = _copy_of(values, ASSIGNMENT)
-    if _core._may_overlap(mask, view):
-        mask = _copy_of(mask, ASSIGNMENT)
-    _core._prepare_write(view, ASSIGNMENT)
-    if view.device.type != "cpu":
-        _core._assign_masked(view, mask, values, ASSIGNMENT)
-        return
-    target, chosen = as_numpy_view(view, written=True), as_numpy_view(mask)
-    source = np.broadcast_to(as_numpy_view(values), view.shape)
-    output_arrays.record_or_run(lambda: np.copyto(target, source, where=chosen))
 
 
 def nonzero(x: Any) -> tuple[Any, ...]:
@@ -313,7 +91,7 @@ def take(
         source = source.reshape(1)
     along = read_axis(0 if axis is None else axis, source.ndim, "take")
     array = as_index_array(indices, source.device, "take", masks=False)
-    return _read(Elements(source, [(along, array)], along, "take", number), x, out)
+    return read(Elements(source, [(along, array)], along, "take", number), x, out)
 
 
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
@@ -330,7 +108,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
     [[1.0], [2.0]]
     """
     (x,) = output_arrays.taken("take_along_axis", x)
-    return _read(_along_axis(x, indices, axis, "take_along_axis"), x)
+    return read(_along_axis(x, indices, axis, "take_along_axis"), x)
 
 
 def put_along_axis(x: Any, indices: Any, values: Any, axis: int | None) -> None:
@@ -346,9 +124,9 @@ def put_along_axis(x: Any, indices: Any, values: Any, axis: int | None) -> None:
     >>> x.tolist()
     [[0.0, 5.0], [5.0, 0.0]]
     """
-    target = _writable(x, "put_along_axis")
+    target = writable(x, "put_along_axis")
     elements = _along_axis(target, indices, axis, "put_along_axis", written=x)
-    _write(elements, _assigned(values, x, "put_along_axis"), x)
+    write(elements, assigned(values, x, "put_along_axis"), x)
 
 
 def _along_axis(
@@ -363,22 +141,7 @@ def _along_axis(
         raise ShapeError(where=where, expected=f"indices of {source.ndim} dimensions, as many as x has",
                          got=f"indices of shape {array.shape}",
                          fix="add axes of length 1: indices[..., None]")  # fmt: skip
-    return ElementsAlongAxis(source, _unshared(array, written), along, where)
-
-
-def _writable(x: Any, where: str) -> Any:
-    if not isinstance(x, _core.Array):
-        raise not_an_array(where, "x", type_name(x), fix="share its memory: gpuinterop.asarray(x)")
-    if core_view(x).readonly:
-        raise read_only(where)
-    return output_arrays.plain(x)
-
-
-def _unshared(array: IndexArray, written: Any) -> IndexArray:
-    """The indices, or a copy of them if a write to `written` would change them."""
-    if written is None or not array.overlaps(written):
-        return array
-    return IndexArray(array.values.copy(), array.listed, array.live, array.inside)
+    return ElementsAlongAxis(source, unshared(array, written), along, where)
 
 
 def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
@@ -396,21 +159,21 @@ def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     [7.0, 0.0, 8.0, 7.0]
     """
     number = _read_mode(mode, "put")
-    target = _writable(x, "put")
+    target = writable(x, "put")
     array = as_index_array(ind, target.device, "put", masks=False)
-    values, count = _assigned(v, x, "put").ravel(), array.values.size
+    values, count = assigned(v, x, "put").ravel(), array.values.size
     if not count or not values.size:
         return
     if not target.is_c_contiguous():
-        ordered = _copy_of(target, "put")
+        ordered = copy_of(target, "put")
         put(ordered, ind, values, mode)
         target[...] = ordered
         return
     if 1 < values.size != count:
         times = -(-count // values.size)
         values = values[None].broadcast_to((times, values.size)).reshape(-1)[:count]
-    flat = IndexArray(_unshared(array, x).values.reshape(-1), array.listed, array.live)
-    _write(Elements(target.reshape(-1), [(0, flat)], 0, "put", number), values, x)
+    flat = IndexArray(unshared(array, x).values.reshape(-1), array.listed, array.live)
+    write(Elements(target.reshape(-1), [(0, flat)], 0, "put", number), values, x)
 
 
 def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -> Any:
@@ -435,7 +198,7 @@ def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -
     places = IndexArray(
         Selection(mask, "compress").places()[0], inside=mask.size <= source.shape[along]
     )
-    return _read(Elements(source, [(along, places)], along, "compress"), x, out)
+    return read(Elements(source, [(along, places)], along, "compress"), x, out)
 
 
 def _condition(condition: Any, x: Any) -> Any:
@@ -485,6 +248,3 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     before, after = x.shape[:along], x.shape[along + 1 :]
     spread = x.expand_dims(along + 1).broadcast_to((*before, n, counts[0], *after))
     return spread.copy().reshape((*before, n * counts[0], *after))
-
-
-CALLS.update(getitem=getitem, setitem=setitem)

@@ -21,7 +21,7 @@ RAISE, CLIP, WRAP, INSIDE = range(4)
 MODES = {"raise": RAISE, "clip": CLIP, "wrap": WRAP}
 _MOST_ARRAYS = 8  # kMaxIndexArrays
 _MOST = np.iinfo(np.int64).max
-_PIECE = 1 << 13  # elements that the host reads at once, so that temporary arrays stay small
+_PIECE = 1 << 12  # elements that the host reads at once, so that temporary arrays stay small
 
 
 class Elements:
@@ -172,7 +172,9 @@ class Elements:
 
     def _read_on_host(self, source: Any, result: Any) -> None:
         indices = self._host_indices()
-        if self.axes == (self.axis,) and result.flags.c_contiguous:
+        # numpy.take copies operands that are not contiguous.
+        contiguous = result.flags.c_contiguous and source.flags.c_contiguous
+        if self.axes == (self.axis,) and contiguous:
             small = result.size <= _PIECE
             if self.mode == RAISE and not small:
                 self._require_inside(0, indices[0])
@@ -222,10 +224,13 @@ class ElementsAlongAxis(Elements):
         return frame, [self.arrays[0].broadcast_to(self.shape)]
 
     def _read_on_host(self, source: Any, result: Any) -> None:
-        axis = self.axes[0]
-        shape = (*self.shape[:axis], source.shape[axis], *self.shape[axis + 1 :])
-        spread = np.broadcast_to(source, shape)
-        result[...] = np.take_along_axis(spread, self._host_indices()[0], axis)
+        axis, (indices,) = self.axes[0], self._host_indices()
+        source = np.broadcast_to(
+            source, (*self.shape[:axis], source.shape[axis], *self.shape[axis + 1 :])
+        )
+        for part in _pieces(self.shape, result.size):
+            whole = source if len(part) == axis + 1 else source[part]  # not cut along the axis
+            result[part] = np.take_along_axis(whole, indices[part], axis)
 
     def _write_on_host(self, target: Any, values: Any, adds: bool) -> None:
         np.put_along_axis(target, self._host_indices()[0], values, self.axes[0])

@@ -18,7 +18,15 @@ from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.layout import broadcast_shapes, core_view
-from gpuinterop.ops import blas, concat_split, equality, functions, index_functions, output_arrays
+from gpuinterop.ops import (
+    blas,
+    concat_split,
+    equality,
+    functions,
+    index_access,
+    index_functions,
+    output_arrays,
+)
 from gpuinterop.ops.casting import copyto
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.equality import as_operand
@@ -348,4 +356,4 @@ UFUNC_METHODS: dict[tuple[np.ufunc, str], Callable[..., Any]] = {
     for row in _ROWS
     if row.ufunc is not None
 }
-UFUNC_METHODS[np.add, "at"] = index_functions.add_at
+UFUNC_METHODS[np.add, "at"] = index_access.add_at

@@ -233,7 +233,7 @@ PyRef call_by_arrays(const char* name, PyObject* arguments) {
   const PyRef owned = PyRef::steal(arguments);
   if (!owned) throw PythonError();
   static bool imported = false;  // the GIL guards it
-  if (!imported) import_module("gpuinterop.ops.index_functions");
+  if (!imported) import_module("gpuinterop.ops.index_access");
   imported = true;
   return call_hook(Hook::Call, "(sO{})", name, owned.get());
 }

@@ -1,0 +1,257 @@
+"""``x[key]`` and ``x[key] = value`` for keys with index arrays and masks, and additions at them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.array_inputs import as_assigned_array, is_scalar_or_list
+from gpuinterop.error_messages import not_an_array, read_only, shapes_do_not_broadcast, type_name
+from gpuinterop.host_views import as_numpy_view
+from gpuinterop.layout import broadcast_shapes, core_view
+
+from . import output_arrays
+from .compaction import Selection
+from .core_callbacks import CALLS, FUNCTIONS
+from .index_expression import WHERE, IndexArray, IndexExpression, read_key
+from .indexing import RAISE, Elements
+
+ASSIGNMENT = "x[key] = value"
+
+
+# ---- x[key] -----------------------------------------------------------------------------------------
+
+
+def getitem(x: Any, key: Any) -> Any:
+    """Return ``x[key]`` for a key with index arrays: a new array."""
+    expression = read_key(x, key)
+    if _is_one_mask(expression) and expression.view.ndim == len(expression.arrays[0][1].shape):
+        mask = expression.arrays[0][1].beside(expression.view, WHERE)
+        return Selection(mask, WHERE).read(expression.view, type(x))
+    return read(_elements(expression, WHERE), x)
+
+
+def setitem(x: Any, key: Any, value: Any) -> None:
+    """Carry out ``x[key] = value`` for a key with index arrays."""
+    if core_view(x).readonly:
+        raise read_only(ASSIGNMENT)
+    expression = read_key(x, key)
+    values = assigned(value, x, ASSIGNMENT)
+    if _is_one_mask(expression):
+        _assign_masked(expression, values)
+    else:
+        write(_elements(expression, ASSIGNMENT, x), values, x)
+
+
+def add_at(x: Any, indices: Any, values: Any) -> None:
+    """Add values to the elements of x at ``x[indices]``, each as often as its index occurs.
+
+    ``x[indices] += values`` adds once to an element whose index is repeated. `indices` is any key. The
+    additions of one element have no order on a GPU, so sums of floats may differ by rounding from run to
+    run.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> x = gpuinterop.zeros(3, device="cpu")
+    >>> gpuinterop.add.at(x, [0, 2, 0], 1)
+    >>> x.tolist()
+    [2.0, 0.0, 1.0]
+    """
+    where = "add.at"
+    writable(x, where)
+    expression = read_key(x, indices, where)
+    values = assigned(values, x, where)
+    if not expression.arrays:  # no element twice
+        target = _flagged(expression)
+        if values.device != target.device:  # one element, in host memory
+            number = as_numpy_view(values).reshape(-1)[0]
+            values = output_arrays.new_like(target, (), target.dtype, where)
+            values[...] = number
+        FUNCTIONS["add"](target, values, out=target)
+        return
+    write(_elements(expression, where, x), values, x, adds=True)
+
+
+def _is_one_mask(expression: IndexExpression) -> bool:
+    """Whether one mask indexes the view, and its result lies where its axes do."""
+    if expression.flags or len(expression.arrays) != 1:
+        return False
+    first, array = expression.arrays[0]
+    return array.is_mask and expression.axis == first
+
+
+def _elements(expression: IndexExpression, where: str, written: Any = None) -> Elements:
+    """The elements that the key addresses; masks are replaced by the indices that they select."""
+    view = expression.view
+    if not expression.arrays:
+        view = _flagged(expression)
+    arrays: list[tuple[int, IndexArray]] = []
+    for first, array in expression.arrays:
+        if array.is_mask:
+            selection = Selection(array.beside(view, where), where)
+            places = [IndexArray(p, inside=True) for p in selection.places()]
+            arrays += [(first + i, p) for i, p in enumerate(places)]
+        else:
+            arrays.append((first, unshared(array, written)))
+    block = [(int(flag),) for flag in expression.flags] if expression.arrays else []
+    return Elements(view, arrays, expression.axis, where, RAISE, block)
+
+
+def _flagged(expression: IndexExpression) -> Any:
+    """The view of a key with bools and without arrays: an axis of length 1, or 0 if one is False."""
+    view, axis = expression.view, expression.axis
+    if expression.flags:
+        view = view[(slice(None),) * axis + (None,)]
+        view = view[(slice(None),) * axis + (slice(0 if False in expression.flags else 1),)]
+    return view
+
+
+def read(elements: Elements, x: Any, out: Any = None) -> Any:
+    """Return the elements as a new array of the class of `x`, or in `out`."""
+    seen = elements.view
+    if out is None:
+        device = seen.device
+        target = _core.empty(type(x), elements.shape, seen.dtype, device.type_code, device.index,
+                             where=elements.where)  # fmt: skip
+    else:
+        target = out
+        output_arrays.check_out(out, elements.shape, seen.dtype, seen, elements.where)
+        if _core._may_overlap(out, seen):
+            elements.view = copy_of(seen, elements.where)
+        elements.arrays = [
+            a.copy() if isinstance(a, _core.Array) and _core._may_overlap(out, a) else a
+            for a in elements.arrays
+        ]
+    if elements.axes:
+        elements.read(target, keeps=out is not None)
+    elif 0 not in elements.shape:
+        _core.copy_into(target, seen, where=elements.where, uncounted=True)
+    return target
+
+
+def write(elements: Elements, values: Any, x: Any, adds: bool = False) -> None:
+    """Set the elements, which are of `x`, to values that broadcast to them; or add these."""
+    if isinstance(values, _core.Array) and _core._may_overlap(values, x):
+        values = copy_of(values, elements.where)
+    fitted = _fitted(values, elements.shape, elements.where)
+    if elements.axes:
+        _core._prepare_write(elements.view, elements.where)
+        elements.write(fitted, adds)
+    else:
+        elements.view[...] = fitted
+
+
+def copy_of(x: Any, where: str) -> Any:
+    """A copy, because the operation writes to memory that `x` shares."""
+    made = _core.empty(type(x), x.shape, x.dtype, x.device.type_code, x.device.index, where=where)
+    _core.copy_into(made, x, where=where)
+    return made
+
+
+def assigned(value: Any, x: Any, where: str) -> Any:
+    """The assigned value in the dtype of `x`, beside it; one element may stay in host memory."""
+    target = output_arrays.plain(x)
+    found = value if isinstance(value, _core.Array) and value.dtype == target.dtype else None
+    if type(value) in (bool, int, float) and _core._recording() is None:
+        found = _core.empty(_core.Array, (), target.dtype, 1, 0)  # on "cpu"
+        found[...] = value  # the core converts Python scalars
+    elif found is None:
+        found = as_assigned_array(value, target.dtype, type(x), where)
+    found = output_arrays.plain(found)
+    if found.device == target.device or (found.size == 1 and found.device.type == "cpu"):
+        return found
+    made = _core.empty(type(found), found.shape, found.dtype, target.device.type_code,
+                       target.device.index, where=where)  # fmt: skip
+    _core.copy_into(made, found, where=where, uncounted=is_scalar_or_list(value))
+    return made
+
+
+def _fitted(values: Any, shape: tuple[int, ...], where: str) -> Any:
+    """The values broadcast to `shape`; leading axes of length 1 are dropped, as in NumPy."""
+    while values.ndim > len(shape) and values.shape[0] == 1:
+        values = values[0]
+    if broadcast_shapes([values.shape, shape], where) != shape:
+        raise shapes_do_not_broadcast(where, values.shape, shape)
+    return (
+        values if values.size == 1 and values.device.type == "cpu" else values.broadcast_to(shape)
+    )
+
+
+# ---- masks ------------------------------------------------------------------------------------------
+
+
+def _assign_masked(expression: IndexExpression, values: Any) -> None:
+    """x[..., mask, ...] = values."""
+    view, (first, array) = expression.view, expression.arrays[0]
+    mask = array.beside(view, ASSIGNMENT)
+    if _core._may_overlap(values, view):
+        values = copy_of(values, ASSIGNMENT)
+    if _core._may_overlap(mask, view):
+        mask = copy_of(mask, ASSIGNMENT)
+    after = view.ndim - first - mask.ndim
+    while values.ndim > first + 1 + after and values.shape[0] == 1:
+        values = values[0]
+    along = values.ndim - 1 - after  # the axis of the values along which the selected elements lie
+    if along < 0:
+        _fill_selected(view, mask, after, values)
+    elif values.shape[along] == 1:
+        before = (slice(None),) * along
+        for part in ((0,), (None,) * mask.ndim):
+            values = values[before + part]
+        _fill_selected(view, mask, after, values)
+    else:
+        _assign_each(view, first, Selection(mask, ASSIGNMENT), values)
+
+
+def _fill_selected(view: Any, mask: Any, after: int, values: Any) -> None:
+    """Assign values that do not depend on the number of selected elements: the host does not wait for it."""
+    values = _fitted(values, view.shape, ASSIGNMENT)
+    if view.size == 0:
+        return
+    mask = mask[(Ellipsis,) + (None,) * after].broadcast_to(view.shape)
+    _core._prepare_write(view, ASSIGNMENT)
+    if view.device.type != "cpu":
+        _core._assign_masked(view, mask, values, ASSIGNMENT)
+        return
+    target, chosen = as_numpy_view(view, written=True), as_numpy_view(mask)
+    source = np.broadcast_to(as_numpy_view(values), view.shape)
+    output_arrays.record_or_run(lambda: np.copyto(target, source, where=chosen))
+
+
+def _assign_each(view: Any, first: int, selection: Selection, values: Any) -> None:
+    """Assign one value to each selected element."""
+    axes = selection.mask.ndim
+    shape = (*view.shape[:first], selection.count, *view.shape[first + axes :])
+    values = _fitted(values, shape, ASSIGNMENT)
+    if view.device.type == "cpu":
+        _core._prepare_write(view, ASSIGNMENT)
+        key: Any = (*[slice(None)] * first, selection.host)
+        as_numpy_view(view, written=True)[key] = as_numpy_view(values)
+    elif axes == view.ndim:
+        _core._prepare_write(view, ASSIGNMENT)
+        selection.assign(view, values)
+    else:
+        arrays = [(first + i, IndexArray(p, inside=True)) for i, p in enumerate(selection.places())]
+        write(Elements(view, arrays, first, ASSIGNMENT), values, view)
+
+
+def writable(x: Any, where: str) -> Any:
+    """Return `x` as a `GpuArray`; refuse what is no array, or read-only."""
+    if not isinstance(x, _core.Array):
+        raise not_an_array(where, "x", type_name(x), fix="share its memory: gpuinterop.asarray(x)")
+    if core_view(x).readonly:
+        raise read_only(where)
+    return output_arrays.plain(x)
+
+
+def unshared(array: IndexArray, written: Any) -> IndexArray:
+    """The indices, or a copy of them if a write to `written` would change them."""
+    if written is None or not array.overlaps(written):
+        return array
+    return IndexArray(array.values.copy(), array.listed, array.live, array.inside)
+
+
+CALLS.update(getitem=getitem, setitem=setitem)
