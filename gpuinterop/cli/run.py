@@ -9,7 +9,8 @@ __all__ = ["add_arguments", "run"]
 
 EPILOG = """exit code: 0 the program has ended; otherwise its own; 2 PyTensor is not installed
 
-THEANO_FLAGS and .theanorc are read: device, floatX, profile, allow_gc, force_device, print_active_device.
+THEANO_FLAGS and .theanorc are read: device, floatX, mode, optimizer, profile, allow_gc, force_device,
+print_active_device.
 Programs in Python 2 are translated in memory. Needs PyTensor: pip install 'gpuinterop[pytensor]'.
 
 With THEANO_FLAGS=device=gpu,floatX=float32 in the environment,

@@ -49,6 +49,16 @@ def test_pycuda_exercises(device: str) -> None:
     }  # fmt: skip
 
 
+def test_using_the_gpu(device: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytensor = pytest.importorskip("pytensor")
+    pytensor.config.cxx = ""
+    found = example("using_the_gpu").main(device, steps=2)
+    assert list(found) == ["host", "inputs", "shared data", "results on the device"]
+    printed = capsys.readouterr().out
+    assert printed.count("   moves:") == 6  # two arguments and two results; two results; nothing
+    assert "GpuGemv" in printed
+
+
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": PACKAGE}
     return subprocess.run(
