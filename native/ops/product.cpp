@@ -105,12 +105,13 @@ PyObject* with_vector(const ProductCall& call, Side a, Side b) {
 }
 
 // Whether a product is faster if the blocks share the inner dimension: few results, of many elements each.
-// Tensor cores, which multiply small floats and TF32, are faster from fewer results on.
+// Small floats and TF32 go to cuBLAS with fewer results, because tensor cores multiply them.
 bool is_split(const ProductCall& call, const ProductRule& rule, const Side& a, const Side& b,
               const Side& c) {
   if (a.ndim() != 2 || b.ndim() != 2 || is_complex(rule.dtype)) return false;
   const int64_t m = a.extent(0), k = a.extent(1), n = b.extent(1);
-  if (k < kLeastSplit || m < 1 || n < 1 || std::min(m, n) > 64) return false;
+  if (k < kLeastSplit || k / 16 < std::max(m, n) || m < 1 || n < 1 || std::min(m, n) > 64)
+    return false;
   if (!(call.alpha == Scalar{1, 0}) || !(call.beta == Scalar{1, 0})) return false;
   const bool small = itemsize_of(rule.dtype) == 2;
   if (small && c.array) return false;  // cuBLAS rounds the sum with the addend once
