@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from pytensor.compile.mode import optdb
+from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.graph.basic import Constant
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import (
@@ -25,6 +26,7 @@ from pytensor.raise_op import CheckAndRaise
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.rewriting.elemwise import InplaceGraphOptimizer
 from pytensor.tensor.shape import Shape_i
+from pytensor.tensor.symbolic import TensorSymbolicOp
 from pytensor.tensor.type import TensorType
 
 from .device_op import GpuOp, class_for
@@ -173,6 +175,12 @@ def read_on_device(fgraph: Any, node: Any) -> Any:
     return outputs
 
 
+@node_rewriter([TensorSymbolicOp])
+def open_symbolic_op(fgraph: Any, node: Any) -> Any:
+    """Replace an Op that consists of other Ops, such as softmax, by these."""
+    return inline_ofg_node(node) if any(map(_may_move, node.outputs)) else None
+
+
 @node_rewriter([class_for(CAReduce)])
 def reduce_while_computing(fgraph: Any, node: Any) -> Any:
     """Compute the operand of a reduction in its kernel if nothing else reads it."""
@@ -267,6 +275,8 @@ _moves.register(
     "gpu_reductions", in2out(reduce_while_computing, name="gpu_reductions"), "gpu", position=3
 )
 _moves.register("gpu_fuse_products", FuseProducts(), "gpu", position=4)
+# Before the fusion of elementwise Ops (49).
+optdb.register("gpu_symbolic", in2out(open_symbolic_op, name="gpu_symbolic"), "gpu", position=48.9)
 optdb.register("gpu_opt", _moves, "gpu", position=49.05)
 # After the destroy handler (49.5); products first, so that they get the memory of their addends.
 optdb.register(
