@@ -14,8 +14,9 @@ namespace gpuinterop::ops {
 namespace {
 
 constexpr int64_t kAccumulators = 512;  // that are joined at a time
-constexpr int64_t kTile = 2048;         // elements of a strided line at a time
-constexpr int64_t kShortLine = 16;      // shorter lines cost more in calls than longer strided ones
+constexpr int64_t kStridedTile = 2048;  // elements of a strided line at a time
+constexpr int64_t kShortReduction =
+    16;  // shorter lines cost more in calls than longer strided ones
 constexpr int kMostPointers = kMaxPlannedInputs + 1;
 
 // Dimensions that are all kept or all reduced, the fastest of the inputs last. Strides in bytes of the inputs
@@ -111,8 +112,8 @@ struct Geometry {
     const int64_t k = kept.last_extent(), r = reduced.last_extent();
     const bool lines_are_faster =
         !kept.n || (reduced.n && reduced.pace(reduced.n - 1, n) <= kept.pace(kept.n - 1, n));
-    by_lines = lines_are_faster ? r >= kShortLine || k <= r : k < kShortLine && r > k;
-    tile = lines_are_faster ? r : kTile;
+    by_lines = lines_are_faster ? r >= kShortReduction || k <= r : k < kShortReduction && r > k;
+    tile = lines_are_faster ? r : kStridedTile;
   }
 };
 

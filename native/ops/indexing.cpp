@@ -72,7 +72,7 @@ class IndexFlags {
 };
 
 // The operands that tell a kernel where an element is.
-class Operands {
+class IndexedOperands {
  public:
   IterationSpace space;
   StoredType types[kMaxOperands];
@@ -170,7 +170,7 @@ Layout rest_of(const IndexedElements& at) {
   return {l.ndim() - k, l.shape() + k, l.strides() + k};
 }
 
-void add_frame(Operands& o, const IndexedElements& at, StoredType type, const Layout& rest) {
+void add_frame(IndexedOperands& o, const IndexedElements& at, StoredType type, const Layout& rest) {
   o.add(at.frame, type, &rest);
   o.space.address[o.space.operands - 1] = true;
 }
@@ -188,7 +188,7 @@ void check_indices(const IndexedElements& at, const char* where) {
       own.strides()[d] = a.layout.strides()[d];
     }
     own.finish(where);
-    Operands o;
+    IndexedOperands o;
     o.add(a, a.dtype, &own);
     o.add(Constant{static_cast<uint64_t>(at.frame.layout.shape()[i]), 0}, raw_type(16), 16);
     o.add(Constant{flags.address() + 8 * i, 0}, raw_type(16), 16);
@@ -204,7 +204,7 @@ void gather(const IndexedElements& at, const Array& dst, bool keeps_dst, const c
   const StoredType raw = raw_type(dst.itemsize());
   const Layout rest = rest_of(at);
   auto run = [&](uint64_t flags) {
-    Operands o;
+    IndexedOperands o;
     o.add_places(at, at.mode, flags);
     add_frame(o, at, raw, rest);
     o.add(dst, raw, &dst.layout);
@@ -234,7 +234,7 @@ void scatter(const IndexedElements& at, const Array& value, bool adds, const cha
   }
   // Bits are moved by the same kernel for all dtypes of one size.
   const StoredType type = adds ? value.dtype : raw_type(value.itemsize());
-  Operands o;
+  IndexedOperands o;
   o.add_places(at, at.mode, flags);
   add_frame(o, at, type, rest);
   o.add_value(value, type);
@@ -245,7 +245,7 @@ void scatter(const IndexedElements& at, const Array& value, bool adds, const cha
 void assign_masked(const Array& x, const Array& mask, const Array& value, const char* where) {
   if (x.layout.size() == 0) return;
   const StoredType raw = raw_type(x.itemsize());
-  Operands o;
+  IndexedOperands o;
   o.add(mask, kBool, &mask.layout);
   o.add_value(value, raw);
   o.add(x, raw, &x.layout);

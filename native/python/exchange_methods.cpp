@@ -18,7 +18,7 @@ using namespace exchange;
 
 namespace {
 
-constexpr char kWhere[] = "__dlpack__";
+constexpr char kDlpack[] = "__dlpack__";
 
 // ---- capsules ---------------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ std::pair<long, long> read_pair(PyObject* o, const char* what) {
   std::pair<long, long> pair;
   if (PyTuple_Check(o) && PyArg_ParseTuple(o, "ll", &pair.first, &pair.second)) return pair;
   forgive();
-  fail(Kind::Type, kWhere, what, repr_text(o), "pass a tuple of two ints");
+  fail(Kind::Type, kDlpack, what, repr_text(o), "pass a tuple of two ints");
 }
 
 // The minor version to write, or -1 for the legacy struct.
@@ -64,7 +64,7 @@ int read_version(PyObject* o) {
   if (o == Py_None) return -1;
   const auto [major, minor] = read_pair(o, "max_version as a tuple (major, minor)");
   if (major < 0 || minor < 0)
-    fail(Kind::Bounds, kWhere, "max_version of non-negative ints", repr_text(o), "pass (1, 3)");
+    fail(Kind::Bounds, kDlpack, "max_version of non-negative ints", repr_text(o), "pass (1, 3)");
   if (major == 0) return -1;
   return major > long(kMajor) || minor > long(kMinor) ? int(kMinor) : int(minor);
 }
@@ -81,7 +81,7 @@ RequestedStream read_stream(PyObject* o) {
   if (o == Py_None) return s;
   s.given = true;
   if (PyBool_Check(o) || !PyIndex_Check(o))
-    fail(Kind::Type, kWhere, "stream as None or an int", repr_text(o),
+    fail(Kind::Type, kDlpack, "stream as None or an int", repr_text(o),
          "pass the stream's handle as an int, for example stream.cuda_stream");
   PyRef index = PyRef::steal(PyNumber_Index(o));
   if (!index) throw PythonError();
@@ -95,7 +95,7 @@ RequestedStream read_stream(PyObject* o) {
       overflow > 0 ? PyLong_AsUnsignedLongLong(index.get()) : static_cast<unsigned long long>(v);
   if (overflow < 0 || (!overflow && v <= 0) || PyErr_Occurred()) {
     PyErr_Clear();
-    fail(Kind::Stream, kWhere, "-1, 1, 2 or a stream handle; 0 is used for two different streams",
+    fail(Kind::Stream, kDlpack, "-1, 1, 2 or a stream handle; 0 is used for two different streams",
          repr_text(o), "pass 1 for the legacy default stream, 2 for the per-thread one");
   }
   s.handle = reinterpret_cast<void*>(static_cast<uintptr_t>(handle));
@@ -119,7 +119,7 @@ Device wanted_device(const std::optional<DevicePair>& pair, const Array& a, PyOb
   if ((type == kDLCUDAHost && memory == Memory::Pinned) ||
       (type == kDLCUDAManaged && memory == Memory::Managed))
     return a.device;
-  fail(Kind::Export, kWhere, "dl_device (1, 0) for the host or (2, n) for cuda:n",
+  fail(Kind::Export, kDlpack, "dl_device (1, 0) for the host or (2, n) for cuda:n",
        type == int32_t(type) && id == int32_t(id) && type != kDLCPU
            ? device_text(int32_t(type), int32_t(id))
            : repr_text(shown),
@@ -137,7 +137,7 @@ int read_copy(PyObject* o) {
   const int t = numpy ? PyObject_IsTrue(o) : -1;
   if (t >= 0) return t;
   PyErr_Clear();
-  fail(Kind::Type, kWhere, "copy=True, False or None", repr_text(o),
+  fail(Kind::Type, kDlpack, "copy=True, False or None", repr_text(o),
        "pass copy=False to forbid a copy, True to request one");
 }
 
@@ -168,7 +168,7 @@ void require_device(Device target) {
   const std::string here =
       cuda::available() ? ", of " + std::to_string(cuda::device_count()) + " CUDA devices here"
                         : "; " + cuda::unavailable_reason();
-  fail(Kind::Export, kWhere, "an existing device as dl_device", device_text(target) + here,
+  fail(Kind::Export, kDlpack, "an existing device as dl_device", device_text(target) + here,
        "pass a device of gpuinterop.devices()");
 }
 
@@ -178,32 +178,32 @@ Array copied(const Array& a, Device target) {
   if (a.device.is_cuda() && !target.is_cuda()) {
     const bool capturing =
         cuda::is_capturing(cuda::current_stream(a.device.id)) ||
-        (a.buffer && cuda::is_capturing(cuda::last_use_stream(*a.buffer.get(), kWhere)));
+        (a.buffer && cuda::is_capturing(cuda::last_use_stream(*a.buffer.get(), kDlpack)));
     if (capturing)
-      fail(Kind::Capture, kWhere, "no copy to the host while a graph is captured",
+      fail(Kind::Capture, kDlpack, "no copy to the host while a graph is captured",
            "dl_device=(1, 0)", "copy before or after the capture");
   }
-  return copy_for(a, target, kWhere);
+  return copy_for(a, target, kDlpack);
 }
 
 PyObject* finish(const Array& a, const RequestedStream& s, int version, bool copied) {
   if (!a.device.is_cuda()) {
     // Wait for a device that writes to host memory (pinned) before a host consumer reads it.
-    settle_for_host(a, kWhere);
+    settle_for_host(a, kDlpack);
   } else if (s.order) {
-    if (s.given) check_stream(a.device, s.handle, kWhere);
-    hand_over(a, s.handle, kWhere);
+    if (s.given) check_stream(a.device, s.handle, kDlpack);
+    hand_over(a, s.handle, kDlpack);
   } else {
-    join_before_use(a, kWhere);
+    join_before_use(a, kDlpack);
     note_foreign_use(a, kUsedElsewhere | kUsedBeside);
   }
   if (version < 1 && is_subbyte(a.dtype))
-    fail(Kind::Export, kWhere,
+    fail(Kind::Export, kDlpack,
          "a dtype of whole bytes, because the consumer does not support padded elements",
          std::string(kDTypes[a.dtype].name) + ", stored one element a byte",
          "use a consumer that passes max_version=(1, 1) or later");
   const bool lent = !copied && called_by("jax");
-  if (version < 0) return capsule_of(make_legacy(a, kWhere, lent), kLegacyName, destroy_legacy);
+  if (version < 0) return capsule_of(make_legacy(a, kDlpack, lent), kLegacyName, destroy_legacy);
   return capsule_of(make_versioned(a, copied, uint32_t(version), lent), kVersionedName,
                     destroy_versioned);
 }
@@ -227,16 +227,16 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
     require_valid_layout(self);
     // By value: a copy scope, a finaliser or another thread may change the object's shape.
     const Array a = unwrap(self);
-    if (!a.device.is_cuda()) ops::require_values(kWhere, a);
-    require_no_fork(a, kWhere);
+    if (!a.device.is_cuda()) ops::require_values(kDlpack, a);
+    require_no_fork(a, kDlpack);
     const Device target = wanted_device(place, a, r.dl_device);
     if (!target.is_cuda() && stream.given)
-      fail(Kind::Stream, kWhere, "stream=None for host memory, which has no streams",
+      fail(Kind::Stream, kDlpack, "stream=None for host memory, which has no streams",
            repr_text(r.stream), "omit stream, or pass stream=None");
-    if (a.layout.has_negative_stride() && copy != 1) refuse_torch_caller(kWhere);
+    if (a.layout.has_negative_stride() && copy != 1) refuse_torch_caller(kDlpack);
     if (copy == 1 || target != a.device) {
       if (copy == 0)
-        fail(Kind::CopyForbidden, kWhere,
+        fail(Kind::CopyForbidden, kDlpack,
              "the array's own device, " + device_text(a.device) + ", because copy=False",
              device_text(target), "omit copy, or pass copy=None");
       return finish(copied(a, target), stream, version, true);

@@ -150,7 +150,7 @@ PyObject* set_memory_reader(PyObject*, PyObject* args) {
   });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef memory_functions[] = {
     {"_set_memory_reader", set_memory_reader, METH_VARARGS,
      "_set_memory_reader(type, reader)\n--\n\nImport ordinary objects of exactly this class by "
      "reader(obj), which returns (shape, strides, dtype, address, device or -1, stream)."},
@@ -187,7 +187,7 @@ bool exchange::import_described(const ForeignType& p, PyObject* obj, const char*
 
 void register_borrowing(nb::module_& m) {
   using namespace nb::literals;
-  if (PyModule_AddFunctions(m.ptr(), functions) < 0) throw nb::python_error();
+  if (PyModule_AddFunctions(m.ptr(), memory_functions) < 0) throw nb::python_error();
   m.def("from_pointer", &from_pointer, "cls"_a.none(), "ptr"_a, "shape"_a, "strides"_a.none(),
         "dtype"_a, "device_type"_a, "device_id"_a, "base"_a.none(), "readonly"_a = false,
         "stream"_a = nb::none(), "where"_a = "from_pointer", "nbytes"_a = -1,

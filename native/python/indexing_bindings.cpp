@@ -1,8 +1,8 @@
 // Reading and writing by index arrays, on CUDA.
 #include <dlpack/dlpack.h>
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include "array/text_arguments.hpp"
 
 #include <algorithm>
 

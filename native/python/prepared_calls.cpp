@@ -56,7 +56,7 @@ struct Operand {
 };
 constexpr int kObject = -1, kComputed = -2;
 
-struct Entry {
+struct PreparedCall {
   std::vector<ExpectedArgument> expected;
   std::vector<Operand> operands;
   PyRef operation, rebuild;  // rebuild: null where the operation's result is the call's
@@ -64,10 +64,10 @@ struct Entry {
 
 struct PreparedCalls {
   bool binds = false;  // as an attribute of a class it takes the instance as its first argument
-  std::vector<std::shared_ptr<const Entry>> entries;  // shared: Python may run during a call
+  std::vector<std::shared_ptr<const PreparedCall>> entries;  // shared: Python may run during a call
   size_t next = 0;
 
-  std::shared_ptr<const Entry> find(PyObject* args) const {
+  std::shared_ptr<const PreparedCall> find(PyObject* args) const {
     const auto n = static_cast<size_t>(PyTuple_Size(args));
     for (const auto& entry : entries) {
       bool met = entry->expected.size() == n;
@@ -89,7 +89,7 @@ PyRef call_with(PyObject* function, PyObject* argument) {
       run_python([&] { return PyObject_CallFunctionObjArgs(function, argument, nullptr); }));
 }
 
-PyRef run_entry(const Entry& entry, PyObject* args, PyObject* kwargs) {
+PyRef run_entry(const PreparedCall& entry, PyObject* args, PyObject* kwargs) {
   const size_t n = entry.operands.size();
   PyRef operands = or_throw(PyTuple_New(static_cast<Py_ssize_t>(n)));
   for (size_t i = 0; i < n; ++i) {
@@ -132,7 +132,7 @@ PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
   return method ? PyObject_CallFunctionObjArgs(method, self, instance, nullptr) : nullptr;
 }
 
-int traverse(PyObject* self, visitproc visit, void* arg) {
+int visit_calls(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (!nb::inst_ready(self)) return 0;
   for (const auto& entry : nb::inst_ptr<PreparedCalls>(self)->entries) {
@@ -147,7 +147,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-int clear(PyObject* self) {
+int clear_calls(PyObject* self) {
   if (nb::inst_ready(self)) {
     // Destructors may use the object again, so it is empty before they run.
     const auto dropped = std::move(nb::inst_ptr<PreparedCalls>(self)->entries);
@@ -160,7 +160,7 @@ PyRef ref_unless_none(nb::handle o) { return o.is_none() ? PyRef() : PyRef::borr
 
 void add_entry(PreparedCalls& calls, nb::list expected, nb::list operands, nb::object operation,
                nb::object rebuild) {
-  auto made = std::make_shared<Entry>();
+  auto made = std::make_shared<PreparedCall>();
   for (nb::handle e : expected) {
     std::vector<int64_t> shape;
     if (!nb::object(e[4]).is_none())
@@ -173,7 +173,7 @@ void add_entry(PreparedCalls& calls, nb::list expected, nb::list operands, nb::o
     made->operands.push_back({nb::cast<int>(o[0]), PyRef::borrow(nb::object(o[1]).ptr())});
   made->operation = PyRef::borrow(operation.ptr());
   made->rebuild = ref_unless_none(rebuild);
-  std::shared_ptr<const Entry> entry = std::move(made);
+  std::shared_ptr<const PreparedCall> entry = std::move(made);
   if (calls.entries.size() < kMostEntries) {
     calls.entries.push_back(std::move(entry));
   } else {
@@ -187,8 +187,8 @@ void add_entry(PreparedCalls& calls, nb::list expected, nb::list operands, nb::o
 void register_prepared_calls(nb::module_& m) {
   PyType_Slot slots[] = {{Py_tp_call, reinterpret_cast<void*>(call_prepared)},
                          {Py_tp_descr_get, reinterpret_cast<void*>(bind)},
-                         {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-                         {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                         {Py_tp_traverse, reinterpret_cast<void*>(visit_calls)},
+                         {Py_tp_clear, reinterpret_cast<void*>(clear_calls)},
                          {0, nullptr}};
   nb::class_<PreparedCalls>(m, "PreparedCalls", nb::type_slots(slots),
                             "A callable that finds a prepared operation by its arguments.")

@@ -27,7 +27,7 @@ struct Result {
   int64_t own_references = 0;
 };
 
-struct Entry {
+struct ReplayEntry {
   PyRef capture;  // a Recorder
   std::vector<Array> inputs;
   std::vector<Result> results;
@@ -51,7 +51,7 @@ class Replays {
   // Adds a graph for the arrays that are in the cells. False: another object refers to the memory of a result,
   // so the graph could not tell whether a caller holds it.
   bool add(nb::object capture, nb::list results, nb::list overwritable, size_t limit) {
-    Entry entry;
+    ReplayEntry entry;
     entry.capture = PyRef::borrow(capture.ptr());
     const Recorder& recorder = nb::cast<Recorder&>(capture);
     for (size_t i = 0; i < nb::len(cells()); ++i) entry.inputs.push_back(input(i));
@@ -79,9 +79,9 @@ class Replays {
       entry.results[i].own_references = own;
     }
     if (entries_.size() >= limit)
-      entries_.erase(
-          std::min_element(entries_.begin(), entries_.end(),
-                           [](const Entry& a, const Entry& b) { return a.last_use < b.last_use; }));
+      entries_.erase(std::min_element(
+          entries_.begin(), entries_.end(),
+          [](const ReplayEntry& a, const ReplayEntry& b) { return a.last_use < b.last_use; }));
     entry.last_use = ++clock_;
     entries_.push_back(std::move(entry));
     return true;
@@ -89,7 +89,7 @@ class Replays {
 
   // The results of a replay as new array objects, or None if no graph fits.
   nb::object call() {
-    for (Entry& entry : entries_) {
+    for (ReplayEntry& entry : entries_) {
       if (!fits(entry) || is_held(entry)) continue;
       entry.last_use = ++clock_;
       const PyRef capture = entry.capture;  // a replay may run Python code that empties the list
@@ -112,22 +112,22 @@ class Replays {
 
   // How many graphs were captured for the present inputs.
   size_t fitting() const {
-    return static_cast<size_t>(
-        std::count_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return fits(e); }));
+    return static_cast<size_t>(std::count_if(entries_.begin(), entries_.end(),
+                                             [&](const ReplayEntry& e) { return fits(e); }));
   }
 
   // Drops the graphs for which the inputs at these places have changed, and with them the memory that they hold.
   void drop_others(nb::list places) {
-    auto changed = [&](const Entry& entry) {
+    auto changed = [&](const ReplayEntry& entry) {
       for (nb::handle place : places) {
         const auto i = nb::cast<size_t>(place);
         if (!matches(entry, i)) return true;
       }
       return false;
     };
-    std::vector<Entry> dropped;  // destroyed last: it may run Python code
+    std::vector<ReplayEntry> dropped;  // destroyed last: it may run Python code
     auto kept = std::stable_partition(entries_.begin(), entries_.end(),
-                                      [&](const Entry& e) { return !changed(e); });
+                                      [&](const ReplayEntry& e) { return !changed(e); });
     std::move(kept, entries_.end(), std::back_inserter(dropped));
     entries_.erase(kept, entries_.end());
   }
@@ -137,7 +137,7 @@ class Replays {
 
   int traverse(visitproc visit, void* arg) {
     Py_VISIT(cells_.get());
-    for (const Entry& e : entries_) {
+    for (const ReplayEntry& e : entries_) {
       Py_VISIT(e.capture.get());
       for (const Array& a : e.inputs) Py_VISIT(a.base.get());
       for (const Result& r : e.results) {
@@ -149,7 +149,7 @@ class Replays {
     return 0;
   }
   void clear() {
-    std::vector<Entry> dropped = std::move(entries_);
+    std::vector<ReplayEntry> dropped = std::move(entries_);
     entries_.clear();
   }
 
@@ -165,23 +165,23 @@ class Replays {
   const Array& input(size_t i) const {
     return read_array(nb::handle(value(i) ? value(i) : Py_None), "Replays.add");
   }
-  bool matches(const Entry& entry, size_t i) const {
+  bool matches(const ReplayEntry& entry, size_t i) const {
     PyObject* o = value(i);
     return o && i < entry.inputs.size() && same_memory(unwrap(o), entry.inputs[i]);
   }
-  bool fits(const Entry& entry) const {
+  bool fits(const ReplayEntry& entry) const {
     for (size_t i = 0; i < entry.inputs.size(); ++i)
       if (!matches(entry, i)) return false;
     return true;
   }
-  static bool is_held(const Entry& entry) noexcept {
+  static bool is_held(const ReplayEntry& entry) noexcept {
     return std::any_of(entry.results.begin(), entry.results.end(), [](const Result& r) {
       return r.own_references && r.array.buffer->refs.load() > r.own_references;
     });
   }
 
   PyRef cells_;
-  std::vector<Entry> entries_;
+  std::vector<ReplayEntry> entries_;
   uint64_t clock_ = 0, hits_ = 0;
 };
 
