@@ -193,6 +193,9 @@ def torch_function(
 
 
 def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
+    found = _core.share_plain(value)  # None unless this is an ordinary array
+    if found is not None:
+        return found
     refuse_mask(value, where)
     host = np.asarray(value)
     native = as_supported_dtype(host.dtype.newbyteorder("="), where)
