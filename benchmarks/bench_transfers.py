@@ -1,8 +1,7 @@
-"""How fast do arrays travel between the host and a GPU, and how long does a small read take?
+"""How fast do arrays travel between the host and a GPU?
 
 GB/s by size, up and down, from and into pageable memory that is reused, new or pinned; torch and CuPy in
-the same run, and gpuinterop with fewer threads. ``--threads`` names them. The first rows are microseconds
-of reads of few bytes, written to a record of their own (``--reads FILE``).
+the same run, and gpuinterop with other numbers of threads (``--threads``).
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,8 +42,8 @@ def rates(bench: Benchmark, row: str, nbytes: int, steps: dict[str, Step]) -> No
     turns, usable = (1 if bench.options.quick else 5 if nbytes < 1 << 26 else 3), {}
     for who, step in steps.items():
         usable |= bench.usable(row, {who: Call(step, lambda: None)})
-    # 64 MiB in each turn, because one small copy is shorter than the clock's noise.
-    repeats = 1 if bench.options.quick else max(1, (1 << 26) // nbytes)
+    # Up to 64 MiB in each turn, because one small copy is shorter than the clock's noise.
+    repeats = 1 if bench.options.quick else min(500, max(1, (1 << 26) // nbytes))
     for _ in range(turns):
         for who in usable:
             step = steps[who]
@@ -95,43 +93,12 @@ def size_row(bench: Benchmark, device: str, libraries: dict[str, Any], k: int) -
         rates(bench, f"{name}, 2^{k}", 4 * n, steps)
 
 
-def small_reads(bench: Benchmark, device: str, libraries: dict[str, Any]) -> None:
-    """Microseconds of reads whose bytes cost nothing."""
-    host = np.random.default_rng(1).random(4096, np.float32)
-    x, out = gi.asarray(host, device=device), np.empty_like(host)
-    rows: dict[str, dict[str, Step]] = {
-        "x.get() of 4096 floats": {GPUINTEROP: x.get},
-        "x.get(out=y) of 4096 floats": {GPUINTEROP: lambda: x.get(out=out)},
-        "x.item(3)": {GPUINTEROP: lambda: x.item(3)},
-        "float(x.sum())": {GPUINTEROP: lambda: float(x.sum())},
-        "bool((x > 0).all())": {GPUINTEROP: lambda: bool((x > 0).all())},
-    }
-    with optional(libraries, "torch", "small reads") as torch:
-        if torch:
-            t, cpu = torch.from_numpy(host).to(device), torch.from_numpy(out)
-            rest = (t.cpu, lambda: cpu.copy_(t), lambda: t[3].item(), lambda: float(t.sum()),
-                    lambda: bool((t > 0).all()))  # fmt: skip
-            for steps, call in zip(rows.values(), rest, strict=True):
-                steps["torch"] = call
-    with optional(libraries, "cupy", "small reads") as cupy:
-        if cupy:
-            c = cupy.asarray(host)
-            rest = (c.get, lambda: c.get(out=out), lambda: c[3].item(), lambda: float(c.sum()),
-                    lambda: bool((c > 0).all()))  # fmt: skip
-            for steps, call in zip(rows.values(), rest, strict=True):
-                steps["cupy"] = call
-    for name, steps in rows.items():
-        calls = {who: Call(step, lambda: None) for who, step in steps.items()}
-        bench.loop(name, calls, count=1000)
-
-
 def main() -> None:
     options = parser(__doc__, on_host=True)
     options.add_argument("--threads", type=lambda text: [int(c) for c in text.split(",") if c],
                          default=[1, 2, 4, 8], help="as in 1,2,4,8")  # fmt: skip
     options.add_argument("--sizes", type=lambda text: range(*map(int, text.split(","))),
-                         default=range(12, 31), help="powers of two, as in 12,31")  # fmt: skip
-    options.add_argument("--reads", type=Path, metavar="FILE", help="the record of small reads")
+                         default=range(12, 31, 2), help="powers of two, as in 12,31,2")  # fmt: skip
     chosen = options.parse_args()
     libraries = peers(chosen, ("torch", "cupy"))
     transfers = Benchmark("transfers", "GB/s", chosen, figure="best", picture="lines")
@@ -139,10 +106,6 @@ def main() -> None:
         if 16 << k < gi.mem_info(chosen.device)[0]:
             size_row(transfers, chosen.device, libraries, k)
     transfers.finish()
-    chosen.json, chosen.plot = chosen.reads and str(chosen.reads), None
-    reads = Benchmark("reads", "us", chosen)
-    small_reads(reads, chosen.device, libraries)
-    reads.finish()
 
 
 if __name__ == "__main__":

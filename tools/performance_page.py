@@ -25,13 +25,18 @@ from performance_targets import (  # noqa: E402
     LAUNCHED,
     PROGRAMS,
     PROMISES,
+    READS,
+    TRANSFERS,
     WHY,
     Mark,
     Promise,
 )
 
 GPUINTEROP = "gpuinterop"
-MARKS = (*CONVERSIONS, *BANDWIDTH, *PROGRAMS)
+MARKS = (
+    *CONVERSIONS, *BANDWIDTH, *PROGRAMS,
+    *(mark for mark in (*TRANSFERS, *READS) if (RESULTS / f"{mark.record}.json").is_file()),
+)  # fmt: skip
 NAMES = {
     "torch": "PyTorch",
     "torch graph": "PyTorch graph",
@@ -51,12 +56,15 @@ PICTURES = {
     "gemm": "Time of products as multiples of gpuinterop's",
     "converters": "Microseconds of one conversion of a 64 x 64 array",
 }
+if (RESULTS / "transfers.json").is_file():
+    PICTURES["transfers"] = "GB/s of transfers between host and GPU, by size"
+RECORDS = (*PICTURES, "exchange", "import", "reads")
 
 
 def records() -> dict[str, dict[str, Any]]:
     found = {
         name: json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-        for name in (*PICTURES, "exchange", "import")
+        for name in RECORDS
         if (RESULTS / f"{name}.json").is_file()
     }
     absent = [
@@ -180,6 +188,15 @@ def wide_table(found: dict[str, dict[str, Any]], marks: tuple[Mark, ...]) -> lis
             f"| {mark.title} | {bold(row)} | {cells} | {goal(record, mark)} | {verdict(record, mark)} |"
         )
     return lines
+
+
+def recorded_table(found: dict[str, dict[str, Any]], marks: tuple[Mark, ...]) -> str:
+    """The same with the record's picture, if there is such a record."""
+    if marks[0].record not in found:
+        return f"`bench_{marks[0].record}` is not among the present records."
+    picture = PICTURES.get(marks[0].record)
+    shown = ["", f"![{picture}](images/{marks[0].record}.png)"] if picture else []
+    return "\n".join([*wide_table(found, marks), *shown])
 
 
 def promises(found: dict[str, dict[str, Any]]) -> list[Promise]:
@@ -377,11 +394,13 @@ def page() -> str:
             f"\n{line}\n" for line in wrapped(plain_regression(found)).split("\n\n") if line
         ),
         "bandwidth": "\n".join(wide_table(found, BANDWIDTH)),
+        "transfers": recorded_table(found, TRANSFERS),
+        "reads": recorded_table(found, READS),
         "conversions": "\n".join(conversions_table(found)),
         "losses": wrapped("\n".join(losses(found))),
         "promises": "\n".join(promises_table(found)),
         "sizes": every_size(),
-        "names": " ".join((*PICTURES, "exchange", "import")),
+        "names": " ".join(dict.fromkeys((*RECORDS, "transfers"))),
         **{f"picture {name}": f"![{shown}](images/{name}.png)" for name, shown in PICTURES.items()},
     }
     text = TEMPLATE.read_text(encoding="utf-8")

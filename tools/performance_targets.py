@@ -83,6 +83,24 @@ BANDWIDTH = (
     Mark("reductions", "sum axis 0", "`X.sum(axis=0)`", 4500, {"torch": 4374, "cupy": 2489}),
     Mark("reductions", "sum axis 1", "`X.sum(axis=1)`", 4500, {"torch": 4159, "cupy": 4599}),
 )
+TRANSFERS = (
+    Mark("transfers", "upload, 2^28", "upload of 256 MiB", 40, {"torch": 7, "cupy": 10}),
+    Mark("transfers", "download, 2^28", "download of 256 MiB", 40, {}),
+    Mark("transfers", "download, new memory, 2^28", "the same into new memory", 25,
+         {"torch": 1.3, "cupy": 3.1}),
+)  # fmt: skip
+READS = (
+    Mark(
+        "reads",
+        "x.get() of 4096 floats",
+        "`x.get()` of 4,096 floats",
+        9,
+        {"torch": 12.4, "cupy": 12.9},
+    ),
+    Mark("reads", "x.item(3)", "`x.item(3)`", 8, {"torch": 9.4}),
+    Mark("reads", "float(x.sum())", "`float(x.sum())`", 18, {}),
+    Mark("reads", "bool((x > 0).all())", "`bool((x > 0).all())`", 30, {}),
+)
 PROGRAMS = (
     Mark("documents", "exp, out given", "`exp(x, out=y)`, 230,400 floats, in a loop", 3.1,
          {"torch": 4.1, "cupy": 5.1, "floor": 2.6}),
@@ -161,7 +179,17 @@ LONG = (
     "cuBLAS's own kernel, whose time PyTorch and CuPy share; XLA tries several and keeps the fastest. Written as 128 "
     "shorter products and their sum, `matmul(a, b).sum(0)`, it takes about half."
 )
+WAYS = ("upload", "download", "download, new memory")
+SMALL_COPY = "All libraries leave so small a copy to the driver; the rest is the call."
+WOKEN = "Waking threads takes about as long as they save."
+FAR = "The host's memory limits the copy, not the bus: no cache holds the array."
+READ = "The driver takes 6.5 us for a copy to pinned memory and the wait; the rest is the call from Python."
 WHY: dict[tuple[str, str], str] = {
+    **{("transfers", f"{way}, 2^{k}"): SMALL_COPY if k < 20 else WOKEN if k < 24 else FAR
+       for way in WAYS for k in range(12, 31)},
+    **{("reads", row): READ
+       for row in ("x.get() of 4096 floats", "x.get(out=y) of 4096 floats", "x.item(3)",
+                   "float(x.sum())", "bool((x > 0).all())")},
     ("converters", "torch -> CudaNdarray"): OF_TORCH,
     ("converters", "torch -> CudaNdarray, host"): OF_TORCH,
     ("converters", "cupy -> CudaNdarray"): OF_CUPY,
