@@ -223,6 +223,9 @@ class _Transfer(Op):
         # The host type on both sides: the gradient of a shared variable has the type that it has on the host.
         return [as_tensor_variable(cotangents[0])]
 
+    def pushforward(self, inputs: Any, outputs: Any, tangents: Any) -> Any:
+        return [as_tensor_variable(tangents[0])]
+
 
 class GpuFromHost(_Transfer):
     """Copy a tensor to the device."""

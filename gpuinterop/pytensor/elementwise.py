@@ -33,10 +33,10 @@ def _elemwise(op: Any, node: Any) -> Any:
 
     def run(inputs: Any, outputs: Any) -> None:
         for i in numbers:
-            inputs[i] = inputs[i].reshape(())[()]
+            inputs[i] = inputs[i].item()
         shape = inputs[arrays[0]].shape if arrays else ()
         if any(inputs[i].shape != shape for i in arrays):
-            shape = shape_of_operands(op, [x.shape for x in inputs], patterns)
+            shape = shape_of_operands(op, shapes_of(inputs), patterns)
         out = []
         for i, cell in enumerate(outputs):
             old = inputs[inplace[i]] if i in inplace else cell[0]
@@ -59,6 +59,11 @@ def _of_one_array(call: Any) -> Any:
         cell[0] = call(x) if old is None or old.shape != x.shape else call(x, out=old)
 
     return run
+
+
+def shapes_of(operands: Any) -> list[Any]:
+    """The shapes of arrays and numbers."""
+    return [getattr(x, "shape", ()) for x in operands]
 
 
 def shape_of_operands(op: Any, given: list[Any], patterns: Any) -> tuple[int, ...]:
@@ -133,9 +138,10 @@ def _elemwise_reduction(op: Any, node: Any) -> Any:
 
     def run(inputs: Any, outputs: Any) -> None:
         for i in numbers:
-            inputs[i] = inputs[i].reshape(())[()]
-        if any(x.shape != inputs[0].shape for x in inputs):
-            shape_of_operands(op, [x.shape for x in inputs], patterns)
+            inputs[i] = inputs[i].item()
+        shapes = shapes_of(inputs)
+        if any(shape != shapes[0] for shape in shapes):
+            shape_of_operands(op, shapes_of(inputs), patterns)
         outputs[0][0] = call(*inputs)
 
     return run

@@ -17,6 +17,7 @@ from pytensor.graph.rewriting.basic import GraphRewriter
 from pytensor.tensor import blas
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
+from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
 from gpuinterop import Expression
@@ -25,7 +26,7 @@ from gpuinterop.ops.expression import Value
 from . import settings
 from .device_op import GpuOp, class_for, printed
 from .device_variables import is_device
-from .elementwise import ElemwiseReduction, reduction_name, shape_of_operands
+from .elementwise import ElemwiseReduction, reduction_name, shape_of_operands, shapes_of
 from .lowering import lower, recordable
 from .scalar_ops import Expressions
 
@@ -65,35 +66,76 @@ def _with_values(op: Any, node: Any) -> str:
 
 @lower.register(Fusion)
 def _fusion(op: Any, node: Any) -> Any:
-    made = Expressions()
-    known: dict[Any, Value] = {}
-    for x in op.inputs:
-        value = made.graph.input()
-        known[x] = value if is_device(x) else made.graph.cast(value, x.type.dtype)
-    for inner in op.nodes:
-        operands = [
-            known[x] if x in known else made.number(x, _host_value(x)) for x in inner.inputs
-        ]
-        known.update(zip(inner.outputs, emit(inner.op.host, made, inner, operands), strict=True))
-    call = made.graph.compile([known[o] for o in op.outputs], name="fusion")
     numbers = [i for i, x in enumerate(op.inputs) if not is_device(x)]
+    fixed = [i for i in numbers if _is_fixed(node.inputs[i])]
+    calls: dict[Any, Any] = {}
+
+    def call_for(inputs: Any) -> Any:
+        """The kernels for the present numbers; those of a few shapes are constants of the kernels."""
+        key: Any = tuple([inputs[i] for i in fixed])
+        if key not in calls:
+            if len(calls) >= _CONSTANTS:
+                key = None
+            if key not in calls:
+                calls[key] = _compiled(
+                    op, {} if key is None else dict(zip(fixed, key, strict=True))
+                )
+        return calls[key]
+
     pattern = {o: i for o, [i] in op.destroy_map.items()}
     checked: set[Any] = set()
     one = len(op.outputs) == 1
 
     def run(inputs: Any, outputs: Any) -> None:
         for i in numbers:
-            inputs[i] = inputs[i].reshape(())[()]
-        shapes = tuple([x.shape for x in inputs])
+            inputs[i] = inputs[i].item()
+        shapes = tuple(shapes_of(inputs))
         if shapes not in checked:  # an expression would repeat lengths of 1
             _check(op, shapes)
             checked.add(shapes)
         out = tuple([inputs[pattern[o]] if o in pattern else None for o in range(len(outputs))])
-        results = call(*inputs, out=out) if pattern else call(*inputs)
+        call, places = call_for(inputs)
+        operands = [inputs[i] for i in places]
+        results = call(*operands, out=out) if pattern else call(*operands)
         for cell, result in zip(outputs, (results,) if one else results, strict=True):
             cell[0] = result
 
     return run
+
+
+_CONSTANTS = 4  # sets of values for which kernels are compiled
+
+
+def _compiled(op: Any, constants: dict[int, Any]) -> tuple[Any, list[int]]:
+    """The kernels, and the places of the inputs that they take; `constants`: values of the others."""
+    made = Expressions()
+    known: dict[Any, Value] = {}
+    for i, x in enumerate(op.inputs):
+        if i in constants:
+            known[x] = made.number(x, np.asarray(constants[i], x.type.dtype))
+        else:
+            value = made.graph.input()
+            known[x] = value if is_device(x) else made.graph.cast(value, x.type.dtype)
+    for inner in op.nodes:
+        operands = [
+            known[x] if x in known else made.number(x, _host_value(x)) for x in inner.inputs
+        ]
+        known.update(zip(inner.outputs, emit(inner.op.host, made, inner, operands), strict=True))
+    call = made.graph.compile([known[o] for o in op.outputs], name="fusion")
+    return call, [i for i in range(len(op.inputs)) if i not in constants]
+
+
+def _is_fixed(x: Any) -> bool:
+    """Whether a value on the host depends on constants and shapes of device arrays only."""
+    if isinstance(x, Constant):
+        return True
+    if x.owner is None:
+        return False
+    if isinstance(x.owner.op, (Shape, Shape_i)):
+        return is_device(x.owner.inputs[0])
+    return type(x.owner.op).__module__.startswith("pytensor.") and all(
+        _is_fixed(i) for i in x.owner.inputs
+    )
 
 
 def _host_value(x: Any) -> Any:
