@@ -32,7 +32,9 @@ libraries: `python -m gpuinterop matrix`. The tables are records of the versions
 | - | not made by the suite's bridge, usually because the library cannot hold it |
 
 `gi.explain(x, "torch")` predicts the outcome for one array, with the reason and a fix. `buffer` is Python's
-`memoryview`; `array_api` stands for any library of the array API, and is tested with array-api-strict.
+`memoryview`; `array_api` stands for any library of the array API, and is tested with array-api-strict. "Objects of its
+style" in a record are test doubles with the attributes of the library's arrays; the suite now tries installed
+libraries only.
 
 ## Layouts
 

@@ -162,11 +162,11 @@ def observe(bridge: Bridge, x: Any, other: Any) -> list[tuple[str, bool]]:
     """Return whether each side sees the other's writes, with a description."""
     x[1, 2] = 100.0
     gi.synchronize()
-    seen = [("our write seen there", alike(np.asarray(bridge.values(other)), np.asarray(x)))]
+    seen = [("write by gpuinterop seen", alike(np.asarray(bridge.values(other)), np.asarray(x)))]
     if bridge.write is not None:
         bridge.write(other, (1, 2), 200.0)
         gi.synchronize()
-        seen.append(("its write seen here", x[1, 2].item() == 200.0))
+        seen.append(("write by the library seen", x[1, 2].item() == 200.0))
     back = gi.from_any(other)
     seen.append(("same address on the way back", back.ptr == x.ptr))
     return seen

@@ -144,7 +144,7 @@ def test_demo_as_data(run):
     assert (report["schema"], report["device"], report["ok"]) == ("gpuinterop.demo/1", "cpu", True)
     numpy, buffer = report["libraries"]
     assert set(numpy["outcomes"].values()) == {"shared"}
-    assert numpy["one_memory"].startswith("our write seen there")
+    assert numpy["one_memory"].startswith("write by gpuinterop seen")
     assert buffer["outcomes"]["x.T"] == "refused, copied"
     assert report["left_out"] == {}
     assert (buffer["refused_view"], "copyif=True" in buffer["fix"]) == ("x.T", True)

@@ -59,7 +59,7 @@ def demo_of(capsys):
 
 def test_a_library_that_copies_silently_is_caught(demo_of):
     (row,) = json.loads(demo_of(lambda x, copyif=False: np.array(x), "--json"))["libraries"]
-    assert row["one_memory"].startswith("NOT: our write seen there")
+    assert row["one_memory"].startswith("NOT: write by gpuinterop seen")
     assert row["outcomes"]["x"] == "BROKEN"
 
 
