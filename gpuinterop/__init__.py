@@ -131,7 +131,7 @@ def _load(name: str, home: str | None) -> Any:
     if home is None:
         return import_module(f"gpuinterop.{name}")
     if home.startswith(_MAKERS):
-        import_module("gpuinterop.ndarray")  # tells the core its dtypes, devices and classes
+        import_module("gpuinterop.ndarray")  # gives the core its dtypes, devices and classes
     module = import_module(home)
     if name in _BOTH:
         return module

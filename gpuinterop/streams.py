@@ -60,7 +60,7 @@ def as_stream(stream: Any = None, device: Any = None) -> Stream:
     stream : a `Stream`, an object with ``__cuda_stream__``, ``.cuda_stream`` (torch), ``.ptr``
         (CuPy) or ``.handle`` (PyCUDA, Numba, cuda.core), or a handle as an int. None, 0 and 1 are
         the legacy default stream, 2 the per-thread one.
-    device : the stream's device, for the default streams; the driver knows the others.
+    device : the stream's device, for the default streams; the driver reports that of the others.
 
     Raises
     ------

@@ -5,7 +5,7 @@ import sysconfig
 
 if not sys.platform.startswith("linux"):
     sys.exit(
-        "gpuinterop: Linux is supported only: the core opens libcuda.so and asks the system's linker.\n"
+        "gpuinterop: Linux is supported only: the core opens libcuda.so by the system's linker.\n"
         f"  got: {sys.platform}\n"
         "  fix: use it in a Linux container or, on Windows, in WSL 2"
     )

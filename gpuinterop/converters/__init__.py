@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import gpuinterop.ndarray  # noqa: F401  (tells the core the classes of imported arrays)
+import gpuinterop.ndarray  # noqa: F401  (gives the core the classes of imported arrays)
 from gpuinterop import _core
 from gpuinterop.converters import engine, registry
 from gpuinterop.converters.functions import (

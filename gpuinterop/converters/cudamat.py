@@ -117,8 +117,8 @@ def wrap(module: Any, ptr: int, rows: int, columns: int, owner: Any, is_trans: b
     made = module.CUDAMatrix(mat)
     made._base = owner
     if getattr(made, "T", None) is not None:
-        # The transposed twin copies the struct and knows nothing of its parent: it needs the owner
-        # as well. Made by the constructor, it does not have the flag of a transposed matrix right.
+        # The transposed matrix copies the struct without a reference to its parent, so it needs the owner
+        # too. The constructor does not set its flag for a transposed matrix correctly.
         made.T._base = owner
     return made
 

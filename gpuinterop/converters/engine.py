@@ -288,7 +288,7 @@ def _export(x: Any, entry: Backend, library: Any, options: dict[str, Any], plan:
 
 def _export_by_dlpack(module: Any, where: str, x: Any, library: Any) -> Any:
     kind, index = x.__dlpack_device__()
-    if kind == CUDA and hasattr(module, "stream_used_by"):  # else the library asks for the order
+    if kind == CUDA and hasattr(module, "stream_used_by"):  # else the library requests the order
         _core.hand_over(x, module.stream_used_by(index), where)
     function = library
     for name in module.FROM_DLPACK.split("."):

@@ -33,11 +33,11 @@ def pointer_arguments(
     block, `args` hold C-contiguous arrays on the GPU; a strided one raises, or is replaced by a
     compact copy that is written back at the end of the block (``copyif=True``): one copy for each
     array, however often it is passed, and none of arrays that overlap others in part. The kernel must be
-    launched on `stream`, an object of any library or a handle, which waits for what is queued on each
-    array and has to live until the end of the block; what uses the arrays later waits for it. None
-    stands for a launcher that sees to this itself. With `wrap`, arrays are replaced by
-    ``wrap(address)``; with `device`, they must lie on that GPU. `pycuda.kernel` and `cupy.kernel` do
-    all this for a kernel of theirs.
+    launched on `stream`, an object of any library or a handle. The stream waits for the work that is
+    queued on each array, later uses of the arrays wait for the stream, and it must live until the end of
+    the block. Pass None if the launcher orders the streams itself. With `wrap`, arrays are replaced by
+    ``wrap(address)``; with `device`, they must be on that GPU. `pycuda.kernel` and `cupy.kernel` wrap
+    kernels of PyCUDA and CuPy in this way.
     """
     if isinstance(args, (str, _core.Array)) or not isinstance(args, Iterable):
         raise errors.ArgumentTypeError(

@@ -44,7 +44,7 @@ def _cupy(cupy: Any, handle: int, index: int) -> AbstractContextManager[Any]:
 
 
 class _Named:
-    """A stream by its handle, in the form that CuPy asks for."""
+    """A stream by its handle, in the form that CuPy requires."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle

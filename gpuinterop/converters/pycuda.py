@@ -93,7 +93,7 @@ def export(x: Any, gpuarray: Any, strided: bool = False) -> Any:
 
 
 def memory(g: Any) -> tuple[Any, ...]:
-    """Read the memory of a GPUArray; its address tells the device, except of an empty one."""
+    """Read the memory of a GPUArray; the driver finds the device by its address, except for an empty one."""
     data = g.gpudata  # a number, an allocation, a PointerHolderBase, or None for an empty array
     try:
         ptr = int(data or 0)

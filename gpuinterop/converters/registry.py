@@ -1,8 +1,7 @@
 """The known libraries, one `Backend` each, and which of them an object belongs to.
 
-Other packages add theirs by the entry-point group
-``gpuinterop.converters`` or by `register`. A look-up imports no library: the class of an object comes from
-a module that is loaded already.
+Other packages add entries by the entry-point group ``gpuinterop.converters`` or by `register`. A look-up
+imports no library, because the class of an object comes from a module that is already loaded.
 """
 
 from __future__ import annotations

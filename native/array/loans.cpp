@@ -68,7 +68,7 @@ void wait_for_loans(const Array& written, const char* where) {
   }
   Buffer* b = kept.buffer.get();
   if (!(b->loans.load(std::memory_order_acquire) & kLoanReturned)) return;
-  // The consumer may call the deleter when its work is queued, on a stream that only it knows.
+  // The consumer may call the deleter when its work is queued, on a stream that it does not report.
   const CUstream stream = cuda::current_stream(b->device.id);
   if (cuda::is_capturing(stream)) return;  // the replay waits
   cuda::wait_for_all(b->device.id, stream, where);

@@ -238,7 +238,7 @@ bool copy_staged(int device, void* dst, const void* src, int64_t nbytes, Directi
                  CUstream stream, const char* where) {
   const int allowed = allowed_threads();
   if (allowed == 0) return false;
-  // Few sizes, so that later copies find pinned blocks of theirs.
+  // Few sizes, so that later copies find pinned blocks of their size.
   const uint64_t share = uint64_t(std::clamp(nbytes / 16, kLeastPiece, kMostPiece));
   const auto piece = int64_t(std::bit_floor(share));
   // Each thread has two pieces at least, of which the device copies one while the thread copies the other.

@@ -35,7 +35,7 @@ bool lives_until_exit(CUstream stream) noexcept;
 bool is_known_live(CUstream stream) noexcept;
 bool any_known_live(bool (*holds)(CUstream) noexcept) noexcept;
 
-// wait() as a user asks for it: a stream that waits for a captured one joins that capture.
+// wait() as a user calls it: a stream that waits for a captured one joins that capture.
 void join(int device, CUstream waiter, CUstream producer, const char* where);
 
 // The driver dereferences every handle. Kind::Stream for a handle that is not a readable address.

@@ -32,7 +32,7 @@ class IndexFlags {
       words_ = recorder->index_flags(where);
       return;
     }
-    // Nothing tells when another library replays its graph, so there the kernel only keeps inside.
+    // gpuinterop cannot detect when another library replays its graph, so that kernel only stays in bounds.
     if (cuda::is_capturing(cuda::current_stream(device))) return;
     if (idle().empty()) {
       held_ = cuda::allocate_pinned(device, kFlagBytes, where);

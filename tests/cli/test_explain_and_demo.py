@@ -176,7 +176,7 @@ def test_demo_reports_why_a_library_is_left_out(run, monkeypatch):
         (["--device", "mars"], "'mars'"),
     ],
 )
-def test_a_wrong_question_to_the_demo(run, words, message):
+def test_demo_refuses_wrong_arguments(run, words, message):
     code, out, err = run("demo", *words)
     assert (code, out) == (2, "")
     assert message in err

@@ -138,7 +138,7 @@ def test_a_plugin_that_cannot_be_imported_is_refused_by_name(plugin):
         converters.to_mylib  # noqa: B018
 
 
-def test_a_question_that_raises_is_no_answer(clean):
+def test_matches_that_raises_disables_the_converter(clean):
     def ask(obj):
         raise KeyError("of its own")
 

@@ -1,4 +1,4 @@
-"""Only real geometry counts: not what a subclass shows, nor what is set and not yet valid."""
+"""Conversions read the core's layout, not attributes that a subclass overrides, and refuse an incomplete one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lying():
     return gi.from_dlpack(honest(), cls=Liar)
 
 
-def half_made():
+def incomplete():
     x = honest().view()
     x._set_shape_i(0, 100)
     return x
@@ -42,7 +42,7 @@ def library(request):
 
 @pytest.mark.parametrize("copyif", [False, True])
 @pytest.mark.parametrize("key", [np.s_[:], np.s_[:, ::-1], np.s_[::2]])
-def test_a_subclass_that_shows_something_else(library, key, copyif):
+def test_conversions_do_not_read_overridden_attributes(library, key, copyif):
     x = honest()[key]
     liar = gi.from_dlpack(x, cls=Liar)
     plan, made, error = agree(liar, library, copyif, **options(library))
@@ -54,8 +54,8 @@ def test_a_subclass_that_shows_something_else(library, key, copyif):
     assert np.array_equal(np.asarray(gi.from_any(made)), x.get())
 
 
-def test_a_geometry_in_the_making_is_refused_by_all(library):
-    x = half_made()
+def test_an_incomplete_layout_is_refused_by_all(library):
+    x = incomplete()
     plan = gi.explain(x, library, True, **options(library))
     assert plan.refused
     with pytest.raises(plan.error) as raised:
@@ -81,7 +81,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_views_and_copies_of_a_liar_are_those_of_the_array(name):
+def test_views_and_copies_do_not_read_overridden_attributes(name):
     make = VIEWS[name]
     expected, found = make(honest()), make(lying())
     plain = gi.from_dlpack(found, cls=gi.GpuArray)
@@ -93,7 +93,7 @@ def test_views_and_copies_of_a_liar_are_those_of_the_array(name):
     assert np.array_equal(np.asarray(plain), np.asarray(expected))
 
 
-def test_values_of_a_liar():
+def test_values_do_not_depend_on_overridden_attributes():
     x, liar = honest(), lying()
     assert np.array_equal(np.asarray(liar), x.get())
     assert np.array_equal(liar.get(), x.get())

@@ -66,7 +66,7 @@ def test_plugin_handles_subclasses_once_its_library_is_imported(entry_point, mon
         assert gi.from_any(tagged("late")).tolist() == [4]
 
 
-def test_a_row_makes_a_converter(clean):
+def test_a_registered_entry_makes_a_converter(clean):
     module = toy_library.converter()
     converters.register(
         converters.Backend("toy", "toy", converter=module, matches=module.matches, aliases=("t",))
@@ -145,7 +145,7 @@ def test_an_entry_point_makes_a_converter(entry_point, monkeypatch):
     assert loads == [1]
 
 
-def test_an_entry_point_may_be_a_row(entry_point, monkeypatch):
+def test_an_entry_point_may_be_a_backend(entry_point, monkeypatch):
     module = toy_library.converter()
     row = converters.Backend("toy", "toy", ("ToyArray",), converter=module)
 
@@ -184,7 +184,7 @@ def test_classes_are_named_with_or_without_their_module(clean, monkeypatch, name
 
 
 @pytest.mark.parametrize("asked", ["mylib", "ML", "ml"])
-def test_a_row_is_found_in_capitals_or_not(clean, asked):
+def test_an_entry_is_found_in_capitals_or_not(clean, asked):
     converters.register(
         converters.Backend("MyLib", "toy", converter=toy_library.converter(), aliases=("ML",))
     )
@@ -237,7 +237,7 @@ def test_a_package_may_convert_while_it_is_imported(entry_point, monkeypatch, tm
 @pytest.mark.parametrize(
     "arguments", [{"name": ""}, {"name": None}, {"types": "Array"}, {"aliases": (1,)}]
 )
-def test_a_row_that_can_make_nothing_is_refused(clean, arguments):
+def test_a_backend_with_wrong_arguments_is_refused(clean, arguments):
     row = converters.Backend(**{"name": "toy", "package": "toy", **arguments})
     with pytest.raises(gi.ArgumentTypeError, match="mylib"):
         converters.register(row)

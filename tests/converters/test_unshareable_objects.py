@@ -188,7 +188,7 @@ def test_tensor_of_another_class_with_plain_memory_is_shared():
     ],
     ids=["masked", "objects", "texts", "dates", "records"],
 )
-def test_numpy_array_that_nothing_mends_is_refused_alike(odd, error):
+def test_numpy_array_that_cannot_be_repaired_is_refused_alike(odd, error):
     refused = refusal(odd, "numpy", STRICT)
     assert type(refused) is error
     assert gi.explain(odd, copyif=True).error is error

@@ -182,7 +182,7 @@ def test_an_unknown_library_is_refused():
         matrix(["nosuchlibrary"], ["cpu"])
 
 
-def test_a_broken_installation_is_a_row(monkeypatch):
+def test_a_broken_installation_is_listed_with_its_error(monkeypatch):
     from gpuinterop.testing import peers
 
     def broken():
