@@ -266,6 +266,7 @@ bool copy_staged(int device, void* dst, const void* src, int64_t nbytes, Directi
 }
 
 void finish_staging() noexcept {
+  if (forked()) return;  // the copies that the parent was making have no threads here
   ScopedGilRelease dropped;
   std::unique_lock lock(pool.lock);
   pool.finished.wait_for(lock, std::chrono::seconds(10), [] { return pool.lanes == 0; });

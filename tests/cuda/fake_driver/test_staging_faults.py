@@ -205,6 +205,30 @@ def test_fork_with_helpers():
     )
 
 
+def test_fork_while_copying():
+    """The child ends as any process does: it waits for no copy of its parent."""
+    run(
+        """
+        import os, sys, threading, time, numpy as np, gpuinterop as gi
+        from doubles import fake_driver
+        x = gi.zeros((64 << 20,), "uint8", device="cuda:0")
+        fake_driver.set_delay(30_000)  # of each of 32 pieces
+        thread = threading.Thread(target=x.get)
+        thread.start()
+        time.sleep(0.2)
+        child = os.fork()
+        if child == 0:
+            sys.exit(7)
+        begin = time.monotonic()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert thread.is_alive() and time.monotonic() - begin < 5
+        thread.join()
+        """,
+        fake_driver.library(),
+        GPUINTEROP_TRANSFER_THREADS="2",
+    )
+
+
 def test_fork_before_the_first_copy():
     """The child starts threads of its own: it is the first of the two to use CUDA."""
     run(
