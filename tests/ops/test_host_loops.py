@@ -106,8 +106,9 @@ def test_every_cast(dtype):
 
 def test_casts_to_and_from_halves_round_once():
     every = np.arange(1 << 16, dtype="uint16").view("float16")
-    for dtype in ("float32", "float64", "complex64", "bool"):
-        np.testing.assert_array_equal(on_cpu(every).astype(dtype).get(), every.astype(dtype))
+    with np.errstate(invalid="ignore"):  # NumPy 2.1 warns where signalling NaNs are compared
+        for dtype in ("float32", "float64", "complex64", "bool"):
+            np.testing.assert_array_equal(on_cpu(every).astype(dtype).get(), every.astype(dtype))
     finite = every[np.isfinite(every)].astype("float64")
     middles = (finite[:-1] + finite[1:]) / 2
     near = [finite, middles, np.nextafter(middles, 1e9), np.nextafter(middles, -1e9)]
