@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.errors import CaptureError
 from gpuinterop.host_views import as_numpy_view
@@ -52,14 +53,15 @@ class Selection:
 
     def __init__(self, mask: Any, where: str) -> None:
         self.mask, self.where = output_arrays.plain(mask), where
-        if _core._recording() is not None:
+        self.device = self.mask.device
+        on_host = self.device.type == "cpu"
+        if _core._recording() is not None or not (on_host or _may_wait(self.device)):
             raise CaptureError(
                 where=where, expected="results whose shape does not depend on values, during a capture",
                 got="elements selected by a mask, whose number only the mask's values tell",
                 fix="select before the capture, or compute all: gpuinterop.where(mask, x, 0)",
             )  # fmt: skip
-        self.device = self.mask.device
-        if self.device.type == "cpu":
+        if on_host:
             self.host = as_numpy_view(self.mask)
             self.count = int(np.count_nonzero(self.host))
             return
@@ -126,6 +128,11 @@ class Selection:
                 "gi_compact_write", self.tiles, shape, shape, made, None, self.count, PLACES
             )
         return [made[i] for i in range(len(shape))]
+
+
+def _may_wait(device: Any) -> bool:
+    """Whether no library captures the current stream into a graph."""
+    return not devices.current_stream(device).is_capturing
 
 
 def _contiguous(mask: Any, where: str) -> Any:

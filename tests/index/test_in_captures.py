@@ -128,10 +128,14 @@ def test_captures_of_torch():
     i = torch.tensor([0, 1], device="cuda")
     y, out = gi.from_dlpack(x), torch.zeros((2, 4), device="cuda")
     j, into = gi.from_dlpack(i), gi.from_dlpack(out)
+    mask = y > 3
     y.take(j, axis=0, out=into)  # compiles
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph), gi.stream(torch.cuda.current_stream()):
         y.take(j, axis=0, out=into)
+        for call in (lambda: y[mask], lambda: gi.nonzero(y)):
+            with pytest.raises(gi.CaptureError):
+                call()
     i[0] = 2
     graph.replay()
     torch.cuda.synchronize()
