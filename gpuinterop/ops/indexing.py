@@ -39,7 +39,8 @@ class Elements:
         """`block` are further shapes that take part in the broadcast."""
         self.view, self.where, self.mode = view, where, mode
         self.axes = tuple(axis for axis, _ in arrays)
-        self.block = block_shape([*(a.shape for _, a in arrays), *block], where)
+        shapes = [*(a.shape for _, a in arrays), *block]
+        self.block = shapes[0] if len(shapes) == 1 else block_shape(shapes, where)
         self.axis = axis
         rest = [n for i, n in enumerate(view.shape) if i not in self.axes]
         self.shape = (*rest[:axis], *self.block, *rest[axis:])
@@ -57,7 +58,7 @@ class Elements:
 
     def _require_axes_with_elements(self, arrays: Sequence[tuple[int, IndexArray]]) -> None:
         for axis, array in arrays:
-            if self.view.shape[axis] == 0 and array.values.size:
+            if not self.view.shape[axis] and array.values.size:
                 count = array.values.size
                 raise ArrayIndexError(
                     where=self.where, expected="an empty index array, because the axis is empty",
@@ -102,13 +103,17 @@ class Elements:
     def _frame(self) -> tuple[Any, list[Any]]:
         """The view with the indexed axes first and broadcast to `shape` behind them, and the indices in `shape`."""
         count, after = len(self.axes), len(self.shape) - self.axis - len(self.block)
-        frame = self.view.transpose(self.order)
+        frame = self.view if self.order == sorted(self.order) else self.view._permuted(self.order)
         frame = frame[(slice(None),) * (count + self.axis) + (None,) * len(self.block)]
-        frame = frame.broadcast_to((*frame.shape[:count], *self.shape))
-        spread = (Ellipsis,) + (None,) * after
-        return frame, [
-            a.broadcast_to(self.block)[spread].broadcast_to(self.shape) for a in self.arrays
-        ]
+        frame = frame._broadcast_to((*frame.shape[:count], *self.shape))
+        spread, indices = (Ellipsis,) + (None,) * after, []
+        for a in self.arrays:
+            if a.shape != self.block:
+                a = a._broadcast_to(self.block)
+            if a.shape != self.shape:
+                a = a[spread]._broadcast_to(self.shape)
+            indices.append(a)
+        return frame, indices
 
     # ---- the host ------------------------------------------------------------------------------------
 
