@@ -52,6 +52,7 @@ PICTURES = {
     "documents": "Microseconds of a step of the old tutorials' programs",
     "bandwidth": "Bandwidth of elementwise operations on 2^28 floats, by layout",
     "reductions": "Bandwidth of reductions of 2^28 floats, or as many as a row names",
+    "indexing": "Bandwidth of reading and writing at random indices and by masks",
     "launch": "Microseconds of a call from 1 to 2^28 floats",
     "gemm": "Time of products as multiples of gpuinterop's",
     "converters": "Microseconds of one conversion of a 64 x 64 array",

@@ -184,12 +184,20 @@ SMALL_COPY = "All libraries leave so small a copy to the driver; the rest is the
 WOKEN = "Waking threads takes about as long as they save."
 FAR = "The host's memory limits the copy, not the bus: no cache holds the array."
 READ = "The driver takes 6.5 us for a copy to pinned memory and the wait; the rest is the call from Python."
+OUTSIDE = (
+    "gpuinterop waits for the check of the indices, because one out of range raises; the next call is "
+    "queued only then. The other libraries do not wait."
+)
 WHY: dict[tuple[str, str], str] = {
     **{("transfers", f"{way}, 2^{k}"): SMALL_COPY if k < 20 else WOKEN if k < 24 else FAR
        for way in WAYS for k in range(12, 31)},
     **{("reads", row): READ
        for row in ("x.get() of 4096 floats", "x.get(out=y) of 4096 floats", "x.item(3)",
                    "float(x.sum())", "bool((x > 0).all())")},
+    ("indexing", "take"): OUTSIDE,
+    ("indexing", "take, int32"): OUTSIDE,
+    ("indexing", "columns X[:, idx]"): OUTSIDE,
+    ("indexing", "x[idx] = v"): "The indices are checked before the first write, in a pass of their own.",
     ("converters", "torch -> CudaNdarray"): OF_TORCH,
     ("converters", "torch -> CudaNdarray, host"): OF_TORCH,
     ("converters", "cupy -> CudaNdarray"): OF_CUPY,
