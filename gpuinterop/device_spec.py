@@ -238,7 +238,7 @@ def _checked(code: int, index: int | None, spec: Any) -> Device:
             where="device",
             expected=f"a CUDA device number from {numbers}",
             got=short_repr(spec),
-            fix="gpuinterop.devices() lists what there is; CUDA_VISIBLE_DEVICES may hide devices",
+            fix="gpuinterop.devices() lists the devices; CUDA_VISIBLE_DEVICES may hide devices",
         )
     return device_from_dlpack(CUDA, index)
 
@@ -254,7 +254,7 @@ def _unknown(spec: Any) -> DeviceError:
         got=short_repr(spec) if isinstance(spec, str) else f"{short_repr(spec)}, {type_name(spec)}",
         fix=f"name a dtype by its keyword: dtype={name!r}"
         if is_dtype
-        else 'write "cpu" or "cuda:N"; gpuinterop.devices() lists what there is',
+        else 'write "cpu" or "cuda:N"; gpuinterop.devices() lists the devices',
     )
 
 

@@ -56,7 +56,7 @@ class Scalar:
         return ArgumentTypeError(
             where="fuse",
             expected="a function that does not read the values of numbers, because fuse only traces it",
-            got=f"{got} of a number among the arguments",
+            got=f"{got} of an argument that is a number",
             fix=f"fuse(function, static_argnames={self.name!r}), which traces it for each value",
         )
 

@@ -55,7 +55,7 @@ DeviceState& start_device(int ordinal, const char* where) {
   if (ordinal < 0 || ordinal >= cu.devices)
     fail(Kind::Device, where, "a CUDA device number from 0 to " + std::to_string(cu.devices - 1),
          std::to_string(ordinal),
-         "gpuinterop.devices() lists what there is; CUDA_VISIBLE_DEVICES may hide devices");
+         "gpuinterop.devices() lists the devices; CUDA_VISIBLE_DEVICES may hide devices");
   std::lock_guard lock(start_lock);
   if (DeviceState* d = states[ordinal].load()) return *d;
   auto* d = new DeviceState;  // never freed: streams, events and memory refer to it until exit

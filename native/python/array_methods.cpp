@@ -355,7 +355,7 @@ void check_reach(const Array& a, const Layout& layout, const char* data, const c
            shape_text(layout.ndim(), layout.strides()) + " (elements of " +
            std::to_string(a.itemsize()) + " bytes) over " +
            std::to_string(a.buffer ? a.buffer->nbytes : 0) + " bytes",
-       "reach only elements of the array; x.strides counts bytes, x._strides elements");
+       "pass strides that stay inside the array; x.strides counts bytes, x._strides elements");
 }
 
 }  // namespace gpuinterop

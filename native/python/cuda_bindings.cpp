@@ -24,7 +24,7 @@ nb::dict device_properties(int ordinal) {
   const cuda::Driver& cu = cuda::driver();
   if (ordinal < 0 || ordinal >= cu.devices)
     fail(Kind::Device, where, "a CUDA device number below " + std::to_string(cu.devices),
-         std::to_string(ordinal), "gpuinterop.devices() lists what there is");
+         std::to_string(ordinal), "gpuinterop.devices() lists the devices");
   CUdevice device;
   size_t total = 0;
   cuda::check(cu.DeviceGet(&device, ordinal), "cuDeviceGet", where);
