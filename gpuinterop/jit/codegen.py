@@ -189,10 +189,20 @@ def _needs_indexing(body: Body) -> bool:
     return "gi_place" in body.statements
 
 
+def define_nan_signs(*statements: str) -> str:
+    """Return the constant by which conversions of float16 keep the signs of NaNs, for statements that read them.
+
+    The GPU's own conversions return one NaN for all, and are faster.
+    """
+    reads = any(f"{name}(" in text for text in statements for name in ("signbit", "copysign"))
+    return f"#define GI_NAN_SIGNS {int(reads)}\n"
+
+
 def render_many(specs: list[KernelSpec], *, device: str = "") -> str:
     """Return a program with several kernels; `device` replaces device.cuh in tests on the host."""
     opened = f"namespace {NAMESPACE} {{"
-    parts = [device or kernel_text("device.cuh"), opened]
+    signs = define_nan_signs(*(spec.body.statements for spec in specs))
+    parts = [signs, device or kernel_text("device.cuh"), opened]
     parts += [kernel_text(f"{name}.cuh") for name in ("rounding", "integers", "prelude")]
     if any(_needs_math(spec.body) for spec in specs):
         parts.append(kernel_text("math.cuh"))

@@ -11,7 +11,7 @@ from functools import cache
 from gpuinterop import _core
 from gpuinterop.dtypes import STORAGE, WORKING
 from gpuinterop.jit import EXACT, compile_source, kernel_text
-from gpuinterop.jit.codegen import NAMESPACE
+from gpuinterop.jit.codegen import NAMESPACE, define_nan_signs
 from gpuinterop.ops.reduction_plan import Operand, Plan, plan_reduction
 
 INPUT, OUTPUT, SCRATCH, BLOCK_COUNTERS = 0, 1, 2, 3  # ops::Slot
@@ -121,6 +121,7 @@ def render(recipe: Recipe, plan: Plan) -> str:
             f"#define GI_INPUTS(X) {' '.join(entries)}\n",
             f"#define GI_PEEL {int(plan.peel)}\n",
             f"#define GI_PEELED(X) {next((one for one in entries if one.endswith(', 1)')), '')}\n",
+            define_nan_signs(recipe.map, recipe.support),
             kernel_text("device.cuh"),
             f"namespace {NAMESPACE} {{\n",
             f"typedef {'long long' if plan.wide else 'int'} Index;\n",

@@ -47,6 +47,10 @@ struct Buffer {
   // replaces it (cuda::order), so uses of one buffer form a chain and freeing on this stream is safe.
   void* stream = nullptr;
   uint32_t stream_thread = 0;  // the thread, if stream is CU_STREAM_PER_THREAD: see cuda::order
+  uint32_t uses = 0;           // how often cuda::order was called for it
+  // The thread on which a consumer last borrowed the memory: it queues work on that thread's stream, at any
+  // time until it returns.
+  uint32_t borrower = 0;
   // The consumers that received the memory: bits of the constants above. Freeing waits for them,
   // DLPack's deleter does not pass the stream on which the consumer worked.
   std::atomic<uint32_t> foreign_use{0};

@@ -106,9 +106,10 @@ void copy_same_device(const Array& dst, const Array& src, const char* where) {
   cuda::DeviceGuard guard(dst.device.id);
   CUstream stream = cuda::current_stream(dst.device.id);
   Buffer* used[] = {dst.buffer.get(), src.buffer.get()};
-  cuda::order_all(used, 2, stream, where);
-  cuda::copy_bytes(dst.device.id, w.data[1], w.data[0], dst.nbytes(),
-                   cuda::Direction::DeviceToDevice, stream, true, where);
+  cuda::queue(used, 2, stream, where, [&] {
+    cuda::copy_bytes(dst.device.id, w.data[1], w.data[0], dst.nbytes(),
+                     cuda::Direction::DeviceToDevice, stream, true, where);
+  });
 }
 
 // Packs or spreads elements on one side of a transfer. These copies of host memory, and those after an
@@ -173,7 +174,7 @@ void transfer(const Array& dst, const Array& src, const char* where, bool async)
 void copy_host(const Array& dst, const Array& src) {
   ops::IterationSpace w;
   plan_copy(w, dst, src);
-  DropGil drop(dst.nbytes() >= kGilBytes);
+  GilRelease released(dst.nbytes() >= kGilBytes);
   switch (dst.itemsize()) {
     case 1: return copy_walk<1>(w);
     case 2: return copy_walk<2>(w);
@@ -242,9 +243,11 @@ void fill_elements(const Array& dst, const void* item, const char* where) {
   }
   cuda::DeviceGuard guard(dst.device.id);
   CUstream stream = cuda::current_stream(dst.device.id);
-  cuda::order(dst.buffer.get(), stream, where);
-  cuda::fill_bytes(dst.device.id, w.data[0], item, static_cast<int>(dst.itemsize()),
-                   dst.layout.size(), stream, where);
+  Buffer* used[] = {dst.buffer.get()};
+  cuda::queue(used, 1, stream, where, [&] {
+    cuda::fill_bytes(dst.device.id, w.data[0], item, static_cast<int>(dst.itemsize()),
+                     dst.layout.size(), stream, where);
+  });
 }
 
 }  // namespace gpuinterop

@@ -1,4 +1,4 @@
-// How code below python/ calls Python, and releases Python objects.
+// How code below python/ calls Python, releases the GIL, and releases Python objects.
 //
 // If a thread acquires the GIL while the interpreter is shutting down, CPython before 3.14 unwinds its
 // stack. That terminates the process in a noexcept function, and runs destructors that use Python
@@ -14,7 +14,12 @@
 #include <cxxabi.h>
 #endif
 
+// Exported by every CPython, but not declared for the stable ABI.
+extern "C" PyAPI_FUNC(int) PyGILState_Check(void);
+
 namespace gpuinterop {
+
+inline bool holds_gil() noexcept { return Py_IsInitialized() && PyGILState_Check(); }
 
 // Takes the GIL again after a blocking call.
 inline void reacquire_gil(PyThreadState* state) noexcept {
@@ -28,17 +33,20 @@ inline void reacquire_gil(PyThreadState* state) noexcept {
 // Below this many bytes of host memory, releasing the GIL costs more than other threads gain.
 constexpr int64_t kGilBytes = 1 << 20;
 
-// Releases the GIL, if `drop` is set, until it is destroyed.
-class DropGil {
+// Releases the GIL for a scope if this thread holds it: during long work, and during driver calls that may
+// wait for the device, because a host function that the device runs first may be waiting for the GIL. Other
+// threads run meanwhile, so nothing that the GIL guards may be assumed afterwards.
+class GilRelease {
  public:
-  explicit DropGil(bool drop) : state_(drop ? PyEval_SaveThread() : nullptr) {}
-  ~DropGil() {
-    if (state_) reacquire_gil(state_);
+  explicit GilRelease(bool wanted = true) noexcept
+      : saved_(wanted && holds_gil() ? PyEval_SaveThread() : nullptr) {}
+  ~GilRelease() {
+    if (saved_) reacquire_gil(saved_);
   }
-  DropGil(const DropGil&) = delete;
+  GilRelease(const GilRelease&) = delete;
 
  private:
-  PyThreadState* state_;
+  PyThreadState* saved_;
 };
 
 // The handler does not use its reference, but UBSan reports it as null.

@@ -11,9 +11,6 @@
 #include "cuda/staging.hpp"
 #include "cuda/stream.hpp"
 
-// Exported by every CPython, but not declared for the stable ABI.
-extern "C" PyAPI_FUNC(int) PyGILState_Check(void);
-
 namespace gpuinterop::cuda {
 
 namespace {
@@ -64,6 +61,7 @@ DeviceState& start_device(int ordinal, const char* where) {
   try {
     check(cu.DeviceGet(&d->device, ordinal), "cuDeviceGet", where);
     check(cu.DevicePrimaryCtxRetain(&d->primary, d->device), "cuDevicePrimaryCtxRetain", where);
+    check(cu.CtxGetId(d->primary, &d->context_id), "cuCtxGetId", where);
     open_pool(*d, where);
     make_internal_streams(*d, where);
   } catch (...) {
@@ -113,11 +111,33 @@ DeviceState* started_device(int ordinal) noexcept {
                                                    : nullptr;
 }
 
+bool context_exists(const DeviceState& d) noexcept {
+  unsigned long long id = 0;
+  return driver().CtxGetId(d.primary, &id) == CUDA_SUCCESS && id == d.context_id;
+}
+
+void require_context(const DeviceState& d, const char* where) {
+  if (context_exists(d)) [[likely]]
+    return;
+  fail(Kind::Context, where,
+       "the CUDA context of cuda:" + std::to_string(d.ordinal) + " in which gpuinterop works",
+       "a context that was reset: its arrays, streams and kernels are lost",
+       "restart the process, and do not reset a device in use: numba.cuda.close(), "
+       "cuDevicePrimaryCtxReset and cudaDeviceReset do");
+}
+
+bool all_contexts_exist() noexcept {
+  for (int i = 0; i < driver().devices; ++i)
+    if (const DeviceState* d = started_device(i); d && !context_exists(*d)) return false;
+  return true;
+}
+
 DeviceGuard::DeviceGuard(int ordinal) {
   DeviceState& d = device_state(ordinal, "gpuinterop");
-  CUcontext current = nullptr;
-  check(driver().CtxGetCurrent(&current), "cuCtxGetCurrent", "gpuinterop");
-  if (current == d.primary) return;
+  unsigned long long current = 0;  // fails if no context is current
+  if (driver().CtxGetId(nullptr, &current) == CUDA_SUCCESS && current == d.context_id) [[likely]]
+    return;
+  require_context(d, "gpuinterop");
   check(driver().CtxPushCurrent(d.primary), "cuCtxPushCurrent", "gpuinterop");
   pushed_ = true;
 }
@@ -130,6 +150,8 @@ DeviceGuard::~DeviceGuard() {
 void check(CUresult code, const char* call, const char* where) {
   if (code == CUDA_SUCCESS) [[likely]]
     return;
+  for (int i = 0; i < driver().devices; ++i)
+    if (const DeviceState* d = started_device(i)) require_context(*d, where);
   std::string got = std::string(call) + " returned " + describe(code);
   if (code == CUDA_ERROR_OUT_OF_MEMORY)
     fail(Kind::OutOfMemory, where, "enough device memory", got,
@@ -151,14 +173,6 @@ bool exiting() noexcept { return exiting_flag.load(std::memory_order_relaxed); }
 void set_exiting() noexcept {
   exiting_flag.store(true);
   finish_staging();
-}
-
-bool holds_gil() noexcept { return Py_IsInitialized() && PyGILState_Check(); }
-ScopedGilRelease::ScopedGilRelease() {
-  if (holds_gil()) saved_ = PyEval_SaveThread();
-}
-ScopedGilRelease::~ScopedGilRelease() {
-  if (saved_) reacquire_gil(static_cast<PyThreadState*>(saved_));
 }
 
 }  // namespace gpuinterop::cuda

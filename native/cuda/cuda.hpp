@@ -7,6 +7,7 @@
 #include <string>
 
 #include "array/buffer.hpp"
+#include "array/gil.hpp"
 
 namespace gpuinterop::cuda {
 
@@ -16,10 +17,11 @@ int device_count() noexcept;       // 0 when not available()
 std::string unavailable_reason();  // what was tried, for messages and the doctor
 void require(const char* where);   // Kind::Library / Kind::Cuda error when !available()
 
-// Makes the device's primary context current for a scope. Costs one cuCtxGetCurrent when it already is.
+// Makes the device's primary context current for a scope. Costs one cuCtxGetId when it already is.
 class DeviceGuard {
  public:
-  explicit DeviceGuard(int ordinal);  // Kind::Device error for an ordinal that does not exist
+  // Kind::Device error for an ordinal that does not exist, Kind::Context if its context was reset.
+  explicit DeviceGuard(int ordinal);
   ~DeviceGuard();
   DeviceGuard(const DeviceGuard&) = delete;
 
@@ -33,7 +35,10 @@ void check(CUresult code, const char* call, const char* where);
 // ---- streams ----------------------------------------------------------------------------------
 CUstream current_stream(int device) noexcept;  // of the calling thread; legacy by default
 void set_current_stream(int device, CUstream stream) noexcept;
+// A small number for the calling thread, never reused.
+uint32_t thread_token() noexcept;
 bool is_capturing(CUstream stream) noexcept;
+bool any_capture() noexcept;  // whether some capture is known to run in the process
 // `waiter` waits for all that is queued on `producer`; no host synchronisation. No-op when equal.
 // During capture only what is legal there; Kind::Capture error when a capture forbids the order.
 void wait(int device, CUstream waiter, CUstream producer, const char* where);
@@ -41,19 +46,31 @@ void wait(int device, CUstream waiter, CUstream producer, const char* where);
 // other threads may have run during the wait.
 bool order_slow(Buffer* b, CUstream stream, const char* where);
 inline bool order(Buffer* b, CUstream stream, const char* where) {
+  if (!b) return false;
+  ++b->uses;
   // The per-thread handle is another stream in every thread, so equal handles prove nothing.
-  return b && (b->stream != stream || stream == CU_STREAM_PER_THREAD) &&
-         order_slow(b, stream, where);
+  return (b->stream != stream || stream == CU_STREAM_PER_THREAD) && order_slow(b, stream, where);
 }
-// The same for all buffers of a kernel (null: none). It must be the last step before the launch, because
-// Python code, an allocation or a wait lets other threads use the memory on their streams.
-inline bool order_all(Buffer* const* buffers, int n, CUstream stream, const char* where) {
-  bool any = false;
-  for (bool again = true; again; any |= again) {
+// The same for several buffers (null: none).
+inline void order_all(Buffer* const* buffers, int n, CUstream stream, const char* where) {
+  for (bool again = true; again;) {
     again = false;
     for (int i = 0; i < n; ++i) again |= order(buffers[i], stream, where);
   }
-  return any;
+}
+// Queues work that uses these buffers on `stream`: call() makes the driver's calls and checks them, without the
+// GIL, because they wait while the stream's queue is full (about a thousand operations). So it uses nothing
+// that the GIL guards. Another thread may use the memory on its stream before the work is queued; the last
+// step makes `stream` wait for that use, so that what follows either use follows both. The caller holds
+// references to the buffers.
+template <class Call>
+void queue(Buffer* const* buffers, int n, CUstream stream, const char* where, Call&& call) {
+  order_all(buffers, n, stream, where);
+  {
+    GilRelease released;
+    call();
+  }
+  order_all(buffers, n, stream, where);
 }
 void synchronize_stream(int device, CUstream stream, const char* where);  // drops the GIL if held
 

@@ -44,7 +44,8 @@ bool record_completion(Pending& p) {
   check(event->code, "cuEventCreate", "release");
   if (p.consumers) {
     if (forbidden_by_capture(record_context(*p.device, event->event))) return false;
-  } else if (driver().EventRecord(event->event, stream) != CUDA_SUCCESS) {
+  } else if (call_blocking([&] { return driver().EventRecord(event->event, stream); }) !=
+             CUDA_SUCCESS) {
     return false;
   }
   p.event = std::move(event);
@@ -53,6 +54,7 @@ bool record_completion(Pending& p) {
 
 // Also true in a lost context, which runs nothing.
 bool has_completed(Pending& p) {
+  if (!context_exists(*p.device)) return true;
   if (!p.event && !record_completion(p)) return false;
   DeviceGuard guard(p.device->ordinal);
   RelaxedCapture relaxed;
@@ -121,12 +123,12 @@ CUresult record_context(DeviceState& d, CUevent event) noexcept {
   const Driver& cu = driver();
   if (any_capture()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   RelaxedCapture relaxed;
+  GilRelease released;
   if (cu.CtxRecordEvent) {
     const CUresult code = cu.CtxRecordEvent(d.primary, event);
     // Forbidden: another library's capture is running, and the query has broken it.
     if (code == CUDA_SUCCESS || forbidden_by_capture(code)) return code;
   }
-  ScopedGilRelease dropped;
   return cu.CtxSynchronize();  // an event that was never recorded counts as completed
 }
 
@@ -141,12 +143,12 @@ void complete_all_releases() noexcept {
 }
 
 bool is_done(DeviceState& d, const Buffer& b) noexcept {
+  if (!context_exists(d)) return true;
   try {
     CUstream stream = last_use_stream(b, "release");
     if (capture_id(stream)) return false;  // the query would break the capture
     DeviceGuard guard(d.ordinal);
-    RelaxedCapture relaxed;
-    return driver().StreamQuery(stream) != CUDA_ERROR_NOT_READY;
+    return call_blocking([&] { return driver().StreamQuery(stream); }) != CUDA_ERROR_NOT_READY;
   } catch (...) {
     return false;
   }

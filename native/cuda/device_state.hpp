@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "array/error.hpp"
+#include "array/gil.hpp"
 #include "cuda/block_cache.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/driver.hpp"
@@ -20,8 +21,9 @@ struct DeviceState {
   CUdevice device = 0;
   // Retained once and never released: other libraries may still use it at exit.
   CUcontext primary = nullptr;
-  CUmemoryPool pool = nullptr;  // the device's default pool
-  BlockCache cache;             // of freed blocks, in front of the pool
+  unsigned long long context_id = 0;  // after a reset the same handle names another context
+  CUmemoryPool pool = nullptr;        // the device's default pool
+  BlockCache cache;                   // of freed blocks, in front of the pool
   // The GPU reads pageable memory itself, after the call has returned.
   bool host_page_tables = false;
 
@@ -41,6 +43,12 @@ struct DeviceState {
 DeviceState& device_state(int ordinal, const char* where);
 // The same for an ordinal that has already been used; null otherwise. Never throws.
 DeviceState* started_device(int ordinal) noexcept;
+// Whether the context still exists. After a reset by another library (cuDevicePrimaryCtxReset) all handles of
+// streams, events, kernels and graphs are invalid, and the driver may end the process when it gets one.
+// Functions that may run without a DeviceGuard, which checks this, call it before they use a handle.
+bool context_exists(const DeviceState& d) noexcept;
+void require_context(const DeviceState& d, const char* where);  // Kind::Context error
+bool all_contexts_exist() noexcept;                             // of the devices in use
 
 // ---- process ----------------------------------------------------------------------------------
 bool forked() noexcept;       // CUDA was initialised in the parent of this process
@@ -50,20 +58,6 @@ void watch_forks() noexcept;  // called once, after cuInit
 bool exiting() noexcept;
 void set_exiting() noexcept;
 inline bool driver_is_gone() noexcept { return exiting() || forked(); }
-
-// ---- the GIL ----------------------------------------------------------------------------------
-bool holds_gil() noexcept;
-// Releases the GIL during a blocking driver call if this thread holds it, because a host callback that
-// the driver runs first may be waiting for it.
-class ScopedGilRelease {
- public:
-  ScopedGilRelease();
-  ~ScopedGilRelease();
-  ScopedGilRelease(const ScopedGilRelease&) = delete;
-
- private:
-  void* saved_ = nullptr;
-};
 
 // ---- capture ----------------------------------------------------------------------------------
 // Lets this thread make calls that a capture of another stream, in global or thread-local mode, would
@@ -80,25 +74,21 @@ class RelaxedCapture {
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
-// Makes a driver call that may block.
+// Makes a driver call that may wait for the device.
 template <class Call>
 CUresult call_blocking(Call&& call) {
-  ScopedGilRelease dropped;
+  GilRelease released;
   RelaxedCapture relaxed;
   return call();
 }
 
 // Id of the capture that `stream` takes part in, 0 for none. `graph` is that being built.
 uint64_t capture_id(CUstream stream, CUgraph* graph = nullptr) noexcept;
-// Whether some capture is known to run in the process, so that synchronising could break it.
-bool any_capture() noexcept;
 // For streams that can no longer be queried: the user synchronises, or memory has run out.
 void presume_captures_over() noexcept;
 
 // ---- streams ----------------------------------------------------------------------------------
 bool is_default(CUstream stream) noexcept;  // legacy or per thread
-// A small number for the calling thread, never reused.
-uint32_t thread_token() noexcept;
 // The stream on which the calling thread can wait for the work of `stream`.
 CUstream reachable_stream(CUstream stream, uint32_t token) noexcept;
 // Lets `stream` wait for everything in the context. Kind::Capture where a capture forbids that.

@@ -24,6 +24,7 @@ namespace gpuinterop::cuda {
   X(DevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                    \
   X(DevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState, (CUdevice, unsigned*, int*))           \
   X(CtxGetCurrent, cuCtxGetCurrent, (CUcontext*))                                                \
+  X(CtxGetId, cuCtxGetId, (CUcontext, unsigned long long*))                                      \
   X(CtxSetCurrent, cuCtxSetCurrent, (CUcontext))                                                 \
   X(CtxPushCurrent, cuCtxPushCurrent_v2, (CUcontext))                                            \
   X(CtxPopCurrent, cuCtxPopCurrent_v2, (CUcontext*))                                             \

@@ -72,6 +72,7 @@ void wait_for_all(int device, CUstream stream, const char* where) {
   EventLease lease(d);
   check(lease.code, "cuEventCreate", where);
   check(record_context(d, lease.event), "cuCtxRecordEvent", where);
+  GilRelease released;
   check(driver().StreamWaitEvent(stream, lease.event, CU_EVENT_WAIT_DEFAULT), "cuStreamWaitEvent",
         where);
 }
@@ -131,7 +132,9 @@ void borrow_stream(int device, CUstream stream, bool again, const char* where) {
 }
 
 void retire_stream(int device, CUstream stream) noexcept {
-  if (!started_device(device) || is_default(stream) || lives_until_exit(stream) || driver_is_gone())
+  const DeviceState* d = started_device(device);
+  if (!d || is_default(stream) || lives_until_exit(stream) || driver_is_gone() ||
+      !context_exists(*d))
     return;
   try {
     const uint64_t capture = capture_id(stream);
@@ -163,7 +166,7 @@ void begin_untracked_use(int device, CUstream stream, const char* where) {
 
 void end_untracked_use(int device, CUstream stream) noexcept {
   DeviceState* d = started_device(device);
-  if (!d || driver_is_gone()) return;
+  if (!d || driver_is_gone() || !context_exists(*d)) return;
   uint32_t uses;
   {
     std::lock_guard lock(streams_lock);

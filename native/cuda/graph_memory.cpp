@@ -13,10 +13,13 @@ struct GraphPool {
   uint64_t capture = 0;
   int device = 0;
   int64_t live = 0;        // buffers that hold a block of this pool
-  bool destroyed = false;  // the graph and everything made from it is destroyed
+  bool ended = false;      // no launch will begin any more, so blocks are for everyone
+  bool waiting = false;    // for the last launch, before finish_pool()
+  bool destroyed = false;  // the driver has released its reference to this pool
   BlockCache idle;
   std::vector<Block> shared;  // that a consumer on another stream of the capture may still use
   GraphPool() { idle.set_limit(INT64_MAX); }
+  bool is_unused() const { return destroyed && !waiting && live == 0; }
 };
 
 // Of all pools; taken without any other lock but that of a cache, and released before driver calls.
@@ -26,7 +29,8 @@ std::atomic<int> destroyed_count{0};
 
 void CUDA_CB graph_ended(void* data) {
   std::lock_guard guard(pools_lock);
-  static_cast<GraphPool*>(data)->destroyed = true;
+  auto* pool = static_cast<GraphPool*>(data);
+  pool->ended = pool->destroyed = true;
   destroyed_count.fetch_add(1);
 }
 
@@ -34,7 +38,7 @@ GraphPool* find_or_make(DeviceState& d, uint64_t capture, CUgraph graph, const c
   {
     std::lock_guard guard(pools_lock);
     for (GraphPool* p : pools)
-      if (p->capture == capture && p->device == d.ordinal && !p->destroyed) return p;
+      if (p->capture == capture && p->device == d.ordinal && !p->ended) return p;
   }
   auto fresh = std::make_unique<GraphPool>();
   GraphPool* pool = fresh.get();
@@ -88,12 +92,13 @@ void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph g
   // Memory of graphs that have ended since is reused before more is taken.
   if (any_destroyed_graph()) reclaim_graph_memory();
   // From a stream outside the capture, so that the memory is no node of the graph and outlives it.
-  // That stream runs no kernels, so waiting for it is short.
+  // That stream runs no kernels, so waiting for it is short; but the driver may let it wait for memory that
+  // another stream frees.
   try {
     b->ptr = static_cast<char*>(allocate(d.ordinal, b->nbytes, d.allocator, where));
     DeviceGuard context(d.ordinal);
-    RelaxedCapture relaxed;
-    check(driver().StreamSynchronize(d.allocator), "cuStreamSynchronize", where);
+    check(call_blocking([&] { return driver().StreamSynchronize(d.allocator); }),
+          "cuStreamSynchronize", where);
   } catch (...) {
     std::lock_guard guard(pools_lock);
     --pool->live;
@@ -105,22 +110,22 @@ void free_graph_block(DeviceState& d, Buffer* b) noexcept {
   auto* pool = static_cast<GraphPool*>(b->context);
   auto stream = static_cast<CUstream>(b->stream);
   const uint32_t foreign_use = b->foreign_use.load();
-  bool destroyed;
+  bool ended;
   {
     std::lock_guard guard(pools_lock);
     --pool->live;
-    destroyed = pool->destroyed;
-    if (!destroyed) {
+    ended = pool->ended;
+    if (!ended) {
       const Block kept{b->ptr, BlockCache::rounded(b->nbytes), stream, b->stream_thread};
       try {
         if (foreign_use & kUsedBeside || !pool->idle.put(kept)) pool->shared.push_back(kept);
       } catch (...) {  // no memory for the list: the block leaks
       }
-    } else if (pool->live == 0) {
+    } else if (pool->is_unused()) {
       destroyed_count.fetch_add(1);  // an empty pool to delete
     }
   }
-  if (!destroyed) return;
+  if (!ended) return;
   Block block{b->ptr, b->nbytes, stream, b->stream_thread};
   // The array may have been used outside the graph since, so check its last use.
   if (foreign_use == 0 && is_done(d, *b)) serve_any_stream(d, block);
@@ -129,12 +134,68 @@ void free_graph_block(DeviceState& d, Buffer* b) noexcept {
 
 bool any_destroyed_graph() noexcept { return destroyed_count.load(std::memory_order_relaxed) != 0; }
 
+namespace {
+
+struct Reclaimed {
+  int device;
+  Block block;
+  uint32_t foreign_use;
+};
+
+// With the lock held.
+void take_blocks(GraphPool& pool, std::vector<Reclaimed>& blocks) {
+  for (const Block& block : pool.idle.drain()) blocks.push_back({pool.device, block, 0});
+  for (const Block& block : std::exchange(pool.shared, {}))
+    blocks.push_back({pool.device, block, kUsedElsewhere});
+}
+
+// No launch of their graph is running.
+void free_blocks(std::vector<Reclaimed>& blocks) noexcept {
+  for (auto& [device, block, foreign_use] : blocks) {
+    DeviceState* d = started_device(device);
+    if (!d) continue;
+    if (foreign_use == 0) serve_any_stream(*d, block);
+    free_block(*d, block.ptr, block.bytes, block.stream, block.thread, foreign_use);
+  }
+}
+
+void finish_pool(void* data) noexcept {
+  auto* pool = static_cast<GraphPool*>(data);
+  std::vector<Reclaimed> blocks;
+  {
+    std::lock_guard guard(pools_lock);
+    pool->waiting = false;
+    try {
+      take_blocks(*pool, blocks);
+    } catch (...) {  // no memory for the list: reclaim_graph_memory() tries again
+    }
+    if (pool->destroyed) destroyed_count.fetch_add(1);
+  }
+  free_blocks(blocks);
+}
+
+}  // namespace
+
+void end_graph_memory(int device, uint64_t capture, CUstream last, uint32_t thread) noexcept {
+  DeviceState* d = started_device(device);
+  GraphPool* pool = nullptr;
+  {
+    std::lock_guard guard(pools_lock);
+    for (GraphPool* p : pools)
+      if (p->capture == capture && p->device == device && !p->ended) pool = p;
+    if (!d || !pool) return;
+    pool->ended = pool->waiting = true;
+  }
+  Buffer use;
+  use.device = {DeviceType::Cuda, device};
+  use.nbytes = pool->idle.bytes();
+  use.stream = last;
+  use.stream_thread = thread;
+  if (!last || is_done(*d, use)) return finish_pool(pool);
+  release_when_done(*d, use, false, finish_pool, finish_pool, pool);
+}
+
 void reclaim_graph_memory() noexcept {
-  struct Reclaimed {
-    int device;
-    Block block;
-    uint32_t foreign_use;
-  };
   std::vector<Reclaimed> blocks;
   {
     std::lock_guard guard(pools_lock);
@@ -142,14 +203,9 @@ void reclaim_graph_memory() noexcept {
     try {
       for (auto it = pools.begin(); it != pools.end();) {
         GraphPool* pool = *it;
-        if (!pool->destroyed) {
-          ++it;
-          continue;
-        }
-        for (const Block& block : pool->idle.drain()) blocks.push_back({pool->device, block, 0});
-        for (const Block& block : std::exchange(pool->shared, {}))
-          blocks.push_back({pool->device, block, kUsedElsewhere});
-        if (pool->live == 0) {
+        // The driver ends a graph after its last launch has completed.
+        if (pool->destroyed && !pool->waiting) take_blocks(*pool, blocks);
+        if (pool->is_unused()) {
           delete pool;
           it = pools.erase(it);
         } else {
@@ -160,13 +216,7 @@ void reclaim_graph_memory() noexcept {
       destroyed_count.store(1);
     }
   }
-  for (auto& [device, block, foreign_use] : blocks) {
-    DeviceState* d = started_device(device);
-    if (!d) continue;
-    // The driver ends a graph after its last launch has completed.
-    if (foreign_use == 0) serve_any_stream(*d, block);
-    free_block(*d, block.ptr, block.bytes, block.stream, block.thread, foreign_use);
-  }
+  free_blocks(blocks);
 }
 
 }  // namespace gpuinterop::cuda

@@ -37,8 +37,9 @@ void defer(DeviceState& d, const Block& block, uint32_t foreign_use) noexcept {
 
 CUresult driver_allocate(void** ptr, int64_t bytes, CUstream stream) noexcept {
   CUdeviceptr address = 0;
-  RelaxedCapture relaxed;  // new memory is independent of any capture
-  CUresult code = driver().MemAllocAsync(&address, size_t(bytes), stream);
+  // Relaxed, because new memory is independent of any capture.
+  CUresult code =
+      call_blocking([&] { return driver().MemAllocAsync(&address, size_t(bytes), stream); });
   *ptr = reinterpret_cast<void*>(address);
   return code;
 }
@@ -48,8 +49,8 @@ void driver_free(DeviceState& d, const Block& block) noexcept {
   try {
     CUstream stream = live_stream(d, block.stream, block.thread);
     if (capture_id(stream)) return defer(d, block, 0);  // it would become a node of the graph
-    RelaxedCapture relaxed;
-    driver().MemFreeAsync(reinterpret_cast<CUdeviceptr>(block.ptr), stream);
+    call_blocking(
+        [&] { return driver().MemFreeAsync(reinterpret_cast<CUdeviceptr>(block.ptr), stream); });
   } catch (...) {
     defer(d, block, 0);
   }
@@ -141,18 +142,21 @@ void trim_memory(DeviceState& d) noexcept {
     drain_deferred();
     std::vector<CUstream> streams{current_stream(d.ordinal)};
     flush(d, &streams);
-    if (any_capture()) return;
-    RelaxedCapture relaxed;
-    // The pool returns only memory whose streams have completed. Waiting for the context would break
-    // another library's capture; waiting for streams breaks none.
-    complete_all_releases();
-    flush(d, &streams);
-    {
-      ScopedGilRelease dropped;
-      for (CUstream stream : streams) driver().StreamSynchronize(stream);
+    const bool capturing = any_capture();
+    if (!capturing) {
+      complete_all_releases();
+      flush(d, &streams);
     }
+    // The pool returns only memory whose streams have completed. Waiting for the context would break
+    // another library's capture; waiting for streams outside a capture breaks none.
+    call_blocking([&] {
+      for (CUstream stream : streams)
+        if (!capture_id(stream)) driver().StreamSynchronize(stream);
+      return CUDA_SUCCESS;
+    });
+    if (capturing) return;
     run_completed_releases();
-    driver().MemPoolTrimTo(d.pool, 0);
+    call_blocking([&] { return driver().MemPoolTrimTo(d.pool, 0); });
   } catch (...) {  // if this made no room, the allocation reports it
   }
 }
@@ -214,7 +218,12 @@ void allocate_buffer(Buffer* b, const char* where) {
   b->memory = Memory::Device;
   if (b->nbytes == 0) return;  // no memory and nothing to release, but the device must exist
   CUgraph graph = nullptr;
-  if (uint64_t id = stream == CU_STREAM_LEGACY ? 0 : capture_id(stream, &graph))
+  uint64_t id = 0;
+  if (stream != CU_STREAM_LEGACY) {
+    DeviceGuard guard(device);
+    id = capture_id(stream, &graph);
+  }
+  if (id)
     allocate_graph_block(d, b, id, graph, stream, where);
   else
     b->ptr = static_cast<char*>(allocate(device, b->nbytes, stream, where));

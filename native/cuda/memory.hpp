@@ -34,5 +34,8 @@ void free_graph_block(DeviceState& d, Buffer* b) noexcept;
 
 bool any_destroyed_graph() noexcept;   // some graph has ended and its memory is not yet returned
 void reclaim_graph_memory() noexcept;  // returns it
+// The same for one capture of gpuinterop, whose graph is destroyed and in no other graph: the driver reports
+// the end of a graph late. `last` is the stream of its last launch, null if there was none.
+void end_graph_memory(int device, uint64_t capture, CUstream last, uint32_t thread) noexcept;
 
 }  // namespace gpuinterop::cuda

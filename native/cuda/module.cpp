@@ -50,8 +50,7 @@ Module::~Module() {
   if (kept_ || driver_is_gone() || any_capture()) return;
   try {
     DeviceGuard guard(device_);
-    RelaxedCapture relaxed;
-    driver().ModuleUnload(handle_);
+    call_blocking([&] { return driver().ModuleUnload(handle_); });
   } catch (...) {  // no context to unload from
   }
 }

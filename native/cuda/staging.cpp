@@ -250,7 +250,7 @@ bool copy_staged(int device, void* dst, const void* src, int64_t nbytes, Directi
   DeviceState& d = device_state(device, where);
   Transfer t{d, d.copies, host, there, nbytes, piece, skew, up};
   {
-    ScopedGilRelease dropped;
+    GilRelease released;
     RelaxedCapture relaxed;
     // The stream may wait for another thread's copy, so this comes before the lanes are taken.
     check(driver().StreamSynchronize(stream), "cuStreamSynchronize", where);
@@ -267,7 +267,7 @@ bool copy_staged(int device, void* dst, const void* src, int64_t nbytes, Directi
 
 void finish_staging() noexcept {
   if (forked()) return;  // the copies that the parent was making have no threads here
-  ScopedGilRelease dropped;
+  GilRelease released;
   std::unique_lock lock(pool.lock);
   pool.finished.wait_for(lock, std::chrono::seconds(10), [] { return pool.lanes == 0; });
 }

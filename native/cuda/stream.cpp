@@ -130,11 +130,14 @@ uint64_t capture_id(CUstream stream, CUgraph* graph) noexcept {
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? id : UINT64_MAX;  // a broken one has no id
 }
 
-bool is_capturing(CUstream stream) noexcept { return driver().ok && capture_id(stream) != 0; }
+bool is_capturing(CUstream stream) noexcept {
+  return stream != CU_STREAM_LEGACY && driver().ok && all_contexts_exist() &&
+         capture_id(stream) != 0;
+}
 
 bool any_capture() noexcept {
   const Driver& cu = driver();
-  if (!cu.ok) return false;
+  if (!cu.ok || !all_contexts_exist()) return false;
   bool found = false;
   for (int i = 0; i < cu.devices && i < kMaxDevices; ++i)
     if (capture_id(current_stream(i))) found = true;
@@ -177,8 +180,7 @@ EventLease::EventLease(DeviceState& d) : device(d) {
       return;
     }
   }
-  RelaxedCapture relaxed;
-  code = driver().EventCreate(&event, CU_EVENT_DISABLE_TIMING);
+  code = call_blocking([&] { return driver().EventCreate(&event, CU_EVENT_DISABLE_TIMING); });
 }
 
 EventLease::~EventLease() {
@@ -187,7 +189,7 @@ EventLease::~EventLease() {
   try {
     device.events.push_back(event);
   } catch (...) {
-    driver().EventDestroy(event);
+    call_blocking([&] { return driver().EventDestroy(event); });
   }
 }
 
@@ -200,6 +202,7 @@ CUresult link_here(DeviceState& w, CUstream waiter, DeviceState& p, CUstream pro
   // returned.
   EventLease lease(p);
   if (lease.code != CUDA_SUCCESS) return lease.code;
+  GilRelease released;
   CUresult code = cu.EventRecord(lease.event, producer);
   if (code != CUDA_SUCCESS) return code;
   CUcontext popped;
@@ -212,6 +215,7 @@ CUresult link_here(DeviceState& w, CUstream waiter, DeviceState& p, CUstream pro
 }  // namespace
 
 CUresult link(DeviceState& w, CUstream waiter, DeviceState& p, CUstream producer) noexcept {
+  if (!context_exists(w) || !context_exists(p)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   CUresult code = driver().CtxPushCurrent(p.primary);
   if (code != CUDA_SUCCESS) return code;
   code = link_here(w, waiter, p, producer);
@@ -245,20 +249,29 @@ CUstream reachable_stream(CUstream stream, uint32_t token) noexcept {
 
 bool order_slow(Buffer* b, CUstream stream, const char* where) {
   if (!b->device.is_cuda()) return false;
-  uint32_t token = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
-  void* last;
-  uint32_t last_token;
-  do {  // the wait may let another thread use it
-    last = b->stream;
-    last_token = b->stream_thread;
-    if (last == stream && last_token == token) return false;
+  const uint32_t token = stream == CU_STREAM_PER_THREAD ? thread_token() : 0;
+  auto is_last = [&] { return b->stream == stream && b->stream_thread == token; };
+  if (is_last()) return false;
+  // The wait lets other threads run, so repeat it until none has used the memory meanwhile.
+  for (uint32_t uses = b->uses - 1; uses != b->uses;) {
+    uses = b->uses;
+    if (is_last()) return true;
     if (last_stream(*b)) wait(b->device.id, stream, last_use_stream(*b, where), where);
-  } while (b->stream != last || b->stream_thread != last_token);
+  }
+  // Work that a borrower queues later on the old stream is not waited for here, but by the release.
+  if (b->borrower && b->borrower != thread_token())
+    b->foreign_use.fetch_or(kUsedOnLegacy | kUsedElsewhere, std::memory_order_relaxed);
+  b->borrower = 0;
   if (b->foreign_use.load(std::memory_order_relaxed) & kUsedElsewhere)
     b->foreign_use.fetch_or(kUsedBeside, std::memory_order_relaxed);
   b->stream = stream;
   b->stream_thread = token;
   return true;
+}
+
+void forget_recorded_use(Buffer* b, CUstream stream) noexcept {
+  const DeviceState* d = started_device(b->device.id);
+  if (b->device.is_cuda() && b->stream == stream && d) b->stream = d->allocator;
 }
 
 void synchronize_stream(int device, CUstream stream, const char* where) {
@@ -286,16 +299,15 @@ CUstream acquire_stream(int device, bool blocking, int priority, const char* whe
   }
   CUstream stream;
   unsigned flags = blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
-  RelaxedCapture relaxed;
-  check(driver().StreamCreateWithPriority(&stream, flags, priority), "cuStreamCreateWithPriority",
-        where);
+  auto create = [&] { return driver().StreamCreateWithPriority(&stream, flags, priority); };
+  check(call_blocking(create), "cuStreamCreateWithPriority", where);
   note_process_lifetime(stream);
   return stream;
 }
 
 void recycle_stream(int device, CUstream stream, bool blocking, int priority) noexcept {
   DeviceState* d = started_device(device);
-  if (!d || driver_is_gone()) return;
+  if (!d || driver_is_gone() || !context_exists(*d)) return;
   // A stream whose capture was never ended is not reused, because the next owner could not use it.
   CUstreamCaptureStatus status;
   if (driver().StreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
@@ -323,6 +335,8 @@ void check_address(CUstream stream, const char* where) {
 int device_of_stream(uintptr_t handle) {
   const char* where = "stream";
   require(where);
+  for (int i = 0; i < device_count(); ++i)
+    if (const DeviceState* d = started_device(i)) require_context(*d, where);
   auto stream = reinterpret_cast<CUstream>(handle);
   check_address(stream, where);
   CUcontext context = nullptr;

@@ -35,6 +35,10 @@ bool lives_until_exit(CUstream stream) noexcept;
 bool is_known_live(CUstream stream) noexcept;
 bool any_known_live(bool (*holds)(CUstream) noexcept) noexcept;
 
+// After the capture of `stream`: memory last used there has no work pending, because recording a use has waited
+// for the use before it, and the recorded one has not run. The next capture uses the stream again.
+void forget_recorded_use(Buffer* b, CUstream stream) noexcept;
+
 // wait() as a user calls it: a stream that waits for a captured one joins that capture.
 void join(int device, CUstream waiter, CUstream producer, const char* where);
 

@@ -91,6 +91,7 @@ void copy_peer(int dst_device, void* dst, int src_device, const void* src, int64
   DeviceState& from = device_state(src_device, where);
   CUstream source = current_stream(src_device);
   DeviceGuard guard(dst_device);
+  GilRelease released;
   check(link(to, stream, from, source), "cuStreamWaitEvent", where);
   // The driver copies over NVLink or PCIe if the two GPUs can reach each other, else through the host.
   check(driver().MemcpyPeerAsync(address(dst), to.primary, address(src), from.primary,

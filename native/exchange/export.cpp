@@ -114,6 +114,7 @@ void check_stream(Device device, void* stream, const char* where) {
   // The default streams exist in every context.
   if (stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD) return;
   cuda::DeviceState& d = cuda::device_state(device.id, where);
+  cuda::require_context(d, where);
   cuda::check_address(static_cast<CUstream>(stream), where);
   CUcontext context = nullptr;
   const CUresult code = cuda::driver().StreamGetCtx(static_cast<CUstream>(stream), &context);
@@ -162,6 +163,7 @@ void note_foreign_use(const Array& a, uint32_t bits) noexcept {
 void settle_for_host(const Array& a, const char* where) {
   const Buffer* b = a.buffer.get();
   if (!b || !b->stream) return;
+  const cuda::DeviceGuard context(b->device.id);
   const CUstream stream = cuda::last_use_stream(*b, where);
   if (cuda::is_capturing(stream))
     fail(Kind::Capture, where, "no hand-over to the host while a graph is captured",

@@ -108,7 +108,7 @@ bool still_names(PyObject* owner, const void* stream) noexcept {
 // The context is the owner's Python object, without a reference: the holder of the buffer also holds the
 // owner, and releases it right after the buffer. A deferred release holds the owner longer.
 void release_borrowed(Buffer* b) noexcept {
-  auto* base = static_cast<PyObject*>(cuda::holds_gil() ? b->context : nullptr);
+  auto* base = static_cast<PyObject*>(holds_gil() ? b->context : nullptr);
   if (!base) return release_in_order(b, nothing, nothing, nullptr);
   Py_INCREF(base);
   if (b->producer && b->producer != CU_STREAM_LEGACY && b->producer != b->stream)

@@ -31,9 +31,10 @@ void load(void* from, const char* symbol, F* into) {
          std::string("one without ") + symbol, "install a newer nvidia-cublas");
 }
 
-// One for each device. The GIL guards them: no Python code runs between handle() and the call that uses it.
-// Never destroyed, because that synchronises the device, and at exit the driver may be unloaded.
+// One for each device. Never destroyed, because that synchronises the device, and at exit the driver may be
+// unloaded.
 struct PerDevice {
+  std::mutex lock;  // of the members below
   Handle handle = nullptr;
   CUstream stream = nullptr;
   void* workspace = nullptr;  // workspace that the handle has for this stream
@@ -69,21 +70,14 @@ void check(int status, const char* call, const char* where) {
                    : "see gpuinterop.doctor() for the versions in use");
 }
 
+HandleLock::HandleLock(int device) : lock_(devices[device].lock) {}
+
 Handle handle(int device, CUstream stream, const char* where) {
   PerDevice& p = devices[device];
   if (!opened)
     fail(Kind::Library, "gpuinterop.blas", "cuBLAS to be open", "a call before it was opened",
          "call gpuinterop.matmul or gpuinterop.gemm, which open it");
-  if (!p.handle) {
-    Handle made = nullptr;
-    int status;
-    {
-      cuda::ScopedGilRelease dropped;  // it allocates, which may wait for work that needs the GIL
-      status = library().Create(&made);
-    }
-    check(status, "cublasCreate", where);
-    if (!p.handle) p.handle = made;  // else another thread was faster, and this handle stays unused
-  }
+  if (!p.handle) check(library().Create(&p.handle), "cublasCreate", where);
   if (p.stream != stream) {
     p.workspace = nullptr;  // cuBLAS uses its own workspace again
     p.stream = nullptr;     // a call that fails leaves it unknown

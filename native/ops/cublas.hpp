@@ -6,7 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
+
+#include "array/gil.hpp"
 
 namespace gpuinterop::blas {
 
@@ -90,7 +93,17 @@ const Library& library() noexcept;
 const LtLibrary& lt_library() noexcept;
 void check(int status, const char* call, const char* where);
 
-// The handle of the current device; made at first use. Call cuBLAS before anything that may release the GIL.
+// Exclusive use of a device's handles: one call at a time may set their stream and workspace, or a pointer in
+// a description. Without the GIL, because the calls may wait for the device.
+class HandleLock {
+ public:
+  explicit HandleLock(int device);
+
+ private:
+  GilRelease released_;  // before the lock, whose holders may wait for the GIL's holder
+  std::lock_guard<std::mutex> lock_;
+};
+// The handle of the current device; made at first use. Call these functions and cuBLAS under a HandleLock.
 Handle handle(int device, CUstream stream, const char* where);
 // The same with a workspace for the calls until the next handle().
 Handle handle(int device, CUstream stream, void* workspace, size_t bytes, const char* where);

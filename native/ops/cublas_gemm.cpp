@@ -67,6 +67,7 @@ void make_layout(Object& layout, const GemmTypes& t, int64_t rows, int64_t colum
 void make_lt_plan(LtPlan& plan, const Product& p, const GemmTypes& t, int device,
                   const char* where) {
   const LtLibrary& lt = lt_library();
+  const HandleLock lock(device);
   LtHandle handle = lt_handle(device, where);
   auto describe = [&](LtDescriptor what, const auto& value) {
     check(lt.DescSet(plan.description, what, &value, sizeof value),
@@ -137,9 +138,10 @@ void run_gemm(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, i
   // Allocated for each call: it belongs to this stream at this point of it, and in a capture to the graph.
   BufferRef workspace = allocate({DeviceType::Cuda, device}, kWorkspace, where);
   cuda::order(workspace.get(), stream, where);
-  Handle h = handle(device, stream, workspace->ptr, kWorkspace, where);
   const Scale a(alpha, t.scale), b(beta, t.scale);
   const Library& f = library();
+  const HandleLock lock(device);
+  Handle h = handle(device, stream, workspace->ptr, kWorkspace, where);
   if (p.batch == 1)
     return check(
         f.GemmEx(h, p.op_a, p.op_b, p.m, p.n, p.k, &a, p.a.data, t.data, p.a.ld, p.b.data, t.data,
@@ -183,12 +185,11 @@ bool run_lt(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int
         allocate({DeviceType::Cuda, device}, static_cast<int64_t>(plan.choice.workspace), where);
     cuda::order(workspace.get(), stream, where);
   }
-  // Set it after the allocation, which may run Python code that uses the plan with another bias. The GIL
-  // guards the plan from here to the call.
+  const Scale a(alpha, t.scale), b(beta, t.scale);
+  const HandleLock lock(device);
   if (p.bias)
     check(lt_library().DescSet(plan.description, kLtBiasPointer, &p.bias, sizeof p.bias),
           "cublasLtMatmulDescSetAttribute", where);
-  const Scale a(alpha, t.scale), b(beta, t.scale);
   check(lt_library().Matmul(lt_handle(device, where), plan.description, &a, p.a.data, plan.a,
                             p.b.data, plan.b, &b, p.c.data, plan.c, p.d.data, plan.d,
                             plan.choice.algorithm, workspace ? workspace->ptr : nullptr,

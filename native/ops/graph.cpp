@@ -9,6 +9,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/driver.hpp"
+#include "cuda/memory.hpp"
 #include "cuda/pinned.hpp"
 #include "cuda/stream.hpp"
 
@@ -79,11 +80,22 @@ struct HostCopy : HostWork {
 
 Recorder::Recorder(Device device, bool on_host) : device_(device), on_host_(on_host) {}
 
-Recorder::~Recorder() {
-  if (cuda::driver_is_gone() || !(exec_ || graph_)) return;
-  cuda::RelaxedCapture relaxed;
-  if (exec_) cuda::driver().GraphExecDestroy(exec_);
-  if (graph_) cuda::driver().GraphDestroy(graph_);
+Recorder::~Recorder() { destroy_graph(); }
+
+// Its memory returns to the cache after the last launch.
+void Recorder::destroy_graph() noexcept {
+  const cuda::DeviceState* d = on_host_ ? nullptr : cuda::started_device(device_.id);
+  if (!d || cuda::driver_is_gone() || !cuda::context_exists(*d)) return;
+  cuda::call_blocking([&] {
+    if (exec_) cuda::driver().GraphExecDestroy(exec_);
+    if (graph_) cuda::driver().GraphDestroy(graph_);
+    return CUDA_SUCCESS;
+  });
+  exec_ = nullptr;
+  graph_ = nullptr;
+  const uint64_t capture = std::exchange(capture_, 0);
+  if (capture && !is_embedded_)
+    cuda::end_graph_memory(device_.id, capture, last_stream_, last_thread_);
 }
 
 void Recorder::begin(PyObject* self) {
@@ -100,12 +112,14 @@ void Recorder::begin(PyObject* self) {
     outer_stream_ = cuda::current_stream(device_.id);
     stream_ = cuda::acquire_stream(device_.id, false, kCapturePriority, kWhere);
     // Relaxed: loading a kernel or allocating meanwhile is not part of the graph and does not break it.
-    CUresult code = cuda::driver().StreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED);
+    CUresult code = cuda::call_blocking(
+        [&] { return cuda::driver().StreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED); });
     if (code != CUDA_SUCCESS) {
       cuda::recycle_stream(device_.id, stream_, false, kCapturePriority);
       stream_ = nullptr;
       cuda::check(code, "cuStreamBeginCapture", kWhere);
     }
+    capture_ = cuda::capture_id(stream_);
     cuda::set_current_stream(device_.id, stream_);
   }
   active_ = true;
@@ -118,45 +132,63 @@ void Recorder::end() {
     fail(Kind::Capture, kWhere, "the end of a capture in the thread that began it",
          active_ ? "another thread, while the first one still records" : "no capture in progress",
          "use it as a with-block, and leave the block where it was entered");
-  active_ = false;
-  recorder = nullptr;
-  const PyRef self = std::move(self_);  // until the end of this function at least
+  const PyRef self = stop();
   drop_unused();
-  if (!on_host_) {
-    cuda::DeviceGuard guard(device_.id);
-    cuda::set_current_stream(device_.id, outer_stream_);
-    CUresult code = cuda::driver().StreamEndCapture(stream_, &graph_);
-    cuda::recycle_stream(device_.id, stream_, false, kCapturePriority);
-    stream_ = nullptr;
-    if (code == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || code == CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
-      fail_broken(code);
-    cuda::check(code, "cuStreamEndCapture", kWhere);
-    cuda::RelaxedCapture relaxed;
-    cuda::check(cuda::driver().GraphInstantiateWithFlags(&exec_, graph_, 0), "cuGraphInstantiate",
-                kWhere);
+  try {
+    if (!on_host_) make_executable();
+    for (const auto* list : {&used_, &fresh_})
+      for (const Array& a : *list)
+        if (std::find(buffers_.begin(), buffers_.end(), a.buffer.get()) == buffers_.end())
+          buffers_.push_back(a.buffer.get());
+  } catch (...) {
+    destroy_graph();
+    clear();
+    throw;
   }
-  for (const auto& list : {&used_, &fresh_})
-    for (const Array& a : *list) {
-      const BufferRef& b = a.buffer;
-      auto same = [&](const BufferRef& other) { return other.get() == b.get(); };
-      if (b && std::none_of(buffers_.begin(), buffers_.end(), same)) buffers_.push_back(b);
-    }
   ready_ = true;
 }
 
 void Recorder::leave() noexcept {
   if (recorder != this) return;
+  const PyRef self = stop();
+  if (!on_host_) end_stream_capture();
+  destroy_graph();
+  clear();
+}
+
+// Returns what keeps this object alive until the caller returns.
+PyRef Recorder::stop() noexcept {
   active_ = false;
   recorder = nullptr;
-  const PyRef self = std::move(self_);
-  if (!on_host_ && stream_) {
-    CUgraph broken = nullptr;
-    cuda::set_current_stream(device_.id, outer_stream_);
-    cuda::driver().StreamEndCapture(stream_, &broken);
-    if (broken) cuda::driver().GraphDestroy(broken);
-    cuda::recycle_stream(device_.id, stream_, false, kCapturePriority);
-    stream_ = nullptr;
-  }
+  return std::move(self_);
+}
+
+// Whatever the driver returns, this thread captures no longer.
+CUresult Recorder::end_stream_capture() noexcept {
+  cuda::set_current_stream(device_.id, outer_stream_);
+  const cuda::DeviceState& d = *cuda::started_device(device_.id);
+  auto end = [&] {
+    return cuda::context_exists(d) ? cuda::driver().StreamEndCapture(stream_, &graph_)
+                                   : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  };
+  const CUresult code = cuda::call_blocking(end);
+  if (code != CUDA_SUCCESS && cuda::is_capturing(stream_)) cuda::call_blocking(end);
+  for (const auto* list : {&used_, &fresh_})
+    for (const Array& a : *list) cuda::forget_recorded_use(a.buffer.get(), stream_);
+  cuda::recycle_stream(device_.id, stream_, false, kCapturePriority);
+  stream_ = nullptr;
+  return code;
+}
+
+void Recorder::make_executable() {
+  CUresult code = end_stream_capture();
+  if (code == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || code == CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
+    fail_broken(code);
+  cuda::check(code, "cuStreamEndCapture", kWhere);
+  cuda::DeviceGuard guard(device_.id);
+  code = cuda::call_blocking(
+      [&] { return cuda::driver().GraphInstantiateWithFlags(&exec_, graph_, 0); });
+  cuda::check(code, "cuGraphInstantiate", kWhere);
 }
 
 // Results have values once all calls have run; if one of them fails, the results may be incomplete.
@@ -191,8 +223,8 @@ void Recorder::replay() {
   }
   cuda::DeviceGuard guard(device_.id);
   CUstream stream = cuda::current_stream(device_.id);
-  for (const BufferRef& b : buffers_) cuda::order(b.get(), stream, "replay");
-  if (cuda::is_capturing(stream)) {
+  const bool captured = cuda::is_capturing(stream);
+  if (captured) {
     for (const BufferRef& flags : checked_flags_)
       cuda::note_pinned_use(device_.id, flags->ptr, stream, "replay");
     // The copy may outlive this graph, so the outer graph must hold the memory that it reads and writes.
@@ -203,11 +235,19 @@ void Recorder::replay() {
       recorder->checked_flags_.insert(recorder->checked_flags_.end(), checked_flags_.begin(),
                                       checked_flags_.end());
     }
-    return add_to_capture(stream, graph_);
+  } else {
+    require_no_index_flag();
   }
-  require_no_index_flag();
-  cuda::RelaxedCapture relaxed;  // the first launch of a graph may allocate
-  cuda::check(cuda::driver().GraphLaunch(exec_, stream), "cuGraphLaunch", "replay");
+  is_embedded_ |= captured;
+  cuda::queue(buffers_.data(), static_cast<int>(buffers_.size()), stream, "replay", [&] {
+    std::lock_guard lock(launch_lock_);
+    if (captured) return add_to_capture(stream, graph_);
+    cuda::RelaxedCapture relaxed;  // the first launch of a graph may allocate
+    cuda::check(cuda::driver().GraphLaunch(exec_, stream), "cuGraphLaunch", "replay");
+  });
+  if (captured) return;
+  last_stream_ = stream;
+  last_thread_ = stream == CU_STREAM_PER_THREAD ? cuda::thread_token() : 0;
 }
 
 char* Recorder::index_flags(const char* where) {
@@ -321,16 +361,15 @@ int64_t Recorder::references(const Buffer* buffer) const noexcept {
   auto same = [&](const Array& a) { return a.buffer.get() == buffer; };
   return std::count_if(used_.begin(), used_.end(), same) +
          std::count_if(fresh_.begin(), fresh_.end(), same) +
-         std::count_if(written_.begin(), written_.end(), same) +
-         std::count_if(buffers_.begin(), buffers_.end(),
-                       [&](const BufferRef& b) { return b.get() == buffer; });
+         std::count_if(written_.begin(), written_.end(), same);
 }
 
 size_t Recorder::nodes() const {
   if (on_host_) return calls_.size();
+  if (!graph_) return inner_nodes_;
   size_t n = 0;
-  if (graph_)
-    cuda::check(cuda::driver().GraphGetNodes(graph_, nullptr, &n), "cuGraphGetNodes", kWhere);
+  cuda::DeviceGuard guard(device_.id);
+  cuda::check(cuda::driver().GraphGetNodes(graph_, nullptr, &n), "cuGraphGetNodes", kWhere);
   return n + inner_nodes_;
 }
 
@@ -346,7 +385,7 @@ int Recorder::traverse(visitproc visit, void* arg) {
 
 void Recorder::clear() {
   ready_ = false;
-  buffers_.clear();  // before the arrays, which hold the owners of borrowed memory
+  buffers_.clear();
   used_.clear();
   fresh_.clear();
   written_.clear();

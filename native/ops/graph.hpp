@@ -6,6 +6,7 @@
 #include <cuda.h>
 
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,10 @@ class Recorder {
   void clear();
 
  private:
+  PyRef stop() noexcept;
+  CUresult end_stream_capture() noexcept;
+  void make_executable();
+  void destroy_graph() noexcept;
   void drop_unused();
   void run_calls();
   void require_no_index_flag();
@@ -76,6 +81,11 @@ class Recorder {
   CUstream stream_ = nullptr, outer_stream_ = nullptr;
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
+  std::mutex launch_lock_;          // the driver's graph objects serve one thread at a time
+  uint64_t capture_ = 0;            // the driver's id of the capture
+  bool is_embedded_ = false;        // in another graph, which may outlive this one
+  CUstream last_stream_ = nullptr;  // of the last launch
+  uint32_t last_thread_ = 0;
   PyRef self_;                                          // while active
   std::vector<std::shared_ptr<const HostWork>> calls_;  // shared with captures that replay this one
   std::vector<Array> used_, fresh_;
@@ -83,7 +93,7 @@ class Recorder {
   std::vector<BufferRef> unset_;
   BufferRef index_flags_;                 // of this graph; null if none of its kernels needs them
   std::vector<BufferRef> checked_flags_;  // these, and those of captures replayed inside
-  std::vector<BufferRef> buffers_;        // those of used_ and fresh_, each once
+  std::vector<Buffer*> buffers_;          // those of used_ and fresh_, each once
   size_t inner_nodes_ = 0;                // of captures replayed inside, less one for each
 };
 

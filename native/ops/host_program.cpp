@@ -179,7 +179,7 @@ void ProgramRun::call_python(const HostStep& step, int64_t n) {
 void run_program(const HostProgram& program, const IterationSpace& w, const char* where) {
   int64_t itemsizes = 0;
   for (int i = 0; i < w.operands; ++i) itemsizes += w.itemsize[i];
-  DropGil drop(!program.calls_python && w.size * itemsizes >= kGilBytes);
+  GilRelease released(!program.calls_python && w.size * itemsizes >= kGilBytes);
   ProgramRun run(program, w.size, where);
   char* at[kMaxOperands];
   for (int i = 0; i < w.operands; ++i) at[i] = w.constant[i] ? run.number(w, i) : w.data[i];

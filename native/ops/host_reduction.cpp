@@ -259,7 +259,7 @@ void HostStages::run(const Array* const* ins, const Array& out, const char* wher
   for (const HostStage& stage : stages)
     calls_python = calls_python || stage.join->calls_python || stage.finish->calls_python;
   Geometry geometry(*this, ins, out, where);
-  DropGil drop(!calls_python && bytes >= kGilBytes);
+  GilRelease released(!calls_python && bytes >= kGilBytes);
   Reducer(*this, geometry, where).run();
 }
 

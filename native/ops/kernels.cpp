@@ -23,10 +23,12 @@ struct Compiled {
   std::shared_ptr<cuda::Module> module;
   cuda::Kernel kernel;
 };
+// Shared, because a launch may let other threads run, which may empty the kernel cache.
+using CompiledRef = std::shared_ptr<const Compiled>;
 
 // Guarded by the GIL. Never destroyed: at exit the driver may be unloaded before static objects are.
-std::unordered_map<std::string, Compiled>& compiled() {
-  static auto* map = new std::unordered_map<std::string, Compiled>();
+std::unordered_map<std::string, CompiledRef>& compiled() {
+  static auto* map = new std::unordered_map<std::string, CompiledRef>();
   return *map;
 }
 
@@ -53,8 +55,8 @@ std::string key_for(OpId op, const StoredType* types, const KernelVariant& varia
   return key.append(variant.modes, static_cast<size_t>(operands));
 }
 
-void build(const std::string& key, OpId op, const StoredType* types, const KernelVariant& variant,
-           int operands, int device, const char* where) {
+CompiledRef build(const std::string& key, OpId op, const StoredType* types,
+                  const KernelVariant& variant, int operands, int device, const char* where) {
   nb::list rows;
   for (int i = 0; i < operands; ++i) rows.append(static_cast<int>(types[i]));
   const nb::tuple stored(rows);
@@ -71,10 +73,11 @@ void build(const std::string& key, OpId op, const StoredType* types, const Kerne
     symbol = nb::cast<std::string>(answer[1]);
     return nb::cast<nb::bytes>(answer[0]);
   };
-  Compiled c;
-  c.module = cuda::load_or_recompile(device, compile, where);
-  c.kernel = c.module->kernel(symbol.c_str(), where);
-  compiled().emplace(key, std::move(c));
+  auto made = std::make_shared<Compiled>();
+  made->module = cuda::load_or_recompile(device, compile, where);
+  made->kernel = made->module->kernel(symbol.c_str(), where);
+  compiled().emplace(key, made);
+  return made;
 }
 
 }  // namespace
@@ -89,7 +92,7 @@ void forget_kernels_of(OpId op) {
   for (auto it = compiled().begin(); it != compiled().end();) {
     const bool of_op = std::memcmp(it->first.data(), &op, sizeof op) == 0;
     // A CUDA graph of any library may hold functions of the module, so keep it loaded.
-    if (of_op) it->second.module->keep_loaded();
+    if (of_op) it->second->module->keep_loaded();
     it = of_op ? compiled().erase(it) : std::next(it);
   }
 }
@@ -99,19 +102,17 @@ void launch(OpId op, const StoredType* types, const IterationSpace& w, int devic
   ElementwiseLaunch planned;
   plan_launch(w, &planned, where);
   const std::string key = key_for(op, types, planned.variant, w.operands, device);
-  auto found = compiled().find(key);
-  // Both calls let other threads run, which may empty the kernel cache.
-  while (found == compiled().end() || cuda::order_all(w.buffer, w.operands, stream, where)) {
-    if (found == compiled().end())
-      build(key, op, types, planned.variant, w.operands, device, where);
-    found = compiled().find(key);
-  }
+  const auto found = compiled().find(key);
+  const CompiledRef compiled_kernel =
+      found != compiled().end() ? found->second
+                                : build(key, op, types, planned.variant, w.operands, device, where);
   cuda::Launch how;
   how.grid[0] = planned.grid;
   how.block[0] = planned.block_x;
   how.block[1] = planned.block_y;
   void* arguments[] = {planned.parameters};
-  cuda::launch_here(found->second.kernel, how, stream, arguments, where);
+  cuda::queue(w.buffer, w.operands, stream, where,
+              [&] { cuda::launch_here(compiled_kernel->kernel, how, stream, arguments, where); });
 }
 
 }  // namespace gpuinterop::ops

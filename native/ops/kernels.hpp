@@ -21,7 +21,7 @@ void forget_kernels() noexcept;  // for tests
 void forget_kernels_of(OpId op);
 
 // Queues op over w's operands, of the given stored types, on the current stream of `device`.
-// The caller holds the GIL, has ordered the buffers against that stream, and w.size > 0.
+// The caller holds the GIL and references to w's buffers, and w.size > 0.
 void launch(OpId op, const StoredType* types, const IterationSpace& w, int device, CUstream stream,
             const char* where);
 

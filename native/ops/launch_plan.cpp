@@ -18,25 +18,30 @@ constexpr int64_t kTicketWords = 4096;
 constexpr int64_t kBytes = kTicketWords * 4;
 constexpr size_t kMostStreams = 32;  // with more streams, launches sometimes wait for each other
 
-struct BlockCounters {
-  Buffer* buffer = nullptr;
-  BufferRef held;  // until the launches are queued; null if there is another owner
-};
-
-struct Set {
+struct CounterSet {
   std::vector<BufferRef> buffers;
   size_t next = 0;
 };
 
 // Never destroyed: at exit the driver may be unloaded before static objects are.
-Set& set_of(int device) {
-  static auto* sets = new Set[kMaxDevices];
+CounterSet& set_of(int device) {
+  static auto* sets = new CounterSet[kMaxDevices];
   return sets[device];
 }
 
+// A thread that is about to queue launches holds a second reference.
+bool is_idle(const Buffer& b) { return b.refs.load() == 1; }
 bool is_last_used_on(const Buffer& b, CUstream stream) {
   return b.stream == stream &&
          (stream != CU_STREAM_PER_THREAD || b.stream_thread == cuda::thread_token());
+}
+
+void clear(const BufferRef& b, CUstream stream, const char* where) {
+  const int device = b->device.id;
+  const char zero = 0;
+  Buffer* used[] = {b.get()};
+  cuda::queue(used, 1, stream, where,
+              [&] { cuda::fill_bytes(device, b->ptr, &zero, 1, kBytes, stream, where); });
 }
 
 // Zeroed memory for use on `stream`. This file keeps it, so array statistics do not count it.
@@ -49,21 +54,19 @@ BufferRef fresh(int device, CUstream stream, const char* where) {
   b->stream_thread = stream == CU_STREAM_PER_THREAD ? cuda::thread_token() : 0;
   b->ptr = static_cast<char*>(cuda::allocate(device, kBytes, stream, where));
   b->release = cuda::release;
-  const char zero = 0;
   BufferRef made(b.release());
-  cuda::fill_bytes(device, made->ptr, &zero, 1, kBytes, stream, where);
+  clear(made, stream, where);
   return made;
 }
 
 // A graph has counters of its own, because its replays may overlap any launch. For gpuinterop's graphs they
 // are cleared once, outside the capture, and the recorder keeps them as long as the graph can be replayed.
 // The lifetime of another library's graph is unknown, so each replay clears them.
-BlockCounters for_graph(int device, CUstream stream, const char* where) {
+BufferRef for_graph(int device, CUstream stream, const char* where) {
   if (!recorder || recorder->on_host() || recorder->device().id != device) {
     BufferRef words = allocate({DeviceType::Cuda, device}, kBytes, where);
-    const char zero = 0;
-    cuda::fill_bytes(device, words->ptr, &zero, 1, kBytes, stream, where);
-    return {words.get(), words};
+    clear(words, stream, where);
+    return words;
   }
   CUstream outside = cuda::device_state(device, where).allocator;
   Array words;
@@ -73,23 +76,26 @@ BlockCounters for_graph(int device, CUstream stream, const char* where) {
   words.data = words.buffer->ptr;
   cuda::synchronize_stream(device, outside, where);  // no long-running work is queued on it
   recorder->use(words);
-  return {words.buffer.get(), {}};
+  return words.buffer;
 }
 
 // The counters for the next launches on `stream`, the current one of `device`. The caller orders the buffer
-// (cuda::order_all). Called with the GIL and inside a DeviceGuard.
-BlockCounters counters_for(int device, CUstream stream, const char* where) {
+// (cuda::queue). Called with the GIL and inside a DeviceGuard.
+BufferRef counters_for(int device, CUstream stream, const char* where) {
   if (cuda::is_capturing(stream)) [[unlikely]]
     return for_graph(device, stream, where);
-  Set& set = set_of(device);
-  for (BufferRef& b : set.buffers)
-    if (is_last_used_on(*b.get(), stream)) return {b.get(), {}};
-  if (set.buffers.size() < kMostStreams) {
-    set.buffers.push_back(fresh(device, stream, where));
-    return {set.buffers.back().get(), {}};
+  CounterSet& set = set_of(device);
+  for (const BufferRef& b : set.buffers)
+    if (is_idle(*b.get()) && is_last_used_on(*b.get(), stream)) return b;
+  // With many streams take the counters of another one, and wait for the launches that used them last.
+  const size_t n = set.buffers.size();
+  for (size_t i = 0; n >= kMostStreams && i < n; ++i) {
+    const BufferRef& b = set.buffers[set.next++ % n];
+    if (is_idle(*b.get())) return b;
   }
-  // Wait for the launches that used these counters last.
-  return {set.buffers[set.next++ % kMostStreams].get(), {}};
+  BufferRef made = fresh(device, stream, where);
+  set.buffers.push_back(made);
+  return made;
 }
 
 }  // namespace
@@ -126,9 +132,9 @@ PyObject* LaunchPlan::compute(PyObject* const* ins, int n_ins, PyObject* const* 
   CUstream stream = cuda::current_stream(device);
   BufferRef scratch;
   if (scratch_bytes > 0) scratch = allocate({DeviceType::Cuda, device}, scratch_bytes, where);
-  BlockCounters counters;
+  BufferRef counters;  // held until the launches are queued, so that no other stream gets them
   if (counts) counters = counters_for(device, stream, where);
-  Buffer* used[kMaxPlannedInputs + kMaxPlannedOutputs + 2] = {scratch.get(), counters.buffer};
+  Buffer* used[kMaxPlannedInputs + kMaxPlannedOutputs + 2] = {scratch.get(), counters.get()};
   int n_used = 2;
   for (int i = 0; i < n_ins; ++i) {
     used[n_used++] = inputs[i]->buffer.get();
@@ -142,27 +148,28 @@ PyObject* LaunchPlan::compute(PyObject* const* ins, int n_ins, PyObject* const* 
       note_fresh(*targets[j]);
     }
   }
-  cuda::order_all(used, n_used, stream, where);
-
-  alignas(16) char params[kMaxPlannedParams];
-  for (const PlannedLaunch& launch : launches) {
-    std::memcpy(params, launch.params.data(), launch.params.size());
-    for (const Patch& p : launch.patches) {
-      char* address = nullptr;
-      switch (p.slot) {
-        case Slot::Input: address = inputs[p.index]->data; break;
-        case Slot::Output: address = targets[p.index]->data; break;
-        case Slot::Scratch: address = scratch->ptr; break;
-        case Slot::BlockCounters: address = counters.buffer->ptr; break;
+  auto launch_all = [&] {
+    alignas(16) char params[kMaxPlannedParams];
+    for (const PlannedLaunch& launch : launches) {
+      std::memcpy(params, launch.params.data(), launch.params.size());
+      for (const Patch& p : launch.patches) {
+        char* address = nullptr;
+        switch (p.slot) {
+          case Slot::Input: address = inputs[p.index]->data; break;
+          case Slot::Output: address = targets[p.index]->data; break;
+          case Slot::Scratch: address = scratch->ptr; break;
+          case Slot::BlockCounters: address = counters->ptr; break;
+        }
+        address += p.shift;
+        std::memcpy(params + p.offset, &address, sizeof address);
       }
-      address += p.shift;
-      std::memcpy(params + p.offset, &address, sizeof address);
+      void* arguments[] = {params};
+      cuda::check(cuda::driver().LaunchKernel(launch.function, launch.grid_x, launch.grid_y, 1,
+                                              launch.block, 1, 1, 0, stream, arguments, nullptr),
+                  "cuLaunchKernel", where);
     }
-    void* arguments[] = {params};
-    cuda::check(cuda::driver().LaunchKernel(launch.function, launch.grid_x, launch.grid_y, 1,
-                                            launch.block, 1, 1, 0, stream, arguments, nullptr),
-                "cuLaunchKernel", where);
-  }
+  };
+  cuda::queue(used, n_used, stream, where, launch_all);
   if (n_outs == 1) return results[0].release();
   PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(n_outs));
   if (!tuple) throw PythonError();

@@ -73,7 +73,7 @@ PyObject* run_plan_into(PlanKind kind, const ProductCall& call, const ProductRul
                         const Side& a, const Side& b, const ProductShape& shape) {
   if (!call.out) return run_plan(kind, call, rule, a, b, nullptr).release();
   check_out(call.out, rule.dtype, a.array->device, shape.ndim, shape.extents, call.where);
-  const Array& to = unwrap(call.out);
+  const Array to = unwrap(call.out);
   if (may_be_written(to, a, b, {}, call.where))
     return run_plan(kind, call, rule, a, b, call.out).release();
   PyRef made = run_plan(kind, call, rule, a, b, nullptr);

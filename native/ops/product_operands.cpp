@@ -185,7 +185,7 @@ PyObject* run_elementwise(const char* name, PyObject* x, PyObject* y, PyObject* 
 
 // beta * c alone, if the product is multiplied by 0.
 void scaled_into(const ProductCall& call, PyObject* result, const Side& c) {
-  const Array& to = unwrap(result);
+  const Array to = unwrap(result);
   const Scalar beta = call.beta;
   note_use(to);
   if (!c.array || beta == Scalar{0, 0}) {

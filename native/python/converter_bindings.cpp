@@ -50,8 +50,8 @@ const Array& checked(nb::handle x, const char* where) {
 
 bool primary_is_current(int device) {
   cuda::DeviceState& d = cuda::device_state(device, "gpuinterop.converters");
-  CUcontext current = nullptr;
-  return cuda::driver().CtxGetCurrent(&current) == CUDA_SUCCESS && current == d.primary;
+  unsigned long long current = 0;
+  return cuda::driver().CtxGetId(nullptr, &current) == CUDA_SUCCESS && current == d.context_id;
 }
 
 // Everything that a library without a protocol needs of a C-contiguous array, in one call: shape, strides in

@@ -102,8 +102,9 @@ nb::dict memory_statistics(int type, int id) {
     cached = d->cache.bytes();
     cuuint64_t held = 0;
     cuda::RelaxedCapture relaxed;  // querying the pool would break a capture of any stream
-    if (cuda::driver().MemPoolGetAttribute(d->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) ==
-        CUDA_SUCCESS)
+    if (cuda::context_exists(*d) &&
+        cuda::driver().MemPoolGetAttribute(d->pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held) ==
+            CUDA_SUCCESS)
       reserved = int64_t(held);
   }
   out["cached_bytes"] = cached;
@@ -161,6 +162,7 @@ void register_cuda(nb::module_& m) {
   m.def(
       "cuda_empty_cache",
       [](int ordinal) {
+        cuda::DeviceGuard guard(ordinal);
         cuda::trim_memory(cuda::device_state(ordinal, "empty_cache"));
         cuda::release_idle_pinned();
       },

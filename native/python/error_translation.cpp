@@ -48,7 +48,7 @@ std::atomic<bool> interpreter_gone{false};
 
 // Every CPython exports these functions, but not every version's limited API declares them.
 using Question = int (*)();
-Question is_finalizing = nullptr, holds_gil = nullptr;
+Question is_finalizing = nullptr;
 
 Question find_question(const char* name) {
   return reinterpret_cast<Question>(dlsym(RTLD_DEFAULT, name));
@@ -124,7 +124,6 @@ void register_errors() {
       nullptr);
   is_finalizing = find_question("Py_IsFinalizing");
   if (!is_finalizing) is_finalizing = find_question("_Py_IsFinalizing");
-  holds_gil = find_question("PyGILState_Check");
   // Runs after the interpreter has been shut down.
   Py_AtExit([] { interpreter_gone.store(true); });
 }
@@ -133,7 +132,7 @@ GilForCleanup::GilForCleanup() {
   if (interpreter_gone.load() || !Py_IsInitialized()) return;
   // During shutdown only the thread that holds the GIL may use Python. PyGILState_Ensure would block any
   // other thread for ever, or unwind it.
-  if (is_finalizing && is_finalizing() && !(holds_gil && holds_gil())) return;
+  if (is_finalizing && is_finalizing() && !PyGILState_Check()) return;
   state_ = PyGILState_Ensure();
   held_ = true;
 }

@@ -73,6 +73,7 @@ void record_event(Event& e, nb::object stream) {
   e.time = std::chrono::steady_clock::now();
   if (e.handle) {
     cuda::DeviceGuard guard(e.device.id);
+    GilRelease released;
     cuda::check(cuda::driver().EventRecord(e.handle, s), "cuEventRecord", "Event.record");
   }
   e.recorded = true;
@@ -81,6 +82,7 @@ void record_event(Event& e, nb::object stream) {
 void wait_event(Device d, CUstream stream, const Event& e, const char* where) {
   if (!e.handle || !stream || !e.recorded) return;
   cuda::DeviceGuard guard(d.id);
+  GilRelease released;
   cuda::check(cuda::driver().StreamWaitEvent(stream, e.handle, CU_EVENT_WAIT_DEFAULT),
               "cuStreamWaitEvent", where);
 }

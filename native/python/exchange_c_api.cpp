@@ -45,7 +45,10 @@ void order_for_consumer(const Array& a, bool kept) {
   if (!a.buffer) return;
   CUstream stream = cuda::current_stream(a.device.id);
   cuda::order(a.buffer.get(), stream, kWhere);
-  if (kept) note_foreign_use(a, stream == CU_STREAM_LEGACY ? kUsedOnLegacy : kUsedElsewhere);
+  const uint32_t bits = stream == CU_STREAM_LEGACY ? kUsedOnLegacy : kUsedElsewhere;
+  if (kept) return note_foreign_use(a, bits);
+  const uint32_t before = std::exchange(a.buffer->borrower, cuda::thread_token());
+  if (before && before != a.buffer->borrower) note_foreign_use(a, bits);
 }
 
 int allocate_tensor(DLTensor* prototype, DLManagedTensorVersioned** out, void* error_context,

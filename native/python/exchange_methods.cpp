@@ -282,6 +282,16 @@ PyObject* interface_of(const Array& a, const std::string& typestr, PyObject* str
   return dict.release();
 }
 
+// Makes the streams of consumers that ignore the dictionary's "stream" wait as well: torch works on its current
+// stream, others on the legacy one. Not during a capture, which could not record the wait.
+void order_for_others(const Array& a, CUstream last) {
+  const int device = a.device.id;
+  CUstream torch = static_cast<CUstream>(torch_work_stream(device));
+  if ((last == CU_STREAM_LEGACY && torch == last) || cuda::any_capture()) return;
+  for (CUstream stream : {CU_STREAM_LEGACY, torch})
+    cuda::wait(device, stream, last, "__cuda_array_interface__");
+}
+
 PyObject* cuda_array_interface(PyObject* self, void*) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     const Array a = unwrap(self);  // by value: see dlpack()
@@ -294,10 +304,12 @@ PyObject* cuda_array_interface(PyObject* self, void*) {
                    std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");
     require_valid_layout(self);
     require_no_fork(a, "__cuda_array_interface__");
+    const cuda::DeviceGuard context(a.device.id);
     join_before_use(a, "__cuda_array_interface__");
     // Waiting for the stream of the last use covers all earlier uses, because it has waited for them.
-    void* handle = a.buffer ? cuda::last_use_stream(*a.buffer.get(), "__cuda_array_interface__")
-                            : CU_STREAM_LEGACY;
+    CUstream handle = CU_STREAM_LEGACY;
+    if (a.buffer) handle = cuda::last_use_stream(*a.buffer.get(), "__cuda_array_interface__");
+    order_for_others(a, handle);
     note_foreign_use(a, kUsedElsewhere | kUsedBeside | kUsedOnLegacy);
     PyRef stream = PyRef::steal(PyLong_FromVoidPtr(handle));
     if (!stream) throw PythonError();

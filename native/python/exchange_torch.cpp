@@ -215,6 +215,22 @@ bool has_whole_bytes(PyObject* tensor) {
   return dtype.get() == whole_bytes[0] || dtype.get() == whole_bytes[1];
 }
 
+void* torch_work_stream(int device) {
+  static const DLPackExchangeAPI* api = nullptr;  // torch is never unloaded
+  if (!api) {
+    static PyObject* name = PyUnicode_InternFromString("torch");
+    const PyRef torch = name ? PyRef::steal(PyImport_GetModule(name)) : PyRef();
+    const PyRef tensor = torch ? optional_attribute(torch.get(), "Tensor") : PyRef();
+    if (tensor && PyType_Check(tensor.get()))
+      api = find_api(reinterpret_cast<PyTypeObject*>(tensor.get()));
+    forgive();
+    if (!api) return CU_STREAM_LEGACY;
+  }
+  void* stream = nullptr;
+  if (!find_work_stream(api, device, &stream)) forgive();
+  return stream;
+}
+
 bool torch_keeps_stream(int device, void* handle) {
   const auto stream = static_cast<CUstream>(handle);
   if (cuda::is_default(stream) || cuda::lives_until_exit(stream)) return true;

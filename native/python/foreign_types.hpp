@@ -91,6 +91,8 @@ bool has_whole_bytes(PyObject* tensor);
 // Whether torch's current stream, given by its handle, is a process-lifetime stream: torch's own are. The
 // creator of an external one (ExternalStream) may destroy it while gpuinterop still uses torch's memory.
 bool torch_keeps_stream(int device, void* stream);
+// Torch's current stream in this thread; the legacy one if torch is not loaded or too old to report it.
+void* torch_work_stream(int device);
 
 // ---- python/exchange_cupy.cpp ----
 bool describe_cupy(PyTypeObject* type);  // true for cupy.ndarray itself

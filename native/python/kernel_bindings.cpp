@@ -95,6 +95,7 @@ void launch(const LoadedKernel& self, nb::handle grid, nb::handle block, int64_t
   const int device = self.kernel.device;
   cuda::DeviceGuard guard(device);
   CUstream stream = cuda::current_stream(device);
+  std::vector<BufferRef> held;  // the objects' arrays may change while other threads run
   std::vector<Buffer*> buffers;
   for (size_t i = 0; i < nb::len(used); ++i) {
     nb::object item = used[i];
@@ -102,13 +103,14 @@ void launch(const LoadedKernel& self, nb::handle grid, nb::handle block, int64_t
     if (a.device != Device{DeviceType::Cuda, device})
       fail(Kind::DeviceMismatch, where, "arrays on cuda:" + std::to_string(device),
            "an array elsewhere", "move it: x.to_device('cuda:" + std::to_string(device) + "')");
+    held.push_back(a.buffer);
     buffers.push_back(a.buffer.get());
     ops::note_use(a);
   }
   if (!self.module->is_kept_loaded() && cuda::is_capturing(stream)) self.module->keep_loaded();
   if (shared > 48 * 1024) cuda::allow_shared_memory(self.kernel, static_cast<int>(shared), where);
-  cuda::order_all(buffers.data(), static_cast<int>(buffers.size()), stream, where);
-  cuda::launch_here(self.kernel, how, stream, pointers.data(), where);
+  cuda::queue(buffers.data(), static_cast<int>(buffers.size()), stream, where,
+              [&] { cuda::launch_here(self.kernel, how, stream, pointers.data(), where); });
 }
 
 }  // namespace
@@ -127,6 +129,7 @@ void register_kernels(nb::module_& m) {
             for (auto& p : pointers) p = const_cast<uint64_t*>(zeros);
             cuda::DeviceGuard guard(k.kernel.device);
             CUstream stream = cuda::current_stream(k.kernel.device);
+            GilRelease released;
             for (int i = 0; i < times; ++i)
               cuda::launch_here(k.kernel, {}, stream, pointers, k.kernel.name.c_str());
           },

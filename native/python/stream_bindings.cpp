@@ -147,8 +147,7 @@ bool query_stream(Stream& s) {
     fail(Kind::Capture, "Stream.query", "a stream that is not being captured", stream_repr(s),
          "ask before the capture begins or after it ends");
   cuda::DeviceGuard guard(s.device.id);
-  cuda::RelaxedCapture relaxed;
-  CUresult code = cuda::driver().StreamQuery(s.handle);
+  const CUresult code = cuda::call_blocking([&] { return cuda::driver().StreamQuery(s.handle); });
   if (code == CUDA_ERROR_NOT_READY) return false;
   cuda::check(code, "cuStreamQuery", "Stream.query");
   return true;

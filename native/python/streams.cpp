@@ -40,7 +40,9 @@ void Stream::leave() noexcept {
 }
 
 void Stream::check_usable(const char* where) const {
-  if (handle) cuda::require(where);  // a handle from before a fork is invalid in this process
+  if (!handle) return;
+  cuda::require(where);  // a handle from before a fork is invalid in this process
+  cuda::require_context(cuda::device_state(device.id, where), where);
 }
 
 void Stream::put_to_use() {
@@ -59,15 +61,16 @@ Event::Event(Device d, bool t, bool blocking) : device(d), timing(t) {
   cuda::DeviceGuard guard(d.id);
   unsigned flags = (t ? 0u : unsigned(CU_EVENT_DISABLE_TIMING)) |
                    (blocking ? unsigned(CU_EVENT_BLOCKING_SYNC) : 0u);
-  cuda::RelaxedCapture relaxed;
-  cuda::check(cuda::driver().EventCreate(&handle, flags), "cuEventCreate", "Event");
+  cuda::check(cuda::call_blocking([&] { return cuda::driver().EventCreate(&handle, flags); }),
+              "cuEventCreate", "Event");
 }
 
 Event::~Event() {
   // The driver keeps an event while a stream waits for it.
   if (!handle || cuda::driver_is_gone()) return;
-  cuda::RelaxedCapture relaxed;
-  cuda::driver().EventDestroy(handle);
+  const cuda::DeviceState* d = cuda::started_device(device.id);
+  if (!d || !cuda::context_exists(*d)) return;
+  cuda::call_blocking([&] { return cuda::driver().EventDestroy(handle); });
 }
 
 }  // namespace gpuinterop

@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from ctypes import c_char_p, c_int, c_int64, c_long, c_void_p
+from ctypes import c_bool, c_char_p, c_int, c_int64, c_long, c_size_t, c_void_p
 from pathlib import Path
 
 import pytest
@@ -103,6 +103,16 @@ def give_handle_again(stream: int) -> None:
 def set_delay(microseconds: int) -> None:
     """Let each operation that is queued on a stream take so long."""
     driver.libcuda().fakecuda_set_delay_us(c_long(microseconds))
+
+
+def set_capacity(most: int) -> None:
+    """Let calls that queue work wait while a stream has so much; 0 is no bound."""
+    driver.libcuda().fakecuda_set_capacity(c_size_t(most))
+
+
+def keep_user_objects(keeps: bool) -> None:
+    """Whether graphs are destroyed without the callbacks of their user objects, as if these came late."""
+    driver.libcuda().fakecuda_keep_user_objects(c_bool(keeps))
 
 
 def set_memory(nbytes: int, device: int = 0) -> None:

@@ -64,18 +64,21 @@ static inline float __double2float_rz(double x) {
 }
 static inline float gi_fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 static inline double gi_fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
+// A GPU's conversions of halves return one NaN for all.
 static inline float gi_half_to_float(unsigned short h) {
   _Float16 v;
   __builtin_memcpy(&v, &h, 2);
-  return (float)v;
+  return v != v ? __uint_as_float(0x7fffffff) : (float)v;
 }
 static inline unsigned short gi_float_to_half(float f) {
+  if (f != f) return 0x7fff;
   _Float16 v = (_Float16)f;
   unsigned short h;
   __builtin_memcpy(&h, &v, 2);
   return h;
 }
 static inline unsigned short gi_double_to_half(double d) {
+  if (d != d) return 0x7fff;
   _Float16 v = (_Float16)d;
   unsigned short h;
   __builtin_memcpy(&h, &v, 2);

@@ -11,7 +11,7 @@ import threading
 
 import numpy as np
 import pytest
-from doubles import fake_driver
+from doubles import driver, fake_driver
 from peers import (
     CUDA,
     TO_STRUCT,
@@ -94,6 +94,22 @@ def test_dictionary_names_the_stream_of_the_last_use(gpu):
     assert x[::2].__cuda_array_interface__["strides"] == (8,)
     assert gi.zeros((0, 3), device="cuda:0").__cuda_array_interface__["data"] == (0, False)
     assert not hasattr(x, "__array_interface__")
+
+
+def test_dictionary_orders_consumers_that_ignore_its_stream(gpu):
+    busy(gpu.own_stream, gpu.x, 5)
+    before = syncs()
+    _ = gpu.x.__cuda_array_interface__
+    assert syncs() == before
+    assert (read(gpu.x, driver.LEGACY) == 5).all()
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_dictionary_leaves_captures_alone(gpu, blocking):
+    busy(gpu.own_stream, gpu.x, 5)
+    capture = driver.Capture(gi.Stream("cuda:0", blocking=blocking).handle)
+    assert gpu.x.__cuda_array_interface__["stream"] == gpu.own_stream.handle
+    assert capture.finish() == 0
 
 
 def test_exchange_table_orders_on_the_current_stream(gpu):
@@ -186,6 +202,37 @@ def test_memory_that_a_consumer_may_still_read_is_not_handed_out(gpu):
     with gpu.own_stream:
         gi.zeros((64,), device="cuda:0")[...] = 9
     assert (np.asarray(y) == 5).all()
+
+
+def test_a_borrower_may_queue_its_work_after_another_thread(gpu):
+    """It may release the GIL between the call of the table and its own launch."""
+    borrow = TO_STRUCT(entries_of(type(gpu.x))[5])
+    x, y = gi.full((64,), 5, device="cuda:0"), gi.zeros((64,), device="cuda:0")
+    gi.synchronize()
+    with gpu.own_stream:
+        place = ctypes.create_string_buffer(64)
+        assert borrow(x, ctypes.cast(place, ctypes.POINTER(ctypes.c_void_p))) == 0
+
+    def other(array):
+        with gpu.other_stream:
+            _ = array + 1
+
+    thread = threading.Thread(target=other, args=(x,))
+    thread.start()
+    thread.join()
+    gate = driver.Gate(gpu.own_stream.handle)
+    with driver.Current():
+        driver.call(
+            "cuMemcpyDtoDAsync_v2", ctypes.c_void_p(y.ptr), ctypes.c_void_p(x.ptr),
+            ctypes.c_size_t(256), ctypes.c_void_p(gpu.own_stream.handle),
+        )  # fmt: skip
+    del x
+    with gpu.other_stream:
+        again = gi.full((64,), 9, device="cuda:0")
+    gate.open()
+    gi.synchronize()
+    assert (np.asarray(y) == 5).all()
+    assert (np.asarray(again) == 9).all()
 
 
 def test_default_streams_of_threads_are_distinguished(gpu):

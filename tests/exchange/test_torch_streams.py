@@ -83,6 +83,16 @@ for count in (1, 2):
     assert freed() == count
 assert asked == [0], asked
 """,
+    "torch ignores the stream of a dictionary, so its current stream is made to wait": """
+current = Stream(driver.new_stream(), 3)
+gate = gated(own_stream, x)
+before = syncs()
+assert x.__cuda_array_interface__["stream"] == own_stream.handle
+assert syncs() == before
+assert not driver.is_done(current.cuda_stream)
+gate.open()
+gi.synchronize()
+""",
     "memory that gpuinterop does not use waits for nothing, and its address waits once": """
 current = Stream(driver.new_stream(), 3)
 gi.from_dlpack(Tensor())

@@ -30,7 +30,10 @@ struct f16 {
 struct bf16 {
   u16 bits;
 };
-GI_FN float gi_widen(f16 x) { return gi_half_to_float(x.bits); }
+GI_FN float gi_widen(f16 x) {
+  if (GI_NAN_SIGNS && (x.bits & 0x7fff) > 0x7c00) return gi_float(0x7fc00000u | (u32)(x.bits >> 15) << 31);
+  return gi_half_to_float(x.bits);
+}
 GI_FN float gi_widen(bf16 x) { return gi_float((u32)x.bits << 16); }
 GI_FN bool gi_widen(b8 x) { return x.bits != 0; }
 

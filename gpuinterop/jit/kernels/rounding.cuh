@@ -1,6 +1,12 @@
 // The bits of 16-bit floats: rounded once to nearest even, from any working type.
-static __device__ __forceinline__ unsigned short gi_half_bits(float x) { return gi_float_to_half(x); }
-static __device__ __forceinline__ unsigned short gi_half_bits(double x) { return gi_double_to_half(x); }
+static __device__ __forceinline__ unsigned short gi_half_bits(float x) {
+  if (GI_NAN_SIGNS && x != x) return (unsigned short)(0x7e00u | __float_as_uint(x) >> 31 << 15);
+  return gi_float_to_half(x);
+}
+static __device__ __forceinline__ unsigned short gi_half_bits(double x) {
+  if (GI_NAN_SIGNS && x != x) return (unsigned short)(0x7e00u | (__double_as_longlong(x) < 0 ? 0x8000u : 0u));
+  return gi_double_to_half(x);
+}
 // Through double: a 64-bit integer beyond 2^53 overflows to infinity either way.
 template <class S>
 static __device__ __forceinline__ unsigned short gi_half_bits(S x) {

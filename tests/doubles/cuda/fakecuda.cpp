@@ -72,7 +72,8 @@ Context* current() { return stack.empty() ? nullptr : stack.back(); }
   if (int code = enter(#name)) return static_cast<CUresult>(code)
 #define NEED_CONTEXT()                          \
   Context* context = current();                 \
-  if (!context) return CUDA_ERROR_INVALID_CONTEXT
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT; \
+  if (!context->exists) return CUDA_ERROR_CONTEXT_IS_DESTROYED
 #define LOCKED() std::unique_lock lock(machine().lock)
 
 // With the lock held; null when the handle names no living stream of any context.
@@ -133,6 +134,14 @@ bool unsafe() {
   if (!s) return CUDA_ERROR_INVALID_HANDLE;                      \
   if (implicit(s)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;    \
   if (s->capture && s->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+
+// Whether a graph or its executable is older than a reset, which the real driver does not survive.
+template <class T>
+bool is_lost(T* graph) {
+  if (graph->resets == machine().resets) return false;
+  machine().fault("use of a graph of a context that was reset");
+  return true;
+}
 
 char* host(CUdeviceptr p) { return reinterpret_cast<char*>(p); }
 
@@ -232,7 +241,12 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice d) {
   LOCKED();
   Device* device = machine().devices[size_t(d)];
   if (!device->primary) {
-    device->primary = new Context{device, true};
+    device->primary = new Context{device, true, machine().next_context++};
+    device->primary->legacy = new_stream(device->primary, true);
+  }
+  if (!device->primary->exists) {
+    device->primary->exists = true;
+    device->primary->id = machine().next_context++;
     device->primary->legacy = new_stream(device->primary, true);
   }
   ++device->retained;
@@ -242,6 +256,32 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice d) {
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice d) {
   ENTER(cuDevicePrimaryCtxRelease);
   --machine().devices[size_t(d)]->retained;
+  return CUDA_SUCCESS;
+}
+// The handle stays that of the device's primary context. Everything else in it is lost.
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice d) {
+  ENTER(cuDevicePrimaryCtxReset);
+  LOCKED();
+  Device* device = machine().devices[size_t(d)];
+  Context* context = device->primary;
+  device->retained = 0;
+  if (!context) return CUDA_SUCCESS;
+  wait_for(lock, context);
+  context->exists = false;
+  ++machine().resets;
+  for (Stream* s : context->streams) s->destroyed = true;
+  context->streams.clear();
+  for (auto& [address, memory] : machine().memory)
+    if (memory.device == device) memory.freed = true;
+  std::erase_if(machine().events, [&](Event* e) { return e->context == context; });
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxGetId(CUcontext c, unsigned long long* out) {
+  ENTER(cuCtxGetId);
+  Context* context = c ? reinterpret_cast<Context*>(c) : current();
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!context->exists) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *out = context->id;
   return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxGetState(CUdevice d, unsigned* flags, int* active) {
@@ -254,7 +294,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice d, unsigned* flags, int* active) {
 CUresult cuCtxCreate_v2(CUcontext* out, unsigned, CUdevice d) {
   ENTER(cuCtxCreate);
   LOCKED();
-  auto* c = new Context{machine().devices[size_t(d)], false};
+  auto* c = new Context{machine().devices[size_t(d)], false, machine().next_context++};
   c->legacy = new_stream(c, true);
   stack.push_back(c);
   *out = reinterpret_cast<CUcontext>(c);
@@ -326,6 +366,8 @@ CUresult cuCtxRecordEvent(CUcontext c, CUevent e) {
 
 // ---- for the tests ----------------------------------------------------------------------------
 void fakecuda_set_delay_us(long us) { machine().delay_us.store(us); }
+void fakecuda_set_capacity(size_t most) { machine().capacity.store(most); }
+void fakecuda_keep_user_objects(bool keeps) { machine().keeps_user_objects.store(keeps); }
 void fakecuda_set_memory(int device, int64_t bytes) {
   LOCKED();
   machine().devices[size_t(device)]->total = bytes;

@@ -47,6 +47,8 @@ struct Device {
 struct Context {
   Device* device;
   bool is_primary;
+  unsigned long long id = 0;
+  bool exists = true;
   Stream* legacy = nullptr;
   std::vector<Stream*> streams;
 };
@@ -55,15 +57,16 @@ struct Context {
 struct GraphBody {
   std::vector<Work> works;
   std::vector<std::pair<CUhostFn, void*>> user_objects;
-  ~GraphBody() {
-    for (auto& [destroy, data] : user_objects) destroy(data);
-  }
+  ~GraphBody();
 };
+int count_of_resets();
 struct Graph {
   std::shared_ptr<GraphBody> body = std::make_shared<GraphBody>();
+  int resets = count_of_resets();
 };
 struct GraphExec {
   std::shared_ptr<GraphBody> body;
+  int resets = count_of_resets();
 };
 struct UserObject {
   CUhostFn destroy;
@@ -130,10 +133,14 @@ struct Machine {
   std::map<uintptr_t, Allocation> memory;
   std::vector<std::shared_ptr<Capture>> captures;
   uint64_t next_capture = 1;
-  unsigned long long next_stream = 1;
+  unsigned long long next_stream = 1, next_context = 1;
   pid_t pid = getpid();
   bool initialised = false;
   std::atomic<long> delay_us{env("FAKECUDA_DELAY_US", 0)};
+  int resets = 0;  // of primary contexts
+  std::atomic<size_t> capacity{0};  // of a stream's queue; 0: no bound
+  // The real driver destroys user objects on a thread of its own, some time later.
+  std::atomic<bool> keeps_user_objects{false};
   std::vector<std::string> faults;  // errors that a real device reports later or never
 
   Machine() {
@@ -152,6 +159,13 @@ struct Machine {
 inline Machine& machine() {
   static Machine* m = new Machine;
   return *m;
+}
+
+inline int count_of_resets() { return machine().resets; }
+
+inline GraphBody::~GraphBody() {
+  if (machine().keeps_user_objects) return;
+  for (auto& [destroy, data] : user_objects) destroy(data);
 }
 
 inline Stream* new_stream(Context* c, bool blocking) {
@@ -192,6 +206,11 @@ inline void enqueue(Stream* s, Work work, std::vector<Dependency> after = {}) {
       if (other != s && other->blocking) after.push_back({other, other->queued});
   } else if (s->blocking && s->context->legacy) {
     after.push_back({s->context->legacy, s->context->legacy->queued});
+  }
+  if (size_t most = machine().capacity) {
+    std::unique_lock held(machine().lock, std::adopt_lock);
+    machine().moved.wait(held, [&] { return s->queue.size() < most; });
+    held.release();
   }
   s->queue.push_back({std::move(after), std::move(work)});
   ++s->queued;

@@ -151,6 +151,10 @@ CUresult cuEventQuery(CUevent e) {
   ENTER(cuEventQuery);
   LOCKED();
   auto* event = reinterpret_cast<Event*>(e);
+  if (!machine().events.count(event)) {
+    machine().fault("cuEventQuery of an unknown event");
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
   if (event->capture) return CUDA_ERROR_CAPTURED_EVENT;
   if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return event->stream && event->stream->done < event->count ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
@@ -251,11 +255,13 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph* out) {
 }
 CUresult cuGraphDestroy(CUgraph g) {
   ENTER(cuGraphDestroy);
+  if (is_lost(reinterpret_cast<Graph*>(g))) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   delete reinterpret_cast<Graph*>(g);
   return CUDA_SUCCESS;
 }
 CUresult cuGraphGetNodes(CUgraph g, CUgraphNode*, size_t* n) {
   ENTER(cuGraphGetNodes);
+  if (is_lost(reinterpret_cast<Graph*>(g))) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   *n = reinterpret_cast<Graph*>(g)->body->works.size();
   return CUDA_SUCCESS;
 }
@@ -302,6 +308,7 @@ CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode*, size_t
 }
 CUresult cuGraphExecDestroy(CUgraphExec e) {
   ENTER(cuGraphExecDestroy);
+  if (is_lost(reinterpret_cast<GraphExec*>(e))) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   delete reinterpret_cast<GraphExec*>(e);
   return CUDA_SUCCESS;
 }
