@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from performance_targets import (  # noqa: E402
     BANDWIDTH,
     CONVERSIONS,
     LAUNCHED,
+    PRODUCTS,
     PROGRAMS,
     PROMISES,
     READS,
@@ -34,7 +36,7 @@ from performance_targets import (  # noqa: E402
 
 GPUINTEROP = "gpuinterop"
 MARKS = (
-    *CONVERSIONS, *BANDWIDTH, *PROGRAMS,
+    *CONVERSIONS, *BANDWIDTH, *PROGRAMS, *PRODUCTS,
     *(mark for mark in (*TRANSFERS, *READS) if (RESULTS / f"{mark.record}.json").is_file()),
 )  # fmt: skip
 NAMES = {
@@ -52,6 +54,7 @@ PICTURES = {
     "documents": "Microseconds of a step of the old tutorials' programs",
     "bandwidth": "Bandwidth of elementwise operations on 2^28 floats, by layout",
     "reductions": "Bandwidth of reductions of 2^28 floats, or as many as a row names",
+    "grid": "Bandwidth over that of the faster of PyTorch and CuPy, by operation, dtype and size",
     "indexing": "Bandwidth of reading and writing at random indices and by masks",
     "launch": "Microseconds of a call from 1 to 2^28 floats",
     "gemm": "Time of products as multiples of gpuinterop's",
@@ -244,6 +247,22 @@ def every_size() -> str:
     return "\n".join([text, "", *lines])
 
 
+def grid_cells(found: dict[str, dict[str, Any]]) -> str:
+    """The cells of the grid in which another library is faster."""
+    lost = ahead(found, ["grid"])
+    text = (
+        f"{len(lost)} of {len(found['grid']['rows'])} cells are more than {AHEAD - 1:.0%} behind."
+    )
+    if not lost:
+        return text
+    lines = ["| | gpuinterop | fastest other library |", "| --- | --- | --- |"]
+    lines += [
+        f"| {title} | {figure(own)} | {spelt(who)} {figure(other)} |"
+        for _, title, who, own, other in sorted(lost, key=lambda one: one[3] / one[4])
+    ]
+    return "\n".join([text, "", *lines])
+
+
 def promises_table(found: dict[str, dict[str, Any]]) -> list[str]:
     lines = ["| | | gpuinterop | target | |", "| --- | --- | --- | --- | --- |"]
     for one in promises(found):
@@ -258,10 +277,13 @@ def missed(found: dict[str, dict[str, Any]]) -> list[Mark]:
     return [mark for mark in MARKS if "missed" in verdict(found[mark.record], mark)]
 
 
-def ahead(found: dict[str, dict[str, Any]]) -> list[tuple[str, str, str, float, float]]:
-    """Every row of every record in which another library does the same work in less time."""
+def ahead(
+    found: dict[str, dict[str, Any]], names: Iterable[str]
+) -> list[tuple[str, str, str, float, float]]:
+    """Every row of the named records in which another library does the same work in less time."""
     lost = []
-    for name, record in found.items():
+    for name in names:
+        record = found[name]
         for title, row in record["rows"].items():
             if not any(who.startswith(GPUINTEROP) for who in row):
                 continue
@@ -284,7 +306,8 @@ def ahead(found: dict[str, dict[str, Any]]) -> list[tuple[str, str, str, float, 
 
 def losses(found: dict[str, dict[str, Any]]) -> list[str]:
     lines = []
-    open_marks, rivals = missed(found), ahead(found)
+    open_marks = missed(found)
+    rivals = ahead(found, [name for name in found if name != "grid"])  # which has its own list
     broken = [one for one in promises(found) if not one.met]
     if open_marks or broken:
         lines += ["Missed targets:", ""]
@@ -397,6 +420,8 @@ def page() -> str:
         "bandwidth": "\n".join(wide_table(found, BANDWIDTH)),
         "transfers": recorded_table(found, TRANSFERS),
         "reads": recorded_table(found, READS),
+        "grid": grid_cells(found),
+        "products": "\n".join(wide_table(found, PRODUCTS)),
         "conversions": "\n".join(conversions_table(found)),
         "losses": wrapped("\n".join(losses(found))),
         "promises": "\n".join(promises_table(found)),

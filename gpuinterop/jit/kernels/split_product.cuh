@@ -31,15 +31,21 @@ struct Panel {
     Element x[VEC];
   } held[kTurns];
 
-  // Packs along the inner dimension: neighbouring threads load from neighbouring lines, whose elements become
-  // neighbours in shared memory, so that the stores have no bank conflicts. Elsewhere they load neighbours.
+  // Packs along the inner dimension: 16 neighbouring threads load from neighbouring lines, whose elements become
+  // neighbours in shared memory, so that the stores have no bank conflicts; the next 16 load the other half
+  // of the same sectors. Elsewhere threads load neighbours.
   static constexpr bool kByLine = !INNER || VEC > 1;
+  static constexpr int kSide = LINES < 16 ? LINES : 16, kPacks = GI_STEPS / VEC;
   __device__ static int at(int u) { return int(threadIdx.x) + u * kThreads; }
   __device__ static int line(int u) {
-    return !kByLine ? at(u) / GI_STEPS : INNER ? at(u) % LINES : at(u) * VEC % LINES;
+    return !kByLine ? at(u) / GI_STEPS
+           : INNER  ? at(u) / (kSide * kPacks) * kSide + at(u) % kSide
+                    : at(u) * VEC % LINES;
   }
   __device__ static int step(int u) {
-    return !kByLine ? at(u) % GI_STEPS : INNER ? at(u) / LINES * VEC : at(u) * VEC / LINES;
+    return !kByLine ? at(u) % GI_STEPS
+           : INNER  ? at(u) / kSide % kPacks * VEC
+                    : at(u) * VEC / LINES;
   }
 
   // `lines` and `steps` exist from p on; zeros take the place of the others.
