@@ -278,11 +278,11 @@ def missed(found: dict[str, dict[str, Any]]) -> list[Mark]:
 
 
 def ahead(
-    found: dict[str, dict[str, Any]], names: Iterable[str]
+    found: dict[str, dict[str, Any]], names: Iterable[str] = ()
 ) -> list[tuple[str, str, str, float, float]]:
-    """Every row of the named records in which another library does the same work in less time."""
+    """Every row of the named records, or of all, in which another library does the same work in less time."""
     lost = []
-    for name in names:
+    for name in names or found:
         record = found[name]
         for title, row in record["rows"].items():
             if not any(who.startswith(GPUINTEROP) for who in row):
