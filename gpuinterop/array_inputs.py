@@ -53,13 +53,25 @@ def is_scalar_or_list(value: Any) -> bool:
 
 
 def new_device_copy(
-    cls: type[A], source: _core.Array, device: Any, where: str, values: bool = False
+    cls: type[A],
+    source: _core.Array,
+    device: Any,
+    where: str,
+    values: bool = False,
+    dtype: Any = None,
 ) -> A:
-    """Return a C-ordered copy of `source` as a `cls` on `device`; uncounted if made from scalars (`values`)."""
+    """Return a C-ordered copy of `source` as a `cls` on `device`; uncounted if made from scalars (`values`).
+
+    Another `dtype` needs `may_cast_in_copy`.
+    """
     source = core_view(source)
-    check_cast(cls, source.dtype, where)
+    dtype = source.dtype if dtype is None else dtype
+    check_cast(cls, dtype, where)
     target = resolve_device(device, where)
-    made = _core.empty(cls, source.shape, source.dtype, target.type_code, target.index, where=where)
+    made = _core.empty(cls, source.shape, dtype, target.type_code, target.index, where=where)
+    if dtype != source.dtype:
+        _core.copy_into(made, source, where=where, casts=True)
+        return made
     # Elements of more than 4 bytes need a kernel, compiled only if no other way exists.
     fills = values and (source.itemsize <= 4 or _core._recording() is not None)
     copy_values(made, source, where, values, fills)
@@ -85,9 +97,23 @@ def copy_of_value(cls: type[A], value: Any, dtype: Any, device: Any) -> A:
             seen.dtype if dtype is None else as_supported_dtype(dtype, cls.__name__),
             cls.__name__,
         )
-    source = as_input_array(value, dtype, cls.__name__)
+    numbers = is_scalar_or_list(value)
+    source = as_input_array(value, dtype if numbers else None, cls.__name__)
     place = default_device_for(value, source) if device is None else device
-    return new_device_copy(cls, source, place, cls.__name__, is_scalar_or_list(value))
+    if dtype is None or numbers:
+        return new_device_copy(cls, source, place, cls.__name__, numbers)
+    wanted = as_supported_dtype(dtype, cls.__name__)
+    target = resolve_device(place, cls.__name__)
+    if target.type == "cpu" and may_cast_in_copy(source, wanted):
+        return new_device_copy(cls, source, target, cls.__name__, dtype=wanted)
+    source = cast_from(value, source, wanted, cls.__name__)
+    return new_device_copy(cls, source, target, cls.__name__)
+
+
+def may_cast_in_copy(source: _core.Array, dtype: np.dtype[Any]) -> bool:
+    """Whether a copy in host memory can cast an array, which the core does between NumPy's dtypes."""
+    numpys = source.dtype.isbuiltin == 1 and dtype.isbuiltin == 1
+    return numpys and source.device.type == "cpu" and _core._recording() is None
 
 
 def default_device_for(value: Any, source: _core.Array) -> devices.Device:
@@ -213,8 +239,10 @@ def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
     return wrap_numpy(host.astype(native))
 
 
-def as_assigned_array(value: Any, dtype: Any, cls: type, where: str) -> _core.Array:
-    """Return what ``x[key] = value`` assigns, in the target's dtype.
+def as_assigned_array(
+    value: Any, dtype: Any, cls: type, where: str, any_dtype: bool = False
+) -> _core.Array:
+    """Return what ``x[key] = value`` assigns, in the target's dtype; with `any_dtype` perhaps in another of NumPy's.
 
     Python and NumPy scalars are converted. Arrays, alone or in a list, must have the dtype if the target
     is a `CudaNdarray`; a `GpuArray` casts, as NumPy does.
@@ -232,6 +260,8 @@ def as_assigned_array(value: Any, dtype: Any, cls: type, where: str) -> _core.Ar
         if found.dtype == dtype:
             return found
         check_cast(cls, found.dtype, where)
+        if any_dtype and may_cast_in_copy(found, dtype):
+            return found
         return cast_from(value, found, dtype, where)
     except GpuInteropError as error:
         # In other fixes x is the converted value; in an assignment it is the target.

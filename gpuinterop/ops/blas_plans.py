@@ -6,17 +6,22 @@ The core requests a plan once for each layout of operands and keeps it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.errors import ShapeError
-from gpuinterop.host_views import as_numpy_view
+from gpuinterop.host_views import as_numpy_view, wrap_numpy
 from gpuinterop.layout import broadcast_shapes
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.expression import Expression
+from gpuinterop.ops.host_program import HostProgram, HostValue
+from gpuinterop.ops.host_reduction import HostStage, host_stages
 from gpuinterop.ops.operand_conversion import gpuarray_class
 from gpuinterop.ops.reduction_kernel import ReductionKernel
 from gpuinterop.ops.reduction_table import accumulated_dtype
@@ -86,14 +91,32 @@ def rank_one() -> int:
 # ---- host memory -----------------------------------------------------------------------------------
 
 
-def sum_of_products(a: Any, b: Any, axis: int = -1) -> Any:
-    """Sum of a * b over one axis, floats of 16 and 32 bits through the next wider ones."""
-    if a.dtype == np.bool_ and b.dtype == np.bool_:
-        return np.any(a & b, axis=axis)
-    common = np.result_type(a, b)
-    wide = {2: np.float32, 4: np.float64}.get(common.itemsize) if common.kind in "fV" else None
-    total = np.sum(np.multiply(a, b, dtype=wide), axis=axis)
-    return total.astype(common)
+def sum_of_products(a: Any, b: Any) -> Any:
+    """Sum of a * b over the last axis, floats of 16 and 32 bits through float64."""
+    shape = broadcast_shapes([a.shape, b.shape], "matmul")
+    dtype, stages = _host_stages(dtype_id(a.dtype), dtype_id(b.dtype), min(shape[-1], 1))
+    result = np.empty(shape[:-1], dtype)
+    plan = _core.make_host_reduction(
+        stages, shape, [len(shape) - 1], (_core.Array, dtype_id(dtype), shape[:-1])
+    )
+    plan.run((wrap_numpy(a), wrap_numpy(b)), (wrap_numpy(result),))
+    return result
+
+
+@lru_cache(maxsize=256)
+def _host_stages(a: int, b: int, count: int) -> tuple[np.dtype[Any], list[HostStage]]:
+    """The dtype of a sum of products, and its stages."""
+    common = np.result_type(dtype_from_id(a), dtype_from_id(b))
+    narrow = common.kind in "fV" and common.itemsize <= 4
+    held = dtype_id(np.float64) if narrow else dtype_id(common)
+    is_bool = common == np.bool_
+    multiply = np.logical_and if is_bool else np.multiply
+
+    def elements(program: HostProgram, inputs: Sequence[HostValue]) -> HostValue:
+        return program.loop(multiply, [program.cast(x, held) for x in inputs], (held,))[0]
+
+    op = "any" if is_bool else "sum"
+    return common, host_stages(op, (a, b), elements, held, dtype_id(common), count)
 
 
 def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta: complex) -> None:

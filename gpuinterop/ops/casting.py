@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from gpuinterop.scalars import scalars_to_array
 
 from . import output_arrays
 from .core_callbacks import FUNCTIONS
+from .expression import Expression
 from .operand_conversion import gpuarray_class, placed
 
 
@@ -69,7 +71,10 @@ def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
         _core.copy_into(wrap_numpy(values), x, where="astype")
     if values.dtype.isbuiltin != 1 and is_complex(values.dtype):
         values = values.astype(np.complex64)  # NumPy discards imaginary parts, ml_dtypes does not
-    _core.copy_into(target, wrap_numpy(values.astype(target.dtype)), where="astype")
+    if target.device.type == "cpu":
+        np.copyto(as_numpy_view(target, written=True), values, casting="unsafe")
+    else:
+        _core.copy_into(target, wrap_numpy(values.astype(target.dtype)), where="astype")
 
 
 # ---- numpy.copyto -----------------------------------------------------------------------------------
@@ -87,20 +92,35 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
         np.copyto(dst, values, casting=casting, where=mask)  # type: ignore[arg-type]
         return
     target = output_arrays.plain(dst)
-    # Cast before applying the mask: a selection from two dtypes would promote to a third, and round both.
-    value = _copied(src, target, casting)
+    value = _source(src, target, casting)
     if where is True:
         target[...] = value
         return
     while value.ndim > target.ndim and value.shape[0] == 1:
         value = value[0]
-    target[...] = FUNCTIONS["where"](
-        output_arrays.selected(where, target, _WHERE), value.broadcast_to(target.shape), target
-    )
+    mask = output_arrays.selected(where, target, _WHERE)
+    dtypes = {value.dtype.name, target.dtype.name}
+    if dtypes & set(WITHOUT_KERNELS):
+        value = cast(value, target.dtype, copy=False)
+        target[...] = FUNCTIONS["where"](mask, value.broadcast_to(target.shape), target)
+        return
+    _selection(target.dtype)(mask, value.broadcast_to(target.shape), target, out=target)
 
 
-def _copied(src: Any, target: Any, casting: str) -> Any:
-    """The source as an array of the target's dtype, where the target is."""
+@lru_cache(maxsize=64)
+def _selection(dtype: np.dtype[Any]) -> Any:
+    """The operation that chooses between a source and the target's elements.
+
+    It casts the source alone: a selection from two dtypes would promote to a third, and round both.
+    """
+    graph = Expression()
+    mask, source, target = (graph.input() for _ in range(3))
+    graph.results = [graph.apply("where", mask, graph.cast(source, dtype), target)]
+    return graph.compile(graph.results, "copyto")
+
+
+def _source(src: Any, target: Any, casting: str) -> Any:
+    """The source as an array where the target is, of any dtype that `casting` allows."""
     dtype = target.dtype
     number = type(src) in (bool, int, float, complex)
     if isinstance(src, (list, tuple)):
@@ -124,4 +144,4 @@ def _copied(src: Any, target: Any, casting: str) -> Any:
         src = as_input_array(src, None, _WHERE)
     source = placed(src, target, _WHERE)
     output_arrays.require_arrays(_WHERE, target, source)
-    return cast(source, dtype, copy=False)
+    return source

@@ -106,7 +106,10 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
     # Use NumPy's order of operations, so that results agree to the last bit.
     factor = 10.0 ** (decimals if decimals > 0 else -decimals)  # abs is the array function here
     up, down = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
-    rounded = FUNCTIONS[down](FUNCTIONS["rint"](FUNCTIONS[up](x, factor)), factor, out=out)
+    scaled = FUNCTIONS[up](x, factor)
+    own = scaled if isinstance(scaled, _core.Array) else None  # a placeholder of fuse has no memory
+    whole_numbers = FUNCTIONS["rint"](scaled, out=own)
+    rounded = FUNCTIONS[down](whole_numbers, factor, out=own if out is None else out)
     return astype(rounded, dtype) if whole and out is None else rounded
 
 

@@ -113,8 +113,13 @@ def viewed(value: Any, like: Any, where: str) -> Any:
     return found if isinstance(found, _core.Array) else None
 
 
+_ANY = 128  # kAnyDType in native/python/array_index.cpp
+
+
 def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
     """Convert a value for the core: an assigned value where `row` is a dtype id, an operand for -1.
+
+    A dtype id + 128 is that of a target in host memory, where the copy casts between NumPy's dtypes.
 
     For -2 only raise the error for which the value cannot be shared, if its library has one. For -3 wait
     until no library reads the memory of the array `value`, which is about to be written.
@@ -125,7 +130,7 @@ def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
         return refuse_foreign(value, where)
     if row < 0:
         return operand(value, like, where)
-    return as_assigned_array(value, dtype_from_id(row), like, where)
+    return as_assigned_array(value, dtype_from_id(row % _ANY), like, where, row >= _ANY)
 
 
 _core.set_hooks(foreign=_foreign)

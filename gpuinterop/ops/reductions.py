@@ -20,7 +20,8 @@ from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import CALLS, FUNCTIONS, PREPARE
-from gpuinterop.ops.host_reduction import cast_stages
+from gpuinterop.ops.host_program import HostProgram, HostValue
+from gpuinterop.ops.host_reduction import cast_stages, host_stages
 from gpuinterop.ops.operand_conversion import as_scalar
 from gpuinterop.ops.reduction_codegen import INPUT, OUTPUT, SCRATCH, launches_for
 from gpuinterop.ops.reduction_plan import Operand
@@ -149,7 +150,10 @@ def _reduce(
     in_loops = x.device.type == "cpu" and row.host is not None
     # The loops cast the elements one by one.
     source = x.dtype if dtype is None else dtype
-    if source != x.dtype and (not in_loops or initial is not None or where is not None):
+    chooses = in_loops and initial is None and row.ufunc is not None
+    if source != x.dtype and not (
+        chooses if where is not None or initial is not None else in_loops
+    ):
         x = x.astype(source)
     dtypes.refuse_half_complex(source, row.where)
     if initial is not None or where is not None:
@@ -217,15 +221,17 @@ def _reduce_selected(
         return _spread(op, x, mask, axis, keepdims, ddof)
     held = row.result(x.dtype) if dtype is None or op in ("min", "max") else dtype
     start = None if initial is None else _number(initial, held, op)
+    if mask is not None and row.identity is None and start is None:
+        raise ShapeError(
+            where=op, expected="an initial value beside where, because there is no identity",
+            got="where alone", fix=f"pass initial=, what the {op} of no elements is",
+        )  # fmt: skip
+    reduced = tuple(range(x.ndim)) if axis is None else axis
+    if mask is not None and x.device.type == "cpu" and start is None:
+        return _reduce_chosen(op, x, mask, reduced, dtype, keepdims)
     if mask is not None:
-        if row.identity is None and start is None:
-            raise ShapeError(
-                where=op, expected="an initial value beside where, because there is no identity",
-                got="where alone", fix=f"pass initial=, what the {op} of no elements is",
-            )  # fmt: skip
         other: Any = start if row.identity is None else row.identity
         x = FUNCTIONS["where"](mask, x, bool(other) if x.dtype == np.bool_ else other)
-    reduced = tuple(range(x.ndim)) if axis is None else axis
     if row.needs_elements and start is not None and not all(x.shape[i] for i in reduced):
         value = output_arrays.new_like(x, reduced_shape(x.shape, reduced, keepdims), x.dtype)
         value[...] = start
@@ -233,6 +239,27 @@ def _reduce_selected(
     given = {"dtype": dtype} if "dtype" in row.parameters else {}
     value = getattr(x, op)(axis=axis, keepdims=keepdims, **given)
     return value if start is None else FUNCTIONS[row.ufunc.__name__](value, start)
+
+
+def _reduce_chosen(
+    op: str, x: Any, mask: Any, axes: tuple[int, ...], dtype: Any, keepdims: bool
+) -> Any:
+    """Return the reduction of the elements that `mask` selects, in host memory and without an array of them."""
+    row, of_array = REDUCTIONS[op], dtypes.dtype_id(x.dtype)
+    held = x.dtype if dtype is None else dtype
+    source = dtypes.dtype_id(held)
+    result = np.dtype(row.result(x.dtype) if dtype is None else dtype)
+
+    def elements(program: HostProgram, inputs: Sequence[HostValue]) -> HostValue:
+        identity = program.constant(row.identity, source)
+        return program.choose(inputs[1], program.cast(inputs[0], source), identity)
+
+    result_id, shape = dtypes.dtype_id(result), reduced_shape(x.shape, axes, keepdims)
+    count = math.prod(x.shape[i] for i in axes)
+    inputs = (of_array, dtypes.dtype_id(np.bool_))
+    stages = host_stages(op, inputs, elements, source, result_id, count)
+    made = output_arrays.class_for(type(x), result), result_id, shape
+    return _core.make_host_reduction(stages, x.shape, axes, made).run((x, mask))
 
 
 def _number(initial: Any, dtype: Any, op: str) -> Any:
@@ -251,17 +278,21 @@ def _number(initial: Any, dtype: Any, op: str) -> Any:
 def _mean(x: Any, mask: Any, axis: Any, keepdims: bool) -> Any:
     dtype = REDUCTIONS["mean"].result(x.dtype)
     # Small floats would overflow on the way.
-    wide = x.astype(dtype if dtype.itemsize > 2 else np.float32, copy=False)
-    total = FUNCTIONS["where"](mask, wide, 0).sum(axis, keepdims=keepdims)
+    wide = dtype if dtype.itemsize > 2 else np.dtype(np.float32)
+    total = x.sum(axis, wide, keepdims=keepdims, where=mask)
     return FUNCTIONS["divide"](total, mask.sum(axis, keepdims=keepdims)).astype(dtype, copy=False)
 
 
 def _spread(op: str, x: Any, mask: Any, axis: Any, keepdims: bool, ddof: float) -> Any:
     """Variance or standard deviation: squares around the mean, in double precision."""
     dtype = REDUCTIONS[op].result(x.dtype)
-    wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64, copy=False)
-    away = FUNCTIONS["absolute"](wide - _mean(wide, mask, axis, True))
-    squares = FUNCTIONS["where"](mask, away * away, 0).sum(axis, keepdims=keepdims)
+    wide = np.dtype(np.complex128 if x.dtype.kind == "c" else np.float64)
+    count = mask.sum(axis, keepdims=True)
+    away = x - FUNCTIONS["divide"](x.sum(axis, wide, keepdims=True, where=mask), count)
+    if wide.kind == "c":
+        away = FUNCTIONS["absolute"](away)
+    FUNCTIONS["multiply"](away, away, out=away)
+    squares = away.sum(axis, keepdims=keepdims, where=mask)
     degrees = FUNCTIONS["maximum"](mask.sum(axis, keepdims=keepdims) - ddof, 0)
     value = FUNCTIONS["divide"](squares, degrees)
     return (FUNCTIONS["sqrt"](value) if op == "std" else value).astype(dtype, copy=False)

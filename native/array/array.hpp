@@ -104,10 +104,11 @@ DTypeId dtype_id_of(PyObject* dtype);    // of anything that NumPy accepts as a 
 PyObject* device_object(Device device);  // borrowed; null with a Python error
 
 // ---- array/copy.cpp ---------------------------------------------------------------------------
-// dst[...] = src for equal shapes and dtypes, any strides, any devices; overlap is safe. On CUDA it
+// dst[...] = src for equal shapes and dtypes, any strides, any devices; overlap is safe. In host memory the
+// dtypes may differ if ops::cast_loop has a cast. On CUDA it
 // is queued on the current stream; from or to the host it blocks unless `async`. May drop the GIL.
 void copy_elements(const Array& dst, const Array& src, const char* where, bool async = false);
-// dst = src in host memory, at once and without a report; they do not overlap. May drop the GIL.
+// The same in host memory, at once and without a report; they do not overlap. May drop the GIL.
 void copy_host(const Array& dst, const Array& src);
 // Reports to this thread's active copy scopes that bytes are about to move. kind: "host_to_device",
 // "device_to_host", "peer", "copy" (on one device), "host" (host memory). May throw PythonError:

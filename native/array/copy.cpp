@@ -8,6 +8,7 @@
 #include "cuda/cuda.hpp"
 #include "ops/copy.hpp"
 #include "ops/graph.hpp"
+#include "ops/host_program.hpp"
 #include "ops/iteration_space.hpp"
 #include "ops/overlap.hpp"
 
@@ -38,40 +39,6 @@ bool is_one_block(const ops::IterationSpace& w) {
   return true;
 }
 
-template <int Item>
-void copy_line(char* d, const char* s, int64_t n, int64_t dstep, int64_t sstep) {
-  if (dstep == Item && sstep == Item) {
-    std::memcpy(d, s, n * Item);
-    return;
-  }
-  for (int64_t i = 0; i < n; ++i, d += dstep, s += sstep) std::memcpy(d, s, Item);
-}
-
-template <int Item>
-void copy_walk(const ops::IterationSpace& w) {
-  const char* s = w.data[0];
-  char* d = w.data[1];
-  if (w.ndim == 0) {
-    std::memcpy(d, s, Item);
-    return;
-  }
-  const int inner = w.ndim - 1;
-  int64_t index[kMaxDims] = {};
-  for (;;) {
-    copy_line<Item>(d, s, w.shape[inner], w.stride[inner][1] * Item, w.stride[inner][0] * Item);
-    int k = inner - 1;
-    for (; k >= 0; --k) {
-      s += w.stride[k][0] * Item;
-      d += w.stride[k][1] * Item;
-      if (++index[k] < w.shape[k]) break;
-      s -= w.shape[k] * w.stride[k][0] * Item;
-      d -= w.shape[k] * w.stride[k][1] * Item;
-      index[k] = 0;
-    }
-    if (k < 0) return;
-  }
-}
-
 // An unnecessary detour costs one copy; the exact test, ops::may_overlap, would cost more.
 bool ranges_overlap(const Array& dst, const Array& src, const char* where) {
   const auto [d0, d1] = reach(dst, where);
@@ -85,7 +52,7 @@ Array compact_like(const Array& a, Device device, const char* where) {
 
 void copy_same_device(const Array& dst, const Array& src, const char* where) {
   if (ranges_overlap(dst, src, where)) {
-    if (ops::is_same_place(dst, src)) return;
+    if (dst.dtype == src.dtype && ops::is_same_place(dst, src)) return;
     Array detour = compact_like(src, src.device, where);
     copy_same_device(detour, src, where);
     copy_same_device(dst, detour, where);
@@ -175,13 +142,7 @@ void copy_host(const Array& dst, const Array& src) {
   ops::IterationSpace w;
   plan_copy(w, dst, src);
   GilRelease released(dst.nbytes() >= kGilBytes);
-  switch (dst.itemsize()) {
-    case 1: return copy_walk<1>(w);
-    case 2: return copy_walk<2>(w);
-    case 4: return copy_walk<4>(w);
-    case 8: return copy_walk<8>(w);
-    default: return copy_walk<16>(w);
-  }
+  ops::run_loop(ops::cast_loop(src.dtype, dst.dtype), w);
 }
 
 std::atomic<int> watching{0};

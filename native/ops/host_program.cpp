@@ -28,11 +28,12 @@ int line_dimension(const IterationSpace& w) {
   return static_cast<int>(std::max_element(w.shape, w.shape + w.ndim) - w.shape);
 }
 
-// Calls line(addresses, n) until all elements are done.
-void run_lines(ProgramRun& run, const IterationSpace& w, char** at) {
+// Calls line(addresses, n) of `run` until all elements are done.
+template <class Run>
+void run_lines(Run& run, const IterationSpace& w, char** at) {
   const int line = line_dimension(w);
   const int64_t extent = w.shape[line], tile = line == w.ndim - 1 ? extent : kTile;
-  int64_t step[kMaxOperands];
+  intptr_t step[kMaxOperands];
   for (int i = 0; i < w.operands; ++i) step[i] = w.stride[line][i] * w.itemsize[i];
   run.set_steps(step);
   int64_t index[kMaxDims];
@@ -65,6 +66,18 @@ HostLoop own_loop(int first, int second) {
     default: return cast_loop(static_cast<DTypeId>(first), static_cast<DTypeId>(second));
   }
 }
+
+// A loop of one input and one output.
+struct LoopRun {
+  HostLoop loop;
+  intptr_t steps[2];
+
+  void set_steps(const intptr_t* of_line) { std::copy(of_line, of_line + 2, steps); }
+  void line(char* const* at, int64_t n) {
+    char* args[] = {at[0], at[1]};
+    loop(args, n, steps);
+  }
+};
 
 bool is_two(const char* number, DTypeId dtype) {
   if (dtype == kFloat32) return *reinterpret_cast<const float*>(number) == 2;
@@ -174,6 +187,15 @@ void ProgramRun::call_python(const HostStep& step, int64_t n) {
   const PyRef result = PyRef::steal(
       run_python([&] { return PyObject_CallObject(step.owner.get(), arguments.get()); }));
   if (!result) throw PythonError();
+}
+
+void run_loop(const HostLoop& loop, const IterationSpace& w) {
+  char* at[] = {w.data[0], w.data[1]};
+  LoopRun run{loop, {w.itemsize[0], w.itemsize[1]}};
+  if (w.ndim > 0)
+    run_lines(run, w, at);
+  else
+    run.line(at, 1);
 }
 
 void run_program(const HostProgram& program, const IterationSpace& w, const char* where) {

@@ -94,6 +94,9 @@ class ProgramRun {
   alignas(64) char stack_[4096];  // enough for the temporaries of small calls
 };
 
+// A loop of one input and one output, over w's two operands, of which there is at least one element.
+void run_loop(const HostLoop& loop, const IterationSpace& w);
+
 // Runs it over w's operands. Holds the GIL, except in long computations. Throws what a Python step raises.
 void run_program(const HostProgram& program, const IterationSpace& w, const char* where);
 

@@ -272,14 +272,12 @@ PyObject* HostReduction::compute(PyObject* const* ins, int n_ins, PyObject* cons
   PyRef result;
   if (outs && outs[0]) {
     result = PyRef::borrow(outs[0]);
-    call.out = unwrap(result.get());
-    prepare_write(call.out, where);
   } else {
     const PlannedOutput& o = outputs[0];
     result = PyRef::steal(wrap(o.type, make_empty({}, o.dtype, o.layout, where)));
     if (!result) throw PythonError();
-    call.out = unwrap(result.get());
   }
+  call.out = unwrap(result.get());
   call.stages = stages;
   call.where = where;
   require_recorded({});

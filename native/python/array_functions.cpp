@@ -9,6 +9,7 @@
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
 #include "ops/graph.hpp"
+#include "ops/host_loops.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 
@@ -175,10 +176,13 @@ void register_array_functions(nb::module_& m) {
       "dtype"_a, "device_type"_a, "What the addresses of elements of a dtype are multiples of.");
   m.def(
       "copy_into",
-      [](nb::handle dst, nb::handle src, bool async, const std::string& where, bool uncounted) {
+      [](nb::handle dst, nb::handle src, bool async, const std::string& where, bool uncounted,
+         bool casts) {
         const Array target = read_array(dst, where.c_str());
         const Array source = read_array(src, where.c_str());
-        if (target.dtype != source.dtype)
+        const bool on_host = casts && !target.device.is_cuda() && !source.device.is_cuda();
+        if (target.dtype != source.dtype &&
+            !(on_host && ops::cast_loop(source.dtype, target.dtype)))
           fail(Kind::DType, where, "equal dtypes",
                std::string(kDTypes[target.dtype].name) + " and " + kDTypes[source.dtype].name,
                "cast first: x.astype(dtype)");
@@ -191,8 +195,10 @@ void register_array_functions(nb::module_& m) {
         copy_elements(target, spread, where.c_str(), async);
       },
       "dst"_a, "src"_a, "non_blocking"_a = false, "where"_a = "copy_into", "uncounted"_a = false,
-      "dst[...] = src for equal dtypes, between any strides and devices. uncounted: dst is a "
-      "result, or one of the two holds Python's numbers on their way, so that this is no copy.");
+      "casts"_a = false,
+      "dst[...] = src between any strides and devices, for equal dtypes, or, with `casts`, in host "
+      "memory. uncounted: dst is a result, or one of the two holds Python's numbers on their way, "
+      "so that this is no copy.");
   m.def("download", &download, "x"_a, "where"_a = "download", "uncounted"_a = false,
         "A new NumPy array with the elements of an array on any device.");
   m.def(

@@ -5,6 +5,7 @@
 #include "array/error.hpp"
 #include "array/hooks.hpp"
 #include "ops/graph.hpp"
+#include "ops/host_loops.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
@@ -240,6 +241,9 @@ PyRef call_by_arrays(const char* name, PyObject* arguments) {
 
 }  // namespace
 
+// Added to a dtype id: the hook may return an array in host memory that a copy can cast.
+constexpr int kAnyDType = 128;
+
 void assign(const Array& target, PyTypeObject* target_type, PyObject* value, const char* where) {
   if (target.readonly) fail_with("read_only", where);
   ops::require_recorded(target.device);
@@ -255,8 +259,15 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   PyRef converted;
   PyObject* const given = value;
   if (!is_array(value) || unwrap(value).dtype != target.dtype) {
-    converted = call_hook(Hook::Foreign, "(OOsi)", value, target_type, where, int(target.dtype));
-    if (!is_array(converted.get()) || unwrap(converted.get()).dtype != target.dtype) {
+    // A copy in host memory casts, without an array in between.
+    const bool may_cast = !target.device.is_cuda() && !ops::recording_on_host();
+    converted = call_hook(Hook::Foreign, "(OOsi)", value, target_type, where,
+                          int(target.dtype) + (may_cast ? kAnyDType : 0));
+    const bool valid = is_array(converted.get()) &&
+                       (unwrap(converted.get()).dtype == target.dtype ||
+                        (may_cast && !unwrap(converted.get()).device.is_cuda() &&
+                         ops::cast_loop(unwrap(converted.get()).dtype, target.dtype)));
+    if (!valid) {
       PyErr_SetString(PyExc_RuntimeError,
                       "the hook foreign did not return an array of the requested dtype");
       throw PythonError();

@@ -189,6 +189,7 @@ NATIVE_UPWARD = {
     ("array/copy.cpp", "cuda/cuda.hpp"),
     ("array/copy.cpp", "ops/copy.hpp"),
     ("array/copy.cpp", "ops/iteration_space.hpp"),
+    ("array/copy.cpp", "ops/host_program.hpp"),
     ("array/copy.cpp", "ops/overlap.hpp"),
     ("array/copy.cpp", "ops/graph.hpp"),
     ("array/loans.cpp", "cuda/device_state.hpp"),
