@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -232,7 +231,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   PyObject* like = nullptr;
   for (int i = 0; i < info.inputs && !like; ++i)
     if (is_array(args[i])) like = args[i];
-  FewValues<std::optional<Array>, 1> checked(info.results);
+  FewValues<MaybeArray, 1> checked(info.results);
   for (int j = 0; j < info.results && outs; ++j) {
     if (!outs[j]) continue;
     checked[j] = read_out(outs[j], where);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "ops/call_cache.hpp"
@@ -23,7 +22,7 @@ struct Resolution : Prepared {
 };
 
 // An `out` array as it was when it was checked; see Input::array.
-using Outs = const std::optional<Array>*;
+using Outs = const MaybeArray*;
 
 // Range errors are the same on both devices, and for empty operands too.
 void require_range(const OpInfo& info, const Input* in, const Resolution& r);

@@ -31,9 +31,9 @@ void run_in_python(OpId op, const OpInfo& info, const Input* in, const Resolutio
             nb::tuple(inputs).release().ptr(), nb::tuple(outs).release().ptr());
 }
 
-std::shared_ptr<const HostProgram> program_of(OpId op, const OpInfo& info, const Input* in,
-                                              const Resolution& r, const Array* const* out,
-                                              bool in_place) {
+const std::shared_ptr<const HostProgram>& program_of(OpId op, const OpInfo& info, const Input* in,
+                                                     const Resolution& r, const Array* const* out,
+                                                     bool in_place) {
   if (r.host_is_known) return r.host;
   nb::list kinds, stored, results;
   for (int i = 0; i < info.inputs; ++i) {
@@ -58,7 +58,8 @@ void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution&
   bool in_place = false;
   for (int j = 0; j < info.results; ++j) in_place = in_place || given[j];
   HostCall call;
-  call.program = program_of(op, info, in, r, out, in_place);
+  const std::shared_ptr<const HostProgram>& program = program_of(op, info, in, r, out, in_place);
+  call.program = program.get();
   if (!call.program) return run_in_python(op, info, in, r, results);
   require_recorded({});
   const bool records = recording_on_host();
@@ -95,10 +96,9 @@ void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution&
       note_write(*out[j]);
   }
   build_iteration_space(call.w, layouts, ndim, shape);
-  if (records)
-    recorder->add(std::make_shared<HostCall>(std::move(call)));
-  else
-    call.run();
+  if (!records) return call.run();
+  call.kept = program;
+  recorder->add(std::make_shared<HostCall>(std::move(call)));
 }
 
 }  // namespace gpuinterop::ops

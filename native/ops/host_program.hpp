@@ -38,7 +38,8 @@ struct HostProgram {
 
 // A program and its operands: run at once, or kept by a capture for its replays.
 struct HostCall : HostWork {
-  std::shared_ptr<const HostProgram> program;
+  const HostProgram* program = nullptr;
+  std::shared_ptr<const HostProgram> kept;  // the program, in a capture
   std::string where;
   IterationSpace w;
   std::vector<std::pair<Array, Array>> copies;  // to, from: inputs that an `out` array overlaps

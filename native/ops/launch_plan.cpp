@@ -1,10 +1,10 @@
 #include "ops/launch_plan.hpp"
 
 #include <memory>
-#include <optional>
 
 #include "array/error.hpp"
 #include "cuda/device_state.hpp"
+#include "ops/few_values.hpp"
 #include "ops/graph.hpp"
 
 namespace gpuinterop::ops {
@@ -112,7 +112,8 @@ PyObject* LaunchPlan::compute(PyObject* const* ins, int n_ins, PyObject* const* 
   const size_t n_outs = outputs.size();
   PyRef results[kMaxPlannedOutputs];
   // Read the addresses now: Python code that an allocation may run could change the objects' addresses.
-  std::optional<Array> inputs[kMaxPlannedInputs], targets[kMaxPlannedOutputs];
+  FewValues<MaybeArray, 3> inputs(n_ins);
+  FewValues<MaybeArray, 1> targets(static_cast<int>(n_outs));
   for (int i = 0; i < n_ins; ++i) inputs[i] = unwrap(ins[i]);
   for (size_t j = 0; j < n_outs && outs; ++j)
     if (outs[j]) targets[j] = unwrap(outs[j]);

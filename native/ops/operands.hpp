@@ -3,10 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
-#include <memory>
-#include <optional>
-
 #include "ops/elementwise.hpp"
+#include "ops/few_values.hpp"
 #include "ops/iteration_space.hpp"
 
 namespace gpuinterop::ops {
@@ -20,7 +18,7 @@ struct Input {
   PyRef keep;
   // The array as it was when it was read. Python code that runs before the launch, such as a finaliser, may
   // change the object's shape.
-  std::optional<Array> array;
+  MaybeArray array;
   int kind = 0;
 
   void set(PyObject* o) {
@@ -28,22 +26,6 @@ struct Input {
     array = unwrap(o);
     kind = array->dtype;
   }
-};
-
-// n default values, on the stack if they are few: most calls have one to three operands.
-template <class T, int Few>
-class FewValues {
- public:
-  explicit FewValues(int n)
-      : more_(n > Few ? new T[static_cast<size_t>(n)] : nullptr), at_(more_ ? more_.get() : few_) {}
-  FewValues(const FewValues&) = delete;
-  T& operator[](int i) noexcept { return at_[i]; }
-  T* get() noexcept { return at_; }
-
- private:
-  T few_[Few];
-  std::unique_ptr<T[]> more_;
-  T* at_;
 };
 
 // False: this type of object is not supported.

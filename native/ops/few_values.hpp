@@ -1,0 +1,43 @@
+// Values of one call that cost little to make where most of them are not needed.
+#pragma once
+
+#include <memory>
+
+#include "array/array.hpp"
+
+namespace gpuinterop::ops {
+
+// As std::optional<Array>, which clears all of its bytes when it is made.
+class MaybeArray {
+ public:
+  MaybeArray& operator=(const Array& a) {
+    array_ = a;
+    has_value_ = true;
+    return *this;
+  }
+  explicit operator bool() const noexcept { return has_value_; }
+  const Array& operator*() const noexcept { return array_; }
+  const Array* operator->() const noexcept { return &array_; }
+
+ private:
+  Array array_;
+  bool has_value_ = false;
+};
+
+// n default values, on the stack if they are few: most calls have one to three operands.
+template <class T, int Few>
+class FewValues {
+ public:
+  explicit FewValues(int n)
+      : more_(n > Few ? new T[static_cast<size_t>(n)] : nullptr), at_(more_ ? more_.get() : few_) {}
+  FewValues(const FewValues&) = delete;
+  T& operator[](int i) noexcept { return at_[i]; }
+  T* get() noexcept { return at_; }
+
+ private:
+  T few_[Few];
+  std::unique_ptr<T[]> more_;
+  T* at_;
+};
+
+}  // namespace gpuinterop::ops
