@@ -45,7 +45,8 @@ const std::shared_ptr<const HostProgram>& program_of(OpId op, const OpInfo& info
       call_hook(Hook::Prepare, "(siNNNO)", "host program", int(op),
                 nb::tuple(kinds).release().ptr(), nb::tuple(stored).release().ptr(),
                 nb::tuple(results).release().ptr(), in_place ? Py_True : Py_False);
-  r.host = read_program(compiled.get());
+  // Another thread may have compiled it meanwhile, and runs it without the GIL.
+  if (!r.host_is_known) r.host = read_program(compiled.get());
   r.host_is_known = true;
   return r.host;
 }
