@@ -243,6 +243,7 @@ WHY: dict[tuple[str, str], str] = {
     "become faster since the target was set.",
     ("cpu", "A.sum(axis=0), 64"): "A fixed cost: from 2^12 elements on the two are equal.",
     ("cpu", "x + y, 2^12"): "The same fixed cost as for 64 floats.",
+    ("cpu", "x[::-1] + int16, 2^16"): "The loops convert int16 to float32 before they add, as NumPy's do.",
     ("cpu", "A.sum(axis=0), 2^12"): "Rows of 64 elements are added one after the other.",
     ("converters", "torch -> CudaNdarray"): OF_TORCH,
     ("converters", "torch -> CudaNdarray, host"): OF_TORCH,
