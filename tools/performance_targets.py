@@ -226,6 +226,15 @@ OUTSIDE = (
     "gpuinterop waits for the check of the indices, because one out of range raises; the next call is "
     "queued only then. The other libraries do not wait."
 )
+ON_HOST = {
+    "x + y": "The fixed cost of a call, or run-to-run variation.",
+    "x + y, replayed": "Run-to-run variation: both libraries run the same loop.",
+    "x[::-1] + int16": "The loops convert int16 to float32 before they add, as NumPy's do.",
+    "x.sum()": "gpuinterop accumulates in float64, the other libraries in float32.",
+    "A.sum(axis=0)": "gpuinterop accumulates in float64, the other libraries in float32.",
+    "A.max(axis=1)": "PyTorch takes several rows at a time, NumPy's loop one.",
+    "tanh(x * y + x), fused": "The loops are NumPy's; both evaluate `tanh` in the same time.",
+}
 WHY: dict[tuple[str, str], str] = {
     **{("transfers", f"{way}, 2^{k}"): SMALL_COPY if k < 20 else WOKEN if k < 24 else FAR
        for way in WAYS for k in range(12, 31)},
@@ -236,15 +245,14 @@ WHY: dict[tuple[str, str], str] = {
     ("indexing", "take, int32"): OUTSIDE,
     ("indexing", "columns X[:, idx]"): OUTSIDE,
     ("indexing", "x[idx] = v"): "The indices are checked before the first write, in a pass of their own.",
+    **{("cpu", f"{row}, {size}"): why for size in ("64", "2^12", "2^16", "2^18", "2^22")
+       for row, why in ON_HOST.items()},
     ("cpu", "x + y, 64"): "The result is an object with a counted buffer, which other libraries can share: two "
     "allocations more than NumPy's small array.",
     ("cpu", "x.sum(), 64"): "The same: a 0-d array, where NumPy returns a number.",
     ("cpu", "tanh(x * y + x), fused, 2^18"): "NumPy's loop of `tanh` takes half of this time, and has "
     "become faster since the target was set.",
     ("cpu", "A.sum(axis=0), 64"): "A fixed cost: from 2^12 elements on the two are equal.",
-    ("cpu", "x + y, 2^12"): "The same fixed cost as for 64 floats.",
-    ("cpu", "x[::-1] + int16, 2^16"): "The loops convert int16 to float32 before they add, as NumPy's do.",
-    ("cpu", "A.sum(axis=0), 2^12"): "Rows of 64 elements are added one after the other.",
     ("converters", "torch -> CudaNdarray"): OF_TORCH,
     ("converters", "torch -> CudaNdarray, host"): OF_TORCH,
     ("converters", "cupy -> CudaNdarray"): OF_CUPY,
