@@ -23,6 +23,7 @@ import pictures  # noqa: E402
 from performance_targets import (  # noqa: E402
     BANDWIDTH,
     CONVERSIONS,
+    HOST,
     LAUNCHED,
     PRODUCTS,
     PROGRAMS,
@@ -36,7 +37,7 @@ from performance_targets import (  # noqa: E402
 
 GPUINTEROP = "gpuinterop"
 MARKS = (
-    *CONVERSIONS, *BANDWIDTH, *PROGRAMS, *PRODUCTS,
+    *CONVERSIONS, *BANDWIDTH, *PROGRAMS, *HOST, *PRODUCTS,
     *(mark for mark in (*TRANSFERS, *READS) if (RESULTS / f"{mark.record}.json").is_file()),
 )  # fmt: skip
 NAMES = {
@@ -62,7 +63,7 @@ PICTURES = {
 }
 if (RESULTS / "transfers.json").is_file():
     PICTURES["transfers"] = "GB/s of transfers between host and GPU, by size"
-RECORDS = (*PICTURES, "exchange", "import", "reads")
+RECORDS = (*PICTURES, "exchange", "import", "reads", "cpu")
 
 
 def records() -> dict[str, dict[str, Any]]:
@@ -351,8 +352,8 @@ def machine(found: dict[str, dict[str, Any]]) -> str:
     record = found["documents"]
     gpu, _, driver = record["gpu"].partition(", ")
     versions: dict[str, str] = {}
-    for each in found.values():
-        versions.update(each["versions"])
+    for name, each in found.items():
+        versions.update(each["versions"] if name != "cpu" else {})
     names = {
         "python": "Python",
         "CUDA of torch": "CUDA",
@@ -367,6 +368,13 @@ def machine(found: dict[str, dict[str, Any]]) -> str:
     ]
     processor = f", {record['processor']}" if record["processor"] else ""
     return f"one {gpu} (driver {driver}){processor}; " + ", ".join(text)
+
+
+def processor(record: dict[str, Any]) -> str:
+    """The processor and the libraries of a record without a GPU."""
+    found = record["versions"]
+    libraries = (f"{NAMES[name]} {found[name]}" for name in ("numpy", "torch") if name in found)
+    return ", ".join([record["processor"], *libraries])
 
 
 def wrapped(text: str) -> str:
@@ -423,6 +431,8 @@ def page() -> str:
         "grid": grid_cells(found),
         "products": "\n".join(wide_table(found, PRODUCTS)),
         "conversions": "\n".join(conversions_table(found)),
+        "host": "\n".join(wide_table(found, HOST)),
+        "processor": processor(found["cpu"]),
         "losses": wrapped("\n".join(losses(found))),
         "promises": "\n".join(promises_table(found)),
         "sizes": every_size(),

@@ -146,6 +146,17 @@ PRODUCTS = (
          {"torch": 72.0, "cupy": 72.0, "jax": 35.7}),
 )  # fmt: skip
 
+# Device "cpu", one thread. The targets keep their ratio to NumPy, whose loops both use.
+HOST = (
+    Mark("cpu", "x + y, 64", "`x + y`, 64 floats", 0.3, {"numpy": 0.33}),
+    Mark("cpu", "x.sum(), 64", "`x.sum()`, 64", 0.9, {"numpy": 0.98}),
+    Mark("cpu", "x.sum(), 2^18", "`x.sum()`, 2^18", 40.0, {"numpy": 40.0}),
+    Mark("cpu", "tanh(x * y + x), fused, 64", "`tanh(x * y + x)`, fused, 64", 1.5, {"numpy": 0.92}),
+    Mark("cpu", "tanh(x * y + x), fused, 2^18", "the same, 2^18", 120.0, {"numpy": 161.0}),
+    Mark("cpu", "tanh(x * y + x), fused, 2^22", "the same, 2^22", 2500.0, {"numpy": 3797.0}),
+    Mark("cpu", "x + y, replayed, 64", "`x + y` as a captured sequence, 64", 0.3, {"numpy": 0.36}),
+)  # fmt: skip
+
 LAUNCHED = "exp, out given, 2^10"
 
 # Marks without a row in the tables above: record, row, what is promised, mark in the record's unit.
@@ -217,7 +228,24 @@ OUTSIDE = (
     "gpuinterop waits for the check of the indices, because one out of range raises; the next call is "
     "queued only then. The other libraries do not wait."
 )
+ON_HOST = {
+    "x + y": "The fixed cost of a call, or run-to-run variation.",
+    "x + y, replayed": "Run-to-run variation: both libraries run the same loop.",
+    "x[::-1] + int16": "The loops convert int16 to float32 before they add, as NumPy's do.",
+    "x.sum()": "gpuinterop accumulates in float64, the other libraries in float32.",
+    "A.sum(axis=0)": "gpuinterop accumulates in float64, the other libraries in float32.",
+    "A.max(axis=1)": "PyTorch takes several rows at a time, NumPy's loop one.",
+    "tanh(x * y + x), fused": "The loops are NumPy's; both evaluate `tanh` in the same time.",
+}
 WHY: dict[tuple[str, str], str] = {
+    **{("cpu", f"{row}, {size}"): why for size in ("64", "2^12", "2^16", "2^18", "2^22")
+       for row, why in ON_HOST.items()},
+    ("cpu", "x + y, 64"): "The result is an object with a counted buffer, which other libraries can share: two "
+    "allocations more than NumPy's small array.",
+    ("cpu", "x.sum(), 64"): "The same: a 0-d array, where NumPy returns a number.",
+    ("cpu", "tanh(x * y + x), fused, 2^18"): "NumPy's loop of `tanh` takes half of this time, and has "
+    "become faster since the target was set.",
+    ("cpu", "A.sum(axis=0), 64"): "A fixed cost: from 2^12 elements on the two are equal.",
     **{("transfers", f"{way}, 2^{k}"): SMALL_COPY if k < 20 else WOKEN if k < 24 else FAR
        for way in WAYS for k in range(12, 31)},
     **{("reads", row): READ
