@@ -1,3 +1,8 @@
+// Whether conversions keep the sign of a NaN. Only kernels that read signs define it as 1.
+#ifndef GI_NAN_SIGNS
+#define GI_NAN_SIGNS 0
+#endif
+
 // The bits of 16-bit floats: rounded once to nearest even, from any working type.
 static __device__ __forceinline__ unsigned short gi_half_bits(float x) {
   if (GI_NAN_SIGNS && x != x) return (unsigned short)(0x7e00u | __float_as_uint(x) >> 31 << 15);
