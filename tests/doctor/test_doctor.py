@@ -215,7 +215,9 @@ def installed(folder, library, source):
 
 def test_a_trial_finds_libraries_that_fail_at_import_or_in_use(tmp_path):
     installed(
-        tmp_path, "halfbroken", "def share(x):\n    import numpy\n    return numpy.row_stack(x)\n"
+        tmp_path,
+        "halfbroken",
+        "def share(x):\n    import numpy\n    return numpy.row_stack_of_old(x)\n",
     )
     installed(tmp_path, "allbroken", "raise AttributeError('numpy has no attribute row_stack')\n")
     installed(tmp_path, "sound", "def share(x):\n    return x\n")
