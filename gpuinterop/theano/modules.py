@@ -16,9 +16,13 @@ import pytensor.tensor
 import pytensor.tensor.random.utils
 from pytensor.compile.io import In, Out
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.ifelse import ifelse
 from pytensor.tensor import blas
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+
+try:
+    from pytensor.conditional.op import ifelse
+except ImportError:  # PyTensor before 3.3
+    from pytensor.ifelse import ifelse
 
 import gpuinterop as gi
 from gpuinterop import pytensor as backend
