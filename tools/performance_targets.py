@@ -281,7 +281,7 @@ WHY: dict[tuple[str, str], str] = {
     ("documents", "logistic regression, a step"): "A step is a graph of two kernels, of which the second waits for "
     "the first; host time determines when the next step starts.",
     ("exchange", "view, cuda"): "Host time without another library to scale it by, so it depends on the machine: "
-    "0.23 us on another one, hours before.",
+    "0.24 us in the record before.",
     ("converters", "refusal: negative strides -> torch"): "Host time without another library to scale it by, on a day "
     "on which the other libraries' conversions took twice as long as before: a plan, an exception and its message.",
     ("exchange", "view, cpu"):
