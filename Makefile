@@ -57,10 +57,11 @@ soak: $(VENV)/.installed ## property tests with a million examples (SOAK=10: ten
 cycles: $(VENV)/.installed ## ten million exports, imports and views of each kind: memory and references stay
 	GPUINTEROP_SOAK_CYCLES=$(CYCLES) $(bin)/python -m pytest -n $(JOBS) --timeout 0 tests/exchange/test_struct_lifetime.py $(PYTEST_FLAGS)
 
-# Only the process of the tests itself is watched, so what runs in processes of its own is not.
+# Only the process of the tests itself is watched, so what runs in processes of its own is not. The sanitizer keeps the
+# Python frames that it shows in its reports, and so the arrays in them: tests marked "lifetime" would fail.
 sanitize: $(VENV)/.installed ## on a GPU, compute-sanitizer over TESTS: TOOL=memcheck, racecheck, initcheck, synccheck
 	compute-sanitizer --tool $(TOOL) --target-processes application-only --launch-timeout 0 --error-exitcode 9 \
-	    $(bin)/python -m pytest -p no:xdist --timeout 0 --require-cuda -m "(gpu or driver) and not slow and not bench" $(TESTS) $(PYTEST_FLAGS)
+	    $(bin)/python -m pytest -p no:xdist --timeout 0 --require-cuda -m "(gpu or driver) and not slow and not bench and not lifetime" $(TESTS) $(PYTEST_FLAGS)
 
 bench: $(VENV)/.installed ## every benchmark that runs on this machine
 	@for file in $(filter-out %/bench_common.py,$(wildcard benchmarks/bench_*.py)); do echo "== $$file"; $(bin)/python "$$file" || exit 1; done

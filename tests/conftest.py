@@ -16,6 +16,7 @@ import gc
 import importlib.util
 import os
 import re
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -178,8 +179,21 @@ def pytest_configure(config):
     if hasattr(config, "workerinput") or cuda_devices()[0] == 0:
         return
     lock = (Path(tempfile.gettempdir()) / f"gpuinterop-tests-{os.getuid()}.lock").open("w")
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = f"waiting for the end of another run of GPU tests, which has locked {lock.name}"
+        print(text, file=sys.stderr, flush=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
     config.add_cleanup(lock.close)
+
+
+@functools.cache
+def failing() -> dict[str, str]:
+    """The installed libraries that fail when an array is exchanged with them, as the doctor finds them."""
+    import gpuinterop
+
+    return gpuinterop.doctor(trial=True).failing
 
 
 def missing(item) -> str:
@@ -194,6 +208,8 @@ def missing(item) -> str:
         return f"no CUDA device: {reason}"
     if count == 1 and item.get_closest_marker("multi_gpu"):
         return "one CUDA device only"
+    if item.get_closest_marker("numba") and "numba" in failing():
+        return f"numba fails in use: {failing()['numba']}"
     return ""
 
 

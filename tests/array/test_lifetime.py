@@ -24,28 +24,11 @@ def live(device: str) -> tuple[int, int, int]:
     return stats["live_arrays"], stats["live_buffers"], stats["live_bytes"]
 
 
-def need_frames_to_go(device: str) -> None:
-    """Skip where a tool under us holds on to Python frames, and so to all that their names hold.
-
-    compute-sanitizer does, for its backtraces: each driver call keeps the frames of its callers.
-    """
-
-    class Mark:
-        """In the frame of a function whose callee makes the driver work; no gpuinterop object refers to it."""
-
-    def caller() -> weakref.ref[Mark]:
-        mark = Mark()
-        gi.zeros((2, 2), device=device).T.copy()
-        return weakref.ref(mark)
-
-    if caller()() is not None:
-        pytest.skip("a tool keeps the frames of Python functions: --show-backtrace no")
-
-
 class Sub(gi.CudaNdarray):
     """A user's subclass, with a dict of its own."""
 
 
+@pytest.mark.lifetime
 def test_views_keep_the_memory_and_owners_go_at_once(device):
     before = live(device)
     x = gi.CudaNdarray(np.arange(12, dtype="float32").reshape(3, 4), device=device)
@@ -59,6 +42,7 @@ def test_views_keep_the_memory_and_owners_go_at_once(device):
     assert live(device) == before
 
 
+@pytest.mark.lifetime
 def test_deleting_in_any_order(device):
     before = live(device)
     for drop in ("x", "view", "deep"):
@@ -136,7 +120,6 @@ def test_unpickling_without_the_device(monkeypatch):
 
 
 def test_references_are_counted_exactly(device):
-    need_frames_to_go(device)
     x = gi.CudaNdarray(np.ones((3, 4), "float32"), device=device)
     key = (slice(1, None), slice(None, None, 2))
     value = np.float32([1, 2])
@@ -158,8 +141,8 @@ def test_references_are_counted_exactly(device):
     assert all(abs(a - b) <= 2 for a, b in zip(after, before, strict=True))
 
 
+@pytest.mark.lifetime
 def test_threads_share_arrays(device):
-    need_frames_to_go(device)
     x = gi.zeros((64, 64), device=device)
     before = live(device)
     errors = []

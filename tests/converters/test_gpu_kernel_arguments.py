@@ -95,6 +95,7 @@ def test_cupy_elementwise_kernel(key):
     np.testing.assert_array_equal(multiply(ga[key], gb[key]).get(), (a * b)[key])
 
 
+@pytest.mark.numba
 @pytest.mark.parametrize("key", [np.s_[:], np.s_[::2], np.s_[::-1]])
 def test_numba_kernel(key):
     load("numba", "numba.cuda")
@@ -115,6 +116,7 @@ def test_numba_kernel(key):
     np.testing.assert_array_equal(dest.get(), expected)
 
 
+@pytest.mark.numba
 def test_numba_kernel_takes_a_converted_array():
     load("numba", "numba.cuda")
     cuda = importlib.import_module("numba.cuda")

@@ -34,7 +34,7 @@ def programs():
     for page in PAGES:
         needs = {block.needs for block in blocks(page) if block.language == "python"}
         for need in sorted(needs):
-            marks = [pytest.mark.gpu] if "gpu" in need else []
+            marks = [getattr(pytest.mark, name) for name in need if name in ("gpu", "numba")]
             yield pytest.param(page, need, id=" ".join([title(page), *need]), marks=marks)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+from doubles import fake_driver
 
 TESTS = Path(__file__).parents[1]
 
@@ -89,6 +93,19 @@ def test_each_test_that_a_fake_driver_cannot_run_exists():
         path, _, name = test.partition("::")
         assert f"def {name.partition('[')[0]}(" in (TESTS.parent / path).read_text(), line
         assert reason
+
+
+def test_a_second_run_of_gpu_tests_says_what_it_waits_for(run, tmp_path, monkeypatch):
+    (tmp_path / "libcuda.so.1").symlink_to(fake_driver.library())
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.delenv("GPUINTEROP_LIBCUDA")
+    with (tmp_path / f"gpuinterop-tests-{os.getuid()}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        threading.Timer(3, fcntl.flock, (lock, fcntl.LOCK_UN)).start()
+        code, text = run("def test(): pass\n")
+    assert code == 0, text
+    assert f"another run of GPU tests, which has locked {lock.name}" in text
 
 
 def test_an_unknown_category_is_a_usage_error(run):
