@@ -34,10 +34,27 @@ __all__ = ["FuseProducts", "Fusion", "same_shape_inputs"]
 
 
 class Fusion(Op):
-    """The nodes between `inputs` and `outputs`, variables of an inner graph of device Ops."""
+    """The nodes between `inputs` and `outputs`, variables of an inner graph of device Ops.
+
+    Two are equal if their inner graphs compute the same and write to the same inputs.
+    """
+
+    __props__ = ("structure", "written")
 
     def __init__(self, inputs: list[Any], outputs: list[Any], nodes: list[Any]) -> None:
         self.inputs, self.outputs, self.nodes = inputs, outputs, nodes
+        places: dict[Any, Any] = {x: (i, x.type) for i, x in enumerate(inputs)}
+        operations = []
+        for k, node in enumerate(nodes):
+            operands = [places[x] if x in places else x.signature() for x in node.inputs]
+            operations.append((node.op, *operands))
+            places.update((o, (len(inputs) + k, i)) for i, o in enumerate(node.outputs))
+        self.structure = (*operations, *(places[o] for o in outputs))
+
+    @property
+    def written(self) -> tuple[Any, ...]:
+        """The pairs of a result and the input that it overwrites."""
+        return tuple(sorted((o, i) for o, [i] in self.destroy_map.items()))
 
     def in_place(self, pattern: dict[int, int]) -> Fusion:
         """Return this Op with results that are written to the memory of inputs."""
@@ -56,7 +73,7 @@ class Fusion(Op):
 @printed.register(Fusion)
 def _print_fusion(host: Any, name: str) -> str:
     names = ", ".join(str(node.op) for node in host.nodes)
-    return f"{name}{{{names}}}{[*host.destroy_map.items()] if host.destroy_map else ''}"
+    return f"{name}{{{names}}}{[*host.written] if host.written else ''}"
 
 
 @recordable.register(Fusion)
@@ -82,7 +99,7 @@ def _fusion(op: Any, node: Any) -> Any:
                 )
         return calls[key]
 
-    pattern = {o: i for o, [i] in op.destroy_map.items()}
+    pattern = dict(op.written)
     checked: set[Any] = set()
     one = len(op.outputs) == 1
 
@@ -358,7 +375,8 @@ def _replace(fgraph: Any, part: list[Any]) -> None:
                 inner[x] = x.type()
                 outer.append(x)
             operands.append(inner.get(x, x))
-        new = node.clone_with_new_inputs(operands, strict=False)
+        # Not made by the Op, which would take the shape from an addend that is not used.
+        new = Apply(node.op, operands, [o.type() for o in node.outputs])
         inner.update(zip(node.outputs, new.outputs, strict=True))
         nodes.append(new)
     host = Fusion([inner[x] for x in outer], [inner[o] for o in outputs], nodes)

@@ -350,3 +350,18 @@ def test_another_package_adds_a_lowering(on_device):
     twice = pytensor.function([], Twice()(w) + 1)
     assert any(type(node.op).__name__ == "GpuTwice" for node in twice.maker.fgraph.toposort())
     np.testing.assert_allclose(twice(), w.get_value() * 2 + 1, rtol=1e-6)
+
+
+@pytest.mark.driver
+def test_fusions_of_equal_graphs_are_equal(on_device):
+    def fusions(rate, columns=4):
+        w, x = pytensor.shared(values(1, 4)), pytensor.shared(values(2, 3, columns))
+        u = w if columns == 4 else pytensor.shared(values(1, columns))
+        y = pt.exp(pt.dot(x, u)) * np.float32(rate)
+        f = pytensor.function([], backend.gpu_from_host(y))
+        return [n.op for n in f.maker.fgraph.toposort() if isinstance(n.op, backend.GpuOp)]
+
+    (first,), (second,), (other,) = fusions(0.5), fusions(0.5), fusions(0.25)
+    assert first == second
+    assert hash(first) == hash(second)
+    assert first != other

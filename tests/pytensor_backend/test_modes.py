@@ -11,7 +11,6 @@ pytest.importorskip("pytensor")
 
 import pytensor
 import pytensor.tensor as pt
-from doubles.on_fake import FAKE
 from pytensor.compile.debug.debugmode import DebugMode
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply
@@ -60,10 +59,6 @@ def test_any_dtype_moves_float64(device):
     "name", [n for n in GRAPHS if n not in ("ifelse", "gradient of ifelse", "scan")]
 )
 def test_debug_mode_finds_nothing(name, on_device):
-    if FAKE:
-        pytest.skip(
-            "DebugMode runs each operation many times; kernels of the fake driver take long"
-        )
     checked = DebugMode(backend.GPU.provided_optimizer, check_c_code=False, stability_patience=2)
     x, i = pt.fmatrix("x"), pt.lscalar("i")
     w, v, t = (pytensor.shared(values(k, *s)) for k, s in ((1, (4, 4)), (2, (4,)), (3, (3, 4, 4))))
@@ -156,8 +151,6 @@ class Scaled(backend.KernelOp):
 
 
 def test_kernel_op(on_device):
-    if FAKE:
-        pytest.skip("the fake driver runs no kernels of users")
     w, x = pytensor.shared(values(1, 5, 4)), pt.fmatrix("x")
     f = pytensor.function([x], [Scaled()(w.T, x) * 2, Scaled()(x, x).sum()])
     for k in range(5):

@@ -40,6 +40,7 @@ def test_results_of_earlier_calls_are_not_overwritten(on_device):
     np.testing.assert_allclose(w.get_value(), start + 12, rtol=1e-6)
 
 
+@pytest.mark.lifetime
 def test_step_of_a_logistic_regression_is_three_kernels(on_device):
     x, y = pytensor.shared(values(1, 40, 7)), pytensor.shared((values(2, 40) > 0).astype("float32"))
     w, b = pytensor.shared(values(3, 7)), pytensor.shared(np.asarray(0.0, "float32"))
@@ -64,6 +65,7 @@ def test_step_of_a_logistic_regression_is_three_kernels(on_device):
     assert is_replayed(f)
 
 
+@pytest.mark.lifetime
 def test_views_and_exports_of_results_hold_them(on_device):
     w = pytensor.shared(values(1, 6))
     f = pytensor.function([], backend.gpu_from_host(w * 2), updates={w: w + 1})
@@ -89,6 +91,7 @@ def test_borrowed_result_has_one_memory(on_device):
     assert len({x.ptr for x in held}) == 1
 
 
+@pytest.mark.lifetime
 def test_more_held_results_than_graphs_run_one_by_one(on_device):
     w = pytensor.shared(values(1, 5))
     f = pytensor.function([], backend.gpu_from_host(pt.exp(w)))
@@ -190,6 +193,7 @@ def test_number_that_changes_runs_one_by_one_and_is_reported(on_device):
     assert backend.replays(f)[-1].replayed
 
 
+@pytest.mark.lifetime
 def test_minibatches_are_replayed(on_device):
     data, batch = pytensor.shared(values(1, 40, 3)), pt.fmatrix("batch")
     i = pt.lscalar("i")
@@ -253,6 +257,7 @@ def test_capture_can_be_switched_off(device):
         backend.unuse()
 
 
+@pytest.mark.lifetime
 @pytest.mark.parametrize("allow_gc", [True, False])
 def test_memory_stays_flat(allow_gc, on_device):
     config.allow_gc = allow_gc

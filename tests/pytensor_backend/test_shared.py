@@ -150,6 +150,7 @@ def test_minibatches_stay_on_the_device(on_device):
     np.testing.assert_allclose(w.get_value(), expected, rtol=1e-5)
 
 
+@pytest.mark.lifetime
 def test_memory_is_released_with_functions_and_variables(on_device):
     gc.collect()
     before = gi.memory_stats(on_device)["live_bytes"]
