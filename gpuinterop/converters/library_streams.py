@@ -19,23 +19,25 @@ from gpuinterop.streams import Stream, StreamScope, as_stream
 LEGACY = 1  # the driver's own handle of the default stream
 
 
-def _torch(torch: Any, handle: int, index: int) -> AbstractContextManager[Any] | None:
+def _torch(torch: Any, stream: Any) -> AbstractContextManager[Any] | None:
     if torch.version.cuda is None:
         return None
-    if handle == LEGACY:
+    index = stream.device.index
+    if stream.handle == LEGACY:
         s = torch.cuda.default_stream(index)
     else:
-        s = torch.cuda.ExternalStream(handle, device=index)
+        s = torch.cuda.ExternalStream(stream.handle, device=index)
     return torch.cuda.stream(s)  # type: ignore[no-any-return]
 
 
-def _cupy(cupy: Any, handle: int, index: int) -> AbstractContextManager[Any]:
-    if handle == LEGACY:
+def _cupy(cupy: Any, stream: Any) -> AbstractContextManager[Any]:
+    index = stream.device.index
+    if stream.handle == LEGACY:
         s = cupy.cuda.Stream.null
     elif hasattr(cupy.cuda.Stream, "from_external"):  # CuPy 14 on; the other way warns there
-        s = cupy.cuda.Stream.from_external(_Named(handle))
+        s = cupy.cuda.Stream.from_external(stream)
     else:
-        s = cupy.cuda.ExternalStream(handle, index)
+        s = cupy.cuda.ExternalStream(stream.handle, index)
     stack = ExitStack()
     # CuPy enters a stream on its own current device.
     stack.enter_context(cupy.cuda.Device(index))
@@ -43,33 +45,26 @@ def _cupy(cupy: Any, handle: int, index: int) -> AbstractContextManager[Any]:
     return stack
 
 
-class _Named:
-    """A stream by its handle, in the form that CuPy requires."""
-
-    def __init__(self, handle: int) -> None:
-        self.handle = handle
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.handle
+def _tvm_ffi(tvm_ffi: Any, stream: Any) -> AbstractContextManager[Any]:
+    device = tvm_ffi.device("cuda", stream.device.index)
+    return tvm_ffi.use_raw_stream(device, _with_zero(stream.handle))  # type: ignore[no-any-return]
 
 
-def _tvm_ffi(tvm_ffi: Any, handle: int, index: int) -> AbstractContextManager[Any]:
-    # 0 is the legacy stream there too, and its own default.
-    number = 0 if handle == LEGACY else handle
-    return tvm_ffi.use_raw_stream(tvm_ffi.device("cuda", index), number)  # type: ignore[no-any-return]
-
-
-def _warp(warp: Any, handle: int, index: int) -> AbstractContextManager[Any] | None:
+def _warp(warp: Any, stream: Any) -> AbstractContextManager[Any] | None:
     if not warp.is_cuda_available():
         return None
-    number = 0 if handle == LEGACY else handle
-    s = warp.Stream(f"cuda:{index}", cuda_stream=number)
+    s = warp.Stream(f"cuda:{stream.device.index}", cuda_stream=_with_zero(stream.handle))
     return warp.ScopedStream(s, sync_enter=False)  # type: ignore[no-any-return]
 
 
-# How each library makes a stream current: (module, handle, device number) -> context manager, or None
+def _with_zero(handle: int) -> int:
+    """Return the handle with 0 for the legacy stream, the library's own default."""
+    return 0 if handle == LEGACY else handle
+
+
+# How each library makes a stream current: (module, gpuinterop stream) -> context manager, or None
 # when the library as it is built has no GPU. Another package may add its own.
-ENTERS: dict[str, Callable[[Any, int, int], AbstractContextManager[Any] | None]] = {
+ENTERS: dict[str, Callable[[Any, Any], AbstractContextManager[Any] | None]] = {
     "torch": _torch,
     "cupy": _cupy,
     "tvm_ffi": _tvm_ffi,
@@ -83,7 +78,7 @@ def enter_libraries(s: Stream) -> AbstractContextManager[Any]:
     with ExitStack() as stack:
         for name, enter in ENTERS.items() if device.type == "cuda" else ():
             module = loaded_module(name)
-            scope = enter(module, s.handle, device.index) if module is not None else None
+            scope = enter(module, s) if module is not None else None
             if scope is not None:
                 stack.enter_context(scope)
         # Entered already: what is handed out only leaves them again.

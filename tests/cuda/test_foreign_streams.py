@@ -192,8 +192,8 @@ def test_other_libraries_are_entered_and_left(another_library):
     seen = []
 
     class Other:
-        def __init__(self, module, handle, index):
-            self.handle = handle
+        def __init__(self, module, stream):
+            self.handle = stream.handle
 
         def __enter__(self):
             seen.append(("enter", self.handle))

@@ -95,7 +95,7 @@ def test_stream_enters_the_loaded_libraries(monkeypatch):
             seen.append(("leave", *self.entry))
 
     def fake(name):
-        return lambda module, handle, index: Scope(name, handle)
+        return lambda module, stream: Scope(name, stream.handle)
 
     names = ("one", "two", "not")
     internals.enter_streams_by(monkeypatch, **{name: fake(name) for name in names})
@@ -128,7 +128,7 @@ def test_one_scope_in_two_threads(monkeypatch):
         def __exit__(self, *error):
             current.stream = self.former
 
-    internals.enter_streams_by(monkeypatch, one=lambda _, handle, __: Enters(handle))
+    internals.enter_streams_by(monkeypatch, one=lambda _, stream: Enters(stream.handle))
     monkeypatch.setitem(sys.modules, "one", types.ModuleType("one"))
     scope = gi.stream(gi.Stream())
     entered, first_is_out, after = threading.Event(), threading.Event(), []
@@ -161,7 +161,7 @@ def test_a_library_that_fails_to_enter_leaves_the_others(monkeypatch):
         def __exit__(self, *error):
             left.append(1)
 
-    def failing(module, handle, index):
+    def failing(module, stream):
         raise RuntimeError("no")
 
     internals.enter_streams_by(monkeypatch, one=lambda *a: Scope(), two=failing)
