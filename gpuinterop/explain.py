@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuinterop import copy_tracking
-from gpuinterop.converters import engine, registry
-from gpuinterop.converters.functions import export_options, own_options
+from gpuinterop.converters import engine, read_target
 from gpuinterop.converters.plan import Plan, plan_from_error
 from gpuinterop.option_values import require_bool
 
@@ -33,16 +32,10 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     True
     """
     copyif = copyif if type(copyif) is bool else require_bool(copyif, "copyif", "explain")  # type: ignore[redundant-expr]
-    label = f"explain(x, {to!r})"
-    own = registry.own_name(to)
-    if own is not None:
-        options = own_options(x, own, options, label)
-        plan = engine.plan_own(x, copyif, options, dtype=registry.OWN_NAMES[own])[0]
+    entry, dtype, options = read_target(x, to, options, "explain")
+    if entry is None:
+        plan = engine.plan_own(x, copyif, options, dtype=dtype)[0]
     else:
-        entry = registry.backend(to, "gpuinterop.explain")
-        entry.module  # noqa: B018 - imported first, so that the plan is not interrupted by it
-        if options or entry.name == "array_api":
-            options = export_options(entry, to, options, label)
         plan = engine.plan_conversion(x, entry, copyif, options).plan
     if plan.outcome == "copied" and plan.bytes:
         forbidden = copy_tracking.forbidden_copy_error(plan.crosses, plan.bytes, plan.where)

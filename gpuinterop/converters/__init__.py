@@ -17,9 +17,7 @@ from gpuinterop import _core
 from gpuinterop.converters import engine, registry
 from gpuinterop.converters.functions import (
     check_options,
-    export_options,
     generated,
-    own_options,
     reader,
     writer,
 )
@@ -51,23 +49,25 @@ if TYPE_CHECKING:  # of the functions that are made on first use, those with a c
     to_numpy: Callable[..., np.ndarray[Any, Any]]
     to_buffer: Callable[..., memoryview]
 
-# Theano's names: the library, and the options that have other defaults.
-_THEANO: dict[str, tuple[str, dict[str, Any]]] = {
-    "to_gpuarray": ("pycuda", {}),
-    "cudandarray_to_cudamat": ("cudamat", {"layout": "memory"}),
-    "cudandarray_to_garray": ("gnumpy", {}),
+# Theano's names: the direction, the library, and the options that have other defaults.
+_THEANO: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "to_gpuarray": ("to", "pycuda", {}),
+    "cudandarray_to_cudamat": ("to", "cudamat", {"layout": "memory"}),
+    "cudandarray_to_garray": ("to", "gnumpy", {}),
+    "cudamat_to_cudandarray": ("from", "cudamat", {"layout": "memory"}),
+    "garray_to_cudandarray": ("from", "gnumpy", {}),
 }
 
 
 def __getattr__(name: str) -> Any:
     direction, _, library = name.partition("_")
+    defaults: dict[str, Any] = {}
     try:
         if name in _THEANO:
-            library, defaults = _THEANO[name]
-            value = to_function(registry.backend(library), name, **defaults)
-        elif direction in ("to", "from") and library in registry.names():
+            direction, library, defaults = _THEANO[name]
+        if direction in ("to", "from") and library in registry.names():
             entry = registry.backend(library, f"gpuinterop.converters.{name}")
-            value = (to_function if direction == "to" else from_function)(entry)
+            value = (to_function if direction == "to" else from_function)(entry, name, **defaults)
         else:
             return import_module(f"{__name__}.{name}")
     except ModuleNotFoundError as e:
@@ -84,6 +84,25 @@ def __dir__() -> list[str]:
     own = {name for name in globals() if name.startswith("__")}
     known = {f"{direction}_{entry.name}" for entry in backends() for direction in ("to", "from")}
     return sorted(own | {*__all__} | known)
+
+
+def read_target(
+    x: Any, library: str, options: dict[str, Any], function: str
+) -> tuple[Backend | None, str | None, dict[str, Any]]:
+    """Read what `to` or `explain` is given: the entry, or None and the one dtype of a gpuinterop array; options."""
+    where = f"{function}(x, {library!r})"
+    own = registry.own_name(library)
+    if own is not None:
+        foreign = own != "cudandarray" and not issubclass(type(x), _core.Array)
+        source = registry.find_backend(x) if foreign else None
+        return None, registry.OWN_NAMES[own], check_options(source, "from", options, where)
+    entry = registry.backend(library, f"gpuinterop.{function}")
+    entry.module  # noqa: B018 - imported first, so that the plan is not interrupted by it
+    if entry.name == "array_api" and library.lower() in registry.NAMESPACES:
+        options = {"xp": library.lower(), **options}
+    if options:
+        options = check_options(entry, "to", options, where)
+    return entry, None, options
 
 
 @_core.exports()
@@ -103,14 +122,9 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     (2, 3)
     """
     copyif = copyif if type(copyif) is bool else require_bool(copyif, "copyif", "to")  # type: ignore[redundant-expr]
-    own = registry.own_name(library)
-    if own is not None:
-        options = own_options(x, own, options, f"to(x, {library!r})")
-        return engine.import_array(x, copyif, options, dtype=registry.OWN_NAMES[own])
-    entry = registry.backend(library)
-    entry.module  # noqa: B018 - imported first, so that the plan is not interrupted by it
-    if options or entry.name == "array_api":
-        options = export_options(entry, library, options, f"to(x, {library!r})")
+    entry, dtype, options = read_target(x, library, options, "to")
+    if entry is None:
+        return engine.import_array(x, copyif, options, dtype=dtype)
     return engine.convert(x, entry, copyif, options)
 
 
@@ -127,11 +141,10 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
         `obj` is not an array: the message lists what is recognised.
     """
     copyif = require_bool(copyif, "copyif", "from_any")
-    own = issubclass(type(obj), _core.Array)
     if options:
-        entry = None if own else registry.find_backend(obj)
+        entry = registry.find_backend(obj)
         options = check_options(entry, "from", options, "from_any", common=False)
-    return obj if own else engine.import_array(obj, copyif, options)
+    return engine.import_array(obj, copyif, options)
 
 
 @_core.imports(_core.ANY_PROTOCOL)
@@ -193,41 +206,40 @@ def to_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
     own = writer(entry)
     if own is not None:
         return own
-    where = name or entry.module.RULES.where
+    own_name = name if name in _THEANO else ""
+    where = own_name or entry.module.RULES.where
 
     def call(x: Any, copyif: Any = False, **options: Any) -> Any:
         copyif = require_bool(copyif, "copyif", where)
         options = check_options(entry, "to", {**defaults, **options}, where)
         engine.require_array(x, where)
-        return engine.convert(x, entry, copyif, options, name)
+        return engine.convert(x, entry, copyif, options, own_name)
 
     return generated(call, entry, "to", name or f"to_{entry.name}", defaults)
 
 
-def from_function(entry: Backend) -> Any:
-    """Return the function ``from_<library>`` of an entry."""
-    where = f"from_{entry.name}"
+def from_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
+    """Return the function ``from_<library>`` of an entry, or Theano's, which returns a CudaNdarray."""
+    where = name or f"from_{entry.name}"
+    dtype = "float32" if name in _THEANO else None
 
     def call(obj: Any, copyif: Any = False, **options: Any) -> Any:
-        options = check_options(entry, "from", options, where, common=False)
-        return _import_from(entry.name, obj, copyif, options, where)
+        options = {**defaults, **check_options(entry, "from", options, where, common=False)}
+        copyif = require_bool(copyif, "copyif", where)
+        if registry.library_of(obj) != entry.name:
+            raise ConversionTypeError(
+                where=where,
+                expected=entry.module.ARRAY,
+                got=f"{type(obj).__module__}.{type(obj).__qualname__}",
+                fix="use gpuinterop.from_any, which accepts every known array",
+            )
+        return engine.import_array(obj, copyif, options, where, dtype)
 
-    return reader(entry) or generated(call, entry, "from", where, {})
+    def theano_call(x: Any, copyif: Any = False, **options: Any) -> Any:
+        return call(x, copyif, **options)
 
-
-def _import_from(
-    library: str, obj: Any, copyif: Any, options: dict[str, Any], where: str, dtype: Any = None
-) -> Any:
-    """Return a gpuinterop array over the memory of `obj`, which must be an array of the library."""
-    copyif = require_bool(copyif, "copyif", where)
-    if registry.library_of(obj) != library:
-        raise ConversionTypeError(
-            where=where,
-            expected=registry.backend(library).module.ARRAY,
-            got=f"{type(obj).__module__}.{type(obj).__qualname__}",
-            fix="use gpuinterop.from_any, which accepts every known array",
-        )
-    return engine.import_array(obj, copyif, options, where, dtype)
+    made = call if dtype is None else theano_call
+    return reader(entry) or generated(made, entry, "from", where, defaults)
 
 
 def to_cudandarray(x: Any, copyif: bool = False) -> Any:
@@ -244,18 +256,3 @@ def to_cudandarray(x: Any, copyif: bool = False) -> Any:
     if type(found) is CudaNdarray:
         return found
     return engine.import_array(x, copyif, {}, dtype="float32")
-
-
-def cudamat_to_cudandarray(x: Any, copyif: bool = False, *, layout: str = "memory") -> Any:
-    """Return a C-contiguous CudaNdarray over the memory of a CUDAMatrix, as in the Theano tutorials.
-
-    The inverse of `cudandarray_to_cudamat`, with the same reading of rows and columns;
-    ``layout="logical"`` keeps the meaning, as `from_cudamat` does.
-    """
-    options = {"layout": layout}
-    return _import_from("cudamat", x, copyif, options, "cudamat_to_cudandarray", "float32")
-
-
-def garray_to_cudandarray(x: Any, copyif: bool = False) -> Any:
-    """Return a CudaNdarray over the memory of a garray, as in the Theano tutorials."""
-    return _import_from("gnumpy", x, copyif, {}, "garray_to_cudandarray", "float32")

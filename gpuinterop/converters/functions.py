@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import registry
-from gpuinterop.converters.plan import ArrayInfo, Incoming, Plan, copy_needed
+from gpuinterop.converters.plan import LAYOUTS, ArrayInfo, Incoming, Plan, copy_needed
 from gpuinterop.converters.registry import Backend
 from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.option_values import refuse_copy_keyword, require_bool
@@ -32,9 +32,8 @@ def writer(entry: Backend) -> Callable[..., Any] | None:
     """Return the converter's own function that exports arrays, None if the engine does, by `RULES`."""
     if hasattr(entry.module, "RULES"):
         return None
-    name = f"to_{entry.name}"
-    found: Any = getattr(entry.module, name, None) or getattr(entry.module, "to", None)
-    return found  # type: ignore[no-any-return]
+    found: Callable[..., Any] | None = getattr(entry.module, f"to_{entry.name}", None)
+    return found or getattr(entry.module, "to", None)
 
 
 def require_made(made: Any, kind: type, wanted: str, function: str, entry: Backend) -> Any:
@@ -153,30 +152,7 @@ def _unknown_option(
     )
 
 
-def own_options(x: Any, own: str, options: dict[str, Any], where: str) -> dict[str, Any]:
-    """Check the options of a conversion to a gpuinterop array."""
-    foreign = own != "cudandarray" and not issubclass(type(x), _core.Array)
-    return check_options(registry.find_backend(x) if foreign else None, "from", options, where)
-
-
-def export_options(
-    entry: Backend, library: str, options: dict[str, Any], where: str
-) -> dict[str, Any]:
-    """Check the options of a conversion to a library, which may be a namespace of the array API."""
-    if entry.name == "array_api" and library.lower() in registry.NAMESPACES:
-        options = {"xp": library.lower(), **options}
-    return check_options(entry, "to", options, where)
-
-
 # ---- generated functions ------------------------------------------------------------------------
-
-_LAYOUTS = {
-    "any": "every layout",
-    "c": "C-contiguous memory",
-    "f": "F-contiguous memory",
-    "forc": "C- and F-contiguous memory",
-    "compact": "memory that is contiguous in some order of the axes",
-}
 
 
 def generated(
@@ -206,11 +182,10 @@ def generated(
 def _doc_to(entry: Backend) -> str:
     module = entry.module
     rules = module.RULES
-    shares = _LAYOUTS[rules.layout] + ("" if rules.negative else " without negative strides")
+    shares = LAYOUTS[rules.layout][0] + ("" if rules.negative else " without negative strides")
     if rules.alignment > 1:
         shares += f", aligned to {rules.alignment} bytes on the host"
-    copies = [*getattr(module, "TO_COPIES", ())]
-    copies += ["other layouts"] * (rules.layout != "any" or not rules.negative)
+    copies = ["other layouts"] * (rules.layout != "any" or not rules.negative)
     copies += ["read-only memory"] * (not rules.readonly)
     text = f"Return {module.ARRAY} over the memory of `x`.\n\nShares {shares}."
     if copies:
