@@ -15,6 +15,7 @@ from gpuinterop.converters.plan import (
     Plan,
     Rules,
     copy_needed,
+    plan_layout,
     refuse,
     share,
 )
@@ -130,13 +131,8 @@ def _compared(info: ArrayInfo, made: Any, allow_readonly: bool, name: str) -> Pl
             library, where, info, errors.ExportError, f"an array that {name}.from_dlpack shares",
             f"{info.text()}, of which it makes a copy", "",
         )  # fmt: skip
-    if info.size and info.readonly and not seen.readonly and not allow_readonly:
-        return copy_needed(
-            library, where, info, errors.ReadOnlyError,
-            f"writable memory, because {name} drops the read-only flag and could write to it",
-            f"read-only {info.text()}", "give allow_readonly=True if nothing writes to it there",
-        )  # fmt: skip
-    return share(library, where)
+    plan = plan_layout(info, replace(RULES, library=name, readonly=seen.readonly), allow_readonly)
+    return replace(plan, library=library)
 
 
 def export(x: Any, library: Any, allow_readonly: bool = False, xp: Any = None) -> Any:

@@ -67,14 +67,9 @@ def import_package(entry: Backend, name: str, where: str) -> Any:
         where=where,
         expected=f"the package {package}, which is imported on the first conversion",
         got="it is not installed",
-        fix=how_to_install(entry, package),
+        fix=installed_libraries.BY_HAND.get(package)
+        or f"pip install {(own and entry.install) or package}",
     )
-
-
-def how_to_install(entry: Backend, package: str) -> str:
-    """Return the command that installs a library, or a package that its converter needs."""
-    wanted = (entry.install if package == entry.package else "") or package
-    return installed_libraries.BY_HAND.get(package) or f"pip install {wanted}"
 
 
 def disable_converter(name: str, why: str) -> None:

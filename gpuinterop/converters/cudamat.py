@@ -28,6 +28,7 @@ from gpuinterop.converters.foreign_layout import (
     import_memory,
 )
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
+from gpuinterop.error_messages import not_one_of
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import core_view
 
@@ -51,12 +52,8 @@ RULES = Rules(
 
 def _check_layout(layout: Any, where: str) -> None:
     if not isinstance(layout, str) or layout not in _LAYOUTS:
-        raise errors.ArgumentTypeError(
-            where=where,
-            expected="layout 'logical' or 'memory'",
-            got=errors.short_repr(layout),
-            fix="see the two in the documentation of gpuinterop.converters.cudamat",
-        )
+        fix = "see the two in the documentation of gpuinterop.converters.cudamat"
+        raise not_one_of(where, "layout", _LAYOUTS, layout, fix)
 
 
 # ---- to CUDAMat ---------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy
 
 from gpuinterop import _core
 from gpuinterop.converters import registry
-from gpuinterop.converters.foreign_layout import read_layout
+from gpuinterop.converters.foreign_layout import describe_memory
 from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout
 from gpuinterop.dtypes import NUMPY_NAMES
@@ -65,12 +65,7 @@ def stream_used_by(index: int, obj: Any = None) -> int:
 
 def describe(a: Any) -> ArrayInfo:
     """Describe a cupy.ndarray."""
-    dtype = a.dtype
-    shape, strides = read_layout(a.shape, a.strides, dtype.itemsize)
-    return ArrayInfo(
-        shape, strides, dtype.name, dtype.itemsize, "cuda", a.device.id,
-        0 if 0 in shape else a.data.ptr, library="cupy",
-    )  # fmt: skip
+    return describe_memory((a.shape, a.strides, a.dtype, a.data.ptr, a.device.id, None), "cupy")
 
 
 @takes_copy_keyword("copyif")

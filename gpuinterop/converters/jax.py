@@ -120,10 +120,9 @@ def _live_arrays(array: Any) -> tuple[str, bool]:
     The jax.Array itself would live on in the traceback of the error.
     """
     exist = [a for a in sys.modules["jax"].live_arrays() if not a.is_deleted()]
-    owners = [
-        f"a jax.Array over it: {a.dtype} of shape {a.shape}" for a in exist if _shares(a, array)
-    ]
-    return (owners or [""])[0], not all(a.is_ready() for a in exist)
+    shared = (f"{a.dtype} of shape {a.shape}" for a in exist if _shares(a, array))
+    owner = next((f"a jax.Array over it: {a}" for a in shared), "")
+    return owner, not all(a.is_ready() for a in exist)
 
 
 def _shares(a: Any, array: Any) -> bool:

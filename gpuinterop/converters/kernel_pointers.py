@@ -10,7 +10,7 @@ from typing import Any
 from gpuinterop import _core, errors
 from gpuinterop.converters import engine, registry
 from gpuinterop.converters.foreign_layout import LEGACY, new_copy, stream_number
-from gpuinterop.converters.plan import ArrayInfo
+from gpuinterop.converters.plan import ArrayInfo, Plan, copy_needed, refuse, share
 from gpuinterop.converters.suggested_fixes import copy_line, move_line
 from gpuinterop.option_values import require_bool, takes_copy_keyword
 
@@ -62,15 +62,14 @@ def pointer_arguments(
             prepared.append(arg)
             continue
         info, library = ArrayInfo.of(array), registry.library_of(arg)
-        fault = _fault(info, library, allow_readonly, device)
-        if fault is not None and not (copyif and fault[0] is not errors.DeviceMismatchError):
-            error, expected, got, fix = fault
-            spot = f"{where}, argument {position}"
-            raise error(where=spot, expected=expected, got=got, fix=fix)
+        spot = f"{where}, argument {position}"
+        plan = _plan_pointer(info, library, allow_readonly, device, spot).permit(copyif)
+        if plan.refused:
+            raise plan.exception()
         if not allow_readonly:
             _core._prepare_write(array, where)
         usable = array
-        if fault is not None:
+        if plan.copied:
             place = replace(info, readonly=False)
             if place not in copies:
                 copies[place] = new_copy(array, where)
@@ -96,30 +95,30 @@ def pointer_arguments(
         _core.copy_into(array, usable, where=where)
 
 
-def _fault(
-    info: ArrayInfo, library: str, allow_readonly: bool, device: int | None
-) -> tuple[type[errors.GpuInteropError], str, str, str] | None:
-    """Return why a kernel cannot be given the address of an array: the parts of an error, or None."""
+def _plan_pointer(
+    info: ArrayInfo, library: str, allow_readonly: bool, device: int | None, where: str
+) -> Plan:
+    """Plan to give a kernel the address of an array, or of a copy that is written back."""
     wanted = "cuda" if device is None else f"cuda:{device}"
     if info.size and not info.where.startswith(wanted):
-        return (
-            errors.DeviceMismatchError,
+        return refuse(
+            library, where, errors.DeviceMismatchError,
             f"an array on {'the GPU' if device is None else wanted}, where the kernel runs",
             f"an array on {info.where}", f"move it first: x = {move_line(library, wanted)}",
         )  # fmt: skip
     if not info.c_contiguous:
-        return (
-            errors.ContiguityError,
+        return copy_needed(
+            library, where, info, errors.ContiguityError,
             "C-contiguous memory, because the kernel is given only an address",
-            f"shape {info.shape} with strides {info.strides} (bytes)",
-            f"pass {copy_line(library)}, or copyif=True to copy in and back out",
-        )
-    if info.readonly and not allow_readonly:
-        return (
-            errors.ReadOnlyError, "writable memory, because a kernel may write to any argument",
-            "a read-only array", "pass allow_readonly=True if the kernel only reads it, or copyif=True",
+            f"shape {info.shape} with strides {info.strides} (bytes)", f"pass {copy_line(library)}",
         )  # fmt: skip
-    return None
+    if info.readonly and not allow_readonly:
+        return copy_needed(
+            library, where, info, errors.ReadOnlyError,
+            "writable memory, because a kernel may write to any argument", "a read-only array",
+            "pass allow_readonly=True if the kernel only reads it",
+        )  # fmt: skip
+    return share(library, where)
 
 
 def _require_apart(

@@ -79,12 +79,8 @@ class ArrayInfo:
 
     @property
     def negative_axis(self) -> int | None:
-        if self.size == 0:
-            return None
-        for axis, step in enumerate(self.strides):
-            if step < 0 and self.shape[axis] > 1:
-                return axis
-        return None
+        axes = [axis for axis, step in enumerate(self.strides) if step < 0 and self.shape[axis] > 1]
+        return axes[0] if axes and self.size else None
 
     @property
     def where(self) -> str:
@@ -173,10 +169,7 @@ class Plan:
             return self
         download = "to download it" if self.crosses == "device_to_host" else "for a copy"
         fix = f"pass copyif=True, or {self.fix}" if self.fix else f"pass copyif=True {download}"
-        return Plan(
-            self.library, "refused", self.reason, self.code, self.axis, 0, fix, self.where, self.got,
-            self.error, self.crosses, self.order,
-        )  # fmt: skip
+        return replace(self, outcome="refused", bytes=0, fix=fix)
 
     def exception(self) -> errors.GpuInteropError:
         return self.error(
@@ -241,22 +234,9 @@ def copy_needed(
 
     `Plan.permit` makes it a refusal with the same words where copies are not allowed.
     """
+    plan = refuse(library, where, error, reason, got, instead, code=code, axis=axis)
     crosses = "host" if info.device == "cpu" else "copy"
-    code = code or error.reason
-    return Plan(
-        library,
-        "copied",
-        reason,
-        code,
-        axis,
-        info.nbytes,
-        instead,
-        where,
-        got,
-        error,
-        crosses,
-        order,
-    )
+    return replace(plan, outcome="copied", bytes=info.nbytes, crosses=crosses, order=order)
 
 
 def plan_from_error(error: errors.GpuInteropError, library: str, where: str) -> Plan:
@@ -311,7 +291,7 @@ def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> 
             f"stride {info.strides[axis]} bytes on axis {axis} of shape {info.shape}",
             _again(info, order), axis=axis, order=order,
         )  # fmt: skip
-    words, fitting = _LAYOUTS.get(rules.layout, ("", ()))
+    words, fitting = LAYOUTS[rules.layout]
     if fitting and not any(getattr(info, fits) for fits in fitting):
         axis = first_noncontiguous_axis(info, order)
         breaks = "" if axis is None else f"; axis {axis} breaks the order"
@@ -342,8 +322,9 @@ def _again(info: ArrayInfo, order: str = "C") -> str:
     return f"make {copy_line(info.library, order)} once and reuse it"
 
 
-# The words for a layout that is not "any", and the properties of `ArrayInfo` of which one must be true.
-_LAYOUTS = {
+# The words for a layout, and the properties of `ArrayInfo` of which one must be true.
+LAYOUTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "any": ("every layout", ()),
     "c": ("C-contiguous memory", ("c_contiguous",)),
     "f": ("F-contiguous memory", ("f_contiguous",)),
     "forc": ("C- or F-contiguous memory", ("c_contiguous", "f_contiguous")),

@@ -155,9 +155,6 @@ def _handle_of(stream: Any) -> int:
     return handle or LEGACY
 
 
-_initialised: list[Any] = []
-
-
 def init(device: int = 0) -> Any:
     """Initialize PyCUDA with the primary context of a device, which all other libraries use.
 
@@ -183,16 +180,13 @@ def init(device: int = 0) -> Any:
         )
     context = driver.Device(device).retain_primary_context()
     context.push()
-    if not _initialised:
-        atexit.register(_undo)
-    _initialised.append(context)
+    atexit.register(_undo, context)
     return context
 
 
-def _undo() -> None:
+def _undo(context: Any) -> None:
     tools = sys.modules.get("pycuda.tools")
     if tools is not None:
         # Compiled modules belong to the context and must go first.
         tools.clear_context_caches()
-    while _initialised:
-        _initialised.pop().pop()
+    context.pop()

@@ -11,7 +11,7 @@ import importlib.metadata
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from types import GetSetDescriptorType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -180,7 +180,6 @@ _BUILT_IN = (
 )  # fmt: skip
 _entries: dict[str, Backend] = {}
 _aliases: dict[str, str] = {}  # name or alias in small letters: the entry's name
-_entry_points: dict[str, importlib.metadata.EntryPoint] | None = None
 
 
 def _add(entry: Backend) -> None:
@@ -220,12 +219,9 @@ def register(entry: Backend) -> None:
     _core._set_converters_changed(any(_entries[known.name] is not known for known in _BUILT_IN))
 
 
+@cache
 def _plugins() -> dict[str, importlib.metadata.EntryPoint]:
-    global _entry_points
-    if _entry_points is None:
-        found = importlib.metadata.entry_points(group=GROUP)
-        _entry_points = {point.name: point for point in found}
-    return _entry_points
+    return {point.name: point for point in importlib.metadata.entry_points(group=GROUP)}
 
 
 def _load_plugin(name: str) -> Backend:

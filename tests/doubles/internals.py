@@ -31,7 +31,7 @@ def restore_registry(saved: tuple[dict, dict]) -> None:
     for table, before in zip((registry._entries, registry._aliases), saved, strict=True):
         table.clear()
         table.update(before)
-    registry._entry_points = None
+    registry._plugins.cache_clear()
     availability.broken_converters.clear()
     for name in ("to_toy", "from_toy"):
         vars(converters).pop(name, None)
@@ -39,13 +39,13 @@ def restore_registry(saved: tuple[dict, dict]) -> None:
 
 def forget_entry_points() -> None:
     """Let the next look-up read the installed entry points again."""
-    registry._entry_points = None
+    registry._plugins.cache_clear()
 
 
 def install_entry_points(monkeypatch, *points: object) -> None:
     """Make these the only entry points of converters."""
     monkeypatch.setattr(metadata, "entry_points", lambda group: list(points) if group else [])
-    registry._entry_points = None
+    registry._plugins.cache_clear()
 
 
 def install_only(monkeypatch, *packages: str) -> None:

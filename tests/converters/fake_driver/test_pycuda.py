@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 import threading
 import types
@@ -124,7 +125,8 @@ def test_init_uses_the_primary_context_and_undoes_it(monkeypatch, driver, gpu):
         assert converters.pycuda.init() is made
         assert gi.to_gpuarray(gpu(host(4))).size == 4
     finally:
-        converters.pycuda._undo()
+        atexit.unregister(converters.pycuda._undo)
+        converters.pycuda._undo(made)
     # The caches were cleared while the context was still there.
     assert modules["pycuda.tools"].cleared == [1]
     assert modules["pycuda.driver"].Context.get_current() is None
