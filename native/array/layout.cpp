@@ -73,7 +73,7 @@ Layout::Layout(int ndim, const int64_t* shape, const int64_t* strides) : Layout(
 
 Layout::Layout(const Layout& o)
     : size_(o.size_),
-      heap_(o.heap_ ? new int64_t[2 * o.ndim_] : nullptr),
+      heap_(o.ndim_ > kInlineDims ? new int64_t[2 * kMaxDims] : nullptr),
       ndim_(o.ndim_),
       c_contiguous_(o.c_contiguous_),
       f_contiguous_(o.f_contiguous_) {
@@ -92,13 +92,15 @@ Layout::Layout(Layout&& o) noexcept
 
 Layout& Layout::operator=(Layout&& o) noexcept {
   if (this == &o) return *this;
-  delete[] heap_;
   size_ = o.size_;
-  heap_ = std::exchange(o.heap_, nullptr);
   ndim_ = o.ndim_;
   c_contiguous_ = o.c_contiguous_;
   f_contiguous_ = o.f_contiguous_;
-  if (!heap_) copy_words(o.inline_, 2 * ndim_, inline_);
+  // A borrowed DLTensor may point into heap_, so it lives as long as this layout.
+  if (!heap_ && o.ndim_ > kInlineDims)
+    heap_ = std::exchange(o.heap_, nullptr);
+  else
+    copy_words(o.data(), 2 * ndim_, data());
   o.reset();
   return *this;
 }
@@ -106,7 +108,7 @@ Layout& Layout::operator=(Layout&& o) noexcept {
 Layout Layout::with_ndim(int ndim) {
   check_ndim(ndim, "layout");
   Layout out;
-  if (ndim > kInlineDims) out.heap_ = new int64_t[2 * ndim];
+  if (ndim > kInlineDims) out.heap_ = new int64_t[2 * kMaxDims];
   out.ndim_ = ndim;
   return out;
 }

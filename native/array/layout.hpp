@@ -76,7 +76,8 @@ class Layout {
   const int64_t* data() const noexcept { return heap_ ? heap_ : inline_; }
 
   int64_t size_ = 1;
-  int64_t* heap_ = nullptr;  // shape then strides, when ndim_ > kInlineDims
+  int64_t* heap_ =
+      nullptr;  // shape then strides, of kMaxDims; set when ndim_ has been > kInlineDims
   int32_t ndim_ = 0;
   bool c_contiguous_ = true, f_contiguous_ = true;
   int64_t inline_[2 * kInlineDims];

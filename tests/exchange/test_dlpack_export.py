@@ -204,6 +204,21 @@ def test_borrowing_shows_the_layout_itself():
         borrow(x, ctypes.byref(t))
 
 
+def test_new_shape_keeps_the_memory_that_a_borrowed_struct_points_into():
+    borrow = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, POINTER(Tensor))(table()[5])
+    x = arange(2, 3, 2, 2, 2, 2, dtype="int64")
+    t, again = Tensor(), Tensor()
+    assert borrow(x, ctypes.byref(t)) == 0
+    for shape in ((96,), (3, 2, 2, 2, 2, 2)):
+        x.shape = shape
+        assert borrow(x, ctypes.byref(again)) == 0
+        assert ctypes.addressof(again.shape.contents) == ctypes.addressof(t.shape.contents)
+        assert t.shape[: x.ndim] == list(shape)
+        assert gi.GpuArray(x, device="cpu").shape == x.copy().shape == shape
+    x.strides = x.strides[::-1]
+    assert [8 * step for step in t.strides[:6]] == list(x.strides)
+
+
 def test_owned_structs_go_out_and_in():
     take, give = TO_STRUCT(table()[3]), TO_OBJECT(table()[4])
     for dtype, cls in (("float32", gi.CudaNdarray), ("int64", gi.GpuArray)):
