@@ -459,7 +459,6 @@ class _DevicesModule:
     Device: type[_devices.Device]
     Event: type[_devices.Event]
     Stream: type[_devices.Stream]
-    StreamScope: type[_devices.StreamScope]
     as_stream = staticmethod(_devices.as_stream)
     current_stream = staticmethod(_devices.current_stream)
     default_device = staticmethod(_devices.default_device)

@@ -26,7 +26,6 @@ from gpuinterop.device_spec import (
 from gpuinterop.errors import DeviceError
 from gpuinterop.foreign_handles import CUDA
 from gpuinterop.streams import (
-    StreamScope,
     as_stream,
     current_stream,
     legacy_stream,
@@ -38,7 +37,6 @@ __all__ = [
     "Device",
     "Event",
     "Stream",
-    "StreamScope",
     "as_stream",
     "current_stream",
     "default_device",

@@ -6,8 +6,6 @@ sets another.
 
 from __future__ import annotations
 
-import threading
-from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
@@ -92,39 +90,10 @@ def as_stream(stream: Any = None, device: Any = None) -> Stream:
     return _core.foreign_stream(CUDA, index, handle, keeper, never_destroyed(stream))
 
 
-class StreamScope:
-    """The context manager that `stream` returns; it may be entered several times."""
-
-    def __init__(self, stream: Stream) -> None:
-        self.stream = stream
-        self._entered = threading.local()  # one object may serve many threads
-
-    def __enter__(self) -> Stream:
-        with ExitStack() as stack:
-            stack.enter_context(self.stream)
-            self._enter_elsewhere(stack)
-            self._blocks().append(stack.pop_all())
-        return self.stream
-
-    def _enter_elsewhere(self, stack: ExitStack) -> None:
-        pass
-
-    def _blocks(self) -> list[ExitStack]:
-        """Return the exit stacks of this thread's blocks, the innermost last."""
-        found: list[ExitStack] = self._entered.__dict__.setdefault("blocks", [])
-        return found
-
-    def __exit__(self, *error: Any) -> None:
-        blocks = self._blocks()
-        (blocks.pop() if blocks else self.stream).__exit__(
-            *error
-        )  # which refuses what was not entered
-
-
-def stream(stream: Any = None, device: Any = None) -> StreamScope:
+def stream(stream: Any = None, device: Any = None) -> Stream:
     """Return a context manager that makes a stream current in gpuinterop, in this thread.
 
-    `stream` is anything that `as_stream` accepts; ``with`` returns the `Stream`. `gpuinterop.stream`
-    makes it current in other libraries too.
+    `stream` is anything that `as_stream` accepts, and the result is its `Stream`. `gpuinterop.stream` makes it
+    current in other libraries too.
     """
-    return StreamScope(as_stream(stream, device))
+    return as_stream(stream, device)

@@ -13,8 +13,9 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from gpuinterop import _core
+from gpuinterop._core import StreamScope
 from gpuinterop.foreign_handles import loaded_module
-from gpuinterop.streams import Stream, StreamScope, as_stream
+from gpuinterop.streams import Stream, as_stream
 
 LEGACY = 1  # the driver's own handle of the default stream
 
@@ -72,10 +73,13 @@ ENTERS: dict[str, Callable[[Any, Any], AbstractContextManager[Any] | None]] = {
 }
 
 
-def enter_libraries(s: Stream) -> AbstractContextManager[Any]:
-    """Make `s` current in every loaded library; leaving restores each library's former one."""
+def enter_libraries(s: Stream) -> ExitStack:
+    """Make `s` current in every loaded library; closing the result restores each library's former one."""
     device: Any = s.device
     with ExitStack() as stack:
+        if _core.cuda_available():
+            # Other libraries leave a context of their own current. The caller's comes back.
+            stack.callback(_core.set_current_context, _core.current_context())
         for name, enter in ENTERS.items() if device.type == "cuda" else ():
             module = loaded_module(name)
             scope = enter(module, s) if module is not None else None
@@ -85,19 +89,12 @@ def enter_libraries(s: Stream) -> AbstractContextManager[Any]:
         return stack.pop_all()
 
 
-class _Scope(StreamScope):
-    def _enter_elsewhere(self, stack: ExitStack) -> None:
-        if _core.cuda_available():
-            # Other libraries leave a context of their own current. The caller's comes back.
-            stack.callback(_core.set_current_context, _core.current_context())
-            stack.enter_context(enter_libraries(self.stream))
-
-
 def stream(stream: Any = None, device: Any = None) -> StreamScope:
     """Return a context manager that makes a stream current in this thread for a block.
 
     `stream` is anything that `gpuinterop.devices.as_stream` takes. ``with`` gives the `Stream`. It
     becomes current here and in every loaded library that has a current stream; ``with s:`` on a
-    `Stream` itself does it for this library alone.
+    `Stream` itself does it for this library alone. One such object may be entered several times, and
+    in several threads.
     """
-    return _Scope(as_stream(stream, device))
+    return StreamScope(as_stream(stream, device), enter_libraries)
