@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -82,23 +82,25 @@ def to_host_array(x: Any, where: str, memory: bool = False) -> np.ndarray[Any, A
 def download(x: Any, where: str, *, uncounted: bool = False) -> np.ndarray[Any, Any]:
     """Return a new NumPy array with the elements of an array on any device."""
     try:
-        return cast("np.ndarray[Any, Any]", _core.download(x, where, uncounted))
+        found: Any = _core.download(x, where, uncounted)
     except MemoryError:
         with reraise_from(where):
             raise
+    return found  # type: ignore[no-any-return]
 
 
 def only_element(x: Any, where: str) -> Any:
     """Return the element of an array of size 1 as a Python scalar."""
-    seen = core_view(x)
-    if seen.size != 1:
+    found = _core._element(x, (), where)
+    if found is NotImplemented:
+        seen = core_view(x)
         raise ShapeError(
             where=where,
             expected="one element",
             got=f"{seen.size} elements of shape {seen.shape}",
             fix="read one: x.item(0), or test x.size > 0, x.any() or x.all()",
         )
-    return download(x, where, uncounted=True).item()
+    return found
 
 
 def wrap_numpy(host: np.ndarray[Any, Any]) -> _core.Array:

@@ -91,32 +91,33 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def item(self, *index: Any) -> Any:
         """Return one element as a Python scalar; without an index, the only element."""
-        one: Any = _core.view(GpuArray, self)
         if len(index) == 1 and isinstance(index[0], tuple):
             index = index[0]
         if not index:
-            return only_element(one, "item")
+            return only_element(self, "item")
+        found = _core._element(self, index, "item")
+        return self._refuse_index(index) if found is NotImplemented else found
+
+    def _refuse_index(self, index: tuple[Any, ...]) -> Any:
+        """Raise for an index of `item` that names no element."""
+        seen: Any = _core.view(GpuArray, self)
         try:
             places = tuple(map(operator.index, index))
         except TypeError:
             raise ArgumentTypeError(where="item", expected="an int, or one for each axis",
                                     got=", ".join(map(short_repr, index)),
                                     fix="write x.item(0)") from None  # fmt: skip
-        flat = len(places) == 1
-        if len(places) not in (1, one.ndim) or (flat and not -one.size <= places[0] < one.size):
-            raise ArrayIndexError(
-                where="item",
-                expected=f"one index into {one.size} elements, or one for each of {one.ndim} axes",
-                got=f"{', '.join(map(short_repr, places))} for an array of shape {one.shape}",
-                fix="count through all elements, or name every axis",
-            )
-        if flat and one.ndim != 1:
-            places = tuple(int(i) for i in np.unravel_index(places[0] % one.size, one.shape))
-        try:
-            one = one[places]
-        except GpuInteropError as error:
-            raise with_where(error, "item") from None
-        return download(one, "item", uncounted=True).item()
+        if len(places) == seen.ndim > 1:
+            try:
+                return seen[places]  # raises
+            except GpuInteropError as error:
+                raise with_where(error, "item") from None
+        raise ArrayIndexError(
+            where="item",
+            expected=f"one index into {seen.size} elements, or one for each of {seen.ndim} axes",
+            got=f"{', '.join(map(short_repr, places))} for an array of shape {seen.shape}",
+            fix="count through all elements, or name every axis",
+        )
 
     def __contains__(self, value: Any) -> bool:
         """Whether an element equals `value`, which broadcasts as in NumPy."""

@@ -19,7 +19,6 @@ from gpuinterop.scalars import scalars_to_array
 
 from . import output_arrays
 from .core_callbacks import FUNCTIONS
-from .expression import Expression
 from .operand_conversion import gpuarray_class, placed
 
 
@@ -113,6 +112,8 @@ def _selection(dtype: np.dtype[Any]) -> Any:
 
     It casts the source alone: a selection from two dtypes would promote to a third, and round both.
     """
+    from .expression import Expression  # noqa: PLC0415  (not needed for the first kernel of a process)
+
     graph = Expression()
     mask, source, target = (graph.input() for _ in range(3))
     graph.results = [graph.apply("where", mask, graph.cast(source, dtype), target)]

@@ -14,7 +14,6 @@ from gpuinterop.errors import ArgumentTypeError, BoundsError
 from . import output_arrays
 from .casting import cast
 from .core_callbacks import FUNCTIONS
-from .index_access import add_at
 from .operand_conversion import speaks
 from .operation_table import ALIASES
 
@@ -25,7 +24,25 @@ globals().update({alias: FUNCTIONS[name] for alias, name in ALIASES.items()})
 class _Add(partial):  # type: ignore[type-arg]
     """`add` with the method `at` of NumPy's ufunc; a call runs no Python code."""
 
-    at = staticmethod(add_at)
+    @staticmethod
+    def at(x: Any, indices: Any, values: Any) -> None:
+        """Add values to the elements of x at ``x[indices]``, each as often as its index occurs.
+
+        ``x[indices] += values`` adds once to an element whose index is repeated. `indices` is any key. The
+        additions of one element have no order on a GPU, so sums of floats may differ by rounding from run to
+        run.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.zeros(3, device="cpu")
+        >>> gpuinterop.add.at(x, [0, 2, 0], 1)
+        >>> x.tolist()
+        [2.0, 0.0, 1.0]
+        """
+        from .index_access import add_at  # noqa: PLC0415  (not needed for the first kernel of a process)
+
+        add_at(x, indices, values)
 
     def __get__(self, instance: Any, owner: Any = None) -> _Add:
         return self  # as an attribute of a class it is a function of the module, not a method

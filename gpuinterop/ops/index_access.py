@@ -46,20 +46,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
 
 
 def add_at(x: Any, indices: Any, values: Any) -> None:
-    """Add values to the elements of x at ``x[indices]``, each as often as its index occurs.
-
-    ``x[indices] += values`` adds once to an element whose index is repeated. `indices` is any key. The
-    additions of one element have no order on a GPU, so sums of floats may differ by rounding from run to
-    run.
-
-    Examples
-    --------
-    >>> import gpuinterop
-    >>> x = gpuinterop.zeros(3, device="cpu")
-    >>> gpuinterop.add.at(x, [0, 2, 0], 1)
-    >>> x.tolist()
-    [2.0, 0.0, 1.0]
-    """
+    """Carry out ``gpuinterop.add.at``."""
     where = "add.at"
     writable(x, where)
     expression = read_key(x, indices, where)

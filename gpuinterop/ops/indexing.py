@@ -98,23 +98,6 @@ class Elements:
             target = output_arrays.new_like(self.view, values.shape, np.uint8)
             Elements(probe, [(0, IndexArray(values))], 0, self.where).read(target)
 
-    # ---- CUDA ----------------------------------------------------------------------------------------
-
-    def _frame(self) -> tuple[Any, list[Any]]:
-        """The view with the indexed axes first and broadcast to `shape` behind them, and the indices in `shape`."""
-        count, after = len(self.axes), len(self.shape) - self.axis - len(self.block)
-        frame = self.view if self.order == sorted(self.order) else self.view._permuted(self.order)
-        frame = frame[(slice(None),) * (count + self.axis) + (None,) * len(self.block)]
-        frame = frame._broadcast_to((*frame.shape[:count], *self.shape))
-        spread, indices = (Ellipsis,) + (None,) * after, []
-        for a in self.arrays:
-            if a.shape != self.block:
-                a = a._broadcast_to(self.block)
-            if a.shape != self.shape:
-                a = a[spread]._broadcast_to(self.shape)
-            indices.append(a)
-        return frame, indices
-
     # ---- the host ------------------------------------------------------------------------------------
 
     def _host_indices(self) -> list[Any]:
@@ -156,8 +139,9 @@ class Elements:
             self._require_all_inside()
             return
         if not self.on_host:
-            frame, indices = self._frame()
-            _core._gather(frame, indices, target, self.axes, self.mode, keeps, self.where)
+            _core._gather(
+                self.view, self.arrays, target, self.axes, self.axis, self.mode, keeps, self.where
+            )
             return
         self._on_host(
             self._read_on_host, as_numpy_view(self.view), as_numpy_view(target, written=True)
@@ -196,8 +180,9 @@ class Elements:
             self._require_all_inside()
             return
         if not self.on_host:
-            frame, indices = self._frame()
-            _core._scatter(frame, indices, value, self.axes, self.mode, adds, self.where)
+            _core._scatter(
+                self.view, self.arrays, value, self.axes, self.axis, self.mode, adds, self.where
+            )
             return
         target, values = as_numpy_view(self.view, written=True), as_numpy_view(value)
         values = (
@@ -220,13 +205,8 @@ class ElementsAlongAxis(Elements):
     def __init__(self, view: Any, array: IndexArray, axis: int, where: str) -> None:
         whole = (*view.shape[:axis], array.shape[axis], *view.shape[axis + 1 :])
         super().__init__(view, [(axis, array)], axis, where)
+        self.axis = -1  # kAlong in native/ops/indexing.hpp
         self.shape = self.block = broadcast_shapes([array.shape, whole], where)
-
-    def _frame(self) -> tuple[Any, list[Any]]:
-        along = self.axes[0]
-        frame = self.view.transpose(self.order)[(slice(None),) * (along + 1) + (None,)]
-        frame = frame.broadcast_to((frame.shape[0], *self.shape))
-        return frame, [self.arrays[0].broadcast_to(self.shape)]
 
     def _read_on_host(self, source: Any, result: Any) -> None:
         axis, (indices,) = self.axes[0], self._host_indices()

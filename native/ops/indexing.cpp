@@ -1,5 +1,6 @@
 #include "ops/indexing.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -165,9 +166,7 @@ class IndexedOperands {
 
 // The frame without its indexed axes.
 Layout rest_of(const IndexedElements& at) {
-  const Layout& l = at.frame.layout;
-  const int k = static_cast<int>(at.indices.size());
-  return {l.ndim() - k, l.shape() + k, l.strides() + k};
+  return {at.ndim(), at.shape(), at.frame.layout.strides() + at.indices.size()};
 }
 
 void add_frame(IndexedOperands& o, const IndexedElements& at, StoredType type, const Layout& rest) {
@@ -199,8 +198,62 @@ void check_indices(const IndexedElements& at, const char* where) {
 
 }  // namespace
 
+IndexedElements locate(const Array& view, std::vector<Array> indices, std::vector<int> axes,
+                       int axis, OutOfRange mode, const char* where) {
+  const Layout& from = view.layout;
+  const int k = static_cast<int>(axes.size());
+  Layout block;  // the shape of the indices
+  auto widen = [&](int ndim, const int64_t* shape) {
+    int64_t out[kMaxDims];
+    const int n = broadcast_shapes(block.ndim(), block.shape(), ndim, shape, out, where);
+    block = Layout::c_order(n, out, where);
+  };
+  for (const Array& a : indices) widen(a.layout.ndim(), a.layout.shape());
+  if (axis == kAlong) {
+    Layout others = from;
+    others.shape()[axes[0]] = block.shape()[axes[0]];
+    widen(others.ndim(), others.shape());
+  }
+  const int rest = axis == kAlong ? block.ndim() : from.ndim() - k + block.ndim();
+  if (rest > kMaxDims)
+    fail(Kind::Index, where, "a result of at most " + std::to_string(kMaxDims) + " dimensions",
+         std::to_string(rest), "index with arrays of fewer dimensions");
+  const int first = std::max(axis, 0), last = first + block.ndim();
+  IndexedElements at{view, std::move(indices), std::move(axes), mode};
+  Layout& frame = at.frame.layout = Layout::with_ndim(k + rest);
+  for (int i = 0; i < k; ++i) {
+    frame.shape()[i] = from.shape()[at.axes[i]];
+    frame.strides()[i] = from.strides()[at.axes[i]];
+  }
+  auto is_indexed = [&](int d) { return std::count(at.axes.begin(), at.axes.end(), d) > 0; };
+  for (int r = 0, d = 0; r < rest; ++r) {
+    const bool of_block = first <= r && r < last;
+    int64_t& step = frame.strides()[k + r] = 0;
+    frame.shape()[k + r] = of_block ? block.shape()[r - first] : 1;
+    if (axis == kAlong) {
+      if (!is_indexed(r) && from.shape()[r] > 1) step = from.strides()[r];
+    } else if (!of_block) {
+      while (is_indexed(d)) ++d;
+      frame.shape()[k + r] = from.shape()[d];
+      step = from.strides()[d++];
+    }
+  }
+  frame.finish(where);
+  for (Array& a : at.indices) {
+    const Layout own = a.layout.broadcast_to(block.ndim(), block.shape(), where);
+    a.layout = Layout::with_ndim(rest);
+    for (int r = 0; r < rest; ++r) {
+      a.layout.shape()[r] = frame.shape()[k + r];
+      a.layout.strides()[r] = first <= r && r < last ? own.strides()[r - first] : 0;
+    }
+    a.layout.finish(where);
+  }
+  return at;
+}
+
 void gather(const IndexedElements& at, const Array& dst, bool keeps_dst, const char* where) {
   if (dst.layout.size() == 0) return;
+  prepare_write(dst, where);
   const StoredType raw = raw_type(dst.itemsize());
   const Layout rest = rest_of(at);
   auto run = [&](uint64_t flags) {

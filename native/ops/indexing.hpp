@@ -22,7 +22,18 @@ struct IndexedElements {
   std::vector<Array> indices;  // of integer dtypes
   std::vector<int> axes;       // the indexed axes in the user's array, for errors
   OutOfRange mode;
+
+  // Of the iteration space, and so of the result.
+  int ndim() const noexcept { return frame.layout.ndim() - static_cast<int>(indices.size()); }
+  const int64_t* shape() const noexcept { return frame.layout.shape() + indices.size(); }
 };
+
+// The elements of `view` at index arrays of some of its axes. kAlong: there is one array, which is matched with
+// the other axes, as in numpy.take_along_axis. Otherwise the arrays broadcast to each other, and their axes lie
+// from `axis` on amid the other axes, as in view[key]. Kind::Shape error for shapes that do not broadcast.
+constexpr int kAlong = -1;
+IndexedElements locate(const Array& view, std::vector<Array> indices, std::vector<int> axes,
+                       int axis, OutOfRange mode, const char* where);
 
 // dst[i] = element i. With OutOfRange::Raise the kernel notes an index that is outside, and the host waits
 // for it: `dst` has no defined values when this throws, unless `keeps_dst` has the indices checked before.

@@ -1,6 +1,9 @@
 // The module's functions around arrays. None of them is called in a loop.
 
+#include <dlpack/dlpack.h>
+
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -122,10 +125,7 @@ char* address_of(PyObject* numpy_array) {
   return reported;
 }
 
-// Makes the copy of get() and numpy.asarray().
-nb::object download(nb::handle x, const std::string& where_text, bool uncounted) {
-  const char* where = where_text.c_str();
-  const Array source = read_array(x, where);
+nb::object download_array(const Array& source, const char* where, bool uncounted) {
   if (!source.device.is_cuda()) ops::require_values(where, source);
   static PyObject* empty = nullptr;
   if (!empty) {
@@ -148,6 +148,96 @@ nb::object download(nb::handle x, const std::string& where_text, bool uncounted)
   const Uncounted guard(uncounted);
   copy_elements(host, source, where);
   return nb::borrow(made.get());
+}
+
+// Makes the copy of get() and numpy.asarray().
+nb::object download(nb::handle x, const std::string& where, bool uncounted) {
+  return download_array(read_array(x, where.c_str()), where.c_str(), uncounted);
+}
+
+// Whether `index` names an element, by the rule of item(): none for the only element, one for the flattened
+// array, or one for each axis. `offset` counts elements from the array's address.
+bool find_element(const Layout& l, int n, const int64_t* index, int64_t* offset) {
+  const int ndim = l.ndim();
+  if (n == 0) return l.size() == 1;
+  int64_t places[kMaxDims];
+  if (n == 1) {
+    int64_t flat = index[0] < 0 ? index[0] + l.size() : index[0];
+    if (flat < 0 || flat >= l.size()) return false;
+    for (int d = ndim - 1; d >= 0; --d) {
+      places[d] = flat % l.shape()[d];
+      flat /= l.shape()[d];
+    }
+  } else if (n == ndim) {
+    for (int d = 0; d < ndim; ++d) {
+      places[d] = index[d] < 0 ? index[d] + l.shape()[d] : index[d];
+      if (places[d] < 0 || places[d] >= l.shape()[d]) return false;
+    }
+  } else {
+    return false;
+  }
+  for (int d = 0; d < ndim; ++d) *offset += places[d] * l.strides()[d];
+  return true;
+}
+
+template <class T>
+T read_as(const void* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof value);
+  return value;
+}
+
+// A Python scalar from the bytes of an element; null for dtypes that NumPy converts.
+PyObject* scalar_from(DTypeId dtype, const void* bytes) {
+  const DTypeRow& row = kDTypes[dtype];
+  if (dtype == kBool) return PyBool_FromLong(read_as<uint8_t>(bytes));
+  if (dtype == kFloat32) return PyFloat_FromDouble(read_as<float>(bytes));
+  if (dtype == kFloat64) return PyFloat_FromDouble(read_as<double>(bytes));
+  const bool is_signed = row.code == kDLInt;
+  if (!is_signed && row.code != kDLUInt) return nullptr;
+  switch (row.bits) {
+    case 8: return PyLong_FromLong(is_signed ? read_as<int8_t>(bytes) : read_as<uint8_t>(bytes));
+    case 16: return PyLong_FromLong(is_signed ? read_as<int16_t>(bytes) : read_as<uint16_t>(bytes));
+    case 32:
+      return PyLong_FromLongLong(is_signed ? read_as<int32_t>(bytes)
+                                           : int64_t{read_as<uint32_t>(bytes)});
+    case 64:
+      return is_signed ? PyLong_FromLongLong(read_as<int64_t>(bytes))
+                       : PyLong_FromUnsignedLongLong(read_as<uint64_t>(bytes));
+    default: return nullptr;
+  }
+}
+
+// NotImplemented for an index that names no element: Python raises the error.
+nb::object element(nb::handle x, nb::tuple index, const std::string& where_text) {
+  const char* where = where_text.c_str();
+  const nb::object none = nb::borrow(Py_NotImplemented);
+  int64_t places[kMaxDims];
+  const size_t n = index.size();
+  if (n > kMaxDims) return none;
+  for (size_t i = 0; i < n; ++i) {  // first, because an __index__ may change the array
+    places[i] = PyNumber_AsSsize_t(nb::object(index[i]).ptr(), PyExc_IndexError);
+    if (places[i] != -1 || !PyErr_Occurred()) continue;
+    if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_IndexError))
+      throw PythonError();
+    PyErr_Clear();
+    return none;
+  }
+  Array source = read_array(x, where);
+  int64_t offset = 0;
+  if (!find_element(source.layout, static_cast<int>(n), places, &offset)) return none;
+  source.data += offset * source.itemsize();
+  source.layout = Layout();
+  alignas(16) char bytes[16];
+  Array host;
+  host.dtype = source.dtype;
+  host.data = bytes;
+  if (!source.device.is_cuda()) ops::require_values(where, source);
+  const Uncounted guard(true);
+  copy_elements(host, source, where);
+  if (PyObject* made = scalar_from(source.dtype, bytes)) return nb::steal(made);
+  if (PyErr_Occurred()) throw PythonError();
+  return download_array(host, where, true).attr("item")();
 }
 
 }  // namespace
@@ -201,6 +291,8 @@ void register_array_functions(nb::module_& m) {
       "so that this is no copy.");
   m.def("download", &download, "x"_a, "where"_a = "download", "uncounted"_a = false,
         "A new NumPy array with the elements of an array on any device.");
+  m.def("_element", &element, "x"_a, "index"_a, "where"_a,
+        "What x.item(*index) returns; NotImplemented if the index names no element.");
   m.def(
       "view",
       [](nb::handle cls, nb::handle x) {

@@ -81,14 +81,15 @@ bool is_basic(PyObject* key) {
   return true;
 }
 
-// Reads a key of ints, slices, Ellipsis and None, and writes the view's layout and address into `view`.
+// Reads a key of ints, slices, Ellipsis and None, and writes the view's layout and address into `view`. Beside
+// slices, the key may have arrays of integers on the array's GPU, whose axes the view keeps.
 class KeyReader {
  public:
   // Copies what it reads: an __index__ in the key may run code that changes the array.
   KeyReader(const Array& source, Array& view)
       : layout_(source.layout), data_(source.data), item_(source.itemsize()), view_(view) {}
 
-  // False for a key with arrays, which gpuinterop/ops/index_expression.py reads.
+  // False for keys with other arrays, or with ints beside them, which gpuinterop/ops/index_expression.py reads.
   bool run(PyObject* key) {
     key_ = key;
     const bool several = PyTuple_Check(key);
@@ -110,9 +111,10 @@ class KeyReader {
     for (Py_ssize_t i = 0; i < n; ++i) {
       if (part(i) == Py_Ellipsis)
         keep(ndim - used);
-      else if (!apply(part(i)))
+      else if (!apply(part(i), i))
         return false;
     }
+    if (has_int_ && !arrays_.arrays.empty()) return false;
     keep(ndim - axis_);
     view_.layout = Layout::with_ndim(count_);
     std::copy_n(shape_, count_, view_.layout.shape());
@@ -122,8 +124,10 @@ class KeyReader {
     return true;
   }
 
+  const IndexArrays& arrays() const noexcept { return arrays_; }
+
  private:
-  bool apply(PyObject* item) {
+  bool apply(PyObject* item, Py_ssize_t place) {
     if (item == Py_None) {
       push(1, 0);
       return true;
@@ -139,8 +143,19 @@ class KeyReader {
       ++axis_;
       return true;
     }
+    if (is_index(item, view_) && unwrap(item).layout.ndim() > 0) {
+      // The axes of arrays that are not side by side in the key come first.
+      const bool first = arrays_.arrays.empty();
+      arrays_.axis = first ? count_ : place == last_place_ + 1 ? arrays_.axis : 0;
+      last_place_ = place;
+      arrays_.arrays.push_back(item);
+      arrays_.axes.push_back(count_);
+      keep(1);
+      return true;
+    }
     int64_t index;
     if (!read_index(item, &index)) return false;
+    has_int_ = true;
     if (index < -n || index >= n) {
       if (!is_basic(key_)) return false;
       fail(Kind::Index, kGet,
@@ -170,6 +185,9 @@ class KeyReader {
   const int64_t item_;
   Array& view_;
   PyObject* key_ = nullptr;
+  IndexArrays arrays_;
+  Py_ssize_t last_place_ = 0;  // in the key, of an index array
+  bool has_int_ = false;
   int axis_ = 0, count_ = 0;
   int64_t offset_ = 0;
   int64_t shape_[kMaxDims], strides_[kMaxDims];
@@ -198,6 +216,18 @@ bool integer_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
   std::memcpy(out, &number, static_cast<size_t>(row.bits / 8));
   return true;
 }
+
+// x[key], or x[key] = value, where the key has index arrays or masks.
+PyRef call_by_arrays(const char* name, PyObject* arguments) {
+  const PyRef owned = PyRef::steal(arguments);
+  if (!owned) throw PythonError();
+  static bool imported = false;  // the GIL guards it
+  if (!imported) import_module("gpuinterop.ops.index_access");
+  imported = true;
+  return call_hook(Hook::Call, "(sO{})", name, owned.get());
+}
+
+}  // namespace
 
 // Stores one Python number as an element of `dtype`. False if `value` is not a number, only NumPy can
 // convert to the dtype, or the number does not fit; gpuinterop/scalars.py then converts it or raises.
@@ -228,18 +258,6 @@ Layout fitted(const Layout& source, const Array& target, const char* where) {
   const Layout rest(source.ndim() - skip, source.shape() + skip, source.strides() + skip);
   return rest.broadcast_to(target.layout.ndim(), target.layout.shape(), where);
 }
-
-// x[key], or x[key] = value, where the key has index arrays or masks.
-PyRef call_by_arrays(const char* name, PyObject* arguments) {
-  const PyRef owned = PyRef::steal(arguments);
-  if (!owned) throw PythonError();
-  static bool imported = false;  // the GIL guards it
-  if (!imported) import_module("gpuinterop.ops.index_access");
-  imported = true;
-  return call_hook(Hook::Call, "(sO{})", name, owned.get());
-}
-
-}  // namespace
 
 // Added to a dtype id: the hook may return an array in host memory that a copy can cast.
 constexpr int kAnyDType = 128;
@@ -311,9 +329,12 @@ PyObject* array_subscript(PyObject* self, PyObject* key) {
   return guard((PyObject*)nullptr, [&]() -> PyObject* {
     require_valid_layout(self);
     Array view = view_of(self);
-    if (!KeyReader(unwrap(self), view).run(key))
-      return call_by_arrays("getitem", Py_BuildValue("(OO)", self, key)).release();
-    return wrap(Py_TYPE(self), std::move(view));
+    KeyReader reader(unwrap(self), view);
+    const bool plain = reader.run(key);
+    if (plain && reader.arrays().arrays.empty()) return wrap(Py_TYPE(self), std::move(view));
+    PyRef made = plain ? read_at(Py_TYPE(self), view, reader.arrays(), kGet) : PyRef();
+    if (made) return made.release();
+    return call_by_arrays("getitem", Py_BuildValue("(OO)", self, key)).release();
   });
 }
 
@@ -324,11 +345,12 @@ int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
            "arrays do not shrink; make a view");
     require_valid_layout(self);
     Array target = view_of(self);
-    if (!KeyReader(unwrap(self), target).run(key)) {
+    KeyReader reader(unwrap(self), target);
+    const bool plain = reader.run(key);
+    if (plain && reader.arrays().arrays.empty())
+      assign(target, Py_TYPE(self), value, kSet);
+    else if (!plain || !write_at(target, reader.arrays(), value, kSet))
       call_by_arrays("setitem", Py_BuildValue("(OOO)", self, key, value));
-      return 0;
-    }
-    assign(target, Py_TYPE(self), value, kSet);
     return 0;
   });
 }

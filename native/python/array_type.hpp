@@ -4,6 +4,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <vector>
+
 #include "array/array.hpp"
 
 namespace gpuinterop {
@@ -33,6 +35,24 @@ DTypeId read_dtype(nanobind::handle dtype, const char* where);
 Device read_device(int type, int id, const char* where);
 // The array passed as an argument, or a Kind::Type error; its layout is valid.
 Array& read_array(nanobind::handle o, const char* where);
+
+// Stores one Python number as an element of `dtype`; false if Python has to convert it or refuse it.
+bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out);
+// `source` broadcast to `target`. Any number of leading axes of length 1 is dropped.
+Layout fitted(const Layout& source, const Array& target, const char* where);
+
+// ---- python/indexing_bindings.cpp ---------------------------------------------------------------
+// The index arrays of a key, the axes of the view that they index, and where their axes lie in the result.
+struct IndexArrays {
+  std::vector<PyObject*> arrays;  // borrowed from the key
+  std::vector<int> axes;
+  int axis = 0;
+};
+// An array of integers on the GPU of `view`.
+bool is_index(PyObject* o, const Array& view);
+// view[key] as a new array of `type`, and view[key] = value. Null, false: Python carries the call out.
+PyRef read_at(PyTypeObject* type, const Array& view, const IndexArrays& key, const char* where);
+bool write_at(const Array& view, const IndexArrays& key, PyObject* value, const char* where);
 
 // Check that every element reached from `data` is inside the memory, if the memory's size is known.
 bool within_memory(const Array& a, const Layout& layout, const char* data, const char* where);

@@ -5,10 +5,14 @@
 #include "array/text_arguments.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "array/error.hpp"
 #include "ops/call_cache.hpp"
+#include "ops/graph.hpp"
 #include "ops/indexing.hpp"
+#include "ops/operands.hpp"
+#include "ops/overlap.hpp"
 #include "python/array_type.hpp"
 #include "python/register.hpp"
 
@@ -19,74 +23,187 @@ namespace gpuinterop {
 
 namespace {
 
-bool same_shape(const Layout& a, const Layout& b) {
-  return a.ndim() == b.ndim() && std::equal(a.shape(), a.shape() + a.ndim(), b.shape());
+bool same_shape(int ndim, const int64_t* shape, const Layout& l) {
+  return l.ndim() == ndim && std::equal(shape, shape + ndim, l.shape());
+}
+
+// An array of integers at which kernels can index `view`.
+bool is_index_for(const Array& a, const Array& view) {
+  const DTypeRow& row = kDTypes[a.dtype];
+  return a.device == view.device && (row.code == kDLInt || row.code == kDLUInt) && row.bits >= 8;
 }
 
 // Reads the arguments. Python made the arrays to fit; a finalizer may have changed them since.
-ops::IndexedElements read_elements(nb::handle frame, nb::list indices, std::vector<int> axes,
-                                   int mode, const Layout* shape, const std::string& where) {
-  ops::IndexedElements at{
-      read_array(frame, where.c_str()), {}, std::move(axes), static_cast<ops::OutOfRange>(mode)};
-  const Layout& l = at.frame.layout;
-  for (nb::handle item : indices) at.indices.push_back(read_array(item, where.c_str()));
-  const int k = static_cast<int>(at.indices.size()), rest = l.ndim() - k;
-  bool same = k > 0 && k <= ops::kMaxIndexArrays && at.axes.size() == at.indices.size() &&
-              rest >= 0 && at.frame.device.is_cuda();
-  const Layout* expected = shape ? shape : same ? &at.indices[0].layout : nullptr;
-  same = same && expected->ndim() == rest &&
-         std::equal(expected->shape(), expected->shape() + rest, l.shape() + k);
-  for (const Array& a : at.indices)
-    same = same && same_shape(a.layout, *expected) && a.device == at.frame.device &&
-           (kDTypes[a.dtype].code == kDLInt || kDTypes[a.dtype].code == kDLUInt);
-  if (!same) ops::fail_changed(where);
-  return at;
+ops::IndexedElements read_elements(nb::handle view, nb::list indices, std::vector<int> axes,
+                                   int axis, int mode, const std::string& where) {
+  const Array v = read_array(view, where.c_str());
+  std::vector<Array> arrays;
+  for (nb::handle item : indices) arrays.push_back(read_array(item, where.c_str()));
+  const size_t k = arrays.size();
+  bool fit = k > 0 && k <= ops::kMaxIndexArrays && axes.size() == k && v.device.is_cuda();
+  for (size_t i = 0; i < k && fit; ++i)
+    fit = is_index_for(arrays[i], v) && axes[i] >= 0 && axes[i] < v.layout.ndim() &&
+          std::count(axes.begin(), axes.end(), axes[i]) == 1;
+  const int most = v.layout.ndim() - static_cast<int>(k);
+  fit =
+      fit && axis <= most &&
+      (axis >= 0 || (axis == ops::kAlong && k == 1 && arrays[0].layout.ndim() == v.layout.ndim()));
+  if (!fit) ops::fail_changed(where);
+  return ops::locate(v, std::move(arrays), std::move(axes), axis,
+                     static_cast<ops::OutOfRange>(mode), where.c_str());
 }
 
 // An operand of the shape of the iteration, or one element in host memory.
-Array read_value(nb::handle value, const Array& target, const Layout& shape,
+Array read_value(nb::handle value, const Array& target, int ndim, const int64_t* shape,
                  const std::string& where) {
   Array a = read_array(value, where.c_str());
-  if (a.dtype != target.dtype ||
-      !(a.device == target.device ? same_shape(a.layout, shape) : a.layout.size() == 1 && a.data))
+  if (a.dtype != target.dtype || !(a.device == target.device ? same_shape(ndim, shape, a.layout)
+                                                             : a.layout.size() == 1 && a.data))
     ops::fail_changed(where);
   return a;
 }
 
+// Null if the call is Python's: nothing to read, or shapes that do not broadcast.
+std::optional<ops::IndexedElements> elements_at(const Array& view, const IndexArrays& key,
+                                                ops::OutOfRange mode, const char* where) {
+  if (key.arrays.size() > ops::kMaxIndexArrays) return std::nullopt;
+  std::vector<Array> indices;
+  for (PyObject* o : key.arrays) {
+    require_valid_layout(o);
+    indices.push_back(unwrap(o));
+  }
+  for (const int axis : key.axes)
+    if (view.layout.shape()[axis] == 0) return std::nullopt;
+  try {
+    auto at = ops::locate(view, std::move(indices), key.axes, key.axis, mode, where);
+    if (at.frame.layout.size() == 0) return std::nullopt;
+    return at;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+bool overlaps_any(const Array& written, const Array& view, const ops::IndexedElements& at,
+                  const char* where) {
+  bool found = ops::may_overlap(written, view, where);
+  for (const Array& a : at.indices) found = found || ops::may_overlap(written, a, where);
+  return found;
+}
+
+PyRef read(PyTypeObject* type, const Array& view, const IndexArrays& key, ops::OutOfRange mode,
+           PyObject* out, const char* where) {
+  const auto at = elements_at(view, key, mode, where);
+  if (!at) return {};
+  if (!out) {
+    PyRef made = PyRef::steal(
+        wrap_or_throw(type, make_empty(view.device, view.dtype, at->ndim(), at->shape(), where)));
+    const Array target = unwrap(made.get());
+    ops::note_fresh(target);
+    ops::gather(*at, target, false, where);
+    return made;
+  }
+  ops::check_out(out, view.dtype, view.device, at->ndim(), at->shape(), where);
+  const Array target = unwrap(out);
+  if (overlaps_any(target, view, *at, where)) return {};
+  ops::gather(*at, target, true, where);
+  return PyRef::borrow(out);
+}
+
+nb::object take(nb::handle x, nb::handle indices, nb::handle axis, nb::handle out, int mode) {
+  const char* where = "take";
+  if (!is_array(x.ptr()) || !is_array(indices.ptr()) || (!out.is_none() && !is_array(out.ptr())))
+    return nb::none();
+  Array view = read_array(x, where);
+  const bool flat = axis.is_none();
+  if (flat && view.layout.is_c_contiguous()) {
+    const int64_t size = view.layout.size();
+    view.layout = Layout::c_order(1, &size, where);
+  }
+  const int ndim = view.layout.ndim();
+  const int64_t along = flat ? 0 : PyLong_CheckExact(axis.ptr()) ? as_int64(axis.ptr(), where) : -1;
+  if (!is_index(indices.ptr(), view) || along < 0 || along >= ndim || (flat && ndim != 1))
+    return nb::none();
+  const int at = static_cast<int>(along);
+  const IndexArrays key{{indices.ptr()}, {at}, at};
+  PyRef made = read(Py_TYPE(x.ptr()), view, key, static_cast<ops::OutOfRange>(mode),
+                    out.is_none() ? nullptr : out.ptr(), where);
+  return made ? nb::steal(made.release()) : nb::none();
+}
+
 }  // namespace
+
+bool is_index(PyObject* o, const Array& view) {
+  return view.device.is_cuda() && is_array(o) && is_index_for(unwrap(o), view);
+}
+
+PyRef read_at(PyTypeObject* type, const Array& view, const IndexArrays& key, const char* where) {
+  return read(type, view, key, ops::OutOfRange::Raise, nullptr, where);
+}
+
+bool write_at(const Array& view, const IndexArrays& key, PyObject* value, const char* where) {
+  if (view.readonly) return false;
+  const auto at = elements_at(view, key, ops::OutOfRange::Raise, where);
+  if (!at) return false;
+  for (const Array& a : at->indices)
+    if (ops::may_overlap(view, a, where)) return false;
+  alignas(16) unsigned char item[16];
+  Array source;
+  if (is_array(value)) {
+    require_valid_layout(value);
+    source = unwrap(value);
+    if (source.dtype != view.dtype || source.device != view.device ||
+        ops::may_overlap(view, source, where))
+      return false;
+    Array target = at->frame;
+    target.layout = Layout::c_order(at->ndim(), at->shape(), where);
+    source.layout = fitted(source.layout, target, where);
+  } else {
+    if (!scalar_bytes(value, view.dtype, item)) return false;
+    source.dtype = view.dtype;
+    source.data = reinterpret_cast<char*>(item);
+  }
+  ops::prepare_write(view, where);
+  ops::scatter(*at, source, false, where);
+  return true;
+}
 
 void register_indexing(nb::module_& m) {
   m.def(
       "_gather",
-      [](nb::handle frame, nb::list indices, nb::handle dst, std::vector<int> axes, int mode,
-         bool keeps_dst, const std::string& where) {
-        const Array d = read_array(dst, where.c_str());
+      [](nb::handle view, nb::list indices, nb::handle dst, std::vector<int> axes, int axis,
+         int mode, bool keeps_dst, const std::string& where) {
         const ops::IndexedElements at =
-            read_elements(frame, indices, std::move(axes), mode, &d.layout, where);
-        if (d.dtype != at.frame.dtype || d.device != at.frame.device) ops::fail_changed(where);
+            read_elements(view, indices, std::move(axes), axis, mode, where);
+        const Array d = read_array(dst, where.c_str());
+        if (d.dtype != at.frame.dtype || d.device != at.frame.device ||
+            !same_shape(at.ndim(), at.shape(), d.layout))
+          ops::fail_changed(where);
         ops::gather(at, d, keeps_dst, where.c_str());
       },
-      "frame"_a, "indices"_a, "dst"_a, "axes"_a, "mode"_a, "keeps_dst"_a, "where"_a,
-      "dst[i] = frame[indices[0][i], ..., i]; mode: 0 raise, 1 clip, 2 wrap, 3 known to be "
-      "inside.");
+      "view"_a, "indices"_a, "dst"_a, "axes"_a, "axis"_a, "mode"_a, "keeps_dst"_a, "where"_a,
+      "Read elements at index arrays: see locate() in native/ops/indexing.hpp. "
+      "mode: 0 raise, 1 clip, 2 wrap, 3 known to be inside.");
   m.def(
       "_scatter",
-      [](nb::handle frame, nb::list indices, nb::handle value, std::vector<int> axes, int mode,
-         bool adds, const std::string& where) {
+      [](nb::handle view, nb::list indices, nb::handle value, std::vector<int> axes, int axis,
+         int mode, bool adds, const std::string& where) {
         const ops::IndexedElements at =
-            read_elements(frame, indices, std::move(axes), mode, nullptr, where);
-        const Array v = read_value(value, at.frame, at.indices[0].layout, where);
+            read_elements(view, indices, std::move(axes), axis, mode, where);
+        const Array v = read_value(value, at.frame, at.ndim(), at.shape(), where);
         ops::scatter(at, v, adds, where.c_str());
       },
-      "frame"_a, "indices"_a, "value"_a, "axes"_a, "mode"_a, "adds"_a, "where"_a,
-      "frame[indices[0][i], ..., i] = value[i], or += value[i].");
+      "view"_a, "indices"_a, "value"_a, "axes"_a, "axis"_a, "mode"_a, "adds"_a, "where"_a,
+      "Set elements at index arrays to those of `value`, or add these.");
+  m.def("_take", &take, "x"_a, "indices"_a.none(), "axis"_a.none(), "out"_a.none(), "mode"_a,
+        "numpy.take of arrays on one GPU; None for calls that Python carries out.");
   m.def(
       "_assign_masked",
       [](nb::handle x, nb::handle mask, nb::handle value, const std::string& where) {
         const Array target = read_array(x, where.c_str()), m = read_array(mask, where.c_str());
-        const Array v = read_value(value, target, target.layout, where);
+        const Array v =
+            read_value(value, target, target.layout.ndim(), target.layout.shape(), where);
         if (m.dtype != kBool || m.device != target.device || !target.device.is_cuda() ||
-            !same_shape(m.layout, target.layout))
+            !same_shape(target.layout.ndim(), target.layout.shape(), m.layout))
           ops::fail_changed(where);
         ops::assign_masked(target, m, v, where.c_str());
       },

@@ -62,3 +62,17 @@ def test_a_broken_driver_does_not_matter(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUINTEROP_LIBCUDA", str(broken))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     assert probe()["threads"] == 0
+
+
+def test_the_first_operation_loads_no_code_of_rare_ones():
+    code = 'import gpuinterop\ngpuinterop.arctan(gpuinterop.ones(3, device="cpu"))'
+    rare = (
+        "expression",
+        "fuse",
+        "index_access",
+        "capture",
+        "blas",
+        "reduction_kernel",
+        "numpy_functions",
+    )
+    assert not {f"gpuinterop.ops.{name}" for name in rare} & set(probe(code)["modules"])

@@ -120,9 +120,13 @@ SLOWER = {
     "astype, a type": (8, lambda o: gi.astype(o.x, np.int32)),
     "astype, the same": (8, lambda o: o.x.astype("float32", copy=False)),
     "set": (1, lambda o: o.out.set(o.x)),
-    "take": (28, lambda o: o.x.take(o.places, axis=0, mode="clip")),
-    "take, out": (31, lambda o: gi.take(o.x, o.places, 0, o.out[:2], "wrap")),
-    "take, flat": (31, lambda o: o.x.take(o.places, mode="wrap")),
+    "take": (3, lambda o: o.x.take(o.places, axis=0, mode="clip")),
+    "take, out": (2, lambda o: gi.take(o.x, o.places, 0, o.out[:2], "wrap")),
+    "take, flat": (3, lambda o: o.x.take(o.places, mode="wrap")),
+    "x.item(i)": (1, lambda o: o.x.item(3)),
+    "x.item(i, j)": (1, lambda o: o.x.item(3, -1)),
+    "float(x)": (2, lambda o: float(o.total)),
+    "x.get()": (2, lambda o: o.x.get()),
     "concatenate": (17, lambda o: gi.concatenate([o.x, o.y])),
     "concatenate, dtypes": (24, lambda o: gi.concatenate((o.wide, o.whole), axis=1)),
     "join": (24, lambda o: gi.join(0, o.x, o.y)),
@@ -152,6 +156,23 @@ def functions_of(call, operands):
 @pytest.mark.parametrize("name", [*CALLS, *PRODUCTS])
 def test_a_cached_call_runs_no_python_function(device, name):
     assert functions_of({**CALLS, **PRODUCTS}[name], Operands(device)) == []
+
+
+# Index arrays beside slices, on one GPU: without ints, masks, lists and other libraries' arrays.
+AT_INDICES = {
+    "x[i]": lambda o: o.x[o.places],
+    "x[i, j]": lambda o: o.x[o.places, o.places[::-1]],
+    "x[:, i]": lambda o: o.x[:, o.places],
+    "x[i, None, 1:]": lambda o: o.x[o.places, None, 1:],
+    "x[i] = 1": lambda o: o.out.__setitem__(o.places, 1),
+    "x[:, i] = y": lambda o: o.out.__setitem__((slice(None), o.places), o.x[:, :2]),
+}
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("name", AT_INDICES)
+def test_index_arrays_run_no_python_function(device, name):
+    assert functions_of(AT_INDICES[name], Operands(device)) == []
 
 
 # Positions and the functions that users pass as host= are Python on the host.
