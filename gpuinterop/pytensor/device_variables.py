@@ -36,10 +36,12 @@ class GpuArrayType(Type, HasDataType, HasShape):
     array_class: Any = gi.GpuArray
 
     def __init__(self, dtype: str, shape: Iterable[Any] = (), name: str | None = None) -> None:
-        self.dtype = str(np.dtype(dtype))
+        self.numpy_dtype = np.dtype(dtype)
+        self.dtype = str(self.numpy_dtype)
         # Theano described a shape by broadcastable flags: True is length 1, False any length.
         known = {True: 1, False: None}
         self.shape = tuple(known[n] if isinstance(n, bool) else n for n in shape)
+        self._known = [(i, n) for i, n in enumerate(self.shape) if n is not None]
         self.ndim = len(self.shape)
         self.broadcastable = tuple(n == 1 for n in self.shape)
         self.name = name
@@ -59,14 +61,14 @@ class GpuArrayType(Type, HasDataType, HasShape):
                 )
             host = self.host().filter(data, allow_downcast=allow_downcast)
             data = self.array_class(host, device=settings.device())
-        if str(data.dtype) != self.dtype or not isinstance(data, self.array_class):
+        # This runs at each call with the array as an argument: no text of a dtype, no generators.
+        if data.dtype != self.numpy_dtype or not isinstance(data, self.array_class):
             raise TypeError(f"expected {self}, got {type(data).__name__} of dtype {data.dtype}")
-        if data.ndim != self.ndim or any(
-            n is not None and n != m for n, m in zip(self.shape, data.shape, strict=True)
-        ):
-            raise TypeError(f"expected shape {self.shape}, got {data.shape}")
-        if data.device != settings.device():
-            there = settings.device()
+        shape = data.shape
+        if len(shape) != self.ndim or [i for i, n in self._known if shape[i] != n]:
+            raise TypeError(f"expected shape {self.shape}, got {shape}")
+        there = settings.device()
+        if data.device is not there:
             raise TypeError(
                 f"expected an array on {there}, got one on {data.device}; move it: x.to_device({str(there)!r})"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
@@ -88,12 +89,12 @@ def reduction_name(op: Any, node: Any) -> str | None:
 
 @lower.register(CAReduce)
 def _reduction(op: Any, node: Any) -> Any:
-    axis, dtype = op.axis, node.outputs[0].type.dtype
+    axis, dtype = op.axis, np.dtype(node.outputs[0].type.dtype)
     function = getattr(gi, str(reduction_name(op, node)))
 
     def run(inputs: Any, outputs: Any) -> None:
         result = function(inputs[0], axis)
-        outputs[0][0] = result if str(result.dtype) == dtype else result.astype(dtype)
+        outputs[0][0] = result if result.dtype == dtype else result.astype(dtype)
 
     return run
 

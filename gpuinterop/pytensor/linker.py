@@ -21,7 +21,7 @@ import gpuinterop as gi
 
 from . import settings
 from .plan import Plan
-from .replay import recordable_nodes
+from .replay import no_replay, recordable_nodes
 
 __all__ = ["GpuFunction", "GpuLinker", "GpuMode", "GpuVM"]
 
@@ -134,33 +134,6 @@ class GpuVM(Loop):
         finally:
             self.time_thunks, self.synchronise = before
 
-    def short(self, function: Any) -> Any:
-        """Return a function without arguments that returns what a call of `function` returns."""
-        clear = function._clear_output_storage_data if self.allow_gc else ()
-        form = _form_of(function)
-
-        def run() -> Any:
-            results = form(self())
-            for cell in clear:
-                cell[0] = None
-            return results
-
-        if self.plan is None or not self.plan.is_one_segment:
-            return run
-        segment = self.plan.segments[0]
-        if function.unpack_single:
-
-            def replayed() -> Any:
-                results = segment.direct()
-                return run() if results is None else results[0]
-        else:
-
-            def replayed() -> Any:
-                results = segment.direct()
-                return run() if results is None else form(results)
-
-        return replayed
-
     def raise_at(self, error: BaseException) -> None:
         """Raise an error of a thunk with PyTensor's description of its node."""
         trace = error.__traceback__
@@ -200,31 +173,54 @@ def _flat(vm: GpuVM) -> Any:
     return lines, names["run"]
 
 
-def _form_of(function: Any) -> Any:
-    """Return what makes the value of a call of a list of results and new values."""
-    if function.unpack_single:
-        return lambda results: results[0]
-    if function.return_none:
-        return lambda results: None
-    count = function._n_returned_outputs
-    return lambda results: results[:count]
-
-
 class GpuFunction(Function):
-    """A compiled function; a call without arguments goes to the results directly."""
+    """A compiled function; a call whose work is one captured graph goes to the replay directly."""
 
-    __slots__ = ("_short",)
+    __slots__ = ("_segment",)
 
     def __init__(self, vm: Any, *args: Any, **options: Any) -> None:
         super().__init__(vm, *args, **options)
-        direct = isinstance(vm, GpuVM) and not any(c.required for c in self.input_storage)
-        self._short = vm.short(self) if direct else None
+        given = [c for c in self.input_storage if not c.implicit]
+        plan = getattr(vm, "plan", None)
+        self._segment: Any = _NoSegment
+        if plan is not None and plan.is_one_segment and all(c.required for c in given):
+            if sum(place >= 0 for place in plan.segments[0].arguments) == len(given):
+                self._segment = plan.segments[0]
+        elif isinstance(vm, GpuVM) and not given:
+            self._segment = _WithoutArguments(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        short = self._short
-        if short is None or args or kwargs or self.profile is not None or self.vm.time_thunks:
+        results = None if kwargs or self.profile else self._segment.direct(*args)
+        if results is None:
             return super().__call__(*args, **kwargs)
-        return short()
+        return results[0] if self.unpack_single else None if self.return_none else results
+
+    def call_one_by_one(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function without a replay of the whole, so that the operations are timed."""
+        return super().__call__(*args, **kwargs)
+
+
+class _NoSegment:
+    direct = staticmethod(no_replay)
+
+
+class _WithoutArguments:
+    """Runs a function without arguments, of which PyTensor has nothing to check."""
+
+    def __init__(self, function: Any) -> None:
+        vm, count = function.vm, function._n_returned_outputs
+        run = vm.plan or vm.flat
+        clear = function._clear_output_storage_data if vm.allow_gc else ()
+
+        def direct(*args: Any) -> Any:
+            if args:
+                return None
+            results = run()[:count]
+            for cell in clear:
+                cell[0] = None
+            return results
+
+        self.direct = direct
 
 
 copyreg.pickle(GpuFunction, _pickle_Function)

@@ -98,7 +98,7 @@ def profile_summary(
     vm.call_times, vm.call_counts = [0.0] * len(vm.nodes), [0] * len(vm.nodes)
     with vm.timed(synchronise):
         for _ in range(calls):
-            function(*arguments)
+            function.call_one_by_one(*arguments)
     rows = [
         ProfileRow(node, kind_of(node), spent / calls)
         for node, spent in zip(vm.nodes, vm.call_times, strict=True)

@@ -26,7 +26,7 @@ from .device_op import GpuOp
 from .device_variables import GpuContiguous, GpuFromHost, is_device
 from .lowering import recordable
 
-__all__ = ["GRAPHS", "STAGED_BYTES", "Segment", "land", "recordable_nodes"]
+__all__ = ["GRAPHS", "STAGED_BYTES", "Segment", "land", "no_replay", "recordable_nodes"]
 
 GRAPHS = 8  # of one segment
 HELD = 3  # graphs for the same inputs, for results that callers still hold
@@ -105,6 +105,8 @@ class Segment:
         self.numbers = [cells[x] for x in outside if not is_device(x)]
         self.cells = [cells[x] for x in self.arrays]
         self.read_cells = list(self.cells)  # those of staged inputs are replaced
+        arguments = {x: i for i, x in enumerate(fgraph.inputs) if not isinstance(x, SharedVariable)}
+        self.arguments = [arguments.get(x, -1) for x in self.arrays]
         self.inner = made.difference(self.exposed)
         self.made_cells = [cells[x] for x in made]
         # A result that is a shared variable itself must not take that variable's cell.
@@ -123,15 +125,15 @@ class Segment:
         self.hits = self.before = 0
         self.replays.clear()
         self.only = None if self.numbers else self.graphs(())
-        # The replay for functions without arguments; inputs that must be copied first go the long way.
-        self.direct = self.only if self.only is not None and not self.staged else _nothing
+        # What a call of the function tries first; inputs that must be copied first go the long way.
+        self.direct = self.only if self.only is not None and not self.staged else no_replay
 
     def graphs(self, key: Any) -> Any:
         found = self.replays.get(key)
         if found is None:
             if len(self.replays) >= GRAPHS:
                 self.replays.pop(next(iter(self.replays)))
-            found = self.replays[key] = _core.Replays(self.read_cells)
+            found = self.replays[key] = _core.Replays(self.read_cells, self.arguments)
         return found
 
     def key(self) -> Any:
@@ -143,7 +145,7 @@ class Segment:
         for i in self.staged:
             self.stage(i)
         replays = self.graphs(self.key()) if self.only is None else self.only
-        results = replays()
+        results = replays.replay()
         if results is None:
             results = self.miss(replays)
         else:
@@ -231,7 +233,7 @@ class Segment:
                 for x, value in zip(self.exposed, results, strict=True)
             ]
             if replays.add(recording._recorder, results, overwritable, GRAPHS):
-                results = replays()
+                results = replays.replay()
                 self.hits = self.count()
                 if results is not None:
                     self.replayed, self.why = True, ""
@@ -297,8 +299,8 @@ class Segment:
         self.read_cells[i][0] = fixed
 
 
-def _nothing() -> None:
-    return None
+def no_replay(*_: Any) -> None:
+    """Find no graph for a call."""
 
 
 def land(results: list[Any], olds: list[Any], news: list[Any]) -> list[Any]:

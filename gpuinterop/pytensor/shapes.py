@@ -84,11 +84,11 @@ def _specify_shape(op: Any, node: Any) -> Any:
 @lower.register(Join)
 def _join(op: Any, node: Any) -> Any:
     static = getattr(op, "axis", None)
-    dtype = node.outputs[0].type.dtype
+    dtype = np.dtype(node.outputs[0].type.dtype)
 
     def run(inputs: Any, outputs: Any) -> None:
         axis, parts = (static, inputs) if static is not None else (int(inputs[0]), inputs[1:])
-        parts = [x if str(x.dtype) == dtype else x.astype(dtype) for x in parts]
+        parts = [x if x.dtype == dtype else x.astype(dtype) for x in parts]
         outputs[0][0] = gi.concatenate(parts, axis=axis)
 
     return run

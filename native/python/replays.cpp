@@ -1,5 +1,5 @@
-// Replays: captured graphs of one sequence of operations, for several layouts of its inputs. A call finds the
-// graph whose inputs are the present ones and whose results are not held any more, and replays it.
+// Replays: captured graphs of one sequence of operations, for several layouts of its inputs. It finds the graph
+// whose inputs are the present ones and whose results are not held any more, and replays it.
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "array/error.hpp"
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
+#include "python/error_translation.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;
@@ -27,9 +28,14 @@ struct Result {
   int64_t own_references = 0;
 };
 
+struct Input {
+  PyRef type;
+  Array array;
+};
+
 struct ReplayEntry {
   PyRef capture;  // a Recorder
-  std::vector<Array> inputs;
+  std::vector<Input> inputs;
   std::vector<Result> results;
   uint64_t last_use = 0;
 };
@@ -45,8 +51,15 @@ bool same_memory(const Array& a, const Array& b) noexcept {
 // All members need the GIL, which also guards the entries.
 class Replays {
  public:
-  // `cells` are lists of one element, which hold the inputs.
-  explicit Replays(nb::list cells) : cells_(PyRef::borrow(cells.ptr())) {}
+  // `cells` are lists of one element, which hold the inputs. `places`: for each input its place among the
+  // arguments of a call, or -1 if it is always read from its cell.
+  Replays(nb::list cells, nb::list places) : cells_(PyRef::borrow(cells.ptr())) {
+    for (nb::handle place : places) {
+      places_.push_back(nb::cast<Py_ssize_t>(place));
+      arguments_ += places_.back() >= 0;
+    }
+    if (places_.size() != nb::len(cells)) throw nb::value_error("expected a place for each cell");
+  }
 
   // Adds a graph for the arrays that are in the cells. False: another object refers to the memory of a result,
   // so the graph could not tell whether a caller holds it.
@@ -54,7 +67,11 @@ class Replays {
     ReplayEntry entry;
     entry.capture = PyRef::borrow(capture.ptr());
     const Recorder& recorder = nb::cast<Recorder&>(capture);
-    for (size_t i = 0; i < nb::len(cells()); ++i) entry.inputs.push_back(input(i));
+    for (size_t i = 0; i < nb::len(cells()); ++i) {
+      const nb::handle o(value(i, nullptr) ? value(i, nullptr) : Py_None);
+      entry.inputs.push_back({PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(o.ptr()))),
+                              read_array(o, "Replays.add")});
+    }
     for (nb::handle o : results) {
       Result result;
       if (is_array(o.ptr())) {
@@ -87,10 +104,12 @@ class Replays {
     return true;
   }
 
-  // The results of a replay as new array objects, or None if no graph fits.
-  nb::object call() {
+  // The results of a replay as new array objects, or None if no graph fits. `arguments`: a tuple, or null for
+  // inputs from their cells alone.
+  nb::object replay(PyObject* arguments) {
+    if (arguments && PyTuple_Size(arguments) != arguments_) return nb::none();
     for (ReplayEntry& entry : entries_) {
-      if (!fits(entry) || is_held(entry)) continue;
+      if (!fits(entry, arguments) || is_held(entry)) continue;
       entry.last_use = ++clock_;
       const PyRef capture = entry.capture;  // a replay may run Python code that empties the list
       PyObject* list = PyList_New(static_cast<Py_ssize_t>(entry.results.size()));
@@ -112,8 +131,8 @@ class Replays {
 
   // How many graphs were captured for the present inputs.
   size_t fitting() const {
-    return static_cast<size_t>(std::count_if(entries_.begin(), entries_.end(),
-                                             [&](const ReplayEntry& e) { return fits(e); }));
+    return static_cast<size_t>(std::count_if(
+        entries_.begin(), entries_.end(), [&](const ReplayEntry& e) { return fits(e, nullptr); }));
   }
 
   // Drops the graphs for which the inputs at these places have changed, and with them the memory that they hold.
@@ -121,7 +140,7 @@ class Replays {
     auto changed = [&](const ReplayEntry& entry) {
       for (nb::handle place : places) {
         const auto i = nb::cast<size_t>(place);
-        if (!matches(entry, i)) return true;
+        if (!matches(entry, i, nullptr)) return true;
       }
       return false;
     };
@@ -139,7 +158,10 @@ class Replays {
     Py_VISIT(cells_.get());
     for (const ReplayEntry& e : entries_) {
       Py_VISIT(e.capture.get());
-      for (const Array& a : e.inputs) Py_VISIT(a.base.get());
+      for (const Input& input : e.inputs) {
+        Py_VISIT(input.type.get());
+        Py_VISIT(input.array.base.get());
+      }
       for (const Result& r : e.results) {
         Py_VISIT(r.value.get());
         Py_VISIT(r.type.get());
@@ -156,22 +178,25 @@ class Replays {
  private:
   nb::list cells() const { return nb::borrow<nb::list>(cells_.get()); }
 
-  PyObject* value(size_t i) const noexcept {  // borrowed
-    PyObject* cell = PyList_GetItem(cells_.get(), static_cast<Py_ssize_t>(i));
-    PyObject* o = cell && PyList_Check(cell) ? PyList_GetItem(cell, 0) : nullptr;
+  PyObject* value(size_t i, PyObject* arguments) const noexcept {  // borrowed, an array or null
+    PyObject* o = nullptr;
+    if (arguments && places_[i] >= 0) {
+      o = PyTuple_GetItem(arguments, places_[i]);
+    } else {
+      PyObject* cell = PyList_GetItem(cells_.get(), static_cast<Py_ssize_t>(i));
+      o = cell && PyList_Check(cell) ? PyList_GetItem(cell, 0) : nullptr;
+    }
     if (!o) PyErr_Clear();
     return o && is_array(o) ? o : nullptr;
   }
-  const Array& input(size_t i) const {
-    return read_array(nb::handle(value(i) ? value(i) : Py_None), "Replays.add");
+  bool matches(const ReplayEntry& entry, size_t i, PyObject* arguments) const {
+    PyObject* o = value(i, arguments);
+    return o && i < entry.inputs.size() && same_memory(unwrap(o), entry.inputs[i].array) &&
+           reinterpret_cast<PyObject*>(Py_TYPE(o)) == entry.inputs[i].type.get();
   }
-  bool matches(const ReplayEntry& entry, size_t i) const {
-    PyObject* o = value(i);
-    return o && i < entry.inputs.size() && same_memory(unwrap(o), entry.inputs[i]);
-  }
-  bool fits(const ReplayEntry& entry) const {
+  bool fits(const ReplayEntry& entry, PyObject* arguments) const {
     for (size_t i = 0; i < entry.inputs.size(); ++i)
-      if (!matches(entry, i)) return false;
+      if (!matches(entry, i, arguments)) return false;
     return true;
   }
   static bool is_held(const ReplayEntry& entry) noexcept {
@@ -181,6 +206,8 @@ class Replays {
   }
 
   PyRef cells_;
+  std::vector<Py_ssize_t> places_;
+  Py_ssize_t arguments_ = 0;
   std::vector<ReplayEntry> entries_;
   uint64_t clock_ = 0, hits_ = 0;
 };
@@ -195,19 +222,27 @@ int replays_clear(PyObject* self) {
   return 0;
 }
 
+// A call with the arguments of a compiled function, which are positional.
+PyObject* replays_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
+  if (!nb::inst_ready(self) || (keywords && PyDict_Size(keywords))) Py_RETURN_NONE;
+  return guard((PyObject*)nullptr,
+               [&] { return nb::inst_ptr<Replays>(self)->replay(arguments).release().ptr(); });
+}
+
 }  // namespace
 
 void register_replays(nb::module_& m) {
   PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(replays_traverse)},
                          {Py_tp_clear, reinterpret_cast<void*>(replays_clear)},
+                         {Py_tp_call, reinterpret_cast<void*>(replays_call)},
                          {0, nullptr}};
   nb::class_<Replays>(
       m, "Replays", nb::type_slots(slots),
       "Captured graphs of one sequence of operations, found by the layouts of its inputs.")
-      .def(nb::init<nb::list>(), nb::arg("cells"))
+      .def(nb::init<nb::list, nb::list>(), nb::arg("cells"), nb::arg("places"))
       .def("add", &Replays::add, nb::arg("capture"), nb::arg("results"), nb::arg("overwritable"),
            nb::arg("limit"))
-      .def("__call__", &Replays::call)
+      .def("replay", [](Replays& r) { return r.replay(nullptr); })
       .def("drop_others", &Replays::drop_others, nb::arg("places"))
       .def_prop_ro("fitting", &Replays::fitting)
       .def_prop_ro("hits", &Replays::hits)

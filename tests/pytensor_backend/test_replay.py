@@ -230,6 +230,37 @@ def test_device_arguments_are_replayed(on_device):
     assert backend.replays(f)[-1].replayed
 
 
+def test_arguments_of_a_replay_are_checked(on_device):
+    config.allow_gc = False
+    x, y = (backend.CudaNdarrayType((False,))(name) for name in "xy")
+    f = pytensor.function([x, y], backend.gpu_from_host(pt.exp(x) - y))
+    a, b = (gi.CudaNdarray(values(k, 4), device=on_device) for k in range(2))
+    expected = [np.exp(u.get()) - v.get() for u, v in ((a, b), (b, a), (a, a))]
+    for _ in range(20):
+        for arguments, result in zip([(a, b), (b, a), (a, a)], expected, strict=True):
+            np.testing.assert_allclose(f(*arguments).get(), result, rtol=1e-5, atol=1e-6)
+    assert is_replayed(f)
+    np.testing.assert_allclose(f(a, y=b).get(), expected[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(f(y=a, x=b).get(), expected[1], rtol=1e-5, atol=1e-6)
+    other_class = gi.GpuArray(values(0, 4), device=on_device)
+    for wrong in ((a,), (a, b, a), (), (a, other_class), (a, values(0, 4).astype("float64"))):
+        with pytest.raises(TypeError):
+            f(*wrong)
+    np.testing.assert_allclose(f(a, b).get(), expected[0], rtol=1e-5, atol=1e-6)
+
+
+def test_copy_of_a_function_returns_what_the_function_returns(on_device):
+    w = pytensor.shared(values(1, 4))
+    for outputs in (backend.gpu_from_host(w * 2), [backend.gpu_from_host(w * 2)], []):
+        f = pytensor.function([], outputs, updates={w: w + 1})
+        g = f.copy()
+        for _ in range(4):
+            assert type(f()) is type(g())
+    backend.use(on_device, capture=False)
+    f = pytensor.function([], w.sum())
+    assert f.copy()() == f()
+
+
 def test_error_in_a_call_leaves_the_function_usable(on_device):
     x = pt.fvector("x")
     w = pytensor.shared(values(1, 4))
