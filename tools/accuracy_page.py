@@ -1,4 +1,4 @@
-"""docs/accuracy.md, from benchmarks/results/accuracy-*.json and the promises in benchmarks/accuracy.py."""
+"""Build docs/accuracy.md from benchmarks/results/accuracy-*.json and the bounds in benchmarks/accuracy.py."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ HEAD = """\
 
 <!-- Written by tools/make_docs.py from benchmarks/results: change benchmarks/accuracy.py or tools/accuracy_page.py. -->
 
-The table has the largest measured error, in units of the last place of the exact result, and the largest error that
-is promised on every device. Tests check the promise. The error of a correctly rounded result is at most 0.5. float16
-and bfloat16 are computed in float32 and rounded at the end.
+The table gives the largest measured error, in units of the last place of the exact result, and the largest error that
+is guaranteed on every device. Tests check the guarantee. The error of a correctly rounded result is at most 0.5.
+float16 and bfloat16 are computed in float32 and rounded at the end.
 
-Other operations on real numbers are exact or round once: comparisons, `floor`, `minimum`, casts and the like. The
-exceptions are `erfinv` and `digamma`; `float_power`, which is `power`; `round` to decimals, which multiplies and
-divides; and the host's casts to bfloat16 and smaller types of ml_dtypes, which may
+Other operations on real numbers are exact or round once: comparisons, `floor`, `minimum`, casts and so on. The
+exceptions are `erfinv` and `digamma`; `float_power`, which computes as `power` does; `round` to decimals, which
+multiplies and divides; and the host's casts to bfloat16 and smaller types of ml_dtypes, which may
 [round twice](operations.md#elementwise).
 
 """
 KEPT = accuracy.WITHOUT_ORACLE
 TAIL = f"""
-`logaddexp` is listed for arguments above zero; where its result passes through zero, an error counts against the terms
-that cancel. The same goes for `lgamma` and `digamma` below zero, near their roots. In float64, from 0.001 upwards and
-next to their roots too, `digamma` is at most {KEPT["digamma"]} units off, and `lgamma` on "cpu" {KEPT["lgamma"]}.
+`logaddexp` is listed for arguments above zero; near the zero of its result the error is relative to the terms that
+cancel. The same holds for `lgamma` and `digamma` below zero, near their roots. In float64, for arguments from 0.001
+upwards, including those next to the roots, the error of `digamma` is at most {KEPT["digamma"]} units, and that of
+`lgamma` on "cpu" at most {KEPT["lgamma"]}.
 
-Sums are compensated: see [reductions](operations.md#reductions-and-products). To measure it again:
+Sums are compensated: see [reductions](operations.md#reductions-and-products). To repeat the measurement:
 
 ```sh
 python benchmarks/accuracy.py --device cpu --count 400000 --json benchmarks/results/accuracy-cpu.json
@@ -50,9 +51,10 @@ def page() -> str:
     places = [f"{t} on {d}" for t in ("float32", "float64") for d in found]
     counts = " and ".join(f"{record['arguments']:,} on {d}" for d, record in found.items())
     lines = [
-        f"Arguments for each operation, from the ranges in `benchmarks/accuracy.py`: {counts}.",
+        "Each operation is measured with arguments from the ranges in `benchmarks/accuracy.py`:",
+        f"{counts}.",
         "",
-        f"| | {' | '.join(places)} | promised, float32 | float64 |",
+        f"| | {' | '.join(places)} | guaranteed, float32 | float64 |",
         "| --- " * (len(places) + 3) + "|",
     ]
     for name, row in accuracy.ROWS.items():

@@ -1,4 +1,4 @@
-"""docs/compatibility.md, from recorded runs of the compatibility suite in benchmarks/results."""
+"""Build docs/compatibility.md from recorded runs of the compatibility suite in benchmarks/results."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ HEAD = """\
 
 <!-- Written by tools/make_docs.py from benchmarks/results/matrix-*.json: change it there. -->
 
-The tables have the tested outcome of every conversion: addresses were compared, writes checked on the other side,
-owners dropped. The [compatibility suite](compatibility-suite.md) runs the same tests on your machine, with your
-libraries: `python -m gpuinterop matrix`. The tables are records of the versions that they name; `--device cpu
---output benchmarks/results/matrix-cpu.json` records the first one again, `cuda` and `matrix-gpu.json` the second.
+The tables give the tested outcome of every conversion. The tests compare addresses, check that a write on one side is
+visible on the other, and drop the owners. The [compatibility suite](compatibility-suite.md) runs the same tests on your
+machine, with your libraries: `python -m gpuinterop matrix`. The tables are records of the versions that they name;
+`--device cpu --output benchmarks/results/matrix-cpu.json` records the first one again, `cuda` and `matrix-gpu.json` the
+second.
 
 | | meaning |
 | --- | --- |
 | S | shared: both sides use one memory |
 | C | raises, and copies with `copyif=True` |
 | R | raises with and without `copyif` |
-| - | not made by the suite's bridge, usually because the library cannot hold it |
+| - | the suite's bridge makes no such array, usually because the library cannot hold it |
 
 `gi.explain(x, "torch")` predicts the outcome for one array, with the reason and a fix. `buffer` is Python's
 `memoryview`; `array_api` stands for any library of the array API, and is tested with array-api-strict. "Objects of its
-style" in a record are test doubles with the attributes of the library's arrays; the suite now tries installed
+style" in a record are test doubles with the attributes of the library's arrays; the suite itself tries installed
 libraries only.
 
 ## Layouts
 
-| | made by NumPy as |
+| | as a NumPy array |
 | --- | --- |
 {layouts}
 
@@ -53,7 +54,7 @@ def outcome(cells: list[Cell]) -> str:
 
 
 def table(matrix: Matrix, device: str, by: str, cells: list[Cell]) -> list[str]:
-    """Libraries and directions down, layouts or dtypes across."""
+    """Return a table with libraries and directions as rows, and layouts or dtypes as columns."""
     tried = [library.name for library in matrix.libraries if not library.why]
     columns = list(dict.fromkeys(getattr(cell, by) for cell in cells))
     lines = [
@@ -71,12 +72,12 @@ def table(matrix: Matrix, device: str, by: str, cells: list[Cell]) -> list[str]:
 
 
 def reasons(cells: list[Cell]) -> list[str]:
-    """Why not: one line for each library and reason, with the layouts or dtypes that it struck."""
+    """Return a table of refusals: a line for each library and reason, with its layouts or dtypes."""
     found: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in cells:
         if cell.outcome in ("copied", "refused") and cell.reason:
             found.setdefault((cell.library, cell.direction, cell.reason), []).append(cell)
-    lines = ["| | what | needs |", "| --- | --- | --- |"]
+    lines = ["| | layouts or dtypes | needed to share |", "| --- | --- | --- |"]
     for (name, direction, reason), struck in found.items():
         row = [c for c in cells if (c.library, c.direction) == (name, direction)]
         dtypes, layouts = (among(by, struck, row) for by in ("dtype", "layout"))
@@ -95,7 +96,7 @@ def reasons(cells: list[Cell]) -> list[str]:
 
 
 def among(by: str, struck: list[Cell], row: list[Cell]) -> str:
-    """The layouts or dtypes that were struck; "" for all of the row, "all but" for all except one."""
+    """Return the layouts or dtypes of `struck`; "" for all of the row, "all but" for all except one."""
     every = dict.fromkeys(getattr(c, by) for c in row)
     some = dict.fromkeys(getattr(c, by) for c in struck)
     rest = [x for x in every if x not in some]
@@ -105,7 +106,7 @@ def among(by: str, struck: list[Cell], row: list[Cell]) -> str:
 
 
 def untried(matrix: Matrix) -> list[str]:
-    """The line that names the libraries which were left out, and why."""
+    """Return a line that names the libraries that were not tested, and why."""
     left_out = [f"{library.name} ({library.why})" for library in matrix.libraries if library.why]
     return [f"Not tried: {', '.join(left_out)}."] if left_out else []
 
@@ -142,7 +143,7 @@ def section(place: str, matrix: Matrix) -> list[str]:
         "",
         *table(matrix, device, "dtype", [c for c in here if c.layout == "C"]),
         "",
-        "What is not shared, and why:",
+        "Arrays that are not shared, and why:",
         "",
         *reasons(here),
         "",

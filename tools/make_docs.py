@@ -1,8 +1,8 @@
 """Write the generated pages of docs/ and their pictures. ``make_docs.py --check`` compares instead.
 
-Errors by name come from gpuinterop/errors.py; performance, its pictures and the README's table of key
-figures from the benchmarks' records in benchmarks/results, and accuracy too; compatibility from the suite's
-records there; the reference from docstrings.
+The sources: gpuinterop/errors.py for the errors; the benchmarks' records in benchmarks/results for performance, its
+pictures, accuracy and the README's table of key figures; the suite's records there for compatibility; docstrings for
+the reference.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ ERRORS_HEAD = """\
 <!-- Written by tools/make_docs.py from gpuinterop/errors.py: change it there. -->
 
 Every error is a subclass of `GpuInteropError` and of the built-in exceptions beside its name, so programs that catch
-those continue to work. The message has up to three lines: where it was raised with the expected value, the actual
-value, and a fix. The same parts are the attributes `where`, `expected`, `got` and `fix`. `reason` is an *error code*
-for programs, `axis` the axis at fault, or `None`. All classes can be imported from `gpuinterop`.
+those continue to work. The message has up to three lines: the call with the expected value, the actual value, and a
+fix. The attributes `where`, `expected`, `got` and `fix` hold the same parts. `reason` is an *error code* for programs,
+`axis` the axis at fault, or `None`. All classes can be imported from `gpuinterop`.
 
 ```python
 import gpuinterop as gi
@@ -77,7 +77,7 @@ except gi.ContiguityError as error:
 
 
 def builtins_of(cls: type) -> list[str]:
-    """The built-in exceptions that catch `cls`, the nearest of each line."""
+    """Return the built-in exceptions that catch `cls`, without base classes of others among them."""
     plain = (Exception, BaseException, object)
     kinds = [base for base in cls.__mro__ if base.__module__ == "builtins" and base not in plain]
     nearest = [k for k in kinds if not any(o is not k and issubclass(o, k) for o in kinds)]
@@ -96,7 +96,7 @@ def errors_page() -> str:
 
 
 def readme() -> str:
-    """The README with its table of figures regenerated."""
+    """Return the README with a new table of figures."""
     before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
     after = rest.partition(END)[2]
     return before + BEGIN + performance_readme.readme_table() + END + after

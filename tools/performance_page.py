@@ -1,8 +1,8 @@
-"""docs/performance.md and its pictures, from the records in benchmarks/results.
+"""Build docs/performance.md and its pictures from the records in benchmarks/results.
 
-Figures come from the records alone, prose from performance.md, and what a person adds from
-performance_targets.py: the marks, with the figures that peers had when the marks were set, and
-explanations, which are printed where a mark is missed or a peer is ahead.
+Figures come from the records only, prose from performance.md. performance_targets.py has the targets, with the figures
+of other libraries when the targets were set, and explanations, which are printed where a target is missed or another
+library is faster.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ NAMES = {
 }
 AHEAD = 1.05  # another library counts as faster from 5 % on; less is run-to-run variation
 
-# Record, what each picture shows.
+# Record: the content of its picture.
 PICTURES = {
     "documents": "Microseconds of a step of the old tutorials' programs",
     "bandwidth": "Bandwidth of elementwise operations on 2^28 floats, by layout",
-    "reductions": "Bandwidth of reductions of 2^28 floats, or as many as a row names",
+    "reductions": "Bandwidth of reductions of 2^28 floats, or of the number in the row's name",
     "grid": "Bandwidth over that of the faster of PyTorch and CuPy, by operation, dtype and size",
     "indexing": "Bandwidth of reading and writing at random indices and by masks",
     "launch": "Microseconds of a call from 1 to 2^28 floats",
@@ -98,7 +98,7 @@ def better(record: dict[str, Any], a: float, b: float) -> bool:
 
 
 def scaled(mark: Mark, row: dict[str, float], rate: bool) -> tuple[float, str] | None:
-    """The scaled target: with the ratio to each other library and to the floor that it had when it was set."""
+    """Return the strictest scaled target, which keeps the ratio to another library or the floor when it was set."""
     if mark.row == "CudaNdarray -> PyCUDA":  # the constructor's time, and a fixed 0.4
         return row["GPUArray's constructor"] + 0.4, "GPUArray's constructor"
     found = [(mark.value * row[who] / then, who) for who, then in mark.then.items() if who in row]
@@ -166,7 +166,7 @@ def goal(record: dict[str, Any], mark: Mark) -> str:
 
 
 def spelt(who: str) -> str:
-    """The name of a contender for readers; statements of bench_exchange by their variables' meaning."""
+    """Return the name of a contender for readers; for bench_exchange, names the libraries of the variables."""
     for letter, library in (("c", "CuPy"), ("t", "PyTorch"), ("n", "NumPy")):
         if who.startswith((f"{letter}.", f"{letter}[")):
             return f"the same on {library}'s array"
@@ -176,7 +176,7 @@ def spelt(who: str) -> str:
 
 
 def wide_table(found: dict[str, dict[str, Any]], marks: tuple[Mark, ...]) -> list[str]:
-    """Contenders in columns."""
+    """Return a table with the contenders as columns."""
     every = [who for mark in marks for who in found[mark.record]["rows"][mark.row]]
     columns = [who for who in pictures.STYLES if who in every and who != GPUINTEROP]
     lines = [
@@ -196,9 +196,9 @@ def wide_table(found: dict[str, dict[str, Any]], marks: tuple[Mark, ...]) -> lis
 
 
 def recorded_table(found: dict[str, dict[str, Any]], marks: tuple[Mark, ...]) -> str:
-    """The same with the record's picture, if there is such a record."""
+    """Return the table and the record's picture, or a sentence if there is no such record."""
     if marks[0].record not in found:
-        return f"`bench_{marks[0].record}` is not among the present records."
+        return f"There is no record of `bench_{marks[0].record}`."
     picture = PICTURES.get(marks[0].record)
     shown = ["", f"![{picture}](images/{marks[0].record}.png)"] if picture else []
     return "\n".join([*wide_table(found, marks), *shown])
@@ -211,7 +211,7 @@ def promises(found: dict[str, dict[str, Any]]) -> list[Promise]:
         if values is None:
             continue
         aim, value = values["torch.from_numpy(numpy)"] if mark is None else mark, own_figure(values)
-        if row == LAUNCHED:  # what is promised is the part above the driver's own call
+        if row == LAUNCHED:  # the target counts only the time above the driver's own call
             value -= raw_launch(found[name])
         long = found[name]["unit"] == "us" and aim >= 1000
         scale = 1000 if long else 1
@@ -224,16 +224,16 @@ def promises(found: dict[str, dict[str, Any]]) -> list[Promise]:
 
 
 def raw_launch(record: dict[str, Any]) -> float:
-    """Microseconds of an empty kernel's launch, in turns with the calls of that size."""
+    """Return the microseconds of an empty kernel's launch, measured in turns with the calls of that size."""
     rows = record["rows"]
     return float(rows[LAUNCHED].get("floor") or rows["empty kernel"]["floor"])
 
 
 def every_size() -> str:
-    """What bench_bandwidth --ratios found: every layout, from 2^10 elements up."""
+    """Return the result of bench_bandwidth --ratios: every layout, from 2^10 elements up."""
     file = RESULTS / "ratios.json"
     if not file.is_file():
-        return "This comparison is not among the present records."
+        return "There is no record of this comparison."
     record = json.loads(file.read_text(encoding="utf-8"))
     cells = [(v, name, size) for name, row in record["ratios"].items() for size, v in row.items()]
     slow = sorted((cell for cell in cells if cell[0] > AHEAD), reverse=True)
@@ -249,7 +249,7 @@ def every_size() -> str:
 
 
 def grid_cells(found: dict[str, dict[str, Any]]) -> str:
-    """The cells of the grid in which another library is faster."""
+    """Return the cells of the grid in which another library is faster."""
     lost = ahead(found, ["grid"])
     text = (
         f"{len(lost)} of {len(found['grid']['rows'])} cells are more than {AHEAD - 1:.0%} behind."
@@ -281,7 +281,7 @@ def missed(found: dict[str, dict[str, Any]]) -> list[Mark]:
 def ahead(
     found: dict[str, dict[str, Any]], names: Iterable[str] = ()
 ) -> list[tuple[str, str, str, float, float]]:
-    """Every row of the named records, or of all, in which another library does the same work in less time."""
+    """Return the rows of the named records, or of all, in which another library does the same work in less time."""
     lost = []
     for name in names or found:
         record = found[name]
@@ -348,7 +348,7 @@ def why(record: str, row: str) -> str:
 
 
 def machine(found: dict[str, dict[str, Any]]) -> str:
-    """One sentence: GPU, driver, processor, versions."""
+    """Return the GPU, the driver, the processor and the versions, for a sentence."""
     record = found["documents"]
     gpu, _, driver = record["gpu"].partition(", ")
     versions: dict[str, str] = {}
@@ -371,14 +371,14 @@ def machine(found: dict[str, dict[str, Any]]) -> str:
 
 
 def processor(record: dict[str, Any]) -> str:
-    """The processor and the libraries of a record without a GPU."""
+    """Return the processor and the library versions of a record without a GPU."""
     found = record["versions"]
     libraries = (f"{NAMES[name]} {found[name]}" for name in ("numpy", "torch") if name in found)
     return ", ".join([record["processor"], *libraries])
 
 
 def wrapped(text: str) -> str:
-    """Paragraphs and list items in lines of at most 120; tables as they are."""
+    """Wrap paragraphs and list items at 120 columns; tables stay as they are."""
     lines = []
     for line in text.split("\n"):
         after = "  " if line.startswith("- ") else ""
@@ -388,7 +388,7 @@ def wrapped(text: str) -> str:
 
 
 def sources(found: dict[str, dict[str, Any]]) -> str:
-    """The measured commits."""
+    """Return the measured commits, for a sentence."""
     commits = sorted({str(record["commit"]) for record in found.values()})
     return f"; sources of {', '.join(commits)}"
 
@@ -406,7 +406,7 @@ def summary(found: dict[str, dict[str, Any]]) -> str:
 
 
 def plain_regression(found: dict[str, dict[str, Any]]) -> str:
-    """One sentence: the training step in the array code that the other libraries run."""
+    """Return a sentence on the training step in the array code that the other libraries run."""
     row = found["documents"]["rows"]["logistic regression, a step"]
     plain, graph = (row.get(f"{GPUINTEROP} plain{end}") for end in ("", " graph"))
     if plain is None:

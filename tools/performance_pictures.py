@@ -1,4 +1,4 @@
-"""The pictures of docs/performance.md, drawn from the records in benchmarks/results."""
+"""Draw the pictures of docs/performance.md from the records in benchmarks/results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ IMAGES = page.ROOT / "docs" / "images"
 
 
 def drawn(found: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
-    """A record as its picture shows it: the figures of its table, and the targets that count."""
+    """Return the data of a record's picture: the figures of its table, and the strictest targets."""
     rows, marks = dict(found[name]["rows"]), {}
     if name == "converters":  # its table has rows of two records, and names for readers
         first = {}
@@ -35,7 +35,7 @@ def plain(text: str) -> str:
 
 
 def stale_pictures() -> list[str]:
-    """Names of pictures that are missing or drawn from other numbers."""
+    """Return the names of pictures that are missing or drawn from other numbers."""
     found = page.records()
     return [
         name for name in page.PICTURES

@@ -1,4 +1,4 @@
-"""The key figures of the README, from the records of docs/performance.md."""
+"""Build the README's table of key figures from the records of docs/performance.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from performance_page import GPUINTEROP, NAMES, figure, own_figure, records, spe
 
 PLAIN = f"{GPUINTEROP} plain"
 BY_HAND = "[two kernels written by hand](examples/logistic_regression.py)"
-# Record, row, contender of gpuinterop, title. Other libraries are beside what is written as theirs is.
+# Record, row, contender of gpuinterop, title. Other libraries are compared only with a program written like theirs.
 KEY = (
     ("documents", "exp, out given", "", "`exp` of 230,400 floats, out given"),
     ("documents", "y = m.x + b, 1000 x 1000", "", "y = m.x + b, 1000 x 1000"),
@@ -36,7 +36,7 @@ def readme_cell(values: dict[str, float], who: str) -> str:
 
 
 def readme_table() -> str:
-    """The key figures, for the README."""
+    """Return the key figures of the README."""
     found = records()
     gpu = found["documents"]["gpu"].partition(",")[0]
     columns = ("torch", "cupy", "jax")

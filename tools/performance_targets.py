@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mark:
-    """The target of a row, and the figures of other libraries and the floor when it was set."""
+    """The target of a row, and the figures of other libraries and of the floor when it was set."""
 
     record: str
     row: str
@@ -159,7 +159,7 @@ HOST = (
 
 LAUNCHED = "exp, out given, 2^10"
 
-# Marks without a row in the tables above: record, row, what is promised, mark in the record's unit.
+# Targets without a row in the tables above: record, row, title, target in the record's unit.
 PROMISES = (
     (
         "import",
@@ -212,8 +212,8 @@ BY_TABLE = (
     "makes an array with an owner and a stream."
 )
 OF_NUMPY = (
-    "The other libraries call NumPy for a capsule. gpuinterop uses the "
-    "buffer protocol of any host array, and must find the "
+    "The other libraries ask NumPy for a capsule. gpuinterop uses the "
+    "buffer protocol of any host array, and must first determine the "
     "kind of the object."
 )
 DENSE = "gpuinterop checks layout, dtype and read-only memory before it calls the other library."
@@ -240,15 +240,15 @@ ON_HOST = {
 WHY: dict[tuple[str, str], str] = {
     ("documents", "exp, captured graph"):
         "A replay is one call of the driver, whose host time varies from run to run: PyTorch's graph took "
-        "4.50 us in this one, 2.58 in the run before, where gpuinterop's took 2.11.",
+        "4.50 us in this run and 2.58 in the run before, in which gpuinterop's took 2.11.",
     **{("cpu", f"{row}, {size}"): why for size in ("64", "2^12", "2^16", "2^18", "2^22")
        for row, why in ON_HOST.items()},
     ("cpu", "x + y, 64"): "The result is an object with a counted buffer, which other libraries can share: two "
     "allocations more than NumPy's small array.",
-    ("cpu", "x.sum(), 64"): "The same: a 0-d array, where NumPy returns a number.",
+    ("cpu", "x.sum(), 64"): "The result is such an object, a 0-d array; NumPy returns a number.",
     ("cpu", "tanh(x * y + x), fused, 2^18"): "NumPy's loop of `tanh` takes half of this time, and has "
     "become faster since the target was set.",
-    ("cpu", "A.sum(axis=0), 64"): "A fixed cost: from 2^12 elements on the two are equal.",
+    ("cpu", "A.sum(axis=0), 64"): "A fixed cost: from 2^12 elements on the two libraries are equal.",
     **{("transfers", f"{way}, 2^{k}"): SMALL_COPY if k < 20 else WOKEN if k < 24 else FAR
        for way in WAYS for k in range(12, 31)},
     **{("reads", row): READ
@@ -257,7 +257,7 @@ WHY: dict[tuple[str, str], str] = {
     ("indexing", "take"): OUTSIDE,
     ("indexing", "take, int32"): OUTSIDE,
     ("indexing", "columns X[:, idx]"): OUTSIDE,
-    ("indexing", "x[idx] = v"): "The indices are checked before the first write, in a pass of their own.",
+    ("indexing", "x[idx] = v"): "The indices are checked before the first write, in a separate pass.",
     ("converters", "torch -> CudaNdarray"): OF_TORCH,
     ("converters", "torch -> CudaNdarray, host"): OF_TORCH,
     ("converters", "cupy -> CudaNdarray"): OF_CUPY,
@@ -271,7 +271,7 @@ WHY: dict[tuple[str, str], str] = {
     "context, and an event for PyCUDA's stream.",
     ("exchange", "export, cpu"): "A few nanoseconds: gpuinterop first checks that a running capture has "
     "computed the elements.",
-    ("exchange", "to NumPy, cpu"): "The difference is that of `x.__dlpack__()`; the rest is NumPy's import in both.",
+    ("exchange", "to NumPy, cpu"): "The difference is that of `x.__dlpack__()`; the rest is NumPy's import for both.",
     ("exchange", "from NumPy, cpu"): OF_NUMPY,
     ("exchange", "from torch, cpu"): BY_TABLE,
     ("exchange", "from torch, cuda"): BY_TABLE,
@@ -286,21 +286,21 @@ WHY: dict[tuple[str, str], str] = {
     "on which the other libraries' conversions took twice as long as before: a plan, an exception and its message.",
     ("exchange", "view, cpu"):
     "A view is an object of a Python subclass and holds a reference to an "
-    "owner that may be a "
-    "GPU's buffer; NumPy makes one of its own base class.",
+    "owner, which may be a "
+    "buffer on a GPU; NumPy makes a view of its own base class.",
     ("bandwidth", "exp(x[::2])"): "Half of every cache line that is read is unused: the memory moves 1.5 "
     "times the bytes that are counted.",
     ("grid", "copy of X.T, float32, 16385 x 16383"):
-    "The rows of both matrices begin at different places of a sector, so a tile of 64 x 64 reads 72 lines.",
+    "The rows of both matrices begin at different offsets in a sector, so a tile of 64 x 64 reads 72 lines.",
     ("reductions", "sum axis 0"):
-    "A block reads a stripe of columns, so each read is 512 bytes wide and "
-    "a row apart from the next; sums along rows "
+    "A block reads a strip of columns, so each read is 512 bytes wide and "
+    "the next one is a row away; sums along rows "
     "read without gaps.",
     ("reductions", "sum all"): "The last block adds the parts of all others, always in the same order, so that the sum "
     "always has the same bits.",
     ("reductions", "argmax all"): WITH_PLACES,
     ("reductions", "argmax axis 1"): WITH_PLACES,
-    ("reductions", "sum all of 2^24"): "Adding the parts is visible beside 15 microseconds of reading.",
+    ("reductions", "sum all of 2^24"): "Reading takes only 15 microseconds, so the time to add the parts is visible.",
     ("documents", "exp, out given"): "The kernel is shorter than its launch, so this is host time: the raw launch, "
     "and the call from Python with its checks of layout, overlap and streams.",
     ("documents", "exp, fresh result"): "As above, and the allocation of the result from the driver's pool.",

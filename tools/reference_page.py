@@ -1,4 +1,4 @@
-"""docs/reference.md: tables of names from docstrings, around the programs in tools/reference.md."""
+"""Build docs/reference.md: the programs in tools/reference.md, with tables of names from docstrings."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SPECIAL = {"arccosh": "1 + x", "isnan": "x / 0 - x / 0", "isinf": "x / 0"}
 
 
 def summary(thing: Any) -> str:
-    """The first line of a docstring, for a cell of a table."""
+    """Return the first line of a docstring, for a table cell."""
     line = (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ").rstrip(".")
     return re.sub(r"``?([^`]*)``?", r"`\1`", line).replace("|", "\\|")
 
 
 def function(name: str) -> Any:
-    """What a name means at the top level; some modules are called like the function in them."""
+    """Return the function of a top-level name; some modules have the name of the function in them."""
     found = getattr(gi, name)
     return getattr(found, name) if isinstance(found, ModuleType) else found
 
@@ -45,7 +45,7 @@ def names(wanted: list[str]) -> str:
 
 
 def example(row: operation_table.Row) -> str:
-    """A call, in the operands' names."""
+    """Return a call of the operation with operands of `OPERANDS`."""
     if row.name in SPECIAL:
         return f"gi.{row.name}({SPECIAL[row.name]})"
     whole = row.name.startswith("bitwise") or row.name in (
@@ -73,7 +73,7 @@ def plain(value: Any) -> Any:
 
 
 def elementwise() -> str:
-    """A row for each operation: its names, what it gives, a call and its result."""
+    """Return a row for each operation: its names, its description, a call and the result."""
     operands = {name: gi.asarray(value, device="cpu") for name, value in OPERANDS.items()}
     others: dict[str, list[str]] = {}
     for alias, name in operation_table.ALIASES.items():
@@ -94,7 +94,7 @@ def elementwise() -> str:
 
 
 def reductions() -> str:
-    """A row for each reduction: its names, what it gives, a call on x of the page and its result."""
+    """Return a row for each reduction: its names, its description, a call with the page's x and the result."""
     x = gi.asarray(np.arange(6, dtype="float32").reshape(2, 3), device="cpu")
     lines = ["| | | example | result |", "| --- | --- | --- | --- |"]
     for row in REDUCTIONS.values():
@@ -109,7 +109,7 @@ def reductions() -> str:
 
 
 def members(methods: bool) -> str:
-    """What an array has, methods or attributes."""
+    """Return a table of an array's methods or attributes."""
     lines = ["| | |", "| --- | --- |"]
     for name in sorted(dir(gi.CudaNdarray), key=str.lower):
         member = getattr(gi.CudaNdarray, name)
