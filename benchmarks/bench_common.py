@@ -255,7 +255,7 @@ class Benchmark:
     # ---- telling ------------------------------------------------------------------------------------
 
     def verdict(self, row: str) -> str:
-        """Whether the first figure of gpuinterop in a row reaches the mark."""
+        """Return whether the first figure of gpuinterop in a row reaches the mark."""
         mark = self.marks.get(row)
         own = next((v for who, v in self.rows[row].items() if who.startswith(GPUINTEROP)), None)
         if mark is None or own is None or self.options.quick:

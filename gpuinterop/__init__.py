@@ -1,6 +1,6 @@
-"""GPU arrays of different libraries as one memory: share, or say why not.
+"""Arrays that share memory with other GPU libraries, or raise an error with the reason.
 
-Importing this module touches no driver, starts no thread and loads no other array library; names
+Importing this module loads no driver, starts no thread and loads no other array library; names
 are resolved on first use.
 """
 
@@ -77,8 +77,8 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names.s
 __all__ = ["__version__", *sorted(_HOMES)]
 
 
-# Modules that share their name with the function that they are about. Importing one puts the module
-# under that name, whatever stood there, so the module itself can be called like the function.
+# Modules with the name of the function that they contain. An import sets the package's attribute of that
+# name to the module, so the module itself can be called like the function.
 _BOTH = frozenset(name for name, home in _HOMES.items() if home == f"gpuinterop.{name}")
 
 
@@ -89,14 +89,14 @@ _MAKERS = ("gpuinterop.ops.", "gpuinterop.pinned")
 _PACKAGES = frozenset({"converters", "testing"})
 
 
-# Held while a name is loaded, and by a fork: the child has none of the threads that would finish an
-# import, and would wait for ever for what one of them was loading.
+# Held while a name is loaded, and by a fork: the child does not have the threads that would finish an
+# import, so it would wait for ever for a module that one of them was loading.
 _loading = RLock()
 _held_for_fork: list[bool] = []
 
 
 def _before_fork() -> None:
-    # Not for ever: that import may need what the forking thread is about to load.
+    # Wait for a limited time, because that import may need a module that the forking thread is loading.
     _held_for_fork.append(_loading.acquire(timeout=10))
 
 
@@ -146,7 +146,7 @@ class _CallableModule(ModuleType):
 
     @property
     def __wrapped__(self) -> Any:
-        """The function, where inspect.signature looks for it."""
+        """The function, under the name that inspect.signature reads."""
         return getattr(self, self.__name__.rpartition(".")[2])
 
 

@@ -109,13 +109,13 @@ class Array:
     def is_f_contiguous(self) -> bool:
         """True if the elements are in column order without gaps; axes of length 1 do not count."""
     def view(self) -> Self:
-        """A new object over the same memory."""
+        """Return another array object over the same memory."""
     def _permuted(self, axes: Sequence[int], /) -> Self: ...
     def _reshaped(self, shape: Shape, /) -> Self | None: ...
     def _broadcast_to(self, shape: Shape, /) -> Self: ...
     def _restrided(self, shape: Shape, strides: Sequence[int], offset: int, /) -> Self: ...
     def copy(self, order: str='C') -> Self:
-        """Return an independent compact copy, whatever the strides are; in one of NumPy's orders."""
+        """Return an independent contiguous copy, in C order or another of NumPy's orders."""
     def fill(self, value: Any, /) -> None:
         """Set every element to one value."""
     def _copied(self, where: str, /) -> Self: ...
@@ -131,38 +131,38 @@ class Array:
     def astype(self, dtype: OtherDType, order: str='C', copy: bool=True) -> GpuArray: ...
     @overload
     def astype(self, dtype: DTypeLike, order: str='C', copy: bool=True) -> CudaNdarray | GpuArray:
-        """A copy in another dtype; the array itself when copy=False and nothing changes."""
+        """Return a copy in another dtype; the array itself if copy=False and nothing changes."""
     @overload
     def clip(self, min: Any=None, max: Any=None, out: None=None) -> Self: ...
     @overload
     def clip(self, min: Any=None, max: Any=None, *, out: A) -> A:
-        """Every element cut to the range from min to max."""
+        """Return the elements limited to the range from min to max."""
     @overload
     def round(self, decimals: int=0, out: None=None) -> Self: ...
     @overload
     def round(self, decimals: int=0, *, out: A) -> A:
-        """Every element rounded to the given number of decimals."""
+        """Return the elements rounded to the given number of decimals."""
     @overload
     def take(self, indices: Any, axis: int | None=None, out: None=None, mode: str='raise', max_threads: int=1) -> Self: ...
     @overload
     def take(self, indices: Any, axis: int | None=None, *, out: A, mode: str='raise', max_threads: int=1) -> A:
-        """Elements at indices along an axis, as numpy.take."""
+        """Return the elements at indices along an axis, as numpy.take."""
     def put(self, ind: Any, v: Any, mode: str='raise') -> None:
         """Set elements of the flattened array, as numpy.put."""
     def nonzero(self) -> tuple[GpuArray, ...]:
-        """The indices of the elements that are not zero, one array for each axis."""
+        """Return the indices of the elements that are not zero, one array for each axis."""
     @overload
     def compress(self, condition: Any, axis: int | None=None, out: None=None) -> Self: ...
     @overload
     def compress(self, condition: Any, axis: int | None=None, *, out: A) -> A:
-        """The parts along an axis for which a condition is true."""
+        """Return the parts along an axis for which a condition is true."""
     def repeat(self, repeats: Any, axis: int | None=None) -> Self:
-        """Each element repeated, as numpy.repeat."""
+        """Return each element repeated, as numpy.repeat."""
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any=None, where: Any=True, dtype: Any=None, casting: str='same_kind', order: str='K', subok: bool=True, axis: Any=0, keepdims: bool=False, initial: Any=None) -> Any: ...
     def exp(self) -> Self:
-        """The exponential of every element, in a new array."""
+        """Return the exponential of every element, in a new array."""
     def conj(self) -> Self:
-        """The complex conjugate of every element."""
+        """Return the complex conjugate of every element."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     _strides: tuple[int, ...]
@@ -311,12 +311,12 @@ class Stream:
     """
     def __init__(self, device: object | None=None, *, blocking: bool=False, priority: int=0) -> None:
         """
-        A new stream. A blocking one is ordered with the legacy default stream; lower numbers of
-        `priority` go first.
+        Create a stream. A blocking one is ordered with the legacy default stream. Streams with a
+        lower `priority` go first.
         """
     @property
     def device(self) -> Device:
-        """The device whose work it orders."""
+        """The device whose work the stream orders."""
     @property
     def handle(self) -> int:
         """The driver's handle as an int; 1 is the legacy default stream."""
@@ -331,21 +331,21 @@ class Stream:
         """The foreign object whose stream this is, or None."""
     @property
     def priority(self) -> int:
-        """The number it was made with; lower ones go first."""
+        """The priority; streams with a lower number go first."""
     def __cuda_stream__(self) -> tuple[int, int]:
         """The protocol of CUDA's Python libraries: (version, handle)."""
     def __index__(self) -> int: ...
     def synchronize(self) -> None:
-        """Wait on the host until everything queued so far is done."""
+        """Wait on the host until all work queued so far is done."""
     def query(self) -> bool:
-        """Whether everything queued so far is done."""
+        """Return whether all work queued so far is done."""
     def wait(self, other: object) -> None:
-        """Let later work wait for another stream's work, or for an event."""
+        """Make later work wait for another stream's work, or for an event."""
     def record(self, event: object | None=None) -> object:
         """Record an event, a new one by default, and return it."""
     @property
     def is_capturing(self) -> bool:
-        """Whether a graph is being captured from it."""
+        """Whether the stream is being captured into a graph."""
     def __enter__(self) -> Self: ...
     def __exit__(self, *args: Any) -> None: ...
     def __eq__(self, other: object) -> bool: ...
@@ -364,25 +364,27 @@ class Event:
         """
     @property
     def device(self) -> Device:
-        """The device whose streams it is recorded on."""
+        """The device whose streams can record the event."""
     @property
     def handle(self) -> int:
         """The driver's handle as an int; 0 on device "cpu"."""
     @property
     def timing(self) -> bool:
-        """Whether it can measure time."""
+        """Whether the event can measure time."""
     def record(self, stream: object | None=None) -> None:
         """Mark this point of a stream, by default the current one."""
     def wait(self, stream: object | None=None) -> None:
         """
-        Let a stream's later work, by default the current one's, wait for this point.
+        Make a stream's later work, by default the current stream's, wait for this point.
         """
     def query(self) -> bool:
-        """Whether the work before this point is done; True if never recorded."""
+        """
+        Return whether the work before this point is done; True if never recorded.
+        """
     def synchronize(self) -> None:
         """Wait on the host for this point."""
     def elapsed_time(self, end: Event) -> float:
-        """Milliseconds from this event to `end`, which is waited for."""
+        """Wait for `end`, and return the milliseconds from this event to it."""
     def __repr__(self) -> str: ...
 def foreign_stream(device_type: int, device_id: int, handle: int, owner: object | None, lasting: bool=False) -> Stream: ...
 def entered_stream(device_type: int, device_id: int) -> Stream | None: ...
@@ -402,10 +404,10 @@ class LoadedKernel:
     """A kernel in a device's memory."""
     def launch(self, grid: object, block: object, shared: int, arguments: object, used: object) -> None:
         """
-        Queue it on the current stream: arguments as bytes, and the arrays it touches.
+        Queue the kernel on the current stream: arguments as bytes, and the arrays that it uses.
         """
     def repeat(self, times: int) -> None:
-        """Launch one thread many times: what a launch costs."""
+        """Launch one thread many times, to measure the cost of a launch."""
     def attribute(self, what: int) -> int:
         """
         A CUfunction_attribute: 4 is the registers of a thread, 3 its local bytes.

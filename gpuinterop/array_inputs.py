@@ -48,7 +48,7 @@ def check_cast(cls: Any, got: Any, where: str) -> None:
 
 
 def is_scalar_or_list(value: Any) -> bool:
-    """Whether `value` is a scalar, Python's or NumPy's, or a list, which have no memory to share."""
+    """Return whether `value` is a Python or NumPy scalar or a list; these have no memory to share."""
     return isinstance(value, (*NUMBERS, np.generic))
 
 
@@ -72,7 +72,7 @@ def new_device_copy(
     if dtype != source.dtype:
         _core.copy_into(made, source, where=where, casts=True)
         return made
-    # Elements of more than 4 bytes need a kernel, compiled only if no other way exists.
+    # Filling elements of more than 4 bytes needs a kernel, so do it only if there is no other way.
     fills = values and (source.itemsize <= 4 or _core._recording() is not None)
     copy_values(made, source, where, values, fills)
     return made
@@ -111,7 +111,7 @@ def copy_of_value(cls: type[A], value: Any, dtype: Any, device: Any) -> A:
 
 
 def may_cast_in_copy(source: _core.Array, dtype: np.dtype[Any]) -> bool:
-    """Whether a copy in host memory can cast an array, which the core does between NumPy's dtypes."""
+    """Return whether a copy in host memory can cast an array, which the core does between NumPy's dtypes."""
     numpys = source.dtype.isbuiltin == 1 and dtype.isbuiltin == 1
     return numpys and source.device.type == "cpu" and _core._recording() is None
 
@@ -197,12 +197,12 @@ def refuse_foreign(value: Any, where: str) -> None:
 
 
 def wait_for_readers(array: _core.Array, where: str) -> None:
-    """Wait until JAX, the library that reads what it was lent when it computes, has read `array`."""
+    """Wait until JAX, which reads borrowed memory when it computes, has read `array`."""
     import_module("gpuinterop.converters.jax").wait_for_readers(array, where)
 
 
 def needs_converter(value: Any) -> bool:
-    """Whether `value` implements no protocol, but a converter accepts it, as for gnumpy and plug-ins."""
+    """Return whether `value` implements no protocol, but a converter accepts it, as for gnumpy and plug-ins."""
     if value is None or isinstance(value, (str, list, tuple, dict, set, type)):
         return False
     found = import_module("gpuinterop.converters.registry").find_backend(value)
@@ -242,7 +242,7 @@ def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
 def as_assigned_array(
     value: Any, dtype: Any, cls: type, where: str, any_dtype: bool = False
 ) -> _core.Array:
-    """Return what ``x[key] = value`` assigns, in the target's dtype; with `any_dtype` perhaps in another of NumPy's.
+    """Return the array that ``x[key] = value`` assigns: in the target's dtype, or in any of NumPy's with `any_dtype`.
 
     Python and NumPy scalars are converted. Arrays, alone or in a list, must have the dtype if the target
     is a `CudaNdarray`; a `GpuArray` casts, as NumPy does.
@@ -302,7 +302,7 @@ def from_address(
                           got=short_repr(limit), fix="omit nbytes if the size is unknown")  # fmt: skip
     readonly = require_bool(readonly, "readonly", where)
     target = resolve_device(device, where) if device is not None else _locate(address)
-    with reraise_from(where):  # what fails may be a layout
+    with reraise_from(where):  # the check of a layout may fail
         return _core.from_pointer(
             cls,
             address,

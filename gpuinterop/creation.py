@@ -135,7 +135,7 @@ def _as_source(obj: Any, dtype: Any, copy: bool | None) -> _core.Array:
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C") -> Any:
-    """Return an uninitialized array; float32 unless `dtype` says otherwise.
+    """Return an uninitialized array; float32 unless `dtype` is given.
 
     A `CudaNdarray` for float32, a `GpuArray` for any other dtype, on `default_device()` unless
     `device` names one. `order` is "C" or "F".
@@ -153,7 +153,7 @@ def _empty(shape: Any, dtype: Any, device: Any, where: str, order: str = "C") ->
 
 
 def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return a C-ordered array of one value; float32 unless `dtype` says otherwise."""
+    """Return a C-ordered array of one value; float32 unless `dtype` is given."""
     if dtype is None and isinstance(value, (int, np.integer, list, tuple)):
         # Only the check, because the scalar is filled in on the device without an upload.
         scalars_to_array(value, None, "full")
@@ -166,12 +166,12 @@ def _full(shape: Any, value: Any, dtype: Any, device: Any, where: str) -> Any:
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return a C-ordered array of zeros; float32 unless `dtype` says otherwise."""
+    """Return a C-ordered array of zeros; float32 unless `dtype` is given."""
     return _full(shape, 0, dtype, device, "zeros")
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return a C-ordered array of ones; float32 unless `dtype` says otherwise."""
+    """Return a C-ordered array of ones; float32 unless `dtype` is given."""
     return _full(shape, 1, dtype, device, "ones")
 
 
@@ -210,7 +210,7 @@ def _empty_like(x: Any, dtype: Any, device: Any, where: str) -> Any:
         if not hasattr(x, "shape") or not hasattr(x, "dtype"):
             raise ArgumentTypeError(where=where, expected="an array to take shape and dtype from",
                                     got=f"an object of type {type(x).__name__}",
-                                    fix="name them: empty, zeros, ones or full(shape, ...)")  # fmt: skip
+                                    fix="call empty, zeros, ones or full(shape, ...)")  # fmt: skip
         if isinstance(x, np.ndarray):  # also one that cannot be shared
             kind = x.dtype.newbyteorder("=") if dtype is None else dtype
             return _empty(x.shape, kind, "cpu" if device is None else device, where)
@@ -246,12 +246,12 @@ def arange(
     if dtype is not None and as_supported_dtype(dtype, "arange") == np.bool_ and values.size > 2:
         raise DTypeError(where="arange", expected="at most two values of dtype bool",
                          got=f"{values.size} values",
-                         fix="say which are true: gpuinterop.arange(n) > 0")  # fmt: skip
+                         fix="compare integers: gpuinterop.arange(n) > 0")  # fmt: skip
     return _from_values(scalars_to_array(values, dtype, "arange"), device, "arange")
 
 
 def _spaced(*given: Any) -> np.ndarray[Any, Any]:
-    """Return numpy.arange(*given), but integers beyond int64 exactly, which NumPy converts to floats."""
+    """Return numpy.arange(*given); integers beyond int64 stay exact, while NumPy converts them to floats."""
     if all(isinstance(n, (int, np.integer)) for n in given):
         numbers = range(*map(int, given))
         if max(abs(int(n)) for n in given) >= 2**63:
@@ -262,7 +262,7 @@ def _spaced(*given: Any) -> np.ndarray[Any, Any]:
 
 
 def _computed(where: str, function: Any, given: tuple[Any, ...], expected: str) -> Any:
-    """Return what NumPy's function makes of numbers that its caller gave."""
+    """Return the result of NumPy's function for the user's numbers; raise ShapeError if it fails."""
     try:
         if None in given:
             raise TypeError("None is no number")
@@ -278,12 +278,12 @@ def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, dtype: Any = None,
     device: Any = None,
 ) -> Any:  # fmt: skip
-    """Return `num` values from `start` to `stop`, as numpy.linspace computes them; float32 by default.
+    """Return `num` evenly spaced values from `start` to `stop`, as numpy.linspace does; float32 by default.
 
     Integer dtypes round down, and refuse values out of their range. Uploaded on CUDA, as by `arange`.
     """
     given = (start, stop, num, endpoint)
-    rule = "numbers as start and stop, and how many, 0 or more"
+    rule = "numbers as start and stop, and an int of 0 or more as num"
     values = _computed("linspace", np.linspace, given, rule)
     if dtype is not None and as_supported_dtype(dtype, "linspace").name.startswith(("int", "uint")):
         values = np.floor(values)
@@ -308,11 +308,11 @@ def from_gpu_pointer(
     ptr: int, shape: Any, strides: Any = None, base: Any = None, *, device: Any = None,
     nbytes: int = -1, readonly: bool = False,
 ) -> CudaNdarray:  # fmt: skip
-    """Wrap float32 memory at an address, under Theano's name and with its units.
+    """Wrap float32 memory at an address, with Theano's arguments and units.
 
     Shares, never copies or frees. `strides` count elements; None means C order. The array and every
-    view of it hold a reference to `base`, any object. Without `device` the driver is asked where the
-    memory is. Shape and strides are checked as by `CudaNdarray.from_pointer`.
+    view of it hold a reference to `base`, any object. Without `device` the driver reports the device of
+    the memory. Shape and strides are checked as by `CudaNdarray.from_pointer`.
     """
     made: CudaNdarray = from_address(
         CudaNdarray, ptr, shape, strides, base, device, nbytes, readonly

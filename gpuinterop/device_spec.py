@@ -182,7 +182,7 @@ def device(spec: Any = None) -> Device:
     ----------
     spec : a `Device`, None for the default, "cpu", "cuda" (the default if that is a GPU, else the
         first one), "cuda:1", "gpu1", an int for a GPU's number, a pair as ``__dlpack_device__``
-        returns it, or the device object of torch, CuPy, JAX, cuda.core and others of their shape.
+        returns it, or the device object of torch, CuPy, JAX, cuda.core and similar libraries.
 
     Raises
     ------

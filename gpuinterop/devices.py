@@ -3,7 +3,7 @@
 A device is written "cpu", "cuda", "cuda:1", "gpu0", as an int, a DLPack pair, or as another library's
 device object. The default is GPUINTEROP_DEVICE, else the first GPU, else the CPU; ``with device:``
 changes it for a block. Work on a GPU goes to the thread's current stream, the legacy default stream
-unless ``with stream:`` says otherwise.
+unless ``with stream:`` sets another.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Report(Facts):
 
     @property
     def ok(self) -> bool:
-        """Whether there is no warning. A machine without a GPU has none."""
+        """Whether there are no warnings. A machine without a GPU causes none."""
         return not self.warnings
 
     def to_json(self, indent: int | None = None) -> str:
@@ -81,7 +81,7 @@ class Report(Facts):
 def doctor(trial: bool = False) -> Report:
     """Examine driver, devices, contexts, streams, libraries and memory, without changing them.
 
-    With `trial`, a process of its own imports every installed library and its converter and exchanges an
+    With `trial`, a separate process imports every installed library and its converter and exchanges an
     array with it, which takes seconds and, on a GPU, memory. Without it no library is imported.
 
     Examples
@@ -102,7 +102,7 @@ def doctor(trial: bool = False) -> Report:
     for part in (*parts, _trial) if trial else parts:
         try:
             part(report)
-        except Exception as error:  # something is often broken; the report names it as a warning
+        except Exception as error:  # any part may be broken; the report lists it as a warning
             what = part.__name__.strip("_")
             why = f"{type(error).__name__}: {error}"
             report.failures.append(f"the {what} could not be described: {why}")

@@ -35,7 +35,7 @@ class Finding:
 
 @dataclass
 class Facts:
-    """What the rules read; the fields are those of the doctor's JSON."""
+    """The data that the rules read; its fields are those of the doctor's JSON."""
 
     system: dict[str, str] = field(default_factory=dict)
     driver: dict[str, Any] = field(default_factory=dict)
@@ -135,7 +135,7 @@ def _report(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "trial",
             f"{name} is installed, but fails when an array is exchanged with it: {why}",
-            "install versions of it and of the libraries that it uses that work together; "
+            f"install versions of {name} and of its dependencies that work together; "
             f"python -m gpuinterop demo --only {name} repeats the failure",
         )
     for failure in facts.failures:

@@ -58,7 +58,7 @@ _SUB_BYTE_FLOATS = (
     DTypeEntry("float4_e2m1fn", "f4e2m1fn", "float"),
 )
 SUB_BYTE_INTEGERS = ("int4", "uint4", "int2", "uint2", "int1", "uint1")
-# Types that only ml_dtypes gives NumPy.
+# Types that only ml_dtypes defines for NumPy.
 _OF_ML_DTYPES = (
     DTypeEntry("bfloat16", "bf16", "float", "float"),
     DTypeEntry("float8_e3m4", "f8e3m4", "float"),
@@ -107,8 +107,8 @@ def dtype_from_id(row: int) -> np.dtype[Any]:
     except (ImportError, AttributeError) as error:
         raise DTypeError(
             where="dtype",
-            expected=f"ml_dtypes, which gives NumPy the type {name}",
-            got="no such package installed"
+            expected=f"ml_dtypes, which defines the type {name} for NumPy",
+            got="ml_dtypes is not installed"
             if isinstance(error, ImportError)
             else f"ml_dtypes {ml_dtypes.__version__}, which has no such type",
             fix=f"pip install 'ml_dtypes>={'0.6' if name in _LATEST else '0.5'}'",
@@ -117,7 +117,7 @@ def dtype_from_id(row: int) -> np.dtype[Any]:
 
 
 def is_complex(dtype: np.dtype[Any]) -> bool:
-    """Whether elements have an imaginary part; NumPy's kind is "V" for the types of ml_dtypes."""
+    """Return whether elements have an imaginary part; NumPy's kind is "V" for the types of ml_dtypes."""
     return dtype.kind == "c" or dtype.name in ("complex32", "bcomplex32")
 
 
@@ -125,7 +125,7 @@ _rows: dict[Any, int] = {np.dtype(name): row for row, name in enumerate(NUMPY_NA
 
 
 def dtype_id(dtype: Any, where: str = "dtype") -> int:
-    """Return the table's row for a dtype of NumPy, of another library, or anything that NumPy takes as one.
+    """Return the table's row for a dtype of NumPy or another library, or anything that NumPy accepts as one.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def as_supported_dtype(dtype: Any, where: str = "dtype") -> np.dtype[Any]:
 def refuse_half_complex(dtype: np.dtype[Any], where: str) -> None:
     """Refuse complex32, with which no device computes."""
     if dtype.isbuiltin != 1 and dtype.name == "complex32":
-        raise DTypeError(where=where, expected=f"a dtype that {where} is defined for", got=dtype.name,
+        raise DTypeError(where=where, expected=f"a dtype for which {where} is defined", got=dtype.name,
                          fix="cast first: x.astype('complex64')")  # fmt: skip
 
 
@@ -185,7 +185,7 @@ def _unknown(dtype: Any, where: str) -> DTypeError:
     fix = "name one of these, or cast to one of them first"
     near = get_close_matches(_printed_name(dtype), _LIKELY, 1)
     if isinstance(dtype, int):  # zeros(2, 3)
-        fix = "name one of these; a shape is one argument, a tuple: (2, 3)"
+        fix = "name one of these, and pass a shape as one tuple: (2, 3)"
     elif near and not isinstance(dtype, np.dtype):
         fix = f"pass {near[0]!r}"
     elif isinstance(dtype, np.dtype) and not dtype.isnative:

@@ -5,8 +5,8 @@ A builder takes `where`, the call as the user wrote it, and the values at fault,
 and the values: ``fail_with("axis_out_of_range", where, {axis, ndim})``. Shapes and devices of the core
 arrive as text, so builders only put values into sentences.
 
-`where` of an operator in place is a statement, such as ``x += y``. It has no ``out=``: the builders for
-``out`` then speak of its left operand.
+`where` of an in-place operator is a statement, such as ``x += y``. It has no ``out=``, so the messages for
+``out=`` then name the left operand.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Builder:
 
 
 def in_statement(error: BaseException, statement: str) -> BaseException:
-    """Return the error of an operator in place, such as ``x += y``, in the words of the statement."""
+    """Return the error of an in-place operator, such as ``x += y``, worded for the statement."""
     if not isinstance(error, GpuInteropError):
         return error
     builder, values = getattr(error, "builder", (None, ()))
@@ -164,7 +164,7 @@ strides_of_partial_elements = Builder(
 def shapes_do_not_broadcast(where: str, *shapes: Any) -> ShapeError:
     return ShapeError(
         where=where, expected="shapes that broadcast", got=f"shapes {' and '.join(map(str, shapes))}",
-        fix="reshape one: two axis lengths, counted from the right, must be equal or one of them 1",
+        fix="reshape one operand: axis lengths, counted from the right, must be equal or 1",
     )  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def too_many_indices(where: str, count: int, shape: Any) -> ArrayIndexError:
         where=where,
         expected=f"at most {0 if scalar else str(shape).count(',') + (not str(shape).endswith(',)'))} indices",
         got=f"{count} for an array of shape {shape}",
-        fix="read the value with x.item(), the array with x[...]" if scalar else "drop indices",
+        fix="read the value with x.item(), the array with x[...]" if scalar else "omit the extra indices",
     )  # fmt: skip
 
 
@@ -223,11 +223,11 @@ read_only = Builder(
     fix="write to a copy: x.copy()",
 )  # fmt: skip
 devices_differ = Builder(
-    DeviceMismatchError, "device other", expected="operands on one device, {device} as the first",
+    DeviceMismatchError, "device other", expected="operands on {device}, the device of the first",
     got="an operand on {other}", fix='move it: x.to_device("{device}")',
 )  # fmt: skip
 
-# What is no stream is given by its type.
+# An object that is not a stream is given by its type.
 not_a_stream = Builder(
     StreamError, "kinds type", expected="a gpuinterop.Stream or {kinds}", got="{type}",
     fix="wrap it first: gpuinterop.devices.as_stream(stream)",
@@ -238,7 +238,7 @@ cuda_memory_without_driver = Builder(
     fix="copy it to the host in the producer",
 )  # fmt: skip
 
-# ---- out=, and the left operand of an operator in place --------------------------------------------
+# ---- out=, and the left operand of an in-place operator --------------------------------------------
 
 # The object is given by `type_name`.
 out_is_no_array = Builder(

@@ -153,7 +153,7 @@ class ScalarIndexError(ArrayIndexError, ValueError):
 
 
 class IndexKindError(GpuInteropError, NotImplementedError, IndexError):
-    """A key that is no index: text, floats, a list of lists of different lengths."""
+    """A key that is not an index: text, floats, a list of lists of different lengths."""
 
     reason = "index"
 

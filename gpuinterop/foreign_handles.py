@@ -24,7 +24,7 @@ def loaded_module(name: str) -> Any:
 
 
 def is_being_imported(name: str) -> bool:
-    """Whether the import of a module is running in any thread."""
+    """Return whether the import of a module is running in any thread."""
     spec = getattr(sys.modules.get(name), "__spec__", None)
     return bool(getattr(spec, "_initializing", False))
 
@@ -124,7 +124,7 @@ def stream_handle(stream: Any) -> int | None:
 
 
 def never_destroyed(stream: Any) -> bool:
-    """Whether a stream lives until the process ends, as torch's own streams do.
+    """Return whether a stream lives until the process ends, as torch's own streams do.
 
     In a ``torch.cuda.ExternalStream``, which may be destroyed, ``stream_id`` is the handle.
     """
@@ -133,7 +133,7 @@ def never_destroyed(stream: Any) -> bool:
 
 
 def torch_keeps_stream(device: int, handle: int) -> bool:
-    """Whether torch's current stream has that handle and is torch's own; the core calls this once a handle."""
+    """Return whether torch's current stream has that handle and is torch's own; called once for each handle."""
     try:
         stream = sys.modules["torch"].cuda.current_stream(device)
         return bool(stream.cuda_stream == handle) and never_destroyed(stream)
@@ -171,14 +171,14 @@ def protocols_of(obj: Any) -> tuple[str, ...]:
             getattr(obj, name)
         except AttributeError:
             continue
-        except Exception:  # it has the protocol, and refuses: torch's tensors inside autograd
+        except Exception:  # the object has the protocol but raises: torch's tensors inside autograd
             pass
         found.append(name)
     try:
         memoryview(obj)
     except TypeError:
         return tuple(found)
-    except Exception:  # it has the protocol, and refuses
+    except Exception:  # the object has the protocol but raises
         pass
     return (*found, "buffer protocol")
 

@@ -21,8 +21,8 @@ class _HostView:
 
     def __init__(self, array: _core.Array) -> None:
         self.array = array
-        # Types from ml_dtypes have no typestr of their own: integers, viewed afterwards. Not "V2":
-        # NumPy 2.1.0 crashes on it.
+        # Types from ml_dtypes have no typestr of their own, so NumPy reads integers, which are viewed as the
+        # dtype afterwards. "V2" is not possible, because NumPy 2.1.0 crashes on it.
         own = array.dtype.isbuiltin == 1
         self.__array_interface__ = {
             "version": 3,
@@ -49,7 +49,7 @@ def as_numpy_view(array: _core.Array, *, written: bool = False) -> np.ndarray[An
     else:
         _core._require_set("gpuinterop.capture", array)
     # A view of the core's class, because a subclass may override any attribute and NumPy would read
-    # outside the memory. This also refuses an incomplete layout (_set_stride and friends).
+    # outside the memory. This also refuses an incomplete layout (_set_stride and similar).
     seen = _core.view(_core.Array, array)
     if seen.size == 0:
         # Older NumPy versions refuse a null pointer, and there is nothing to share.
@@ -120,7 +120,7 @@ def wrap_numpy(host: np.ndarray[Any, Any]) -> _core.Array:
 
 
 def has_core_layout(host: np.ndarray[Any, Any]) -> bool:
-    """Whether a core array can describe the memory: strides of whole elements, aligned addresses."""
+    """Return whether a core array can describe the memory: strides of whole elements, aligned addresses."""
     size, step = host.dtype.itemsize, _core.alignment_of(host.dtype, 1)
     return not host.size or (
         host.ctypes.data % step == 0 and not any(s % size for s in host.strides)

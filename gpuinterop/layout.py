@@ -10,7 +10,7 @@ from gpuinterop.error_messages import shapes_do_not_broadcast
 
 
 def is_array(x: Any) -> bool:
-    """Whether `x` itself is a gpuinterop array; a weak proxy or a mock only reports such a class."""
+    """Return whether `x` itself is a gpuinterop array; a weak proxy or a mock only reports such a class."""
     return issubclass(type(x), _core.Array)
 
 

@@ -77,7 +77,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         if not isinstance(out, np.ndarray):
             raise ArgumentTypeError(where="get", expected="a NumPy array to fill",
                                     got=f"an object of type {type(out).__name__}",
-                                    fix="pass numpy.empty(x.shape, x.dtype), or nothing")  # fmt: skip
+                                    fix="pass numpy.empty(x.shape, x.dtype), or omit out")  # fmt: skip
         target = _core.share_plain(out)
         if target is None:
             target = host_views.require_aligned_host(out, "get")
@@ -116,11 +116,11 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             where="item",
             expected=f"one index into {seen.size} elements, or one for each of {seen.ndim} axes",
             got=f"{', '.join(map(short_repr, places))} for an array of shape {seen.shape}",
-            fix="count through all elements, or name every axis",
+            fix="pass one index into the flattened array, or one for each axis",
         )
 
     def __contains__(self, value: Any) -> bool:
-        """Whether an element equals `value`, which broadcasts as in NumPy."""
+        """Return whether an element equals `value`, which broadcasts as in NumPy."""
         found: Any = self == value
         return bool(found.any() if isinstance(found, _core.Array) else found)
 
@@ -188,7 +188,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     # ---- writing values -----------------------------------------------------------------------------
 
     def set(self, value: Any) -> None:
-        """Set the elements from an array of the same shape (PyCUDA's word for assignment)."""
+        """Set the elements from an array of the same shape (PyCUDA's name for assignment)."""
         self[...] = value
 
     # ---- devices --------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 raise StreamError(where="to_device",
                                   expected=f"a stream of {' or '.join(map(str, places))}",
                                   got=f"{order} for a copy from {seen.device} to {target}",
-                                  fix="pass a stream of one of the two devices, or none")  # fmt: skip
+                                  fix="pass a stream of one of the two devices, or omit stream")  # fmt: skip
             with order:
                 _core.copy_into(moved, self, where="to_device")
         return moved

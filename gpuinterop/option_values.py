@@ -24,7 +24,7 @@ COPY_KEYWORDS = {
 
 
 def require_bool(value: Any, name: str, where: str) -> bool:
-    """Return a bool, Python's or NumPy's; any other true value, such as a device, is refused."""
+    """Return a bool, Python's or NumPy's; any other value, such as a device, raises."""
     if value is False or value is True:
         return value
     if isinstance(value, (bool, np.bool_)):
@@ -33,14 +33,14 @@ def require_bool(value: Any, name: str, where: str) -> bool:
 
 
 def require_optional_bool(value: Any, name: str, where: str) -> bool | None:
-    """Return a bool or None, for an option that None leaves open."""
+    """Return a bool or None, for an option whose default is None."""
     if value is None or isinstance(value, (bool, np.bool_)):
         return None if value is None else bool(value)
     raise not_an_optional_bool(where, name, value)
 
 
 def refuse_copy_keyword(options: dict[str, Any], accepted: str, where: str) -> None:
-    """Refuse the other keyword for permission to copy than the one that a function accepts."""
+    """Raise for `copy` in a function that accepts `copyif`, and for `copyif` in one that accepts `copy`."""
     for name in COPY_KEYWORDS:
         if name in options and name != accepted:
             raise ArgumentTypeError(
@@ -73,7 +73,7 @@ def require_order(
 
 
 def is_index(value: Any) -> bool:
-    """Whether `value` is one integer. Arrays have ``__index__`` too, but count as sequences."""
+    """Return whether `value` is one integer. Arrays have ``__index__`` too, but count as sequences."""
     return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
 
 

@@ -157,7 +157,7 @@ def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]
 
 
 def _unrounded(value: Any, found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return integers exactly where NumPy has converted them to floats that would round them.
+    """Return integers exactly if NumPy has converted them to floats that round them.
 
     NumPy does so for a float among integers, and for signed integers among unsigned ones.
     """
@@ -173,7 +173,7 @@ def _is_real(value: Any) -> bool:
 
 
 def _outside(found: np.ndarray[Any, Any], wanted: np.dtype[Any]) -> Any:
-    """Return where values exceed the range of a dtype without infinity."""
+    """Return a mask of the values that exceed the range of a dtype without infinity."""
     if wanted.name.startswith(("int", "uint")):
         info = np.iinfo(wanted) if wanted.kind in "iu" else _ml_dtypes().iinfo(wanted)
         low, high = int(info.min), int(info.max)

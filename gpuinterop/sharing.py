@@ -60,13 +60,13 @@ def _reach(x: Any, where: str) -> tuple[tuple[int, tuple[int, ...], tuple[int, .
 
 
 def _describe(obj: Any, where: str) -> tuple[ArrayInfo, Any]:
-    """Return the description of any array, and what keeps its memory at that address."""
+    """Return the description of any array, and the object that keeps its memory alive."""
     entry = None if issubclass(type(obj), _core.Array) else registry.find_backend(obj)
     planned = entry is not None and reader(entry) is None
     if entry is not None and planned and hasattr(entry.module, "describe"):
-        try:  # an object that cannot be shared may have memory all the same
+        try:  # an object that cannot be shared may still have memory
             return engine.describe(obj, entry, {}), obj
-        except Exception:  # the plan has the words: sparse, deleted, symbolic, ...
+        except Exception:  # the plan gives the reason: sparse, deleted, symbolic, ...
             pass
     incoming = engine.plan_in(obj, True, {}, where)
     if incoming.plan.refused:

@@ -24,7 +24,7 @@ Self = TypeVar("Self", bound="ViewMethods")
 
 
 def _spread(values: tuple[Any, ...]) -> Any:
-    """Return the values of f(1, 2), f((1, 2)), f([1, 2]) and f(numpy.array([1, 2])) alike."""
+    """Return the same values for f(1, 2), f((1, 2)), f([1, 2]) and f(numpy.array([1, 2]))."""
     # Arrays of every shape have __index__, which works if they hold one int.
     if len(values) == 1 and (
         not hasattr(values[0], "__index__") or bool(getattr(values[0], "ndim", 0))
@@ -131,7 +131,7 @@ _FLAG_LETTERS = {
 class Flags:
     """Properties of an array's memory, by NumPy's names and keys; they follow the array.
 
-    ``writeable = False`` makes the array read-only, for good: copy it to get a writable array.
+    ``writeable = False`` makes the array read-only permanently; copy it to get a writable array.
     """
 
     __slots__ = ("_array",)
@@ -194,9 +194,9 @@ class ViewMethods(_core.Array):
         if dtype is not None and as_supported_dtype(dtype, "view") != core_view(view).dtype:
             raise UnsupportedError(
                 where="view",
-                expected=f"no other dtype than {core_view(view).dtype}: a view changes shape and strides only",
+                expected=f"dtype {core_view(view).dtype}, because a view changes only shape and strides",
                 got=f"dtype {as_supported_dtype(dtype)}",
-                fix=f"cast the values, x.astype('{as_supported_dtype(dtype)}'), or reread the bytes on the host: "
+                fix=f"cast the values, x.astype('{as_supported_dtype(dtype)}'), or view the bytes on the host: "
                 "gpuinterop.to(x, 'numpy').view(dtype)",
             )
         return view
@@ -222,7 +222,7 @@ class ViewMethods(_core.Array):
         """
         if shape and isinstance(shape[-1], str):
             raise ArgumentTypeError(where="reshape", expected="a shape of ints", got=short_repr(shape),
-                                    fix=f"name the order: order={shape[-1]!r}")  # fmt: skip
+                                    fix=f"pass it by name: order={shape[-1]!r}")  # fmt: skip
         wanted = _spread(shape)
         if require_order(order, "CFA", "reshape") == "A":
             seen = core_view(self)

@@ -77,7 +77,7 @@ def merged_class(node: ast.ClassDef, cls: type) -> ast.ClassDef:
 
 
 def is_question(row: Reduction) -> bool:
-    """Whether the result is of another dtype than float32 also for float32."""
+    """Return whether the result is of another dtype than float32 also for float32."""
     return row.result(np.dtype(np.float32)) != np.float32
 
 
@@ -232,14 +232,14 @@ def declaration(node: ast.stmt) -> str:
 
 
 def repeats(line: str, other: str) -> bool:
-    """Whether another import statement binds all that this one binds, and more."""
+    """Return whether another import statement binds all that this one binds, and more."""
     module, _, names = line.partition(" import ")
     where, _, more = other.partition(" import ")
     return module == where and set(names.split(", ")) < set(more.split(", "))
 
 
 def is_used(statement: str, text: str, head: list[ast.stmt]) -> bool:
-    """Whether a name that the import statement binds occurs below it."""
+    """Return whether a name that the import statement binds occurs below it."""
     (node,) = ast.parse(statement).body
     names = {(alias.asname or alias.name).split(".")[0] for alias in node.names}
     trees = [ast.parse(text), *(n for n in head if not isinstance(n, (ast.Import, ast.ImportFrom)))]
@@ -363,7 +363,7 @@ def family(row: Row) -> str:
 
 
 def computes_in_double(row: Row) -> bool:
-    """Whether the result of float32 is float64, as that of float_power is."""
+    """Return whether the result of float32 is float64, as that of float_power is."""
     loops = {types[0] for types in getattr(row.numpy, "types", ())}
     return "d" in loops and "f" not in loops
 

@@ -126,7 +126,7 @@ def _live_arrays(array: Any) -> tuple[str, bool]:
 
 
 def _shares(a: Any, array: Any) -> bool:
-    """Whether a jax.Array lies in memory between the first and the last element of `array`."""
+    """Return whether a jax.Array lies in memory between the first and the last element of `array`."""
     if len(a.devices()) > 1 or getattr(a.dtype, "name", "") not in _ALL_DTYPES:
         return False
     low, high = byte_range(array.ptr, array.shape, array.strides, array.itemsize)

@@ -86,7 +86,7 @@ def kernel_text(name: str) -> str:
 
 
 def _reads_files(source: str, options: tuple[str, ...]) -> bool:
-    """Whether the source code or the options include files."""
+    """Return whether the source code or the options include files."""
     spliced = re.sub(r"\\[ \t]*\r?\n", "", source)
     return bool(_INCLUDES.search(spliced)) or any(
         option.startswith(("-include", "--pre-include")) for option in options

@@ -33,7 +33,7 @@ def _library() -> Any:
 
 
 def is_open() -> bool:
-    """Whether this process has loaded the library."""
+    """Return whether this process has loaded the library."""
     return _library.cache_info().currsize > 0
 
 

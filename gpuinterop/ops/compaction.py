@@ -131,7 +131,7 @@ class Selection:
 
 
 def _may_wait(device: Any) -> bool:
-    """Whether no library captures the current stream into a graph."""
+    """Return whether no library captures the current stream into a graph."""
     return not devices.current_stream(device).is_capturing
 
 

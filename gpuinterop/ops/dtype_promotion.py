@@ -70,7 +70,7 @@ def _no_loop(row: Row, kinds: Sequence[int]) -> DTypeError:
 
 
 def _suggested_fix(row: Row, kinds: Sequence[int]) -> str:
-    """Whether NumPy has the operation for the cast operands; calls the ufunc to find out."""
+    """Return whether NumPy has the operation for the cast operands; calls the ufunc to find out."""
     strong = [dtype_from_id(row_of_kind(k)) for k in kinds if k >= 0]
     wide = any(d.itemsize == 8 and d.kind in "iuf" for d in strong)
     names = ["float64", "int64"] if wide else ["float32", "int32"]
@@ -191,7 +191,7 @@ def _where(row: Row, plain: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
 
 
 def require_exact_in(where: str, only: Any, kinds: tuple[int, ...]) -> None:
-    """Whether a CudaNdarray accepts operands of these dtypes: float32 must hold them exactly.
+    """Return whether a CudaNdarray accepts operands of these dtypes: float32 must hold them exactly.
 
     That is all of ml_dtypes' types: none has more than 16 bits.
     """

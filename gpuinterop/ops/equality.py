@@ -44,7 +44,7 @@ def _apply(name: str, value: Any) -> Any:
 
 
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
-    """Whether each pair of elements is equal within the tolerances."""
+    """Return whether each pair of elements is equal within the tolerances."""
     # Python scalars stay weakly typed: they take the dtype of the array.
     like = a if isinstance(a, _core.Array) else b
     x, y = (
@@ -64,7 +64,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
 
 
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
-    """Whether all elements are equal within the tolerances, as a bool; waits for the result.
+    """Return whether all elements are equal within the tolerances, as a bool; waits for the result.
 
     At least one operand is a gpuinterop array.
     """
@@ -74,7 +74,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
-    """Whether shapes and elements are equal."""
+    """Return whether shapes and elements are equal."""
     pair = _pair(a1, a2, "numpy.array_equal")
     if pair is None or pair[0].shape != pair[1].shape:
         return False
@@ -86,7 +86,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
 
 
 def array_equiv(a1: Any, a2: Any) -> bool:
-    """Whether the elements are equal once the shapes are broadcast."""
+    """Return whether the elements are equal once the shapes are broadcast."""
     pair = _pair(a1, a2, "numpy.array_equiv")
     try:
         return pair is not None and bool((pair[0] == pair[1]).all())

@@ -131,12 +131,12 @@ def _kind(
 
 
 def is_strict(x: Any) -> bool:
-    """Whether `x` is of a class of one dtype, to which scalars in the same operation are converted."""
+    """Return whether `x` is of a class of one dtype, to which scalars in the same operation are converted."""
     return getattr(type(x), "_only", None) is not None
 
 
 def is_number_kind(kind: int) -> bool:
-    """Whether an operand of this kind is a scalar, Python's or NumPy's."""
+    """Return whether an operand of this kind is a scalar, Python's or NumPy's."""
     return kind < 0 or kind >= STRONG_NUMBER
 
 

@@ -62,7 +62,7 @@ class Graph:
         return ordered(self.results)
 
     def has_texts(self) -> bool:
-        """Whether a value is computed by CUDA text of a user."""
+        """Return whether a value is computed by CUDA text of a user."""
         return any(isinstance(value.row, CudaText) for value in self.order())
 
     def signature(self) -> tuple[Any, ...]:

@@ -60,7 +60,7 @@ def partition(results: Sequence[Value], shapes: Sequence[tuple[int, ...]]) -> li
 
 
 def depends_on_shapes(results: Sequence[Value], inputs: int) -> bool:
-    """Whether the shapes of the inputs decide about the kernels, and not only about their results."""
+    """Return whether the shapes of the inputs decide about the kernels, and not only about their results."""
     values = ordered(results)
     if any(value.reduction is not None or value.axes is not None for value in values):
         return True
@@ -137,7 +137,7 @@ class _Partition:
         return list(joined.values())[1:]
 
     def _is_leaf(self, value: Value) -> bool:
-        """Whether a kernel reads the value instead of computing it."""
+        """Return whether a kernel reads the value instead of computing it."""
         return value.index >= 0 or id(value) in self.places
 
     def _part(

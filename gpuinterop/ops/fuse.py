@@ -130,7 +130,7 @@ class Fused(_core.PreparedCalls):
         return tuple(values), names, tuple(bound.kwargs)
 
     def _is_operand(self, x: Any, name: str) -> bool:
-        """Whether an argument is a number that each call passes to the kernel."""
+        """Return whether an argument is a number that each call passes to the kernel."""
         return type(x) in (int, float, complex) and name not in self._static
 
     def _key(self, x: Any, name: str, is_array: bool) -> Any:

@@ -66,7 +66,7 @@ def _is_number(x: Any) -> bool:
 
 
 def _is_array(x: Any) -> bool:
-    """Whether `x` is an array or a placeholder for one."""
+    """Return whether `x` is an array or a placeholder for one."""
     return isinstance(x, _core.Array) or (
         type(x) is not Scalar and hasattr(type(x), "__gpuinterop_trace__")
     )

@@ -60,7 +60,7 @@ class IndexArray:
         return tuple(self.values.shape)
 
     def overlaps(self, x: Any) -> bool:
-        """Whether a write to `x` may change the values."""
+        """Return whether a write to `x` may change the values."""
         if isinstance(self.values, _core.Array):
             return bool(_core._may_overlap(self.values, x))
         return bool(x.device.type == "cpu" and _core._may_overlap(wrap_numpy(self.values), x))

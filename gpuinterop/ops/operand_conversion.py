@@ -78,13 +78,13 @@ def operand(value: Any, like: Any, where: str) -> Any:
 
 
 def is_foreign_array(value: Any) -> bool:
-    """Whether `value` is an array of another library; NumPy's scalars are numbers."""
+    """Return whether `value` is an array of another library; NumPy's scalars are numbers."""
     known = (_core.Array, int, float, complex, np.generic, type)
     return not isinstance(value, known) and speaks(value)
 
 
 def speaks(value: Any) -> bool:
-    """Whether `value` implements an exchange protocol."""
+    """Return whether `value` implements an exchange protocol."""
     return any(
         hasattr(value, name)
         for name in ("__dlpack__", "__cuda_array_interface__", "__array_interface__")

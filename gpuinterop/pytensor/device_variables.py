@@ -161,7 +161,7 @@ def current_type() -> type[GpuArrayType]:
 
 
 def is_device(variable: Any) -> bool:
-    """Whether the values of a variable are device arrays."""
+    """Return whether the values of a variable are device arrays."""
     return isinstance(variable.type, GpuArrayType)
 
 

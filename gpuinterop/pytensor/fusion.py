@@ -143,7 +143,7 @@ def _compiled(op: Any, constants: dict[int, Any]) -> tuple[Any, list[int]]:
 
 
 def _is_fixed(x: Any) -> bool:
-    """Whether a value on the host depends on constants and shapes of device arrays only."""
+    """Return whether a value on the host depends on constants and shapes of device arrays only."""
     if isinstance(x, Constant):
         return True
     if x.owner is None:

@@ -21,7 +21,7 @@ def lower(op: Any, node: Any) -> Callable[[Any, Any], None]:
 
 
 def has_lowering(op: Any) -> bool:
-    """Whether `lower` has an entry for the class of an Op."""
+    """Return whether `lower` has an entry for the class of an Op."""
     return lower.dispatch(type(op)) is not lower.dispatch(object)
 
 
@@ -41,7 +41,7 @@ def device_inputs(op: Any, node: Any) -> list[int] | None:
 
 @singledispatch
 def recordable(op: Any, node: Any) -> str:
-    """Whether a captured CUDA graph may replay an Op: "", "fixed" or "values".
+    """Return whether a captured CUDA graph may replay an Op: "", "fixed" or "values".
 
     The lowering must make the same gpuinterop calls for the same layouts, and read no array on the host. "fixed": host
     inputs must depend on constants and shapes only; "values": other numbers may be captured with the graph.

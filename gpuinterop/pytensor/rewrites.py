@@ -53,7 +53,7 @@ except ImportError:  # before PyTensor 3.3
 
 
 def _may_move(variable: Any) -> bool:
-    """Whether values of this type are held on the device."""
+    """Return whether values of this type are held on the device."""
     if not isinstance(variable.type, TensorType):
         return False
     if issubclass(current_type(), CudaNdarrayType):
@@ -62,7 +62,7 @@ def _may_move(variable: Any) -> bool:
 
 
 def _results_may_move(node: Any) -> bool:
-    """Whether the results may be on the device: float32, or the comparisons and indices computed from it."""
+    """Return whether the results may be on the device: float32, or the comparisons and indices computed from it."""
     dtypes = [getattr(o.type, "dtype", "object") for o in node.outputs]
     if not issubclass(current_type(), CudaNdarrayType):
         return "object" not in dtypes
@@ -70,7 +70,7 @@ def _results_may_move(node: Any) -> bool:
 
 
 def _is_small(x: Any) -> bool:
-    """Whether an operand beside device arrays is worth a transfer although its dtype is not: indices, masks."""
+    """Return whether an operand beside device arrays is worth a transfer although its dtype is not: indices, masks."""
     return isinstance(x.type, TensorType) and np.dtype(x.type.dtype).kind in "biu"
 
 

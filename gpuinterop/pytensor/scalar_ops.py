@@ -44,7 +44,7 @@ _OF_MANY = ("add", "multiply", "maximum", "minimum", "bitwise_or", "bitwise_and"
 
 
 def supported(op: Any) -> bool:
-    """Whether an expression can compute a scalar Op."""
+    """Return whether an expression can compute a scalar Op."""
     if isinstance(op, basic.Composite):
         return all(supported(node.op) for node in op.fgraph.toposort())
     return type(op) in _NAMES or type(op) in _SPECIAL

@@ -25,10 +25,10 @@ def device() -> Any:
 
 
 def any_dtype() -> bool:
-    """Whether arrays of any dtype are on the device, or float32 only."""
+    """Return whether arrays of any dtype are on the device, or float32 only."""
     return _any_dtype
 
 
 def captures() -> bool:
-    """Whether functions replay captured graphs. On the host a graph would save nothing."""
+    """Return whether functions replay captured graphs. On the host a graph would save nothing."""
     return _capture and bool(device().type == "cuda")

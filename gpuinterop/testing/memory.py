@@ -226,7 +226,7 @@ class Store:
         return np.asarray(self.keeper).view(self.dtype)
 
     def intact(self) -> bool:
-        """Whether the margins around the array are unchanged."""
+        """Return whether the margins around the array are unchanged."""
         around = (self._start, self.address + self.nbytes)
         return all(_read(address, _MARGIN, self.place) == _BLANK for address in around)
 

@@ -251,7 +251,7 @@ def _package(name: str) -> str | None:
 
 
 def installed(name: str) -> bool:
-    """Whether the library can be tried, without importing it."""
+    """Return whether the library can be tried, without importing it."""
     return _package(name) is not None
 
 

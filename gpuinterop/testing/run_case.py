@@ -216,7 +216,7 @@ def _forecast(case: _Case, argument: Any) -> str:
 
 
 def _is_there(case: _Case, address: int, strides: tuple[int, ...] | None) -> bool:
-    """Whether there is memory at the address of an array. If not, any read could end the process.
+    """Return whether there is memory at the address of an array. If not, any read could end the process.
 
     Checks all elements if the strides are given, otherwise the first element.
     """

@@ -59,7 +59,7 @@ def buffers(place: tuple[str, int]) -> int:
 
 
 def settled(condition: Any, bridge: str) -> bool:
-    """Whether the condition becomes true at once, after a garbage collection, or after some time."""
+    """Return whether the condition becomes true at once, after a garbage collection, or after some time."""
     if condition():
         return True
     # The time is for all cases of a bridge, so that a bridge that always leaks does not slow each case.
@@ -77,7 +77,7 @@ def settled(condition: Any, bridge: str) -> bool:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Whether both have the same bytes in C order; works for dtypes that NumPy cannot compare."""
+    """Return whether both have the same bytes in C order; works for dtypes that NumPy cannot compare."""
     return _bytes(a) == _bytes(b)
 
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 // Below this size a plain malloc with padding is served from the C library's thread cache, which aligned
-// allocation by-passes.
+// allocation bypasses.
 constexpr int64_t kSmall = 4096;
 // From this size on the system is asked for huge pages, as NumPy does: new memory is quicker to fill.
 constexpr int64_t kHuge = int64_t(4) << 20;
@@ -36,7 +36,7 @@ void count(Buffer* b) noexcept {
   }
 }
 
-// Buffer::context holds what malloc returned, which is not ptr for small blocks.
+// Buffer::context holds the address that malloc returned, which differs from ptr for small blocks.
 void release_host(Buffer* b) noexcept { std::free(b->context); }
 
 void use_huge_pages(char* ptr, int64_t nbytes) noexcept {
@@ -97,7 +97,7 @@ Statistics& statistics(Device device) noexcept {
 }
 
 void BufferRef::destroy(Buffer* b) noexcept {
-  // Borrowed memory may be freed before its owner is, and ends no other buffer.
+  // Borrowed memory may be freed before its owner, and its release frees no other buffer.
   if (b->needs_base) return free_now(b);
   free_iteratively<free_now, [](Buffer* dead) -> Buffer*& { return dead->next_dead; }>(b);
 }

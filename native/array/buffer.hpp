@@ -51,13 +51,14 @@ struct Buffer {
   // The thread on which a consumer last borrowed the memory: it queues work on that thread's stream, at any
   // time until it returns.
   uint32_t borrower = 0;
-  // The consumers that received the memory: bits of the constants above. Freeing waits for them,
+  // The consumers that received the memory, as bits (the constants above). Freeing waits for them, because
   // DLPack's deleter does not pass the stream on which the consumer worked.
   std::atomic<uint32_t> foreign_use{0};
   // Loans to consumers that read when they compute, which may be long after the export (array/loans.hpp):
-  // how many are out, and kLoanReturned if a device may still work on returned ones. 0 for nearly all memory.
+  // the number of outstanding loans, and kLoanReturned if a device may still work on returned ones. 0 for
+  // nearly all memory.
   std::atomic<uint32_t> loans{0};
-  // Frees memory and whatever keeps it alive. Called once, possibly without the GIL; must not throw.
+  // Frees the memory and the object that keeps it alive. Called once, possibly without the GIL; must not throw.
   void (*release)(Buffer*) noexcept = nullptr;
   void* context = nullptr;      // argument of the release function
   Buffer* next_dead = nullptr;  // see iterative_free.hpp

@@ -103,13 +103,14 @@ void transfer_to_peer(const Array& dst, const Array& src, const char* where) {
   CUstream stream = cuda::current_stream(dst.device.id);
   cuda::order(dst.buffer.get(), stream, where);
   cuda::copy_peer(dst.device.id, dst.data, src.device.id, src.data, dst.nbytes(), stream, where);
-  cuda::order(dst.buffer.get(), stream, where);  // as below, where it went through the host
+  cuda::order(dst.buffer.get(), stream,
+              where);  // again, as in transfer(): other threads may have run
 }
 
 // Between two devices.
 void transfer(const Array& dst, const Array& src, const char* where, bool async) {
   const bool up = !src.device.is_cuda();
-  // The CPU reads what is packed, so copies that are queued into it must complete first.
+  // The CPU packs the source, so copies that are queued into it must complete first.
   if (up && async && !src.layout.is_c_contiguous())
     cuda::finish_current_stream(dst.device.id, where);
   if (!src.layout.is_c_contiguous()) {
@@ -131,8 +132,8 @@ void transfer(const Array& dst, const Array& src, const char* where, bool async)
   cuda::copy_bytes(there.device.id, dst.data, src.data, dst.nbytes(),
                    up ? cuda::Direction::HostToDevice : cuda::Direction::DeviceToHost, stream,
                    async, where);
-  // The copy lets other threads run, so order the memory again after their uses. What a blocking download
-  // has read is already free.
+  // The copy lets other threads run, so order the memory again after their uses. A blocking download has
+  // already finished reading.
   if (up || async) cuda::order(there.buffer.get(), stream, where);
 }
 

@@ -16,9 +16,9 @@ struct Loan {
 
 void lend(Loan& loan, const Array& a) noexcept;
 void give_back(
-    Loan& loan) noexcept;  // on any thread, without the GIL; does nothing if it is not lent
+    Loan& loan) noexcept;  // on any thread, without the GIL; does nothing for an empty loan
 
-// Whether a loan of the memory of these elements is out.
+// Whether there is an outstanding loan of the memory of these elements.
 bool is_lent(const Array& a) noexcept;
 
 // Called before elements are written: returns when the write cannot change what a consumer reads, or raises

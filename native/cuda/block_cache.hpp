@@ -30,7 +30,7 @@ class BlockCache {
     return std::max(kLeast, (nbytes + 511) & ~int64_t(511));
   }
 
-  // Of all blocks together.
+  // The most bytes of all blocks together.
   void set_limit(int64_t limit) noexcept { limit_ = limit; }
 
   // The latest block, because its lines may still be in the GPU's cache; null if there is none.

@@ -122,7 +122,7 @@ void require_context(const DeviceState& d, const char* where) {
   fail(Kind::Context, where,
        "the CUDA context of cuda:" + std::to_string(d.ordinal) + " in which gpuinterop works",
        "a context that was reset: its arrays, streams and kernels are lost",
-       "restart the process, and do not reset a device in use: numba.cuda.close(), "
+       "restart the process, and do not reset a device in use, as numba.cuda.close(), "
        "cuDevicePrimaryCtxReset and cudaDeviceReset do");
 }
 

@@ -11,7 +11,7 @@ namespace gpuinterop::cuda {
 
 namespace {
 
-// Beyond either bound wait for the oldest, because its owner cannot see that its memory is still held.
+// Beyond either limit wait for the oldest release, because its owner cannot see that its memory is still held.
 constexpr size_t kMostPending = 64;
 constexpr int64_t kMostBytes = int64_t(1) << 30;
 // Events of one stream complete in order, so stop after a few that have not completed.

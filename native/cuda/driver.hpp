@@ -89,7 +89,7 @@ namespace gpuinterop::cuda {
   X(UserObjectRelease, cuUserObjectRelease, (CUuserObject, unsigned))                            \
   X(GraphRetainUserObject, cuGraphRetainUserObject, (CUgraph, CUuserObject, unsigned, unsigned))
 
-// Null when the driver is older: than 12.5 and 12.4.
+// Null if the driver is older than 12.5 (the first) or 12.4 (the second).
 #define GPUINTEROP_DRIVER_OPTIONAL(X)                       \
   X(CtxRecordEvent, cuCtxRecordEvent, (CUcontext, CUevent)) \
   X(FuncGetParamInfo, cuFuncGetParamInfo, (CUfunction, size_t, size_t*, size_t*))

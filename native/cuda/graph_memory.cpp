@@ -13,7 +13,7 @@ struct GraphPool {
   uint64_t capture = 0;
   int device = 0;
   int64_t live = 0;        // buffers that hold a block of this pool
-  bool ended = false;      // no launch will begin any more, so blocks are for everyone
+  bool ended = false;      // no further launch will begin, so any stream may use the blocks
   bool waiting = false;    // for the last launch, before finish_pool()
   bool destroyed = false;  // the driver has released its reference to this pool
   BlockCache idle;
@@ -89,10 +89,10 @@ void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph g
         pool->idle.take(BlockCache::rounded(b->nbytes), stream, b->stream_thread));
     if (b->ptr) return;
   }
-  // Memory of graphs that have ended since is reused before more is taken.
+  // Reuse the memory of graphs that have ended before allocating more.
   if (any_destroyed_graph()) reclaim_graph_memory();
-  // From a stream outside the capture, so that the memory is no node of the graph and outlives it.
-  // That stream runs no kernels, so waiting for it is short; but the driver may let it wait for memory that
+  // Allocate on a stream outside the capture, so that the memory is not a node of the graph and outlives it.
+  // That stream runs no kernels, so waiting for it is short; but the driver may make it wait for memory that
   // another stream frees.
   try {
     b->ptr = static_cast<char*>(allocate(d.ordinal, b->nbytes, d.allocator, where));

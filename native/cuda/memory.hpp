@@ -15,8 +15,8 @@ void allocate_buffer(Buffer* b, const char* where);
 void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint32_t thread,
                 uint32_t foreign_use) noexcept;
 
-// Returns cached memory to the driver, and the driver's to the system. Waits for the streams of that memory,
-// except while a stream is being captured.
+// Returns cached memory to the driver, and the driver's cached memory to the system. Waits for the streams of
+// that memory, except while a stream is being captured.
 void trim_memory(DeviceState& d) noexcept;
 
 // ---- graph_memory.cpp: memory that is allocated while a stream is being captured -------------------

@@ -48,8 +48,8 @@ class Module {
   std::atomic<bool> kept_{false};
 };
 
-// Loads what compile(false) returns, or else what compile(true) does: a cached image may come from another
-// version or driver, a fresh one does not.
+// Loads the image that compile(false) returns. If the driver rejects it, loads that of compile(true): a cached
+// image may come from another version or driver, a new one does not.
 template <class Compile>
 std::shared_ptr<Module> load_or_recompile(int device, Compile compile, const char* where) {
   const auto kept = compile(false);

@@ -34,7 +34,7 @@ std::mutex blocks_lock;  // of the variables below; released before driver calls
 // Never destroyed, because the last array may be destroyed after static objects.
 auto& blocks = *new std::map<const char*, PinnedBlock*>;  // by their first byte
 auto& idle = *new std::multimap<int64_t, PinnedBlock*>;   // by their capacity
-// Bytes of capacity: in arrays now, the most that ever were, and in `idle`.
+// Bytes of capacity: in arrays now, the maximum so far, and in `idle`.
 int64_t used_bytes = 0, most_used_bytes = 0, idle_bytes = 0;
 // Idle memory up to this size is kept even if less was ever used at once.
 constexpr int64_t kKeptIdleBytes = int64_t(64) << 20;

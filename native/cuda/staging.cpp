@@ -31,8 +31,8 @@ constexpr int64_t kMostPiece = int64_t(2) << 20, kLeastPiece = int64_t(256) << 1
 constexpr int kUsefulThreads = 16;  // more do not make a copy faster
 constexpr int kMostThreads = 64;
 
-// Copies what the device wrote. Stores that by-pass the caches double the speed of one thread, but not into
-// new memory, which the system has just filled with zeros, through the caches.
+// Copies data that the device wrote. Stores that bypass the caches double the speed of one thread, except into
+// new memory, because the system has just filled it with zeros through the caches.
 void copy_landed(char* dst, const char* src, size_t n) noexcept {
 #ifdef __SSE2__
   const uintptr_t page = uintptr_t(dst + n / 2) & ~uintptr_t(4095);
@@ -55,7 +55,7 @@ void copy_landed(char* dst, const char* src, size_t n) noexcept {
 // One copy, in the stack frame of its caller. Its threads take the pieces one after the other.
 struct Transfer {
   DeviceState& device;
-  CUstream stream;  // gpuinterop's own, on which nothing but such copies is queued
+  CUstream stream;  // gpuinterop's own, for such copies only
   char* host;
   CUdeviceptr there;
   int64_t nbytes, piece;
@@ -146,7 +146,8 @@ struct Pool {
 Pool& pool = *new Pool;  // never destroyed, because its threads may outlive static objects
 
 void help() noexcept {
-  RelaxedCapture relaxed;  // a capture in another thread forbids this thread no copy
+  RelaxedCapture
+      relaxed;  // otherwise a capture in another thread would forbid the copies of this one
   std::unique_lock lock(pool.lock);
   for (;;) {
     pool.offered.wait(lock, [] { return !pool.work.empty(); });
@@ -162,8 +163,8 @@ void help() noexcept {
   }
 }
 
-// Copies all pieces in this thread and in helpers. A helper that has not begun when the last piece is
-// taken is not waited for.
+// Copies all pieces in this thread and in helpers. Does not wait for a helper that has not begun when the last
+// piece is taken.
 void run_lanes(Transfer& t, const std::vector<BufferRef>& blocks) noexcept {
   {
     std::lock_guard guard(pool.lock);
@@ -171,7 +172,7 @@ void run_lanes(Transfer& t, const std::vector<BufferRef>& blocks) noexcept {
     try {
       pool.work.reserve(pool.work.size() + blocks.size());
       for (; pool.idle < wanted; ++pool.idle) std::thread(help).detach();
-    } catch (...) {  // the system is short of memory or threads: use those that there are
+    } catch (...) {  // the system is short of memory or threads: use the helpers that exist
     }
     t.helpers = std::min({wanted, pool.idle, int(pool.work.capacity() - pool.work.size())});
     pool.idle -= t.helpers;

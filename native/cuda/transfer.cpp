@@ -20,7 +20,7 @@ bool is_pinned(const void* ptr) noexcept {
   return driver().PointerGetAttributes(1, &what, &out, address(ptr)) == CUDA_SUCCESS && type != 0;
 }
 
-// Small downloads land in pinned memory first, because the driver takes twice as long for pageable memory.
+// Small downloads go to pinned memory first, because the driver takes twice as long for pageable memory.
 constexpr int64_t kMailbox = int64_t(64) << 10;
 
 BufferRef take_mailbox(int device, const char* where) {
@@ -49,8 +49,8 @@ void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Directio
   const bool small = !up && !async && nbytes <= kMailbox;
   bool pinned = !small && is_pinned(up ? src : dst);
   if (!(async && pinned) && capture_id(stream))
-    fail(Kind::Capture, where, "no copy from or to host memory while a graph is captured",
-         "one on a stream that is being captured",
+    fail(Kind::Capture, where, "a copy from or to host memory outside a graph capture",
+         "a copy on a stream that is being captured",
          "copy before the capture begins; inside it, only asynchronous copies of pinned memory can "
          "be recorded");
   if (!pinned && nbytes >= kStagedBytes && !d.host_page_tables &&

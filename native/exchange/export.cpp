@@ -166,8 +166,9 @@ void settle_for_host(const Array& a, const char* where) {
   const cuda::DeviceGuard context(b->device.id);
   const CUstream stream = cuda::last_use_stream(*b, where);
   if (cuda::is_capturing(stream))
-    fail(Kind::Capture, where, "no hand-over to the host while a graph is captured",
-         "the array's last use is on a capturing stream", "do it before or after the capture");
+    fail(Kind::Capture, where, "an export to the host outside a graph capture",
+         "an array whose last use is on a capturing stream",
+         "export it before or after the capture");
   cuda::synchronize_stream(b->device.id, stream, where);
 }
 

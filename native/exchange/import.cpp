@@ -113,7 +113,7 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
     if (managed || claimed == info.device) c->device.id = info.device;
   } else if (info.device != claimed && !managed) {
     fail(Kind::DeviceMismatch, where,
-         "memory on cuda:" + std::to_string(claimed) + ", as the producer says",
+         "memory on cuda:" + std::to_string(claimed) + ", as the producer reports",
          at + " on cuda:" + std::to_string(info.device), "report it to the producer");
   } else if (managed) {
     c->device.id = info.device;
@@ -149,7 +149,8 @@ Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides
   int64_t total = 1;
   bool overflow = false;
   for (int i = 0; i < ndim; ++i) {
-    if (shape[i] < 0) malformed(where, "extents of 0 or more", "shape " + shape_text(ndim, shape));
+    if (shape[i] < 0)
+      malformed(where, "axis lengths of 0 or more", "shape " + shape_text(ndim, shape));
     if (shape[i] > 1) overflow |= __builtin_mul_overflow(total, shape[i], &total);
   }
   if (overflow)
@@ -158,7 +159,7 @@ Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides
   // wrap() has the same limit, but by then a capsule would be consumed.
   if (__builtin_mul_overflow(total, item, &total))
     fail(Kind::Exchange, where, "a shape whose bytes fit the address space",
-         "shape " + shape_text(ndim, shape), "use smaller extents");
+         "shape " + shape_text(ndim, shape), "pass shorter axes");
   return strides || ndim == 0 ? Layout(ndim, shape, strides) : Layout::c_order(ndim, shape, where);
 }
 

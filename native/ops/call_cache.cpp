@@ -125,8 +125,8 @@ void forget_calls() { const Calls dropped = std::exchange(calls(), Calls()); }
 
 void fail_changed(const std::string& where) {
   fail(Kind::Bounds, where, "operands that keep their layout during the call",
-       "one whose shape or strides changed meanwhile",
-       "change no array in a finaliser or in another thread");
+       "an operand whose shape or strides changed during the call",
+       "do not change the array in a finaliser or in another thread");
 }
 
 }  // namespace gpuinterop::ops

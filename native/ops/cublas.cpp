@@ -28,7 +28,7 @@ void load(void* from, const char* symbol, F* into) {
   *into = reinterpret_cast<F>(dlsym(from, symbol));
   if (!*into)
     fail(Kind::Library, "gpuinterop.blas", "a cuBLAS of CUDA 12 or 13",
-         std::string("one without ") + symbol, "install a newer nvidia-cublas");
+         std::string("a library without ") + symbol, "install a newer nvidia-cublas");
 }
 
 // One for each device. Never destroyed, because that synchronises the device, and at exit the driver may be

@@ -129,7 +129,7 @@ GemmTypes gemm_types(DTypeId dtype, bool tf32, const char* where) {
     case kComplex128: return {kPair64, kCompute64, kPair64};
     default:
       fail(Kind::DType, where, "floating or complex matrices", kDTypes[dtype].name,
-           "cast them first");
+           "cast the matrices first");
   }
 }
 

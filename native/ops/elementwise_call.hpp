@@ -1,4 +1,4 @@
-// What the parts of an elementwise call share.
+// Declarations that the files of an elementwise call share.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@
 namespace gpuinterop::ops {
 
 struct Resolution : Prepared {
-  std::vector<DTypeId> inputs;   // what numbers are converted to; arrays keep their own dtype
+  std::vector<DTypeId> inputs;   // the dtypes to which numbers are converted; arrays keep their own
   std::vector<DTypeId> results;  // dtypes of new results
   // Borrowed: the class of an operand, with which the entry is removed, or one of the package's two.
   std::vector<PyTypeObject*> result_types;
-  // How the operation is computed in host memory, compiled by the first call there. Null without a program:
-  // Python computes each call.
+  // The program that computes the operation in host memory, compiled by the first call there. Null if there is
+  // no program: Python computes each call.
   mutable std::shared_ptr<const HostProgram> host;
   mutable bool host_is_known = false;
 };

@@ -1,4 +1,4 @@
-// Values of one call that cost little to make where most of them are not needed.
+// Containers for the values of one call: cheap to construct when most of the values are not used.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace gpuinterop::ops {
 
-// As std::optional<Array>, which clears all of its bytes when it is made.
+// Like std::optional<Array>, whose construction clears all of its bytes.
 class MaybeArray {
  public:
   MaybeArray& operator=(const Array& a) {

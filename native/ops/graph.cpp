@@ -27,8 +27,8 @@ constexpr int kCapturePriority = 1;
 
 [[noreturn]] void fail_broken(CUresult code) {
   fail(Kind::Capture, kWhere, "only operations that a graph can hold, on streams that rejoin it",
-       "a capture that is broken: " + cuda::describe(code),
-       "move out of the block what waits for the device or allocates through the driver: "
+       "a broken capture: " + cuda::describe(code),
+       "move calls that wait for the device or allocate through the driver out of the block: "
        "synchronize(), item(), numpy.asarray(x), printing, another library's allocations");
 }
 
@@ -100,12 +100,13 @@ void Recorder::destroy_graph() noexcept {
 
 void Recorder::begin(PyObject* self) {
   if (active_ || ready_)
-    fail(Kind::Capture, kWhere, "a capture that has not begun", "one that has",
-         "make a new one: gpuinterop.capture()");
+    fail(Kind::Capture, kWhere, "a capture that has not begun", "a capture that has begun",
+         "create a new capture: gpuinterop.capture()");
   if (recorder)
     fail(Kind::Capture, kWhere, "no capture around this one in the same thread",
          "a capture inside a capture",
-         "replay the inner sequence before, or write its operations in the outer block");
+         "record the inner capture first and replay it in the outer block, or write its operations "
+         "in the outer block");
   if (!on_host_) {
     cuda::require(kWhere);
     cuda::DeviceGuard guard(device_.id);
@@ -131,7 +132,7 @@ void Recorder::end() {
   if (recorder != this)
     fail(Kind::Capture, kWhere, "the end of a capture in the thread that began it",
          active_ ? "another thread, while the first one still records" : "no capture in progress",
-         "use it as a with-block, and leave the block where it was entered");
+         "use it as a with-block, and leave the block in the thread that entered it");
   const PyRef self = stop();
   drop_unused();
   try {
@@ -156,14 +157,14 @@ void Recorder::leave() noexcept {
   clear();
 }
 
-// Returns what keeps this object alive until the caller returns.
+// Returns the reference that keeps this object alive; the caller holds it until it returns.
 PyRef Recorder::stop() noexcept {
   active_ = false;
   recorder = nullptr;
   return std::move(self_);
 }
 
-// Whatever the driver returns, this thread captures no longer.
+// Whatever the driver returns, this thread no longer captures.
 CUresult Recorder::end_stream_capture() noexcept {
   cuda::set_current_stream(device_.id, outer_stream_);
   const cuda::DeviceState& d = *cuda::started_device(device_.id);
@@ -208,7 +209,8 @@ void Recorder::run_calls() {
 void Recorder::replay() {
   if (!ready_)
     fail(Kind::Capture, "replay", "a finished capture",
-         active_ ? "one in progress" : "one without operations", "replay after the with-block");
+         active_ ? "a capture in progress" : "a capture without operations",
+         "replay after the with-block");
   require_recorded(device_);
   for (const auto* list : {&written_, &fresh_})
     for (const Array& a : *list) prepare_write(a, "replay");
@@ -280,8 +282,8 @@ void Recorder::require_device(Device device) const {
   if (device == device_) return;
   const std::string here = device_text(device_), there = device_text(device);
   fail(Kind::Capture, kWhere, "work on " + here + ", which this capture records",
-       "work on " + there + ": it would run now, and at no replay",
-       "capture(..., device=\"" + there + "\"), or move the array before: x.to_device(\"" + here +
+       "work on " + there + ", which would run now and in no replay",
+       "pass device=\"" + there + "\" to capture, or move the array first: x.to_device(\"" + here +
            "\")");
 }
 

@@ -48,7 +48,7 @@ class Recorder {
   void unset(const Array& array);
   // An array that every replay writes to.
   void write(const Array& array);
-  // Words for kernels that note an index out of range (IndexFlags in indexing.cpp), kIndexFlagBytes of pinned
+  // Memory in which kernels record an index out of range (IndexFlags in indexing.cpp): kIndexFlagBytes of pinned
   // memory. A later replay() throws for it.
   char* index_flags(const char* where);
   // Kind::Capture error for work on another device: it would run now and not at a replay.

@@ -56,7 +56,7 @@ void run_lines(Run& run, const IterationSpace& w, char** at) {
   }
 }
 
-// The loop without a ufunc: its kind is the second number, or the dtype to cast to.
+// A loop of the core: a negative second number names its kind; otherwise it is the dtype to cast to.
 HostLoop own_loop(int first, int second) {
   switch (second) {
     case -1: return choice_loop(first);

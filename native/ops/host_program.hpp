@@ -1,4 +1,4 @@
-// Programs of inner loops: how an elementwise operation, or a whole fused expression, is computed in host memory.
+// Programs of inner loops, which compute an elementwise operation, or a whole fused expression, in host memory.
 // Python compiles a program for the dtypes of the operands (gpuinterop/ops/host_program.py); the core runs it block
 // by block over the iteration space of the operands, without Python.
 #pragma once
@@ -17,7 +17,7 @@ namespace gpuinterop::ops {
 struct HostStep {
   HostLoop loop;  // none: `owner` is a Python function of the registers, as core arrays
   PyRef owner;    // of the loop: a ufunc
-  // Of a power: the loop, and the dtype of its operands, for one exponent of 2. It squares.
+  // For a power: the loop that squares, for a single exponent of 2, and the dtype of its operands.
   HostLoop squares = {};
   DTypeId exponent = 0;
   std::vector<uint16_t> registers;  // inputs, then outputs
@@ -53,18 +53,18 @@ struct HostCall : HostWork {
 // for None.
 std::shared_ptr<const HostProgram> read_program(PyObject* compiled);
 
-// A program on its way: where each register is, and how far its next element. `longest`: elements of the longest
-// line. Needs the GIL only if the program calls Python.
+// A running program: the address of each register, and the step to its next element. `longest`: elements of the
+// longest line. Needs the GIL only if the program calls Python.
 class ProgramRun {
  public:
   ProgramRun(const HostProgram& program, int64_t longest, const char* where);
   ProgramRun(const ProgramRun&) = delete;
 
-  // Sets how far apart the elements of each operand are along the lines, in bytes. Called before line().
+  // Sets the step in bytes between the elements of each operand along the lines. Called before line().
   void set_steps(const int64_t* steps);
   // Computes n > 0 elements of each operand, starting at these addresses.
   void line(char* const* at, int64_t n);
-  // Keeps the bytes of a number, which the iteration space holds as an address; returns where they are.
+  // Stores the bytes of a number, which the iteration space holds as an address; returns their address.
   char* number(const IterationSpace& w, int operand) {
     numbers_[operand][0] = reinterpret_cast<uint64_t>(w.data[operand]);
     numbers_[operand][1] = w.high[operand];

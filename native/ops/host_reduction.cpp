@@ -30,7 +30,7 @@ struct Dimensions {
 
   int64_t last_extent() const { return n ? shape[n - 1] : 1; }
   int64_t last_stride(int i) const { return n ? stride[n - 1][i] : 0; }
-  // How far apart the inputs' elements are along the fastest dimension.
+  // The sum of the inputs' strides along dimension d, in bytes.
   int64_t pace(int d, int inputs) const {
     int64_t sum = 0;
     for (int i = 0; i < inputs; ++i) sum += std::abs(stride[d][i]);

@@ -72,7 +72,7 @@ class IndexFlags {
   char* words_ = nullptr;
 };
 
-// The operands that tell a kernel where an element is.
+// The operands from which a kernel computes the address of an element.
 class IndexedOperands {
  public:
   IterationSpace space;

@@ -1,4 +1,4 @@
-// Elements at the places that index arrays give: reading, writing, adding. On CUDA, by kernels.
+// Reads, writes and adds elements at the positions given by index arrays. On CUDA, by kernels.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@ namespace gpuinterop::ops {
 
 constexpr int kMaxIndexArrays = 8;
 
-// What an index outside of its axis does; gi_place in gpuinterop/jit/kernels/indexing.cuh has the same
+// The treatment of an index outside its axis; gi_place in gpuinterop/jit/kernels/indexing.cuh has the same
 // numbers. Raise: Kind::Index error. Skip: the indices are known to be inside, or have been checked, so
 // nothing waits; an index outside reads element 0 and is not written.
 enum class OutOfRange : uint8_t { Raise, Clip, Wrap, Skip };

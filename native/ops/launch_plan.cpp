@@ -14,8 +14,8 @@ namespace {
 // Counters in GPU memory by which the blocks of one launch find the last of them (gi_is_last in
 // gpuinterop/jit/kernels/reduce_common.cuh). Every launch leaves them at 0. Two launches that may overlap in
 // time must not share counters. gpuinterop/ops/reduction_plan.py limits the number for a launch.
-constexpr int64_t kTicketWords = 4096;
-constexpr int64_t kBytes = kTicketWords * 4;
+constexpr int64_t kCounters = 4096;
+constexpr int64_t kBytes = kCounters * 4;
 constexpr size_t kMostStreams = 32;  // with more streams, launches sometimes wait for each other
 
 struct CounterSet {

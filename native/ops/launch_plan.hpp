@@ -1,4 +1,4 @@
-// A launch plan: kernels whose parameters are known but for the addresses. Python builds it on the first use
+// A launch plan: kernels whose parameters are known except for the addresses. Python builds it on the first use
 // of a layout; later runs do not call Python.
 #pragma once
 
@@ -40,7 +40,7 @@ constexpr int kMaxPlannedInputs = 16, kMaxPlannedOutputs = 16;
 // CUDA's own limit until 12.1.
 constexpr size_t kMaxPlannedParams = 4096;
 
-// What the call cache keeps for exact layouts of the operands, on either device.
+// An entry of the call cache for exact layouts of the operands, on either device.
 struct Plan : Prepared {
   std::vector<PlannedOutput> outputs;
 

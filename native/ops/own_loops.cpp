@@ -69,7 +69,7 @@ GI_INLINE BFloat16 to_bfloat16(float value) {
   return {static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
 }
 
-// As NumPy casts: what does not fit an integer depends on the processor.
+// Casts as NumPy does: the result for a value that does not fit the integer type depends on the processor.
 template <class To, class From>
 GI_INLINE To convert(From x) {
   if constexpr (std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>)
@@ -115,7 +115,7 @@ GI_INLINE void cast(char** args, const intptr_t* n, const intptr_t* steps, void*
   if (steps[0] == sizeof(From) && steps[1] == sizeof(To)) {
     const char* __restrict from = args[0];
     char* __restrict to = args[1];
-    // The compiler vectorizes integers, and no bools.
+    // The compiler vectorizes integers but not bools.
     using Read = std::conditional_t<std::is_same_v<From, bool>, uint8_t, From>;
     for (intptr_t i = 0; i < count; ++i) {
       Read value = load<Read>(from + i * intptr_t{sizeof(From)});
@@ -176,7 +176,7 @@ GI_INLINE void choose(char** args, const intptr_t* n, const intptr_t* steps, voi
 
 // ---- sums into a wider dtype ----------------------------------------------------------------------
 
-// Partial sums of a short part are independent, and parts follow each other.
+// Each part is summed in independent lanes, so that the compiler can vectorize it; parts are added in order.
 template <class To, class From>
 GI_INLINE To sum_line(const From* x, intptr_t n) {
   constexpr int kLanes = 16;
@@ -274,7 +274,7 @@ GI_INLINE void square(char** args, const intptr_t* n, const intptr_t* steps, voi
 
 // ---- limits ---------------------------------------------------------------------------------------
 
-// As NumPy's maximum and minimum: a NaN wins.
+// As NumPy's maximum and minimum: NaN if an operand is NaN.
 template <class T>
 GI_INLINE T limited(T x, T low, T high) {
   const T above = x >= low || x != x ? x : low;

@@ -28,11 +28,12 @@ ProductShape matrix_shape(const Side& a, const Side& b, const char* where) {
   for (int d = 1; d <= std::min(na, nb); ++d) {
     if (p[na - d] == q[nb - d] || p[na - d] == 1 || q[nb - d] == 1) continue;
     fail(Kind::Shape, where, "leading axes that broadcast",
-         "shapes " + a.text() + " and " + b.text(), "reshape one of them");
+         "shapes " + a.text() + " and " + b.text(), "reshape one operand");
   }
   if (na > 0 || nb > 0) shape.ndim = broadcast_shapes(na, p, nb, q, shape.extents, where);
   if (shape.ndim > kMaxDims - 2)
-    fail(Kind::Shape, where, "at most 64 axes", std::to_string(shape.ndim + 2), "reshape them");
+    fail(Kind::Shape, where, "at most 64 axes", std::to_string(shape.ndim + 2) + " axes",
+         "merge axes with reshape");
   shape.push(a.extent(-2));
   shape.push(b.extent(-1));
   return shape;
@@ -145,7 +146,7 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
     if (ndim != shape.ndim ||
         std::memcmp(whole, shape.extents, sizeof(int64_t) * size_t(ndim)) != 0)
       fail(Kind::Shape, where, "an addend that broadcasts to " + shape.text(), c.text(),
-           "reshape or slice it");
+           "reshape or slice the addend");
   }
   const auto rule_held = rule_for(call, a, b, c);
   const ProductRule& rule = *rule_held;
@@ -280,7 +281,8 @@ PyObject* gemv(const ProductCall& call) {
   ProductShape shape;
   shape.push(a.extent(0));
   if (y.array && (y.ndim() != 1 || y.extent(0) != a.extent(0)))
-    fail(Kind::Shape, where, "y of shape " + shape.text(), y.text(), "broadcast it first");
+    fail(Kind::Shape, where, "y of shape " + shape.text(), "y of shape " + y.text(),
+         "broadcast y first");
   const auto held = rule_for(call, a, x, y);
   const ProductRule& rule = *held;
   require_scalars(call, rule.dtype);

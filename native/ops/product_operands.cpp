@@ -157,7 +157,7 @@ void require_scalars(const ProductCall& call, DTypeId dtype) {
          std::string("other numbers for ") + kDTypes[dtype].name, "cast the operands to float64");
   if ((call.alpha.imag != 0 || call.beta.imag != 0) && !is_complex(dtype))
     fail(Kind::DType, call.where, std::string("real alpha and beta for ") + kDTypes[dtype].name,
-         "complex ones", "cast the operands to complex64");
+         "a complex alpha or beta", "cast the operands to complex64");
 }
 
 nb::object number(Scalar s) {

@@ -36,8 +36,9 @@ int set_shape(PyObject* o, PyObject* value, void*) {
   return guard(-1, [&] {
     require_value(value, "shape");
     if (is_cudandarray(Py_TYPE(o)))
-      fail(Kind::Unsupported, "shape", "no assignment: a CudaNdarray keeps its shape",
-           "an assignment to shape", "use x.reshape(shape), a view where possible");
+      fail(Kind::Unsupported, "shape", "a GpuArray, because a CudaNdarray keeps its shape",
+           "an assignment to the shape of a CudaNdarray",
+           "call x.reshape(shape), which returns a view if possible");
     reshape_in_place(o, value);
     return 0;
   });
@@ -183,7 +184,7 @@ PyObject* int_tuple(int n, const int64_t* values, int64_t scale) {
 
 PyGetSetDef array_getset[] = {
     {"shape", get_shape, set_shape,
-     "Extents, a tuple of int; assigning reshapes in place where class and strides allow it.",
+     "Axis lengths, a tuple of int; assignment reshapes in place if class and strides allow it.",
      nullptr},
     {"strides", get_strides, set_strides_bytes, "Steps in bytes, as NumPy counts them.", nullptr},
     {"_strides", get_element_strides, set_strides_elements,
@@ -200,7 +201,7 @@ PyGetSetDef array_getset[] = {
     {"dtype", get_dtype, nullptr, "NumPy's dtype object.", nullptr},
     {"device", get_device, nullptr, "The device that holds the memory.", nullptr},
     {"base", get_base, nullptr, "The root owner of a view, the foreign owner, or None.", nullptr},
-    {"readonly", get_readonly, set_readonly, "True when writing is refused.", nullptr},
+    {"readonly", get_readonly, set_readonly, "True if the array cannot be written.", nullptr},
     {"memory", get_memory, nullptr, "'host', 'device', 'pinned' or 'managed'.", nullptr},
     {"T", get_transposed, nullptr, "A view with the axes reversed.", nullptr},
     {"_stream", get_stream, nullptr, "Handle of the stream of the last use; 0 on the host.",

@@ -245,7 +245,7 @@ nb::object element(nb::handle x, nb::tuple index, const std::string& where_text)
 void register_array_functions(nb::module_& m) {
   using namespace nb::literals;
   m.def("empty", &empty, "cls"_a, "shape"_a, "dtype"_a, "device_type"_a, "device_id"_a,
-        "order"_a = "C", "where"_a = "empty", "A fresh array of `cls`; its elements are not set.");
+        "order"_a = "C", "where"_a = "empty", "Return an uninitialized array of `cls`.");
   m.def(
       "read_ints",
       [](nb::handle value, const std::string& where, const std::string& what) {
@@ -256,14 +256,14 @@ void register_array_functions(nb::module_& m) {
         return nb::steal<nb::tuple>(tuple);
       },
       "value"_a.none(), "where"_a = "shape", "what"_a = "shape",
-      "A tuple of ints from an int or a sequence of ints, as every shape here is read.");
+      "Return a shape, given as an int or a sequence of ints, as a tuple of ints.");
   m.def(
       "alignment_of",
       [](nb::handle dtype, int device_type) {
         return alignment_of(read_dtype(dtype, "alignment_of"),
                             read_device(device_type, 0, "alignment_of"));
       },
-      "dtype"_a, "device_type"_a, "What the addresses of elements of a dtype are multiples of.");
+      "dtype"_a, "device_type"_a, "Return the alignment of a dtype's elements in bytes.");
   m.def(
       "copy_into",
       [](nb::handle dst, nb::handle src, bool async, const std::string& where, bool uncounted,
@@ -286,13 +286,13 @@ void register_array_functions(nb::module_& m) {
       },
       "dst"_a, "src"_a, "non_blocking"_a = false, "where"_a = "copy_into", "uncounted"_a = false,
       "casts"_a = false,
-      "dst[...] = src between any strides and devices, for equal dtypes, or, with `casts`, in host "
-      "memory. uncounted: dst is a result, or one of the two holds Python's numbers on their way, "
-      "so that this is no copy.");
+      "Copy src into dst, between any strides and devices, for equal dtypes, or, with `casts`, in "
+      "host memory. uncounted: dst is a result, or one of the two holds Python scalars, so copy "
+      "scopes do not count this copy.");
   m.def("download", &download, "x"_a, "where"_a = "download", "uncounted"_a = false,
-        "A new NumPy array with the elements of an array on any device.");
+        "Return a new NumPy array with the elements of an array on any device.");
   m.def("_element", &element, "x"_a, "index"_a, "where"_a,
-        "What x.item(*index) returns; NotImplemented if the index names no element.");
+        "Return x.item(*index), or NotImplemented if the index names no element.");
   m.def(
       "view",
       [](nb::handle cls, nb::handle x) {
@@ -301,7 +301,7 @@ void register_array_functions(nb::module_& m) {
         require_holds(type, a.dtype, "view");
         return nb::steal(retyped_view(x.ptr(), type, a.layout, a.data));
       },
-      "cls"_a, "x"_a, "The same memory as an array of another class.");
+      "cls"_a, "x"_a, "Return a view of another class.");
   m.def(
       "adopt",
       [](nb::handle cls, nb::handle x) {
@@ -310,11 +310,10 @@ void register_array_functions(nb::module_& m) {
         require_holds(type, same.dtype, "adopt");
         return nb::steal(wrap_or_throw(type, std::move(same)));
       },
-      "cls"_a, "x"_a,
-      "The same array as an object of another class, sharing ownership: base stays as it is.");
+      "cls"_a, "x"_a, "Return the same array as an object of another class, with the same base.");
   m.def(
       "_watch", [](int change) { return watching.fetch_add(change) + change; }, "change"_a,
-      "Add to the number of active copy watchers; returns it.");
+      "Add to the number of active copy scopes, and return it.");
   m.def(
       "_dtype_rows",
       [] {
@@ -324,7 +323,7 @@ void register_array_functions(nb::module_& m) {
                                      kDTypes[i].itemsize));
         return rows;
       },
-      "The dtype table: (name, DLPack code, bits, itemsize).");
+      "Return the dtype table: (name, DLPack code, bits, itemsize).");
   m.attr("MAX_DIMS") = kMaxDims;
 }
 

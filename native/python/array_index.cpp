@@ -31,8 +31,8 @@ std::string attribute_text(PyObject* o, const char* name) {
   return utf8 ? utf8 : "";
 }
 
-// Whether a key whose __index__ returned `number` is an array of indices or a mask all the same. For a torch
-// tensor __index__ returns any only element, and 1 for True.
+// Whether a key whose __index__ returned `number` is nevertheless an index array or a mask. For a torch tensor
+// with one element, __index__ returns that element, and 1 for True.
 bool is_index_array(PyObject* item, int64_t number) {
   if (!PyMapping_Check(item) || PyObject_CheckBuffer(item)) return false;  // NumPy's numbers, fast
   const PyRef axes = PyRef::steal(PyObject_GetAttrString(item, "ndim"));   // faster than its shape
@@ -69,7 +69,7 @@ bool read_index(PyObject* item, int64_t* out) {
        repr_text(slice), "convert its parts with int(), and omit a step of zero");
 }
 
-// Whether the key surely has no arrays: each of its parts stands for one axis or none. Only then an error
+// Whether the key certainly has no arrays: each of its parts stands for one axis or none. Only then an error
 // that depends on the number of axes is certain.
 bool is_basic(PyObject* key) {
   const bool several = PyTuple_Check(key);
@@ -102,7 +102,7 @@ class KeyReader {
     }
     const int ndim = layout_.ndim();
     if (ellipses > 1)
-      fail(Kind::Index, kGet, "one Ellipsis at most", std::to_string(ellipses),
+      fail(Kind::Index, kGet, "at most one Ellipsis", std::to_string(ellipses) + " of them",
            "write the others as slices");
     if (used > ndim) {
       if (!is_basic(key)) return false;
@@ -175,7 +175,7 @@ class KeyReader {
   void push(int64_t n, int64_t stride) {
     if (count_ == kMaxDims)
       fail(Kind::Index, kGet, "a view of at most " + std::to_string(kMaxDims) + " dimensions",
-           "more", "insert fewer new axes");
+           "more dimensions", "insert fewer new axes");
     shape_[count_] = n;
     strides_[count_++] = stride;
   }
@@ -342,7 +342,7 @@ int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
   return guard(-1, [&] {
     if (!value)
       fail(Kind::Type, "del x[key]", "an assignment", "a deletion",
-           "arrays do not shrink; make a view");
+           "select the remaining elements: x[key]");
     require_valid_layout(self);
     Array target = view_of(self);
     KeyReader reader(unwrap(self), target);

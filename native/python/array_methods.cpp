@@ -227,7 +227,7 @@ PyMethodDef array_methods[] = {
      "True if the elements are in column order without gaps; axes of length 1 do not count."},
     {"view", view, METH_NOARGS,
      "view($self, /)\n--\n\n"
-     "A new object over the same memory."},
+     "Return another array object over the same memory."},
     {"_permuted", permuted, METH_O, "View with the axes in another order."},
     {"_reshaped", reshaped, METH_O, "View under another shape, or None when strides forbid one."},
     {"_broadcast_to", broadcast_to, METH_O, "Read-only view repeated to a larger shape."},
@@ -235,12 +235,12 @@ PyMethodDef array_methods[] = {
     {"copy", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(copy)),
      METH_FASTCALL | METH_KEYWORDS,
      "copy($self, /, order='C')\n--\n\n"
-     "Return an independent compact copy, whatever the strides are; in one of NumPy's orders."},
+     "Return an independent contiguous copy, in C order or another of NumPy's orders."},
     {"fill", fill, METH_O, "fill($self, value, /)\n--\n\nSet every element to one value."},
     {"_copied", copied, METH_O, "C-ordered copy for the method that is named."},
     {"_memory_order", memory_order, METH_NOARGS, "The axes from the longest step to the shortest."},
     {"_set_stride", GI_FAST(set_stride), "Set the stride of one axis, in elements, in place."},
-    {"_set_shape_i", GI_FAST(set_shape_i), "Set one extent in place."},
+    {"_set_shape_i", GI_FAST(set_shape_i), "Set one axis length in place."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -255,7 +255,7 @@ void reshape_in_place(PyObject* self, PyObject* value) {
     fail(Kind::Contiguity, "shape", "strides that allow another shape without a copy",
          "shape " + shape_text(a.layout.ndim(), a.layout.shape()) + " with strides " +
              shape_text(a.layout.ndim(), a.layout.strides()) + " (elements)",
-         "use x.reshape(shape), which copies when it must");
+         "call x.reshape(shape), which copies if necessary");
   require_bytes(layout, a.itemsize(), "shape");
   a.layout = std::move(layout);
 }

@@ -47,7 +47,7 @@ constexpr int kCount = sizeof(kFunctions) / sizeof(kFunctions[0]);
     call += f.names[i];
     if (int(i) >= f.required) call += "=...";
   }
-  fail(Kind::Type, f.name, call + ")", got, "omit the optional ones, or pass them by name");
+  fail(Kind::Type, f.name, call + ")", got, "omit optional arguments, or pass them by name");
 }
 
 ops::Scalar read_scalar(PyObject* o, const Function& f, const char* name) {
@@ -67,7 +67,7 @@ ops::Scalar read_scalar(PyObject* o, const Function& f, const char* name) {
                        !PyObject_HasAttrString(o, "__cuda_array_interface__"));
   if (!number)
     fail(Kind::Type, f.name, std::string("a number as ") + name,
-         "an object of type " + type_text(o), "multiply by an array in an operation of its own");
+         "an object of type " + type_text(o), "multiply by an array in a separate operation");
   nb::object as_complex = nb::steal(
       PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(&PyComplex_Type), o, nullptr));
   if (!as_complex.is_valid()) throw PythonError();
@@ -95,8 +95,7 @@ PyObject* run(int which, PyObject* const* args, Py_ssize_t nargs, PyObject* name
     const Function& f = kFunctions[which];
     const int known = static_cast<int>(std::strlen(f.letters));
     PyObject* given[7] = {};
-    if (nargs > f.positional)
-      wrong_arguments(f, std::to_string(nargs) + " arguments without a name");
+    if (nargs > f.positional) wrong_arguments(f, std::to_string(nargs) + " positional arguments");
     for (Py_ssize_t i = 0; i < nargs; ++i) given[i] = args[i];
     const Py_ssize_t n_names = names ? PyTuple_Size(names) : 0;
     for (Py_ssize_t k = 0; k < n_names; ++k) {
@@ -161,7 +160,8 @@ PyMethodDef dot_def = {"dot", as_function(dot_method), METH_FASTCALL | METH_KEYW
 }  // namespace
 
 void register_blas(nb::module_& m) {
-  m.def("blas_open", &blas::open, nb::arg("cublas"), nb::arg("cublas_lt"), "Open cuBLAS; once.");
+  m.def("blas_open", &blas::open, nb::arg("cublas"), nb::arg("cublas_lt"),
+        "Open cuBLAS, once in a process.");
   m.def(
       "_product_function",
       [](const std::string& name, const std::string& doc) {
@@ -173,7 +173,7 @@ void register_blas(nb::module_& m) {
                                     METH_FASTCALL | METH_KEYWORDS, strdup(doc.c_str())};
         return nb::steal(make_function_with_id(def, which));
       },
-      nb::arg("name"), nb::arg("doc"), "A product as a function.");
+      nb::arg("name"), nb::arg("doc"), "Return a product as a function.");
   m.def(
       "_allow_tf32",
       [](nb::object allowed) {
@@ -182,7 +182,7 @@ void register_blas(nb::module_& m) {
         return before;
       },
       nb::arg("allowed"),
-      "Whether this thread's float32 products may use TF32; the former answer.");
+      "Set whether this thread's float32 products may use TF32, and return the previous value.");
   nb::object method = nb::steal(PyDescr_NewMethod(array_type, &dot_def));
   if (!method.is_valid() ||
       PyObject_SetAttrString(reinterpret_cast<PyObject*>(array_type), "dot", method.ptr()) < 0)

@@ -54,7 +54,7 @@ bool primary_is_current(int device) {
   return cuda::driver().CtxGetId(nullptr, &current) == CUDA_SUCCESS && current == d.context_id;
 }
 
-// Everything that a library without a protocol needs of a C-contiguous array, in one call: shape, strides in
+// Returns all data of a C-contiguous array that a library without a protocol needs: shape, strides in
 // bytes (those of C order, also for axes of length 1), dtype, address. The consumer's stream then waits for
 // work queued on the array. Returns None, so that the slow path raises the error, if a context other than
 // the device's primary one is current, or a capture forbids the wait.
@@ -99,8 +99,8 @@ PyObject* ready_parts(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
 PyMethodDef converter_functions[] = {
     {"ready_parts", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&ready_parts)),
      METH_FASTCALL,
-     "ready_parts(x, consumer)\n--\n\n(shape, strides, dtype, address) of a C-contiguous "
-     "array, for which the stream `consumer` waits; None where it cannot."},
+     "ready_parts(x, consumer)\n--\n\nReturn (shape, strides, dtype, address) of a C-contiguous "
+     "array, and make the stream `consumer` wait for it; None if it cannot wait."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -121,9 +121,9 @@ void register_converters(nb::module_& m) {
       "traits",
       [](nb::handle x) { return is_array(x.ptr()) ? traits_of(checked(x, "traits")) : 0u; },
       "x"_a.none(),
-      "The properties of an array that converters check, as bits; 0 for other objects.");
+      "Return the properties of an array that converters check, as bits; 0 for other objects.");
   m.def("primary_is_current", &primary_is_current, "device"_a,
-        "True when the device's primary context is the calling thread's current one.");
+        "Return whether the device's primary context is current in the calling thread.");
   m.def(
       "hand_over",
       [](nb::handle x, uint64_t consumer, const std::string& where) {
@@ -144,16 +144,15 @@ void register_converters(nb::module_& m) {
         cuda::order(a.buffer.get(), stream, where.c_str());
       },
       "x"_a, "stream"_a, "where"_a, "lasting"_a = false,
-      "The next use of the array is on this stream, and later ones wait for it. `lasting`: the "
-      "stream "
-      "is never destroyed; else call end_use() before it is destroyed.");
+      "Report that the next use of the array is on this stream, so that later uses wait for it. "
+      "`lasting`: the stream is never destroyed; else call end_use() before it is destroyed.");
   m.def(
       "end_use",
       [](nb::handle x, uint64_t stream) {
         const Array& a = checked(x, "end_use");
         if (a.device.is_cuda()) cuda::end_untracked_use(a.device.id, cuda::stream_of(stream));
       },
-      "x"_a, "stream"_a, "The work that used_on() reported for this stream has been queued.");
+      "x"_a, "stream"_a, "Report that the work announced by used_on() is queued on this stream.");
   m.def(
       "finish_uses",
       [](nb::handle x, const std::string& where) {
@@ -172,7 +171,7 @@ void register_converters(nb::module_& m) {
                    where.c_str());
       },
       "x"_a, "producer"_a, "where"_a,
-      "Our current stream waits for a stream on which a library wrote the array unannounced.");
+      "Make the current stream wait for a stream on which another library wrote the array.");
   m.def(
       "writable_alias",
       [](nb::handle x) {
@@ -182,7 +181,7 @@ void register_converters(nb::module_& m) {
         if (!o) throw PythonError();
         return nb::steal(o);
       },
-      "x"_a, "The same array without the read-only flag, for consumers known not to write.");
+      "x"_a, "Return the array without the read-only flag, for consumers known not to write.");
 }
 
 }  // namespace gpuinterop

@@ -19,9 +19,9 @@ using namespace exchange;
 
 namespace {
 
-// How arrays on the host, or on GPUs, become objects of a library, registered after a successful conversion:
-// by the exchange table of a class, or else by a Python function (x, module), for arrays whose traits in
-// `mask` equal `wanted`.
+// Converts arrays on the host, or on GPUs, to objects of a library: by the exchange table of a class, or else
+// by a Python function (x, module), for arrays whose traits in `mask` equal `wanted`. Registered after a
+// successful conversion.
 struct Exporter {
   PyObject* library;
   bool on_cuda;

@@ -136,29 +136,33 @@ nb::object pinned_bytes(int ordinal, int64_t nbytes) {
 }  // namespace
 
 void register_cuda(nb::module_& m) {
-  m.def("cuda_available", &cuda::available, "Whether the CUDA driver answers and has a device.");
-  m.def("cuda_device_count", &cuda::device_count, "Number of CUDA devices, 0 without a driver.");
-  m.def("cuda_unavailable_reason", &cuda::unavailable_reason, "What was tried and failed, or ''.");
+  m.def("cuda_available", &cuda::available,
+        "Return whether the CUDA driver works and has a device.");
+  m.def("cuda_device_count", &cuda::device_count,
+        "Return the number of CUDA devices, 0 without a driver.");
+  m.def("cuda_unavailable_reason", &cuda::unavailable_reason,
+        "Return why CUDA is unavailable, or ''.");
   m.def(
       "cuda_driver_version", [] { return cuda::driver().version; },
-      "13000 for CUDA 13.0; 0 without a driver.");
+      "Return the CUDA version of the driver: 13000 for CUDA 13.0, 0 without a driver.");
   m.def(
       "cuda_library_path", [] { return cuda::driver().path; },
-      "The libcuda that was taken, or ''.");
+      "Return the path of the loaded libcuda, or ''.");
   m.def("cuda_forked", &cuda::forked,
-        "Whether a parent process had initialised CUDA before it forked this one.");
+        "Return whether the parent process had initialised CUDA before it forked this one.");
   m.def("cuda_device_properties", &device_properties, nb::arg("ordinal"),
-        "Properties by their runtime API names.");
-  m.def("cuda_mem_info", &mem_info, nb::arg("ordinal"), "(free, total) bytes of a device.");
+        "Return the properties of a device by their names in the runtime API.");
+  m.def("cuda_mem_info", &mem_info, nb::arg("ordinal"), "Return (free, total) bytes of a device.");
   m.def("memory_statistics", &memory_statistics, nb::arg("device_type"), nb::arg("device_id"),
-        "Bytes and buffers that this library holds on a device.");
+        "Return the bytes and buffers that gpuinterop holds on a device.");
   m.def(
       "reset_peak",
       [](int type, int id) {
         Statistics& s = statistics({DeviceType(type), id});
         s.peak_bytes.store(s.live_bytes.load());
       },
-      nb::arg("device_type"), nb::arg("device_id"), "Make the peak what is live now.");
+      nb::arg("device_type"), nb::arg("device_id"),
+      "Reset the peak to the bytes that are live now.");
   m.def(
       "cuda_empty_cache",
       [](int ordinal) {
@@ -166,7 +170,7 @@ void register_cuda(nb::module_& m) {
         cuda::trim_memory(cuda::device_state(ordinal, "empty_cache"));
         cuda::release_idle_pinned();
       },
-      nb::arg("ordinal"), "Give cached memory back to the driver and the system.");
+      nb::arg("ordinal"), "Return cached memory to the driver and the system.");
   m.def(
       "cuda_synchronize",
       [](int ordinal) {
@@ -174,16 +178,16 @@ void register_cuda(nb::module_& m) {
         cuda::presume_captures_over();
         if (cuda::any_capture())
           fail(Kind::Capture, "synchronize", "no graph capture in progress",
-               "one that this would break",
+               "a graph capture that this call would break",
                "synchronise before the capture begins or after it ends");
         cuda::check(cuda::call_blocking([] { return cuda::driver().CtxSynchronize(); }),
                     "cuCtxSynchronize", "synchronize");
         cuda::drain_deferred();
       },
-      nb::arg("ordinal"), "Wait for everything that is queued on a device.");
+      nb::arg("ordinal"), "Wait for all work that is queued on a device.");
   m.def(
       "cuda_started", [](int ordinal) { return cuda::started_device(ordinal) != nullptr; },
-      nb::arg("ordinal"), "Whether this library has used a device in this process.");
+      nb::arg("ordinal"), "Return whether gpuinterop has used a device in this process.");
   m.def(
       "current_context",
       [] {
@@ -192,31 +196,32 @@ void register_cuda(nb::module_& m) {
           cuda::check(cuda::driver().CtxGetCurrent(&current), "cuCtxGetCurrent", "gpuinterop");
         return reinterpret_cast<uintptr_t>(current);
       },
-      "Handle of the CUDA context that is current in this thread; 0 for none.");
+      "Return the handle of the CUDA context that is current in this thread, 0 for none.");
   m.def(
       "set_current_context",
       [](uintptr_t handle) {
         // The driver refuses a context that was destroyed meanwhile; then keep the current one.
         if (cuda::available()) cuda::driver().CtxSetCurrent(reinterpret_cast<CUcontext>(handle));
       },
-      nb::arg("handle"), "Make a CUDA context current in this thread in place of the one that is.");
+      nb::arg("handle"), "Make another CUDA context current in this thread.");
   m.def("inspect_pointer", &inspect_pointer, nb::arg("address"),
-        "The driver's data for an address: known, memory, device, same_context, start, nbytes.");
+        "Return the driver's data on an address: known, memory, device, same_context, start, "
+        "nbytes.");
   m.def("pinned_bytes", &pinned_bytes,
         nb::sig("def pinned_bytes(ordinal: int, nbytes: int) -> Array"), nb::arg("ordinal"),
-        nb::arg("nbytes"), "Page-locked host memory, at least one byte.");
+        nb::arg("nbytes"), "Return pinned host memory, at least one byte.");
   m.def(
       "is_pinned_here",
       [](uintptr_t address, int64_t nbytes) {
         return cuda::is_pinned_here(reinterpret_cast<void*>(address), nbytes);
       },
       nb::arg("address"), nb::arg("nbytes"),
-      "Whether these bytes lie in memory of pinned_bytes().");
+      "Return whether these bytes are in memory of pinned_bytes().");
   m.def("capturing", &cuda::any_capture,
-        "Whether some stream is known to be captured into a graph.");
+        "Return whether a stream is known to be captured into a graph.");
   register_streams(m);
   m.def("_cuda_shutdown", &cuda::set_exiting,
-        "Leave all memory to the driver from here on: the process ends.");
+        "Leave all memory to the driver, because the process ends.");
   nb::module_::import_("atexit").attr("register")(m.attr("_cuda_shutdown"));
 }
 

@@ -46,8 +46,8 @@ GPUINTEROP_CATCHES_UNWINDING R guard(R failed, F&& f) noexcept {
 // error concerns the process and not the object: an interrupt, or missing memory.
 void forgive();
 
-// UTF-8 text of `most` bytes at the most, "..." at its end when some was cut off. It is cut between two
-// characters: Python makes no string of half a one.
+// UTF-8 text of at most `most` bytes, with "..." at its end if it was cut. It is cut between two characters,
+// because Python cannot decode part of one.
 std::string cut_text(std::string text, size_t most);
 
 }  // namespace gpuinterop

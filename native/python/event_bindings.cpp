@@ -54,7 +54,7 @@ double elapsed(Event& start, Event& end) {
          start.device != end.device     ? "events of different devices"
          : !start.timing || !end.timing ? "an event without timing"
                                         : "an event that was never recorded",
-         "make both with Event(timing=True) and record both");
+         "create both with Event(timing=True) and record both");
   if (!start.handle)
     return std::chrono::duration<double, std::milli>(end.time - start.time).count();
   synchronize_event(end);
@@ -100,12 +100,12 @@ void register_events(nb::module_& m) {
           "spins.")
       .def_prop_ro(
           "device", [](const Event& e) { return python_device(e.device); },
-          "The device whose streams it is recorded on.")
+          "The device whose streams can record the event.")
       .def_prop_ro(
           "handle", [](const Event& e) { return reinterpret_cast<uintptr_t>(e.handle); },
           "The driver's handle as an int; 0 on device \"cpu\".")
       .def_prop_ro(
-          "timing", [](const Event& e) { return e.timing; }, "Whether it can measure time.")
+          "timing", [](const Event& e) { return e.timing; }, "Whether the event can measure time.")
       .def("record", &record_event, nb::arg("stream") = nb::none(),
            "Mark this point of a stream, by default the current one.")
       .def(
@@ -114,12 +114,12 @@ void register_events(nb::module_& m) {
             wait_event(e.device, stream_for(stream, e.device, "Event.wait"), e, "Event.wait");
           },
           nb::arg("stream") = nb::none(),
-          "Let a stream's later work, by default the current one's, wait for this point.")
+          "Make a stream's later work, by default the current stream's, wait for this point.")
       .def("query", &query_event,
-           "Whether the work before this point is done; True if never recorded.")
+           "Return whether the work before this point is done; True if never recorded.")
       .def("synchronize", &synchronize_event, "Wait on the host for this point.")
       .def("elapsed_time", &elapsed, nb::arg("end"),
-           "Milliseconds from this event to `end`, which is waited for.")
+           "Wait for `end`, and return the milliseconds from this event to it.")
       .def("__repr__", [](const Event& e) {
         return "<Event on " + device_text(e.device) + (e.recorded ? ">" : ", not recorded>");
       });

@@ -22,17 +22,14 @@ PyMethodDef exchange_functions[] = {
     {"import_any", as_function(exchange_import_any), METH_FASTCALL | METH_KEYWORDS,
      "import_any(cls, obj, device=None, copy=None, where='from_dlpack',"
      " realign=False)\n--\n\n"
-     "An array of class `cls` over the memory of `obj`, by the first protocol that works. "
-     "`realign`: "
-     "memory that is not aligned is copied; None: it is shared, for looking at its geometry "
-     "alone."},
+     "Return an array of class `cls` over the memory of `obj`, by the first protocol that works. "
+     "`realign`: copy memory that is not aligned; None: share it, only to inspect its layout."},
     {"export_via", exchange_export_via, METH_VARARGS,
      "export_via(x, type)\n--\n\n"
-     "An object of `type` over the memory of `x`, through that type's DLPack C exchange API."},
+     "Return an object of `type` over the memory of `x`, by that type's DLPack C exchange API."},
     {"share_plain", exchange_share_plain, METH_O,
-     "share_plain(obj)\n--\n\nAn array over an ordinary array of numpy, torch or cupy; None for "
-     "what "
-     "needs a converter's look."},
+     "share_plain(obj)\n--\n\nReturn an array over an ordinary array of numpy, torch or cupy, or "
+     "None for objects that a converter must check."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -51,15 +48,14 @@ void register_exchange(nanobind::module_& m) {
       nb::sig("def _look_into(capsule: object, where: str = 'from_dlpack', realign: bool = False) "
               "-> Array | None"),
       nb::arg("capsule").none(), nb::arg("where") = "from_dlpack", nb::arg("realign") = false,
-      "What a DLPack capsule describes, as an array that owns nothing; the capsule stays unused. "
-      "None "
-      "for another object.");
+      "Return the array that a DLPack capsule describes, without ownership; the capsule is not "
+      "consumed. None for another object.");
   m.def(
       "_set_converters_changed", [](bool changed) { exchange::converters_changed = changed; },
-      nb::arg("changed"), "Whether share_plain leaves all to the converters.");
+      nb::arg("changed"), "Set whether share_plain leaves all objects to the converters.");
   m.def("_set_result_types", &set_exchange_result_types, nb::arg("float32_class"),
         nb::arg("other_class"),
-        "Classes of the objects that consumers of the C exchange API get back.");
+        "Set the classes of the objects that the C exchange API returns to consumers.");
   try {
     publish_exchange_api();
   } catch (const PythonError&) {

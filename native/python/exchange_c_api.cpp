@@ -57,7 +57,7 @@ int allocate_tensor(DLTensor* prototype, DLManagedTensorVersioned** out, void* e
   std::string message = "unknown C++ exception";
   try {
     if (!prototype || !out)
-      fail(Kind::Exchange, kWhere, "a prototype and a place for the result", "a null pointer",
+      fail(Kind::Exchange, kWhere, "a prototype and a pointer for the result", "a null pointer",
            "report it to the caller");
     // The lengths are checked as for an import; the prototype's pointer has no meaning.
     Layout layout = checked_layout(prototype->ndim, prototype->shape, nullptr, 1, kWhere);
@@ -152,7 +152,7 @@ int current_work_stream(DLDeviceType type, int32_t id, void** out) {
     }
     if (!cuda::available()) cuda::require(kWhere);
     if (id < 0 || id >= cuda::device_count())
-      fail(Kind::Device, kWhere, "a device that exists", device_text(type, id),
+      fail(Kind::Device, kWhere, "an existing device", device_text(type, id),
            "see gpuinterop.devices()");
     *out = cuda::current_stream(id);
     return 0;
@@ -173,7 +173,8 @@ bool call_entry(F&& entry) {
   } catch (...) {
     PyErr_SetString(PyExc_RuntimeError, "a C++ exception");
   }
-  if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "it refused, and no exception was set");
+  if (!PyErr_Occurred())
+    PyErr_SetString(PyExc_SystemError, "the table refused the object without an exception");
   return false;
 }
 
@@ -245,7 +246,7 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type) {
   // Tables ignore flags, and torch's aborts the process on a negative stride.
   if (!is_plain_export(a))
     fail(Kind::Export, where,
-         "a writable array of whole bytes an element, without negative strides",
+         "a writable array whose elements have whole bytes, without negative strides",
          std::string(a.readonly ? "a read-only " : "an ") + kDTypes[a.dtype].name +
              " array with strides " + shape_text(a.layout.ndim(), a.layout.strides()) +
              " (elements)",
@@ -265,7 +266,7 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type) {
   if (PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_RuntimeError))
     fail(Kind::Export, where, "an array that the target library can hold",
          std::string("dtype ") + kDTypes[a.dtype].name + ": " + take_error_text(),
-         "cast it first, for example to float32");
+         "cast the array first, for example to float32");
   throw PythonError();
 }
 

@@ -25,7 +25,7 @@ struct Owned {
 [[noreturn]] void refuse_version(const DLPackVersion& v, const char* where) {
   fail(Kind::Exchange, where, "DLPack version 1",
        "version " + std::to_string(v.major) + "." + std::to_string(v.minor),
-       "upgrade gpuinterop, or ask the producer for max_version=(1, 3)");
+       "upgrade gpuinterop, or call x.__dlpack__(max_version=(1, 3))");
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ bool agree(const DLDevice& a, const DLDevice& b) {
 [[noreturn]] void refuse_used(const char* where) {
   fail(Kind::Exchange, where, "a DLPack capsule that was not consumed",
        "a consumed capsule; a capsule can be imported once",
-       "ask the producer for a new one: x.__dlpack__()");
+       "request a new capsule: x.__dlpack__()");
 }
 
 template <class Managed>
@@ -115,7 +115,7 @@ Array consume(PyObject* capsule, const char* name, const char* used_name, Manage
               const Options& o) {
   if (claimed && !agree(in.tensor.device, *claimed))
     fail(Kind::DeviceMismatch, o.where,
-         "memory on " + text(*claimed) + ", as __dlpack_device__() says",
+         "memory on " + text(*claimed) + ", as __dlpack_device__() reports",
          text(in.tensor.device) + " in the capsule", "report it to the producer");
   Checked c = check(in, Trust::Never, o.may_copy(), o.where);
   c.readonly |= readonly;
@@ -155,7 +155,7 @@ Array consume_capsule(PyObject* capsule, PyObject* owner, const DLDevice* claime
   if (kind == kVersionedUsed || kind == kLegacyUsed) refuse_used(o.where);
   fail(Kind::Exchange, o.where, "a DLPack capsule",
        "a capsule named \"" + std::string(kind.substr(0, 60)) + "\"",
-       "pass what x.__dlpack__() returns, or x itself");
+       "pass the result of x.__dlpack__(), or x itself");
 }
 
 Array look_into(PyObject* capsule, const char* where, bool realign) {
@@ -222,8 +222,7 @@ bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array*
   if (failed) return refused(tried);
   if (!method || !device_method) {
     if (!method && !device_method) return false;
-    tried->add("__dlpack__",
-               method ? "__dlpack_device__ is missing" : "only __dlpack_device__ is there");
+    tried->add("__dlpack__", method ? "__dlpack_device__ is missing" : "__dlpack__ is missing");
     tried->kind = Kind::Protocol;
     return false;
   }

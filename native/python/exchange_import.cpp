@@ -35,9 +35,9 @@ void import_own(PyObject* obj, Array* out) {
          "an object of type " + type_text(obj) + ", which has none of them",
          "call gpuinterop.from_any, which accepts the arrays of more libraries, or "
          "gpuinterop.asarray for numbers and lists");
-  fail(tried.kind, o.where, "one protocol of the object to work",
+  fail(tried.kind, o.where, "an object with a protocol that works",
        "an object of type " + type_text(obj) + "; tried:" + tried.text,
-       "fix the first cause above, or copy it in the producer");
+       "fix the first cause above, or copy the object in the producer");
 }
 
 void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out);
@@ -182,8 +182,9 @@ PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs
            std::to_string(nargs) + " arguments",
            "import_any(cls, obj, device=None, copy=None, where=..., realign=False)");
     if (cls && !(PyType_Check(args[0]) && PyType_IsSubtype(cls, array_type)))
-      fail(Kind::Type, "from_dlpack", "as cls CudaNdarray, GpuArray, a class of these, or None",
-           repr_text(args[0]), "omit cls, or choose: from_dlpack(x, cls=gpuinterop.GpuArray)");
+      fail(Kind::Type, "from_dlpack", "CudaNdarray, GpuArray, a subclass of these, or None as cls",
+           repr_text(args[0]),
+           "omit cls, or pass a class: from_dlpack(x, cls=gpuinterop.GpuArray)");
     if (nargs == 2 && !kwnames) return import_object(cls, args[1], Options());
     return import_object(cls, args[1], read_options(args, nargs, kwnames));
   });

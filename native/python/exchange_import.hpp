@@ -32,7 +32,7 @@ struct Options {
 
 // The protocols that the object has but that failed.
 struct Attempts {
-  std::string text;  // one line for each protocol that was there and failed
+  std::string text;  // one line for each protocol that the object has and that failed
   Kind kind = Kind::ConversionType;
   void add(const char* protocol, const std::string& why) {
     text += std::string("\n    ") + protocol + ": " + why;

@@ -165,9 +165,9 @@ void refuse_torch_caller(const char* where) {
 // DLPack requires BufferError for every device to which the array cannot be exported.
 void require_device(Device target) {
   if (!target.is_cuda() || (target.id >= 0 && target.id < cuda::device_count())) return;
-  const std::string here =
-      cuda::available() ? ", of " + std::to_string(cuda::device_count()) + " CUDA devices here"
-                        : "; " + cuda::unavailable_reason();
+  const std::string here = cuda::available()
+                               ? ", of " + std::to_string(cuda::device_count()) + " CUDA devices"
+                               : "; " + cuda::unavailable_reason();
   fail(Kind::Export, kDlpack, "an existing device as dl_device", device_text(target) + here,
        "pass a device of gpuinterop.devices()");
 }
@@ -180,8 +180,8 @@ Array copied(const Array& a, Device target) {
         cuda::is_capturing(cuda::current_stream(a.device.id)) ||
         (a.buffer && cuda::is_capturing(cuda::last_use_stream(*a.buffer.get(), kDlpack)));
     if (capturing)
-      fail(Kind::Capture, kDlpack, "no copy to the host while a graph is captured",
-           "dl_device=(1, 0)", "copy before or after the capture");
+      fail(Kind::Capture, kDlpack, "a copy to the host outside a graph capture", "dl_device=(1, 0)",
+           "copy before or after the capture");
   }
   return copy_for(a, target, kDlpack);
 }
@@ -200,7 +200,7 @@ PyObject* finish(const Array& a, const RequestedStream& s, int version, bool cop
   if (version < 1 && is_subbyte(a.dtype))
     fail(Kind::Export, kDlpack,
          "a dtype of whole bytes, because the consumer does not support padded elements",
-         std::string(kDTypes[a.dtype].name) + ", stored one element a byte",
+         std::string(kDTypes[a.dtype].name) + ", stored as one element per byte",
          "use a consumer that passes max_version=(1, 1) or later");
   const bool lent = !copied && called_by("jax");
   if (version < 0) return capsule_of(make_legacy(a, kDlpack, lent), kLegacyName, destroy_legacy);

@@ -45,8 +45,8 @@ exchange::Checked exchange::read_parts(PyObject* shape, PyObject* strides, PyObj
     c.dtype = read_dtype(dtype, where);
   } catch (const PythonError&) {
     forgive();
-    fail(Kind::DType, where, "a dtype of numbers in native byte order that gpuinterop holds",
-         repr_text(dtype), "cast the array in its own library first");
+    fail(Kind::DType, where, "a numeric dtype of gpuinterop in native byte order", repr_text(dtype),
+         "cast the array in its own library first");
   }
   c.layout = read_layout(shape, strides, itemsize_of(c.dtype), in_elements, where);
   return c;
@@ -69,7 +69,7 @@ void check_extent(const exchange::Checked& c, PyObject* base, int64_t nbytes, co
     const Memory memory = owner.buffer ? owner.buffer->memory : Memory::Host;
     if (owner.device != c.device && memory != Memory::Pinned && memory != Memory::Managed)
       fail(Kind::DeviceMismatch, where,
-           device_text(owner.device) + ", where the memory of base lies", device_text(c.device),
+           device_text(owner.device) + ", which holds the memory of base", device_text(c.device),
            "omit the device, or copy: base.to_device(device)");
   } else {
     const auto [lo, hi] = c.layout.span(where);
@@ -97,7 +97,7 @@ exchange::Checked described(uint64_t ptr, nb::handle shape, nb::handle strides, 
   if (c.layout.size()) c.data = reinterpret_cast<char*>(static_cast<uintptr_t>(ptr));
   if (device_id < 0 && !c.data)
     fail(Kind::Exchange, where, "a device number, because an empty array has no address",
-         "an empty array without one", "pass the device's number");
+         "an empty array without a device number", "pass the device number");
   c.device = read_device(device_type, device_id, where);
   c.memory = !c.device.is_cuda() ? Memory::Host
              : device_id < 0     ? Memory::Managed  // check_memory() uses the driver's device
@@ -188,12 +188,12 @@ bool exchange::import_described(const ForeignType& p, PyObject* obj, const char*
 void register_borrowing(nb::module_& m) {
   using namespace nb::literals;
   if (PyModule_AddFunctions(m.ptr(), memory_functions) < 0) throw nb::python_error();
-  m.def("from_pointer", &from_pointer, "cls"_a.none(), "ptr"_a, "shape"_a, "strides"_a.none(),
-        "dtype"_a, "device_type"_a, "device_id"_a, "base"_a.none(), "readonly"_a = false,
-        "stream"_a = nb::none(), "where"_a = "from_pointer", "nbytes"_a = -1,
-        "in_elements"_a = false,
-        "An array over memory that `base` keeps alive; strides in bytes, unless in_elements. cls "
-        "None: by dtype; device_id -1: where the driver says.");
+  m.def(
+      "from_pointer", &from_pointer, "cls"_a.none(), "ptr"_a, "shape"_a, "strides"_a.none(),
+      "dtype"_a, "device_type"_a, "device_id"_a, "base"_a.none(), "readonly"_a = false,
+      "stream"_a = nb::none(), "where"_a = "from_pointer", "nbytes"_a = -1, "in_elements"_a = false,
+      "Return an array over memory that `base` keeps alive; strides in bytes, unless in_elements. "
+      "cls None: by dtype; device_id -1: the device that the driver reports.");
   m.def(
       "check_borrowed",
       [](uint64_t ptr, nb::handle shape, nb::handle strides, nb::handle dtype, int device_type,
@@ -201,7 +201,7 @@ void register_borrowing(nb::module_& m) {
         described(ptr, shape, strides, dtype, device_type, device_id, where.c_str());
       },
       "ptr"_a, "shape"_a, "strides"_a, "dtype"_a, "device_type"_a, "device_id"_a, "where"_a,
-      "Fail where `from_pointer` would; nothing is made.");
+      "Raise the errors that `from_pointer` would raise, without creating an array.");
 }
 
 }  // namespace gpuinterop

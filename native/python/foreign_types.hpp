@@ -35,9 +35,9 @@ enum class Family : uint8_t {
   Numpy,      // numpy.ndarray itself
   Torch,      // torch.Tensor and its subclasses
   Cupy,       // cupy.ndarray itself
-  Jax,        // immutable, though its capsules cannot say so
+  Jax,        // immutable, though its capsules cannot express it
   Described,  // has no C protocol: `reader`, a function of its converter, reads its memory
-  Protocols,  // of a converter: whatever implements one
+  Protocols,  // of a converter that accepts any object with a protocol
 };
 
 struct ForeignType {

@@ -40,11 +40,11 @@ Entry entries[] = {
     // copied(kind, bytes, where, uncounted) -> None, or raises to forbid the copy
     //   Called before a copy while a copy scope is active.
     {"copied", "gpuinterop.copy_tracking"},
-    // prepare(subject, ...) -> what the call cache then keeps
+    // prepare(subject, ...) -> the new entry of the call cache
     //   Called when the call cache has no entry: "types" and "product types" for the dtypes and the classes
-    //   of results, "kernel" for machine code, "host program"
-    //   for the loops that compute an operation in host memory, "reduction" and "product" for launch plans, "rank one" for
-    //   the operation x * y + a, "cublas" to open cuBLAS. A reduction in host memory gives its result.
+    //   of results, "kernel" for machine code, "host program" for the loops that compute an operation in host
+    //   memory, "reduction" and "product" for launch plans, "rank one" for the operation x * y + a, "cublas"
+    //   to open cuBLAS. A reduction in host memory returns its result.
     {"prepare", "gpuinterop.ops"},
     // host(operation, kinds, inputs, results, scalars) -> None
     //   Called when a product (its name), or an operation without a program (its id), runs in host memory.

@@ -26,10 +26,10 @@ std::string listed(const std::vector<size_t>& sizes) {
 [[noreturn]] void refuse_arguments(const LoadedKernel& k, const std::vector<size_t>& given) {
   const std::vector<size_t>& wanted = *k.parameters;
   const char* fix =
-      "give numbers the kernel's types: numpy.float64(x) for a double, "
+      "pass numbers of the kernel's types: numpy.float64(x) for a double, "
       "numpy.int64(n) for a long long";
   if (given.size() < wanted.size()) fix = "pass an argument for each of the kernel's parameters";
-  if (given.size() > wanted.size()) fix = "omit what the kernel does not declare";
+  if (given.size() > wanted.size()) fix = "omit arguments that the kernel does not declare";
   fail(Kind::Type, k.kernel.name, listed(wanted), listed(given), fix);
 }
 
@@ -51,22 +51,22 @@ void require_geometry(const LoadedKernel& k, const cuda::Launch& how) {
   if (g[1] > kMaxGridYZ || g[2] > kMaxGridYZ)
     fail(Kind::Shape, k.kernel.name,
          "a grid of at most " + std::to_string(kMaxGridYZ) + " blocks in y and in z", text(g),
-         "put the largest extent first: x goes up to 2^31 - 1");
+         "put the largest length first: x may be up to 2^31 - 1");
 }
 
 void read_triple(nb::handle sizes, unsigned* out, const char* what, const char* where) {
   const size_t n = nb::len(sizes);
   if (n < 1 || n > 3)
-    fail(Kind::Shape, where, std::string(what) + " of one to three extents", std::to_string(n),
-         "pass (x, y, z)");
+    fail(Kind::Shape, where, std::string(what) + " of one to three ints",
+         std::to_string(n) + " ints", "pass (x, y, z)");
   for (size_t i = 0; i < n; ++i) {
     int overflow = 0;
     const int64_t v = PyLong_AsLongLongAndOverflow(nb::handle(sizes[i]).ptr(), &overflow);
     if (overflow || v < 1 || v > 0x7fffffff)
-      fail(Kind::Shape, where, std::string(what) + " of extents from 1 to 2^31 - 1",
-           overflow ? "one beyond 64 bits" : std::to_string(v),
-           overflow < 0 || (!overflow && v < 1) ? "launch nothing where there is nothing to compute"
-                                                : "let each thread take several elements");
+      fail(Kind::Shape, where, std::string(what) + " of ints from 1 to 2^31 - 1",
+           overflow ? "an int beyond 64 bits" : std::to_string(v),
+           overflow < 0 || (!overflow && v < 1) ? "omit the launch if there is nothing to compute"
+                                                : "compute several elements in each thread");
     out[i] = static_cast<unsigned>(v);
   }
 }
@@ -102,7 +102,8 @@ void launch(const LoadedKernel& self, nb::handle grid, nb::handle block, int64_t
     const Array& a = unwrap(item.ptr());
     if (a.device != Device{DeviceType::Cuda, device})
       fail(Kind::DeviceMismatch, where, "arrays on cuda:" + std::to_string(device),
-           "an array elsewhere", "move it: x.to_device('cuda:" + std::to_string(device) + "')");
+           "an array on " + device_text(a.device),
+           "move it: x.to_device('cuda:" + std::to_string(device) + "')");
     held.push_back(a.buffer);
     buffers.push_back(a.buffer.get());
     ops::note_use(a);
@@ -118,7 +119,8 @@ void launch(const LoadedKernel& self, nb::handle grid, nb::handle block, int64_t
 void register_kernels(nb::module_& m) {
   nb::class_<LoadedKernel>(m, "LoadedKernel", "A kernel in a device's memory.")
       .def("launch", launch, "grid"_a, "block"_a, "shared"_a, "arguments"_a, "used"_a,
-           "Queue it on the current stream: arguments as bytes, and the arrays it touches.")
+           "Queue the kernel on the current stream: arguments as bytes, and the arrays that it "
+           "uses.")
       .def(
           "repeat",
           [](const LoadedKernel& k, int times) {
@@ -133,7 +135,7 @@ void register_kernels(nb::module_& m) {
             for (int i = 0; i < times; ++i)
               cuda::launch_here(k.kernel, {}, stream, pointers, k.kernel.name.c_str());
           },
-          "times"_a, "Launch one thread many times: what a launch costs.")
+          "times"_a, "Launch one thread many times, to measure the cost of a launch.")
       .def(
           "attribute",
           [](const LoadedKernel& k, int what) {
@@ -168,7 +170,7 @@ void register_kernels(nb::module_& m) {
   m.def(
       "_compute_capability",
       [](int device) { return cuda::compute_capability(device, "compute_capability"); }, "device"_a,
-      "Times ten: 90 for 9.0.");
+      "Return the compute capability times ten: 90 for 9.0.");
 }
 
 }  // namespace gpuinterop

@@ -195,8 +195,8 @@ struct PlanCache {
       const nb::tuple arguments = nb::make_tuple(operands, outs);
       const nb::object function = miss;  // a call may clear it
       if (!function)
-        fail(Kind::Type, where, "a PlanCache in use", "one that the garbage collector has cleared",
-             "make a new one");
+        fail(Kind::Type, where, "a PlanCache in use",
+             "a PlanCache that the garbage collector has cleared", "create a new PlanCache");
       result =
           steal(run_python([&] { return PyObject_CallObject(function.ptr(), arguments.ptr()); }));
       std::shared_ptr<Plan> plan;

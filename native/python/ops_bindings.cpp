@@ -116,9 +116,8 @@ void register_ops(nb::module_& m) {
       },
       "name"_a, "inputs"_a, "results"_a, "compares"_a = false, "ufunc"_a = nb::none(),
       "once"_a = false,
-      "Add an elementwise operation; its id. once: an operation of this name is that of the table, "
-      "from "
-      "an import that was interrupted.");
+      "Add an elementwise operation, and return its id. once: return an existing operation of this "
+      "name, from an import that was interrupted.");
   m.def(
       "_drop_op", [](int op) { ops::drop_op(static_cast<ops::OpId>(op)); }, "op"_a,
       "Remove an operation whose function has been destroyed. Its id is not used again.");
@@ -130,7 +129,7 @@ void register_ops(nb::module_& m) {
         return made;
       },
       "op"_a, "name"_a, "doc"_a, "entry"_a = nb::none(),
-      "The operation as a function, which keeps `entry` alive.");
+      "Return the operation as a function, which keeps `entry` alive.");
   m.def(
       "_op_of",
       [](nb::handle function) {
@@ -140,7 +139,7 @@ void register_ops(nb::module_& m) {
           throw nb::type_error("an operation expected");
         return number_of(PyCFunction_GetSelf(function.ptr()));
       },
-      "function"_a, "The id of an operation.");
+      "function"_a, "Return the id of an operation.");
   m.def(
       "_has_loop",
       [](nb::handle ufunc, int index) { return bool(ops::ufunc_loop(ufunc.ptr(), index)); },
@@ -167,7 +166,7 @@ void register_ops(nb::module_& m) {
       },
       "compiled"_a, "inputs"_a, "out"_a,
       "Run a program of inner loops over host arrays; the inputs broadcast to the output.");
-  m.def("_forget_kernels", ops::forget_kernels, "Unload them, for tests.");
+  m.def("_forget_kernels", ops::forget_kernels, "Unload all compiled kernels, for tests.");
   m.def(
       "_check_out",
       [](nb::handle out, nb::handle shape, DTypeId dtype, nb::handle like, const char* where) {
@@ -176,7 +175,7 @@ void register_ops(nb::module_& m) {
         ops::check_out(out.ptr(), dtype, read_array(like, where).device, ndim, extents, where);
       },
       "out"_a, "shape"_a, "dtype"_a, "like"_a, "where"_a,
-      "Refuse an out of another shape, dtype (an id) or device than `like`, and read-only memory.");
+      "Raise if `out` has another shape, dtype (an id) or device than `like`, or is read-only.");
   m.def(
       "_merge_dimensions",
       [](std::vector<int64_t> shape, std::vector<std::vector<int64_t>> strides) {
@@ -193,14 +192,14 @@ void register_ops(nb::module_& m) {
         return std::make_pair(shape, strides);
       },
       "shape"_a, "strides"_a,
-      "Join dimensions that every operand walks as one; strides[dimension][operand].");
+      "Merge dimensions through which every operand steps as one; strides[dimension][operand].");
   m.def(
       "_may_overlap",
       [](nb::handle a, nb::handle b) {
         return ops::may_overlap(read_array(a, "may_overlap"), read_array(b, "may_overlap"),
                                 "may_overlap");
       },
-      "a"_a, "b"_a, "Do two arrays share a byte? True if that cannot be decided quickly.");
+      "a"_a, "b"_a, "Return whether two arrays share a byte; True if that is not decided quickly.");
   m.def(
       "_reaches",
       [](nb::list terms, int64_t target, int64_t budget) -> nb::object {
@@ -219,7 +218,7 @@ void register_ops(nb::module_& m) {
   m.def(
       "_overlaps_itself",
       [](nb::handle a) { return ops::overlaps_itself(read_array(a, "overlaps_itself")); }, "a"_a,
-      "Do two elements share a byte? True if that cannot be decided quickly.");
+      "Return whether two elements share a byte; True if that is not decided quickly.");
 }
 
 }  // namespace gpuinterop

@@ -162,20 +162,23 @@ PyObject* matmul_in_place(PyObject* a, PyObject* b) {
 }
 
 // Names, arguments as inspect.signature shows them, docstrings.
-#define GI_METHODS(X)                                                                           \
-  X(__array_function__, "func, types, args, kwargs, /",                                         \
-    "How numpy.where(x, y, z), numpy.sum(x) and their like come here.")                         \
-  X(astype, "/, dtype, order='K', copy=True",                                                   \
-    "A copy in another dtype; the array itself when copy=False and nothing changes.")           \
-  X(clip, "/, min=None, max=None, out=None", "Every element cut to the range from min to max.") \
-  X(round, "/, decimals=0, out=None", "Every element rounded to the given number of decimals.") \
-  X(take, "/, indices, axis=None, out=None, mode='raise', max_threads=1",                       \
-    "Elements at indices along an axis, as numpy.take.")                                        \
-  X(put, "/, ind, v, mode='raise'", "Set elements of the flattened array, as numpy.put.")       \
-  X(nonzero, "/", "The indices of the elements that are not zero, one array for each axis.")    \
-  X(compress, "/, condition, axis=None, out=None",                                              \
-    "The parts along an axis for which a condition is true.")                                   \
-  X(repeat, "/, repeats, axis=None", "Each element repeated, as numpy.repeat.")
+#define GI_METHODS(X)                                                                      \
+  X(__array_function__, "func, types, args, kwargs, /",                                    \
+    "Run a NumPy function, for numpy.where(x, y, z) and numpy.sum(x).")                    \
+  X(astype, "/, dtype, order='K', copy=True",                                              \
+    "Return a copy in another dtype; the array itself if copy=False and nothing changes.") \
+  X(clip, "/, min=None, max=None, out=None",                                               \
+    "Return the elements limited to the range from min to max.")                           \
+  X(round, "/, decimals=0, out=None",                                                      \
+    "Return the elements rounded to the given number of decimals.")                        \
+  X(take, "/, indices, axis=None, out=None, mode='raise', max_threads=1",                  \
+    "Return the elements at indices along an axis, as numpy.take.")                        \
+  X(put, "/, ind, v, mode='raise'", "Set elements of the flattened array, as numpy.put.")  \
+  X(nonzero, "/",                                                                          \
+    "Return the indices of the elements that are not zero, one array for each axis.")      \
+  X(compress, "/, condition, axis=None, out=None",                                         \
+    "Return the parts along an axis for which a condition is true.")                       \
+  X(repeat, "/, repeats, axis=None", "Return each element repeated, as numpy.repeat.")
 
 #define X(name, arguments, doc)                                                    \
   PyObject* method_##name(PyObject* self, PyObject* const* args, Py_ssize_t nargs, \
@@ -204,9 +207,9 @@ PyMethodDef ops_methods[] = {
          "__array_ufunc__($self, ufunc, method, /, *inputs, **kwargs)\n--\n\n"
          "Carry out a NumPy ufunc, for numpy.exp(x) and numpy.add(x, y, out=z)."},
     {"exp", method_of<exponential>, METH_NOARGS,
-     "exp($self, /)\n--\n\nThe exponential of every element, in a new array."},
+     "exp($self, /)\n--\n\nReturn the exponential of every element, in a new array."},
     {"conj", method_of<conjugate>, METH_NOARGS,
-     "conj($self, /)\n--\n\nThe complex conjugate of every element."},
+     "conj($self, /)\n--\n\nReturn the complex conjugate of every element."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -1,4 +1,4 @@
-// What the operations add to the Array type (number slots, rich comparison, methods); both arrays end
+// Number slots, rich comparison and methods that the operations add to the Array type; both arrays end
 // with a zero entry.
 #pragma once
 

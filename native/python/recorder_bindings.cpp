@@ -57,24 +57,24 @@ void register_recorder(nb::module_& m) {
         if (!ops::recorder) return nb::none();
         return nb::cast(ops::recorder, nb::rv_policy::reference);
       },
-      "The capture of this thread, or None.");
+      "Return the capture of this thread, or None.");
   m.def(
       "_require_values",
       [](const std::string& where, nb::handle array) {
         ops::require_values(where.c_str(), read_array(array, where.c_str()));
       },
       nb::arg("where"), nb::arg("array"),
-      "Refuse while this thread records on the host, and results that nothing has filled yet.");
+      "Raise while this thread records on the host, and for results that are not computed yet.");
   m.def(
       "_require_set",
       [](const std::string& where, nb::handle array) {
         ops::require_set(where.c_str(), read_array(array, where.c_str()));
       },
       nb::arg("where"), nb::arg("array"),
-      "Refuse results of a capture that nothing has filled yet.");
+      "Raise for results of a capture that are not computed yet.");
   m.def(
       "_note_write", [](nb::handle array) { ops::note_write(read_array(array, "note_write")); },
-      nb::arg("array"), "A write outside of a capture gives the array values.");
+      nb::arg("array"), "Report that a write outside a capture has given the array values.");
   m.def(
       "_prepare_write",
       [](nb::handle array, const std::string& where) {
@@ -85,7 +85,7 @@ void register_recorder(nb::module_& m) {
       "error.");
   m.def(
       "_is_lent", [](nb::handle array) { return is_lent(read_array(array, "is_lent")); },
-      nb::arg("array"), "Whether a library that reads later has not returned the memory.");
+      nb::arg("array"), "Return whether a library that reads later still holds the memory.");
   m.def(
       "_record_call",
       [](nb::object fn) {

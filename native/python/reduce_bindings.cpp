@@ -95,7 +95,7 @@ std::string signature_of(const Method& m) {
   for (const Argument* one : m.parameters)
     known += std::string(known.empty() ? "" : ", ") + one->name;
   fail(Kind::Type, m.name, "the arguments " + known, got,
-       "pass each of these once, the further ones by name: axis=0, for one");
+       "pass each at most once, by position or by name, such as axis=0");
 }
 
 void parse(const Method& m, PyObject* const* args, Py_ssize_t nargs, PyObject* names,
@@ -108,7 +108,8 @@ void parse(const Method& m, PyObject* const* args, Py_ssize_t nargs, PyObject* n
     PyObject** slot = nullptr;
     for (const Argument* one : m.parameters)
       if (PyUnicode_CompareWithASCIIString(name, one->name) == 0) slot = &(to->*one->at);
-    if (!slot || *slot) fail_argument(m, (slot ? "a second " : "another one, ") + repr_text(name));
+    if (!slot || *slot)
+      fail_argument(m, (slot ? "a second " : "an unknown argument ") + repr_text(name));
     *slot = args[nargs + k];
   }
   for (const Argument& one : kArguments)
@@ -116,7 +117,8 @@ void parse(const Method& m, PyObject* const* args, Py_ssize_t nargs, PyObject* n
   if (to->where == Py_True) to->where = nullptr;
   // NumPy treats None as False, which selects nothing and is rarely intended.
   if (to->where == Py_None)
-    fail(Kind::DType, m.name, "where of dtype bool", "None", "omit where to take every element");
+    fail(Kind::DType, m.name, "where= of dtype bool", "where=None",
+         "omit where= to include every element");
 }
 
 bool read_flag(PyObject* value, const Method& m) {
@@ -124,7 +126,7 @@ bool read_flag(PyObject* value, const Method& m) {
   const int is = PyUnicode_Check(value) || PySequence_Check(value) ? -1 : PyObject_IsTrue(value);
   if (is < 0) {
     forgive();
-    fail(Kind::Type, m.name, "keepdims True or False", repr_text(value), "keepdims=True");
+    fail(Kind::Type, m.name, "True or False as keepdims", repr_text(value), "pass keepdims=True");
   }
   return is != 0;
 }
@@ -135,7 +137,7 @@ double read_ddof(PyObject* value, const Method& m) {
   if (PyErr_Occurred() || ddof != ddof) {
     forgive();
     fail(Kind::Type, m.name, "a number as ddof", repr_text(value),
-         "ddof=1 for a sample's variance");
+         "pass ddof=1 for the sample variance");
   }
   return ddof;
 }

@@ -1,5 +1,5 @@
-// Replays: captured graphs of one sequence of operations, for several layouts of its inputs. It finds the graph
-// whose inputs are the present ones and whose results are not held any more, and replays it.
+// Replays: captured graphs of one sequence of operations, for several layouts of its inputs. A call finds a graph
+// whose inputs are the current ones and whose results are no longer held, and replays it.
 #include <nanobind/nanobind.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ class Replays {
   }
 
   // Adds a graph for the arrays that are in the cells. False: another object refers to the memory of a result,
-  // so the graph could not tell whether a caller holds it.
+  // so it would be unknown whether a caller holds that memory.
   bool add(nb::object capture, nb::list results, nb::list overwritable, size_t limit) {
     ReplayEntry entry;
     entry.capture = PyRef::borrow(capture.ptr());
@@ -129,7 +129,7 @@ class Replays {
     return nb::none();
   }
 
-  // How many graphs were captured for the present inputs.
+  // The number of graphs that were captured for the current inputs.
   size_t fitting() const {
     return static_cast<size_t>(std::count_if(
         entries_.begin(), entries_.end(), [&](const ReplayEntry& e) { return fits(e, nullptr); }));

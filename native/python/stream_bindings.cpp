@@ -74,8 +74,8 @@ Stream& made_stream(nb::handle self, const char* where) {
   const bool stream = nb::isinstance<Stream>(self);
   if (stream && nb::inst_ready(self)) return *nb::inst_ptr<Stream>(self);
   fail(Kind::Type, where, "a gpuinterop.Stream",
-       stream ? "one whose __init__ was never called" : type_text(self.ptr()),
-       "make it by a call: gpuinterop.Stream()");
+       stream ? "a Stream whose __init__ was never called" : type_text(self.ptr()),
+       "create it with gpuinterop.Stream()");
 }
 
 // Key among the entered streams. Those of the CPU are listed only to check the order of leaving.
@@ -170,7 +170,7 @@ bool query_stream(Stream& s) {
   s.check_usable("Stream.query");
   if (cuda::is_capturing(s.handle))
     fail(Kind::Capture, "Stream.query", "a stream that is not being captured", stream_repr(s),
-         "ask before the capture begins or after it ends");
+         "query it before the capture begins or after it ends");
   cuda::DeviceGuard guard(s.device.id);
   const CUresult code = cuda::call_blocking([&] { return cuda::driver().StreamQuery(s.handle); });
   if (code == CUDA_ERROR_NOT_READY) return false;
@@ -198,7 +198,7 @@ std::string stream_repr(const Stream& s) {
   if (s.handle == CU_STREAM_PER_THREAD) return "<Stream per-thread default on " + place + ">";
   std::string whose = s.origin == Stream::Origin::Own
                           ? ""
-                          : " of " + (s.owner ? type_text(s.owner.ptr()) : "somebody else");
+                          : " of " + (s.owner ? type_text(s.owner.ptr()) : "another library");
   return "<Stream " + cuda::handle_text(s.handle) + whose + " on " + place + ">";
 }
 
@@ -214,12 +214,12 @@ void register_streams(nb::module_& m) {
           },
           nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("blocking") = false,
           nb::arg("priority") = 0,
-          "A new stream. A blocking one is ordered with the legacy default stream; lower numbers "
-          "of\n"
-          "`priority` go first.")
+          "Create a stream. A blocking one is ordered with the legacy default stream. Streams with "
+          "a\n"
+          "lower `priority` go first.")
       .def_prop_ro(
           "device", [](const Stream& s) { return python_device(s.device); },
-          "The device whose work it orders.")
+          "The device whose work the stream orders.")
       .def_prop_ro("handle", address,
                    "The driver's handle as an int; 1 is the legacy default stream.")
       .def_prop_ro("ptr", address, "The handle, under CuPy's name.")
@@ -229,7 +229,7 @@ void register_streams(nb::module_& m) {
           "The foreign object whose stream this is, or None.")
       .def_prop_ro(
           "priority", [](const Stream& s) { return s.priority; },
-          "The number it was made with; lower ones go first.")
+          "The priority; streams with a lower number go first.")
       .def(
           "__cuda_stream__",
           [](const Stream& s) { return nb::make_tuple(0, reinterpret_cast<uintptr_t>(s.handle)); },
@@ -241,10 +241,10 @@ void register_streams(nb::module_& m) {
             s.check_usable("Stream.synchronize");
             if (s.handle) cuda::synchronize_stream(s.device.id, s.handle, "Stream.synchronize");
           },
-          "Wait on the host until everything queued so far is done.")
-      .def("query", &query_stream, "Whether everything queued so far is done.")
+          "Wait on the host until all work queued so far is done.")
+      .def("query", &query_stream, "Return whether all work queued so far is done.")
       .def("wait", &wait_any, nb::arg("other"),
-           "Let later work wait for another stream's work, or for an event.")
+           "Make later work wait for another stream's work, or for an event.")
       .def(
           "record",
           [](nb::handle self, nb::object event) {
@@ -254,7 +254,7 @@ void register_streams(nb::module_& m) {
             Event* e = nullptr;
             if (!nb::try_cast(event, e) || !e)
               fail(Kind::Type, "Stream.record", "a gpuinterop.Event or None",
-                   type_text(event.ptr()), "omit it: stream.record() returns a new one");
+                   type_text(event.ptr()), "omit event: stream.record() returns a new Event");
             record_event(*e, nb::borrow(self));
             return event;
           },
@@ -265,7 +265,7 @@ void register_streams(nb::module_& m) {
             s.check_usable("Stream.is_capturing");
             return s.handle && cuda::is_capturing(s.handle);
           },
-          "Whether a graph is being captured from it.")
+          "Whether the stream is being captured into a graph.")
       .def("__enter__", [](nb::handle self) { return enter(self); })
       .def("__exit__", [](nb::handle self, nb::args) { leave(self); })
       .def(
@@ -305,12 +305,12 @@ void register_streams(nb::module_& m) {
       },
       nb::arg("device_type"), nb::arg("device_id"), nb::arg("handle"), nb::arg("owner").none(),
       nb::arg("lasting") = false,
-      "A stream by its handle; `owner` is kept alive as long as the result. `lasting`: it is\n"
-      "never destroyed, whatever becomes of the owner.");
+      "Return a stream by its handle; the result keeps `owner` alive. `lasting`: the stream is\n"
+      "never destroyed, even if the owner is.");
   m.def("entered_stream", &current,
         nb::sig("def entered_stream(device_type: int, device_id: int) -> Stream | None"),
         nb::arg("device_type"), nb::arg("device_id"),
-        "The Stream object that is current in this thread, None if it is not from `with`.");
+        "Return the Stream that is current in this thread, or None if it was not set by `with`.");
   m.def(
       "current_stream_handle",
       [](int id) { return reinterpret_cast<uintptr_t>(cuda::current_stream(id)); },
