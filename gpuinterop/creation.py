@@ -56,8 +56,15 @@ def _array(value: Any, dtype: Any, device: Any, where: str) -> Any:
     return new_device_copy(class_for(source.dtype), source, place, where, is_scalar_or_list(value))
 
 
-def _from_values(values: np.ndarray[Any, Any], device: Any, where: str) -> Any:
-    """Return an array of values that were just computed, which does not count as a copy."""
+def _from_values(values: np.ndarray[Any, Any], dtype: Any, device: Any, where: str) -> Any:
+    """Return an array of values that were just computed, in order, which does not count as a copy."""
+    ends = values[[0, -1]] if values.size else values
+    cast = scalars_to_array(ends, dtype, where)
+    # The ends show whether the dtype holds all values, and float32 has all integers up to 2**24.
+    if values.dtype.kind in "iuf" and (dtype is not None or np.all(np.abs(cast) <= 1 << 24)):
+        values = values.astype(cast.dtype, copy=False)
+    else:
+        values = scalars_to_array(values, dtype, where)
     place = devices.default_device() if device is None else device
     return new_device_copy(class_for(values.dtype), wrap_numpy(values), place, where, True)
 
@@ -247,7 +254,7 @@ def arange(
         raise DTypeError(where="arange", expected="at most two values of dtype bool",
                          got=f"{values.size} values",
                          fix="compare integers: gpuinterop.arange(n) > 0")  # fmt: skip
-    return _from_values(scalars_to_array(values, dtype, "arange"), device, "arange")
+    return _from_values(values, dtype, device, "arange")
 
 
 def _spaced(*given: Any) -> np.ndarray[Any, Any]:
@@ -287,7 +294,7 @@ def linspace(
     values = _computed("linspace", np.linspace, given, rule)
     if dtype is not None and as_supported_dtype(dtype, "linspace").name.startswith(("int", "uint")):
         values = np.floor(values)
-    return _from_values(scalars_to_array(values, dtype, "linspace"), device, "linspace")
+    return _from_values(values, dtype, device, "linspace")
 
 
 def dimshuffle(x: Any, *pattern: Any) -> Any:

@@ -18,8 +18,9 @@ from gpuinterop.option_values import require_bool, require_order
 from gpuinterop.scalars import scalars_to_array
 
 from . import output_arrays
-from .core_callbacks import FUNCTIONS
+from .core_callbacks import CALLS, FUNCTIONS
 from .operand_conversion import gpuarray_class, placed
+from .operation_table import TABLE
 
 
 def cast(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
@@ -40,11 +41,17 @@ def cast(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
         made = made._permuted([axes.index(i) for i in range(seen.ndim)])
     if seen.dtype == wanted:
         _core.copy_into(made, seen, where="astype")
-    elif _has_no_kernels(wanted) or _has_no_kernels(seen.dtype):
-        _cast_on_host(seen, made)
     else:
-        FUNCTIONS["cast"](seen, out=made)
+        cast_into(made, seen)
     return made
+
+
+def cast_into(target: Any, x: Any) -> None:
+    """Fill `target` with the elements of `x`, of another dtype."""
+    if _has_no_kernels(target.dtype) or _has_no_kernels(x.dtype):
+        _cast_on_host(x, target)
+    else:
+        FUNCTIONS["cast"](x, out=target)
 
 
 def _has_no_kernels(dtype: np.dtype[Any]) -> bool:
@@ -74,6 +81,26 @@ def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
         np.copyto(as_numpy_view(target, written=True), values, casting="unsafe")
     else:
         _core.copy_into(target, wrap_numpy(values.astype(target.dtype)), where="astype")
+
+
+@lru_cache(maxsize=256)
+def _of_cast_operands(name: str, dtypes: tuple[np.dtype[Any] | None, ...]) -> Any:
+    from .expression import Expression  # noqa: PLC0415  (not needed for the first kernel of a process)
+
+    graph = Expression()
+    operands = [
+        graph.input() if dtype is None else graph.cast(graph.input(), dtype) for dtype in dtypes
+    ]
+    results = [graph.apply(name, *operands, result=i) for i in range(TABLE[name].results)]
+    return graph.compile(results, name)
+
+
+def _function_of_cast_operands(name: str, dtypes: Any, operands: tuple[Any, ...]) -> Any:
+    """The operation of a name that casts its operands to dtypes in its kernel; None casts nothing."""
+    return _of_cast_operands(name, dtypes).operation(operands)
+
+
+CALLS["function of cast operands"] = _function_of_cast_operands
 
 
 # ---- numpy.copyto -----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from gpuinterop.dtypes import dtype_id
 from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.ops import output_arrays
-from gpuinterop.ops.casting import cast
+from gpuinterop.ops.casting import cast_into
 from gpuinterop.ops.dtype_promotion import common_dtype, require_exact_in
 from gpuinterop.ops.equality import as_operand
 from gpuinterop.ops.operand_conversion import result_class
@@ -71,10 +71,10 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
         parts = [x.copy() if _core._may_overlap(x, out) else x for x in parts]
     target = output_arrays.plain(out)
     for key, x in zip(places, parts, strict=True):
-        # No name for the part: its memory is free before the next one is cast.
-        _core.copy_into(
-            target[key], x if x.dtype == dtype else cast(x, dtype), where=where, uncounted=True
-        )
+        if x.dtype == dtype:
+            _core.copy_into(target[key], x, where=where, uncounted=True)
+        else:
+            cast_into(target[key], x)
     return out
 
 

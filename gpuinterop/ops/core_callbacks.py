@@ -190,7 +190,7 @@ def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(op, str):
         return CALLS[op](*args, **kwargs)
     entry = _entry(op)
-    operands, outs = bind_keywords(entry, args, kwargs)
+    operands, outs, casts = bind_keywords(entry, args, kwargs)
     out = kwargs.get("out")
     for x in operands:
         if isinstance(entry, Row) and hasattr(type(x), "__gpuinterop_trace__"):
@@ -209,7 +209,10 @@ def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 got=f"{type(x).__module__}.{type(x).__qualname__}",
                 fix="convert it first: gpuinterop.asarray(value)",
             )
-    return FUNCTIONS[entry.name](*operands, *outs, out=out, order=kwargs.get("order", "K"))
+    function = FUNCTIONS[entry.name]
+    if casts:
+        function = CALLS["function of cast operands"](entry.name, casts, operands)
+    return function(*operands, *outs, out=out, order=kwargs.get("order", "K"))
 
 
 # ---- the table ------------------------------------------------------------------------------------

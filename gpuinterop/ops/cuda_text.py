@@ -87,7 +87,7 @@ class CudaText:
     operation : the statements.
     name : of the operation in messages and profiles.
     preamble : functions that the statements call.
-    host : a function of NumPy arrays that computes the same on device "cpu".
+    host : a function of NumPy arrays, which are read-only, that computes the same on device "cpu".
 
     Examples
     --------
@@ -215,7 +215,11 @@ class CudaText:
                 fix="pass host=, a function of NumPy arrays that computes the same",
             )
         ins, outs = ([dtype_from_id(row) for row in rows] for rows in self.loop(kinds))
-        given = [np.asarray(x).astype(t) for x, t in zip(operands, ins, strict=True)]
+        given = [
+            np.asarray(x).astype(t, copy=False).view() for x, t in zip(operands, ins, strict=True)
+        ]
+        for values in given:
+            values.flags.writeable = False  # the operands' own memory
         shape = broadcast_shapes([x.shape for x in given], self.name)
         return host_results(self.name, self.host(*given), shape, outs)
 

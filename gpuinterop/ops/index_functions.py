@@ -235,19 +235,23 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     """
     (x,) = output_arrays.taken("repeat", x)
     if isinstance(repeats, _core.Array):
-        repeats = to_host_array(repeats, "repeat").tolist()
+        repeats = to_host_array(repeats, "repeat")
     with reraise_from("repeat"):
-        counts = read_counts(repeats)
+        # Not one by one, which takes long for arrays.
+        of_ints = (
+            isinstance(repeats, np.ndarray) and repeats.dtype.kind in "iu" and repeats.ndim == 1
+        )
+        counts = np.asarray(repeats if of_ints else read_counts(repeats))
     x = x.ravel() if axis is None else x
     along = read_axis(0 if axis is None else axis, x.ndim, "repeat")
     n = x.shape[along]
-    if len(counts) not in (1, n) or any(count < 0 for count in counts):
+    if counts.dtype == object or len(counts) not in (1, n) or (counts < 0).any():
         raise ShapeError(
             where="repeat", expected=f"one number of repetitions, or {n}, of 0 or more",
-            got=short_repr(counts), fix="count for each element along the axis, or one for all",
+            got=short_repr(counts.tolist()), fix="count for each element along the axis, or one for all",
         )  # fmt: skip
     if len(counts) != 1:
-        return take(x, np.repeat(np.arange(n), counts).tolist(), along)
-    before, after = x.shape[:along], x.shape[along + 1 :]
-    spread = x.expand_dims(along + 1).broadcast_to((*before, n, counts[0], *after))
-    return spread.copy().reshape((*before, n * counts[0], *after))
+        return take(x, np.repeat(np.arange(n), counts.astype(np.intp)), along)
+    before, after, count = x.shape[:along], x.shape[along + 1 :], int(counts[0])
+    spread = x.expand_dims(along + 1).broadcast_to((*before, n, count, *after))
+    return spread.copy().reshape((*before, n * count, *after))

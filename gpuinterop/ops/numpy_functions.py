@@ -95,14 +95,14 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
             got=f"shift={short_repr(shift)}, axis={short_repr(axis)}: {error}",
             fix="pass roll(x, (1, 2), (0, 1)) for two axes",
         ) from None  # fmt: skip
-    rolled = a.copy()
+    rolled = a
     for by, one in pairs:
         along = read_axis(one, a.ndim, "numpy.roll")
         n, before = a.shape[along], (slice(None),) * along
         cut = -by % n if n else 0
         keys = [(*before, slice(cut, None)), (*before, slice(cut))]
         rolled = concat_split.concatenate([rolled[key] for key in keys], along)
-    return rolled
+    return rolled if pairs else a.copy()
 
 
 # ---- views ------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import as_supported_dtype, dtype_id
+from gpuinterop.dtypes import WITHOUT_KERNELS, as_supported_dtype, dtype_id
 from gpuinterop.error_messages import integer_out_of_range
 from gpuinterop.errors import ArgumentTypeError, DTypeError
 
@@ -31,8 +31,8 @@ _NUMBERS = (int, float, complex)  # bool is an int
 
 def bind_keywords(
     entry: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The operands and positional outs of the call without keywords other than out and order that does the same."""
+) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[np.dtype[Any] | None, ...]]:
+    """The operands and positional outs of the call, and the dtypes to which it casts array operands."""
     name, n = entry.name, entry.inputs
     names = [parameter for _, parameter in getattr(entry, "ins", ())] or "xyzuvw"
     if not n <= len(args) <= n + entry.results or ("out" in kwargs and len(args) > n):
@@ -56,14 +56,16 @@ def bind_keywords(
             else f"omit {key}=",
         )
     wanted = kwargs.get("dtype")
-    operands = (
-        args[:n] if wanted is None else _cast(entry, args[:n], as_supported_dtype(wanted, name))
-    )
-    return operands, args[n:]
+    if wanted is None:
+        return args[:n], args[n:], ()
+    operands, casts = _cast(entry, args[:n], as_supported_dtype(wanted, name))
+    return operands, args[n:], casts
 
 
-def _cast(row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]) -> tuple[Any, ...]:
-    """The operands in the dtypes of NumPy's loop whose results are `wanted`."""
+def _cast(
+    row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]
+) -> tuple[tuple[Any, ...], tuple[np.dtype[Any] | None, ...]]:
+    """The operands, and the dtypes to which the kernel casts them: those of NumPy's loop with results `wanted`."""
     like = next((x for x in operands if isinstance(x, _core.Array)), None)
     taken = []
     for x in operands:
@@ -71,7 +73,7 @@ def _cast(row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]) -> tuple[A
         if not isinstance(x, (np.generic, *_NUMBERS)) and not hasattr(x, "__gpuinterop_trace__"):
             x = viewed(x, like, row.name)
         if x is None:
-            return operands  # the plain call raises the error
+            return operands, ()  # the plain call raises the error
         taken.append(x)
     given = [
         _known(x.dtype) if hasattr(x, "dtype")
@@ -81,10 +83,18 @@ def _cast(row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]) -> tuple[A
     ]  # fmt: skip
     types = _loop(row, given, wanted)
     numbers = not any(hasattr(x, "dtype") for x in taken)
-    cast = []
+    cast, dtypes = [], []
     for x, dtype in zip(taken, types, strict=True):
+        in_kernel = (
+            isinstance(x, _core.Array)
+            and x.dtype != dtype
+            and not {x.dtype.name, dtype.name} & set(WITHOUT_KERNELS)
+            # The single operation checks the sign of an int as exponent.
+            and not (row.name == "power" and any(isinstance(y, int) for y in taken))
+        )
+        dtypes.append(dtype if in_kernel else None)
         if hasattr(x, "dtype"):
-            x = x.astype(dtype, "K") if x.dtype != dtype else x
+            x = x.astype(dtype, "K") if x.dtype != dtype and not in_kernel else x
         elif numbers and isinstance(x, _NUMBERS):
             # No other operand determines the dtype, so give the number this dtype.
             try:
@@ -92,7 +102,7 @@ def _cast(row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]) -> tuple[A
             except OverflowError:  # an int beyond float64
                 raise integer_out_of_range(row.name, x, dtype, "") from None
         cast.append(x)
-    return tuple(cast)
+    return tuple(cast), tuple(dtypes) if any(dtypes) else ()
 
 
 def _known(dtype: np.dtype[Any]) -> np.dtype[Any]:
