@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <string>
 
@@ -320,15 +321,20 @@ void recycle_stream(int device, CUstream stream, bool blocking, int priority) no
   }
 }
 
+[[noreturn]] static void refuse_handle(CUstream stream, const char* where) {
+  fail(Kind::Stream, where, "the handle of a live CUDA stream", handle_text(stream),
+       "pass the stream object itself, or its handle as an int (torch: .cuda_stream, CuPy: .ptr)");
+}
+
 void check_address(CUstream stream, const char* where) {
   thread_local CUstream last = nullptr;  // consumers pass one stream many times in a row
   if (stream == last) return;
+  // A handle is the address of memory that the driver has allocated, as malloc aligns it.
+  if (reinterpret_cast<uintptr_t>(stream) % alignof(std::max_align_t)) refuse_handle(stream, where);
   char byte;
   iovec into{&byte, 1}, from{stream, 1};
   if (process_vm_readv(getpid(), &into, 1, &from, 1, 0) < 0 && errno == EFAULT)
-    fail(
-        Kind::Stream, where, "the handle of a live CUDA stream", handle_text(stream),
-        "pass the stream object itself, or its handle as an int (torch: .cuda_stream, CuPy: .ptr)");
+    refuse_handle(stream, where);
   last = stream;
 }
 
@@ -340,7 +346,9 @@ int device_of_stream(uintptr_t handle) {
   auto stream = reinterpret_cast<CUstream>(handle);
   check_address(stream, where);
   CUcontext context = nullptr;
-  check(driver().StreamGetCtx(stream, &context), "cuStreamGetCtx", where);
+  const CUresult code = driver().StreamGetCtx(stream, &context);
+  if (code == CUDA_ERROR_INVALID_HANDLE) refuse_handle(stream, where);
+  check(code, "cuStreamGetCtx", where);
   for (int i = 0; i < device_count(); ++i) {
     unsigned flags = 0;
     int active = 0;

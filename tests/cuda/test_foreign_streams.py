@@ -81,7 +81,7 @@ def test_no_junk_handle_reaches_the_driver():
         def __init__(self, stream):
             self.__cuda_array_interface__ = {**x.__cuda_array_interface__, "stream": stream}
 
-    for junk in (99, 0xDEAD0000):
+    for junk in (99, 0xDEAD0000, driver.new_stream() + 1, driver.new_stream() + 8):
         for call in (
             lambda junk=junk: x.__dlpack__(stream=junk),
             lambda junk=junk: gi.asarray(Producer(junk)),

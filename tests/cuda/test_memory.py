@@ -259,5 +259,5 @@ def test_memory_of_an_array_is_not_taken_for_that_of_another_device():
     if len(gi.devices()) > 2:
         pairs.append((gi.zeros((4,), device="cuda:1"), "cuda:0"))
     for base, device in pairs:
-        with pytest.raises(gi.DeviceMismatchError, match=f"{base.device}, where"):
+        with pytest.raises(gi.DeviceMismatchError, match=f"{base.device}, which"):
             gi.from_gpu_pointer(base.ptr, (4,), None, base, device=device)
