@@ -105,6 +105,22 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
     return rolled if pairs else a.copy()
 
 
+# ---- reductions -------------------------------------------------------------------------------------
+
+
+def _ignoring_nan(name: str, least: float) -> Callable[..., Any]:
+    """A maximum or minimum of what is not NaN, without NumPy's warning where all elements are."""
+
+    def call(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+        if core_view(a).dtype.kind in "biu":
+            return getattr(a, name)(axis, out=out, keepdims=keepdims)
+        where, missing = FUNCTIONS["where"], FUNCTIONS["isnan"](a)
+        found = getattr(where(missing, least, a), name)(axis, keepdims=keepdims)
+        return where(missing.all(axis, keepdims=keepdims), math.nan, found, out=out)
+
+    return call
+
+
 # ---- views ------------------------------------------------------------------------------------------
 
 
@@ -327,6 +343,8 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.ptp: lambda a, axis=None, out=None, keepdims=False: FUNCTIONS["subtract"](
         a.max(axis, keepdims=keepdims), a.min(axis, keepdims=keepdims), out=out
     ),
+    np.nanmax: _ignoring_nan("max", -math.inf),
+    np.nanmin: _ignoring_nan("min", math.inf),
     np.isclose: equality.isclose,
     np.allclose: equality.allclose,
     np.array_equal: equality.array_equal,

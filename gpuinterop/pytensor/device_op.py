@@ -10,9 +10,7 @@ from pytensor.graph.op import Op
 from pytensor.tensor.basic import AllocEmpty
 from pytensor.tensor.type import TensorType
 
-from gpuinterop import _core
-
-from .device_variables import current_type, device_type, is_device
+from .device_variables import DeviceOp, current_type, device_type, is_device
 from .lowering import lower
 
 __all__ = ["GpuOp", "class_for", "printed"]
@@ -21,7 +19,7 @@ __all__ = ["GpuOp", "class_for", "printed"]
 _TAGS = ("values_eq_approx", "nan_guard_mode_check")  # which DebugMode and NanGuardMode read
 
 
-class GpuOp(Op):
+class GpuOp(DeviceOp):
     """The device's version of a host Op: the same inputs, outputs, views and shapes, on device arrays.
 
     Subclasses are made by `class_for`, one for each class of host Ops, and are named after it.
@@ -60,50 +58,16 @@ class GpuOp(Op):
     def do_constant_folding(self, fgraph: Any, node: Any) -> bool:
         return False  # its memory is small compared with what a constant on the device would hold
 
-    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
-        lower(self.host, node)(inputs, outputs)
-        _convert(outputs, _classes_of(node))
+    def runner(self, node: Any) -> Any:
+        return lower(self.host, node)
 
     def debug_perform(self, node: Any, inputs: Any, outputs: Any) -> None:
         self.perform(node, inputs, outputs)
         if isinstance(self.host, AllocEmpty):
             outputs[0][0][...] = -123456789  # DebugMode compares two calls
 
-    def make_thunk(
-        self, node: Any, storage_map: Any, compute_map: Any, no_recycling: Any, impl: Any = None
-    ) -> Any:
-        inputs = [storage_map[v] for v in node.inputs]
-        outputs = [storage_map[v] for v in node.outputs]
-        run = lower(self.host, node)
-        classes = _classes_of(node)
-        if len(outputs) == 1 and classes[0] is not None:
-            (cell,), (cls,) = outputs, classes
-
-            def thunk_of_one() -> None:
-                run([source[0] for source in inputs], outputs)
-                if type(cell[0]) is not cls:
-                    cell[0] = _core.view(cls, cell[0])
-
-            return thunk_of_one
-
-        def thunk() -> None:
-            run([source[0] for source in inputs], outputs)
-            _convert(outputs, classes)
-
-        return thunk
-
     def __str__(self) -> str:
         return printed(self.host, type(self).__name__)
-
-
-def _classes_of(node: Any) -> list[Any]:
-    return [o.type.array_class if is_device(o) else None for o in node.outputs]
-
-
-def _convert(cells: Any, classes: Any) -> None:
-    for cell, cls in zip(cells, classes, strict=True):
-        if cls is not None and type(cell[0]) is not cls:
-            cell[0] = _core.view(cls, cell[0])
 
 
 @singledispatch

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstantSignature, _tensor_py_operators
 
 import gpuinterop as gi
+from gpuinterop import _core
 
 from . import settings
 
 __all__ = [
-    "CudaNdarrayType", "GpuArrayType", "GpuArrayVariable", "GpuContiguous", "GpuFromHost", "HostFromGpu",
+    "CudaNdarrayType", "DeviceOp", "GpuArrayType", "GpuArrayVariable", "GpuContiguous", "GpuFromHost", "HostFromGpu",
     "as_device_variable", "current_type", "device_type", "gpu_contiguous", "gpu_from_host", "host_from_gpu",
     "is_device",
 ]  # fmt: skip
@@ -201,22 +203,62 @@ def _tensor_of(
     return host if ndim is None or ndim == host.ndim else as_tensor_variable(host, ndim=ndim)
 
 
-# ---- transfers ----------------------------------------------------------------------------------
+# ---- operations -----------------------------------------------------------------------------------
 
 
-class _Transfer(Op):
-    __props__: tuple[str, ...] = ()
+class DeviceOp(Op):
+    """An Op with arrays on the device: `runner` returns the function of input values and output cells of a node."""
+
+    def runner(self, node: Any) -> Callable[[Any, Any], None]:
+        """Return ``run(inputs, outputs)``, which may change the list of inputs."""
+        raise NotImplementedError
+
+    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+        self.runner(node)(list(inputs), outputs)
+        for cell, cls in zip(outputs, _classes_of(node), strict=True):
+            _convert(cell, cls)
 
     def make_thunk(
         self, node: Any, storage_map: Any, compute_map: Any, no_recycling: Any, impl: Any = None
     ) -> Any:
-        (source,), (target,) = ([storage_map[v] for v in vs] for vs in (node.inputs, node.outputs))
-        perform = self.perform
+        run = self.runner(node)
+        inputs = [storage_map[v] for v in node.inputs]
+        outputs = [storage_map[v] for v in node.outputs]
+        flags = [compute_map[v] if compute_map else [False] for v in node.outputs]
+        results = list(zip(outputs, _classes_of(node), flags, strict=True))
 
         def thunk() -> None:
-            perform(node, (source[0],), (target,))
+            run([cell[0] for cell in inputs], outputs)
+            for cell, cls, flag in results:
+                if type(cell[0]) is not cls:
+                    _convert(cell, cls)
+                flag[0] = True  # that it is computed: NanGuardMode checks it then
 
         return thunk
+
+
+def _classes_of(node: Any) -> list[Any]:
+    return [o.type.array_class if is_device(o) else None for o in node.outputs]
+
+
+def _convert(cell: Any, cls: Any) -> None:
+    """Make a result an array of the class of its type; None: it is not on the device."""
+    if cls is not None and type(cell[0]) is not cls:
+        cell[0] = _core.view(cls, cell[0])
+
+
+# ---- transfers ----------------------------------------------------------------------------------
+
+
+class _Transfer(DeviceOp):
+    __props__: tuple[str, ...] = ()
+
+    def runner(self, node: Any) -> Any:
+        return partial(self.move, node)
+
+    def move(self, node: Any, inputs: Any, outputs: Any) -> None:
+        """Compute the result."""
+        raise NotImplementedError
 
     def infer_shape(self, node: Any, shapes: Any) -> Any:
         return shapes
@@ -236,7 +278,7 @@ class GpuFromHost(_Transfer):
         x = as_tensor_variable(x)
         return Apply(self, [x], [device_type(x.type.dtype, x.type.shape, current_type())()])
 
-    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+    def move(self, node: Any, inputs: Any, outputs: Any) -> None:
         (x,), cell = inputs, outputs[0]
         old = cell[0]
         if old is not None and old.shape == x.shape and old.flags.c_contiguous:
@@ -259,7 +301,7 @@ class HostFromGpu(_Transfer):
         op = self if isinstance(x.type, CudaNdarrayType) else HostFromGpu(any_dtype=True)
         return Apply(op, [x], [x.type.host()()])
 
-    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+    def move(self, node: Any, inputs: Any, outputs: Any) -> None:
         outputs[0][0] = inputs[0].get()
 
     def __str__(self) -> str:
@@ -292,7 +334,7 @@ class GpuContiguous(_Transfer):
         x = as_device_variable(x)
         return Apply(self, [x], [x.type()])
 
-    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+    def move(self, node: Any, inputs: Any, outputs: Any) -> None:
         (x,) = inputs
         outputs[0][0] = x if x.flags.c_contiguous else x.copy()
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Apply
-from pytensor.graph.op import Op
 
 import gpuinterop as gi
-from gpuinterop import _core
 
-from .device_variables import as_device_variable, gpu_contiguous
+from .device_variables import DeviceOp, as_device_variable, gpu_contiguous
 
 __all__ = ["KernelOp"]
 
 
-class KernelOp(Op):
+class KernelOp(DeviceOp):
     """An Op that a CUDA C kernel computes; a subclass sets `source` and `name`, and overrides what differs.
 
     By default the result has the type and the shape of the first input, and the kernel gets the inputs, the results
@@ -57,38 +56,25 @@ class KernelOp(Op):
     def do_constant_folding(self, fgraph: Any, node: Any) -> bool:
         return False
 
-    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
-        self._run(gi.RawKernel(self.source, self.name), node, inputs, outputs)
-
-    def make_thunk(
-        self, node: Any, storage_map: Any, compute_map: Any, no_recycling: Any, impl: Any = None
-    ) -> Any:
-        kernel = gi.RawKernel(self.source, self.name)
-        inputs = [storage_map[v] for v in node.inputs]
-        outputs = [storage_map[v] for v in node.outputs]
-
-        def thunk() -> None:
-            self._run(kernel, node, [cell[0] for cell in inputs], outputs)
-
-        return thunk
+    def runner(self, node: Any) -> Any:
+        return partial(self._run, gi.RawKernel(self.source, self.name), node)
 
     def _run(self, kernel: Any, node: Any, inputs: Any, outputs: Any) -> None:
-        classes = [o.type.array_class for o in node.outputs]
         device = inputs[0].device
         host = getattr(self, "host", None)
         if device.type == "cpu" and host is not None:
             results = host(*(x.get() for x in inputs))
             results = results if isinstance(results, (list, tuple)) else [results]
-            for cell, cls, result, o in zip(outputs, classes, results, node.outputs, strict=True):
-                cell[0] = cls(np.asarray(result, o.type.dtype), device=device)
+            for cell, result, o in zip(outputs, results, node.outputs, strict=True):
+                cell[0] = o.type.array_class(np.asarray(result, o.type.dtype), device=device)
             return
         arrays = []
         shapes = self.output_shapes(*(x.shape for x in inputs))
-        for cell, cls, shape, o in zip(outputs, classes, shapes, node.outputs, strict=True):
+        for cell, shape, o in zip(outputs, shapes, node.outputs, strict=True):
             old = cell[0]  # the result of the last call, where PyTensor keeps it
             if old is None or old.shape != tuple(shape) or not old.flags.c_contiguous:
                 old = gi.empty(shape, o.type.dtype, device=device)
-            arrays.append(old if type(old) is cls else _core.view(cls, old))
+            arrays.append(old)
         grid = self.grid(inputs, arrays)
         if grid:
             kernel(grid, self.threads, *self.arguments(list(inputs), arrays))

@@ -12,6 +12,7 @@ pytest.importorskip("pytensor")
 import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.debug.debugmode import DebugMode
+from pytensor.compile.debug.nanguardmode import NanGuardMode
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
@@ -65,6 +66,23 @@ def test_debug_mode_finds_nothing(name, on_device):
     outputs, updates = GRAPHS[name](x, w, v, t, i)
     f = pytensor.function([x, i], outputs, updates=updates, mode=checked, on_unused_input="ignore")
     f(values(10, 4, 4), 1)
+
+
+def test_nan_guard_mode_names_the_operation(on_device):
+    checked = NanGuardMode(optimizer=backend.GPU.provided_optimizer)
+    w, x = pytensor.shared(values(1, 3)), pt.fvector("x")
+    f = pytensor.function([x], backend.gpu_from_host(pt.log(x) * w), mode=checked)
+    found = f(np.float32([1, 2, 3]))
+    np.testing.assert_allclose(found.get(), np.log([1, 2, 3]) * w.get_value(), rtol=1e-5)
+    for wrong, text in (
+        (-1, "NaN detected"),
+        (0, "Inf detected"),
+        (np.inf, "an input of the graph"),
+    ):
+        with pytest.raises(AssertionError, match=text):
+            f(np.float32([1, wrong, 3]))
+    with pytest.raises(AssertionError, match="GpuElemwise"):
+        f(np.float32([1, -1, 3]))
 
 
 def test_function_is_pickled_with_its_values(on_device):

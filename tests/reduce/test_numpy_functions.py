@@ -111,6 +111,28 @@ def test_functions(device, name):
     np.testing.assert_allclose(got.get(), expected, rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:All-NaN")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool"])
+def test_nan_is_ignored(device, dtype):
+    host = np.array([[3, np.nan, -1], [np.nan] * 3, [np.inf, -np.inf, np.nan], [0, 1, 2]])
+    host = (
+        host.astype(dtype)
+        if "float" in dtype
+        else np.clip(np.nan_to_num(host), -9, 9).astype(dtype)
+    )
+    x = gi.GpuArray(host, device=device)
+    for function in (np.nanmax, np.nanmin):
+        for options in ({}, {"axis": 0}, {"axis": -1, "keepdims": True}, {"axis": (0, 1)}):
+            got, expected = function(x, **options), function(host, **options)
+            assert got.dtype == expected.dtype
+            np.testing.assert_array_equal(got.get(), expected)
+        out = gi.empty((4,), dtype, device=device)
+        assert function(x, axis=1, out=out) is out
+        np.testing.assert_array_equal(out.get(), function(host, axis=1))
+        with pytest.raises(ValueError):
+            function(x[:0])
+
+
 def test_questions_answer_with_python_values(device):
     m, v, _ = arrays_on(device)
     ends = np.array([np.inf, -np.inf, np.nan, 1e-9, 1, 1], np.float64)
