@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import gpuinterop as gi
+from gpuinterop.errors import ArgumentTypeError
 
 from .device_op import GpuOp
 from .device_variables import GpuFromHost, HostFromGpu, is_device
@@ -85,6 +86,12 @@ def profile_summary(
     The calls are real ones: updates of shared variables take place. ``synchronise=False`` does not wait for the device
     after each operation, so that the rows show what the host spends on them.
     """
+    if not hasattr(function.vm, "timed"):
+        raise ArgumentTypeError(
+            where="profile_summary", expected='a function of the mode "GPU" without lazy operations such as ifelse',
+            got=f"a function that a {type(function.vm).__name__} runs",
+            fix='compile it with mode="GPU", or with profile=True and print f.profile.summary()',
+        )  # fmt: skip
     for _ in range(3):  # compiles kernels, captures graphs
         function(*arguments)
     gi.synchronize()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from . import settings
 from .device_variables import GpuFromHost, HostFromGpu
 from .lowering import has_lowering
@@ -85,12 +87,14 @@ def transfers(function: Any) -> list[Transfer]:
 
 
 def _upload(x: Any) -> Transfer:
-    if x.owner is None:
+    if x.owner is not None:
+        why, fix = _on_host(x.owner)
+        why = f"{x.owner.op} computes it on the host ({why})"
+    else:
         why = "it is an argument in host memory"
         fix = "keep it in a shared variable, or pass slices of one by givens"
-    else:
-        why = f"{x.owner.op} computes it on the host"
-        fix = _host_fix(x.owner)
+        if x.type.dtype != "float32" and not settings.any_dtype():
+            fix = f"call use({str(settings.device())!r}, any_dtype=True), and keep it in a shared variable"
     return Transfer(x.name or str(x), "to the device", why, fix)
 
 
@@ -100,16 +104,28 @@ def _download(node: Any, clients: list[Any]) -> Transfer:
         client for client in clients if client.inputs and type(client.op).__name__ != "Output"
     ]
     if readers:
-        why = f"{readers[0].op} reads it on the host"
-        fix = _host_fix(readers[0])
+        why, fix = _on_host(readers[0])
+        names = " and ".join(dict.fromkeys(str(reader.op) for reader in readers))
+        why = f"{names} read{'s' * (len(readers) == 1)} it on the host ({why})"
     else:
         why = "the function returns it as a NumPy array"
         fix = "return gpu_from_host(x), or update a shared variable with it"
     return Transfer(x.name or str(x), "to the host", why, fix)
 
 
-def _host_fix(node: Any) -> str:
+def _on_host(node: Any) -> tuple[str, str]:
+    """Why a node runs on the host, and how to avoid it."""
+    if not has_lowering(node.op):
+        return (
+            "no version for the device",
+            "move the operation out of the function, or add a lowering for it",
+        )
     dtypes = {x.type.dtype for x in (*node.inputs, *node.outputs) if hasattr(x.type, "dtype")}
-    if has_lowering(node.op) and dtypes - {"float32", "bool"}:
-        return f"use float32 instead of {', '.join(sorted(dtypes - {'float32', 'bool'}))}"
-    return "move the operation out of the function, or add a lowering for it"
+    wide = sorted(d for d in dtypes if np.dtype(d).kind in "fc" and d != "float32")
+    if wide and not settings.any_dtype():
+        names = ", ".join(wide)
+        return f"dtype {names}", f"use float32 instead of {names}"
+    return (
+        "not compiled for the device, or in a form that the device does not compute",
+        'compile the function in the mode "GPU", or move the operation out of it',
+    )

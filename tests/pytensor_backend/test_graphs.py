@@ -325,6 +325,29 @@ def test_transfers_say_why_and_what_to_do(on_device):
     assert backend.transfers(stays) == []
 
 
+def test_transfers_name_what_runs_on_the_host(on_device):
+    w, x, i = pytensor.shared(values(1, 4, 4), name="w"), pt.dvector("x"), pt.lvector("i")
+
+    def moves(outputs, inputs=(), mode="GPU"):
+        return [str(t) for t in backend.transfers(pytensor.function([*inputs], outputs, mode=mode))]
+
+    (both,) = moves([pt.cumsum(w, axis=0), pt.sort(w, axis=0)])
+    assert "Cumsum" in both
+    assert "SortOp" in both
+    assert "no version for the device" in both
+    steps = pytensor.scan(lambda a: a * w, outputs_info=w, n_steps=3, return_updates=False)
+    (*_, after) = moves(backend.gpu_from_host(steps[-1]))
+    assert "Scan" in after
+    assert "no version for the device" in after
+    (wide,) = moves(w * x, [x])
+    assert "dtype float64" in wide
+    assert "use float32" in wide
+    (index, _) = moves(w[i].sum(), [i])
+    assert "any_dtype=True" in index
+    (other_mode,) = moves(w.sum(), mode="FAST_COMPILE")
+    assert 'in the mode "GPU"' in other_mode
+
+
 def test_another_package_adds_a_lowering(on_device):
     class Twice(pytensor.graph.op.Op):
         __props__ = ()

@@ -192,6 +192,13 @@ def test_profile_separates_transfers(on_device):
     )
 
 
+def test_profile_of_another_mode_is_refused(on_device):
+    w = pytensor.shared(values(1, 3))
+    f = pytensor.function([], w.sum(), mode="FAST_COMPILE")
+    with pytest.raises(TypeError, match='mode="GPU"'):
+        backend.profile_summary(f)
+
+
 def test_profile_of_pytensor_counts_each_operation(on_device):
     w = pytensor.shared(values(1, 5, 4))
     f = pytensor.function([], pt.exp(w).sum(), profile=True)
