@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from contextlib import suppress
 from pathlib import Path
 
 from . import install
@@ -12,7 +13,9 @@ __all__ = ["compiled", "run", "translated"]
 
 
 def translated(text: str, name: str) -> str:
-    """Return Python 2 source code as Python 3; the numbers of the lines stay."""
+    """Return Python 2 source code as Python 3; the numbers of the lines stay. Raises SyntaxError."""
+    from fissix.pgen2.parse import ParseError
+    from fissix.pgen2.tokenize import TokenError
     from fissix.refactor import RefactoringTool, get_fixers_from_package
 
     fixers = [
@@ -20,17 +23,21 @@ def translated(text: str, name: str) -> str:
         for f in get_fixers_from_package("fissix.fixes")
         if not f.endswith((".fix_import", ".fix_imports"))
     ]
-    return str(
-        RefactoringTool(fixers).refactor_string(text if text.endswith("\n") else text + "\n", name)
-    )
+    try:
+        return str(RefactoringTool(fixers).refactor_string(text.rstrip("\n") + "\n", name))
+    except ParseError as error:
+        line, column = error.context[1]
+    except TokenError as error:
+        line, column = error.args[1]
+    shown = [*text.splitlines(), ""][line - 1]
+    raise SyntaxError("neither Python 3 nor Python 2", (name, line, column + 1, shown))
 
 
 def compiled(text: str, name: str) -> types.CodeType:
     """Compile source code of Python 3 or 2."""
-    try:
+    with suppress(SyntaxError):
         return compile(text, name, "exec")
-    except SyntaxError:
-        return compile(translated(text, name), name, "exec")
+    return compile(translated(text, name), name, "exec")
 
 
 def run(script: str, arguments: list[str]) -> None:

@@ -170,6 +170,17 @@ def test_an_error_names_the_line_of_the_python_2_program(tmp_path) -> None:
     assert script.read_text().startswith("print 'one'")
 
 
+@pytest.mark.parametrize(
+    ("text", "line"), [("x = = 3\n", 1), ("print 'one'\nx = (\n", 3), ("print 'one'\nnone 1\n", 2)]
+)  # fmt: skip
+def test_a_program_in_neither_python_is_a_syntax_error(tmp_path, text, line) -> None:
+    script = tmp_path / "wrong.py"
+    script.write_text(text)
+    message = rf'(?s)wrong\.py", line {line}\n.*SyntaxError: neither Python 3 nor Python 2'
+    with pytest.raises(AssertionError, match=message):
+        run(script, device="cpu")
+
+
 @pytest.mark.gpu
 @pytest.mark.pycuda
 @pytest.mark.parametrize("name", ["pycuda_multiply", "pycuda_double_op", "pycuda_theano"])
