@@ -13,7 +13,7 @@ import gpuinterop as gi
 
 from .device_op import printed
 from .device_variables import is_device
-from .lowering import device_inputs, lower, recordable
+from .lowering import device_inputs, lower, read_first, record_as
 from .scalar_ops import compiled, supported
 
 _REDUCTIONS: dict[str, str] = {
@@ -171,21 +171,9 @@ def _reduced(op: Any, node: Any) -> list[int] | None:
     return [0] if reduction_name(op, node) else None
 
 
-@device_inputs.register(DimShuffle)
-def _first(op: Any, node: Any) -> list[int]:
-    return [0]
-
-
-@recordable.register(Elemwise)
-@recordable.register(ElemwiseReduction)
-def _with_values(op: Any, node: Any) -> str:
-    return "values"
-
-
-@recordable.register(CAReduce)
-@recordable.register(DimShuffle)
-def _fixed(op: Any, node: Any) -> str:
-    return "fixed"
+read_first(DimShuffle)
+record_as("values", Elemwise, ElemwiseReduction)
+record_as("fixed", CAReduce, DimShuffle)
 
 
 @printed.register(Elemwise)

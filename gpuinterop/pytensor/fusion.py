@@ -27,7 +27,7 @@ from . import settings
 from .device_op import GpuOp, class_for, printed
 from .device_variables import is_device
 from .elementwise import ElemwiseReduction, reduction_name, shape_of_operands, shapes_of
-from .lowering import lower, recordable
+from .lowering import lower, record_as
 from .scalar_ops import Expressions
 
 __all__ = ["FuseProducts", "Fusion", "same_shape_inputs"]
@@ -76,9 +76,7 @@ def _print_fusion(host: Any, name: str) -> str:
     return f"{name}{{{names}}}{[*host.written] if host.written else ''}"
 
 
-@recordable.register(Fusion)
-def _with_values(op: Any, node: Any) -> str:
-    return "values"
+record_as("values", Fusion)
 
 
 @lower.register(Fusion)

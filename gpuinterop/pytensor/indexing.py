@@ -69,14 +69,10 @@ def _inc_subtensor(op: Any, node: Any) -> Any:
 
 @device_inputs.register(Subtensor)
 @device_inputs.register(AdvancedSubtensor)
-def _source(op: Any, node: Any) -> list[int]:
-    return [i for i, x in enumerate(node.inputs) if i == 0 or getattr(x.type, "ndim", None)]
-
-
 @device_inputs.register(IncSubtensor)
 @device_inputs.register(AdvancedIncSubtensor)
-def _target_and_value(op: Any, node: Any) -> list[int]:
-    # A value without dimensions is a number on the host.
+def _arrays(op: Any, node: Any) -> list[int]:
+    # An index or a value without dimensions is a number on the host.
     return [i for i, x in enumerate(node.inputs) if i == 0 or getattr(x.type, "ndim", None)]
 
 

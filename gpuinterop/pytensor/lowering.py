@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
 
-__all__ = ["device_inputs", "has_lowering", "lower", "recordable"]
+__all__ = ["device_inputs", "has_lowering", "lower", "read_first", "record_as", "recordable"]
 
 
 @singledispatch
@@ -47,3 +47,15 @@ def recordable(op: Any, node: Any) -> str:
     inputs must depend on constants and shapes only; "values": other numbers may be captured with the graph.
     """
     return ""
+
+
+def record_as(kind: str, *ops: type) -> None:
+    """Let graphs contain Ops of these classes: "fixed" or "values", as `recordable` has them."""
+    for op in ops:
+        recordable.register(op, lambda op, node: kind)
+
+
+def read_first(*ops: type) -> None:
+    """Let the device read the first input of Ops of these classes, and the host the others."""
+    for op in ops:
+        device_inputs.register(op, lambda op, node: [0])

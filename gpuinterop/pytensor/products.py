@@ -10,7 +10,7 @@ from pytensor.tensor.math import Dot
 import gpuinterop as gi
 
 from .device_op import printed
-from .lowering import device_inputs, lower, recordable
+from .lowering import device_inputs, lower, record_as
 
 __all__ = ["INPLACE"]
 
@@ -81,14 +81,7 @@ def _operands(op: Any, node: Any) -> list[int]:
     return [0, 2, 3]
 
 
-@recordable.register(blas.Gemm)
-@recordable.register(blas.Gemv)
-@recordable.register(blas.Dot22)
-@recordable.register(blas.Dot22Scalar)
-@recordable.register(Dot)
-@recordable.register(blas.BatchedDot)
-def _with_values(op: Any, node: Any) -> str:
-    return "values"
+record_as("values", blas.Gemm, blas.Gemv, blas.Dot22, blas.Dot22Scalar, Dot, blas.BatchedDot)
 
 
 @printed.register(blas.Gemm)
@@ -110,8 +103,5 @@ if hasattr(blas, "Ger"):  # before PyTensor 3.3.7
 
         return run
 
-    recordable.register(blas.Ger, _with_values)
-
-    @device_inputs.register(blas.Ger)
-    def _matrix_and_vectors(op: Any, node: Any) -> list[int]:
-        return [0, 2, 3]
+    record_as("values", blas.Ger)
+    device_inputs.register(blas.Ger, _operands)

@@ -12,7 +12,7 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 import gpuinterop as gi
 
 from . import settings
-from .lowering import device_inputs, lower, recordable
+from .lowering import device_inputs, lower, read_first, record_as
 
 
 def _lengths(values: Any) -> tuple[int, ...]:
@@ -30,27 +30,10 @@ def _alloc(op: Any, node: Any) -> Any:
     return run
 
 
-@recordable.register(Alloc)
-@recordable.register(AllocEmpty)
-@recordable.register(Reshape)
-@recordable.register(Join)
-@recordable.register(Split)
-@recordable.register(Argmax)
-@recordable.register(ExtractDiag)
-@recordable.register(MakeVector)
-@recordable.register(SpecifyShape)
-def _fixed(op: Any, node: Any) -> str:
-    return "fixed"
-
-
-@device_inputs.register(Alloc)
-@device_inputs.register(Reshape)
-@device_inputs.register(SpecifyShape)
-@device_inputs.register(Split)
-@device_inputs.register(Argmax)
-@device_inputs.register(ExtractDiag)
-def _first(op: Any, node: Any) -> list[int]:
-    return [0]
+record_as(
+    "fixed", Alloc, AllocEmpty, Reshape, Join, Split, Argmax, ExtractDiag, MakeVector, SpecifyShape
+)
+read_first(Alloc, Reshape, SpecifyShape, Split, Argmax, ExtractDiag)
 
 
 @lower.register(AllocEmpty)
