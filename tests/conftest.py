@@ -7,8 +7,6 @@ A skip is allowed for the reasons in allowed_skips.txt only; any other fails the
 allowed one whose category is required on the command line.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import functools

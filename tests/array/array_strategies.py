@@ -1,7 +1,5 @@
 """Random arrays, keys and shapes for the property tests; NumPy is the oracle throughout."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

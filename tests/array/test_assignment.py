@@ -1,7 +1,5 @@
 """x[key] = value against NumPy: broadcasting, overlap, any strides, any source."""
 
-from __future__ import annotations
-
 import array as stdlib_array
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Dtype objects of other libraries are accepted wherever a dtype is, and no library is imported for them."""
 
-from __future__ import annotations
-
 import types
 
 import numpy as np

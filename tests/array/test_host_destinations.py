@@ -1,7 +1,5 @@
 """NumPy arrays that `get`, `copy_async` and unpickling read and fill; page-locked memory without a GPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """An exception at any point of the import and the first operations leaves a process in which they can be repeated."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

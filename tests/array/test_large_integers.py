@@ -1,7 +1,5 @@
 """Integers that float64 cannot represent keep their value, whatever the other elements are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

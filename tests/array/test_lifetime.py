@@ -1,7 +1,5 @@
 """Who keeps whom alive: owners, views, subclasses, cycles, threads, pickles, interpreter exit."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import os
@@ -17,6 +15,8 @@ from doubles import driver
 import gpuinterop as gi
 from gpuinterop.devices import memory_stats
 
+pytestmark = pytest.mark.lifetime
+
 
 def live(device: str) -> tuple[int, int, int]:
     gc.collect()
@@ -28,7 +28,6 @@ class Sub(gi.CudaNdarray):
     """A user's subclass, with a dict of its own."""
 
 
-@pytest.mark.lifetime
 def test_views_keep_the_memory_and_owners_go_at_once(device):
     before = live(device)
     x = gi.CudaNdarray(np.arange(12, dtype="float32").reshape(3, 4), device=device)
@@ -42,7 +41,6 @@ def test_views_keep_the_memory_and_owners_go_at_once(device):
     assert live(device) == before
 
 
-@pytest.mark.lifetime
 def test_deleting_in_any_order(device):
     before = live(device)
     for drop in ("x", "view", "deep"):
@@ -141,7 +139,6 @@ def test_references_are_counted_exactly(device):
     assert all(abs(a - b) <= 2 for a, b in zip(after, before, strict=True))
 
 
-@pytest.mark.lifetime
 def test_threads_share_arrays(device):
     x = gi.zeros((64, 64), device=device)
     before = live(device)

@@ -1,7 +1,5 @@
 """How NumPy reads arrays, and their flags, against NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Python's numbers take on the array's dtype, rounded; what it cannot hold is refused, everywhere alike."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How the objects that are no arrays show themselves: in one line, by what they do."""
 
-from __future__ import annotations
-
 import threading
 
 import gpuinterop as gi

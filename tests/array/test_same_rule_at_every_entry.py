@@ -104,18 +104,6 @@ def test_error_for_an_older_ml_dtypes_names_its_version(name, monkeypatch):
     assert caught.value.fix == f"pip install 'ml_dtypes>={'0.5' if name == 'int2' else '0.6'}'"
 
 
-def test_float32_is_the_only_dtype_of_a_cuda_ndarray():
-    x = gi.zeros(3, dtype="float64", device="cpu")
-
-    class Subclass(gi.CudaNdarray):
-        __slots__ = ()
-
-    for cls in (gi.CudaNdarray, Subclass):
-        for change in (lambda cls=cls: cls(x),):
-            with pytest.raises(gi.DTypeError, match="float32"):
-                change()
-
-
 # ---- shapes, axes, orders --------------------------------------------------------------------------
 
 NO_SHAPES = [{4, 3}, {3: 1}, b"ab", bytearray(b"a"), "ab", (2.5, 2), 2.5, (True, 2), True, None, [[2], 3],
@@ -161,25 +149,6 @@ def test_orders_are_read_in_one_way():
 
 
 # ---- masks -----------------------------------------------------------------------------------------
-
-MASK_DOORS = {
-    "asarray": lambda a: gi.asarray(a, device="cpu"),
-    "array": lambda a: gi.array(a, device="cpu"),
-    "from_any": gi.from_any,
-    "from_dlpack": gi.from_dlpack,
-    "from_numpy": lambda a: gi.converters.from_numpy(a),
-    "CudaNdarray": lambda a: gi.CudaNdarray(a, device="cpu"),
-}
-
-
-@pytest.mark.parametrize("take", MASK_DOORS.values(), ids=MASK_DOORS)
-def test_masked_arrays_are_refused_where_something_is_masked(take):
-    open_one = np.ma.array([1.0, 2.0], mask=[False, False], dtype="float32")
-    assert take(open_one).tolist() == [1, 2]
-    assert take(np.ma.array([1.0, 2.0], dtype="float32")).tolist() == [1, 2]
-    with pytest.raises(gi.UnsupportedError, match="masked") as caught:
-        take(np.ma.array([1.0, 2.0], mask=[False, True], dtype="float32"))
-    assert "filled" in caught.value.fix
 
 
 # ---- names of dtypes ------------------------------------------------------------------------------

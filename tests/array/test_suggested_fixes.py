@@ -1,7 +1,5 @@
 """The fix that an error suggests runs as it is written."""
 
-from __future__ import annotations
-
 import pickle
 import re
 

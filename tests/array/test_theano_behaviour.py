@@ -1,7 +1,5 @@
 """What scripts written for Theano rely on: the rules that are kept, the limits that are lifted."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Views against NumPy: any chain of indexing, transposing, reshaping and broadcasting."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from array_strategies import (
@@ -189,19 +187,6 @@ def test_views_beyond_the_dimension_limit_are_refused():
     with pytest.raises(IndexError):
         x[..., ...]
     np.testing.assert_array_equal(x.transpose(*range(63, -1, -1)).shape, x.shape)
-
-
-@examples(300)
-@given(st.data())
-def test_copies_in_every_order_match_numpy(data):
-    host = numbers(data.draw(filled_shapes))
-    pair = host, gi.asarray(host, device="cpu")
-    host, array = data.draw(view_chains(pair))
-    for order in "CFAK":
-        copied = array.copy(order)
-        assert_same(copied, host.copy(order))
-        assert_same(array.astype("int32", order=order), host.astype("int32", order=order))
-        assert not gi.shares_memory(copied, array)
 
 
 def test_iteration_and_length(device):

@@ -3,8 +3,6 @@
 What they measure here means nothing. A benchmark that fails for a misspelt name wastes a GPU.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Joining, splitting, filling: against NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -100,15 +98,6 @@ def test_split_gives_views(device: str) -> None:
         for part, expected in zip(parts, np.split(host, sections, axis), strict=True):
             np.testing.assert_array_equal(np.asarray(part), expected)
             assert part.size == 0 or part.base is x
-
-
-@pytest.mark.parametrize(
-    "arguments", [(3,), (3, 5), (3, 5, 1), (3, 5, -2), (2, 2, 7), (0,), (3, 0)]
-)
-def test_eye(device: str, arguments) -> None:
-    np.testing.assert_array_equal(
-        np.asarray(gpuinterop.eye(*arguments, device=device)), np.eye(*arguments)
-    )
 
 
 def test_parts_that_share_memory_with_out(device: str) -> None:

@@ -1,7 +1,5 @@
 """Which cuBLAS function a product calls, with which arguments: on the fake driver and a fake cuBLAS."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

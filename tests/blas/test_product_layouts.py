@@ -1,7 +1,5 @@
 """Products of operands however they lie, against NumPy in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """What products refuse, and what they compute at the edge of it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from test_products import close, values

@@ -1,7 +1,5 @@
 """Products of matrices and vectors against NumPy in float64, on every device there is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Products with few results and a long inner dimension, which the blocks share. float64 is the oracle."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

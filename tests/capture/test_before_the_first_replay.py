@@ -1,7 +1,5 @@
 """What a capture on "cpu" made holds zeros, and no reader gets it, until a replay or a write."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle

@@ -1,7 +1,5 @@
 """Every BLAS function, captured: a replay reads its operands again and gives the same bits as an eager call."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Captures and arrays of other devices, on the two GPUs of the fake driver."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -4,8 +4,6 @@ They stay valid, except one: see docs/devices.md. Each runs in its own process, 
 capture that is not ended keeps the whole process from synchronising.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

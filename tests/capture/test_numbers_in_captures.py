@@ -1,7 +1,5 @@
 """Numbers that are assigned while a graph is captured: filled, and not uploaded."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Arguments of a replay: which are accepted, and that all of them are copied once, or none."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Runs commands in this process, with arrays on the CPU."""
 
-from __future__ import annotations
-
 import pytest
 
 import gpuinterop as gi

@@ -1,7 +1,5 @@
 """doctor and matrix on the command line: output, JSON and exit codes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

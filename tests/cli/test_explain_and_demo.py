@@ -1,7 +1,5 @@
 """explain, demo and version on the command line: output, JSON and exit codes."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

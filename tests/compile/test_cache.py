@@ -1,7 +1,5 @@
 """The caches in front of the compiler."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ The quick suite takes a quarter of the operations and casts and spreads dtypes a
 rest is marked slow.
 """
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Texts as users have them: any names of their own, kernels without extern "C", lines as they count."""
 
-from __future__ import annotations
-
 import pytest
 
 import gpuinterop as gi

@@ -1,19 +1,19 @@
 """Launches of a RawKernel on the fake driver, which copies its arguments as the real one does."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest
 from doubles import driver, fake_driver
 
-# What stands for machine code: `scale` multiplies by a double, `none` takes nothing, and of `undescribed`
-# the driver reports no parameters.
+# What stands for machine code: `scale` multiplies by a double, `by_value` takes an array with its strides,
+# a bool and a short, `none` takes nothing, and of `undescribed` the driver reports no parameters.
 HOST = """
 #define KERNEL(name) extern "C" void name(const unsigned*, const unsigned*, unsigned, void** a)
 #define SIZES(name) extern "C" const unsigned name##_parameters[]
 KERNEL(scale) { **(float**)a[0] *= *(double*)a[1]; }
 SIZES(scale) = {8, 8, 0};
+KERNEL(by_value) {}
+SIZES(by_value) = {40, 1, 2, 0};
 KERNEL(none) {}
 SIZES(none) = {0};
 KERNEL(undescribed) {}
@@ -27,7 +27,8 @@ from gpuinterop.ops import raw_kernel
 
 driver = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
 raw_kernel.compile_source = lambda *_, **__: b"FAKECUDA:{library}"
-scale, none, undescribed = (gi.RawKernel("", name) for name in ("scale", "none", "undescribed"))
+scale, by_value, none, undescribed = (
+    gi.RawKernel("", name) for name in ("scale", "by_value", "none", "undescribed"))
 x = gi.ones(4, device="cuda:0")
 
 def calls(name):
@@ -67,13 +68,18 @@ for arguments in [(x,), (x, np.float32(4)), (x, np.float64(4), x), (x, x, np.int
     print(outcome(scale, (1,), (1,), *arguments))
 print(outcome(none, (1,), (1,), x))
 print(x[0].item(), calls("cuLaunchKernel") - before)
+others = np.bool_(True), np.int16(2)
+print(outcome(by_value, (1,), (1,), gi.strided(x), *others))
+by_value((1,), (1,), gi.strided(x.reshape(2, 2)), *others)
 none((1,), (1,))
 undescribed((1,), (1,), x, np.float32(1))
 """)
     lines = output.splitlines()
-    assert (lines[0], lines[-1]) == ("3.0", "3.0 0")
+    assert lines[0] == "3.0"
+    assert "3.0 0" in lines
     assert output.count("ArgumentTypeError: scale: expected 2") == 4
     assert output.count("ArgumentTypeError: none: expected 0") == 1
+    assert "40 1 2" in output.partition("ArgumentTypeError: by_value: ")[2]
     for got in ("bytes: 8\n", "8 4\n", "8 8 8\n", "8 8 1\n"):
         assert got in output
 
@@ -96,6 +102,13 @@ def test_grid_or_block_beyond_the_device_limits_is_refused(run):
 for grid, block in [((1,), 2000), (1, (32, 32, 2)), (1, (1, 1, 65)), ((1, 65536), 1),
                     ((1, 1, 65536), 1), (1, (2**31 - 1,) * 3)]:
     print(outcome(scale, grid, block, x, np.float64(1)))
+for grid in (0,), (-1,), (-(2**70),), (2**31,), (2**70,), (1, 1, 1, 1):
+    try:
+        scale(grid, (1,), x, np.float64(1))
+    except ValueError as error:
+        assert "grid" in str(error)
+    else:
+        raise AssertionError(grid)
 print(calls("cuLaunchKernel"))
 scale((2**31 - 1,), (1024,), x, np.float64(1))
 """)

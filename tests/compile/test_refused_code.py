@@ -1,7 +1,5 @@
 """Kept machine code that the driver at hand does not take: of another driver, of another GPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Layouts and dtypes that every converter is tried with, made from NumPy arrays."""
 
-from __future__ import annotations
-
 import importlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Namespaces of the array API: what their from_dlpack does silently is found out, and plan_conversion."""
 
-from __future__ import annotations
-
 import ctypes
 import types
 

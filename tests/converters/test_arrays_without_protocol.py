@@ -1,7 +1,5 @@
 """Arrays without a protocol are accepted wherever arrays are, by their converter, as the last resort."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from doubles import fake_cudamat, fake_pycuda

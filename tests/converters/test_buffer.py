@@ -1,7 +1,5 @@
 """Python's own buffers, there and back."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import io

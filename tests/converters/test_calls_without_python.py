@@ -1,7 +1,5 @@
 """Converters whose ordinary case is served in C are functions like any other, and say no like any other."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import inspect

@@ -1,7 +1,5 @@
 """All converters have the same parameters and order of documentation, and a Theano-compatible name."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """no_copies, count_copies and log_transfers: across converters, per thread."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`explain` predicts the actual conversion: every installed library x layout x dtype x copyif."""
 
-from __future__ import annotations
-
 import importlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What explain() says is what happens, for objects and circumstances that need two steps or are rare."""
 
-from __future__ import annotations
-
 import types
 
 import numpy as np
@@ -123,13 +121,6 @@ def test_to_cudandarray_copies_nothing_in_vain():
     assert (copied.count, copied.bytes) == (1, 4000)
 
 
-def test_namespace_is_tried_without_a_copy():
-    swapped = np.ones(3, ">f4")
-    assert agree(swapped, "array_api", True, xp=np)[0].copied
-    assert agree(swapped, "array_api", False, xp=np)[0].refused
-    assert agree(gi.ones((2, 3), device="cpu"), "array_api", True, xp=np)[0].shared
-
-
 # ---- capsules -----------------------------------------------------------------------------------
 
 
@@ -189,13 +180,6 @@ def test_converter_that_cannot_plan_is_explained(clean, to, copyif):
 
 
 # ---- names of gpuinterop's own arrays -----------------------------------------------------------
-
-
-def test_cudandarray_is_a_class_of_one_dtype():
-    assert type(gi.to(np.ones(3, np.float32), "cudandarray")) is gi.CudaNdarray
-    assert type(gi.to(np.ones(3), "gpuinterop")) is gi.GpuArray
-    with pytest.raises(gi.DTypeError):
-        gi.to(np.ones(3), "cudandarray")
 
 
 @pytest.mark.parametrize(

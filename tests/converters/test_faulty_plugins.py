@@ -1,7 +1,5 @@
 """A converter of another package that returns something else, or does not work, is named and harms no other."""
 
-from __future__ import annotations
-
 import sys
 import types
 

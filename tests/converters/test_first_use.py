@@ -1,7 +1,5 @@
 """The first use in a process: any function may come first, and imports in progress are waited for."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """What a fix promises is done, word for word, on what was passed: the next conversion succeeds."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

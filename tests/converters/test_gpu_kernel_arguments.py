@@ -1,7 +1,5 @@
 """Kernels of other libraries accept a CudaNdarray directly, on a real GPU."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 

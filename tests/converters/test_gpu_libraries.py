@@ -1,7 +1,5 @@
 """The other libraries on a real GPU: the compatibility suite with each, and their known hazards."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import os

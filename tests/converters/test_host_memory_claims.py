@@ -1,7 +1,5 @@
 """Memory on the host that is not what its owner says, or no memory at all."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

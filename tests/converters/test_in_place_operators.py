@@ -1,7 +1,5 @@
 """`a += x`, where `a` is another library's array: it writes into `a`, or raises and leaves `a` as it was."""
 
-from __future__ import annotations
-
 import operator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """JAX on the host: immutable, aligned to 64 bytes, 32 bits wide unless configured otherwise."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

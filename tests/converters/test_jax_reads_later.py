@@ -1,7 +1,5 @@
 """JAX reads memory when it computes: writes by gpuinterop wait for that, or are refused while a jax.Array exists."""
 
-from __future__ import annotations
-
 import gc
 import threading
 

@@ -1,7 +1,5 @@
 """Libraries that are absent, broken, or come later."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
@@ -9,7 +7,7 @@ import pytest
 from doubles import internals
 
 import gpuinterop as gi
-from gpuinterop import cli, converters
+from gpuinterop import converters
 
 
 def test_missing_libraries_name_the_package():
@@ -53,12 +51,3 @@ def test_error_for_a_broken_library_gives_the_reason(broken):
     report = gi.doctor()
     assert any(reason in finding.text and broken in finding.text for finding in report.warnings)
     assert not report.ok
-
-
-@pytest.mark.parametrize("broken", BROKEN, indirect=True)
-def test_demo_continues_without_a_broken_library(broken, capsys):
-    assert cli.main(["demo", "--device", "cpu", "--only", f"numpy,{broken}"]) == 0
-    text = capsys.readouterr().out
-    assert BROKEN[broken][1] in text
-    assert f": {broken}" in text
-    assert "4 shared" in text

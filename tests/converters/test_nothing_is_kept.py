@@ -1,7 +1,5 @@
 """Each kind of thing that users make is destroyed when its user lets go, also when it refers to itself."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from pathlib import Path

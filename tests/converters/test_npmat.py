@@ -1,7 +1,5 @@
 """CUDAMat and gnumpy in CPU mode: npmat-style objects share host memory."""
 
-from __future__ import annotations
-
 import gc
 import types
 

@@ -1,7 +1,5 @@
 """Options and names: boolean options take only bools, and unknown names get a suggestion."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -66,6 +64,10 @@ CALLS = {
     "reshape": lambda v: make_array().reshape(6, copy=v),
     "from_dlpack": lambda v: gi.from_dlpack(host(), copy=v),
     "asarray": lambda v: gi.asarray(host(), device="cpu", copy=v),
+    "pointer_arguments": lambda v: converters.pointer_arguments([], copyif=v).__enter__(),
+    "pointer_arguments, readonly": lambda v: converters.pointer_arguments(
+        [], allow_readonly=v
+    ).__enter__(),
 }
 
 

@@ -1,7 +1,5 @@
 """Oddities of NumPy, tvm-ffi, cuda.core, Warp and TensorFlow on the host."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import types

@@ -1,7 +1,5 @@
 """Exact memory overlap of strided arrays, against NumPy's own answer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Conversions read the core's layout, not attributes that a subclass overrides, and refuse an incomplete one."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

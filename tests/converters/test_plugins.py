@@ -1,7 +1,5 @@
 """Converters of other packages: registered, found by entry points, called and replaced."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import types

@@ -1,7 +1,5 @@
 """How objects and names find their converter."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """torch's peculiarities: properties that its fast path ignores, and calls that would abort the process."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import weakref

@@ -1,7 +1,5 @@
 """torch's functions and operators take gpuinterop arrays as tensors over the same memory."""
 
-from __future__ import annotations
-
 import collections
 import operator
 

@@ -1,7 +1,5 @@
 """Objects of no known library, or that only look like those of one: recognised by what they have, or refused."""
 
-from __future__ import annotations
-
 from unittest import mock
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tests of devices, streams and memory, which leave the driver as they found it."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

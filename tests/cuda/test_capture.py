@@ -1,7 +1,5 @@
 """What a graph capture may see: no synchronisation, memory of its own, order where it can be had."""
 
-from __future__ import annotations
-
 import threading
 import time
 

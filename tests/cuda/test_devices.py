@@ -1,7 +1,5 @@
 """Naming devices, without a driver and, in a process of its own, with the fake one."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import ctypes.util

@@ -1,7 +1,5 @@
 """Streams of other libraries: accepted, held while they are in use, and entered together with gpuinterop streams."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import types
@@ -181,9 +179,11 @@ def test_stream_of_a_foreign_context_is_refused():
 def another_library(monkeypatch):
     """Returns what makes a library with a current stream seem to be loaded."""
 
-    def load(enter):
-        monkeypatch.setitem(sys.modules, "another", types.ModuleType("another"))
-        internals.enter_streams_also_by(monkeypatch, another=enter)
+    def load(*enters):
+        libraries = {f"another{i}": enter for i, enter in enumerate(enters)}
+        for name in libraries:
+            monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+        internals.enter_streams_also_by(monkeypatch, **libraries)
 
     return load
 
@@ -193,22 +193,27 @@ def test_other_libraries_are_entered_and_left(another_library):
 
     class Other:
         def __init__(self, module, stream):
-            self.handle = stream.handle
+            self.what = module.__name__, stream.handle
 
         def __enter__(self):
-            seen.append(("enter", self.handle))
+            seen.append(self.what)
 
         def __exit__(self, *error):
-            seen.append(("exit", self.handle))
+            assert seen.pop() == self.what  # the last that was entered is left first
 
-    another_library(Other)
+    another_library(Other, Other)
     s = gi.Stream()
-    with gi.stream(s), pytest.raises(ZeroDivisionError), gi.stream(None):
-        raise ZeroDivisionError
-    assert seen == [("enter", s.handle), ("enter", 1), ("exit", 1), ("exit", s.handle)]
+    with gi.stream(s):
+        outside = [("another0", s.handle), ("another1", s.handle)]
+        assert seen == outside
+        with pytest.raises(ZeroDivisionError), gi.stream(None):
+            assert seen == [*outside, ("another0", 1), ("another1", 1)]
+            raise ZeroDivisionError
+        assert seen == outside
+    assert not seen
     with devices.stream(s):  # current in gpuinterop only, whatever libraries were loaded before
         assert devices.current_stream() is s
-    assert len(seen) == 4
+        assert not seen
 
 
 @pytest.mark.parametrize("before", ["none", "primary", "foreign"])

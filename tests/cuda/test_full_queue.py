@@ -1,7 +1,5 @@
 """A launch waits while its stream's queue is full, and the work ahead of it may need the GIL."""
 
-from __future__ import annotations
-
 import pytest
 from doubles import driver
 

@@ -1,7 +1,5 @@
 """Memory that was handed to a consumer elsewhere: freeing it waits for that consumer."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np
@@ -75,18 +73,6 @@ def test_memory_is_not_used_again_before_the_consumer_has_read_it(kind, size):
                 )  # the same size, so the same memory if it is free
             assert consumer.seen().tolist() == [value] * N
     gi.empty_cache()
-
-
-@pytest.mark.parametrize("kind", ["legacy", "foreign"])
-def test_the_producer_is_waited_for(kind):
-    consumer = Consumer(stream_of(kind))
-    s = gi.Stream()
-    with s:
-        driver.slow(s.handle, 30_000)
-        x = gi.full((N,), 5.0, device=CUDA)
-        consumer.read(x)
-    assert consumer.seen().max() == 5.0
-    consumer.let_go()
 
 
 @pytest.mark.parametrize("kind", ["legacy", "foreign"])

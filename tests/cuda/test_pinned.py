@@ -1,7 +1,5 @@
 """Page-locked memory: asynchronous copies, and memory that is kept until they have completed."""
 
-from __future__ import annotations
-
 import gc
 import threading
 

@@ -1,7 +1,5 @@
 """Broken drivers, forks, process exit: each in a process of its own."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest
@@ -138,7 +136,12 @@ FORK = """
 import gc, os, sys, time
 import gpuinterop as gi
 from gpuinterop import _core, devices
+class Producer:
+    pass
 x = gi.ones((1000,), device="cuda:0")
+producer = Producer()
+producer.__cuda_array_interface__ = {**x.__cuda_array_interface__, "owner": x}
+take = lambda: gi.from_any(producer)
 s, e = gi.Stream(), gi.Event()
 gi.synchronize()
 time.sleep(0.1)  # AddressSanitizer's own locks are lost in a fork beside a thread that is at work
@@ -149,11 +152,13 @@ if child == 0:
         assert _core.cuda_forked() and not _core.cuda_available()
         for call in (lambda: gi.zeros((3,), device="cuda:0"), lambda: gi.zeros(3), x.copy, s.synchronize,
                      s.query, e.record, s.__enter__, lambda: gi.Stream("cuda"),
-                     lambda: gi.mem_info(0), lambda: x.tolist(), lambda: s.is_capturing):
+                     lambda: gi.mem_info(0), lambda: x.tolist(), lambda: s.is_capturing,
+                     lambda: x.__dlpack__(), lambda: x.__dlpack__(stream=-1), lambda: x.__cuda_array_interface__,
+                     take):
             try:
                 call()
-            except RuntimeError as error:
-                assert "fork" in str(error) and "spawn" in str(error), error
+            except gi.GpuInteropError as error:
+                assert "fork" in str(error) and (call is take or "spawn" in str(error)), error
             else:
                 raise AssertionError("no error")
         del x, s, e

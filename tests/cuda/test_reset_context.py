@@ -1,7 +1,5 @@
 """After another library has reset the device's context every call raises ContextError, and nothing crashes."""
 
-from __future__ import annotations
-
 import pytest
 from doubles import driver
 

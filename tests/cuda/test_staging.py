@@ -1,7 +1,5 @@
 """Large copies between pageable memory and a device, which several threads carry out."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

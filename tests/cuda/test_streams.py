@@ -1,7 +1,5 @@
 """Streams, events and the order that they promise."""
 
-from __future__ import annotations
-
 import threading
 import time
 import weakref
@@ -177,13 +175,17 @@ def test_events_that_cannot_measure_say_why():
     assert gi.Event().query()
 
 
-@pytest.mark.parametrize("what", ["stream", "event", "device"])
+@pytest.mark.parametrize("what", ["stream", "event", "device", "transfer", "large transfer"])
 def test_waiting_lets_other_threads_run(what):
     s = gi.Stream()
+    with s:
+        x = filled(1.0, 1 << 20 if what == "large transfer" else 1000)
     gate = driver.Gate(s.handle)
     thread = threading.Timer(0.05, gate.open)  # needs the GIL that the waiting thread has
     thread.start()
-    {"stream": s.synchronize, "event": s.record().synchronize, "device": gi.synchronize}[what]()
+    waits = {"stream": s.synchronize, "event": s.record().synchronize, "device": gi.synchronize}
+    with s:
+        waits.get(what, x.get)()
     assert s.query()
     thread.join()
 

@@ -1,7 +1,5 @@
 """Every mix that is known to break, one at a time: the finding, and what its fix names."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

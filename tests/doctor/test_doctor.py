@@ -1,7 +1,5 @@
 """The report: here, with everything broken, and as JSON."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Versions and CUDA majors from metadata, broken metadata included."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """A small library with memory on the GPU, and a stream of its own that does not wait for the legacy one."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 

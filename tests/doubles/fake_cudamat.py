@@ -3,8 +3,6 @@
 Faults of the originals that a converter must survive are reproduced and marked.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 import types

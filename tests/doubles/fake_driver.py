@@ -4,8 +4,6 @@
 runs one program in a process of its own. The functions from `faults` on read and steer the fake driver.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Numba's device arrays, as far as it documents their attributes."""
 
-from __future__ import annotations
-
 import types
 
 import numpy as np

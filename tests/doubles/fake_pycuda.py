@@ -4,8 +4,6 @@ Their device memory comes from the driver that the tests run with, the fake one 
 originals that a converter must survive are reproduced and marked.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 import threading

@@ -3,8 +3,6 @@
 The suite has to pass the first and to find every one of the others.
 """
 
-from __future__ import annotations
-
 import ctypes
 from dataclasses import replace
 

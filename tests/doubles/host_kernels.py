@@ -5,8 +5,6 @@ runs on a machine without a GPU. Barriers and shuffles work, because a thread th
 the next thread until all have arrived (host_run.cpp).
 """
 
-from __future__ import annotations
-
 import atexit
 import ctypes
 import hashlib

@@ -3,8 +3,6 @@
 Tests import this module in their place, so that a change inside the package changes one file here.
 """
 
-from __future__ import annotations
-
 from importlib import metadata
 
 from gpuinterop import _core, converters, dtypes, foreign_handles

@@ -1,7 +1,5 @@
 """Lists of the package's names, read from its public parts."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import gpuinterop as gi

@@ -1,7 +1,5 @@
 """Stream objects of other libraries, each by the attribute that names its handle; none owns its stream."""
 
-from __future__ import annotations
-
 
 class Torch:
     def __init__(self, handle):

@@ -1,7 +1,5 @@
 """A library that gpuinterop does not know, and its converter, as another package would have it."""
 
-from __future__ import annotations
-
 import types
 
 import gpuinterop as gi

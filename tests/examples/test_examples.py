@@ -1,7 +1,5 @@
 """The computations of the Theano tutorials with the API of gpuinterop, as in examples/."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

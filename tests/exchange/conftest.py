@@ -1,7 +1,5 @@
 """Fixtures of several modules in this folder."""
 
-from __future__ import annotations
-
 import gc
 from types import SimpleNamespace
 

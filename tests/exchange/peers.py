@@ -1,7 +1,5 @@
 """Shared by these tests: a C++ library, hand-made structs, and objects that implement a protocol."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 from collections.abc import Callable

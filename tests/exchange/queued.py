@@ -1,7 +1,5 @@
 """Work that is queued on streams of the fake driver, and counts of the driver's wait calls."""
 
-from __future__ import annotations
-
 import time
 
 from doubles import driver, fake_driver

@@ -4,8 +4,6 @@ The producers here make the primary context current and leave it so, as CUDA's r
 libraries that are built on it. On the fake driver, because no real library does this on request.
 """
 
-from __future__ import annotations
-
 import ctypes
 from ctypes import byref, c_void_p
 

@@ -1,7 +1,5 @@
 """What __dlpack__, its C interface and the dictionaries hand out, read from the structs themselves."""
 
-from __future__ import annotations
-
 import ctypes
 import inspect
 

@@ -1,7 +1,5 @@
 """No exchange frees memory twice, or loses it, when Python or C++ cannot allocate memory on the way."""
 
-from __future__ import annotations
-
 import gc
 import os
 

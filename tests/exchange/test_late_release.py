@@ -4,8 +4,6 @@ On the fake driver, whose streams are threads that gates hold up. A producer tha
 its own cannot wait for gpuinterop, so its deleter must be called late. These tests check that.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import sys

@@ -1,16 +1,12 @@
 """CUDA memory, streams and contexts that are not what a producer says, on the fake driver."""
 
-from __future__ import annotations
-
 import functools
 import gc
-import os
-import time
 from ctypes import byref, c_size_t, c_void_p
 
 import numpy as np
 import pytest
-from doubles import driver, internals
+from doubles import driver
 from peers import ADDRESS, CUDA, MANAGED, Producer, capsule, counting, interface, name_of, run
 
 import gpuinterop as gi
@@ -221,35 +217,6 @@ def test_imports_in_a_capture_are_not_ordered(captured):
 
 
 # ---- processes ------------------------------------------------------------------------------------
-
-FORKED = {
-    "an import": lambda: take(held()),
-    "an export": lambda: there().__dlpack__(),
-    "an export in no order": lambda: there().__dlpack__(stream=-1),
-    "a dictionary": lambda: there().__cuda_array_interface__,
-    "the C interface": lambda: internals.export_via(there(), gi.GpuArray),
-}
-
-
-@pytest.mark.parametrize("name", FORKED)
-def test_exchange_after_a_fork_is_refused(name):
-    there().fill(1)
-    read, write = os.pipe()
-    gi.synchronize()
-    # AddressSanitizer's own locks are lost in a fork beside a thread that is at work.
-    time.sleep(0.1)
-    child = os.fork()
-    if child == 0:
-        try:
-            FORKED[name]()
-        except RuntimeError as error:
-            os.write(write, str(error).encode()[:4000])
-        finally:
-            os._exit(0)
-    os.close(write)
-    os.waitpid(child, 0)
-    with os.fdopen(read) as said:
-        assert "fork" in said.read()
 
 
 FIRST_USE = """

@@ -1,7 +1,5 @@
 """Producers and array dictionaries that misbehave: a Python error, or what they offer besides."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

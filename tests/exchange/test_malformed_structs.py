@@ -1,7 +1,5 @@
 """Malformed structs, capsules and C exchange API tables: a Python error, and nothing freed twice or never."""
 
-from __future__ import annotations
-
 import gc
 import sys
 

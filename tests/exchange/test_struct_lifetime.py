@@ -1,7 +1,5 @@
 """Who keeps whom alive: each struct ends once, nothing grows, and no thread or exit is too late."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

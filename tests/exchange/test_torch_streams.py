@@ -4,8 +4,6 @@ torch never destroys its own streams. The owner of an ExternalStream may destroy
 on it is still in use. On the fake driver, with a test double of torch that publishes a C exchange API.
 """
 
-from __future__ import annotations
-
 import pytest
 from peers import run
 

@@ -1,7 +1,5 @@
 """Interpreter exit with memory on the GPU, in every library, in any order."""
 
-from __future__ import annotations
-
 import itertools
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A producer that is still running on a side stream is always seen complete, in both directions."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np
@@ -173,24 +171,6 @@ def test_export_waits_for_slow_work_of_gpuinterop(peer, stream_kind, rounds):
             del x
         low, high = them.first(seen)
         assert low == high == values
-
-
-def test_gpuinterop_streams_are_ordered_by_use():
-    torch = Torch()
-    a, b = gi.Stream("cuda"), gi.Stream("cuda")
-    for value in range(1, 501):
-        with a:
-            x = gi.empty(SHAPE, device="cuda")
-            torch.sleep_on(a.handle)
-            x[...] = float(value)
-        with b:
-            y = x.copy()
-            torch.sleep_on(b.handle)
-            x[...] = -1.0
-        with a:
-            z = x.copy()
-        assert (y.get() == value).all()
-        assert (z.get() == -1).all()
 
 
 def jax_producer(products: int):

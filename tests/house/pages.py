@@ -1,7 +1,5 @@
 """What the docs tests read from a Markdown page: code blocks and links."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

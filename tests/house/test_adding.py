@@ -1,7 +1,5 @@
 """An operator, a reduction and a converter are added as CONTRIBUTING says, and nothing else is needed."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What the build promises: no linked CUDA, no free-threaded Python, sanitizers on request."""
 
-from __future__ import annotations
-
 import os
 import re
 import runpy

@@ -1,7 +1,5 @@
 """The demo keeps its word: nothing is called shared that was not seen to be shared."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

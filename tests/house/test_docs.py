@@ -1,7 +1,5 @@
 """The documentation is true: programs run, links lead somewhere, generated pages are fresh."""
 
-from __future__ import annotations
-
 import ast
 import codeop
 import importlib.util

@@ -1,7 +1,5 @@
 """The examples in docstrings run, and every public function has a docstring."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect

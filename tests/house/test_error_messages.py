@@ -1,7 +1,5 @@
 """Each builder of error_messages gives a complete message, and the core calls builders that exist."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rules that are read off the files: their length, who reads what, and what stands in a table."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

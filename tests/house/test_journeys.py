@@ -1,7 +1,5 @@
 """How many files of the package a first call passes, and how often it returns to a file that it had left."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -5,8 +5,6 @@ The picture in CONTRIBUTING.md says which layer a module is in. Imports inside f
 names, converters, commands and cases of other packages are loaded on request.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

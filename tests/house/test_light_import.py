@@ -1,7 +1,5 @@
 """`import gpuinterop` loads no driver and no foreign library, starts no thread, opens no socket."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

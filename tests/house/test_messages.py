@@ -4,8 +4,6 @@ Other tests match the class, `.reason` and at most a word. After a change of wor
 `.venv/bin/python tests/house/test_messages.py`, and read what differs.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

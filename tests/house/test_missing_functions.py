@@ -1,7 +1,5 @@
 """docs/not-here.md names the functions of NumPy that gpuinterop does not compute: all of them, and no others."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

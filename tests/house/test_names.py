@@ -1,7 +1,5 @@
 """The names at the top level: all of them resolve, and none is hidden by a module of the same name."""
 
-from __future__ import annotations
-
 import inspect
 import pydoc
 import subprocess

@@ -1,7 +1,5 @@
 """The source distribution is complete: its files suffice to build and test the package."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

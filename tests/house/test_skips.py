@@ -1,7 +1,5 @@
 """The policy of tests/conftest.py itself: which skips pass, which fail a run."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -1,7 +1,5 @@
 """gpuinterop/_core.pyi says what the native module offers, with a signature for every slot."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import inspect

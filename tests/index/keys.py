@@ -1,7 +1,5 @@
 """Keys with index arrays and masks, as hypothesis strategies, and the forms in which their arrays are given."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

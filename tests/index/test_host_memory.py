@@ -1,7 +1,5 @@
 """On "cpu" indexing needs no second array of the size of its operands or result: NumPy's functions often do."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Index arrays and masks in captures: what a replay reads, and what it does with an index out of range."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The functions that index, as functions of the package, as methods and as NumPy's functions."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """x[key] and x[key] = value with index arrays and masks: NumPy's results, whatever the key and its form."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

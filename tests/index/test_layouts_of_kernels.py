@@ -1,7 +1,5 @@
 """Arrays that are large enough for each class of kernels: rows, transposed tiles, wide elements, vectors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Indices out of range, indices of other libraries, shared memory, classes, copies: what keys have in common."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Hypothesis strategies: the same strided view on both sides."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Programs of random steps: what fused functions are compared with the same steps one by one on."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Errors in units of the last place, by operation: each device keeps what docs/accuracy.md promises."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

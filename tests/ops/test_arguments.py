@@ -1,7 +1,5 @@
 """Wrong arguments: an error that says what to do, and never a look outside the memory."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How many Python functions a cached call runs: no more than docs/operations.md states."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

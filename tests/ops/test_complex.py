@@ -1,7 +1,5 @@
 """Complex operations where numbers end: zeros of either sign, infinities, NaN; against complex128."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """dtype= of an elementwise function: NumPy's result in NumPy's dtype, or refused where NumPy refuses."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ElementwiseKernel: what it declares, takes, refuses beforehand and computes on either device."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Expressions built value by value, against the single operations on arrays."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every function of the package takes the arrays of other libraries: the operators' rule."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -84,8 +82,8 @@ def test_tensors_stay_on_their_gpu():
 
 
 @pytest.mark.parametrize("value", [[1.0, 2.0], None, "text", 3])
-@pytest.mark.parametrize("name", ["sum", "norm", "split", "take"])
+@pytest.mark.parametrize("name", ["sum", "norm", "split", "take", "broadcast_to"])
 def test_error_for_a_non_array_suggests_a_conversion(name, value):
-    extra = {"split": (2,), "take": ([0],)}.get(name, ())
+    extra = {"split": (2,), "take": ([0],), "broadcast_to": ((2, 3),)}.get(name, ())
     with pytest.raises(gi.ArgumentTypeError, match=rf"{name}: (.|\n)*gpuinterop\.asarray\(x\)"):
         getattr(gi, name)(value, *extra)

@@ -1,7 +1,5 @@
 """What a fused function depends on: its arguments."""
 
-from __future__ import annotations
-
 import copy
 import enum
 import gc

@@ -1,7 +1,5 @@
 """Outs of fused functions that overlap the arguments, which the function may return as they are."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from doubles.on_fake import FAKE

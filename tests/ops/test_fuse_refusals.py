@@ -1,7 +1,5 @@
 """What a function must not do while it is fused, and what a fused function does not take."""
 
-from __future__ import annotations
-
 import math
 import operator
 

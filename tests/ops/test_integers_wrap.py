@@ -1,7 +1,5 @@
 """Integers wrap around on every device as NumPy's do, and no compiler may reckon that they do not."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

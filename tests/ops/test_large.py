@@ -1,7 +1,5 @@
 """Beyond 32-bit indices, on a real GPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

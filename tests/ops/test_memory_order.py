@@ -1,7 +1,5 @@
 """Results keep the operands' order in memory: their strides are those of NumPy's results."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -27,6 +25,11 @@ def operands(draw, shape, dtype="float32"):
         return (np.broadcast_to(host, shape), x.broadcast_to(shape)) if spread else (host, x)
 
     return made
+
+
+def require_equal_in_order(expected, result):
+    np.testing.assert_array_equal(result.get(), expected)
+    require_order_of(expected, result)
 
 
 def require_order_of(expected, result):
@@ -93,13 +96,15 @@ def test_casts_and_copies(device, data):
     host, x = data.draw(operands(data.draw(shapes(2000))))(device)
     for dtype in ("float32", "float64", "int16"):
         for order in "CFA":
-            require_order_of(host.astype(dtype, order), x.astype(dtype, order))
+            require_equal_in_order(host.astype(dtype, order), x.astype(dtype, order))
         for ours in (x.astype(dtype), x.astype(dtype, "K"), gi.astype(x, dtype)):
             require_order_of(in_numpys_order([host], dtype), ours)
+            np.testing.assert_array_equal(ours.get(), host.astype(dtype))
     # NumPy's own copies make broadcast axes the fastest ones; here they stay in place everywhere.
     require_order_of(in_numpys_order([host]), x.copy("K"))
-    require_order_of(np.asarray(host.copy()), x.copy())
-    require_order_of(np.array(host, order="F"), x.copy("F"))
+    np.testing.assert_array_equal(x.copy("K").get(), host)
+    require_equal_in_order(np.asarray(host.copy()), x.copy())
+    require_equal_in_order(np.array(host, order="F"), x.copy("F"))
 
 
 @QUICK
@@ -170,5 +175,5 @@ def test_many_axes(device):
     host = np.arange(2**9, dtype="float32").reshape((2,) * 9)
     x = gi.asarray(host, device=device)
     order = (8, 0, 7, 1, 6, 2, 5, 3, 4)
-    require_order_of(-host.transpose(order)[..., ::-1], -x.transpose(order)[..., ::-1])
-    require_order_of(host.transpose(order) + host, x.transpose(order) + x)
+    require_equal_in_order(-host.transpose(order)[..., ::-1], -x.transpose(order)[..., ::-1])
+    require_equal_in_order(host.transpose(order) + host, x.transpose(order) + x)

@@ -1,7 +1,5 @@
 """NumPy's 0-d arrays are numbers: of any byte order, of a dtype that arrays have, and not masked."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

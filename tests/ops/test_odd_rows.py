@@ -1,8 +1,6 @@
 """Rows that are not aligned: odd lengths, odd offsets, transposed and reversed operands. NumPy is the oracle,
 and no byte outside the result is written."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What happens to operands between the call and the launch: copies are announced, order is kept."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from doubles import driver

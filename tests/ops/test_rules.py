@@ -1,7 +1,5 @@
 """Dtypes, classes, devices and errors of the operations."""
 
-from __future__ import annotations
-
 import itertools
 import operator
 

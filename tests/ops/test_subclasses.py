@@ -1,7 +1,5 @@
 """Subclasses: the class of a result is the most derived one, and overridden attributes are not believed."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

@@ -1,7 +1,5 @@
 """take: its modes, indices in every form, captures, out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

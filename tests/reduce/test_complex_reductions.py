@@ -1,7 +1,5 @@
 """Reductions of complex numbers: NumPy's order, real variances; and axes without elements."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

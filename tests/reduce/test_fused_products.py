@@ -1,7 +1,5 @@
 """Products with vectors in fused functions, and what joins the kernel of a reduction."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

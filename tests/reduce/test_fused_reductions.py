@@ -1,22 +1,10 @@
 """Fused functions with reductions, against the same steps one by one and against float64."""
 
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-from doubles.on_fake import FAKE
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import gpuinterop as gi
 from gpuinterop.errors import ArgumentTypeError, BoundsError, ShapeError
-
-sys.path.append(str(Path(__file__).parents[1] / "ops"))
-
-from programs import AXES, BINARY, NUMBERS, REDUCTIONS, UNARY, program
 
 
 def softmax(x):
@@ -346,34 +334,3 @@ def test_fused_functions_call_one_another(device: str) -> None:
         expected = x.get() / (x.get() / 2).sum(axis=0) / x.get() + 1
         np.testing.assert_allclose(outer(x).get(), expected, rtol=1e-6)
         half(x), shares(x)
-
-
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from((*REDUCTIONS, *UNARY, *BINARY, "where")),
-        st.lists(st.integers(0, 9), min_size=3, max_size=3),
-        st.sampled_from(NUMBERS),
-        st.sampled_from(AXES),
-    ),
-    min_size=1,
-    max_size=7,
-)
-
-
-def staged_equals_steps(device: str, steps, dtype: str, turned: bool) -> None:
-    a = np.random.default_rng(len(steps)).uniform(-3, 3, (4, 7)).astype(dtype)
-    x = gi.GpuArray(a.T.copy() if turned else a, device=device)
-    x, y = (x.T if turned else x), gi.GpuArray(a[2:3], device=device)
-    function = program(steps, dtype)
-    for fused, single in zip(gi.fuse(function)(x, y), function(x, y), strict=True):
-        assert (fused.dtype, fused.shape) == (single.dtype, single.shape)
-        np.testing.assert_array_equal(fused.get(), single.get())
-
-
-MIXED = st.tuples(STEPS, st.sampled_from(("float32", "float16", "float64")), st.booleans())
-
-
-@settings(deadline=None, max_examples=4 if FAKE else 150)
-@given(MIXED)
-def test_random_stages(device: str, mixed) -> None:
-    staged_equals_steps(device, *mixed)

@@ -1,7 +1,5 @@
 """NumPy's functions of shape and equality on arrays of this library: NumPy's results, on their device."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Rows that are not aligned, reduced along either axis. NumPy is the oracle; nothing else is written."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

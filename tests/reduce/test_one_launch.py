@@ -1,7 +1,5 @@
 """Reductions cut into parts are one launch: on many streams, in graphs, and without Python between."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Operations on "cpu" need no more memory than NumPy's: no arrays in between."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What reductions refuse, and whom they believe."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Every reduction compiles for every architecture that the installed NVRTC supports."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The reducing methods and functions against NumPy, on every device there is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from doubles.on_fake import FAKE

@@ -1,7 +1,5 @@
 """How a reduction is cut into blocks and parts: what no result shows."""
 
-from __future__ import annotations
-
 import pytest
 
 from gpuinterop.ops.reduction_plan import Operand, plan_reduction

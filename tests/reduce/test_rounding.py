@@ -1,7 +1,5 @@
 """Numbers become 16-bit floats by one rounding, in reductions as elsewhere."""
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from fractions import Fraction

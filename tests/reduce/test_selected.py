@@ -1,7 +1,5 @@
 """NumPy's where= and initial= of the reductions, as methods, functions and through NumPy's own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

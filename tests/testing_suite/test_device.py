@@ -1,7 +1,5 @@
 """The suite on a GPU, real or fake: a sound toy passes, one without order is found."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

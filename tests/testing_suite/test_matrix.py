@@ -1,7 +1,5 @@
 """The matrix as data and as a drawing, and the run over installed libraries."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

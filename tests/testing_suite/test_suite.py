@@ -1,7 +1,5 @@
 """The compatibility suite itself: it passes what is sound and finds each fault."""
 
-from __future__ import annotations
-
 import types
 from dataclasses import replace
 

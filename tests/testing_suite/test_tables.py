@@ -1,7 +1,5 @@
 """Libraries and dtypes stand in several tables, which agree."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The library versions that the matrix prints."""
 
-from __future__ import annotations
-
 import importlib.metadata
 
 import pytest

@@ -1,7 +1,5 @@
 """A user's program passes mypy --strict, and mistakes in it are found."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import inspect

@@ -1,7 +1,5 @@
 """Conversions while a stream is captured: what a graph cannot hold raises, and reaches no library."""
 
-from __future__ import annotations
-
 import ctypes
 
 import numpy as np

@@ -1,7 +1,5 @@
 """CuPy's and Numba's converters without their GPU: CuPy's own arrays, and Numba's documented shape."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 

@@ -1,7 +1,5 @@
 """Every converter on the GPU x layout: the plan is what happens, and each copied byte is announced."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Memory on the GPU that is not what its array says, and kernels that are given one array twice."""
 
-from __future__ import annotations
-
 import ctypes
 import types
 

@@ -128,17 +128,6 @@ def test_invalid_stream_raises_a_complete_error(gpu, named):
         converters.to_cuda_core(x, stream=named)
 
 
-@pytest.mark.parametrize("switch", ["copyif", "allow_readonly"])
-def test_switches_are_bools_for_kernels_too(gpu, switch):
-    x = gpu(HOST)[:, ::2]
-    for value in (1, "yes", None, "cuda:0"):
-        with (
-            pytest.raises(gi.ArgumentTypeError, match=switch),
-            converters.pointer_arguments((x,), **{switch: value}),
-        ):
-            pass
-
-
 @pytest.mark.parametrize("count", [6, 0])
 def test_pinned_buffer_without_a_device_is_identified_by_its_address(count):
     memory = gi.pinned_empty(count)

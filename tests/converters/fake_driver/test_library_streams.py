@@ -1,7 +1,5 @@
 """The order of streams between libraries, on a driver whose streams run on threads and can be slow."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os
@@ -79,39 +77,6 @@ def test_we_wait_for_a_producer_on_the_legacy_stream(pycuda, slow, driver):
         x = gi.from_any(target)
         copy = x.copy()
     assert np.array_equal(copy.get(), host())
-
-
-def test_stream_enters_the_loaded_libraries(monkeypatch):
-    seen = []
-
-    class Scope:
-        def __init__(self, name, handle):
-            self.entry = (name, handle)
-
-        def __enter__(self):
-            seen.append(("enter", *self.entry))
-
-        def __exit__(self, *error):
-            seen.append(("leave", *self.entry))
-
-    def fake(name):
-        return lambda module, stream: Scope(name, stream.handle)
-
-    names = ("one", "two", "not")
-    internals.enter_streams_by(monkeypatch, **{name: fake(name) for name in names})
-    monkeypatch.setitem(sys.modules, "one", types.ModuleType("one"))
-    monkeypatch.setitem(sys.modules, "two", types.ModuleType("two"))
-    s = gi.Stream()
-    scope = gi.stream(s)
-    assert scope.__enter__() is s
-    assert gi.devices.current_stream("cuda").handle == s.handle
-    scope.__exit__(None, None, None)
-    assert seen == [
-        ("enter", "one", s.handle),
-        ("enter", "two", s.handle),
-        ("leave", "two", s.handle),
-        ("leave", "one", s.handle),
-    ]
 
 
 def test_one_scope_in_two_threads(monkeypatch):

@@ -3,8 +3,6 @@
 The compatibility suite tries every layout; these are the particulars of the two libraries.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 

@@ -1,7 +1,5 @@
 """PyCUDA's converter on objects with its documented attributes."""
 
-from __future__ import annotations
-
 import atexit
 import sys
 import threading

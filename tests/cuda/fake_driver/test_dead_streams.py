@@ -3,8 +3,6 @@
 The other half of each promise: what was queued there is waited for all the same.
 """
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading

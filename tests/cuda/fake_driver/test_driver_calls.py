@@ -1,7 +1,5 @@
 """What reaches the driver, and what happens when it refuses."""
 
-from __future__ import annotations
-
 import gc
 import random
 import threading

@@ -1,7 +1,5 @@
 """A stream handle that the driver reuses while gpuinterop still stores it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from doubles import driver, fake_driver

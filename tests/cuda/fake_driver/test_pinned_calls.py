@@ -1,7 +1,5 @@
 """Driver calls for page-locked memory."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Staged copies on a driver that fails, and in processes that are interrupted, fork or end."""
 
-from __future__ import annotations
-
 import threading
 import time
 
