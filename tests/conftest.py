@@ -96,6 +96,15 @@ def quick_garbage_collection():
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def real_libraries_enter_no_fake_streams(request):
+    """The real PyTorch and CuPy, which may be imported, do not work on the fake driver."""
+    if on_fake(request.config):
+        from doubles import internals
+
+        internals.leave_streams_of("torch", "cupy")
+
+
 def wants_cuda(config) -> bool:
     """Whether the tests of CUDA devices run. Under --require-cuda, a missing device fails them."""
     return cuda_devices()[0] > 0 or config.getoption("--require-cuda")

@@ -51,9 +51,10 @@ def install_only(monkeypatch, *packages: str) -> None:
     monkeypatch.setattr(availability, "installed", lambda package: package in packages)
 
 
-def leave_streams_of(monkeypatch, library: str) -> None:
-    """Let gpuinterop.stream() not enter the streams of this library."""
-    monkeypatch.delitem(library_streams.ENTERS, library)
+def leave_streams_of(*libraries: str) -> None:
+    """Let gpuinterop.stream() not enter the streams of these libraries in this process."""
+    for library in libraries:
+        del library_streams.ENTERS[library]
 
 
 def enter_streams_by(monkeypatch, **enters: object) -> None:

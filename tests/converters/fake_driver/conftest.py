@@ -5,17 +5,11 @@ import importlib
 import types
 
 import pytest
-from doubles import fake_cudamat, fake_pycuda, internals
+from doubles import fake_cudamat, fake_pycuda
 from doubles.fake_numba import DeviceNDArray, MemoryPointer
 
 import gpuinterop as gi
 from gpuinterop import converters
-
-
-@pytest.fixture(autouse=True)
-def only_fakes_enter_streams(monkeypatch):
-    """The real CuPy may be imported, but its runtime library does not work on the fake driver."""
-    internals.leave_streams_of(monkeypatch, "cupy")
 
 
 @pytest.fixture(scope="session")
