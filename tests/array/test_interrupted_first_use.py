@@ -70,6 +70,7 @@ print(len(chosen), "points", wrong)
 """
 
 
+@pytest.mark.timeout(3000)
 @pytest.mark.parametrize("step", [150, pytest.param(1, marks=pytest.mark.slow)])
 def test_first_use_can_be_repeated_after_an_interrupt_at_any_point(step):
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(step)]
