@@ -85,6 +85,12 @@ class MapReduce(ReductionKernel):
         self.map, self.host, self.in_python = map, host, True
         self.texts, self.locals = tuple(posts), locals
         self._counts = max(1, _mentioned("x", map)), _mentioned("e", locals, *posts)
+        if max(self._counts) > _MOST:
+            raise ArgumentTypeError(
+                where=where, expected=f"at most {_MOST} operands, x0 to x{_MOST - 1}, and as many extras",
+                got=f"x{self._counts[0] - 1} and {self._counts[1]} extras",
+                fix="number the operands without gaps: x0, x1, ...",
+            )  # fmt: skip
 
     def compile(self, arch: int, *dtypes: Any, extras: Sequence[Any] = ()) -> bytes:
         """Return machine code for C-contiguous arrays and a compute capability times ten.
@@ -177,6 +183,9 @@ class MapReduce(ReductionKernel):
 
         output_arrays.record_or_run(work)
         return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+_MOST = 64  # far more than a kernel accepts; compile() makes a type for each
 
 
 def _mentioned(letter: str, *texts: str) -> int:

@@ -127,6 +127,8 @@ WRONG = {
     "ord of matrices": (ShapeError, lambda x: gi.norm(x, "nuc")),
     "a dtype": (DTypeError, lambda x: x.sum(dtype="nonsense")),
     "no operands": (ArgumentTypeError, lambda x: gi.MapReduce("x0", lambda x, e: ())()),
+    "a distant operand": (ArgumentTypeError, lambda x: gi.MapReduce("x99999999", sums)),
+    "a distant extra": (ArgumentTypeError, lambda x: gi.MapReduce("x0", sums, posts=("e64",))),
     "one operand": (ArgumentTypeError, lambda x: gi.MapReduce("x0 * x1", sums)(x)),
     "three operands": (ArgumentTypeError, lambda x: gi.MapReduce("x0 * x1", sums)(x, x, x)),
     "an extra": (ArgumentTypeError, lambda x: gi.MapReduce("x0 * x1", sums)(x, x, extras=(x,))),
