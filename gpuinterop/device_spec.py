@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.error_messages import type_name
+from gpuinterop.error_messages import no_such_device, type_name
 from gpuinterop.errors import CudaError, DeviceError, short_repr
 from gpuinterop.foreign_handles import CPU, CUDA, DLPACK, NAMES, as_int, device_pair
 
@@ -233,13 +233,7 @@ def _checked(code: int, index: int | None, spec: Any) -> Device:
         default = default_device()
         index = default.index if default.type == "cuda" else 0
     if not 0 <= index < count:
-        numbers = "0" if count == 1 else f"0 to {count - 1}"
-        raise DeviceError(
-            where="device",
-            expected=f"a CUDA device number from {numbers}",
-            got=short_repr(spec),
-            fix="gpuinterop.devices() lists the devices; CUDA_VISIBLE_DEVICES may hide devices",
-        )
+        raise no_such_device("device", count, spec)
     return device_from_dlpack(CUDA, index)
 
 

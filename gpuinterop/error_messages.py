@@ -2,8 +2,8 @@
 
 A builder takes `where`, the call as the user wrote it, and the values at fault, and returns the error:
 ``raise error_messages.axis_out_of_range("squeeze", axis, ndim)``. The core passes the builder's name
-and the values: ``fail_with("axis_out_of_range", where, {axis, ndim})``. Shapes and devices of the core
-arrive as text, so builders only put values into sentences.
+and the values: ``fail_with("axis_out_of_range", where, {axis, ndim})``. Shapes, devices and objects of the
+core arrive as text, so builders only put values into sentences.
 
 `where` of an in-place operator is a statement, such as ``x += y``. It has no ``out=``, so the messages for
 ``out=`` then name the left operand.
@@ -18,11 +18,15 @@ from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
     BoundsError,
+    ContextError,
     ContiguityError,
+    CopyForbiddenError,
+    DeviceError,
     DeviceMismatchError,
     DTypeError,
     ExchangeError,
     GpuInteropError,
+    ProtocolError,
     RangeError,
     ReadOnlyError,
     ScalarIndexError,
@@ -37,6 +41,23 @@ def type_name(value: Any) -> str:
     cls = type(value)
     module = "" if cls.__module__ == "builtins" else f"{cls.__module__}."
     return f"an object of type {module}{cls.__qualname__}"
+
+
+class Shown(str):
+    """A value that the core gives as its repr."""
+
+    __slots__ = ()
+
+
+def from_core(builder: str, where: str, *values: Any) -> GpuInteropError:
+    """Return the error of the builder of that name, for values of the core."""
+    shown = (Shown(value) if isinstance(value, str) else value for value in values)
+    error: GpuInteropError = globals()[builder](where, *shown)
+    return error
+
+
+def _repr(value: Any) -> str:
+    return value if isinstance(value, Shown) else short_repr(value)
 
 
 class Builder:
@@ -56,7 +77,7 @@ class Builder:
 
     def __call__(self, where: str, *values: Any, fix: str = "") -> GpuInteropError:
         words = {
-            name: short_repr(value) if name == "value" or isinstance(value, int) else str(value)
+            name: _repr(value) if name == "value" or isinstance(value, int) else str(value)
             for name, value in zip(self.names, values, strict=True)
         }
         statement = "= " in where
@@ -114,19 +135,26 @@ def not_one_of(
 ) -> GpuInteropError:  # fmt: skip
     *first, last = [repr(choice) for choice in choices]
     told = f"{', '.join(first)} or {last}" if first else last
-    return error(where=where, expected=f"{name}={told}", got=f"{name}={short_repr(value)}", fix=fix)
+    return error(where=where, expected=f"{name}={told}", got=f"{name}={_repr(value)}", fix=fix)
 
 
-def order_not_among(where: str, orders: str, shown: str) -> GpuInteropError:
-    """Return the error for a wrong `order`, given as repr; `orders` are the letters that are accepted."""
-    expected = not_one_of(where, "order", orders, "").expected
-    fix = "pass one of these values"
-    return ShapeError(where=where, expected=expected, got=f"order={shown}", fix=fix)
+def wrong_order(
+    where: str, orders: str, value: Any, fix: str = "pass one of these values"
+) -> GpuInteropError:
+    """Return the error for a wrong `order`; `orders` are the letters that are accepted."""
+    return not_one_of(where, "order", orders, value, fix, ShapeError)
 
 
 # ---- shapes, axes and strides --------------------------------------------------------------------
 
-
+too_many_dimensions = Builder(
+    ShapeError, "most count", expected="at most {most} dimensions", got="{count} dimensions",
+    fix="merge dimensions: x.reshape(shape)",
+)  # fmt: skip
+shape_too_large = Builder(
+    ShapeError, "shape", expected="a shape whose bytes fit 63 bits", got="shape {shape}",
+    fix="pass shorter axes",
+)  # fmt: skip
 inner_dimensions_differ = Builder(
     ShapeError, "a b n m", expected="equal inner dimensions",
     got="shapes {a} and {b}, inner dimensions {n} and {m}",
@@ -227,6 +255,43 @@ devices_differ = Builder(
     got="an operand on {other}", fix='move it: x.to_device("{device}")',
 )  # fmt: skip
 
+memory_elsewhere = Builder(
+    ExchangeError, "device", expected='memory on "cpu" or "cuda"', got="{device}",
+    fix="copy it to the host in the producer",
+)  # fmt: skip
+copy_forbidden = Builder(
+    CopyForbiddenError, "device wanted", got="{wanted}",
+    expected="the array's own device, {device}, because copy=False", fix="omit copy, or pass copy=None",
+)  # fmt: skip
+
+
+def no_such_device(where: str, count: int, found: Any) -> DeviceError:
+    return DeviceError(
+        where=where, got=_repr(found),
+        expected="device number 0, of the only CUDA device" if count == 1
+        else f"a CUDA device number from 0 to {count - 1}",
+        fix="gpuinterop.devices() lists the devices; CUDA_VISIBLE_DEVICES may hide devices",
+    )  # fmt: skip
+
+
+# What another library made wrongly.
+protocol_broken = Builder(
+    ProtocolError,
+    "wanted value",
+    expected="{wanted}",
+    got="{value}",
+    fix="report it to the producer",
+)
+wrong_device_reported = Builder(
+    DeviceMismatchError, "device found", expected="memory on {device}, as the producer reports",
+    got="memory on {found}", fix="report it to the producer",
+)  # fmt: skip
+foreign_context = Builder(
+    ContextError, "subject found", expected="{subject} of a device's primary context",
+    got="{found} of another context",
+    fix="make the other library use the primary context (PyCUDA: import pycuda.autoprimaryctx instead of "
+    "pycuda.autoinit)",
+)  # fmt: skip
 # An object that is not a stream is given by its type.
 not_a_stream = Builder(
     StreamError, "kinds type", expected="a gpuinterop.Stream or {kinds}", got="{type}",

@@ -10,8 +10,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.error_messages import not_a_bool, not_an_optional_bool, not_ints, not_one_of
-from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
+from gpuinterop.error_messages import not_a_bool, not_an_optional_bool, not_ints, wrong_order
+from gpuinterop.errors import ArgumentTypeError, short_repr
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -69,7 +69,7 @@ def require_order(
     """Return one of NumPy's letters for an order of elements, those of `orders`."""
     if isinstance(value, str) and len(value) == 1 and value in orders:
         return value
-    raise not_one_of(where, "order", orders, value, fix, ShapeError)
+    raise wrong_order(where, orders, value, fix)
 
 
 def is_index(value: Any) -> bool:

@@ -11,8 +11,8 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from, resolve_device
-from gpuinterop.error_messages import negative_length, not_an_array, type_name
-from gpuinterop.errors import DeviceError, ShapeError
+from gpuinterop.error_messages import negative_length, not_an_array, shape_too_large, type_name
+from gpuinterop.errors import DeviceError
 from gpuinterop.host_views import as_numpy_view, require_aligned_host, require_no_zero_strides
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import read_shape
@@ -47,12 +47,7 @@ def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.nda
             return np.empty(extents, kind)
     nbytes = count * kind.itemsize
     if nbytes > sys.maxsize:
-        raise ShapeError(
-            where="pinned_empty",
-            expected="a shape of at most 2**63 - 1 bytes",
-            got=f"shape {extents} of {kind}: {nbytes} bytes",
-            fix="pass shorter axes",
-        )
+        raise shape_too_large("pinned_empty", extents)
     memory = _core.pinned_bytes(place.index, nbytes)
     return as_numpy_view(memory).view(kind).reshape(extents)
 

@@ -39,9 +39,7 @@ bool bytes_fit(const Layout& l, int64_t item) noexcept {
 }
 
 void require_bytes(const Layout& l, int64_t item, const char* where) {
-  if (!bytes_fit(l, item))
-    fail(Kind::Shape, where, "a shape whose bytes fit 63 bits",
-         "shape " + shape_text(l.ndim(), l.shape()), "pass shorter axes");
+  if (!bytes_fit(l, item)) fail_with("shape_too_large", where, {shape_text(l.ndim(), l.shape())});
 }
 
 Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where) {

@@ -20,9 +20,7 @@ int64_t checked_product(int ndim, const int64_t* shape, const char* where) {
       overflow |= __builtin_mul_overflow(total, shape[i], &total);
   }
   // NumPy refuses (0, 2**62, 2**62) as well: strides of such a shape do not fit.
-  if (overflow)
-    fail(Kind::Shape, where, "a shape whose element count fits 63 bits",
-         "shape " + shape_text(ndim, shape), "pass shorter axes");
+  if (overflow) fail_with("shape_too_large", where, {shape_text(ndim, shape)});
   return empty ? 0 : total;
 }
 
@@ -59,8 +57,7 @@ void copy_words(const int64_t* from, int n, int64_t* to) noexcept {
 
 void check_ndim(int ndim, const char* where) {
   if (ndim < 0 || ndim > kMaxDims)
-    fail(Kind::Shape, where, "at most " + std::to_string(kMaxDims) + " dimensions",
-         std::to_string(ndim) + " dimensions", "merge dimensions with reshape");
+    fail_with("too_many_dimensions", where, {int64_t{kMaxDims}, int64_t{ndim}});
 }
 
 }  // namespace
@@ -181,9 +178,7 @@ std::pair<int64_t, int64_t> Layout::span(const char* where) const {
       overflow = reach < 0 ? __builtin_add_overflow(lo, reach, &lo)
                            : __builtin_add_overflow(hi, reach, &hi);
     if (overflow)
-      fail(Kind::Bounds, where, "strides whose reach fits 63 bits",
-           "shape " + shape_text(ndim_, shape()) + " with strides " + shape_text(ndim_, strides()) +
-               " (elements)",
+      fail(Kind::Bounds, where, "strides whose reach fits 63 bits", layout_text(*this),
            "pass the strides of real memory");
   }
   return {lo, hi};
@@ -302,6 +297,11 @@ void read_memory_order(int ndim, const Layout* const* operands, int count, int64
     fastest[place] = axis;
   }
   std::reverse_copy(fastest, fastest + ndim, axes);
+}
+
+std::string layout_text(const Layout& l) {
+  return "shape " + shape_text(l.ndim(), l.shape()) + " with strides " +
+         shape_text(l.ndim(), l.strides()) + " (elements)";
 }
 
 std::string shape_text(int ndim, const int64_t* values) {

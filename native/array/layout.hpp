@@ -84,6 +84,7 @@ class Layout {
 };
 
 std::string shape_text(int ndim, const int64_t* values);  // "(3, 4)", "(3,)", "()"
+std::string layout_text(const Layout& l);  // "shape (3, 4) with strides (4, 1) (elements)"
 // The axes of `ndim` from the longest step in memory to the shortest, as NumPy's iterator orders them for
 // order="K". The operands broadcast to ndim axes. C order wins where two operands differ, and an axis along
 // which no operand steps (length 1, or broadcast) stays in place. Directions do not count.

@@ -50,9 +50,7 @@ DeviceState& start_device(int ordinal, const char* where) {
   require(where);
   const Driver& cu = driver();
   if (ordinal < 0 || ordinal >= cu.devices)
-    fail(Kind::Device, where, "a CUDA device number from 0 to " + std::to_string(cu.devices - 1),
-         std::to_string(ordinal),
-         "gpuinterop.devices() lists the devices; CUDA_VISIBLE_DEVICES may hide devices");
+    fail_with("no_such_device", where, {int64_t{cu.devices}, int64_t{ordinal}});
   std::lock_guard lock(start_lock);
   if (DeviceState* d = states[ordinal].load()) return *d;
   auto* d = new DeviceState;  // never freed: streams, events and memory refer to it until exit

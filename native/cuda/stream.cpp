@@ -359,10 +359,7 @@ int device_of_stream(uintptr_t handle) {
         device_state(i, where).primary == context)
       return i;
   }
-  fail(Kind::Context, where, "a stream of a device's primary context",
-       handle_text(stream) + " of another context",
-       "make the other library use the primary context (PyCUDA: import pycuda.autoprimaryctx "
-       "instead of pycuda.autoinit)");
+  fail_with("foreign_context", where, {"a stream", handle_text(stream)});
 }
 
 }  // namespace gpuinterop::cuda

@@ -63,9 +63,7 @@ void checked_device(const DLDevice& d, Checked* c, const char* where) {
       c->device = {DeviceType::Cuda, d.device_id};
       c->memory = d.device_type == kDLCUDA ? Memory::Device : Memory::Managed;
       return;
-    default:
-      fail(Kind::Exchange, where, "memory on \"cpu\" or \"cuda\"",
-           device_text(d.device_type, d.device_id), "copy it to the host in the producer");
+    default: fail_with("memory_elsewhere", where, {device_text(d.device_type, d.device_id)});
   }
 }
 
@@ -86,8 +84,7 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
   const int claimed = c->device.id;
   const bool managed = c->memory == Memory::Managed;
   if (!managed && (claimed < 0 || claimed >= devices))
-    fail(Kind::Device, where, "a device from cuda:0 to cuda:" + std::to_string(devices - 1),
-         "cuda:" + std::to_string(claimed), "check CUDA_VISIBLE_DEVICES of this process");
+    fail_with("no_such_device", where, {int64_t{devices}, int64_t{claimed}});
   if (!c->layout.size()) {
     if (managed) c->device.id = claimed > 0 && claimed < devices ? claimed : 0;
     return;
@@ -104,17 +101,13 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
          at + ", which is not CUDA memory: host memory, or freed",
          "keep the owner of the memory alive, and pass host memory as host memory");
   if (!info.same_context)
-    fail(Kind::Context, where, "memory of the device's primary context",
-         at + " on cuda:" + std::to_string(info.device) + ", which belongs to another context",
-         "use the primary context in the producer (PyCUDA: pycuda.autoprimaryctx instead of "
-         "pycuda.autoinit)");
+    fail_with("foreign_context", where, {"memory", at + " on cuda:" + std::to_string(info.device)});
   if (info.memory == Memory::Managed) {
     c->memory = Memory::Managed;
     if (managed || claimed == info.device) c->device.id = info.device;
   } else if (info.device != claimed && !managed) {
-    fail(Kind::DeviceMismatch, where,
-         "memory on cuda:" + std::to_string(claimed) + ", as the producer reports",
-         at + " on cuda:" + std::to_string(info.device), "report it to the producer");
+    fail_with("wrong_device_reported", where,
+              {"cuda:" + std::to_string(claimed), "cuda:" + std::to_string(info.device)});
   } else if (managed) {
     c->device.id = info.device;
     c->memory = info.memory;

@@ -32,8 +32,7 @@ ProductShape matrix_shape(const Side& a, const Side& b, const char* where) {
   }
   if (na > 0 || nb > 0) shape.ndim = broadcast_shapes(na, p, nb, q, shape.extents, where);
   if (shape.ndim > kMaxDims - 2)
-    fail(Kind::Shape, where, "at most 64 axes", std::to_string(shape.ndim + 2) + " axes",
-         "merge axes with reshape");
+    fail_with("too_many_dimensions", where, {int64_t{kMaxDims}, int64_t{shape.ndim} + 2});
   shape.push(a.extent(-2));
   shape.push(b.extent(-1));
   return shape;

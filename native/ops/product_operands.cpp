@@ -17,15 +17,6 @@ namespace gpuinterop::ops {
 
 thread_local bool tf32_allowed = false;
 
-namespace {
-
-[[noreturn]] void no_array(PyObject* o, const char* where) {
-  fail(Kind::Type, where, "gpuinterop arrays, or objects that can share their memory",
-       "an object of type " + type_text(o), "convert it first: gpuinterop.asarray(x)");
-}
-
-}  // namespace
-
 void require_blas() {
   static bool imported = false;
   if (!imported) import_module("gpuinterop.ops.blas");
@@ -48,7 +39,8 @@ bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers
       if (call.operand_may_answer && g.object == call.b &&
           PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(g.object)), "__rmatmul__"))
         return false;
-      no_array(g.object, call.where);
+      fail_with("not_an_array", call.where,
+                {"an operand", "an object of type " + type_text(g.object)});
     }
     if (!g.side->array && !numbers && g.side == &c)
       fail(Kind::Type, call.where, "an array as the addend",

@@ -29,8 +29,7 @@ PyObject* device_objects[2][kMaxDevices] = {};
 
 Array& read_array(nb::handle o, const char* where) {
   if (!is_array(o.ptr()))
-    fail(Kind::Type, where, "a gpuinterop array", "an object of type " + type_text(o.ptr()),
-         "convert it with gpuinterop.asarray(obj)");
+    fail_with("not_an_array", where, {"an argument", "an object of type " + type_text(o.ptr())});
   require_valid_layout(o.ptr());
   return unwrap(o.ptr());
 }
@@ -97,7 +96,7 @@ nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_
   int64_t extents[kMaxDims];
   const int n = read_ints(shape.ptr(), extents, where, "shape");
   const Device device = read_device(device_type, device_id, where);
-  if (order != "C" && order != "F") fail_with("order_not_among", where, {"CF", "'" + order + "'"});
+  if (order != "C" && order != "F") fail_with("wrong_order", where, {"CF", "'" + order + "'"});
   Layout layout =
       order == "F" ? Layout::f_order(n, extents, where) : Layout::c_order(n, extents, where);
   const DTypeId id = read_dtype(dtype, where);

@@ -19,10 +19,6 @@ namespace {
 constexpr const char* kGet = "x[key]";
 constexpr const char* kSet = "x[key] = value";
 
-std::string array_text(const Layout& l) {
-  return "an array of shape " + shape_text(l.ndim(), l.shape());
-}
-
 std::string attribute_text(PyObject* o, const char* name) {
   PyRef value = PyRef::steal(PyObject_GetAttrString(o, name));
   PyRef text = value ? PyRef::steal(PyObject_Str(value.get())) : PyRef();
@@ -158,10 +154,9 @@ class KeyReader {
     has_int_ = true;
     if (index < -n || index >= n) {
       if (!is_basic(key_)) return false;
-      fail(Kind::Index, kGet,
-           "an index from " + std::to_string(-n) + " to " + std::to_string(n - 1) + " on axis " +
-               std::to_string(axis_),
-           std::to_string(index) + " for " + array_text(layout_), "index within the axis", axis_);
+      fail_with("index_out_of_range", kGet,
+                {n, "index " + std::to_string(index) + " on axis " + std::to_string(axis_),
+                 int64_t{axis_}});
     }
     offset_ += (index < 0 ? index + n : index) * step;
     ++axis_;
@@ -297,9 +292,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   // With several values for one element the result would depend on their order.
   if (source.layout.size() > 1 && ops::overlaps_itself(target))
     fail(Kind::Contiguity, where, "a target whose elements do not overlap",
-         "shape " + shape_text(target.layout.ndim(), target.layout.shape()) + ", strides " +
-             shape_text(target.layout.ndim(), target.layout.strides()) + " elements",
-         "assign one number, or write to a copy: x.copy()");
+         layout_text(target.layout), "assign one number, or write to a copy: x.copy()");
   const bool is_converted = given != value;
   const bool is_number = is_converted && is_scalar_or_list(given, source);
   const bool may_fill = is_converted && source.layout.size() == 1 && !source.device.is_cuda();

@@ -112,7 +112,7 @@ PyObject* copy_of(PyObject* self, std::string_view order, const char* where) {
   const Array a = unwrap(self);
   const Layout& l = a.layout;
   if (order.size() != 1 || std::string_view("CFAK").find(order) == order.npos)
-    fail_with("order_not_among", where, {"CFAK", "'" + std::string(order) + "'"});
+    fail_with("wrong_order", where, {"CFAK", "'" + std::string(order) + "'"});
   const Layout* const seen[] = {&l};
   const bool columns =
       order == "F" || (order == "A" && l.is_f_contiguous() && !l.is_c_contiguous());
@@ -135,8 +135,7 @@ PyObject* copy(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
     if (!known || nargs + named > 1)
       fail(Kind::Type, "copy", "the argument order", "other arguments", "call x.copy(order='C')");
     if (nargs + named == 0) return copy_of(self, "C", "copy");
-    if (!PyUnicode_Check(args[0]))
-      fail_with("order_not_among", "copy", {"CFAK", repr_text(args[0])});
+    if (!PyUnicode_Check(args[0])) fail_with("wrong_order", "copy", {"CFAK", repr_text(args[0])});
     Py_ssize_t length = 0;
     const char* order = PyUnicode_AsUTF8AndSize(args[0], &length);
     if (!order) throw PythonError();
@@ -253,9 +252,7 @@ void reshape_in_place(PyObject* self, PyObject* value) {
   Layout layout;
   if (!a.layout.reshaped(n, shape, &layout, "shape"))
     fail(Kind::Contiguity, "shape", "strides that allow another shape without a copy",
-         "shape " + shape_text(a.layout.ndim(), a.layout.shape()) + " with strides " +
-             shape_text(a.layout.ndim(), a.layout.strides()) + " (elements)",
-         "call x.reshape(shape), which copies if necessary");
+         layout_text(a.layout), "call x.reshape(shape), which copies if necessary");
   require_bytes(layout, a.itemsize(), "shape");
   a.layout = std::move(layout);
 }
@@ -279,7 +276,7 @@ int64_t as_int64(PyObject* o, const char* where) {
     const bool no_int = !PyIndex_Check(o);
     if (!no_int && !PyErr_ExceptionMatches(PyExc_OverflowError)) throw PythonError();
     PyErr_Clear();
-    if (no_int) fail(Kind::Type, where, "an int", repr_text(o), "pass an int");
+    if (no_int) fail_with("not_an_int", where, {where, repr_text(o)});
     fail(Kind::Bounds, where, "an int that fits 63 bits", repr_text(o), "pass a smaller value");
   }
   return v;
@@ -304,13 +301,10 @@ int read_ints(PyObject* value, int64_t* out, const char* where, const char* what
     // As below: other errors of the sequence itself reach the caller.
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
     PyErr_Clear();
-    fail(Kind::Type, where, std::string(what) + " as an int or a sequence of ints",
-         repr_text(value), "pass a tuple of ints");
+    fail_with("not_ints", where, {what, repr_text(value)});
   }
   const Py_ssize_t n = PyTuple_Size(fast.get());
-  if (n > kMaxDims)
-    fail(Kind::Shape, where, "at most " + std::to_string(kMaxDims) + " dimensions",
-         std::to_string(n) + " entries", "merge dimensions");
+  if (n > kMaxDims) fail_with("too_many_dimensions", where, {int64_t{kMaxDims}, int64_t{n}});
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* item = PyTuple_GetItem(fast.get(), i);
     PyRef number = PyBool_Check(item) ? PyRef() : PyRef::steal(PyNumber_Index(item));
@@ -318,7 +312,7 @@ int read_ints(PyObject* value, int64_t* out, const char* where, const char* what
       // Other errors of the object's own __index__ reach the caller, such as an interrupt.
       if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
       PyErr_Clear();
-      fail(Kind::Type, where, std::string(what) + " of ints", repr_text(value), "pass ints");
+      fail_with("not_ints", where, {what, repr_text(value)});
     }
     out[i] = as_int64(number.get(), where);
   }
@@ -351,9 +345,7 @@ void check_aligned(uint64_t address, DTypeId dtype, Device device, const char* w
 void check_reach(const Array& a, const Layout& layout, const char* data, const char* where) {
   if (within_memory(a, layout, data, where)) return;
   fail(Kind::Bounds, where, "a shape and strides that stay inside the memory",
-       "shape " + shape_text(layout.ndim(), layout.shape()) + " with strides " +
-           shape_text(layout.ndim(), layout.strides()) + " (elements of " +
-           std::to_string(a.itemsize()) + " bytes) over " +
+       layout_text(layout) + " of " + std::to_string(a.itemsize()) + " bytes each over " +
            std::to_string(a.buffer ? a.buffer->nbytes : 0) + " bytes",
        "pass strides that stay inside the array; x.strides counts bytes, x._strides elements");
 }

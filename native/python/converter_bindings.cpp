@@ -40,14 +40,6 @@ uint32_t traits_of(const Array& a) noexcept {
 
 namespace {
 
-const Array& checked(nb::handle x, const char* where) {
-  if (!is_array(x.ptr()))
-    fail(Kind::ConversionType, where, "a CudaNdarray or GpuArray",
-         "an object of type " + type_text(x.ptr()), "make one first with gpuinterop.from_any(x)");
-  require_valid_layout(x.ptr());
-  return unwrap(x.ptr());
-}
-
 bool primary_is_current(int device) {
   cuda::DeviceState& d = cuda::device_state(device, "gpuinterop.converters");
   unsigned long long current = 0;
@@ -65,7 +57,7 @@ PyObject* ready_parts(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
            "ready_parts(x, consumer)");
     const unsigned long long consumer = PyLong_AsUnsignedLongLong(args[1]);
     if (PyErr_Occurred()) throw PythonError();
-    const Array& a = checked(args[0], "ready_parts");
+    const Array& a = read_array(args[0], "ready_parts");
     if (!a.layout.is_c_contiguous()) Py_RETURN_NONE;
     if (a.device.is_cuda()) {
       if (!primary_is_current(a.device.id)) Py_RETURN_NONE;
@@ -119,7 +111,7 @@ void register_converters(nb::module_& m) {
   m.attr("NUMPY_DTYPE") = int(kNumpyDType);
   m.def(
       "traits",
-      [](nb::handle x) { return is_array(x.ptr()) ? traits_of(checked(x, "traits")) : 0u; },
+      [](nb::handle x) { return is_array(x.ptr()) ? traits_of(read_array(x, "traits")) : 0u; },
       "x"_a.none(),
       "Return the properties of an array that converters check, as bits; 0 for other objects.");
   m.def("primary_is_current", &primary_is_current, "device"_a,
@@ -127,7 +119,7 @@ void register_converters(nb::module_& m) {
   m.def(
       "hand_over",
       [](nb::handle x, uint64_t consumer, const std::string& where) {
-        const Array& a = checked(x, where.c_str());
+        const Array& a = read_array(x, where.c_str());
         if (a.device.is_cuda()) exchange::hand_over(a, cuda::stream_of(consumer), where.c_str());
       },
       "x"_a, "consumer"_a, "where"_a,
@@ -135,7 +127,7 @@ void register_converters(nb::module_& m) {
   m.def(
       "used_on",
       [](nb::handle x, uint64_t number, const std::string& where, bool lasting) {
-        const Array& a = checked(x, where.c_str());
+        const Array& a = read_array(x, where.c_str());
         if (!a.device.is_cuda() || !a.buffer) return;
         const CUstream stream = cuda::stream_of(number);
         cuda::DeviceGuard guard(a.device.id);
@@ -149,14 +141,14 @@ void register_converters(nb::module_& m) {
   m.def(
       "end_use",
       [](nb::handle x, uint64_t stream) {
-        const Array& a = checked(x, "end_use");
+        const Array& a = read_array(x, "end_use");
         if (a.device.is_cuda()) cuda::end_untracked_use(a.device.id, cuda::stream_of(stream));
       },
       "x"_a, "stream"_a, "Report that the work announced by used_on() is queued on this stream.");
   m.def(
       "finish_uses",
       [](nb::handle x, const std::string& where) {
-        exchange::settle_for_host(checked(x, where.c_str()), where.c_str());
+        exchange::settle_for_host(read_array(x, where.c_str()), where.c_str());
       },
       "x"_a, "where"_a, "Wait on the host until all work queued on the array is done.");
   if (PyModule_AddFunctions(m.ptr(), converter_functions) < 0) throw nb::python_error();
@@ -165,7 +157,7 @@ void register_converters(nb::module_& m) {
   m.def(
       "after_stream",
       [](nb::handle x, uint64_t producer, const std::string& where) {
-        const Array& a = checked(x, where.c_str());
+        const Array& a = read_array(x, where.c_str());
         if (!a.device.is_cuda() || !a.buffer) return;
         cuda::wait(a.device.id, cuda::current_stream(a.device.id), cuda::stream_of(producer),
                    where.c_str());
@@ -175,7 +167,7 @@ void register_converters(nb::module_& m) {
   m.def(
       "writable_alias",
       [](nb::handle x) {
-        Array same = checked(x, "writable_alias");
+        Array same = read_array(x, "writable_alias");
         same.readonly = false;
         PyObject* o = wrap(Py_TYPE(x.ptr()), std::move(same));
         if (!o) throw PythonError();

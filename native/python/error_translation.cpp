@@ -58,7 +58,7 @@ Question find_question(const char* name) {
 
 namespace {
 
-// Returns the result of builder(where, *values) of gpuinterop/error_messages.py.
+// Returns the error of a builder of gpuinterop/error_messages.py.
 nb::object built_error(const Error& e) {
   nb::list values;
   for (const MessageValue& value : e.values)
@@ -66,8 +66,8 @@ nb::object built_error(const Error& e) {
       values.append(*text);
     else
       values.append(nb::int_(std::get<int64_t>(value)));
-  nb::object builder = nb::module_::import_("gpuinterop.error_messages").attr(e.builder);
-  return builder(e.where, *values);
+  return nb::module_::import_("gpuinterop.error_messages")
+      .attr("from_core")(e.builder, e.where, *values);
 }
 
 }  // namespace

@@ -81,7 +81,13 @@ int allocate_tensor(DLTensor* prototype, DLManagedTensorVersioned** out, void* e
     kind = e.kind == Kind::OutOfMemory ? "MemoryError"
            : e.kind == Kind::Exchange  ? "BufferError"
                                        : "ValueError";
-    message = e.where + ": expected " + e.expected + ", got " + e.got;
+    const PyGILState_STATE held = PyGILState_Ensure();  // the caller may not hold the GIL
+    {
+      ErrorSaver saver;
+      set_python_error(e);
+      message = take_error_text();
+    }
+    PyGILState_Release(held);
   } catch (const std::bad_alloc&) {
     kind = "MemoryError";
     message = "no host memory";
@@ -152,8 +158,7 @@ int current_work_stream(DLDeviceType type, int32_t id, void** out) {
     }
     if (!cuda::available()) cuda::require(kWhere);
     if (id < 0 || id >= cuda::device_count())
-      fail(Kind::Device, kWhere, "an existing device", device_text(type, id),
-           "see gpuinterop.devices()");
+      fail_with("no_such_device", kWhere, {int64_t{cuda::device_count()}, int64_t{id}});
     *out = cuda::current_stream(id);
     return 0;
   });
@@ -232,11 +237,7 @@ bool is_plain_export(const Array& a) noexcept {
 
 PyObject* exchange_export(PyObject* x, PyTypeObject* type) {
   const char* where = "export_via";
-  if (!is_array(x))
-    fail(Kind::ConversionType, where, "a gpuinterop array", "an object of type " + type_text(x),
-         "convert it first: gpuinterop.asarray(x)");
-  require_valid_layout(x);
-  const Array a = unwrap(x);  // by value: the table must get the array that was checked
+  const Array a = read_array(x, where);  // by value: the table must get the array that was checked
   if (!a.device.is_cuda()) ops::require_values(where, a);
   require_no_fork(a, where);
   const DLPackExchangeAPI* api = foreign_type_of(type).api;
@@ -247,9 +248,8 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type) {
   if (!is_plain_export(a))
     fail(Kind::Export, where,
          "a writable array whose elements have whole bytes, without negative strides",
-         std::string(a.readonly ? "a read-only " : "an ") + kDTypes[a.dtype].name +
-             " array with strides " + shape_text(a.layout.ndim(), a.layout.strides()) +
-             " (elements)",
+         std::string(a.readonly ? "a read-only " : "an ") + kDTypes[a.dtype].name + " array of " +
+             layout_text(a.layout),
          "pass a copy: x.copy()");
   // The other library uses the CUDA runtime, which makes the primary context current if another context or
   // none was. Make it current first, so that the guard restores the caller's context afterwards.

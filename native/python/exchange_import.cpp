@@ -109,9 +109,7 @@ void require_wanted(const Array& a, PyTypeObject* cls, const ForeignType& p, con
   else if (cls)
     require_holds(cls, a.dtype, o.where);
   if (o.has_device && o.device != a.device && o.copy == 0)
-    fail(Kind::CopyForbidden, o.where,
-         "memory on " + device_text(o.device) + ", because copy=False",
-         "memory on " + device_text(a.device), "omit copy, or pass copy=None");
+    fail_with("copy_forbidden", o.where, {device_text(a.device), device_text(o.device)});
 }
 
 PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {

@@ -32,9 +32,9 @@ PyRef read_attribute(PyObject* obj, PyObject* name, const char* label, Attempts*
 
 [[noreturn]] void malformed(PyObject* interface, const char* where) {
   forgive();
-  fail(Kind::Protocol, where,
-       std::string(kCudaInterface) + " as its specification describes it, up to version 3",
-       repr_text(interface), "report it to the producer");
+  fail_with("protocol_broken", where,
+            {std::string(kCudaInterface) + " as its specification describes it, up to version 3",
+             repr_text(interface)});
 }
 
 // The dtype of a typestr. A typestr cannot express bfloat16 and similar types, so use the object's dtype.

@@ -137,8 +137,7 @@ int read_copy(PyObject* o) {
   const int t = numpy ? PyObject_IsTrue(o) : -1;
   if (t >= 0) return t;
   PyErr_Clear();
-  fail(Kind::Type, kDlpack, "copy=True, False or None", repr_text(o),
-       "pass copy=False to forbid a copy, True to request one");
+  fail_with("not_an_optional_bool", kDlpack, {"copy", repr_text(o)});
 }
 
 // Whether Python code of this package called the method. The protocol does not name the consumer; only the
@@ -236,9 +235,7 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
     if (a.layout.has_negative_stride() && copy != 1) refuse_torch_caller(kDlpack);
     if (copy == 1 || target != a.device) {
       if (copy == 0)
-        fail(Kind::CopyForbidden, kDlpack,
-             "the array's own device, " + device_text(a.device) + ", because copy=False",
-             device_text(target), "omit copy, or pass copy=None");
+        fail_with("copy_forbidden", kDlpack, {device_text(a.device), device_text(target)});
       return finish(copied(a, target), stream, version, true);
     }
     return finish(a, stream, version, false);

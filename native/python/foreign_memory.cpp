@@ -77,8 +77,7 @@ void check_extent(const exchange::Checked& c, PyObject* base, int64_t nbytes, co
     const __int128 first = address + lo * item, end = address + (hi + __int128{1}) * item;
     if (first < 0 || end > UINT64_MAX || end - first > INT64_MAX)
       fail(Kind::Bounds, where, "elements at addresses that fit 64 bits",
-           "shape " + shape_text(c.layout.ndim(), c.layout.shape()) + " with strides " +
-               shape_text(c.layout.ndim(), c.layout.strides()) + " (elements) at address " +
+           layout_text(c.layout) + " at address " +
                std::to_string(reinterpret_cast<uintptr_t>(c.data)),
            "pass the shape and strides of real memory");
     return;

@@ -62,7 +62,7 @@ def copied_to_the_host(**options):
 
 # A producer or a capsule, and how it is refused.
 REFUSED = {
-    "no such device": (lambda: take(held((2, 2))), ValueError, "cuda:1"),
+    "no such device": (lambda: take(held((2, 2))), ValueError, "from 0 to 1"),
     "a negative device": (lambda: take(held((2, -1))), ValueError, ""),
     "no such device by the method": (
         lambda: take(Producer(device=(2, 99), data=there().ptr)), ValueError, ""),
