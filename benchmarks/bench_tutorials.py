@@ -1,7 +1,8 @@
 """The programs of the Theano tutorials: microseconds a step, compared with NumPy, torch, CuPy and JAX.
 
 The tutorial's exp loop, the blog's y = m.x + b, and logistic regression on 400 x 784, every library
-in one run, taking turns. ``--compile`` adds torch.compile, which takes a while to start.
+in one run, taking turns; then the first and the last as functions that PyTensor compiles.
+``--compile`` adds torch.compile, which takes a while to start.
 """
 
 from __future__ import annotations
@@ -265,6 +266,45 @@ def regression(bench: Benchmark, libraries: dict[str, Any]) -> None:
     bench.loop(row, calls, count=500, mark=12)
 
 
+def compiled(bench: Benchmark) -> None:
+    """The exp loop and the training step as functions that PyTensor compiles, with results on the device."""
+    if importlib.util.find_spec("pytensor") is None:
+        return print("left out: PyTensor is not installed")
+    import pytensor
+    import pytensor.tensor as pt
+
+    import gpuinterop.pytensor as backend
+
+    device, wait = bench.options.device, waiting({}, bench.options.device)[GPUINTEROP]
+    pytensor.config.cxx = ""  # nothing of these functions runs on the host in each call
+    host = np.random.RandomState(22).rand(230_400).astype(np.float32)
+    functions = {}
+    for column, captures in ((GPUINTEROP, True), (f"{GPUINTEROP} without graphs", False)):
+        backend.use(device, capture=captures)
+        functions[column] = pytensor.function(
+            [], backend.gpu_from_host(pt.exp(pytensor.shared(host)))
+        )
+    backend.use(device)
+    module = example("logistic_regression")
+    x, y, w = (pytensor.shared(value) for value in module.data())
+    b = pytensor.shared(np.asarray(0, "float32"))
+    p = 1 / (1 + pt.exp(-pt.dot(x, w) - b))
+    xent = -y * pt.log(p) - (1 - y) * pt.log(1 - p)
+    cost = xent.mean() + np.float32(module.DECAY / 2) * (w**2).sum()
+    results = [backend.gpu_from_host(r) for r in (pt.cast(p > 0.5, "float32"), xent)]
+    rate = np.float32(module.RATE)
+    updates = [(v, v - rate * g) for v, g in zip((w, b), pytensor.grad(cost, [w, b]), strict=True)]
+    step = pytensor.function([], results, updates=updates)
+    backend.unuse()
+    kept: list[Any] = [None]  # the last result, as a loop in a program holds it
+
+    def keeping(function: Any) -> Call:
+        return Call(lambda: kept.__setitem__(0, function()), wait)
+
+    bench.loop("exp, compiled by PyTensor", {c: keeping(f) for c, f in functions.items()}, mark=2.3)
+    bench.loop("logistic regression, compiled by PyTensor", {GPUINTEROP: keeping(step)}, mark=12)
+
+
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--compile", action="store_true", help="torch.compile as well")
@@ -274,6 +314,7 @@ def main() -> None:
     exp_loop(bench, libraries)
     line(bench, libraries, 64 if chosen.quick else 1000)
     regression(bench, libraries)
+    compiled(bench)
     bench.finish()
 
 
