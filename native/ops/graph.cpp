@@ -15,7 +15,7 @@
 
 namespace gpuinterop::ops {
 
-thread_local Recorder* recorder = nullptr;
+constinit thread_local Recorder* recorder [[gnu::tls_model("initial-exec")]] = nullptr;
 
 namespace {
 

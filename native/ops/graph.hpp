@@ -97,7 +97,8 @@ class Recorder {
   size_t inner_nodes_ = 0;                // of captures replayed inside, less one for each
 };
 
-extern thread_local Recorder* recorder;  // of the innermost capture of this thread
+// Of the innermost capture of this thread. Every call reads it: with this model, without a function call.
+extern constinit thread_local Recorder* recorder [[gnu::tls_model("initial-exec")]];
 inline void note_use(const Array& array) {
   if (recorder) [[unlikely]]
     recorder->use(array);
