@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <new>
 #include <string>
 
 #include "array/error.hpp"
@@ -15,8 +16,8 @@ namespace gpuinterop {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-// Below this size a plain malloc with padding is served from the C library's thread cache, which aligned
-// allocation bypasses.
+// Host memory below this size lies behind its Buffer: one allocation, which the C library serves from the thread's
+// cache. Aligned allocation bypasses that cache.
 constexpr int64_t kSmall = 4096;
 // From this size on the system is asked for huge pages, as NumPy does: new memory is quicker to fill.
 constexpr int64_t kHuge = int64_t(4) << 20;
@@ -36,8 +37,7 @@ void count(Buffer* b) noexcept {
   }
 }
 
-// Buffer::context holds the address that malloc returned, which differs from ptr for small blocks.
-void release_host(Buffer* b) noexcept { std::free(b->context); }
+void release_host(Buffer* b) noexcept { std::free(b->ptr); }
 
 void use_huge_pages(char* ptr, int64_t nbytes) noexcept {
   const auto page = uintptr_t(sysconf(_SC_PAGESIZE));
@@ -46,18 +46,11 @@ void use_huge_pages(char* ptr, int64_t nbytes) noexcept {
 }
 
 void allocate_host(Buffer* b, const char* where) {
-  if (b->nbytes < kSmall) {
-    b->context = std::malloc(size_t(b->nbytes + kAlignment));
-    auto address = reinterpret_cast<uintptr_t>(b->context);
-    if (address)
-      b->ptr = reinterpret_cast<char*>((address + kAlignment - 1) & ~uintptr_t(kAlignment - 1));
-  } else if (posix_memalign(&b->context, size_t(kAlignment), size_t(b->nbytes)) == 0) {
-    b->ptr = static_cast<char*>(b->context);
+  void* memory = nullptr;
+  if (posix_memalign(&memory, size_t(kAlignment), size_t(b->nbytes)) == 0) {
+    b->ptr = static_cast<char*>(memory);
     if (b->nbytes >= kHuge) use_huge_pages(b->ptr, b->nbytes);
   } else {
-    b->context = nullptr;
-  }
-  if (!b->ptr) {
     int64_t held = statistics(b->device).live_bytes.load(std::memory_order_relaxed);
     const int64_t page = sysconf(_SC_PAGESIZE);
     fail(Kind::OutOfMemory, where, std::to_string(b->nbytes) + " bytes of host memory",
@@ -76,7 +69,8 @@ void free_now(Buffer* b) noexcept {
     s.live_buffers.fetch_sub(1, std::memory_order_relaxed);
   }
   if (b->release) b->release(b);
-  delete b;
+  b->~Buffer();
+  ::operator delete(static_cast<void*>(b));  // small memory too
 }
 
 }  // namespace
@@ -106,14 +100,19 @@ BufferRef allocate(Device device, int64_t nbytes, const char* where) {
   if (nbytes < 0)
     fail(Kind::Bounds, where, "a number of bytes that fits 63 bits", std::to_string(nbytes),
          "check the shape: the product of its entries overflows");
-  BufferRef ref(new Buffer);
-  Buffer* b = ref.get();
+  const bool together = !device.is_cuda() && nbytes < kSmall;
+  const int64_t behind = together ? nbytes + kAlignment : 0;
+  auto* b = new (::operator new(sizeof(Buffer) + size_t(behind))) Buffer;
+  BufferRef ref(b);
   b->nbytes = nbytes;
   b->device = device;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(b + 1);
   if (device.is_cuda())
     cuda::allocate_buffer(b, where);
-  else if (nbytes)
+  else if (!together)
     allocate_host(b, where);
+  else if (nbytes)
+    b->ptr = reinterpret_cast<char*>((end + kAlignment - 1) & ~uintptr_t(kAlignment - 1));
   // else: an empty array owns no memory and its address is 0, which every protocol allows.
   b->owned = true;
   count(b);
