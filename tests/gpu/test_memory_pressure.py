@@ -62,7 +62,7 @@ def test_cached_memory_is_given_back_under_pressure():
     big = gi.mem_info("cuda")[0] * 6 // 10 // 4 * 4
     x = gi.empty(big // 4, device="cuda")
     del x
-    # Beyond an eighth of the GPU the driver takes freed memory back at the next synchronisation.
+    # Beyond half of the GPU the driver takes freed memory back at the next synchronisation.
     gi.synchronize()
     y = torch.empty(big // 4, device="cuda")
     del y
