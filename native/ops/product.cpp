@@ -42,7 +42,9 @@ ProductShape matrix_shape(const Side& a, const Side& b, const char* where) {
 // floats stays float32, because alpha may bring it back into range. Split: gpuinterop/ops/split_product.py.
 enum class PlanKind : uint8_t { Vector, Wide, Integer, Split };
 constexpr const char* kPlanNames[] = {"vector", "wide", "integer", "split"};
-constexpr int64_t kLeastSplit = 4096, kMostSplit = 1 << 14;  // of the inner dimension, of results
+constexpr int64_t kLeastSplit = 1024;  // of the inner dimension
+// The most results: of float32, of other dtypes and TF32, which cuBLAS multiplies with tensor cores.
+constexpr int64_t kMostSplit = 1 << 14, kMostTensorSplit = 256;
 
 // A planned product, into a new array or into `out`, which does not overlap a and b.
 PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, const Side& a,
@@ -104,19 +106,21 @@ PyObject* with_vector(const ProductCall& call, Side a, Side b) {
   return result.release();
 }
 
-// Whether a product is faster if the blocks share the inner dimension: few results, of many elements each.
-// Small floats and TF32 go to cuBLAS with fewer results, because tensor cores multiply them.
+// Whether a product is faster if the blocks share the inner dimension: few results, of many elements each. The
+// limits are where the times of both cross on an H200. cuBLAS is as fast for small floats of any shape, but
+// takes minutes for an inner dimension beyond 31 bits.
 bool is_split(const ProductCall& call, const ProductRule& rule, const Side& a, const Side& b,
               const Side& c) {
   if (a.ndim() != 2 || b.ndim() != 2 || is_complex(rule.dtype)) return false;
   const int64_t m = a.extent(0), k = a.extent(1), n = b.extent(1);
-  if (k < kLeastSplit || k / 16 < std::max(m, n) || m < 1 || n < 1 || std::min(m, n) > 64)
+  if (k < kLeastSplit || k / 4 < std::max(m, n) || m < 1 || n < 1 || std::min(m, n) > 32 ||
+      std::max(m, n) > 1024)
     return false;
   if (!(call.alpha == Scalar{1, 0}) || !(call.beta == Scalar{1, 0})) return false;
   const bool small = itemsize_of(rule.dtype) == 2;
   if (small && c.array) return false;  // cuBLAS rounds the sum with the addend once
-  const bool tensor_cores = small || (rule.dtype == kFloat32 && call.tf32);
-  return m <= kMostSplit && n <= kMostSplit && m * n <= (tensor_cores ? 256 : kMostSplit);
+  if (small && k <= INT32_MAX) return false;
+  return m * n <= (rule.dtype == kFloat32 && !call.tf32 ? kMostSplit : kMostTensorSplit);
 }
 
 // Matrices on CUDA without a cuBLAS product: a planned launch, to which the addend is added. Of integers: one
