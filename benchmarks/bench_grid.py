@@ -19,6 +19,8 @@ DTYPES = {
     "float16": "float32",
     "float32": "float16",
     "float64": "float32",
+    "uint8": "float32",
+    "int64": "float64",
 }  # and what they are cast to
 
 
@@ -55,10 +57,11 @@ def cases(m: Any, x: Any, y: Any, out: Any, size: Size, of_cast: np.dtype[Any]) 
     r, c, n = size.rows, size.columns, size.rows * size.columns
     matrix, other, result = x[:n].reshape(r, c), y[:n].reshape(r, c), out[:n].reshape(r, c)
     across = out[:n].reshape(c, r)
+    name, map_of = ("exp({})", m.exp) if "float" in str(x.dtype) else ("-{}", m.negative)
     found: Cases = {
-        "exp(x)": (2 * n, lambda: m.exp(x[:n], out=out[:n])),
+        name.format("x"): (2 * n, lambda: map_of(x[:n], out=out[:n])),
         "x[1:] + y[:-1]": (3 * n, lambda: m.add(x[1:n], y[: n - 1], out=out[: n - 1])),
-        "exp(X.T)": (2 * n, lambda: m.exp(matrix.T)),
+        name.format("X.T"): (2 * n, lambda: map_of(matrix.T)),
         "copy of X.T": (2 * n, lambda: across.__setitem__(..., matrix.T)),
         "X + Y.T": (3 * n, lambda: m.add(matrix, y[:n].reshape(c, r).T, out=result)),
         "X[1:, 1:] + 1": (2 * n, lambda: matrix[1:, 1:] + 1),
@@ -102,7 +105,8 @@ def measure(bench: Benchmark, dtype: str, sizes: tuple[Size, ...], only: str) ->
     libraries = peers(bench.options, ("torch", "cupy"))
     wait = waiting(libraries, bench.options.device)
     n = max(size.rows * size.columns for size in sizes)
-    own = [gi.full(n, value, dtype=dtype, device=bench.options.device) for value in (0.5, 0.25, 0)]
+    values = (0.5, 0.25, 0) if "float" in dtype else (2, 1, 0)
+    own = [gi.full(n, value, dtype=dtype, device=bench.options.device) for value in values]
     for size in sizes:
         calls: dict[str, dict[str, Call]] = {}
         moved: dict[str, float] = {}
