@@ -98,13 +98,24 @@ def _store(recipe: Recipe, plan: Plan) -> str:
 
 def render(recipe: Recipe, plan: Plan) -> str:
     """A whole translation unit for `recipe` on layouts like `plan`'s."""
-    members = " ".join(f"{STORAGE[d]} v{i}[VEC];" for i, d in enumerate(recipe.inputs))
-    entries = [
-        f"X({i}, {STORAGE[d]}, {step})"
-        for i, (d, step) in enumerate(zip(recipe.inputs, plan.steps, strict=True))
-    ]
+    kinds = [STORAGE[d] for d in recipe.inputs]
+    fixed = [not any(strides) for strides in plan.geometry.red_strides]
+    # Along a row such an input is one element, along the columns of a thread it may be several.
+    held = plan.vector if plan.mode == "columns" else 1
+
+    def entries(chosen: bool) -> list[str]:
+        return [
+            f"X({i}, {kind}, {step})"
+            for i, (kind, step) in enumerate(zip(kinds, plan.steps, strict=True))
+            if fixed[i] == chosen
+        ]
+
+    def members(chosen: bool, size: object) -> str:
+        return " ".join(f"{k} v{i}[{size}];" for i, k in enumerate(kinds) if fixed[i] == chosen)
+
     fetched = "".join(
-        f"  const auto x{i} = gi_read(gi_q.v{i}[gi_k]);\n" for i in range(len(recipe.inputs))
+        f"  const auto x{i} = gi_read({f'gi_f.v{i}[gi_k % {held}]' if fixed[i] else f'gi_q.v{i}[gi_k]'});\n"
+        for i in range(len(kinds))
     )
     return "".join(
         [
@@ -115,12 +126,15 @@ def render(recipe: Recipe, plan: Plan) -> str:
             f"#define GI_TEAM {plan.team}\n",
             f"#define GI_FINISH_TEAM {plan.finish_team}\n",
             f"#define GI_VEC {plan.vector}\n",
-            f"#define GI_RAGGED {int(plan.geometry.kept[-1] % plan.vector > 0)}\n",
+            f"#define GI_APART {int(plan.apart)}\n",
+            f"#define GI_RAGGED {int(plan.ragged)}\n",
+            f"#define GI_ROWS {plan.rows}\n",
             f"#define GI_UNROLL {plan.unroll}\n",
             f"#define GI_ONE_LAUNCH {int(plan.one_launch)}\n",
-            f"#define GI_INPUTS(X) {' '.join(entries)}\n",
+            f"#define GI_INPUTS(X) {' '.join(entries(False))}\n",
+            f"#define GI_FIXED(X) {' '.join(entries(True))}\n",
             f"#define GI_PEEL {int(plan.peel)}\n",
-            f"#define GI_PEELED(X) {next((one for one in entries if one.endswith(', 1)')), '')}\n",
+            f"#define GI_PEELED(X) {next((one for one in entries(False) if one.endswith(', 1)')), '')}\n",
             define_nan_signs(recipe.map, recipe.support),
             kernel_text("device.cuh"),
             f"namespace {NAMESPACE} {{\n",
@@ -134,8 +148,10 @@ def render(recipe: Recipe, plan: Plan) -> str:
             f"}}\n{recipe.declared}\nnamespace {NAMESPACE} {{\n" if recipe.declared else "",
             recipe.support,
             f"typedef {recipe.value} Value;\ntypedef {recipe.op} Op;\ntypedef Op::Acc Acc;\n",
-            f"template <int VEC>\nstruct Packs {{ {members} }};\n",
-            "template <int VEC>\n__device__ inline Value gi_map(const Packs<VEC>& gi_q, int gi_k) {\n",
+            f"template <int VEC>\nstruct Packs {{ {members(False, 'VEC')} }};\n",
+            f"struct Fixed {{ {members(True, held)} }};\n",
+            "template <int VEC>\n"
+            "__device__ inline Value gi_map(const Packs<VEC>& gi_q, const Fixed& gi_f, int gi_k) {\n",
             fetched,
             f"  return gi_to<Value>({recipe.map});\n}}\n",
             kernel_text("reduce_common.cuh"),

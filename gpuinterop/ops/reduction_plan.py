@@ -47,6 +47,12 @@ _BUSY = 8  # blocks a multiprocessor with which nothing needs to be cut into par
 _FEW_ROWS = 1024  # a thread then walks at most a few dozen of them
 _VECTOR_BYTES = 16
 _RAGGED_BYTES = 8  # columns of a thread where rows are not aligned
+# Up to so many elements of a column, results are a large part of the bytes: neighbouring threads write
+# neighbouring results, and a thread has so many loads in flight.
+FEW_APART, FEW_LOADS = 8, 10
+# One thread reduces a row of so many loads and bytes, and as many such rows as have those bytes together.
+SHORT_LOADS, SHORT_BYTES = 8, 64
+_MOST_SHORT_ROWS = 8
 _MAX_VECTOR = 8
 
 
@@ -96,11 +102,19 @@ class Plan:
     splits: int
     chunk: int  # reduced elements per split
     tiles: int  # columns: blocks side by side
+    apart: bool  # columns: those of a thread are `team` apart, not one vector
+    rows: int  # rows: the short rows that a thread reduces alone; 0 for longer rows
     grid: tuple[int, int]
     finish_grid: int  # blocks of the second phase, 0 without one
     finish_team: int  # columns: results that a block of the second phase shares
     wide: bool  # 64-bit indices
     one_launch: bool  # the last block of the first launch joins the parts
+
+    @property
+    def ragged(self) -> bool:
+        """Columns: whether some threads own fewer than `vector`."""
+        of_all = self.vector * (self.team if self.apart else 1)
+        return self.geometry.kept[-1] % of_all > 0
 
 
 @dataclass
@@ -266,9 +280,20 @@ def plan_reduction(
     g = simplify(shape, axes, inputs, outputs, ordered=ordered)
     along_rows = g.prefers_rows
     vector, steps, peel = _vector(g, inputs, along_rows)
+    if along_rows and peel and g.n_red <= SHORT_LOADS:
+        vector, steps, peel = 1, [min(2, 2 * step) for step in steps], False
+    few = not along_rows and 0 < g.n_red <= FEW_APART
+    if few:
+        most = min(g.kept[-1], FEW_LOADS // g.n_red, g.n_out // (multiprocessors * 1024))
+        vector = min(power_down(most), _MAX_VECTOR)
+    apart = few and vector > 1
+    if apart:
+        steps = [min(2, 2 * step) for step in steps]
     tuning = TUNING["rows" if along_rows else "columns"]
     access = vector * max(o.itemsize for o in inputs)
     unroll = tuning.loads * 2 if access < 8 else tuning.loads
+    if few:
+        unroll = g.n_red
     # Narrow accesses: as many bytes side by side.
     side = min(tuning.side * max(1, _VECTOR_BYTES // access), tuning.threads)
     tuning = replace(tuning, side=side)
@@ -282,6 +307,11 @@ def plan_reduction(
         )
     chooser = _plan_rows if along_rows else _plan_columns
     team, splits, chunk, tiles, grid = chooser(g, vector, unroll, multiprocessors, tuning)
+    rows, loads = 0, 0
+    if along_rows and not peel:
+        rows, loads = _short_rows(g, vector, access, multiprocessors)
+    if rows:
+        team, unroll, grid = 1, loads, (-(-g.n_out // (tuning.threads * rows)), 1)
     # A loop passes its end by at most one round of loads before it stops, and the last part's end
     # is first computed as if the part were complete.
     margin = tuning.threads * _MAX_VECTOR * unroll * 2
@@ -305,6 +335,8 @@ def plan_reduction(
         splits=splits,
         chunk=chunk,
         tiles=tiles,
+        apart=apart,
+        rows=rows,
         grid=grid,
         threads=tuning.threads,
         finish_grid=-(-g.n_out // finish_team) if splits > 1 and not one_launch else 0,
@@ -345,6 +377,15 @@ def _plan_rows(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tuning) 
     return team, splits, chunk, 1, (blocks, splits)
 
 
+def _short_rows(g: Geometry, vector: int, access: int, sms: int) -> tuple[int, int]:
+    """The rows that a thread reduces, with all loads first, and the loads of a row; no rows for longer ones."""
+    loads, rest = divmod(g.n_red, vector)
+    if rest or not 0 < loads <= SHORT_LOADS or loads * access > SHORT_BYTES:
+        return 0, loads
+    rows = min(SHORT_BYTES // (loads * access), _MOST_SHORT_ROWS, g.n_out // (sms * 1024))
+    return rows and power_down(rows), loads
+
+
 def _plan_columns(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tuning) -> _Threads:
     width = g.kept[-1]
     block = tuning.threads
@@ -366,7 +407,10 @@ def _plan_columns(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tunin
     splits, chunk = 1, g.n_red
     wanted = sms * tuning.blocks_per_sm
     if 0 < blocks < sms * _BUSY and g.n_red > max(rows * unroll * 4, _FEW_ROWS):
-        splits = min(-(-wanted // blocks), -(-g.n_red // (rows * unroll * 2)), MAX_SPLITS)
+        # A few blocks more than run at once would wait for all the others.
+        splits = wanted // blocks
+        splits += splits * blocks * 5 < wanted * 4
+        splits = min(splits, -(-g.n_red // (rows * unroll * 2)), MAX_SPLITS)
     if splits > 1:
         chunk = -(-g.n_red // splits)
         chunk += -chunk % (rows * unroll)

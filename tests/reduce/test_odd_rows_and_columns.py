@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from doubles.on_fake import FAKE
 
 import gpuinterop as gi
 
@@ -56,3 +57,20 @@ def test_a_long_vector_from_an_odd_start(device, dtype, start):
     x = gi.GpuArray(host, device=device)[start:]
     assert int(x.argmax()) == 200_001 - start
     assert float(x.sum(dtype="float32")) == host[start:].astype("f8").sum()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32", "complex64"])
+@pytest.mark.parametrize("short", [2, 3, 8, 16])
+def test_many_short_rows_and_columns(device, dtype, short):
+    """So many that a thread reduces several of them, and the last threads fewer."""
+    n = 70_001 if FAKE or device == "cpu" else 1_100_001
+    host = np.random.default_rng(3).integers(-9, 10, (n, short + 3)).astype(dtype)
+    x = gi.GpuArray(host, device=device)
+    across = gi.GpuArray(np.ascontiguousarray(host.T), device=device).T
+    for place in (slice(1, 1 + short), slice(short, 0, -1)):
+        h = host[:, place]
+        for g in (x[:, place], x[:, place].copy(order="C"), across[:, place]):
+            np.testing.assert_array_equal(g.sum(axis=1).get(), h.sum(axis=1))
+            if dtype != "complex64":
+                np.testing.assert_array_equal(g.argmin(axis=1).get(), h.argmin(axis=1))
+            np.testing.assert_allclose(g.std(axis=1).get(), h.astype("c16").std(axis=1), 1e-3, 1e-7)

@@ -17,7 +17,7 @@ def test_one_launch_unless_one_block_had_too_much_to_join() -> None:
         square = plan_reduction((side, side), axes, [Operand((side, 1), 4)], [strides])
         assert square.splits > 1
         assert (square.one_launch, square.finish_grid) == (True, 0)
-        assert square.grid[0] * square.grid[1] >= 132 * 4
+        assert 132 * 3 <= square.grid[0] * square.grid[1]
 
 
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
@@ -45,7 +45,7 @@ def test_strides_of_the_matrix_decide_the_plan(
     for order in (inputs, inputs[::-1]):
         plan = plan_reduction((8192, 8192), (1,), order, [(1, 0)])
         assert (plan.mode, plan.vector) == (mode, vector)
-        assert plan.grid[0] * plan.grid[1] >= 132 * 4  # every multiprocessor is busy
+        assert plan.grid[0] * plan.grid[1] >= 132 * 3  # every multiprocessor is busy
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,33 @@ def test_columns_of_rows_that_are_not_aligned(width, itemsize, vector, steps, te
     plan = plan_reduction((16385, width), (0,), [Operand((width, 1), itemsize)], [(0, 1)])
     assert (plan.mode, plan.vector, plan.steps, plan.team) == ("columns", vector, (steps,), team)
     assert plan.tiles * plan.team * plan.vector >= width
+
+
+@pytest.mark.parametrize(
+    ("short", "itemsize", "vector", "rows", "loads"),
+    [(2, 4, 2, 8, 1), (3, 4, 1, 4, 3), (16, 4, 4, 1, 4), (17, 4, 1, 0, 4), (2, 1, 2, 8, 1), (9, 8, 1, 0, 4)],
+)  # fmt: skip
+def test_a_thread_reduces_several_short_rows(short, itemsize, vector, rows, loads) -> None:
+    plan = plan_reduction((1 << 22, short), (1,), [Operand((short, 1), itemsize)], [(1, 0)])
+    assert (plan.mode, plan.rows, plan.unroll) == ("rows", rows, loads)
+    if rows:
+        assert (plan.vector, plan.team) == (vector, 1)
+        assert plan.grid[0] * plan.threads * rows >= 1 << 22
+    else:
+        assert plan.team > 1
+    few = plan_reduction((5000, short), (1,), [Operand((short, 1), itemsize)], [(1, 0)])
+    assert few.rows == 0  # every row its own thread, so that all multiprocessors have some
+
+
+@pytest.mark.parametrize(
+    ("short", "vector", "apart"), [(2, 4, True), (3, 2, True), (8, 1, False), (9, 4, False)]
+)
+def test_columns_of_few_elements_are_written_by_neighbouring_threads(short, vector, apart) -> None:
+    plan = plan_reduction((short, 1 << 22), (0,), [Operand((1 << 22, 1), 4)], [(0, 1)])
+    assert (plan.mode, plan.vector, plan.apart) == ("columns", vector, apart)
+    assert plan.tiles * plan.team * plan.vector >= 1 << 22
+
+
+def test_parts_of_columns_run_at_once() -> None:
+    plan = plan_reduction((1 << 14, 1 << 14), (0,), [Operand((1 << 14, 1), 4)], [(0, 1)])
+    assert plan.grid == (128, 4)  # 512 of the 528 blocks that run at once

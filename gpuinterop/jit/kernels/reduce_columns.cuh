@@ -1,7 +1,9 @@
-// Reductions whose results are neighbours in memory. Each thread owns GI_VEC neighbouring columns, and GI_TEAM
-// threads cover a stripe of columns. The GI_BLOCK / GI_TEAM rows of threads of a block share the reduced
-// axes. Macros as in reduce_rows.cuh; steps are along the innermost kept dimension. GI_RAGGED: GI_VEC does not
-// divide the number of columns.
+// Reductions whose results are neighbours in memory. Each thread owns GI_VEC columns, and GI_TEAM threads
+// cover a stripe of columns. The GI_BLOCK / GI_TEAM rows of threads of a block share the reduced axes. Macros as
+// in reduce_rows.cuh; steps are along the innermost kept dimension. GI_APART: the columns of a thread are
+// GI_TEAM apart, so that neighbouring threads access neighbours; otherwise they are one vector. GI_RAGGED: some
+// thread owns fewer columns.
+constexpr int kApart = GI_APART ? GI_TEAM : 1;
 
 __device__ inline void gi_column_load(const Params& p, const Index (&base)[GI_INS], Index r, int live,
                                       Packs<GI_VEC>& packs) {
@@ -10,19 +12,19 @@ __device__ inline void gi_column_load(const Params& p, const Index (&base)[GI_IN
   for (int i = 0; i < GI_INS; ++i) at[i] = base[i];
   gi_offsets(p.red, p.red_strides, r, at);
 #define GI_LOAD(i, T, STEP) \
-  gi_load<STEP>((const T*)p.in[i] + at[i], Index(p.kept_strides[i][GI_KEPT - 1]), packs.v##i, live);
+  gi_load<STEP>((const T*)p.in[i] + at[i], Index(p.kept_strides[i][GI_KEPT - 1]) * kApart, packs.v##i, live);
   GI_INPUTS(GI_LOAD)
 #undef GI_LOAD
 }
 
 template <int N>
-__device__ inline void gi_column_push(Acc (&acc)[GI_VEC], const Packs<GI_VEC> (&packs)[N], Index r,
-                                      Index step) {
+__device__ inline void gi_column_push(Acc (&acc)[GI_VEC], const Packs<GI_VEC> (&packs)[N], const Fixed& fixed,
+                                      Index r, Index step) {
 #pragma unroll
   for (int k = 0; k < GI_VEC; ++k) {
     Value v[N];
 #pragma unroll
-    for (int u = 0; u < N; ++u) v[u] = gi_map(packs[u], k);
+    for (int u = 0; u < N; ++u) v[u] = gi_map(packs[u], fixed, k);
     Op::push(acc[k], v, r, step);
   }
 }
@@ -82,9 +84,10 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
   const Index batch = Index(blockIdx.x) / Index(p.tiles);
   const Index tile = Index(blockIdx.x) - batch * Index(p.tiles);
   const Index width = Index(p.kept[GI_KEPT - 1]);
-  const Index column = (tile * GI_TEAM + tx) * GI_VEC;
+  const Index column = tile * (GI_TEAM * GI_VEC) + tx * (GI_APART ? 1 : GI_VEC);
   const Index o = batch * width + column;
-  const int live = GI_RAGGED && width - column < GI_VEC ? int(width - column) : GI_VEC;
+  const bool cut = GI_RAGGED && width - column <= (GI_VEC - 1) * kApart;
+  const int live = cut ? (int(width - column) + kApart - 1) / kApart : GI_VEC;
   const Index begin = Index(blockIdx.y) * Index(p.chunk);
   Index end = begin + Index(p.chunk) < Index(p.n_red) ? begin + Index(p.chunk) : Index(p.n_red);
   Index base[GI_INS];
@@ -96,6 +99,13 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
     end = begin;  // this thread has no column, but the barriers below need every thread
   }
 
+  Fixed fixed;
+  if (begin < end) {
+#define GI_LOAD(i, T, STEP) \
+  gi_load<STEP>((const T*)p.in[i] + base[i], Index(p.kept_strides[i][GI_KEPT - 1]) * kApart, fixed.v##i, live);
+    GI_FIXED(GI_LOAD)
+#undef GI_LOAD
+  }
   Acc acc[GI_VEC];
 #pragma unroll
   for (int k = 0; k < GI_VEC; ++k) acc[k] = Op::init();
@@ -104,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
     Packs<GI_VEC> packs[GI_UNROLL];
 #pragma unroll
     for (int u = 0; u < GI_UNROLL; ++u) gi_column_load(p, base, r + Index(u) * rows, live, packs[u]);
-    gi_column_push<GI_UNROLL>(acc, packs, r, Index(rows));
+    gi_column_push<GI_UNROLL>(acc, packs, fixed, r, Index(rows));
   }
   if (r < end) {  // the rest of a round, again with all loads first
     Packs<GI_VEC> packs[GI_UNROLL][1];
@@ -114,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
 #pragma unroll
     for (int u = 0; u < GI_UNROLL - 1; ++u)
       if (r + Index(u) * rows < end)
-        gi_column_push<1>(acc, packs[u], r + Index(u) * rows, Index(rows));
+        gi_column_push<1>(acc, packs[u], fixed, r + Index(u) * rows, Index(rows));
   }
 
   gi_column_merge(acc, tx, ty);
@@ -123,9 +133,9 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
     for (int k = 0; k < GI_VEC; ++k) {
       if (k >= live) break;
       if (p.splits > 1) {
-        ((Acc*)p.scratch)[Index(blockIdx.y) * Index(p.n_out) + o + k] = acc[k];
+        ((Acc*)p.scratch)[Index(blockIdx.y) * Index(p.n_out) + o + k * kApart] = acc[k];
       } else {
-        gi_store(p, o + k, acc[k]);
+        gi_store(p, o + k * kApart, acc[k]);
       }
     }
   }

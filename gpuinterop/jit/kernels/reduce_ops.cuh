@@ -197,7 +197,7 @@ struct AnyOrAll {
 
 // Variance of values shifted by one of them (or by their mean): sums of d and d*d. Because the shift comes
 // from the data, the cancellation in q - s*s/n costs at most log2(n) of 53 bits.
-// finish() divides by count - extra, where extra is ddof.
+// finish() divides by count - extra, where extra is ddof; a thread with several results computes 1 / count once.
 template <int ROOT>
 struct Variance {
   struct Acc { double s, q; };
@@ -213,7 +213,7 @@ struct Variance {
   }
   __device__ static inline void merge(Acc& a, const Acc& b) { a.s += b.s; a.q += b.q; }
   __device__ static inline double finish(const Acc& a, double count, double extra) {
-    const double squares = a.q - a.s * (a.s / count);
+    const double squares = a.q - a.s * (a.s * (1.0 / count));
     const double degrees = count > extra ? count - extra : 0.0;
     const double v = (squares < 0.0 ? 0.0 : squares) / degrees;
     return ROOT ? sqrt(v) : v;
@@ -240,7 +240,8 @@ struct ComplexVariance {
     a.q += b.q;
   }
   __device__ static inline double finish(const Acc& a, double count, double extra) {
-    const double squares = a.q - (a.re * (a.re / count) + a.im * (a.im / count));
+    const double part = 1.0 / count;
+    const double squares = a.q - (a.re * (a.re * part) + a.im * (a.im * part));
     const double degrees = count > extra ? count - extra : 0.0;
     const double v = (squares < 0.0 ? 0.0 : squares) / degrees;
     return ROOT ? sqrt(v) : v;

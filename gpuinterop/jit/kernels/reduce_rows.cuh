@@ -3,8 +3,10 @@
 // The code before this file defines: Index, Value, Acc, Op (reduce_ops.cuh), GI_BLOCK, GI_TEAM (a power of
 // two, or GI_BLOCK), GI_VEC, GI_UNROLL, GI_KEPT and GI_RED (dimensions, >= 1, innermost last), struct Params,
 // gi_store(p, o, acc), and a Pack for each input i: GI_INPUTS(X) lists X(i, storage type, step), where step is
-// 1 (unit stride along the row: vector loads), 0 (broadcast) or 2 (any stride). gi_map(packs..., k) is
-// element k of the mapped value. GI_PEEL: rows are not aligned, and GI_PEELED(X) is the one input with unit stride.
+// 1 (unit stride along the row: vector loads), 0 (broadcast) or 2 (any stride). GI_FIXED(X) lists the inputs that
+// do not change along the reduced axes, which are loaded once. gi_map(packs, fixed, k) is element k of the
+// mapped value. GI_PEEL: rows are not aligned, and GI_PEELED(X) is the one input with unit stride. GI_ROWS > 0: a
+// thread reduces so many short rows of GI_UNROLL loads each.
 
 template <int VEC>
 __device__ inline void gi_row_load(const Params& p, const Index (&base)[GI_INS], Index r,
@@ -19,11 +21,17 @@ __device__ inline void gi_row_load(const Params& p, const Index (&base)[GI_INS],
 #undef GI_LOAD
 }
 
+__device__ inline void gi_row_load_fixed(const Params& p, const Index (&base)[GI_INS], Fixed& fixed) {
+#define GI_LOAD(i, T, STEP) gi_load<0>((const T*)p.in[i] + base[i], Index(0), fixed.v##i);
+  GI_FIXED(GI_LOAD)
+#undef GI_LOAD
+}
+
 template <int VEC>
-__device__ inline void gi_row_push(Acc& acc, const Packs<VEC>& packs, Index r) {
+__device__ inline void gi_row_push(Acc& acc, const Packs<VEC>& packs, const Fixed& fixed, Index r) {
   Value v[VEC];
 #pragma unroll
-  for (int k = 0; k < VEC; ++k) v[k] = gi_map(packs, k);
+  for (int k = 0; k < VEC; ++k) v[k] = gi_map(packs, fixed, k);
   Op::push(acc, v, r, Index(1));
 }
 
@@ -45,6 +53,29 @@ __device__ inline void gi_join_row(const Params& p, Index o) {
 }
 
 extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Params p) {
+#if GI_ROWS
+  const Index first = Index(blockIdx.x) * (GI_BLOCK * GI_ROWS) + threadIdx.x;
+  Packs<GI_VEC> packs[GI_ROWS][GI_UNROLL];
+  Fixed fixed[GI_ROWS];
+#pragma unroll
+  for (int j = 0; j < GI_ROWS; ++j) {
+    const Index o = first + j * GI_BLOCK;
+    Index base[GI_INS] = {};
+    // Threads past the end read the last row again.
+    gi_offsets(p.kept, p.kept_strides, o < Index(p.n_out) ? o : Index(p.n_out) - 1, base);
+    gi_row_load_fixed(p, base, fixed[j]);
+#pragma unroll
+    for (int u = 0; u < GI_UNROLL; ++u) gi_row_load<GI_VEC>(p, base, Index(u * GI_VEC), packs[j][u]);
+  }
+#pragma unroll
+  for (int j = 0; j < GI_ROWS; ++j) {
+    const Index o = first + j * GI_BLOCK;
+    Acc acc = Op::init();
+#pragma unroll
+    for (int u = 0; u < GI_UNROLL; ++u) gi_row_push<GI_VEC>(acc, packs[j][u], fixed[j], Index(u * GI_VEC));
+    if (o < Index(p.n_out)) gi_store(p, o, acc);
+  }
+#else
   const int lane = threadIdx.x % GI_TEAM;
   const Index o = Index(blockIdx.x) * (GI_BLOCK / GI_TEAM) + threadIdx.x / GI_TEAM;
   const Index begin = Index(blockIdx.y) * Index(p.chunk);
@@ -67,6 +98,8 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
 #undef GI_PLACE
 #endif
   const Index first = begin + head;
+  Fixed fixed;
+  if (begin < end) gi_row_load_fixed(p, base, fixed);
   Acc acc = Op::init();
   const Index pace = Index(GI_TEAM) * GI_VEC;
   // All loads of a round are issued before the first value is used.
@@ -76,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
 #pragma unroll
     for (int u = 0; u < GI_UNROLL; ++u) gi_row_load<GI_VEC>(p, base, r + u * pace, packs[u]);
 #pragma unroll
-    for (int u = 0; u < GI_UNROLL; ++u) gi_row_push<GI_VEC>(acc, packs[u], r + u * pace);
+    for (int u = 0; u < GI_UNROLL; ++u) gi_row_push<GI_VEC>(acc, packs[u], fixed, r + u * pace);
   }
   if (r + GI_VEC <= end) {  // the rest of a round, again with all loads first
     Packs<GI_VEC> packs[GI_UNROLL];
@@ -85,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
       if (r + u * pace + GI_VEC <= end) gi_row_load<GI_VEC>(p, base, r + u * pace, packs[u]);
 #pragma unroll
     for (int u = 0; u < GI_UNROLL - 1; ++u)
-      if (r + u * pace + GI_VEC <= end) gi_row_push<GI_VEC>(acc, packs[u], r + u * pace);
+      if (r + u * pace + GI_VEC <= end) gi_row_push<GI_VEC>(acc, packs[u], fixed, r + u * pace);
   }
   if (GI_VEC > 1) {  // the first and the last elements, which do not fill a vector
     const Index tail = (end - first) % GI_VEC;
@@ -93,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
       r = e < head ? begin + e : end - tail + (e - head);
       Packs<1> packs;
       gi_row_load<1>(p, base, r, packs);
-      gi_row_push<1>(acc, packs, r);
+      gi_row_push<1>(acc, packs, fixed, r);
     }
   }
 
@@ -108,6 +141,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
 #if GI_ONE_LAUNCH
   // A row that is split into parts has a block for each part.
   if (gi_is_last((unsigned*)p.block_counters + blockIdx.x, gridDim.y)) gi_join_row(p, Index(blockIdx.x));
+#endif
 #endif
 }
 
