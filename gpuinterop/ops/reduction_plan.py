@@ -48,10 +48,10 @@ _FEW_ROWS = 1024  # a thread then walks at most a few dozen of them
 _VECTOR_BYTES = 16
 _RAGGED_BYTES = 8  # columns of a thread where rows are not aligned
 # Up to so many elements of a column, results are a large part of the bytes: neighbouring threads write
-# neighbouring results, and a thread has so many loads in flight.
-FEW_APART, FEW_LOADS = 8, 10
+# neighbouring results, and a thread has so many loads and bytes in flight.
+_FEW, _FEW_LOADS, _FEW_BYTES = 8, 16, 40
 # One thread reduces a row of so many loads and bytes, and as many such rows as have those bytes together.
-SHORT_LOADS, SHORT_BYTES = 8, 64
+_SHORT_LOADS, _SHORT_BYTES = 8, 64
 _MOST_SHORT_ROWS = 8
 _MAX_VECTOR = 8
 
@@ -280,11 +280,12 @@ def plan_reduction(
     g = simplify(shape, axes, inputs, outputs, ordered=ordered)
     along_rows = g.prefers_rows
     vector, steps, peel = _vector(g, inputs, along_rows)
-    if along_rows and peel and g.n_red <= SHORT_LOADS:
+    if along_rows and peel and g.n_red <= _SHORT_LOADS:
         vector, steps, peel = 1, [min(2, 2 * step) for step in steps], False
-    few = not along_rows and 0 < g.n_red <= FEW_APART
+    few = not along_rows and 0 < g.n_red <= _FEW
     if few:
-        most = min(g.kept[-1], FEW_LOADS // g.n_red, g.n_out // (multiprocessors * 1024))
+        loads = min(_FEW_LOADS, _FEW_BYTES // max(o.itemsize for o in inputs))
+        most = min(g.kept[-1], loads // g.n_red, g.n_out // (multiprocessors * 1024))
         vector = min(power_down(most), _MAX_VECTOR)
     apart = few and vector > 1
     if apart:
@@ -380,9 +381,9 @@ def _plan_rows(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tuning) 
 def _short_rows(g: Geometry, vector: int, access: int, sms: int) -> tuple[int, int]:
     """The rows that a thread reduces, with all loads first, and the loads of a row; no rows for longer ones."""
     loads, rest = divmod(g.n_red, vector)
-    if rest or not 0 < loads <= SHORT_LOADS or loads * access > SHORT_BYTES:
+    if rest or not 0 < loads <= _SHORT_LOADS or loads * access > _SHORT_BYTES:
         return 0, loads
-    rows = min(SHORT_BYTES // (loads * access), _MOST_SHORT_ROWS, g.n_out // (sms * 1024))
+    rows = min(_SHORT_BYTES // (loads * access), _MOST_SHORT_ROWS, g.n_out // (sms * 1024))
     return rows and power_down(rows), loads
 
 

@@ -27,6 +27,7 @@ from gpuinterop.ops.reduction_table import REDUCTIONS
 
 _THREADS = 256
 _SMALLEST, _LARGEST = 4, 64  # edges of a tile
+_OWN = 4  # a thread has so many results in each direction
 _ELEMENTS = 2048  # of both operands, that a block loads at once
 
 
@@ -61,29 +62,26 @@ def _panel(x: Any, axis: int, steps: int) -> Panel:
     return Panel(lines, inner, vector if inner or across == 1 else 1, (across, along))
 
 
-def _blocks(held: str, own: int) -> int:
+def _blocks(held: str) -> int:
     """Blocks of a multiprocessor, as many as its registers allow."""
-    return 4 if held == "float" and own == 4 else 2
+    return 4 if held == "float" else 2
 
 
 def split_plan(a: Any, b: Any, out: Any) -> Any:
     """Return the `_core.LaunchPlan` of a @ b, for matrices of one floating dtype on a GPU."""
     (m, k), n, dtype, device = a.shape, b.shape[1], a.dtype, a.device.index
     rows, columns, held = _tile(m), _tile(n), "double" if dtype.itemsize == 8 else "float"
-    own = 8 if min(rows, columns) == _LARGEST and dtype.itemsize < 8 else 4
-    groups = _THREADS * own * own // (rows * columns)
+    groups = _THREADS * _OWN * _OWN // (rows * columns)
     # Every thread loads elements of both operands, and every group has a step.
     steps = max(groups, _THREADS // min(rows, columns), _ELEMENTS // power_down(rows + columns))
     panels = _panel(a, 0, steps), _panel(b, 1, steps)
     tiles = -(-m // rows), -(-n // columns)
-    parts = multiprocessors(device) * _blocks(held, own) // (tiles[0] * tiles[1])
+    parts = multiprocessors(device) * _blocks(held) // (tiles[0] * tiles[1])
     parts = max(1, min(parts, -(-k // steps)))
     chunk = -(-k // parts)
     chunk += -chunk % steps
     parts = -(-k // chunk)
-    kernel = loaded_kernels(
-        device, text(dtype.name, held, panels, own, steps), ["gi_split_product"]
-    )[0]
+    kernel = loaded_kernels(device, text(dtype.name, held, panels, steps), ["gi_split_product"])[0]
     params = struct.pack(
         "<3q5q4q", 0, 0, 0, m, n, k, chunk, tiles[1], *panels[0].strides, *panels[1].strides
     )
@@ -104,11 +102,11 @@ def split_plan(a: Any, b: Any, out: Any) -> Any:
     return _core.make_plan(device, [first, *rest], used + more, results)
 
 
-def text(dtype: str, held: str, panels: tuple[Panel, Panel], own: int, steps: int) -> str:
+def text(dtype: str, held: str, panels: tuple[Panel, Panel], steps: int) -> str:
     """Return the program of one kernel."""
     a, b = panels
     values = {
-        "M": a.lines, "N": b.lines, "STEPS": steps, "OWN": own, "BLOCKS": _blocks(held, own), "A_INNER": int(a.inner),
+        "M": a.lines, "N": b.lines, "STEPS": steps, "OWN": _OWN, "BLOCKS": _blocks(held), "A_INNER": int(a.inner),
         "B_INNER": int(b.inner), "A_VEC": a.vector, "B_VEC": b.vector,
     }  # fmt: skip
     return "".join(
