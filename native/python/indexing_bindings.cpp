@@ -194,7 +194,7 @@ void register_indexing(nb::module_& m) {
       },
       "view"_a, "indices"_a, "value"_a, "axes"_a, "axis"_a, "mode"_a, "adds"_a, "where"_a,
       "Set elements at index arrays to those of `value`, or add these.");
-  m.def("_take", &take, "x"_a, "indices"_a.none(), "axis"_a.none(), "out"_a.none(), "mode"_a,
+  m.def("_take", &take, "x"_a.none(), "indices"_a.none(), "axis"_a.none(), "out"_a.none(), "mode"_a,
         "numpy.take of arrays on one GPU; None for calls that Python carries out.");
   m.def(
       "_assign_masked",
