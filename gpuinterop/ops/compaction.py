@@ -20,7 +20,6 @@ from gpuinterop.jit import compile_source, kernel_text
 from gpuinterop.jit.codegen import NAMESPACE
 
 from . import output_arrays
-from .operand_conversion import gpuarray_class
 
 _TILE, _THREADS = 8192, 256  # of compact.cuh
 READ, ASSIGN, PLACES = range(3)
@@ -66,7 +65,8 @@ class Selection:
             self.count = int(np.count_nonzero(self.host))
             return
         if not self.mask.is_c_contiguous():
-            self.mask = _contiguous(self.mask, where)
+            given, self.mask = self.mask, self._empty(self.mask.shape, np.bool_)
+            _core.copy_into(self.mask, given, where=where, uncounted=True)
         self.tiles = -(-self.mask.size // _TILE)
         self.count = 0
         if not self.tiles:
@@ -77,8 +77,7 @@ class Selection:
         self.count = int(self.offsets[self.tiles].item())
 
     def _empty(self, shape: tuple[int, ...], dtype: Any, cls: Any = None) -> Any:
-        return _core.empty(cls or gpuarray_class(), shape, dtype, self.device.type_code,
-                           self.device.index, where=self.where)  # fmt: skip
+        return output_arrays.new_like(self.mask, shape, dtype, self.where, cls)
 
     def _launch(
         self, name: str, blocks: int, extents: tuple[int, ...], strides: tuple[int, ...], out: Any = None,
@@ -133,12 +132,6 @@ class Selection:
 def _may_wait(device: Any) -> bool:
     """Return whether no library captures the current stream into a graph."""
     return not devices.current_stream(device).is_capturing
-
-
-def _contiguous(mask: Any, where: str) -> Any:
-    made = _core.empty(type(mask), mask.shape, mask.dtype, mask.device.type_code, mask.device.index)
-    _core.copy_into(made, mask, where=where, uncounted=True)
-    return made
 
 
 def _merged(x: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

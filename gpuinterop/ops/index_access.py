@@ -100,9 +100,7 @@ def read(elements: Elements, x: Any, out: Any = None) -> Any:
     """Return the elements as a new array of the class of `x`, or in `out`."""
     seen = elements.view
     if out is None:
-        device = seen.device
-        target = _core.empty(type(x), elements.shape, seen.dtype, device.type_code, device.index,
-                             where=elements.where)  # fmt: skip
+        target = output_arrays.new_like(seen, elements.shape, seen.dtype, elements.where, type(x))
     else:
         target = out
         output_arrays.check_out(out, elements.shape, seen.dtype, seen, elements.where)
@@ -133,7 +131,7 @@ def write(elements: Elements, values: Any, x: Any, adds: bool = False) -> None:
 
 def copy_of(x: Any, where: str) -> Any:
     """A copy, because the operation writes to memory that `x` shares."""
-    made = _core.empty(type(x), x.shape, x.dtype, x.device.type_code, x.device.index, where=where)
+    made = output_arrays.new_like(x, x.shape, x.dtype, where)
     _core.copy_into(made, x, where=where)
     return made
 
@@ -150,8 +148,7 @@ def assigned(value: Any, x: Any, where: str) -> Any:
     found = output_arrays.plain(found)
     if found.device == target.device or (found.size == 1 and found.device.type == "cpu"):
         return found
-    made = _core.empty(type(found), found.shape, found.dtype, target.device.type_code,
-                       target.device.index, where=where)  # fmt: skip
+    made = output_arrays.new_like(target, found.shape, found.dtype, where)
     _core.copy_into(made, found, where=where, uncounted=is_scalar_or_list(value))
     return made
 

@@ -10,8 +10,14 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.array_inputs import as_input_array
 from gpuinterop.dtypes import dtype_id
-from gpuinterop.error_messages import devices_differ, outs_overlap, wrong_number_of_outs
-from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
+from gpuinterop.error_messages import (
+    devices_differ,
+    not_an_array,
+    outs_overlap,
+    type_name,
+    wrong_number_of_outs,
+)
+from gpuinterop.errors import DTypeError, ShapeError
 from gpuinterop.host_views import refuse_mask
 from gpuinterop.layout import core_view
 from gpuinterop.ops.operand_conversion import gpuarray_class, placed, result_class, speaks
@@ -68,12 +74,7 @@ def require_arrays(where: str, *operands: Any) -> Any:
     """Require gpuinterop arrays on one device; return the device."""
     for x in operands:
         if not isinstance(x, _core.Array):
-            raise ArgumentTypeError(
-                where=where,
-                expected="arrays",
-                got=f"an object of type {type(x).__module__}.{type(x).__qualname__}",
-                fix="convert it first: gpuinterop.asarray(x)",
-            )
+            raise not_an_array(where, "an operand", type_name(x))
     device = core_view(operands[0]).device
     for x in operands[1:]:
         other = core_view(x).device

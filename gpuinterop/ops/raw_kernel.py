@@ -13,6 +13,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.device_spec import default_device
 from gpuinterop.dtypes import dtype_from_id, dtype_id
+from gpuinterop.error_messages import not_an_array, type_name
 from gpuinterop.errors import ArgumentTypeError, ContiguityError, DeviceError, ReadOnlyError
 from gpuinterop.jit import compile_source, symbol_of
 from gpuinterop.layout import core_view
@@ -47,9 +48,7 @@ class Strided:
 def strided(array: Any) -> Strided:
     """Pass `array` to a `RawKernel` as ``gpuinterop_strided<T, ndim>``, without copying it."""
     if not isinstance(array, _core.Array):
-        raise ArgumentTypeError(where="strided", expected="a gpuinterop array",
-                                got=type(array).__name__,
-                                fix="share it first: gpuinterop.asarray(x)")  # fmt: skip
+        raise not_an_array("strided", "array", type_name(array))
     array = core_view(array)
     if array.ndim == 0:
         raise ArgumentTypeError(where="strided", expected="an array of at least one dimension",
