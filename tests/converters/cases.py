@@ -1,6 +1,7 @@
 """Layouts and dtypes that every converter is tried with, made from NumPy arrays."""
 
 import importlib
+import re
 
 import numpy as np
 import pytest
@@ -33,6 +34,14 @@ def _flat(n, dtype, offset=0):
     return aligned(n, dtype, offset)
 
 
+MULTIPLY = """
+extern "C" __global__ void multiply_them(float *dest, float *a, float *b, int n)
+{
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) dest[i] = a[i] * b[i];
+}
+"""
+
 LAYOUTS = {
     "c": lambda d: _flat(12, d).reshape(3, 4),
     "f": lambda d: _flat(12, d).reshape(4, 3).T,
@@ -55,11 +64,11 @@ LAYOUTS = {
     "zero_d": lambda d: _flat(1, d).reshape(()),
     "empty": lambda d: _flat(0, d).reshape(0, 4),
     "empty_sliced": lambda d: _flat(12, d).reshape(3, 4)[3:, ::-1],
-    "readonly": lambda d: _readonly(_flat(12, d).reshape(3, 4)),
+    "readonly": lambda d: frozen(_flat(12, d).reshape(3, 4)),
 }
 
 
-def _readonly(a):
+def frozen(a):
     a.flags.writeable = False
     return a
 
@@ -96,6 +105,16 @@ def agree(x, to="gpuinterop", copyif=False, **options):
     return plan, made, error
 
 
+class Fresh:
+    """Allocates new memory at each export."""
+
+    def __dlpack__(self, **options):
+        return gi.ones(3, device="cpu").__dlpack__()
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
 class Liar(gi.CudaNdarray):
     """Shows another geometry than it has."""
 
@@ -120,3 +139,11 @@ def ready_pycuda():
     load("pycuda")
     gi.converters.pycuda.init()
     return importlib.import_module("pycuda.gpuarray")
+
+
+def refused(obj, error, words="", **options):
+    """Both the plan and the conversion refuse, with the same words."""
+    for copyif in (False, True):
+        _, _, raised = agree(obj, copyif=copyif, **options)
+        assert isinstance(raised, error)
+        assert re.search(words, str(raised))

@@ -4,7 +4,7 @@ import types
 
 import numpy as np
 import pytest
-from cases import agree
+from cases import Fresh, agree, frozen
 from doubles import driver, fake_driver
 
 import gpuinterop as gi
@@ -37,16 +37,6 @@ class Interface:
         self.__array_interface__ = self.host.__array_interface__
 
 
-class Fresh:
-    """Allocates new memory at each export."""
-
-    def __dlpack__(self, **options):
-        return gi.ones(3, device="cpu").__dlpack__()
-
-    def __dlpack_device__(self):
-        return (1, 0)
-
-
 SOURCES = {
     "swapped float32": lambda: np.ones(3, ">f4"),
     "swapped and empty": lambda: np.zeros((0, 3), ">f4"),
@@ -76,11 +66,6 @@ TARGETS = [
     "array_api_strict",
     "cupy",
 ]
-
-
-def frozen(host):
-    host.flags.writeable = False
-    return host
 
 
 @pytest.mark.parametrize("source", SOURCES)

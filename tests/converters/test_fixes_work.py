@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from cases import frozen
 
 import gpuinterop
 import gpuinterop as gi
@@ -29,11 +30,6 @@ def off_by_one(dtype="f4"):
 
 def of_torch(host):
     return pytest.importorskip("torch").from_numpy(host)
-
-
-def frozen(host):
-    host.flags.writeable = False
-    return host
 
 
 PLAIN = np.arange(12, dtype="f4").reshape(3, 4)

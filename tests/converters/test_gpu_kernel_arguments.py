@@ -5,21 +5,13 @@ import importlib
 
 import numpy as np
 import pytest
-from cases import load, ready_pycuda
+from cases import MULTIPLY, load, ready_pycuda
 from doubles import internals
 
 import gpuinterop as gi
 from gpuinterop import converters
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
-
-MULTIPLY = """
-extern "C" __global__ void multiply_them(float *dest, float *a, float *b, int n)
-{
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) dest[i] = a[i] * b[i];
-}
-"""
 
 
 def operands(n=100):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import agree, load, ready_pycuda
+from cases import MULTIPLY, agree, load, ready_pycuda
 from doubles import internals
 
 import gpuinterop as gi
@@ -117,13 +117,6 @@ def test_one_stream_for_all(name):
     assert current() == before
 
 
-MULTIPLY = """
-extern "C" __global__ void multiply_them(float *dest, float *a, float *b, int n)
-{
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) dest[i] = a[i] * b[i];
-}
-"""
 N = 1 << 16
 
 

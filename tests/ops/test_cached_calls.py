@@ -1,10 +1,11 @@
 """How many Python functions a cached call runs: no more than docs/operations.md states."""
 
-import sys
+from functools import partial
 
 import numpy as np
 import pytest
 from doubles.on_fake import FAKE
+from doubles.profile import functions_of
 
 import gpuinterop as gi
 
@@ -137,23 +138,10 @@ SLOWER = {
 }
 
 
-def functions_of(call, operands):
-    """The names of the Python functions that the call runs once it is cached."""
-    for _ in range(3):
-        call(operands)
-    run = []
-    sys.setprofile(lambda frame, event, _: event == "call" and run.append(frame.f_code.co_name))
-    try:
-        call(operands)
-    finally:
-        sys.setprofile(None)
-    return run[1:]  # the first one is the call in this file
-
-
 @pytest.mark.driver
 @pytest.mark.parametrize("name", [*CALLS, *PRODUCTS])
 def test_a_cached_call_runs_no_python_function(device, name):
-    assert functions_of({**CALLS, **PRODUCTS}[name], Operands(device)) == []
+    assert functions_of(partial({**CALLS, **PRODUCTS}[name], Operands(device))) == []
 
 
 # Index arrays beside slices, on one GPU: without ints, masks, lists and other libraries' arrays.
@@ -170,7 +158,7 @@ AT_INDICES = {
 @pytest.mark.driver
 @pytest.mark.parametrize("name", AT_INDICES)
 def test_index_arrays_run_no_python_function(device, name):
-    assert functions_of(AT_INDICES[name], Operands(device)) == []
+    assert functions_of(partial(AT_INDICES[name], Operands(device))) == []
 
 
 # Positions and the functions that users pass as host= are Python on the host.
@@ -181,14 +169,14 @@ ON_THE_HOST = [
 
 @pytest.mark.parametrize("name", ON_THE_HOST)
 def test_a_cached_call_on_the_host_runs_no_python_function(name):
-    assert functions_of(CALLS[name], Operands("cpu")) == []
+    assert functions_of(partial(CALLS[name], Operands("cpu"))) == []
 
 
 @pytest.mark.driver
 @pytest.mark.parametrize("name", SLOWER)
 def test_python_functions_of_other_cached_calls(device, name):
     stated, call = SLOWER[name]
-    functions = functions_of(call, Operands(device))
+    functions = functions_of(partial(call, Operands(device)))
     # Comprehensions are functions of their own before Python 3.12.
     assert 0 < len(functions) <= stated, functions
 
@@ -197,7 +185,7 @@ def test_python_functions_of_other_cached_calls(device, name):
 def test_new_shapes_of_a_product_run_no_python_function(device):
     arrays = [gi.CudaNdarray(np.ones((n, n), "float32"), device=device) for n in range(1, 20)]
     _ = arrays[0] @ arrays[0]
-    assert functions_of(lambda o: [x @ x for x in arrays], None) in ([], ["<listcomp>"])
+    assert functions_of(lambda: [x @ x for x in arrays]) in ([], ["<listcomp>"])
 
 
 # A cached call must not be served by the entry of another one.

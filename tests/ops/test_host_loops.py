@@ -1,11 +1,11 @@
 """Device "cpu" computes in NumPy's inner loops: the results are NumPy's, for every dtype and layout."""
 
-import sys
 import threading
 import warnings
 
 import numpy as np
 import pytest
+from doubles.profile import functions_of
 
 import gpuinterop as gi
 
@@ -253,18 +253,6 @@ def test_threads_compute_large_arrays_at_the_same_time():
     for thread in threads:
         thread.join()
     assert found == [3.0] * 4
-
-
-def functions_of(call):
-    for _ in range(3):
-        call()
-    run = []
-    sys.setprofile(lambda frame, event, _: event == "call" and run.append(frame.f_code.co_name))
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return run[1:]
 
 
 def test_a_replay_runs_no_python_function():

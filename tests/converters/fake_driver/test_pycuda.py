@@ -10,6 +10,7 @@ import pytest
 from cases import agree
 from doubles import fake_pycuda
 from doubles.fake_pycuda import values
+from doubles.profile import functions_of
 
 import gpuinterop as gi
 from gpuinterop import converters
@@ -215,25 +216,12 @@ def test_kernel_wrapper_sees_the_strides_of_gpuarrays(pycuda):
         kernel(g.view_of(whole, np.s_[::2]), block=(1, 1, 1))
 
 
-def python_calls(function):
-    """The Python functions that a call runs, by name."""
-    names = []
-    sys.setprofile(
-        lambda frame, event, _: names.append(frame.f_code.co_name) if event == "call" else None
-    )
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return names[1:-1] if names[-1:] == ["setprofile"] else names[1:]
-
-
 @pytest.mark.parametrize("convert", [converters.from_pycuda, gi.from_any, gi.to_cudandarray])
 def test_second_import_of_a_class_plans_nothing(pycuda, convert):
     g = pycuda.gpuarray.to_gpu(host(4, 6))
     first = convert(g)
     own = {"memory", "_address", "__int__", "to_cudandarray", "require_bool"}
-    assert set(python_calls(lambda: convert(g))) <= own
+    assert set(functions_of(lambda: convert(g))) <= own
     again = convert(g)
     assert (again.ptr, again.strides, again.base) == (first.ptr, first.strides, g)
     g.strides = (24, 2)  # only a plan has the words, and only for this object
@@ -249,11 +237,11 @@ def test_subclass_of_gpuarray_is_planned_each_time(pycuda):
     converters.from_pycuda(pycuda.gpuarray.to_gpu(host(3)))
     for _ in range(2):
         g = Own((3,), np.float32)
-        assert "plan_in" in python_calls(lambda g=g: converters.from_pycuda(g))
+        assert "plan_in" in functions_of(lambda g=g: converters.from_pycuda(g))
 
 
 def test_second_export_plans_nothing(pycuda, gpu):
     x = gpu(host(4, 6))
     for convert in (gi.to_gpuarray, lambda x: gi.to(x, "pycuda"), lambda x: gi.to(x, "gpuarray")):
         convert(x)
-        assert not {"plan_out", "convert"}.intersection(python_calls(lambda c=convert: c(x)))
+        assert not {"plan_out", "convert"}.intersection(functions_of(lambda c=convert: c(x)))
