@@ -131,20 +131,6 @@ def test_bools_are_converted_to_every_dtype(device, dtype):
     assert gi.asarray([True, False], dtype, device=device).tolist() == [1, 0]
 
 
-def test_allclose(device):
-    x = gi.asarray(HOST, device=device)
-    for other in (x, HOST, HOST + 1e-9, x * 1.1, 3.0, np.float32("nan")):
-        host = other if not isinstance(other, gi.CudaNdarray) else other.get()
-        assert gi.allclose(x, other) is np.allclose(HOST, host)
-        assert gi.allclose(other, x) is np.allclose(host, HOST)
-    nan = gi.full((2,), np.nan, device=device)
-    assert not gi.allclose(nan, nan)
-    assert gi.allclose(nan, nan, equal_nan=True)
-    assert gi.allclose(x * 1.1, x, rtol=0.2)
-    with pytest.raises(gi.ArgumentTypeError, match="asarray"):
-        gi.allclose([1.0], [1.0])
-
-
 def test_view_only_subclasses_are_shared_without_a_copy(tmp_path):
     kept = np.memmap(tmp_path / "kept", "f4", "w+", shape=(4,))
     for host in (kept, np.ones(2, "f4").view(np.recarray), np.ma.array(np.ones(3, "f4"))):

@@ -181,6 +181,7 @@ CALLS = [
     ('gi.exp(10**5000, dtype="float32")', "RangeError: exp"),
     ("gi.divmod(x, 2, out=(x.copy(), v))", "ShapeError: divmod"),
     ("gi.fuse(lambda x: x + 1)(3)", "ArgumentTypeError: <lambda>"),
+    ("gi.allclose([1.0], [1.0])", "ArgumentTypeError: allclose", "asarray"),
     ("x.sum(axes=0)", "ArgumentTypeError: sum", "axis=0"),
     ("x.sum(keepdim=True)", "ArgumentTypeError: sum"),
     ("x.var(correction=1)", "ArgumentTypeError: var"),

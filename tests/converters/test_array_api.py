@@ -18,7 +18,6 @@ def namespace(from_dlpack, name="somebodys"):
 COPIES = namespace(lambda x: np.array(np.from_dlpack(x)))
 NARROWS = namespace(lambda x: np.from_dlpack(x).astype("float32"))
 OPAQUE = namespace(lambda x: object())
-SHARES = namespace(np.from_dlpack)
 
 
 def writable(x):
@@ -28,7 +27,6 @@ def writable(x):
     return np.lib.stride_tricks.as_strided(np.ctypeslib.as_array(block), seen.shape, seen.strides)
 
 
-TRANSPOSES = namespace(lambda x: np.from_dlpack(x).T)
 DROPS_THE_MARK = namespace(writable)
 
 

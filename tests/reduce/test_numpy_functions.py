@@ -183,7 +183,9 @@ def test_isclose_takes_numbers_as_numbers(device):
                     (np.isclose(other, x, **options), np.isclose(other, host, **options)),
                 ]:
                     np.testing.assert_array_equal(got.get(), expected)
-                assert np.allclose(x, other, **options) is np.allclose(host, other, **options)
+                for allclose in (np.allclose, gi.allclose):
+                    assert allclose(x, other, **options) is np.allclose(host, other, **options)
+                    assert allclose(other, x, **options) is np.allclose(other, host, **options)
 
 
 def test_non_array_is_not_equal_to_an_array(device):
