@@ -3,16 +3,18 @@
 Every conversion, `explain` and `shares_memory` read the same two plans, and both are made before the first
 copy. For a gpuinterop array the plan in is to share it.
 
-The module of a library has data, `RULES` above all, and at most these functions. Each has a default for
-libraries that implement DLPack well:
+The module of a library has the data `RULES` (what the library can hold), `ARRAY` and `STREAM` (words for
+messages and docstrings), `FROM_DLPACK` (the name of the library's from_dlpack, without `export`), and as needed
+`IMPORTS` (the module, if it is not the entry's package), `FROM_OPTIONS`, `TO_NOTE` and `FROM_NOTE` (further
+keywords and text of the docstrings). It has at most these functions:
 
 - ``describe(obj)``: an `ArrayInfo`; by default the object is imported by its protocol and described then
-- ``memory(obj)``: in place of `describe`, for GPU arrays without a protocol in C: (shape, strides, dtype,
-  address, device number or -1, stream). After one conversion the core calls it itself for objects of that
-  class, so that ordinary ones are not planned
+- ``memory(obj)``: in place of `describe`, for GPU arrays without a protocol in C: (shape, strides in bytes or
+  None for C order, dtype, address, device number or -1 if unknown, stream handle). After one conversion
+  the core calls it itself for objects of that class, so that ordinary ones are not planned
 - ``judge(obj)``: a `Plan` if something other than the layout forbids sharing, else None
 - ``adopt(obj, info, plan)``: the gpuinterop array; by default an array over the described memory
-- ``export(x, library)``: the library's object over the memory of `x`; by default the library's from_dlpack
+- ``export(x, library)``: the library's object, which keeps `x` alive; by default of the library's from_dlpack
 - ``stream_used_by(index, obj=None)``: the handle of the stream on which the library works, if it
   does not order its work by itself
 

@@ -109,7 +109,7 @@ class Rules:
     devices : "cpu", "cuda" or both.
     layout : "any", "c", "f", "forc" (either) or "compact" (contiguous in some order of the axes).
     negative : whether it has negative strides.
-    readonly : whether it keeps the read-only flag, or never writes.
+    readonly : whether it never writes, or its `export` passes the read-only flag on; the default one does not.
     alignment, device_alignment : of the first byte, on the host and on a GPU; 1: does not matter.
     min_ndim, max_ndim : its limits.
     """
@@ -305,7 +305,7 @@ def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> 
         return copy_needed(
             library, where, info, errors.ReadOnlyError,
             f"writable memory, because {library} cannot mark an array read-only and could write to it",
-            f"read-only {info.text()}", "give allow_readonly=True if nothing writes to it there",
+            f"read-only {info.text()}", "pass allow_readonly=True if nothing writes to the result",
         )  # fmt: skip
     alignment = rules.alignment if info.device == "cpu" else rules.device_alignment
     if alignment > 1 and info.size and info.ptr % alignment:

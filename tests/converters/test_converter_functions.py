@@ -64,7 +64,6 @@ def test_the_page_about_kernels_says_first_that_an_address_has_no_strides():
 
 ORDER = (
     ("what it shares", r"\bShares\b"),
-    ("what it copies", r"\b[Cc]opies\b"),
     ("the dtype", r"\bdtype\b|\bfloat32\b"),
     ("the stream", r"\bstream\b|\bqueued\b"),
     ("the lifetime", r"\bkeeps\b|\bholds\b|\bheld\b"),
@@ -80,6 +79,7 @@ FUNCTIONS = [
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_docstring_answers_the_same_questions_in_order(name):
     text = getattr(converters, name).__doc__
+    assert re.search(r"\b[Cc]opies\b", text), f"{name} does not tell what it copies"
     at = 0
     for question, words in ORDER:
         found = re.compile(words).search(text, at)

@@ -1,47 +1,52 @@
-"""An operator, a reduction and a converter are added as CONTRIBUTING says, and nothing else is needed."""
+"""An operator, a reduction and converters are added as CONTRIBUTING says, and nothing else is needed."""
 
+import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 import gpuinterop
 
 PACKAGE = Path(gpuinterop.__file__).parent
 CORE = str(find_spec("gpuinterop._core").origin)
-OPERATOR = '    Row("average", 2, {"f": "(x + y) / 2"}, lambda x, y: (x + y) / 2, "The mean.", like=np.add),\n'
-REDUCTION = """        Reduction("sum_of_squares", _sum_dtype,
-            lambda source, result: (ACCUMULATORS[result], "x0 * x0", f"FloatSum<{ACCUMULATORS[result]}>"),
-            lambda x, axis, dtype=None: np.sum(x * x, axis=axis, dtype=dtype),
-            "axis dtype out keepdims", "Return the sum of the squares over `axis`.", identity=0),
-"""
-PROGRAM = """
-import sys
-
-# An editable installation would import the original.
-sys.meta_path = [f for f in sys.meta_path if "Redirecting" not in type(f).__name__]
-import numpy as np
-import gpuinterop as gi
-
-x = gi.GpuArray(np.arange(6, dtype="float32").reshape(2, 3), device="cpu")
-assert gi.average(x, 1).tolist() == ((x + 1) / 2).tolist()
-assert x.sum_of_squares(axis=1).tolist() == [5, 50]
-assert gi.sum_of_squares(x, axis=0, keepdims=True).tolist() == [[9, 17, 29]]
-fused = gi.fuse(lambda x: gi.average(x, x) - x.sum_of_squares(axis=0))
-assert fused(x).tolist() == (x - (x * x).sum(axis=0)).tolist()
-graph = gi.Expression()
-total = graph.reduce("sum_of_squares", graph.apply("average", graph.input(), 1))
-assert graph.compile([total])(x).item() == (((x + 1) / 2) ** 2).sum().item()
-twice = gi.MapReduce("x0 * 2", lambda x, e: (np.sum(4 * x[0] ** 2, axis=-1),), op="sum_of_squares")
-operand = x.astype("float32")
-recipe = twice.recipe([operand], [])
-assert recipe.map == "gi_mapped(x0) * gi_mapped(x0)", recipe.map
-"""
+PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
-# A library of its own, whose arrays implement DLPack.
-LIBRARY = """
+def examples(section: str) -> list[str]:
+    """The Python examples of a section of CONTRIBUTING."""
+    text = PAGE.partition(f"## {section}\n")[2].partition("\n## ")[0]
+    return [textwrap.dedent(code) for code in re.findall(r"```py\n(.*?)```", text, re.DOTALL)]
+
+
+(OPERATOR,) = examples("Add an operator")
+FUNCTION, REDUCTION = examples("Add a reduction")[0].split("\n\n")
+MYLIB, BLOCKS, BRIDGE = examples("Add a converter")
+(ENTRY,) = re.findall(r'`(Backend\("mylib".*\),)`', PAGE)
+# The bridge to the second library.
+BLOCKS_BRIDGE = """
+def _blocks() -> Bridge:
+    blocks = registry.load("blocks", "gpuinterop.testing")
+
+    def make(flat: Any, layout: Layout, device: str) -> Any:
+        window = layout.of(flat)
+        good = flat.dtype == "float32" and window.ndim == 2 and window.flags.c_contiguous
+        return blocks.Block(window.ctypes.data, window.shape, window) if good and not layout.readonly else None
+
+    return Bridge(
+        "blocks", make=make, devices=("cpu",), address=lambda b: b.pointer, values=lambda b: b.host(),
+        write=lambda b, index, value: b.host().__setitem__(index, value),
+    )
+
+
+_BUILDERS"""
+# Invented libraries: the arrays of one implement DLPack, those of the other have only a pointer and a shape.
+LIBRARIES = {
+    "mylib": """
 import numpy
 
 class Array:
@@ -55,52 +60,83 @@ class Array:
         return self.host.__dlpack_device__()
 
 from_dlpack = Array
+""",
+    "blocks": """
+import ctypes, math, numpy
+
+class Block:
+    def __init__(self, pointer, shape, owner):
+        self.pointer, self.shape, self.owner = pointer, shape, owner
+
+    def host(self):
+        elements = (ctypes.c_float * math.prod(self.shape)).from_address(self.pointer)
+        return numpy.frombuffer(elements, "float32").reshape(self.shape)
+""",
+}
+IMPORTS = """
+import sys
+
+# An editable installation would import the original.
+sys.meta_path = [f for f in sys.meta_path if "Redirecting" not in type(f).__name__]
+import numpy as np
+import gpuinterop as gi
+
+x = gi.GpuArray(np.arange(6, dtype="float32").reshape(2, 3), device="cpu")
 """
-CONVERTER = """
-from gpuinterop.converters.plan import Rules
-
-ARRAY = "a mylib.Array"
-STREAM = "the legacy default stream"
-FROM_DLPACK = "from_dlpack"
-RULES = Rules("mylib", "to_mylib", frozenset({"float32", "int32"}), readonly=True)
+OPERATIONS = """
+assert gi.average(x, 1).tolist() == ((x + 1) / 2).tolist()
+assert x.sum_of_squares(axis=1).tolist() == [5, 50]
+assert gi.sum_of_squares(x, axis=0, keepdims=True).tolist() == [[9, 17, 29]]
+assert gi.full(3, 100, "int8", device="cpu").sum_of_squares().item() == 30_000
+fused = gi.fuse(lambda x: gi.average(x, x) - x.sum_of_squares(axis=0))
+assert fused(x).tolist() == (x - (x * x).sum(axis=0)).tolist()
+graph = gi.Expression()
+total = graph.reduce("sum_of_squares", graph.apply("average", graph.input(), 1))
+assert graph.compile([total])(x).item() == (((x + 1) / 2) ** 2).sum().item()
+twice = gi.MapReduce("x0 * 2", lambda x, e: (np.sum(4 * x[0] ** 2, axis=-1),), op="sum_of_squares")
+assert twice.recipe([x], []).map.count("gi_mapped(x0)") == 2
 """
-BRIDGE = """
-def _mylib() -> Bridge:
-    library = registry.load("mylib", "gpuinterop.testing")
-    return Bridge(
-        "mylib", make=lambda flat, layout, device: library.Array(layout.of(flat)), devices=("cpu",),
-        address=lambda a: a.host.ctypes.data, values=lambda a: a.host,
-        write=lambda a, index, value: a.host.__setitem__(index, value),
-    )
+KERNELS = """
+from gpuinterop import jit
+from gpuinterop.ops.reduction_codegen import render
+from gpuinterop.ops.reduction_plan import Operand, plan_reduction
+from gpuinterop.ops.reduction_table import REDUCTIONS, recipe_for
 
-
-_BUILDERS"""
-TRIAL = """
+for dtype in map(np.dtype, ("bool", "int8", "uint64", "float16", "float64", "complex64")):
+    recipe = recipe_for("sum_of_squares", dtype, REDUCTIONS["sum_of_squares"].result(dtype))
+    plan = plan_reduction((64, 256), (1,), [Operand((256, 1), dtype.itemsize)], [(0, 0)])
+    assert jit.compile_source(render(recipe, plan), min(jit.supported_archs()))
+"""
+CONVERTERS = """
 from gpuinterop import converters, testing
 
-for layout in ("C", "F", "reversed"):
-    assert gi.explain(x, "mylib").shared
-    m = testing.matrix(["mylib"], ["cpu"], layouts=[layout], dtypes=["float32", "int8"])
-    assert m.ok, str(m)
-    assert m.outcome(direction="to", layout=layout, dtype="float32") == "shared"
-    assert m.outcome(direction="to", layout=layout, dtype="int8") == "refused"
-    assert m.outcome(direction="from", layout=layout, dtype="float32") == "shared"
+m = testing.matrix(["mylib", "blocks"], ["cpu"])
+assert m.ok, str(m)
+for layout in ("C", "F", "reversed", "broadcast"):
+    for direction in ("to", "from"):
+        cell = {"library": "mylib", "direction": direction, "layout": layout}
+        assert m.outcome(**cell, dtype="float32") == "shared"
+    assert m.outcome(library="mylib", direction="to", layout=layout, dtype="int8") == "refused"
+for layout, outcome in (("C", "shared"), ("F", "copied"), ("0-d", "refused")):
+    assert m.outcome(library="blocks", direction="to", layout=layout, dtype="float32") == outcome
+assert m.outcome(library="blocks", direction="from", layout="C", dtype="float32") == "shared"
 other = converters.to_mylib(x)
-assert gi.shares_memory(other, x) and gi.from_any(other).ptr == x.ptr
+assert gi.explain(x, "mylib").shared and gi.shares_memory(other, x) and gi.from_any(other).ptr == x.ptr
 assert converters.from_mylib(other).base is not None and "mylib.Array" in converters.to_mylib.__doc__
 """
 
 
+# In each file the text that is replaced, and its replacement.
 EDITS = {
     "converters/registry.py": (
         '    Backend("warp", ',
-        '    Backend("mylib", "mylib", ("Array",), devices=("cpu",)),\n    Backend("warp", ',
+        f'    {ENTRY}\n    {ENTRY.replace("mylib", "blocks").replace("Array", "Block")}\n    Backend("warp", ',
     ),
-    "testing/peers.py": ("\n_BUILDERS", BRIDGE),
-    "ops/operation_table.py": ('    Row("subtract",', OPERATOR + '    Row("subtract",'),
+    "testing/peers.py": ("\n_BUILDERS", f"\n{BRIDGE}{BLOCKS_BRIDGE}"),
+    "ops/operation_table.py": ('    Row("subtract",', f'    {OPERATOR}    Row("subtract",'),
     "ops/reduction_table.py": (
         '        Reduction("prod",',
-        REDUCTION + '        Reduction("prod",',
+        f'{textwrap.indent(REDUCTION, " " * 8)}        Reduction("prod",',
     ),
 }
 ENTRIES = {'"abs absolute ': '"average abs absolute ', '"all amax ': '"sum_of_squares all amax '}
@@ -112,24 +148,41 @@ def edit(file: Path, old: str, new: str) -> None:
     file.write_text(source.replace(old, new), encoding="utf-8")
 
 
-def test_an_operator_a_reduction_and_a_converter_need_only_their_places(tmp_path):
+@pytest.fixture
+def run(tmp_path):
+    """Run a program in a copy of the package to which the examples have been added."""
     copy = tmp_path / "gpuinterop"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(CORE, copy)
     for file, (old, new) in EDITS.items():
         edit(copy / file, old, new)
+    edit(copy / "ops/reduction_table.py", "\ndef _mean(", f"\n{FUNCTION}\n\n\ndef _mean(")
     edit(
         copy / "testing" / "peers.py",
         '    "torch": _torch,',
-        '    "torch": _torch, "mylib": _mylib,',
+        '    "torch": _torch, "mylib": _mylib, "blocks": _blocks,',
     )
-    (copy / "converters" / "mylib.py").write_text(CONVERTER, encoding="utf-8")
-    (tmp_path / "mylib.py").write_text(LIBRARY, encoding="utf-8")
+    for name, code in (("mylib", MYLIB), ("blocks", BLOCKS)):
+        (copy / "converters" / f"{name}.py").write_text(code, encoding="utf-8")
+        (tmp_path / f"{name}.py").write_text(LIBRARIES[name], encoding="utf-8")
     for old, new in ENTRIES.items():
         edit(copy / "__init__.py", old, new)
-    script = tmp_path / "program.py"
-    script.write_text(PROGRAM + TRIAL, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+
+    def run_program(program: str) -> None:
+        script = tmp_path / "program.py"
+        script.write_text(IMPORTS + program, encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, str(script)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+    return run_program
+
+
+def test_an_operator_a_reduction_and_converters_need_only_their_places(run):
+    run(OPERATIONS + CONVERTERS)
+
+
+@pytest.mark.usefixtures("nvrtc")
+def test_kernels_of_the_added_reduction_compile(run):
+    run(KERNELS)
