@@ -1,4 +1,4 @@
-"""Print the figures of the second house (docs/adr/0021): today's, those before it, and the marks.
+"""Print the figures of ADR 21 (docs/adr/0021): today's, those before the decision, and the targets.
 
 ``python tools/house_figures.py`` prints a Markdown table. It counts tracked files only, and follows
 each journey in a process of its own; the journeys into torch need that library.
@@ -80,9 +80,9 @@ def journey(name: str) -> str:
 
 
 def figures() -> list[tuple[str, str, str, str]]:
-    """Rows of (figure, before, today, mark)."""
+    """Rows of (figure, before, today, target)."""
     package = tracked("gpuinterop", "native")
-    added = tracked("gpuinterop/pytensor", "gpuinterop/theano")  # since the second house
+    added = tracked("gpuinterop/pytensor", "gpuinterop/theano")  # since the decision
     converters = tracked("gpuinterop/converters", suffixes=(".py",))
     operations = tracked("gpuinterop/ops", suffixes=(".py",))
     return [
@@ -106,7 +106,7 @@ def figures() -> list[tuple[str, str, str, str]]:
 
 
 def main() -> None:
-    print("| figure | before | today | mark |")
+    print("| figure | before | today | target |")
     print("| --- | --- | --- | --- |")
     for row in figures():
         print(f"| {' | '.join(row)} |")

@@ -20,7 +20,7 @@ enum class OutOfRange : uint8_t { Raise, Clip, Wrap, Skip };
 struct IndexedElements {
   Array frame;
   std::vector<Array> indices;  // of integer dtypes
-  std::vector<int> axes;       // the indexed axes in the user's array, for errors
+  std::vector<int> axes;       // the indexed axes of the view, which errors name
   OutOfRange mode;
 
   // Of the iteration space, and so of the result.

@@ -53,6 +53,7 @@ struct ElementwiseLaunch {
   uint64_t parameters[kMaxParameterWords];
 };
 
+// Fills *p, at each launch. It is no launch plan (launch_plan.hpp), which is stored for one layout.
 void plan_launch(const IterationSpace& w, ElementwiseLaunch* p, const char* where);
 
 }  // namespace gpuinterop::ops

@@ -78,9 +78,11 @@ def test_cached_pinned_memory_is_freed_before_an_allocation_fails():
 def test_idle_pinned_memory_is_bounded_by_the_peak_use():
     gi.empty_cache(CUDA)
     fake_driver.clear_log()
-    for megabytes in range(1, 61):  # each is larger than every idle block
-        host = gi.pinned_empty(megabytes << 18, device=CUDA)
+    for mebibytes in range(1, 61):  # each block is larger than every idle one
+        host = gi.pinned_empty(mebibytes << 18, device=CUDA)  # float32
         del host
+        if mebibytes == 11:  # 55 MiB were idle
+            assert fake_driver.calls("cuMemFreeHost") == 0
     assert fake_driver.calls("cuMemHostAlloc") == 60
     # 64 MiB may stay idle: the ten smallest blocks, 55 MiB, and the last one.
     assert fake_driver.calls("cuMemFreeHost") >= 60 - 11
