@@ -187,6 +187,7 @@ def _doc_to(entry: Backend) -> str:
         shares += f", aligned to {rules.alignment} bytes on the host"
     copies = ["other layouts"] * (rules.layout != "any" or not rules.negative)
     copies += ["read-only memory"] * (not rules.readonly)
+    copies += getattr(module, "COPIES", [])
     text = f"Return {module.ARRAY} over the memory of `x`.\n\nShares {shares}."
     if copies:
         text += f" Copies {' and '.join(copies)}, with ``copyif=True``."

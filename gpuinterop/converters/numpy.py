@@ -24,7 +24,7 @@ from gpuinterop.ndarray import class_for
 
 ARRAY = "a numpy.ndarray"
 STREAM = "no stream: the host"
-TO_NOTE = "Copies arrays on a GPU to the host, with ``copyif=True``."
+COPIES = ["arrays on a GPU"]
 FROM_NOTE = """Copies memory of foreign byte order and NumPy's scalars too, with ``copyif=True``. Use
 ``.to_device("cuda")`` on the result, or ``CudaNdarray(obj)``, to upload."""
 RULES = Rules("numpy", "to_numpy", devices=frozenset({"cpu"}), readonly=True)
