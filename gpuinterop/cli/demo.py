@@ -93,7 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
         library.story = share(library, device)
         tell(f"   {library.name:16} {library.story}")
 
-    tell("\n2. A strided view is shared with those who can hold it, and refused to the others")
+    tell(
+        "\n2. A strided view is shared with the libraries that can hold it, and refused for the others"
+    )
     for library in here:
         for view in list(VIEWS)[1:]:
             offer(library, view, device)
@@ -150,7 +152,9 @@ def share(library: Library, device: Any) -> str:
     except gi.GpuInteropError as error:
         library.refuse(PLAIN, error)
         offer(library, PLAIN, device)
-        return f"{library.cells[PLAIN]}: {error.expected}"
+        word = library.cells[PLAIN]
+        refused_write = ", and a write by gpuinterop raises" if word == "shared" else ""
+        return f"{word}{refused_write}: expected {error.expected}"
     except Exception as error:  # whatever a foreign library may raise
         library.fail(PLAIN, error)
         return f"FAILED: {library.failure}"
