@@ -243,8 +243,8 @@ WHY: dict[tuple[str, str], str] = {
         "4.50 us in this run and 2.58 in the run before, in which gpuinterop's took 2.11.",
     **{("cpu", f"{row}, {size}"): why for size in ("64", "2^12", "2^16", "2^18", "2^22")
        for row, why in ON_HOST.items()},
-    ("cpu", "x + y, 64"): "The result is an object with a counted buffer, which other libraries can share: two "
-    "allocations more than NumPy's small array.",
+    ("cpu", "x + y, 64"): "The result is an object with a counted buffer, which other libraries can share; NumPy "
+    "takes the memory of small arrays from a cache of its own.",
     ("cpu", "x.sum(), 64"): "The result is such an object, a 0-d array; NumPy returns a number.",
     ("cpu", "tanh(x * y + x), fused, 2^18"): "NumPy's loop of `tanh` takes half of this time, and has "
     "become faster since the target was set.",
