@@ -20,15 +20,15 @@ std::mutex start_lock;
 std::atomic<bool> forked_flag{false}, exiting_flag{false};
 
 // By default the pool returns all memory to the system at every synchronisation, and mapping it again takes
-// many times as long as writing to it. Keeping half of the GPU, arrays in use included, makes all but the
-// largest arrays cheap and leaves the rest to other libraries, whose cudaMalloc cannot use the pool. The
+// many times as long as writing to it. Keeping a quarter of the GPU, arrays in use included, makes all but
+// the largest arrays cheap and leaves the rest to other libraries, whose cudaMalloc cannot use the pool. The
 // cache in front of the pool may hold a sixteenth.
 void open_pool(DeviceState& d, const char* where) {
   const Driver& cu = driver();
   size_t total = 0;
   check(cu.DeviceTotalMem(&total, d.device), "cuDeviceTotalMem", where);
   check(cu.DeviceGetDefaultMemPool(&d.pool, d.device), "cuDeviceGetDefaultMemPool", where);
-  cuuint64_t keep = total / 2;
+  cuuint64_t keep = total / 4;
   check(cu.MemPoolSetAttribute(d.pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep),
         "cuMemPoolSetAttribute", where);
   d.cache.set_limit(std::min(int64_t(total / 16), int64_t(2) << 30));
