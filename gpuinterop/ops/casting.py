@@ -48,14 +48,11 @@ def cast(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
 
 def cast_into(target: Any, x: Any) -> None:
     """Fill `target` with the elements of `x`, of another dtype."""
-    if _has_no_kernels(target.dtype) or _has_no_kernels(x.dtype):
-        _cast_on_host(x, target)
-    else:
-        FUNCTIONS["cast"](x, out=target)
-
-
-def _has_no_kernels(dtype: np.dtype[Any]) -> bool:
-    return dtype.isbuiltin != 1 and dtype.name in WITHOUT_KERNELS
+    for dtype in (target.dtype, x.dtype):
+        if dtype.isbuiltin != 1 and dtype.name in WITHOUT_KERNELS:
+            _cast_on_host(x, target)
+            return
+    FUNCTIONS["cast"](x, out=target)
 
 
 def _axes_in_memory(x: Any, order: str) -> Sequence[int] | None:

@@ -37,7 +37,7 @@ def same_graph(device, seed, dtype):
 
 
 @pytest.mark.parametrize("seed", range(8 if FAKE else 60))
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
 def test_random_graphs(device, seed, dtype):
     same_graph(device, seed, dtype)
 
