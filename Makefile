@@ -1,4 +1,4 @@
-# `make demo` and `make test` need only a Python 3.10 to 3.14, a C++20 compiler and a package index:
+# `make demo` and `make test` need only Python 3.10 to 3.14, a C++20 compiler and a package index:
 # they build the project into its own virtual environment first.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -22,7 +22,7 @@ pip := $(bin)/python -m pip --disable-pip-version-check --quiet
 # "torch" would install several GB of CUDA packages on a machine without a GPU, so nothing here requires it.
 native := $(shell find native -type f 2>/dev/null)
 quick := -m "not slow and not bench"
-# What another build of the core may change.
+# The tests whose results may differ with another build of the core.
 core := -m "not slow and not bench and not text" $(addprefix tests/,array blas capture converters cuda exchange ops reduce)
 
 # pytest once for the host and a GPU, if there is one, and once for the fake driver (tests/conftest.py).
@@ -34,40 +34,40 @@ on_both_drivers = status=0; for driver in real fake; do \
 
 .PHONY: help asked-python demo test test-all test-asan lint format stub docs soak cycles sanitize bench sdist wheel clean
 
-help: ## this list
+help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-demo: $(VENV)/.installed ## show arrays shared with every library that is installed (WITH="jax": install it first)
+demo: $(VENV)/.installed ## share arrays with every installed library (WITH="jax": install it first)
 	@$(if $(WITH),$(pip) install $(WITH))
 	@$(bin)/python -m gpuinterop demo
 
-test: $(VENV)/.installed ## the quick suite (JOBS=1: in one process)
+test: $(VENV)/.installed ## run the quick tests (JOBS=1: in one process)
 	@$(call on_both_drivers,$(bin)/python,$(quick))
 
-test-all: $(VENV)/.installed ## with the slow tests
+test-all: $(VENV)/.installed ## run all tests, the slow ones too
 	@$(call on_both_drivers,$(bin)/python,-m "not bench")
 
-test-asan: $(VENV)-asan/.installed ## what computes and shares, on a core built with ASan and UBSan
+test-asan: $(VENV)-asan/.installed ## run the tests of the core, built with ASan and UBSan
 	@$(call on_both_drivers,tools/with-asan $(VENV)-asan/bin/python,$(core))
 	GPUINTEROP_TEST_ASAN=1 tools/with-asan $(VENV)-asan/bin/python -m pytest -n $(JOBS) --driver=fake tests/ops/test_layouts.py
 
-soak: $(VENV)/.installed ## property tests with a million examples (SOAK=10: ten times the usual)
+soak: $(VENV)/.installed ## run the property tests with a million examples (SOAK=10: ten times the usual number)
 	GPUINTEROP_SOAK=$(SOAK) $(bin)/python -m pytest -n $(JOBS) --timeout 0 -m "hypothesis and not bench" $(PYTEST_FLAGS)
 
-cycles: $(VENV)/.installed ## ten million exports, imports and views of each kind: memory and references stay
+cycles: $(VENV)/.installed ## check that ten million exports, imports and views of each kind leak no memory and no references
 	GPUINTEROP_SOAK_CYCLES=$(CYCLES) $(bin)/python -m pytest -n $(JOBS) --timeout 0 tests/exchange/test_struct_lifetime.py $(PYTEST_FLAGS)
 
-# Only the process of the tests itself is watched, so what runs in processes of its own is not. The sanitizer keeps the
-# Python frames that it shows in its reports, and so the arrays in them: tests marked "lifetime" would fail.
+# The sanitizer checks only the process of the tests, not those that a test starts. It keeps the Python frames
+# that it shows in its reports, and so the arrays in them: tests marked "lifetime" would fail.
 # Errors that the driver returns are not reported: tests provoke some, and cuCtxGetId fails in threads without a context.
-sanitize: $(VENV)/.installed ## on a GPU, compute-sanitizer over TESTS: TOOL=memcheck, racecheck, initcheck, synccheck
+sanitize: $(VENV)/.installed ## run TESTS on a GPU under compute-sanitizer: TOOL=memcheck, racecheck, initcheck, synccheck
 	compute-sanitizer --tool $(TOOL) --target-processes application-only --launch-timeout 0 --report-api-errors no --error-exitcode 9 \
 	    $(bin)/python -m pytest -p no:xdist --timeout 0 --require-cuda -m "(gpu or driver) and not slow and not bench and not lifetime" $(TESTS) $(PYTEST_FLAGS)
 
-bench: $(VENV)/.installed ## every benchmark that runs on this machine
+bench: $(VENV)/.installed ## run every benchmark that this machine can run
 	@for file in $(filter-out %/bench_common.py,$(wildcard benchmarks/bench_*.py)); do echo "== $$file"; $(bin)/python "$$file" || exit 1; done
 
-lint: $(VENV)/.installed $(VENV)/.lint ## ruff, mypy --strict, clang-format, layering, light import
+lint: $(VENV)/.installed $(VENV)/.lint ## run ruff, mypy --strict and clang-format, and check the layering and the light import
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/mypy
@@ -87,13 +87,13 @@ docs: $(VENV)/.installed ## regenerate the generated pages and test every page
 	$(bin)/python tools/make_docs.py
 	$(bin)/python -m pytest -q tests/house/test_docs.py
 
-sdist: $(VENV)/.tools ## dist/*.tar.gz
+sdist: $(VENV)/.tools ## build dist/*.tar.gz
 	$(bin)/python -c 'from scikit_build_core.build import build_sdist; print(build_sdist("dist"))'
 
-wheel: $(VENV)/.tools ## dist/*.whl
+wheel: $(VENV)/.tools ## build dist/*.whl
 	$(pip) wheel --no-deps --wheel-dir dist .
 
-clean: ## everything that was built
+clean: ## remove everything that was built
 	rm -rf build dist $(VENV) $(VENV)-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find gpuinterop tests benchmarks tools native -name __pycache__ -prune -exec rm -rf {} +
 
@@ -104,11 +104,11 @@ clean: ## everything that was built
 	@$*/bin/python -m pip --disable-pip-version-check --quiet install --group build
 	@touch $@
 
-# An environment keeps the Python that it was made with.
+# An environment keeps the Python with which it was made, so another PYTHON is refused.
 asked-python:
 	@$(if $(PYTHON),tools/same-python $(VENV) $(PYTHON))
 
-# Python files are used where they lie; only the core and its build have to be made again.
+# Python files are used in place, so only a changed core requires a new build.
 $(VENV)/.installed: $(VENV)/.tools $(native) gpuinterop/_version.py | asked-python
 	@echo "building the core"
 	@$(pip) install --no-build-isolation --editable '.[test]'

@@ -1,8 +1,8 @@
-"""How exact is each elementwise operation? The worst error of many arguments, in units of the last place.
+"""How accurate is each elementwise operation? The largest error over many arguments, in units of the last place.
 
 The oracle is NumPy in the next wider type (float64 for float32, the processor's long double for float64),
-or Python's math for what NumPy lacks; it is not the function that device "cpu" runs. What is promised
-stands in ROWS, and tests/ops/test_accuracy.py holds every device to it.
+or Python's math for functions that NumPy lacks; it is not the function that device "cpu" runs. ROWS has the
+guaranteed errors, which tests/ops/test_accuracy.py checks on every device.
 
     python benchmarks/accuracy.py --device cuda --json benchmarks/results/accuracy-cuda.json
 """
@@ -22,7 +22,7 @@ import gpuinterop as gi
 
 
 class Row(NamedTuple):
-    """An operation: its oracle, where its arguments come from, what is promised for each type."""
+    """An operation: its oracle, the ranges of its arguments, and the guaranteed error for each type."""
 
     oracle: Callable[..., Any]
     places: tuple[tuple[float, float], ...]  # of each argument
@@ -84,12 +84,12 @@ ROWS: dict[str, Row] = {
     "gamma": Row(_python(math.gamma), ((0.1, 30.0),), 6),
     "lgamma": Row(_python(math.lgamma), ((2.5, 1e4),), 6),
 }  # fmt: skip
-# The same for float64 from 0.001 upwards, which has no wider oracle: lgamma is held to it on "cpu" alone.
+# The same for float64 from 0.001 upwards, which has no wider oracle; lgamma is checked only on "cpu".
 WITHOUT_ORACLE = {"digamma": 8, "lgamma": 16}
 
 
 def arguments(row: Row, dtype: str, count: int) -> list[np.ndarray]:
-    """Half of them evenly, half by magnitude, so that small ones are many as well."""
+    """Return arguments, half of them spaced evenly and half by magnitude, so that many of them are small."""
     random = np.random.default_rng(1)
     found = []
     for low, high in row.places:
@@ -105,7 +105,7 @@ def arguments(row: Row, dtype: str, count: int) -> list[np.ndarray]:
 
 
 def worst(name: str, dtype: str, device: str, count: int = 20_000) -> float:
-    """The largest error in units of the last place of the exact result."""
+    """Return the largest error in units of the last place of the exact result."""
     row = ROWS[name]
     hosts = arguments(row, dtype, count)
     wide = np.float64 if dtype == "float32" else np.longdouble
@@ -120,7 +120,7 @@ def worst(name: str, dtype: str, device: str, count: int = 20_000) -> float:
 
 
 def measure(device: str, count: int = 20_000) -> dict[str, dict[str, float]]:
-    """By operation and type."""
+    """Return the largest errors by operation and type."""
     found: dict[str, dict[str, float]] = {}
     for name, row in ROWS.items():
         found[name] = {"float32": worst(name, "float32", device, count)}

@@ -1,4 +1,4 @@
-"""The floor of bench_bandwidth.py: for each case a kernel written by hand for nothing else."""
+"""The baseline of bench_bandwidth.py: for each case a kernel written by hand only for this case."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ extern "C" __global__ void copy_turned(const float* y, float* z, int m) { turn<f
 
 
 def floors(x: Any, y: Any, out: Any, m: int) -> dict[str, Callable[[], Any]]:
-    """By the name of the case. x, y and out have m * m elements, m a power of two."""
+    """Return the baseline's calls by the name of the case. x, y and out have m * m elements, m a power of two."""
     flat = {
         name: gi.RawKernel(_FLAT, name)
         for name in ("exp_flat", "add_flat", "add_row", "add_column", "exp_back", "exp_half")

@@ -1,4 +1,4 @@
-"""A table of bench_bandwidth.py: times of gpuinterop over those of the fastest other library."""
+"""A table of bench_bandwidth.py: times of gpuinterop divided by those of the fastest other library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def ratios(
     bench: Benchmark, device: Callable[[int], Any], cases: Callable[[Any], Cases],
     sizes: Iterable[int], only: str,
 ) -> None:  # fmt: skip
-    """Time of a call in a long loop, over that of the best of torch and CuPy."""
+    """Measure the time of a call in a long loop, divided by that of the faster of torch and CuPy."""
     table: dict[str, dict[str, float]] = {}
     slow = []
     for log2 in sizes:
@@ -60,7 +60,7 @@ def ratios(
 
 
 def _loops(d: Any, calls: dict[str, Callable[[], Any]], turns: int) -> dict[str, float]:
-    """Microseconds of a call, waited for at the end of a loop: the host's work and the device's."""
+    """Return the microseconds of a call in a loop with a wait at its end: the host's work and the device's."""
 
     def loop(call: Callable[[], Any], count: int) -> float:
         d.wait()

@@ -26,7 +26,7 @@ MARKS: dict[str, float] = {"exp(x)": 4100, "x + y": 4300, "X + Y.T": 4200, "copy
 
 
 class Device:
-    """The benchmark's arrays, and its clock: events on the legacy stream, which all but JAX use."""
+    """The benchmark's arrays and clock: events on the legacy stream, which all libraries but JAX use."""
 
     def __init__(self, options: argparse.Namespace, log2: int | None = None) -> None:
         n, device = 1 << (log2 or options.log2), options.device
@@ -42,7 +42,7 @@ class Device:
         self.out = gi.empty(self.n, "float32", device=device)
 
     def milliseconds(self, call: Callable[[], Any], count: int, *, events: bool = True) -> float:
-        """Of one call, from a burst of `count`; without events the call itself waits."""
+        """Return the milliseconds of one call, from a burst of `count`; without events the call itself waits."""
         if self.on_host or not events:
             wait = getattr(call, "wait", None) or (lambda: None)
             wait()
@@ -60,18 +60,18 @@ class Device:
         return float(start.elapsed_time(end)) / count
 
     def burst(self, call: Callable[[], Any], *, events: bool = True) -> int:
-        """How many calls last about four milliseconds."""
+        """Return the number of calls that take about four milliseconds."""
         once = max(self.milliseconds(call, 1, events=events), 1e-4)
         return max(1, min(200, round(4 / once)))
 
     def wait(self) -> None:
-        """For all that is queued: the contenders share one stream."""
+        """Wait for all queued work; the contenders share one stream."""
         if not self.on_host:
             gi.synchronize()
 
 
 def cases(d: Device) -> dict[str, tuple[float, dict[str, Callable[[], Any]]]]:
-    """By name: the bytes that must move, and the contenders' calls."""
+    """Return by name the bytes that must move, and the contenders' calls."""
     x, y, out, n, m = d.x, d.y, d.out, d.n, d.side
     matrix, other, result = x.reshape(m, m), y.reshape(m, m), out.reshape(m, m)
     row, column = y[:m], y[:m].reshape(m, 1)
@@ -176,7 +176,7 @@ def add_jax(found: Any, d: Device, jax: Any) -> None:
 
 
 class Burst:
-    """JAX queues on streams of its own: the last result is what can be waited for."""
+    """A burst of calls of JAX, which queues on streams of its own, so `wait` waits for the last result."""
 
     def __init__(self, jax: Any, function: Callable[..., Any], *arguments: Any) -> None:
         self.jax, self.function, self.arguments = jax, function, arguments
@@ -190,14 +190,14 @@ class Burst:
 
 
 def same_result(d: Device, calls: dict[str, Callable[[], Any]], name: str) -> None:
-    """The floor computes what we compute: an empty kernel would be faster."""
+    """Check that the baseline computes the same result, because an empty kernel would be faster."""
     d.out.fill(0)
     calls[GPUINTEROP]()
     own = d.out.copy()
     d.out.fill(0)
     calls["floor"]()
     if not gi.allclose(d.out, own, rtol=1e-6):
-        raise SystemExit(f"{name}: the floor's kernel gives another result")
+        raise SystemExit(f"{name}: the baseline's kernel gives another result")
 
 
 def measure(bench: Benchmark, d: Device, repeat: int, only: str, marks: dict[str, float]) -> None:
@@ -208,7 +208,7 @@ def measure(bench: Benchmark, d: Device, repeat: int, only: str, marks: dict[str
         for who, call in list(calls.items()):
             with optional({who: call}, who, name):
                 call()
-                # JAX has a stream of its own: the host's clock around a wait.
+                # JAX has its own streams, so time it by the host's clock around a wait.
                 counts[who] = d.burst(call, events=who != "jax")
                 continue
             bench.failed |= who == GPUINTEROP
@@ -230,12 +230,14 @@ def main() -> None:
     options.add_argument("--repeat", type=int, default=20)
     options.add_argument("--only", default="", help="cases whose name contains this")
     options.add_argument(
-        "--ratios", action="store_true", help="times over the best peer's, by size and layout"
+        "--ratios",
+        action="store_true",
+        help="times relative to the fastest other library, by size and layout",
     )
     chosen = options.parse_args()
     if chosen.quick:
         chosen.log2, chosen.repeat = min(chosen.log2, 14), 2
-    # The marks are for arrays of this size, on a GPU.
+    # The targets are for arrays of this size, on a GPU.
     marks = MARKS if chosen.log2 == 28 and chosen.device != "cpu" else {}
     if chosen.ratios:
         sizes = range(10, chosen.log2 + 1, 2)

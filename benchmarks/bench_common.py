@@ -1,11 +1,11 @@
-"""What the benchmarks share: options, contenders that take turns, a table, JSON and a picture.
+"""The common parts of the benchmarks: options, contenders that take turns, a table, JSON and a picture.
 
 Every benchmark takes ``--json FILE`` (``--json`` alone: to stdout), ``--plot PNG``, ``--quick`` and
-``--device``, and writes one shape of JSON, which ``Benchmark.record`` describes.
+``--device``, and writes JSON of one form, which ``Benchmark.record`` describes.
 
-A contender that is not installed, or fails when it is first called, costs a line and its column, never
-the run. On device "cpu" everything runs on the host with the host's clock and small sizes: no
-measurement, but a way to see that a benchmark still works.
+If a contender is not installed, or fails in its first call, the benchmark prints a line and omits its column. On
+device "cpu" everything runs on the host with the host's clock and small sizes, which is not a measurement but
+shows that a benchmark still works.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import pictures
 
 import gpuinterop as gi
 
-# JAX would take most of the device's memory for itself.
+# By default JAX reserves most of the device's memory.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 GPUINTEROP = "gpuinterop"
@@ -37,7 +37,7 @@ SCHEMA = "gpuinterop.benchmark/1"
 
 
 class Options(argparse.ArgumentParser):
-    """The options of every benchmark. `on_host`: whether "cpu" is a measurement, too."""
+    """The options of every benchmark. `on_host`: whether a run on "cpu" is a measurement too."""
 
     def __init__(self, doc: str, *, on_host: bool = False) -> None:
         super().__init__(description=doc.strip().splitlines()[0])
@@ -52,7 +52,7 @@ class Options(argparse.ArgumentParser):
         self.add_argument("--alone", action="store_true", help="without the other libraries")
 
     def parse_args(self, *given: Any, **more: Any) -> Any:
-        """The options; with --json - the numbers go to stdout and all other output to stderr."""
+        """Return the options; with --json - print the numbers to stdout and all other output to stderr."""
         chosen = super().parse_args(*given, **more)
         chosen.stdout = sys.stdout
         if chosen.json == "-":
@@ -68,13 +68,13 @@ parser = Options
 
 
 class Call(NamedTuple):
-    """One contender: what to call, and how to wait for all that it has queued."""
+    """One contender: the function to call, and a function that waits for all work that it has queued."""
 
     body: Callable[[], Any]
     wait: Callable[[], Any]
-    events: bool = True  # whether our stream's events enclose its work
-    per: int = 1  # how many steps one call does
-    share: float = 1.0  # of a loop's steps: less for what takes a thousand times as long
+    events: bool = True  # whether events on gpuinterop's stream enclose its work
+    per: int = 1  # the number of steps of one call
+    share: float = 1.0  # of a loop's steps: less for calls that take a thousand times as long
 
 
 def _torch(device: str) -> Any:
@@ -101,7 +101,7 @@ def _jax(device: str) -> Any:
 def peers(
     options: argparse.Namespace, names: tuple[str, ...] = ("torch", "cupy", "jax")
 ) -> dict[str, Any]:
-    """The libraries that work on this device; a line for each that does not."""
+    """Return the libraries that work on this device, and print a line for each that does not."""
     device, found = options.device, {}
     for name in () if options.alone else names:
         try:
@@ -112,7 +112,7 @@ def peers(
 
 
 def waiting(libraries: dict[str, Any], device: str) -> dict[str, Callable[[], Any]]:
-    """How each library's own queue is waited for."""
+    """Return for each library the function that waits for its queue."""
     found: dict[str, Callable[[], Any]] = {GPUINTEROP: lambda: gi.synchronize(device)}
     if "torch" in libraries:
         found["torch"] = libraries["torch"].cuda.synchronize if device != "cpu" else lambda: None
@@ -122,7 +122,7 @@ def waiting(libraries: dict[str, Any], device: str) -> dict[str, Callable[[], An
 
 
 def jax_call(jax: Any, function: Callable[..., Any], *arguments: Any) -> Call:
-    """JAX queues on streams of its own: its last result is what can be waited for."""
+    """Return a call of JAX, which queues on streams of its own, so that the call waits for its last result."""
     last: list[Any] = [None]
 
     def body() -> None:
@@ -133,7 +133,7 @@ def jax_call(jax: Any, function: Callable[..., Any], *arguments: Any) -> Call:
 
 @contextlib.contextmanager
 def optional(libraries: dict[str, Any], name: str, row: str) -> Iterator[Any]:
-    """Prepare another library's calls: a failure inside costs a line. The library is None if it is missing."""
+    """Prepare another library's calls, and print a line if that fails. The library is None if it is missing."""
     try:
         yield libraries.get(name)
     except Exception as error:  # whatever a library raises
@@ -149,7 +149,7 @@ def _line(error: BaseException) -> str:
 class Benchmark:
     """Rows of contenders, printed as one table when `finish` is called.
 
-    `figure` says what stands in the rows, "median" or "best" of the turns; `picture` how
+    `figure` selects the figure of the rows, "median" or "best" of the turns; `picture` the way in which
     ``pictures`` draws them.
     """
 
@@ -173,7 +173,7 @@ class Benchmark:
     # ---- measuring --------------------------------------------------------------------------------
 
     def usable(self, row: str, calls: dict[str, Call]) -> dict[str, Call]:
-        """Those that survive a first call."""
+        """Return the contenders whose first call succeeds."""
         found = {}
         for who, call in calls.items():
             try:
@@ -190,11 +190,11 @@ class Benchmark:
     def loop(
         self, row: str, calls: dict[str, Call], *, count: int = 1000, mark: float | None = None,
     ) -> None:  # fmt: skip
-        """Microseconds of a step in loops of `count` steps that are waited for at their end."""
+        """Measure the microseconds of a step in loops of `count` steps with a wait at the end."""
         count, turns = (3, 1) if self.options.quick else (count, 7)
         calls = self.usable(row, calls)
         times: dict[str, list[float]] = {who: [] for who in calls}
-        # A turn that is thrown away wakes the processor's clock and fills its caches for all alike.
+        # A first turn, which is discarded, raises the processor's clock and fills its caches for all contenders.
         for turn in range(turns + 1):
             for who, call in calls.items():
                 repeats = max(1, round(count * call.share / call.per))
@@ -211,7 +211,7 @@ class Benchmark:
         self, row: str, calls: dict[str, Call], *, moved: float | None = None, budget: float = 0.3,
         mark: float | None = None,
     ) -> None:  # fmt: skip
-        """Time on the device by events around a few calls: GB/s of `moved` bytes, or microseconds."""
+        """Measure the time on the device by events around a few calls: GB/s of `moved` bytes, or microseconds."""
         turns = 1 if self.options.quick else 9
         calls = self.usable(row, calls)
         counts = {}
@@ -252,10 +252,10 @@ class Benchmark:
             self.marks[row] = mark
         print(f"{row}: " + ", ".join(f"{w} {v:.2f}" for w, v in values.items()), flush=True)
 
-    # ---- telling ------------------------------------------------------------------------------------
+    # ---- output -------------------------------------------------------------------------------------
 
     def verdict(self, row: str) -> str:
-        """Return whether the first figure of gpuinterop in a row reaches the mark."""
+        """Return the target of a row, and whether the first figure of gpuinterop reaches it."""
         mark = self.marks.get(row)
         own = next((v for who, v in self.rows[row].items() if who.startswith(GPUINTEROP)), None)
         if mark is None or own is None or self.options.quick:
@@ -288,7 +288,7 @@ class Benchmark:
             print(f"{name:{width}}{cells}   {self.verdict(name)}".rstrip())
 
     def _listing(self, columns: list[str]) -> None:
-        """Contenders below each other: for rows that have little in common."""
+        """Print the contenders below each other, for rows with different contenders."""
         width = max(len(c) for c in columns) + 2
         for name, row in self.rows.items():
             verdict = self.verdict(name)
@@ -297,10 +297,10 @@ class Benchmark:
                 print(f"  {who:{width}}{value:10.3f} {self.unit}")
 
     def record(self, seconds: float) -> dict[str, Any]:
-        """Everything measured, and on what.
+        """Return all measurements, and the machine and versions.
 
-        `rows` has the figures by row and contender, `best` the best of all turns, `marks` what is
-        aimed at for our own figure of a row.
+        `rows` has the figures by row and contender, `best` the best of all turns, `marks` the targets of
+        gpuinterop's figures.
         """
         return {
             "schema": SCHEMA,
@@ -323,7 +323,7 @@ class Benchmark:
 
 
 def processor() -> str:
-    """The processor's own name, or its architecture."""
+    """Return the name of the processor, or its architecture."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -334,7 +334,7 @@ def processor() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of Python, ourselves, and the libraries that took part."""
+    """Return the versions of Python, gpuinterop, and the libraries that took part."""
     found = {"python": platform.python_version(), "gpuinterop": gi.__version__}
     for name in ("numpy", "torch", "cupy", "jax", "numba", "pycuda", "tvm_ffi", "cuda.core"):
         version = getattr(sys.modules.get(name), "__version__", None)
@@ -349,7 +349,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Which sources were measured: GPUINTEROP_COMMIT where they lie without their history."""
+    """Return the commit that was measured; GPUINTEROP_COMMIT names it for sources without their history."""
     text = os.environ.get("GPUINTEROP_COMMIT")
     if text is not None:
         return text
@@ -363,7 +363,7 @@ def commit() -> str:
 
 
 def gpu_name() -> str:
-    """Name and driver of the GPU, or "" if they cannot be read."""
+    """Return the name and the driver of the GPU, or "" if they cannot be read."""
     try:
         return subprocess.run(
             ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],

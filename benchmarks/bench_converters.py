@@ -1,8 +1,8 @@
 """What does one conversion cost on the host, compared with the conversions of other libraries?
 
-Every pair is timed in one process, the routes of a row in turn, so that the machine's mood falls on
-all of them alike; the figure is the best of the repeats. Exports and views are timed by
-bench_exchange. Without a GPU only the host pairs are timed.
+Every pair is timed in one process, the routes of a row in turn, so that run-to-run variation affects all of
+them; the figure is the best of the repeats. bench_exchange times exports and views. Without a GPU only
+conversions of host arrays are timed.
 ``--sizes`` shows that a conversion does not depend on the size of the array.
 """
 
@@ -19,7 +19,7 @@ from bench_common import Benchmark, parser
 import gpuinterop as gi
 from gpuinterop import converters
 
-# (marks are for a CUDA array of 64 x 64 float32 on an H200), microseconds
+# Targets in microseconds, for a CUDA array of 64 x 64 float32 on an H200.
 MARKS = {
     "CudaNdarray -> torch": 0.6,
     "torch -> CudaNdarray": 0.25,
@@ -30,7 +30,7 @@ MARKS = {
 
 
 def load(name: str) -> Any:
-    """The module, or None when it is not installed or does not work on this machine."""
+    """Return the module, or None if it is not installed or does not work on this machine."""
     try:
         return importlib.import_module(name)
     except (ImportError, OSError, RuntimeError):
@@ -38,7 +38,7 @@ def load(name: str) -> Any:
 
 
 def time_row(routes: dict[str, Callable[[], Any]], quick: bool) -> dict[str, list[float]]:
-    """Microseconds of one call in every repeat, the routes taking turns."""
+    """Return the microseconds of one call in every repeat; the routes take turns."""
     calls, found = {}, {name: [] for name in routes}
     repeats, warm, budget = (2, 3, 1e-4) if quick else (15, 100, 0.01)
     for name, route in routes.items():
@@ -207,7 +207,7 @@ def _pycuda_rows(x: Any) -> dict[str, dict[str, Callable[[], Any]]]:
 
 
 def mark(name: str, times: dict[str, list[float]]) -> float | None:
-    """The target; for PyCUDA relative to the constructor that every converter must call."""
+    """Return the target; for PyCUDA relative to the constructor that every converter must call."""
     if name == "CudaNdarray -> PyCUDA":
         return min(times["GPUArray's constructor"]) + 0.4
     return MARKS.get(name)
@@ -218,7 +218,7 @@ def main() -> None:
     options.add_argument("--sizes", action="store_true", help="repeat with a large array")
     chosen = options.parse_args()
     if chosen.alone:
-        print("conversions are to and from other libraries: --alone leaves NumPy")
+        print("with --alone only conversions to and from NumPy are timed")
         globals()["load"] = lambda name: None
     bench = Benchmark("converters", "us", chosen, figure="best", picture="routes")
     for n in (64, 4096) if chosen.sizes else (64,):

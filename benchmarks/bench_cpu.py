@@ -1,7 +1,7 @@
-"""What does a call on device "cpu" cost, beside NumPy and torch with one thread each?
+"""What does a call on device "cpu" cost, compared with NumPy and torch with one thread each?
 
-Microseconds of a call on float32 arrays in host memory, whatever `--device` says. NumPy and torch evaluate a fused
-expression operation by operation. A replay has its result array, so NumPy and torch are given one.
+Microseconds of a call on float32 arrays in host memory, whatever `--device` is. NumPy and torch evaluate a fused
+expression operation by operation. A replay reuses its result array, so NumPy and torch also get an `out` array.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bench_common import GPUINTEROP, Benchmark, Call, optional, parser, peers  #
 
 import gpuinterop as gi  # noqa: E402
 
-# Row, size, mark in microseconds.
+# Row, size, target in microseconds.
 MARKS = {
     ("x + y", 64): 0.3,
     ("x.sum()", 64): 0.9,
@@ -31,11 +31,11 @@ SIZES = (64, 1 << 12, 1 << 16, 1 << 18, 1 << 22)
 
 
 def at_once() -> None:
-    """Nothing is queued in host memory."""
+    """Return at once, because no work is queued in host memory."""
 
 
 def contenders(n: int, libraries: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The calls by row and library, on vectors of n elements and matrices of about as many."""
+    """Return the calls by row and library, on vectors of n elements and matrices of about as many."""
     rng = np.random.default_rng(0)
     h, k = (rng.random(n, np.float32) for _ in range(2))
     w, m = rng.integers(0, 9, n).astype("int16"), rng.random((max(1, n // 64), 64), np.float32)

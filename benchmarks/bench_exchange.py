@@ -1,8 +1,8 @@
 """What does one conversion cost on the host, in microseconds, compared with other libraries in the same run?
 
-A 64x64 float32 array; nothing is copied, so the time must not depend on the size. All rows take turns
-many times over and the best turn counts, because a shared machine only ever adds time. Where there is a
-GPU arrays of both kinds are tried, with ``--device cpu`` those in host memory only.
+A 64x64 float32 array; nothing is copied, so the time must not depend on the size. All rows take many turns
+and the best turn counts, because other work on a shared machine only adds time. On a machine with a
+GPU arrays on both devices are timed, with ``--device cpu`` only those in host memory.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def installed(name: str) -> Any:
 
 
 def names_for(device: str, alone: bool = False) -> dict[str, Any]:
-    """Names for the statements on this device. Libraries that are not installed have no name."""
+    """Return names for the statements on this device. Libraries that are not installed have no name."""
     module = (lambda name: None) if alone else installed
     on_gpu = device == "cuda"
     host = np.zeros((64, 64), "float32")
@@ -74,7 +74,7 @@ def names_for(device: str, alone: bool = False) -> dict[str, Any]:
         "import_any": _core.import_any,
         "export_via": _core.export_via,
         "x": gi.zeros((64, 64), device=device),
-        # -1 is cuda.core's word for "no order", 1 the legacy stream.
+        # For cuda.core -1 means no order, and 1 the legacy stream.
         "handle": 1 if on_gpu else -1,
     }
     if not on_gpu:
@@ -101,13 +101,13 @@ def runnable(names: dict[str, Any]) -> list[tuple[str, str, float | None, Callab
             names
         ):
             continue
-        eval(code, dict(names))  # a library that raises does so before the timing, not during it
+        eval(code, dict(names))  # so that a library that raises does so before the timing
         rows.append((group, statement, mark, timeit.Timer(statement, globals=names)))
     return rows
 
 
 def label(statement: str, mark: float | None) -> str:
-    """Prefix a statement whose work gpuinterop does with its name."""
+    """Return the statement, with the prefix "gpuinterop" if gpuinterop does the work."""
     own = mark is not None or statement.startswith(("x", "gi.", "import_any", "export_via"))
     return f"{GPUINTEROP}: {statement}" if own else statement
 

@@ -1,7 +1,7 @@
-"""Are products as fast as cuBLAS itself, whatever the operands' order, and is the addend free?
+"""Are products as fast as cuBLAS itself in every order of the operands, and is the addend free?
 
 Microseconds on the device, or of a call in a loop for small operands; float32 without TF32 unless the
-row says so; torch and CuPy beside us, and JAX where its arrays, which are always compact, allow it.
+row names it. Torch and CuPy are timed too, and JAX if its arrays, which are always contiguous, allow it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIZES = [
 
 
 def jax_product(a: Any, b: Any, *rest: Any) -> Any:
-    """a.b, and an addend; what comes after that is memory for results, which JAX does not take."""
+    """Return a.b plus an addend; further arguments are memory for results, which JAX does not accept."""
     import jax.numpy as jnp  # noqa: PLC0415
 
     product = jnp.matmul(a, b, precision="highest")
@@ -68,7 +68,7 @@ class Run:
                 calls[who] = Call(made(library, *views), self.wait[who])
         if jax is not None:
             with optional(self.libraries, "jax", name) as library:
-                # Copies: the calls of the others write to the results.
+                # Copy, because the calls of other libraries write to the results.
                 views = [library.numpy.array(a.get()) for a in arrays]
                 calls["jax"] = jax_call(library, library.jit(jax), *views)
         return calls
@@ -91,7 +91,7 @@ class Run:
             lambda t, a, b, c, y: lambda: t.addmm(c, a, b, out=y),
             lambda p, a, b, c, y: lambda: a @ b + c, jax_product,
         )  # fmt: skip
-        # The floor of the row before: beta = 1 into C itself, which reads no other addend.
+        # The baseline of the row before: beta = 1 into C itself, which reads no other addend.
         self.row(f"{name} += in place", lambda: gi.gemm(a, b, y, out=y), (), None, None)
         bias = self.random(n)
         self.row(
@@ -102,7 +102,7 @@ class Run:
         self.row(f"{name}, TF32", lambda: gi.gemm(a, b, out=y, tf32=True), (), None, None)
 
     def small(self, n: int) -> None:
-        """What the host does around a call is all there is to see: a loop, waited for at its end."""
+        """Measure small products in a loop with a wait at its end: the host's work determines the time."""
         a, b, c, x, y = (self.random(*s) for s in [(n, n), (n, n), (n, n), (n,), (n,)])
         multiply = lambda p, a, b: lambda: p.matmul(a, b)  # noqa: E731
         self.loop(
@@ -124,7 +124,7 @@ class Run:
             f"outer product {n}x{n} + C", lambda: gi.ger(x, y, c, out=out), (x, y, c, out),
             lambda t, x, y, c, out: lambda: t.addr(c, x, y, out=out), None,
         )  # fmt: skip
-        # What it would cost as a product of matrices with one inner element.
+        # For comparison: the same as a product of matrices with one inner element.
         column, line = x.reshape((n, 1)), y.reshape((1, n))
         self.row(
             f"{n}x1 @ 1x{n} + C", lambda: gi.gemm(column, line, c, out=out), (column, line, c, out),
@@ -132,7 +132,7 @@ class Run:
         )  # fmt: skip
 
     def strided(self, n: int) -> None:
-        """No unit stride anywhere: the one case in which an operand is copied."""
+        """Measure operands without a unit stride, the only case in which an operand is copied."""
         a, b = self.random(2 * n, 2 * n)[::2, ::2], self.random(n, n)
         multiply = lambda p, a, b: lambda: p.matmul(a, b)  # noqa: E731
         self.row(f"{n}x{n} @ {n}x{n}, x[::2, ::2]", lambda: a @ b, (a, b), multiply, multiply)

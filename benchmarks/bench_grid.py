@@ -1,4 +1,4 @@
-"""Bandwidth in a grid of operations, layouts, dtypes and sizes, odd ones among them, beside torch and CuPy.
+"""Bandwidth in a grid of operations, layouts, dtypes and sizes, including odd sizes, compared with torch and CuPy.
 
 GB/s of the bytes that must move. A row is an operation of one dtype and size, such as
 ``copy of X.T, float16, 4097 x 4095``. Ends with the rows in which another library is more than 5 % ahead.
@@ -53,7 +53,7 @@ def turned(x: Any, *axes: int) -> Any:
 
 
 def cases(m: Any, x: Any, y: Any, out: Any, size: Size, of_cast: np.dtype[Any]) -> Cases:
-    """The calls of a library `m` on vectors of its own; gpuinterop, torch and CuPy share these names."""
+    """Return the calls of a library `m` on vectors of its own; gpuinterop, torch and CuPy share these names."""
     r, c, n = size.rows, size.columns, size.rows * size.columns
     matrix, other, result = x[:n].reshape(r, c), y[:n].reshape(r, c), out[:n].reshape(r, c)
     across = out[:n].reshape(c, r)
@@ -125,7 +125,7 @@ def measure(bench: Benchmark, dtype: str, sizes: tuple[Size, ...], only: str) ->
 
 
 def behind(rows: dict[str, dict[str, float]]) -> list[tuple[float, str, str]]:
-    """Rows in which another library is ahead by more than 5 %: how much, the row, the library."""
+    """Return the rows in which another library is more than 5 % faster: the factor, the row, the library."""
     found = []
     for row, rates in rows.items():
         others = {who: rate for who, rate in rates.items() if who != GPUINTEROP}

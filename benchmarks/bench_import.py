@@ -1,6 +1,6 @@
-"""What does `import gpuinterop` cost beyond NumPy's own import? The mark is 60 ms.
+"""What does `import gpuinterop` cost beyond NumPy's own import? The target is 60 ms.
 
-Each turn is a fresh interpreter that imports NumPy, then this library, and times both. ``--names`` also
+Each turn is a new interpreter that imports NumPy, then gpuinterop, and times both. ``--names`` also
 times the first use of each top-level name.
 """
 
@@ -26,7 +26,7 @@ print(*[timed(code) for code in {codes!r}])
 
 
 def milliseconds(*codes: str) -> list[float]:
-    """How long each takes, one after the other inside one fresh interpreter."""
+    """Return the milliseconds of each, run one after the other in one new interpreter."""
     done = subprocess.run(
         [sys.executable, "-c", TIMER.format(codes=codes)],
         capture_output=True,
@@ -37,7 +37,7 @@ def milliseconds(*codes: str) -> list[float]:
 
 
 def heaviest(count: int) -> list[str]:
-    """The imports that cost most, by the interpreter's own account."""
+    """Return the imports that cost most, as the interpreter reports them."""
     code = "import numpy, sys; sys.stderr.write('----\\n'); import gpuinterop"
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True
@@ -52,7 +52,9 @@ def heaviest(count: int) -> list[str]:
 def main() -> None:
     options = parser(__doc__, on_host=True)
     options.add_argument("--repeat", type=int, default=15)
-    options.add_argument("--names", action="store_true", help="first use of every name as well")
+    options.add_argument(
+        "--names", action="store_true", help="also time the first use of every name"
+    )
     chosen = options.parse_args()
     repeat = 2 if chosen.quick else chosen.repeat
     bench = Benchmark("import", "ms", chosen, picture="routes")

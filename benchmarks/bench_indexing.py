@@ -1,4 +1,4 @@
-"""Reading and writing at index arrays and masks, beside torch and CuPy.
+"""Reading and writing at index arrays and masks, compared with torch and CuPy.
 
 GB/s of the bytes that must be transferred: indices or mask once, each element that is read or written once.
 float32. The indices are random, int64 and on the device; the mask selects every second element, at random.
@@ -51,7 +51,7 @@ def assign(x: Any, key: Any, value: Any) -> None:
 
 
 def cases(d: Data) -> dict[str, tuple[float, Callable[[Any], Any]]]:
-    """By name: the bytes that must move, and the call on the arrays of any of the libraries."""
+    """Return by name the bytes that must move, and the call on the arrays of any of the libraries."""
     n, chosen, rows = d.x.size, d.selected, d.matrix.nbytes
     places = 8.0 * len(d.rows)
     return {
@@ -69,7 +69,7 @@ def cases(d: Data) -> dict[str, tuple[float, Callable[[Any], Any]]]:
 
 
 def additions(libraries: dict[str, Any]) -> dict[str, Callable[[Any], Any]]:
-    """Adding to repeated rows: each library has a call of its own."""
+    """Return each library's own call that adds to repeated rows."""
     found: dict[str, Callable[[Any], Any]] = {
         GPUINTEROP: lambda a: gi.add.at(a.into, a.rows, a.matrix),
         "torch": lambda a: a.into.index_add_(0, a.rows, a.matrix),

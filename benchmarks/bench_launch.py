@@ -1,9 +1,9 @@
 """What does one call cost, from one element to 2^28, and how much of it is the host's?
 
-Microseconds of a call in a long loop, for exp with out given, exp with a fresh result and x + y;
-beside us torch, CuPy, a jitted JAX function, and as the floor launches of an empty kernel with three
-arguments from C++, one after the other. Below the size where the kernel itself is longer, this is the
-cost of launching.
+Microseconds of a call in a long loop, for exp with `out`, exp with a new result and x + y, compared with
+torch, CuPy and a jitted JAX function. The baseline is launches of an empty kernel with three arguments from
+C++, one after the other. Up to the size at which the kernel itself takes longer, this is the cost of
+launching.
 """
 
 from __future__ import annotations
@@ -55,16 +55,18 @@ def measure(bench: Benchmark, libraries: dict[str, Any], n: int, floor: Call | N
     with optional(libraries, "jax", label(n)) as jax:
         jx = jax.numpy.tile(jax.numpy.asarray(block), n // len(block))
         fresh["jax"] = jax_call(jax, jax.jit(jax.numpy.exp), jx)
-        jy = jax.block_until_ready(jx + 1)  # memory of its own: one array read twice is faster
+        jy = jax.block_until_ready(
+            jx + 1
+        )  # separate memory, because reading one array twice is faster
         add["jax"] = jax_call(jax, jax.jit(lambda a, b: a + b), jx, jy)
-    if floor is not None and n < 1 << 20:  # beyond, the kernel is longer than its launch
+    if floor is not None and n < 1 << 20:  # for larger n the kernel takes longer than its launch
         given["floor"] = floor
     for name, calls in bodies.items():
         bench.loop(name, calls, count=max(20, min(bench.options.loops, (1 << 33) // n)))
 
 
 def raw_launch(device: str) -> Call:
-    """One cuLaunchKernel after the other, called in a loop in C++."""
+    """Return a call that runs cuLaunchKernel in a loop in C++."""
     x = gi.empty(1024, "float32", device=device)
     kernel = gi.RawKernel(EMPTY, "nothing")
     kernel((1,), (32,), x, x, np.int64(0))
@@ -86,7 +88,7 @@ print(1e6 * (time.perf_counter() - start))
 
 
 def first_of_a_process(bench: Benchmark) -> None:
-    """The first kernel of a process, which loads the compiler; then of another one, from the disk."""
+    """Measure the first kernel of a process that loads the compiler, and of another one that reads the disk cache."""
     times: dict[str, list[float]] = {"compiled": [], "from the disk cache": []}
     for _ in range(3):
         with tempfile.TemporaryDirectory() as folder:
@@ -103,7 +105,7 @@ def first_of_a_process(bench: Benchmark) -> None:
 
 
 def further_kernel(bench: Benchmark) -> None:
-    """A kernel in a process that has compiled before."""
+    """Measure a kernel in a process that has already compiled one."""
     from gpuinterop import jit  # noqa: PLC0415
 
     device = bench.options.device

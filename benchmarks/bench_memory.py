@@ -1,7 +1,7 @@
 """What do memory and streams cost the host, and how long do blocking transfers of pageable memory take?
 
-Microseconds of a warm allocation with its release, of a wait between streams, of an event, and of
-transfers from and to NumPy; torch beside us. There is nothing to see on "cpu" but host allocations.
+Microseconds of a cached allocation with its release, of a wait between streams, of an event, and of
+transfers from and to NumPy, compared with torch. On "cpu" only host allocations are timed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpuinterop import _core
 
 
 def turns(bench: Benchmark, call: Callable[[], Any], number: int) -> list[float]:
-    """Microseconds of a call in each of seven turns."""
+    """Return the microseconds of a call in each of seven turns."""
     call()
     number, repeat = (2, 2) if bench.options.quick else (number, 7)
     return [t / number * 1e6 for t in timeit.repeat(call, number=number, repeat=repeat)]

@@ -1,7 +1,7 @@
-"""The programs of the Theano tutorials and of the blog as printed, beside the seconds that were printed with them.
+"""The programs of the Theano tutorials and of the blog as printed, compared with the times printed with them.
 
-Each runs in a process of its own by ``gpuinterop run``, and prints its own time. "Then" is a GeForce GTX 580
-(tutorial), 275 (GpuArray) and 970 (blog), and the processors beside them.
+Each program runs in a separate process by ``gpuinterop run``, and prints its own time. "Then" is a GeForce GTX 580
+(tutorial), 275 (GpuArray) and 970 (blog), with the processors of those machines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROWS = {
 
 
 def printed_seconds(program: str, device: str, floats: str) -> float:
-    """The time that a program prints."""
+    """Return the time that a program prints."""
     flags = f"device={device},floatX={floats},print_active_device=False"
     done = subprocess.run(
         [sys.executable, "-m", "gpuinterop", "run", str(PROGRAMS / f"{program}.py.txt")],
@@ -47,7 +47,7 @@ def printed_seconds(program: str, device: str, floats: str) -> float:
 
 
 def numpy_seconds(n: int, iterations: int) -> float:
-    """The blog's loop in NumPy."""
+    """Return the seconds of the blog's loop in NumPy."""
     rng = np.random.RandomState(123)
     m, x, b = (rng.randn(n, n).astype("float32") for _ in range(3))
     start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""How long does a read of few bytes take, from the last kernel to a value on the host?"""
+"""How long does a read of a few bytes take, from the last kernel to a value on the host?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import gpuinterop as gi
 
 
 def small_reads(bench: Benchmark, device: str, libraries: dict[str, Any]) -> None:
-    """Microseconds of reads whose bytes cost nothing."""
+    """Measure the microseconds of reads of so few bytes that only the latency counts."""
     host = np.random.default_rng(1).random(4096, np.float32)
     x, out = gi.asarray(host, device=device), np.empty_like(host)
     rows: dict[str, dict[str, Callable[[], Any]]] = {

@@ -1,6 +1,6 @@
-"""How near do reductions come to the memory's bandwidth, compared with torch, CuPy and JAX?
+"""How close are reductions to the memory's bandwidth, compared with torch, CuPy and JAX?
 
-GB/s of the bytes read, float32. ``--tune`` sweeps what reduction_plan.TUNING holds, instead.
+GB/s of the bytes read, float32. ``--tune`` instead sweeps the parameters of reduction_plan.TUNING.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MARKS = {"sum all": 4500, "sum axis 0": 4500, "sum axis 1": 4500}
 
 
 def shapes(largest: int) -> list[tuple[str, tuple[int, ...], int | None]]:
-    """Further sums: narrow rows and columns, a middle axis, smaller sizes."""
+    """Return the shapes of further sums: narrow rows and columns, a middle axis, smaller sizes."""
     side = 1 << (largest // 2)
     found: list[tuple[str, tuple[int, ...], int | None]] = [
         ("rows of 64", (1 << (largest - 6), 64), 1),
@@ -35,7 +35,7 @@ def shapes(largest: int) -> list[tuple[str, tuple[int, ...], int | None]]:
 
 
 def tiled(shape: tuple[int, ...], device: str) -> tuple[gi.CudaNdarray, float]:
-    """An array made of repeated blocks, and the float64 sum of it."""
+    """Return an array made of repeated blocks, and its sum in float64."""
     n = int(np.prod(shape))
     block = np.random.default_rng(0).standard_normal(min(n, BLOCK), dtype=np.float32)
     x = gi.empty(n, device=device)
@@ -98,7 +98,7 @@ class Run:
         self.bench.device(name, calls, moved=x.nbytes, mark=MARKS.get(name))
 
     def check(self, x: gi.CudaNdarray, exact: float) -> None:
-        """All three sums of x, within what pairwise summation would miss."""
+        """Check all three sums of x, within the error of pairwise summation."""
         for axis in (None, *range(x.ndim)):
             got = float(np.asarray(x.sum(axis)).astype(np.float64).sum())
             assert abs(got - exact) <= 1e-6 * x.size, (axis, got, exact)
@@ -109,7 +109,7 @@ THREADS, LOADS, SIDES = (128, 256, 512), (2, 4, 8), (16, 32, 64, 128)
 
 
 def combinations(kind: str, split: bool, quick: bool) -> list[Knobs]:
-    """What to try: blocks a multiprocessor count only where rows are cut into parts."""
+    """Return the combinations to try; blocks for each multiprocessor matter only if rows are split into parts."""
     if quick:
         return [{"threads": 256, "blocks_per_sm": 8, "loads": 2}]
     if kind == "rows":
@@ -122,7 +122,7 @@ def combinations(kind: str, split: bool, quick: bool) -> list[Knobs]:
 
 
 def sweep(run: Run, name: str, kind: str, split: bool, moved: int, make: Callable[[], Any]) -> None:
-    """A table of GB/s over all combinations, the best last. `make` gives a call with no plan yet."""
+    """Print a table of GB/s over all combinations, the best last. `make` returns a call without a plan."""
     chosen = reduction_plan.TUNING[kind]
     count, turns = (1, 1) if run.bench.options.quick else (10, 5)
     found = []
@@ -132,7 +132,7 @@ def sweep(run: Run, name: str, kind: str, split: bool, moved: int, make: Callabl
         call = Call(make(), run.wait[GPUINTEROP])
         try:
             seconds = min(run.bench._timed(call, count) for _ in range(turns + 1))
-        except gi.errors.GpuInteropError as error:  # such as more shared memory than there is
+        except gi.errors.GpuInteropError as error:  # for example too much shared memory
             print(f"{name} {knobs}: {str(error).splitlines()[0]}")
             continue
         found.append((moved / seconds / 1e9, 1e6 * seconds, knobs))
@@ -146,7 +146,7 @@ def sweep(run: Run, name: str, kind: str, split: bool, moved: int, make: Callabl
 
 
 def tune(run: Run, x: gi.CudaNdarray) -> None:
-    """Threads, blocks a multiprocessor, loads in flight, and the columns' threads side by side."""
+    """Sweep threads, blocks for each multiprocessor, loads in flight, and the columns' threads side by side."""
     for name, axis in AXES:
         kind = "columns" if axis == 0 else "rows"
         sweep(

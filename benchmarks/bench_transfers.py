@@ -1,7 +1,7 @@
-"""How fast do arrays travel between the host and a GPU?
+"""How fast are transfers of arrays between the host and a GPU?
 
-GB/s by size, up and down, from and into pageable memory that is reused, new or pinned; torch and CuPy in
-the same run, and gpuinterop with other numbers of threads (``--threads``).
+GB/s by size, up and down, from and to memory that is pageable and reused, pageable and new, or pinned, for
+gpuinterop with several numbers of threads (``--threads``), torch and CuPy in the same run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Step = Callable[[], Any]
 
 
 def with_threads(count: int, step: Step) -> Step:
-    """The step with a number of threads."""
+    """Return the step, run with a number of threads."""
 
     def call() -> None:
         before = os.environ.get(THREADS)
@@ -37,7 +37,7 @@ def with_threads(count: int, step: Step) -> Step:
 
 
 def rates(bench: Benchmark, row: str, nbytes: int, steps: dict[str, Step]) -> None:
-    """GB/s of blocking copies, in turns."""
+    """Measure the GB/s of blocking copies, in turns."""
     found: dict[str, list[float]] = {}
     turns, usable = (1 if bench.options.quick else 5 if nbytes < 1 << 26 else 3), {}
     for who, step in steps.items():
@@ -56,7 +56,7 @@ def rates(bench: Benchmark, row: str, nbytes: int, steps: dict[str, Step]) -> No
 
 
 def size_row(bench: Benchmark, device: str, libraries: dict[str, Any], k: int) -> None:
-    """Copies of 2^k bytes."""
+    """Measure copies of 2^k bytes."""
     n = 1 << (k - 2)
     host, pinned = np.ones(n, np.float32), gi.pinned_empty((n,), device=device)
     pinned[:] = 1

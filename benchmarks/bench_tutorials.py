@@ -1,4 +1,4 @@
-"""The programs of the Theano tutorials: microseconds a step, compared with NumPy, torch, CuPy and JAX.
+"""The programs of the Theano tutorials: microseconds per step, compared with NumPy, torch, CuPy and JAX.
 
 The tutorial's exp loop, the blog's y = m.x + b, and logistic regression on 400 x 784, every library
 in one run, taking turns; then the first and the last as functions that PyTensor compiles.
@@ -21,7 +21,7 @@ from gpuinterop import cuda_libraries
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 EMPTY = 'extern "C" __global__ void nothing(const float* x) {}'
-MANY = 100  # operations in one graph, to see a node without its launch
+MANY = 100  # operations in one graph, to measure a node without its launch
 
 
 def example(name: str) -> Any:
@@ -32,7 +32,7 @@ def example(name: str) -> Any:
 
 
 def torch_graph(torch: Any, body: Callable[[], Any]) -> Any:
-    """A captured torch graph of `body`, warmed up on a side stream as torch requires."""
+    """Return a captured torch graph of `body`, after calls on a side stream as torch requires."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -81,11 +81,11 @@ def exp_loop(bench: Benchmark, libraries: dict[str, Any]) -> None:
         kernel = gi.RawKernel(EMPTY, "nothing")
         kernel((1,), (1,), x)
         loaded = kernel._loaded[gi.devices.device(device).index]
-        # Launches of an empty kernel from C++ are what no caller from Python can go below.
+        # Launches of an empty kernel from C++ are a lower bound for every caller from Python.
         given["floor"] = Call(lambda: loaded.repeat(1000), wait[GPUINTEROP], per=1000)
     bench.loop("exp, out given", given, mark=3.1)
     bench.loop("exp, fresh result", fresh, mark=3.8)
-    # What a node costs when no launch comes between: the floor of a captured call.
+    # The cost of a node without a launch is the lower bound of a captured call.
     captured["floor"] = Call(many.replay, wait[GPUINTEROP], per=MANY)
     bench.loop("exp, captured graph", captured, mark=2.3)
     bench.loop("exp, result on the host", own_call(lambda: np.asarray(gi.exp(x))), count=200)
@@ -122,13 +122,13 @@ def line(bench: Benchmark, libraries: dict[str, Any], n: int) -> None:
 
 
 def bare_sgemm(a: Any, b: Any, c: Any) -> Callable[[], Any]:
-    """A bare cublasSgemm, c = 1 * a.b + 1 * c of row-major squares, on the legacy stream."""
+    """Return a bare cublasSgemm, c = 1 * a.b + 1 * c of row-major squares, on the legacy stream."""
     blas = ctypes.CDLL(cuda_libraries.find("cublas").path)
     handle, one, n = ctypes.c_void_p(), ctypes.c_float(1), ctypes.c_int(len(c))
     if blas.cublasCreate_v2(ctypes.byref(handle)) != 0:
         raise RuntimeError("cublasCreate failed")
     scale = ctypes.byref(one)
-    # Row-major a.b is the column-major product of the two the other way round.
+    # Row-major a.b is the column-major product b.a.
     p, q, r = (ctypes.c_void_p(x.ptr) for x in (b, a, c))
     given = (handle, 0, 0, n, n, n, scale, p, n, q, n, scale, r, n)
 

@@ -1,7 +1,7 @@
 """Pictures of benchmark records: ``pictures.py RECORD.json PICTURE.png`` redraws one.
 
-Colours are Okabe and Ito's, distinguished by colour-blind readers too, and every contender has a marker
-of its own, so that nothing depends on colour.
+The colours are those of Okabe and Ito, which colour-blind readers can distinguish, and every contender has its
+own marker, so that the pictures do not depend on colour.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ STYLES = {
     "floor": ("#555555", "|"),
 }
 OTHER = ("#999999", "*")
-DIGEST = "gpuinterop-record"  # the PNG text field that says which numbers were drawn
+DIGEST = "gpuinterop-record"  # the PNG text field with a digest of the drawn numbers
 
 
 def digest(record: dict[str, Any]) -> str:
-    """Names the numbers of a record, to see whether a picture is drawn from them."""
+    """Return a digest of a record's numbers, which shows whether a picture is drawn from them."""
     text = json.dumps(
         [record[k] for k in ("name", "unit", "picture", "rows", "marks")] + [_mark(record)]
     )
@@ -44,7 +44,7 @@ def digest(record: dict[str, Any]) -> str:
 
 
 def draw(record: dict[str, Any], path: Path) -> bool:
-    """Draw a record in the style that it names; print a line if matplotlib is missing."""
+    """Draw a record in the record's style; print a line if matplotlib is missing."""
     try:
         import matplotlib  # noqa: PLC0415
     except ImportError:
@@ -65,7 +65,7 @@ def draw(record: dict[str, Any], path: Path) -> bool:
 
 
 def _save(figure: Any, path: Path, named: str) -> None:
-    """As a PNG of 256 colours: half the size, without a visible difference."""
+    """Save a figure as a PNG of 256 colours, which has half the size and looks the same."""
     from PIL import Image, PngImagePlugin  # noqa: PLC0415
 
     raw = io.BytesIO()
@@ -81,12 +81,12 @@ def _save(figure: Any, path: Path, named: str) -> None:
 
 
 def _mark(record: dict[str, Any]) -> str:
-    """What the marks are called: a picture of docs/ draws them as far from a peer as they were set."""
+    """Return the name of the targets: in a picture of docs/ they are scaled by the other libraries' figures."""
     return str(record.get("mark", "mark"))
 
 
 def contenders(record: dict[str, Any]) -> list[str]:
-    """In the order of STYLES, then as they come."""
+    """Return the contenders in the order of STYLES, then any others."""
     found = list(dict.fromkeys(who for row in record["rows"].values() for who in row))
     return sorted(found, key=lambda who: list(STYLES).index(who) if who in STYLES else 99)
 
@@ -100,12 +100,12 @@ def _scatter(axes: Any, who: str, x: list[float], y: list[float]) -> None:
     colour, marker = STYLES.get(who, OTHER)
     size = {GPUINTEROP: 62, "floor": 110, "torch graph": 52, "torch.compile": 46}.get(who, 34)
     edge = {"linewidths": 2} if marker == "|" else {"linewidths": 0.5, "edgecolors": "white"}
-    # A rate near zero stays whole at the edge.
+    # Do not clip the marker of a rate near zero at the edge.
     axes.scatter(x, y, s=size, c=colour, marker=marker, label=who, zorder=3, clip_on=False, **edge)
 
 
 def _dots(axes: Any, record: dict[str, Any], value: Any) -> None:
-    """A band for each row, in it a line for each contender, so that equal figures stay apart."""
+    """Draw a band for each row with a line for each contender, so that equal figures do not overlap."""
     names, who = list(record["rows"]), contenders(record)
     spread = min(0.74, 0.26 * (len(who) - 1))
     step = spread / max(1, len(who) - 1)
@@ -145,7 +145,7 @@ def _marks(axes: Any, record: dict[str, Any], value: Any) -> None:
 
 
 def points(pyplot: Any, record: dict[str, Any]) -> Any:
-    """The figures themselves: rates from zero, times on a logarithmic axis."""
+    """Draw the figures themselves: rates from zero, times on a logarithmic axis."""
     height = _height(record)
     figure, axes = pyplot.subplots(figsize=(8, height))
     same = lambda name, value: value  # noqa: E731
@@ -163,7 +163,7 @@ def points(pyplot: Any, record: dict[str, Any]) -> Any:
 
 
 def ratio(pyplot: Any, record: dict[str, Any]) -> Any:
-    """Times as multiples of gpuinterop's: right of the line gpuinterop is faster."""
+    """Draw times as multiples of gpuinterop's: right of the line gpuinterop is faster."""
     height = _height(record)
     figure, axes = pyplot.subplots(figsize=(8, height))
     alone = all(len(row) == 1 for row in record["rows"].values())  # no other library is installed
@@ -181,7 +181,7 @@ def ratio(pyplot: Any, record: dict[str, Any]) -> Any:
 
 
 def lines(pyplot: Any, record: dict[str, Any]) -> Any:
-    """A panel for each operation whose rows are called "operation, 2^k": time, or a rate, against size."""
+    """Draw a panel for each operation with rows "operation, 2^k": time, or a rate, against size."""
     rate = "/s" in record["unit"]
     panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for name, row in record["rows"].items():
@@ -225,7 +225,7 @@ def lines(pyplot: Any, record: dict[str, Any]) -> Any:
 
 
 def routes(pyplot: Any, record: dict[str, Any]) -> Any:
-    """Bars below each other under a heading for each row, every bar with its own name and figure."""
+    """Draw bars under a heading for each row, every bar with its name and figure."""
     entries: list[tuple[str, str, float | None]] = []
     for name, row in record["rows"].items():
         entries.append((name, "", None))
@@ -248,7 +248,7 @@ def routes(pyplot: Any, record: dict[str, Any]) -> Any:
             else None
         )
         shown[name] = shown.get(name) or mark
-        # Beyond the line of the mark where that stands in the way.
+        # Write the figure behind the target's line if the line would cross it.
         after = max(value, mark) if mark and mark < 1.7 * value else value
         axes.text(after * 1.05, y, f"{value:.3g}", va="center", fontsize=7, zorder=4)
         axes.text(-0.012, y, who, transform=axes.get_yaxis_transform(), ha="right", va="center",
@@ -268,7 +268,7 @@ def routes(pyplot: Any, record: dict[str, Any]) -> Any:
 
 
 def grid(pyplot: Any, record: dict[str, Any]) -> Any:
-    """Rows called "operation, dtype, size": a cell for each, the rate over that of the fastest other library."""
+    """Draw a cell for each row "operation, dtype, size": the rate divided by that of the fastest other library."""
     cells: dict[tuple[str, str], float] = {}
     for name, row in record["rows"].items():
         operation, _, column = name.rpartition(", ")[0].rpartition(", ")
@@ -277,7 +277,7 @@ def grid(pyplot: Any, record: dict[str, Any]) -> Any:
     names, columns = (list(dict.fromkeys(key[i] for key in cells)) for i in (0, 1))
     figure, axes = pyplot.subplots(figsize=(1.6 + 0.72 * len(columns), 0.9 + 0.27 * len(names)))
     table = [[cells.get((n, c), math.nan) for c in columns] for n in names]
-    # White is equal; blue: gpuinterop moves more bytes; orange: fewer.
+    # White: equal; blue: gpuinterop is faster; orange: slower.
     shades = [[math.log2(value) for value in line] for line in table]
     axes.imshow(shades, cmap="PuOr", vmin=-1.5, vmax=1.5, aspect="auto")
     for y, line in enumerate(table):
@@ -296,7 +296,7 @@ def grid(pyplot: Any, record: dict[str, Any]) -> Any:
 
 
 def _sizes_in_bytes(axes: Any, sizes: list[float]) -> None:
-    """Ticks such as 64 KiB, every sixth power of two."""
+    """Set ticks such as 64 KiB, at every sixth power of two."""
     first, last = (round(math.log2(edge(sizes))) for edge in (min, max))
     powers = range(first, last + 1, 6)
     names = [f"{2 ** (k % 10)} {('B', 'KiB', 'MiB', 'GiB')[k // 10]}" for k in powers]
@@ -305,7 +305,7 @@ def _sizes_in_bytes(axes: Any, sizes: list[float]) -> None:
 
 
 def _log(axes: Any, values: list[float], which: str = "x") -> None:
-    """A logarithmic axis with plain numbers on it."""
+    """Set a logarithmic axis with plain numbers."""
     from matplotlib import ticker  # noqa: PLC0415
 
     getattr(axes, f"set_{which}scale")("log")

@@ -1,4 +1,4 @@
-"""What every example takes on the command line: the device to run on."""
+"""The command line of every example: the device on which it runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import gpuinterop
 
 
 def device_asked_for(about: str | None) -> gpuinterop.Device:
-    """The device that the words after the program's name mean; without any, the default one."""
+    """Return the device named on the command line, or the default device."""
     parser = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -16,7 +16,7 @@ def device_asked_for(about: str | None) -> gpuinterop.Device:
     parser.add_argument("--device", metavar="DEVICE", help="the same")
     asked = parser.parse_args()
     if asked.place and asked.device:
-        parser.error("a device and --device: one of them is enough")
+        parser.error("pass either a device or --device, not both")
     try:
         name = asked.place or asked.device
         return gpuinterop.device(name) if name else gpuinterop.default_device()

@@ -1,7 +1,7 @@
 """The tutorial's first program: exp of 230,400 numbers, a thousand times, in its three forms.
 
-The result comes back to the host; it stays on the device; its buffer is used again. A loop on a GPU
-ends before its work does, so it prints both times: launched, and finished.
+The result returns to the host; it stays on the device; its buffer is reused. A loop on a GPU ends before
+its work does, so the program prints two times: when all work is launched, and when it is finished.
 
     python examples/exp_loop.py [DEVICE]
 """
@@ -18,7 +18,7 @@ VLEN = 10 * 30 * 768
 
 
 def timed(body, iterations: int, device) -> tuple[float, float]:
-    """Seconds until the loop has ended, and until its work has."""
+    """Return the seconds until the loop has ended, and until its work is finished."""
     gpuinterop.synchronize(device)
     begin = time.perf_counter()
     for _ in range(iterations):

@@ -1,7 +1,7 @@
-"""The blog's y = m.x + b in its four stages, and what each of them moves between host and device.
+"""The blog's y = m.x + b in its four stages, with the transfers of each between host and device.
 
-NumPy; everything passed in and out each time; m and b resident; everything resident. The last is one
-matrix product that adds b as it writes y.
+NumPy; all arrays transferred each time; m and b on the device; all arrays on the device. The last stage is
+one matrix product that adds b as it writes y.
 
     python examples/line.py [DEVICE]
 """
@@ -16,7 +16,7 @@ import gpuinterop
 
 
 def main(device=None, n: int = 1000, iterations: int = 50):
-    """The result of each stage, and how often each moved an array between host and device."""
+    """Return the result of each stage, and the number of its transfers between host and device."""
     rng = np.random.RandomState(123)
     m, x, b = (rng.randn(n, n).astype(np.float32) for _ in range(3))
 

@@ -1,8 +1,8 @@
 """The tutorial's logistic regression, 400 x 784, trained 10,000 steps by a captured graph.
 
-A training step is two kernels: every row's prediction, cross-entropy and error from one pass over x,
-every weight's gradient and update from another. The bias is the weight of a column of ones, so that
-it needs none of its own. Nothing comes back to the host.
+A training step is two kernels: one pass over x computes the prediction, cross-entropy and error of every
+row, another pass the gradient and the update of every weight. The bias is the weight of a column of ones,
+so it needs no kernel of its own. No result returns to the host.
 
     python examples/logistic_regression.py [DEVICE]
 """
@@ -17,11 +17,13 @@ import gpuinterop
 
 N, FEATURES, STEPS = 400, 784, 10_000
 RATE, DECAY = 0.01, 0.02  # the penalty is 0.01 * sum(w**2), so its gradient is 0.02 * w
-WIDTH = FEATURES + 4  # with the ones, and zeros behind, so that rows begin at multiples of 16 bytes
+WIDTH = (
+    FEATURES + 4
+)  # with the ones, followed by zeros, so that rows begin at multiples of 16 bytes
 
 
 def _rows(operands, extras):
-    """NumPy's version of the first kernel; every row of `w`, broadcast to the shape of x, is the same."""
+    """Compute the first kernel in NumPy; every row of `w`, broadcast to the shape of x, is the same."""
     (x, w), (y,) = operands, extras
     z = x @ w[0]
     p = 1 / (1 + np.exp(-z))
@@ -29,8 +31,8 @@ def _rows(operands, extras):
     return p > 0.5, xent, (p - y) / len(y)
 
 
-# log(p) and log(1 - p) are written through z, as the tutorial's compiler rewrites them: exact where
-# p itself rounds to 0 or 1.
+# log(p) and log(1 - p) are written in terms of z, as the tutorial's compiler rewrites them: this is accurate
+# even if p itself rounds to 0 or 1.
 forward = gpuinterop.MapReduce(
     "x0 * x1",
     _rows,
@@ -80,14 +82,14 @@ class Training:
             backward(x, error.expand_dims(1), extras=(w, decay), out=w)
 
     def predict(self, x):
-        """The tutorial's second function: 1 where the model says yes, on the device of the arrays."""
+        """Run the tutorial's second function: return 1 where the model predicts 1, on the device of the arrays."""
         return (gpuinterop.dot(x, self.w) + self.b > 0).astype("float32")
 
 
 def train(steps: int = STEPS, device=None, seed: int = 0, tell=None) -> dict[str, np.ndarray]:
-    """Train on `device`; return the values that the tutorial prints, and the seconds it took.
+    """Train on `device`; return the values that the tutorial prints, and the seconds of the training.
 
-    After each tenth of the steps `tell` gets their number and the mean cross-entropy.
+    After each tenth of the steps `tell` is called with their number and the mean cross-entropy.
     """
     model = Training(device, seed)
     seconds = 0.0
@@ -110,7 +112,7 @@ def train(steps: int = STEPS, device=None, seed: int = 0, tell=None) -> dict[str
 
 
 def oracle(steps: int = STEPS, seed: int = 0) -> dict[str, np.ndarray]:
-    """The same in float64, as the tutorial writes it."""
+    """Train in float64 NumPy, as the tutorial writes it, for comparison."""
     x, y, w = (v.astype(np.float64) for v in data(seed))
     b = 0.0
     for _ in range(steps):

@@ -1,7 +1,7 @@
-"""The tutorial's exercises on kernels of one's own, over this library.
+"""The tutorial's exercises on custom kernels, with gpuinterop.
 
-A (20, 10) matrix doubled; x * y of two matrices; x + y and x - y from one kernel; and all of it on
-strided operands, where nothing is copied.
+A (20, 10) matrix doubled; x * y of two matrices; x + y and x - y from one kernel; and the same on
+strided operands, without copies.
 
     python examples/pycuda_exercises.py [DEVICE]
 """

@@ -1,7 +1,7 @@
 """The exercise of the tutorial "Using the GPU": its logistic regression, timed on the host and on a device.
 
-Three versions of the same training step: data passed with each call, data in shared variables, and results that stay
-on the device too. The profile of the first one shows what the others save. Needs PyTensor.
+Three versions of the same training step: data passed with each call, data in shared variables, and results that also
+stay on the device. The profile of the first version shows the time that the others save. Needs PyTensor.
 
     python examples/using_the_gpu.py [DEVICE]
 """
@@ -20,7 +20,7 @@ VERSIONS = ("inputs", "shared data", "results on the device")
 
 
 def functions(version: str) -> tuple[Any, list[np.ndarray]]:
-    """A compiled training step, and the arguments of its calls."""
+    """Return a compiled training step, and the arguments of its calls."""
     import pytensor
     import pytensor.tensor as pt
 
@@ -50,7 +50,7 @@ def functions(version: str) -> tuple[Any, list[np.ndarray]]:
 
 
 def seconds(step: Any, arguments: list[np.ndarray], steps: int) -> float:
-    """Seconds of a call, the mean of `steps`."""
+    """Return the seconds of a call, as the mean of `steps` calls."""
     for _ in range(3):  # compiles kernels, captures graphs
         step(*arguments)
     gi.synchronize()

@@ -224,7 +224,7 @@ class Array:
     def sum(self, axis: Any=None, dtype: Any=None, out: None=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Self: ...
     @overload
     def sum(self, axis: Any=None, dtype: Any=None, *, out: A, keepdims: bool=False, initial: Any=None, where: Any=True) -> A:
-        """Return the sum over `axis`. float32 sums keep their rounding errors apart."""
+        """Return the sum over `axis`; float32 sums are compensated."""
     @overload
     def prod(self, axis: Any=None, dtype: Any=None, out: None=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Self: ...
     @overload
@@ -239,22 +239,22 @@ class Array:
     def min(self, axis: Any=None, out: None=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Self: ...
     @overload
     def min(self, axis: Any=None, *, out: A, keepdims: bool=False, initial: Any=None, where: Any=True) -> A:
-        """Return the minimum over `axis`; a NaN wins."""
+        """Return the minimum over `axis`, or NaN if an element is NaN."""
     @overload
     def max(self, axis: Any=None, out: None=None, keepdims: bool=False, initial: Any=None, where: Any=True) -> Self: ...
     @overload
     def max(self, axis: Any=None, *, out: A, keepdims: bool=False, initial: Any=None, where: Any=True) -> A:
-        """Return the maximum over `axis`; a NaN wins."""
+        """Return the maximum over `axis`, or NaN if an element is NaN."""
     @overload
     def argmin(self, axis: Any=None, out: None=None, keepdims: bool=False) -> GpuArray: ...
     @overload
     def argmin(self, axis: Any=None, *, out: A, keepdims: bool=False) -> A:
-        """Return the position of the first minimum over `axis`; several axes, or all, count as one."""
+        """Return the position of the first minimum over `axis`; over several axes, in C order of their elements."""
     @overload
     def argmax(self, axis: Any=None, out: None=None, keepdims: bool=False) -> GpuArray: ...
     @overload
     def argmax(self, axis: Any=None, *, out: A, keepdims: bool=False) -> A:
-        """Return the position of the first maximum over `axis`; several axes, or all, count as one."""
+        """Return the position of the first maximum over `axis`; over several axes, in C order of their elements."""
     @overload
     def any(self, axis: Any=None, out: None=None, keepdims: bool=False, *, where: Any=True) -> GpuArray: ...
     @overload

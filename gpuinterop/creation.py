@@ -60,7 +60,7 @@ def _from_values(values: np.ndarray[Any, Any], dtype: Any, device: Any, where: s
     """Return an array of values that were just computed, in order, which does not count as a copy."""
     ends = values[[0, -1]] if values.size else values
     cast = scalars_to_array(ends, dtype, where)
-    # The ends show whether the dtype holds all values, and float32 has all integers up to 2**24.
+    # All values fit if the first and the last fit; float32 represents all integers up to 2**24.
     if values.dtype.kind in "iuf" and (dtype is not None or np.all(np.abs(cast) <= 1 << 24)):
         values = values.astype(cast.dtype, copy=False)
     else:

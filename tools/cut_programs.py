@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Cut the programs of the old documents into tests/documents, word for word: ``cut_programs.py FOLDER``.
+"""Extract the programs of the Theano tutorials into tests/documents, word for word: ``cut_programs.py FOLDER``.
 
 FOLDER holds the four documents as text. Two of them lost the line breaks or the indentation of their programs when
-they were saved; `INDENTS` and `BREAKS` restore white space, and nothing else. The fragments of the blog get the
-imports that they name. ``--check`` compares instead of writing.
+they were saved; `INDENTS` and `BREAKS` restore only white space. The fragments of the blog get the imports that they
+need. ``--check`` compares instead of writing.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ INDENTS = {
 
 
 def tutorial(text: str) -> dict[str, str]:
-    """The programs of the tutorial, which kept its indentation, in order."""
+    """Return the programs of the tutorial, which kept its indentation, in order."""
     found = re.findall(
         r"^\.\. code-block:: python\n[ ]*\n((?:[ ]{2,}.*\n|[ ]*\n)+)", text, flags=re.M
     )
@@ -91,7 +91,7 @@ def tutorial(text: str) -> dict[str, str]:
 
 
 def broken(text: str, beginnings: tuple[str, ...]) -> str:
-    """A program that was printed in one line, with line breaks and indentation before the beginnings."""
+    """Return a program that was printed in one line, with line breaks and indentation before the beginnings."""
     (line,) = (line for line in text.splitlines() if line.startswith("import sys import numpy"))
     lines, rest = [], line
     for before, begin in itertools.pairwise(beginnings):
@@ -111,7 +111,7 @@ def by_lines(text: str, first: str, last: str, occurrence: int) -> list[str]:
 
 
 def programs(folder: Path) -> dict[str, str]:
-    """Every program of the documents, by its name."""
+    """Return every program of the documents, by its name."""
     texts = {path.name[:3]: path.read_text(encoding="utf-8") for path in folder.glob("00*.txt")}
     found = tutorial(texts[TUTORIAL])
     for name, (document, first, last, occurrence) in LINES.items():

@@ -8,13 +8,13 @@ import numpy as np
 
 from gpuinterop._core import DTypeLike, Float32, OtherDType
 
-# The classes that results have, and subclasses of the user's.
+# The classes of results, and subclasses that users define.
 _A = TypeVar("_A", bound=CudaNdarray | GpuArray)
 _B = TypeVar("_B", bound=CudaNdarray | GpuArray)
 _C = TypeVar("_C", bound=CudaNdarray)
 _Array: TypeAlias = CudaNdarray | GpuArray
 
-# Arguments. A dtype that a type checker can infer decides the class of the result.
+# Arguments. A dtype that a type checker can infer determines the class of the result.
 _Shape: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
 _Axis: TypeAlias = SupportsIndex | Sequence[SupportsIndex] | None
 _Numbers: TypeAlias = complex | list[Any] | tuple[Any, ...]
@@ -30,11 +30,11 @@ class _HostInterface(Protocol):
     @property
     def __array_interface__(self) -> Any: ...
 
-# What an operation computes with: arrays of any library, and numbers.
+# The operands of an operation: arrays of any library, and numbers.
 _AnyArray: TypeAlias = _DLPack | _CudaInterface | _HostInterface
 _Operand: TypeAlias = _AnyArray | np.generic | complex
 
-# ---- making arrays ----------------------------------------------------------------------------
+# ---- creating arrays --------------------------------------------------------------------------
 
 @overload
 def array(value: CudaNdarray | _Numbers, dtype: Float32 | None = None, *, device: Any = None) -> CudaNdarray: ...

@@ -1,7 +1,7 @@
 """Print the figures of ADR 21 (docs/adr/0021): today's, those before the decision, and the targets.
 
-``python tools/house_figures.py`` prints a Markdown table. It counts tracked files only, and follows
-each journey in a process of its own; the journeys into torch need that library.
+``python tools/house_figures.py`` prints a Markdown table. It counts only tracked files, and follows
+each journey in a separate process; the journeys into torch need that library.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ sys.path[:0] = [str(ROOT / "tests" / "house")]
 
 from test_layering import LAYERS  # noqa: E402 - its folder is on the path now
 
-# Follows a call with sys.setprofile: how many files of the package it passes, and how often it
+# Follows a call with sys.setprofile and prints the number of the package's files that it passes, and of its
 # returns to a file that it had left.
 JOURNEY = """
 import os, sys
@@ -47,7 +47,7 @@ JOURNEYS = {
 
 
 def tracked(*folders: str, suffixes: tuple[str, ...] = ()) -> list[Path]:
-    """The files below the folders that git tracks and that have one of the suffixes."""
+    """Return the tracked files below the folders that have one of the suffixes."""
     listed = subprocess.run(
         ["git", "ls-files", *folders], cwd=ROOT, check=True, capture_output=True, text=True
     )
@@ -60,7 +60,7 @@ def lines(paths: list[Path]) -> int:
 
 
 def hooks() -> int:
-    """The entries of the one table by which the core calls Python."""
+    """Return the number of entries of the table by which the core calls Python."""
     table = (ROOT / "native/array/hooks.hpp").read_text(encoding="utf-8")
     names = re.search(r"enum class Hook[^{]*\{([^}]*)\}", table)
     if not names:
@@ -80,7 +80,7 @@ def journey(name: str) -> str:
 
 
 def figures() -> list[tuple[str, str, str, str]]:
-    """Rows of (figure, before, today, target)."""
+    """Return rows of (figure, before, today, target)."""
     package = tracked("gpuinterop", "native")
     added = tracked("gpuinterop/pytensor", "gpuinterop/theano")  # since the decision
     converters = tracked("gpuinterop/converters", suffixes=(".py",))

@@ -2,9 +2,9 @@
 
 nanobind's stub generator describes the functions and classes that nanobind binds. It cannot describe
 the hand-written slots of the Array type: core_slots.pyi has their signatures, the module their
-docstrings. The tool fails on a slot without a signature, or a signature without a slot. The stub repeats
-docstrings of members of classes only, which users reach through arrays, streams and events; those of
-functions are in native/ and in help().
+docstrings. The tool fails on a slot without a signature, or a signature without a slot. The stub repeats only the
+docstrings of class members, which users reach through arrays, streams and events; those of functions are in
+native/ and in help().
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def name_of(node: ast.stmt) -> str:
 
 
 def with_docstring(node: ast.stmt, thing: Any) -> ast.stmt:
-    """The declaration with the docstring that its thing has in the module."""
+    """Return the declaration with the docstring that the module has for it."""
     text = inspect.getdoc(thing) if name_of(node)[:1] != "_" else None
     if text and isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         body = [ast.Expr(ast.Constant(text))]
@@ -53,7 +53,7 @@ def with_docstring(node: ast.stmt, thing: Any) -> ast.stmt:
 
 
 def merged_class(node: ast.ClassDef, cls: type) -> ast.ClassDef:
-    """The class as written by hand, in the module's order and with its docstrings."""
+    """Return the class as written by hand, in the module's order and with its docstrings."""
     written: dict[str, list[ast.stmt]] = {}
     for member in node.body:
         written.setdefault(name_of(member), []).append(member)
@@ -82,7 +82,7 @@ def is_question(row: Reduction) -> bool:
 
 
 def reduction_method(row: Reduction) -> str:
-    """The overloads of a reduction's method, without and with `out`."""
+    """Return the overloads of a reduction's method, without and with `out`."""
     types = {
         "out": "None = None",
         "ddof": "float = 0",
@@ -101,14 +101,14 @@ def reduction_method(row: Reduction) -> str:
 
 
 def reduction_family(row: Reduction) -> str:
-    """The protocol in face_slots.pyi that says how a reduction is called."""
+    """Return the protocol in face_slots.pyi with the signature of a reduction."""
     if "dtype" in row.parameters:
         return "_Spread" if "ddof" in row.parameters else "_Sum"
     return "_Question" if is_question(row) else "_Extreme"
 
 
 def corrected_class(written: ast.ClassDef, bound: ast.ClassDef) -> ast.ClassDef:
-    """The class as nanobind describes it, with the types of some members written by hand."""
+    """Return the class as nanobind describes it, with the types of some members written by hand."""
     corrections = {name_of(member): member for member in written.body}
     for i, member in enumerate(bound.body):
         hand = corrections.pop(name_of(member), None)
@@ -120,7 +120,7 @@ def corrected_class(written: ast.ClassDef, bound: ast.ClassDef) -> ast.ClassDef:
 
 
 def without_refusals(cls: ast.ClassDef) -> ast.ClassDef:
-    """The class without overloads that accept any arguments, because those only raise errors."""
+    """Return the class without overloads that accept any arguments, because those only raise errors."""
     for member in list(cls.body):
         if (
             isinstance(member, ast.FunctionDef)
@@ -134,7 +134,7 @@ def without_refusals(cls: ast.ClassDef) -> ast.ClassDef:
 
 
 def merged_function(written: ast.FunctionDef, bound: ast.FunctionDef) -> ast.FunctionDef:
-    """The function with the types written by hand; names and defaults must be the module's."""
+    """Return the function with the types written by hand; names and defaults must be the module's."""
     for part in (written, bound):
         names = [a.arg for a in [*part.args.posonlyargs, *part.args.args, *part.args.kwonlyargs]]
         defaults = [
@@ -149,7 +149,7 @@ def merged_function(written: ast.FunctionDef, bound: ast.FunctionDef) -> ast.Fun
 
 
 class Generics(ast.NodeTransformer):
-    """nanobind says `dict` for what the C++ type leaves open; strict type checkers want arguments."""
+    """Adds type arguments, which strict type checkers require; nanobind writes `dict` if the C++ type has none."""
 
     OPEN = {  # noqa: RUF012
         "dict": "dict[str, Any]",
@@ -226,13 +226,13 @@ def core_stub() -> str:
 
 
 def declaration(node: ast.stmt) -> str:
-    """The text of a declaration in the style of stubs: one without a docstring takes one line."""
+    """Return the text of a declaration in the style of stubs: one without a docstring takes one line."""
     text = re.sub(r":\n +\.\.\.", ": ...", ast.unparse(ast.fix_missing_locations(node)))
     return re.sub(r"\n\n(?= +(?:@|def ))", "\n", text)
 
 
 def repeats(line: str, other: str) -> bool:
-    """Return whether another import statement binds all that this one binds, and more."""
+    """Return whether another import statement binds all names of this one, and more."""
     module, _, names = line.partition(" import ")
     where, _, more = other.partition(" import ")
     return module == where and set(names.split(", ")) < set(more.split(", "))
@@ -280,7 +280,7 @@ def face_stub() -> str:
         elif written:
             lines = "".join(f"    {name} as {name},\n" for name in written)
             imports.append(f"from {module} import (\n{lines})")
-    head, first, rest = text.partition("# The classes that")
+    head, first, rest = text.partition("# The classes of")
     parts = [head + "\n".join(imports), "", "__all__: list[str]", "", first + rest]
     parts += ["# ---- modules that can be called like their function " + "-" * 45, "", modules]
     parts += ["# ---- conversions by name " + "-" * 69, "", conversions(), ""]
@@ -289,9 +289,9 @@ def face_stub() -> str:
 
 
 def conversions() -> str:
-    """The overloads of `to`: the name of the library decides the class.
+    """Return the overloads of `to`: the name of the library determines the class.
 
-    A type checker accepts other names as keyword only, so that it finds a mistyped name.
+    A type checker accepts other names only by keyword, so that it finds a mistyped name.
     """
     modules = sorted({cls.partition(".")[0] for cls in CLASSES.values() if "." in cls} - {"np"})
     own = {"gpuinterop": "_Array", "cudandarray": "CudaNdarray"}
@@ -311,7 +311,7 @@ def conversions() -> str:
 
 
 def callable_module(name: str) -> str:
-    """A module that is called like the function of its name: a class with all that it offers."""
+    """Declare a module that can be called like the function of its name, as a class with the module's names."""
     module = import_module(f"gpuinterop.{name}")
     cls, lines = f"_{name.capitalize()}Module", []
     for each in sorted(module.__all__):
@@ -329,7 +329,7 @@ def callable_module(name: str) -> str:
 
 
 def check_signatures(slots: ast.Module) -> set[str]:
-    """The public names declared by hand; their parameters must be those that the package has."""
+    """Return the public names declared by hand, after a check that their parameters are those of the package."""
     functions: dict[str, set[str]] = {}
     protocols = {node.name: node for node in slots.body if isinstance(node, ast.ClassDef)}
     for node in slots.body:
@@ -355,7 +355,7 @@ def parameters_of(node: ast.FunctionDef) -> set[str]:
 
 
 def family(row: Row) -> str:
-    """The protocol in face_slots.pyi that says how an operator is called."""
+    """Return the protocol in face_slots.pyi with the signature of an operator."""
     count = {1: "_Unary", 2: "_Binary"}[row.inputs]
     if row.results == 2:
         return count + "Pair"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Mutation tests: apply the small faults of mutants.txt one by one, and see whether a test notices.
+"""Mutation tests: apply the small faults of mutants.txt one by one, and check whether a test fails.
 
     .venv/bin/python tools/mutation.py --jobs 16 --out after.json
     git worktree add ../before COMMIT
@@ -8,7 +8,7 @@
 
 The tree is a checkout or an unpacked archive. The core is built once. Each worker has a copy of the tree,
 compiles the file of its mutant, and runs the tests that mutants.txt names for the file, without a GPU. Tests
-that fail without a mutant are left out. The Python that runs this needs what `make test` installs.
+that fail without a mutant are omitted. The Python that runs this needs the packages that `make test` installs.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_name("mutants.txt")
 LIMIT_S = 900  # a mutant may loop for ever
 MEMORY = 24 << 30
-# The same tests on every machine: none uses a GPU, where only one run can be at a time.
+# The tests are the same on every machine: none uses a GPU, on which only one run is possible at a time.
 ENVIRONMENT = {"CI": "true", "PYTHONDONTWRITEBYTECODE": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A line of a file, what takes its place, and the tests that must notice."""
+    """A line of a file, its replacement, and the tests that must fail."""
 
     file: str
     tests: tuple[str, ...]
@@ -49,7 +49,7 @@ class Mutant:
 
 
 def read_list(text: str) -> tuple[list[Mutant], dict[str, str]]:
-    """The mutants, and the earlier names of files."""
+    """Return the mutants, and the earlier names of files."""
     mutants, earlier, file, tests, original = [], {}, "", (), ""
     for line in text.splitlines():
         if line.startswith("@ "):
@@ -66,7 +66,7 @@ def read_list(text: str) -> tuple[list[Mutant], dict[str, str]]:
 
 
 def copy_sources(tree: Path, place: Path) -> None:
-    """Copy what git tracks, or all of a tree that comes from an archive."""
+    """Copy the files that git tracks, or all files of a tree from an archive."""
     if (tree / ".git").exists():
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -115,7 +115,7 @@ class Core:
         )
 
     def build(self, file: str, place: Path, module: Path) -> bool:
-        """Make the core of a copy of the tree in which this file has a mutant."""
+        """Build the core of a copy of the tree in which this file has a mutant."""
         command, mutant = self.compile[file], str(place / "mutant.o")
         compiled = command.partition(" -o ")[2].partition(" ")[0]
         # All includes come from the copy too, because each header must be found in one place only.
@@ -168,7 +168,7 @@ class Worker:
         return all(self.run_tests(name, ["-x"], left_out.get(name, ())) for name in tests)
 
     def failing(self, name: str) -> list[str] | None:
-        """The tests of a folder that fail without a mutant, or None if they cannot be run."""
+        """Return the tests of a folder that fail without a mutant, or None if they cannot be run."""
         report = self.place / "report.xml"
         report.unlink(missing_ok=True)
         if self.run_tests(name, [f"--junitxml={report}", "-o", "junit_family=xunit1"], ()):
@@ -191,7 +191,7 @@ class Worker:
         on_fake, folder = name.startswith("fake:"), f"tests/{name.removeprefix('fake:')}"
         if not on_fake:
             options = [*options, "-m", "not slow and not bench"]
-        elif self.earlier_layout:  # which starts the fake driver in tests of this name
+        elif self.earlier_layout:  # it starts the fake driver in tests of this name
             options = [*options, "-m", "not bench", "-k", "fake"]
         else:
             options = [*options, "-m", "not bench", "--driver=fake"]
@@ -276,7 +276,7 @@ def run(arguments: argparse.Namespace) -> int:
                 else:
                     left_out[name] = tests
                     for test in tests:
-                        print(f"left out, fails without a mutant: {test}", flush=True)
+                        print(f"omitted, fails without a mutant: {test}", flush=True)
 
             def judge(mutant: Mutant) -> None:
                 begin = time.monotonic()

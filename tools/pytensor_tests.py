@@ -3,8 +3,8 @@
 
 CHECKOUT is a source tree of the installed PyTensor with its folder tests/, which its packages on the index do not
 contain. The tests of elementwise operations, reductions, products, indexing, gradients and shared variables run with
-floatX=float32, the mode as default and shared float32 variables on the device. Tests that are left out stand in
-pytensor_tests.txt beside this file, each with its reason: a pattern of test names, ``|``, the reason.
+floatX=float32, mode "GPU" as the default and shared float32 variables on the device. pytensor_tests.txt, beside this
+file, lists the tests that are omitted: a pattern of test names, ``|``, the reason.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ FILES = [
 
 
 def left_out() -> dict[str, str]:
-    """The patterns of tests that do not run, with their reasons."""
+    """Return the patterns of tests that do not run, with their reasons."""
     lines = (HERE / "pytensor_tests.txt").read_text(encoding="utf-8").splitlines()
     pairs = (line.split("|", 1) for line in lines if line and not line.startswith("#"))
     return {pattern.strip(): reason.strip() for pattern, reason in pairs}
 
 
 class Plugin:
-    """Puts the mode in place, and leaves tests out."""
+    """Sets the mode, and skips the listed tests."""
 
     def __init__(self, device: str) -> None:
         self.device = device

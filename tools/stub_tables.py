@@ -8,9 +8,9 @@ SUPPRESSED = {
     "    __hash__: None": "assignment",
     "    def __eq__(self, other: Any, /) -> GpuArray: ...": "override",
     "    def __ne__(self, other: Any, /) -> GpuArray: ...": "override",
-    # A class may derive from np.float32 and from one of the others; none does.
+    # A class could derive from np.float32 and from one of the others, but none does.
     "    def astype(self, dtype: Float32, order: str='C', copy: bool=True) -> Self: ...": "overload-overlap",
-    # In place the class stays, where an addition of a CudaNdarray gives one.
+    # An in-place operator keeps the class, while an addition of a CudaNdarray returns a CudaNdarray.
     **{
         f"    def __i{name}__(self, other: Any, /) -> Self: ...": "misc"
         for name in ("add", "sub", "mul", "mod", "floordiv", "truediv", "matmul")

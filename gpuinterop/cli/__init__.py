@@ -22,7 +22,7 @@ COMMANDS = {
     "explain": "predict whether a conversion shares, copies or refuses, and why",
     "demo": "share one array with every library that is installed",
     "run": "run a program that was written for Theano",
-    "version": "print the versions of the package and of what it builds on",
+    "version": "print the versions of gpuinterop, Python, NumPy and the driver",
 }
 
 # The library with which commands try the converter "array_api", which serves many libraries.
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     name = next((word for word in words if not word.startswith("-")), "")
     parser = argparse.ArgumentParser(
-        prog="gpuinterop", description="GPU arrays of different libraries as one memory."
+        prog="gpuinterop", description="Share memory between the arrays of GPU libraries."
     )
     parser.add_argument(
         "--version",
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     try:
         code: int = _module(chosen.command).run(chosen)
-        if sys.stdout is not None:  # in a process that was started without one
+        if sys.stdout is not None:  # None in a process that was started without a standard output
             sys.stdout.flush()
     except OSError as error:  # of a file that an option names, or of the output
         _discard_unwritten_output()

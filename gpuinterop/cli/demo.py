@@ -25,7 +25,7 @@ from gpuinterop.testing import Bridge, peers
 from gpuinterop.testing.suite import gather, named
 from gpuinterop.testing.verdict import alike
 
-# Layouts that libraries disagree about.
+# Layouts that some libraries share and others do not.
 VIEWS: dict[str, Callable[[Any], Any]] = {
     "x": lambda x: x,
     "x.T": lambda x: x.T,
@@ -41,14 +41,14 @@ ABSENT = "not installed"
 
 @dataclass
 class Library:
-    """A library, and what happened."""
+    """A library, and the outcomes of its conversions."""
 
     bridge: Bridge
     cells: dict[str, str] = field(default_factory=dict)  # a word for each of VIEWS
     refusal: tuple[str, gi.GpuInteropError] | None = None  # the first view refused, and why
-    story: str = ""  # what was seen of one memory
-    copy: str = ""  # what copyif=True made of the first view refused
-    failure: str = ""  # the first error that was no refusal
+    story: str = ""  # the observations of one memory
+    copy: str = ""  # the result of copyif=True for the first view refused
+    failure: str = ""  # the first error that was not a refusal
 
     @property
     def name(self) -> str:
@@ -66,13 +66,13 @@ class Library:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which device, which libraries."""
+    """Add the options: the device and the libraries."""
     parser.epilog = (
-        "exit code: 0 all shared arrays were seen to share memory; 1 one was not, or a library failed; "
+        "exit code: 0 all shared arrays share memory; 1 one does not, or a library failed; "
         "2 an\nargument is wrong\n\nexample: gpuinterop demo --only numpy,torch --device cpu\n"
     )
     parser.add_argument("--device", help="instead of the default device")
-    parser.add_argument("--only", metavar="LIBRARY,...", help="these libraries only")
+    parser.add_argument("--only", metavar="LIBRARY,...", help="only these libraries")
     parser.add_argument("--json", action="store_true", help="for programs")
 
 

@@ -1,4 +1,4 @@
-"""``gpuinterop doctor``: what is here, and is it well? Exit code 1 when something is broken."""
+"""``gpuinterop doctor``: reports what is installed and whether it works. Exit code 1 for a warning."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from gpuinterop.doctor import doctor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How much, and for whom."""
+    """Add the options: the amount of detail, the trial and the format."""
     parser.epilog = (
-        "exit code: 0 all is well, or there are hints only; 1 there is a warning\n\n"
+        "exit code: 0 no problems, or only hints; 1 there is a warning\n\n"
         "example: gpuinterop doctor --verbose > report.txt\n"
     )
-    parser.add_argument("--verbose", "-v", action="store_true", help="everything that is known")
+    parser.add_argument("--verbose", "-v", action="store_true", help="print every detail")
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="import no library: no trial of those that are installed",
+        help="omit the trial, which imports every installed library",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
 

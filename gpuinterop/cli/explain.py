@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if registry.own_name(target) is None:
         row = registry.backend(target, "--to")
         if row.name == "array_api" and target.lower() not in registry.NAMESPACES:
-            target = STRICT  # one of the libraries that it serves
+            target = STRICT  # one of the libraries that this converter serves
     plan = gi.explain(x, target, arguments.copyif)
     if arguments.json:
         words = ("library", "outcome", "reason", "code", "axis", "bytes", "fix", "where", "got")
@@ -100,7 +100,7 @@ def _numbers(
         near = difflib.get_close_matches(text, LAYOUTS, 1) if where == "--layout" else []
         raise ArgumentTypeError(
             where=where, expected=expected, got=text,
-            fix=f"write {where}={near[0] if near else example}",
+            fix=f"pass {where}={near[0] if near else example}",
         ) from None  # fmt: skip
 
 

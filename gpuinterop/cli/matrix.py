@@ -20,7 +20,9 @@ example: gpuinterop matrix --only torch,jax --dtypes float32 --output matrix.jso
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options: the cases to try, or the saved run to show."""
     parser.epilog = f"{layouts_in_help()}\n{EPILOG}"
-    parser.add_argument("file", nargs="?", metavar="FILE", help="show this saved run; try nothing")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="print this saved run instead of a new one"
+    )
     parser.add_argument(
         "--only", metavar="LIBRARY,...", help="these libraries instead of all installed"
     )
@@ -28,16 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bridge", action="append", default=[], metavar="MODULE:NAME", help="also try this Bridge"
     )
     parser.add_argument("--device", action="append", help="instead of the CPU and the first GPU")
-    parser.add_argument("--layouts", metavar="NAME,...", help="these layouts only")
-    parser.add_argument("--dtypes", metavar="NAME,...", help="these element types only")
-    parser.add_argument("--output", "-o", metavar="FILE", help="write the JSON to a file as well")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of the drawing")
+    parser.add_argument("--layouts", metavar="NAME,...", help="only these layouts")
+    parser.add_argument("--dtypes", metavar="NAME,...", help="only these element types")
+    parser.add_argument("--output", "-o", metavar="FILE", help="also write the JSON to a file")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the suite or read a saved run; print the table."""
     if arguments.output:
-        Path(arguments.output).touch()  # fails now, because the run takes minutes
+        Path(arguments.output).touch()  # fail before the run, which takes minutes
     wanted = {
         "library": words_of(arguments.only, "--only"),
         "device": arguments.device,
@@ -71,7 +73,7 @@ def _part_of(file: str, wanted: dict[str, list[str] | None]) -> Matrix:
     if saved.cells and not cells:
         raise ArgumentTypeError(
             where="gpuinterop matrix",
-            expected="options that choose cases of the saved run",
+            expected="options that select cases of the saved run",
             got=", ".join(f"{field} {names}" for field, names in wanted.items() if names),
             fix="omit the options for all cases",
         )

@@ -7,7 +7,7 @@ import sys
 
 __all__ = ["add_arguments", "run"]
 
-EPILOG = """exit code: 0 the program has ended; otherwise its own; 2 PyTensor is not installed
+EPILOG = """exit code: that of the program; 2 PyTensor is not installed
 
 THEANO_FLAGS and .theanorc are read: device, floatX, mode, optimizer, profile, allow_gc, force_device,
 print_active_device.
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the script; its errors and its exit code are its own."""
+    """Run the script; its errors and its exit code are passed on."""
     try:
         from gpuinterop.theano.runner import run as run_script  # noqa: PLC0415
     except ImportError as error:

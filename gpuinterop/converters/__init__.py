@@ -45,7 +45,7 @@ __all__ = [
     "to_gpuarray",
 ]
 
-if TYPE_CHECKING:  # of the functions that are made on first use, those with a class of their own
+if TYPE_CHECKING:  # those functions, generated on first use, whose result has a class of its own
     to_numpy: Callable[..., np.ndarray[Any, Any]]
     to_buffer: Callable[..., memoryview]
 
@@ -109,10 +109,10 @@ def read_target(
 def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     """Return `x` as an array of a library, by name: ``to(x, "torch")``.
 
-    Shares memory where the two layouts allow it and raises otherwise; ``copyif=True`` copies where
-    it must, and nothing when the conversion then fails. `x` may be an array of any known library.
-    ``allow_readonly=True`` is accepted for every library, and shares read-only memory with those that
-    cannot mark it, if nothing writes to the result; further options are those of ``to_<library>``.
+    Shares memory if layout and dtype allow it and raises otherwise; ``copyif=True`` copies if
+    necessary, and copies nothing if the conversion fails. `x` may be an array of any known library.
+    ``allow_readonly=True`` is accepted for every library. It shares read-only memory with libraries that
+    cannot mark it, if you do not write to the result. Further options are those of ``to_<library>``.
 
     Examples
     --------
@@ -130,15 +130,15 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
 
 @_core.imports()
 def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
-    """Return an array over the memory of any known array, or of any that implements a protocol.
+    """Return an array over the memory of an array of any known library, or of one that implements a protocol.
 
     A float32 array becomes a `CudaNdarray`, another dtype a `GpuArray`. Shares memory, or raises;
-    with ``copyif=True`` it copies what cannot be shared. A gpuinterop array is returned as it is.
+    with ``copyif=True`` it copies memory that cannot be shared. A gpuinterop array is returned unchanged.
 
     Raises
     ------
     ConversionTypeError
-        `obj` is not an array: the message lists what is recognised.
+        `obj` is not an array; the message lists the accepted objects.
     """
     copyif = require_bool(copyif, "copyif", "from_any")
     if options:
@@ -161,8 +161,8 @@ def from_dlpack(
 
     `x` is any object with DLPack's methods, a DLPack capsule (which is consumed), or an object with
     one of the older protocols. Float32 gives a `CudaNdarray`, any other dtype a `GpuArray`, unless
-    `cls` says which; read-only memory stays read-only. Nothing is copied unless ``copy=True``, or
-    `device` names another device than that of `x`.
+    `cls` is given; read-only memory stays read-only. Nothing is copied unless ``copy=True``, or
+    `device` is not the device of `x`.
 
     Raises
     ------
@@ -172,8 +172,8 @@ def from_dlpack(
     ExportError
         The library of `x` cannot export it: a tensor with requires_grad, a sharded array.
     ExchangeError
-        The description of the memory is malformed, consumed, or not possible here; the message names the
-        protocols that were tried, with the error of each.
+        The description of the memory is malformed, consumed, or impossible on this machine; the message names
+        the protocols that were tried, with the error of each.
     CopyForbiddenError
         ``copy=False`` and `device` is another device.
     DTypeError
@@ -198,7 +198,7 @@ def from_dlpack(
     return _core.import_any(cls, x, pair, copy)
 
 
-# ---- generated functions, and those of Theano's time --------------------------------------------
+# ---- generated functions, and Theano's functions ------------------------------------------------
 
 
 def to_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
@@ -245,8 +245,8 @@ def from_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
 def to_cudandarray(x: Any, copyif: bool = False) -> Any:
     """Return a CudaNdarray over the memory of `x`: a GPUArray, or an array of any known library.
 
-    Shares every layout. Copies, with ``copyif=True``, what cannot be shared, such as a tensor with a
-    pending conjugation. Only float32 has a CudaNdarray, and nothing is cast: other dtypes raise
+    Shares every layout. With ``copyif=True`` it copies memory that cannot be shared, such as that of a tensor
+    with a pending conjugation. A CudaNdarray holds only float32, and nothing is cast: other dtypes raise
     ValueError. The result sees the work that is queued on the library's current or default stream. It
     keeps `x` alive, as ``result.base``. Writes on either side are visible on the other; read-only memory
     stays read-only.

@@ -25,18 +25,20 @@ from gpuinterop.layout import core_view
 
 ARRAY = "an array of a library with an array-API namespace"
 STREAM = "the stream that its export waits for"
-TO_NOTE = """Shares by ``xp.from_dlpack``, and compares the result: what `xp` cannot take, or would copy or make
-writable, is refused, or with ``copyif=True`` copied first; nothing is ever narrowed. NumPy, torch, CuPy and
-``jax.numpy`` are converted by the converters of these libraries."""
+TO_NOTE = """Shares by ``xp.from_dlpack``, and compares the result: an array that `xp` cannot accept, or would copy
+or make writable, raises, or with ``copyif=True`` is copied first; no dtype is ever narrowed. For NumPy, torch, CuPy and
+``jax.numpy`` the converters of these libraries are used."""
 
 RULES = Rules("array_api", "to_array_api")
 
-# Errors of a namespace that cannot take an array: the standard names BufferError, libraries differ.
+# Errors of a namespace that cannot accept an array: the standard requires BufferError, libraries differ.
 _REFUSALS = (BufferError, TypeError, ValueError, RuntimeError, AttributeError)
 
-_EVERYWHERE = frozenset({"float32", "complex64"})  # the dtypes to cast to that any library may have
+_EVERYWHERE = frozenset(
+    {"float32", "complex64"}
+)  # dtypes that every library has, as targets of a cast
 
-# Namespaces of libraries with a converter, which has rules that their from_dlpack does not report.
+# Namespaces of libraries with a converter, whose rules from_dlpack does not report.
 _OWN = {"numpy": "numpy", "torch": "torch", "cupy": "cupy", "jax.numpy": "jax"}
 
 
@@ -67,27 +69,27 @@ def plan_to(
             "array_api", RULES.where, errors.ArgumentTypeError,
             "as xp the namespace to convert to, because many libraries share this converter: a module "
             "with from_dlpack",
-            f"xp={errors.short_repr(xp)}", "pass it: to_array_api(x, xp=array_api_strict)",
+            f"xp={errors.short_repr(xp)}", "pass the namespace: to_array_api(x, xp=array_api_strict)",
         )  # fmt: skip
     array: Any = info.owner
     if array is None:
         place = TYPE_CODES[info.device], info.index
         array = _core.empty(_core.Array, (1,) * len(info.shape), info.dtype, *place)
-        array.fill(0)  # what the memory held could overflow in a namespace that narrows
+        array.fill(0)  # uninitialized values could overflow in a namespace that narrows
     plan, _ = _attempt(array, info, allow_readonly, xp)
     if plan.refused and plan.code == errors.ExportError.reason and not info.c_contiguous:
-        # The namespace may take a copy.
+        # The namespace may accept a copy.
         again = plan_to(info.copied(), copyif, allow_readonly, xp)
         fix = f"make {copy_line(info.library)} once and reuse it"
         if not again.refused:
             where, error = RULES.where, errors.ExportError
             return copy_needed("array_api", where, info, error, plan.reason, plan.got, fix)
-    # Of a copy that gpuinterop makes, the namespace may make another.
+    # The namespace may copy again if gpuinterop makes a copy.
     return share("array_api", RULES.where) if plan.copied and info.owner is None else plan
 
 
 def _attempt(x: Any, info: ArrayInfo, allow_readonly: bool, xp: Any) -> tuple[Plan, Any]:
-    """Return the array that a namespace makes of `x`, which `info` describes, and what that means."""
+    """Return the plan that follows from the namespace's conversion of `x`, described by `info`, and the array."""
     name = str(getattr(xp, "__name__", type(xp).__name__))
     try:
         made = xp.from_dlpack(core_view(x))
@@ -97,7 +99,7 @@ def _attempt(x: Any, info: ArrayInfo, allow_readonly: bool, xp: Any) -> tuple[Pl
         cast = fix_dtype(info.library, info.dtype, _EVERYWHERE - {info.dtype})
         return refuse(
             "array_api", RULES.where, errors.ExportError,
-            f"an array that {name}.from_dlpack takes", f"{info.text()}; it said: {e}",
+            f"an array that {name}.from_dlpack accepts", f"{info.text()}; its error: {e}",
             f"{cast}, or move the array to a device that the library has",
         ), None  # fmt: skip
     seen = replace(ArrayInfo.of(x), library=info.library)
@@ -113,7 +115,7 @@ def _compared(info: ArrayInfo, made: Any, allow_readonly: bool, name: str) -> Pl
         return refuse(
             library, where, errors.ExportError,
             f"an array that can be read, to check that {name} shares its memory", e.got,
-            "pass as xp a namespace whose from_dlpack returns what it makes",
+            "pass as xp a namespace whose from_dlpack returns an array",
         )  # fmt: skip
     if (seen.shape, seen.dtype) != (info.shape, info.dtype):
         changed = f"it would make a {seen.dtype} array of shape {seen.shape} silently"
@@ -121,22 +123,22 @@ def _compared(info: ArrayInfo, made: Any, allow_readonly: bool, name: str) -> Pl
         return refuse(
             library, where, errors.DTypeError if narrows else errors.ShapeError,
             f"a dtype and a shape that {name} keeps; {changed}", info.text(),
-            f"convert the values yourself first: {cast_line(info.library, seen.dtype)}" if narrows
-            else "pass as xp a namespace whose from_dlpack leaves the axes as they are",
+            f"convert the values first: {cast_line(info.library, seen.dtype)}" if narrows
+            else "pass as xp a namespace whose from_dlpack keeps the axes",
         )  # fmt: skip
     extents = zip(info.shape, info.strides, seen.strides, strict=True)
     moved = (seen.ptr, seen.where) != (info.ptr, info.where)
     if info.size and (moved or any(n > 1 and s != t for n, s, t in extents)):
         return copy_needed(
             library, where, info, errors.ExportError, f"an array that {name}.from_dlpack shares",
-            f"{info.text()}, of which it makes a copy", "",
+            f"{info.text()}, which it copies", "",
         )  # fmt: skip
     plan = plan_layout(info, replace(RULES, library=name, readonly=seen.readonly), allow_readonly)
     return replace(plan, library=library)
 
 
 def export(x: Any, library: Any, allow_readonly: bool = False, xp: Any = None) -> Any:
-    """Return the array that the namespace makes over the memory of `x`, if that is what was planned."""
+    """Return the array that the namespace makes over the memory of `x`, if the plan still holds."""
     xp, own = _read_namespace(xp)
     if own is not None:
         writable = {} if own.module.RULES.readonly else {"allow_readonly": allow_readonly}

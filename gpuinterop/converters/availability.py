@@ -46,7 +46,7 @@ def import_package(entry: Backend, name: str, where: str) -> Any:
     """Import a module of a library, or raise an error that says how to install or repair it."""
     found = sys.modules.get(name)
     if found is not None and not getattr(found.__spec__, "_initializing", False):
-        return found  # whose import no thread is running
+        return found  # no thread is still importing it
     # A converter may need another package than its library's: CUDAMat's needs npmat on the host.
     own = name.partition(".")[0] == entry.package.partition(".")[0]
     package = entry.package if own else name
@@ -59,14 +59,14 @@ def import_package(entry: Backend, name: str, where: str) -> Any:
         failures[package] = f"{type(e).__name__}: {e}"
         raise MissingLibraryError(
             where=where,
-            expected=f"the package {package}, which is installed, to be imported",
+            expected=f"an importable package {package}, because it is installed",
             got=f"its import fails: {failures[package]}",
             fix=installed_libraries.how_to_repair(package, entry.install if own else ""),
         ) from e
     raise MissingLibraryError(
         where=where,
         expected=f"the package {package}, which is imported on the first conversion",
-        got="it is not installed",
+        got=f"{package} is not installed",
         fix=installed_libraries.BY_HAND.get(package)
         or f"pip install {(own and entry.install) or package}",
     )
@@ -93,8 +93,8 @@ def unknown_name_error(
         where=where,
         expected=f"the name of a library: {', '.join(dict.fromkeys([*near, *known]))}",
         got=short_repr(name),
-        fix=f"write {near[0]!r}" if near
-        else "pick one of these, or add a converter by the entry-point group gpuinterop.converters",
+        fix=f"pass {near[0]!r}" if near
+        else "pass one of these, or add a converter through the entry-point group gpuinterop.converters",
     )  # fmt: skip
 
 

@@ -18,9 +18,9 @@ from gpuinterop.dtypes import NUMPY_NAMES
 from gpuinterop.host_views import as_numpy_view
 
 ARRAY = "an object with Python's buffer protocol"
-STREAM = "no stream: the host"
-TO_NOTE = """The result is a C-contiguous memoryview; ``.cast("B")`` gives the bytes in one dimension. An array
-on a GPU is moved first, explicitly: ``x.to_device("cpu")``.
+STREAM = "the host"
+TO_NOTE = """The result is a C-contiguous memoryview; ``.cast("B")`` gives the bytes in one dimension. Move an array
+on a GPU first, explicitly: ``x.to_device("cpu")``.
 
 Examples
 --------
@@ -48,7 +48,7 @@ def _window(obj: Any) -> numpy.ndarray[Any, Any]:
             where="from_buffer",
             expected="an open buffer of numbers",
             got=f"{type(obj).__module__}.{type(obj).__qualname__}: {e}",
-            fix="make a new memoryview of the object, or cast it: memoryview(obj).cast('B')",
+            fix="pass a new memoryview of the object, or cast it: memoryview(obj).cast('B')",
         ) from e
 
 

@@ -15,13 +15,11 @@ ARRAY = "a cuda.core StridedMemoryView or Buffer"
 STREAM = "`stream`"
 IMPORTS = "cuda.core.utils"
 FROM_OPTIONS = {"stream": None}
-TO_NOTE = """cuda.core has no current stream, so `stream` names the one that will use the view (any stream object or
-a handle); the legacy default stream otherwise."""
-FROM_NOTE = (
-    "A Buffer becomes an array of int8. Without `stream`, the legacy default stream is meant."
-)
+TO_NOTE = """cuda.core has no current stream, so `stream` is the stream that will use the view (any stream object or
+a handle), by default the legacy default stream."""
+FROM_NOTE = "A Buffer becomes an array of int8. `stream` is by default the legacy default stream."
 
-# The view accepts any struct, and fails later, on its dtype, for the types that it does not know.
+# The view accepts any struct, and raises later, when its dtype is read, for types that it does not know.
 RULES = Rules("cuda_core", "to_cuda_core", frozenset({*NUMPY_NAMES, "bfloat16"}), readonly=True)
 
 

@@ -122,7 +122,7 @@ def wrap(module: Any, ptr: int, rows: int, columns: int, owner: Any, is_trans: b
 
 def matrix_over(module: Any, host: Any, owner: Any) -> Any:
     """Return an npmat matrix of `module` over a host matrix, holding `owner`."""
-    # Constructors of npmat copy what they are given, so the matrix is made small and its array set.
+    # Constructors of npmat copy their argument, so make a small matrix and set its array.
     made = module.CUDAMatrix(numpy.zeros((1, 1), numpy.float32, order="F"))
     made.numpy_array = host
     for name, value in (("mat", host), ("num_elems", host.size)):
@@ -135,8 +135,8 @@ def matrix_over(module: Any, host: Any, owner: Any) -> Any:
 # ---- from CUDAMat -------------------------------------------------------------------------------
 
 
-# How many guards a matrix has, by its id: each of them holds it. Not by its value, because a class may
-# compare elements or have no hash.
+# The number of guards of each matrix, by its id; each guard holds the matrix. The matrix itself cannot be the key,
+# because its class may compare elements or have no hash.
 _guards: dict[int, int] = {}
 # A collection inside the lock may destroy the last guard of another matrix, in the same thread.
 _guards_lock = threading.RLock()
@@ -145,8 +145,8 @@ _guards_lock = threading.RLock()
 class FreeGuard(OwnerGroup):
     """Holds a CUDAMatrix and keeps it from freeing its memory while an array shares that memory.
 
-    CUDAMat frees on request, whether the memory is in use or not: with `owns_data` off, the request does
-    nothing. Without guards the matrix owns its memory again. `struct` is that of `root`, whose memory it is.
+    CUDAMat frees on request, even if the memory is in use; with `owns_data` off, the request has no effect.
+    Without guards the matrix owns its memory again. `struct` is the struct of `root`, which owns the memory.
     """
 
     __slots__ = ("root", "struct")
@@ -156,7 +156,7 @@ class FreeGuard(OwnerGroup):
         self.root, self.struct = None, struct
         with _guards_lock:
             count = _guards.get(id(root), 0)
-            if count or struct.owns_data:  # else the memory has another owner already
+            if count or struct.owns_data:  # otherwise the memory already has another owner
                 struct.owns_data = 0
                 _guards[id(root)] = count + 1
                 self.root = root
@@ -187,7 +187,7 @@ def read_struct(mat: Any, where: str) -> tuple[int, int, int]:
 
 
 def describe(m: Any, layout: str = "logical") -> ArrayInfo:
-    """Describe a matrix of CUDAMat or of npmat; the owner is what `adopt` needs of it."""
+    """Describe a matrix of CUDAMat or of npmat; `owner` holds the data that `adopt` needs."""
     where = "from_cudamat"
     _check_layout(layout, where)
     host, mat = inside(m)
@@ -201,7 +201,7 @@ def describe(m: Any, layout: str = "logical") -> ArrayInfo:
         raise errors.ConversionTypeError(
             where=where,
             expected="a CUDAMatrix, which owns or holds its memory",
-            got="the .T of one, which does neither",
+            got="a transposed matrix, .T, which does neither",
             fix="convert the matrix and transpose the result: from_cudamat(m).T",
         )
     rows, columns, ptr = read_struct(mat, where)

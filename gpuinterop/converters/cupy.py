@@ -72,12 +72,12 @@ def describe(a: Any) -> ArrayInfo:
 def kernel(
     function: Callable[..., Any], copyif: bool = False, *, allow_readonly: bool = False
 ) -> Callable[..., Any]:
-    """Return `function`, a cupy.RawKernel, made to take every array that is known.
+    """Wrap `function`, a cupy.RawKernel, so that it accepts arrays of every known library.
 
-    RawKernel refuses classes it does not know, and passes a strided cupy.ndarray on as an address
-    without its strides. The wrapper gives the kernel addresses: arrays whose strides that would
-    lose are refused, or with ``copyif=True`` handed over as compact copies and written back. The
-    launch, on CuPy's current stream, waits for what is queued on each array.
+    RawKernel refuses classes that it does not know, and passes a strided cupy.ndarray as an address
+    without its strides. The wrapper passes addresses too, but an array whose strides would be lost
+    raises, or with ``copyif=True`` is replaced by a contiguous copy, which is written back. The
+    launch, on CuPy's current stream, waits for the work that is queued on each array.
 
     Examples
     --------

@@ -8,17 +8,17 @@ messages and docstrings), `FROM_DLPACK` (the name of the library's from_dlpack, 
 `IMPORTS` (the module, if it is not the entry's package), `FROM_OPTIONS`, `TO_NOTE` and `FROM_NOTE` (further
 keywords and text of the docstrings). It has at most these functions:
 
-- ``describe(obj)``: an `ArrayInfo`; by default the object is imported by its protocol and described then
-- ``memory(obj)``: in place of `describe`, for GPU arrays without a protocol in C: (shape, strides in bytes or
+- ``describe(obj)``: an `ArrayInfo`; by default the object is imported by its protocol and then described
+- ``memory(obj)``: instead of `describe`, for GPU arrays without a protocol in C: (shape, strides in bytes or
   None for C order, dtype, address, device number or -1 if unknown, stream handle). After one conversion
-  the core calls it itself for objects of that class, so that ordinary ones are not planned
-- ``judge(obj)``: a `Plan` if something other than the layout forbids sharing, else None
+  the core calls it for objects of that class, so ordinary ones need no plan
+- ``judge(obj)``: a `Plan` if anything but the layout forbids sharing, else None
 - ``adopt(obj, info, plan)``: the gpuinterop array; by default an array over the described memory
-- ``export(x, library)``: the library's object, which keeps `x` alive; by default of the library's from_dlpack
-- ``stream_used_by(index, obj=None)``: the handle of the stream on which the library works, if it
-  does not order its work by itself
+- ``export(x, library)``: the library's object, which keeps `x` alive; by default its from_dlpack is called
+- ``stream_used_by(index, obj=None)``: the handle of the stream on which the library works, if the
+  library does not order its work itself
 
-`plan_to` stands in place of `RULES` where these depend on the library's state.
+`plan_to` replaces `RULES` if the rules depend on the library's state.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _plan_described(incoming: Incoming, entry: Backend) -> None:
 
 
 def _plan_by_protocol(incoming: Incoming) -> None:
-    """Let the core import the object, which has no side effect except on a capsule."""
+    """Plan by a trial import in the core, which has no side effect except on a capsule."""
     obj, entry, where = incoming.obj, incoming.entry, incoming.plan.where
     try:
         if type(obj) is _CAPSULE:
@@ -135,7 +135,7 @@ def _plan_by_protocol(incoming: Incoming) -> None:
             return
         try:
             incoming.array = _core.import_any(None, obj, where=where)
-        except errors.ContiguityError:  # which a copy may repair
+        except errors.ContiguityError:  # a copy may avoid the error
             incoming.array = _core.import_any(None, obj, where=where, realign=None)
             incoming.plan = plan_import(incoming.info, where)
     except errors.GpuInteropError as e:
@@ -156,12 +156,12 @@ def _judgement(obj: Any, entry: Backend | None, where: str) -> Plan | None:
 
 
 def refuse_foreign(obj: Any, where: str) -> None:
-    """Raise the error that `judge` of the library's converter has for `obj`, in the name of `where`.
+    """Raise the error that `judge` of the library's converter has for `obj`, with `where` as the call.
 
     Return None if the converter has no objection, or if `obj` belongs to no known library. The core calls
     this for every object that is not plain, and after an import by a protocol has failed.
     """
-    # As if copies were allowed, because the caller may have no `copyif` that the fix could name.
+    # Judge as if copies were allowed, because the caller may have no `copyif` that the fix could name.
     fault = _judgement(obj, registry.find_backend(obj), where)
     if fault is not None:
         raise replace(fault, fix=fault.fix or "pass copy=True for a copy").exception()
@@ -187,7 +187,7 @@ def adopt(incoming: Incoming) -> Any:
         if memory and plan.outcome == "shared" and registry.names_class(entry, type(obj)):
             _core._set_memory_reader(type(obj), memory)
         return made
-    if array is None or plan.outcome == "copied":  # a capsule, or elements off their alignment
+    if array is None or plan.outcome == "copied":  # a capsule, or misaligned elements
         array = _core.import_any(None, obj, where=plan.where, realign=plan.copied)
     if stream is not None:
         _core.after_stream(array, stream, plan.where)
@@ -197,10 +197,10 @@ def adopt(incoming: Incoming) -> Any:
 def plan_own(
     x: Any, copyif: bool, options: dict[str, Any], where: str = "", dtype: str | None = None
 ) -> tuple[Plan, Incoming]:
-    """Plan to make `x` a gpuinterop array; with `dtype`, a CudaNdarray, which has only that one."""
+    """Plan to make `x` a gpuinterop array; with `dtype`, a CudaNdarray, which has only that dtype."""
     where = where or ("to_cudandarray" if dtype else "")
     if issubclass(type(x), _core.Array if dtype is None else CudaNdarray):
-        # It is returned as it is, whatever the state of its layout.
+        # It is returned unchanged, even if its layout is incomplete.
         plan = share("gpuinterop", where or "from_any")
         return plan, Incoming(x, plan, array=x)
     incoming = plan_in(x, copyif, options, where)
@@ -209,7 +209,7 @@ def plan_own(
         plan = refuse(
             "gpuinterop", where, errors.DTypeError, f"{dtype}, the only dtype of CudaNdarray",
             f"dtype {incoming.info.dtype}",
-            "cast first, or take a GpuArray with gpuinterop.from_any",
+            "cast first, or make a GpuArray with gpuinterop.from_any",
         )  # fmt: skip
     return plan.permit(copyif), incoming
 
@@ -234,10 +234,10 @@ def import_array(
 
 
 def require_array(x: Any, where: str) -> None:
-    """Refuse an object that is not a gpuinterop array, or that has no values yet.
+    """Raise for an object that is not a gpuinterop array, or that has no values yet.
 
-    During a capture on "cpu" its memory has no values, and what other libraries do with it would not be
-    replayed.
+    During a capture on "cpu" its memory has no values, and a replay would not repeat the work of other
+    libraries.
     """
     if _is_array(x):
         if not _core.traits(x) & _core.ON_CUDA:
@@ -247,7 +247,7 @@ def require_array(x: Any, where: str) -> None:
         where=where,
         expected="a CudaNdarray or GpuArray",
         got=f"{type(x).__module__}.{type(x).__qualname__}",
-        fix="make one first with gpuinterop.from_any(x), or use gpuinterop.to(x, library)",
+        fix="convert it first with gpuinterop.from_any(x), or call gpuinterop.to(x, library)",
     )
 
 
@@ -267,13 +267,13 @@ def plan_out(
         plan = Plan(
             entry.name, "unknown", "a converter that can plan", where=f"to_{entry.name}",
             got=f"{entry.module.__name__}, which has no plan_to",
-            fix="convert and see, or add plan_to(info, copyif) to the converter",
+            fix="try the conversion, or add plan_to(info, copyif) to the converter",
         )  # fmt: skip
     return replace(plan, where=where) if where else plan
 
 
 def _export(x: Any, entry: Backend, library: Any, options: dict[str, Any], plan: Plan) -> Any:
-    """Carry a plan out: return the library's object over the memory of `x`, or of a copy."""
+    """Execute a plan: return the library's object over the memory of `x`, or of a copy."""
     source = x
     if plan.outcome == "copied" and plan.crosses != "device_to_host":
         source = new_copy(x, plan.where, plan.order)
@@ -303,7 +303,7 @@ def _export_by_dlpack(module: Any, where: str, x: Any, library: Any) -> Any:
 
 @dataclass
 class Conversion:
-    """The plans of ``to(x, library)``: in, out, and of the whole."""
+    """The plans of ``to(x, library)``: in, out, and for the whole conversion."""
 
     plan: Plan
     incoming: Incoming
@@ -345,7 +345,7 @@ def plan_conversion(
 
 
 def convert(x: Any, entry: Backend, copyif: bool, options: dict[str, Any], where: str = "") -> Any:
-    """Return an object of the library over the memory of `x`, of any library; a copy, or raise."""
+    """Return an object of the library over the memory of `x`, an array of any library, or over a copy; or raise."""
     rules = getattr(entry.module, "RULES", None)
     if rules is None and _is_array(x):
         return export_with(x, entry, copyif, options)

@@ -24,7 +24,7 @@ from gpuinterop.ndarray import class_for
 from gpuinterop.streams import as_stream
 
 _BYTE = numpy.dtype(numpy.uint8)
-LEGACY = 1  # CU_STREAM_LEGACY: where libraries without current streams work
+LEGACY = 1  # CU_STREAM_LEGACY: the stream of libraries without current streams
 
 
 def read_layout(shape: Any, strides: Any, itemsize: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -39,17 +39,17 @@ def stream_number(stream: Any) -> int:
     """Return the driver's handle of a stream object or of a handle; None is the legacy stream."""
     if stream is None:
         return LEGACY
-    plain = type(stream) is int and 0 <= stream < 1 << 64  # without a call of the driver each time
+    plain = type(stream) is int and 0 <= stream < 1 << 64  # avoids a call of the driver each time
     return (stream if plain else as_stream(stream).handle) or LEGACY
 
 
 def device_of_address(ptr: int) -> tuple[str, int]:
-    """Return the device of an address on a GPU, by the driver; GPU 0 for an unknown one."""
+    """Return the device that the driver reports for an address on a GPU; GPU 0 for an unknown address."""
     return "cuda", _core.inspect_pointer(ptr)["device"] if ptr else 0
 
 
 def describe_memory(parts: tuple[Any, ...], library: str) -> ArrayInfo:
-    """Describe what the function `memory` of a converter returns."""
+    """Describe the memory that a converter's function `memory` returns."""
     lengths, steps, element, ptr, index, _ = parts
     dtype = numpy.dtype(element)
     shape, strides = read_layout(lengths, steps, dtype.itemsize)
@@ -83,15 +83,15 @@ _DTYPES = frozenset(NAMES)
 
 
 def plan_import(info: ArrayInfo, where: str) -> Plan:
-    """Plan to share described memory as a gpuinterop array, or to copy elements off their alignment.
+    """Plan to share described memory as a gpuinterop array, or to copy misaligned elements.
 
-    A gpuinterop array holds every layout, on both devices, and keeps the read-only flag. What else forbids
-    to share the memory, the core raises.
+    A gpuinterop array holds every layout, on both devices, and keeps the read-only flag. If anything else
+    forbids sharing, the core raises the error.
     """
     if info.dtype[:1] in ("<", ">"):
         return refuse(
             "gpuinterop", where, errors.DTypeError, "native byte order", f"dtype {info.dtype}",
-            f"convert the values in their own library first: a.astype('{info.dtype[1:]}')",
+            f"convert the values in the other library first: a.astype('{info.dtype[1:]}')",
         )  # fmt: skip
     plan = plan_layout(info, Rules("gpuinterop", where, _DTYPES, readonly=True))
     if plan.shared:
@@ -112,14 +112,14 @@ def _as_elements(info: ArrayInfo) -> tuple[tuple[int, ...], tuple[int, ...], Any
 
 
 def _as_bytes(info: ArrayInfo) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
-    # Strides or an address between elements: an axis for the bytes of an element.
+    # Strides or an address that are no multiple of the itemsize: add an axis for the bytes of an element.
     return (*info.shape, info.itemsize), (*info.strides, 1), _BYTE
 
 
 def import_memory(obj: Any, info: ArrayInfo, plan: Plan, stream: int | None = None) -> Any:
-    """Return an array over the memory of `obj`, or a copy of it, as the plan says.
+    """Return an array over the memory of `obj`, or a copy of it, by the plan.
 
-    What the library has queued on `stream` is visible to the array, and the library gets the memory back
+    The array sees the work that the library has queued on `stream`, and the memory is returned to the library
     after the array's last use.
     """
     owner = obj if info.owner is None else info.owner

@@ -1,7 +1,7 @@
 """The functions ``to_<library>`` and ``from_<library>``: generated, or those of another package's converter.
 
-Which options they accept, and what they must return, is checked here. The options of a conversion are the
-parameters, after the first two, of the function that plans it or carries it out.
+This module checks their options and their results. The options of a conversion are the parameters, after the
+first two, of the function that plans or executes it.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ def writer(entry: Backend) -> Callable[..., Any] | None:
 
 
 def require_made(made: Any, kind: type, wanted: str, function: str, entry: Backend) -> Any:
-    """Return what a function of another package's converter made, if it is what it must be."""
+    """Return the result of a function of another package's converter, or raise if it has the wrong type."""
     if isinstance(made, kind) and made is not None:
         return made
     raise errors.ArgumentTypeError(
         where=f"gpuinterop.converters ({entry.name})",
         expected=f"{wanted} from {function} of the converter of {entry.name!r}",
         got=errors.short_repr(made),
-        fix=f"define {function} in the converter so that it returns that",
+        fix=f"define {function} in the converter so that it returns {wanted}",
     )
 
 
 def import_with(obj: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -> Any:
-    """Import `obj` by the converter's own function, and check that it made a gpuinterop array."""
+    """Import `obj` by the converter's own function, and check that it returns a gpuinterop array."""
     made = reader(entry)(obj, copyif, **options)  # type: ignore[misc]
     return require_made(made, _core.Array, "a gpuinterop array", f"from_{entry.name}", entry)
 
 
 def export_with(x: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -> Any:
-    """Export `x` by the converter's own function, and check that it made something."""
+    """Export `x` by the converter's own function, and check that it does not return None."""
     function = writer(entry)
     made = None if function is None else function(x, copyif, **options)
     return require_made(made, object, "an array of the library", f"to_{entry.name}", entry)
@@ -89,7 +89,7 @@ def plan_by_own_function(incoming: Incoming, copyif: bool) -> None:
 
 
 def call(function: Callable[..., Any], *arguments: Any, options: dict[str, Any]) -> Any:
-    """Call a function of a converter with those of the options that it has as parameters."""
+    """Call a function of a converter with the options that are among its parameters."""
     if options:
         known = list(inspect.signature(function).parameters)[len(arguments) :]
         options = {name: value for name, value in options.items() if name in known}
@@ -115,9 +115,9 @@ def _options_of(entry: Backend | None, direction: str) -> dict[str, Any]:
 def check_options(
     entry: Backend | None, direction: str, options: dict[str, Any], where: str, common: bool = True
 ) -> dict[str, Any]:
-    """Return the options of a conversion, and refuse unknown ones.
+    """Return the options of a conversion, and raise for unknown ones.
 
-    With `common`, ``allow_readonly`` is accepted, and dropped if the library has no use for it.
+    With `common`, ``allow_readonly`` is accepted, and dropped if the library does not need it.
     """
     if not options:
         return options
@@ -138,9 +138,9 @@ def check_options(
 def _unknown_option(
     name: str, value: Any, known: list[str], where: str
 ) -> errors.ArgumentTypeError:
-    # Another word for "copy" must not suggest to share what is read-only.
+    # For a name like "copy", do not suggest allow_readonly, which shares read-only memory.
     near = ["copyif"] if "copy" in name.lower() else difflib.get_close_matches(name, known)
-    fix = f"write {near[0]}=..., or omit it" if near else "pass one of these, or omit it"
+    fix = f"pass {near[0]}=..., or omit it" if near else "pass one of these, or omit it"
     if name in ("device", "dtype"):
         shown = repr(value) if isinstance(value, str) else "..."
         fix = f"convert first: gpuinterop.asarray(x, {name}={shown})"
@@ -185,7 +185,8 @@ def _doc_to(entry: Backend) -> str:
     shares = LAYOUTS[rules.layout][0] + ("" if rules.negative else " without negative strides")
     if rules.alignment > 1:
         shares += f", aligned to {rules.alignment} bytes on the host"
-    copies = ["other layouts"] * (rules.layout != "any" or not rules.negative)
+    copies = [*getattr(module, "TO_COPIES", [])]
+    copies += ["other layouts"] * (rules.layout != "any" or not rules.negative)
     copies += ["read-only memory"] * (not rules.readonly)
     copies += getattr(module, "COPIES", [])
     text = f"Return {module.ARRAY} over the memory of `x`.\n\nShares {shares}."
@@ -193,7 +194,9 @@ def _doc_to(entry: Backend) -> str:
         text += f" Copies {' and '.join(copies)}, with ``copyif=True``."
     if not rules.readonly:
         text += "\n``allow_readonly=True`` shares read-only memory if nothing writes to the result."
-    text += f"\nThe dtype stays.\n{module.STREAM[0].upper()}{module.STREAM[1:]} waits for the work "
+    text += (
+        f"\nThe dtype is kept.\n{module.STREAM[0].upper()}{module.STREAM[1:]} waits for the work "
+    )
     text += (
         "that is queued on `x`.\nThe result keeps `x` alive. Writes on either side are visible on "
     )
@@ -205,8 +208,8 @@ def _doc_from(entry: Backend) -> str:
     module = entry.module
     text = (
         f"Return a gpuinterop array over the memory of `obj`, {module.ARRAY}.\n\n"
-        "Shares every layout. Copies, with ``copyif=True``, elements off their alignment.\n"
-        f"The dtype stays.\nWork that is queued on {module.STREAM} is visible to the result.\n"
+        "Shares every layout. Copies, with ``copyif=True``, misaligned elements.\n"
+        f"The dtype is kept.\nWork that is queued on {module.STREAM} is visible to the result.\n"
         "The result keeps `obj` alive. Writes on either side are visible on the other.\n"
     )
     return text + (f"\n{module.FROM_NOTE}\n" if hasattr(module, "FROM_NOTE") else "")
@@ -216,10 +219,10 @@ def _doc_from(entry: Backend) -> str:
 
 
 def remember_plain(x: Any, entry: Backend, library: Any, export: Callable[..., Any]) -> None:
-    """Let the core export arrays on the kind of device that `x` is on, without a plan.
+    """Register a function with which the core exports arrays on the type of device of `x`, without a plan.
 
-    A conversion that worked has shown that the library can be used there; the traits of an array show
-    that its layout and dtype are shared.
+    The successful conversion has shown that the library can be used there; the traits of an array show
+    that its layout and dtype can be shared.
     """
     rules = entry.module.RULES
     if rules.max_ndim < 64 or library is None or registry.backend(entry.name) is not entry:

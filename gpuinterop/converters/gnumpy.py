@@ -36,7 +36,7 @@ def plan_to(
 ) -> Plan:
     """Plan a conversion to gnumpy, whose device depends on its mode."""
     module = module or registry.load_or_none("gnumpy")
-    if module is None:  # which the conversion itself reports
+    if module is None:  # the conversion itself reports it
         return plan_layout(info, RULES, allow_readonly)
     place = "cuda" if hasattr(_backend(module), "cudamat") else "cpu"
     return plan_layout(info, replace(RULES, devices=frozenset({place})), allow_readonly)
@@ -59,8 +59,8 @@ def export(x: Any, module: Any) -> Any:
 
 def _alias_marker(module: Any) -> Any:
     # A dying garray without an alias marker pushes its matrix into gnumpy's reuse cache, which would
-    # keep the memory for ever and hand it out as scratch. The marker must be a garray, any garray.
-    # It lives in gnumpy's own module, so that it goes when gnumpy does.
+    # keep the memory for ever and reuse it as scratch. The marker may be any garray.
+    # It is stored in gnumpy's own module, so that it is destroyed with gnumpy.
     marker = getattr(module, "_gpuinterop_alias_marker", None)
     if marker is None:
         marker = module._gpuinterop_alias_marker = module.garray(numpy.zeros(1, "float32"))
@@ -71,7 +71,7 @@ def describe(g: Any) -> ArrayInfo:
     """Describe a garray by its shape and by the matrix that holds its elements."""
     host, mat = cudamat.inside(g._base)
     if host is not None:
-        # npmat reshapes in place; elements then are in the order of memory, which must be contiguous.
+        # npmat reshapes in place; the elements are then in memory order, and the memory must be contiguous.
         info = cudamat.describe_host(g, host, "from_gnumpy", contiguous=True)
     else:
         rows, columns, ptr = cudamat.read_struct(mat, "from_gnumpy")

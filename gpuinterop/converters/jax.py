@@ -1,7 +1,7 @@
 """JAX: memory that is contiguous in some order of the axes is shared; imported arrays are read-only.
 
-JAX copies silently when host memory is not aligned to 64 bytes, and narrows 64-bit values when
-``jax_enable_x64`` is off, also when it must not copy; both are decided here before JAX is called.
+JAX copies silently if host memory is not aligned to 64 bytes, and narrows 64-bit values if
+``jax_enable_x64`` is off, even if it must not copy. The converter checks both before it calls JAX.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from gpuinterop.overlap import byte_range
 ARRAY = "a jax.Array"
 STREAM = "the stream of JAX"
 FROM_DLPACK = "dlpack.from_dlpack"
-TO_NOTE = """JAX takes its arrays for immutable and reads them when it computes, which may be after the call that
+TO_NOTE = """JAX treats its arrays as immutable and reads them when it computes, which may be after the call that
 uses them has returned. A write to `x` by gpuinterop raises ReadOnlyError while a jax.Array over its memory
-exists, and waits for the computations that read the memory once none does. Before other libraries write, call
-``block_until_ready()`` on what JAX computes. Do not donate the result (``donate_argnums``), or XLA puts its
+exists; after that it waits for the computations that read the memory. Before other libraries write, call
+``block_until_ready()`` on the results of JAX. Do not donate the result (``donate_argnums``), or XLA writes its
 own results into the memory of `x`, read-only or not. No dtype is narrowed: 64-bit dtypes raise unless
 ``jax_enable_x64`` is on."""
-FROM_NOTE = """The result is read-only: JAX takes its arrays for immutable and may show one memory under
-several names. ``from_jax(a).copy()`` can be written to."""
+FROM_NOTE = """The result is read-only, because JAX treats its arrays as immutable and several of them may share
+one memory. ``from_jax(a).copy()`` can be written to."""
 
 _WIDE = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
 _DTYPES = frozenset(
@@ -37,7 +37,7 @@ _DTYPES = frozenset(
     "float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
     "float8_e8m0fnu".split()
 )
-# On the host XLA copies what is not aligned to 64 bytes; on a GPU its kernels load up to 16 bytes at
+# On the host XLA copies memory that is not aligned to 64 bytes; on a GPU its kernels load up to 16 bytes at
 # once from the start of a buffer.
 RULES = Rules(
     "jax",
@@ -49,13 +49,13 @@ RULES = Rules(
     alignment=64,
     device_alignment=16,
 )
-# Apart, because the core remembers what `RULES` allows, and jax_enable_x64 may change.
+# Separate from `RULES`, because the core remembers these, and jax_enable_x64 may change.
 _ALL_DTYPES = _DTYPES | frozenset(_WIDE)
 _WITH_WIDE = replace(RULES, dtypes=_ALL_DTYPES)
 
 
 def _without_cuda(jax: Any) -> str:
-    """Return why this JAX has no CUDA, or "" when it does, without starting its backends."""
+    """Return why this JAX has no CUDA, or "" if it has, without starting its backends."""
     platforms = jax.config.jax_platforms
     if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):
         return f"jax_platforms is {platforms!r}"
@@ -81,7 +81,7 @@ def plan_to(info: ArrayInfo, copyif: bool = False) -> Plan:
             "jax", "to_jax", errors.DTypeError,
             f"a dtype that JAX keeps; it would narrow {info.dtype} to {_WIDE[info.dtype]} silently",
             f"dtype {info.dtype} while jax_enable_x64 is off",
-            f"jax.config.update('jax_enable_x64', True), or narrow it yourself: "
+            f"call jax.config.update('jax_enable_x64', True), or narrow it explicitly: "
             f"{cast_line(info.library, _WIDE[info.dtype])}",
         )  # fmt: skip
     plan = plan_layout(info, _WITH_WIDE)
@@ -91,14 +91,14 @@ def plan_to(info: ArrayInfo, copyif: bool = False) -> Plan:
 # ---- writes to memory that JAX reads -------------------------------------------------------------
 
 _READS_LATER = "read when JAX computes: call block_until_ready() on its results before another library writes to x"
-_PATIENCE = 2.0  # seconds in which memory comes back after the last result of JAX is ready
+_PATIENCE = 2.0  # seconds in which JAX returns memory after its last result is ready
 
 
 def wait_for_readers(array: Any, where: str) -> None:
-    """Wait until JAX has read `array`, which it was lent, or refuse because a jax.Array still shares it.
+    """Wait until JAX has read the memory of `array`, or raise because a jax.Array still shares it.
 
-    JAX returns the memory when the computations that read it are done, also long after its array was
-    deleted. Only the arrays that exist tell these computations from an array that keeps the memory.
+    JAX returns the memory when the computations that read it are done, possibly long after its array was
+    deleted. Only the list of existing arrays shows whether a computation or an array keeps the memory.
     """
     idle_since = time.monotonic()
     while _core._is_lent(array):
@@ -117,7 +117,7 @@ def wait_for_readers(array: Any, where: str) -> None:
 def _live_arrays(array: Any) -> tuple[str, bool]:
     """Describe a jax.Array over the memory of `array`, and return whether JAX computes at all.
 
-    The jax.Array itself would live on in the traceback of the error.
+    Returning the jax.Array itself would keep it alive in the traceback of the error.
     """
     exist = [a for a in sys.modules["jax"].live_arrays() if not a.is_deleted()]
     shared = (f"{a.dtype} of shape {a.shape}" for a in exist if _shares(a, array))

@@ -1,4 +1,4 @@
-"""Arguments for kernels that are given nothing but addresses."""
+"""Arguments for kernels that receive only addresses."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def pointer_arguments(
     wrap: Callable[[int], Any] | None = None,
     device: int | None = None,
 ) -> Iterator[list[Any]]:
-    """Give a kernel that takes raw addresses only what it will read correctly.
+    """Prepare arguments for a kernel that takes raw addresses, so that it reads arrays correctly.
 
     CuPy's RawKernel, PyCUDA and ctypes pass an array's address and drop its strides. Inside the
-    block, `args` hold C-contiguous arrays on the GPU; a strided one raises, or is replaced by a
-    compact copy that is written back at the end of the block (``copyif=True``): one copy for each
-    array, however often it is passed, and none of arrays that overlap others in part. The kernel must be
+    block, `args` hold C-contiguous arrays on the GPU. A strided array raises, or with ``copyif=True`` is
+    replaced by a contiguous copy that is written back at the end of the block: one copy for each
+    array, however often it is passed; arrays that partly overlap others raise. The kernel must be
     launched on `stream`, an object of any library or a handle. The stream waits for the work that is
     queued on each array, later uses of the arrays wait for the stream, and it must live until the end of
     the block. Pass None if the launcher orders the streams itself. With `wrap`, arrays are replaced by
@@ -53,7 +53,7 @@ def pointer_arguments(
     args = list(args)
     prepared: list[Any] = []
     keep: list[Any] = []
-    copies: dict[Any, Any] = {}  # one for each place, however often it is passed
+    copies: dict[Any, Any] = {}  # one for each memory, however often it is passed
     back: list[tuple[Any, Any, int]] = []
     written: list[tuple[Any, int]] = []
     for position, arg in enumerate(args):
@@ -88,7 +88,7 @@ def pointer_arguments(
             for usable in keep:
                 _core.used_on(usable, stream, where)
             yield prepared
-        finally:  # the stream is the caller's, who may end it from here on
+        finally:  # from here on the caller may destroy the stream
             if keep:
                 _core.end_use(keep[0], stream)
     for array, usable, _ in back:
@@ -103,13 +103,13 @@ def _plan_pointer(
     if info.size and not info.where.startswith(wanted):
         return refuse(
             library, where, errors.DeviceMismatchError,
-            f"an array on {'the GPU' if device is None else wanted}, where the kernel runs",
+            f"an array on {'the GPU' if device is None else wanted}, which runs the kernel",
             f"an array on {info.where}", f"move it first: x = {move_line(library, wanted)}",
         )  # fmt: skip
     if not info.c_contiguous:
         return copy_needed(
             library, where, info, errors.ContiguityError,
-            "C-contiguous memory, because the kernel is given only an address",
+            "C-contiguous memory, because the kernel receives only an address",
             f"shape {info.shape} with strides {info.strides} (bytes)", f"pass {copy_line(library)}",
         )  # fmt: skip
     if info.readonly and not allow_readonly:
@@ -127,7 +127,7 @@ def _require_apart(
     written: list[tuple[Any, int]],
     where: str,
 ) -> None:
-    """Refuse copies whose way back would undo what the kernel wrote by another argument."""
+    """Raise if writing a copy back would overwrite the kernel's results in another argument."""
     for i, (array, _, position) in enumerate(back):
         others = [(other, at) for other, _, at in back[i + 1 :]] + written
         hit = [at for other, at in others if _core._may_overlap(array, other)]
@@ -136,10 +136,10 @@ def _require_apart(
         if hit:
             raise errors.ContiguityError(
                 where=f"{where}, argument {position}",
-                expected="a strided array apart from all others that the kernel may write to, "
+                expected="a strided array that does not overlap other arrays that the kernel may write to, "
                 "because it is copied in and back out",
-                got=f"memory that argument {hit[0]} writes to as well",
-                fix="pass a copy of the one that the kernel only reads: "
+                got=f"memory that argument {hit[0]} also writes to",
+                fix="pass a copy of the array that the kernel only reads: "
                 + copy_line(registry.library_of(args[hit[0]])),
             )
 

@@ -16,7 +16,7 @@ from gpuinterop.ndarray import CudaNdarray
 ARRAY = "a Numba device array"
 STREAM = "Numba's default stream, or the stream that an array is bound to,"
 IMPORTS = "numba.cuda"
-TO_NOTE = "``copy_to_host`` of Numba refuses negative strides, its kernels accept them."
+TO_NOTE = "Numba's ``copy_to_host`` refuses negative strides; its kernels accept them."
 FROM_NOTE = "The result has `obj` as ``result.base``."
 RULES = Rules("numba", "to_numba", frozenset(NUMPY_NAMES), frozenset({"cuda"}))
 

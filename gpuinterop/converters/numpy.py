@@ -35,7 +35,7 @@ def plan_to(info: ArrayInfo, copyif: bool = False) -> Plan:
     if info.device == "cpu":
         return plan_layout(info, RULES)
     return Plan(
-        "numpy", "copied", "memory on the host, the only place where NumPy has arrays", "device",
+        "numpy", "copied", "memory on the host, because NumPy has no arrays on a GPU", "device",
         # Other layouts are made contiguous on the GPU first: two copies.
         bytes=info.nbytes * (1 if info.c_contiguous else 2),
         fix=f"keep it on the host: {move_line(info.library, 'cpu')}", where="to_numpy",
@@ -70,12 +70,12 @@ def judge_host(
     if dtype.hasobject or dtype.names or (dtype.kind in "OUSMmV" and dtype.isbuiltin != 2):
         return refuse(
             "gpuinterop", where, errors.DTypeError, "a numeric dtype", f"dtype {dtype}",
-            "convert the values, or pick one field of the structure",
+            "convert the values, or pass one field of the structure",
         )  # fmt: skip
     if isinstance(a, numpy.generic):
         return copy_needed(
             "gpuinterop", where, describe(a), errors.ConversionTypeError,
-            "an array; a NumPy scalar is a value without memory to share",
+            "an array, because a NumPy scalar has no memory to share",
             f"{type(a).__name__} scalar",
         )  # fmt: skip
     try:
@@ -86,7 +86,7 @@ def judge_host(
         return None
     return copy_needed(
         "gpuinterop", where, describe_host(seen), errors.DTypeError, "native byte order",
-        f"dtype {dtype.str}", f"convert it once: {cast_line(library, dtype, 'a')}",
+        f"dtype {dtype.str}", f"convert the byte order: {cast_line(library, dtype, 'a')}",
     )  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def adopt(a: Any, info: ArrayInfo, plan: Plan) -> Any:
         return import_memory(a, info, plan)
     seen = plain(a)
     copy_tracking.report_copy("host", plan.bytes, plan.where)
-    # Memory of gpuinterop is aligned, so that other libraries can share it without another copy.
+    # gpuinterop allocates aligned memory, so that other libraries can share it without another copy.
     dtype = seen.dtype.newbyteorder("=")
     fresh: Any = _core.empty(class_for(dtype), seen.shape, dtype, CPU, 0)
     as_numpy_view(fresh)[...] = seen

@@ -1,6 +1,6 @@
-"""Decide what a conversion does, before it does it.
+"""Plans of conversions: share, copy or raise.
 
-A `Plan` is computed from a description of the array (`ArrayInfo`) and the target's `Rules` alone, without
+A `Plan` is computed only from a description of the array (`ArrayInfo`) and the target's `Rules`, without
 access to memory, a driver or a stream.
 """
 
@@ -21,9 +21,9 @@ _DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}  # DLPack's; pinned and m
 
 @dataclass(frozen=True)
 class ArrayInfo:
-    """What an array is, without a look at its memory.
+    """The description of an array, without access to its memory.
 
-    Strides are in bytes. An array is contiguous where NumPy says so, also with axes of length 0 or 1.
+    Strides are in bytes. Contiguity follows NumPy's rule, also for axes of length 0 or 1.
     `ptr` is the address of element [0, ..., 0]. `owner` is the object that keeps that memory alive, if it is
     not the array itself.
     """
@@ -69,7 +69,7 @@ class ArrayInfo:
 
     @property
     def compact(self) -> bool:
-        """Contiguous in some order of the axes."""
+        """Whether the array is contiguous in some order of the axes."""
         step = self.itemsize
         for s, n in sorted(zip(self.strides, self.shape, strict=True)):
             if n > 1 and s != step:
@@ -100,7 +100,7 @@ class ArrayInfo:
 
 @dataclass(frozen=True)
 class Rules:
-    """What a library can hold without a copy, and how its converter is called in messages.
+    """The arrays that a library can hold without a copy, and the names of its converter in messages.
 
     Parameters
     ----------
@@ -109,8 +109,8 @@ class Rules:
     devices : "cpu", "cuda" or both.
     layout : "any", "c", "f", "forc" (either) or "compact" (contiguous in some order of the axes).
     negative : whether it has negative strides.
-    readonly : whether it never writes, or its `export` passes the read-only flag on; the default one does not.
-    alignment, device_alignment : of the first byte, on the host and on a GPU; 1: does not matter.
+    readonly : whether it never writes, or its `export` keeps the read-only flag; the default one does not.
+    alignment, device_alignment : required of the first byte, on the host and on a GPU; 1: none.
     min_ndim, max_ndim : its limits.
     """
 
@@ -129,9 +129,9 @@ class Rules:
 
 @dataclass(frozen=True, repr=False)
 class Plan:
-    """What a conversion does: ``.shared``, ``.copied`` or ``.refused``, why, and a fix.
+    """The predicted outcome of a conversion: ``.shared``, ``.copied`` or ``.refused``, why, and a fix.
 
-    ``.unknown`` when its converter cannot tell.
+    ``.unknown`` if its converter cannot predict the outcome.
     """
 
     library: str
@@ -140,7 +140,7 @@ class Plan:
     code: str = ""  # the stable error code: "strides", "dtype", "device", ...
     axis: int | None = None
     bytes: int = 0  # that the copy moves
-    fix: str = ""  # what would work; for a copy, what would make it unnecessary
+    fix: str = ""  # a call that works; for a copy, a call that makes it unnecessary
     where: str = ""
     got: str = ""
     error: type[errors.GpuInteropError] = errors.ContiguityError
@@ -198,7 +198,7 @@ class Plan:
 
 
 def share(library: str, where: str) -> Plan:
-    """Plan to share."""
+    """Return a plan to share."""
     return Plan(library, "shared", where=where)
 
 
@@ -213,7 +213,7 @@ def refuse(
     code: str = "",
     axis: int | None = None,
 ) -> Plan:
-    """Plan a refusal that no copy fixes."""
+    """Return a plan to raise, for a fault that no copy fixes."""
     return Plan(library, "refused", reason, code or error.reason, axis, 0, fix, where, got, error)
 
 
@@ -230,9 +230,9 @@ def copy_needed(
     axis: int | None = None,
     order: str = "C",
 ) -> Plan:
-    """Plan a copy. `instead` says in the imperative what would share; "" when nothing does.
+    """Return a plan to copy. `instead` is an imperative for a call that would share, or "".
 
-    `Plan.permit` makes it a refusal with the same words where copies are not allowed.
+    `Plan.permit` turns it into a refusal with the same message if copies are not allowed.
     """
     plan = refuse(library, where, error, reason, got, instead, code=code, axis=axis)
     crosses = "host" if info.device == "cpu" else "copy"
@@ -240,7 +240,7 @@ def copy_needed(
 
 
 def plan_from_error(error: errors.GpuInteropError, library: str, where: str) -> Plan:
-    """Plan the refusal of a conversion that is known to raise `error`."""
+    """Return the plan of a conversion that is known to raise `error`."""
     return refuse(
         library, where, type(error), error.expected, error.got, error.fix,
         code=error.reason, axis=error.axis,
@@ -279,7 +279,7 @@ def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> 
         wanted = "the GPU" if "cuda" in rules.devices else "the host"
         return refuse(
             library, where, errors.DeviceMismatchError,
-            f"memory on {wanted}, the only place where {library} has arrays",
+            f"memory on {wanted}, because {library} has no arrays on other devices",
             info.text(), fix_device(info.library, rules.devices),
         )  # fmt: skip
     order = "F" if rules.layout == "f" else "C"
@@ -312,8 +312,8 @@ def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> 
         return copy_needed(
             library, where, info, errors.ContiguityError,
             f"memory aligned to {alignment} bytes, which {library} needs to share it",
-            f"address {info.ptr:#x}, which is {info.ptr % alignment} bytes past one",
-            f"{_again(info)}: new arrays are aligned", code="alignment",
+            f"address {info.ptr:#x}, {info.ptr % alignment} bytes past a multiple of {alignment}",
+            f"{_again(info)}, because new arrays are aligned", code="alignment",
         )  # fmt: skip
     return share(library, where)
 
@@ -340,7 +340,7 @@ class Incoming:
     plan: Plan
     entry: Any = None  # the Backend of the library, None for an unknown one
     seen: ArrayInfo | None = None
-    array: Any = None  # an array over the memory, if the plan had to make one to find out
+    array: Any = None  # an array over the memory, if planning required a trial import
     options: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -1,7 +1,7 @@
 """PyCUDA: GPUArray over the memory of a gpuinterop array and back, its kernels, and its context.
 
-A GPUArray is built C-contiguous. It can have other strides too, but most of PyCUDA reads raw memory whatever
-they are, so a strided one is made only on request.
+A GPUArray is built C-contiguous. It can have other strides too, but most of PyCUDA ignores them and reads raw
+memory, so a strided GPUArray is made only on request.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from gpuinterop.option_values import require_bool, takes_copy_keyword
 ARRAY = "a pycuda.gpuarray.GPUArray"
 STREAM = "PyCUDA's default stream"
 IMPORTS = "pycuda.gpuarray"
-TO_NOTE = """``strided=True`` shares every layout: the GPUArray gets the strides, which only slicing, ``get`` and
-``view`` of PyCUDA honour, its kernels do not. `x` is ``result.base``.
+TO_NOTE = """``strided=True`` shares every layout: the GPUArray has the strides, which only PyCUDA's slicing, ``get``
+and ``view`` honour; its kernels do not. `x` is ``result.base``.
 
 Raises
 ------
@@ -37,7 +37,7 @@ ContiguityError
     `x` is not C-contiguous and neither `copyif` nor `strided` is true.
 ContextError
     PyCUDA works in a context of its own (``pycuda.autoinit``)."""
-FROM_NOTE = """`obj` is ``result.base``, and with it a pool's block or an allocation stays alive.
+FROM_NOTE = """`obj` is ``result.base``, which keeps a pool's block or an allocation alive.
 
 Raises
 ------
@@ -49,14 +49,14 @@ _STRIDED = replace(RULES, layout="any")
 
 
 def context_fault(index: int, where: str) -> Plan | None:
-    """Refuse if PyCUDA does not work in the context that the memory belongs to."""
+    """Return a plan that raises if PyCUDA does not work in the context to which the memory belongs, else None."""
     if _core.primary_is_current(index):
         return None
     own = "pycuda.autoinit" in sys.modules
     return refuse(
         "pycuda", where, errors.ContextError,
-        f"the primary context of cuda:{index} to be current, where all libraries share memory",
-        "another context" + (": pycuda.autoinit makes one of its own" if own else ", or none"),
+        f"the primary context of cuda:{index} as the current one, because all libraries share memory there",
+        "another context" + (", which pycuda.autoinit creates" if own else ", or no context"),
         "import pycuda.autoprimaryctx instead of pycuda.autoinit, or call "
         f"gpuinterop.converters.pycuda.init() once; elsewhere push {_PRIMARY.format(index)}",
     )  # fmt: skip
@@ -106,19 +106,19 @@ def memory(g: Any) -> tuple[Any, ...]:
 def kernel(
     function: Callable[..., Any], copyif: bool = False, *, allow_readonly: bool = False
 ) -> Callable[..., Any]:
-    """Return `function`, a kernel of PyCUDA or a RawKernel, made safe for strided arrays.
+    """Wrap `function`, a kernel of PyCUDA or a RawKernel, so that strided arrays are not read wrongly.
 
-    PyCUDA gives a kernel nothing but an array's address. The wrapper refuses arrays whose strides
-    that would lose; with ``copyif=True`` it hands the kernel compact copies and writes them back
-    afterwards. Read-only arrays are refused too, because a kernel may write to any argument, unless
-    ``allow_readonly=True`` says that it does not. The launch waits for what is queued on each array.
+    PyCUDA passes only an array's address to a kernel. The wrapper raises for an array whose strides
+    would be lost; with ``copyif=True`` it passes contiguous copies and writes them back
+    afterwards. Read-only arrays raise too, because a kernel may write to any argument; pass
+    ``allow_readonly=True`` if it does not. The launch waits for the work that is queued on each array.
 
     Examples
     --------
     >>> multiply = gpuinterop.converters.pycuda.kernel(mod.get_function("multiply"))  # doctest: +SKIP
     >>> multiply(dest, a, b, block=(100, 1, 1))  # doctest: +SKIP
     """
-    from gpuinterop.ops.raw_kernel import RawKernel  # conversions do without the operations
+    from gpuinterop.ops.raw_kernel import RawKernel  # conversions do not need the operations
 
     own = isinstance(function, RawKernel)
     if own and allow_readonly:
@@ -147,7 +147,7 @@ def _handle_of(stream: Any) -> int:
     if isinstance(stream, int) or not isinstance(handle, int):
         raise errors.StreamError(
             where="pycuda.kernel",
-            expected="stream=None for the default stream, or a pycuda.driver.Stream: PyCUDA takes "
+            expected="stream=None for the default stream, or a pycuda.driver.Stream, because PyCUDA accepts "
             "no handles and no streams of other libraries",
             got=errors.short_repr(stream),
             fix="omit stream, or pass s = pycuda.driver.Stream()",
@@ -158,10 +158,10 @@ def _handle_of(stream: Any) -> int:
 def init(device: int = 0) -> Any:
     """Initialize PyCUDA with the primary context of a device, which all other libraries use.
 
-    To be called in the main thread: the context is popped at exit, after PyCUDA's caches are cleared.
-    Calling again returns the same context. ContextError when PyCUDA already works in another context
-    than that device's primary one, and in another thread, which would have to pop it
-    before it ends: there, push one and pop it.
+    Call it in the main thread: the context is popped at exit, after PyCUDA's caches are cleared.
+    A second call returns the same context. Raises ContextError if PyCUDA already works in another context
+    than that device's primary one, and in another thread, which would have to pop the context before the
+    thread ends: push and pop it explicitly there.
     """
     driver = registry.load("pycuda", "pycuda.init", "pycuda.driver")
     driver.init()
@@ -175,7 +175,7 @@ def init(device: int = 0) -> Any:
         raise errors.ContextError(
             where="pycuda.init",
             expected="the main thread, in which the context is popped at exit",
-            got="another thread; PyCUDA ends the process when it ends with a context on its stack",
+            got="another thread; if it ends with a context on its stack, PyCUDA ends the process",
             fix=f"push {_PRIMARY.format(device)} before the thread ends",
         )
     context = driver.Device(device).retain_primary_context()

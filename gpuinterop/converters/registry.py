@@ -1,6 +1,6 @@
-"""The known libraries, one `Backend` each, and which of them an object belongs to.
+"""The known libraries, one `Backend` each, and the search for the library of an object.
 
-Other packages add entries by the entry-point group ``gpuinterop.converters`` or by `register`. A look-up
+Other packages add entries through the entry-point group ``gpuinterop.converters`` or by `register`. A look-up
 imports no library, because the class of an object comes from a module that is already loaded.
 """
 
@@ -34,7 +34,7 @@ from gpuinterop.foreign_handles import is_being_imported, module_of
 
 GROUP = "gpuinterop.converters"
 
-# Names for "a gpuinterop array" in to() and explain(), and the one dtype that it has.
+# Names for "a gpuinterop array" in to() and explain(), and its only dtype, if there is one.
 OWN_NAMES = {"gpuinterop": None, "any": None, "cudandarray": "float32"}
 
 
@@ -45,13 +45,13 @@ class Backend:
     Parameters
     ----------
     name : the name in ``to(x, name)`` and ``to_<name>``.
-    package : what must be importable; the root of the classes' modules.
+    package : the package that must be importable; the root of the classes' modules.
     types : class names, ``"Arr"`` or ``"mylib.Arr"``, matched along ``type(obj).__mro__``.
     roots : further roots that those classes may report as their module.
     converter : the module with the functions, or its name.
-    install : what a message recommends when the package is missing.
+    install : the name that messages recommend to install if the package is missing.
     aliases : further names for ``to()`` and ``explain()``.
-    devices : where the library has arrays; for tables.
+    devices : types of devices on which the library has arrays; for tables.
     matches : whether an object is an array of the library; by default the converter module's
         function of that name, if it has one.
     """
@@ -79,7 +79,7 @@ class Backend:
                 where=f"gpuinterop.converters ({self.name})",
                 expected=f"the converter's module, {name}",
                 got=f"{type(e).__name__}: {e}",
-                fix=f"name a module that can be imported: Backend({self.name!r}, "
+                fix=f"pass a module that can be imported: Backend({self.name!r}, "
                 f"{self.package!r}, converter='mylib.interop')",
             ) from e
 
@@ -131,7 +131,7 @@ def _like_gnumpy(obj: Any) -> bool:
 
 # ---- the entries --------------------------------------------------------------------------------
 
-# Libraries of the array API that are addressed by their own name, and how they are installed.
+# Libraries of the array API that have a name in to(), and the distributions that install them.
 NAMESPACES = {"array_api_strict": "array-api-strict", "dpnp": "dpnp"}
 
 _BUILT_IN = (
@@ -172,14 +172,14 @@ _BUILT_IN = (
         "buffer", "builtins", ("memoryview", "bytes", "bytearray", "array", "mmap"),
         ("array", "mmap"), aliases=("memoryview",), devices=("cpu",),
     ),
-    # Last: these are many libraries, recognised by their methods instead of by their class.
+    # This entry comes last: it stands for many libraries, recognised by their methods instead of their class.
     Backend(
         "array_api", "", aliases=("array-api", *NAMESPACES),
         matches=lambda obj: _has(obj, "__array_namespace__ __dlpack__"),
     ),
 )  # fmt: skip
 _entries: dict[str, Backend] = {}
-_aliases: dict[str, str] = {}  # name or alias in small letters: the entry's name
+_aliases: dict[str, str] = {}  # name or alias in lower case: the entry's name
 
 
 def _add(entry: Backend) -> None:
@@ -204,11 +204,11 @@ def register(entry: Backend) -> None:
             where="gpuinterop.converters.register",
             expected="a gpuinterop.converters.Backend with a name and tuples of names",
             got=short_repr(given),
-            fix="write register(Backend('mylib', 'mylib', types=('Array',), converter='mylib.interop'))"
-            "; the module has to_mylib and from_mylib",
+            fix="call register(Backend('mylib', 'mylib', types=('Array',), converter='mylib.interop'))"
+            " with a module that has to_mylib and from_mylib",
         )
     broken_converters.pop(entry.name, None)
-    # The package keeps to_<name> and from_<name> after their first use; from_any is a function of its own.
+    # The package keeps to_<name> and from_<name> after their first use; from_any belongs to no library.
     kept = vars(sys.modules[__package__])
     for function in {f"to_{entry.name}", f"from_{entry.name}"}.difference(kept["__all__"]):
         kept.pop(function, None)
@@ -231,7 +231,7 @@ def _load_plugin(name: str) -> Backend:
     except Exception as e:
         raise MissingLibraryError(
             where=f"gpuinterop.converters ({name})",
-            expected="a converter that can be imported, from the package that offers it",
+            expected="a converter that can be imported from the package that provides it",
             got=f"{point.name} = {point.value!r}: {type(e).__name__}: {e}",
             fix="repair or uninstall the package that provides this converter",
         ) from e
@@ -246,7 +246,7 @@ def names() -> list[str]:
 
 
 def backends() -> list[Backend]:
-    """Return the entries that are loaded; plugins join when their library is."""
+    """Return the loaded entries; plugins are loaded with their library."""
     return list(_entries.values())
 
 
@@ -283,11 +283,11 @@ def load_or_none(name: str, module: str = "") -> Any:
         return None
 
 
-# ---- which entry an object belongs to -----------------------------------------------------------
+# ---- the entry of an object ---------------------------------------------------------------------
 
 
 def find_backend(obj: Any) -> Backend | None:
-    """Return the entry that `obj` belongs to, or None. Imports nothing.
+    """Return the entry to which `obj` belongs, or None. Imports nothing.
 
     An entry found by class is cached. One found by attributes is not, because the next object of the class
     may have others.
@@ -296,13 +296,13 @@ def find_backend(obj: Any) -> Backend | None:
     entry, named = _of_class(cls)
     if not named and _load_waiting():
         entry, named = _of_class(cls)
-    if named or isinstance(obj, type):  # a class has the names of its arrays, and no memory
+    if named or isinstance(obj, type):  # a class has its arrays' attributes but no memory
         return entry
     return _claiming(obj, True) or entry or _claiming(obj, False)
 
 
 def library_of(obj: Any) -> str:
-    """Return the name of the library that `obj` belongs to, "" if it is unknown."""
+    """Return the name of the library to which `obj` belongs, "" if it is unknown."""
     if issubclass(type(obj), _core.Array):
         return "gpuinterop"
     entry = find_backend(obj)
@@ -338,7 +338,7 @@ def names_class(entry: Backend, cls: type) -> bool:
         return False
     if not {name, f"{root}.{name}", f"{module}.{name}"}.intersection(entry.types):
         return False
-    # Another class may give itself the name, but not the place in a module that is loaded.
+    # Another class may have the name, but it is not the attribute of the loaded module.
     return getattr(sys.modules.get(module), name, cls) is cls
 
 

@@ -50,15 +50,15 @@ def fix_dtype(library: str, dtype: str, allowed: frozenset[str]) -> str:
     if kind in ("complex", "bcomplex"):  # a cast to real numbers would lose the imaginary part
         for wide in ("complex64", "complex128"):
             if wide in allowed:
-                return f"convert the values yourself first: {cast_line(library, wide)}"
+                return f"convert the values first: {cast_line(library, wide)}"
         part = {"complex128": "float64", "complex32": "float16"}.get(dtype, "float32")
         pairs = f"{_as_gpuinterop(library, 'x')}.get().view('{part}')"
         return f"pass the parts as pairs of real numbers, on the host: {pairs}"
     if kind in ("bool", "int", "uint", "float", "bfloat") or dtype in NAMES:
-        return f"convert the values yourself first, for example {cast_line(library, 'float32')}"
+        return f"convert the values first, for example {cast_line(library, 'float32')}"
     if library == "torch":
         return "pass the bytes: x.view(torch.uint8)"
-    return "pass numbers: gpuinterop has no dtype for text and raw bytes"
+    return "pass numbers, because gpuinterop has no dtype for text and raw bytes"
 
 
 def fix_device(library: str, devices: frozenset[str]) -> str:

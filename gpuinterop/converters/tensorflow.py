@@ -13,8 +13,8 @@ from gpuinterop.dtypes import NUMPY_NAMES
 
 ARRAY = "a tf.Tensor"
 STREAM = "the legacy default stream"
-TO_NOTE = "TensorFlow takes tensors for immutable: do not write to `x` while the result is in use."
-FROM_NOTE = "The result is read-only, because TensorFlow takes its tensors for immutable."
+TO_NOTE = "TensorFlow treats tensors as immutable: do not write to `x` while the result is in use."
+FROM_NOTE = "The result is read-only, because TensorFlow treats its tensors as immutable."
 
 _DTYPES = frozenset({*NUMPY_NAMES, "bfloat16"})
 # TensorFlow accepts any address, but its kernels may use aligned loads of a whole vector register.
@@ -39,7 +39,7 @@ def export(x: Any, tf: Any) -> Any:
 _REFUSALS = (
     (
         lambda t: "Variable" in type(t).__name__, errors.ConversionTypeError, "",
-        "a tensor; a variable may move its memory on every assignment", "a variable",
+        "a tensor, because an assignment to a variable may move its memory", "a variable",
         "pass v.value(), or tf.identity(v)",
     ),
     (

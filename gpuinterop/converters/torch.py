@@ -1,7 +1,7 @@
 """PyTorch: any layout without negative strides, on the host and on CUDA.
 
 The ordinary case goes through torch's DLPack C exchange table. That table ignores autograd, conjugation,
-negation and fake tensors, and it ends the process on a negative stride, so these are judged first.
+negation and fake tensors, and it ends the process on a negative stride, so the converter checks these first.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ _REFUSALS = (
     ),
     (
         lambda t: t.device.type not in ("cpu", "cuda"), errors.DeviceMismatchError, "", "a tensor on cpu or cuda",
-        "a tensor on {0.device}", "make it there, or move it first: t.to('cpu')",
+        "a tensor on {0.device}", "move it first: t.to('cpu')",
     ),
     (
         lambda t: t.requires_grad, errors.ExportError, "grad",
@@ -125,14 +125,14 @@ _REFUSALS = (
 
 
 def judge(t: Any) -> Plan | None:
-    """Return the plan for a tensor whose memory is not simply its values, None for a plain tensor."""
+    """Return the plan for a tensor whose memory does not hold its values, None for a plain tensor."""
     refused = refusal_of(t, "from_torch", _REFUSALS)
     if refused is not None or not (t.is_conj() or t.is_neg()):
         return refused
     call = "resolve_conj" if t.is_conj() else "resolve_neg"
     return copy_needed(
         "gpuinterop", "from_torch", describe(t), errors.ExportError,
-        f"elements as they are stored; {call[8:]} is pending on this tensor",
+        f"a tensor without pending {call[8:]}, so that its memory holds its values",
         f"a tensor with is_{call[8:]}() true", f"pass t.{call}()", code="lazy",
     )  # fmt: skip
 
@@ -158,7 +158,9 @@ def call_with_tensors(
         )
     except errors.GpuInteropError as error:
         raise _refusal(error, func) from None
-    if not tensors:  # an array in a container of an unknown kind: torch would call this again
+    if (
+        not tensors
+    ):  # the array is in an unknown kind of container: torch would call this function again
         return NotImplemented
     return func(*args, **kwargs)
 

@@ -14,7 +14,7 @@ STREAM = "the stream that tvm-ffi calls current"
 FROM_DLPACK = "from_dlpack"
 
 # A tensor of complex numbers can be made, but its dtype cannot be read; the legacy DLPack struct that
-# tvm-ffi requests cannot say that the elements of a sub-byte dtype are padded.
+# tvm-ffi requests cannot express that the elements of a sub-byte dtype are padded.
 RULES = Rules(
     "tvm_ffi",
     "to_tvm_ffi",

@@ -11,7 +11,7 @@ from gpuinterop.converters.plan import Rules
 
 ARRAY = "a warp.array"
 STREAM = "Warp's current stream"
-FROM_NOTE = "Vectors and matrices become further axes. No gradient is made or kept."
+FROM_NOTE = "Vectors and matrices become further axes. Gradients are neither created nor kept."
 
 _DTYPES = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64".split()
@@ -21,7 +21,7 @@ RULES = Rules("warp", "to_warp", _DTYPES, min_ndim=1, max_ndim=4)
 
 def export(x: Any, warp: Any) -> Any:
     """Return a warp array over the memory of `x`."""
-    warp.init()  # which from_dlpack needs, and does not call
+    warp.init()  # from_dlpack needs it and does not call it
     return warp.from_dlpack(_core.writable_alias(x) if x.readonly else x)
 
 

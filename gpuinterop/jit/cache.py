@@ -38,7 +38,7 @@ def cache_directory() -> Path:
 
 
 def _limit() -> int:
-    """Return the greatest size of the folder, in megabytes."""
+    """Return the size limit of the folder, in megabytes."""
     chosen = os.environ.get("GPUINTEROP_CACHE_MB", "")
     try:
         return int(chosen or _DEFAULT_MEGABYTES)
@@ -112,7 +112,7 @@ class DiskCache:
         return True
 
     def _entries(self) -> list[tuple[float, int, Path]]:
-        """Kernels, and temporary files of processes that were killed before the rename."""
+        """Return kernels, and temporary files of processes that were killed before the rename."""
         found = []
         for pattern in (f"{_PREFIX}*.cubin", f".{_PREFIX}new-*"):
             with contextlib.suppress(OSError):

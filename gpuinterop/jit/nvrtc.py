@@ -82,7 +82,7 @@ def select_target(capability: int, known: tuple[int, ...]) -> Target:
 
 
 def _compile_error(name: str, source: str, command: str, log: str) -> CompileError:
-    """The error with the compiler's first message, which quotes the line at fault."""
+    """Return the error with the compiler's first message, which quotes the line at fault."""
     first = re.search(r"^.*\berror\b[^\0]*?(?=\n\n|\Z)", log, re.MULTILINE)  # after the warnings
     error = CompileError(
         where=f"compiling {name}",
@@ -116,7 +116,7 @@ def nvrtc_compile(source: str, name: str, target: Target, options: tuple[str, ..
             raise _compile_error(name, source, command, log)
         code = _fetch(program, "CUBIN" if target.is_cubin else "PTX")
         if not code:
-            raise _compile_error(name, source, command, "")  # for one, with -dlto
+            raise _compile_error(name, source, command, "")  # for example with -dlto
         return code
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
@@ -146,7 +146,7 @@ def symbol_of(name: str, code: bytes, source: str) -> str:
     """
     kernels = kernels_in(code)
     if not kernels or name in kernels:
-        return name  # without kernels the driver has the error
+        return name  # if there are no kernels, the driver reports the error
     forms = [kernel for kernel in kernels if kernel.startswith(f"_Z{len(name)}{name}")]
     if len(forms) == 1:
         return forms[0]

@@ -48,7 +48,7 @@ def allow_tf32(allowed: bool = True) -> Any:
     >>> with gpuinterop.allow_tf32():
     ...     pass  # products here may use TF32
     """
-    _core._allow_tf32(_core._allow_tf32(allowed))  # refuses here what is no bool
+    _core._allow_tf32(_core._allow_tf32(allowed))  # raises at once for a value that is not a bool
     return _allowing(allowed)
 
 
@@ -69,7 +69,7 @@ def _open() -> None:
 
 
 def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[int, Any]:
-    """Dtype and class of a product: the operators' rule."""
+    """Return the dtype and the class of a product, by the operators' rule."""
     leading = result_class(classes)
     only = getattr(leading, "_only", None)
     if only is not None:
@@ -78,12 +78,12 @@ def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[
     for found in types:
         refuse_half_complex(found, where)
     common = common_dtype(types, where)
-    # The same refusal on both devices: the kernels that sum take nothing smaller than 16-bit floats.
+    # The kernels that sum accept no floats below 16 bits, so refuse them on both devices.
     if common.name not in ACCUMULATORS or any(found.name in WITHOUT_KERNELS for found in types):
         names = ", ".join(found.name for found in types)
         wide = "int32" if all("int" in found.name for found in types) else "float32"
         raise DTypeError(
-            where=where, expected=f"dtypes that {where} is defined for", got=names,
+            where=where, expected=f"dtypes for which {where} is defined", got=names,
             fix=f"cast first: x.astype('{wide}')",
         )  # fmt: skip
     cls = output_arrays.class_for(leading, common)
@@ -91,7 +91,7 @@ def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[
 
 
 def _rest(name: str, a: Any, b: Any, out: Any) -> Any:
-    """Compute products of other numbers of axes from the common ones."""
+    """Compute a product of operands with other numbers of axes by products that the core has."""
     if name == "scale":
         product = FUNCTIONS["multiply"](a, b)
     elif name == "vdot":
@@ -113,7 +113,7 @@ def _flat(x: Any) -> Any:
 
 
 def _dot_of_stacks(a: Any, b: Any, out: Any) -> Any:
-    """Every row of `a` with every column of each matrix of `b`, written in dot's order of axes."""
+    """Multiply every row of `a` with every column of each matrix of `b`, in dot's order of axes."""
     left, right = output_arrays.plain(a), output_arrays.plain(b)
     row, cls = _rule("dot", (type(a), type(b)), (dtype_id(left.dtype), dtype_id(right.dtype)))
     lead, stack = left.ndim - 2, right.ndim - 2
@@ -152,7 +152,7 @@ dot: Any = _core._product_function(
 --
 
 Return numpy.dot's product: inner product, matrix product, or sum over the last axis of `a` and the
-last but one of `b`; a number or a 0-d operand scales.
+last but one of `b`; a number or a 0-d array multiplies the other operand.
 """,
 )
 
@@ -181,16 +181,16 @@ gemm: Any = _core._product_function(
 
 Return ``alpha * a @ b + beta * c``; leading axes are batches and broadcast.
 
-`c` broadcasts to the result and is only read: cuBLAS adds it as it writes the result, so no pass
-over memory is spent on it. With ``out=c`` the result replaces it; `out` alone is overwritten, and a
-beta without `c` refused. `out` may have any strides and may overlap the operands. As in BLAS, what
-is multiplied by an alpha or beta of 0 is not read.
+`c` broadcasts to the result and is only read: cuBLAS adds it as it writes the result, without a
+further pass over memory. With ``out=c`` the result replaces it. `out` alone is overwritten, and a
+beta without `c` raises. `out` may have any strides and may overlap the operands. As in BLAS, an
+operand that is multiplied by an alpha or beta of 0 is not read.
 Queued on the current stream.
 
 Raises
 ------
 ShapeError
-    Inner extents differ, or `c` or `out` do not fit.
+    Inner dimensions differ, or `c` or `out` do not fit.
 """,
 )
 
@@ -210,7 +210,7 @@ gemv: Any = _core._product_function(
 
 Return ``alpha * a @ x + beta * y``; any strides, the matrix is not copied.
 
-The product is a reduction and as accurate as `sum`; an alpha, a beta and `y` take a pass each over
+The product is a reduction and as accurate as `sum`; an alpha, a beta and `y` each take a pass over
 vectors. With ``out=y`` it works in place.
 """,
 )

@@ -41,7 +41,7 @@ def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
         if len(batch) > _core.MAX_DIMS - 3:  # the sum's axis and the two of the result
             raise ShapeError(
                 where="matmul", expected=f"at most {_core.MAX_DIMS - 1} axes for products of integers on CUDA",
-                got=f"{len(batch) + 2}", fix="drop axes of extent 1: x.squeeze(), or x[0]",
+                got=f"{len(batch) + 2} axes", fix="omit axes of length 1: x.squeeze(), or x[0]",
             )  # fmt: skip
         left = a.broadcast_to((*batch, *a.shape[-2:])).expand_dims(-2)
         right = b.broadcast_to((*batch, *b.shape[-2:])).swapaxes(-1, -2).expand_dims(-3)
@@ -51,7 +51,7 @@ def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
 
 
 def _product(a: Any, b: Any, wide: bool = False) -> ReductionKernel:
-    """Sum of a * b over the last axis; both broadcast. One kernel, any strides, any number type."""
+    """Return the kernel that sums a * b over the last axis; both broadcast, with any strides and dtypes."""
     key = (a.dtype, b.dtype, wide)
     kernel = _products.get(key)
     if kernel is None:
@@ -64,7 +64,7 @@ def _product(a: Any, b: Any, wide: bool = False) -> ReductionKernel:
 
 
 def _times(common: np.dtype[Any]) -> Expression:
-    """Products of both operands in the type of the sum, so that small floats are rounded once."""
+    """Return the product of two operands in the dtype of the sum, so that small floats are rounded once."""
     graph = Expression()
     x, y = graph.input(), graph.input()
     if common == np.bool_:
@@ -75,11 +75,11 @@ def _times(common: np.dtype[Any]) -> Expression:
     return graph
 
 
-_kept: list[Any] = []  # operations that the core calls by their numbers
+_kept: list[Any] = []  # operations that the core calls by their ids
 
 
 def rank_one() -> int:
-    """Return the core's number of the elementwise operation x * y + a."""
+    """Return the core's id of the elementwise operation x * y + a."""
     graph = Expression()
     x, y, a = (graph.input() for _ in range(3))
     compiled = graph.compile([graph.apply("add", graph.apply("multiply", x, y), a)], "rank_one")
@@ -92,7 +92,7 @@ def rank_one() -> int:
 
 
 def sum_of_products(a: Any, b: Any) -> Any:
-    """Sum of a * b over the last axis, floats of 16 and 32 bits through float64."""
+    """Return the sum of a * b over the last axis; floats of 16 and 32 bits are summed in float64."""
     shape = broadcast_shapes([a.shape, b.shape], "matmul")
     dtype, stages = _host_stages(dtype_id(a.dtype), dtype_id(b.dtype), min(shape[-1], 1))
     result = np.empty(shape[:-1], dtype)
@@ -105,7 +105,7 @@ def sum_of_products(a: Any, b: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _host_stages(a: int, b: int, count: int) -> tuple[np.dtype[Any], list[HostStage]]:
-    """The dtype of a sum of products, and its stages."""
+    """Return the dtype of a sum of products, and its stages."""
     common = np.result_type(dtype_from_id(a), dtype_from_id(b))
     narrow = common.kind in "fV" and common.itemsize <= 4
     held = dtype_id(np.float64) if narrow else dtype_id(common)
@@ -136,7 +136,7 @@ def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta
     scale_added: Any = dtype.type(beta) if floating else beta
 
     def product() -> Any:
-        # Each replay reads these anew.
+        # Each replay reads the operands again.
         x, y = left.astype(dtype, copy=False), right.astype(dtype, copy=False)
         if kind == "gemm":
             return np.matmul(x, y)

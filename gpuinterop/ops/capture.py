@@ -45,7 +45,7 @@ def _shown(value: Any) -> str:
 
 
 def _refuse_shared(inputs: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
-    """Refuse to write to an input if that would change another input in the same memory."""
+    """Raise if a write to an input would change another input in the same memory."""
     pairs = [p for p in zip(inputs, arguments, strict=True) if isinstance(p[0], _core.Array)]
     for (one, to_one), (other, to_other) in combinations(pairs, 2):
         kept = to_one is one and to_other is other
@@ -53,7 +53,7 @@ def _refuse_shared(inputs: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
         if not (kept or same) and _core._may_overlap(one, other):
             raise CaptureError(
                 where="Capture",
-                expected="inputs in memory of their own, for other arguments than the captured ones",
+                expected="inputs that do not share memory, for arguments other than the captured ones",
                 got="two inputs that share memory: one would overwrite the other",
                 fix="capture it with copies, such as capture(function, x, x.copy())",
             )
@@ -77,7 +77,7 @@ class Capture:
     Attributes
     ----------
     inputs : the example arguments, if it was made from a function. Write into them before a replay.
-    outputs : what the function returned. The arrays stay the same; each replay overwrites them.
+    outputs : the result of the function. The arrays stay the same; each replay overwrites them.
     """
 
     def __init__(self, device: Any = None) -> None:
@@ -108,11 +108,11 @@ class Capture:
 
     @property
     def nodes(self) -> int:
-        """How many kernels, copies and fills a replay runs; on "cpu", how many calls."""
+        """The number of kernels, copies and fills that a replay runs; on "cpu", of calls."""
         return int(self._recorder.nodes)
 
     def replay(self) -> None:
-        """Run the recorded operations on the current stream, with the present values of their arrays.
+        """Run the recorded operations on the current stream, with the current values of their arrays.
 
         Inside another capture of the same device nothing runs: they become part of that capture.
         """
@@ -132,7 +132,7 @@ class Capture:
         if len(arguments) != len(self.inputs):
             raise ArgumentTypeError(
                 where="Capture",
-                expected=f"{len(self.inputs)} arguments, as when it was captured, or none",
+                expected=f"{len(self.inputs)} arguments, as in the capture, or no arguments",
                 got=str(len(arguments)),
                 fix="pass all of them, or write into capture.inputs",
             )
@@ -144,12 +144,12 @@ class Capture:
                         where="Capture",
                         expected=f"{_shown(own)}, which is fixed in the recorded operations",
                         got=_shown(given),
-                        fix="pass arrays as arguments of their own, and a number that changes as a 0-d array",
+                        fix="pass arrays as separate arguments, and a number that changes as a 0-d array",
                     )
             elif given is not own:
                 try:
                     shape = tuple(given.shape if hasattr(given, "shape") else np.shape(given))
-                except (TypeError, ValueError):  # of ragged lists, for one
+                except (TypeError, ValueError):  # for example for ragged lists
                     shape = None
                 if shape != tuple(own.shape):
                     raise ShapeError(
@@ -171,7 +171,7 @@ class Capture:
             for (own, given), value in zip(changed, values, strict=True):
                 if value is given:
                     own[...] = value
-                else:  # which has been counted
+                else:  # its copy has been counted
                     _core.copy_into(own, value, where="Capture", uncounted=True)
 
     def __repr__(self) -> str:
@@ -213,9 +213,9 @@ def capture(
     if not callable(function) and (function is not None or arguments):
         raise ArgumentTypeError(
             where="capture",
-            expected="a function, or nothing for a with-block",
+            expected="a function, or no argument for a with-block",
             got=repr(function),
-            fix="capture(function, x, y), or: with capture() as graph",
+            fix="call capture(function, x, y), or write: with capture() as graph",
         )
     for argument in arguments:
         if is_foreign_array(argument):

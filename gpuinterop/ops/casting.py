@@ -65,7 +65,7 @@ def _axes_in_memory(x: Any, order: str) -> Sequence[int] | None:
 
 
 def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
-    """Fill `target` with the values of `x`; those on a GPU are cast on the host."""
+    """Fill `target` with the values of `x`, cast on the host; elements on a GPU are transferred."""
     if x.device.type == "cpu":
         _core._require_values("astype", x)
         values = as_numpy_view(x)
@@ -93,7 +93,7 @@ def _of_cast_operands(name: str, dtypes: tuple[np.dtype[Any] | None, ...]) -> An
 
 
 def _function_of_cast_operands(name: str, dtypes: Any, operands: tuple[Any, ...]) -> Any:
-    """The operation of a name that casts its operands to dtypes in its kernel; None casts nothing."""
+    """Return the operation called `name` with a kernel that first casts its operands to `dtypes`; None: no cast."""
     return _of_cast_operands(name, dtypes).operation(operands)
 
 
@@ -132,9 +132,9 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
 
 @lru_cache(maxsize=64)
 def _selection(dtype: np.dtype[Any]) -> Any:
-    """The operation that chooses between a source and the target's elements.
+    """Return the operation that chooses between a source and the target's elements.
 
-    It casts the source alone: a selection from two dtypes would promote to a third, and round both.
+    It casts only the source: a selection from two dtypes would promote to a third, and round both.
     """
     from .expression import Expression  # noqa: PLC0415  (not needed for the first kernel of a process)
 
@@ -145,7 +145,7 @@ def _selection(dtype: np.dtype[Any]) -> Any:
 
 
 def _source(src: Any, target: Any, casting: str) -> Any:
-    """The source as an array where the target is, of any dtype that `casting` allows."""
+    """Return the source as an array on the target's device, of any dtype that `casting` allows."""
     dtype = target.dtype
     number = type(src) in (bool, int, float, complex)
     if isinstance(src, (list, tuple)):
@@ -153,11 +153,11 @@ def _source(src: Any, target: Any, casting: str) -> Any:
     elif not number and not isinstance(src, (_core.Array, np.ndarray, np.generic)):
         src = as_input_array(src, None, _WHERE)
     given = np.result_type(src) if number else src.dtype
-    # Python scalars have a kind and no size.
+    # Python scalars have a kind but no size.
     allowed = np.can_cast(given, dtype, casting)  # type: ignore[arg-type]
     if not (allowed or (number and np.result_type(src, dtype) == dtype)):
         raise DTypeError(
-            where=_WHERE, expected=f"elements that casting={casting!r} lets become {dtype}",
+            where=_WHERE, expected=f"elements that casting={casting!r} allows to cast to {dtype}",
             got=short_repr(src) if number else f"dtype {given}", fix='pass casting="unsafe"',
         )  # fmt: skip
     if number or isinstance(src, np.generic):

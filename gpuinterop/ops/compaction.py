@@ -57,8 +57,8 @@ class Selection:
         if _core._recording() is not None or not (on_host or _may_wait(self.device)):
             raise CaptureError(
                 where=where, expected="results whose shape does not depend on values, during a capture",
-                got="elements selected by a mask, whose number only the mask's values tell",
-                fix="select before the capture, or compute all: gpuinterop.where(mask, x, 0)",
+                got="elements selected by a mask, whose number depends on the mask's values",
+                fix="select before the capture, or compute all elements: gpuinterop.where(mask, x, 0)",
             )  # fmt: skip
         if on_host:
             self.host = as_numpy_view(self.mask)
@@ -97,7 +97,7 @@ class Selection:
         kernel.launch((blocks,), (_THREADS,), 0, [params], arrays)
 
     def read(self, x: Any, cls: Any) -> Any:
-        """The selected elements of `x`, which has the mask's shape, as a new array."""
+        """Return the selected elements of `x`, which has the mask's shape, as a new array."""
         target = self._empty((self.count,), x.dtype, cls)
         if not self.count:
             return target
@@ -115,7 +115,7 @@ class Selection:
             )
 
     def places(self) -> list[Any]:
-        """The indices of the selected elements along each axis, as int64 arrays."""
+        """Return the indices of the selected elements along each axis, as int64 arrays."""
         shape = self.mask.shape
         made = self._empty((len(shape), self.count), np.int64)
         if not self.count:
@@ -130,7 +130,7 @@ class Selection:
 
 
 def _may_wait(device: Any) -> bool:
-    """Return whether no library captures the current stream into a graph."""
+    """Return whether the host may wait: no library is capturing the current stream."""
     return not devices.current_stream(device).is_capturing
 
 
@@ -143,7 +143,7 @@ _PIECE = 1 << 12  # elements that the host selects at once, so that temporary ar
 
 
 def _host_pieces(mask: Any, key: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Keys of ints and one slice, or none, that divide a mask into pieces in C order."""
+    """Yield keys of ints and at most one slice, which divide a mask into pieces in C order."""
     if mask.size <= _PIECE:
         yield key
         return

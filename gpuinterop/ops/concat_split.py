@@ -28,7 +28,7 @@ __all__ = ["concatenate", "join", "listed", "split", "stack"]
 
 
 def listed(arrays: Any, where: str) -> list[Any]:
-    """The arrays of a sequence; at least one, on one device."""
+    """Return the arrays of a sequence: at least one, on one device."""
     try:
         parts = list(arrays)
     except TypeError:
@@ -39,12 +39,14 @@ def listed(arrays: Any, where: str) -> list[Any]:
             fix=f"pass a list: {where}([x, y])",
         ) from None
     if not parts:
-        raise ShapeError(where=where, expected="at least one array", got="none", fix="pass arrays")
+        raise ShapeError(
+            where=where, expected="at least one array", got="no arrays", fix="pass arrays"
+        )
     return output_arrays.taken(where, *parts)
 
 
 def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) -> Any:
-    """Return the arrays one after the other along `axis`; None flattens them first.
+    """Join the arrays along `axis`; None flattens them first.
 
     One strided copy per array, without temporaries. Dtypes are promoted by NumPy's rules; with a
     CudaNdarray among the arrays the result is float32, as in every operation.
@@ -85,7 +87,7 @@ def _layout(
     shapes: tuple[tuple[int, ...], ...],
     dtypes: tuple[np.dtype[Any], ...],
 ) -> tuple[Any, tuple[int, ...], np.dtype[Any], list[tuple[slice, ...]]]:
-    """Class, shape and dtype of the joined array, and the slice of each part."""
+    """Return the class, shape and dtype of the joined array, and the slice of each part."""
     first = shapes[0]
     if not first:
         raise ShapeError(
@@ -103,7 +105,7 @@ def _layout(
                 where="concatenate",
                 expected=f"shapes that differ along axis {along} only",
                 got=f"{first} and {other}",
-                fix="reshape or slice one of them",
+                fix="reshape or slice one array",
             )
     ends = [0, *accumulate(shape[along] for shape in shapes)]
     leading = result_class(classes)
@@ -119,13 +121,13 @@ def _layout(
 
 
 def join(axis: int, *arrays: Any) -> Any:
-    """Return the arrays one after the other along `axis` (Theano's order of arguments)."""
+    """Join the arrays along `axis` (Theano's order of arguments)."""
     with reraise_from("join"):
         return concatenate(arrays, axis)
 
 
 def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
-    """Return the arrays along a new axis."""
+    """Join the arrays along a new axis."""
     given = listed(arrays, "stack")
     parts = [output_arrays.plain(x) for x in given]
     for x in parts[1:]:
@@ -143,7 +145,7 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
 
 
 def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
-    """Return views of `x` cut along `axis`: into n equal parts, or at the given indices."""
+    """Split `x` along `axis` into views: n equal parts, or parts at the given indices."""
     (x,) = output_arrays.taken("split", x)
     cls, x = type(x), output_arrays.plain(x)
     along = read_axis(axis, x.ndim, "split")
@@ -154,7 +156,7 @@ def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
     except TypeError:
         raise ArgumentTypeError(
             where="split",
-            expected="a number of parts, or the indices to cut at",
+            expected="a number of parts, or the indices at which to split",
             got=repr(sections),
             fix="pass an int or a list of ints",
         ) from None
@@ -162,7 +164,7 @@ def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
         if count < 1 or n % count:
             raise ShapeError(
                 where="split", expected=f"a number of parts that divides {n}", got=str(count),
-                fix="pass the indices to cut at",
+                fix="pass the indices at which to split",
             )  # fmt: skip
         cuts = [n // count * i for i in range(1, count)]
     edges = [0, *cuts, n]
@@ -175,7 +177,7 @@ def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
 
 
 def _at_least(x: Any, ndim: int) -> Any:
-    """NumPy's view of at least so many axes: a vector is a row, and a matrix a layer."""
+    """Return NumPy's view with at least `ndim` axes: a vector is a row, and a matrix a layer."""
     if x.ndim >= ndim:
         return x
     if ndim == 3 and x.ndim in (1, 2):
@@ -234,12 +236,12 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     )
     if count < 1:
         raise ShapeError(where="numpy.array_split", expected="a number of parts of 1 or more",
-                         got=str(count), fix="pass the indices to cut at")  # fmt: skip
+                         got=str(count), fix="pass the indices at which to split")  # fmt: skip
     return split(ary, [i * (n // count) + min(i, n % count) for i in range(1, count)], axis)
 
 
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     if ary.ndim < 2:
         raise ShapeError(where="numpy.vsplit", expected="an array of two axes or more",
-                         got=f"shape {ary.shape}", fix="numpy.split(x, parts)")  # fmt: skip
+                         got=f"shape {ary.shape}", fix="call numpy.split(x, parts)")  # fmt: skip
     return split(ary, indices_or_sections, 0)

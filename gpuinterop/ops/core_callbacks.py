@@ -90,7 +90,7 @@ def _resolve(
         if kind >= 0 and name_of_kind(kind) in WITHOUT_KERNELS:
             raise DTypeError(
                 where=entry.name,
-                expected="operands of dtypes that kernels take",
+                expected="operands of dtypes that kernels accept",
                 got=name_of_kind(kind),
                 fix=f"cast first: x.astype('{'complex64' if dtype_kind(row_of_kind(kind)) == 'c' else 'int32'}')",
             )
@@ -104,7 +104,7 @@ def _resolve(
 
 
 def _class_for(row: int, special: Any, owners: list[Any]) -> Any:
-    """CudaNdarray if an operand is one and it can hold the result, else the class of the other operands."""
+    """Return CudaNdarray if an operand is one and it can hold the result, else the class of the other operands."""
     dtype = dtype_from_id(row)
     if special is not None and special._only == dtype:
         return special
@@ -170,13 +170,13 @@ def _host(
     op: int | str, kinds: tuple[int, ...], inputs: tuple[Any, ...], results: tuple[Any, ...],
     scalars: tuple[Any, ...],
 ) -> None:  # fmt: skip
-    """Compute what has no program: now, or at each replay of the capture that this thread records."""
+    """Compute an operation without a program: now, or at each replay of the capture that this thread records."""
     if isinstance(op, str):
         PRODUCTS_ON_HOST[op](op, *results, *inputs, *scalars)
         return
-    entry = _entry(op)  # which a replay may need when the operation has been dropped
+    entry = _entry(op)  # a replay may need it after the operation was dropped
     if _core._recording() is not None:
-        # A replay uses the present layouts, even if the arrays' shapes are assigned to before it.
+        # A replay uses the current layouts, even if a shape is assigned before it.
         inputs = tuple(core_view(x) if isinstance(x, _core.Array) else x for x in inputs)
         results = tuple(map(core_view, results))
     record_or_run(lambda: entry.host(*as_numpy_views(inputs, results), kinds))
@@ -252,7 +252,7 @@ def _register() -> None:
             f"{row.name}({names}, /, out=None, *, dtype=None, order='K')\n--\n\n{row.doc}\n\n"
             "Works on any strides and broadcasts; queued on the current stream. Returns a new array,\n"
             "in the operands' order in memory (or in C order, for order='C'), or `out`, which may be one\n"
-            "of the operands or overlap them. `dtype` says what to compute in, as for NumPy's ufuncs."
+            "of the operands or overlap them. `dtype` is the dtype of the loop, as for NumPy's ufuncs."
         )
         FUNCTIONS[row.name] = _core._op_function(op, row.name, doc)
     # Last: an import that is interrupted before is repeated.

@@ -35,8 +35,8 @@ def require_text(value: Any, what: str, where: str) -> str:
         # The compiler would stop reading at a zero, and a lone surrogate cannot be encoded.
         line = value.count("\n", 0, bad.start()) + 1
         raise ArgumentTypeError(
-            where=where, expected=f"text of whole characters other than zero as {what}",
-            got=f"{bad[0]!r} in line {line}", fix="omit it",
+            where=where, expected=f"text without zeros and lone surrogates as {what}",
+            got=f"{bad[0]!r} in line {line}", fix="omit this character",
         )  # fmt: skip
     return value
 
@@ -46,7 +46,7 @@ def require_arch(arch: Any, where: str) -> int:
     if isinstance(arch, bool) or not isinstance(arch, (int, np.integer)):
         raise ArgumentTypeError(where=where, got=repr(arch),
                                 expected="a compute capability times ten, as an int",
-                                fix="compile(90) is for capability 9.0, sm_90")  # fmt: skip
+                                fix="pass 90 for capability 9.0, sm_90")  # fmt: skip
     return int(arch)
 
 
@@ -67,13 +67,13 @@ def _parameters(text: str, where: str) -> list[Parameter]:
 
 
 def _working(dtype: str) -> str:
-    """The type that an element is computed in, for text outside of the generator's namespace."""
+    """Return the type in which an element is computed, for text outside the generator's namespace."""
     name = WORKING[dtype]
     return name if name in ("bool", "float", "double") else f"{NAMESPACE}::{name}"
 
 
 def assigned(name: str, dtype: str, expression: str) -> str:
-    """The statement that sets an output of a dtype to an expression of any type."""
+    """Return the statement that sets an output of a dtype to an expression of any type."""
     return f"{name} = {NAMESPACE}::gi_to<{_working(dtype)}>({expression})"
 
 
@@ -111,7 +111,7 @@ class CudaText:
     ) -> None:
         if not require_text(name, "name", where).isidentifier() or not name.isascii():
             raise ArgumentTypeError(where=where, expected="a name of letters and digits",
-                                    got=repr(name), fix="choose another")  # fmt: skip
+                                    got=repr(name), fix="pass a name such as 'axpy'")  # fmt: skip
         self.name = name
         self.text = require_text(operation, "operation", where).strip().rstrip(";")
         self.preamble = require_text(preamble, "preamble", where)
@@ -122,7 +122,7 @@ class CudaText:
         if not self.ins or not self.outs or len(names) != self.inputs + self.results:
             raise ArgumentTypeError(
                 where=where,
-                expected="at least one input and one output, each with a name of its own",
+                expected="at least one input and one output, with different names",
                 got=f"inputs {inputs!r} and outputs {outputs!r}",
                 fix="declare for example 'float32 x' and 'float32 y'",
             )
@@ -138,11 +138,11 @@ class CudaText:
     # ---- dtypes -----------------------------------------------------------------------------
 
     def loop(self, kinds: Sequence[int]) -> Loop:
-        """The dtypes of the inputs and the outputs, for operands of these kinds."""
+        """Return the dtypes of the inputs and the outputs, for operands of these kinds."""
         letters = self._letters(kinds)
         ins, outs = (self._types(declared, letters, kinds) for declared in (self.ins, self.outs))
         for (_, name), wanted, kind in zip(self.ins, ins, kinds, strict=True):
-            # The others are numbers, which are checked by their value.
+            # Other operands are numbers, which are checked by their value.
             if 0 <= kind < STRONG_NUMBER and not np.can_cast(
                 dtype_from_id(kind), dtype_from_id(NAMES.index(wanted)), "safe"
             ):
@@ -165,7 +165,7 @@ class CudaText:
                     where=self.name,
                     expected=f"one dtype for all parameters of type {kind}",
                     got=f"{letters[kind]} and {name}",
-                    fix="cast one of them: x.astype(...)",
+                    fix="cast one operand: x.astype(...)",
                 )
         return letters
 
@@ -177,7 +177,7 @@ class CudaText:
         except KeyError as error:
             raise DTypeError(
                 where=self.name,
-                expected=f"an array argument that decides the dtype {error.args[0]}",
+                expected=f"an array argument that determines the dtype {error.args[0]}",
                 got=", ".join(name_of_kind(k) for k in kinds),
                 fix="pass an array, or name the dtype in the parameter list",
             ) from None
@@ -185,9 +185,9 @@ class CudaText:
     # ---- CUDA -------------------------------------------------------------------------------
 
     def function(self, symbol: str, kinds: Sequence[int]) -> tuple[str, str]:
-        """A device function of its own: its declaration and its definition.
+        """Return the declaration and the definition of a device function that contains the text.
 
-        The text then sees the declared names, and no name of the generated code.
+        In this function the text can use the declared names, and no name of the generated code.
         """
         ins, outs = ([NAMES[row] for row in rows] for rows in self.loop(kinds))
         types = [f"const {_working(t)}" for t in ins] + [f"{_working(t)}&" for t in outs]
@@ -206,13 +206,13 @@ class CudaText:
     # ---- NumPy ------------------------------------------------------------------------------
 
     def evaluate(self, operands: Sequence[Any], kinds: Sequence[int]) -> tuple[Any, ...]:
-        """The outputs for operands in host memory."""
+        """Return the outputs for operands in host memory."""
         if self.host is None:
             raise DeviceError(
                 where=self.name,
                 expected="arrays on a CUDA device, because the kernel is CUDA text",
                 got="arrays on cpu",
-                fix="pass host=, a function of NumPy arrays that computes the same",
+                fix="pass a function of NumPy arrays that computes the same as host=",
             )
         ins, outs = ([dtype_from_id(row) for row in rows] for rows in self.loop(kinds))
         given = [
@@ -227,13 +227,13 @@ class CudaText:
 def host_results(
     where: str, found: Any, shape: tuple[int, ...], dtypes: Sequence[np.dtype[Any]]
 ) -> tuple[Any, ...]:
-    """What a user's host= returned, as an array for each output."""
+    """Return the result of a user's host= as an array for each output."""
     single = len(dtypes) == 1 and not isinstance(found, (tuple, list))
     try:
         values = [np.asarray(value) for value in ((found,) if single else found)]
         if any(
             value.dtype == object for value in values
-        ):  # None, for one, which NumPy takes for nan
+        ):  # for example None, which NumPy converts to nan
             raise TypeError("an array of objects")
         if wrong := [value.shape for value in values if value.shape != shape]:
             raise TypeError(f"an array of shape {wrong[0]}")

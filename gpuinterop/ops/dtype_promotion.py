@@ -39,22 +39,22 @@ Loop = tuple[tuple[int, ...], tuple[int, ...]]  # rows of the inputs, rows of th
 
 
 def row_of_kind(kind: int) -> int:
-    """The dtype of an array or a number; `kind` is not weak."""
+    """Return the dtype id of an array or a number; `kind` is not weak."""
     return kind % STRONG_NUMBER
 
 
 def is_extended(row: int) -> bool:
-    """A type that only ml_dtypes gives NumPy."""
+    """Return whether only ml_dtypes defines the type for NumPy."""
     return row >= len(NUMPY_NAMES)
 
 
 def dtype_kind(row: int) -> str:
-    """b, i, u, f or c."""
+    """Return the kind of a dtype: "b", "i", "u", "f" or "c"."""
     return KINDS[NAMES[row]]
 
 
 def name_of_kind(kind: int) -> str:
-    """The name of an operand's type in messages."""
+    """Return the name of an operand's type for messages."""
     if kind in WEAK:
         return f"Python {WEAK[kind].__name__}"
     return NAMES[row_of_kind(kind)]
@@ -63,14 +63,14 @@ def name_of_kind(kind: int) -> str:
 def _no_loop(row: Row, kinds: Sequence[int]) -> DTypeError:
     return DTypeError(
         where=row.name,
-        expected=f"dtypes that {row.name} is defined for",
+        expected=f"dtypes for which {row.name} is defined",
         got=", ".join(name_of_kind(k) for k in kinds),
         fix=_suggested_fix(row, kinds),
     )
 
 
 def _suggested_fix(row: Row, kinds: Sequence[int]) -> str:
-    """Return whether NumPy has the operation for the cast operands; calls the ufunc to find out."""
+    """Return the fix: a cast to a dtype for which NumPy has the operation, or else the computation on the host."""
     strong = [dtype_from_id(row_of_kind(k)) for k in kinds if k >= 0]
     wide = any(d.itemsize == 8 and d.kind in "iuf" for d in strong)
     names = ["float64", "int64"] if wide else ["float32", "int32"]
@@ -79,7 +79,7 @@ def _suggested_fix(row: Row, kinds: Sequence[int]) -> str:
     if any(d.name == "complex32" for d in strong):  # a cast to real numbers would lose a part
         names.insert(0, "complex64")
     for name in names:
-        # where's values, and of clip what is compared
+        # the values of where, and the compared operands of clip
         operands = [np.dtype(name) if k >= 0 else WEAK[k] for k in kinds][-row.rule.nin :]
         try:
             row.rule.resolve_dtypes((*operands, *[None] * row.rule.nout))
@@ -90,7 +90,7 @@ def _suggested_fix(row: Row, kinds: Sequence[int]) -> str:
 
 
 def _common_extended_type(kinds: Sequence[int]) -> int | None:
-    """The extended type of all operands, or None if they promote to float32 or above."""
+    """Return the extended type of all operands, or None if they promote to float32 or above."""
     rows = {r for r in map(row_of_kind, (k for k in kinds if k >= 0)) if dtype_kind(r) in "fc"}
     if len(rows) == 1 and is_extended(next(iter(rows))) and -3 not in kinds:
         return rows.pop()
@@ -99,12 +99,12 @@ def _common_extended_type(kinds: Sequence[int]) -> int | None:
 
 @lru_cache(maxsize=4096)
 def loop_dtypes(row: Row, kinds: tuple[int, ...]) -> Loop:
-    """The dtypes that `row` computes in, for operands of these kinds.
+    """Return the dtypes in which `row` computes, for operands of these kinds.
 
     Raises
     ------
     DTypeError
-        NumPy has no loop for them either, or one that this library does not have.
+        NumPy has no loop for these dtypes, or only one for a dtype that gpuinterop does not have.
     """
     if any(k >= 0 and NAMES[row_of_kind(k)] in WITHOUT_KERNELS for k in kinds):
         raise _no_loop(row, kinds)
@@ -131,7 +131,7 @@ def loop_dtypes(row: Row, kinds: tuple[int, ...]) -> Loop:
 
 
 def common_dtype(dtypes: Sequence[Any], where: str) -> Any:
-    """The promoted dtype of arrays: that of their sum, by NumPy's rule for NumPy's dtypes."""
+    """Return the promoted dtype of arrays: that of their sum, by NumPy's rule for NumPy's dtypes."""
     try:
         return np.result_type(*dtypes)
     except TypeError:
@@ -191,9 +191,9 @@ def _where(row: Row, plain: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
 
 
 def require_exact_in(where: str, only: Any, kinds: tuple[int, ...]) -> None:
-    """Return whether a CudaNdarray accepts operands of these dtypes: float32 must hold them exactly.
+    """Require that float32 holds operands of these dtypes exactly, because a CudaNdarray is among them.
 
-    That is all of ml_dtypes' types: none has more than 16 bits.
+    All of ml_dtypes' types are accepted, because none has more than 16 bits.
     """
     for kind in kinds:
         row = row_of_kind(kind) if kind >= 0 else -1
@@ -204,7 +204,7 @@ def require_exact_in(where: str, only: Any, kinds: tuple[int, ...]) -> None:
                 where=where,
                 expected=f"operands that {only} holds exactly, beside a CudaNdarray",
                 got=name_of_kind(kind),
-                fix="cast it to float32, or the CudaNdarray to the wider type: x.astype('float64')",
+                fix="cast the operand to float32, or the CudaNdarray to the wider dtype: x.astype('float64')",
             )
 
 
@@ -229,22 +229,22 @@ _OPERAND = re.compile(r"\b([xyz])\b")
 
 
 def substitute(expression: str, values: tuple[str, ...]) -> str:
-    """The expression with x, y and z replaced."""
+    """Return the expression with x, y and z replaced by values."""
     return _OPERAND.sub(lambda match: values["xyz".index(match[1])], expression)
 
 
 @lru_cache(maxsize=4096)
 def body_for(row: Row, kinds: tuple[int, ...]) -> tuple[Body, Loop]:
-    """The computation for operands of these dtypes, and its dtypes."""
+    """Return the kernel body for operands of these dtypes, and its dtypes."""
     ins, outs = loop_dtypes(row, kinds)
     expression = row.expressions.get(dtype_kind(ins[row.kinds_from]))
     if expression is None or any(NAMES[r] not in STORAGE for r in (*ins, *outs)):
         # Refused on "cpu" as well.
         raise DTypeError(
             where=row.name,
-            expected=f"a dtype that {row.name} has a kernel for",
+            expected=f"a dtype for which {row.name} has a kernel",
             got=", ".join(name_of_kind(k) for k in kinds),
-            fix="cast first, x.astype('float64') keeps the real parts, or pass x.get() to NumPy's function",
+            fix="cast first (x.astype('float64') keeps the real parts), or pass x.get() to NumPy's function",
         )
     parts = [part.strip() for part in expression.split(";")]
     names = tuple(f"a{i}" for i in range(row.inputs))
@@ -257,21 +257,21 @@ def body_for(row: Row, kinds: tuple[int, ...]) -> tuple[Body, Loop]:
 
 
 def raw_name(itemsize: int) -> str:
-    """The name of plain bits of a size."""
+    """Return the CUDA type of plain bits of a size."""
     return f"u{8 * itemsize}"
 
 
 @lru_cache(maxsize=64)
 def core_body(op: str, stored: tuple[str, ...]) -> Body:
-    """The body of an operation of the core that is no entry of the table; `stored` as in native/ops/indexing.cpp.
+    """Return the body of an operation of the core outside the table; `stored` as in native/ops/indexing.cpp.
 
-    Those that move bits have the same kernel for all dtypes of one size.
+    Operations that move bits have one kernel for all dtypes of one size.
     """
     if op in ("copy", "fill"):
         return Body(op, stored[:1], stored[1:], "o0 = a0;")
     if op == "select":
         return Body(op, stored[:3], stored[3:], "o0 = a0 ? a1 : a2;")
-    # Index arrays, the extent and stride of the axis of each, where to note an index that is outside.
+    # Index arrays, the length and stride of the axis of each, the address at which to record an index out of range.
     count = 1 if op == "check_indices" else (len(stored) - 3) // 2
     control = 2 * count
     places = " + ".join(

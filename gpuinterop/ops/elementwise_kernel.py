@@ -74,7 +74,7 @@ class ElementwiseKernel(_core.PreparedCalls):
         """Return machine code for C-contiguous arrays and a compute capability times ten.
 
         `dtypes` are those of the capital letters, ``T="float64"``, by default float32. CompileError shows
-        the line. It needs NVRTC, and no GPU: the text can be checked on device "cpu" too.
+        the line. The call needs NVRTC but no GPU, so it can also check the text on device "cpu".
         """
         where = f"{self.name}.compile"
         declared = [kind for kind, _ in self._text.ins]
@@ -96,7 +96,7 @@ class ElementwiseKernel(_core.PreparedCalls):
             names = ", ".join(name for _, name in parameters)
             raise ArgumentTypeError(
                 where=self.name, expected=f"{len(parameters)} operand{'s' * (len(parameters) != 1)}",
-                got=f"{len(args)}", fix=f"call {self.name}({names})",
+                got=f"{len(args)} operand{'s' * (len(args) != 1)}", fix=f"call {self.name}({names})",
             )  # fmt: skip
         given, expected = self._judged(args)
         operation = self._compiled.operation(given)
@@ -105,11 +105,11 @@ class ElementwiseKernel(_core.PreparedCalls):
         return operation(*given, out=out)
 
     def _judged(self, given: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """The arguments, and the call signature by which the core recognises later calls.
+        """Return the arguments, and the call signature by which the core recognises later calls.
 
-        Numbers that `scalars_to_array` refuses for the dtype of their parameter are refused. Those that
-        come without an array become arrays: where a letter declares them, NumPy's numbers say the
-        dtype, and Python's follow `asarray`.
+        Numbers that `scalars_to_array` refuses for the dtype of their parameter are refused. If no argument
+        is an array, numbers become arrays: for a parameter with a letter, a NumPy number keeps its dtype,
+        and a Python number follows `asarray`.
         """
         args = [as_scalar(value, self.name) for value in given]
         numbers = [isinstance(value, (bool, int, float, complex, np.generic)) for value in args]

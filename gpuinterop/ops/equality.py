@@ -1,4 +1,4 @@
-"""NumPy's tests whether arrays are equal or close."""
+"""NumPy's functions that test whether arrays are equal or close."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def as_operand(value: Any, like: Any, where: str) -> Any:
 
 
 def _pair(a: Any, b: Any, where: str) -> tuple[Any, Any] | None:
-    """Two operands as `GpuArray` views, whose dtypes a comparison may promote.
+    """Return two operands as `GpuArray` views, whose dtypes a comparison may promote.
 
-    None if there is nothing to compare: text, None and ragged lists equal no array of numbers.
+    None if they cannot be compared: text, None and ragged lists equal no array of numbers.
     """
     like = a if isinstance(a, _core.Array) else b
     try:
@@ -58,7 +58,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     elif isinstance(y, _core.Array) and y.dtype.kind in "biu":
         y = y.astype("float64")
     near = _apply("absolute", x - y) <= _apply("absolute", y) * rtol + atol
-    # Infinities are close to themselves only.
+    # An infinity is close only to itself.
     near = (near & _apply("isfinite", y)) | (x == y)
     return near | (_apply("isnan", x) & _apply("isnan", y)) if equal_nan else near
 

@@ -1,4 +1,4 @@
-"""Expressions of array elements: a graph of operations that compiles to as few kernels as possible.
+"""Graphs of operations on array elements, which compile to as few kernels as possible.
 
 `fuse`, `ElementwiseKernel` and other packages build a graph with `Expression`.
 """
@@ -27,7 +27,7 @@ Number: TypeAlias = "bool | int | float | complex | np.generic[Any]"
 
 
 class Expression(Graph):
-    """A graph under construction.
+    """A graph of operations on array elements, built value by value and then compiled.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Expression(Graph):
         if not isinstance(number, (bool, int, float, complex, np.generic)):
             raise ArgumentTypeError(where="constant", expected="a Python or NumPy number",
                                     got=type(number).__name__,
-                                    fix="write graph.input() for an array, and pass the array in the call")  # fmt: skip
+                                    fix="use graph.input() for an array, and pass the array in the call")  # fmt: skip
         return self.known.setdefault(constant_key(number), Value(number=number))
 
     def apply(self, name: str, *operands: Value | Number, result: int = 0) -> Value:
@@ -67,7 +67,7 @@ class Expression(Graph):
             )
             raise ArgumentTypeError(
                 where="apply", expected="the name of an elementwise operation", got=repr(name),
-                fix=f"write {near[0]!r}" if near else "pass a name such as 'add' or 'where'",
+                fix=f"pass {near[0]!r}" if near else "pass a name such as 'add' or 'where'",
             )  # fmt: skip
         return self._applied(row, operands, result)
 
@@ -97,7 +97,7 @@ class Expression(Graph):
         return self.record(None, (self._value(x),), reduction=(name, axis, bool(keepdims)))
 
     def dimshuffle(self, x: Value, axes: Sequence[int]) -> Value:
-        """Put the axes in another order: for each axis the operand's, or -1 for a new one of length 1.
+        """Put the axes in another order: `axes` has the operand's axis for each, or -1 for a new one of length 1.
 
         An input or a reduced value is read in that order; nothing is copied.
 
@@ -132,12 +132,12 @@ class Expression(Graph):
         """
         if not isinstance(text, CudaText):
             raise ArgumentTypeError(where="cuda", expected="a gpuinterop.CudaText", got=type(text).__name__,
-                                    fix="declare one: gpuinterop.CudaText('T x', 'T z', 'z = x')")  # fmt: skip
+                                    fix="create one: gpuinterop.CudaText('T x', 'T z', 'z = x')")  # fmt: skip
         return self._applied(text, operands, result)
 
     @classmethod
     def of_text(cls, text: CudaText) -> Expression:
-        """The graph of a CUDA text alone, with an input and a result for each that it declares."""
+        """Return the graph of a single CUDA text, with its declared inputs and outputs."""
         graph = cls()
         values = [graph.input() for _ in text.ins]
         graph.results = [graph.cuda(text, *values, result=j) for j in range(text.results)]
@@ -151,12 +151,12 @@ class Expression(Graph):
         """
         if not isinstance(results, (list, tuple)) or not results:
             raise ArgumentTypeError(where="compile", expected="a list of one or more values of the graph",
-                                    got=repr(results), fix="write graph.compile([value])")  # fmt: skip
+                                    got=repr(results), fix="call graph.compile([value])")  # fmt: skip
         for value in results:
             if not isinstance(value, Value):
                 raise ArgumentTypeError(where="compile", expected="values of the graph as results",
                                         got=type(value).__name__,
-                                        fix="pass what input, apply, cast, reduce or cuda returned")  # fmt: skip
+                                        fix="pass results of input, apply, cast, reduce or cuda")  # fmt: skip
         for value in ordered(results):
             if value.index >= 0 and value not in self.inputs[value.index : value.index + 1]:
                 raise ArgumentTypeError(where="compile", expected="values of this graph",

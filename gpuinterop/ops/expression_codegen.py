@@ -1,4 +1,4 @@
-"""An expression of one stage as an operation of the core: CUDA statements, and NumPy calls on "cpu"."""
+"""Compiles an expression of one stage to an operation of the core: CUDA statements, and NumPy's loops on "cpu"."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .operation_table import Row
 
 
 class DeviceFunction(NamedTuple):
-    """A graph as a function of CUDA code: of its inputs, and then of references to its results."""
+    """A graph as a CUDA function; its parameters are the inputs and then references to the results."""
 
     text: str
-    declared: str  # the CUDA texts that it calls, outside of the generator's namespace
+    declared: str  # the CUDA texts that it calls, outside the generator's namespace
     defined: str
 
 
 def device_function(symbol: str, graph: Graph, given: Sequence[int]) -> DeviceFunction:
-    """The results of a graph for inputs of these dtypes."""
+    """Return the device function of a graph for inputs of these dtypes."""
     made = _Statements(graph, given)
     parameters = [f"{WORKING[NAMES[row]]} a{i}" for i, row in enumerate(given)]
     parameters += [f"{WORKING[NAMES[row]]}& o{j}" for j, row in enumerate(graph.result_rows(given))]
@@ -42,8 +42,8 @@ def device_function(symbol: str, graph: Graph, given: Sequence[int]) -> DeviceFu
 class _Statements:
     """CUDA statements that compute o0, o1, ... from a0, a1, ..., rounded after every operation.
 
-    Each value is pinned, so that a product and a sum are not contracted: the results have the bits of
-    the single operations.
+    Each value is rounded in a way that prevents the compiler from contracting a product and a sum, so the
+    results have the bits of the single operations.
     """
 
     def __init__(self, graph: Graph, given: Sequence[int]) -> None:
@@ -65,12 +65,12 @@ class _Statements:
         self.text = "\n  ".join(lines)
 
     def texts(self) -> tuple[str, str]:
-        """The declarations and the definitions of the CUDA texts."""
+        """Return the declarations and the definitions of the CUDA texts."""
         declared, defined = ("\n".join(pair[i] for pair in self.functions) for i in (0, 1))
         return declared, defined
 
     def _as(self, value: Value, row: int, number: Any = None) -> str:
-        """A value in the working type of a dtype."""
+        """Return a value in the working type of a dtype."""
         number = value.number if number is None else number
         if number is not None:
             return literal(number, row)
@@ -102,7 +102,7 @@ class _Statements:
         return f"{declared} {WORKING[out]} {name} = {rounded};"
 
     def _text_line(self, name: str, value: Value) -> str:
-        """The call of a CUDA text, once for all of its outputs, and one output of it."""
+        """Return one output of a CUDA text, with the call of the text if it is the first output."""
         assert isinstance(value.row, CudaText)
         operands = met(value, self.kinds, self.strict)
         ins, outs = value.row.loop(operands)
@@ -124,7 +124,7 @@ class _Statements:
 
 
 def _rounded(value: str, dtype: str) -> str:
-    """A value of a working type, rounded to the dtype."""
+    """Return a value of a working type, rounded to the dtype."""
     if WORKING[dtype] == STORAGE[dtype]:
         return value
     return f"gi_read(gi_to<{STORAGE[dtype]}>({value}))"
@@ -139,7 +139,7 @@ def _real_literal(value: float, working: str) -> str:
 
 
 def literal(number: Any, row: int) -> str:
-    """The number in the working type of a dtype, rounded to the dtype first."""
+    """Return a number as a literal of the working type of a dtype, rounded to the dtype first."""
     name = NAMES[row]
     working = WORKING[name]
     plain = number.item() if isinstance(number, np.generic) else number
@@ -161,7 +161,7 @@ def literal(number: Any, row: int) -> str:
 
 
 class ElementwiseOperation:
-    """The results of a graph without reductions, element by element."""
+    """An operation that computes the results of a graph without reductions, element by element."""
 
     def __init__(self, name: str, graph: Graph) -> None:
         self.name = "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
@@ -189,7 +189,7 @@ class ElementwiseOperation:
     def host_program(
         self, kinds: tuple[int, ...], stored: Sequence[int], results: Sequence[int], in_place: bool
     ) -> Any:
-        """The program of all values; none for a graph with a CUDA text, which `host` computes."""
+        """Return the program of all values, or None for a graph with a CUDA text, which `host` computes."""
         if self.graph.has_texts():
             return None
         program = HostProgram(stored)
@@ -227,7 +227,7 @@ class ElementwiseOperation:
 
 
 def host_values(program: HostProgram, graph: Graph, kinds: Sequence[int]) -> list[HostValue]:
-    """Add the steps of a graph without CUDA texts; returns its results."""
+    """Add the steps of a graph without CUDA texts, and return its results."""
     known, strict = graph.kinds(kinds)
     made: dict[int, HostValue] = {}
     rows: dict[tuple[Any, ...], list[HostValue]] = {}  # results of an operation, made once
@@ -235,7 +235,7 @@ def host_values(program: HostProgram, graph: Graph, kinds: Sequence[int]) -> lis
         if value.index >= 0:
             made[id(value)] = program.inputs[value.index]
         elif value.row is None:
-            # Each use casts the number, which may fit no dtype of its own.
+            # Each use casts the number, which may fit no dtype by itself.
             made[id(value)] = HostValue(strong(known[id(value)]), number=value.number)
         else:
             operands = [made[id(o)] for o in value.operands]
@@ -250,7 +250,7 @@ def _host_steps(
     program: HostProgram, value: Value, operands: Sequence[HostValue], known: dict[int, int],
     strict: set[int],
 ) -> list[HostValue]:  # fmt: skip
-    """Add the steps of a value of the operation table; returns all results of the operation."""
+    """Add the steps of a value of the operation table, and return all results of the operation."""
     if value.cast_to >= 0:
         return [program.cast(operands[0], value.cast_to)]
     assert isinstance(value.row, Row)
@@ -265,7 +265,7 @@ def _host_steps(
 def _host_value(
     value: Value, operands: Sequence[Any], known: dict[int, int], strict: set[int]
 ) -> Any:
-    """A value of the operation table, of NumPy arrays."""
+    """Return a value of the operation table, computed from NumPy arrays."""
     program = HostProgram([dtype_id(o.dtype) for o in operands])
     found = _host_steps(program, value, program.inputs, known, strict)[value.result]
     shape = broadcast_shapes([o.shape for o in operands], "fuse")

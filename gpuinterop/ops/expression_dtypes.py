@@ -34,7 +34,7 @@ Operation: TypeAlias = Row | CudaText
 class Value:
     """An input, a constant, or the result of an operation, a reduction or a dimshuffle in an `Expression`.
 
-    Its attributes are read by the code generator. Other packages only pass values on.
+    The code generator reads its attributes. Other packages only pass values to the methods of the graph.
     """
 
     row: Operation | None = None
@@ -59,7 +59,7 @@ class Value:
 
 
 def loop_of(row: Operation, kinds: tuple[int, ...]) -> Loop:
-    """The dtypes of the operands and the results of an operation."""
+    """Return the dtypes of the operands and the results of an operation."""
     return row.loop(kinds) if isinstance(row, CudaText) else loop_dtypes(row, kinds)
 
 
@@ -68,7 +68,7 @@ def kinds_of(
     given: Mapping[int, int] | Sequence[int],
     inputs: Mapping[int, bool] | Sequence[bool],
 ) -> tuple[dict[int, int], set[int]]:
-    """The dtype of each of the ordered values, or its weak kind; and those that are strict.
+    """Return the dtype of each of the ordered values, or its weak kind, and the strict values.
 
     A strict value would be a CudaNdarray in single operations: float32, computed from another.
     """
@@ -83,7 +83,7 @@ def kinds_of(
 
 
 def met(value: Value, kinds: Mapping[int, int], strict: set[int]) -> tuple[int, ...]:
-    """The kinds of the operands of `value`; beside a CudaNdarray NumPy scalars are plain numbers."""
+    """Return the kinds of the operands of `value`; beside a CudaNdarray NumPy scalars are plain numbers."""
     found = tuple(kinds[id(o)] for o in value.operands)
     if not any(id(o) in strict for o in value.operands):
         return found
@@ -141,7 +141,7 @@ def is_number_kind(kind: int) -> bool:
 
 
 def number_kind(number: Any) -> int:
-    """The core's kind of a number."""
+    """Return the core's kind of a number."""
     if isinstance(number, np.generic):
         return STRONG_NUMBER + dtype_id(number.dtype)
     if isinstance(number, bool):
@@ -150,8 +150,10 @@ def number_kind(number: Any) -> int:
 
 
 def constant_comparison(value: Value, ins: Sequence[int]) -> tuple[int, int] | None:
-    """Numbers that compare as the operands of `value` do, where one is a Python integer that the
-    other's type cannot hold: the result is then the same for all elements.
+    """Return two numbers that compare as the operands of `value` do, or None.
+
+    There are such numbers if one operand is a Python integer that the other's dtype cannot hold: the result is
+    then the same for all elements.
     """
     if value.row is None or not value.row.compares:
         return None
@@ -179,13 +181,13 @@ def _require_exponent(exponent: Value, row: int, kind: int) -> None:
     if exponent.weak or kind < 0 <= exponent.index:
         raise BoundsError(where="power", expected="a constant exponent for integers",
                           got="an int that each call passes",
-                          fix="fuse(function, static_argnames=...), or cast: x.astype('float64')")  # fmt: skip
+                          fix="name it in static_argnames= of fuse, or cast: x.astype('float64')")  # fmt: skip
     if exponent.number is not None and exponent.number < 0:
         raise negative_exponent("power")
 
 
 def strong(kind: int) -> int:
-    """The dtype of a kind: a Python number has NumPy's default."""
+    """Return the dtype of a kind; a Python number has NumPy's default dtype."""
     if kind >= 0:
         return row_of_kind(kind)
     return NAMES.index({-1: "int64", -2: "float64", -3: "complex128"}[kind])

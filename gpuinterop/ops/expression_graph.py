@@ -29,7 +29,9 @@ class Graph:
     """Values that are computed from inputs."""
 
     inputs: list[Value] = field(default_factory=list)
-    strict: Sequence[bool] = ()  # which inputs are CudaNdarrays, once the operands are known
+    strict: Sequence[
+        bool
+    ] = ()  # for each input, whether it is a CudaNdarray, once the operands are known
     results: list[Value] = field(default_factory=list)
     # The same operation on the same values is one value.
     known: dict[tuple[Any, ...], Value] = field(default_factory=dict)
@@ -53,7 +55,7 @@ class Graph:
         reduction: tuple[str, Any, bool] | None = None,
         axes: tuple[int, ...] | None = None,
     ) -> Value:
-        """The value of an operation, which the graph holds once."""
+        """Return the value of an operation, which the graph holds once."""
         key = (row, *map(id, operands), result, cast_to, repr(reduction), axes)
         value = Value(row, tuple(operands), result, cast_to, reduction, axes=axes)
         return self.known.setdefault(key, value)
@@ -66,7 +68,7 @@ class Graph:
         return any(isinstance(value.row, CudaText) for value in self.order())
 
     def signature(self) -> tuple[Any, ...]:
-        """Equal for graphs that compute the same in the same way."""
+        """Return a key that is equal for graphs of the same operations."""
         places: dict[int, int] = {}
         steps = []
         for value in self.order():
@@ -78,11 +80,11 @@ class Graph:
         return tuple(self.strict), len(self.inputs), *steps, *ends
 
     def kinds(self, given: Sequence[int]) -> tuple[dict[int, int], set[int]]:
-        """The dtype of every value (or its weak kind) and the strict ones, for these inputs."""
+        """Return the dtype of every value (or its weak kind) and the strict values, for these inputs."""
         return kinds_of(self.order(), given, self.strict or [False] * len(self.inputs))
 
     def input_rows(self, given: Sequence[int]) -> tuple[int, ...]:
-        """The dtypes that the inputs are stored in: for a number, the dtype of its use."""
+        """Return the dtypes in which the inputs are stored; for a number, the dtype of its use."""
         rows = [strong(kind) for kind in given]
         if any(map(is_number_kind, given)):
             kinds, strict = self.kinds(given)
@@ -108,18 +110,18 @@ class Graph:
         return tuple(rows)
 
     def result_rows(self, given: Sequence[int]) -> tuple[int, ...]:
-        """Dtypes of the results; a lone number is NumPy's default type."""
+        """Return the dtypes of the results; a single number has NumPy's default dtype."""
         kinds, _ = self.kinds(given)
         return tuple(strong(kinds[id(value)]) for value in self.results)
 
     def strict_results(self, given: Sequence[int]) -> tuple[bool, ...]:
-        """Which results are CudaNdarrays."""
+        """Return for each result whether it is a CudaNdarray."""
         _, strict = self.kinds(given)
         return tuple(id(value) in strict for value in self.results)
 
 
 def constant_key(value: Any) -> Any:
-    """Equal for constants of one type and exactly the same value: 0.0, -0.0, 0 and False all differ.
+    """Return a key that is equal for constants of the same type and value: 0.0, -0.0, 0 and False all differ.
 
     Raises TypeError for values that cannot be hashed.
     """
@@ -141,12 +143,12 @@ def constant_key(value: Any) -> Any:
 
 
 def ordered(results: Sequence[Value]) -> list[Value]:
-    """The values that the results are computed from: after their operands, each once."""
+    """Return the values from which the results are computed, each once and after its operands."""
     return in_order(results, lambda value: value.operands)
 
 
 def in_order(roots: Sequence[Node], operands_of: Callable[[Node], Sequence[Node]]) -> list[Node]:
-    """The nodes of a graph, each once and after its operands; without recursion, since graphs can be deep."""
+    """Return the nodes of a graph, each once and after its operands; no recursion, because graphs can be deep."""
     done: dict[Node, None] = {}
     stack: list[tuple[Node, bool]] = [(node, False) for node in reversed(roots)]
     while stack:
@@ -165,7 +167,7 @@ def in_order(roots: Sequence[Node], operands_of: Callable[[Node], Sequence[Node]
 def shapes_of(
     values: Sequence[Value], given: Mapping[int, tuple[int, ...]]
 ) -> dict[int, tuple[int, ...]]:
-    """The shape of each of the ordered values, for inputs of the shapes in `given`."""
+    """Return the shape of each of the ordered values, for inputs of the shapes in `given`."""
     found: dict[int, tuple[int, ...]] = {}
     for value in values:
         shapes = [found[id(o)] for o in value.operands]

@@ -1,8 +1,8 @@
-"""Which kernel computes which values of an expression.
+"""Divides the values of an expression among kernels.
 
-A reduction ends a kernel, because its value is known only when every element has been read. What is
-computed element by element from the reduced value, in its shape, is computed by the same kernel. All
-other results are computed after the reductions, those of one shape in one kernel.
+A reduction ends a kernel, because its value is known only when every element has been read. The same
+kernel also computes values element by element from the reduced value, in its shape. All other results
+are computed after the reductions, those of one shape in one kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .expression_graph import Graph, in_order, ordered, shapes_of
 class Read(NamedTuple):
     """An operand of a kernel: an input of the expression, or a value that an earlier kernel stored."""
 
-    place: int  # among the inputs and, after them, the stored values
+    place: int  # the position among the inputs and, after them, the stored values
     axes: tuple[int, ...] | None = (
         None  # for each axis that of the source, -1 for a new one; None: all
     )
@@ -42,7 +42,7 @@ class Stage:
     part, reads : the elements that are computed or reduced, and the operands of that graph.
     stores : the values that it stores, in the order of the kernel's results.
     reduction : of the elements; None for a kernel without one.
-    after, extras : what is computed from the reduced value, its first input, and the other operands of
+    after, extras : the graph of the reduced value, which is its first input, and the other operands of
         that graph; None if the reduced value itself is the only result.
     """
 
@@ -55,12 +55,12 @@ class Stage:
 
 
 def partition(results: Sequence[Value], shapes: Sequence[tuple[int, ...]]) -> list[Stage]:
-    """The kernels of an expression for inputs of these shapes; without shapes, that of one without reductions."""
+    """Return the kernels of an expression for inputs of these shapes; without reductions, shapes are not needed."""
     return _Partition(results, shapes).stages
 
 
 def depends_on_shapes(results: Sequence[Value], inputs: int) -> bool:
-    """Return whether the shapes of the inputs decide about the kernels, and not only about their results."""
+    """Return whether the kernels, and not only their results, depend on the shapes of the inputs."""
     values = ordered(results)
     if any(value.reduction is not None or value.axes is not None for value in values):
         return True
@@ -116,7 +116,7 @@ class _Partition:
             self.places[id(stored)] = self.count + len(self.places)
 
     def _joined(self, reduced: Value) -> list[Value]:
-        """The values that the kernel of a reduction can compute: in its shape, from it and from what is stored."""
+        """Return the values that a reduction's kernel can compute: of its shape, from it and from stored values."""
         shape = self.shapes[id(reduced)]
         computable, joined = {id(reduced)}, {id(reduced): reduced}
         for value in self.values:
@@ -143,7 +143,7 @@ class _Partition:
     def _part(
         self, ends: Sequence[Element], reduced: Value | None = None
     ) -> tuple[Graph, tuple[Read, ...]]:
-        """The graph that computes `ends`, and its operands; behind a reduced value, if there is one."""
+        """Return the graph that computes `ends`, and its operands; `reduced`, if given, is its first input."""
         elements = in_order(ends, lambda element: self._operands(element, reduced))
         leaves = [e for e in elements if self._is_leaf(e.value) and e.value is not reduced]
         leaves.sort(key=lambda e: (self._place(e.value), e.axes or ()))
@@ -164,7 +164,7 @@ class _Partition:
         return part, tuple(self._read(leaf, drop) for leaf in leaves)
 
     def _operands(self, element: Element, reduced: Value | None) -> list[Element]:
-        """The values that an element is computed from, each with its axes."""
+        """Return the values from which an element is computed, each with its axes."""
         value, axes = element
         if self._is_leaf(value) or value is reduced:
             return []
@@ -180,7 +180,7 @@ class _Partition:
     def _aligned(
         self, operand: Value, value: Value, axes: tuple[int, ...]
     ) -> tuple[int, ...] | None:
-        """The axes of an operand that broadcasts to a value whose axes are given."""
+        """Return the axes of an operand that broadcasts to a value whose axes are given."""
         ndim = len(self.shapes[id(operand)])
         lead = len(self.shapes[id(value)]) - ndim
         return None if ndim == 0 else tuple(max(axis - lead, -1) for axis in axes)
@@ -189,7 +189,7 @@ class _Partition:
         return leaf.index if leaf.index >= 0 else self.places[id(leaf)]
 
     def _read(self, leaf: Element, kept: Sequence[int]) -> Read:
-        """How a kernel reads a leaf; behind a reduction without the axes of length 1 that it keeps."""
+        """Return how a kernel reads a leaf; after a reduction, without the axes of length 1 that it keeps."""
         axes = leaf.axes
         ndim = len(self.shapes[id(leaf.value)]) if axes is None and kept else len(axes or ())
         if ndim and kept:
@@ -199,7 +199,7 @@ class _Partition:
         return Read(self._place(leaf.value), axes)
 
     def _kept_axes(self, reduced: Value) -> tuple[bool, ...]:
-        """For a reduction that keeps its axes: which axes of its shape are not reduced. Otherwise ()."""
+        """Return for each axis whether it is not reduced, if the reduction keeps its axes; otherwise ()."""
         assert reduced.reduction is not None
         op, axis, keepdims = reduced.reduction
         if not keepdims:

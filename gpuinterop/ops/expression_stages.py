@@ -35,12 +35,12 @@ _MOST = 64
 
 
 class Kernels(dict[Any, Any]):
-    """The values that were used last, at most 64: ``kernels.recall(key)`` is None for the others."""
+    """The 64 most recently used values: ``kernels.recall(key)`` is None for any other key."""
 
     def recall(self, key: Any) -> Any:
         value = self.pop(key, None)
         if value is not None:
-            self[key] = value  # as the newest
+            self[key] = value  # now the most recent one
         return value
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -50,14 +50,14 @@ class Kernels(dict[Any, Any]):
 
 
 def shape_of(x: Any) -> tuple[int, ...]:
-    """The core's shape of an array, whatever a subclass overrides; () for a number."""
+    """Return the core's shape of an array, whatever a subclass overrides; () for a number."""
     return tuple(np.shape(core_view(x) if isinstance(x, _core.Array) else x))
 
 
 def expected_argument(
     x: Any, *, constant: bool = False, by_shape: bool = False
 ) -> tuple[Any, ...] | None:
-    """How the core recognises an argument like `x`; None for arrays of other libraries."""
+    """Return the data by which the core recognises an argument like `x`; None for arrays of other libraries."""
     if constant:
         return None, x, -1, 0, None, 0.0, 0.0
     if isinstance(x, _core.Array):
@@ -101,7 +101,7 @@ class CompiledExpression(_core.PreparedCalls):
         if len(operands) != len(self._graph.inputs):
             raise ArgumentTypeError(
                 where=self.__name__, expected=f"{len(self._graph.inputs)} operands",
-                got=str(len(operands)), fix="pass an array or a number for each input",
+                got=f"{len(operands)} operands", fix="pass an array or a number for each input",
             )  # fmt: skip
         operation = self.operation(operands)
         expected = [expected_argument(x, by_shape=self.needs_shapes) for x in operands]
@@ -110,7 +110,7 @@ class CompiledExpression(_core.PreparedCalls):
         return operation(*operands, out=out)
 
     def operation(self, operands: Sequence[Any]) -> Callable[..., Any]:
-        """The function that computes the results of operands like these."""
+        """Return the function that computes the results of operands like these."""
         strict = tuple(map(is_strict, operands))
         shapes = tuple(map(shape_of, operands)) if self.needs_shapes else ()
         found: Callable[..., Any] | None = self._operations.recall((strict, shapes))
@@ -130,7 +130,7 @@ class CompiledExpression(_core.PreparedCalls):
         return _Stages(runs, replace(self._graph, strict=strict, results=self._results), shapes)
 
     def _function(self, stage: Stage) -> Callable[..., Sequence[Any]]:
-        """The function of a stage: of its operands, its extras, and an out, or None, for each result."""
+        """Return the function of a stage; it takes operands, extras, and an `out` array or None for each result."""
         if stage.reduction is None:
             elementwise = self._elementwise(stage.part)
             return lambda operands, extras, outs: elementwise(*operands, outs=outs)
@@ -146,7 +146,7 @@ class CompiledExpression(_core.PreparedCalls):
         return found
 
     def _elementwise(self, part: Graph) -> Callable[..., Sequence[Any]]:
-        """The kernel of a graph: its operands decide which of them are CudaNdarrays."""
+        """Return the kernel of a graph; its results are CudaNdarrays if its operands are."""
         known: dict[tuple[bool, ...], Any] = {}
 
         def run(*operands: Any, outs: Sequence[Any]) -> Sequence[Any]:
@@ -160,7 +160,7 @@ class CompiledExpression(_core.PreparedCalls):
         return run
 
     def _kernel(self, part: Graph) -> Any:
-        """The core's operation for a graph; equal graphs have one."""
+        """Return the core's operation for a graph; equal graphs share one."""
         key = part.signature()
         found = self._kernels.recall(key)
         if found is None:
@@ -200,7 +200,9 @@ class _Stages:
         if out is not None:
             return self._into(operands, out if isinstance(out, tuple) else (out,))
         values = _beside_each_other(operands, ())
-        found: list[Any] = [None] * (self.results + 1)  # the last is for values that are no results
+        found: list[Any] = [None] * (
+            self.results + 1
+        )  # the last one is for values that are not results
         for (stage, run), gives in zip(self.stages, self.gives, strict=True):
             made = run(*_operands(stage, values), [None] * len(gives))
             for place, value in zip(gives, made, strict=True):
@@ -209,7 +211,7 @@ class _Stages:
         return found[0] if self.results == 1 else tuple(found[:-1])
 
     def _into(self, operands: Sequence[Any], outs: Sequence[Any]) -> Any:
-        """Write the results to `outs`, of which each may be None and may overlap the operands."""
+        """Write the results to `outs`, each of which may be None or overlap the operands."""
         check_count(outs, self.results, "fuse")
         refuse_overlap(outs, "fuse")
         values = _beside_each_other(operands, outs)
@@ -247,7 +249,7 @@ class _Stages:
         return found[0] if self.results == 1 else tuple(found)
 
     def _shape_in(self, out: Any, value: Value) -> tuple[int, ...]:
-        """The shape that `out` must have: that of the value, which elementwise values broadcast to."""
+        """Return the shape that `out` must have: the value's, or one to which an elementwise value broadcasts."""
         shape = self.shapes[id(value)]
         given = shape_of(out) if isinstance(out, _core.Array) else shape
         lead = len(given) - len(shape)
@@ -255,7 +257,7 @@ class _Stages:
         return given if fits and value.reduction is None else shape
 
     def _dtypes(self, values: Sequence[Any]) -> tuple[dict[int, Any], set[int]]:
-        """The dtype of each value of the graph, and which are CudaNdarrays if the operands are."""
+        """Return the dtype of each value of the graph, and the values that are CudaNdarrays if the operands are."""
         given = tuple([
             dtype_id(x.dtype) if isinstance(x, _core.Array) else number_kind(x) for x in values
         ])  # fmt: skip
@@ -267,12 +269,12 @@ class _Stages:
 
 
 def _operands(stage: Stage, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """The operands and the extras of a stage."""
+    """Return the operands and the extras of a stage."""
     return [_read(values, r) for r in stage.reads], [_read(values, r) for r in stage.extras]
 
 
 def _read(values: Sequence[Any], read: Read) -> Any:
-    """An operand of a stage: a value, or a view of it with other axes."""
+    """Return an operand of a stage: a value, or a view of it with other axes."""
     value = values[read.place]
     if read.axes is None:
         return value
@@ -281,6 +283,6 @@ def _read(values: Sequence[Any], read: Read) -> Any:
 
 
 def _beside_each_other(operands: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
-    """The operands, with arrays of other libraries converted to the device of the first gpuinterop array."""
+    """Return the operands, arrays of other libraries converted to the device of the first gpuinterop array."""
     like = next((x for x in (*operands, *outs) if isinstance(x, _core.Array)), None)
     return [viewed(x, like, "fuse") if is_foreign_array(x) else x for x in operands]

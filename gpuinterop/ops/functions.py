@@ -45,7 +45,7 @@ class _Add(partial):  # type: ignore[type-arg]
         add_at(x, indices, values)
 
     def __get__(self, instance: Any, owner: Any = None) -> _Add:
-        return self  # as an attribute of a class it is a function of the module, not a method
+        return self  # as an attribute of a class it is not bound, as a function of C is not
 
     def __repr__(self) -> str:
         return "<function add>"
@@ -60,7 +60,7 @@ for _name in ("__module__", "__name__", "__qualname__", "__doc__", "__text_signa
 
 
 def _with_dtype(where: str, x: Any, *others: Any) -> Any:
-    """An operand with a NumPy dtype: arrays of other libraries are converted."""
+    """Return an operand with a NumPy dtype; arrays of other libraries are converted."""
     if isinstance(x, (np.ndarray, np.generic)) or not speaks(x):
         return x
     like = next((a for a in others if isinstance(a, _core.Array)), None)
@@ -68,7 +68,7 @@ def _with_dtype(where: str, x: Any, *others: Any) -> Any:
 
 
 def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
-    """Return x cut to the range from min to max; a bound that is None does not cut.
+    """Return x limited to the range from min to max; a bound that is None does not limit.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
 
 
 def cutting(dtype: np.dtype[Any], min: Any, max: Any) -> tuple[Any, Any]:
-    """The bounds, None for a Python integer beyond the range of an integer dtype: NumPy's rule."""
+    """Return the bounds, with None for a Python integer beyond the range of an integer dtype, as in NumPy."""
     if dtype.kind not in "iu":
         return min, max
     info = np.iinfo(dtype)
@@ -105,7 +105,7 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
     try:
         decimals = operator.index(decimals)
     except TypeError:
-        raise ArgumentTypeError(where="round", expected="a whole number of decimals",
+        raise ArgumentTypeError(where="round", expected="an int as decimals",
                                 got=repr(decimals), fix="pass an int") from None  # fmt: skip
     if not -300 <= decimals <= 300:
         raise BoundsError(where="round", expected="decimals from -300 to 300", got=str(decimals),
@@ -131,12 +131,12 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
 
 
 def astype(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
-    """Return x in another dtype: a copy, or x itself when nothing changes.
+    """Return x in another dtype: a copy, or x itself if nothing changes.
 
     The copy has the order of x in memory, or the one that `order` names: "C", "F", "A" or "K".
 
-    Casts as NumPy does: floats are cut towards zero, wider integers lose their upper bits. With
-    ``copy=False`` an array that has the dtype already is returned as it is.
+    Casts as NumPy does: floats are truncated towards zero, wider integers lose their upper bits. With
+    ``copy=False`` an array that already has the dtype is returned unchanged.
     """
     if hasattr(type(x), "__gpuinterop_trace__"):
         return x.astype(dtype, order, copy)

@@ -1,4 +1,4 @@
-"""A Python function of arrays as one kernel, or as a few if it reduces."""
+"""`fuse`: compiles a Python function of arrays to one kernel, or to a few if it reduces."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Fused(_core.PreparedCalls):
             raise ArgumentTypeError(
                 where="fuse", expected="a Python function of arrays",
                 got=f"an object of type {type(function).__name__}",
-                fix="@gpuinterop.fuse in front of a def, or fuse(lambda x, y: x + y)",
+                fix="write @gpuinterop.fuse before a def, or call fuse(lambda x, y: x + y)",
             ) from error  # fmt: skip
         functools.update_wrapper(self, function)
         self._signature = signature
@@ -110,13 +110,13 @@ class Fused(_core.PreparedCalls):
     def _bound(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], list[str], tuple[str, ...]]:
-        """The values of the arguments, their parameters, and the names of those without a position."""
+        """Return the values of the arguments, their parameters, and the names of the keyword-only ones."""
         try:
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise ArgumentTypeError(
                 where=self._name, expected=f"the arguments {self._signature}", got=str(error),
-                fix="call it as it is declared; out= is the only further argument",
+                fix="call it as it is declared, with at most out= in addition",
             ) from error  # fmt: skip
         names: list[str] = []
         for name, value in bound.arguments.items():
@@ -134,7 +134,7 @@ class Fused(_core.PreparedCalls):
         return type(x) in (int, float, complex) and name not in self._static
 
     def _key(self, x: Any, name: str, is_array: bool) -> Any:
-        """Equal for arguments that share one trace."""
+        """Return a key that is equal for arguments that share one trace."""
         if is_array:
             return type(x), str(getattr(x, "dtype", None)), len(shape_of(x))
         if self._is_operand(x, name):
@@ -184,7 +184,7 @@ class Fused(_core.PreparedCalls):
         keywords: Sequence[str],
         is_array: Sequence[bool],
     ) -> tuple[_Traced, bool]:
-        """Call the function with placeholders; returns the trace and whether the function read a shape."""
+        """Call the function with placeholders; return the trace, and whether the function read a shape."""
         trace = Trace([x for x, array in zip(values, is_array, strict=True) if array])
         inputs = iter(list(trace.graph.inputs))
         given = [
@@ -219,7 +219,7 @@ class Fused(_core.PreparedCalls):
 
 
 def _rebuilder(returned: Any) -> Callable[[Any], Any] | None:
-    """The function that makes an object like `returned` from the results of the operation."""
+    """Return the function that makes an object like `returned` from the results of the operation."""
     kind = type(returned)
     if not isinstance(returned, (tuple, list)) or (kind is tuple and len(returned) > 1):
         return None
@@ -235,7 +235,7 @@ def _rebuilder(returned: Any) -> Callable[[Any], Any] | None:
 def fuse(
     function: Callable[..., Any] = _DECORATOR, *, static_argnames: str | Sequence[str] = ()
 ) -> Any:
-    """Return `function` as one kernel: traced once, no temporaries, every operand read once.
+    """Compile `function` to one kernel: traced once, no temporaries, every operand read once.
 
     Inside, arrays represent single elements: use operators, the functions of this package or NumPy's,
     and numbers. The function may return several arrays. Results have the shapes and dtypes that they
@@ -244,19 +244,19 @@ def fuse(
     A fused function depends on its arguments only, as one of jax.jit does. It is traced once for each
     combination of the arrays' classes, dtypes and numbers of dimensions, and of constants. Python
     numbers (int, float, complex) are operands of the kernel: new values need no trace. The function
-    must not read them; name those that it reads in `static_argnames`. All other arguments, such as
+    must not read them; list those that it reads in `static_argnames`. All other arguments, such as
     booleans, text and `self`, are constants, compared by type and exact value, and must be hashable.
     Globals, closures and attributes keep the values that they have when the function is traced. An
-    array among them is captured by reference: each call reads its memory, but what the function
-    computes from such arrays alone is computed once.
+    array among them is captured by reference: each call reads its memory. A value that depends only
+    on such arrays is computed once.
 
     The function may read shapes (``x.shape``, ``x.size``, ``len(x)``); it is then traced for each.
     Values may be reduced: ``(x * y).sum()``, likewise prod, mean, min, max, any and all, over all axes
-    or ``axis=``. Each reduction is one kernel that reads the operands once and also computes what
-    follows from the reduced value in its shape; values of larger shapes are one kernel after those. A
-    softmax of rows is three. Products with vectors are such reductions, ``x.T`` and ``x[:, None]`` cost
-    nothing. Sums of floats are as accurate as those of `CudaNdarray.sum`, but may be joined in another
-    order and so differ in the last bit on CUDA. Fused functions may call one another.
+    or ``axis=``. Each reduction is one kernel that reads the operands once and also runs the operations
+    on the reduced value that keep its shape; values of larger shapes are one kernel after those. A
+    softmax of rows is three kernels. Products with vectors are such reductions, and ``x.T`` and
+    ``x[:, None]`` cost nothing. Sums of floats are as accurate as those of `CudaNdarray.sum`, but may be
+    joined in another order and so differ in the last bit on CUDA. Fused functions may call one another.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Views and products of placeholders: other orders of their axes, and products with vectors."""
+"""Views and products of placeholders: rearranged axes, and products with vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .fuse_tracer import Trace, Tracer, cannot_be_fused, refuse_out, value_of
 
 
 def dimshuffle(x: Tracer, axes: tuple[int, ...]) -> Tracer:
-    """The placeholder with its axes in another order; -1 stands for a new axis of length 1."""
+    """Return the placeholder with its axes in another order; -1 stands for a new axis of length 1."""
     return Tracer(x.trace, x.trace.graph.dimshuffle(x.value, axes))
 
 
@@ -52,7 +52,7 @@ def _expand_dims(self: Tracer, axis: Any) -> Tracer:
 
 
 def _getitem(self: Tracer, key: Any) -> Tracer:
-    """New axes: x[:, None]. Other indices select elements, which a kernel of single elements cannot."""
+    """Return x[:, None] and similar; raise for other indices, which an elementwise kernel cannot select."""
     keys = list(key) if isinstance(key, tuple) else [key]
     whole = slice(None)
     if any(not (k is None or k is Ellipsis or (type(k) is slice and k == whole)) for k in keys):
@@ -69,11 +69,11 @@ def _getitem(self: Tracer, key: Any) -> Tracer:
 
 
 def product(a: Any, b: Any, where: str = "matmul") -> Tracer:
-    """The product of two vectors, or of a matrix and a vector: a sum of products over one axis."""
+    """Return the product of two vectors, or of a matrix and a vector: a sum of products over one axis."""
     trace: Trace = next(x.trace for x in (a, b) if isinstance(x, Tracer))
     left, right = (value_of(trace, x, where) for x in (a, b))
     shapes = trace.shape(left), trace.shape(right)
-    trace.reads_shape = True  # a product requires equal lengths, where a sum of products broadcasts
+    trace.reads_shape = True  # a product requires equal lengths, while a sum of products broadcasts
     ndims = tuple(map(len, shapes))
     if 0 in ndims or max(ndims) > 2 or ndims == (2, 2):
         raise cannot_be_fused(f"{where} of shapes {shapes[0]} and {shapes[1]}")
@@ -93,7 +93,7 @@ def _require_float(trace: Trace, value: Value, where: str) -> None:
     if dtype.name not in ("float32", "float64"):
         raise DTypeError(
             where=where, expected="float32 or float64 operands of a product in a fused function",
-            got=dtype.name, fix="cast them, x.astype('float32'), or call it outside of the function",
+            got=dtype.name, fix="cast the operands, x.astype('float32'), or multiply outside the function",
         )  # fmt: skip
 
 

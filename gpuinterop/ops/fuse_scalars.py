@@ -26,8 +26,8 @@ class Scalar:
     ----------
     trace : the trace that it belongs to.
     name : the parameter, for messages.
-    value : the number in the call that is traced, which decides the dtypes of the trace.
-    of : computes it from the arguments of a call.
+    value : the number in the traced call, which determines the dtypes of the trace.
+    of : the function that computes it from the arguments of a call.
     key : equal for numbers that are computed in the same way.
     """
 
@@ -57,7 +57,7 @@ class Scalar:
             where="fuse",
             expected="a function that does not read the values of numbers, because fuse only traces it",
             got=f"{got} of an argument that is a number",
-            fix=f"fuse(function, static_argnames={self.name!r}), which traces it for each value",
+            fix=f"pass static_argnames={self.name!r} to fuse, which then traces each value",
         )
 
 
@@ -73,7 +73,7 @@ def _is_array(x: Any) -> bool:
 
 
 def _computed(operation: Callable[..., Any], *operands: Any) -> Scalar:
-    """A number that every call computes from others."""
+    """Return a number that every call computes from others."""
     first = next(x for x in operands if type(x) is Scalar)
     steps = [x.of if type(x) is Scalar else (lambda args, x=x: x) for x in operands]
     return Scalar(
@@ -86,7 +86,7 @@ def _computed(operation: Callable[..., Any], *operands: Any) -> Scalar:
 
 
 def _operator(name: str, row: str, *, backward: bool = False, reads: bool = False) -> Any:
-    """An operator with numbers and arrays; `reads`: between numbers it gives a value at once."""
+    """Return an operator with numbers and arrays; `reads`: between numbers it raises, because it reads their values."""
     operation = getattr(operator, name)
 
     def method(self: Scalar, other: Any) -> Any:

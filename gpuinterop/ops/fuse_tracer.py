@@ -32,7 +32,7 @@ class Trace:
     ----------
     graph : the operations so far; its inputs are the arguments, then the captured operands.
     arrays : the arguments that are arrays, while the function runs.
-    captured : arrays from outside of the function, and numbers.
+    captured : arrays from outside the function, and numbers.
     reads_shape : whether the function read a shape.
     """
 
@@ -52,7 +52,7 @@ class Trace:
         return self.graph.input()
 
     def parameter(self, number: Scalar, use: tuple[Any, ...]) -> Value:
-        """An input for one use of a number, which has the dtype of that use."""
+        """Return an input for one use of a number, with the dtype of that use."""
         key = (Scalar, number.key, *use)
         value = self.graph.known.get(key)
         if value is None:
@@ -61,12 +61,12 @@ class Trace:
         return value
 
     def shape(self, value: Value) -> tuple[int, ...]:
-        """The shape of a value for the arguments of this call."""
+        """Return the shape of a value for the arguments of this call."""
         values = ordered([value])
         return shapes_of(values, self._given(values, shape_of))[id(value)]
 
     def dtype(self, value: Value) -> np.dtype[Any]:
-        """The dtype of a value for the arguments of this call."""
+        """Return the dtype of a value for the arguments of this call."""
         values = ordered([value])
         kinds, _ = kinds_of(values, self._given(values, _kind_of), self._given(values, is_strict))
         return np.dtype(dtype_from_id(strong(kinds[id(value)])))
@@ -189,7 +189,7 @@ class Tracer:
     def __bool__(self) -> bool:
         raise _refusal("a function without branches on the values of arrays",
                        "the boolean value of an array in the fused function",
-                       "choose by element: gpuinterop.where(condition, x, y)")  # fmt: skip
+                       "select by element: gpuinterop.where(condition, x, y)")  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -200,24 +200,24 @@ class Tracer:
 
 
 def cannot_be_fused(name: str) -> ArgumentTypeError:
-    """The error for a function that is neither elementwise, nor a reduction, nor a product with a vector."""
+    """Return the error for a function that is not elementwise, a reduction or a product with a vector."""
     return _refusal(
-        f"operations that go element by element, the reductions {', '.join(FUSED)}, and products with vectors",
+        f"elementwise operations, the reductions {', '.join(FUSED)}, and products with vectors",
         f"{name}, which cannot be fused",
-        f"call {name} outside of the fused function, and pass its result as an argument",
+        f"call {name} outside the fused function, and pass its result as an argument",
     )
 
 
 def refuse_out(where: str, out: Any) -> None:
     """Refuse `out=`, because a traced function must not write to arrays."""
     if out is not None:
-        raise ArgumentTypeError(where=where, expected="no out inside of a fused function",
+        raise ArgumentTypeError(where=where, expected="a call without out= in a fused function",
                                 got=f"out={type(out).__name__}",
                                 fix="pass out= to the fused function")  # fmt: skip
 
 
 def record(row: Row, operands: Sequence[Any]) -> Any:
-    """A tracer (or several) for `row` applied to tracers, numbers and arrays."""
+    """Return a tracer, or several, for `row` applied to tracers, numbers and arrays."""
     trace = next(o.trace for o in operands if type(o) in (Tracer, Scalar))
     known = [None if type(o) is Scalar else value_of(trace, o, row.name) for o in operands]
     use = (row.name, *map(id, known))
@@ -234,7 +234,7 @@ def record(row: Row, operands: Sequence[Any]) -> Any:
 
 
 def value_of(trace: Trace, operand: Any, name: str) -> Value:
-    """The value of an operand: a placeholder, a constant or an array from outside of the function."""
+    """Return the value of an operand: a placeholder, a constant or an array from outside the function."""
     if isinstance(operand, Tracer):
         if operand.trace is not trace:
             raise _kept()
@@ -265,8 +265,8 @@ def _binary(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], 
 def _in_place(self: Tracer, other: Any) -> Any:
     # Without this method Python rebinds the name, and the argument keeps its values.
     raise _refusal("a function that changes no array, because fuse only traces it",
-                   "an operator that works in place, such as x += 1",
-                   "y = x + 1 inside, and pass out=x to the fused function")  # fmt: skip
+                   "an in-place operator, such as x += 1",
+                   "write y = x + 1, and pass out=x to the fused function")  # fmt: skip
 
 
 for _python, _name in {
@@ -295,7 +295,7 @@ Tracer.__imatmul__ = _in_place  # type: ignore[attr-defined]
 def _no_value(got: str) -> ArgumentTypeError:
     return _refusal("a function that does not read array values, because fuse only traces it",
                     f"{got} in the fused function",
-                    "use the array itself, or return it and read it outside of the fused function")  # fmt: skip
+                    "use the array itself, or return it and read it outside the fused function")  # fmt: skip
 
 
 def _refusing(got: str) -> Callable[..., Any]:
@@ -321,8 +321,8 @@ def _reduction(op: str) -> Callable[..., Tracer]:
     ) -> Tracer:  # fmt: skip
         if dtype is not None or out is not None or options:
             raise _refusal(f"{op} with axis and keepdims only",
-                           "another argument inside of a fused function",
-                           "x.astype(dtype) or gpuinterop.where(mask, x, 0) first")  # fmt: skip
+                           "another argument in a fused function",
+                           "call x.astype(dtype) or gpuinterop.where(mask, x, 0) first")  # fmt: skip
         for number in axis if isinstance(axis, (tuple, list)) else (axis,):
             if type(number) is Scalar:
                 raise number.unreadable("the value as an axis")

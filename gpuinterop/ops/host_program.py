@@ -1,4 +1,4 @@
-"""Programs of inner loops: how an operation is computed in host memory.
+"""Programs of inner loops, which compute an operation in host memory.
 
 A program is a list of steps over values. Each step is an inner loop of a NumPy ufunc, a cast, a choice between
 two values, or a call of Python. The core runs the steps block by block (native/ops/host_program.cpp).
@@ -73,7 +73,7 @@ class HostProgram:
         self._constants: dict[Any, HostValue] = {}
 
     def constant(self, number: Any, dtype: int) -> HostValue:
-        """A number, rounded to the dtype."""
+        """Return a number as a value, rounded to the dtype."""
         with np.errstate(all="ignore"):
             element = np.asarray(number).astype(dtype_from_id(dtype))
         return self._constants.setdefault(
@@ -93,7 +93,7 @@ class HostProgram:
         return outputs
 
     def cast(self, value: HostValue, dtype: int, *, copy: bool = False) -> HostValue:
-        """The value in another dtype."""
+        """Return the value in another dtype."""
         if value.number is not None and not copy:
             return self.constant(value.number, dtype)
         if value.dtype == dtype and not copy:
@@ -105,47 +105,47 @@ class HostProgram:
     def loop(
         self, ufunc: np.ufunc, operands: Sequence[HostValue], dtypes: Sequence[int]
     ) -> tuple[HostValue, ...]:
-        """The results, of these dtypes, of a ufunc's loop for the dtypes of the operands."""
+        """Return the results, of these dtypes, of a ufunc's loop for the dtypes of the operands."""
         index = _loop_index(ufunc, tuple(o.dtype for o in operands), tuple(dtypes))
         if index is None:
             return self.call(ufunc, operands, dtypes)
-        # A power of one number, 2, is a square, as for NumPy's operator.
+        # A power with the single exponent 2 is a square, as for NumPy's operator.
         squared = (
             operands[0].dtype if ufunc is np.power and dtypes[0] in (_FLOAT32, _FLOAT64) else 0
         )
         return self._step(ufunc, (index, squared), operands, dtypes, ufunc in _DENSE)
 
     def choose(self, condition: HostValue, x: HostValue, y: HostValue) -> HostValue:
-        """Choose x where the condition is true, y elsewhere."""
+        """Return x where the condition is true, y elsewhere."""
         itemsize = dtype_from_id(x.dtype).itemsize
         return self._step(None, (itemsize, -1), (condition, x, y), (x.dtype,))[0]
 
     def clip(self, x: HostValue, low: HostValue, high: HostValue) -> HostValue:
-        """Limit x, in a loop of the core: NumPy's for clip is private, and maximum is slow beside a number."""
+        """Limit x by a loop of the core, because NumPy's clip loop is private and maximum is slow with a number."""
         return self._step(None, (x.dtype, -4), (x, low, high), (x.dtype,))[0]
 
     def integer_power(self, x: HostValue, y: HostValue) -> HostValue:
-        """The power of integers of one dtype; negative exponents are those of a kernel."""
+        """Return the power of integers of one dtype; negative exponents give the same results as in a kernel."""
         return self._step(None, (x.dtype, -3), (x, y), (x.dtype,))[0]
 
     def call(
         self, function: Callable[..., Any], operands: Sequence[HostValue], dtypes: Sequence[int]
     ) -> tuple[HostValue, ...]:
-        """The results of a Python function of NumPy arrays, in these dtypes."""
-        # The arrays that the function is given own their memory: no operand of a call, whose owner may release it.
+        """Return the results of a Python function of NumPy arrays, in these dtypes."""
+        # The arrays that the function receives own their memory: an operand's owner might release its memory.
         inside = {id(output) for step in self._steps for output in step.outputs}
         given = [o if id(o) in inside else self.cast(o, o.dtype, copy=True) for o in operands]
         return self._step(_caller(function, len(given)), (-1, 0), given, dtypes)
 
     def finish(self, results: Sequence[HostValue], dtypes: Sequence[int], in_place: bool) -> Any:
-        """What the core reads: the program that stores the results in arrays of these dtypes.
+        """Return the program, in the core's form, that stores the results in arrays of these dtypes.
 
-        `in_place`: the results may be at the same places as the inputs, so that they are stored
-        when the inputs have been read.
+        `in_place`: the results may have the same addresses as the inputs, so they are stored after the
+        inputs have been read.
         """
         found = [self.cast(value, dtype) for value, dtype in zip(results, dtypes, strict=True)]
         reads = [i for i, step in enumerate(self._steps) if set(step.inputs) & set(self.inputs)]
-        # Python's functions read and write temporaries only.
+        # Python functions read and write only temporaries.
         in_python = {v for step in self._steps if step.numbers[0] < 0
                      for v in (*step.inputs, *step.outputs)}  # fmt: skip
         made_by = {
@@ -158,7 +158,7 @@ class HostProgram:
                   if made_by.get(value, -2) < last_read or value not in made_by
                   or value in found[:i]]  # fmt: skip
         if in_place and any(found[i] in self.inputs for i in stores):
-            # A store of an input must not follow the store of a result at its place.
+            # The store of an input must not follow the store of a result at the same address.
             stores = list(range(len(found)))
             found = [self.cast(v, v.dtype, copy=True) if v in self.inputs else v for v in found]
         for i, value in enumerate(found):
@@ -168,7 +168,7 @@ class HostProgram:
         return self._allocated(places, len(found))
 
     def finish_joined(self, ufunc: np.ufunc, value: HostValue, dtype: int) -> Any:
-        """What the core reads: the program that joins a value to accumulators of a dtype."""
+        """Return the program, in the core's form, that joins a value to accumulators of a dtype."""
         before = HostValue(dtype)
         if ufunc is np.add and dtype == _SUMS.get(value.dtype):
             (after,) = self._step(None, (value.dtype, -2), (before, value), (dtype,))
@@ -179,7 +179,7 @@ class HostProgram:
         return self._allocated(places, 1)
 
     def _allocated(self, places: dict[HostValue, int], results: int) -> Any:
-        """Give every value a register; temporaries of one dtype share registers when they are not needed any more."""
+        """Give every value a register; temporaries of one dtype reuse registers that are no longer needed."""
         last_use = {value: i for i, step in enumerate(self._steps) for value in step.inputs}
         operands = len(self.inputs) + results
         temporaries: list[int] = []
@@ -218,14 +218,14 @@ class HostProgram:
 
 
 def element_words(element: Any) -> tuple[int, int]:
-    """The bytes of an element as two words of the core."""
+    """Return the bytes of an element as two words of the core."""
     data = element.tobytes().ljust(16, b"\0")
     return int.from_bytes(data[:8], sys.byteorder), int.from_bytes(data[8:], sys.byteorder)
 
 
 @lru_cache(maxsize=4096)
 def _loop_index(ufunc: np.ufunc, ins: tuple[int, ...], outs: tuple[int, ...]) -> int | None:
-    """The number of the loop for these dtypes, if the core can call it."""
+    """Return the index of the loop for these dtypes, or None if the core cannot call it."""
     letters = [_LETTERS.get(dtype, []) for dtype in (*ins, *outs)]
     for found in product(*letters):
         text = f"{''.join(found[: len(ins)])}->{''.join(found[len(ins) :])}"
@@ -240,7 +240,7 @@ def _cast(x: Any) -> Any:
 
 
 def _caller(function: Callable[..., Any], inputs: int) -> Callable[..., None]:
-    """The function as a step: of core arrays, its operands and then its results."""
+    """Return the function as a step, which takes core arrays: its operands and then its results."""
 
     def run(*arrays: Any) -> None:
         views = [as_numpy_view(x, written=True) for x in arrays]
@@ -256,7 +256,7 @@ def _caller(function: Callable[..., Any], inputs: int) -> Callable[..., None]:
 def row_program(
     row: Row, kinds: tuple[int, ...], stored: Sequence[int], results: Sequence[int], in_place: bool
 ) -> Any:
-    """The program of a row for operands of these kinds, whose elements have the dtypes `stored`."""
+    """Return the program of a row for operands of these kinds, whose elements have the dtypes `stored`."""
     program = HostProgram(stored)
     found: Sequence[HostValue] = program.inputs  # of a cast
     if row.name != "cast":
@@ -267,7 +267,7 @@ def row_program(
 def row_results(
     program: HostProgram, row: Row, given: Sequence[HostValue], kinds: tuple[int, ...]
 ) -> list[HostValue]:
-    """Add the steps of a row for operands of these kinds; returns its results."""
+    """Add the steps of a row for operands of these kinds, and return its results."""
     loop = loop_dtypes(row, kinds)
     ins, outs = loop if row.name == "where" else map(_computed, loop)
     read = [program.cast(value, dtype) for value, dtype in zip(given, ins, strict=True)]
@@ -276,7 +276,7 @@ def row_results(
 
 
 def _computed(dtypes: Sequence[int]) -> tuple[int, ...]:
-    """The dtypes of NumPy's loop: float32 replaces a small type."""
+    """Return the dtypes of NumPy's loop: float32 replaces a small type."""
     return tuple(_FLOAT32 if is_extended(dtype) else dtype for dtype in dtypes)
 
 

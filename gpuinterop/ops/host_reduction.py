@@ -1,4 +1,4 @@
-"""Reductions in host memory as programs of inner loops: what joins the elements, and what follows.
+"""Reductions in host memory as programs of inner loops: one joins the elements, one computes the results.
 
 Floats of 16 and 32 bits are accumulated in float64, so that both devices have the same accuracy.
 """
@@ -25,7 +25,7 @@ Elements = Callable[[HostProgram, Sequence[HostValue]], HostValue]
 
 
 class HostStage(NamedTuple):
-    """What _core.make_host_reduction reads, see native/ops/host_reduction.hpp."""
+    """One stage for _core.make_host_reduction; see native/ops/host_reduction.hpp."""
 
     join: Any
     finish: Any
@@ -38,7 +38,7 @@ class HostStage(NamedTuple):
 def cast_stages(
     op: str, dtype: int, source: int, result: int, count: int, ddof: float
 ) -> list[HostStage]:
-    """The stages of a reduction of the elements of an array of `dtype`, each cast to the dtype `source`."""
+    """Return the stages of a reduction of the elements of an array of `dtype`, each cast to `source`."""
     return host_stages(
         op, (dtype,), lambda program, inputs: program.cast(inputs[0], source), source, result, count, ddof
     )  # fmt: skip
@@ -48,7 +48,7 @@ def host_stages(
     op: str, inputs: Sequence[int], elements: Elements, source: int, result: int, count: int,
     ddof: float = 0.0,
 ) -> list[HostStage]:  # fmt: skip
-    """The stages of a reduction, for `_core.make_host_reduction`.
+    """Return the stages of a reduction, for `_core.make_host_reduction`.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def host_stages(
     inputs : the dtypes of the operands.
     elements : adds the values that are reduced, of dtype `source`, to a program of these inputs.
     result : the dtype of the result.
-    count : how many elements one result is computed from.
+    count : the number of elements from which one result is computed.
     """
     row = REDUCTIONS[op]
     stages = []
@@ -105,7 +105,7 @@ def _stage(
 
 
 def _initial(ufunc: np.ufunc, accumulator: int, count: int) -> Any:
-    """The accumulator over no elements."""
+    """Return the initial value of the accumulator."""
     dtype = dtype_from_id(accumulator)
     if ufunc is np.add:
         # Only negative zeros have a negative sum, which 0.0 would hide.

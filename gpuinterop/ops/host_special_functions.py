@@ -64,9 +64,9 @@ def _quotient(parts: tuple[tuple[float, ...], tuple[float, ...]], t: Any) -> Any
 
 
 def lgamma(x: Any) -> Any:
-    """The logarithm of the absolute value of gamma.
+    """Return the logarithm of the absolute value of gamma.
 
-    Up to 10 it is computed from its value between 1 and 2, where its roots are factors, by the recurrence.
+    Up to 10 the recurrence computes it from its value between 1 and 2, where its roots are factors.
     """
     x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
@@ -77,7 +77,7 @@ def lgamma(x: Any) -> Any:
             z = np.where(down, z - 1, z)
             product = np.where(down, product * z, product)
         up = z < 1
-        # (y - 1) * (y - 2) for the y that z is, or is one below.
+        # (y - 1) * (y - 2), where y is z or z + 1.
         roots = np.where(up, z * (z - 1), (z - 1) * (z - 2))
         steps = np.where(up, -np.log(z), np.log(product))
         found = roots * _quotient(_LGAMMA, np.where(up, z - 0.5, z - 1.5)) + steps
@@ -85,7 +85,7 @@ def lgamma(x: Any) -> Any:
 
 
 def erfinv(x: Any) -> Any:
-    """The inverse of erf, by Newton's method from a logarithmic first guess."""
+    """Return the inverse of erf, by Newton's method from a logarithmic first guess."""
     x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
         inside = np.abs(x) < 1
@@ -115,10 +115,10 @@ _DIGAMMA = (
 
 
 def digamma(x: Any) -> Any:
-    """The logarithmic derivative of gamma.
+    """Return the logarithmic derivative of gamma.
 
-    From 10 on the asymptotic series; below, by the recurrence, what it is from 1 to 2, where its root is a
-    factor; reflection below zero.
+    From 10 on by the asymptotic series; below 10 by the recurrence from its value between 1 and 2, where its root
+    is a factor; below zero by reflection.
     """
     x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
@@ -144,7 +144,7 @@ def digamma(x: Any) -> Any:
 
 
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x)), without overflow."""
+    """Return 1 / (1 + exp(-x)), without overflow."""
     x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
         t = np.exp(-np.abs(x))
@@ -152,13 +152,13 @@ def sigmoid(x: Any) -> Any:
 
 
 def softplus(x: Any) -> Any:
-    """log(1 + exp(x)), without overflow."""
+    """Return log(1 + exp(x)), without overflow."""
     x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
         return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
 def reciprocal_sqrt(x: Any) -> Any:
-    """1 / sqrt(x)."""
+    """Return 1 / sqrt(x)."""
     with np.errstate(all="ignore"):
         return 1 / np.sqrt(np.asarray(x, np.float64))

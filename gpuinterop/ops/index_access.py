@@ -25,7 +25,7 @@ ASSIGNMENT = "x[key] = value"
 
 
 def getitem(x: Any, key: Any) -> Any:
-    """Return ``x[key]`` for a key with index arrays: a new array."""
+    """Return ``x[key]`` for a key with index arrays, as a new array."""
     expression = read_key(x, key)
     if _is_one_mask(expression) and expression.view.ndim == len(expression.arrays[0][1].shape):
         mask = expression.arrays[0][1].beside(expression.view, WHERE)
@@ -71,7 +71,7 @@ def _is_one_mask(expression: IndexExpression) -> bool:
 
 
 def _elements(expression: IndexExpression, where: str, written: Any = None) -> Elements:
-    """The elements that the key addresses; masks are replaced by the indices that they select."""
+    """Return the elements that the key addresses; masks are replaced by the indices that they select."""
     view = expression.view
     if not expression.arrays:
         view = _flagged(expression)
@@ -88,7 +88,7 @@ def _elements(expression: IndexExpression, where: str, written: Any = None) -> E
 
 
 def _flagged(expression: IndexExpression) -> Any:
-    """The view of a key with bools and without arrays: an axis of length 1, or 0 if one is False."""
+    """Return the view of a key with bools but no arrays: it has an axis of length 1, or 0 if a bool is False."""
     view, axis = expression.view, expression.axis
     if expression.flags:
         view = view[(slice(None),) * axis + (None,)]
@@ -118,7 +118,7 @@ def read(elements: Elements, x: Any, out: Any = None) -> Any:
 
 
 def write(elements: Elements, values: Any, x: Any, adds: bool = False) -> None:
-    """Set the elements, which are of `x`, to values that broadcast to them; or add these."""
+    """Set the elements, which belong to `x`, to values that broadcast to them, or add the values."""
     if isinstance(values, _core.Array) and _core._may_overlap(values, x):
         values = copy_of(values, elements.where)
     fitted = _fitted(values, elements.shape, elements.where)
@@ -130,14 +130,14 @@ def write(elements: Elements, values: Any, x: Any, adds: bool = False) -> None:
 
 
 def copy_of(x: Any, where: str) -> Any:
-    """A copy, because the operation writes to memory that `x` shares."""
+    """Return a copy of `x`, because the operation writes to memory that `x` shares."""
     made = output_arrays.new_like(x, x.shape, x.dtype, where)
     _core.copy_into(made, x, where=where)
     return made
 
 
 def assigned(value: Any, x: Any, where: str) -> Any:
-    """The assigned value in the dtype of `x`, beside it; one element may stay in host memory."""
+    """Return the assigned value in the dtype and on the device of `x`; one element may stay in host memory."""
     target = output_arrays.plain(x)
     found = value if isinstance(value, _core.Array) and value.dtype == target.dtype else None
     if type(value) in (bool, int, float) and _core._recording() is None:
@@ -154,7 +154,7 @@ def assigned(value: Any, x: Any, where: str) -> Any:
 
 
 def _fitted(values: Any, shape: tuple[int, ...], where: str) -> Any:
-    """The values broadcast to `shape`; leading axes of length 1 are dropped, as in NumPy."""
+    """Return the values broadcast to `shape`; leading axes of length 1 are dropped, as in NumPy."""
     while values.ndim > len(shape) and values.shape[0] == 1:
         values = values[0]
     if broadcast_shapes([values.shape, shape], where) != shape:
@@ -168,7 +168,7 @@ def _fitted(values: Any, shape: tuple[int, ...], where: str) -> Any:
 
 
 def _assign_masked(expression: IndexExpression, values: Any) -> None:
-    """x[..., mask, ...] = values."""
+    """Carry out x[..., mask, ...] = values."""
     view, (first, array) = expression.view, expression.arrays[0]
     mask = array.beside(view, ASSIGNMENT)
     if _core._may_overlap(values, view):
@@ -191,7 +191,7 @@ def _assign_masked(expression: IndexExpression, values: Any) -> None:
 
 
 def _fill_selected(view: Any, mask: Any, after: int, values: Any) -> None:
-    """Assign values that do not depend on the number of selected elements: the host does not wait for it."""
+    """Assign values that do not depend on the number of selected elements, so the host need not wait for it."""
     values = _fitted(values, view.shape, ASSIGNMENT)
     if view.size == 0:
         return
@@ -223,7 +223,7 @@ def _assign_each(view: Any, first: int, selection: Selection, values: Any) -> No
 
 
 def writable(x: Any, where: str) -> Any:
-    """Return `x` as a `GpuArray`; refuse what is no array, or read-only."""
+    """Return `x` as a `GpuArray`; raise if it is not an array, or is read-only."""
     if not isinstance(x, _core.Array):
         raise not_an_array(where, "x", type_name(x), fix="share its memory: gpuinterop.asarray(x)")
     if core_view(x).readonly:
@@ -232,7 +232,7 @@ def writable(x: Any, where: str) -> Any:
 
 
 def unshared(array: IndexArray, written: Any) -> IndexArray:
-    """The indices, or a copy of them if a write to `written` would change them."""
+    """Return the indices, or a copy of them if a write to `written` would change them."""
     if written is None or not array.overlaps(written):
         return array
     return IndexArray(array.values.copy(), array.listed, array.live, array.inside)

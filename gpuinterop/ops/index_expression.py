@@ -1,6 +1,6 @@
-"""Keys with index arrays: ``x[key]`` as a view, index arrays of some of its axes, and the place of their result.
+"""Reads keys with index arrays: a view of x, index arrays for some of its axes, and the position of their result.
 
-Keys of ints, slices, Ellipsis and None alone are read by the core and come here only if they are wrong.
+The core reads keys of ints, slices, Ellipsis and None; such keys reach this module only if they are wrong.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class IndexArray:
     Attributes
     ----------
     values : a gpuinterop array on a GPU, or a NumPy array.
-    listed : the values came as Python scalars, whose transfer to a device is not counted as a copy.
+    listed : the values were Python scalars, whose transfer to a device is not counted as a copy.
     live : NumPy's array is the memory of a gpuinterop array, which a capture on "cpu" reads at each replay;
-        of others it keeps the present values.
+        for other arrays the capture keeps the current values.
     inside : the indices are known to be in range.
     """
 
@@ -66,7 +66,7 @@ class IndexArray:
         return bool(x.device.type == "cpu" and _core._may_overlap(wrap_numpy(self.values), x))
 
     def beside(self, view: Any, where: str) -> Any:
-        """The values as a gpuinterop array on the device of `view`."""
+        """Return the values as a gpuinterop array on the device of `view`."""
         if isinstance(self.values, _core.Array):
             return self.values
         if view.device.type == "cpu":
@@ -76,10 +76,10 @@ class IndexArray:
 
 
 def upload(host: np.ndarray[Any, Any], device: Any, values: bool, where: str) -> Any:
-    """Host values on the device: copied now, even during a capture, as constants of the graph.
+    """Copy host values to the device now, even during a capture, as constants of the graph.
 
     The recorder keeps them alive. Another library's capture would not, so the copy is refused there.
-    `values`: they came as Python scalars, whose transfer is not counted as a copy.
+    `values`: they were Python scalars, whose transfer is not counted as a copy.
     """
 
     def copied() -> Any:
@@ -100,7 +100,7 @@ def upload(host: np.ndarray[Any, Any], device: Any, values: bool, where: str) ->
 
 @dataclass
 class IndexExpression:
-    """What ``x[key]`` addresses.
+    """The elements that ``x[key]`` addresses.
 
     Attributes
     ----------
@@ -124,9 +124,9 @@ def as_index_array(value: Any, device: Any, where: str, masks: bool = True) -> I
         try:
             found: Any = np.asarray(value)
         except (ValueError, TypeError) as error:  # of ragged lists, and of lists of arrays on a GPU
-            raise IndexKindError(where=where, expected="index lists whose parts have one length",
+            raise IndexKindError(where=where, expected="index lists whose parts have equal lengths",
                                  got=f"{short_repr(value)}: {error}",
-                                 fix="pass lists of one length, or an index array for each axis") from None  # fmt: skip
+                                 fix="pass equal lengths, or an index array for each axis") from None  # fmt: skip
     else:
         source = value if isinstance(value, _core.Array) else as_input_array(value, None, where)
         seen = output_arrays.plain(source)
@@ -151,12 +151,12 @@ def _not_indices(where: str, got: str) -> IndexKindError:
     return IndexKindError(
         where=where, got=got,
         expected="ints, slices, Ellipsis, None, arrays of integers or bools, and tuples of them",
-        fix="convert it: x[int(key)] for one index, or indices.astype('int64')",
+        fix="convert the key: x[int(key)] for one index, or indices.astype('int64')",
     )  # fmt: skip
 
 
 def _part(item: Any, device: Any, where: str) -> Any:
-    """A part of a key: None, Ellipsis, a slice, an int, a bool or an `IndexArray`."""
+    """Return a part of a key as None, Ellipsis, a slice, an int, a bool or an `IndexArray`."""
     if item is None or item is Ellipsis or isinstance(item, slice):
         return item
     if isinstance(item, (bool, np.bool_)):
@@ -180,7 +180,7 @@ def _part(item: Any, device: Any, where: str) -> Any:
 
 
 def _consumed(part: Any) -> int:
-    """How many axes of the array a part of the key stands for."""
+    """Return the number of axes that a part of the key indexes."""
     if part is None or part is Ellipsis or isinstance(part, bool):
         return 0
     return len(part.shape) if isinstance(part, IndexArray) and part.is_mask else 1
@@ -196,7 +196,7 @@ def read_key(x: Any, key: Any, where: str = WHERE) -> IndexExpression:
         raise too_many_indices(where, used, source.shape)
     ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
     if len(ellipses) > 1:
-        raise ArrayIndexError(where=where, expected="one Ellipsis at most", got=str(len(ellipses)),
+        raise ArrayIndexError(where=where, expected="at most one Ellipsis", got=f"{len(ellipses)} of them",
                               fix="write the others as slices")  # fmt: skip
     if used < rank and ellipses:
         at = ellipses[0]
@@ -239,7 +239,7 @@ def _require_shape(mask: IndexArray, shape: tuple[int, ...], axis: int, where: s
 
 
 def block_shape(shapes: Sequence[tuple[int, ...]], where: str) -> tuple[int, ...]:
-    """The shape that index arrays broadcast to."""
+    """Return the shape to which index arrays broadcast."""
     try:
         return broadcast_shapes(shapes, where)
     except GpuInteropError as error:

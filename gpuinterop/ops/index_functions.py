@@ -1,4 +1,4 @@
-"""The functions that index: take, put, nonzero and their like."""
+"""The functions that index: take, put, nonzero and similar ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def nonzero(x: Any) -> tuple[Any, ...]:
     mask = _as_mask(x)
     if mask.ndim == 0:
         raise ShapeError(where="nonzero", expected="an array of at least one dimension", got="a 0-d array",
-                         fix="make it 1-d: x.reshape(1)")  # fmt: skip
+                         fix="reshape it: x.reshape(1)")  # fmt: skip
     return tuple(Selection(mask, "nonzero").places())
 
 
@@ -61,7 +61,7 @@ def _as_mask(x: Any) -> Any:
     return plain if plain.dtype == np.bool_ else cast(plain, np.bool_)
 
 
-# ---- take and its like ------------------------------------------------------------------------------
+# ---- take and similar functions ---------------------------------------------------------------------
 
 
 def _read_mode(mode: Any, where: str) -> int:
@@ -74,7 +74,7 @@ def take(
     x: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise",
     max_threads: int = 1,
 ) -> Any:  # fmt: skip
-    """Return the elements of x at `indices` along `axis`, of the flattened x when it is None.
+    """Return the elements of x at `indices` along `axis`, or of the flattened x if `axis` is None.
 
     `mode` determines the effect of an index out of range: "raise" IndexError, "wrap" around, or
     "clip" to the ends. Negative indices count from the end with "raise". The result is a new
@@ -150,8 +150,8 @@ def _along_axis(
 def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     """Set the elements of the flattened x at `ind` to those of `v`, which is repeated as often as needed.
 
-    Nothing is written if an index is out of range. Which of several values a repeated index gets is
-    undefined.
+    Nothing is written if an index is out of range. If an index is repeated, it is undefined which of its
+    values remains.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 
 
 def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -> Any:
-    """Return the parts of x along `axis` for which the 1-d `condition` is true; of the flattened x for None.
+    """Return the parts of x along `axis` for which the 1-d `condition` is true; None flattens x first.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -
     mask = _condition(condition, source)
     if mask.ndim != 1:
         raise ShapeError(where="compress", expected="a condition of one dimension", got=f"shape {mask.shape}",
-                         fix="index with it: x[condition]")  # fmt: skip
+                         fix="index with the condition: x[condition]")  # fmt: skip
     places = IndexArray(
         Selection(mask, "compress").places()[0], inside=mask.size <= source.shape[along]
     )
@@ -205,7 +205,7 @@ def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -
 
 
 def _condition(condition: Any, x: Any) -> Any:
-    """A condition as a mask on the device of x."""
+    """Return a condition as a mask on the device of x."""
     if isinstance(condition, (list, tuple)):
         condition = np.asarray(condition, dtype=bool)
         return (
@@ -222,7 +222,7 @@ def _condition(condition: Any, x: Any) -> Any:
 
 
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
-    """Return an array with each element of x along `axis` repeated, of the flattened x for None.
+    """Return an array with each element of x along `axis` repeated; None flattens x first.
 
     `repeats` is a number for all, or one for each element along the axis. The host reads those of an
     array on a GPU, and waits for them, because they determine the shape.
@@ -237,7 +237,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     if isinstance(repeats, _core.Array):
         repeats = to_host_array(repeats, "repeat")
     with reraise_from("repeat"):
-        # Not one by one, which takes long for arrays.
+        # Not one by one, which would take long for an array.
         of_ints = (
             isinstance(repeats, np.ndarray) and repeats.dtype.kind in "iu" and repeats.ndim == 1
         )
@@ -247,8 +247,8 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     n = x.shape[along]
     if counts.dtype == object or len(counts) not in (1, n) or (counts < 0).any():
         raise ShapeError(
-            where="repeat", expected=f"one number of repetitions, or {n}, of 0 or more",
-            got=short_repr(counts.tolist()), fix="count for each element along the axis, or one for all",
+            where="repeat", expected=f"one count of 0 or more, or {n} of them",
+            got=short_repr(counts.tolist()), fix="pass a count for each element along the axis, or one for all",
         )  # fmt: skip
     if len(counts) != 1:
         return take(x, np.repeat(np.arange(n), counts.astype(np.intp)), along)

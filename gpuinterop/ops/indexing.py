@@ -1,4 +1,4 @@
-"""Reading and writing elements at index arrays, on both devices."""
+"""Reads and writes elements at index arrays, on both devices."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Elements:
         self.on_host = view.device.type == "cpu"
         if len(arrays) > _MOST_ARRAYS:
             raise UnsupportedError(
-                where=where, expected=f"at most {_MOST_ARRAYS} index arrays", got=str(len(arrays)),
-                fix="join axes: x.reshape(-1)[numpy.ravel_multi_index(indices, x.shape)]",
+                where=where, expected=f"at most {_MOST_ARRAYS} index arrays", got=f"{len(arrays)} index arrays",
+                fix="merge axes: x.reshape(-1)[numpy.ravel_multi_index(indices, x.shape)]",
             )  # fmt: skip
         self._require_axes_with_elements(arrays)
         self.arrays = [self._prepared(i, array) for i, (_, array) in enumerate(arrays)]
@@ -67,7 +67,7 @@ class Elements:
                 )  # fmt: skip
 
     def _prepared(self, number: int, array: IndexArray) -> Any:
-        """The indices where the elements are."""
+        """Return the indices on the device of the elements."""
         values = array.values
         if isinstance(values, _core.Array):
             return values
@@ -89,7 +89,7 @@ class Elements:
             raise index_out_of_range(self.where, extent, got, axis)
 
     def _require_all_inside(self) -> None:
-        """Check the indices though there is nothing to read or write, as NumPy does."""
+        """Check the indices although no element is read or written, as NumPy does."""
         for axis, values in zip(self.axes, self.arrays, strict=True):
             if self.mode != RAISE or not values.size:
                 continue
@@ -101,7 +101,7 @@ class Elements:
     # ---- the host ------------------------------------------------------------------------------------
 
     def _host_indices(self) -> list[Any]:
-        """The indices for NumPy, which checks them, broadcast to each other."""
+        """Return the indices for NumPy, which checks them, broadcast to each other."""
         found = []
         for number, values in enumerate(self.arrays):
             extent = self.view.shape[self.axes[number]]
@@ -125,7 +125,7 @@ class Elements:
             self._require_inside(number, values)
 
     def _block_first(self, array: Any) -> Any:
-        """A NumPy array of `shape` with the axes of the indices first."""
+        """Return a NumPy array of `shape` with the axes of the indices first."""
         block = range(self.axis, self.axis + len(self.block))
         if not self.axis:
             return array
@@ -134,7 +134,7 @@ class Elements:
     # ---- both ----------------------------------------------------------------------------------------
 
     def read(self, target: Any, keeps: bool = False) -> None:
-        """Fill `target`, of `shape`. With `keeps` it has its old values if an index is out of range."""
+        """Fill `target`, of `shape`. With `keeps` it keeps its values if an index is out of range."""
         if 0 in self.shape:
             self._require_all_inside()
             return
@@ -175,7 +175,7 @@ class Elements:
             result[part] = source[tuple(index[part] for index in indices)]
 
     def write(self, value: Any, adds: bool = False) -> None:
-        """Set the elements to those of `value`, which has `shape` or, in host memory, one element; or add it."""
+        """Set the elements to `value`, or add it; it has `shape` or, in host memory, may have one element."""
         if 0 in self.shape:
             self._require_all_inside()
             return
@@ -214,7 +214,7 @@ class ElementsAlongAxis(Elements):
             source, (*self.shape[:axis], source.shape[axis], *self.shape[axis + 1 :])
         )
         for part in _pieces(self.shape, result.size):
-            whole = source if len(part) == axis + 1 else source[part]  # not cut along the axis
+            whole = source if len(part) == axis + 1 else source[part]  # not divided along the axis
             result[part] = np.take_along_axis(whole, indices[part], axis)
 
     def _write_on_host(self, target: Any, values: Any, adds: bool) -> None:
@@ -222,7 +222,7 @@ class ElementsAlongAxis(Elements):
 
 
 def _pieces(block: tuple[int, ...], size: int) -> Iterator[tuple[slice, ...]]:
-    """Keys that divide index arrays of this shape, so that each selects about `_PIECE` of `size` elements."""
+    """Yield keys that divide index arrays of this shape; each selects about `_PIECE` of `size` elements."""
     longest = max(range(len(block)), key=block.__getitem__, default=0)
     length = block[longest] if block else 1
     step = max(1, _PIECE * length // max(size, 1))

@@ -1,4 +1,4 @@
-"""A mapped reduction in one kernel: several operands, an expression, a reduction, results from it.
+"""MapReduce: an expression of several operands, a reduction and expressions of its result, in one kernel.
 
 The expressions are CUDA C over x0, x1, ... (operands), r (the reduced value) and e0, e1, ... (operands
 of the result's shape); `host` computes the same in NumPy. Each becomes a `CudaText` in a graph.
@@ -40,7 +40,7 @@ class MapReduce(ReductionKernel):
     map : expression of x0, x1, ...
     host : NumPy function of (operands, extras) that returns the results as a tuple.
     op : "sum", "prod", "mean", "min", "max", "any" or "all".
-    axis : the reduced axes, counted from the end when negative.
+    axis : the reduced axes; negative ones count from the end.
     posts : an expression for each result.
     locals : declarations that the posts share, "const float z = r + e0;".
     dtypes : dtype of each result; that of the reduction by default.
@@ -72,12 +72,12 @@ class MapReduce(ReductionKernel):
                 where=where,
                 expected=f"op {', '.join(FUSED[:-1])} or {FUSED[-1]}",
                 got=repr(op),
-                fix="use the array's method for the others",
+                fix="call the array's method for another reduction",
             )
         if not callable(host):
             raise ArgumentTypeError(
                 where=where, expected="a NumPy function of (operands, extras) as host",
-                got=repr(host), fix="host=lambda x, e: (numpy.sum(x[0], axis=-1),)",
+                got=repr(host), fix="pass for example host=lambda x, e: (numpy.sum(x[0], axis=-1),)",
             )  # fmt: skip
         super().__init__(
             Expression(), op, axis, None, dtypes, where
@@ -96,7 +96,7 @@ class MapReduce(ReductionKernel):
         """Return machine code for C-contiguous arrays and a compute capability times ten.
 
         `dtypes` are those of the operands, `extras` those of the extras, all float32 by default.
-        CompileError shows the line. It needs NVRTC, and no GPU: the texts can be checked on device "cpu" too.
+        CompileError shows the line. The call needs NVRTC but no GPU, so it can also check the texts on device "cpu".
         """
         where = f"{self._where}.compile"
         arch = require_arch(arch, where)
@@ -116,7 +116,7 @@ class MapReduce(ReductionKernel):
         return compile_source(text, arch, options=EXACT, name=f"gi_reduce_{plan.mode}.cu")
 
     def resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
-        """The graphs for as many operands and extras as the expressions use."""
+        """Compute the results, after a check that the call passes the operands and extras that the expressions use."""
         self._require_counts(operands, extras)
         return super().resolved(operands, extras, out)
 
@@ -125,7 +125,7 @@ class MapReduce(ReductionKernel):
             n, m = self._counts
             raise ArgumentTypeError(
                 where=self._where,
-                expected=f"as many operands and extras as the expressions mention: {n} and {m}",
+                expected=f"as many operands and extras as the expressions use: {n} and {m}",
                 got=f"{len(operands)} and {len(extras)}",
                 fix="pass an array for each of x0, x1, ..., and extras=(...) for each of e0, e1, ...",
             )
@@ -144,7 +144,7 @@ class MapReduce(ReductionKernel):
     def graphs(
         self, operands: Sequence[Any], extras: Sequence[Any]
     ) -> tuple[Expression, Expression]:
-        """The texts with the dtypes of these operands."""
+        """Return the graphs of the texts for operands of these dtypes."""
         value = accumulated_dtype(self.op, self._common(operands))
         outs = [kind.name for kind in self._dtypes(operands, extras)]
         mapped = CudaText(
@@ -189,7 +189,7 @@ _MOST = 64  # far more than a kernel accepts; compile() makes a type for each
 
 
 def _mentioned(letter: str, *texts: str) -> int:
-    """The number of operands in the texts: one more than the highest index."""
+    """Return the number of operands in the texts: one more than the highest index."""
     found = re.findall(rf"\b{letter}(\d+)\b", " ".join(texts))
     # int() limits the digits that it reads; far fewer name more operands than exist.
     return max((int(number[:9]) for number in found), default=-1) + 1

@@ -32,7 +32,7 @@ UFUNCS |= {
 
 
 # numpy.where -> the function for gpuinterop arrays; filled by the first call, because conversions and
-# operators do without the module.
+# operators do not need the module.
 _NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
@@ -83,12 +83,12 @@ def _refuse_numpy_out(name: str, x: Any, in_place: bool) -> ArgumentTypeError:
 
 
 def ufunc_method(ufunc: np.ufunc, method: str) -> Any:
-    """The function that computes a method of a ufunc, or None."""
+    """Return the function that computes a method of a ufunc, or None."""
     return import_module(f"{__package__}.numpy_functions").UFUNC_METHODS.get((ufunc, method))
 
 
 def _outer(function: Callable[..., Any], x: Any, y: Any, out: Any, **kwargs: Any) -> Any:
-    """Every element of x with every one of y."""
+    """Apply the function to every element of x with every element of y."""
     if not isinstance(x, _core.Array):
         x = np.asarray(x)
     given = out[0] if out else None
@@ -112,7 +112,7 @@ def __array_function__(
             raise ArgumentTypeError(
                 where=f"{func.__module__}.{func.__name__}",
                 expected="arguments that gpuinterop supports",
-                got=str(error), fix="omit the others, or download first: x.get()",
+                got=str(error), fix="omit the other arguments, or download first: x.get()",
             ) from error  # fmt: skip
     if all(issubclass(t, (_core.Array, np.ndarray)) for t in types):
         raise _missing(f"{func.__module__}.{func.__name__}", self)
@@ -124,7 +124,7 @@ def _all_known(inputs: tuple[Any, ...], outs: tuple[Any, ...] | None) -> bool:
 
 
 def _is_known(cls: type) -> bool:
-    """Whether gpuinterop handles objects of this class; other libraries may implement the function themselves."""
+    """Return whether gpuinterop handles objects of this class; another library may implement the function itself."""
     return (
         issubclass(cls, (_core.Array, np.ndarray))
         or not hasattr(cls, "__array_ufunc__")

@@ -50,7 +50,7 @@ def _like(name: str, value: Any) -> Callable[..., Any]:
 def _made(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> Any:
     output_arrays.require_arrays(f"numpy.{name}", a)
     if order not in ("C", "A", "K"):
-        raise ShapeError(where=f"numpy.{name}", expected="order 'C': new arrays are C-ordered",
+        raise ShapeError(where=f"numpy.{name}", expected="order='C', because new arrays are C-ordered",
                          got=f"order={order!r}", fix="transpose an array of the reversed shape")  # fmt: skip
     seen = core_view(a)
     extents = seen.shape if shape is None else tuple(read_shape(shape))
@@ -91,7 +91,7 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
         pairs = [(operator.index(by), operator.index(i)) for by, i in np.broadcast(shift, axis)]
     except (TypeError, ValueError) as error:
         raise ArgumentTypeError(
-            where="numpy.roll", expected="as many shifts as axes, or one of either, all ints",
+            where="numpy.roll", expected="ints: as many shifts as axes, or one shift, or one axis",
             got=f"shift={short_repr(shift)}, axis={short_repr(axis)}: {error}",
             fix="pass roll(x, (1, 2), (0, 1)) for two axes",
         ) from None  # fmt: skip
@@ -148,8 +148,8 @@ def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
     taken = read_axes(source, a.ndim, "numpy.moveaxis")
     places = read_axes(destination, a.ndim, "numpy.moveaxis")
     if len(taken) != len(places):
-        raise ShapeError(where="numpy.moveaxis", expected="as many places as axes",
-                         got=f"{source} to {destination}", fix="name a place for each axis")  # fmt: skip
+        raise ShapeError(where="numpy.moveaxis", expected="as many destinations as axes",
+                         got=f"{source} to {destination}", fix="pass a destination for each axis")  # fmt: skip
     order = [i for i in range(a.ndim) if i not in taken]
     for place, axis in sorted(zip(places, taken, strict=True)):
         order.insert(place, axis)
@@ -214,9 +214,9 @@ def _clip(
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that the caller passed: NumPy has a sentinel value for the others."""
+    """Return the arguments that the caller passed; NumPy has a sentinel value for the others."""
     return {
-        # Reductions refuse a where that is None; any other None is the default.
+        # Reductions refuse where=None; for other arguments None is the default.
         k: v
         for k, v in options.items()
         if v is not np._NoValue and (v is not None or k == "where")
@@ -224,14 +224,14 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _numpy_reduction(row: Reduction) -> Callable[..., Any]:
-    """NumPy's function: its parameters are those of the method, in the same order."""
+    """Return the implementation of NumPy's function, with the parameters of the method in the same order."""
 
     def call(x: Any, *args: Any, **options: Any) -> Any:
         given = _given(options)
         if "correction" in given and "ddof" in row.parameters:  # the array API's name
             if "ddof" in given:
                 raise ArgumentTypeError(where=f"numpy.{row.name}", expected="ddof or correction",
-                                        got="both", fix="pass one of them")  # fmt: skip
+                                        got="both of them", fix="pass only one")  # fmt: skip
             given["ddof"] = given.pop("correction")
         return FUNCTIONS_OF_AXES[row.name](x, *args, **given)
 
@@ -239,16 +239,16 @@ def _numpy_reduction(row: Reduction) -> Callable[..., Any]:
 
 
 def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """The norm; for two axes, a matrix in NumPy, only Frobenius' norm is supported."""
+    """Return the norm; for two axes, a matrix in NumPy, only the Frobenius norm is supported."""
     if ord is None and axis is None:
         return norm(x, None, None, keepdims)
     axes = read_reduced_axes(axis, x.ndim, "numpy.linalg.norm")
     frobenius = isinstance(ord, str) and ord == "fro"
     if len(axes) != (2 if frobenius else 1) and not (ord is None and len(axes) == 2):
         raise ShapeError(
-            where="numpy.linalg.norm", expected="one axis, or two and ord None or 'fro' for the norm of a matrix",
+            where="numpy.linalg.norm", expected="one axis, or two axes and ord None or 'fro' for a matrix norm",
             got=f"ord={ord!r} over {len(axes)} axes of shape {x.shape}",
-            fix="gpuinterop.norm for the norm of the elements, numpy.linalg.norm(x.get(), ...) for the matrix's",
+            fix="call gpuinterop.norm for the elements, or numpy.linalg.norm(x.get(), ...) for a matrix norm",
         )  # fmt: skip
     return norm(x, ord, axes, keepdims)
 
@@ -259,7 +259,7 @@ def _ufunc_reduce(function: Callable[..., Any]) -> Callable[..., Any]:
         left = _given(options)
         if out is not None:
             left["out"] = out
-        # Those without a dtype refuse it themselves.
+        # Reductions without a dtype raise for it themselves.
         if dtype is not None:
             left["dtype"] = dtype
         return function(x, axis, keepdims=keepdims, **left)

@@ -25,13 +25,13 @@ from gpuinterop.host_views import refuse_mask
 
 @cache
 def gpuarray_class() -> Any:
-    """GpuArray: results that a CudaNdarray cannot hold, and arrays made from foreign ones."""
+    """Return GpuArray, the class of results that a CudaNdarray cannot hold and of arrays made from foreign ones."""
     # The class is in a higher layer, so it is looked up by name on first use.
     return import_module("gpuinterop.ndarray").GpuArray
 
 
 def result_class(classes: Sequence[Any]) -> Any:
-    """The class that a result follows: CudaNdarray's, if it takes part, and the most derived of its family."""
+    """Return the class of a result: the most derived class, of CudaNdarray's family if an operand belongs to it."""
     special = [c for c in classes if getattr(c, "_only", None) is not None]
     first, *others = special or classes
     for other in others:
@@ -41,7 +41,7 @@ def result_class(classes: Sequence[Any]) -> Any:
 
 
 def as_scalar(value: Any, where: str) -> Any:
-    """A 0-d NumPy array as a number; anything else unchanged."""
+    """Return a 0-d NumPy array as a number, and any other value unchanged."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         refuse_mask(value, where)
         return np.asarray(value)[()]
@@ -52,7 +52,7 @@ def operand(value: Any, like: Any, where: str) -> Any:
     """Convert a value that is not a gpuinterop array to an operand, or return NotImplemented.
 
     NumPy scalars and 0-d NumPy arrays are numbers of their dtype (beside a CudaNdarray: of
-    float32). Other arrays are taken through the exchange protocols; host arrays are copied to the
+    float32). Other arrays are imported by the exchange protocols; host arrays are copied to the
     device of `like`.
     """
     value = as_scalar(value, where)
@@ -69,7 +69,7 @@ def operand(value: Any, like: Any, where: str) -> Any:
             return placed(as_input_array(np.asarray(value), None, where), None, where, True)
         return number, dtype_id(value.dtype)
     if isinstance(value, (bool, int, float, complex)):
-        # A subclass, such as an IntEnum: the plain number.
+        # An object of a subclass, such as an IntEnum, becomes the plain number.
         plain: tuple[Any, ...] = (bool, int, float, complex)
         return next(t(value) for t in plain if isinstance(value, t))
     if isinstance(value, np.ndarray) or speaks(value) or needs_converter(value):
@@ -108,7 +108,7 @@ def placed(source: Any, like: Any, where: str, values: bool = False) -> Any:
 
 
 def viewed(value: Any, like: Any, where: str) -> Any:
-    """An operand as an array that shares its memory if it is on the device of `like`; None for other values."""
+    """Return an operand as an array, shared if it is on the device of `like`; None for other values."""
     found = value if isinstance(value, _core.Array) else operand(value, like, where)
     return found if isinstance(found, _core.Array) else None
 

@@ -15,23 +15,23 @@ import numpy as np
 from . import host_special_functions
 
 
-@dataclass(frozen=True, eq=False)  # a row is itself: caches hang on it
+@dataclass(frozen=True, eq=False)  # compared by identity, because caches use rows as keys
 class Row:
     """One operation.
 
     Attributes
     ----------
     name : of the public function.
-    inputs : how many operands.
-    cuda : the expression; or one for each kind of type, the key being letters of b (bool),
+    inputs : the number of operands.
+    cuda : the expression, or a dict with one for each kind of dtype. The keys are letters: b (bool),
         i and u (integers), f (floats), c (complex). Kinds that are missing have no CUDA kernel.
         Several results are separated by ``;``.
     numpy : a NumPy ufunc, or a function of host arrays computed in float64.
     like : the ufunc whose dtype rule holds; `numpy` itself when None.
-    kinds_from : index of the operand whose kind picks the expression.
+    kinds_from : index of the operand whose kind selects the expression.
     compares : the result is a bool that compares two ordered operands.
     doc : first line of the docstring.
-    results : how many results.
+    results : the number of results.
     operands : names of the operands in the signature.
     """
 
@@ -60,7 +60,7 @@ class Row:
 
 
 def _f(name: str, cuda: str, numpy: Any, doc: str, complex: str = "", **more: Any) -> Row:
-    """A function of one float."""
+    """Return the row of a function of one float."""
     return Row(name, 1, {"f": cuda, "c": complex} if complex else {"f": cuda}, numpy, doc, **more)
 
 
@@ -79,9 +79,9 @@ ROWS: tuple[Row, ...] = (
     Row("multiply", 2, {"b": "x && y", "iu": "gi_mul(x, y)", "fc": "x * y"}, np.multiply, "x * y."),
     Row("divide", 2, {"fc": "x / y"}, np.divide, "x / y, always a float."),
     Row("floor_divide", 2, {"iuf": "gi_floordiv(x, y)"}, np.floor_divide,
-        "The largest whole number not above x / y; 0 for integers divided by 0."),
+        "The largest integer not above x / y; 0 for integers divided by 0."),
     Row("remainder", 2, {"iuf": "gi_mod(x, y)"}, np.remainder,
-        "What floor_divide leaves; the sign is y's."),
+        "x - y * floor_divide(x, y), with the sign of y."),
     Row("divmod", 2, {"iuf": "gi_floordiv(x, y); gi_mod(x, y)"}, np.divmod,
         "floor_divide and remainder at once.", results=2),
     Row("fmod", 2, {"iuf": "gi_fmod(x, y)"}, np.fmod, "The remainder with the sign of x."),
@@ -107,23 +107,23 @@ ROWS: tuple[Row, ...] = (
     Row("copysign", 2, {"f": "copysign(x, y)"}, np.copysign, "x with the sign of y."),
     Row("heaviside", 2, {"f": "gi_heaviside(x, y)"}, np.heaviside, "0 below zero, 1 above, y at zero."),
     Row("maximum", 2, {"b": "x || y", "iufc": "gi_max(x, y)"}, np.maximum,
-        "The larger one; NaN if one is NaN."),
+        "The larger operand; NaN if one is NaN."),
     Row("minimum", 2, {"b": "x && y", "iufc": "gi_min(x, y)"}, np.minimum,
-        "The smaller one; NaN if one is NaN."),
+        "The smaller operand; NaN if one is NaN."),
     Row("fmax", 2, {"b": "x || y", "iufc": "gi_fmax(x, y)"}, np.fmax,
-        "The larger one; NaN only if both are."),
+        "The larger operand; NaN only if both are."),
     Row("fmin", 2, {"b": "x && y", "iufc": "gi_fmin(x, y)"}, np.fmin,
-        "The smaller one; NaN only if both are."),
+        "The smaller operand; NaN only if both are."),
     Row("gcd", 2, {"iu": "gi_gcd(x, y)"}, np.gcd, "The greatest common divisor."),
     # ---- exponentials -------------------------------------------------------------------------
     _f("exp", "exp(x)", np.exp, "e to the power x.", "gi_exp(x)"),
     _f("exp2", "exp2(x)", np.exp2, "2 to the power x.",
        "gi_exp(gi_make((decltype(x.re))0.693147180559945309 * x.re, (decltype(x.re))0.693147180559945309 * x.im))"),
-    _f("expm1", "expm1(x)", np.expm1, "exp(x) - 1, exact near zero."),
+    _f("expm1", "expm1(x)", np.expm1, "exp(x) - 1, accurate near zero."),
     _f("log", "log(x)", np.log, "The natural logarithm.", "gi_log(x)"),
     _f("log2", "log2(x)", np.log2, "The logarithm to base 2."),
     _f("log10", "log10(x)", np.log10, "The logarithm to base 10."),
-    _f("log1p", "log1p(x)", np.log1p, "log(1 + x), exact near zero."),
+    _f("log1p", "log1p(x)", np.log1p, "log(1 + x), accurate near zero."),
     Row("logaddexp", 2, {"f": "gi_logaddexp(x, y)"}, np.logaddexp,
         "log(exp(x) + exp(y)), without overflow."),
     # ---- trigonometric and hyperbolic functions ---------------------------------------------------
@@ -146,16 +146,16 @@ ROWS: tuple[Row, ...] = (
     _special("sigmoid", "gi_sigmoid(x)", host_special_functions.sigmoid, "1 / (1 + exp(-x))."),
     _special("softplus", "gi_softplus(x)", host_special_functions.softplus, "log(1 + exp(x))."),
     _special("erf", "erf(x)", host_special_functions.erf, "The error function."),
-    _special("erfc", "erfc(x)", host_special_functions.erfc, "1 - erf(x), exact for large x."),
+    _special("erfc", "erfc(x)", host_special_functions.erfc, "1 - erf(x), accurate for large x."),
     _special("erfinv", "erfinv(x)", host_special_functions.erfinv, "The inverse of erf."),
     _special("gamma", "tgamma(x)", host_special_functions.gamma, "The gamma function."),
     _special("lgamma", "lgamma(x)", host_special_functions.lgamma, "The logarithm of |gamma(x)|."),
     _special("digamma", "gi_digamma(x)", host_special_functions.digamma, "The derivative of lgamma."),
     # ---- rounding --------------------------------------------------------------------------------
-    Row("floor", 1, {"biu": "x", "f": "floor(x)"}, np.floor, "The largest whole number not above x."),
-    Row("ceil", 1, {"biu": "x", "f": "ceil(x)"}, np.ceil, "The smallest whole number not below x."),
-    Row("trunc", 1, {"biu": "x", "f": "trunc(x)"}, np.trunc, "The whole number next to x towards zero."),
-    _f("rint", "rint(x)", np.rint, "The nearest whole number, the even one of two.",
+    Row("floor", 1, {"biu": "x", "f": "floor(x)"}, np.floor, "The largest integer not above x."),
+    Row("ceil", 1, {"biu": "x", "f": "ceil(x)"}, np.ceil, "The smallest integer not below x."),
+    Row("trunc", 1, {"biu": "x", "f": "trunc(x)"}, np.trunc, "x truncated to an integer, towards zero."),
+    _f("rint", "rint(x)", np.rint, "The nearest integer; of two, the even one.",
        "gi_make(rint(x.re), rint(x.im))"),
     # ---- comparisons and tests -------------------------------------------------------------------
     Row("isnan", 1, {"biu": "false", "f": "x != x", "c": "x.re != x.re || x.im != x.im"}, np.isnan,
@@ -173,8 +173,8 @@ ROWS: tuple[Row, ...] = (
     _compare("greater", "gi_lt(y, x)", np.greater, ">"),
     _compare("greater_equal", "gi_le(y, x)", np.greater_equal, ">="),
     Row("logical_and", 2, "gi_is_true(x) && gi_is_true(y)", np.logical_and, "True where both are true."),
-    Row("logical_or", 2, "gi_is_true(x) || gi_is_true(y)", np.logical_or, "True where one is true."),
-    Row("logical_xor", 2, "gi_is_true(x) != gi_is_true(y)", np.logical_xor, "True where just one is true."),
+    Row("logical_or", 2, "gi_is_true(x) || gi_is_true(y)", np.logical_or, "True where at least one is true."),
+    Row("logical_xor", 2, "gi_is_true(x) != gi_is_true(y)", np.logical_xor, "True where exactly one is true."),
     Row("logical_not", 1, "!gi_is_true(x)", np.logical_not, "True where x is false."),
     # ---- bits ------------------------------------------------------------------------------------
     Row("bitwise_and", 2, {"b": "x && y", "iu": "x & y"}, np.bitwise_and, "x & y."),
@@ -187,7 +187,7 @@ ROWS: tuple[Row, ...] = (
     Row("where", 3, "x ? y : z", np.where, "x where the condition is true, y elsewhere.", like=np.add,
         kinds_from=1, operands=("condition", "x", "y")),
     # The ufunc of np.clip is private: loop_dtypes promotes all three operands by the rule of maximum.
-    Row("clip", 3, {"biufc": "gi_min(gi_max(x, y), z)"}, np.clip, "x cut to the range from y to z.",
+    Row("clip", 3, {"biufc": "gi_min(gi_max(x, y), z)"}, np.clip, "x limited to the range from y to z.",
         like=np.maximum),
     # A cast is this operation with an out of another dtype.
     Row("cast", 1, "x", np.positive, "x in the dtype of out.", like=np.positive),

@@ -110,7 +110,7 @@ def _foreign(x: Any) -> bool:
 
 
 def selected(where: Any, x: Any, op: str) -> Any:
-    """The condition on x's device, in x's shape."""
+    """Return the condition on x's device, in x's shape."""
     if isinstance(where, _core.Array):
         require_arrays(op, x, where)
         mask = plain(where)
@@ -121,15 +121,15 @@ def selected(where: Any, x: Any, op: str) -> Any:
     if mask.dtype != np.bool_:
         raise DTypeError(
             where=op,
-            expected="where of dtype bool",
+            expected="where= of dtype bool",
             got=str(mask.dtype),
-            fix="compare: where=x > 0",
+            fix="pass a comparison: where=x > 0",
         )
     try:
         return mask.broadcast_to(x.shape)
     except ShapeError:
         raise ShapeError(
-            where=op, expected=f"where of a shape that broadcasts to {x.shape}", got=str(mask.shape),
+            where=op, expected=f"where= of a shape that broadcasts to {x.shape}", got=f"shape {mask.shape}",
             fix="reshape it",
         ) from None  # fmt: skip
 

@@ -21,8 +21,8 @@ from gpuinterop.layout import core_view
 from .cuda_text import require_arch, require_text
 from .operand_conversion import as_scalar
 
-# Kernel text may take arrays with their strides: gpuinterop_strided<float, 2> x, then x(i, j).
-# Options such as -DN=4 come before it, so few names of it are likely ones.
+# Kernels may take arrays with their strides: gpuinterop_strided<float, 2> x, then x(i, j). Options such as
+# -DN=4 apply to this text too, so its names are long ones that a macro is unlikely to have.
 _STRIDED = """\
 template <class gpuinterop_T, int gpuinterop_N> struct gpuinterop_strided {
   gpuinterop_T* data; long long shape[gpuinterop_N], strides[gpuinterop_N];
@@ -57,19 +57,19 @@ def strided(array: Any) -> Strided:
 
 
 class RawKernel:
-    """A kernel from a whole CUDA C++ text, such as one written for PyCUDA's SourceModule.
+    """A kernel from complete CUDA C++ source code, such as a program for PyCUDA's SourceModule.
 
     The text is compiled by NVRTC on the first launch, and kept in the cache unless it includes headers,
     which may change. The kernel may be declared ``extern "C"`` or not.
 
     Parameters
     ----------
-    source : the text; headers are found in the working directory and by ``-I`` options only.
-    name : the kernel in it; of kernels that share a name the symbol, which the error lists.
+    source : the text; headers are searched only in the working directory and in ``-I`` folders.
+    name : the kernel in it, or the symbol if several kernels have the name; the error lists the symbols.
     options : further options for NVRTC.
     any_strides : the kernel accepts arrays of any strides, which the caller passes as numbers.
-    allow_readonly : the kernel does not write to read-only arrays. Without it such arrays, broadcast
-        ones among them, are refused, because a kernel may write to any argument.
+    allow_readonly : the kernel does not write to read-only arrays. Without it such arrays, including
+        broadcast ones, raise an error, because a kernel may write to any argument.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class RawKernel:
         self.name = require_text(name, "name", where)
         if not re.fullmatch(r"[A-Za-z_$][\w$]*", name, re.ASCII):
             raise ArgumentTypeError(where=where, expected="the name of a kernel in the text",
-                                    got=repr(name), fix="pass the name alone, as it is declared")  # fmt: skip
+                                    got=repr(name), fix="pass only the name, as it is declared")  # fmt: skip
         self.options = tuple(require_text(option, "an option", where) for option in options)
         self.any_strides, self.allow_readonly = any_strides, allow_readonly
         self._loaded: dict[int, _core.LoadedKernel] = {}
@@ -97,12 +97,12 @@ class RawKernel:
     def compile(self, arch: int) -> bytes:
         """Return machine code for a compute capability times ten; CompileError shows the line.
 
-        It is PTX, which drivers translate, for a capability that is newer than the compiler.
+        If the capability is newer than the compiler, the result is PTX, which the driver compiles.
         """
         return self._compiled(require_arch(arch, f"{self.name}.compile"), fresh=False)[0]
 
     def _compiled(self, arch: int, fresh: bool) -> tuple[bytes, str]:
-        """Machine code, and the kernel's symbol in it."""
+        """Return machine code, and the kernel's symbol in it."""
         file = f"{self.name}.cu"
         prelude = _STRIDED if "gpuinterop_strided" in " ".join((self.source, *self.options)) else ""
         text = f'{prelude}#line 1 "{file}"\n{self.source}'
@@ -114,16 +114,16 @@ class RawKernel:
     ) -> None:
         """Queue a launch on the current stream: ``kernel(grid, block, *arguments)``.
 
-        The arguments may also come as one tuple, or the block and the grid, one block if there is
-        none, by name. Arrays are passed as the address of their first element, so they must be
-        C-contiguous; those wrapped by `strided` go with their strides, whatever these are. Numbers
+        The arguments may also be one tuple, and the grid and the block may be passed by name; without a
+        grid there is one block. Arrays are passed as the address of their first element, so they must be
+        C-contiguous; arrays wrapped by `strided` may have any strides and are passed with them. Numbers
         must have a size: ``numpy.float32(0.5)``, not ``0.5``. A driver of CUDA 12.4 or newer reports
-        the declared parameters, and arguments of another number or size are refused.
+        the declared parameters; a call with another number of arguments or other sizes then raises.
         """
         if unknown:
             raise ArgumentTypeError(where=self.name, expected="the keywords grid, block and shared",
                                     got=", ".join(sorted(unknown)),
-                                    fix="choose a stream by: with stream: ...")  # fmt: skip
+                                    fix="select a stream with a block: with stream: ...")  # fmt: skip
         if grid is None and block is None and len(args) >= 2:
             grid, block, *args = args  # type: ignore[assignment]
         if block is None:
@@ -142,8 +142,8 @@ class RawKernel:
         place = arrays[0].device if arrays else default_device()
         if place.type != "cuda":
             raise DeviceError(where=self.name, expected="arrays on a CUDA device",
-                              got=str(place) if arrays else f"none, and {place} as the default device",
-                              fix="move them: x.to_device('cuda')")  # fmt: skip
+                              got=f"arrays on {place}" if arrays else f"no arrays, and {place} as the default device",
+                              fix="move the arrays: x.to_device('cuda')")  # fmt: skip
         device = place.index
         kernel = self._loaded.get(device)
         if kernel is None:
@@ -167,16 +167,16 @@ class RawKernel:
             ) from None
 
     def _pack(self, value: Any, arrays: list[Any]) -> bytes:
-        """The argument's bytes; an array is appended to `arrays`, without a subclass's overrides."""
+        """Return the argument's bytes; append an array to `arrays`, without a subclass's overrides."""
         if isinstance(value, _core.Array):
             array = core_view(value)
             if not (self.any_strides or array.is_c_contiguous()):
                 raise ContiguityError(
                     where=self.name,
-                    expected="C-contiguous arrays: a kernel gets nothing but their address",
+                    expected="C-contiguous arrays, because a kernel receives only their address",
                     got=f"shape {array.shape} with strides {array._strides} (elements)",
-                    fix="pass gpuinterop.strided(x) to a kernel that takes gpuinterop_strided, a copy "
-                    "(x.copy()), or make the kernel with any_strides=True",
+                    fix="pass a copy, x.copy(), or gpuinterop.strided(x) to a kernel that takes "
+                    "gpuinterop_strided, or create the kernel with any_strides=True",
                 )
             self._take(array, arrays)
             return struct.pack("Q", array.ptr)
@@ -189,9 +189,9 @@ class RawKernel:
             return np.asarray(value, dtype_from_id(dtype_id(value.dtype))).tobytes()
         raise ArgumentTypeError(
             where=self.name,
-            expected="gpuinterop arrays, strided arrays, and numbers of a certain size",
+            expected="gpuinterop arrays, strided arrays, and numbers with a size",
             got=type(value).__name__,
-            fix="share arrays first, gpuinterop.asarray(x), and give numbers a size: numpy.float32(0.5)",
+            fix="share an array first, gpuinterop.asarray(x), or pass a number with a size: numpy.float32(0.5)",
         )
 
     def _take(self, array: Any, arrays: list[Any]) -> None:
@@ -200,7 +200,7 @@ class RawKernel:
                 where=self.name,
                 expected="writable memory, because a kernel may write to any argument",
                 got="a read-only array",
-                fix="make the kernel with allow_readonly=True if it only reads it, or pass x.copy()",
+                fix="create the kernel with allow_readonly=True if it only reads the array, or pass x.copy()",
             )
         if not self.allow_readonly:
             _core._prepare_write(array, self.name)

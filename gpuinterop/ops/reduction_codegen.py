@@ -1,4 +1,4 @@
-"""Reduction kernels: their text, a few generated lines around the files in jit/kernels, and their launches."""
+"""Generates the source code and the launches of reduction kernels, around the files in jit/kernels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACCUMULATOR_BYTES = 32  # of the largest one
 class Recipe:
     """A reduction to generate: map, accumulator and results.
 
-    What is computed of elements and of the reduced value comes from the generator of expressions.
+    The expressions of elements and of the reduced value come from the generator of expressions.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Recipe:
     extras : dtype names of further inputs that have the shape of the result.
     support : device functions that the expression calls, among them `gi_posts` of the reduced value, the
         extras, and references to the results, where these are not the reduced value itself.
-    declared, defined : functions outside of the generator's namespace, which the support calls.
+    declared, defined : functions outside the generator's namespace, which the support calls.
     """
 
     inputs: tuple[str, ...]
@@ -72,7 +72,7 @@ def _params(recipe: Recipe, plan: Plan) -> str:
 
 
 def _store(recipe: Recipe, plan: Plan) -> str:
-    """gi_store: the offsets of a result and of the extras, the posts, the conversions."""
+    """Return gi_store, which computes the offsets of a result and of the extras, and runs posts and conversions."""
     ins, outs, extras = len(recipe.inputs), len(recipe.outputs), len(recipe.extras)
     lines = [
         "__device__ inline void gi_store(const Params& gi_p, Index gi_o, const Acc& gi_acc) {",
@@ -97,10 +97,10 @@ def _store(recipe: Recipe, plan: Plan) -> str:
 
 
 def render(recipe: Recipe, plan: Plan) -> str:
-    """A whole translation unit for `recipe` on layouts like `plan`'s."""
+    """Return a whole translation unit for `recipe` on layouts like `plan`'s."""
     kinds = [STORAGE[d] for d in recipe.inputs]
     fixed = [not any(strides) for strides in plan.geometry.red_strides]
-    # Along a row such an input is one element, along the columns of a thread it may be several.
+    # Along a row such an input has one element; in the columns of a thread it may have several.
     held = plan.vector if plan.mode == "columns" else 1
 
     def entries(chosen: bool) -> list[str]:
@@ -163,7 +163,7 @@ def render(recipe: Recipe, plan: Plan) -> str:
 
 
 def pack_params(recipe: Recipe, plan: Plan, parameter: float = 0.0) -> bytes:
-    """The kernel's Params with null pointers."""
+    """Return the bytes of the kernel's Params with null pointers."""
     g = plan.geometry
     pointers = len(recipe.inputs) + len(recipe.extras) + len(recipe.outputs) + 2
     numbers = [g.n_out, g.n_red, plan.splits, plan.chunk, plan.tiles, *g.kept, *g.red]
@@ -183,8 +183,8 @@ _functions: dict[tuple[int, int, bytes], list[_core.LoadedKernel]] = {}
 
 
 def loaded_kernels(device: int, text: str, names: Sequence[str]) -> list[_core.LoadedKernel]:
-    """The kernels of a text that are launched one after the other, compiled and loaded once."""
-    # A plan with parts to join and one without may have the same text.
+    """Return the kernels of a text that are launched one after the other, compiled and loaded once."""
+    # A plan that joins parts and one that does not may have the same text.
     key = (device, len(names), hashlib.sha256(text.encode()).digest())
     found = _functions.get(key)
     if found is None:
@@ -213,7 +213,7 @@ def launches_for(
     parameter: float = 0.0,
     scratch_at: int = 0,
 ) -> Launches:
-    """Launches of a reduction for `_core.make_plan`, and the scratch bytes used from `scratch_at` on.
+    """Return the launches of a reduction for `_core.make_plan`, and the scratch bytes used from `scratch_at` on.
 
     Strides of `out` arrays and extras are over the full shape; those along reduced axes are ignored.
     """
@@ -253,5 +253,5 @@ def launches_for(
 
 @cache
 def multiprocessors(device: int) -> int:
-    """Their number on a GPU."""
+    """Return the number of multiprocessors of a GPU."""
     return int(_core.cuda_device_properties(device)["multiProcessorCount"])

@@ -64,7 +64,7 @@ class ReductionKernel:
         self._caches: dict[int, _core.PlanCache] = {}  # by the number of operands
 
     def __call__(self, *operands: Any, extras: Sequence[Any] = (), out: Any = None) -> Any:
-        """Return the result (a tuple when there are several), or fill `out` (a tuple then too).
+        """Return the result, or a tuple of several, or fill `out`, then also a tuple.
 
         Operands broadcast against each other, extras against the result. Queued on the current
         stream; nothing is copied.
@@ -84,7 +84,7 @@ class ReductionKernel:
         return cache((*operands, *extras) if extras else operands, out)
 
     def resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
-        """The plan for operands on a GPU, the result of those in host memory."""
+        """Return the plan for operands on a GPU, or the result for operands in host memory."""
         device = output_arrays.require_arrays(self._where, *operands, *extras)
         cls = type(output_arrays.leading(operands))
         shape = broadcast_shapes([output_arrays.plain(x).shape for x in operands], self._where)
@@ -117,11 +117,11 @@ class ReductionKernel:
         return out if len(out) > 1 else out[0]
 
     def graphs(self, operands: Sequence[Any], extras: Sequence[Any]) -> tuple[Graph, Graph | None]:
-        """The graphs of the elements and of the reduced value, for operands of these dtypes."""
+        """Return the graphs of the elements and of the reduced value, for operands of these dtypes."""
         return self.graph, self.posts
 
     def _dtypes(self, operands: Sequence[Any], extras: Sequence[Any]) -> list[np.dtype[Any]]:
-        """The dtypes of the results."""
+        """Return the dtypes of the results."""
         if self.dtypes is not None:
             return list(self.dtypes)
         graph, posts = self.graphs(operands, extras)
@@ -144,7 +144,7 @@ class ReductionKernel:
         raise AssertionError("the host computes the values before it reduces them")
 
     def recipe(self, operands: Sequence[Any], extras: Sequence[Any]) -> Recipe:
-        """What the kernel computes, for operands of these dtypes."""
+        """Return the recipe of the kernel for operands of these dtypes."""
         graph, posts = self.graphs(operands, extras)
         rows = _rows(operands)
         mapped = dtype_from_id(graph.result_rows(rows)[0])
@@ -203,11 +203,11 @@ class ReductionKernel:
 
 
 class FusedReduction:
-    """A stage of an expression that reduces: one kernel, or, where there is none, one for each part.
+    """A stage of an expression that reduces: one kernel, or one for each part if no kernel supports the dtypes.
 
     Parameters
     ----------
-    part, reduction : the graph of the elements, and what reduces them.
+    part, reduction : the graph of the elements, and their reduction.
     elements : computes that graph.
     after : the graph of the reduced value and the extras; None if the reduced value is the result.
     rest : computes that graph.
@@ -263,7 +263,7 @@ class FusedReduction:
     def _one_by_one(
         self, operands: Sequence[Any], extras: Sequence[Any], outs: Sequence[Any]
     ) -> Sequence[Any]:
-        """The results by a kernel for the elements, one that reduces them, and one for the rest."""
+        """Compute the results by a kernel for the elements, one that reduces them, and one for the rest."""
         if self.rest is None:
             value = operands[0] if self.reads_only else self.elements(*operands, outs=(None,))[0]
             reduced = getattr(value, self.op)(self.axis, keepdims=self.keepdims, out=outs[0])
@@ -277,7 +277,7 @@ class FusedReduction:
         return self.rest(reduced, *extras, outs=outs)
 
     def _way(self, operands: Sequence[Any], extras: Sequence[Any]) -> _Way | None:
-        """How operands of these kinds are reduced by one kernel; None if there is none for them."""
+        """Return how one kernel reduces operands of these kinds; None if no kernel can."""
         values = [*operands, *extras]
         like = next((x for x in values if isinstance(x, _core.Array)), None)
         plain_reduction = self.reads_only and self.after is None
@@ -333,7 +333,7 @@ class _Way(NamedTuple):
     ----------
     numbers : the positions of numbers among operands and extras, and of the 0-d array that the kernel
         reads instead: class, dtype, device.
-    plain : for each result, whether it is no CudaNdarray although the operands are.
+    plain : for each result, whether it is not a CudaNdarray although the operands are.
     """
 
     kernel: ReductionKernel
@@ -346,7 +346,7 @@ def _rows(operands: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _returning(result: str, inputs: Sequence[str]) -> str:
-    """gi_mapped: the value that gi_fused sets, as an expression."""
+    """Return gi_mapped, a function that returns the value that gi_fused sets."""
     parameters = ", ".join(f"{WORKING[name]} a{i}" for i, name in enumerate(inputs))
     given = ", ".join([*(f"a{i}" for i in range(len(inputs))), "value"])
     return (

@@ -22,10 +22,10 @@ class Tuning:
     Parameters
     ----------
     threads : of a block.
-    blocks_per_sm : the goal of a split. Several times the blocks that fit, so that the others do not
-        wait for a slow multiprocessor; few enough that merging their parts is quick.
+    blocks_per_sm : the target of a split. Several times the blocks that fit, so that the others do not
+        wait for a slow multiprocessor; few enough that merging their parts is fast.
     loads : 16-byte loads that a thread has in flight.
-    side : columns: threads with 16-byte loads side by side at most, the others share the rows.
+    side : for columns, the most threads with 16-byte loads side by side; the others share the rows.
     """
 
     threads: int
@@ -40,11 +40,11 @@ LOADS_BEFORE_SPLIT = 32
 # The last block of a launch merges the parts if each of its threads reads at most so many. For more
 # (tall and narrow matrices: 4,000 parts of 64 columns) a second launch of several blocks is faster.
 ONE_LAUNCH_PARTS = 32
-MAX_TICKETS = 4096  # kTicketWords of native/ops/launch_plan.cpp
+MAX_TICKETS = 4096  # kCounters of native/ops/launch_plan.cpp
 MAX_SPLITS = 65535
 _NARROWEST = 8  # threads side by side: 128 bytes of 16 each, a cache line
-_BUSY = 8  # blocks a multiprocessor with which nothing needs to be cut into parts
-_FEW_ROWS = 1024  # a thread then walks at most a few dozen of them
+_BUSY = 8  # with so many blocks for each multiprocessor no row is split into parts
+_FEW_ROWS = 1024  # a thread then reads at most a few dozen of them
 _VECTOR_BYTES = 16
 _RAGGED_BYTES = 8  # columns of a thread where rows are not aligned
 # Up to so many elements of a column, results are a large part of the bytes: neighbouring threads write
@@ -66,7 +66,7 @@ class Operand:
 
     @classmethod
     def of(cls, x: Any, strides: Sequence[int] | None = None) -> Operand:
-        """The planner's description of an array."""
+        """Return the planner's description of an array."""
         alignment = min(x.ptr & -x.ptr, 16) or 16
         return cls(tuple(x._strides if strides is None else strides), x.itemsize, alignment)
 
@@ -84,12 +84,12 @@ class Geometry:
     out_shifts: tuple[int, ...]
     n_out: int
     n_red: int
-    prefers_rows: bool  # the reduced elements lie closer together than the results
+    prefers_rows: bool  # the reduced elements are closer together than the results
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that the kernel's text, its parameters and its launch depend on."""
+    """The data on which the kernel's text, its parameters and its launch depend."""
 
     geometry: Geometry
     mode: str  # "rows" or "columns"
@@ -124,16 +124,16 @@ class _Dim:
     outs: list[int]
 
     def nearness(self, sizes: Sequence[int]) -> int:
-        """Bytes between neighbours in the densest input that counts; sizes of 0 do not count.
+        """Return the bytes between neighbours in the densest input with a size above 0.
 
-        Broadcast dimensions are far.
+        In a broadcast dimension neighbours count as far apart.
         """
         steps = zip(self.ins, sizes, strict=True)
         return min((abs(s) * b for s, b in steps if s and b), default=1 << 62)
 
 
 def _counted(shape: Sequence[int], inputs: Sequence[Operand]) -> list[int]:
-    """Itemsizes of the inputs that most of the bytes come from, 0 for the others.
+    """Return the itemsizes of the inputs that have most of the bytes, and 0 for the others.
 
     In a matrix times a vector the matrix alone determines the order of reads, because the vector
     stays in the cache.
@@ -224,7 +224,7 @@ def simplify(
 def _vector(
     g: Geometry, inputs: Sequence[Operand], along_rows: bool
 ) -> tuple[int, list[int], bool]:
-    """Elements per load, how each input moves along the vector's dimension, and whether rows are peeled."""
+    """Return the elements per load, each input's step along the vector's dimension, and whether rows are peeled."""
     walk = g.red if along_rows else g.kept
     here = g.red_strides if along_rows else g.kept_strides
     steps = [1 if s[-1] == 1 else 0 if s[-1] == 0 else 2 for s in here]
@@ -258,12 +258,12 @@ def _is_aligned(g: Geometry, inputs: Sequence[Operand], i: int, vector: int, row
 
 
 def power_up(n: int) -> int:
-    """The smallest power of two that is not below n."""
+    """Return the smallest power of two that is not below n."""
     return 1 << max(0, (n - 1).bit_length())
 
 
 def power_down(n: int) -> int:
-    """The largest power of two that is not above n."""
+    """Return the largest power of two that is not above n."""
     return 1 << (max(1, n).bit_length() - 1)
 
 
@@ -295,7 +295,7 @@ def plan_reduction(
     unroll = tuning.loads * 2 if access < 8 else tuning.loads
     if few:
         unroll = g.n_red
-    # Narrow accesses: as many bytes side by side.
+    # With narrower accesses more threads are side by side, so that they read as many bytes.
     side = min(tuning.side * max(1, _VECTOR_BYTES // access), tuning.threads)
     tuning = replace(tuning, side=side)
     reach = 0
@@ -317,7 +317,7 @@ def plan_reduction(
     # is first computed as if the part were complete.
     margin = tuning.threads * _MAX_VECTOR * unroll * 2
     wide = max(reach, g.n_out, splits * chunk) + margin >= 1 << 31
-    # Results that one block would join the parts of.
+    # The number of results whose parts one block would join.
     joined = 1 if along_rows else team * vector
     one_launch = (
         1 < splits <= ONE_LAUNCH_PARTS * tuning.threads // joined and grid[0] <= MAX_TICKETS
@@ -351,8 +351,9 @@ _Threads = tuple[int, int, int, int, tuple[int, int]]
 
 
 def _finish_team(n_out: int, splits: int, sms: int, threads: int) -> int:
-    """Results per block of the second launch: fewer side by side when there are many parts of each,
-    which one thread would otherwise fetch one after another.
+    """Return the results per block of the second launch.
+
+    There are fewer if each result has many parts, which one thread would otherwise read one after another.
     """
     team = 32
     while team > 1 and splits > threads // team * 8 and -(-n_out // team) < sms:
@@ -394,7 +395,7 @@ def _plan_columns(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tunin
     rows = min(block // min(tuning.side, block), power_down(g.n_red // unroll))
     team = min(block // rows, power_up(stripes))
     batches = g.n_out // max(width, 1)
-    # Few rows: narrower blocks rather than parts, which cost more to join than they save.
+    # For few rows use narrower blocks instead of parts, which cost more to join than they save.
     while (
         team > _NARROWEST
         and g.n_red <= _FEW_ROWS

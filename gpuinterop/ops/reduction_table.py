@@ -1,7 +1,7 @@
 """The reductions: result dtypes, accumulators, identities. One entry for each operation.
 
-Result dtypes are NumPy's. Floating sums of 16 and 32 bits are accumulated in float32 with their
-rounding errors kept apart (reduce_ops.cuh, FloatSum), 64-bit ones likewise in float64.
+Result dtypes are NumPy's. Sums of 16- and 32-bit floats are accumulated in float32 with their
+rounding errors kept separately (reduce_ops.cuh, FloatSum), those of 64-bit floats likewise in float64.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Loops:
     ----------
     ufunc : joins elements to the accumulator.
     element : adds to a program the value that is joined, of an element and the mean (if `shifted`).
-    after : adds to a program what becomes of the accumulator, for a number of elements and `ddof`.
-    dtype : of the accumulator, where it does not follow from the operand and the result.
+    after : adds to a program the result of the accumulator, for a number of elements and `ddof`.
+    dtype : of the accumulator, if it does not follow from the operand and the result.
     """
 
     ufunc: np.ufunc
@@ -57,8 +57,8 @@ class Reduction:
     parameters : NumPy's, in its order; those after ``*`` are given by name.
     doc : the docstring. Without one the reduction is neither a method nor a function.
     ufunc : its method reduce is the reduction, and it joins an initial value.
-    identity : the result over no elements, which elements that `where=` leaves out are set to.
-    needs_elements : empty axes are refused.
+    identity : the result over no elements; it also replaces elements that `where=` does not select.
+    needs_elements : empty axes raise an error.
     is_place : the result is a position in C order among the reduced elements.
     shifted : of the variance: a second input carries the shift.
     aliases : further names.
@@ -80,7 +80,7 @@ class Reduction:
 
     @property
     def host(self) -> Loops | None:
-        """How the core computes on the host, if it does."""
+        """The loops by which the core computes on the host, or None."""
         return Loops(self.ufunc) if self.loops is None and self.ufunc is not None else self.loops
 
     @property
@@ -131,7 +131,7 @@ def _mean(source: str, result: str) -> tuple[str, str, str]:
 
 
 def _prod(source: str, result: str) -> tuple[str, str, str]:
-    # Products of 16- and 32-bit floats are kept in float64: no overflow on the way, one rounding.
+    # Products of 16- and 32-bit floats are accumulated in float64, which does not overflow and rounds once.
     value = "double" if KINDS[result] == "f" else WORKING[result]
     return value, "x0", f"Product<{value}>"
 
@@ -158,7 +158,7 @@ def _variance(root: int) -> Callable[[str, str], tuple[str, str, str]]:
 
 
 def _norm(source: str, result: str) -> tuple[str, str, str]:
-    # Squares of float32 fit a float64, so nothing overflows on the way.
+    # Squares of float32 fit a float64, so no intermediate value overflows.
     square = "double(x0) * double(x0)"
     if KINDS[source] == "c":
         square = "double(x0.re) * double(x0.re) + double(x0.im) * double(x0.im)"
@@ -227,7 +227,7 @@ def _square(program: HostProgram, value: HostValue) -> HostValue:
 
 
 def _distance(program: HostProgram, value: HostValue, mean: HostValue) -> HostValue:
-    """The square of the distance from the mean."""
+    """Return the square of the distance from the mean."""
     held = program.cast(value, mean.dtype)
     (away,) = program.loop(np.subtract, (held, mean), (mean.dtype,))
     if KINDS[NAMES[mean.dtype]] != "c":
@@ -238,7 +238,7 @@ def _distance(program: HostProgram, value: HostValue, mean: HostValue) -> HostVa
 
 
 def _size(program: HostProgram, value: HostValue, _: HostValue) -> HostValue:
-    """The magnitude, in float64: the smallest integer has no magnitude of its own type."""
+    """Return the magnitude, in float64: the smallest integer has no magnitude of its own type."""
     double = NAMES.index("float64")
     kind = KINDS[NAMES[value.dtype]]
     if kind == "c":
@@ -260,23 +260,23 @@ def _root_of_squares(size: np.ndarray[Any, Any], axis: Any) -> Any:
 _SUM = "axis dtype out keepdims initial where"
 _EXTREME = "axis out keepdims initial where"
 _SPREAD = "axis dtype out ddof keepdims * where"
-_PLACE_DOC = "Return the position of the first {} over `axis`; several axes, or all, count as one."
+_PLACE_DOC = "Return the position of the first {} over `axis`; over several axes, in C order of their elements."
 
 REDUCTIONS: dict[str, Reduction] = {
     row.name: row
     for row in (
         Reduction("sum", _sum_dtype, _sum, np.sum, _SUM,
-            "Return the sum over `axis`. float32 sums keep their rounding errors apart.",
+            "Return the sum over `axis`; float32 sums are compensated.",
             ufunc=np.add, identity=0),
         Reduction("prod", _sum_dtype, _prod, np.prod, _SUM, "Return the product over `axis`.",
             ufunc=np.multiply, identity=1),
         Reduction("mean", _mean_dtype, _mean, np.mean, "axis dtype out keepdims * where",
             "Return the mean over `axis`.", loops=Loops(np.add, after=_averaged)),
         Reduction("min", _same, _extreme("Extreme", 1), np.min, _EXTREME,
-            "Return the minimum over `axis`; a NaN wins.",
+            "Return the minimum over `axis`, or NaN if an element is NaN.",
             ufunc=np.minimum, needs_elements=True, aliases=("amin",)),
         Reduction("max", _same, _extreme("Extreme", -1), np.max, _EXTREME,
-            "Return the maximum over `axis`; a NaN wins.",
+            "Return the maximum over `axis`, or NaN if an element is NaN.",
             ufunc=np.maximum, needs_elements=True, aliases=("amax",)),
         Reduction("argmin", _int64, _extreme("ArgExtreme", 1), np.argmin, "axis out keepdims",
             _PLACE_DOC.format("minimum"), needs_elements=True, is_place=True),
@@ -292,7 +292,7 @@ REDUCTIONS: dict[str, Reduction] = {
         Reduction("std", _real_dtype, _variance(1), np.std, _SPREAD,
             "Return the standard deviation over `axis`.", shifted=True,
             loops=Loops(np.add, _distance, _deviation, "float64")),
-        # Of gpuinterop.norm.
+        # For gpuinterop.norm.
         Reduction("norm2", _real_dtype, _norm, _magnitudes(_root_of_squares),
             loops=Loops(np.add, _size_squared, _root, "float64")),
         Reduction("norm1", _real_dtype, _norm1, _magnitudes(np.sum),
@@ -309,9 +309,9 @@ _DTYPES = {"int": "int32"} | {kind: name for name, kind in STORAGE.items()}  # o
 
 
 def accumulated_dtype(op: str, dtype: np.dtype) -> str:
-    """The name of the dtype in which elements that are computed reach the accumulator.
+    """Return the name of the dtype in which computed elements are passed to the accumulator.
 
-    Small floats are rounded once, when everything has been accumulated.
+    Small floats are rounded once, after all elements have been accumulated.
     """
     row = REDUCTIONS[op]
     return _DTYPES[row.kernel(dtype.name, row.result(dtype).name)[0]]
@@ -324,7 +324,7 @@ FUSED = tuple(name for name, row in REDUCTIONS.items() if row.fused)
 def recipe_for(
     op: str, dtype: np.dtype, result: np.dtype, *, shift: np.dtype | None = None
 ) -> Recipe:
-    """The kernel that computes `op` of `dtype` into `result`."""
+    """Return the recipe of the kernel that computes `op` of `dtype` into `result`."""
     require_accumulated(op, dtype, result)
     value, mapped, accumulator = REDUCTIONS[op].kernel(dtype.name, result.name)
     inputs = (dtype.name, shift.name) if shift is not None else (dtype.name,)
@@ -337,21 +337,21 @@ def require_accumulated(where: str, *dtypes: np.dtype) -> None:
         if dtype.name not in ACCUMULATORS:
             raise DTypeError(
                 where=where,
-                expected="a number type that GPUs compute with",
+                expected="a dtype with which GPUs compute",
                 got=dtype.name,
-                fix='x.astype("float32") first',
+                fix='cast first: x.astype("float32")',
             )
 
 
 def reduced_shape(
     shape: Sequence[int], axes: Sequence[int], keepdims: bool = False
 ) -> tuple[int, ...]:
-    """The shape of a result."""
+    """Return the shape of a result."""
     return tuple(1 if i in axes else n for i, n in enumerate(shape) if keepdims or i not in axes)
 
 
 def full_strides(strides: Sequence[int], axes: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """Strides of a result over the full shape; those along reduced axes are ignored."""
+    """Return the strides of a result over the full shape; those along reduced axes are ignored."""
     if len(strides) == ndim:
         return tuple(strides)
     rest = iter(strides)
@@ -362,7 +362,7 @@ def check_not_empty(op: str, shape: tuple[int, ...], axes: Sequence[int]) -> Non
     if REDUCTIONS[op].needs_elements and not all(shape[i] for i in axes):
         raise ShapeError(
             where=REDUCTIONS[op].where,
-            expected="at least one element along the reduced axes: there is no identity",
+            expected="at least one element along the reduced axes, because there is no identity",
             got=f"shape {shape}",
-            fix="test x.size first",
+            fix="check x.size first",
         )

@@ -1,7 +1,7 @@
 """Reductions: the launch plan that the core requests on the first use of a layout, functions and methods.
 
-On "cpu" NumPy computes, and accumulates floats of 16 and 32 bits in float64, so that both devices have the same
-accuracy. On CUDA a LaunchPlan is made once for a layout and kept by the core.
+On "cpu" NumPy's loops accumulate floats of 16 and 32 bits in float64, so that both devices have the same
+accuracy. On CUDA a LaunchPlan is made once for each layout, and the core keeps it.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _on_host(
 
 
 def _joined(x: np.ndarray[Any, Any], axes: Sequence[int]) -> np.ndarray[Any, Any]:
-    """`x` with several axes merged into the last one, in C order."""
+    """Return `x` with several axes merged into the last one, in C order."""
     kept = [i for i in range(x.ndim) if i not in axes]
     count = math.prod(x.shape[i] for i in axes)
     joined: np.ndarray[Any, Any] = x.transpose(*kept, *axes)
@@ -127,23 +127,23 @@ def _reduce(
     initial: Any,
     where: Any,
 ) -> Any:
-    """Return a launch plan for the core to keep, or the result where no plan can be kept."""
+    """Return a launch plan for the core to keep, or the result if no plan can be kept."""
     row = REDUCTIONS[op]
     flat = not has_axis
     cls, x, given_out = type(x), output_arrays.plain(x), out
     if row.is_place and has_axis and not axes and x.ndim:
         raise ArgumentTypeError(
-            where=op, expected="an axis or more, or None for the flattened array", got="no axis",
-            fix=f"x.{op}() for the place in the flattened array",
+            where=op, expected="one or more axes, or axis=None", got="axis=()",
+            fix=f"call x.{op}() for the position in the flattened array",
         )  # fmt: skip
     if dtype is not None:
         dtype = dtypes.as_supported_dtype(dtype, op)
         averages = op in ("mean", "var", "std")
-        # A real dtype would subtract the real parts' mean alone.
+        # With a real dtype only the mean of the real parts would be subtracted.
         narrows = row.shifted and x.dtype.kind == "c" and dtype.kind != "c"
         if dtype == np.bool_ or (dtype.kind in "iu" and averages) or narrows:
             raise DTypeError(
-                where=op, expected=f"a dtype to compute the {op} of {x.dtype} elements in",
+                where=op, expected=f"a dtype in which the {op} of {x.dtype} elements is computed",
                 got=f"dtype={dtype}", fix=f"omit dtype=, or cast the array first: x.astype('{dtype}').{op}()",
             )  # fmt: skip
         _check_dtype(dtype, cls, op)
@@ -204,15 +204,15 @@ def _check_dtype(dtype: np.dtype[Any], cls: type, where: str) -> None:
 
 
 # ---- where= and initial= ------------------------------------------------------------------------------
-# Elements that `where` leaves out are replaced by the identity. The plain reduction follows, and its result is
-# combined with the initial value.
+# Elements that `where` does not select are replaced by the identity. The plain reduction follows, and its result
+# is combined with the initial value.
 
 
 def _reduce_selected(
     op: str, x: Any, axis: tuple[int, ...] | None, dtype: Any, keepdims: bool, ddof: float,
     initial: Any, where: Any,
 ) -> Any:  # fmt: skip
-    """Return the reduction of an array of the general class; `dtype` is the one it is computed in."""
+    """Return the reduction of a GpuArray, computed in `dtype`."""
     row = REDUCTIONS[op]
     mask = None if where is None else output_arrays.selected(where, x, op)
     if row.ufunc is None:  # these take no initial value
@@ -223,8 +223,8 @@ def _reduce_selected(
     start = None if initial is None else _number(initial, held, op)
     if mask is not None and row.identity is None and start is None:
         raise ShapeError(
-            where=op, expected="an initial value beside where, because there is no identity",
-            got="where alone", fix=f"pass initial=, what the {op} of no elements is",
+            where=op, expected="initial= beside where=, because there is no identity",
+            got="only where=", fix=f"pass initial=, the {op} of no elements",
         )  # fmt: skip
     reduced = tuple(range(x.ndim)) if axis is None else axis
     if mask is not None and x.device.type == "cpu" and start is None:
@@ -269,7 +269,7 @@ def _number(initial: Any, dtype: Any, op: str) -> Any:
     number = as_scalar(initial, op)
     if not isinstance(number, (bool, int, float, complex, np.generic)):
         raise ArgumentTypeError(
-            where=op, expected="a number as initial", got=f"an object of type {type(initial).__name__}",
+            where=op, expected="a number as initial=", got=f"an object of type {type(initial).__name__}",
             fix="combine an array with the result: gpuinterop.add(x.sum(0), y)",
         )  # fmt: skip
     return scalars_to_array(number, dtype, f"{op}, initial").item()
@@ -277,14 +277,14 @@ def _number(initial: Any, dtype: Any, op: str) -> Any:
 
 def _mean(x: Any, mask: Any, axis: Any, keepdims: bool) -> Any:
     dtype = REDUCTIONS["mean"].result(x.dtype)
-    # Small floats would overflow on the way.
+    # Sums in small floats would overflow.
     wide = dtype if dtype.itemsize > 2 else np.dtype(np.float32)
     total = x.sum(axis, wide, keepdims=keepdims, where=mask)
     return FUNCTIONS["divide"](total, mask.sum(axis, keepdims=keepdims)).astype(dtype, copy=False)
 
 
 def _spread(op: str, x: Any, mask: Any, axis: Any, keepdims: bool, ddof: float) -> Any:
-    """Variance or standard deviation: squares around the mean, in double precision."""
+    """Return the variance or the standard deviation, from squares around the mean in double precision."""
     dtype = REDUCTIONS[op].result(x.dtype)
     wide = np.dtype(np.complex128 if x.dtype.kind == "c" else np.float64)
     count = mask.sum(axis, keepdims=True)
@@ -304,7 +304,7 @@ def _spread(op: str, x: Any, mask: Any, axis: Any, keepdims: bool, ddof: float) 
 def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
     """Return the sum over the axes whose entry in `mask` is true, without those axes.
 
-    The name and argument of the Theano tutorials; a mask of zeros returns a copy.
+    Name and argument are those of the Theano tutorials; a mask of zeros returns a copy.
     """
     (x,) = output_arrays.taken("reduce_sum", x)
     ndim = output_arrays.plain(x).ndim
@@ -324,9 +324,9 @@ def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the vector norm over `axis` (all axes by default): ord 2, 1, inf or -inf.
 
-    A matrix is taken as the vector of its elements, whatever `ord` is. For the norm of a matrix call
-    numpy.linalg.norm: on these arrays it computes Frobenius' norm, which is its default. Squares are
-    summed in float64, so float32 values up to 1e38 do not overflow on the way.
+    A matrix counts as the vector of its elements, whatever `ord` is. For the norm of a matrix call
+    numpy.linalg.norm: on these arrays it computes the Frobenius norm, its default. Squares are
+    summed in float64, so squares of float32 values do not overflow.
     """
     (x,) = output_arrays.taken("norm", x)
     if ord is None or (isinstance(ord, str) and ord == "fro"):
@@ -360,7 +360,7 @@ class ReductionMethods(_core.Array):
 
     def ptp(self: Self, axis: Any = None, keepdims: bool = False) -> Self:
         """Return the difference of the maximum and the minimum over `axis`."""
-        try:  # not by reraise_from, which would be six Python functions more in a cached call
+        try:  # not by reraise_from, which would run six more Python functions in a cached call
             between: Self = self.max(axis, keepdims=keepdims) - self.min(axis, keepdims=keepdims)
         except GpuInteropError as error:
             raise with_where(error, "ptp") from None
@@ -375,7 +375,7 @@ def _reduce_other(name: str, x: Any = None, *args: Any, **options: Any) -> Any:
 
 
 PREPARE["reduction"] = _reduce
-# The functions, and those that are no methods: `where` is the name in their errors.
+# The functions, also those that are not methods: `where` is the name in their errors.
 FUNCTIONS_OF_AXES: dict[str, Any] = {
     row.name: _core._add_reduction(row.name, row.where, row.parameters, row.doc)
     for row in REDUCTIONS.values()
@@ -387,7 +387,7 @@ FUNCTIONS_OF_AXES.update({
 
 
 def __getattr__(name: str) -> Any:
-    """Find gpuinterop.sum and the like, whose names this module uses for Python's functions."""
+    """Return gpuinterop.sum and other functions whose names this module uses for Python's functions."""
     try:
         return FUNCTIONS_OF_AXES[name]
     except KeyError:

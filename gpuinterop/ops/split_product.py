@@ -1,7 +1,7 @@
 """Products of matrices with few rows and columns and a long inner dimension, split over that dimension.
 
-cuBLAS gives such a product few blocks, each of which walks along a long part of the inner dimension. Here
-every multiprocessor multiplies some parts, and a reduction adds the parts, always in the same order.
+cuBLAS uses few blocks for such a product, each of which reads a long part of the inner dimension. In this
+kernel every multiprocessor multiplies some parts, and a reduction adds the parts, always in the same order.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _tile(lines: int) -> int:
 
 
 def _panel(x: Any, axis: int, steps: int) -> Panel:
-    """The panel of an operand whose rows or columns are along `axis`."""
+    """Return the panel of an operand whose rows or columns are along `axis`."""
     lines, across, along = _tile(x.shape[axis]), x._strides[axis], x._strides[1 - axis]
     inner = along == 1
     vector = min(16 // x.itemsize, lines * steps // _THREADS)
@@ -63,7 +63,7 @@ def _panel(x: Any, axis: int, steps: int) -> Panel:
 
 
 def _blocks(held: str) -> int:
-    """Blocks of a multiprocessor, as many as its registers allow."""
+    """Return the number of blocks for each multiprocessor, as many as its registers allow."""
     return 4 if held == "float" else 2
 
 

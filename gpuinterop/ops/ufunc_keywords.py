@@ -1,4 +1,4 @@
-"""Calls of an operation with NumPy's further keywords: `dtype=` and `order=` are supported, others are refused."""
+"""Calls of an operation with NumPy's further keywords: `dtype=` and `order=` are supported, others raise an error."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _NUMBERS = (int, float, complex)  # bool is an int
 def bind_keywords(
     entry: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[np.dtype[Any] | None, ...]]:
-    """The operands and positional outs of the call, and the dtypes to which it casts array operands."""
+    """Return the operands and positional outs of the call, and the dtypes to which it casts array operands."""
     name, n = entry.name, entry.inputs
     names = [parameter for _, parameter in getattr(entry, "ins", ())] or "xyzuvw"
     if not n <= len(args) <= n + entry.results or ("out" in kwargs and len(args) > n):
         raise ArgumentTypeError(
             where=name,
-            expected=f"{n} operand{'s' if n != 1 else ''}, and perhaps out=",
+            expected=f"{n} operand{'s' if n != 1 else ''}, and optionally out=",
             got=f"{len(args)}",
             fix=f"call {name}({', '.join(names[i % len(names)] for i in range(n))})",
         )
@@ -65,7 +65,7 @@ def bind_keywords(
 def _cast(
     row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]
 ) -> tuple[tuple[Any, ...], tuple[np.dtype[Any] | None, ...]]:
-    """The operands, and the dtypes to which the kernel casts them: those of NumPy's loop with results `wanted`."""
+    """Return the operands and the dtypes of NumPy's loop with results `wanted`, to which the kernel casts them."""
     like = next((x for x in operands if isinstance(x, _core.Array)), None)
     taken = []
     for x in operands:
@@ -106,12 +106,12 @@ def _cast(
 
 
 def _known(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype, or float16 for what NumPy has no loops for, which follows it."""
+    """Return the dtype, or float16 for a dtype without NumPy loops, which follows the rules of float16."""
     return np.dtype(np.float16) if is_extended(dtype_id(dtype)) else dtype
 
 
 def _loop(row: Row, given: list[Any], wanted: np.dtype[Any]) -> list[np.dtype[Any]]:
-    """The dtypes to which NumPy casts the operands for results of a dtype."""
+    """Return the dtypes to which NumPy casts the operands for results of a dtype."""
     rule, requested = row.rule, _known(wanted)
     # The operands of clip and where all have the result's dtype.
     candidates = [given] if rule.nin == row.inputs else [[given[0], one] for one in given[1:]]
@@ -129,7 +129,7 @@ def _loop(row: Row, given: list[Any], wanted: np.dtype[Any]) -> list[np.dtype[An
         names = ", ".join(str(one) if isinstance(one, np.dtype) else one.__name__ for one in given)
         raise DTypeError(
             where=row.name,
-            expected=f"a dtype= that NumPy computes {row.name} of {names} in",
+            expected=f"dtype= in which NumPy computes {row.name} of {names}",
             got=f"dtype={wanted}",
             fix=f"omit dtype= and cast the result: {row.name}(...).astype('{wanted}')",
         ) from error

@@ -1,4 +1,4 @@
-"""Operations on device arrays. Each holds the host's Op that it replaces, and computes by its lowering."""
+"""Operations on device arrays. Each holds the host Op that it replaces, and computes by that Op's lowering."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class GpuOp(DeviceOp):
         self.view_map = dict(host.view_map)
 
     def host_node(self, inputs: Any) -> Any:
-        """The host's node for inputs of the same dtypes and shapes."""
+        """Return the host's node for inputs of the same dtypes and shapes."""
         return self.host.make_node(*(x.type.host()() if is_device(x) else x for x in inputs))
 
     def make_node(self, *inputs: Any) -> Any:
@@ -56,7 +56,7 @@ class GpuOp(DeviceOp):
         return self.host.infer_shape(None, self.host_node(node.inputs), shapes)
 
     def do_constant_folding(self, fgraph: Any, node: Any) -> bool:
-        return False  # its memory is small compared with what a constant on the device would hold
+        return False  # its memory is small compared with that of a constant on the device
 
     def runner(self, node: Any) -> Any:
         return lower(self.host, node)
@@ -91,7 +91,7 @@ def class_for(host: type[Op]) -> type[GpuOp]:
 
 
 def __getattr__(name: str) -> Any:
-    """Make a class of this module that a pickle of another process names."""
+    """Create a class of this module that is named in a pickle of another process."""
     for host in lower.registry:
         if name == "Gpu" + host.__name__:
             return class_for(host)

@@ -293,7 +293,9 @@ class HostFromGpu(_Transfer):
     __props__ = ("any_dtype",)
 
     def __init__(self, any_dtype: bool = False) -> None:
-        self.any_dtype = any_dtype  # the type is not Theano's first, which its text says
+        self.any_dtype = (
+            any_dtype  # True: the type is not Theano's first one, which the Op's text shows
+        )
 
     def make_node(self, x: Any) -> Any:
         if not is_device(x):

@@ -56,19 +56,19 @@ def _elemwise(op: Any, node: Any) -> Any:
 def _of_one_array(call: Any) -> Any:
     def run(inputs: Any, outputs: Any) -> None:
         (x,), (cell,) = inputs, outputs
-        old = cell[0]  # the result of the last call, where PyTensor keeps it
+        old = cell[0]  # the result of the last call, if PyTensor keeps it
         cell[0] = call(x) if old is None or old.shape != x.shape else call(x, out=old)
 
     return run
 
 
 def shapes_of(operands: Any) -> list[Any]:
-    """The shapes of arrays and numbers."""
+    """Return the shapes of arrays and numbers."""
     return [getattr(x, "shape", ()) for x in operands]
 
 
 def shape_of_operands(op: Any, given: list[Any], patterns: Any) -> tuple[int, ...]:
-    """The shape of the result; a length 1 that is not declared broadcastable is not repeated."""
+    """Return the shape of the result; an axis of length 1 is broadcast only if its type declares it."""
     shapes = [x for x in given if x]
     shape = tuple(next((n for n in ns if n != 1), 1) for ns in zip(*shapes, strict=True))
     for one, pattern in zip(given, patterns, strict=True):
@@ -76,13 +76,13 @@ def shape_of_operands(op: Any, given: list[Any], patterns: Any) -> tuple[int, ..
             if n != full and not declared:
                 raise ValueError(
                     f"{op}: expected equal lengths, got shapes {', '.join(map(str, shapes))}; "
-                    "a length of 1 is repeated only where the type declares it"
+                    "an axis of length 1 is broadcast only if its type declares it"
                 )
     return shape
 
 
 def reduction_name(op: Any, node: Any) -> str | None:
-    """The name of gpuinterop's reduction; `AND` and `OR` of integers combine bits, which it does not have."""
+    """Return the name of gpuinterop's reduction; it has none for `AND` and `OR` of integers, which combine bits."""
     name = _REDUCTIONS.get(type(op.scalar_op).__name__)
     return name if name not in ("all", "any") or node.inputs[0].type.dtype == "bool" else None
 

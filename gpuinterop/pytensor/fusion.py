@@ -1,6 +1,6 @@
-"""Products with vectors joined with what is computed before and after them: one expression for a part of a graph.
+"""Fuses products with vectors with the operations on their operands and results: one expression for a part of a graph.
 
-On a GPU each product or reduction is then one kernel, which computes its operands and what follows from its result. On
+On a GPU each product or reduction is then one kernel, which also runs the operations on its operands and its result. On
 "cpu" the products stay BLAS calls.
 """
 
@@ -86,7 +86,7 @@ def _fusion(op: Any, node: Any) -> Any:
     calls: dict[Any, Any] = {}
 
     def call_for(inputs: Any) -> Any:
-        """The kernels for the present numbers; those of a few shapes are constants of the kernels."""
+        """Return the kernels for the current numbers; a few sets of numbers are constants of the kernels."""
         key: Any = tuple([inputs[i] for i in fixed])
         if key not in calls:
             if len(calls) >= _CONSTANTS:
@@ -105,7 +105,7 @@ def _fusion(op: Any, node: Any) -> Any:
         for i in numbers:
             inputs[i] = inputs[i].item()
         shapes = tuple(shapes_of(inputs))
-        if shapes not in checked:  # an expression would repeat lengths of 1
+        if shapes not in checked:  # an expression would broadcast axes of length 1
             _check(op, shapes)
             checked.add(shapes)
         out = tuple([inputs[pattern[o]] if o in pattern else None for o in range(len(outputs))])
@@ -122,7 +122,7 @@ _CONSTANTS = 4  # sets of values for which kernels are compiled
 
 
 def _compiled(op: Any, constants: dict[int, Any]) -> tuple[Any, list[int]]:
-    """The kernels, and the places of the inputs that they take; `constants`: values of the others."""
+    """Return the kernels, and the positions of the inputs that they take; `constants`: values of the others."""
     made = Expressions()
     known: dict[Any, Value] = {}
     for i, x in enumerate(op.inputs):
@@ -157,15 +157,15 @@ def _host_value(x: Any) -> Any:
     return x.data.get() if is_device(x) else np.asarray(x.data)
 
 
-# Programs tell by the name "GpuGemv" that a product runs on the device; pickle finds the class by its other name.
+# The name "GpuGemv" shows programs that a product runs on the device; pickle finds the class by its other name.
 class_for(Fusion).__name__ = "GpuGemv"
 
-# ---- what can be fused -----------------------------------------------------------------------------
+# ---- fusible nodes ---------------------------------------------------------------------------------
 
 
 @singledispatch
 def emit(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
-    """Add a node to an expression: return the values of its outputs."""
+    """Add a node to an expression, and return the values of its outputs."""
     raise NotImplementedError
 
 
@@ -247,7 +247,7 @@ def _can_join(node: Any) -> bool:
 
 
 def _check(op: Any, shapes: tuple[Any, ...]) -> None:
-    """Raise ValueError for shapes that the Ops one by one would refuse."""
+    """Raise ValueError for shapes that the single Ops would refuse."""
     known: dict[Any, Any] = dict(zip(op.inputs, shapes, strict=True))
     for node in op.nodes:
         given = [known[x] if x in known else _host_value(x).shape for x in node.inputs]
@@ -281,7 +281,7 @@ def _is_zero(x: Any) -> bool:
 
 
 def same_shape_inputs(op: Any, o: int) -> set[int]:
-    """Return the places of the inputs that have the shape of an output in every call: those it may overwrite."""
+    """Return the positions of the inputs that an output may overwrite, because they always have its shape."""
     found: set[int] = set()
     waiting = [op.outputs[o]]
     while waiting:
@@ -318,8 +318,8 @@ class FuseProducts(GraphRewriter):
 
 
 def _part_around(order: list[Any], seed: Any) -> list[Any]:
-    """The nodes that can join, are connected to a node, and leave no node between them outside."""
-    later: set[Any] = set()  # what depends on `seed`
+    """Return the connected nodes around `seed` that can be fused; no node between them may be left out."""
+    later: set[Any] = set()  # the nodes that depend on `seed`
     for node in order:
         if node is seed or any(x.owner in later for x in node.inputs if x.owner):
             later.add(node)
@@ -332,7 +332,7 @@ def _part_around(order: list[Any], seed: Any) -> list[Any]:
                 outside.add(node)
         else:
             inside.add(node)
-    if seed not in inside:  # an earlier part lies before it: begin with the seed
+    if seed not in inside:  # an earlier part precedes it, so begin with the seed
         inside, outside = set(), set()
         for node in order:
             parents = {x.owner for x in node.inputs if x.owner}

@@ -23,7 +23,7 @@ INPLACE = (IncSubtensor, AdvancedIncSubtensor)
 
 
 def _key(op: Any, values: Any) -> Any:
-    """The key of an Op: `op.idx_list` has places among the values, which are numbers or index arrays."""
+    """Return the key of an Op: `op.idx_list` has positions among the values, which are numbers or index arrays."""
 
     def at(place: int | None) -> Any:
         if place is None:
@@ -81,5 +81,5 @@ def _arrays(op: Any, node: Any) -> list[int]:
 @recordable.register(AdvancedSubtensor)
 @recordable.register(AdvancedIncSubtensor)
 def _fixed(op: Any, node: Any) -> str:
-    # How many elements a mask selects is known on the device only.
+    # The number of elements that a mask selects is known only on the device.
     return "" if any(getattr(x.type, "dtype", "") == "bool" for x in node.inputs[1:]) else "fixed"

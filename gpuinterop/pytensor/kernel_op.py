@@ -16,10 +16,10 @@ __all__ = ["KernelOp"]
 
 
 class KernelOp(DeviceOp):
-    """An Op that a CUDA C kernel computes; a subclass sets `source` and `name`, and overrides what differs.
+    """An Op that a CUDA C kernel computes; a subclass sets `source` and `name`, and may override the methods.
 
-    By default the result has the type and the shape of the first input, and the kernel gets the inputs, the results
-    and the number of elements of the first result as an int, with a thread for each of these. Inputs are C-contiguous
+    By default the result has the type and the shape of the first input, and the kernel receives the inputs, the results
+    and the number of elements of the first result as an int, with a thread for each element. Inputs are C-contiguous
     arrays on the device. Captured graphs may contain the Op. A subclass that defines ``host(*arrays)``, which takes
     NumPy arrays and returns one for each result, also runs on "cpu".
     """
@@ -43,7 +43,7 @@ class KernelOp(DeviceOp):
         return (*inputs, *outputs, np.intc(outputs[0].size))
 
     def grid(self, inputs: list[Any], outputs: list[Any]) -> Any:
-        """Return how many blocks of `threads` threads run; 0 for no launch."""
+        """Return the number of blocks of `threads` threads; 0 for no launch."""
         return -(-outputs[0].size // self.threads)
 
     def make_node(self, *inputs: Any) -> Any:

@@ -27,7 +27,7 @@ __all__ = ["GpuFunction", "GpuLinker", "GpuMode", "GpuVM"]
 
 
 class GpuLinker(VMLinker):
-    """Runs the nodes of a graph in Python, and replays CUDA graphs of them where it can."""
+    """Runs the nodes of a graph in Python, and replays CUDA graphs of them if possible."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"use_cloop": False, **options})
@@ -36,11 +36,13 @@ class GpuLinker(VMLinker):
         linker = copy.copy(self)
         linker.fgraph, linker.no_recycling, linker.profile = fgraph, no_recycling or [], profile
         linker.updated_vars = {}
-        linker._allow_gc = config.allow_gc  # read for each function, not only when the mode is made
+        linker._allow_gc = (
+            config.allow_gc
+        )  # read for each function, not only when the mode is created
         return linker
 
     def reduce_storage_allocations(self, storage_map: Any, order: Any) -> Any:
-        return ()  # it reads the values of 0-d arrays, which would wait for the device
+        return ()  # a key would contain the values of 0-d arrays, and reading them would wait for the device
 
     def schedule(self, fgraph: Any) -> list[Any]:
         """Order the nodes so that those of a captured graph form few long runs: the others go first."""
@@ -94,7 +96,7 @@ class GpuVM(Loop):
     def __init__(self, *args: Any) -> None:
         self.kept = args[-1]  # variables whose memory may be that of a result
         super().__init__(*args[:-1])
-        self.synchronise = True  # after each thunk that is timed
+        self.synchronise = True  # wait for the device after each timed thunk
         self.plan = Plan(self) if settings.captures() else None
         if self.plan is not None and not self.plan.segments:
             self.plan = None
@@ -106,7 +108,7 @@ class GpuVM(Loop):
         return self.flat() if self.plan is None else self.plan()
 
     def call_timed(self) -> Any:
-        """Run the thunks one by one and add their times; without waiting, the first transfer would get them all."""
+        """Run the thunks one by one and add their times; without waits, the first transfer would have all the time."""
         clears = self.post_thunk_clear or [()] * len(self.nodes)
         for cell in self.pre_call_clear:
             cell[0] = None

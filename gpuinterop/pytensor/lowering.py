@@ -1,4 +1,4 @@
-"""How each host Op is computed on device arrays.
+"""The lowerings: functions that compute host Ops on device arrays.
 
 ``lower(op, node)`` returns a function of the input values and the output cells, as `Op.perform` has them. A
 package adds its Op with ``@lower.register(ItsOp)``. An input cell holds a device array, or a host value where the
@@ -27,7 +27,7 @@ def has_lowering(op: Any) -> bool:
 
 @singledispatch
 def device_inputs(op: Any, node: Any) -> list[int] | None:
-    """Which inputs the device reads as arrays; the others are values on the host, such as shapes and alpha.
+    """Return the positions of the inputs that are device arrays; the others are values on the host, such as shapes.
 
     None: this node cannot run on the device.
     """

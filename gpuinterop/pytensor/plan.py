@@ -1,4 +1,4 @@
-"""The steps of a call of a compiled function on a GPU: segments that are replayed, and what runs between them."""
+"""The steps of a call of a compiled function on a GPU: segments that are replayed, and the nodes between them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Single:
 
 
 class _Upload:
-    """A transfer to the device whose memory stays in use, so that captured graphs find the value at one place."""
+    """A transfer to the device whose memory stays in use, so that captured graphs find the value at one address."""
 
     def __init__(self, vm: Any, k: int) -> None:
         self.single = _Single(vm, k)
@@ -43,7 +43,7 @@ class _Upload:
 
     def __call__(self) -> None:
         shape = self.source[0].shape
-        self.target[0] = old = self.arrays.get(shape)  # the transfer writes to what is there
+        self.target[0] = old = self.arrays.get(shape)  # the transfer writes to the existing array
         self.single()
         new = self.target[0]
         if old is None:
@@ -102,7 +102,7 @@ class Plan:
         last = max(
             s for s, step in enumerate(steps) if isinstance(step, list) and self.has_kernels(step)
         )
-        # Nodes that run after the last segment must not find new values in the place of old ones.
+        # Nodes that run after the last segment must not read new values in place of old ones.
         read_later = {
             x for step in steps[last + 1 :] if not isinstance(step, list) for x in vm.nodes[step].inputs
             if owner.get(x, -1) != last and alias_root(x) in updates
@@ -133,7 +133,7 @@ class Plan:
     def __call__(self) -> Any:
         vm = self.vm
         for cell in self.clear_first:
-            cell[0] = None  # a reference here would count as one of a caller
+            cell[0] = None  # a reference in the cell would count as one of a caller
         for step in self.steps:
             step()
         results = [cell[0] for cell in vm.output_storage]

@@ -16,7 +16,7 @@ __all__ = ["INPLACE"]
 
 
 def _out(cell: Any, shape: tuple[int, ...]) -> Any:
-    """The result of the last call, if its memory can be used again."""
+    """Return the result of the last call, if its memory can be reused."""
     old = cell[0]
     return old if old is not None and old.shape == shape and old.flags.c_contiguous else None
 

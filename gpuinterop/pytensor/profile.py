@@ -1,4 +1,4 @@
-"""How long the operations and the transfers of a compiled function take."""
+"""Measures the times of the operations and the transfers of a compiled function."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def kind_of(node: Any) -> str:
 
 @dataclass(frozen=True)
 class ProfileRow:
-    """One operation of a function: `seconds` are those of one call of the function."""
+    """One operation of a function; `seconds` is its time in one call of the function."""
 
     node: Any
     kind: str
@@ -42,14 +42,14 @@ class ProfileRow:
 
 @dataclass(frozen=True)
 class ProfileSummary:
-    """The times of a compiled function; `str` makes a table of it.
+    """The times of a compiled function; `str` returns a table.
 
     Attributes
     ----------
-    call : seconds of a call as it runs without a profile, with captured graphs; the device has finished.
+    call : seconds of a call without a profile, with captured graphs, until the device has finished.
     host_call : seconds until such a call returns.
-    rows : the operations, one by one. If `synchronised`, the device finished each before the next began; if not, a row
-        has the time of the host alone.
+    rows : the operations, one by one. If `synchronised`, the device finished each before the next began; otherwise a
+        row has only the host's time.
     """
 
     call: float
@@ -63,10 +63,10 @@ class ProfileSummary:
 
     def __str__(self) -> str:
         total = sum(row.seconds for row in self.rows) or 1.0
-        timing = "the device finishes each" if self.synchronised else "the host's time alone"
+        timing = "the device finishes each" if self.synchronised else "only the host's time"
         lines = [
             f"A call takes {self.call * 1e6:.1f} us, and returns after {self.host_call * 1e6:.1f} us.",
-            f"Its operations one by one ({timing}), in us of a call:",
+            f"Its operations one by one ({timing}), in us per call:",
         ]
         for kind in KINDS:
             spent = self.seconds(kind)
@@ -83,8 +83,8 @@ def profile_summary(
 ) -> ProfileSummary:
     """Call a function of the mode "GPU" several times, and return the times of its operations.
 
-    The calls are real ones: updates of shared variables take place. ``synchronise=False`` does not wait for the device
-    after each operation, so that the rows show what the host spends on them.
+    The calls are real ones: they update shared variables. ``synchronise=False`` does not wait for the device
+    after each operation, so the rows show the host's time for each.
     """
     if not hasattr(function.vm, "timed"):
         raise ArgumentTypeError(

@@ -1,8 +1,8 @@
-"""Captured CUDA graphs of compiled functions: what they hold, when they are replayed, and why not.
+"""Captured CUDA graphs of compiled functions: their contents, their replays, and the reasons against a replay.
 
-A run of device Ops between two host Ops is a segment. The first call with given layouts runs it one by one, the
-second one captures it, later ones replay it. Nodes on the host whose results depend on constants and shapes only run
-while the segment is captured: for the same inputs a replay would compute the same.
+A segment is a sequence of device Ops between two host Ops. The first call with given layouts runs its Ops one by one,
+the second call captures them, and later calls replay the graph. Nodes on the host whose results depend only on
+constants and shapes run only during the capture, because for the same inputs their results do not change.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = ["GRAPHS", "STAGED_BYTES", "Segment", "land", "no_replay", "recordable
 
 GRAPHS = 8  # of one segment
 HELD = 3  # graphs for the same inputs, for results that callers still hold
-STAGED_BYTES = 4 << 20  # smaller inputs that change their place are copied to a fixed one
+STAGED_BYTES = 4 << 20  # smaller inputs whose address changes are copied to fixed memory
 
 
 def recordable_nodes(order: list[Any]) -> set[Any]:
     """Return the nodes of a graph that a captured graph can hold, in any order of their calls."""
-    fixed: set[Any] = set()  # host values that depend on constants and shapes only
+    fixed: set[Any] = set()  # host values that depend only on constants and shapes
     found: set[Any] = set()
     for node in order:
         numbers = [x for x in node.inputs if not is_device(x) and not isinstance(x, Constant)]
@@ -67,13 +67,13 @@ def recordable_nodes(order: list[Any]) -> set[Any]:
 
 
 class Segment:
-    """A run of nodes and the graphs that were captured of it."""
+    """A sequence of nodes, and the graphs that were captured of it."""
 
     def __init__(self, vm: Any, places: list[int]) -> None:
         self.vm, self.places = vm, places
         self.nodes = [vm.nodes[k] for k in places]
         self.last = False  # the segment that also writes the new values of shared variables
-        self.refusal = ""  # why it is not captured any more
+        self.refusal = ""  # why it is no longer captured
         self.change = ""
         self.why = "it has not been called twice with arrays of the same layouts"
         self.replays: dict[Any, Any] = {}  # host values -> _core.Replays
@@ -84,7 +84,7 @@ class Segment:
         self.staged: dict[int, dict[Any, Any]] = {}
 
     def prepare(self, used_outside: set[Any], updates: dict[Any, Any]) -> None:
-        """Find what comes in and goes out; `updates`: device inputs of the function and their new values."""
+        """Find the inputs and outputs of the segment; `updates`: device inputs of the function and their new values."""
         made = {o for node in self.nodes for o in node.outputs}
         outside = dict.fromkeys(
             x for node in self.nodes for x in node.inputs
@@ -125,7 +125,7 @@ class Segment:
         self.hits = self.before = 0
         self.replays.clear()
         self.only = None if self.numbers else self.graphs(())
-        # What a call of the function tries first; inputs that must be copied first go the long way.
+        # A call of the function tries this first; inputs that must be copied first need the general path.
         self.direct = self.only if self.only is not None and not self.staged else no_replay
 
     def graphs(self, key: Any) -> Any:
@@ -141,7 +141,7 @@ class Segment:
         return tuple((v.dtype.str, v.shape, v.tobytes()) for v in values)
 
     def __call__(self) -> None:
-        """Run the segment: set the cells of the values that are used outside of it."""
+        """Run the segment: set the cells of the values that are used outside it."""
         for i in self.staged:
             self.stage(i)
         replays = self.graphs(self.key()) if self.only is None else self.only
@@ -178,7 +178,7 @@ class Segment:
                 self.why = self.change
                 return self.one_by_one()
             self.wasted[layouts] = wasted = self.wasted.get(layouts, 0) + 1
-            if wasted > 4:  # captures cost more than they save: try rarely
+            if wasted > 4:  # captures cost more than they save, so try rarely
                 self.pause = 2 ** min(wasted, 10)
                 self.change = self.changing()
                 if not self.wasted:
@@ -187,7 +187,7 @@ class Segment:
         return self.capture(replays)
 
     def count(self) -> int:
-        """Return how many replays the present graphs have had."""
+        """Return the number of replays of the current graphs."""
         return sum(r.hits for r in self.replays.values())
 
     @property
@@ -207,7 +207,7 @@ class Segment:
 
     def capture(self, replays: Any) -> Any:
         for cell in self.made_cells:
-            cell[0] = None  # a graph writes to memory of its own
+            cell[0] = None  # a graph writes to its own memory
         present = [cell[0] for cell in self.cells]
         recording = gi.capture(device=present[0].device if present else settings.device())
         try:
@@ -240,7 +240,7 @@ class Segment:
                     return results
             self.refusal = "another object refers to the memory of its results"
         refusal, self.refusal = self.refusal, ""
-        self.one_by_one()  # raises if the error was not the capture's
+        self.one_by_one()  # raises if the capture did not cause the error
         self.refusal = refusal
         return None
 
@@ -261,7 +261,7 @@ class Segment:
         return values
 
     def changing(self) -> str:
-        """Say which inputs change; copy small ones to a fixed place from now on."""
+        """Return which inputs change, for a message; from now on copy small ones to fixed memory."""
         names = []
         for i, x in enumerate(self.arrays):
             array = self.cells[i][0]
@@ -280,12 +280,12 @@ class Segment:
             self.forget()
             for i in self.staged:
                 self.stage(i)
-            return "its inputs were other arrays at each call; they are copied to fixed memory now"
+            return "its inputs were other arrays in each call; they are now copied to fixed memory"
         if not names and self.numbers:
             return (
-                "values that come from the host change at each call; keep them in shared variables"
+                "values that come from the host change in each call; keep them in shared variables"
             )
-        return f"these inputs are other arrays at each call: {', '.join(names)}"
+        return f"these inputs are other arrays in each call: {', '.join(names)}"
 
     def stage(self, i: int) -> None:
         value = self.cells[i][0]
@@ -304,9 +304,9 @@ def no_replay(*_: Any) -> None:
 
 
 def land(results: list[Any], olds: list[Any], news: list[Any]) -> list[Any]:
-    """Copy new values of shared variables into their present arrays; return the results for the caller.
+    """Copy new values of shared variables into their current arrays; return the results for the caller.
 
-    Results, and other new values, that lie in memory that is about to be overwritten are copied before.
+    Results and other new values in memory that is about to be overwritten are copied first.
     """
     pairs = [(old, new) for old, new in zip(olds, news, strict=True) if new is not old]
     for old, new in pairs:

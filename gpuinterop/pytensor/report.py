@@ -1,4 +1,4 @@
-"""Which values of a compiled function move between host and device, why, and how to avoid it."""
+"""Reports the transfers and the replays of a compiled function, with reasons and fixes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Replay:
-    """A run of operations of a compiled function, and whether its calls replay a captured graph of it."""
+    """A sequence of operations of a compiled function, and whether its calls replay a captured graph of it."""
 
     operations: tuple[str, ...]
     replayed: bool
@@ -47,11 +47,11 @@ def replays(function: Any) -> list[Replay]:
     plan = getattr(function.vm, "plan", None)
     if plan is None:
         if not settings.captures():
-            why = "graphs are captured on GPUs only, if use() did not switch them off"
+            why = "graphs are captured only on GPUs, unless use(capture=False) disables them"
         elif hasattr(function.vm, "plan"):
             why = "no operation runs on the device"
         else:
-            why = "it has lazy operations, or was not compiled in the mode GPU"
+            why = "it has lazy operations, or was not compiled in mode GPU"
         nodes = function.maker.fgraph.toposort()
         return [Replay(tuple(str(node.op) for node in nodes), False, why)]
     return [
@@ -67,7 +67,7 @@ def replays(function: Any) -> list[Replay]:
 def _alone(node: Any) -> str:
     kind = kind_of(node)
     if kind in ("to the device", "to the host"):
-        return f"it moves a value {kind}"
+        return f"it transfers a value {kind}"
     if kind == "host":
         return "it runs on the host"
     return "it depends on values of the host, or its lowering does not allow it"
@@ -92,7 +92,7 @@ def _upload(x: Any) -> Transfer:
         why = f"{x.owner.op} computes it on the host ({why})"
     else:
         why = "it is an argument in host memory"
-        fix = "keep it in a shared variable, or pass slices of one by givens"
+        fix = "keep it in a shared variable, or pass slices of a shared variable by givens"
         if x.type.dtype != "float32" and not settings.any_dtype():
             fix = f"call use({str(settings.device())!r}, any_dtype=True), and keep it in a shared variable"
     return Transfer(x.name or str(x), "to the device", why, fix)

@@ -70,7 +70,7 @@ def _results_may_move(node: Any) -> bool:
 
 
 def _is_small(x: Any) -> bool:
-    """Return whether an operand beside device arrays is worth a transfer although its dtype is not: indices, masks."""
+    """Return whether an operand of another dtype may be transferred because it is small, such as indices and masks."""
     return isinstance(x.type, TensorType) and np.dtype(x.type.dtype).kind in "biu"
 
 
@@ -132,7 +132,9 @@ def pass_on_device(fgraph: Any, node: Any) -> Any:
     first = int(isinstance(node.op, IfElse))
     count = len(node.outputs)
     values = node.inputs[first : first + count * (1 + first)]
-    pairs = [values[i::count] for i in range(count)]  # of ifelse, what each result is in both cases
+    pairs = [
+        values[i::count] for i in range(count)
+    ]  # for ifelse, the two possible values of each result
     moving = [
         (any(map(_from_device, pair)) or _is_wanted(fgraph, result))
         and all(_may_move(x) or _from_device(x) for x in pair)
@@ -166,7 +168,7 @@ def remove_round_trip(fgraph: Any, node: Any) -> Any:
 
 @node_rewriter([GpuOp])
 def read_on_device(fgraph: Any, node: Any) -> Any:
-    """Pass an array of one element as it is, if it came to the device after the operation did."""
+    """Pass an array of one element unchanged, if it moved to the device after the operation."""
     if not any(map(_from_device, node.inputs)):
         return None
     inputs = [as_device_variable(x) if _from_device(x) else x for x in node.inputs]
@@ -278,7 +280,7 @@ _moves.register("gpu_fuse_products", FuseProducts(), "gpu", position=4)
 # Before the fusion of elementwise Ops (49).
 optdb.register("gpu_symbolic", in2out(open_symbolic_op, name="gpu_symbolic"), "gpu", position=48.9)
 optdb.register("gpu_opt", _moves, "gpu", position=49.05)
-# After the destroy handler (49.5); products first, so that they get the memory of their addends.
+# After the destroy handler (49.5); products first, so that they can write to the memory of their addends.
 optdb.register(
     "gpu_write_in_place", in2out(write_in_place, name="gpu_write_in_place"),
     "gpu", "inplace", position=50.3,

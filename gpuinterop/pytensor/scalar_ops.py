@@ -51,13 +51,13 @@ def supported(op: Any) -> bool:
 
 
 class Expressions:
-    """Builds an expression from scalar Ops: values have the dtypes that PyTensor gives them."""
+    """Builds an expression from scalar Ops; values have the dtypes that PyTensor declares."""
 
     def __init__(self) -> None:
         self.graph = Expression()
 
     def outputs(self, op: Any, node: Any, operands: list[Value]) -> list[Value]:
-        """The values of the outputs of a scalar node."""
+        """Return the values of the outputs of a scalar node."""
         if isinstance(op, basic.Composite):
             known: dict[Any, Value] = dict(zip(op.fgraph.inputs, operands, strict=True))
             for inner in op.fgraph.toposort():
@@ -70,7 +70,7 @@ class Expressions:
         if make is not None:
             return [make(self.graph, op, node, operands)]
         name = _NAMES[type(op)]
-        # PyTensor gives the dtype of a result; operands of other dtypes are converted to it first.
+        # PyTensor declares the dtype of a result; operands of other dtypes are converted to it first.
         common = str(np.result_type(*dtypes)) if name in _COMPARISONS else wanted
         if name not in ("isnan", "isinf", "absolute"):
             targets = ["bool", common, common] if name == "where" else [common] * len(operands)
@@ -92,16 +92,16 @@ class Expressions:
         return self.number(x, np.asarray(x.data))
 
     def of_elemwise(self, op: Any, node: Any, operands: list[Value]) -> list[Value]:
-        """The values of the outputs of an Elemwise node with a scalar Op."""
+        """Return the values of the outputs of an Elemwise node with a scalar Op."""
         shadow = op.make_node(*(basic.get_scalar_type(x.type.dtype)() for x in node.inputs))
         return self.outputs(op, shadow, operands)
 
     def reduced(self, name: str | None, value: Value, axis: Any, dtype: str) -> Value:
-        """A reduction, whose result has PyTensor's dtype."""
+        """Return a reduction whose result has PyTensor's dtype."""
         return self.graph.cast(self.graph.reduce(str(name), value, axis), dtype)
 
     def number(self, x: Any, data: Any) -> Value:
-        """A constant of one element: float32 becomes a Python number, which a float32 operation takes exactly."""
+        """Return a constant of one element: float32 becomes a Python number, which float32 operations use exactly."""
         data = data.reshape(())
         if data.dtype == np.float32 or data.dtype == np.bool_:
             return self.graph.constant(data.item())
@@ -139,7 +139,7 @@ def compiled(op: Any, node: Any, reduction: Any = None) -> Any:
     """Compile a scalar Op; `node` has a dtype for each input. `reduction`: a name, axis and dtype for its result."""
     made = Expressions()
     inputs = [made.graph.input() for _ in node.inputs]
-    # A number would adapt to the dtypes beside it; PyTensor's has a dtype of its own.
+    # A number would adapt to the dtypes of other operands, but PyTensor's has a dtype.
     operands = [
         v if is_device(x) else made.graph.cast(v, x.type.dtype)
         for v, x in zip(inputs, node.inputs, strict=True)

@@ -14,7 +14,7 @@ _capture = True
 
 
 def choose(device: Any, every_dtype: bool = False, capture: bool = True) -> None:
-    """Set the device of transfers and shared variables; `every_dtype`: GpuArrays, not CudaNdarrays alone."""
+    """Set the device of transfers and shared variables; `every_dtype`: GpuArrays, not only CudaNdarrays."""
     global _device, _any_dtype, _capture
     _device, _any_dtype, _capture = device, every_dtype, capture
 
@@ -25,7 +25,7 @@ def device() -> Any:
 
 
 def any_dtype() -> bool:
-    """Return whether arrays of any dtype are on the device, or float32 only."""
+    """Return whether arrays of every dtype are on the device, or only float32."""
     return _any_dtype
 
 

@@ -32,7 +32,7 @@ class GpuArraySharedVariable(GpuArrayVariable, SharedVariable):
         return value if borrow else value.copy()
 
     def set_value(self, new_value: Any, borrow: bool = False) -> None:
-        """Set the value: host values are copied into the present array where the shape allows it.
+        """Set the value: host values are copied into the current array if the shape allows it.
 
         A device array is copied, or with ``borrow=True`` becomes the value itself.
         """
@@ -48,7 +48,7 @@ class GpuArraySharedVariable(GpuArrayVariable, SharedVariable):
         self.container.value = new_value
 
     def zero(self, borrow: bool = False) -> None:
-        """Set the value to zeros: a new array, or with ``borrow=True`` in the present memory."""
+        """Set the value to zeros: in a new array, or with ``borrow=True`` in the current memory."""
         value = self.container.storage[0]
         if borrow:
             value[...] = 0

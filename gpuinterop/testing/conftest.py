@@ -46,7 +46,7 @@ def _words(variable: str) -> list[str]:
 
 
 def run_of(config: pytest.Config) -> Run:
-    """The session's run, made on first use."""
+    """Return the session's run, which the first call creates."""
     if _RUN not in config.stash:
         try:
             wanted = named(_words("GPUINTEROP_LIBRARIES"), "GPUINTEROP_LIBRARIES")
@@ -66,7 +66,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def run(request: pytest.FixtureRequest) -> Run:
-    """The session's run."""
+    """Return the session's run."""
     return run_of(request.config)
 
 

@@ -15,13 +15,13 @@ from gpuinterop.testing.memory import elements, poke
 
 
 def writable_plain(layout: Layout, dtype: str, device: str) -> bool:
-    """What many libraries can hold: writable arrays of NumPy's own dtypes."""
+    """Return whether an array is writable and has a dtype of NumPy itself, as many libraries require."""
     return dtype in PLAIN and not layout.readonly
 
 
 @contextmanager
 def legacy(device: str) -> Iterator[int]:
-    """The legacy default stream, which libraries without streams use."""
+    """Yield the legacy default stream, which libraries without streams use."""
     yield 1
 
 

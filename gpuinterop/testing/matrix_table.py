@@ -52,7 +52,7 @@ class Library:
     name: str
     version: str = ""
     why: str = ""
-    broken: bool = False  # it is installed, and it or its converter cannot be imported
+    broken: bool = False  # it is installed, but it or its converter cannot be imported
 
 
 @dataclass(repr=False)
@@ -106,7 +106,7 @@ class Matrix:
 
     @classmethod
     def from_json(cls, text: str) -> Matrix:
-        """Read what `to_json` wrote.
+        """Return the run whose JSON `to_json` wrote.
 
         Raises
         ------

@@ -95,7 +95,7 @@ def run(
     verdict = Verdict()
     to = direction == "to"
     held = buffers(place)
-    # A library copies the values that it makes an array of to the GPU by itself.
+    # The library itself copies the values of a new array to the GPU.
     store = Store(layout.count, dtype, place if to else ("cpu", 0))
     try:
         _try(_Case(bridge, to, layout, dtype, place, verdict), store)
@@ -111,7 +111,7 @@ def run(
         verdict.expect(store.intact(), "bounds", "no write outside the array", "a write")
         store.close()
     if verdict.forecast and verdict.outcome != "none" and verdict.forecast != verdict.outcome:
-        verdict.fault("forecast", f"explain to say {verdict.outcome}", verdict.forecast)
+        verdict.fault("forecast", f"{verdict.outcome} predicted by explain", verdict.forecast)
     if verdict.faults:
         verdict.outcome = "wrong"
     return verdict
@@ -260,7 +260,7 @@ def _check(case: _Case, source: Any, result: Any, start: int, before: Any) -> bo
             _check_strides(case, bridge.strides(result))
         _check_readonly(case, source, result)
     else:
-        verdict.expect(address != start, "address", "another one, for a copy", hex(address))
+        verdict.expect(address != start, "address", "another address, for a copy", hex(address))
     _check_writes(case, source, result, start, before)
     return True
 
@@ -292,7 +292,7 @@ def _check_writes(case: _Case, source: Any, result: Any, start: int, before: Any
     same = alike(bridge.values(result), case.at(start) if shared else before)
     meant = "the source's write visible in the result" if shared else "a copy without later writes"
     verdict.expect(same, "writes", meant, "other values")
-    # Elsewhere, and with other values, the memory may belong to anything.
+    # At another address or with other values the memory may belong to something else.
     mine = bridge.address(result) == start if shared else same
     if bridge.write is None or _is_readonly(bridge, result) or not mine:
         return
@@ -302,7 +302,7 @@ def _check_writes(case: _Case, source: Any, result: Any, start: int, before: Any
     if shared:
         verdict.expect(alike(found, value), "writes", "the result's write visible", found)
     elif alike(found, value):
-        verdict.fault("writes", "a copy with memory of its own", "a shared write")
+        verdict.fault("writes", "a copy with separate memory", "a shared write")
 
 
 def _check_lifetime(case: _Case, store: Store, result: Any, kept: Any, alive: Any) -> None:
@@ -317,5 +317,5 @@ def _check_lifetime(case: _Case, store: Store, result: Any, kept: Any, alive: An
         zeros = np.zeros(case.layout.count, case.dtype)
         later = [make(zeros, case.layout, case.place[0]) for _ in range(4)]
     same = alike(case.result.values(result), kept)
-    verdict.expect(same, "lifetime", "values as before when only the result is left", "others")
+    verdict.expect(same, "lifetime", "the same values when only the result is left", "other values")
     del later

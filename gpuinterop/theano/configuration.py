@@ -68,7 +68,7 @@ class Configuration:
 
 
 def _modes(flags: dict[str, str]) -> tuple[tuple[Any, Any], bool]:
-    """The modes of PyTensor for the host and for the device, and whether functions are profiled."""
+    """Return PyTensor's modes for the host and for the device, and whether functions are profiled."""
     optimizer, checked, profiled = mode_of(flags)
     if checked:
         return (DebugMode(), DebugMode(optimizer=backend.GPU.provided_optimizer)), profiled

@@ -1,4 +1,4 @@
-"""THEANO_FLAGS and .theanorc: the settings of old programs, and what they mean here."""
+"""THEANO_FLAGS and .theanorc: the settings of old programs, and their meaning in gpuinterop."""
 
 from __future__ import annotations
 

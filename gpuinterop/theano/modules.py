@@ -1,4 +1,4 @@
-"""Theano's modules, made of PyTensor's and of gpuinterop's names."""
+"""Theano's modules, with names of PyTensor and gpuinterop."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _verify_grad(function: Any, points: Any, **options: Any) -> None:
 
 
 class _Module(types.ModuleType):
-    """A module with names of its own; the others come from `source`."""
+    """A module with its own names and those of `source`."""
 
     def __init__(self, name: str, source: Any = None, **names: Any) -> None:
         super().__init__(name)

@@ -18,27 +18,27 @@ logsoftmax = log_softmax
 
 
 def hard_sigmoid(x: Any) -> Any:
-    """A piecewise linear approximation of the sigmoid."""
+    """Return a piecewise linear approximation of the sigmoid."""
     return pt.clip(0.2 * x + 0.5, 0, 1)
 
 
 def relu(x: Any, alpha: Any = 0) -> Any:
-    """The larger of x and alpha * x."""
+    """Return the larger of x and alpha * x."""
     return pt.maximum(x, 0) if alpha == 0 else pt.switch(x > 0, x, alpha * x)
 
 
 def elu(x: Any, alpha: Any = 1) -> Any:
-    """X where it is positive, and alpha * (exp(x) - 1) elsewhere."""
+    """Return x where it is positive, and alpha * (exp(x) - 1) elsewhere."""
     return pt.switch(x > 0, x, alpha * pt.expm1(x))
 
 
 def binary_crossentropy(output: Any, target: Any) -> Any:
-    """The cross-entropy of probabilities and targets of two classes, element by element."""
+    """Return the cross-entropy of probabilities and targets of two classes, element by element."""
     return -(target * pt.log(output) + (1 - target) * pt.log1p(-output))
 
 
 def categorical_crossentropy(coding: Any, true: Any) -> Any:
-    """The cross-entropy of rows of probabilities and rows of targets, or a vector of classes."""
+    """Return the cross-entropy of rows of probabilities and rows of targets, or a vector of classes."""
     if true.ndim == coding.ndim:
         return -pt.sum(true * pt.log(coding), axis=coding.ndim - 1)
     return -pt.log(coding[pt.arange(true.shape[0]), true])

@@ -25,7 +25,7 @@ def debugprint(obj: Any, file: Any = None, **_: Any) -> Any:
 
 
 def _graph_of(obj: Any) -> tuple[list[Any], list[Any]]:
-    """The outputs, and the nodes in the order of their execution if the graph is compiled."""
+    """Return the outputs, and the nodes in the order of execution if the graph is compiled."""
     maker = getattr(obj, "maker", None)
     fgraph = getattr(maker, "fgraph", obj)
     if hasattr(fgraph, "toposort"):
@@ -56,7 +56,7 @@ def _lines(
 
 
 def _letters(obj: Any, names: dict[Any, str]) -> str:
-    """[@A], [@B], ... [@Z], [@BA]: one for each object, in the order in which they are met."""
+    """Return [@A], [@B], ... [@Z], [@BA]: one label for each object, in order of appearance."""
     if obj not in names:
         number, text = len(names), ""
         while number or not text:

@@ -1,4 +1,4 @@
-"""What Theano added to the printed profiles: where the time was spent, and the sum of all functions."""
+"""Theano's additions to the printed profiles: the time by place, and the sum over all functions."""
 
 from __future__ import annotations
 
@@ -17,21 +17,19 @@ _installed = False
 
 
 def install() -> None:
-    """Print both with ``profile=True``. Operations are timed to their end, so that transfers show their own time."""
+    """Print both with ``profile=True``. Each operation is timed to its end, so that transfers show their own time."""
     global _installed
     if _installed:
         return
     _installed = True
     profiling.register_profiler_printer(_print_where)
-    atexit.register(
-        _print_sum
-    )  # before PyTensor's own printer is registered, so it runs after that
+    atexit.register(_print_sum)  # registered before PyTensor's own printer, so it runs after that
 
 
 def _print_where(
     _message: Any, _compile_time: Any, _call_time: Any, apply_time: dict[Any, float], *_: Any, file: Any
 ) -> None:  # fmt: skip
-    """The line that the tutorial refers to."""
+    """Print the line to which the tutorial refers."""
     total = sum(apply_time.values())
     if not total:
         return
@@ -49,7 +47,7 @@ def _print_where(
 
 
 def _print_sum() -> None:
-    """The profile of all functions together."""
+    """Print the profile of all functions together."""
     profiles = [p for p in profiling._atexit_print_list if p.fct_callcount]
     if not config.profile or len(profiles) < 2:
         return

@@ -1,4 +1,4 @@
-"""Runs an old program: with Theano's names, and in Python 3 if it is written in Python 2."""
+"""Runs an old program with Theano's names, translated to Python 3 if it is written in Python 2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["compiled", "run", "translated"]
 
 
 def translated(text: str, name: str) -> str:
-    """Return Python 2 source code as Python 3; the numbers of the lines stay. Raises SyntaxError."""
+    """Return Python 2 source code as Python 3, with the same line numbers. Raises SyntaxError."""
     from fissix.pgen2.parse import ParseError
     from fissix.pgen2.tokenize import TokenError
     from fissix.refactor import RefactoringTool, get_fixers_from_package
@@ -46,7 +46,7 @@ def run(script: str, arguments: list[str]) -> None:
     code = compiled(path.read_text(encoding="utf-8"), str(path))
     sys.path.insert(
         0, str(path.resolve().parent)
-    )  # a `theano` beside the script is an installed one
+    )  # a `theano` beside the script counts as installed
     install()
     main = types.ModuleType("__main__")
     main.__file__ = str(path)

@@ -32,7 +32,7 @@ WRONG = {
     "inner dimensions": (ShapeError, "inner dimensions", lambda x: x @ x[:1]),
     "stacks": (ShapeError, "expected", lambda x: gi.ones((3, 2, 2), device=x.device) @ x[None].broadcast_to((2, 2, 2))),
     "no b": (ArgumentTypeError, "without b", lambda x: gi.gemm(x)),
-    "four operands": (ArgumentTypeError, "4 arguments", lambda x: gi.gemm(x, x, x, x)),
+    "four operands": (ArgumentTypeError, "4 positional arguments", lambda x: gi.gemm(x, x, x, x)),
     "a keyword": (ArgumentTypeError, "gamma", lambda x: gi.gemm(x, x, gamma=1)),
     "an operand twice": (ArgumentTypeError, "twice", lambda x: gi.dot(x, x, a=x)),
     "operands by name": (ArgumentTypeError, "expected", lambda x: gi.matmul(a=x, b=x)),

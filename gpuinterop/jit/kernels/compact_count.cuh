@@ -1,4 +1,4 @@
-// How many elements the mask selects before each tile, and in all.
+// Counts the elements that the mask selects in each tile.
 extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_count(const Params p) {
   __shared__ u32 shared[GI_THREADS];
   const u32 own = gi_ones(gi_piece(p, gi_first(0))) + gi_ones(gi_piece(p, gi_first(1)));
@@ -6,7 +6,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_count(const 
   if (threadIdx.x == GI_THREADS - 1) p.offsets[blockIdx.x] = all;
 }
 
-// One block.
+// Replaces the count of each tile by the sum of the counts before it, and appends the total. One block.
 extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_scan(const Params p) {
   constexpr int kEach = 16;
   __shared__ i64 shared[GI_THREADS];

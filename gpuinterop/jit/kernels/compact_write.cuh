@@ -1,4 +1,6 @@
-// What becomes of the selected elements: GI_ACTION.
+// Reads or assigns the selected elements, or writes their indices, according to GI_ACTION.
+
+// The offset, in elements, of the element at `position` in row-major order.
 GI_FN i64 gi_at(const Params& p, i64 position) {
   GI_INDEX rest = (GI_INDEX)position;
   i64 at = 0;

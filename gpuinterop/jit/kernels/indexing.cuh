@@ -1,8 +1,8 @@
-// Places that index arrays give, and additions that other threads may make at the same place.
+// Positions given by index arrays, and additions to positions that other threads may add to at the same time.
 
 // The offset of an index along its axis. axis: {extent, stride in elements}. control: {address of words for
 // indices that are outside, or 0; OutOfRange of native/ops/indexing.hpp}. Such an index sets `inside` to
-// false and reads element 0. Any of several such indices is noted: their writes do not depend on each other.
+// false and reads element 0. If there are several such indices, any one of them may be recorded.
 template <class T>
 GI_FN i64 gi_place(T index, const u128& axis, const u128& control, int number, bool& inside) {
   const i64 extent = (i64)axis.lo;

@@ -151,7 +151,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_columns(const P
 #endif
 }
 
-// The second launch, if the parts are merged in a launch of their own: GI_FINISH_TEAM columns a block.
+// The second launch, if the parts are merged in a separate launch: GI_FINISH_TEAM columns per block.
 extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_finish_columns(const Params p) {
   const Index o = Index(blockIdx.x) * GI_FINISH_TEAM + threadIdx.x % GI_FINISH_TEAM;
   gi_join_columns<GI_FINISH_TEAM>(p, o, o < Index(p.n_out));

@@ -36,7 +36,7 @@ __device__ inline void gi_load(const T* at, Index stride, T (&v)[VEC], int live 
   }
 }
 
-// Add the offsets of element `r` of a walk over DIMS dimensions, innermost last, to those of N arrays.
+// Add the offsets of element `r` of an iteration over DIMS dimensions, innermost last, to those of N arrays.
 template <int DIMS, int N>
 __device__ inline void gi_offsets(const long long (&extents)[DIMS], const long long (&strides)[N][DIMS],
                                   Index r, Index (&at)[N]) {

@@ -145,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_reduce_rows(const Para
 #endif
 }
 
-// The second launch, if the parts are merged in a launch of their own: one block for each row.
+// The second launch, if the parts are merged in a separate launch: one block for each row.
 extern "C" __global__ void __launch_bounds__(GI_BLOCK) gi_finish_rows(const Params p) {
   gi_join_row(p, Index(blockIdx.x));
 }
