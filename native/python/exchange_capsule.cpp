@@ -44,6 +44,10 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
     tried->kind = Kind::Exchange;
     return false;
   };
+  if (torch && !has_dense_memory(p, obj)) {
+    if (o.only_plain) return false;
+    refuse_foreign(obj, o);
+  }
   if (!fetch(obj)) return false;
   if (owned.m->version.major != kMajor) refuse_version(owned.m->version, o.where);
   const DLDataType& dtype = owned.m->dl_tensor.dtype;
@@ -110,7 +114,9 @@ Array consume(PyObject* capsule, const char* name, const char* used_name, Manage
               const Incoming& in, PyObject* owner, const DLDevice* claimed, bool readonly,
               const Options& o) {
   if (claimed && !agree(in.tensor.device, *claimed))
-    fail_with("wrong_device_reported", o.where, {text(*claimed), text(in.tensor.device)});
+    fail(Kind::DeviceMismatch, o.where,
+         "memory on " + text(*claimed) + ", as __dlpack_device__() reports",
+         text(in.tensor.device) + " in the capsule", "report it to the producer");
   Checked c = check(in, Trust::Never, o.may_copy(), o.where);
   c.readonly |= readonly;
   if (o.look) return make_array(std::move(c), nullptr, PyRef::borrow(owner));
@@ -191,8 +197,8 @@ DLDevice read_claim(PyObject* result, const Options& o) {
   if (PyTuple_Check(result) && PyArg_ParseTuple(result, "ii", &type, &id))
     return {static_cast<DLDeviceType>(type), id};
   forgive();
-  fail_with("protocol_broken", o.where,
-            {"a tuple of two ints from __dlpack_device__()", repr_text(result)});
+  fail(Kind::Protocol, o.where, "a tuple of two ints from __dlpack_device__()", repr_text(result),
+       "report it to the producer");
 }
 
 // The producer refused: its error is noted, so that other protocols can be tried.
@@ -226,7 +232,8 @@ bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array*
   if (!claim_object) return refused(tried);
   const DLDevice claimed = read_claim(claim_object.get(), o);
   if (!is_host(claimed.device_type) && !is_cuda(claimed.device_type))
-    fail_with("memory_elsewhere", o.where, {text(claimed)});
+    fail(Kind::Exchange, o.where, "memory on \"cpu\" or \"cuda\"", text(claimed),
+         "copy it to the host in the producer");
 
   // The memory is imported on its own device; the caller of this function copies it elsewhere.
   PyRef stream;
@@ -246,8 +253,8 @@ bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array*
   PyRef capsule = call_dlpack(method.get(), stream.get(), &ordered);
   if (!capsule) return refused(tried);
   if (!PyCapsule_CheckExact(capsule.get()))
-    fail_with("protocol_broken", o.where,
-              {"a capsule from __dlpack__()", "an object of type " + type_text(capsule.get())});
+    fail(Kind::Protocol, o.where, "a capsule from __dlpack__()",
+         "an object of type " + type_text(capsule.get()), "report it to the producer");
   *out = consume_capsule(capsule.get(), obj, &claimed, p.family == Family::Jax, o);
   // A producer that accepted the stream has made it wait; another producer may work on the legacy stream.
   if (stream && out->buffer)

@@ -26,6 +26,9 @@ struct Places {
   ptrdiff_t managed = 0;                   // of the exported struct, behind its context
   int flags = 0, autograd = 0;             // words of the tensor
   uint64_t pending = 0;                    // the two bits
+  int object = 0;  // the word of the Python object with the address of the C++ tensor; 0: not found
+  uint64_t dense = 0;  // bits beside `pending`: which tensors with dense memory have,
+  uint64_t meta = 0;   // and which tensors on the device "meta" have
 } places;
 
 PyObject* whole_bytes[2];  // torch.uint8 and torch.int8, never released
@@ -40,7 +43,7 @@ bool read_words(const void* from, uint64_t* to, int n) noexcept {
 
 // The words of the C++ tensor behind `tensor`, of exactly the class `type`, and its address.
 bool read_tensor(const DLPackExchangeAPI* api, PyTypeObject* type, PyObject* tensor,
-                 ptrdiff_t* managed, uint64_t* words) {
+                 ptrdiff_t* managed, uint64_t* words, uint64_t* address = nullptr) {
   if (!tensor || Py_TYPE(tensor) != type) return false;
   DLManagedTensorVersioned* m = fetch_struct(api, tensor);
   if (!m) return false;
@@ -51,6 +54,7 @@ bool read_tensor(const DLPackExchangeAPI* api, PyTypeObject* type, PyObject* ten
                   (!*managed || *managed == distance) && read_words(context, &first, 1) &&
                   first % 8 == 0 && read_words(reinterpret_cast<void*>(first), words, kWords);
   *managed = distance;
+  if (address) *address = first;
   call_deleter(m);
   return ok;
 }
@@ -69,6 +73,40 @@ struct Bit {
     }
   }
 };
+
+// Finds the rest of Places, which saves time only: torch takes milliseconds to refuse a tensor without dense
+// memory, because its exception looks up the names of the calling functions.
+void find_dense(Places* found, PyObject* torch, PyObject* zeros, PyObject* plain) {
+  constexpr int kObjectWords = 6;
+  ptrdiff_t managed = 0;
+  uint64_t words[kWords], object[kObjectWords], first = 0;
+  auto flags_of = [&](PyObject* tensor) -> uint64_t {
+    uint64_t address = 0, value = 0;
+    const auto* at = reinterpret_cast<const uint64_t*>(tensor) + found->object;
+    const bool ok = tensor && read_words(at, &address, 1) && address && address % 8 == 0 &&
+                    read_words(reinterpret_cast<uint64_t*>(address) + found->flags, &value, 1);
+    return ok ? value : 0;
+  };
+  if (!read_tensor(found->api, Py_TYPE(plain), plain, &managed, words, &first) ||
+      !read_words(plain, object, kObjectWords))
+    return;
+  for (int k = kObjectWords - 1; k > 0; --k)
+    if (object[k] == first) found->object = k;
+  const PyRef sparse_layout = optional_attribute(torch, "sparse_coo");
+  const PyRef size = PyRef::steal(Py_BuildValue("((ii))", 1, 1));
+  auto made = [&](PyObject* options) {
+    const PyRef held = PyRef::steal(options);
+    return PyRef::steal(held ? PyObject_Call(zeros, size.get(), held.get()) : nullptr);
+  };
+  if (!found->object || !sparse_layout || !size) return;
+  const PyRef sparse =
+      made(Py_BuildValue("{sssO}", "device", "cpu", "layout", sparse_layout.get()));
+  const PyRef meta = made(Py_BuildValue("{ss}", "device", "meta"));
+  const uint64_t plain_flags = words[found->flags];
+  found->dense = plain_flags & ~flags_of(sparse.get());
+  found->meta = flags_of(meta.get()) & ~plain_flags;
+  if (!sparse || !meta || flags_of(plain) != plain_flags) found->object = 0;
+}
 
 // Makes tensors with and without the three facts and compares them word by word.
 bool find_places(const DLPackExchangeAPI* api, PyTypeObject* type, PyObject* torch) {
@@ -119,6 +157,7 @@ bool find_places(const DLPackExchangeAPI* api, PyTypeObject* type, PyObject* tor
   }
   if (grads != 1 || flags != 1) return false;
   found.api = api;
+  if (const PyRef plain = make(0)) find_dense(&found, torch, zeros.get(), plain.get());
   forgive();
   places = found;
   return true;
@@ -152,6 +191,14 @@ void describe_torch(ForeignType* p, PyObject* base) {
     if (found) return;
   }
   forgive();
+}
+
+bool has_dense_memory(const ForeignType& p, PyObject* tensor) noexcept {
+  if (!places.object || p.api != places.api) return true;
+  const auto* const* words = reinterpret_cast<const uint64_t* const*>(tensor);
+  const uint64_t* made = words[places.object];
+  return !made || ((made[places.flags] & places.dense) == places.dense &&
+                   !(made[places.flags] & places.meta));
 }
 
 bool is_plain_torch(const ForeignType& p, const DLManagedTensorVersioned* m) noexcept {
