@@ -23,8 +23,8 @@ from gpuinterop.host_views import DLPACK_WORKS, as_numpy_view, refuse_mask, to_h
 from gpuinterop.ndarray import class_for
 
 ARRAY = "a numpy.ndarray"
-STREAM = "no stream: the host"
-COPIES = ["arrays on a GPU"]
+STREAM = "the host"
+COPIES = ["arrays on a GPU to the host"]
 FROM_NOTE = """Copies memory of foreign byte order and NumPy's scalars too, with ``copyif=True``. Use
 ``.to_device("cuda")`` on the result, or ``CudaNdarray(obj)``, to upload."""
 RULES = Rules("numpy", "to_numpy", devices=frozenset({"cpu"}), readonly=True)
