@@ -32,7 +32,7 @@ def test_the_fix_for_foreign_byte_order_is_a_line_that_works():
         with pytest.raises(gi.DTypeError) as raised:
             gi.from_any(a)
         for error in (gi.explain(a), raised.value):
-            line = error.fix.rpartition("once: ")[2]
+            line = error.fix.rpartition("byte order: ")[2]
             assert line == words
             assert gi.from_any(eval(line, {"numpy": np, "a": a})).tolist() == [0, 1, 2, 3]
 

@@ -132,4 +132,4 @@ def test_module_or_class_is_answered_with_the_name_of_its_library(call):
     for library, name in given:
         with pytest.raises(gi.ConversionTypeError) as raised:
             call(X, library)
-        assert raised.value.fix == f"write {name!r}"
+        assert raised.value.fix == f"pass {name!r}"

@@ -144,7 +144,7 @@ def test_numbers_are_operands_of_every_method(device):
 
 def test_an_unknown_operation_suggests_a_similar_name():
     graph = gi.Expression()
-    with pytest.raises(ArgumentTypeError, match="write 'sqrt'"):
+    with pytest.raises(ArgumentTypeError, match="pass 'sqrt'"):
         graph.apply("sqr", graph.input())
 
 
