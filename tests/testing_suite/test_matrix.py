@@ -277,7 +277,7 @@ def test_pytest_fails_for_a_faulty_bridge(tmp_path):
 
 WRONG_VARIABLES = [
     ("GPUINTEROP_LIBRARIES", "nump", "GPUINTEROP_LIBRARIES: expected the name of a library"),
-    ("GPUINTEROP_LIBRARIES", "nump", "fix: write 'numpy'"),
+    ("GPUINTEROP_LIBRARIES", "nump", "fix: pass 'numpy'"),
     ("GPUINTEROP_BRIDGES", "nosuchmodule:x", "No module named 'nosuchmodule'"),
     ("GPUINTEROP_BRIDGES", ":x", "Empty module name"),
     ("GPUINTEROP_BRIDGES", ".doubles:SOUND", "argument is required to perform a relative import"),
