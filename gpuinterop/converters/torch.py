@@ -49,12 +49,11 @@ def plan_to(info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False)
 def export(x: Any, torch: Any) -> Any:
     """Return a tensor over the memory of `x`, ordered on torch's current stream."""
     _core._set_exporter("torch", bool(_core.traits(x) & _core.ON_CUDA), torch.Tensor)
-    if x.readonly:
-        x = _core.writable_alias(x)
+    source: Any = _core.writable_alias(x) if x.readonly else x
     try:
-        return _core.export_via(x, torch.Tensor)
+        return _core.export_via(source, torch.Tensor)
     except errors.ExportError:  # a torch before 2.10
-        return torch.from_dlpack(x)
+        return torch.from_dlpack(source)
 
 
 def describe(t: Any) -> ArrayInfo:
