@@ -218,7 +218,6 @@ OF_NUMPY = (
 )
 DENSE = "gpuinterop checks layout, dtype and read-only memory before it calls the other library."
 WITH_PLACES = "The tree reduces values together with their positions."
-LONG = "Recorded before products with a long inner dimension were split over all multiprocessors."
 WAYS = ("upload", "download", "download, new memory")
 SMALL_COPY = "All libraries leave so small a copy to the driver; the rest is the call."
 WOKEN = "Waking threads takes about as long as they save."
@@ -304,7 +303,6 @@ WHY: dict[tuple[str, str], str] = {
     ("documents", "exp, out given"): "The kernel is shorter than its launch, so this is host time: the raw launch, "
     "and the call from Python with its checks of layout, overlap and streams.",
     ("documents", "exp, fresh result"): "As above, and the allocation of the result from the driver's pool.",
-    **{("gemm", f"16x262144 @ 262144x16{more}"): LONG for more in ("", " + C", " + row")},
     ("gemm", "(8192x8192).T @ vector"): "Columns are added in parts, as accurately as a sum; "
     "cuBLAS's gemv makes one pass with plain float32 sums.",
 }  # fmt: skip
