@@ -22,8 +22,9 @@ from gpuinterop.ops.cuda_text import CudaText, assigned, host_results, require_a
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.expression import Expression
 from gpuinterop.ops.reduction_codegen import render
+from gpuinterop.ops.reduction_geometry import Operand
 from gpuinterop.ops.reduction_kernel import ReductionKernel
-from gpuinterop.ops.reduction_plan import Operand, plan_reduction
+from gpuinterop.ops.reduction_plan import plan_reduction
 from gpuinterop.ops.reduction_table import FUSED, REDUCTIONS, accumulated_dtype
 
 if TYPE_CHECKING:

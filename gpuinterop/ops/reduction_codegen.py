@@ -12,7 +12,8 @@ from gpuinterop import _core
 from gpuinterop.dtypes import STORAGE, WORKING
 from gpuinterop.jit import EXACT, compile_source, kernel_text
 from gpuinterop.jit.codegen import NAMESPACE, define_nan_signs
-from gpuinterop.ops.reduction_plan import Operand, Plan, plan_reduction
+from gpuinterop.ops.reduction_geometry import Operand
+from gpuinterop.ops.reduction_plan import Plan, plan_reduction
 
 INPUT, OUTPUT, SCRATCH, BLOCK_COUNTERS = 0, 1, 2, 3  # ops::Slot
 ACCUMULATOR_BYTES = 32  # of the largest one

@@ -22,7 +22,7 @@ from gpuinterop.ops.expression_codegen import device_function, host_values
 from gpuinterop.ops.expression_dtypes import is_strict, number_kind
 from gpuinterop.ops.host_reduction import host_stages
 from gpuinterop.ops.reduction_codegen import INPUT, OUTPUT, Recipe, launches_for
-from gpuinterop.ops.reduction_plan import Operand
+from gpuinterop.ops.reduction_geometry import Operand
 from gpuinterop.ops.reduction_table import (
     REDUCTIONS,
     check_not_empty,

@@ -24,7 +24,7 @@ from gpuinterop.ops.host_program import HostProgram, HostValue
 from gpuinterop.ops.host_reduction import cast_stages, host_stages
 from gpuinterop.ops.operand_conversion import as_scalar
 from gpuinterop.ops.reduction_codegen import INPUT, OUTPUT, SCRATCH, launches_for
-from gpuinterop.ops.reduction_plan import Operand
+from gpuinterop.ops.reduction_geometry import Operand
 from gpuinterop.ops.reduction_table import (
     REDUCTIONS,
     check_not_empty,

@@ -22,7 +22,8 @@ from gpuinterop.ops.reduction_codegen import (
     loaded_kernels,
     multiprocessors,
 )
-from gpuinterop.ops.reduction_plan import Operand, power_down, power_up
+from gpuinterop.ops.reduction_geometry import Operand
+from gpuinterop.ops.reduction_plan import power_down, power_up
 from gpuinterop.ops.reduction_table import REDUCTIONS
 
 _THREADS = 256

@@ -99,7 +99,8 @@ assert twice.recipe([x], []).map.count("gi_mapped(x0)") == 2
 KERNELS = """
 from gpuinterop import jit
 from gpuinterop.ops.reduction_codegen import render
-from gpuinterop.ops.reduction_plan import Operand, plan_reduction
+from gpuinterop.ops.reduction_geometry import Operand
+from gpuinterop.ops.reduction_plan import plan_reduction
 from gpuinterop.ops.reduction_table import REDUCTIONS, recipe_for
 
 for dtype in map(np.dtype, ("bool", "int8", "uint64", "float16", "float64", "complex64")):

@@ -9,7 +9,8 @@ from gpuinterop.dtypes import ACCUMULATORS
 from gpuinterop.jit import compile_source, supported_archs
 from gpuinterop.ops import blas_plans, split_product
 from gpuinterop.ops.reduction_codegen import render
-from gpuinterop.ops.reduction_plan import Operand, plan_reduction
+from gpuinterop.ops.reduction_geometry import Operand
+from gpuinterop.ops.reduction_plan import plan_reduction
 from gpuinterop.ops.reduction_table import REDUCTIONS, recipe_for
 
 pytestmark = [pytest.mark.text, pytest.mark.usefixtures("nvrtc")]
