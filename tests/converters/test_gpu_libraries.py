@@ -2,15 +2,14 @@
 
 import gc
 import importlib
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from cases import MULTIPLY, agree, load, ready_pycuda
 from doubles import internals
+from doubles.process_memory import resident_bytes
 
 import gpuinterop as gi
 from gpuinterop import converters
@@ -58,8 +57,7 @@ def test_ten_thousand_conversions_leave_memory_flat(bridge):
         gi.synchronize()
         own = gi.memory_stats("cuda")
         counts = own["live_bytes"], sys.getrefcount(x), sys.getrefcount(foreign)
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return counts, own["pool_bytes"], pages * os.sysconf("SC_PAGE_SIZE")
+        return counts, own["pool_bytes"], resident_bytes()
 
     before, pool, host = measured(200)
     after, pool_after, host_after = measured(10_000)

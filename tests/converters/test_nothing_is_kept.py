@@ -2,11 +2,11 @@
 
 import gc
 import weakref
-from pathlib import Path
 
 import numpy as np
 import pytest
 from doubles import toy_library
+from doubles.process_memory import resident_bytes
 
 import gpuinterop as gi
 
@@ -156,11 +156,6 @@ def made(kind, x, count):
     return found
 
 
-def resident() -> int:
-    """The memory of the process in bytes."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_kept(kind, device, clean):
     x = gi.ones(4, device=device)
@@ -174,8 +169,8 @@ def test_nothing_is_kept(kind, device, clean):
 def test_ten_thousand_leave_the_memory_as_it_was(kind, clean):
     x = gi.ones(4, device="cpu")
     made(kind, x, 200)
-    before = resident()
+    before = resident_bytes()
     found = made(kind, x, 10_000)
     assert sum(reference() is not None for reference in found) <= 1
     del found
-    assert resident() - before < 16e6
+    assert resident_bytes() - before < 16e6

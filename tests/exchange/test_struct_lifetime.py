@@ -3,15 +3,14 @@
 import ctypes
 import gc
 import os
-import resource
 import sys
 import threading
 import weakref
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from doubles.process_memory import resident_bytes
 from peers import Producer, capsule, consume, forever, peer, run, struct
 
 import gpuinterop as gi
@@ -25,10 +24,6 @@ def live() -> tuple[int, int]:
     gc.collect()
     stats = memory_stats("cpu")
     return stats["live_arrays"], stats["live_bytes"]
-
-
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 class Heap:
@@ -135,10 +130,12 @@ def test_memory_is_flat(name):
 def test_memory_is_flat_for_long(name):
     count = max(CYCLES // len(BODIES), 200_000)
     is_flat(BODIES[name], count // 4, FOREIGN.get(name, ()))
-    memory = resident()
+    memory = resident_bytes()
     is_flat(BODIES[name], count, FOREIGN.get(name, ()))
     # What no count above has seen. AddressSanitizer keeps freed memory.
-    assert "GPUINTEROP_SANITIZED" in os.environ or resident() - memory < max(count * 4, 1 << 20)
+    assert "GPUINTEROP_SANITIZED" in os.environ or resident_bytes() - memory < max(
+        count * 4, 1 << 20
+    )
 
 
 def test_every_deleter_runs_once(freed):
