@@ -1,5 +1,8 @@
 """Write the stubs: gpuinterop/_core.pyi for the core, gpuinterop/__init__.pyi for the lazy names.
 
+The build of the core runs it, with the file of the core: ``make_stub.py _core.abi3.so``. Without an argument
+it describes the core that Python imports. git ignores the stubs.
+
 nanobind's stub generator describes the functions and classes that nanobind binds. It cannot describe
 the hand-written slots of the Array type: core_slots.pyi has their signatures, the module their
 docstrings. The tool fails on a slot without a signature, or a signature without a slot. The stub repeats only the
@@ -14,6 +17,7 @@ import inspect
 import re
 import sys
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +25,21 @@ import numpy as np
 from nanobind.stubgen import StubGen
 from stub_tables import CLASSES, SUPPRESSED, UNDECLARED
 
-import gpuinterop
-import gpuinterop.ndarray  # adds the reductions to the core's class
-from gpuinterop import _core as core
-from gpuinterop.converters import registry
-from gpuinterop.ops.operation_table import ALIASES, ROWS, Row
-from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction
-from gpuinterop.ops.ufunc_keywords import BOOL_RESULTS
-
 ROOT = Path(__file__).parents[1]
+if len(sys.argv) > 1:  # a core that is built and not yet installed
+    sys.path.insert(0, str(ROOT))
+    spec = spec_from_file_location("gpuinterop._core", sys.argv[1])
+    sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[spec.name])
+
+import gpuinterop  # noqa: E402
+import gpuinterop.ndarray  # noqa: E402 - adds the reductions to the core's class
+from gpuinterop import _core as core  # noqa: E402
+from gpuinterop.converters import registry  # noqa: E402
+from gpuinterop.ops.operation_table import ALIASES, ROWS, Row  # noqa: E402
+from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction  # noqa: E402
+from gpuinterop.ops.ufunc_keywords import BOOL_RESULTS  # noqa: E402
+
 SLOTS = ROOT / "tools" / "core_slots.pyi"
 FACE_SLOTS = ROOT / "tools" / "face_slots.pyi"
 HEAD = '"""Types of the native core. Written by `make stub` from tools/core_slots.pyi."""\n'
