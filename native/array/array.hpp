@@ -7,6 +7,7 @@
 
 #include "array/buffer.hpp"
 #include "array/dtype.hpp"
+#include "array/error.hpp"
 #include "array/layout.hpp"
 
 namespace gpuinterop {
@@ -19,6 +20,11 @@ class PyRef {
     PyRef r;
     r.o_ = o;
     return r;
+  }
+  // A new reference from Python's C API, which returned null if a Python error is set.
+  static PyRef checked(PyObject* o) {
+    if (!o) throw PythonError();
+    return steal(o);
   }
   static PyRef borrow(PyObject* o) noexcept {
     Py_XINCREF(o);
@@ -75,7 +81,7 @@ Array& unwrap(PyObject* o) noexcept;  // o must be an Array (or subclass) instan
 // Raises Kind::Bounds while Theano's low-level setters have moved the object outside its memory.
 // Entry points that read or write elements call it first; unwrap() alone returns the last valid state.
 void require_valid_layout(PyObject* o);
-// New object of `type` (Array or a Python subclass; __init__ is not run). Null with a Python error.
+// New object of `type` (Array or a Python subclass; __init__ is not run). Throws.
 PyObject* wrap(PyTypeObject* type, Array&& a);
 
 // ---- python/error_translation.cpp -------------------------------------------------------------------------
@@ -99,9 +105,10 @@ Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where)
 void assign(const Array& target, PyTypeObject* target_type, PyObject* value, const char* where);
 
 // ---- python/array_functions.cpp ----------------------------------------------------------------
-PyObject* dtype_object(DTypeId id);      // borrowed; null with a Python error
-DTypeId dtype_id_of(PyObject* dtype);    // of anything that NumPy accepts as a dtype; throws
-PyObject* device_object(Device device);  // borrowed; null with a Python error
+// Throw. The objects are borrowed.
+PyObject* dtype_object(DTypeId id);
+DTypeId dtype_id_of(PyObject* dtype);  // of anything that NumPy accepts as a dtype
+PyObject* device_object(Device device);
 
 // ---- array/copy.cpp ---------------------------------------------------------------------------
 // dst[...] = src for equal shapes and dtypes, any strides, any devices; overlap is safe. In host memory the

@@ -12,6 +12,11 @@ enum class Hook { Dtype, Device, Foreign, Copied, Prepare, Host, Encode, Call };
 // Imports the module that fills the entry if it is empty. Throws PythonError.
 PyRef call_hook(Hook hook, const char* format, ...);
 
+// Calls Hook::Call with the arguments of a vectorcall, `self` first unless it is null. `operation`: a new
+// reference to a name or an id. Throws PythonError.
+PyRef call_python(PyObject* operation, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
+                  PyObject* names);
+
 // Imports a module of the package that registers something with the core. Throws PythonError.
 void import_module(const char* name);
 

@@ -14,13 +14,9 @@ namespace {
 PyObject* product(int64_t a, int64_t b) {
   int64_t small;
   if (!__builtin_mul_overflow(a, b, &small)) return PyLong_FromLongLong(small);
-  const PyRef x = PyRef::steal(PyLong_FromLongLong(a)), y = PyRef::steal(PyLong_FromLongLong(b));
-  return x && y ? PyNumber_Multiply(x.get(), y.get()) : nullptr;
-}
-
-PyObject* new_reference(PyObject* borrowed) {
-  Py_XINCREF(borrowed);
-  return borrowed;
+  const PyRef x = PyRef::checked(PyLong_FromLongLong(a)),
+              y = PyRef::checked(PyLong_FromLongLong(b));
+  return PyNumber_Multiply(x.get(), y.get());
 }
 
 PyObject* get_shape(PyObject* o, void*) {
@@ -33,15 +29,13 @@ void require_value(PyObject* value, const char* name) {
 
 // Reshapes in place, except CudaNdarray: in Theano an array keeps its shape.
 int set_shape(PyObject* o, PyObject* value, void*) {
-  return guard(-1, [&] {
-    require_value(value, "shape");
-    if (is_cudandarray(Py_TYPE(o)))
-      fail(Kind::Unsupported, "shape", "a GpuArray, because a CudaNdarray keeps its shape",
-           "an assignment to the shape of a CudaNdarray",
-           "call x.reshape(shape), which returns a view if possible");
-    reshape_in_place(o, value);
-    return 0;
-  });
+  require_value(value, "shape");
+  if (is_cudandarray(Py_TYPE(o)))
+    fail(Kind::Unsupported, "shape", "a GpuArray, because a CudaNdarray keeps its shape",
+         "an assignment to the shape of a CudaNdarray",
+         "call x.reshape(shape), which returns a view if possible");
+  reshape_in_place(o, value);
+  return 0;
 }
 PyObject* get_strides(PyObject* o, void*) {
   const Layout& l = shown_layout(o);
@@ -64,24 +58,22 @@ PyObject* get_element_strides(PyObject* o, void*) {
 }
 
 int set_strides_scaled(PyObject* o, PyObject* value, int64_t unit, const char* where) {
-  return guard(-1, [&] {
-    require_value(value, where);
-    Array& a = unwrap(o);
-    int64_t given[kMaxDims];
-    const int n = read_ints(value, given, where, "strides");
-    const Layout& shown = shown_layout(o);
-    if (n != shown.ndim())
-      fail_with("wrong_number_of_strides", where, {int64_t{shown.ndim()}, shape_text(n, given)});
-    for (int i = 0; i < n; ++i)
-      if (given[i] % unit)
-        fail_with("strides_of_partial_elements", where, {unit, shape_text(n, given)});
-    for (int i = 0; i < n; ++i) given[i] /= unit;
-    const Layout layout(n, shown.shape(), given);
-    char* data = const_cast<char*>(shown_data(o));
-    check_reach(a, layout, data, where);
-    change_geometry(o, layout, data, where);
-    return 0;
-  });
+  require_value(value, where);
+  Array& a = unwrap(o);
+  int64_t given[kMaxDims];
+  const int n = read_ints(value, given, where, "strides");
+  const Layout& shown = shown_layout(o);
+  if (n != shown.ndim())
+    fail_with("wrong_number_of_strides", where, {int64_t{shown.ndim()}, shape_text(n, given)});
+  for (int i = 0; i < n; ++i)
+    if (given[i] % unit)
+      fail_with("strides_of_partial_elements", where, {unit, shape_text(n, given)});
+  for (int i = 0; i < n; ++i) given[i] /= unit;
+  const Layout layout(n, shown.shape(), given);
+  char* data = const_cast<char*>(shown_data(o));
+  check_reach(a, layout, data, where);
+  change_geometry(o, layout, data, where);
+  return 0;
 }
 int set_strides_bytes(PyObject* o, PyObject* value, void*) {
   return set_strides_scaled(o, value, unwrap(o).itemsize(), "strides");
@@ -97,33 +89,29 @@ PyObject* get_nbytes(PyObject* o, void*) {
 }
 PyObject* get_itemsize(PyObject* o, void*) { return PyLong_FromLongLong(unwrap(o).itemsize()); }
 PyObject* get_ptr(PyObject* o, void*) {
-  return guard((PyObject*)nullptr, [&] {
-    exchange::join_before_use(unwrap(o), "ptr");
-    return PyLong_FromUnsignedLongLong(reinterpret_cast<uintptr_t>(shown_data(o)));
-  });
+  exchange::join_before_use(unwrap(o), "ptr");
+  return PyLong_FromUnsignedLongLong(reinterpret_cast<uintptr_t>(shown_data(o)));
 }
 int set_ptr(PyObject* o, PyObject* value, void*) {
-  return guard(-1, [&] {
-    require_value(value, "_dev_data");
-    const unsigned long long address = PyLong_Check(value) ? PyLong_AsUnsignedLongLong(value) : 0;
-    if (!PyLong_Check(value) || PyErr_Occurred()) {
-      forgive();
-      fail(PyLong_Check(value) ? Kind::Bounds : Kind::Type, "_dev_data",
-           "an int as address, from 0 to 2**64 - 1", repr_text(value),
-           "assign an address inside the array's memory");
-    }
-    if (shown_layout(o).size())
-      check_aligned(address, unwrap(o).dtype, unwrap(o).device, "_dev_data");
-    change_geometry(o, shown_layout(o), reinterpret_cast<char*>(static_cast<uintptr_t>(address)),
-                    "_dev_data");
-    return 0;
-  });
+  require_value(value, "_dev_data");
+  const unsigned long long address = PyLong_Check(value) ? PyLong_AsUnsignedLongLong(value) : 0;
+  if (!PyLong_Check(value) || PyErr_Occurred()) {
+    forgive();
+    fail(PyLong_Check(value) ? Kind::Bounds : Kind::Type, "_dev_data",
+         "an int as address, from 0 to 2**64 - 1", repr_text(value),
+         "assign an address inside the array's memory");
+  }
+  if (shown_layout(o).size())
+    check_aligned(address, unwrap(o).dtype, unwrap(o).device, "_dev_data");
+  change_geometry(o, shown_layout(o), reinterpret_cast<char*>(static_cast<uintptr_t>(address)),
+                  "_dev_data");
+  return 0;
 }
-PyObject* get_dtype(PyObject* o, void*) { return new_reference(dtype_object(unwrap(o).dtype)); }
-PyObject* get_device(PyObject* o, void*) { return new_reference(device_object(unwrap(o).device)); }
+PyObject* get_dtype(PyObject* o, void*) { return Py_NewRef(dtype_object(unwrap(o).dtype)); }
+PyObject* get_device(PyObject* o, void*) { return Py_NewRef(device_object(unwrap(o).device)); }
 PyObject* get_base(PyObject* o, void*) {
   PyObject* base = unwrap(o).base.get();
-  return new_reference(base ? base : Py_None);
+  return Py_NewRef(base ? base : Py_None);
 }
 PyObject* get_readonly(PyObject* o, void*) {
   const Array& a = unwrap(o);
@@ -131,17 +119,15 @@ PyObject* get_readonly(PyObject* o, void*) {
 }
 // A view may be made read-only, but foreign read-only memory stays so.
 int set_readonly(PyObject* o, PyObject* value, void*) {
-  return guard(-1, [&] {
-    Array& a = unwrap(o);
-    require_value(value, "readonly");
-    const int readonly = PyObject_IsTrue(value);
-    if (readonly < 0) throw PythonError();
-    if (!readonly && a.readonly)
-      fail(Kind::ReadOnly, "readonly", "an array that is not read-only already",
-           "a read-only array", "write to a copy: x.copy()");
-    a.readonly = readonly;
-    return 0;
-  });
+  Array& a = unwrap(o);
+  require_value(value, "readonly");
+  const int readonly = PyObject_IsTrue(value);
+  if (readonly < 0) throw PythonError();
+  if (!readonly && a.readonly)
+    fail(Kind::ReadOnly, "readonly", "an array that is not read-only already", "a read-only array",
+         "write to a copy: x.copy()");
+  a.readonly = readonly;
+  return 0;
 }
 PyObject* get_memory(PyObject* o, void*) {
   const Array& a = unwrap(o);
@@ -154,13 +140,11 @@ PyObject* get_stream(PyObject* o, void*) {
       a.buffer ? reinterpret_cast<uintptr_t>(last_stream(*a.buffer.get())) : 0);
 }
 PyObject* get_transposed(PyObject* o, void*) {
-  return guard((PyObject*)nullptr, [&] {
-    require_valid_layout(o);
-    const Layout& l = unwrap(o).layout;
-    int64_t axes[kMaxDims];
-    for (int i = 0; i < l.ndim(); ++i) axes[i] = l.ndim() - 1 - i;
-    return retyped_view(o, Py_TYPE(o), l.permuted(axes, l.ndim(), "T"), unwrap(o).data);
-  });
+  require_valid_layout(o);
+  const Layout& l = unwrap(o).layout;
+  int64_t axes[kMaxDims];
+  for (int i = 0; i < l.ndim(); ++i) axes[i] = l.ndim() - 1 - i;
+  return retyped_view(o, Py_TYPE(o), l.permuted(axes, l.ndim(), "T"), unwrap(o).data);
 }
 
 }  // namespace
@@ -169,41 +153,38 @@ PyObject* int_tuple(int n, const int64_t* values, int64_t scale) {
   // Creating the tuple may run the garbage collector, and with it code that changes the array.
   int64_t kept[kMaxDims];
   std::copy_n(values, n, kept);
-  PyObject* tuple = PyTuple_New(n);
-  if (!tuple) return nullptr;
-  for (int i = 0; i < n; ++i) {
-    PyObject* item = product(kept[i], scale);
-    if (!item) {
-      Py_DECREF(tuple);
-      return nullptr;
-    }
-    PyTuple_SetItem(tuple, i, item);
-  }
-  return tuple;
+  PyRef tuple = PyRef::checked(PyTuple_New(n));
+  for (int i = 0; i < n; ++i)
+    PyTuple_SetItem(tuple.get(), i, PyRef::checked(product(kept[i], scale)).release());
+  return tuple.release();
 }
 
 PyGetSetDef array_getset[] = {
-    {"shape", get_shape, set_shape,
+    {"shape", guarded<get_shape>, guarded<set_shape>,
      "Axis lengths, a tuple of int; assignment reshapes in place if class and strides allow it.",
      nullptr},
-    {"strides", get_strides, set_strides_bytes, "Steps in bytes, as NumPy counts them.", nullptr},
-    {"_strides", get_element_strides, set_strides_elements,
+    {"strides", guarded<get_strides>, guarded<set_strides_bytes>,
+     "Steps in bytes, as NumPy counts them.", nullptr},
+    {"_strides", guarded<get_element_strides>, guarded<set_strides_elements>,
      "Steps in elements; 0 for axes of length 1, as in Theano.", nullptr},
     {"ndim", get_ndim, nullptr, "Number of dimensions.", nullptr},
     {"size", get_size, nullptr, "Number of elements.", nullptr},
     {"mem_size", get_size, nullptr, "Number of elements, under the name that PyCUDA reads.",
      nullptr},
-    {"nbytes", get_nbytes, nullptr, "Bytes of the elements.", nullptr},
+    {"nbytes", guarded<get_nbytes>, nullptr, "Bytes of the elements.", nullptr},
     {"itemsize", get_itemsize, nullptr, "Bytes of one element.", nullptr},
-    {"ptr", get_ptr, nullptr, "Address of element [0, ..., 0]; 0 when empty.", nullptr},
-    {"gpudata", get_ptr, nullptr, "Address of element [0, ..., 0]; 0 when empty.", nullptr},
-    {"_dev_data", get_ptr, set_ptr, "The address; a view may be moved inside its memory.", nullptr},
-    {"dtype", get_dtype, nullptr, "NumPy's dtype object.", nullptr},
-    {"device", get_device, nullptr, "The device that holds the memory.", nullptr},
+    {"ptr", guarded<get_ptr>, nullptr, "Address of element [0, ..., 0]; 0 when empty.", nullptr},
+    {"gpudata", guarded<get_ptr>, nullptr, "Address of element [0, ..., 0]; 0 when empty.",
+     nullptr},
+    {"_dev_data", guarded<get_ptr>, guarded<set_ptr>,
+     "The address; a view may be moved inside its memory.", nullptr},
+    {"dtype", guarded<get_dtype>, nullptr, "NumPy's dtype object.", nullptr},
+    {"device", guarded<get_device>, nullptr, "The device that holds the memory.", nullptr},
     {"base", get_base, nullptr, "The root owner of a view, the foreign owner, or None.", nullptr},
-    {"readonly", get_readonly, set_readonly, "True if the array cannot be written.", nullptr},
+    {"readonly", get_readonly, guarded<set_readonly>, "True if the array cannot be written.",
+     nullptr},
     {"memory", get_memory, nullptr, "'host', 'device', 'pinned' or 'managed'.", nullptr},
-    {"T", get_transposed, nullptr, "A view with the axes reversed.", nullptr},
+    {"T", guarded<get_transposed>, nullptr, "A view with the axes reversed.", nullptr},
     {"_stream", get_stream, nullptr, "Handle of the stream of the last use; 0 on the host.",
      nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},

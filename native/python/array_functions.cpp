@@ -36,9 +36,7 @@ Array& read_array(nb::handle o, const char* where) {
 
 PyObject* dtype_object(DTypeId id) {
   PyObject*& cached = dtype_objects[id];
-  if (!cached)
-    cached =
-        guard((PyObject*)nullptr, [&] { return call_hook(Hook::Dtype, "(i)", int(id)).release(); });
+  if (!cached) cached = call_hook(Hook::Dtype, "(i)", int(id)).release();
   return cached;
 }
 
@@ -54,12 +52,8 @@ PyObject* device_object(Device device) {
   const bool small = device.id >= 0 && device.id < kMaxDevices;
   PyObject*& slot = small ? device_objects[device.is_cuda()][device.id] : last;
   if (!slot || !small) {
-    PyObject* fresh = guard((PyObject*)nullptr, [&] {
-      return call_hook(Hook::Device, "((ii))", int(device.type), int(device.id)).release();
-    });
-    if (!fresh) return nullptr;
-    Py_XDECREF(slot);
-    slot = fresh;
+    PyRef fresh = call_hook(Hook::Device, "((ii))", int(device.type), int(device.id));
+    Py_XDECREF(std::exchange(slot, fresh.release()));
   }
   return slot;
 }
@@ -101,7 +95,7 @@ nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_
       order == "F" ? Layout::f_order(n, extents, where) : Layout::c_order(n, extents, where);
   const DTypeId id = read_dtype(dtype, where);
   require_holds(type, id, where);
-  return nb::steal(wrap_or_throw(type, make_empty(device, id, std::move(layout), where)));
+  return nb::steal(wrap(type, make_empty(device, id, std::move(layout), where)));
 }
 
 // The first field of NumPy's PyArrayObject, which its ABI fixes.
@@ -113,11 +107,10 @@ char* address_of(PyObject* numpy_array) {
   static bool checked = false, documented = false;
   auto* data = reinterpret_cast<NumpyFields*>(numpy_array)->data;
   if (documented) return data;
-  const PyRef parts = PyRef::steal(PyObject_GetAttrString(numpy_array, "__array_interface__"));
+  const PyRef parts = PyRef::checked(PyObject_GetAttrString(numpy_array, "__array_interface__"));
   unsigned long long address;
   int readonly;
-  if (!parts ||
-      !PyArg_ParseTuple(PyDict_GetItemString(parts.get(), "data"), "Kp", &address, &readonly))
+  if (!PyArg_ParseTuple(PyDict_GetItemString(parts.get(), "data"), "Kp", &address, &readonly))
     throw PythonError();
   auto* reported = reinterpret_cast<char*>(static_cast<uintptr_t>(address));
   if (!std::exchange(checked, true)) documented = reported == data;
@@ -128,17 +121,14 @@ nb::object download_array(const Array& source, const char* where, bool uncounted
   if (!source.device.is_cuda()) ops::require_values(where, source);
   static PyObject* empty = nullptr;
   if (!empty) {
-    const PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy"));
-    empty = numpy ? PyObject_GetAttrString(numpy.get(), "empty") : nullptr;
-    if (!empty) throw PythonError();
+    const PyRef numpy = PyRef::checked(PyImport_ImportModule("numpy"));
+    empty = PyRef::checked(PyObject_GetAttrString(numpy.get(), "empty")).release();
   }
   const Layout& l = source.layout;
   const PyRef shape = PyRef::steal(int_tuple(l.ndim(), l.shape(), 1));
   PyObject* args[] = {shape.get(), dtype_object(source.dtype)};
-  if (!args[0] || !args[1]) throw PythonError();
   const PyRef made =
-      PyRef::steal(run_python([&] { return PyObject_Vectorcall(empty, args, 2, nullptr); }));
-  if (!made) throw PythonError();
+      PyRef::checked(run_python([&] { return PyObject_Vectorcall(empty, args, 2, nullptr); }));
   Array host;
   host.layout = Layout::c_order(l.ndim(), l.shape(), where);
   host.dtype = source.dtype;
@@ -250,9 +240,7 @@ void register_array_functions(nb::module_& m) {
       [](nb::handle value, const std::string& where, const std::string& what) {
         int64_t given[kMaxDims];
         const int n = read_ints(value.ptr(), given, where.c_str(), what.c_str());
-        PyObject* tuple = int_tuple(n, given, 1);
-        if (!tuple) throw PythonError();
-        return nb::steal<nb::tuple>(tuple);
+        return nb::steal<nb::tuple>(int_tuple(n, given, 1));
       },
       "value"_a.none(), "where"_a = "shape", "what"_a = "shape",
       "Return a shape, given as an int or a sequence of ints, as a tuple of ints.");
@@ -307,7 +295,7 @@ void register_array_functions(nb::module_& m) {
         PyTypeObject* type = read_class(cls, "adopt");
         Array same = read_array(x, "adopt");
         require_holds(type, same.dtype, "adopt");
-        return nb::steal(wrap_or_throw(type, std::move(same)));
+        return nb::steal(wrap(type, std::move(same)));
       },
       "cls"_a, "x"_a, "Return the same array as an object of another class, with the same base.");
   m.def(

@@ -214,8 +214,7 @@ bool integer_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
 
 // x[key], or x[key] = value, where the key has index arrays or masks.
 PyRef call_by_arrays(const char* name, PyObject* arguments) {
-  const PyRef owned = PyRef::steal(arguments);
-  if (!owned) throw PythonError();
+  const PyRef owned = PyRef::checked(arguments);
   static bool imported = false;  // the GIL guards it
   if (!imported) import_module("gpuinterop.ops.index_access");
   imported = true;
@@ -312,50 +311,44 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
 Py_ssize_t array_length(PyObject* self) {
   const Layout& l = shown_layout(self);
   if (l.ndim()) return static_cast<Py_ssize_t>(l.shape()[0]);
-  return guard(Py_ssize_t{-1}, []() -> Py_ssize_t {
-    fail(Kind::Type, "len", "an array of at least one dimension", "a 0-d array",
-         "read the value with x.item()");
-  });
+  fail(Kind::Type, "len", "an array of at least one dimension", "a 0-d array",
+       "read the value with x.item()");
 }
 
 PyObject* array_subscript(PyObject* self, PyObject* key) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    require_valid_layout(self);
-    Array view = view_of(self);
-    KeyReader reader(unwrap(self), view);
-    const bool plain = reader.run(key);
-    if (plain && reader.arrays().arrays.empty()) return wrap(Py_TYPE(self), std::move(view));
-    PyRef made = plain ? read_at(Py_TYPE(self), view, reader.arrays(), kGet) : PyRef();
-    if (made) return made.release();
-    return call_by_arrays("getitem", Py_BuildValue("(OO)", self, key)).release();
-  });
+  require_valid_layout(self);
+  Array view = view_of(self);
+  KeyReader reader(unwrap(self), view);
+  const bool plain = reader.run(key);
+  if (plain && reader.arrays().arrays.empty()) return wrap(Py_TYPE(self), std::move(view));
+  PyRef made = plain ? read_at(Py_TYPE(self), view, reader.arrays(), kGet) : PyRef();
+  if (made) return made.release();
+  return call_by_arrays("getitem", Py_BuildValue("(OO)", self, key)).release();
 }
 
 int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
-  return guard(-1, [&] {
-    if (!value)
-      fail(Kind::Type, "del x[key]", "an assignment", "a deletion",
-           "select the remaining elements: x[key]");
-    require_valid_layout(self);
-    Array target = view_of(self);
-    KeyReader reader(unwrap(self), target);
-    const bool plain = reader.run(key);
-    if (plain && reader.arrays().arrays.empty())
-      assign(target, Py_TYPE(self), value, kSet);
-    else if (!plain || !write_at(target, reader.arrays(), value, kSet))
-      call_by_arrays("setitem", Py_BuildValue("(OOO)", self, key, value));
-    return 0;
-  });
+  if (!value)
+    fail(Kind::Type, "del x[key]", "an assignment", "a deletion",
+         "select the remaining elements: x[key]");
+  require_valid_layout(self);
+  Array target = view_of(self);
+  KeyReader reader(unwrap(self), target);
+  const bool plain = reader.run(key);
+  if (plain && reader.arrays().arrays.empty())
+    assign(target, Py_TYPE(self), value, kSet);
+  else if (!plain || !write_at(target, reader.arrays(), value, kSet))
+    call_by_arrays("setitem", Py_BuildValue("(OOO)", self, key, value));
+  return 0;
 }
 
 // Used only for iteration, which counts from 0 upwards.
 PyObject* array_item(PyObject* self, Py_ssize_t i) {
-  PyRef index = PyRef::steal(PyLong_FromSsize_t(i));
-  return index ? array_subscript(self, index.get()) : nullptr;
+  return array_subscript(self, PyRef::checked(PyLong_FromSsize_t(i)).get());
 }
 
 PyObject* array_iter(PyObject* self) {
-  return array_length(self) < 0 ? nullptr : PySeqIter_New(self);
+  array_length(self);  // or an error
+  return PySeqIter_New(self);
 }
 
 }  // namespace gpuinterop

@@ -14,12 +14,10 @@ namespace {
 
 // ---- methods (fast call) -----------------------------------------------------------------------
 
-#define GI_METHOD(name) PyObject* name(PyObject* self, PyObject* const* args, Py_ssize_t nargs)
-
-bool expect_args(Py_ssize_t nargs, Py_ssize_t wanted, const char* name) {
-  if (nargs == wanted) return true;
+void expect_args(Py_ssize_t nargs, Py_ssize_t wanted, const char* name) {
+  if (nargs == wanted) return;
   PyErr_Format(PyExc_TypeError, "%s takes %zd arguments (%zd given)", name, wanted, nargs);
-  return false;
+  throw PythonError();
 }
 
 PyObject* is_c_contiguous(PyObject* self, PyObject*) {
@@ -30,80 +28,69 @@ PyObject* is_f_contiguous(PyObject* self, PyObject*) {
 }
 
 PyObject* view(PyObject* self, PyObject*) {
-  return guard((PyObject*)nullptr, [&] {
-    require_valid_layout(self);
-    const Array& a = unwrap(self);
-    return retyped_view(self, Py_TYPE(self), a.layout, a.data);
-  });
+  require_valid_layout(self);
+  const Array& a = unwrap(self);
+  return retyped_view(self, Py_TYPE(self), a.layout, a.data);
 }
 
 // The axes must be a permutation.
 PyObject* permuted(PyObject* self, PyObject* value) {
-  return guard((PyObject*)nullptr, [&] {
-    require_valid_layout(self);
-    int64_t axes[kMaxDims];
-    const int n = read_ints(value, axes, "transpose", "axes");
-    const Array& a = unwrap(self);
-    const int64_t ndim = a.layout.ndim();
-    for (int i = 0; i < n; ++i) {
-      if (axes[i] < -ndim || axes[i] >= ndim)
-        fail_with("axis_out_of_range", "transpose", {axes[i], ndim});
-      if (axes[i] < 0) axes[i] += ndim;
-    }
-    return retyped_view(self, Py_TYPE(self), a.layout.permuted(axes, n, "transpose"), a.data);
-  });
+  require_valid_layout(self);
+  int64_t axes[kMaxDims];
+  const int n = read_ints(value, axes, "transpose", "axes");
+  const Array& a = unwrap(self);
+  const int64_t ndim = a.layout.ndim();
+  for (int i = 0; i < n; ++i) {
+    if (axes[i] < -ndim || axes[i] >= ndim)
+      fail_with("axis_out_of_range", "transpose", {axes[i], ndim});
+    if (axes[i] < 0) axes[i] += ndim;
+  }
+  return retyped_view(self, Py_TYPE(self), a.layout.permuted(axes, n, "transpose"), a.data);
 }
 
 // A view of the new shape, or None when strides forbid one.
 PyObject* reshaped(PyObject* self, PyObject* value) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    require_valid_layout(self);
-    int64_t shape[kMaxDims];
-    const int n = read_ints(value, shape, "reshape", "shape");
-    const Array& a = unwrap(self);
-    resolve_minus_one(n, shape, a.layout.size(), "reshape");
-    Layout layout;
-    if (!a.layout.reshaped(n, shape, &layout, "reshape")) Py_RETURN_NONE;
-    return retyped_view(self, Py_TYPE(self), std::move(layout), a.data);
-  });
+  require_valid_layout(self);
+  int64_t shape[kMaxDims];
+  const int n = read_ints(value, shape, "reshape", "shape");
+  const Array& a = unwrap(self);
+  resolve_minus_one(n, shape, a.layout.size(), "reshape");
+  Layout layout;
+  if (!a.layout.reshaped(n, shape, &layout, "reshape")) Py_RETURN_NONE;
+  return retyped_view(self, Py_TYPE(self), std::move(layout), a.data);
 }
 
 PyObject* broadcast_to(PyObject* self, PyObject* value) {
-  return guard((PyObject*)nullptr, [&] {
-    require_valid_layout(self);
-    int64_t shape[kMaxDims];
-    const int n = read_ints(value, shape, "broadcast_to", "shape");
-    const Array& a = unwrap(self);
-    Array view = view_of(self);
-    view.layout = a.layout.broadcast_to(n, shape, "broadcast_to");
-    require_bytes(view.layout, a.itemsize(), "broadcast_to");
-    view.data = a.data;
-    // Several indices may reach one element, so the result of a write would be undefined.
-    view.readonly = true;
-    return wrap_or_throw(Py_TYPE(self), std::move(view));
-  });
+  require_valid_layout(self);
+  int64_t shape[kMaxDims];
+  const int n = read_ints(value, shape, "broadcast_to", "shape");
+  const Array& a = unwrap(self);
+  Array view = view_of(self);
+  view.layout = a.layout.broadcast_to(n, shape, "broadcast_to");
+  require_bytes(view.layout, a.itemsize(), "broadcast_to");
+  view.data = a.data;
+  // Several indices may reach one element, so the result of a write would be undefined.
+  view.readonly = true;
+  return wrap(Py_TYPE(self), std::move(view));
 }
 
 // _restrided(shape, strides in elements, offset in elements): a checked view of the same memory.
-GI_METHOD(restrided) {
-  if (!expect_args(nargs, 3, "_restrided")) return nullptr;
-  return guard((PyObject*)nullptr, [&] {
-    require_valid_layout(self);
-    const Array& a = unwrap(self);
-    int64_t shape[kMaxDims], strides[kMaxDims];
-    const int n = read_ints(args[0], shape, "as_strided", "shape");
-    if (read_ints(args[1], strides, "as_strided", "strides") != n)
-      fail_with("wrong_number_of_strides", "as_strided", {int64_t{n}, repr_text(args[1])});
-    const int64_t offset = as_int64(args[2], "as_strided");
-    int64_t bytes;
-    if (__builtin_mul_overflow(offset, a.itemsize(), &bytes))
-      fail(Kind::Bounds, "as_strided", "an offset that fits 63 bits", repr_text(args[2]),
-           "pass an offset inside the memory");
-    Layout layout(n, shape, strides);
-    char* data = reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(a.data) + bytes);
-    check_reach(a, layout, data, "as_strided");
-    return retyped_view(self, Py_TYPE(self), std::move(layout), data);
-  });
+PyObject* restrided(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
+  expect_args(nargs, 3, "_restrided");
+  const Array& a = read_array(self, "as_strided");
+  int64_t shape[kMaxDims], strides[kMaxDims];
+  const int n = read_ints(args[0], shape, "as_strided", "shape");
+  if (read_ints(args[1], strides, "as_strided", "strides") != n)
+    fail_with("wrong_number_of_strides", "as_strided", {int64_t{n}, repr_text(args[1])});
+  const int64_t offset = as_int64(args[2], "as_strided");
+  int64_t bytes;
+  if (__builtin_mul_overflow(offset, a.itemsize(), &bytes))
+    fail(Kind::Bounds, "as_strided", "an offset that fits 63 bits", repr_text(args[2]),
+         "pass an offset inside the memory");
+  Layout layout(n, shape, strides);
+  char* data = reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(a.data) + bytes);
+  check_reach(a, layout, data, "as_strided");
+  return retyped_view(self, Py_TYPE(self), std::move(layout), data);
 }
 
 // An independent contiguous copy on the same device.
@@ -123,59 +110,51 @@ PyObject* copy_of(PyObject* self, std::string_view order, const char* where) {
                               : Layout::c_order(l.ndim(), l.shape(), where),
                  where);
   copy_elements(copy, a, where);
-  return wrap_or_throw(Py_TYPE(self), std::move(copy));
+  return wrap(Py_TYPE(self), std::move(copy));
 }
 
 PyObject* copy(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
-  return guard((PyObject*)nullptr, [&] {
-    require_valid_layout(self);
-    const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
-    const bool known = named == 0 || (named == 1 && PyUnicode_CompareWithASCIIString(
-                                                        PyTuple_GetItem(names, 0), "order") == 0);
-    if (!known || nargs + named > 1)
-      fail(Kind::Type, "copy", "the argument order", "other arguments", "call x.copy(order='C')");
-    if (nargs + named == 0) return copy_of(self, "C", "copy");
-    if (!PyUnicode_Check(args[0])) fail_with("wrong_order", "copy", {"CFAK", repr_text(args[0])});
-    Py_ssize_t length = 0;
-    const char* order = PyUnicode_AsUTF8AndSize(args[0], &length);
-    if (!order) throw PythonError();
-    return copy_of(self, {order, static_cast<size_t>(length)}, "copy");
-  });
+  require_valid_layout(self);
+  const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+  const bool known = named == 0 || (named == 1 && PyUnicode_CompareWithASCIIString(
+                                                      PyTuple_GetItem(names, 0), "order") == 0);
+  if (!known || nargs + named > 1)
+    fail(Kind::Type, "copy", "the argument order", "other arguments", "call x.copy(order='C')");
+  if (nargs + named == 0) return copy_of(self, "C", "copy");
+  if (!PyUnicode_Check(args[0])) fail_with("wrong_order", "copy", {"CFAK", repr_text(args[0])});
+  Py_ssize_t length = 0;
+  const char* order = PyUnicode_AsUTF8AndSize(args[0], &length);
+  if (!order) throw PythonError();
+  return copy_of(self, {order, static_cast<size_t>(length)}, "copy");
 }
 
 // _copied(where): a C-ordered copy for a method of another name.
 PyObject* copied(PyObject* self, PyObject* where) {
-  return guard((PyObject*)nullptr, [&] {
-    require_valid_layout(self);
-    const char* name = PyUnicode_AsUTF8AndSize(where, nullptr);
-    if (!name) throw PythonError();
-    return copy_of(self, "C", name);
-  });
+  require_valid_layout(self);
+  const char* name = PyUnicode_AsUTF8AndSize(where, nullptr);
+  if (!name) throw PythonError();
+  return copy_of(self, "C", name);
 }
 
 // fill(value)
 PyObject* fill(PyObject* self, PyObject* value) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    require_valid_layout(self);
-    if (!is_array(value) && !PyNumber_Check(value))
-      fail(Kind::ConversionType, "fill", "one number", repr_text(value),
-           "pass a number, or assign an array that broadcasts: x[...] = values");
-    const Array target = unwrap(self);  // by value: reading the value may run Python code
-    assign(target, Py_TYPE(self), value, "fill");
-    Py_RETURN_NONE;
-  });
+  require_valid_layout(self);
+  if (!is_array(value) && !PyNumber_Check(value))
+    fail(Kind::ConversionType, "fill", "one number", repr_text(value),
+         "pass a number, or assign an array that broadcasts: x[...] = values");
+  const Array target = unwrap(self);  // by value: reading the value may run Python code
+  assign(target, Py_TYPE(self), value, "fill");
+  Py_RETURN_NONE;
 }
 
 // _memory_order(): see read_memory_order.
 PyObject* memory_order(PyObject* self, PyObject*) {
-  return guard((PyObject*)nullptr, [&] {
-    require_valid_layout(self);
-    const Layout& l = unwrap(self).layout;
-    int64_t order[kMaxDims];
-    const Layout* const seen[] = {&l};
-    read_memory_order(l.ndim(), seen, 1, order);
-    return int_tuple(l.ndim(), order, 1);
-  });
+  require_valid_layout(self);
+  const Layout& l = unwrap(self).layout;
+  int64_t order[kMaxDims];
+  const Layout* const seen[] = {&l};
+  read_memory_order(l.ndim(), seen, 1, order);
+  return int_tuple(l.ndim(), order, 1);
 }
 
 int check_axis(int64_t axis, int ndim, const char* where) {
@@ -183,39 +162,32 @@ int check_axis(int64_t axis, int ndim, const char* where) {
   return static_cast<int>(axis);
 }
 
-GI_METHOD(set_stride) {
-  if (!expect_args(nargs, 2, "_set_stride")) return nullptr;
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    // Read the numbers first, because their __index__ may run code that changes the array.
-    const int64_t given = as_int64(args[0], "_set_stride"),
-                  stride = as_int64(args[1], "_set_stride");
-    Layout layout = shown_layout(self);
-    layout.strides()[check_axis(given, layout.ndim(), "_set_stride")] = stride;
-    layout.finish("_set_stride");
-    change_geometry(self, layout, const_cast<char*>(shown_data(self)), "_set_stride");
-    Py_RETURN_NONE;
-  });
+PyObject* set_stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
+  expect_args(nargs, 2, "_set_stride");
+  // Read the numbers first, because their __index__ may run code that changes the array.
+  const int64_t given = as_int64(args[0], "_set_stride"), stride = as_int64(args[1], "_set_stride");
+  Layout layout = shown_layout(self);
+  layout.strides()[check_axis(given, layout.ndim(), "_set_stride")] = stride;
+  layout.finish("_set_stride");
+  change_geometry(self, layout, const_cast<char*>(shown_data(self)), "_set_stride");
+  Py_RETURN_NONE;
 }
 
-GI_METHOD(set_shape_i) {
-  if (!expect_args(nargs, 2, "_set_shape_i")) return nullptr;
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const int64_t given = as_int64(args[0], "_set_shape_i"), n = as_int64(args[1], "_set_shape_i");
-    Layout layout = shown_layout(self);
-    layout.shape()[check_axis(given, layout.ndim(), "_set_shape_i")] = n;
-    layout.finish("_set_shape_i");
-    if (layout.size() == 0) require_bytes(layout, unwrap(self).itemsize(), "_set_shape_i");
-    const char* data = shown_data(self);
-    // An array that was empty has no address; its memory begins where the buffer does.
-    if (!data && unwrap(self).buffer) data = unwrap(self).buffer->ptr;
-    change_geometry(self, layout, const_cast<char*>(data), "_set_shape_i");
-    Py_RETURN_NONE;
-  });
+PyObject* set_shape_i(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
+  expect_args(nargs, 2, "_set_shape_i");
+  const int64_t given = as_int64(args[0], "_set_shape_i"), n = as_int64(args[1], "_set_shape_i");
+  Layout layout = shown_layout(self);
+  layout.shape()[check_axis(given, layout.ndim(), "_set_shape_i")] = n;
+  layout.finish("_set_shape_i");
+  if (layout.size() == 0) require_bytes(layout, unwrap(self).itemsize(), "_set_shape_i");
+  const char* data = shown_data(self);
+  // An array that was empty has no address; its memory begins where the buffer does.
+  if (!data && unwrap(self).buffer) data = unwrap(self).buffer->ptr;
+  change_geometry(self, layout, const_cast<char*>(data), "_set_shape_i");
+  Py_RETURN_NONE;
 }
 
 }  // namespace
-
-#define GI_FAST(f) reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)), METH_FASTCALL
 
 PyMethodDef array_methods[] = {
     {"is_c_contiguous", is_c_contiguous, METH_NOARGS,
@@ -224,22 +196,26 @@ PyMethodDef array_methods[] = {
     {"is_f_contiguous", is_f_contiguous, METH_NOARGS,
      "is_f_contiguous($self, /)\n--\n\n"
      "True if the elements are in column order without gaps; axes of length 1 do not count."},
-    {"view", view, METH_NOARGS,
+    {"view", guarded<view>, METH_NOARGS,
      "view($self, /)\n--\n\n"
      "Return another array object over the same memory."},
-    {"_permuted", permuted, METH_O, "View with the axes in another order."},
-    {"_reshaped", reshaped, METH_O, "View under another shape, or None when strides forbid one."},
-    {"_broadcast_to", broadcast_to, METH_O, "Read-only view repeated to a larger shape."},
-    {"_restrided", GI_FAST(restrided), "Checked view: shape, strides and offset in elements."},
-    {"copy", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(copy)),
-     METH_FASTCALL | METH_KEYWORDS,
+    {"_permuted", guarded<permuted>, METH_O, "View with the axes in another order."},
+    {"_reshaped", guarded<reshaped>, METH_O,
+     "View under another shape, or None when strides forbid one."},
+    {"_broadcast_to", guarded<broadcast_to>, METH_O, "Read-only view repeated to a larger shape."},
+    {"_restrided", as_method(guarded<restrided>), METH_FASTCALL,
+     "Checked view: shape, strides and offset in elements."},
+    {"copy", as_method(guarded<copy>), METH_FASTCALL | METH_KEYWORDS,
      "copy($self, /, order='C')\n--\n\n"
      "Return an independent contiguous copy, in C order or another of NumPy's orders."},
-    {"fill", fill, METH_O, "fill($self, value, /)\n--\n\nSet every element to one value."},
-    {"_copied", copied, METH_O, "C-ordered copy for the method that is named."},
-    {"_memory_order", memory_order, METH_NOARGS, "The axes from the longest step to the shortest."},
-    {"_set_stride", GI_FAST(set_stride), "Set the stride of one axis, in elements, in place."},
-    {"_set_shape_i", GI_FAST(set_shape_i), "Set one axis length in place."},
+    {"fill", guarded<fill>, METH_O, "fill($self, value, /)\n--\n\nSet every element to one value."},
+    {"_copied", guarded<copied>, METH_O, "C-ordered copy for the method that is named."},
+    {"_memory_order", guarded<memory_order>, METH_NOARGS,
+     "The axes from the longest step to the shortest."},
+    {"_set_stride", as_method(guarded<set_stride>), METH_FASTCALL,
+     "Set the stride of one axis, in elements, in place."},
+    {"_set_shape_i", as_method(guarded<set_shape_i>), METH_FASTCALL,
+     "Set one axis length in place."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -257,17 +233,11 @@ void reshape_in_place(PyObject* self, PyObject* value) {
   a.layout = std::move(layout);
 }
 
-PyObject* wrap_or_throw(PyTypeObject* type, Array&& a) {
-  PyObject* o = wrap(type, std::move(a));
-  if (!o) throw PythonError();
-  return o;
-}
-
 PyObject* retyped_view(PyObject* self, PyTypeObject* type, Layout layout, char* data) {
   Array view = view_of(self);
   view.layout = std::move(layout);
   view.data = data;
-  return wrap_or_throw(type, std::move(view));
+  return wrap(type, std::move(view));
 }
 
 int64_t as_int64(PyObject* o, const char* where) {

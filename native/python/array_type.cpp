@@ -36,25 +36,16 @@ struct ArrayObject {
 
 ArrayObject* cast(PyObject* o) noexcept { return reinterpret_cast<ArrayObject*>(o); }
 
-ArrayObject* allocate_object(PyTypeObject* type) {
-  auto* self = reinterpret_cast<ArrayObject*>(PyType_GenericAlloc(type, 0));
-  if (!self) return nullptr;
-  self->weakrefs = nullptr;
-  self->pending = nullptr;
-  new (&self->value) Array();
-  return self;
+Array without_elements() {
+  Array a;
+  const int64_t nothing = 0;
+  a.layout = Layout::c_order(1, &nothing, "Array");
+  return a;
 }
 
 // Array.__new__(cls) alone returns a valid empty array, so that no incomplete object exists.
 PyObject* array_new(PyTypeObject* type, PyObject*, PyObject*) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    ArrayObject* self = allocate_object(type);
-    if (!self) return nullptr;
-    const int64_t nothing = 0;
-    self->value.layout = Layout::c_order(1, &nothing, "Array");
-    statistics(self->value.device).count_array(1);
-    return reinterpret_cast<PyObject*>(self);
-  });
+  return wrap(type, without_elements());
 }
 
 // The Python classes construct arrays in __new__.
@@ -92,10 +83,7 @@ int array_clear(PyObject* o) {
   // first.
   Array& a = cast(o)->value;
   if (a.base) {
-    const Array gone = std::move(a);
-    a = Array();
-    const int64_t nothing = 0;
-    a.layout = Layout::c_order(1, &nothing, "Array");
+    const Array gone = std::exchange(a, without_elements());
     a.device = gone.device;
     a.dtype = gone.dtype;
   }
@@ -158,15 +146,10 @@ PyObject* wrap(PyTypeObject* type, Array&& a) {
   // All arrays are made by this function, so nbytes() never overflows.
   int64_t nbytes;
   if (a.layout.size() == 0 || __builtin_mul_overflow(a.layout.size(), a.itemsize(), &nbytes))
-      [[unlikely]] {
-    if (!bytes_fit(a.layout, a.itemsize()))
-      return guard((PyObject*)nullptr, [&]() -> PyObject* {
-        require_bytes(a.layout, a.itemsize(), "array");
-        return nullptr;
-      });
-  }
+      [[unlikely]]
+    require_bytes(a.layout, a.itemsize(), "array");
   auto* self = reinterpret_cast<ArrayObject*>(PyType_GenericAlloc(type, 0));
-  if (!self) return nullptr;
+  if (!self) throw PythonError();
   self->weakrefs = nullptr;
   self->pending = nullptr;
   statistics(a.device).count_array(1);
@@ -189,19 +172,19 @@ void register_array(nb::module_& m) {
 
   slots = {
       {Py_tp_doc, const_cast<char*>("A strided array in host or CUDA memory.")},
-      {Py_tp_new, reinterpret_cast<void*>(array_new)},
-      {Py_tp_init, reinterpret_cast<void*>(array_init)},
-      {Py_tp_dealloc, reinterpret_cast<void*>(array_dealloc)},
-      {Py_tp_traverse, reinterpret_cast<void*>(array_traverse)},
-      {Py_tp_clear, reinterpret_cast<void*>(array_clear)},
+      {Py_tp_new, slot(guarded<array_new>)},
+      {Py_tp_init, slot(array_init)},
+      {Py_tp_dealloc, slot(array_dealloc)},
+      {Py_tp_traverse, slot(array_traverse)},
+      {Py_tp_clear, slot(array_clear)},
       {Py_tp_members, array_members},
       {Py_tp_getset, getset.data()},
       {Py_tp_methods, methods.data()},
-      {Py_mp_length, reinterpret_cast<void*>(array_length)},
-      {Py_mp_subscript, reinterpret_cast<void*>(array_subscript)},
-      {Py_mp_ass_subscript, reinterpret_cast<void*>(array_assign_subscript)},
-      {Py_sq_item, reinterpret_cast<void*>(array_item)},
-      {Py_tp_iter, reinterpret_cast<void*>(array_iter)},
+      {Py_mp_length, slot(guarded<array_length>)},
+      {Py_mp_subscript, slot(guarded<array_subscript>)},
+      {Py_mp_ass_subscript, slot(guarded<array_assign_subscript>)},
+      {Py_sq_item, slot(guarded<array_item>)},
+      {Py_tp_iter, slot(guarded<array_iter>)},
   };
   for (const PyType_Slot* s = ops_slots; s->slot; ++s) slots.push_back(*s);
   slots.push_back({0, nullptr});

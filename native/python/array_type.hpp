@@ -15,6 +15,7 @@ extern PyMethodDef array_methods[], exchange_methods[];
 extern PyGetSetDef array_getset[], exchange_getset[];
 void register_array_functions(nanobind::module_& m);
 
+// Slots, which may throw.
 Py_ssize_t array_length(PyObject* self);
 PyObject* array_subscript(PyObject* self, PyObject* key);
 int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value);
@@ -72,11 +73,10 @@ uint32_t traits_of(const Array& a) noexcept;
 // Changes the shape in place; ContiguityError if the strides do not allow it.
 void reshape_in_place(PyObject* self, PyObject* value);
 
-PyObject* wrap_or_throw(PyTypeObject* type, Array&& a);
 // A view of `self` as an object of `type`.
 PyObject* retyped_view(PyObject* self, PyTypeObject* type, Layout layout, char* data);
 
-// values * scale as a tuple of Python ints, exact; null with a Python error.
+// values * scale as a tuple of Python ints, exact. Throws.
 PyObject* int_tuple(int n, const int64_t* values, int64_t scale);
 
 int64_t as_int64(PyObject* o, const char* where);

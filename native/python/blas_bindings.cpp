@@ -68,10 +68,9 @@ ops::Scalar read_scalar(PyObject* o, const Function& f, const char* name) {
   if (!number)
     fail(Kind::Type, f.name, std::string("a number as ") + name,
          "an object of type " + type_text(o), "multiply by an array in a separate operation");
-  nb::object as_complex = nb::steal(
+  const PyRef as_complex = PyRef::checked(
       PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(&PyComplex_Type), o, nullptr));
-  if (!as_complex.is_valid()) throw PythonError();
-  return {PyComplex_RealAsDouble(as_complex.ptr()), PyComplex_ImagAsDouble(as_complex.ptr())};
+  return {PyComplex_RealAsDouble(as_complex.get()), PyComplex_ImagAsDouble(as_complex.get())};
 }
 
 bool read_switch(PyObject* o, const char* where, const char* name) {
@@ -91,45 +90,43 @@ void require_addend(const Function& f, const ops::ProductCall& call, bool beta_g
 }
 
 PyObject* run(int which, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const Function& f = kFunctions[which];
-    const int known = static_cast<int>(std::strlen(f.letters));
-    PyObject* given[7] = {};
-    if (nargs > f.positional) wrong_arguments(f, std::to_string(nargs) + " positional arguments");
-    for (Py_ssize_t i = 0; i < nargs; ++i) given[i] = args[i];
-    const Py_ssize_t n_names = names ? PyTuple_Size(names) : 0;
-    for (Py_ssize_t k = 0; k < n_names; ++k) {
-      PyObject* name = PyTuple_GetItem(names, k);
-      int at = f.nameless;
-      while (at < known && PyUnicode_CompareWithASCIIString(name, f.names[at]) != 0) ++at;
-      if (at == known) wrong_arguments(f, "the argument " + repr_text(name));
-      if (given[at]) wrong_arguments(f, std::string(f.names[at]) + " twice");
-      given[at] = args[nargs + k];
+  const Function& f = kFunctions[which];
+  const int known = static_cast<int>(std::strlen(f.letters));
+  PyObject* given[7] = {};
+  if (nargs > f.positional) wrong_arguments(f, std::to_string(nargs) + " positional arguments");
+  for (Py_ssize_t i = 0; i < nargs; ++i) given[i] = args[i];
+  const Py_ssize_t n_names = names ? PyTuple_Size(names) : 0;
+  for (Py_ssize_t k = 0; k < n_names; ++k) {
+    PyObject* name = PyTuple_GetItem(names, k);
+    int at = f.nameless;
+    while (at < known && PyUnicode_CompareWithASCIIString(name, f.names[at]) != 0) ++at;
+    if (at == known) wrong_arguments(f, "the argument " + repr_text(name));
+    if (given[at]) wrong_arguments(f, std::string(f.names[at]) + " twice");
+    given[at] = args[nargs + k];
+  }
+  for (int i = 0; i < f.required; ++i)
+    if (!given[i]) wrong_arguments(f, std::string("a call without ") + f.names[i]);
+  ops::ProductCall call;
+  call.where = f.name;
+  call.tf32 = ops::tf32_allowed;
+  bool beta_given = false;
+  for (int i = 0; i < known; ++i) {
+    if (!given[i] || (given[i] == Py_None && i >= f.required)) continue;
+    switch (f.letters[i]) {
+      case 'a': call.a = given[i]; break;
+      case 'b': call.b = given[i]; break;
+      case 'c': call.c = given[i]; break;
+      case 'o': call.out = given[i]; break;
+      case 'x': call.alpha = read_scalar(given[i], f, "alpha"); break;
+      case 'y':
+        call.beta = read_scalar(given[i], f, "beta");
+        beta_given = true;
+        break;
+      default: call.tf32 = read_switch(given[i], f.name, "tf32");
     }
-    for (int i = 0; i < f.required; ++i)
-      if (!given[i]) wrong_arguments(f, std::string("a call without ") + f.names[i]);
-    ops::ProductCall call;
-    call.where = f.name;
-    call.tf32 = ops::tf32_allowed;
-    bool beta_given = false;
-    for (int i = 0; i < known; ++i) {
-      if (!given[i] || (given[i] == Py_None && i >= f.required)) continue;
-      switch (f.letters[i]) {
-        case 'a': call.a = given[i]; break;
-        case 'b': call.b = given[i]; break;
-        case 'c': call.c = given[i]; break;
-        case 'o': call.out = given[i]; break;
-        case 'x': call.alpha = read_scalar(given[i], f, "alpha"); break;
-        case 'y':
-          call.beta = read_scalar(given[i], f, "beta");
-          beta_given = true;
-          break;
-        default: call.tf32 = read_switch(given[i], f.name, "tf32");
-      }
-    }
-    require_addend(f, call, beta_given);
-    return f.run(call);
-  });
+  }
+  require_addend(f, call, beta_given);
+  return f.run(call);
 }
 
 // `self` holds the function's index in the table.
@@ -143,18 +140,13 @@ PyObject* dot_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs, Py
   const Py_ssize_t rest = nargs + (names ? PyTuple_Size(names) : 0);
   if (rest > 7) {
     PyErr_SetString(PyExc_TypeError, "dot takes an operand and out");
-    return nullptr;
+    throw PythonError();
   }
   for (Py_ssize_t i = 0; i < rest; ++i) all[i + 1] = args[i];
   return run(kDot, all, nargs + 1, names);
 }
 
-template <class F>
-PyCFunction as_function(F f) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(f));
-}
-
-PyMethodDef dot_def = {"dot", as_function(dot_method), METH_FASTCALL | METH_KEYWORDS,
+PyMethodDef dot_def = {"dot", as_method(guarded<dot_method>), METH_FASTCALL | METH_KEYWORDS,
                        "dot($self, /, other, out=None)\n--\n\nReturn numpy.dot's product."};
 
 }  // namespace
@@ -169,7 +161,7 @@ void register_blas(nb::module_& m) {
         while (which < kCount && name != kFunctions[which].name) ++which;
         if (which == kCount) throw nb::value_error("unknown product");
         // Kept until the process ends, like the function itself.
-        auto* def = new PyMethodDef{kFunctions[which].name, as_function(call_product),
+        auto* def = new PyMethodDef{kFunctions[which].name, as_method(guarded<call_product>),
                                     METH_FASTCALL | METH_KEYWORDS, strdup(doc.c_str())};
         return nb::steal(make_function_with_id(def, which));
       },
@@ -183,10 +175,8 @@ void register_blas(nb::module_& m) {
       },
       nb::arg("allowed"),
       "Set whether this thread's float32 products may use TF32, and return the previous value.");
-  nb::object method = nb::steal(PyDescr_NewMethod(array_type, &dot_def));
-  if (!method.is_valid() ||
-      PyObject_SetAttrString(reinterpret_cast<PyObject*>(array_type), "dot", method.ptr()) < 0)
-    throw nb::python_error();
+  const PyRef method = PyRef::checked(PyDescr_NewMethod(array_type, &dot_def));
+  nb::handle(reinterpret_cast<PyObject*>(array_type)).attr("dot") = nb::handle(method.get());
 }
 
 }  // namespace gpuinterop

@@ -51,46 +51,38 @@ bool primary_is_current(int device) {
 // work queued on the array. Returns None, so that the slow path raises the error, if a context other than
 // the device's primary one is current, or a capture forbids the wait.
 PyObject* ready_parts(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    if (nargs != 2)
-      fail(Kind::Type, "ready_parts", "two arguments", std::to_string(nargs),
-           "ready_parts(x, consumer)");
-    const unsigned long long consumer = PyLong_AsUnsignedLongLong(args[1]);
-    if (PyErr_Occurred()) throw PythonError();
-    const Array& a = read_array(args[0], "ready_parts");
-    if (!a.layout.is_c_contiguous()) Py_RETURN_NONE;
-    if (a.device.is_cuda()) {
-      if (!primary_is_current(a.device.id)) Py_RETURN_NONE;
-      try {
-        exchange::hand_over(a, cuda::stream_of(consumer), "converters");
-      } catch (const Error&) {
-        Py_RETURN_NONE;
-      }
+  if (nargs != 2)
+    fail(Kind::Type, "ready_parts", "two arguments", std::to_string(nargs),
+         "ready_parts(x, consumer)");
+  const unsigned long long consumer = PyLong_AsUnsignedLongLong(args[1]);
+  if (PyErr_Occurred()) throw PythonError();
+  const Array& a = read_array(args[0], "ready_parts");
+  if (!a.layout.is_c_contiguous()) Py_RETURN_NONE;
+  if (a.device.is_cuda()) {
+    if (!primary_is_current(a.device.id)) Py_RETURN_NONE;
+    try {
+      exchange::hand_over(a, cuda::stream_of(consumer), "converters");
+    } catch (const Error&) {
+      Py_RETURN_NONE;
     }
-    // By value: creating a tuple may run the garbage collector, and with it code that changes the array.
-    const Layout layout = a.layout;
-    const char* data = a.data;
-    const DTypeId id = a.dtype;
-    int64_t steps[kMaxDims], step = itemsize_of(id);
-    for (int i = layout.ndim() - 1; i >= 0; --i) {
-      steps[i] = step;
-      if (layout.size()) step *= layout.shape()[i];
-    }
-    PyRef shape = PyRef::steal(int_tuple(layout.ndim(), layout.shape(), 1));
-    PyRef strides = PyRef::steal(int_tuple(layout.ndim(), steps, 1));
-    PyRef address = PyRef::steal(PyLong_FromVoidPtr(const_cast<char*>(data)));
-    PyObject* dtype = dtype_object(id);
-    PyObject* parts = shape && strides && address && dtype
-                          ? PyTuple_Pack(4, shape.get(), strides.get(), dtype, address.get())
-                          : nullptr;
-    if (!parts) throw PythonError();
-    return parts;
-  });
+  }
+  // By value: creating a tuple may run the garbage collector, and with it code that changes the array.
+  const Layout layout = a.layout;
+  const char* data = a.data;
+  const DTypeId id = a.dtype;
+  int64_t steps[kMaxDims], step = itemsize_of(id);
+  for (int i = layout.ndim() - 1; i >= 0; --i) {
+    steps[i] = step;
+    if (layout.size()) step *= layout.shape()[i];
+  }
+  return PyRef::checked(Py_BuildValue("(NNOK)", int_tuple(layout.ndim(), layout.shape(), 1),
+                                      int_tuple(layout.ndim(), steps, 1), dtype_object(id),
+                                      reinterpret_cast<uintptr_t>(data)))
+      .release();
 }
 
 PyMethodDef converter_functions[] = {
-    {"ready_parts", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&ready_parts)),
-     METH_FASTCALL,
+    {"ready_parts", as_method(guarded<ready_parts>), METH_FASTCALL,
      "ready_parts(x, consumer)\n--\n\nReturn (shape, strides, dtype, address) of a C-contiguous "
      "array, and make the stream `consumer` wait for it; None if it cannot wait."},
     {nullptr, nullptr, 0, nullptr},
@@ -169,9 +161,7 @@ void register_converters(nb::module_& m) {
       [](nb::handle x) {
         Array same = read_array(x, "writable_alias");
         same.readonly = false;
-        PyObject* o = wrap(Py_TYPE(x.ptr()), std::move(same));
-        if (!o) throw PythonError();
-        return nb::steal(o);
+        return nb::steal(wrap(Py_TYPE(x.ptr()), std::move(same)));
       },
       "x"_a, "Return the array without the read-only flag, for consumers known not to write.");
 }

@@ -104,30 +104,28 @@ PyObject* call_plain(const Converter* c, PyObject* const* args, Py_ssize_t n, Py
 }
 
 PyObject* decorate(PyObject* self, PyObject* function) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    Converter* c = converter(self);
-    PyRef dict = PyRef::steal(PyDict_New());
-    if (!dict || PyDict_SetItemString(dict.get(), "__wrapped__", function) < 0) throw PythonError();
-    for (const char* key : {"__module__", "__name__", "__qualname__", "__doc__"}) {
-      PyRef value = PyRef::steal(PyObject_GetAttrString(function, key));
-      if (!value || PyDict_SetItemString(dict.get(), key, value.get()) < 0) throw PythonError();
-    }
-    c->dict = dict.release();
-    c->function = PyRef::borrow(function).release();
-    return PyRef::borrow(self).release();
-  });
+  Converter* c = converter(self);
+  PyRef dict = PyRef::checked(PyDict_New());
+  if (PyDict_SetItemString(dict.get(), "__wrapped__", function) < 0) throw PythonError();
+  for (const char* key : {"__module__", "__name__", "__qualname__", "__doc__"}) {
+    const PyRef value = PyRef::checked(PyObject_GetAttrString(function, key));
+    if (PyDict_SetItemString(dict.get(), key, value.get()) < 0) throw PythonError();
+  }
+  c->dict = dict.release();
+  c->function = PyRef::borrow(function).release();
+  return PyRef::borrow(self).release();
 }
 
 PyObject* call(PyObject* self, PyObject* const* args, size_t nargs, PyObject* names) {
   const Py_ssize_t n = PyVectorcall_NARGS(nargs);
   if (!converter(self)->function) {
-    if (n == 1 && !names) return decorate(self, args[0]);
+    if (n == 1 && !names) return guarded<decorate>(self, args[0]);
     PyErr_SetString(PyExc_TypeError, "a decorator for one function");
     return nullptr;
   }
   if (converter(self)->family == Family::Protocols && n == 1 && !names) {
     PyObject* const plain[] = {Py_None, args[0]};
-    return exchange_import_any(nullptr, plain, 2, nullptr);
+    return guarded<exchange_import_any>(nullptr, plain, 2, nullptr);
   }
   PyObject* made =
       guard((PyObject*)nullptr, [&] { return call_plain(converter(self), args, n, names); });
@@ -250,12 +248,12 @@ PyMethodDef functions[] = {
 void register_converter_functions(nanobind::module_& m) {
   PyType_Slot slots[] = {
       {Py_tp_doc, const_cast<char*>("A converter whose plain case runs without a Python frame.")},
-      {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-      {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-      {Py_tp_clear, reinterpret_cast<void*>(clear)},
-      {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-      {Py_tp_repr, reinterpret_cast<void*>(repr)},
-      {Py_tp_descr_get, reinterpret_cast<void*>(get)},
+      {Py_tp_call, slot(PyVectorcall_Call)},
+      {Py_tp_traverse, slot(traverse)},
+      {Py_tp_clear, slot(clear)},
+      {Py_tp_dealloc, slot(dealloc)},
+      {Py_tp_repr, slot(repr)},
+      {Py_tp_descr_get, slot(get)},
       {Py_tp_methods, methods},
       {Py_tp_members, members},
       {0, nullptr},

@@ -130,7 +130,7 @@ nb::object pinned_bytes(int ordinal, int64_t nbytes) {
   a.layout = Layout::c_order(1, &nbytes, "pinned_empty");
   a.buffer = cuda::allocate_pinned(ordinal, nbytes, "pinned_empty");
   a.data = a.buffer->ptr;
-  return nb::steal(wrap_or_throw(array_type, std::move(a)));
+  return nb::steal(wrap(array_type, std::move(a)));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <exception>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 #include "array/array.hpp"
@@ -40,6 +41,34 @@ GPUINTEROP_CATCHES_UNWINDING R guard(R failed, F&& f) noexcept {
     PyErr_SetString(PyExc_RuntimeError, "unknown C++ exception");
   }
   return failed;
+}
+
+// F, which may throw, as a function of C: a slot, an attribute or a method.
+template <auto F>
+struct Guarded;
+template <class R, class... A, R (*F)(A...)>
+struct Guarded<F> {
+  static R call(A... arguments) noexcept {
+    auto run = [&] { return F(arguments...); };
+    if constexpr (std::is_pointer_v<R>)
+      return guard(R(nullptr), run);
+    else
+      return guard(R(-1), run);
+  }
+};
+template <auto F>
+constexpr auto guarded = Guarded<F>::call;
+
+// A function as tables of methods hold it; flags beside it describe its arguments.
+template <class F>
+PyCFunction as_method(F f) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
+}
+
+// A function as tables of slots hold it.
+template <class F>
+void* slot(F f) {
+  return reinterpret_cast<void*>(f);
 }
 
 // Clears a Python error that an object's attributes or methods raised, if any. Throws PythonError if the

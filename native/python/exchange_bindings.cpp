@@ -13,21 +13,16 @@ namespace gpuinterop {
 
 namespace {
 
-template <class F>
-PyCFunction as_function(F* f) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
-}
-
 PyMethodDef exchange_functions[] = {
-    {"import_any", as_function(exchange_import_any), METH_FASTCALL | METH_KEYWORDS,
+    {"import_any", as_method(guarded<exchange_import_any>), METH_FASTCALL | METH_KEYWORDS,
      "import_any(cls, obj, device=None, copy=None, where='from_dlpack',"
      " realign=False)\n--\n\n"
      "Return an array of class `cls` over the memory of `obj`, by the first protocol that works. "
      "`realign`: copy memory that is not aligned; None: share it, only to inspect its layout."},
-    {"export_via", exchange_export_via, METH_VARARGS,
+    {"export_via", guarded<exchange_export_via>, METH_VARARGS,
      "export_via(x, type)\n--\n\n"
      "Return an object of `type` over the memory of `x`, by that type's DLPack C exchange API."},
-    {"share_plain", exchange_share_plain, METH_O,
+    {"share_plain", guarded<exchange_share_plain>, METH_O,
      "share_plain(obj)\n--\n\nReturn an array over an ordinary array of numpy, torch or cupy, or "
      "None for objects that a converter must check."},
     {nullptr, nullptr, 0, nullptr},
@@ -43,7 +38,7 @@ void register_exchange(nanobind::module_& m) {
       [](nb::handle capsule, const std::string& where, bool realign) -> nb::object {
         if (!PyCapsule_CheckExact(capsule.ptr())) return nb::none();
         return nb::steal(
-            wrap_or_throw(array_type, exchange::look_into(capsule.ptr(), where.c_str(), realign)));
+            wrap(array_type, exchange::look_into(capsule.ptr(), where.c_str(), realign)));
       },
       nb::sig("def _look_into(capsule: object, where: str = 'from_dlpack', realign: bool = False) "
               "-> Array | None"),

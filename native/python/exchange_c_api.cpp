@@ -98,75 +98,65 @@ int allocate_tensor(DLTensor* prototype, DLManagedTensorVersioned** out, void* e
 }
 
 int from_py_object(void* object, DLManagedTensorVersioned** out) {
-  return guard(-1, [&] {
-    const Array a = array_argument(object);
-    order_for_consumer(a, true);
-    *out = make_versioned(a, false);
-    return 0;
-  });
+  const Array a = array_argument(object);
+  order_for_consumer(a, true);
+  *out = make_versioned(a, false);
+  return 0;
 }
 
 int to_py_object(DLManagedTensorVersioned* tensor, void** out) {
-  return guard(-1, [&] {
-    if (!tensor || !out)
-      fail(Kind::Exchange, kWhere, "a managed tensor", "a null pointer", "report it to the caller");
-    if (tensor->version.major != kMajor)
-      fail(Kind::Exchange, kWhere, "DLPack version 1",
-           "version " + std::to_string(tensor->version.major), "upgrade gpuinterop");
-    // On failure nothing is changed: the caller still owns the tensor.
-    Checked c = check({tensor->dl_tensor, tensor->flags}, Trust::Never, false, kWhere);
-    PyTypeObject* type = exchange_result_type(c.dtype);
-    Buffer* buffer =
-        adopt(c, tensor, {c.device.is_cuda() ? cuda::current_stream(c.device.id) : nullptr});
-    auto release = std::exchange(buffer->release, nullptr);  // until the object exists
-    Array a = make_array(std::move(c), buffer, PyRef());
-    if (a.device.is_cuda()) cuda::order(buffer, cuda::current_stream(a.device.id), kWhere);
-    PyObject* made = wrap(type, std::move(a));
-    if (!made) return -1;
-    buffer->release = release;
-    *out = made;
-    return 0;
-  });
+  if (!tensor || !out)
+    fail(Kind::Exchange, kWhere, "a managed tensor", "a null pointer", "report it to the caller");
+  if (tensor->version.major != kMajor)
+    fail(Kind::Exchange, kWhere, "DLPack version 1",
+         "version " + std::to_string(tensor->version.major), "upgrade gpuinterop");
+  // On failure nothing is changed: the caller still owns the tensor.
+  Checked c = check({tensor->dl_tensor, tensor->flags}, Trust::Never, false, kWhere);
+  PyTypeObject* type = exchange_result_type(c.dtype);
+  Buffer* buffer =
+      adopt(c, tensor, {c.device.is_cuda() ? cuda::current_stream(c.device.id) : nullptr});
+  auto release = std::exchange(buffer->release, nullptr);  // until the object exists
+  Array a = make_array(std::move(c), buffer, PyRef());
+  if (a.device.is_cuda()) cuda::order(buffer, cuda::current_stream(a.device.id), kWhere);
+  *out = wrap(type, std::move(a));
+  buffer->release = release;
+  return 0;
 }
 
 int borrow_py_object(void* object, DLTensor* out) {
-  return guard(-1, [&] {
-    order_for_consumer(array_argument(object), false);
-    // The layout is stored in the Python object, so it is valid as long as the borrowed struct.
-    Array& a = unwrap(static_cast<PyObject*>(object));
-    if (a.readonly || is_subbyte(a.dtype))
-      fail(a.readonly ? Kind::ReadOnly : Kind::Export, kWhere,
-           "an array that a struct without flags can describe",
-           a.readonly ? "a read-only array" : kDTypes[a.dtype].name,
-           "use managed_tensor_from_py_object_no_sync");
-    *out = {a.data,
-            to_dl(a.device),
-            a.layout.ndim(),
-            to_dl(a.dtype),
-            a.layout.shape(),
-            a.layout.strides(),
-            0};
-    return 0;
-  });
+  order_for_consumer(array_argument(object), false);
+  // The layout is stored in the Python object, so it is valid as long as the borrowed struct.
+  Array& a = unwrap(static_cast<PyObject*>(object));
+  if (a.readonly || is_subbyte(a.dtype))
+    fail(a.readonly ? Kind::ReadOnly : Kind::Export, kWhere,
+         "an array that a struct without flags can describe",
+         a.readonly ? "a read-only array" : kDTypes[a.dtype].name,
+         "use managed_tensor_from_py_object_no_sync");
+  *out = {a.data,
+          to_dl(a.device),
+          a.layout.ndim(),
+          to_dl(a.dtype),
+          a.layout.shape(),
+          a.layout.strides(),
+          0};
+  return 0;
 }
 
 int current_work_stream(DLDeviceType type, int32_t id, void** out) {
-  return guard(-1, [&] {
-    if (type != kDLCUDA && type != kDLCUDAManaged) {
-      *out = nullptr;
-      return 0;
-    }
-    if (!cuda::available()) cuda::require(kWhere);
-    if (id < 0 || id >= cuda::device_count())
-      fail_with("no_such_device", kWhere, {int64_t{cuda::device_count()}, int64_t{id}});
-    *out = cuda::current_stream(id);
+  if (type != kDLCUDA && type != kDLCUDAManaged) {
+    *out = nullptr;
     return 0;
-  });
+  }
+  if (!cuda::available()) cuda::require(kWhere);
+  if (id < 0 || id >= cuda::device_count())
+    fail_with("no_such_device", kWhere, {int64_t{cuda::device_count()}, int64_t{id}});
+  *out = cuda::current_stream(id);
+  return 0;
 }
 
-DLPackExchangeAPI table = {
-    {{kMajor, kMinor}, nullptr}, allocate_tensor, from_py_object, to_py_object, borrow_py_object,
-    current_work_stream};
+DLPackExchangeAPI table = {{{kMajor, kMinor}, nullptr}, allocate_tensor,
+                           guarded<from_py_object>,     guarded<to_py_object>,
+                           guarded<borrow_py_object>,   guarded<current_work_stream>};
 
 // Calls an entry of a foreign table. True: it returned 0. False: a Python error is set.
 template <class F>
@@ -271,17 +261,15 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type) {
 }
 
 PyObject* exchange_export_via(PyObject*, PyObject* args) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    PyObject *x, *type;
-    if (!PyArg_ParseTuple(args, "OO!", &x, &PyType_Type, &type)) throw PythonError();
-    return exchange_export(x, reinterpret_cast<PyTypeObject*>(type));
-  });
+  PyObject *x, *type;
+  if (!PyArg_ParseTuple(args, "OO!", &x, &PyType_Type, &type)) throw PythonError();
+  return exchange_export(x, reinterpret_cast<PyTypeObject*>(type));
 }
 
 void publish_exchange_api() {
-  PyRef capsule = PyRef::steal(PyCapsule_New(&table, kApiCapsule, nullptr));
+  const PyRef capsule = PyRef::checked(PyCapsule_New(&table, kApiCapsule, nullptr));
   auto* type = reinterpret_cast<PyObject*>(array_type);
-  if (!capsule || PyObject_SetAttr(type, names.api, capsule.get()) < 0 ||
+  if (PyObject_SetAttr(type, names.api, capsule.get()) < 0 ||
       PyObject_SetAttr(type, names.old_api, capsule.get()) < 0)
     throw PythonError();
 }

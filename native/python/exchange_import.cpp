@@ -130,7 +130,7 @@ PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
   if (elsewhere || (o.copy == 1 && !a.is_copied) ||
       (o.realign && !o.allow_unaligned && !is_aligned(a)))
     a = moved(a, elsewhere ? o.device : a.device, o);
-  return wrap_or_throw(cls ? cls : exchange_result_type(a.dtype), std::move(a));
+  return wrap(cls ? cls : exchange_result_type(a.dtype), std::move(a));
 }
 
 // ---- arguments --------------------------------------------------------------------------------
@@ -172,20 +172,16 @@ Options read_options(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames)
 
 PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs,
                               PyObject* kwnames) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    auto* cls =
-        nargs < 1 || args[0] == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(args[0]);
-    if (nargs < 2 || nargs > 6)
-      fail(Kind::Type, "import_any", "an array class or None, and an object",
-           std::to_string(nargs) + " arguments",
-           "import_any(cls, obj, device=None, copy=None, where=..., realign=False)");
-    if (cls && !(PyType_Check(args[0]) && PyType_IsSubtype(cls, array_type)))
-      fail(Kind::Type, "from_dlpack", "CudaNdarray, GpuArray, a subclass of these, or None as cls",
-           repr_text(args[0]),
-           "omit cls, or pass a class: from_dlpack(x, cls=gpuinterop.GpuArray)");
-    if (nargs == 2 && !kwnames) return import_object(cls, args[1], Options());
-    return import_object(cls, args[1], read_options(args, nargs, kwnames));
-  });
+  auto* cls = nargs < 1 || args[0] == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(args[0]);
+  if (nargs < 2 || nargs > 6)
+    fail(Kind::Type, "import_any", "an array class or None, and an object",
+         std::to_string(nargs) + " arguments",
+         "import_any(cls, obj, device=None, copy=None, where=..., realign=False)");
+  if (cls && !(PyType_Check(args[0]) && PyType_IsSubtype(cls, array_type)))
+    fail(Kind::Type, "from_dlpack", "CudaNdarray, GpuArray, a subclass of these, or None as cls",
+         repr_text(args[0]), "omit cls, or pass a class: from_dlpack(x, cls=gpuinterop.GpuArray)");
+  if (nargs == 2 && !kwnames) return import_object(cls, args[1], Options());
+  return import_object(cls, args[1], read_options(args, nargs, kwnames));
 }
 
 void exchange::refuse_foreign(PyObject* obj, const Options& o) {
@@ -209,12 +205,10 @@ PyObject* exchange::import_plain(ForeignType& p, PyObject* obj) {
 }
 
 PyObject* exchange_share_plain(PyObject*, PyObject* obj) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    ForeignType& p = foreign_type_of(Py_TYPE(obj));
-    PyObject* found = p.plain && !converters_changed ? import_plain(p, obj) : nullptr;
-    if (found || PyErr_Occurred()) return found;
-    Py_RETURN_NONE;
-  });
+  ForeignType& p = foreign_type_of(Py_TYPE(obj));
+  PyObject* found = p.plain && !converters_changed ? import_plain(p, obj) : nullptr;
+  if (found || PyErr_Occurred()) return found;
+  Py_RETURN_NONE;
 }
 
 }  // namespace gpuinterop

@@ -83,8 +83,7 @@ RequestedStream read_stream(PyObject* o) {
   if (PyBool_Check(o) || !PyIndex_Check(o))
     fail(Kind::Type, kDlpack, "stream as None or an int", repr_text(o),
          "pass the stream's handle as an int, for example stream.cuda_stream");
-  PyRef index = PyRef::steal(PyNumber_Index(o));
-  if (!index) throw PythonError();
+  const PyRef index = PyRef::checked(PyNumber_Index(o));
   int overflow = 0;
   const long long v = PyLong_AsLongLongAndOverflow(index.get(), &overflow);
   if (overflow == 0 && v == -1) {
@@ -208,38 +207,36 @@ PyObject* finish(const Array& a, const RequestedStream& s, int version, bool cop
 }
 
 PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    if (nargs > 0) {
-      PyErr_SetString(PyExc_TypeError, "__dlpack__() takes keyword arguments only");
-      throw PythonError();
-    }
-    Request r;
-    read_keywords("__dlpack__", args, kwnames,
-                  {{names.stream, &r.stream},
-                   {names.max_version, &r.max_version},
-                   {names.dl_device, &r.dl_device},
-                   {names.copy, &r.copy}});
-    const RequestedStream stream = read_stream(r.stream);
-    const int version = read_version(r.max_version);
-    const std::optional<DevicePair> place = read_dl_device(r.dl_device);
-    const int copy = read_copy(r.copy);
-    require_valid_layout(self);
-    // By value: a copy scope, a finaliser or another thread may change the object's shape.
-    const Array a = unwrap(self);
-    if (!a.device.is_cuda()) ops::require_values(kDlpack, a);
-    require_no_fork(a, kDlpack);
-    const Device target = wanted_device(place, a, r.dl_device);
-    if (!target.is_cuda() && stream.given)
-      fail(Kind::Stream, kDlpack, "stream=None for host memory, which has no streams",
-           repr_text(r.stream), "omit stream, or pass stream=None");
-    if (a.layout.has_negative_stride() && copy != 1) refuse_torch_caller(kDlpack);
-    if (copy == 1 || target != a.device) {
-      if (copy == 0)
-        fail_with("copy_forbidden", kDlpack, {device_text(a.device), device_text(target)});
-      return finish(copied(a, target), stream, version, true);
-    }
-    return finish(a, stream, version, false);
-  });
+  if (nargs > 0) {
+    PyErr_SetString(PyExc_TypeError, "__dlpack__() takes keyword arguments only");
+    throw PythonError();
+  }
+  Request r;
+  read_keywords("__dlpack__", args, kwnames,
+                {{names.stream, &r.stream},
+                 {names.max_version, &r.max_version},
+                 {names.dl_device, &r.dl_device},
+                 {names.copy, &r.copy}});
+  const RequestedStream stream = read_stream(r.stream);
+  const int version = read_version(r.max_version);
+  const std::optional<DevicePair> place = read_dl_device(r.dl_device);
+  const int copy = read_copy(r.copy);
+  require_valid_layout(self);
+  // By value: a copy scope, a finaliser or another thread may change the object's shape.
+  const Array a = unwrap(self);
+  if (!a.device.is_cuda()) ops::require_values(kDlpack, a);
+  require_no_fork(a, kDlpack);
+  const Device target = wanted_device(place, a, r.dl_device);
+  if (!target.is_cuda() && stream.given)
+    fail(Kind::Stream, kDlpack, "stream=None for host memory, which has no streams",
+         repr_text(r.stream), "omit stream, or pass stream=None");
+  if (a.layout.has_negative_stride() && copy != 1) refuse_torch_caller(kDlpack);
+  if (copy == 1 || target != a.device) {
+    if (copy == 0)
+      fail_with("copy_forbidden", kDlpack, {device_text(a.device), device_text(target)});
+    return finish(copied(a, target), stream, version, true);
+  }
+  return finish(a, stream, version, false);
 }
 
 PyObject* dlpack_device(PyObject* self, PyObject*) {
@@ -249,12 +246,6 @@ PyObject* dlpack_device(PyObject* self, PyObject*) {
 
 // ---- interface dictionaries -------------------------------------------------------------------
 
-PyRef ints(int n, const int64_t* values, int64_t unit) {
-  PyRef t = PyRef::steal(int_tuple(n, values, unit));
-  if (!t) throw PythonError();
-  return t;
-}
-
 // AttributeError makes hasattr() false, as other libraries expect for a protocol that does not apply.
 [[noreturn]] void no_attribute(const char* name, const std::string& why) {
   PyErr_Format(PyExc_AttributeError, "%s: %s", name, why.c_str());
@@ -262,20 +253,18 @@ PyRef ints(int n, const int64_t* values, int64_t unit) {
 }
 
 PyObject* interface_of(const Array& a, const std::string& typestr, PyObject* stream) {
-  PyRef shape = ints(a.layout.ndim(), a.layout.shape(), 1);
-  PyRef strides = a.layout.is_c_contiguous()
-                      ? PyRef::borrow(Py_None)
-                      : ints(a.layout.ndim(), a.layout.strides(), a.itemsize());
+  const Layout& l = a.layout;
   // NumPy before 2.3 refuses a null pointer, even for empty arrays; CUDA's interface requires one.
   alignas(64) static char nothing[64];
   const bool dummy = !a.data && !stream;
   const auto address = reinterpret_cast<uintptr_t>(dummy ? nothing : a.data);
-  PyRef dict = PyRef::steal(
-      Py_BuildValue("{s:O,s:s,s:(KO),s:O,s:i}", "shape", shape.get(), "typestr", typestr.c_str(),
-                    "data", static_cast<unsigned long long>(address),
-                    is_readonly(a) ? Py_True : Py_False, "strides", strides.get(), "version", 3));
-  if (!dict || (stream && PyDict_SetItemString(dict.get(), "stream", stream) < 0))
-    throw PythonError();
+  PyRef dict = PyRef::checked(Py_BuildValue(
+      "{s:N,s:s,s:(KO),s:N,s:i}", "shape", int_tuple(l.ndim(), l.shape(), 1), "typestr",
+      typestr.c_str(), "data", static_cast<unsigned long long>(address),
+      is_readonly(a) ? Py_True : Py_False, "strides",
+      l.is_c_contiguous() ? Py_NewRef(Py_None) : int_tuple(l.ndim(), l.strides(), a.itemsize()),
+      "version", 3));
+  if (stream && PyDict_SetItemString(dict.get(), "stream", stream) < 0) throw PythonError();
   return dict.release();
 }
 
@@ -290,54 +279,48 @@ void order_for_others(const Array& a, CUstream last) {
 }
 
 PyObject* cuda_array_interface(PyObject* self, void*) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const Array a = unwrap(self);  // by value: see dlpack()
-    if (!a.device.is_cuda())
-      no_attribute("__cuda_array_interface__",
-                   "the array is on device \"cpu\"; x.to_device(\"cuda\") moves it");
-    const std::string typestr = typestr_of(a.dtype);
-    if (typestr.empty())
-      no_attribute("__cuda_array_interface__",
-                   std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");
-    require_valid_layout(self);
-    require_no_fork(a, "__cuda_array_interface__");
-    const cuda::DeviceGuard context(a.device.id);
-    join_before_use(a, "__cuda_array_interface__");
-    // Waiting for the stream of the last use covers all earlier uses, because it has waited for them.
-    CUstream handle = CU_STREAM_LEGACY;
-    if (a.buffer) handle = cuda::last_use_stream(*a.buffer.get(), "__cuda_array_interface__");
-    order_for_others(a, handle);
-    note_foreign_use(a, kUsedElsewhere | kUsedBeside | kUsedOnLegacy);
-    PyRef stream = PyRef::steal(PyLong_FromVoidPtr(handle));
-    if (!stream) throw PythonError();
-    return interface_of(a, typestr, stream.get());
-  });
+  const Array a = unwrap(self);  // by value: see dlpack()
+  if (!a.device.is_cuda())
+    no_attribute("__cuda_array_interface__",
+                 "the array is on device \"cpu\"; x.to_device(\"cuda\") moves it");
+  const std::string typestr = typestr_of(a.dtype);
+  if (typestr.empty())
+    no_attribute("__cuda_array_interface__",
+                 std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");
+  require_valid_layout(self);
+  require_no_fork(a, "__cuda_array_interface__");
+  const cuda::DeviceGuard context(a.device.id);
+  join_before_use(a, "__cuda_array_interface__");
+  // Waiting for the stream of the last use covers all earlier uses, because it has waited for them.
+  CUstream handle = CU_STREAM_LEGACY;
+  if (a.buffer) handle = cuda::last_use_stream(*a.buffer.get(), "__cuda_array_interface__");
+  order_for_others(a, handle);
+  note_foreign_use(a, kUsedElsewhere | kUsedBeside | kUsedOnLegacy);
+  const PyRef stream = PyRef::checked(PyLong_FromVoidPtr(handle));
+  return interface_of(a, typestr, stream.get());
 }
 
 PyObject* array_interface(PyObject* self, void*) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const Array a = unwrap(self);  // by value: see dlpack()
-    if (a.device.is_cuda())
-      no_attribute("__array_interface__", "the array is on device \"" + device_text(a.device) +
-                                              "\"; numpy.asarray(x) downloads it");
-    const std::string typestr = typestr_of(a.dtype);
-    // NumPy would read "<V2" as raw bytes; without this attribute it calls __array__, which returns the
-    // dtype.
-    if (typestr.empty() || kDTypes[a.dtype].kind == 'V')
-      no_attribute("__array_interface__",
-                   std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");
-    require_valid_layout(self);
-    ops::require_values("numpy.asarray", a);
-    settle_for_host(a, "__array_interface__");
-    return interface_of(a, typestr, nullptr);
-  });
+  const Array a = unwrap(self);  // by value: see dlpack()
+  if (a.device.is_cuda())
+    no_attribute("__array_interface__", "the array is on device \"" + device_text(a.device) +
+                                            "\"; numpy.asarray(x) downloads it");
+  const std::string typestr = typestr_of(a.dtype);
+  // NumPy would read "<V2" as raw bytes; without this attribute it calls __array__, which returns the
+  // dtype.
+  if (typestr.empty() || kDTypes[a.dtype].kind == 'V')
+    no_attribute("__array_interface__",
+                 std::string("it has no name for ") + kDTypes[a.dtype].name + "; use DLPack");
+  require_valid_layout(self);
+  ops::require_values("numpy.asarray", a);
+  settle_for_host(a, "__array_interface__");
+  return interface_of(a, typestr, nullptr);
 }
 
 }  // namespace
 
 PyMethodDef exchange_methods[] = {
-    {"__dlpack__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(dlpack)),
-     METH_FASTCALL | METH_KEYWORDS,
+    {"__dlpack__", as_method(guarded<dlpack>), METH_FASTCALL | METH_KEYWORDS,
      "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
      "A DLPack capsule that shares the memory and keeps it alive, ready on `stream`."},
     {"__dlpack_device__", dlpack_device, METH_NOARGS,
@@ -346,10 +329,10 @@ PyMethodDef exchange_methods[] = {
 };
 
 PyGetSetDef exchange_getset[] = {
-    {"__cuda_array_interface__", cuda_array_interface, nullptr,
+    {"__cuda_array_interface__", guarded<cuda_array_interface>, nullptr,
      "CUDA Array Interface, version 3; on CUDA devices only.", nullptr},
-    {"__array_interface__", array_interface, nullptr, "NumPy's array interface; on the host only.",
-     nullptr},
+    {"__array_interface__", guarded<array_interface>, nullptr,
+     "NumPy's array interface; on the host only.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

@@ -132,25 +132,23 @@ nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::hand
     a.buffer->ptr = a.data;
     a.buffer->nbytes = nbytes;
   }
-  return nb::steal(wrap_or_throw(type, std::move(a)));
+  return nb::steal(wrap(type, std::move(a)));
 }
 
 PyObject* set_memory_reader(PyObject*, PyObject* args) {
   PyObject *type, *reader;
-  if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &reader)) return nullptr;
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    exchange::ForeignType& p = exchange::foreign_type_of(reinterpret_cast<PyTypeObject*>(type));
-    if (p.family != exchange::Family::Other && p.family != exchange::Family::Described)
-      Py_RETURN_NONE;
-    const PyRef before = PyRef::steal(std::exchange(p.reader, PyRef::borrow(reader).release()));
-    p.family = exchange::Family::Described;
-    p.plain = true;
+  if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &reader)) throw PythonError();
+  exchange::ForeignType& p = exchange::foreign_type_of(reinterpret_cast<PyTypeObject*>(type));
+  if (p.family != exchange::Family::Other && p.family != exchange::Family::Described)
     Py_RETURN_NONE;
-  });
+  const PyRef before = PyRef::steal(std::exchange(p.reader, PyRef::borrow(reader).release()));
+  p.family = exchange::Family::Described;
+  p.plain = true;
+  Py_RETURN_NONE;
 }
 
 PyMethodDef memory_functions[] = {
-    {"_set_memory_reader", set_memory_reader, METH_VARARGS,
+    {"_set_memory_reader", guarded<set_memory_reader>, METH_VARARGS,
      "_set_memory_reader(type, reader)\n--\n\nImport ordinary objects of exactly this class by "
      "reader(obj), which returns (shape, strides, dtype, address, device or -1, stream)."},
     {nullptr, nullptr, 0, nullptr},

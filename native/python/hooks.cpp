@@ -61,8 +61,7 @@ Entry entries[] = {
 }  // namespace
 
 void import_module(const char* name) {
-  const PyRef module = PyRef::steal(run_python([&] { return PyImport_ImportModule(name); }));
-  if (!module) throw PythonError();
+  PyRef::checked(run_python([&] { return PyImport_ImportModule(name); }));
 }
 
 PyRef call_hook(Hook hook, const char* format, ...) {
@@ -78,10 +77,21 @@ PyRef call_hook(Hook hook, const char* format, ...) {
     throw PythonError();
   }
   const PyRef callable = PyRef::borrow(entry.callable);
-  PyRef answer = PyRef::steal(
+  return PyRef::checked(
       run_python([&] { return PyObject_CallObject(callable.get(), arguments.get()); }));
-  if (!answer) throw PythonError();
-  return answer;
+}
+
+PyRef call_python(PyObject* operation, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
+                  PyObject* names) {
+  const PyRef called = PyRef::checked(operation), named = PyRef::checked(PyDict_New());
+  const Py_ssize_t first = self ? 1 : 0;
+  const PyRef all = PyRef::checked(PyTuple_New(first + nargs));
+  if (self) PyTuple_SetItem(all.get(), 0, Py_NewRef(self));
+  for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SetItem(all.get(), first + i, Py_NewRef(args[i]));
+  for (Py_ssize_t k = 0, n = names ? PyTuple_Size(names) : 0; k < n; ++k)
+    if (PyDict_SetItem(named.get(), PyTuple_GetItem(names, k), args[nargs + k]) < 0)
+      throw PythonError();
+  return call_hook(Hook::Call, "(OOO)", called.get(), all.get(), named.get());
 }
 
 void register_hooks(nb::module_& m) {

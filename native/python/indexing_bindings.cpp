@@ -96,7 +96,7 @@ PyRef read(PyTypeObject* type, const Array& view, const IndexArrays& key, ops::O
   if (!at) return {};
   if (!out) {
     PyRef made = PyRef::steal(
-        wrap_or_throw(type, make_empty(view.device, view.dtype, at->ndim(), at->shape(), where)));
+        wrap(type, make_empty(view.device, view.dtype, at->ndim(), at->shape(), where)));
     const Array target = unwrap(made.get());
     ops::note_fresh(target);
     ops::gather(*at, target, false, where);

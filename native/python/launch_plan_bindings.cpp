@@ -13,6 +13,7 @@
 #include "ops/launch_plan.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
+#include "python/collected.hpp"
 #include "python/error_translation.hpp"
 #include "python/kernel_bindings.hpp"
 #include "python/register.hpp"
@@ -25,11 +26,6 @@ using ops::LaunchPlan;
 using ops::Plan;
 
 namespace {
-
-nb::object steal(PyObject* o) {
-  if (!o) throw PythonError();
-  return nb::steal(o);
-}
 
 // ---- LaunchPlan ----------------------------------------------------------------------------------
 
@@ -135,7 +131,7 @@ struct Operands {
     if (has_outs && plan.outputs.size() > static_cast<size_t>(n_outs))
       fail(Kind::Shape, where, std::to_string(plan.outputs.size()) + " outs",
            std::to_string(n_outs), "pass an array for each result");
-    return steal(plan.run(ins, n_ins, has_outs ? outs : nullptr, where.c_str()));
+    return nb::steal(plan.run(ins, n_ins, has_outs ? outs : nullptr, where.c_str()));
   }
 
  private:
@@ -159,6 +155,13 @@ struct PlanCache {
     number = caches++;
   }
   ~PlanCache() { ops::forget_calls(ops::Subject::PlanCache, number); }
+
+  // `miss` is usually a method of the object that holds this cache. Plans refer only to classes of results.
+  int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(miss.ptr());
+    return 0;
+  }
+  void clear() { miss.reset(); }
 
   static bool is_cacheable(const Operands& o) {
     bool cacheable = true;
@@ -197,8 +200,9 @@ struct PlanCache {
       if (!function)
         fail(Kind::Type, where, "a PlanCache in use",
              "a PlanCache that the garbage collector has cleared", "create a new PlanCache");
-      result =
-          steal(run_python([&] { return PyObject_CallObject(function.ptr(), arguments.ptr()); }));
+      result = nb::steal(PyRef::checked(run_python([&] {
+                           return PyObject_CallObject(function.ptr(), arguments.ptr());
+                         })).release());
       std::shared_ptr<Plan> plan;
       return nb::try_cast(result, plan) ? plan : nullptr;
     };
@@ -210,18 +214,6 @@ struct PlanCache {
     return plan ? given.run(*plan, where) : result;
   }
 };
-
-// `miss` is usually a method of the object that holds this cache. Plans refer only to classes of results.
-int plan_cache_traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<PlanCache>(self)->miss.ptr());
-  return 0;
-}
-
-int plan_cache_clear(PyObject* self) {
-  if (nb::inst_ready(self)) nb::inst_ptr<PlanCache>(self)->miss.reset();
-  return 0;
-}
 
 }  // namespace
 
@@ -240,10 +232,8 @@ void register_plans(nb::module_& m) {
         "A Plan from programs; see native/ops/host_reduction.hpp.");
   m.def("make_plan", &make_plan, nb::arg("device"), nb::arg("launches"), nb::arg("scratch_bytes"),
         nb::arg("outputs"), "A Plan from parameters with null addresses and where to write them.");
-  PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(plan_cache_traverse)},
-                         {Py_tp_clear, reinterpret_cast<void*>(plan_cache_clear)},
-                         {0, nullptr}};
-  nb::class_<PlanCache>(m, "PlanCache", nb::type_slots(slots),
+  const Collected<PlanCache> collected;
+  nb::class_<PlanCache>(m, "PlanCache", nb::type_slots(collected.slots),
                         "Plans by the layouts of operands; calls `miss` for new ones.")
       .def(
           "__init__",

@@ -33,63 +33,52 @@ namespace {
 // add(x, y), add(x, y, out), add(x, y, out=z, order="C"), frexp(x, out=(a, b)). `self` holds the operation's id.
 PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                          PyObject* kwnames) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const ops::OpId op = static_cast<ops::OpId>(number_of(self));
-    const ops::OpInfo& info = ops::op_info(op);
-    const int inputs = info.inputs, results = info.results;
-    const Py_ssize_t keywords = kwnames ? PyTuple_Size(kwnames) : 0;
-    PyObject* out = nullptr;
-    bool plain = nargs >= inputs && nargs <= inputs + results, c_order = false;
-    auto is = [](PyObject* text, const char* word) {
-      return PyUnicode_Check(text) && PyUnicode_CompareWithASCIIString(text, word) == 0;
-    };
-    for (Py_ssize_t k = 0; k < keywords && plain; ++k) {
-      PyObject *name = PyTuple_GetItem(kwnames, k), *value = args[nargs + k];
-      if (is(name, "out"))
-        out = value;
-      else if (is(name, "order"))
-        plain = (c_order = is(value, "C")) || is(value, "K");
-      else
-        plain = false;
-    }
-    if (!plain || (out && nargs > inputs)) {
-      // Other keywords, or a wrong count: Python handles the call or raises the error.
-      nb::list positional;
-      nb::dict named;
-      for (Py_ssize_t i = 0; i < nargs; ++i) positional.append(nb::handle(args[i]));
-      for (Py_ssize_t k = 0; k < keywords; ++k)
-        named[nb::handle(PyTuple_GetItem(kwnames, k))] = nb::handle(args[nargs + k]);
-      return call_hook(Hook::Call, "(iNO)", int(op), nb::tuple(positional).release().ptr(),
-                       named.ptr())
-          .release();
-    }
-    PyObject* outs[ops::kMaxResults] = {};
-    bool given = false;
-    auto set_out = [&](int j, PyObject* o) {
-      outs[j] = o == Py_None ? nullptr : o;
-      given = given || outs[j];
-    };
-    for (Py_ssize_t i = inputs; i < nargs; ++i) set_out(static_cast<int>(i) - inputs, args[i]);
-    if (out && PyTuple_Check(out)) {
-      if (PyTuple_Size(out) != results)
-        fail_with("wrong_number_of_outs", info.name,
-                  {int64_t(results), int64_t(PyTuple_Size(out))});
-      for (int j = 0; j < results; ++j) set_out(j, PyTuple_GetItem(out, j));
-    } else if (out) {
-      if (results > 1 && out != Py_None)
-        fail(Kind::Type, info.name,
-             "a tuple of " + std::to_string(results) + " arrays as out=", type_text(out),
-             "pass out=(a, b)");
-      set_out(0, out);
-    }
-    return ops::call(op, args, given ? outs : nullptr, false, c_order);
-  });
+  const ops::OpId op = static_cast<ops::OpId>(number_of(self));
+  const ops::OpInfo& info = ops::op_info(op);
+  const int inputs = info.inputs, results = info.results;
+  const Py_ssize_t keywords = kwnames ? PyTuple_Size(kwnames) : 0;
+  PyObject* out = nullptr;
+  bool plain = nargs >= inputs && nargs <= inputs + results, c_order = false;
+  auto is = [](PyObject* text, const char* word) {
+    return PyUnicode_Check(text) && PyUnicode_CompareWithASCIIString(text, word) == 0;
+  };
+  for (Py_ssize_t k = 0; k < keywords && plain; ++k) {
+    PyObject *name = PyTuple_GetItem(kwnames, k), *value = args[nargs + k];
+    if (is(name, "out"))
+      out = value;
+    else if (is(name, "order"))
+      plain = (c_order = is(value, "C")) || is(value, "K");
+    else
+      plain = false;
+  }
+  if (!plain || (out && nargs > inputs)) {
+    // Other keywords, or a wrong count: Python handles the call or raises the error.
+    return call_python(PyLong_FromUnsignedLong(op), nullptr, args, nargs, kwnames).release();
+  }
+  PyObject* outs[ops::kMaxResults] = {};
+  bool given = false;
+  auto set_out = [&](int j, PyObject* o) {
+    outs[j] = o == Py_None ? nullptr : o;
+    given = given || outs[j];
+  };
+  for (Py_ssize_t i = inputs; i < nargs; ++i) set_out(static_cast<int>(i) - inputs, args[i]);
+  if (out && PyTuple_Check(out)) {
+    if (PyTuple_Size(out) != results)
+      fail_with("wrong_number_of_outs", info.name, {int64_t(results), int64_t(PyTuple_Size(out))});
+    for (int j = 0; j < results; ++j) set_out(j, PyTuple_GetItem(out, j));
+  } else if (out) {
+    if (results > 1 && out != Py_None)
+      fail(Kind::Type, info.name,
+           "a tuple of " + std::to_string(results) + " arrays as out=", type_text(out),
+           "pass out=(a, b)");
+    set_out(0, out);
+  }
+  return ops::call(op, args, given ? outs : nullptr, false, c_order);
 }
 
 PyObject* make_function(int op, const char* name, const char* doc) {
-  auto* def = new PyMethodDef{
-      strdup(name), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_operation)),
-      METH_FASTCALL | METH_KEYWORDS, strdup(doc)};
+  auto* def = new PyMethodDef{strdup(name), as_method(guarded<call_operation>),
+                              METH_FASTCALL | METH_KEYWORDS, strdup(doc)};
   return make_function_with_id(def, op, true);
 }
 
@@ -134,8 +123,7 @@ void register_ops(nb::module_& m) {
       "_op_of",
       [](nb::handle function) {
         if (!PyCFunction_Check(function.ptr()) ||
-            PyCFunction_GetFunction(function.ptr()) !=
-                reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_operation)))
+            PyCFunction_GetFunction(function.ptr()) != as_method(guarded<call_operation>))
           throw nb::type_error("an operation expected");
         return number_of(PyCFunction_GetSelf(function.ptr()));
       },

@@ -34,35 +34,31 @@ Operator comparisons[] = {{"less"},      {"less_equal"}, {"equal"},
 
 template <Operator& O>
 PyObject* unary(PyObject* a) {
-  return guard((PyObject*)nullptr, [&] { return ops::call(O.id(), &a, nullptr, true); });
+  return ops::call(O.id(), &a, nullptr, true);
 }
 template <Operator& O>
 PyObject* method_of(PyObject* a, PyObject*) {
-  return guard((PyObject*)nullptr, [&] { return ops::call(O.id(), &a, nullptr, false); });
+  return ops::call(O.id(), &a, nullptr, false);
 }
 // NotImplemented would make Python use the + and * of sequences, which repeat a list, and compare with a
 // list to a single False. Lists are therefore refused like any other object that is not an array.
 bool is_list(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); }
 template <Operator& O>
 PyObject* binary(PyObject* a, PyObject* b) {
-  return guard((PyObject*)nullptr, [&] {
-    PyObject* args[] = {a, b};
-    return ops::call(O.id(), args, nullptr, !is_list(a) && !is_list(b));
-  });
+  PyObject* args[] = {a, b};
+  return ops::call(O.id(), args, nullptr, !is_list(a) && !is_list(b));
 }
 // Runs an in-place operator; its errors name the statement, such as "x += y", and do not mention out=.
 template <class F>
 PyObject* in_statement(const char* statement, F&& f) {
-  return guard((PyObject*)nullptr, [&] {
-    try {
-      return f();
-    } catch (const Error& e) {
-      set_python_error(e);
-    } catch (const PythonError&) {
-    }
-    name_statement_in_error(statement);
-    throw PythonError();
-  });
+  try {
+    return f();
+  } catch (const Error& e) {
+    set_python_error(e);
+  } catch (const PythonError&) {
+  }
+  name_statement_in_error(statement);
+  throw PythonError();
 }
 // Raises for unsupported operands, because the interpreter returns a NotImplemented from a subclass's += as
 // the result (it calls the slot a second time, for concatenation of sequences).
@@ -80,29 +76,17 @@ PyObject* without_modulus(PyObject* a, PyObject* b, PyObject* modulus) {
 }
 
 PyObject* compare(PyObject* a, PyObject* b, int how) {
-  return guard((PyObject*)nullptr, [&] {
-    PyObject* args[] = {a, b};
-    return ops::call(comparisons[how].id(), args, nullptr, !is_list(b));
-  });
+  PyObject* args[] = {a, b};
+  return ops::call(comparisons[how].id(), args, nullptr, !is_list(b));
 }
 
 // Calls the function that gpuinterop.ops.methods has registered for the method.
 PyObject* forward(const char* name, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                   PyObject* names) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    static bool imported = false;  // the GIL guards it
-    if (!imported) import_module("gpuinterop.ops.methods");
-    imported = true;
-    PyRef all = PyRef::steal(PyTuple_New(nargs + 1));
-    PyRef named = PyRef::steal(PyDict_New());
-    if (!all || !named) return nullptr;
-    PyTuple_SetItem(all.get(), 0, Py_NewRef(self));
-    for (Py_ssize_t i = 0; i < nargs; ++i) PyTuple_SetItem(all.get(), i + 1, Py_NewRef(args[i]));
-    for (Py_ssize_t k = 0, n = names ? PyTuple_Size(names) : 0; k < n; ++k)
-      if (PyDict_SetItem(named.get(), PyTuple_GetItem(names, k), args[nargs + k]) < 0)
-        return nullptr;
-    return call_hook(Hook::Call, "(sOO)", name, all.get(), named.get()).release();
-  });
+  static bool imported = false;  // the GIL guards it
+  if (!imported) import_module("gpuinterop.ops.methods");
+  imported = true;
+  return call_python(PyUnicode_FromString(name), self, args, nargs, names).release();
 }
 
 bool is_plain_operand(PyObject* o) {
@@ -133,21 +117,17 @@ PyObject* method___array_ufunc__(PyObject* self, PyObject* const* args, Py_ssize
     }
   }
   if (!plain) return forward("__array_ufunc__", self, args, nargs, names);
-  return guard((PyObject*)nullptr, [&] {
-    return ops::call(static_cast<ops::OpId>(op), args + 2, named ? outs : nullptr, false);
-  });
+  return ops::call(static_cast<ops::OpId>(op), args + 2, named ? outs : nullptr, false);
 }
 
 PyObject* matmul(PyObject* a, PyObject* b) {
-  return guard((PyObject*)nullptr, [&] {
-    ops::ProductCall call;
-    call.where = "matmul";
-    call.a = a;
-    call.b = b;
-    call.tf32 = ops::tf32_allowed;
-    call.operand_may_answer = true;
-    return ops::matmul(call);
-  });
+  ops::ProductCall call;
+  call.where = "matmul";
+  call.a = a;
+  call.b = b;
+  call.tf32 = ops::tf32_allowed;
+  call.operand_may_answer = true;
+  return ops::matmul(call);
 }
 
 PyObject* matmul_in_place(PyObject* a, PyObject* b) {
@@ -188,33 +168,27 @@ PyObject* matmul_in_place(PyObject* a, PyObject* b) {
 GI_METHODS(X)
 #undef X
 
-template <class F>
-void* slot(F f) {
-  return reinterpret_cast<void*>(f);
-}
-
 }  // namespace
 
 PyMethodDef ops_methods[] = {
-#define X(name, arguments, doc)                                                  \
-  {#name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(method_##name)), \
-   METH_FASTCALL | METH_KEYWORDS, #name "($self, " arguments ")\n--\n\n" doc},
+#define X(name, arguments, doc)                                             \
+  {#name, as_method(guarded<method_##name>), METH_FASTCALL | METH_KEYWORDS, \
+   #name "($self, " arguments ")\n--\n\n" doc},
     GI_METHODS(X)
 #undef X
-        {"__array_ufunc__",
-         reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(method___array_ufunc__)),
+        {"__array_ufunc__", as_method(guarded<method___array_ufunc__>),
          METH_FASTCALL | METH_KEYWORDS,
          "__array_ufunc__($self, ufunc, method, /, *inputs, **kwargs)\n--\n\n"
          "Carry out a NumPy ufunc, for numpy.exp(x) and numpy.add(x, y, out=z)."},
-    {"exp", method_of<exponential>, METH_NOARGS,
+    {"exp", guarded<method_of<exponential>>, METH_NOARGS,
      "exp($self, /)\n--\n\nReturn the exponential of every element, in a new array."},
-    {"conj", method_of<conjugate>, METH_NOARGS,
+    {"conj", guarded<method_of<conjugate>>, METH_NOARGS,
      "conj($self, /)\n--\n\nReturn the complex conjugate of every element."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 #define GI_BINARY(name, op) \
-  {Py_nb_##name, slot(binary<op>)}, { Py_nb_inplace_##name, slot(in_place<op>) }
+  {Py_nb_##name, slot(guarded<binary<op>>)}, { Py_nb_inplace_##name, slot(guarded<in_place<op>>) }
 PyType_Slot ops_slots[] = {
     GI_BINARY(add, add),
     GI_BINARY(subtract, subtract),
@@ -227,16 +201,16 @@ PyType_Slot ops_slots[] = {
     GI_BINARY(xor, bitwise_xor),
     GI_BINARY(lshift, lshift),
     GI_BINARY(rshift, rshift),
-    {Py_nb_divmod, slot(binary<divmod>)},
-    {Py_nb_power, slot(without_modulus<binary<power>>)},
-    {Py_nb_inplace_power, slot(without_modulus<in_place<power>>)},
-    {Py_nb_negative, slot(unary<negative>)},
-    {Py_nb_positive, slot(unary<positive>)},
-    {Py_nb_absolute, slot(unary<absolute>)},
-    {Py_nb_invert, slot(unary<invert>)},
-    {Py_nb_matrix_multiply, slot(matmul)},
-    {Py_nb_inplace_matrix_multiply, slot(matmul_in_place)},
-    {Py_tp_richcompare, slot(compare)},
+    {Py_nb_divmod, slot(guarded<binary<divmod>>)},
+    {Py_nb_power, slot(guarded<without_modulus<binary<power>>>)},
+    {Py_nb_inplace_power, slot(guarded<without_modulus<in_place<power>>>)},
+    {Py_nb_negative, slot(guarded<unary<negative>>)},
+    {Py_nb_positive, slot(guarded<unary<positive>>)},
+    {Py_nb_absolute, slot(guarded<unary<absolute>>)},
+    {Py_nb_invert, slot(guarded<unary<invert>>)},
+    {Py_nb_matrix_multiply, slot(guarded<matmul>)},
+    {Py_nb_inplace_matrix_multiply, slot(guarded<matmul_in_place>)},
+    {Py_tp_richcompare, slot(guarded<compare>)},
     {0, nullptr},
 };
 

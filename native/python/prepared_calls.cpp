@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "array/array.hpp"
+#include "python/collected.hpp"
 #include "python/error_translation.hpp"
 #include "python/register.hpp"
 
@@ -77,21 +78,32 @@ struct PreparedCalls {
     }
     return nullptr;
   }
+
+  int traverse(visitproc visit, void* arg) const {
+    for (const auto& entry : entries) {
+      for (const auto& argument : entry->expected) {
+        Py_VISIT(argument.type.get());
+        Py_VISIT(argument.constant.get());
+      }
+      for (const auto& operand : entry->operands) Py_VISIT(operand.object.get());
+      Py_VISIT(entry->operation.get());
+      Py_VISIT(entry->rebuild.get());
+    }
+    return 0;
+  }
+  void clear() {
+    const auto dropped = std::exchange(entries, {});  // destructors may use the object again
+  }
 };
 
-PyRef or_throw(PyObject* made) {
-  if (!made) throw PythonError();
-  return PyRef::steal(made);
-}
-
 PyRef call_with(PyObject* function, PyObject* argument) {
-  return or_throw(
+  return PyRef::checked(
       run_python([&] { return PyObject_CallFunctionObjArgs(function, argument, nullptr); }));
 }
 
 PyRef run_entry(const PreparedCall& entry, PyObject* args, PyObject* kwargs) {
   const size_t n = entry.operands.size();
-  PyRef operands = or_throw(PyTuple_New(static_cast<Py_ssize_t>(n)));
+  PyRef operands = PyRef::checked(PyTuple_New(static_cast<Py_ssize_t>(n)));
   for (size_t i = 0; i < n; ++i) {
     const Operand& operand = entry.operands[i];
     PyRef value = operand.position >= 0 ? PyRef::borrow(PyTuple_GetItem(args, operand.position))
@@ -99,7 +111,7 @@ PyRef run_entry(const PreparedCall& entry, PyObject* args, PyObject* kwargs) {
                                                 : call_with(operand.object.get(), args);
     PyTuple_SetItem(operands.get(), static_cast<Py_ssize_t>(i), value.release());
   }
-  PyRef result = or_throw(
+  PyRef result = PyRef::checked(
       run_python([&] { return PyObject_Call(entry.operation.get(), operands.get(), kwargs); }));
   return entry.rebuild ? call_with(entry.rebuild.get(), result.get()) : result;
 }
@@ -107,17 +119,14 @@ PyRef run_entry(const PreparedCall& entry, PyObject* args, PyObject* kwargs) {
 PyObject* call_prepared(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (!nb::inst_ready(self)) {
     PyErr_SetString(PyExc_TypeError, "PreparedCalls.__init__ was not called");
-    return nullptr;
+    throw PythonError();
   }
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const Py_ssize_t named = kwargs ? PyDict_Size(kwargs) : 0;
-    if (named == 0 || (named == 1 && PyDict_GetItemString(kwargs, "out")))
-      if (const auto entry = nb::inst_ptr<PreparedCalls>(self)->find(args))
-        return run_entry(*entry, args, kwargs).release();
-    const PyRef prepare = or_throw(PyObject_GetAttrString(self, "_prepare"));
-    return or_throw(run_python([&] { return PyObject_Call(prepare.get(), args, kwargs); }))
-        .release();
-  });
+  const Py_ssize_t named = kwargs ? PyDict_Size(kwargs) : 0;
+  if (named == 0 || (named == 1 && PyDict_GetItemString(kwargs, "out")))
+    if (const auto entry = nb::inst_ptr<PreparedCalls>(self)->find(args))
+      return run_entry(*entry, args, kwargs).release();
+  const PyRef prepare = PyRef::checked(PyObject_GetAttrString(self, "_prepare"));
+  return run_python([&] { return PyObject_Call(prepare.get(), args, kwargs); });
 }
 
 PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
@@ -130,30 +139,6 @@ PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
     method = types ? PyObject_GetAttrString(types.get(), "MethodType") : nullptr;
   }
   return method ? PyObject_CallFunctionObjArgs(method, self, instance, nullptr) : nullptr;
-}
-
-int visit_calls(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (!nb::inst_ready(self)) return 0;
-  for (const auto& entry : nb::inst_ptr<PreparedCalls>(self)->entries) {
-    for (const auto& argument : entry->expected) {
-      Py_VISIT(argument.type.get());
-      Py_VISIT(argument.constant.get());
-    }
-    for (const auto& operand : entry->operands) Py_VISIT(operand.object.get());
-    Py_VISIT(entry->operation.get());
-    Py_VISIT(entry->rebuild.get());
-  }
-  return 0;
-}
-
-int clear_calls(PyObject* self) {
-  if (nb::inst_ready(self)) {
-    // Destructors may use the object again, so it is empty before they run.
-    const auto dropped = std::move(nb::inst_ptr<PreparedCalls>(self)->entries);
-    nb::inst_ptr<PreparedCalls>(self)->entries.clear();
-  }
-  return 0;
 }
 
 PyRef ref_unless_none(nb::handle o) { return o.is_none() ? PyRef() : PyRef::borrow(o.ptr()); }
@@ -185,12 +170,9 @@ void add_entry(PreparedCalls& calls, nb::list expected, nb::list operands, nb::o
 }  // namespace
 
 void register_prepared_calls(nb::module_& m) {
-  PyType_Slot slots[] = {{Py_tp_call, reinterpret_cast<void*>(call_prepared)},
-                         {Py_tp_descr_get, reinterpret_cast<void*>(bind)},
-                         {Py_tp_traverse, reinterpret_cast<void*>(visit_calls)},
-                         {Py_tp_clear, reinterpret_cast<void*>(clear_calls)},
-                         {0, nullptr}};
-  nb::class_<PreparedCalls>(m, "PreparedCalls", nb::type_slots(slots),
+  const Collected<PreparedCalls> collected({Py_tp_call, slot(guarded<call_prepared>)},
+                                           {Py_tp_descr_get, slot(bind)});
+  nb::class_<PreparedCalls>(m, "PreparedCalls", nb::type_slots(collected.slots),
                             "A callable that finds a prepared operation by its arguments.")
       .def(
           "__init__",

@@ -4,6 +4,7 @@
 #include "array/text_arguments.hpp"
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
+#include "python/collected.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;
@@ -12,25 +13,9 @@ namespace gpuinterop {
 
 using ops::Recorder;
 
-namespace {
-
-int recorder_traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  return nb::inst_ready(self) ? nb::inst_ptr<Recorder>(self)->traverse(visit, arg) : 0;
-}
-
-int recorder_clear(PyObject* self) {
-  if (nb::inst_ready(self)) nb::inst_ptr<Recorder>(self)->clear();
-  return 0;
-}
-
-}  // namespace
-
 void register_recorder(nb::module_& m) {
-  PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(recorder_traverse)},
-                         {Py_tp_clear, reinterpret_cast<void*>(recorder_clear)},
-                         {0, nullptr}};
-  nb::class_<Recorder>(m, "Recorder", nb::type_slots(slots),
+  const Collected<Recorder> collected;
+  nb::class_<Recorder>(m, "Recorder", nb::type_slots(collected.slots),
                        "A captured sequence: see gpuinterop.capture.")
       .def(
           "__init__",

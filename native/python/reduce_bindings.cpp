@@ -175,41 +175,39 @@ nb::object prepared_by_python(const Method& m, PyObject* self, const Arguments& 
 
 PyObject* reduce(size_t op, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                  PyObject* names) {
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const Method& m = *reduction_methods()[op];
-    Arguments given;
-    parse(m, args, nargs, names, &given);
-    require_valid_layout(self);
-    const Array& a = unwrap(self);
-    const uint64_t axes = read_axes(given.axis, a.layout.ndim(), m.name.c_str());
-    const bool keepdims = read_flag(given.keepdims, m);
-    const double ddof = read_ddof(given.ddof, m);
-    // A dtype has too many spellings to be part of a key, so these calls go through Python each time. So do
-    // those that consist of several operations.
-    const bool cacheable =
-        !given.dtype && !given.initial && !given.where && (!given.out || is_array(given.out));
-    if (cacheable && given.out) require_valid_layout(given.out);
-    auto write_key = [&](ops::CallKey& key) {
-      key.begin(ops::Subject::Reduction, static_cast<uint32_t>(op));
-      key.put(static_cast<char>(int(keepdims) | (given.axis ? 2 : 0)));
-      key.put(axes);
-      key.put(ddof);
-      key.put_array(self);
-      if (!given.out) return;
-      key.put_array(given.out);
-      key.put(ops::may_overlap(a, unwrap(given.out), m.name.c_str()));
-    };
-    nb::object result;
-    auto prepare = [&] {
-      result = prepared_by_python(m, self, given, axes, keepdims, ddof);
-      std::shared_ptr<Plan> plan;
-      return std::shared_ptr<const Plan>(nb::try_cast(result, plan) ? plan : nullptr);
-    };
-    const std::shared_ptr<const Plan> plan =
-        cacheable ? ops::find_or_prepare<Plan>(write_key, prepare, m.name.c_str()) : prepare();
-    if (!plan) return result.release().ptr();
-    return plan->run(&self, 1, given.out ? &given.out : nullptr, m.name.c_str());
-  });
+  const Method& m = *reduction_methods()[op];
+  Arguments given;
+  parse(m, args, nargs, names, &given);
+  require_valid_layout(self);
+  const Array& a = unwrap(self);
+  const uint64_t axes = read_axes(given.axis, a.layout.ndim(), m.name.c_str());
+  const bool keepdims = read_flag(given.keepdims, m);
+  const double ddof = read_ddof(given.ddof, m);
+  // A dtype has too many spellings to be part of a key, so these calls go through Python each time. So do
+  // those that consist of several operations.
+  const bool cacheable =
+      !given.dtype && !given.initial && !given.where && (!given.out || is_array(given.out));
+  if (cacheable && given.out) require_valid_layout(given.out);
+  auto write_key = [&](ops::CallKey& key) {
+    key.begin(ops::Subject::Reduction, static_cast<uint32_t>(op));
+    key.put(static_cast<char>(int(keepdims) | (given.axis ? 2 : 0)));
+    key.put(axes);
+    key.put(ddof);
+    key.put_array(self);
+    if (!given.out) return;
+    key.put_array(given.out);
+    key.put(ops::may_overlap(a, unwrap(given.out), m.name.c_str()));
+  };
+  nb::object result;
+  auto prepare = [&] {
+    result = prepared_by_python(m, self, given, axes, keepdims, ddof);
+    std::shared_ptr<Plan> plan;
+    return std::shared_ptr<const Plan>(nb::try_cast(result, plan) ? plan : nullptr);
+  };
+  const std::shared_ptr<const Plan> plan =
+      cacheable ? ops::find_or_prepare<Plan>(write_key, prepare, m.name.c_str()) : prepare();
+  if (!plan) return result.release().ptr();
+  return plan->run(&self, 1, given.out ? &given.out : nullptr, m.name.c_str());
 }
 
 template <size_t OP>
@@ -221,32 +219,19 @@ PyObject* reduce_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
 template <size_t OP>
 PyObject* reduce_function(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   if (nargs > 0 && is_array(args[0])) return reduce(OP, args[0], args + 1, nargs - 1, names);
-  return guard((PyObject*)nullptr, [&]() -> PyObject* {
-    const Method& m = *reduction_methods()[OP];
-    if (nargs == 0) fail(Kind::Type, m.name, "an array", "no array", "pass one");
-    nb::list positional;
-    nb::dict named;
-    for (Py_ssize_t i = 0; i < nargs; ++i) positional.append(nb::handle(args[i]));
-    for (Py_ssize_t k = 0, n = names ? PyTuple_Size(names) : 0; k < n; ++k)
-      named[nb::handle(PyTuple_GetItem(names, k))] = nb::handle(args[nargs + k]);
-    return call_hook(Hook::Call, "(sNO)", m.op.c_str(), nb::tuple(positional).release().ptr(),
-                     named.ptr())
-        .release();
-  });
-}
-
-PyCFunction fast(PyObject* (*f)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*)) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
+  const Method& m = *reduction_methods()[OP];
+  if (nargs == 0) fail(Kind::Type, m.name, "an array", "no array", "pass one");
+  return call_python(PyUnicode_FromString(m.op.c_str()), nullptr, args, nargs, names).release();
 }
 
 constexpr int kFlags = METH_FASTCALL | METH_KEYWORDS;
 
 template <size_t... OPS>
 void set_entry_points(Method& m, size_t number, std::index_sequence<OPS...>) {
-  static constexpr decltype(&reduce_method<0>) kEntries[] = {reduce_method<OPS>...},
-                                               kFunctions[] = {reduce_function<OPS>...};
-  m.method = {m.op.c_str(), fast(kEntries[number]), kFlags, m.method_doc.c_str()};
-  m.function = {m.op.c_str(), fast(kFunctions[number]), kFlags, m.function_doc.c_str()};
+  static constexpr decltype(&reduce_method<0>) kEntries[] = {guarded<reduce_method<OPS>>...},
+                                               kFunctions[] = {guarded<reduce_function<OPS>>...};
+  m.method = {m.op.c_str(), as_method(kEntries[number]), kFlags, m.method_doc.c_str()};
+  m.function = {m.op.c_str(), as_method(kFunctions[number]), kFlags, m.function_doc.c_str()};
 }
 
 nb::object add_reduction(const std::string& op, const std::string& name,
@@ -264,15 +249,12 @@ nb::object add_reduction(const std::string& op, const std::string& name,
   reduction_methods().push_back(std::move(m));
   Method& added = *reduction_methods().back();
   if (!doc.empty()) {
-    const PyRef method = PyRef::steal(PyDescr_NewMethod(array_type, &added.method));
-    if (!method || PyObject_SetAttrString(reinterpret_cast<PyObject*>(array_type), op.c_str(),
-                                          method.get()) < 0)
-      throw nb::python_error();
+    const PyRef method = PyRef::checked(PyDescr_NewMethod(array_type, &added.method));
+    nb::setattr(reinterpret_cast<PyObject*>(array_type), op.c_str(), nb::handle(method.get()));
   }
   const PyRef module = PyRef::steal(PyUnicode_FromString("gpuinterop"));
-  PyObject* function = PyCFunction_NewEx(&added.function, nullptr, module.get());
-  if (!function) throw nb::python_error();
-  return nb::steal(function);
+  return nb::steal(
+      PyRef::checked(PyCFunction_NewEx(&added.function, nullptr, module.get())).release());
 }
 
 }  // namespace

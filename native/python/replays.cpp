@@ -8,6 +8,7 @@
 #include "array/error.hpp"
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
+#include "python/collected.hpp"
 #include "python/error_translation.hpp"
 #include "python/register.hpp"
 
@@ -112,19 +113,16 @@ class Replays {
       if (!fits(entry, arguments) || is_held(entry)) continue;
       entry.last_use = ++clock_;
       const PyRef capture = entry.capture;  // a replay may run Python code that empties the list
-      PyObject* list = PyList_New(static_cast<Py_ssize_t>(entry.results.size()));
-      if (!list) throw nb::python_error();
-      nb::object results = nb::steal(list);
+      PyRef list = PyRef::checked(PyList_New(static_cast<Py_ssize_t>(entry.results.size())));
       for (size_t i = 0; i < entry.results.size(); ++i) {
         const Result& r = entry.results[i];
-        PyObject* o =
-            r.value ? Py_NewRef(r.value.get())
-                    : wrap_or_throw(reinterpret_cast<PyTypeObject*>(r.type.get()), Array(r.array));
-        PyList_SetItem(list, static_cast<Py_ssize_t>(i), o);
+        PyObject* o = r.value ? Py_NewRef(r.value.get())
+                              : wrap(reinterpret_cast<PyTypeObject*>(r.type.get()), Array(r.array));
+        PyList_SetItem(list.get(), static_cast<Py_ssize_t>(i), o);
       }
       ++hits_;
       nb::inst_ptr<Recorder>(nb::handle(capture.get()))->replay();
-      return results;
+      return nb::steal(list.release());
     }
     return nb::none();
   }
@@ -212,32 +210,18 @@ class Replays {
   uint64_t clock_ = 0, hits_ = 0;
 };
 
-int replays_traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  return nb::inst_ready(self) ? nb::inst_ptr<Replays>(self)->traverse(visit, arg) : 0;
-}
-
-int replays_clear(PyObject* self) {
-  if (nb::inst_ready(self)) nb::inst_ptr<Replays>(self)->clear();
-  return 0;
-}
-
 // A call with the arguments of a compiled function, which are positional.
 PyObject* replays_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
   if (!nb::inst_ready(self) || (keywords && PyDict_Size(keywords))) Py_RETURN_NONE;
-  return guard((PyObject*)nullptr,
-               [&] { return nb::inst_ptr<Replays>(self)->replay(arguments).release().ptr(); });
+  return nb::inst_ptr<Replays>(self)->replay(arguments).release().ptr();
 }
 
 }  // namespace
 
 void register_replays(nb::module_& m) {
-  PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(replays_traverse)},
-                         {Py_tp_clear, reinterpret_cast<void*>(replays_clear)},
-                         {Py_tp_call, reinterpret_cast<void*>(replays_call)},
-                         {0, nullptr}};
+  const Collected<Replays> collected({Py_tp_call, slot(guarded<replays_call>)});
   nb::class_<Replays>(
-      m, "Replays", nb::type_slots(slots),
+      m, "Replays", nb::type_slots(collected.slots),
       "Captured graphs of one sequence of operations, found by the layouts of its inputs.")
       .def(nb::init<nb::list, nb::list>(), nb::arg("cells"), nb::arg("places"))
       .def("add", &Replays::add, nb::arg("capture"), nb::arg("results"), nb::arg("overwritable"),
