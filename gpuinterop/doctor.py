@@ -278,8 +278,10 @@ def _trial(report: Report) -> None:
     except ValueError:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise RuntimeError(f"gpuinterop demo ended with code {done.returncode}: {last}") from None
-    report.failing = {row["name"]: row["failure"] for row in found["libraries"] if row["failure"]}
-    report.failing |= found["broken"]
+    report.failing = {row["name"]: row["why"] for row in found["libraries"] if row["broken"]}
+    for cell in found["cells"]:
+        for fault in cell["faults"]:
+            report.failing.setdefault(cell["library"], f"{fault['check']}: {fault['got']}")
 
 
 # ---- the page -----------------------------------------------------------------------------------
