@@ -206,11 +206,11 @@ def too_many_indices(where: str, count: int, shape: Any) -> ArrayIndexError:
     )  # fmt: skip
 
 
-# The index is given as text.
+# The index is given as text; the axis is that of the indexed array.
 def index_out_of_range(where: str, extent: int, index: str, axis: int) -> ArrayIndexError:
     by_key = where.startswith("x[")
     return ArrayIndexError(
-        where=where, expected=f"indices from {-extent} to {extent - 1}", got=index, axis=axis,
+        where=where, expected=f"indices from {-extent} to {extent - 1}", got=f"{index} on axis {axis}", axis=axis,
         fix="correct the indices, or read with x.take(indices, axis, mode='clip')" if by_key
         else "pass mode='clip' or mode='wrap', or correct the indices",
     )  # fmt: skip

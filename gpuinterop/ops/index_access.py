@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -235,7 +236,7 @@ def unshared(array: IndexArray, written: Any) -> IndexArray:
     """Return the indices, or a copy of them if a write to `written` would change them."""
     if written is None or not array.overlaps(written):
         return array
-    return IndexArray(array.values.copy(), array.listed, array.live, array.inside)
+    return replace(array, values=array.values.copy())
 
 
 CALLS.update(getitem=getitem, setitem=setitem)

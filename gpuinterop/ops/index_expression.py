@@ -44,12 +44,14 @@ class IndexArray:
     live : NumPy's array is the memory of a gpuinterop array, which a capture on "cpu" reads at each replay;
         for other arrays the capture keeps the current values.
     inside : the indices are known to be in range.
+    axis : the axis of the user's array, which errors name; None: that of the view.
     """
 
     values: Any
     listed: bool = False
     live: bool = False
     inside: bool = False
+    axis: int | None = None
 
     @property
     def is_mask(self) -> bool:
@@ -214,6 +216,7 @@ def read_key(x: Any, key: Any, where: str = WHERE) -> IndexExpression:
         if isinstance(part, IndexArray):
             if part.is_mask:
                 _require_shape(part, source.shape[dimension : dimension + count], dimension, where)
+            part.axis = dimension
             arrays.append((axis, part))
             basic += [slice(None)] * count
             axis += count

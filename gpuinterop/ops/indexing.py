@@ -39,6 +39,7 @@ class Elements:
         """`block` are further shapes that take part in the broadcast."""
         self.view, self.where, self.mode = view, where, mode
         self.axes = tuple(axis for axis, _ in arrays)
+        self.source_axes = tuple(axis if a.axis is None else a.axis for axis, a in arrays)
         shapes = [*(a.shape for _, a in arrays), *block]
         self.block = shapes[0] if len(shapes) == 1 else block_shape(shapes, where)
         self.axis = axis
@@ -57,12 +58,12 @@ class Elements:
             self.mode = INSIDE
 
     def _require_axes_with_elements(self, arrays: Sequence[tuple[int, IndexArray]]) -> None:
-        for axis, array in arrays:
+        for (axis, array), named in zip(arrays, self.source_axes, strict=True):
             if not self.view.shape[axis] and array.values.size:
                 count = array.values.size
                 raise ArrayIndexError(
                     where=self.where, expected="an empty index array, because the axis is empty",
-                    got="1 index" if count == 1 else f"{count} indices", axis=axis,
+                    got="1 index" if count == 1 else f"{count} indices", axis=named,
                     fix="check x.shape first, or index another axis",
                 )  # fmt: skip
 
@@ -79,24 +80,23 @@ class Elements:
         return upload(values, self.view.device, array.listed, self.where)
 
     def _require_inside(self, number: int, values: np.ndarray[Any, Any]) -> None:
-        axis = self.axes[number]
-        extent = self.view.shape[axis]
+        extent = self.view.shape[self.axes[number]]
         if not values.size:
             return
         low, high = int(values.min()), int(values.max())
         if low < -extent or high >= extent:
             got = f"index {low}" if low == high else f"indices from {low} to {high}"
-            raise index_out_of_range(self.where, extent, got, axis)
+            raise index_out_of_range(self.where, extent, got, self.source_axes[number])
 
     def _require_all_inside(self) -> None:
         """Check the indices although no element is read or written, as NumPy does."""
-        for axis, values in zip(self.axes, self.arrays, strict=True):
+        for axis, named, values in zip(self.axes, self.source_axes, self.arrays, strict=True):
             if self.mode != RAISE or not values.size:
                 continue
             one = output_arrays.new_like(self.view, (1,), np.uint8)
             probe = one.broadcast_to((self.view.shape[axis],))
             target = output_arrays.new_like(self.view, values.shape, np.uint8)
-            Elements(probe, [(0, IndexArray(values))], 0, self.where).read(target)
+            Elements(probe, [(0, IndexArray(values, axis=named))], 0, self.where).read(target)
 
     # ---- the host ------------------------------------------------------------------------------------
 
@@ -140,7 +140,15 @@ class Elements:
             return
         if not self.on_host:
             _core._gather(
-                self.view, self.arrays, target, self.axes, self.axis, self.mode, keeps, self.where
+                self.view,
+                self.arrays,
+                target,
+                self.axes,
+                self.source_axes,
+                self.axis,
+                self.mode,
+                keeps,
+                self.where,
             )
             return
         self._on_host(
@@ -181,7 +189,15 @@ class Elements:
             return
         if not self.on_host:
             _core._scatter(
-                self.view, self.arrays, value, self.axes, self.axis, self.mode, adds, self.where
+                self.view,
+                self.arrays,
+                value,
+                self.axes,
+                self.source_axes,
+                self.axis,
+                self.mode,
+                adds,
+                self.where,
             )
             return
         target, values = as_numpy_view(self.view, written=True), as_numpy_view(value)

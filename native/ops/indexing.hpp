@@ -20,7 +20,7 @@ enum class OutOfRange : uint8_t { Raise, Clip, Wrap, Skip };
 struct IndexedElements {
   Array frame;
   std::vector<Array> indices;  // of integer dtypes
-  std::vector<int> axes;       // the indexed axes of the view, which errors name
+  std::vector<int> axes;       // of the array that the user indexed, which errors name
   OutOfRange mode;
 
   // Of the iteration space, and so of the result.

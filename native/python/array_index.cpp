@@ -146,6 +146,7 @@ class KeyReader {
       last_place_ = place;
       arrays_.arrays.push_back(item);
       arrays_.axes.push_back(count_);
+      arrays_.source_axes.push_back(axis_);
       keep(1);
       return true;
     }
@@ -154,9 +155,7 @@ class KeyReader {
     has_int_ = true;
     if (index < -n || index >= n) {
       if (!is_basic(key_)) return false;
-      fail_with("index_out_of_range", kGet,
-                {n, "index " + std::to_string(index) + " on axis " + std::to_string(axis_),
-                 int64_t{axis_}});
+      fail_with("index_out_of_range", kGet, {n, "index " + std::to_string(index), int64_t{axis_}});
     }
     offset_ += (index < 0 ? index + n : index) * step;
     ++axis_;

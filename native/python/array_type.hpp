@@ -43,10 +43,11 @@ bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out);
 Layout fitted(const Layout& source, const Array& target, const char* where);
 
 // ---- python/indexing_bindings.cpp ---------------------------------------------------------------
-// The index arrays of a key, the axes of the view that they index, and where their axes lie in the result.
+// The index arrays of a key, the axes of the view and of the user's array that they index, and where their axes
+// lie in the result.
 struct IndexArrays {
   std::vector<PyObject*> arrays;  // borrowed from the key
-  std::vector<int> axes;
+  std::vector<int> axes, source_axes;
   int axis = 0;
 };
 // An array of integers on the GPU of `view`.

@@ -35,12 +35,14 @@ bool is_index_for(const Array& a, const Array& view) {
 
 // Reads the arguments. Python made the arrays to fit; a finalizer may have changed them since.
 ops::IndexedElements read_elements(nb::handle view, nb::list indices, std::vector<int> axes,
-                                   int axis, int mode, const std::string& where) {
+                                   std::vector<int> source_axes, int axis, int mode,
+                                   const std::string& where) {
   const Array v = read_array(view, where.c_str());
   std::vector<Array> arrays;
   for (nb::handle item : indices) arrays.push_back(read_array(item, where.c_str()));
   const size_t k = arrays.size();
-  bool fit = k > 0 && k <= ops::kMaxIndexArrays && axes.size() == k && v.device.is_cuda();
+  bool fit = k > 0 && k <= ops::kMaxIndexArrays && axes.size() == k && source_axes.size() == k &&
+             v.device.is_cuda();
   for (size_t i = 0; i < k && fit; ++i)
     fit = is_index_for(arrays[i], v) && axes[i] >= 0 && axes[i] < v.layout.ndim() &&
           std::count(axes.begin(), axes.end(), axes[i]) == 1;
@@ -49,8 +51,10 @@ ops::IndexedElements read_elements(nb::handle view, nb::list indices, std::vecto
       fit && axis <= most &&
       (axis >= 0 || (axis == ops::kAlong && k == 1 && arrays[0].layout.ndim() == v.layout.ndim()));
   if (!fit) ops::fail_changed(where);
-  return ops::locate(v, std::move(arrays), std::move(axes), axis,
-                     static_cast<ops::OutOfRange>(mode), where.c_str());
+  auto at = ops::locate(v, std::move(arrays), std::move(axes), axis,
+                        static_cast<ops::OutOfRange>(mode), where.c_str());
+  at.axes = std::move(source_axes);
+  return at;
 }
 
 // An operand of the shape of the iteration, or one element in host memory.
@@ -77,6 +81,7 @@ std::optional<ops::IndexedElements> elements_at(const Array& view, const IndexAr
   try {
     auto at = ops::locate(view, std::move(indices), key.axes, key.axis, mode, where);
     if (at.frame.layout.size() == 0) return std::nullopt;
+    at.axes = key.source_axes;
     return at;
   } catch (const Error&) {
     return std::nullopt;
@@ -124,7 +129,7 @@ nb::object take(nb::handle x, nb::handle indices, nb::handle axis, nb::handle ou
   if (!is_index(indices.ptr(), view) || along < 0 || along >= ndim || (flat && ndim != 1))
     return nb::none();
   const int at = static_cast<int>(along);
-  const IndexArrays key{{indices.ptr()}, {at}, at};
+  const IndexArrays key{{indices.ptr()}, {at}, {at}, at};
   PyRef made = read(Py_TYPE(x.ptr()), view, key, static_cast<ops::OutOfRange>(mode),
                     out.is_none() ? nullptr : out.ptr(), where);
   return made ? nb::steal(made.release()) : nb::none();
@@ -170,30 +175,32 @@ bool write_at(const Array& view, const IndexArrays& key, PyObject* value, const 
 void register_indexing(nb::module_& m) {
   m.def(
       "_gather",
-      [](nb::handle view, nb::list indices, nb::handle dst, std::vector<int> axes, int axis,
-         int mode, bool keeps_dst, const std::string& where) {
-        const ops::IndexedElements at =
-            read_elements(view, indices, std::move(axes), axis, mode, where);
+      [](nb::handle view, nb::list indices, nb::handle dst, std::vector<int> axes,
+         std::vector<int> source_axes, int axis, int mode, bool keeps_dst,
+         const std::string& where) {
+        const ops::IndexedElements at = read_elements(view, indices, std::move(axes),
+                                                      std::move(source_axes), axis, mode, where);
         const Array d = read_array(dst, where.c_str());
         if (d.dtype != at.frame.dtype || d.device != at.frame.device ||
             !same_shape(at.ndim(), at.shape(), d.layout))
           ops::fail_changed(where);
         ops::gather(at, d, keeps_dst, where.c_str());
       },
-      "view"_a, "indices"_a, "dst"_a, "axes"_a, "axis"_a, "mode"_a, "keeps_dst"_a, "where"_a,
+      "view"_a, "indices"_a, "dst"_a, "axes"_a, "source_axes"_a, "axis"_a, "mode"_a, "keeps_dst"_a,
+      "where"_a,
       "Read elements at index arrays: see locate() in native/ops/indexing.hpp. "
       "mode: 0 raise, 1 clip, 2 wrap, 3 known to be inside.");
   m.def(
       "_scatter",
-      [](nb::handle view, nb::list indices, nb::handle value, std::vector<int> axes, int axis,
-         int mode, bool adds, const std::string& where) {
-        const ops::IndexedElements at =
-            read_elements(view, indices, std::move(axes), axis, mode, where);
+      [](nb::handle view, nb::list indices, nb::handle value, std::vector<int> axes,
+         std::vector<int> source_axes, int axis, int mode, bool adds, const std::string& where) {
+        const ops::IndexedElements at = read_elements(view, indices, std::move(axes),
+                                                      std::move(source_axes), axis, mode, where);
         const Array v = read_value(value, at.frame, at.ndim(), at.shape(), where);
         ops::scatter(at, v, adds, where.c_str());
       },
-      "view"_a, "indices"_a, "value"_a, "axes"_a, "axis"_a, "mode"_a, "adds"_a, "where"_a,
-      "Set elements at index arrays to those of `value`, or add these.");
+      "view"_a, "indices"_a, "value"_a, "axes"_a, "source_axes"_a, "axis"_a, "mode"_a, "adds"_a,
+      "where"_a, "Set elements at index arrays to those of `value`, or add these.");
   m.def("_take", &take, "x"_a.none(), "indices"_a.none(), "axis"_a.none(), "out"_a.none(), "mode"_a,
         "numpy.take of arrays on one GPU; None for calls that Python carries out.");
   m.def(
