@@ -3,11 +3,12 @@
 
 FOLDER holds the four documents as text. Two of them lost the line breaks or the indentation of their programs when
 they were saved; `INDENTS` and `BREAKS` restore only white space. The fragments of the blog get the imports that they
-need. ``--check`` compares instead of writing.
+need. SHA256SUMS, beside the programs, holds their checksums. ``--check`` compares instead of writing.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import re
 import sys
@@ -123,17 +124,24 @@ def programs(folder: Path) -> dict[str, str]:
     return found
 
 
+def files(folder: Path) -> dict[str, bytes]:
+    """Return the contents of every file that is cut, by its name."""
+    found = {f"{name}.py.txt": text.encode() for name, text in programs(folder).items()}
+    sums = (f"{hashlib.sha256(found[name]).hexdigest()}  {name}\n" for name in sorted(found))
+    return {**found, "SHA256SUMS": "".join(sums).encode()}
+
+
 def main(arguments: list[str]) -> int:
     check = "--check" in arguments
     (folder,) = (Path(a) for a in arguments if a != "--check")
     TARGET.mkdir(parents=True, exist_ok=True)
     stale = []
-    for name, text in programs(folder).items():
-        path = TARGET / f"{name}.py.txt"
-        if check and (not path.is_file() or path.read_text(encoding="utf-8") != text):
-            stale.append(path.name)
+    for name, content in files(folder).items():
+        path = TARGET / name
+        if check and (not path.is_file() or path.read_bytes() != content):
+            stale.append(name)
         elif not check:
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(content)
     if stale:
         print("not as printed:", ", ".join(stale))
     return int(bool(stale))
