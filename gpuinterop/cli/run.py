@@ -7,7 +7,7 @@ import sys
 
 __all__ = ["add_arguments", "run"]
 
-EPILOG = """exit code: that of the program; 2 PyTensor is not installed
+EPILOG = """exit code: that of the program; 2 a wrong flag, no such program, or PyTensor is not installed
 
 THEANO_FLAGS and .theanorc are read: device, floatX, mode, optimizer, profile, allow_gc, force_device,
 print_active_device.
@@ -26,11 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the script; its errors and its exit code are passed on."""
+    """Run the script; return its exit code."""
     try:
         from gpuinterop.theano.runner import run as run_script  # noqa: PLC0415
     except ImportError as error:
         print(f"gpuinterop run: {error}; pip install 'gpuinterop[pytensor]'", file=sys.stderr)
         return 2
-    run_script(arguments.script, arguments.arguments)
-    return 0
+    return run_script(arguments.script, arguments.arguments)

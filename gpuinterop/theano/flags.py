@@ -33,13 +33,17 @@ def read_flags(environment: Mapping[str, str] | None = None) -> dict[str, str]:
         found[key.strip()] = value.strip()
     for key in found:
         if key not in KNOWN:
-            warnings.warn(f"THEANO_FLAGS: {key} has no effect in gpuinterop", stacklevel=2)
+            # Attributed to the caller of `install`.
+            warnings.warn(f"THEANO_FLAGS: {key} has no effect in gpuinterop", stacklevel=3)
     return KNOWN | {key: value for key, value in found.items() if key in KNOWN}
 
 
-def read_bool(text: str) -> bool:
+def read_bool(flags: Mapping[str, str], name: str) -> bool:
     """Read a boolean flag."""
-    return text.strip().lower() in ("1", "true", "yes", "on")
+    text = flags[name].lower()
+    if text not in _TRUE + _FALSE:
+        raise ValueError(f"{name}={flags[name]}: expected True or False")
+    return text in _TRUE
 
 
 def device_of(text: str) -> tuple[str, bool]:
@@ -53,6 +57,7 @@ def device_of(text: str) -> tuple[str, bool]:
     raise ValueError(f"device={text}: expected cpu, gpu, gpuN, cuda or cudaN")
 
 
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 _MODES = (
     "Mode",
     "FAST_RUN",
@@ -76,5 +81,5 @@ def mode_of(flags: Mapping[str, str]) -> tuple[str, bool, bool]:
         raise ValueError(f"mode={mode}: expected {', '.join(_MODES[:-1])} or {_MODES[-1]}")
     if optimizer not in _OPTIMIZERS:
         raise ValueError(f"optimizer={optimizer}: expected fast_run, fast_compile or None")
-    profiled = mode.startswith("P") or read_bool(flags["profile"])
+    profiled = mode.startswith("P") or read_bool(flags, "profile")
     return "fast_compile" if mode == "FAST_COMPILE" else optimizer, mode.startswith("D"), profiled

@@ -3,53 +3,47 @@
 from __future__ import annotations
 
 import sys
+import tokenize
+import traceback
 import types
-from contextlib import suppress
 from pathlib import Path
 
 from . import install
+from .python2 import compiled
 
-__all__ = ["compiled", "run", "translated"]
-
-
-def translated(text: str, name: str) -> str:
-    """Return Python 2 source code as Python 3, with the same line numbers. Raises SyntaxError."""
-    from fissix.pgen2.parse import ParseError
-    from fissix.pgen2.tokenize import TokenError
-    from fissix.refactor import RefactoringTool, get_fixers_from_package
-
-    fixers = [
-        f
-        for f in get_fixers_from_package("fissix.fixes")
-        if not f.endswith((".fix_import", ".fix_imports"))
-    ]
-    try:
-        return str(RefactoringTool(fixers).refactor_string(text.rstrip("\n") + "\n", name))
-    except ParseError as error:
-        line, column = error.context[1]
-    except TokenError as error:
-        line, column = error.args[1]
-    shown = [*text.splitlines(), ""][line - 1]
-    raise SyntaxError("neither Python 3 nor Python 2", (name, line, column + 1, shown))
+__all__ = ["run"]
 
 
-def compiled(text: str, name: str) -> types.CodeType:
-    """Compile source code of Python 3 or 2."""
-    with suppress(SyntaxError):
-        return compile(text, name, "exec")
-    return compile(translated(text, name), name, "exec")
+def run(script: str, arguments: list[str]) -> int:
+    """Run a script as __main__ and return its exit code.
 
-
-def run(script: str, arguments: list[str]) -> None:
-    """Run a script as __main__."""
+    Prints the script's exceptions as Python does, without the lines of gpuinterop.
+    """
     path = Path(script)
-    code = compiled(path.read_text(encoding="utf-8"), str(path))
-    sys.path.insert(
-        0, str(path.resolve().parent)
-    )  # a `theano` beside the script counts as installed
-    install()
+    try:
+        with tokenize.open(path) as file:  # reads the encoding that the first lines declare
+            code, names = compiled(file.read(), str(path))
+    except SyntaxError as error:
+        traceback.print_exception(error.with_traceback(None), chain=False)
+        return 1
+    # A `theano` package beside the script counts as installed.
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        install()
+    except ValueError as error:
+        print(f"gpuinterop run: {error}", file=sys.stderr)
+        return 2
     main = types.ModuleType("__main__")
-    main.__file__ = str(path)
+    main.__dict__.update(names, __file__=str(path))
     sys.modules["__main__"] = main
     sys.argv = [str(path), *arguments]
-    exec(code, main.__dict__)
+    try:
+        exec(code, main.__dict__)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        # The first entry is the line above.
+        frames = error.__traceback__ and error.__traceback__.tb_next
+        traceback.print_exception(error.with_traceback(frames))
+        return 1
+    return 0

@@ -1,0 +1,117 @@
+"""Python 2 programs as Python 3: syntax by fissix, and the division of integers."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import types
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+__all__ = ["compiled"]
+
+# The names of `_divide` and `_divide_in_place` in a translated program.
+DIVISIONS = ("__divide__", "__divide_in_place__")
+
+
+def compiled(text: str, name: str) -> tuple[types.CodeType, dict[str, Any]]:
+    """Compile source code of Python 3 or 2; return it with the functions that it calls. Raises SyntaxError."""
+    with suppress(SyntaxError):
+        return compile(text, name, "exec"), {}
+    after = _translated(text, name)
+    tree = ast.parse(after, name)
+    if text.count("\n") != after.count("\n"):
+        _renumber(tree, text.splitlines(), after.splitlines())
+    if not any(_imports_division(statement) for statement in tree.body):
+        tree = ast.fix_missing_locations(_Division().visit(tree))
+    return compile(tree, name, "exec"), dict(
+        zip(DIVISIONS, (_divide, _divide_in_place), strict=True)
+    )
+
+
+def _translated(text: str, name: str) -> str:
+    """Return Python 2 source code as Python 3."""
+    from fissix.pgen2.parse import ParseError
+    from fissix.pgen2.tokenize import TokenError
+    from fissix.refactor import RefactoringTool, get_fixers_from_package
+
+    # "import" makes imports relative. "future" deletes the import that changes the division.
+    left_out = (".fix_import", ".fix_future")
+    fixers = [f for f in get_fixers_from_package("fissix.fixes") if not f.endswith(left_out)]
+    try:
+        return str(RefactoringTool(fixers).refactor_string(text.rstrip("\n") + "\n", name))
+    except ParseError as error:
+        line, column = error.context[1]
+    except TokenError as error:
+        line, column = error.args[1]
+    shown = [*text.splitlines(), ""][line - 1]
+    raise SyntaxError("neither Python 3 nor Python 2", (name, line, column + 1, shown))
+
+
+def _renumber(tree: ast.AST, before: list[str], after: list[str]) -> None:
+    """Give the nodes the line numbers of the Python 2 program: a translation can add and remove lines."""
+    numbers: dict[int, int] = {}
+    for _, i1, i2, j1, j2 in difflib.SequenceMatcher(
+        None, before, after, autojunk=False
+    ).get_opcodes():
+        for j in range(j1, j2):
+            numbers[j + 1] = max(1, min(i1 + j - j1 + 1, i2))
+    for node in ast.walk(tree):
+        for field in ("lineno", "end_lineno"):
+            if hasattr(node, field):
+                setattr(node, field, numbers[getattr(node, field)])
+
+
+def _imports_division(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.ImportFrom)
+        and statement.module == "__future__"
+        and any(alias.name == "division" for alias in statement.names)
+    )
+
+
+class _Division(ast.NodeTransformer):
+    """Replaces ``a / b`` and ``a /= b`` by calls of the functions below."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        return _call(0, node.left, node.right, node) if isinstance(node.op, ast.Div) else node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Div):
+            return node
+        # A second node for the target, which is read here.
+        read = ast.copy_location(ast.parse(ast.unparse(node.target), mode="eval").body, node)
+        for part in ast.walk(read):
+            ast.copy_location(part, node)
+        return ast.copy_location(ast.Assign([node.target], _call(1, read, node.value, node)), node)
+
+
+def _call(number: int, left: ast.expr, right: ast.expr, node: ast.AST) -> ast.expr:
+    function = ast.copy_location(ast.Name(DIVISIONS[number], ast.Load()), node)
+    return ast.copy_location(ast.Call(function, [left, right], []), node)
+
+
+def _divide(a: Any, b: Any) -> Any:
+    """Divide as Python 2 did: integers, arrays and symbolic variables of integers are rounded down."""
+    return a // b if _is_integer(a) and _is_integer(b) else a / b
+
+
+def _divide_in_place(a: Any, b: Any) -> Any:
+    if _is_integer(a) and _is_integer(b):
+        a //= b
+    else:
+        a /= b
+    return a
+
+
+def _is_integer(value: Any) -> bool:
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return isinstance(value, int)
+    with suppress(TypeError):
+        return np.dtype(dtype).kind in "iu"
+    return False

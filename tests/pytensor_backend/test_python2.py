@@ -1,0 +1,108 @@
+"""Programs in Python 2: division, renamed modules, line numbers, and the exceptions of a program."""
+
+import pickle
+import sys
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pytensor")
+sys.path.append(str(Path(__file__).parent))
+
+from old_programs import run
+
+from gpuinterop.theano.python2 import compiled
+
+
+def values_of(text: str) -> dict:
+    """The globals of a Python 2 program."""
+    code, names = compiled(text, "old.py")
+    exec(code, names)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [("7 / 2", 3), ("-7 / 2", -4), ("7 / 2.0", 3.5), ("7.0 / 2 / 2", 1.75), ("1 / (1 + 1)", 0), ("True / 2", 0),
+     ("numpy.arange(4) / 2", [0, 0, 1, 1]), ("numpy.ones(2) / 2", [0.5, 0.5]), ("numpy.int64(7) / 2", 3),
+     ("(lambda a: a / 2)(5)", 2), ("T.constant(7) / 2", 3), ("T.constant(7.0) / 2", 3.5),
+     ("T.ones((5, 2)).shape[0] / 2", 2)],
+)  # fmt: skip
+def test_integers_are_divided_as_in_python_2(expression: str, value: object) -> None:
+    text = f"import numpy\nimport pytensor.tensor as T\nprint ''\nx = {expression}\n"
+    x = values_of(text)["x"]
+    assert np.asarray(x.eval() if hasattr(x, "eval") else x).tolist() == value
+
+
+def test_division_in_place_changes_the_array() -> None:
+    names = values_of(
+        "import numpy\nv = w = numpy.ones(2)\nv /= 2\nd = {1: [9]}\nd[1][0] /= 2\nprint ''\n"
+    )
+    assert names["w"].tolist() == [0.5, 0.5]
+    assert names["d"] == {1: [4]}
+
+
+def test_true_division_can_be_imported() -> None:
+    text = "from __future__ import division, print_function\nx = 1 / 2\ny = 017\nprint(end='')\n"
+    names = values_of(text)
+    assert (names["x"], names["y"]) == (0.5, 15)
+
+
+def test_lines_keep_their_numbers_when_a_translation_adds_and_removes_lines() -> None:
+    text = "class A(object):\n    __metaclass__ = type\ndef f(a, (b, c)):\n    return b / c\nprint ''\nf(1, (2, 0))\n"
+    with pytest.raises(ZeroDivisionError) as raised:
+        values_of(text)
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(raised.tb) if frame.filename == "old.py"
+    ]
+    assert lines == [6, 4]
+
+
+def test_modules_have_their_old_names(tmp_path) -> None:
+    data = tmp_path / "data.pkl"
+    data.write_bytes(pickle.dumps([1, 2], protocol=2))
+    script = tmp_path / "old.py"
+    script.write_bytes(
+        b"# -*- coding: latin-1 -*-\nimport cPickle, sys, urllib2\nfrom itertools import izip\n"
+        b"print cPickle.load(open(sys.argv[0][:-6] + 'data.pkl', 'rb')), len('caf\xe9')\n"
+    )
+    assert run(script, device="cpu")[0] == "[1, 2] 4\n"
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [("open('absent.txt')", "FileNotFoundError: "), ("raise ValueError, 'no'", "ValueError: no\n"),
+     ("import absent", "ModuleNotFoundError: No module named 'absent'")],
+)  # fmt: skip
+def test_an_exception_shows_the_lines_of_the_program_only(tmp_path, statement, error) -> None:
+    script = tmp_path / "old.py"
+    script.write_text(f"print 'one'\n\n{statement}\n")
+    shown = rf'  File "[^"]*old\.py", line 3, in <module>\n    {statement[:4]}[^"]*{error}'
+    message = rf"(?s)\ATraceback \(most recent call last\):\n{shown}"
+    with pytest.raises(AssertionError, match=message):
+        run(script, device="cpu", print_active_device="False")
+
+
+def test_an_error_of_an_array_shows_the_line_of_the_program(tmp_path) -> None:
+    script = tmp_path / "old.py"
+    script.write_text(
+        "import numpy, theano.sandbox.cuda as cuda\nprint ''\ncuda.CudaNdarray(numpy.zeros(3))\n"
+    )
+    with pytest.raises(
+        AssertionError, match=r'(?s)old\.py", line 3.*CudaNdarray: expected dtype float32'
+    ):
+        run(script, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [({"device": "tpu"}, "device=tpu: expected cpu"), ({"allow_gc": "maybe"}, "allow_gc=maybe: expected True or False"),
+     ({"floatX": "float99"}, "Invalid value")],
+)  # fmt: skip
+def test_a_wrong_flag_is_one_line(tmp_path, flags, message) -> None:
+    script = tmp_path / "old.py"
+    script.write_text("print 1\n")
+    with pytest.raises(AssertionError, match=rf"(?m)\Agpuinterop run: {message}.*\n\Z"):
+        run(script, **{"device": "cpu", **flags})
