@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
 from collections.abc import Mapping
 
 __all__ = ["install"]
+
+# Beginnings of warnings that advise the author of a program to use PyTensor's newer names.
+_ADVICE = (
+    "Scan return signature will change", "RandomStream is deprecated", "RandomVariable Ops will stop hiding",
+    "Setting default_update is deprecated", ".* should implement `pullback`",
+)  # fmt: skip
 
 
 def install(environment: Mapping[str, str] | None = None, *, replace: bool = False) -> None:
@@ -14,14 +21,17 @@ def install(environment: Mapping[str, str] | None = None, *, replace: bool = Fal
 
     Reads THEANO_FLAGS and .theanorc. A `theano` package that is installed is used instead, unless `replace`.
     """
-    if (
-        not replace
-        and "theano" not in sys.modules
-        and importlib.util.find_spec("theano") is not None
-    ):
+    present = sys.modules.get("theano")
+    own = getattr(present, "__gpuinterop__", False)
+    if not (replace or own) and (present or importlib.util.find_spec("theano")):
         return
     from .configuration import Configuration
     from .flags import read_flags
+    from .missing import Finder
     from .modules import modules
 
+    for advice in _ADVICE:
+        warnings.filterwarnings("ignore", advice)
     sys.modules.update(modules(Configuration(read_flags(environment))))
+    if not any(isinstance(finder, Finder) for finder in sys.meta_path):
+        sys.meta_path.append(Finder())

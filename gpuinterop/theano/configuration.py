@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any
 
 from pytensor.compile.debug.debugmode import DebugMode
@@ -14,7 +15,7 @@ from gpuinterop import pytensor as backend
 from gpuinterop.pytensor.linker import GpuLinker
 
 from . import profiles
-from .flags import device_of, mode_of, read_bool
+from .flags import KNOWN, device_of, mode_of, read_bool
 
 __all__ = ["Configuration"]
 
@@ -23,21 +24,43 @@ class Configuration:
     """The flags by name; names that Theano and PyTensor share are PyTensor's."""
 
     def __init__(self, flags: dict[str, str]) -> None:
-        self.__dict__.update(device=flags["device"], force_device=read_bool(flags["force_device"]), on_gpu=False,
-                             print_active_device=read_bool(flags["print_active_device"]))  # fmt: skip
+        self.__dict__.update(device=flags["device"], force_device=read_bool(flags, "force_device"), on_gpu=False,
+                             print_active_device=read_bool(flags, "print_active_device"))  # fmt: skip
         config.floatX = flags["floatX"]
         self.__dict__["modes"], profiled = _modes(flags)
         if profiled:
             profiles.install()
             config.profile = True
-        config.allow_gc = read_bool(flags["allow_gc"])
+        config.allow_gc = read_bool(flags, "allow_gc")
         self.use(self.device, force=self.force_device)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(config, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(config, name, value)
+        if name in self.__dict__:
+            raise AttributeError(
+                f"theano.config.{name} is set by THEANO_FLAGS or .theanorc, before the program runs"
+            )
+        if not hasattr(config, name):
+            warnings.warn(f"theano.config.{name} has no effect in gpuinterop", stacklevel=2)
+        if name == "profile" and value:
+            profiles.install()
+        setattr(config, name, self.mode_of(value)[0] if name == "mode" else value)
+
+    def mode_of(self, mode: Any) -> tuple[Any, bool]:
+        """Return PyTensor's mode for a name of Theano's, and whether functions are profiled."""
+        if not isinstance(mode, str):
+            return mode, False
+        modes, profiled = _modes(KNOWN | {"mode": mode})
+        return modes[self.on_gpu], profiled
+
+    def mode_with(self, linker: Any = None, optimizer: Any = "default") -> Any:
+        """Return the mode of ``theano.Mode``. The linker has no effect: it chose between C and Python."""
+        if optimizer is not None and not isinstance(optimizer, str):
+            return type(backend.GPU)(GpuLinker(), optimizer)
+        name = "fast_run" if optimizer == "default" else str(optimizer)
+        return _modes(KNOWN | {"optimizer": name})[0][self.on_gpu]
 
     def use(self, device: str, force: bool = False, **_: Any) -> None:
         """Compile for a device. Without a GPU functions stay on the host, and a line says so, unless `force`."""

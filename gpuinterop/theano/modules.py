@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import types
 from pathlib import Path
@@ -11,9 +12,10 @@ import numpy as np
 import pytensor
 import pytensor.gradient
 import pytensor.graph.op
+import pytensor.graph.replace
+import pytensor.printing
 import pytensor.scalar
 import pytensor.tensor
-import pytensor.tensor.random.utils
 from pytensor.compile.io import In, Out
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.tensor import blas
@@ -30,9 +32,11 @@ from gpuinterop.pytensor.device_op import class_for
 from gpuinterop.pytensor.device_variables import GpuArrayConstant, GpuArrayVariable
 from gpuinterop.pytensor.shared import GpuArraySharedVariable, device_shared_constructor
 
-from . import nnet
+from . import nnet, profiles, tensor
 from .configuration import Configuration
+from .missing import explain
 from .printing import debugprint
+from .random import RandomStreams
 
 __all__ = ["Op", "modules"]
 
@@ -54,59 +58,93 @@ class Op(pytensor.graph.op.Op):
             cls.make_thunk = make_thunk
 
 
-def _verify_grad(function: Any, points: Any, **options: Any) -> None:
-    """Compare the gradient of a function with finite differences."""
-    options.setdefault("rng", np.random.default_rng(666))
-    pytensor.gradient.verify_grad(function, points, **options)
-
-
 class _Module(types.ModuleType):
-    """A module with its own names and those of `source`."""
+    """A module with its own names and those of the first of `sources` that has them."""
 
-    def __init__(self, name: str, source: Any = None, **names: Any) -> None:
+    def __init__(self, name: str, *sources: Any, **names: Any) -> None:
         super().__init__(name)
-        self.__dict__.update({"__path__": [], **names}, _source=source)
+        self.__dict__.update({"__path__": [], "__gpuinterop__": True, **names}, _sources=sources)
 
     def __getattr__(self, name: str) -> Any:
-        source = self.__dict__.get("_source")
-        if source is None or name.startswith("__"):
-            raise AttributeError(
-                f"module {self.__name__!r} has no attribute {name!r} in gpuinterop"
-            )
-        return getattr(source, name)
+        if not name.startswith("__"):
+            for source in self.__dict__["_sources"]:
+                if hasattr(source, name):
+                    return getattr(source, name)
+        raise AttributeError(explain(f"{self.__name__}.{name}"))
+
+
+def _imported(names: str) -> list[types.ModuleType]:
+    """Import PyTensor's modules by their names."""
+    return [importlib.import_module(f"pytensor.{name}") for name in names.split()]
+
+
+# Modules that have the names of their package: `theano.tensor.basic` is `theano.tensor`.
+_ALIASES = {
+    "theano.tensor": "basic elemwise blas var type subtensor sharedvar extra_ops nlinalg slinalg sort",
+    "theano.tensor.nnet": "nnet sigm",
+    "theano.compile": "mode io debugmode nanguardmode function_module sharedvalue ops pfunc builders",
+    "theano.gof": "op graph type utils",
+    "theano.scalar": "basic",
+}
 
 
 def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
     """Return the modules by their names."""
     found: dict[str, types.ModuleType] = {}
 
-    def add(name: str, source: Any = None, **names: Any) -> types.ModuleType:
-        module = found[name] = _Module(name, source, **names)
+    def add(name: str, *sources: Any, **names: Any) -> types.ModuleType:
+        module = found[name] = _Module(name, *sources, **names)
         parent, _, child = name.rpartition(".")
         if parent:
             setattr(found[parent], child, module)
         return module
 
-    add("theano", pytensor, Op=Op, Apply=Apply, Variable=Variable, Constant=Constant, In=In, Out=Out,
-        config=configuration, grad=pytensor.gradient.grad, __version__="0.8.2")  # fmt: skip
-    add("theano.tensor", pytensor.tensor, Elemwise=Elemwise, DimShuffle=DimShuffle, CAReduce=CAReduce,
-        inv=pytensor.tensor.reciprocal, grad=pytensor.gradient.grad)  # fmt: skip
+    def function(
+        inputs: Any, outputs: Any = None, mode: Any = None, *rest: Any, **options: Any
+    ) -> Any:
+        mode, profiled = configuration.mode_of(mode)
+        if profiled or options.get("profile"):
+            profiles.install()
+            options["profile"] = options.get("profile") or True
+        return pytensor.function(inputs, outputs, mode, *rest, **options)
+
+    compiling = {
+        "function": function, "Mode": configuration.mode_with, "get_default_mode": lambda: configuration.mode,
+        "get_mode": lambda mode: configuration.mode_of(mode)[0],
+    }  # fmt: skip
+    add("theano", pytensor, *_imported("scan.views"), Op=Op, Apply=Apply, Variable=Variable, Constant=Constant,
+        In=In, Out=Out, config=configuration, grad=pytensor.gradient.grad, dot=pytensor.tensor.dot,
+        clone=pytensor.graph.replace.clone_replace, pp=pytensor.printing.pp, __version__="0.8.2",
+        **compiling)  # fmt: skip
+    parts = (
+        "math basic subtensor shape extra_ops nlinalg slinalg variable type elemwise sharedvar blas"
+    )
+    add(
+        "theano.tensor",
+        tensor,
+        pytensor.tensor,
+        *_imported(" ".join(f"tensor.{part}" for part in parts.split())),
+    )
     add("theano.tensor.nnet", nnet)
-    add(
-        "theano.tensor.shared_randomstreams",
-        pytensor.tensor.random.utils,
-        RandomStreams=pytensor.tensor.random.utils.RandomStream,
-    )
+    for name in ("theano.tensor.shared_randomstreams", "theano.sandbox.rng_mrg"):
+        if "rng_mrg" in name:
+            add("theano.sandbox")
+        add(name, None, RandomStreams=RandomStreams, MRG_RandomStreams=RandomStreams)
     add("theano.scalar", pytensor.scalar)
-    add("theano.ifelse", None, ifelse=ifelse)
+    add("theano.ifelse", ifelse=ifelse)
     add("theano.gradient", pytensor.gradient)
-    add(
-        "theano.compile",
-        pytensor.compile,
-        SharedVariable=pytensor.compile.sharedvalue.SharedVariable,
-    )
+    add("theano.scan_module", *_imported("scan scan.utils scan.views"))
+    add("theano.compile", pytensor.compile, *_imported("compile.debug.debugmode compile.debug.nanguardmode"),
+        SharedVariable=pytensor.compile.sharedvalue.SharedVariable, **compiling)  # fmt: skip
     add("theano.gof", pytensor.graph, Op=Op, Apply=Apply, Variable=Variable, Constant=Constant)
     add("theano.printing", pytensor.printing, debugprint=debugprint)
+    for package, names in _ALIASES.items():
+        for name in names.split():
+            found[f"{package}.{name}"] = found[package]
+            if isinstance(
+                getattr(found[package], name, None), types.ModuleType | None
+            ):  # no function, as T.var is
+                setattr(found[package], name, found[package])
     add("theano.sandbox")
     add("theano.sandbox.cuda", None, CudaNdarray=gi.CudaNdarray, CudaNdarrayType=backend.CudaNdarrayType,
         dot=gi.dot, dimshuffle=gi.dimshuffle, from_gpu_pointer=gi.from_gpu_pointer, mem_info=gi.mem_info,
@@ -149,5 +187,5 @@ def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
         garray_to_cudandarray=gi.garray_to_cudandarray)  # fmt: skip
     add("theano.tests")
     add("theano.tests.unittest_tools", None, seed_rng=lambda: None, fetch_seed=lambda: None,
-        assert_allclose=np.testing.assert_allclose, verify_grad=_verify_grad)  # fmt: skip
+        assert_allclose=np.testing.assert_allclose, verify_grad=tensor.verify_grad)  # fmt: skip
     return found

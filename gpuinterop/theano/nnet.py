@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytensor.tensor as pt
-from pytensor.tensor.special import log_softmax, softmax
+from pytensor.tensor import special
 
 __all__ = [
     "binary_crossentropy", "categorical_crossentropy", "elu", "hard_sigmoid", "log_softmax", "logsoftmax", "relu",
@@ -14,7 +14,20 @@ __all__ = [
 
 sigmoid = ultra_fast_sigmoid = pt.sigmoid
 softplus = pt.softplus
-logsoftmax = log_softmax
+
+
+def _rows(function: Any) -> Any:
+    """Return the function of the last axis, as Theano defined it. A vector becomes a matrix of one row."""
+
+    def of_rows(c: Any) -> Any:
+        c = pt.as_tensor_variable(c)
+        return function(pt.atleast_2d(c), axis=-1)
+
+    return of_rows
+
+
+softmax = _rows(special.softmax)
+log_softmax = logsoftmax = _rows(special.log_softmax)
 
 
 def hard_sigmoid(x: Any) -> Any:

@@ -49,7 +49,12 @@ def _print_where(
 def _print_sum() -> None:
     """Print the profile of all functions together."""
     profiles = [p for p in profiling._atexit_print_list if p.fct_callcount]
-    if not config.profile or len(profiles) < 2:
+    if (
+        profiles and not config.profile
+    ):  # then PyTensor's printer, which ran before, printed none of them
+        config.profile = True
+        profiling._atexit_print_fn()
+    if len(profiles) < 2:
         return
     total = profiling.ProfileStats(atexit_print=False)
     total.nb_nodes, total.linker_make_thunk_time = 0, {}

@@ -1,0 +1,46 @@
+"""The error for names of Theano that gpuinterop does not have, with the replacement of each."""
+
+from __future__ import annotations
+
+import importlib.abc
+import sys
+from typing import Any
+
+__all__ = ["Finder", "explain"]
+
+_RANDOM = "pytensor.tensor.random, which draws on the host"
+_IMAGES = "pytensor.tensor.signal on the host, or PyTorch on shared memory"
+# By name, or by the beginning of a name; docs/old-programs.md has the same table.
+_INSTEAD = {
+    "theano.sparse": "pytensor.sparse, on the host",
+    "theano.tensor.raw_random": _RANDOM,
+    "theano.sandbox.cuda.rng_curand": _RANDOM,
+    "theano.sandbox.cuda.dnn": _IMAGES,
+    "theano.sandbox.neighbours": _IMAGES,
+    "theano.tensor.signal": _IMAGES,
+    "theano.tensor.nnet.conv": _IMAGES,
+    "theano.tensor.nnet.bn": "the operations of theano.tensor that define it",
+    "theano.Param": "a value in each call: inputs have no default values",
+    "theano.misc.pkl_utils": "pickle",
+    "theano.compat": "Python 3",
+    "theano.gof.python25": "collections",
+    "theano.tensor.opt": "pytensor.tensor.rewriting",
+    "theano.gof.opt": "pytensor.graph.rewriting",
+    "theano.sandbox.cuda.opt": "gpuinterop.pytensor.lower",
+}
+
+
+def explain(name: str) -> str:
+    """Return the message of an error."""
+    instead = next((text for start, text in _INSTEAD.items() if name.startswith(start)), "")
+    fix = f"use {instead}" if instead else "look for the name in pytensor"
+    return f"{name} is missing in gpuinterop; {fix} (see docs/old-programs.md)"
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    """Finds no module. It is the last finder, and raises for those of ``theano``."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        """Raise if the module's package is gpuinterop's."""
+        if getattr(sys.modules.get(name.partition(".")[0]), "__gpuinterop__", False):
+            raise ModuleNotFoundError(explain(name), name=name)

@@ -1,0 +1,41 @@
+"""Theano's random streams over PyTensor's: the host draws the numbers, and they differ from Theano's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytensor.tensor.random as pr
+from pytensor.configdefaults import config
+from pytensor.tensor.random.utils import RandomStream
+
+__all__ = ["RandomStreams"]
+
+
+class RandomStreams(RandomStream):
+    """Symbolic random arrays, with the arguments of Theano: the size comes first, and `floatX` is the dtype."""
+
+    def __init__(self, seed: int | None = None, **_: Any) -> None:
+        super().__init__(seed)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"RandomStreams has no {name} in gpuinterop; use pytensor.tensor.random.{name}"
+        )
+
+    def uniform(self, size: Any = None, low: Any = 0.0, high: Any = 1.0, ndim: Any = None, dtype: Any = None,
+                nstreams: Any = None) -> Any:  # fmt: skip
+        """Return numbers of [low, high)."""
+        return self._draw(pr.uniform, (low, high), size, dtype)
+
+    def normal(self, size: Any = None, avg: Any = 0.0, std: Any = 1.0, ndim: Any = None, dtype: Any = None,
+               nstreams: Any = None) -> Any:  # fmt: skip
+        """Return numbers of the normal distribution."""
+        return self._draw(pr.normal, (avg, std), size, dtype)
+
+    def binomial(self, size: Any = None, n: Any = 1, p: Any = 0.5, ndim: Any = None, dtype: Any = "int64",
+                 nstreams: Any = None) -> Any:  # fmt: skip
+        """Return the number of successes in n trials."""
+        return self._draw(pr.binomial, (n, p), size, dtype)
+
+    def _draw(self, distribution: Any, parameters: tuple[Any, ...], size: Any, dtype: Any) -> Any:
+        return self.gen(distribution, *parameters, size=size).astype(dtype or config.floatX)

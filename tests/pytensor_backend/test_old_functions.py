@@ -1,0 +1,182 @@
+"""Functions of Theano that PyTensor has in another form: their results, modes, random numbers and errors."""
+
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pytensor")
+sys.path.append(str(Path(__file__).parent))
+
+import pytensor
+import pytensor.tensor as pt
+from old_programs import run
+
+from gpuinterop import theano as names
+from gpuinterop.theano import nnet, tensor
+from gpuinterop.theano.random import RandomStreams
+
+MATRIX = np.arange(6, dtype="float64").reshape(2, 3)
+ROWS = np.exp(MATRIX) / np.exp(MATRIX).sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [(nnet.softmax(MATRIX), ROWS), (nnet.logsoftmax(MATRIX), np.log(ROWS)), (nnet.softmax(MATRIX[1]), ROWS[1:]),
+     (tensor.stack(pt.constant(1), pt.constant(2)), [1, 2]),
+     (tensor.stack([MATRIX, MATRIX], 1), np.stack([MATRIX] * 2, 1)),
+     (tensor.stack([MATRIX, MATRIX], axis=2), np.stack([MATRIX] * 2, 2)),
+     (tensor.split(pt.constant(MATRIX), [1, 2], 2, axis=1)[1], MATRIX[:, 1:]),
+     (tensor.flatten(pt.ones((2, 3, 4)), outdim=2), np.ones((2, 12))),
+     (tensor.flatten(pt.constant(MATRIX)), MATRIX.ravel()),
+     (tensor.batched_dot(np.ones((2, 3, 4)), np.ones((2, 4, 5))), np.full((2, 3, 5), 4.0)),
+     (tensor.batched_dot(MATRIX, MATRIX), (MATRIX * MATRIX).sum(1)),
+     (tensor.batched_dot(np.ones((2, 3, 4)), np.ones((2, 4))), np.full((2, 3), 4.0)),
+     (tensor.batched_dot(np.ones((2, 4)), np.ones((2, 4, 3))), np.full((2, 3), 4.0))],
+)  # fmt: skip
+def test_functions_have_theanos_form(result, expected) -> None:
+    value = np.asarray(result.eval())
+    assert value.shape == np.shape(expected)
+    np.testing.assert_allclose(value, expected, rtol=1e-12)
+
+
+SOFTMAX_REGRESSION = """\
+import numpy
+import theano
+import theano.tensor as T
+
+rng = numpy.random.RandomState(1234)
+N, batch_size = 60, 20
+X = rng.randn(N, 4).astype(theano.config.floatX)
+Y = numpy.argmax(X[:, :3], axis=1)
+data_x = theano.shared(X, borrow=True)
+data_y = T.cast(theano.shared(numpy.asarray(Y, theano.config.floatX)), 'int32')
+index, x, y = T.lscalar(), T.matrix('x'), T.ivector('y')
+W = theano.shared(numpy.zeros((4, 3), theano.config.floatX), name='W')
+b = theano.shared(numpy.zeros(3, theano.config.floatX), name='b')
+p = T.nnet.softmax(T.dot(x, W) + b)
+cost = -T.mean(T.log(p)[T.arange(y.shape[0]), y])
+g_W, g_b = T.grad(cost, [W, b])
+part = slice(index * batch_size, (index + 1) * batch_size)
+train = theano.function([index], cost, updates=[(W, W - 0.5 * g_W), (b, b - 0.5 * g_b)],
+                        givens={x: data_x[part], y: data_y[part]}, mode='FAST_RUN')
+for epoch in xrange(3):
+    costs = [train(i) for i in xrange(N / batch_size)]
+print ' '.join('%.9g' % v for v in list(W.get_value().ravel()) + [costs[-1]])
+"""
+
+
+def softmax_regression() -> list[float]:
+    """The same in NumPy's float64."""
+    x = np.random.RandomState(1234).randn(60, 4).astype("float32").astype("float64")
+    y = np.eye(3)[x[:, :3].argmax(1)]
+    w, b = np.zeros((4, 3)), np.zeros(3)
+    for i in list(range(3)) * 3:
+        part = slice(20 * i, 20 * i + 20)
+        e = np.exp(x[part] @ w + b)
+        p = e / e.sum(1, keepdims=True)
+        cost = -(y[part] * np.log(p)).sum(1).mean()
+        slope = (p - y[part]) / 20
+        w, b = w - 0.5 * x[part].T @ slope, b - 0.5 * slope.sum(0)
+    return [*w.ravel(), cost]
+
+
+def test_softmax_regression_with_minibatches(device, tmp_path) -> None:
+    script = tmp_path / "softmax.py"
+    script.write_text(SOFTMAX_REGRESSION)
+    out, _ = run(script, device="gpu", floatX="float32")
+    np.testing.assert_allclose([float(v) for v in out.split()], softmax_regression(), atol=1e-5)
+
+
+MODES = """\
+import numpy, theano, theano.tensor as T
+x = T.vector()
+w = theano.shared(numpy.ones(3, 'float32'))
+get_mode, Mode = theano.compile.mode.get_mode, theano.Mode
+for mode in ['FAST_RUN', 'FAST_COMPILE', 'ProfileMode', get_mode('FAST_RUN'), Mode(linker='vm'),
+             Mode('cvm', 'fast_compile'), Mode(optimizer=None), None]:
+    f = theano.function([x], T.exp(x) + w, mode=mode)
+    on_gpu = [type(node.op).__name__.startswith('Gpu') for node in f.maker.fgraph.toposort()]
+    print '%.4f' % f([0, 1, 2])[1], any(on_gpu)
+theano.config.mode = 'FAST_COMPILE'
+print '%.4f' % theano.function([], w.sum() * 2)()
+try:
+    theano.config.device = 'gpu'
+except Exception:
+    theano.config.compute_test_value = 'off'
+print theano.config.compute_test_value
+"""
+
+
+def test_modes_of_a_function_compile_for_the_device(device, tmp_path) -> None:
+    script = tmp_path / "modes.py"
+    script.write_text(MODES)
+    out, err = run(script, device="gpu", floatX="float32")
+    on_gpu = str(device).startswith("cuda")
+    assert out.splitlines() == [f"3.7183 {on_gpu}"] * 8 + ["6.0000", "off"]
+    assert err.count("Function profiling") == err.count(" in transfer op") == 1
+    assert "theano.config.compute_test_value has no effect in gpuinterop" in err
+
+
+@pytest.mark.filterwarnings("ignore:Random(Stream|Variable)|Setting default_update")
+def test_random_streams_have_theanos_arguments() -> None:
+    streams = RandomStreams(seed=1)
+    uniform = pytensor.function([], streams.uniform((200, 300), -1, 3, dtype="float32"))
+    first, second = uniform(), uniform()
+    assert (first.shape, first.dtype) == ((200, 300), "float32")
+    assert (first != second).any()
+    assert (first.min(), first.max()) == pytest.approx((-1, 3), abs=0.01)
+    normal = streams.normal((200, 300), avg=5, std=0.1).eval()
+    assert (normal.mean(), normal.std()) == pytest.approx((5, 0.1), abs=0.01)
+    x = pt.vector("x")
+    mask = pytensor.function([x], streams.binomial(size=x.shape, n=1, p=0.25, dtype="float32"))(
+        np.zeros(90000, x.dtype)
+    )
+    assert set(mask.tolist()) == {0, 1}
+    assert mask.mean() == pytest.approx(0.25, abs=0.01)
+    with pytest.raises(AttributeError, match=r"has no permutation .* use pytensor\.tensor\.random"):
+        streams.permutation(n=3)
+
+
+MISSING = """\
+import theano, theano.tensor as T
+from theano.tensor.basic import dot
+from theano.tensor.var import TensorVariable
+from theano.compile.nanguardmode import NanGuardMode
+from theano.sandbox.rng_mrg import MRG_RandomStreams
+import theano.tensor.nlinalg
+assert isinstance(T.var(T.matrix()), TensorVariable)
+for text in ['import theano.sparse', 'from theano.tensor.signal import downsample', 'T.nnet.conv2d', 'theano.nosuch',
+             'theano.Param', 'import theano.nosuch.part']:
+    try:
+        exec(text)
+    except (ImportError, AttributeError), error:
+        print error
+"""
+
+
+def test_a_missing_name_is_an_error_that_gives_its_replacement(tmp_path) -> None:
+    script = tmp_path / "missing.py"
+    script.write_text(MISSING)
+    images = "use pytensor.tensor.signal on the host, or PyTorch on shared memory"
+    expected = {
+        "theano.sparse": "use pytensor.sparse, on the host",
+        "theano.tensor.signal": images,
+        "theano.tensor.nnet.conv2d": images,
+        "theano.nosuch": "look for the name in pytensor",
+        "theano.Param": "use a value in each call: inputs have no default values",
+    }
+    lines = [line.split(" (see")[0] for line in run(script, device="cpu")[0].splitlines()]
+    assert lines[-1] == lines[3]
+    assert lines[:-1] == [
+        f"{name} is missing in gpuinterop; {fix}" for name, fix in expected.items()
+    ]
+
+
+def test_a_theano_that_is_imported_already_wins(monkeypatch) -> None:
+    present = types.ModuleType("theano")
+    monkeypatch.setitem(sys.modules, "theano", present)
+    names.install({"THEANO_FLAGS": "device=tpu", "THEANORC": ""})
+    assert sys.modules["theano"] is present
