@@ -19,16 +19,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
   for (int u = 0; u < GI_U; ++u) {
     GI_INDEX rest = first + u * GI_THREADS;
     if (rest >= (GI_INDEX)a.n) rest = (GI_INDEX)a.n - 1;
-#pragma unroll
-    for (int k = 0; k < GI_K; ++k) o[u][k] = 0;
-#pragma unroll
-    for (int d = 0; d < GI_ND; ++d) {
-      const GI_INDEX q = d + 1 < GI_ND ? gi_quotient(rest, a.d[d]) : 0;
-      const GI_INDEX at = rest - q * (GI_INDEX)a.d[d].extent;
-      rest = q;
-#pragma unroll
-      for (int k = 0; k < GI_K; ++k) o[u][k] += at * (GI_INDEX)a.os[d][k];
-    }
+    gi_offsets<GI_ND>(rest, a.d, a.os, o[u]);
   }
 #define GI_LOAD(i, T, M) r##i[u].load((const T*)a.p[i] + o[u][i], a.s[i]);
 #pragma unroll

@@ -29,16 +29,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
     GI_INDEX row = row0 + u * blockDim.y;
     // Rows beyond the end read the last one; they are not written.
     if (row >= (GI_INDEX)a.rows) row = (GI_INDEX)a.rows - 1;
-#pragma unroll
-    for (int k = 0; k < GI_K; ++k) o[u][k] = 0;
-#pragma unroll
-    for (int d = 0; d < GI_ND; ++d) {
-      const GI_INDEX q = d + 1 < GI_ND ? gi_quotient(row, a.d[d]) : 0;
-      const GI_INDEX at = row - q * (GI_INDEX)a.d[d].extent;
-      row = q;
-#pragma unroll
-      for (int k = 0; k < GI_K; ++k) o[u][k] += at * (GI_INDEX)a.os[d][k];
-    }
+    gi_offsets<GI_ND>(row, a.d, a.os, o[u]);
 #define GI_MISALIGNED(i, T, M) (GI_INDEX)((u64)((T*)a.p[i] + o[u][i]) / sizeof(T) % GI_SKEW)
 #if GI_SKEW > 1
     const GI_INDEX x = x0 - GI_LEAD(GI_MISALIGNED);

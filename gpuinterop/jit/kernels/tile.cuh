@@ -28,18 +28,8 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
   const u32 bx = block % (u32)a.tiles_x;
   block /= (u32)a.tiles_x;
   const u32 by = block % (u32)a.tiles_y;
-  GI_INDEX rest = (GI_INDEX)(block / (u32)a.tiles_y);
   GI_INDEX o[GI_K];
-#pragma unroll
-  for (int k = 0; k < GI_K; ++k) o[k] = 0;
-#pragma unroll
-  for (int d = 0; d < GI_ND; ++d) {
-    const GI_INDEX q = d + 1 < GI_ND ? gi_quotient(rest, a.d[d]) : 0;
-    const GI_INDEX at = rest - q * (GI_INDEX)a.d[d].extent;
-    rest = q;
-#pragma unroll
-    for (int k = 0; k < GI_K; ++k) o[k] += at * (GI_INDEX)a.os[d][k];
-  }
+  gi_offsets<GI_ND>((GI_INDEX)(block / (u32)a.tiles_y), a.d, a.os, o);
   const GI_INDEX x0 = (GI_INDEX)bx * GI_TILE, y0 = (GI_INDEX)by * GI_TILE;
   const int lane = (int)(threadIdx.x % kLanes) * GI_V, row = (int)(threadIdx.x / kLanes);
   const int along = (int)(threadIdx.x % kLanesAcross) * GI_ACROSS;
