@@ -12,26 +12,32 @@ struct alignas(sizeof(T) * V) GiPack {
 
 #define GI_PART(k) (k >= from && k < to)
 
-template <class T, int V>
-struct GiC {
+// A run of elements of stride STEP, 1 or -1, in one access; in memory order.
+template <class T, int V, int STEP>
+struct GiRun {
   GiPack<T, V> v;
   template <class I>
   static GI_INLINE I offset(I position, I) {
-    return position;
+    return STEP * position;
   }
-  GI_INLINE void load(const T* p, i64) { v = *reinterpret_cast<const GiPack<T, V>*>(p); }
+  static GI_INLINE int place(int k) { return STEP > 0 ? k : V - 1 - k; }
+  GI_INLINE void load(const T* p, i64) { v = *reinterpret_cast<const GiPack<T, V>*>(p - place(0)); }
   GI_INLINE void load_part(const T* p, i64, i64 from, i64 to) {
 #pragma unroll
-    for (int k = 0; k < V; ++k) v.x[k] = p[GI_PART(k) ? k : from];
+    for (int k = 0; k < V; ++k) at(k) = p[STEP * (GI_PART(k) ? k : from)];
   }
-  GI_INLINE void store(T* p, i64) const { *reinterpret_cast<GiPack<T, V>*>(p) = v; }
+  GI_INLINE void store(T* p, i64) const { *reinterpret_cast<GiPack<T, V>*>(p - place(0)) = v; }
   GI_INLINE void store_part(T* p, i64, i64 from, i64 to) const {
 #pragma unroll
     for (int k = 0; k < V; ++k)
-      if (GI_PART(k)) p[k] = v.x[k];
+      if (GI_PART(k)) p[STEP * k] = v.x[place(k)];
   }
-  GI_INLINE T& at(int k) { return v.x[k]; }
+  GI_INLINE T& at(int k) { return v.x[place(k)]; }
 };
+template <class T, int V>
+struct GiC : GiRun<T, V, 1> {};
+template <class T, int V>
+struct GiR : GiRun<T, V, -1> {};
 
 template <class T, int V>
 struct GiU : GiC<T, V> {
@@ -43,27 +49,6 @@ struct GiU : GiC<T, V> {
 #pragma unroll
     for (int k = 0; k < V; ++k) p[k] = this->v.x[k];
   }
-};
-
-template <class T, int V>
-struct GiR {
-  GiPack<T, V> v;  // reversed when it is in memory order, see at()
-  template <class I>
-  static GI_INLINE I offset(I position, I) {
-    return -position;
-  }
-  GI_INLINE void load(const T* p, i64) { v = *reinterpret_cast<const GiPack<T, V>*>(p - (V - 1)); }
-  GI_INLINE void load_part(const T* p, i64, i64 from, i64 to) {
-#pragma unroll
-    for (int k = 0; k < V; ++k) at(k) = *(p - (GI_PART(k) ? k : from));
-  }
-  GI_INLINE void store(T* p, i64) const { *reinterpret_cast<GiPack<T, V>*>(p - (V - 1)) = v; }
-  GI_INLINE void store_part(T* p, i64, i64 from, i64 to) const {
-#pragma unroll
-    for (int k = 0; k < V; ++k)
-      if (GI_PART(k)) *(p - k) = v.x[V - 1 - k];
-  }
-  GI_INLINE T& at(int k) { return v.x[V - 1 - k]; }
 };
 
 template <class T, int V>
