@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
+import importlib
+import importlib.util
 
 __all__ = ["add_arguments", "run"]
 
@@ -11,7 +12,8 @@ EPILOG = """exit code: that of the program; 2 a wrong flag, no such program, or 
 
 THEANO_FLAGS and .theanorc are read: device, floatX, mode, optimizer, profile, allow_gc, force_device,
 print_active_device.
-Programs in Python 2 are translated in memory. Needs PyTensor: pip install 'gpuinterop[pytensor]'.
+Programs in Python 2 are translated in memory. Needs PyTensor, and so Python 3.12 or later:
+pip install 'gpuinterop[pytensor]'.
 
 With THEANO_FLAGS=device=gpu,floatX=float32 in the environment,
 example: gpuinterop run check1.py
@@ -27,9 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the script; return its exit code."""
-    try:
-        from gpuinterop.theano.runner import run as run_script  # noqa: PLC0415
-    except ImportError as error:
-        print(f"gpuinterop run: {error}; pip install 'gpuinterop[pytensor]'", file=sys.stderr)
-        return 2
+    if importlib.util.find_spec("theano") is None:
+        importlib.import_module("gpuinterop.pytensor")  # its error names what is missing
+    from gpuinterop.theano.runner import run as run_script  # noqa: PLC0415
+
     return run_script(arguments.script, arguments.arguments)

@@ -3,6 +3,7 @@
 ``use("cuda")`` makes it the default; ``pytensor.function(..., mode="GPU")`` uses it for one function.
 """
 
+from . import requirements  # noqa: F401, first: it refuses a Python without PyTensor
 from .device_op import GpuOp
 from .device_variables import (
     CudaNdarrayType,

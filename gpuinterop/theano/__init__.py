@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 import warnings
@@ -25,6 +26,7 @@ def install(environment: Mapping[str, str] | None = None, *, replace: bool = Fal
     own = getattr(present, "__gpuinterop__", False)
     if not (replace or own) and (present or importlib.util.find_spec("theano")):
         return
+    importlib.import_module("gpuinterop.pytensor")  # its error names what is missing
     from .configuration import Configuration
     from .flags import read_flags
     from .missing import Finder

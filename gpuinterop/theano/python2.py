@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from gpuinterop.errors import MissingLibraryError
+
 __all__ = ["compiled"]
 
 # The names of `_divide` and `_divide_in_place` in a translated program.
@@ -33,9 +35,17 @@ def compiled(text: str, name: str) -> tuple[types.CodeType, dict[str, Any]]:
 
 def _translated(text: str, name: str) -> str:
     """Return Python 2 source code as Python 3."""
-    from fissix.pgen2.parse import ParseError
-    from fissix.pgen2.tokenize import TokenError
-    from fissix.refactor import RefactoringTool, get_fixers_from_package
+    try:
+        from fissix.pgen2.parse import ParseError
+        from fissix.pgen2.tokenize import TokenError
+        from fissix.refactor import RefactoringTool, get_fixers_from_package
+    except ImportError as error:
+        raise MissingLibraryError(
+            where="gpuinterop run",
+            expected="the package fissix, because the program is not in Python 3",
+            got=str(error),
+            fix="pip install 'gpuinterop[pytensor]'",
+        ) from error
 
     # "import" makes imports relative. "future" deletes the import that changes the division.
     left_out = (".fix_import", ".fix_future")

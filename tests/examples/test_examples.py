@@ -48,7 +48,9 @@ def test_pycuda_exercises(device: str) -> None:
 
 
 def test_using_the_gpu(device: str, capsys: pytest.CaptureFixture[str]) -> None:
-    pytensor = pytest.importorskip("pytensor")
+    pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
+    import pytensor
+
     pytensor.config.cxx = ""
     found = example("using_the_gpu").main(device, steps=2)
     assert list(found) == ["host", "inputs", "shared data", "results on the device"]

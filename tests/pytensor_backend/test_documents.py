@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-pytest.importorskip("pytensor")
+pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
 
 from old_programs import PROGRAMS, run
 

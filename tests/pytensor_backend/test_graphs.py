@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("pytensor")
+pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
 
 import pytensor
 import pytensor.tensor as pt

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("pytensor")
+pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
 sys.path.append(str(Path(__file__).parent))
 
 import pytensor

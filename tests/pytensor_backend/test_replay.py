@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 
-pytest.importorskip("pytensor")
+pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
 
 import pytensor
 import pytensor.tensor as pt

@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 import pytest
 
-pytest.importorskip("pytensor")
+pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
 
 import pytensor
 import pytensor.tensor as pt

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from doubles.on_fake import FAKE
 
-pytest.importorskip("pytensor")
+pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
 sys.path.append(str(Path(__file__).parent))
 
 from old_programs import PROGRAMS, run

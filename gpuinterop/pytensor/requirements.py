@@ -1,0 +1,22 @@
+"""Refuses a Python that has no PyTensor, before the import of another module fails for a reason that says less."""
+
+import sys
+from importlib.util import find_spec
+
+from gpuinterop.errors import MissingLibraryError
+
+LOWEST_PYTHON = (3, 12)  # of the releases of PyTensor that pyproject.toml admits
+if sys.version_info < LOWEST_PYTHON:
+    raise MissingLibraryError(
+        where="gpuinterop.pytensor",
+        expected=f"Python {LOWEST_PYTHON[0]}.{LOWEST_PYTHON[1]} or later, which PyTensor needs",
+        got=f"Python {sys.version.split()[0]}",
+        fix="make an environment with a later Python, and in it pip install 'gpuinterop[pytensor]'",
+    )
+if find_spec("pytensor") is None:
+    raise MissingLibraryError(
+        where="gpuinterop.pytensor",
+        expected="the package pytensor",
+        got="pytensor is not installed",
+        fix="pip install 'gpuinterop[pytensor]'",
+    )
