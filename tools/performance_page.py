@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import sys
-import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -34,20 +33,22 @@ from performance_targets import (  # noqa: E402
     Mark,
     Promise,
 )
+from performance_words import (  # noqa: E402
+    NAMES,
+    figure,
+    machine,
+    percent,
+    processor,
+    sources,
+    spelt,
+    wrapped,
+)
 
 GPUINTEROP = "gpuinterop"
 MARKS = (
     *CONVERSIONS, *BANDWIDTH, *PROGRAMS, *HOST, *PRODUCTS,
     *(mark for mark in (*TRANSFERS, *READS) if (RESULTS / f"{mark.record}.json").is_file()),
 )  # fmt: skip
-NAMES = {
-    "torch": "PyTorch",
-    "torch graph": "PyTorch graph",
-    "cupy": "CuPy",
-    "jax": "JAX",
-    "numpy": "NumPy",
-    "floor": "baseline",
-}
 AHEAD = 1.05  # another library counts as faster from 5 % on; less is run-to-run variation
 
 # Record: the content of its picture.
@@ -122,19 +123,6 @@ def verdict(record: dict[str, Any], mark: Mark) -> str:
     return f"**missed** by {percent(off)}"
 
 
-def percent(off: float) -> str:
-    if off < 0.001:
-        return "less than 0.1%"
-    return f"{off:.0%}" if off >= 0.1 else f"{off:.1%}"
-
-
-def figure(value: float | None) -> str:
-    if value is None:
-        return ""
-    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 0.1 else 3
-    return f"{value:.{digits}f}"
-
-
 def bold(row: dict[str, float]) -> str:
     return f"**{figure(own_figure(row))}**"
 
@@ -163,16 +151,6 @@ def goal(record: dict[str, Any], mark: Mark) -> str:
     here = scaled(mark, row, is_rate(record))
     value = f"{mark.value:g}" if mark.row != "CudaNdarray -> PyCUDA" else "constructor + 0.4"
     return f"{value} | {figure(here[0]) if here else figure(mark.value)}"
-
-
-def spelt(who: str) -> str:
-    """Return the name of a contender for readers; for bench_exchange, names the libraries of the variables."""
-    for letter, library in (("c", "CuPy"), ("t", "PyTorch"), ("n", "NumPy")):
-        if who.startswith((f"{letter}.", f"{letter}[")):
-            return f"the same on {library}'s array"
-        who = who.replace(f"({letter})", f"({library.lower().replace('pytorch', 'torch')})")
-    who = who.replace("tvm_from_dlpack", "tvm_ffi.from_dlpack").replace("np.", "numpy.")
-    return NAMES.get(who, f"`{who}`" if "(" in who else who)
 
 
 def wide_table(found: dict[str, dict[str, Any]], marks: tuple[Mark, ...]) -> list[str]:
@@ -345,52 +323,6 @@ def losses(found: dict[str, dict[str, Any]]) -> list[str]:
 
 def why(record: str, row: str) -> str:
     return WHY.get((record, row), "No explanation yet.")
-
-
-def machine(found: dict[str, dict[str, Any]]) -> str:
-    """Return the GPU, the driver, the processor and the versions, for a sentence."""
-    record = found["documents"]
-    gpu, _, driver = record["gpu"].partition(", ")
-    versions: dict[str, str] = {}
-    for name, each in found.items():
-        versions.update(each["versions"] if name != "cpu" else {})
-    names = {
-        "python": "Python",
-        "CUDA of torch": "CUDA",
-        "gpuinterop": "",
-        "numba": "Numba",
-        "pycuda": "PyCUDA",
-    }
-    text = [
-        f"{names.get(who, NAMES.get(who, who))} {version}"
-        for who, version in versions.items()
-        if names.get(who, "x")
-    ]
-    processor = f", {record['processor']}" if record["processor"] else ""
-    return f"one {gpu} (driver {driver}){processor}; " + ", ".join(text)
-
-
-def processor(record: dict[str, Any]) -> str:
-    """Return the processor and the library versions of a record without a GPU."""
-    found = record["versions"]
-    libraries = (f"{NAMES[name]} {found[name]}" for name in ("numpy", "torch") if name in found)
-    return ", ".join([record["processor"], *libraries])
-
-
-def wrapped(text: str) -> str:
-    """Wrap paragraphs and list items at 120 columns; tables stay as they are."""
-    lines = []
-    for line in text.split("\n"):
-        after = "  " if line.startswith("- ") else ""
-        folded = textwrap.wrap(line, 120, subsequent_indent=after, break_on_hyphens=False) or [""]
-        lines += [line] if line.startswith("|") else folded
-    return "\n".join(lines)
-
-
-def sources(found: dict[str, dict[str, Any]]) -> str:
-    """Return the measured commits, for a sentence."""
-    commits = sorted({str(record["commit"]) for record in found.values()})
-    return f"; sources of {', '.join(commits)}"
 
 
 def summary(found: dict[str, dict[str, Any]]) -> str:
