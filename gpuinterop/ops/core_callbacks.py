@@ -31,22 +31,10 @@ from .dtype_promotion import (
     row_of_kind,
 )
 from .host_program import row_program
-from .operand_conversion import gpuarray_class, is_foreign_array, operand, result_class, viewed
+from .operand_conversion import gpuarray_class, operand, result_class
 from .operation_table import ROWS, Row
 from .output_arrays import record_or_run
 from .ufunc_keywords import bind_keywords
-
-__all__ = [
-    "CALLS",
-    "FUNCTIONS",
-    "PREPARE",
-    "PRODUCTS_ON_HOST",
-    "add_operation",
-    "compile_operation",
-    "gpuarray_class",
-    "is_foreign_array",
-    "viewed",
-]
 
 # The constants in native/ops/kernels.hpp: the type code of raw bits, and the ids of operations outside the table.
 _RAW = 64

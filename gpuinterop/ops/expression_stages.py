@@ -14,12 +14,12 @@ from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.layout import core_view
 
-from .core_callbacks import add_operation, is_foreign_array, viewed
+from .core_callbacks import add_operation
 from .expression_codegen import ElementwiseOperation
 from .expression_dtypes import Value, is_strict, number_kind, strong
 from .expression_graph import Graph, shapes_of
 from .expression_partition import Read, Stage, depends_on_shapes, partition
-from .operand_conversion import gpuarray_class
+from .operand_conversion import gpuarray_class, is_foreign_array, viewed
 from .output_arrays import (
     check_count,
     check_out,

@@ -15,12 +15,11 @@ from gpuinterop.error_messages import out_is_no_array
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 
 from . import fuse_products  # noqa: F401 - gives the placeholders their views and products
-from .core_callbacks import is_foreign_array
 from .expression_graph import constant_key
 from .expression_stages import CompiledExpression, Kernels, expected_argument, shape_of
 from .fuse_scalars import Scalar
 from .fuse_tracer import Trace, Tracer, cannot_be_fused, refuse_out
-from .operand_conversion import as_scalar
+from .operand_conversion import as_scalar, is_foreign_array
 
 # The compiled expression, its operands after the arrays among the arguments, and the function that
 # makes the returned object from its results, if that is not the results themselves.
