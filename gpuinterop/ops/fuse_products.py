@@ -2,70 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from gpuinterop import _core
 from gpuinterop.error_messages import inner_dimensions_differ
-from gpuinterop.errors import ArgumentTypeError, DTypeError
-from gpuinterop.views import read_axes, read_axis
+from gpuinterop.errors import DTypeError
+from gpuinterop.foreign_handles import CPU
 
 from .core_callbacks import CALLS
 from .expression_dtypes import Value
 from .fuse_tracer import Trace, Tracer, cannot_be_fused, refuse_out, value_of
+from .operand_conversion import gpuarray_class
 
 
-def dimshuffle(x: Tracer, axes: tuple[int, ...]) -> Tracer:
-    """Return the placeholder with its axes in another order; -1 stands for a new axis of length 1."""
-    return Tracer(x.trace, x.trace.graph.dimshuffle(x.value, axes))
+def _rearranged(x: Tracer, view: Callable[[Any], Any]) -> Tracer:
+    """Return the placeholder with its axes as `view` has those of an array.
+
+    `view` is applied to an array whose strides are the numbers of its axes; only new axes have length 1.
+    """
+    ndim = x.ndim
+    memory = _core.empty(gpuarray_class(), (ndim * (ndim + 1) // 2 + 1,), np.bool_, CPU, 0)
+    found = view(memory._restrided((2,) * ndim, range(1, ndim + 1), 0))
+    axes = (s - 1 if n > 1 else -1 for n, s in zip(found.shape, found._strides, strict=True))
+    return Tracer(x.trace, x.trace.graph.dimshuffle(x.value, tuple(axes)))
 
 
-def _transpose(self: Tracer, *axes: Any) -> Tracer:
-    given = (
-        axes[0]
-        if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list)))
-        else axes
-    )
-    if given is None or given == ():
-        return dimshuffle(self, tuple(reversed(range(self.ndim))))
-    order = read_axes(tuple(given), self.ndim, "transpose")
-    if len(order) != self.ndim:
-        raise ArgumentTypeError(
-            where="transpose", expected=f"{self.ndim} axes, each once", got=repr(axes),
-            fix="omit the axes to reverse their order",
-        )  # fmt: skip
-    return dimshuffle(self, order)
-
-
-def _swapaxes(self: Tracer, axis1: Any, axis2: Any) -> Tracer:
-    i, j = (read_axis(axis, self.ndim, "swapaxes") for axis in (axis1, axis2))
-    order = list(range(self.ndim))
-    order[i], order[j] = j, i
-    return dimshuffle(self, tuple(order))
-
-
-def _expand_dims(self: Tracer, axis: Any) -> Tracer:
-    count = len(axis) if isinstance(axis, (tuple, list)) else 1
-    added = read_axes(axis, self.ndim + count, "expand_dims")
-    old = iter(range(self.ndim))
-    return dimshuffle(
-        self, tuple(-1 if i in added else next(old) for i in range(self.ndim + count))
-    )
+def _view(name: str) -> Callable[..., Tracer]:
+    return lambda self, *arguments: _rearranged(self, lambda x: getattr(x, name)(*arguments))
 
 
 def _getitem(self: Tracer, key: Any) -> Tracer:
     """Return x[:, None] and similar; raise for other indices, which an elementwise kernel cannot select."""
-    keys = list(key) if isinstance(key, tuple) else [key]
-    whole = slice(None)
-    if any(not (k is None or k is Ellipsis or (type(k) is slice and k == whole)) for k in keys):
-        raise cannot_be_fused("x[index]")
-    missing = self.ndim - sum(type(k) is slice for k in keys)
-    if Ellipsis not in keys:
-        keys.append(Ellipsis)
-    if missing < 0 or keys.count(Ellipsis) > 1:
-        raise cannot_be_fused("x[index]")
-    at = keys.index(Ellipsis)
-    keys[at : at + 1] = [whole] * missing
-    old = iter(range(self.ndim))
-    return dimshuffle(self, tuple(-1 if k is None else next(old) for k in keys))
+    for k in key if isinstance(key, tuple) else (key,):
+        if not (k is None or k is Ellipsis or (type(k) is slice and k == slice(None))):
+            raise cannot_be_fused("x[index]")
+    return _rearranged(self, lambda x: x[key])
 
 
 def product(a: Any, b: Any, where: str = "matmul") -> Tracer:
@@ -107,8 +81,8 @@ def _traced(where: str, a: Any, b: Any, out: Any = None) -> Tracer:
 
 CALLS["traced product"] = _traced
 for _name, _method in {
-    "T": property(_transpose), "transpose": _transpose, "swapaxes": _swapaxes,
-    "expand_dims": _expand_dims, "__getitem__": _getitem,
+    "T": property(lambda self: _rearranged(self, lambda x: x.T)), "__getitem__": _getitem,
+    **{name: _view(name) for name in ("transpose", "swapaxes", "expand_dims")},
     "__matmul__": product, "__rmatmul__": lambda self, other: product(other, self),
     "dot": lambda self, other, out=None: _traced("dot", self, other, out),
 }.items():  # fmt: skip
