@@ -83,7 +83,6 @@ CALLS["traced product"] = _traced
 for _name, _method in {
     "T": property(lambda self: _rearranged(self, lambda x: x.T)), "__getitem__": _getitem,
     **{name: _view(name) for name in ("transpose", "swapaxes", "expand_dims")},
-    "__matmul__": product, "__rmatmul__": lambda self, other: product(other, self),
     "dot": lambda self, other, out=None: _traced("dot", self, other, out),
 }.items():  # fmt: skip
     setattr(Tracer, _name, _method)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpuinterop import _core
 from gpuinterop.dtypes import dtype_from_id, dtype_id
@@ -97,8 +98,8 @@ def _kept() -> ArgumentTypeError:
                     "return it instead of keeping it")  # fmt: skip
 
 
-class Tracer:
-    """A placeholder for an array inside a function that is being fused."""
+class Tracer(NDArrayOperatorsMixin):
+    """A placeholder for an array inside a function that is being fused; NumPy's mixin has its operators."""
 
     __slots__ = ("trace", "value")
     __array_priority__ = 2000.0
@@ -113,6 +114,10 @@ class Tracer:
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         name = f"numpy.{ufunc.__name__}"
+        if type((kwargs.get("out") or (None,))[0]) is Tracer:
+            raise _refusal("a function that changes no array, because fuse only traces it",
+                           "an in-place operator, such as x += 1, or out= with an array inside",
+                           "write y = x + 1, and pass out=x to the fused function")  # fmt: skip
         refuse_out(name, kwargs.get("out"))
         if ufunc is np.matmul and method == "__call__":
             return CALLS["traced product"]("matmul", *inputs)
@@ -250,46 +255,6 @@ def value_of(trace: Trace, operand: Any, name: str) -> Value:
 
 
 Scalar.__gpuinterop_trace__ = staticmethod(Tracer.__gpuinterop_trace__)  # type: ignore[attr-defined]
-
-
-def _binary(name: str) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    def forward(self: Tracer, other: Any) -> Any:
-        return record(TABLE[name], (self, other))
-
-    def backward(self: Tracer, other: Any) -> Any:
-        return record(TABLE[name], (other, self))
-
-    return forward, backward
-
-
-def _in_place(self: Tracer, other: Any) -> Any:
-    # Without this method Python rebinds the name, and the argument keeps its values.
-    raise _refusal("a function that changes no array, because fuse only traces it",
-                   "an in-place operator, such as x += 1",
-                   "write y = x + 1, and pass out=x to the fused function")  # fmt: skip
-
-
-for _python, _name in {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
-    "mod": "remainder", "pow": "power", "divmod": "divmod", "and": "bitwise_and", "or": "bitwise_or",
-    "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
-}.items():  # fmt: skip
-    _forward, _backward = _binary(_name)
-    setattr(Tracer, f"__{_python}__", _forward)
-    setattr(Tracer, f"__r{_python}__", _backward)
-    setattr(Tracer, f"__i{_python}__", _in_place)
-for _python, _name in {
-    "lt": "less", "le": "less_equal", "eq": "equal", "ne": "not_equal", "gt": "greater",
-    "ge": "greater_equal",
-}.items():  # fmt: skip
-    setattr(Tracer, f"__{_python}__", _binary(_name)[0])
-for _python, _name in {
-    "neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert",
-}.items():  # fmt: skip
-    setattr(Tracer, f"__{_python}__", lambda self, _row=TABLE[_name]: record(_row, (self,)))
-
-
-Tracer.__imatmul__ = _in_place  # type: ignore[attr-defined]
 
 
 def _no_value(got: str) -> ArgumentTypeError:

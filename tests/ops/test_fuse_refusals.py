@@ -54,7 +54,7 @@ REFUSED = {
     "cumsum": ("cumsum", lambda x: np.cumsum(x)),
     "where= of NumPy": ("select elements", lambda x: np.add(x, x, where=x > 0)),
     "where=": ("select elements", lambda x: gi.add(x, x, where=x > 0)),
-    **{f"out= of {name}": ("without out= in a fused function", call) for name, call in {
+    **{f"out= of {name}": ("out= in a fused function|out= with an array inside", call) for name, call in {
         "exp": lambda x: gi.exp(x, out=Y), "numpy.exp": lambda x: np.exp(x, out=Y),
         "exp, the argument": lambda x: gi.exp(x, out=x), "numpy.add": lambda x: np.add(x, x, x),
         "divmod": lambda x: gi.divmod(x, x, out=(x, x)), "numpy.sqrt": lambda x: np.sqrt(x, x),
