@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,7 @@ from gpuinterop.errors import (
     ShapeError,
     short_repr,
 )
-from gpuinterop.host_views import wrap_numpy
+from gpuinterop.host_views import as_numpy_view, wrap_numpy
 from gpuinterop.layout import core_view
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray, class_for
 from gpuinterop.ops.output_arrays import taken
@@ -40,6 +42,9 @@ from gpuinterop.option_values import (
     takes_copy_keyword,
 )
 from gpuinterop.scalars import scalars_to_array
+
+_PART = 1 << 12  # values that the host computes at once, so that arrays in between stay small
+Part = Callable[[int, int], Any]  # the values from one index up to another, which is excluded
 
 
 def array(value: Any, dtype: Any = None, *, device: Any = None) -> Any:
@@ -56,17 +61,22 @@ def _array(value: Any, dtype: Any, device: Any, where: str) -> Any:
     return new_device_copy(class_for(source.dtype), source, place, where, is_scalar_or_list(value))
 
 
-def _from_values(values: np.ndarray[Any, Any], dtype: Any, device: Any, where: str) -> Any:
-    """Return an array of values that were just computed, in order, which does not count as a copy."""
-    ends = values[[0, -1]] if values.size else values
+def _from_values(count: int, part: Part, dtype: Any, device: Any, where: str) -> Any:
+    """Return an array of `count` values in order, which does not count as a copy."""
+    ends = np.concatenate([part(0, 1), part(count - 1, count)]) if count else part(0, 0)
     cast = scalars_to_array(ends, dtype, where)
+    place = devices.default_device() if device is None else resolve_device(device, where)
     # All values fit if the first and the last fit; float32 represents all integers up to 2**24.
-    if values.dtype.kind in "iuf" and (dtype is not None or np.all(np.abs(cast) <= 1 << 24)):
-        values = values.astype(cast.dtype, copy=False)
+    if ends.dtype.kind in "iuf" and (dtype is not None or np.all(np.abs(cast) <= 1 << 24)):
+        made = _empty((count,), cast.dtype, "cpu", where)
+        host = as_numpy_view(made, written=True)
+        for i in range(0, count, _PART):
+            host[i : i + _PART] = part(i, min(i + _PART, count))
+        if place.type == "cpu" and _core._recording() is None:
+            return made
     else:
-        values = scalars_to_array(values, dtype, where)
-    place = devices.default_device() if device is None else device
-    return new_device_copy(class_for(values.dtype), wrap_numpy(values), place, where, True)
+        made = wrap_numpy(scalars_to_array(part(0, count), dtype, where))
+    return new_device_copy(class_for(made.dtype), made, place, where, True)
 
 
 @takes_copy_keyword("copy")
@@ -249,23 +259,44 @@ def arange(
     if stop is None:
         start, stop = 0, start
     given = (start, stop, step)
-    values = _computed("arange", _spaced, given, "finite start, stop and step, with step not 0")
-    if dtype is not None and as_supported_dtype(dtype, "arange") == np.bool_ and values.size > 2:
+    count, part = _computed(
+        "arange", _spaced, given, "finite start, stop and step, with step not 0"
+    )
+    if dtype is not None and as_supported_dtype(dtype, "arange") == np.bool_ and count > 2:
         raise DTypeError(where="arange", expected="at most two values of dtype bool",
-                         got=f"{values.size} values",
+                         got=f"{count} values",
                          fix="compare integers: gpuinterop.arange(n) > 0")  # fmt: skip
-    return _from_values(values, dtype, device, "arange")
+    return _from_values(count, part, dtype, device, "arange")
 
 
-def _spaced(*given: Any) -> np.ndarray[Any, Any]:
-    """Return numpy.arange(*given); integers beyond int64 stay exact, while NumPy converts them to floats."""
-    if all(isinstance(n, (int, np.integer)) for n in given):
-        numbers = range(*map(int, given))
-        if max(abs(int(n)) for n in given) >= 2**63:
-            count = len(numbers)
-            fits = count and all(0 <= n < 2**64 for n in (numbers[0], numbers[-1]))
-            return np.fromiter(numbers, np.uint64 if fits else object, count)
-    return np.arange(*given)
+def _spaced(start: Any, stop: Any, step: Any) -> tuple[int, Part]:
+    """Return the length of numpy.arange(start, stop, step), and its parts.
+
+    Integers beyond int64 stay exact, while NumPy converts them to floats.
+    """
+    if all(isinstance(n, (int, np.integer)) for n in (start, stop, step)):
+        numbers = range(int(start), int(stop), int(step))
+        if max(abs(int(n)) for n in (start, stop, step)) < 2**63:
+            return len(numbers), lambda i, j: numbers[i:j].start + np.arange(j - i) * numbers.step
+        fits = len(numbers) and all(0 <= n < 2**64 for n in (numbers[0], numbers[-1]))
+        kind = np.uint64 if fits else object
+        return len(numbers), lambda i, j: np.fromiter(numbers[i:j], kind, j - i)
+    plain = all(type(n) in (int, float) for n in (start, stop, step))
+    if not plain or (stop - start) / step <= _PART:
+        return _whole(np.arange(start, stop, step))
+    second = start + step
+
+    def part(i: int, j: int) -> Any:
+        values = start + np.arange(i, j) * (second - start)  # as numpy.arange computes it
+        if i <= 1 < j:
+            values[1 - i] = second
+        return values
+
+    return math.ceil((stop - start) / step), part
+
+
+def _whole(values: np.ndarray[Any, Any]) -> tuple[int, Part]:
+    return values.size, lambda i, j: values[i:j]
 
 
 def _computed(where: str, function: Any, given: tuple[Any, ...], expected: str) -> Any:
@@ -291,10 +322,28 @@ def linspace(
     """
     given = (start, stop, num, endpoint)
     rule = "numbers as start and stop, and an int of 0 or more as num"
-    values = _computed("linspace", np.linspace, given, rule)
+    count, part = _computed("linspace", _between, given, rule)
     if dtype is not None and as_supported_dtype(dtype, "linspace").name.startswith(("int", "uint")):
-        values = np.floor(values)
-    return _from_values(values, dtype, device, "linspace")
+        return _from_values(count, lambda i, j: np.floor(part(i, j)), dtype, device, "linspace")
+    return _from_values(count, part, dtype, device, "linspace")
+
+
+def _between(start: Any, stop: Any, num: Any, endpoint: Any) -> tuple[int, Part]:
+    """Return the length of numpy.linspace(start, stop, num, endpoint), and its parts."""
+    plain = all(type(n) in (int, float) for n in (start, stop)) and type(num) is int
+    if not plain or num <= _PART:
+        return _whole(np.linspace(start, stop, num, endpoint))
+    first, last, steps = float(start), float(stop), num - bool(endpoint)
+    step = (last - first) / steps
+
+    def part(i: int, j: int) -> Any:  # as numpy.linspace computes it
+        values = np.arange(float(i), float(j))
+        values = (values * step if step else values / steps * (last - first)) + first
+        if endpoint and j == num > i:
+            values[-1] = last
+        return values
+
+    return num, part
 
 
 def dimshuffle(x: Any, *pattern: Any) -> Any:

@@ -25,7 +25,13 @@ from gpuinterop.errors import (
     StreamError,
     short_repr,
 )
-from gpuinterop.host_views import download, only_element, to_host_array, wrap_numpy
+from gpuinterop.host_views import (
+    download,
+    has_core_layout,
+    only_element,
+    to_host_array,
+    wrap_numpy,
+)
 from gpuinterop.kernel_protocols import ArgumentMethods
 from gpuinterop.layout import core_view
 from gpuinterop.ops.reductions import ReductionMethods
@@ -235,9 +241,11 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     # ---- pickling ------------------------------------------------------------------------------
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Not self.get(), which a subclass may override.
-        host = ArrayMethods.get(self)
-        return (_unpickle, (type(self), host, str(core_view(self).device)), own_state(self))
+        seen = core_view(self)
+        if seen.device.type == "cpu":  # NumPy makes the copy
+            copy_tracking.report_copy("host", seen.nbytes, "pickle")
+        host = to_host_array(self, "pickle", memory=True)
+        return (_unpickle, (type(self), host, str(seen.device)), own_state(self))
 
 
 def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -> ArrayMethods:
@@ -253,6 +261,9 @@ def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -
         ) from error  # fmt: skip
     host = np.asarray(host)  # because a subclass may report any dtype
     array_inputs.check_cast(cls, host.dtype, "unpickle")
+    if target.type == "cpu" and host.flags.writeable and has_core_layout(host):
+        shared: ArrayMethods = _core.adopt(cls, wrap_numpy(host))
+        return shared
     array: ArrayMethods = _core.empty(
         cls, host.shape, host.dtype, target.type_code, target.index, where="unpickle"
     )

@@ -10,7 +10,7 @@ from gpuinterop import _core
 from gpuinterop.error_context import reraise_from
 from gpuinterop.error_messages import not_an_array, not_one_of, type_name
 from gpuinterop.errors import ShapeError, short_repr
-from gpuinterop.host_views import to_host_array
+from gpuinterop.host_views import as_numpy_view, to_host_array
 from gpuinterop.option_values import read_counts
 from gpuinterop.views import read_axis
 
@@ -19,7 +19,7 @@ from .casting import cast
 from .compaction import Selection
 from .index_access import assigned, copy_of, read, unshared, writable, write
 from .index_expression import IndexArray, as_index_array, upload
-from .indexing import MODES, Elements, ElementsAlongAxis
+from .indexing import MODES, PIECE, Elements, ElementsAlongAxis
 from .operand_conversion import viewed
 
 
@@ -57,8 +57,10 @@ def flatnonzero(x: Any) -> Any:
 
 
 def _as_mask(x: Any) -> Any:
+    """Return x, or whether its elements are not zero; NumPy finds these in arrays of its own dtypes."""
     plain = output_arrays.plain(x)
-    return plain if plain.dtype == np.bool_ else cast(plain, np.bool_)
+    found_by_numpy = plain.device.type == "cpu" and plain.dtype.isbuiltin == 1
+    return plain if found_by_numpy or plain.dtype == np.bool_ else cast(plain, np.bool_)
 
 
 # ---- take and similar functions ---------------------------------------------------------------------
@@ -245,13 +247,34 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     x = x.ravel() if axis is None else x
     along = read_axis(0 if axis is None else axis, x.ndim, "repeat")
     n = x.shape[along]
-    if counts.dtype == object or len(counts) not in (1, n) or (counts < 0).any():
+    if counts.dtype == object or len(counts) not in (1, n) or counts.min(initial=0) < 0:
         raise ShapeError(
             where="repeat", expected=f"one count of 0 or more, or {n} of them",
             got=short_repr(counts.tolist()), fix="pass a count for each element along the axis, or one for all",
         )  # fmt: skip
+    before, after = x.shape[:along], x.shape[along + 1 :]
+    if len(counts) != 1 and x.device.type == "cpu":
+        shape = (*before, int(counts.sum()), *after)
+        made = output_arrays.new_like(x, shape, x.dtype, "repeat", type(x))
+        source, target = as_numpy_view(x), as_numpy_view(made, written=True)
+        output_arrays.record_or_run(lambda: _repeat_on_host(source, counts, along, target))
+        return made
     if len(counts) != 1:
         return take(x, np.repeat(np.arange(n), counts.astype(np.intp)), along)
-    before, after, count = x.shape[:along], x.shape[along + 1 :], int(counts[0])
+    count = int(counts[0])
     spread = x.expand_dims(along + 1).broadcast_to((*before, n, count, *after))
     return spread.copy().reshape((*before, n * count, *after))
+
+
+def _repeat_on_host(source: Any, counts: Any, along: int, target: Any) -> None:
+    """Fill `target` in pieces of about `PIECE` elements, so that temporary arrays stay small."""
+    source, target, start = np.moveaxis(source, along, 0), np.moveaxis(target, along, 0), 0
+    step = max(1, PIECE * len(target) // max(target.size, 1))
+    for begin in range(0, len(counts) if target.size else 0, step):
+        ends, first = start + np.cumsum(counts[begin : begin + step], dtype=np.intp), begin
+        while start < ends[-1]:
+            last = max(begin + int(np.searchsorted(ends, start + step, "right")), first + 1)
+            part, end = source[first:last], int(ends[last - 1 - begin])
+            # One element is broadcast.
+            target[start:end] = part if last == first + 1 else np.repeat(part, counts[first:last], 0)  # fmt: skip
+            first, start = last, end

@@ -19,9 +19,10 @@ from .index_expression import IndexArray, block_shape, upload
 # OutOfRange in native/ops/indexing.hpp. INSIDE: the indices are known to be in range.
 RAISE, CLIP, WRAP, INSIDE = range(4)
 MODES = {"raise": RAISE, "clip": CLIP, "wrap": WRAP}
+_NAMES: tuple[Any, ...] = (*MODES, "wrap")
 _MOST_ARRAYS = 8  # kMaxIndexArrays
 _MOST = np.iinfo(np.int64).max
-_PIECE = 1 << 12  # elements that the host reads at once, so that temporary arrays stay small
+PIECE = 1 << 12  # elements that the host reads at once, so that temporary arrays stay small
 
 
 class Elements:
@@ -74,7 +75,7 @@ class Elements:
             return values
         if self.on_host:
             return values if array.live or _core._recording() is None else values.copy()
-        if self.mode == RAISE and not array.inside:
+        if self.mode == RAISE and not array.inside and 0 not in self.block:
             self._require_inside(number, values)
             array.inside = True
         return upload(values, self.view.device, array.listed, self.where)
@@ -89,7 +90,9 @@ class Elements:
             raise index_out_of_range(self.where, extent, got, self.source_axes[number])
 
     def _require_all_inside(self) -> None:
-        """Check the indices although no element is read or written, as NumPy does."""
+        """Check the indices although no element is read or written, as NumPy does if the index arrays have any."""
+        if 0 in self.block:
+            return
         for axis, named, values in zip(self.axes, self.source_axes, self.arrays, strict=True):
             if self.mode != RAISE or not values.size:
                 continue
@@ -168,16 +171,17 @@ class Elements:
         output_arrays.record_or_run(checked)
 
     def _read_on_host(self, source: Any, result: Any) -> None:
-        indices = self._host_indices()
         # numpy.take copies operands that are not contiguous.
         contiguous = result.flags.c_contiguous and source.flags.c_contiguous
-        if self.axes == (self.axis,) and contiguous:
-            small = result.size <= _PIECE
-            if self.mode == RAISE and not small:
-                self._require_inside(0, indices[0])
+        (first, *_), mode = self.arrays, self.mode
+        if self.axes == (self.axis,) and contiguous and first.dtype != np.uint64:
             # Mode "raise" makes a temporary array. "wrap" is for negative indices.
-            np.take(source, indices[0], self.axis, result, "raise" if small else "wrap")
+            if mode == RAISE and result.size > PIECE:
+                self._require_inside(0, first)
+                mode = WRAP
+            np.take(source, first, self.axis, result, _NAMES[mode])
             return
+        indices = self._host_indices()
         source, result = source.transpose(self.order), self._block_first(result)
         for part in _pieces(self.block, result.size):
             result[part] = source[tuple(index[part] for index in indices)]
@@ -207,6 +211,9 @@ class Elements:
         self._on_host(self._write_on_host, target, values, adds)
 
     def _write_on_host(self, target: Any, values: Any, adds: bool) -> None:
+        if self.mode in (CLIP, WRAP) and self.arrays[0].dtype != np.uint64:  # gpuinterop.put
+            np.put(target, self.arrays[0], values, _NAMES[self.mode])
+            return
         target, values = target.transpose(self.order), self._block_first(values)
         indices = tuple(self._host_indices())
         if adds:
@@ -238,10 +245,10 @@ class ElementsAlongAxis(Elements):
 
 
 def _pieces(block: tuple[int, ...], size: int) -> Iterator[tuple[slice, ...]]:
-    """Yield keys that divide index arrays of this shape; each selects about `_PIECE` of `size` elements."""
+    """Yield keys that divide index arrays of this shape; each selects about `PIECE` of `size` elements."""
     longest = max(range(len(block)), key=block.__getitem__, default=0)
     length = block[longest] if block else 1
-    step = max(1, _PIECE * length // max(size, 1))
+    step = max(1, PIECE * length // max(size, 1))
     if not block or step >= length:
         yield ()
         return

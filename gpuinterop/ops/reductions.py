@@ -227,22 +227,24 @@ def _reduce_selected(
             got="only where=", fix=f"pass initial=, the {op} of no elements",
         )  # fmt: skip
     reduced = tuple(range(x.ndim)) if axis is None else axis
-    if mask is not None and x.device.type == "cpu" and start is None:
-        return _reduce_chosen(op, x, mask, reduced, dtype, keepdims)
-    if mask is not None:
-        other: Any = start if row.identity is None else row.identity
+    other: Any = start if row.identity is None else row.identity
+    chosen = mask is not None and x.device.type == "cpu" and not isinstance(other, _core.Array)
+    if mask is not None and not chosen:
         x = FUNCTIONS["where"](mask, x, bool(other) if x.dtype == np.bool_ else other)
     if row.needs_elements and start is not None and not all(x.shape[i] for i in reduced):
         value = output_arrays.new_like(x, reduced_shape(x.shape, reduced, keepdims), x.dtype)
         value[...] = start
         return value
-    given = {"dtype": dtype} if "dtype" in row.parameters else {}
-    value = getattr(x, op)(axis=axis, keepdims=keepdims, **given)
+    if chosen:
+        value = _reduce_chosen(op, x, mask, reduced, dtype, keepdims, other)
+    else:
+        given = {"dtype": dtype} if "dtype" in row.parameters else {}
+        value = getattr(x, op)(axis=axis, keepdims=keepdims, **given)
     return value if start is None else FUNCTIONS[row.ufunc.__name__](value, start)
 
 
 def _reduce_chosen(
-    op: str, x: Any, mask: Any, axes: tuple[int, ...], dtype: Any, keepdims: bool
+    op: str, x: Any, mask: Any, axes: tuple[int, ...], dtype: Any, keepdims: bool, other: Any
 ) -> Any:
     """Return the reduction of the elements that `mask` selects, in host memory and without an array of them."""
     row, of_array = REDUCTIONS[op], dtypes.dtype_id(x.dtype)
@@ -251,8 +253,8 @@ def _reduce_chosen(
     result = np.dtype(row.result(x.dtype) if dtype is None else dtype)
 
     def elements(program: HostProgram, inputs: Sequence[HostValue]) -> HostValue:
-        identity = program.constant(row.identity, source)
-        return program.choose(inputs[1], program.cast(inputs[0], source), identity)
+        replaced = program.constant(other, source)
+        return program.choose(inputs[1], program.cast(inputs[0], source), replaced)
 
     result_id, shape = dtypes.dtype_id(result), reduced_shape(x.shape, axes, keepdims)
     count = math.prod(x.shape[i] for i in axes)

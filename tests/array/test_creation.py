@@ -103,6 +103,19 @@ def test_linspace(device, given, dtype):
     assert (made.dtype, str(made.device)) == (dtype, device)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("n", [4095, 4096, 4097, 4098, 9000])
+def test_values_computed_in_parts_are_those_of_numpy(dtype, n):
+    for start, step in ((0, 1), (-5, 3), (7.3, -0.1), (1e16, 1.0), (-2.5e-8, 1e-9), (0, 0.1)):
+        made = gi.arange(start, start + n * step, step, dtype, device="cpu")
+        expected = np.arange(start, start + n * step, step).astype(dtype)
+        np.testing.assert_array_equal(made.get(), expected, strict=True)
+        for endpoint in (False, True):
+            made = gi.linspace(start, step, n, endpoint, dtype=dtype, device="cpu")
+            expected = np.linspace(start, step, n, endpoint, dtype=dtype)
+            np.testing.assert_array_equal(made.get(), expected, strict=True)
+
+
 def test_linspace_is_float32_and_rounds_integers_down(device):
     made = gi.linspace(-1, 1, 7, device=device)
     assert type(made) is gi.CudaNdarray

@@ -103,10 +103,26 @@ def test_pickle_keeps_values_dtype_and_place(device):
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         y = pickle.loads(pickle.dumps(x[:, ::-1], protocol))
         assert y.device == x.device
-        assert y.base is None
+        assert not gi.shares_memory(y, x)
         np.testing.assert_array_equal(y.get(), x.get()[:, ::-1])
     z = pickle.loads(pickle.dumps(gi.GpuArray(np.arange(3, dtype="uint16"), device=device)))
     assert (type(z), z.dtype, z.tolist()) == (gi.GpuArray, np.uint16, [0, 1, 2])
+
+
+def test_pickles_with_buffers_share_memory():
+    x = gi.GpuArray(np.arange(6, dtype="float64").reshape(2, 3), device="cpu").T
+    buffers = []
+    text = pickle.dumps(x, 5, buffer_callback=buffers.append)
+    y = pickle.loads(text, buffers=buffers)
+    assert gi.shares_memory(x, y)
+    np.testing.assert_array_equal(y.get(), x.get())
+    memory = bytes(buffers[0].raw())
+    unaligned = memoryview(bytearray(b"_" + memory))[1:]
+    for buffer in (memory, unaligned):
+        y = pickle.loads(text, buffers=[buffer])
+        y[...] = y + 1
+        np.testing.assert_array_equal(y.get(), x.get() + 1)
+    assert bytes(unaligned) == memory
 
 
 def test_unpickling_without_the_device(monkeypatch):

@@ -58,6 +58,16 @@ def test_an_index_out_of_range_is_named(device, dtype):
         x[np.array([2**64 - 1], "u8")]  # where NumPy reads the last element
 
 
+@pytest.mark.parametrize("on_device", [False, True])
+def test_indices_beside_an_empty_index_array_are_not_checked(device, on_device):
+    indices = [np.array([[9]]), np.zeros((1, 0), "i8")]
+    key = tuple(on(device, i) if on_device else i for i in indices)
+    assert on(device)[key].shape == on(device)[key[::-1]].shape == HOST[tuple(indices)].shape
+    x = on(device)
+    x[key] = 1
+    np.testing.assert_array_equal(x.get(), HOST)
+
+
 def test_after_an_error_the_next_call_works(device):
     x, good, bad = on(device), on(device, np.array([2, 0])), on(device, np.array([2, 9]))
     for _ in range(3):

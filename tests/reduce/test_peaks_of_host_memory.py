@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 # The C library returns every large block at once, so that a peak shows all blocks of a call.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536"}
 PROGRAM = """
-import json
+import copy, json, pickle
 import numpy as np
 import gpuinterop as gi
 
@@ -30,11 +30,24 @@ def peak(call):
     result = call()
     return kib("VmHWM") - before
 
-n = 1 << 22
+n = 1 << 20
 f = np.random.default_rng(0).random((64, n // 64), "float32")
 u, d, k, m = f.astype("uint8"), f.astype("float64"), f.astype("int32"), f > 0.5
 U, F, D, K, M = (gi.GpuArray(value, device="cpu") for value in (u, f, d, k, m))
+below = (64 * f).astype("int64")
+places, counts = below.ravel(), below.ravel() % 3
+P, B, C = (gi.GpuArray(value, device="cpu") for value in (places, below, counts))
 fused = gi.fuse(lambda x, y: gi.tanh(x * y + x))
+
+def buffers(x):
+    found = []
+    return pickle.dumps(x, 5, buffer_callback=found.append), found
+
+def pickles(name, dump):
+    texts = [dump(x) for x in (F, f)]
+    PAIRS[f"dumps {name}"] = lambda: dump(F), lambda: dump(f)
+    PAIRS[f"loads {name}"] = tuple((lambda t=t: pickle.loads(t[0], buffers=t[1])) for t in texts)
+
 PAIRS = {
     "sum of another dtype": (lambda: U.sum(axis=1, dtype="float64"), lambda: u.sum(axis=1, dtype="float64")),
     "sum": (lambda: F.sum(axis=0), lambda: f.sum(axis=0)),
@@ -61,7 +74,43 @@ PAIRS = {
     "repeat": (lambda: gi.repeat(F, 2), lambda: np.repeat(f, 2)),
     "product with a vector": (lambda: D @ D[0], lambda: d @ d[0]),
     "fused function": (lambda: fused(F, F), lambda: np.tanh(f * f)),
+    "max of selected elements": (lambda: F.max(where=M, initial=0), lambda: f.max(where=m, initial=0)),
+    "nonzero": (lambda: gi.nonzero(F), lambda: np.nonzero(f)),
+    "flatnonzero": (lambda: gi.flatnonzero(M), lambda: np.flatnonzero(m)),
+    "selection": (lambda: F[M], lambda: f[m]),
+    "assignment to selected elements": (lambda: F.__setitem__(M, 1), lambda: f.__setitem__(m, 1)),
+    "compress": (lambda: gi.compress(m[0], F, axis=1), lambda: np.compress(m[0], f, axis=1)),
+    "index arrays": (lambda: F[B, B], lambda: f[below, below]),
+    "take": (lambda: gi.take(F, P), lambda: np.take(f, places)),
+    "take, clip": (lambda: gi.take(F, B, mode="clip"), lambda: np.take(f, below, mode="clip")),
+    "take, wrap": (lambda: gi.take(F, B, mode="wrap"), lambda: np.take(f, below, mode="wrap")),
+    "take_along_axis": (lambda: gi.take_along_axis(F, B, 0), lambda: np.take_along_axis(f, below, 0)),
+    "put": (lambda: gi.put(F, B, 3), lambda: np.put(f, below, 3)),
+    "put, clip": (lambda: gi.put(F, B, 3, mode="clip"), lambda: np.put(f, below, 3, mode="clip")),
+    "repeat with counts": (lambda: gi.repeat(F, C), lambda: np.repeat(f, counts)),
+    "repeat rows": (lambda: gi.repeat(F, range(64), 0), lambda: np.repeat(f, range(64), 0)),
+    "stack": (lambda: gi.stack([F, D], axis=2), lambda: np.stack([f, d], axis=2)),
+    "tile": (lambda: np.tile(F, 2), lambda: np.tile(f, 2)),
+    "copy of columns": (lambda: F[:, ::2].copy(), lambda: f[:, ::2].copy()),
+    "ravel": (lambda: F.T.ravel(), lambda: f.T.ravel()),
+    "overlapping assignment": (
+        lambda: F[:, 1:].__setitem__(..., F[:, :-1]), lambda: f[:, 1:].__setitem__(..., f[:, :-1])),
+    "argmax": (lambda: F.T.argmax(axis=0), lambda: f.T.argmax(axis=0)),
+    "allclose": (lambda: np.allclose(F, F), lambda: np.allclose(f, f)),
+    "arange": (lambda: gi.arange(n, device="cpu"), lambda: np.arange(n, dtype="float32")),
+    "arange of floats": (
+        lambda: gi.arange(0, n, 1.0, "float64", device="cpu"), lambda: np.arange(0, n, 1.0, "float64")),
+    "linspace": (lambda: gi.linspace(0, 1, n, device="cpu"), lambda: np.linspace(0, 1, n, dtype="float32")),
+    "ones": (lambda: gi.ones(n, device="cpu"), lambda: np.ones(n, "float32")),
+    "array of a list": (lambda: gi.array([1.5] * 1000, device="cpu"), lambda: np.array([1.5] * 1000)),
+    "deepcopy": (lambda: copy.deepcopy(F), lambda: copy.deepcopy(f)),
+    "tobytes": (lambda: F.tobytes(), lambda: f.tobytes()),
+    "tolist": (lambda: F[:8, :1024].tolist(), lambda: f[:8, :1024].tolist()),
+    "repr": (lambda: repr(F), lambda: repr(f)),
 }
+for protocol in (2, 4, 5):
+    pickles(f"protocol {protocol}", lambda x, protocol=protocol: (pickle.dumps(x, protocol), None))
+pickles("with buffers", buffers)
 print(json.dumps({name: [min(peak(call) for _ in range(3)) for call in pair] for name, pair in PAIRS.items()}))
 """
 
