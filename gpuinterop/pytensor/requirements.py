@@ -5,13 +5,13 @@ from importlib.util import find_spec
 
 from gpuinterop.errors import MissingLibraryError
 
-LOWEST_PYTHON = (3, 12)  # of the releases of PyTensor that pyproject.toml admits
-if sys.version_info < LOWEST_PYTHON:
+LOWEST = "3.12"  # of the releases of PyTensor that pyproject.toml admits
+if sys.version_info < tuple(map(int, LOWEST.split("."))):
     raise MissingLibraryError(
         where="gpuinterop.pytensor",
-        expected=f"Python {LOWEST_PYTHON[0]}.{LOWEST_PYTHON[1]} or later, which PyTensor needs",
+        expected=f"Python {LOWEST} or later, which PyTensor needs",
         got=f"Python {sys.version.split()[0]}",
-        fix="make an environment with a later Python, and in it pip install 'gpuinterop[pytensor]'",
+        fix=f"install gpuinterop[pytensor] in an environment with Python {LOWEST} or later",
     )
 if find_spec("pytensor") is None:
     raise MissingLibraryError(
