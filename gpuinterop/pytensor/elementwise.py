@@ -75,8 +75,8 @@ def shape_of_operands(op: Any, given: list[Any], patterns: Any) -> tuple[int, ..
         for n, full, declared in zip(one, shape, pattern, strict=False):
             if n != full and not declared:
                 raise ValueError(
-                    f"{op}: expected equal lengths, got shapes {', '.join(map(str, shapes))}; "
-                    "an axis of length 1 is broadcast only if its type declares it"
+                    f"Runtime broadcasting not allowed. {op}: expected equal lengths, got shapes "
+                    f"{', '.join(map(str, shapes))}; an axis of length 1 is broadcast only if its type declares it"
                 )
     return shape
 

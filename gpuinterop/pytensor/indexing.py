@@ -50,9 +50,13 @@ def _subtensor(op: Any, node: Any) -> Any:
 @lower.register(AdvancedIncSubtensor)
 def _inc_subtensor(op: Any, node: Any) -> Any:
     repeats = isinstance(op, AdvancedIncSubtensor) and not op.ignore_duplicates
+    # PyTensor's rule about lengths of 1 in y, in the versions that have one. It reads shapes and types only.
+    check = getattr(op, "_check_runtime_broadcast_of_vector_index", None)
 
     def run(inputs: Any, outputs: Any) -> None:
         x, y, *index = inputs
+        if check is not None:
+            check(node, x, y, index[0])
         y = y.item() if isinstance(y, np.ndarray) and y.ndim == 0 else y
         result = x if op.inplace else x.copy()
         key = _key(op, index)

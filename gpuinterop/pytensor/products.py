@@ -21,29 +21,38 @@ def _out(cell: Any, shape: tuple[int, ...]) -> Any:
     return old if old is not None and old.shape == shape and old.flags.c_contiguous else None
 
 
-def _addend(function: Any, op: Any) -> Any:
-    inplace = op.inplace
+def _scalar(node: Any) -> Any:
+    """Return the function that reads alpha and beta, 0-d arrays on the host."""
+    return complex if node.outputs[0].type.dtype.startswith("complex") else float
+
+
+def _addend(function: Any, op: Any, node: Any) -> Any:
+    inplace, scalar = op.inplace, _scalar(node)
 
     def run(inputs: Any, outputs: Any) -> None:
         z, alpha, x, y, beta = inputs
+        alpha, beta = scalar(alpha), scalar(beta)
+        if z.ndim == 2 and z.shape != (x.shape[0], y.shape[1]):
+            added = z * beta if beta else gi.zeros_like(z)  # Gemm broadcasts one to the other
+            outputs[0][0] = added + function(x, y, alpha=alpha)
+            return
         out = z if inplace else _out(outputs[0], z.shape)
-        beta = float(beta)
         if beta == 0:
-            outputs[0][0] = function(x, y, alpha=float(alpha), out=out)
+            outputs[0][0] = function(x, y, alpha=alpha, out=out)
         else:
-            outputs[0][0] = function(x, y, z, alpha=float(alpha), beta=beta, out=out)
+            outputs[0][0] = function(x, y, z, alpha=alpha, beta=beta, out=out)
 
     return run
 
 
 @lower.register(blas.Gemm)
 def _gemm(op: Any, node: Any) -> Any:
-    return _addend(gi.gemm, op)
+    return _addend(gi.gemm, op, node)
 
 
 @lower.register(blas.Gemv)
 def _gemv(op: Any, node: Any) -> Any:
-    return _addend(gi.gemv, op)
+    return _addend(gi.gemv, op, node)
 
 
 @lower.register(blas.Dot22)
@@ -58,11 +67,12 @@ def _dot22(op: Any, node: Any) -> Any:
 
 @lower.register(blas.Dot22Scalar)
 def _dot22scalar(op: Any, node: Any) -> Any:
+    scalar = _scalar(node)
+
     def run(inputs: Any, outputs: Any) -> None:
         x, y, alpha = inputs
-        outputs[0][0] = gi.gemm(
-            x, y, alpha=float(alpha), out=_out(outputs[0], (x.shape[0], y.shape[1]))
-        )
+        out = _out(outputs[0], (x.shape[0], y.shape[1]))
+        outputs[0][0] = gi.gemm(x, y, alpha=scalar(alpha), out=out)
 
     return run
 

@@ -14,6 +14,7 @@ try:
 except ImportError:  # before PyTensor 3.3
     from pytensor.ifelse import ifelse
 from pytensor.raise_op import Assert
+from pytensor.tensor.blas import gemm_no_inplace, gemv_no_inplace
 
 import gpuinterop as gi
 import gpuinterop.pytensor as backend
@@ -96,6 +97,14 @@ GRAPHS = {
     "split": lambda x, w, v, t, i: (pt.split(w, splits_size=[1, 3], axis=1), {}),
     "products of several matrices": lambda x, w, v, t, i: (
         [pt.matmul(t, t), t @ w, pt.tensordot(t, w, axes=[[2], [0]])],
+        {},
+    ),
+    "products with an addend of another shape": lambda x, w, v, t, i: (
+        [
+            gemm_no_inplace(w[:1], 0.5, x, w, 2.0),
+            gemm_no_inplace(x, 0.5, w[:1], w, 2.0),
+            gemm_no_inplace(x, 0.5, w[:1], w, 0.0),
+        ],
         {},
     ),
     "batched gradient": lambda x, w, v, t, i: ([pt.grad((pt.matmul(t, t) ** 2).sum(), t)], {}),
@@ -373,6 +382,23 @@ def test_another_package_adds_a_lowering(on_device):
     twice = pytensor.function([], Twice()(w) + 1)
     assert any(type(node.op).__name__ == "GpuTwice" for node in twice.maker.fgraph.toposort())
     np.testing.assert_allclose(twice(), w.get_value() * 2 + 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "shapes"),
+    [
+        (lambda x, v: gemv_no_inplace(v, 1.0, x, x[0], 1.0), ((4, 4), (1,))),
+        (lambda x, v: x - v, ((4, 1), (3,))),
+        (lambda x, v: pt.exp(x - v), ((4, 3), (1,))),
+        (lambda x, v: pt.inc_subtensor(x[PLACES], v), ((4, 3), (1,))),
+    ],
+    ids=["gemv", "one operation", "fused operations", "index array"],
+)
+def test_lengths_are_not_broadcast_at_run_time(make, shapes, on_device):
+    x, v = pt.matrix("x", dtype="float32"), pt.vector("v", dtype="float32")
+    f = pytensor.function([x, v], make(x, v))
+    with pytest.raises(ValueError, match=r"expected y of shape|Runtime broadcasting not allowed"):
+        f(*(values(1, *shape) for shape in shapes))
 
 
 @pytest.mark.driver

@@ -52,6 +52,14 @@ def test_any_dtype_moves_float64(device):
         made = [n for n in f.maker.fgraph.toposort() if isinstance(n.op, backend.GpuOp)]
         assert {n.outputs[0].type.dtype for n in made} == {"float64"}
         np.testing.assert_allclose(f(), np.exp(np.arange(4.0)), rtol=1e-12)
+        x, lengths = pt.vector("x", dtype="float64"), pt.lvector("lengths")
+        split = pytensor.function([x, lengths], pt.split(x, lengths * 1, n_splits=2))
+        for part, n in zip(split(np.arange(5.0), [2, 3]), (2, 3), strict=True):
+            assert part.shape == (n,)
+        a, b = pt.zmatrix("a"), pt.zmatrix("b")
+        f = pytensor.function([a, b], pt.dot(a, b) * 2j + a)
+        one = np.ones((3, 3)) * 1j
+        np.testing.assert_allclose(f(one, one), -6j + one, rtol=1e-12)
     finally:
         backend.unuse()
 
