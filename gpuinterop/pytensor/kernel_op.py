@@ -9,6 +9,7 @@ import numpy as np
 from pytensor.graph.basic import Apply
 
 import gpuinterop as gi
+from gpuinterop.errors import DeviceError, ShapeError
 
 from .device_variables import DeviceOp, as_device_variable, gpu_contiguous
 
@@ -61,18 +62,14 @@ class KernelOp(DeviceOp):
 
     def _run(self, kernel: Any, node: Any, inputs: Any, outputs: Any) -> None:
         device = inputs[0].device
-        host = getattr(self, "host", None)
-        if device.type == "cpu" and host is not None:
-            results = host(*(x.get() for x in inputs))
-            results = results if isinstance(results, (list, tuple)) else [results]
-            for cell, result, o in zip(outputs, results, node.outputs, strict=True):
-                cell[0] = o.type.array_class(np.asarray(result, o.type.dtype), device=device)
+        shapes = [tuple(shape) for shape in self.output_shapes(*(x.shape for x in inputs))]
+        if device.type == "cpu":
+            self._run_on_host(shapes, node, inputs, outputs)
             return
         arrays = []
-        shapes = self.output_shapes(*(x.shape for x in inputs))
         for cell, shape, o in zip(outputs, shapes, node.outputs, strict=True):
             old = cell[0]  # the result of the last call, where PyTensor keeps it
-            if old is None or old.shape != tuple(shape) or not old.flags.c_contiguous:
+            if old is None or old.shape != shape or not old.flags.c_contiguous:
                 old = gi.empty(shape, o.type.dtype, device=device)
             arrays.append(old)
         grid = self.grid(inputs, arrays)
@@ -80,3 +77,27 @@ class KernelOp(DeviceOp):
             kernel(grid, self.threads, *self.arguments(list(inputs), arrays))
         for cell, array in zip(outputs, arrays, strict=True):
             cell[0] = array
+
+    def _run_on_host(
+        self, shapes: list[tuple[int, ...]], node: Any, inputs: Any, outputs: Any
+    ) -> None:
+        where = f"{type(self).__name__}.host"
+        host = getattr(self, "host", None)
+        if host is None:
+            raise DeviceError(
+                where=where, expected="this method, because CUDA C runs on GPUs only", got="arrays on cpu",
+                fix="define host(self, *arrays), which computes the results with NumPy, or call use('cuda')",
+            )  # fmt: skip
+        results = host(*(x.get() for x in inputs))
+        results = results if isinstance(results, (list, tuple)) else [results]
+        results = [
+            np.asarray(result, o.type.dtype)
+            for result, o in zip(results, node.outputs, strict=True)
+        ]
+        if [result.shape for result in results] != shapes:
+            raise ShapeError(
+                where=where, expected=f"results of the shapes that output_shapes returns, {shapes}",
+                got=f"shapes {[result.shape for result in results]}", fix="correct host or output_shapes",
+            )  # fmt: skip
+        for cell, result, o in zip(outputs, results, node.outputs, strict=True):
+            cell[0] = o.type.array_class(result, device=inputs[0].device)

@@ -78,6 +78,16 @@ class ProfileSummary:
         return "\n".join(lines)
 
 
+def graph_of(function: Any, where: str) -> Any:
+    """Return the graph of a compiled function."""
+    if not hasattr(function, "maker"):
+        raise ArgumentTypeError(
+            where=where, expected="a function that pytensor.function returned", got=f"type {type(function).__name__}",
+            fix="compile it: pytensor.function(inputs, outputs)",
+        )  # fmt: skip
+    return function.maker.fgraph
+
+
 def profile_summary(
     function: Any, *arguments: Any, calls: int = 20, synchronise: bool = True
 ) -> ProfileSummary:
@@ -86,6 +96,7 @@ def profile_summary(
     The calls are real ones: they update shared variables. ``synchronise=False`` does not wait for the device
     after each operation, so the rows show the host's time for each.
     """
+    graph_of(function, "profile_summary")
     if not hasattr(function.vm, "timed"):
         raise ArgumentTypeError(
             where="profile_summary", expected='a function of the mode "GPU" without lazy operations such as ifelse',

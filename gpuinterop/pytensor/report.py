@@ -10,7 +10,7 @@ import numpy as np
 from . import settings
 from .device_variables import GpuFromHost, HostFromGpu
 from .lowering import has_lowering
-from .profile import kind_of
+from .profile import graph_of, kind_of
 from .replay import Segment
 
 __all__ = ["Replay", "Transfer", "replays", "transfers"]
@@ -44,16 +44,16 @@ class Replay:
 
 def replays(function: Any) -> list[Replay]:
     """Return which operations of a compiled function its last call replayed as a captured graph, and why not others."""
+    graph = graph_of(function, "replays")
     plan = getattr(function.vm, "plan", None)
     if plan is None:
         if not settings.captures():
-            why = "graphs are captured only on GPUs, unless use(capture=False) disables them"
+            why = "graphs are captured on GPUs only, and not after use(capture=False)"
         elif hasattr(function.vm, "plan"):
             why = "no operation runs on the device"
         else:
             why = "it has lazy operations, or was not compiled in mode GPU"
-        nodes = function.maker.fgraph.toposort()
-        return [Replay(tuple(str(node.op) for node in nodes), False, why)]
+        return [Replay(tuple(str(node.op) for node in graph.toposort()), False, why)]
     return [
         Replay(
             tuple(str(node.op) for node in step.nodes), step.was_replayed, step.refusal or step.why
@@ -75,7 +75,7 @@ def _alone(node: Any) -> str:
 
 def transfers(function: Any) -> list[Transfer]:
     """Return the transfers that a call of a compiled function makes, in their order."""
-    graph = function.maker.fgraph
+    graph = graph_of(function, "transfers")
     found = []
     for node in graph.toposort():
         if isinstance(node.op, GpuFromHost):

@@ -186,6 +186,39 @@ def test_kernel_op(on_device):
         np.testing.assert_allclose(second, given.sum() * 4, rtol=1e-4, atol=1e-5)
 
 
+class Wrong(Scaled):
+    def host(self, x, y):
+        return x[:1]
+
+
+class OnlyOnGpus(Scaled):
+    host = None
+
+
+@pytest.mark.parametrize(
+    ("op", "error", "message"),
+    [(Wrong, gi.ShapeError, r"Wrong\.host: expected .* \[\(4, 5\)\]\n  got: shapes \[\(1, 5\)\]"),
+     (OnlyOnGpus, gi.DeviceError, r"(?s)OnlyOnGpus\.host: .* fix: define host\(self")],
+)  # fmt: skip
+def test_kernel_op_on_cpu_needs_a_right_host_function(op, error, message):
+    backend.use("cpu")
+    try:
+        x = pt.fmatrix("x")
+        f = pytensor.function([x], op()(x, x))
+        with pytest.raises(error, match=message):
+            f(values(1, 4, 5))
+    finally:
+        backend.unuse()
+
+
+@pytest.mark.parametrize("report", [backend.transfers, backend.replays, backend.profile_summary])
+def test_reports_need_a_compiled_function(report):
+    with pytest.raises(
+        TypeError, match=rf"{report.__name__}: expected a function that pytensor\.function returned"
+    ):
+        report(np.exp)
+
+
 def test_profile_separates_transfers(on_device):
     w, x = pytensor.shared(values(1, 5, 4)), pt.fmatrix("x")
     f = pytensor.function([x], pt.exp(pt.dot(x, w)))
