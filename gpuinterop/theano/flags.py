@@ -34,7 +34,7 @@ def read_flags(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     for key in found:
         if key not in KNOWN:
             # Attributed to the caller of `install`.
-            warnings.warn(f"THEANO_FLAGS: {key} has no effect in gpuinterop", stacklevel=3)
+            warnings.warn(f"Theano's flag {key} has no effect in gpuinterop", stacklevel=3)
     return KNOWN | {key: value for key, value in found.items() if key in KNOWN}
 
 

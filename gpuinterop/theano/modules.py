@@ -86,18 +86,52 @@ _ALIASES = {
     "theano.gof": "op graph type utils",
     "theano.scalar": "basic",
 }
+# The modules of theano.misc that convert arrays, and their functions, which are gpuinterop's.
+_CONVERTERS = {
+    "pycuda_utils": "to_gpuarray to_cudandarray",
+    "cudamat_utils": "cudandarray_to_cudamat cudamat_to_cudandarray",
+    "gnumpy_utils": "cudandarray_to_garray garray_to_cudandarray",
+}
+
+
+class _Modules(dict[str, types.ModuleType]):
+    """The modules by their names."""
+
+    def add(self, name: str, *sources: Any, **names: Any) -> None:
+        """Make a module, which is an attribute of its package."""
+        module = self[name] = _Module(name, *sources, **names)
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(self[parent], child, module)
+
+    def alias(self, name: str, module: str) -> None:
+        """Let a name stand for another module. Functions of that name remain, such as `theano.tensor.var`."""
+        self[name] = self[module]
+        parent, _, child = name.rpartition(".")
+        if isinstance(getattr(self[parent], child, None), types.ModuleType | None):
+            setattr(self[parent], child, self[module])
 
 
 def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
     """Return the modules by their names."""
-    found: dict[str, types.ModuleType] = {}
+    found = _Modules()
+    _add_graphs(found, configuration)
+    _add_devices(found, configuration)
+    for package, names in _ALIASES.items():
+        for name in names.split():
+            found.alias(f"{package}.{name}", package)
+    # A folder, so that the import of theano.misc.pycuda_init runs that file.
+    found.add("theano.misc", __path__=[str(Path(__file__).with_name("misc"))])
+    for name, functions in _CONVERTERS.items():
+        found.add(f"theano.misc.{name}", **{text: getattr(gi, text) for text in functions.split()})
+    found.add("theano.tests")
+    found.add("theano.tests.unittest_tools", seed_rng=lambda: None, fetch_seed=lambda: None,
+              assert_allclose=np.testing.assert_allclose, verify_grad=tensor.verify_grad)  # fmt: skip
+    return found
 
-    def add(name: str, *sources: Any, **names: Any) -> types.ModuleType:
-        module = found[name] = _Module(name, *sources, **names)
-        parent, _, child = name.rpartition(".")
-        if parent:
-            setattr(found[parent], child, module)
-        return module
+
+def _add_graphs(found: _Modules, configuration: Configuration) -> None:
+    """Add the modules that build and compile graphs."""
 
     def function(
         inputs: Any, outputs: Any = None, mode: Any = None, *rest: Any, **options: Any
@@ -112,80 +146,59 @@ def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
         "function": function, "Mode": configuration.mode_with, "get_default_mode": lambda: configuration.mode,
         "get_mode": lambda mode: configuration.mode_of(mode)[0],
     }  # fmt: skip
-    add("theano", pytensor, *_imported("scan.views"), Op=Op, Apply=Apply, Variable=Variable, Constant=Constant,
-        In=In, Out=Out, config=configuration, grad=pytensor.gradient.grad, dot=pytensor.tensor.dot,
-        clone=pytensor.graph.replace.clone_replace, pp=pytensor.printing.pp, __version__="0.8.2",
-        **compiling)  # fmt: skip
-    parts = (
-        "math basic subtensor shape extra_ops nlinalg slinalg variable type elemwise sharedvar blas"
-    )
-    add(
+    graphs = {"Op": Op, "Apply": Apply, "Variable": Variable, "Constant": Constant}
+    found.add("theano", pytensor, *_imported("scan.views"), In=In, Out=Out, config=configuration,
+              grad=pytensor.gradient.grad, dot=pytensor.tensor.dot, pp=pytensor.printing.pp, __version__="0.8.2",
+              clone=pytensor.graph.replace.clone_replace, **graphs, **compiling)  # fmt: skip
+    parts = "math basic subtensor shape extra_ops nlinalg slinalg variable type elemwise sharedvar blas".split()
+    found.add(
         "theano.tensor",
         tensor,
         pytensor.tensor,
-        *_imported(" ".join(f"tensor.{part}" for part in parts.split())),
+        *_imported(" ".join(f"tensor.{part}" for part in parts)),
     )
-    add("theano.tensor.nnet", nnet)
-    for name in ("theano.tensor.shared_randomstreams", "theano.sandbox.rng_mrg"):
-        if "rng_mrg" in name:
-            add("theano.sandbox")
-        add(name, None, RandomStreams=RandomStreams, MRG_RandomStreams=RandomStreams)
-    add("theano.scalar", pytensor.scalar)
-    add("theano.ifelse", ifelse=ifelse)
-    add("theano.gradient", pytensor.gradient)
-    add("theano.scan_module", *_imported("scan scan.utils scan.views"))
-    add("theano.compile", pytensor.compile, *_imported("compile.debug.debugmode compile.debug.nanguardmode"),
-        SharedVariable=pytensor.compile.sharedvalue.SharedVariable, **compiling)  # fmt: skip
-    add("theano.gof", pytensor.graph, Op=Op, Apply=Apply, Variable=Variable, Constant=Constant)
-    add("theano.printing", pytensor.printing, debugprint=debugprint)
-    for package, names in _ALIASES.items():
-        for name in names.split():
-            found[f"{package}.{name}"] = found[package]
-            if isinstance(
-                getattr(found[package], name, None), types.ModuleType | None
-            ):  # no function, as T.var is
-                setattr(found[package], name, found[package])
-    add("theano.sandbox")
-    add("theano.sandbox.cuda", None, CudaNdarray=gi.CudaNdarray, CudaNdarrayType=backend.CudaNdarrayType,
-        dot=gi.dot, dimshuffle=gi.dimshuffle, from_gpu_pointer=gi.from_gpu_pointer, mem_info=gi.mem_info,
-        synchronize=gi.synchronize, use=configuration.use, unuse=backend.unuse,
-        cuda_available=bool(gi.devices()[1:]), cuda_enabled=configuration.on_gpu)  # fmt: skip
+    found.add("theano.tensor.nnet", nnet)
+    found.add("theano.tensor.shared_randomstreams", RandomStreams=RandomStreams)
+    found.add("theano.sandbox")
+    found.add("theano.sandbox.rng_mrg", MRG_RandomStreams=RandomStreams)
+    found.add("theano.scalar", pytensor.scalar)
+    found.add("theano.ifelse", ifelse=ifelse)
+    found.add("theano.gradient", pytensor.gradient)
+    found.add("theano.scan_module", *_imported("scan scan.utils scan.views"))
+    found.add("theano.compile", pytensor.compile, *_imported("compile.debug.debugmode compile.debug.nanguardmode"),
+              SharedVariable=pytensor.compile.sharedvalue.SharedVariable, **compiling)  # fmt: skip
+    found.add("theano.gof", pytensor.graph, **graphs)
+    found.add("theano.printing", pytensor.printing, debugprint=debugprint)
+
+
+def _add_devices(found: _Modules, configuration: Configuration) -> None:
+    """Add the modules of Theano's two GPU backends."""
+
+    def use(device: str, **options: Any) -> None:
+        configuration.use(device, **options)
+        cuda["cuda_enabled"] = configuration.on_gpu
+
     operations = {
         "gpu_from_host": backend.gpu_from_host, "host_from_gpu": backend.host_from_gpu,
         "as_cuda_ndarray_variable": backend.as_device_variable, "GpuFromHost": backend.GpuFromHost,
         "HostFromGpu": backend.HostFromGpu, "gpu_contiguous": backend.gpu_contiguous,
         "GpuElemwise": class_for(Elemwise), "GpuCAReduce": class_for(CAReduce), "GpuDimShuffle": class_for(DimShuffle),
     }  # fmt: skip
-    add("theano.sandbox.cuda.basic_ops", None, **operations)
-    for name, value in operations.items():
-        setattr(found["theano.sandbox.cuda"], name, value)
+    found.add("theano.sandbox.cuda", CudaNdarray=gi.CudaNdarray, CudaNdarrayType=backend.CudaNdarrayType,
+        dot=gi.dot, dimshuffle=gi.dimshuffle, from_gpu_pointer=gi.from_gpu_pointer, mem_info=gi.mem_info,
+        synchronize=gi.synchronize, use=use, unuse=lambda: use("cpu"), filter=gi.CudaNdarray,
+        cuda_available=bool(gi.devices()[1:]), cuda_enabled=configuration.on_gpu,
+        shared_constructor=device_shared_constructor, float32_shared_constructor=device_shared_constructor,
+        **operations)  # fmt: skip
+    cuda = vars(found["theano.sandbox.cuda"])
+    found.add("theano.sandbox.cuda.basic_ops", **operations)
     products = {f"Gpu{name}": class_for(getattr(blas, name)) for name in ("Gemm", "Gemv", "Dot22")}
-    add("theano.sandbox.cuda.blas", None, **products)
-    add("theano.sandbox.cuda.var", None, CudaNdarrayVariable=GpuArrayVariable,
-        CudaNdarrayConstant=GpuArrayConstant, CudaNdarraySharedVariable=GpuArraySharedVariable,
-        float32_shared_constructor=device_shared_constructor)  # fmt: skip
-    for name in ("shared_constructor", "float32_shared_constructor"):
-        setattr(found["theano.sandbox.cuda"], name, device_shared_constructor)
-    setattr(found["theano.sandbox.cuda"], "filter", gi.CudaNdarray)  # noqa: B010
-    add("theano.sandbox.cuda.type", None, CudaNdarrayType=backend.CudaNdarrayType)
-    add("theano.sandbox.cuda.cuda_ndarray")
-    setattr(found["theano.sandbox.cuda.cuda_ndarray"], "cuda_ndarray", found["theano.sandbox.cuda"])  # noqa: B010
-    found["theano.sandbox.cuda.cuda_ndarray.cuda_ndarray"] = found["theano.sandbox.cuda"]
-    add("theano.sandbox.gpuarray", None, GpuArrayType=backend.GpuArrayType, **operations)
-    add("theano.sandbox.gpuarray.basic_ops", None, **operations)
-    # A folder, so that the import of theano.misc.pycuda_init runs that file.
-    add("theano.misc", None, __path__=[str(Path(__file__).with_name("misc"))])
-    add(
-        "theano.misc.pycuda_utils",
-        None,
-        to_gpuarray=gi.to_gpuarray,
-        to_cudandarray=gi.to_cudandarray,
-    )
-    add("theano.misc.cudamat_utils", None, cudandarray_to_cudamat=gi.cudandarray_to_cudamat,
-        cudamat_to_cudandarray=gi.cudamat_to_cudandarray)  # fmt: skip
-    add("theano.misc.gnumpy_utils", None, cudandarray_to_garray=gi.cudandarray_to_garray,
-        garray_to_cudandarray=gi.garray_to_cudandarray)  # fmt: skip
-    add("theano.tests")
-    add("theano.tests.unittest_tools", None, seed_rng=lambda: None, fetch_seed=lambda: None,
-        assert_allclose=np.testing.assert_allclose, verify_grad=tensor.verify_grad)  # fmt: skip
-    return found
+    found.add("theano.sandbox.cuda.blas", **products)
+    found.add("theano.sandbox.cuda.var", CudaNdarrayVariable=GpuArrayVariable,
+              CudaNdarrayConstant=GpuArrayConstant, CudaNdarraySharedVariable=GpuArraySharedVariable,
+              float32_shared_constructor=device_shared_constructor)  # fmt: skip
+    found.add("theano.sandbox.cuda.type", CudaNdarrayType=backend.CudaNdarrayType)
+    found.add("theano.sandbox.cuda.cuda_ndarray")
+    found.alias("theano.sandbox.cuda.cuda_ndarray.cuda_ndarray", "theano.sandbox.cuda")
+    found.add("theano.sandbox.gpuarray", GpuArrayType=backend.GpuArrayType, **operations)
+    found.add("theano.sandbox.gpuarray.basic_ops", **operations)

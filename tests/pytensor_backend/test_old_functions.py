@@ -120,6 +120,26 @@ def test_modes_of_a_function_compile_for_the_device(device, tmp_path) -> None:
     assert "theano.config.compute_test_value has no effect in gpuinterop" in err
 
 
+USE = """\
+import numpy, theano, theano.sandbox.cuda as cuda
+for change in [lambda: None, lambda: cuda.use('gpu0'), cuda.unuse]:
+    change()
+    w = theano.shared(numpy.ones(3, 'float32'))
+    f = theano.function([], w * 2)
+    on_gpu = [type(node.op).__name__.startswith('Gpu') for node in f.maker.fgraph.toposort()]
+    print cuda.cuda_enabled, any(on_gpu), type(f.vm).__name__, f().sum()
+"""
+
+
+def test_a_program_chooses_its_device(device, tmp_path) -> None:
+    script = tmp_path / "use.py"
+    script.write_text(USE)
+    on_gpu = str(device).startswith("cuda")
+    out, err = run(script, device="cpu", floatX="float32")
+    assert out.splitlines() == [f"{used} {used} GpuVM 6.0" for used in (False, on_gpu, False)]
+    assert ("Using gpu device 0" if on_gpu else "No GPU for device=gpu0") in err
+
+
 @pytest.mark.filterwarnings("ignore:Random(Stream|Variable)|Setting default_update")
 def test_random_streams_have_theanos_arguments() -> None:
     streams = RandomStreams(seed=1)
