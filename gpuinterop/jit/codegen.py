@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuinterop.dtypes import STORAGE as _STORAGE
@@ -189,20 +190,32 @@ def _needs_indexing(body: Body) -> bool:
     return "gi_place" in body.statements
 
 
-def define_nan_signs(*statements: str) -> str:
-    """Return the constant by which conversions of float16 keep the signs of NaNs, for statements that read them.
+def nan_signs(*statements: str) -> int:
+    """Return 1 if the statements read the signs of NaNs, which conversions of float16 then keep.
 
     The GPU's own conversions return one NaN for all, and are faster.
     """
     reads = any(f"{name}(" in text for text in statements for name in ("signbit", "copysign"))
-    return f"#define GI_NAN_SIGNS {int(reads)}\n"
+    return int(reads)
+
+
+def program(definitions: Mapping[str, object], *parts: str) -> str:
+    """Return a program: macros GI_<name>, the element types, and the parts, in the namespace of generated code."""
+    return "\n".join([
+        *(f"#define GI_{name} {value}" for name, value in definitions.items()),
+        kernel_text("device.cuh"),
+        f"namespace {NAMESPACE} {{",
+        *map(kernel_text, ("rounding.cuh", "integers.cuh", "prelude.cuh")),
+        *parts,
+        "}\n",
+    ])  # fmt: skip
 
 
 def render_many(specs: list[KernelSpec], *, device: str = "") -> str:
     """Return a program with several kernels; `device` replaces device.cuh in tests on the host."""
     opened = f"namespace {NAMESPACE} {{"
-    signs = define_nan_signs(*(spec.body.statements for spec in specs))
-    parts = [signs, device or kernel_text("device.cuh"), opened]
+    signs = nan_signs(*(spec.body.statements for spec in specs))
+    parts = [f"#define GI_NAN_SIGNS {signs}", device or kernel_text("device.cuh"), opened]
     parts += [kernel_text(f"{name}.cuh") for name in ("rounding", "integers", "prelude")]
     if any(_needs_math(spec.body) for spec in specs):
         parts.append(kernel_text("math.cuh"))

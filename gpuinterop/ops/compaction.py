@@ -16,10 +16,11 @@ import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.errors import CaptureError
 from gpuinterop.host_views import as_numpy_view
-from gpuinterop.jit import compile_source, kernel_text
-from gpuinterop.jit.codegen import NAMESPACE
+from gpuinterop.jit import kernel_text
+from gpuinterop.jit.codegen import program
 
 from . import output_arrays
+from .reduction_codegen import loaded_kernels
 
 _TILE, _THREADS = 8192, 256  # of compact.cuh
 READ, ASSIGN, PLACES = range(3)
@@ -28,23 +29,10 @@ READ, ASSIGN, PLACES = range(3)
 @cache
 def _kernel(device: int, name: str, action: int, itemsize: int, ndim: int, wide: bool) -> Any:
     file = "compact_write.cuh" if name == "gi_compact_write" else "compact_count.cuh"
-    text = "\n".join([
-        f"#define GI_ACTION {action}",
-        f"#define GI_ND {ndim}",
-        f"#define GI_INDEX {'i64' if wide else 'i32'}",
-        kernel_text("device.cuh"),
-        f"namespace {NAMESPACE} {{",
-        *map(kernel_text, ("rounding.cuh", "integers.cuh", "prelude.cuh")),
-        f"typedef u{8 * itemsize} T;",
-        *map(kernel_text, ("compact.cuh", file)),
-        "}",
-    ])  # fmt: skip
-
-    def compiled(fresh: bool) -> tuple[bytes, str]:
-        arch = _core._compute_capability(device)
-        return compile_source(text, arch, name=f"{name}.cu", fresh=fresh), name
-
-    return _core._load_kernel(device, compiled, name)
+    values = {"ACTION": action, "ND": ndim, "INDEX": "i64" if wide else "i32"}
+    parts = (kernel_text("compact.cuh"), kernel_text(file))
+    text = program(values, f"typedef u{8 * itemsize} T;", *parts)
+    return loaded_kernels(device, text, [name])[0]
 
 
 class Selection:

@@ -11,7 +11,7 @@ from functools import cache
 from gpuinterop import _core
 from gpuinterop.dtypes import STORAGE, WORKING
 from gpuinterop.jit import EXACT, compile_source, kernel_text
-from gpuinterop.jit.codegen import NAMESPACE, define_nan_signs
+from gpuinterop.jit.codegen import NAMESPACE, nan_signs, program
 from gpuinterop.ops.reduction_geometry import Operand
 from gpuinterop.ops.reduction_plan import Plan, plan_reduction
 
@@ -118,49 +118,36 @@ def render(recipe: Recipe, plan: Plan) -> str:
         f"  const auto x{i} = gi_read({f'gi_f.v{i}[gi_k % {held}]' if fixed[i] else f'gi_q.v{i}[gi_k]'});\n"
         for i in range(len(kinds))
     )
-    return "".join(
-        [
-            f"#define GI_INS {len(recipe.inputs)}\n",
-            f"#define GI_KEPT {len(plan.geometry.kept)}\n",
-            f"#define GI_RED {len(plan.geometry.red)}\n",
-            f"#define GI_BLOCK {plan.threads}\n",
-            f"#define GI_TEAM {plan.team}\n",
-            f"#define GI_FINISH_TEAM {plan.finish_team}\n",
-            f"#define GI_VEC {plan.vector}\n",
-            f"#define GI_APART {int(plan.apart)}\n",
-            f"#define GI_RAGGED {int(plan.ragged)}\n",
-            f"#define GI_ROWS {plan.rows}\n",
-            f"#define GI_UNROLL {plan.unroll}\n",
-            f"#define GI_ONE_LAUNCH {int(plan.one_launch)}\n",
-            f"#define GI_INPUTS(X) {' '.join(entries(False))}\n",
-            f"#define GI_FIXED(X) {' '.join(entries(True))}\n",
-            f"#define GI_PEEL {int(plan.peel)}\n",
-            f"#define GI_PEELED(X) {next((one for one in entries(False) if one.endswith(', 1)')), '')}\n",
-            define_nan_signs(recipe.map, recipe.support),
-            kernel_text("device.cuh"),
-            f"namespace {NAMESPACE} {{\n",
-            f"typedef {'long long' if plan.wide else 'int'} Index;\n",
-            _params(recipe, plan),
-            kernel_text("rounding.cuh"),
-            kernel_text("integers.cuh"),
-            kernel_text("prelude.cuh"),
-            kernel_text("reduce_ops.cuh"),
-            kernel_text("math.cuh") if "gi_" in recipe.support else "",
-            f"}}\n{recipe.declared}\nnamespace {NAMESPACE} {{\n" if recipe.declared else "",
-            recipe.support,
-            f"typedef {recipe.value} Value;\ntypedef {recipe.op} Op;\ntypedef Op::Acc Acc;\n",
-            f"template <int VEC>\nstruct Packs {{ {members(False, 'VEC')} }};\n",
-            f"struct Fixed {{ {members(True, held)} }};\n",
-            "template <int VEC>\n"
-            "__device__ inline Value gi_map(const Packs<VEC>& gi_q, const Fixed& gi_f, int gi_k) {\n",
-            fetched,
-            f"  return gi_to<Value>({recipe.map});\n}}\n",
-            kernel_text("reduce_common.cuh"),
-            _store(recipe, plan),
-            kernel_text(f"reduce_{plan.mode}.cuh"),
-            f"}}\n{recipe.defined}\n",
-        ]
+    peeled = next((one for one in entries(False) if one.endswith(", 1)")), "")
+    values = {
+        "INS": len(recipe.inputs), "KEPT": len(plan.geometry.kept), "RED": len(plan.geometry.red),
+        "BLOCK": plan.threads, "TEAM": plan.team, "FINISH_TEAM": plan.finish_team, "VEC": plan.vector,
+        "APART": int(plan.apart), "RAGGED": int(plan.ragged), "ROWS": plan.rows, "UNROLL": plan.unroll,
+        "ONE_LAUNCH": int(plan.one_launch), "PEEL": int(plan.peel), "PEELED(X)": peeled,
+        "INPUTS(X)": " ".join(entries(False)), "FIXED(X)": " ".join(entries(True)),
+        "NAN_SIGNS": nan_signs(recipe.map, recipe.support),
+    }  # fmt: skip
+    # Users' functions are outside the namespace.
+    declared = f"}}\n{recipe.declared}\nnamespace {NAMESPACE} {{" if recipe.declared else ""
+    text = program(
+        values,
+        f"typedef {'long long' if plan.wide else 'int'} Index;",
+        _params(recipe, plan),
+        kernel_text("reduce_ops.cuh"),
+        kernel_text("math.cuh") if "gi_" in recipe.support else "",
+        declared,
+        recipe.support,
+        f"typedef {recipe.value} Value;\ntypedef {recipe.op} Op;\ntypedef Op::Acc Acc;",
+        f"template <int VEC>\nstruct Packs {{ {members(False, 'VEC')} }};",
+        f"struct Fixed {{ {members(True, held)} }};",
+        "template <int VEC>",
+        "__device__ inline Value gi_map(const Packs<VEC>& gi_q, const Fixed& gi_f, int gi_k) {",
+        f"{fetched}  return gi_to<Value>({recipe.map});\n}}",
+        kernel_text("reduce_common.cuh"),
+        _store(recipe, plan),
+        kernel_text(f"reduce_{plan.mode}.cuh"),
     )
+    return f"{text}{recipe.defined}\n"
 
 
 def pack_params(recipe: Recipe, plan: Plan, parameter: float = 0.0) -> bytes:
@@ -180,13 +167,13 @@ def pack_params(recipe: Recipe, plan: Plan, parameter: float = 0.0) -> bytes:
 Placed = tuple[int, int, Operand]
 Launches = tuple[list[object], int]
 
-_functions: dict[tuple[int, int, bytes], list[_core.LoadedKernel]] = {}
+_functions: dict[tuple[int, tuple[str, ...], bytes], list[_core.LoadedKernel]] = {}
 
 
 def loaded_kernels(device: int, text: str, names: Sequence[str]) -> list[_core.LoadedKernel]:
     """Return the kernels of a text that are launched one after the other, compiled and loaded once."""
-    # A plan that joins parts and one that does not may have the same text.
-    key = (device, len(names), hashlib.sha256(text.encode()).digest())
+    # One text may have several kernels, and a plan that joins parts and one that does not the same text.
+    key = (device, tuple(names), hashlib.sha256(text.encode()).digest())
     found = _functions.get(key)
     if found is None:
 

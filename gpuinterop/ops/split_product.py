@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from gpuinterop import _core
 from gpuinterop.dtypes import STORAGE, dtype_id
 from gpuinterop.jit import kernel_text
-from gpuinterop.jit.codegen import NAMESPACE
+from gpuinterop.jit.codegen import program
 from gpuinterop.ops.reduction_codegen import (
     INPUT,
     OUTPUT,
@@ -110,14 +110,5 @@ def text(dtype: str, held: str, panels: tuple[Panel, Panel], steps: int) -> str:
         "M": a.lines, "N": b.lines, "STEPS": steps, "OWN": _OWN, "BLOCKS": _blocks(held), "A_INNER": int(a.inner),
         "B_INNER": int(b.inner), "A_VEC": a.vector, "B_VEC": b.vector,
     }  # fmt: skip
-    return "".join(
-        [
-            *(f"#define GI_{name} {value}\n" for name, value in values.items()),
-            kernel_text("device.cuh"),
-            f"namespace {NAMESPACE} {{\n",
-            *(kernel_text(f"{name}.cuh") for name in ("rounding", "integers", "prelude")),
-            f"typedef {STORAGE[dtype]} Element;\ntypedef {held} Sum;\n",
-            kernel_text("split_product.cuh"),
-            "}\n",
-        ]
-    )
+    types = f"typedef {STORAGE[dtype]} Element;\ntypedef {held} Sum;"
+    return program(values, types, kernel_text("split_product.cuh"))
