@@ -181,6 +181,25 @@ class Regression:
 
         return step
 
+    def fused(self, device: str) -> Callable[[], Any]:
+        """Return the step as a captured call of a fused function."""
+        x, y, w = (gi.CudaNdarray(a, device=device) for a in (self.x, self.y, self.w))
+        b, xent = gi.zeros((), device=device), gi.empty_like(y)
+        outs = gi.empty(y.shape, dtype=bool, device=device), xent, w, b
+        rate, decay, n = self.rate, self.decay, self.n
+
+        @gi.fuse
+        def step(x: Any, y: Any, w: Any, b: Any) -> Any:
+            z = x @ w + b
+            p = 1 / (1 + gi.exp(-z))
+            xent = gi.maximum(z, 0) - y * z + gi.log1p(gi.exp(-abs(z)))
+            error = (p - y) / n
+            return p > 0.5, xent, w - rate * (x.T @ error + decay * w), b - rate * error.sum()
+
+        with gi.capture(device=device) as graph:
+            step(x, y, w, b, out=outs)
+        return graph.replay
+
     def torch(self, torch: Any, device: str) -> Callable[[], Any]:
         x, y, w = (torch.tensor(a, device=device) for a in (self.x, self.y, self.w))
         b = torch.zeros((), device=device)
@@ -251,6 +270,7 @@ def regression(bench: Benchmark, libraries: dict[str, Any]) -> None:
     calls[f"{GPUINTEROP} plain graph"] = Call(
         gi.capture(plain, device=device).replay, wait[GPUINTEROP]
     )
+    calls[f"{GPUINTEROP} fused graph"] = Call(others.fused(device), wait[GPUINTEROP])
     calls["numpy"] = Call(others.numpy(), lambda: None, events=False)
     with optional(libraries, "torch", "logistic regression") as torch:
         step = others.torch(torch, device)

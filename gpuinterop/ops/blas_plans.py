@@ -58,7 +58,7 @@ def _product(a: Any, b: Any, wide: bool = False) -> ReductionKernel:
         common = np.dtype(np.float32) if wide else common_dtype((a.dtype, b.dtype), "matmul")
         op = "any" if common == np.bool_ else "sum"
         kernel = _products[key] = ReductionKernel(
-            _times(common), op, dtypes=(common,), where="matmul"
+            _times(common), (op,), dtypes=(common,), where="matmul"
         )
     return kernel
 

@@ -3,18 +3,26 @@
 A reduction ends a kernel, because its value is known only when every element has been read. The same
 kernel also computes values element by element from the reduced value, in its shape. All other results
 are computed after the reductions, those of one shape in one kernel.
+
+Reductions that do not depend on each other share a kernel if they have the same axes and results of the same
+shape, or a single result. The kernel reads an operand of several reductions once. A single result is reduced
+again for each element of the others' results, so only small reductions share a kernel with one.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpuinterop.views import read_reduced_axes
 
 from .expression_dtypes import Value
 from .expression_graph import Graph, in_order, ordered, shapes_of
+
+_MOST_REDUCTIONS = 4  # of one kernel
+_SMALL = 1 << 20  # elements of a reduction that takes about as long as a launch
 
 
 class Read(NamedTuple):
@@ -33,6 +41,33 @@ class Element(NamedTuple):
     axes: tuple[int, ...] | None = None
 
 
+class End(NamedTuple):
+    """The results of a kernel that have one shape.
+
+    Attributes
+    ----------
+    reduced : the positions of the reductions from which they are computed.
+    after : the graph of the results. Its inputs are the reduced values and the extras.
+    extras : the further operands of that graph.
+    stores : the results.
+    keepdims : whether they keep the reduced axes, with length 1.
+    once : None, or the number of axes of elements that the kernel reduces again for each of its other results.
+    """
+
+    reduced: tuple[int, ...]
+    after: Graph
+    extras: Sequence[Any]
+    stores: tuple[Value, ...] = ()
+    keepdims: bool = False
+    once: int | None = None
+
+    def shape(self, kept: tuple[int, ...], with_reduced: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the results, given that of the kernel's without and with the reduced axes."""
+        if self.once is None:
+            return with_reduced if self.keepdims else kept
+        return (1,) * self.once if self.keepdims else ()
+
+
 @dataclass(frozen=True)
 class Stage:
     """One kernel.
@@ -41,17 +76,29 @@ class Stage:
     ----------
     part, reads : the elements that are computed or reduced, and the operands of that graph.
     stores : the values that it stores, in the order of the kernel's results.
-    reduction : of the elements; None for a kernel without one.
-    after, extras : the graph of the reduced value, which is its first input, and the other operands of
-        that graph; None if the reduced value itself is the only result.
+    reductions : one for each result of `part`; none in an elementwise kernel.
+    ends : what follows the reductions; empty if one reduced value is the only result.
+    apart : the stages that compute the same with a kernel for each reduction and one for each end. Their stored
+        values follow those that precede this stage.
     """
 
     part: Graph
     reads: tuple[Read, ...]
     stores: tuple[Value, ...]
-    reduction: tuple[str, object, bool] | None = None
-    after: Graph | None = None
-    extras: tuple[Read, ...] = ()
+    reductions: tuple[tuple[str, Any, bool], ...] = ()
+    ends: tuple[End, ...] = ()
+    apart: tuple[Stage, ...] = ()
+
+    @property
+    def extras(self) -> tuple[Read, ...]:
+        return tuple(read for end in self.ends for read in end.extras)
+
+    def read_beside(self, value: Value) -> set[int]:
+        """Return the places that this stage may still read when it stores a value."""
+        if len(self.reductions) < 2:
+            return set()
+        others = [read for end in self.ends if value not in end.stores for read in end.extras]
+        return {read.place for read in (*self.reads, *others)}
 
 
 def partition(results: Sequence[Value], shapes: Sequence[tuple[int, ...]]) -> list[Stage]:
@@ -81,9 +128,15 @@ class _Partition:
         for value in self.values:
             for operand in value.operands:
                 self.users.setdefault(id(operand), []).append(value)
+        levels: dict[int, int] = {}  # the number of reductions that precede a value
         for value in self.values:
-            if value.reduction is not None:
-                self._reduce(value)
+            below = max((levels[id(o)] for o in value.operands), default=0)
+            levels[id(value)] = below + (value.reduction is not None)
+        for level in range(max(levels.values(), default=0)):
+            for group in self._groups([
+                v for v in self.values if v.reduction is not None and levels[id(v)] == level + 1
+            ]):  # fmt: skip
+                self._reduce(group)
         self._finish()
 
     def _finish(self) -> None:
@@ -100,56 +153,137 @@ class _Partition:
             part, reads = self._part([Element(value) for value in group])
             self.stages.append(Stage(part, reads, tuple(group)))
 
-    def _reduce(self, value: Value) -> None:
-        part, reads = self._part([Element(value.operands[0])])
-        joined = self._joined(value)
-        stores = tuple(
-            v for v in (value, *joined)
-            if v in self.results or any(user not in joined for user in self.users[id(v)])
-        )  # fmt: skip
-        after: Graph | None = None
-        extras: tuple[Read, ...] = ()
-        if stores != (value,):
-            after, extras = self._part([Element(v) for v in stores], value)
-        self.stages.append(Stage(part, reads, stores, value.reduction, after, extras))
+    def _groups(self, values: list[Value]) -> list[list[Element]]:
+        """Return the reductions of each kernel, with the axes of their elements in the order of the first one's."""
+        groups: list[list[Element]] = []
+        for value in sorted(values, key=lambda v: -math.prod(self._shape_of_elements(v))):
+            for group in groups:
+                found = self._joins(group, value)
+                if found:
+                    group.append(found)
+                    break
+            else:
+                groups.append([Element(value)])
+        # Those of fewer results first: the kernels of the others compute what depends on both.
+        return sorted(groups, key=lambda group: math.prod(self.shapes[id(group[0].value)]))
+
+    def _joins(self, group: list[Element], value: Value) -> Element | None:
+        """Return the elements of a reduction in the order of axes of a kernel that it can share, or None."""
+        first = group[0].value
+        shape, own = self._shape_of_elements(first), self._shape_of_elements(value)
+        axes, mine = _reduced_axes(first, len(shape)), _reduced_axes(value, len(own))
+        size = math.prod(shape)
+        if size == 0 or len(group) == _MOST_REDUCTIONS:
+            return None
+        if own == shape and mine == axes:
+            shared = self._arrays(first, shape) & self._arrays(value, shape)
+            return Element(value) if size <= _SMALL or shared else None
+        long = [i for i in mine if own[i] > 1]  # axes of length 1 may be anywhere
+        lengths = [shape[i] for i in axes if shape[i] > 1]
+        if size > _SMALL or len(mine) < len(own) or [own[i] for i in long] != lengths:
+            return None
+        # If values of the first one's shape need both, the other one is stored by an earlier kernel.
+        alone = len(self._joined([first]))
+        self.places[id(value)] = -1
+        needed = len(self._joined([first])) > alone
+        del self.places[id(value)]
+        if needed:
+            return None
+        rest = iter(long)
+        found = [next(rest) if i in axes and n > 1 else -1 for i, n in enumerate(shape)]
+        while found and found[0] < 0:  # as in an operand with fewer axes
+            del found[0]
+        return Element(value, tuple(found))
+
+    def _shape_of_elements(self, value: Value) -> tuple[int, ...]:
+        return self.shapes[id(value.operands[0])]
+
+    def _arrays(self, value: Value, shape: tuple[int, ...]) -> set[int]:
+        """Return the places of the arrays with as many elements as a reduction that it reads."""
+        leaves = in_order([value.operands[0]], lambda v: () if self._is_leaf(v) else v.operands)
+        size = math.prod(shape)
+        return {
+            self._place(v)
+            for v in leaves
+            if self._is_leaf(v) and math.prod(self.shapes[id(v)]) == size
+        }
+
+    def _reduce(self, group: list[Element]) -> None:
+        values = [element.value for element in group]
+        part, reads = self._part([self._ordered(v.operands[0], axes) for v, axes in group])
+        reductions = tuple(v.reduction for v in values if v.reduction is not None)
+        alike: dict[tuple[Any, ...], list[int]] = {}  # the reductions whose results have one shape
+        for i, (value, axes) in enumerate(group):
+            alike.setdefault((axes is None, reductions[i][2], self.shapes[id(value)]), []).append(i)
+        ends = tuple(self._end(places, group) for places in alike.values())
+        stores = tuple(value for end in ends for value in end.stores)
+        if stores == (values[0],):
+            self.stages.append(Stage(part, reads, stores, reductions))
+        else:
+            apart = self._apart(values, ends)
+            self.stages.append(Stage(part, reads, stores, reductions, ends, apart))
         for stored in stores:
             self.places[id(stored)] = self.count + len(self.places)
 
-    def _joined(self, reduced: Value) -> list[Value]:
-        """Return the values that a reduction's kernel can compute: of its shape, from it and from stored values."""
-        shape = self.shapes[id(reduced)]
-        computable, joined = {id(reduced)}, {id(reduced): reduced}
+    def _end(self, places: list[int], group: list[Element]) -> End:
+        reduced = [group[i].value for i in places]
+        value, axes = group[places[0]]
+        joined = self._joined(reduced)
+        stores = tuple(
+            v for v in (*reduced, *joined)
+            if v in self.results or any(user not in joined for user in self.users[id(v)])
+        )  # fmt: skip
+        after, extras = self._part([Element(v) for v in stores], reduced)
+        assert value.reduction is not None
+        once = None if axes is None else len(self._shape_of_elements(value))
+        return End(tuple(places), after, extras, stores, value.reduction[2], once)
+
+    def _apart(self, values: list[Value], ends: Sequence[End]) -> tuple[Stage, ...]:
+        stages, before = [], dict(self.places)
+        for value in values:
+            part, reads = self._part([Element(value.operands[0])])
+            assert value.reduction is not None
+            stages.append(Stage(part, reads, (value,), (value.reduction,)))
+        for value in values:
+            self.places[id(value)] = self.count + len(self.places)
+        for end in ends:
+            if any(v not in values for v in end.stores):
+                part, reads = self._part([Element(v) for v in end.stores])
+                stages.append(Stage(part, reads, end.stores))
+        self.places = before
+        return tuple(stages)
+
+    def _joined(self, reduced: list[Value]) -> list[Value]:
+        """Return the values that a kernel can compute from reduced values of one shape and stored values."""
+        shape = self.shapes[id(reduced[0])]
+        joined = {id(v): v for v in reduced}
+        computable = set(joined)
         for value in self.values:
-            if value.row is None:
-                if (
-                    value is reduced
-                    or self._is_leaf(value)
-                    or value.number is not None
-                    or (value.axes is not None and self._is_leaf(value.operands[0]))
-                ):
-                    computable.add(id(value))
-            elif all(id(o) in computable for o in value.operands):
+            view = value.axes is not None and self._is_leaf(value.operands[0])
+            if view or self._is_leaf(value) or value.number is not None:
+                computable.add(id(value))
+            elif value.row is not None and all(id(o) in computable for o in value.operands):
                 from_it = any(id(o) in joined for o in value.operands)
                 if from_it and self.shapes[id(value)] == shape:
                     joined[id(value)] = value
                 if not from_it or id(value) in joined:
                     computable.add(id(value))
-        return list(joined.values())[1:]
+        return list(joined.values())[len(reduced) :]
 
     def _is_leaf(self, value: Value) -> bool:
         """Return whether a kernel reads the value instead of computing it."""
         return value.index >= 0 or id(value) in self.places
 
     def _part(
-        self, ends: Sequence[Element], reduced: Value | None = None
+        self, ends: Sequence[Element], reduced: Sequence[Value] = ()
     ) -> tuple[Graph, tuple[Read, ...]]:
-        """Return the graph that computes `ends`, and its operands; `reduced`, if given, is its first input."""
+        """Return the graph that computes `ends`, and its operands; the values `reduced` are its first inputs."""
         elements = in_order(ends, lambda element: self._operands(element, reduced))
-        leaves = [e for e in elements if self._is_leaf(e.value) and e.value is not reduced]
+        leaves = [e for e in elements if self._is_leaf(e.value) and e.value not in reduced]
         leaves.sort(key=lambda e: (self._place(e.value), e.axes or ()))
         part, made = Graph(), {}
-        if reduced is not None:
-            made[Element(reduced)] = part.input()
+        for value in reduced:
+            made[Element(value)] = part.input()
         for leaf in leaves:
             made[leaf] = part.input(weak=leaf.value.weak)
         for element in elements:
@@ -160,13 +294,13 @@ class _Partition:
                     else replace(element.value, operands=operands)
                 )  # fmt: skip
         part.results = [made[end] for end in ends]
-        drop = () if reduced is None else self._kept_axes(reduced)
+        drop = self._kept_axes(reduced[0]) if reduced else ()
         return part, tuple(self._read(leaf, drop) for leaf in leaves)
 
-    def _operands(self, element: Element, reduced: Value | None) -> list[Element]:
+    def _operands(self, element: Element, reduced: Sequence[Value]) -> list[Element]:
         """Return the values from which an element is computed, each with its axes."""
         value, axes = element
-        if self._is_leaf(value) or value is reduced:
+        if self._is_leaf(value) or value in reduced:
             return []
         if value.axes is not None:
             inner = value.axes
@@ -175,7 +309,15 @@ class _Partition:
             return [Element(value.operands[0], inner)]
         if axes is None:
             return [Element(operand) for operand in value.operands]
-        return [Element(operand, self._aligned(operand, value, axes)) for operand in value.operands]
+        return [
+            self._ordered(operand, self._aligned(operand, value, axes))
+            for operand in value.operands
+        ]
+
+    def _ordered(self, value: Value, axes: tuple[int, ...] | None) -> Element:
+        """Return the element of a value with these axes; without axes if they are its own."""
+        own = axes == tuple(range(len(self.shapes.get(id(value), ()))))
+        return Element(value, None if own else axes)
 
     def _aligned(
         self, operand: Value, value: Value, axes: tuple[int, ...]
@@ -201,9 +343,14 @@ class _Partition:
     def _kept_axes(self, reduced: Value) -> tuple[bool, ...]:
         """Return for each axis whether it is not reduced, if the reduction keeps its axes; otherwise ()."""
         assert reduced.reduction is not None
-        op, axis, keepdims = reduced.reduction
-        if not keepdims:
+        if not reduced.reduction[2]:
             return ()
         ndim = len(self.shapes[id(reduced)])
-        axes = read_reduced_axes(axis, ndim, op)
+        axes = _reduced_axes(reduced, ndim)
         return tuple(i not in axes for i in range(ndim))
+
+
+def _reduced_axes(value: Value, ndim: int) -> tuple[int, ...]:
+    assert value.reduction is not None
+    op, axis, _ = value.reduction
+    return read_reduced_axes(axis, ndim, op)

@@ -19,6 +19,7 @@ from .expression_codegen import ElementwiseOperation
 from .expression_dtypes import Value, is_strict, number_kind, strong
 from .expression_graph import Graph, shapes_of
 from .expression_partition import Read, Stage, depends_on_shapes, partition
+from .fused_reduction import FusedReduction
 from .operand_conversion import gpuarray_class, is_foreign_array, viewed
 from .output_arrays import (
     check_count,
@@ -29,7 +30,6 @@ from .output_arrays import (
     refuse_overlap,
     require_arrays,
 )
-from .reduction_kernel import FusedReduction
 
 _MOST = 64
 
@@ -123,27 +123,32 @@ class CompiledExpression(_core.PreparedCalls):
         stages = partition(self._results, shapes)
         first = stages[0]
         arguments = tuple(Read(i) for i in range(len(self._graph.inputs)))
-        if len(stages) == 1 and first.reduction is None and first.reads == arguments:
+        if len(stages) == 1 and not first.reductions and first.reads == arguments:
             kernel: Callable[..., Any] = self._kernel(replace(first.part, strict=strict))
             return kernel
         runs = [(stage, self._function(stage)) for stage in stages]
         return _Stages(runs, replace(self._graph, strict=strict, results=self._results), shapes)
 
     def _function(self, stage: Stage) -> Callable[..., Sequence[Any]]:
-        """Return the function of a stage; it takes operands, extras, and an `out` array or None for each result."""
-        if stage.reduction is None:
+        """Return the function of a stage; it takes all values, and an `out` array or None for each result."""
+        if not stage.reductions:
             elementwise = self._elementwise(stage.part)
-            return lambda operands, extras, outs: elementwise(*operands, outs=outs)
-        after = stage.after
-        key = (*stage.part.signature(), repr(stage.reduction), after and after.signature())
+            return lambda values, outs: elementwise(*_operands(stage.reads, values), outs=outs)
+        ends = [(e.reduced, e.after.signature(), e.keepdims, e.once) for e in stage.ends]
+        key = (*stage.part.signature(), repr(stage.reductions), *ends)
         found: FusedReduction | None = self._kernels.recall(key)
         if found is None:
-            found = FusedReduction(
-                stage.part, stage.reduction, self._elementwise(stage.part),
-                after, None if after is None else self._elementwise(after),
-            )  # fmt: skip
+            elements = None if stage.apart else self._elementwise(stage.part)
+            found = FusedReduction(stage.part, stage.reductions, stage.ends, elements)
             self._kernels[key] = found
-        return found
+        reduction, runs = found, [(s, self._function(s)) for s in stage.apart]
+        reads, extras = stage.reads, stage.extras
+
+        def run(values: Sequence[Any], outs: Sequence[Any]) -> Sequence[Any]:
+            made = reduction(_operands(reads, values), _operands(extras, values), outs)
+            return _run_apart(stage, runs, values, outs) if made is None else made
+
+        return run
 
     def _elementwise(self, part: Graph) -> Callable[..., Sequence[Any]]:
         """Return the kernel of a graph; its results are CudaNdarrays if its operands are."""
@@ -186,14 +191,14 @@ class _Stages:
                 places.append(next((j for j, result in left.items() if result is value), -1))
                 left.pop(places[-1], None)
             self.gives.append(tuple(places))
-        # For each stage the inputs that later stages read.
-        self.later: list[list[int]] = [
-            sorted({
-                read.place for later, _ in stages[i + 1 :] for read in (*later.reads, *later.extras)
-                if read.place < len(graph.inputs)
-            })
-            for i in range(len(stages))
-        ]  # fmt: skip
+        # For each result of each stage the inputs that are read after it is written.
+        self.later: list[list[list[int]]] = []
+        inputs = {*range(len(graph.inputs))}
+        for i, (stage, _) in enumerate(stages):
+            later = {r.place for s, _ in stages[i + 1 :] for r in (*s.reads, *s.extras)}
+            self.later.append([
+                sorted(inputs & (later | stage.read_beside(value))) for value in stage.stores
+            ])  # fmt: skip
         self._known: dict[tuple[int, ...], tuple[dict[int, Any], set[int]]] = {}  # of `_dtypes`
 
     def __call__(self, *operands: Any, out: Any = None) -> Any:
@@ -203,8 +208,8 @@ class _Stages:
         found: list[Any] = [None] * (
             self.results + 1
         )  # the last one is for values that are not results
-        for (stage, run), gives in zip(self.stages, self.gives, strict=True):
-            made = run(*_operands(stage, values), [None] * len(gives))
+        for (_, run), gives in zip(self.stages, self.gives, strict=True):
+            made = run(values, [None] * len(gives))
             for place, value in zip(gives, made, strict=True):
                 found[place] = value
             values.extend(made)
@@ -225,14 +230,16 @@ class _Stages:
         found = list(outs)
         copies: list[tuple[Any, Any]] = []
         for i, ((stage, run), gives) in enumerate(zip(self.stages, self.gives, strict=True)):
-            later = [values[j] for j in self.later[i] if isinstance(values[j], _core.Array)]
             sinks = []
-            for place, value in zip(gives, stage.stores, strict=True):
+            for place, value, later in zip(gives, stage.stores, self.later[i], strict=True):
                 sink = None if place < 0 else outs[place]
                 if (
                     sink is None
                     or shape_of(sink) != self.shapes[id(value)]
-                    or any(_core._may_overlap(sink, x) for x in later)
+                    or any(
+                        isinstance(values[j], _core.Array) and _core._may_overlap(sink, values[j])
+                        for j in later
+                    )
                 ):
                     plainly = is_strict(like) and id(value) not in strict
                     cls = gpuarray_class() if plainly else type(like)
@@ -242,7 +249,7 @@ class _Stages:
                     found[place] = sink
                 elif place >= 0 and outs[place] is not sink:
                     copies.append((outs[place], sink))
-            run(*_operands(stage, values), sinks)
+            run(values, sinks)
             values.extend(sinks)
         for sink, value in copies:
             _core.copy_into(sink, value, where="fuse")
@@ -268,9 +275,24 @@ class _Stages:
         return self._known[given]
 
 
-def _operands(stage: Stage, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Return the operands and the extras of a stage."""
-    return [_read(values, r) for r in stage.reads], [_read(values, r) for r in stage.extras]
+def _run_apart(
+    stage: Stage, runs: Sequence[tuple[Stage, Callable[..., Sequence[Any]]]],
+    values: Sequence[Any], outs: Sequence[Any],
+) -> list[Any]:  # fmt: skip
+    """Compute the results of a stage by the stages into which it can be divided."""
+    found: dict[int, Any] = {}
+    values = list(values)
+    sinks = dict(zip(map(id, stage.stores), outs, strict=True))
+    last = {id(value): part for part, _ in runs for value in part.stores}
+    for part, run in runs:
+        made = run(values, [sinks.get(id(v)) if last[id(v)] is part else None for v in part.stores])
+        values.extend(made)
+        found.update(zip(map(id, part.stores), made, strict=True))
+    return [found[id(value)] for value in stage.stores]
+
+
+def _operands(reads: Sequence[Read], values: Sequence[Any]) -> list[Any]:
+    return [_read(values, read) for read in reads]
 
 
 def _read(values: Sequence[Any], read: Read) -> Any:

@@ -253,7 +253,8 @@ def fuse(
     Values may be reduced: ``(x * y).sum()``, likewise prod, mean, min, max, any and all, over all axes
     or ``axis=``. Each reduction is one kernel that reads the operands once and also runs the operations
     on the reduced value that keep its shape; values of larger shapes are one kernel after those. A
-    softmax of rows is three kernels. Products with vectors are such reductions, and ``x.T`` and
+    softmax of rows is three kernels. Reductions over the same axes that do not need each other, such as
+    ``x.min()`` and ``x.max()``, are one kernel. Products with vectors are such reductions, and ``x.T`` and
     ``x[:, None]`` cost nothing. Sums of floats are as accurate as those of `CudaNdarray.sum`, but may be
     joined in another order and so differ in the last bit on CUDA. Fused functions may call one another.
 

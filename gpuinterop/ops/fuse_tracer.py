@@ -64,7 +64,8 @@ class Trace:
     def shape(self, value: Value) -> tuple[int, ...]:
         """Return the shape of a value for the arguments of this call."""
         values = ordered([value])
-        return shapes_of(values, self._given(values, shape_of))[id(value)]
+        shapes = self._given(values, lambda x: () if type(x) is Scalar else shape_of(x))
+        return shapes_of(values, shapes)[id(value)]
 
     def dtype(self, value: Value) -> np.dtype[Any]:
         """Return the dtype of a value for the arguments of this call."""

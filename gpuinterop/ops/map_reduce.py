@@ -21,6 +21,7 @@ from gpuinterop.ops import output_arrays
 from gpuinterop.ops.cuda_text import CudaText, assigned, host_results, require_arch
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.expression import Expression
+from gpuinterop.ops.expression_partition import End
 from gpuinterop.ops.reduction_codegen import render
 from gpuinterop.ops.reduction_geometry import Operand
 from gpuinterop.ops.reduction_kernel import ReductionKernel
@@ -81,7 +82,7 @@ class MapReduce(ReductionKernel):
                 got=repr(host), fix="pass for example host=lambda x, e: (numpy.sum(x[0], axis=-1),)",
             )  # fmt: skip
         super().__init__(
-            Expression(), op, axis, None, dtypes, where
+            Expression(), (op,), axis, (), dtypes, where
         )  # the graphs follow the dtypes
         self.map, self.host, self.in_python = map, host, True
         self.texts, self.locals = tuple(posts), locals
@@ -132,7 +133,7 @@ class MapReduce(ReductionKernel):
             )
 
     def _dtypes(self, operands: Sequence[Any], extras: Sequence[Any]) -> list[np.dtype[Any]]:
-        reduced = REDUCTIONS[self.op].result(self._common(operands))
+        reduced = REDUCTIONS[self.ops[0]].result(self._common(operands))
         return [
             as_supported_dtype(reduced if self.dtypes is None else self.dtypes[j], "MapReduce")
             for j in range(len(self.texts))
@@ -144,15 +145,15 @@ class MapReduce(ReductionKernel):
 
     def graphs(
         self, operands: Sequence[Any], extras: Sequence[Any]
-    ) -> tuple[Expression, Expression]:
+    ) -> tuple[Expression, Sequence[End]]:
         """Return the graphs of the texts for operands of these dtypes."""
-        value = accumulated_dtype(self.op, self._common(operands))
+        value = accumulated_dtype(self.ops[0], self._common(operands))
         outs = [kind.name for kind in self._dtypes(operands, extras)]
         mapped = CudaText(
             ", ".join(f"{x.dtype.name} x{i}" for i, x in enumerate(operands)),
             f"{value} gi_value", assigned("gi_value", value, self.map), "map",
         )  # fmt: skip
-        reduced = REDUCTIONS[self.op].result(np.dtype(value)).name
+        reduced = REDUCTIONS[self.ops[0]].result(np.dtype(value)).name
         posts = CudaText(
             ", ".join([f"{reduced} r", *(f"{e.dtype.name} e{i}" for i, e in enumerate(extras))]),
             ", ".join(f"{name} gi_y{j}" for j, name in enumerate(outs)),
@@ -161,7 +162,7 @@ class MapReduce(ReductionKernel):
                 for j, (name, post) in enumerate(zip(outs, self.texts, strict=True))
             ), "posts",
         )  # fmt: skip
-        return Expression.of_text(mapped), Expression.of_text(posts)
+        return Expression.of_text(mapped), [End((0,), Expression.of_text(posts), extras)]
 
     def _on_host(
         self, cls: type, operands: Sequence[Any], extras: Sequence[Any], kept: tuple[int, ...],

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from gpuinterop import _core
 from gpuinterop.dtypes import STORAGE, WORKING
@@ -17,6 +18,22 @@ from gpuinterop.ops.reduction_plan import Plan, plan_reduction
 
 INPUT, OUTPUT, SCRATCH, BLOCK_COUNTERS = 0, 1, 2, 3  # ops::Slot
 ACCUMULATOR_BYTES = 32  # of the largest one
+
+
+class Ending(NamedTuple):
+    """The results of one shape: `gi_posts<n>` computes them from reduced values and extras.
+
+    Attributes
+    ----------
+    reduced : the expressions of the reduced values.
+    extras, outputs : their positions.
+    once : the kernel reduces the values again for each result of another shape, and stores them once.
+    """
+
+    reduced: list[str]
+    extras: range
+    outputs: range
+    once: bool
 
 
 @dataclass(frozen=True)
@@ -33,8 +50,8 @@ class Recipe:
     op : an accumulator of reduce_ops.cuh, "FloatSum<float>".
     outputs : dtype names of the results.
     extras : dtype names of further inputs that have the shape of the result.
-    support : device functions that the expression calls, among them `gi_posts` of the reduced value, the
-        extras, and references to the results, where these are not the reduced value itself.
+    ends : what follows; empty if the reduced value is the result.
+    support : device functions that the expression and the ends call.
     declared, defined : functions outside the generator's namespace, which the support calls.
     """
 
@@ -44,7 +61,7 @@ class Recipe:
     op: str
     outputs: tuple[str, ...]
     extras: tuple[str, ...] = ()
-    posts: bool = False
+    ends: tuple[Ending, ...] = ()
     support: str = ""
     declared: str = ""
     defined: str = ""
@@ -81,18 +98,24 @@ def _store(recipe: Recipe, plan: Plan) -> str:
         "  gi_offsets(gi_p.kept, gi_p.out_strides, gi_o, gi_at);",
         "  const auto gi_r = Op::finish(gi_acc, gi_p.count, gi_p.parameter);",
     ]
-    results = [f"o{j}" if recipe.posts else "gi_r" for j in range(outs)]
-    if recipe.posts:
-        given = ["gi_r"]
-        given += [
-            f"gi_read(((const {STORAGE[dtype]}*)gi_p.in[{ins + e}])[gi_at[{outs + e}]])"
-            for e, dtype in enumerate(recipe.extras)
+
+    def stored(j: int, value: str) -> str:
+        kind = STORAGE[recipe.outputs[j]]
+        return f"  (({kind}*)gi_p.out[{j}])[gi_at[{j}]] = gi_to<{kind}>({value});"
+
+    for n, end in enumerate(recipe.ends):
+        given = [
+            f"gi_read(((const {STORAGE[recipe.extras[e]]}*)gi_p.in[{ins + e}])[gi_at[{outs + e}]])"
+            for e in end.extras
         ]
-        lines += [f"  {WORKING[d]} o{j};" for j, d in enumerate(recipe.outputs)]
-        lines.append(f"  gi_posts({', '.join(given + results)});")
-    for j, (dtype, value) in enumerate(zip(recipe.outputs, results, strict=True)):
-        kind = STORAGE[dtype]
-        lines.append(f"  ((({kind}*)gi_p.out[{j}]))[gi_at[{j}]] = gi_to<{kind}>({value});")
+        results = [f"o{j}" for j in end.outputs]
+        lines.append("  if (gi_o == 0) {" if end.once else "  {")
+        lines += [f"  {WORKING[recipe.outputs[j]]} o{j};" for j in end.outputs]
+        lines.append(f"  gi_posts{n}({', '.join([*end.reduced, *given, *results])});")
+        lines += [stored(j, f"o{j}") for j in end.outputs]
+        lines.append("  }")
+    if not recipe.ends:
+        lines += [stored(j, "gi_r") for j in range(outs)]
     lines.append("}")
     return "\n".join(lines) + "\n"
 

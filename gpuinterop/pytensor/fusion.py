@@ -1,7 +1,7 @@
 """Fuses products with vectors with the operations on their operands and results: one expression for a part of a graph.
 
-On a GPU each product or reduction is then one kernel, which also runs the operations on its operands and its result. On
-"cpu" the products stay BLAS calls.
+On a GPU the kernel of a product or reduction then also runs the operations on its operands and its result. On "cpu" the
+products stay BLAS calls.
 """
 
 from __future__ import annotations

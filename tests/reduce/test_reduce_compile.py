@@ -8,8 +8,11 @@ import pytest
 from gpuinterop.dtypes import ACCUMULATORS
 from gpuinterop.jit import compile_source, supported_archs
 from gpuinterop.ops import blas_plans, split_product
+from gpuinterop.ops.expression import Expression
+from gpuinterop.ops.expression_partition import partition
 from gpuinterop.ops.reduction_codegen import render
 from gpuinterop.ops.reduction_geometry import Operand
+from gpuinterop.ops.reduction_kernel import ReductionKernel
 from gpuinterop.ops.reduction_plan import plan_reduction
 from gpuinterop.ops.reduction_table import REDUCTIONS, recipe_for
 
@@ -117,3 +120,29 @@ def test_products_with_a_long_inner_dimension(dtype: str) -> None:
             )
             text = split_product.text(dtype, held, panels, steps)
             assert b"gi_split_product" in compile_source(text, arch, use_cache=False)
+
+
+JOINED = [(d, 0) for d in ("bool", "int8", "float64", "complex64")]
+
+
+@pytest.mark.parametrize(("dtype", "axis"), [("float32", 1), ("float32", None), *JOINED])
+def test_joined_reductions_compile(dtype: str, axis: int | None) -> None:
+    """Several accumulators fit into the shared memory of a block, also where a thread has most columns."""
+    graph = Expression()
+    x, v = graph.input(), graph.input()
+    results = [graph.reduce("mean", x, axis), graph.reduce("any", v, None)]
+    if dtype != "complex64":
+        results.append(graph.reduce("min", x, axis, keepdims=True))
+    lengths = {0: (4096,), 1: (256,), None: (4096, 256)}[axis]
+    (stage,) = partition(results, [(4096, 256), lengths])
+    ops = [op for op, _, _ in stage.reductions]
+    kernel = ReductionKernel(stage.part, ops, axis, stage.ends)
+    arrays = [SimpleNamespace(dtype=dtype_named(dtype))] * len(stage.reads)
+    item = arrays[0].dtype.itemsize
+    strides = {0: (1, 0), 1: (0, 1), None: (256, 1)}[axis]
+    rows = [Operand((256, 1), item), Operand(strides, item)]
+    axes = (0, 1) if axis is None else (axis,)
+    outs = [tuple(int(i not in axes) for i in range(2))] * len(results)
+    text = render(kernel.recipe(arrays, []), plan_reduction((4096, 256), axes, rows, outs))
+    assert "Both<" in text
+    assert compile_source(text, archs()[0], use_cache=False)

@@ -106,6 +106,40 @@ struct ComplexSum {
   }
 };
 
+// Reductions of several values that are computed from the same elements.
+template <typename A, typename B>
+struct Pair {
+  A first;
+  B second;
+};
+template <typename A, typename B>
+__device__ inline Pair<A, B> gi_pair(A a, B b) { return {a, b}; }
+
+template <typename First, typename Second>
+struct Both {
+  typedef Pair<typename First::Acc, typename Second::Acc> Acc;
+  __device__ static inline Acc init() { return {First::init(), Second::init()}; }
+  template <int N, typename A, typename B>
+  __device__ static inline void push(Acc& a, const Pair<A, B> (&v)[N], Index at, Index step) {
+    A x[N];
+    B y[N];
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      x[k] = v[k].first;
+      y[k] = v[k].second;
+    }
+    First::push(a.first, x, at, step);
+    Second::push(a.second, y, at, step);
+  }
+  __device__ static inline void merge(Acc& a, const Acc& b) {
+    First::merge(a.first, b.first);
+    Second::merge(a.second, b.second);
+  }
+  __device__ static inline auto finish(const Acc& a, double count, double extra) {
+    return gi_pair(First::finish(a.first, count, extra), Second::finish(a.second, count, extra));
+  }
+};
+
 template <typename T>
 struct Product {
   struct Acc { T product; };
