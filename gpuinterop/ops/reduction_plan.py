@@ -46,6 +46,7 @@ _NARROWEST = 8  # threads side by side: 128 bytes of 16 each, a cache line
 _BUSY = 8  # with so many blocks for each multiprocessor no row is split into parts
 _FEW_ROWS = 1024  # a thread then reads at most a few dozen of them
 _VECTOR_BYTES = 16
+_SECTOR_BYTES = 32  # of memory, read at once
 _RAGGED_BYTES = 8  # columns of a thread where rows are not aligned
 # Up to so many elements of a column, results are a large part of the bytes: neighbouring threads write
 # neighbouring results, and a thread has so many loads and bytes in flight.
@@ -112,6 +113,16 @@ def _vector(
     return vector, [0 if step == 0 else 2 for step in steps], False
 
 
+def _narrowed(g: Geometry, vector: int, itemsize: int, sms: int) -> int:
+    """Return narrower loads for columns that would occupy few multiprocessors; threads side by side read a sector."""
+    width = g.kept[-1]
+    while vector > 1 and vector * itemsize * _NARROWEST > _SECTOR_BYTES:
+        if g.n_out // width * -(-width // (vector * _NARROWEST)) >= sms:
+            break
+        vector //= 2
+    return vector
+
+
 def _is_aligned(g: Geometry, inputs: Sequence[Operand], i: int, vector: int, rows: bool) -> bool:
     others = [*g.kept_strides[i], *g.red_strides[i][:-1]]
     if not rows:
@@ -152,6 +163,8 @@ def plan_reduction(
         loads = min(_FEW_LOADS, _FEW_BYTES // max(o.itemsize for o in inputs))
         most = min(g.kept[-1], loads // g.n_red, g.n_out // (multiprocessors * 1024))
         vector = min(power_down(most), _MAX_VECTOR)
+    elif not along_rows and g.n_red <= _FEW_ROWS:
+        vector = _narrowed(g, vector, max(o.itemsize for o in inputs), multiprocessors)
     apart = few and vector > 1
     if apart:
         steps = [min(2, 2 * step) for step in steps]

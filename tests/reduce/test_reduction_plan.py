@@ -102,6 +102,16 @@ def test_a_thread_reduces_several_short_rows(short, itemsize, vector, rows, load
 
 
 @pytest.mark.parametrize(
+    ("shape", "itemsize", "vector"),
+    [((400, 784), 4, 1), ((400, 5000), 4, 4), ((400, 2400), 4, 2), ((400, 784), 2, 2)],
+)
+def test_columns_of_small_arrays_occupy_many_multiprocessors(shape, itemsize, vector) -> None:
+    plan = plan_reduction(shape, (0,), [Operand((shape[1], 1), itemsize)], [(0, 1)])
+    assert (plan.mode, plan.vector, plan.team) == ("columns", vector, 8)
+    assert plan.tiles * plan.team * plan.vector >= shape[1]
+
+
+@pytest.mark.parametrize(
     ("short", "vector", "apart"), [(2, 4, True), (3, 2, True), (8, 1, False), (9, 4, False)]
 )
 def test_columns_of_few_elements_are_written_by_neighbouring_threads(short, vector, apart) -> None:
