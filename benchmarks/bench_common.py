@@ -208,10 +208,13 @@ class Benchmark:
         self.keep(row, {who: [1e6 * t for t in found] for who, found in times.items()}, mark)
 
     def device(
-        self, row: str, calls: dict[str, Call], *, moved: float | None = None, budget: float = 0.3,
-        mark: float | None = None,
+        self, row: str, calls: dict[str, Call], *, moved: float | dict[str, float] | None = None,
+        budget: float = 0.3, mark: float | None = None,
     ) -> None:  # fmt: skip
-        """Measure the time on the device by events around a few calls: GB/s of `moved` bytes, or microseconds."""
+        """Measure the time on the device by events around a few calls: GB/s, or microseconds.
+
+        `moved` are the bytes that move, for all contenders or for each.
+        """
         turns = 1 if self.options.quick else 9
         calls = self.usable(row, calls)
         counts = {}
@@ -222,8 +225,11 @@ class Benchmark:
         for _ in range(turns):
             for who, call in calls.items():
                 times[who].append(self._timed(call, counts[who]))
-        unit = lambda t: 1e6 * t if moved is None else moved / t / 1e9  # noqa: E731
-        self.keep(row, {who: [unit(t) for t in found] for who, found in times.items()}, mark)
+        figures = {}
+        for who, found in times.items():
+            size = moved[who] if isinstance(moved, dict) else moved
+            figures[who] = [1e6 * t if size is None else size / t / 1e9 for t in found]
+        self.keep(row, figures, mark)
 
     def _timed(self, call: Call, count: int) -> float:
         if self.on_host or not call.events:

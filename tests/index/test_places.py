@@ -276,23 +276,6 @@ def test_many_tiles():
     np.testing.assert_array_equal(x[5::1024].get(), -np.arange(5, n, 1024))
 
 
-@pytest.mark.gpu
-@pytest.mark.slow
-def test_more_than_two_to_the_31_elements():
-    n = 2**31 + 3
-    x = gi.zeros(n, "uint8", device="cuda")
-    i = gi.asarray(np.array([0, 2**31 - 1, 2**31, n - 1, -1]), device="cuda")
-    x[i] = 7
-    assert x[i].tolist() == [7] * 5
-    assert gi.flatnonzero(x).tolist() == [0, 2**31 - 1, 2**31, n - 1]
-    assert x[x > 0].tolist() == [7] * 4
-    gi.add.at(x, i, 1)
-    assert x[i].tolist() == [8, 8, 8, 9, 9]
-    assert x.take(i, mode="wrap").tolist() == [8, 8, 8, 9, 9]
-    with pytest.raises(IndexError):
-        x[i + 10]
-
-
 def test_arrays_of_torch(device):
     torch = pytest.importorskip("torch")
     x = on(device)
