@@ -115,8 +115,10 @@ PyObject* device_object(Device device);
 // dtypes may differ if ops::cast_loop has a cast. On CUDA it
 // is queued on the current stream; from or to the host it blocks unless `async`. May drop the GIL.
 void copy_elements(const Array& dst, const Array& src, const char* where, bool async = false);
-// The same in host memory, at once and without a report; they do not overlap. May drop the GIL.
+// The same in host memory, or by a kernel on one GPU, without a report and without waiting; they do not overlap.
+// May drop the GIL.
 void copy_host(const Array& dst, const Array& src);
+void copy_by_kernel(const Array& dst, const Array& src, const char* where);
 // Reports to this thread's active copy scopes that bytes are about to move. kind: "host_to_device",
 // "device_to_host", "peer", "copy" (on one device), "host" (host memory). May throw PythonError:
 // a policy such as no_copies() refuses. `watching` is a plain counter, so idle cost is one load.

@@ -6,10 +6,9 @@
 #include "array/gil.hpp"
 #include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
-#include "ops/copy.hpp"
 #include "ops/graph.hpp"
 #include "ops/host_program.hpp"
-#include "ops/iteration_space.hpp"
+#include "ops/kernels.hpp"
 #include "ops/overlap.hpp"
 
 namespace gpuinterop {
@@ -23,19 +22,18 @@ std::pair<uintptr_t, uintptr_t> reach(const Array& a, const char* where) {
   return {start + lo * a.itemsize(), start + (hi + 1) * a.itemsize()};
 }
 
-// The iteration space of a copy: source first, then target.
+// The iteration space of a copy: source first, then target. Kernels move bits.
 void plan_copy(ops::IterationSpace& w, const Array& dst, const Array& src) {
   w.inputs = 1;
-  w.add_array(src);
-  w.add_array(dst);
-  const Layout* layouts[] = {&src.layout, &dst.layout};
-  ops::build_iteration_space(w, layouts, dst.layout.ndim(), dst.layout.shape());
+  w.add_array(src, ops::raw_type(src.itemsize()), src.layout);
+  w.add_array(dst, ops::raw_type(dst.itemsize()), dst.layout);
+  ops::build_iteration_space(w, dst.layout.ndim(), dst.layout.shape());
 }
 
-// All operands are one block of memory without gaps, in the same order of axes; it starts at w.data.
+// All arrays are one block of memory without gaps, in the same order of axes; it starts at w.data.
 bool is_one_block(const ops::IterationSpace& w) {
   for (int i = 0; i < w.operands && w.ndim; ++i)
-    if (w.ndim > 1 || w.stride[0][i] != 1) return false;
+    if (w.ndim > 1 || (w.stride[0][i] != 1 && !w.constant[i])) return false;
   return true;
 }
 
@@ -66,10 +64,7 @@ void copy_same_device(const Array& dst, const Array& src, const char* where) {
   note_copy("copy", dst.nbytes(), where);
   ops::IterationSpace w;
   plan_copy(w, dst, src);
-  if (!is_one_block(w)) {
-    ops::copy_strided(dst, src, where);
-    return;
-  }
+  if (!is_one_block(w)) return ops::launch(ops::kCopy, w, dst.device.id, where);
   cuda::DeviceGuard guard(dst.device.id);
   CUstream stream = cuda::current_stream(dst.device.id);
   Buffer* used[] = {dst.buffer.get(), src.buffer.get()};
@@ -87,7 +82,7 @@ void copy_beside(const Array& dst, const Array& src, bool from_device, const cha
   else if (from_device)
     copy_same_device(dst, src, where);
   else
-    ops::copy_strided(dst, src, where);
+    copy_by_kernel(dst, src, where);
 }
 
 // Between two GPUs; both arrays are C-contiguous.
@@ -146,6 +141,12 @@ void copy_host(const Array& dst, const Array& src) {
   ops::run_loop(ops::cast_loop(src.dtype, dst.dtype), w);
 }
 
+void copy_by_kernel(const Array& dst, const Array& src, const char* where) {
+  ops::IterationSpace w;
+  plan_copy(w, dst, src);
+  ops::launch(ops::kCopy, w, dst.device.id, where);
+}
+
 std::atomic<int> watching{0};
 
 namespace {
@@ -195,19 +196,21 @@ void fill_elements(const Array& dst, const void* item, const char* where) {
     return;
   }
   ops::note_use(dst);
+  uint64_t words[2] = {0, 0};
+  std::memcpy(words, item, static_cast<size_t>(dst.itemsize()));
+  const ops::StoredType raw = ops::raw_type(dst.itemsize());
   ops::IterationSpace w;
-  w.add_array(dst);
-  const Layout* layouts[] = {&dst.layout};
-  ops::build_iteration_space(w, layouts, dst.layout.ndim(), dst.layout.shape());
-  if (dst.itemsize() > 4 || !is_one_block(w)) {
-    ops::fill_strided(dst, item, where);
-    return;
-  }
+  w.inputs = 1;
+  w.add_constant({words[0], words[1]}, raw);
+  w.add_array(dst, raw, dst.layout);
+  ops::build_iteration_space(w, dst.layout.ndim(), dst.layout.shape());
+  if (dst.itemsize() > 4 || !is_one_block(w))
+    return ops::launch(ops::kFill, w, dst.device.id, where);
   cuda::DeviceGuard guard(dst.device.id);
   CUstream stream = cuda::current_stream(dst.device.id);
   Buffer* used[] = {dst.buffer.get()};
   cuda::queue(used, 1, stream, where, [&] {
-    cuda::fill_bytes(dst.device.id, w.data[0], item, static_cast<int>(dst.itemsize()),
+    cuda::fill_bytes(dst.device.id, w.data[1], item, static_cast<int>(dst.itemsize()),
                      dst.layout.size(), stream, where);
   });
 }

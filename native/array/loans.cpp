@@ -63,7 +63,6 @@ void wait_for_loans(const Array& written, const char* where) {
   const Array kept = written;  // Python code may change or drop the array
   if (is_lent(kept)) {
     const PyRef seen = PyRef::steal(wrap(array_type, Array(kept)));
-    if (!seen) throw PythonError();
     call_hook(Hook::Foreign, "(OOsi)", seen.get(), Py_None, where, -3);
   }
   Buffer* b = kept.buffer.get();

@@ -63,8 +63,7 @@ void watch(PyTypeObject* type) {
   if (watched().count(type)) return;
   static PyMethodDef definition = {"forget_class", forget_class, METH_O, nullptr};
   static PyObject* callback = PyCFunction_New(&definition, nullptr);
-  PyRef reference = PyRef::steal(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback));
-  if (!reference) throw PythonError();
+  PyRef reference = PyRef::checked(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback));
   watched().emplace(type, std::move(reference));
 }
 

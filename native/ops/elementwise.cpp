@@ -11,9 +11,7 @@
 #include "array/error.hpp"
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
-#include "cuda/cuda.hpp"
 #include "ops/call_cache.hpp"
-#include "ops/copy.hpp"
 #include "ops/elementwise_call.hpp"
 #include "ops/graph.hpp"
 #include "ops/overlap.hpp"
@@ -141,44 +139,34 @@ uint32_t report_copies(const OpInfo& info, const Input* in, Outs outs) {
 void run_on_device(OpId op, const OpInfo& info, const Input* in, const Resolution& r,
                    const Shape64& shape, const Array* const* out, Outs given, uint32_t apart) {
   const char* where = info.name.c_str();
-  StoredType types[kMaxOperands];
-  const Layout* layouts[kMaxOperands];
   std::vector<std::unique_ptr<Array>> temporaries;
   IterationSpace w;
   w.inputs = info.inputs;
-  const int device = out[0]->device.id;
-  cuda::DeviceGuard guard(device);
   for (int i = 0; i < info.inputs; ++i) {
     if (!in[i].array) {
-      types[i] = r.inputs[i];
-      layouts[i] = nullptr;
       require_exponent(in[i], i, r.inputs[i], info);
-      w.add_constant(encode(in[i].object, r.inputs[i], info), itemsize_of(r.inputs[i]));
+      w.add_constant(encode(in[i].object, r.inputs[i], info), r.inputs[i]);
       continue;
     }
     const Array* a = &*in[i].array;
     if (apart >> i & 1) {
       temporaries.push_back(std::make_unique<Array>(
           make_empty(a->device, a->dtype, a->layout.ndim(), a->layout.shape(), where)));
-      copy_strided(*temporaries.back(), *a, where);
+      copy_by_kernel(*temporaries.back(), *a, where);
       a = temporaries.back().get();
     }
-    types[i] = a->dtype;
-    layouts[i] = &a->layout;
     w.add_array(*a);
     note_use(*in[i].array);
   }
   for (int j = 0; j < info.results; ++j) {
-    types[info.inputs + j] = out[j]->dtype;
-    layouts[info.inputs + j] = &out[j]->layout;
     w.add_array(*out[j]);
     if (given[j])
       note_use(*out[j]);
     else
       note_fresh(*out[j]);
   }
-  build_iteration_space(w, layouts, shape.ndim, shape.extents);
-  launch(op, types, w, device, cuda::current_stream(device), where);
+  build_iteration_space(w, shape.ndim, shape.extents);
+  launch(op, w, out[0]->device.id, where);
 }
 
 }  // namespace
@@ -301,7 +289,6 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
           wrap(r.result_types[static_cast<size_t>(j)],
                make_empty(device, r.results[static_cast<size_t>(j)],
                           layout_of_results(info, in, given, shape, c_order, where), where)));
-      if (!results[j]) throw PythonError();
       arrays[j] = &unwrap(results[j].get());
     }
     for (int k = 0; k < j; ++k)
@@ -309,8 +296,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   }
   PyRef tuple;
   if (info.results > 1) {
-    tuple = PyRef::steal(PyTuple_New(info.results));
-    if (!tuple) throw PythonError();
+    tuple = PyRef::checked(PyTuple_New(info.results));
     for (int j = 0; j < info.results; ++j)
       PyTuple_SetItem(tuple.get(), j, PyRef(results[j]).release());
   }

@@ -65,14 +65,13 @@ void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution&
   require_recorded({});
   const bool records = recording_on_host();
   call.where = info.name;
-  if (apart) call.copies.reserve(static_cast<size_t>(info.inputs));  // `layouts` refers to them
+  if (apart)
+    call.copies.reserve(static_cast<size_t>(info.inputs));  // call.w refers to their layouts
   call.w.inputs = info.inputs;
-  const Layout* layouts[kMaxOperands];
   for (int i = 0; i < info.inputs; ++i) {
     if (!in[i].array) {
-      layouts[i] = nullptr;
       require_exponent(in[i], i, r.inputs[i], info);
-      call.w.add_constant(encode(in[i].object, r.inputs[i], info), itemsize_of(r.inputs[i]));
+      call.w.add_constant(encode(in[i].object, r.inputs[i], info), r.inputs[i]);
       continue;
     }
     const Array* a = &*in[i].array;
@@ -85,18 +84,16 @@ void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution&
           make_empty({}, a->dtype, a->layout.ndim(), a->layout.shape(), call.where.c_str()), *a);
       a = &call.copies.back().first;
     }
-    layouts[i] = &a->layout;
     call.w.add_array(*a);
   }
   for (int j = 0; j < info.results; ++j) {
-    layouts[info.inputs + j] = &out[j]->layout;
     call.w.add_array(*out[j]);
     if (records)
       call.outs.push_back(*out[j]);
     else
       note_write(*out[j]);
   }
-  build_iteration_space(call.w, layouts, ndim, shape);
+  build_iteration_space(call.w, ndim, shape);
   if (!records) return call.run();
   call.kept = program;
   recorder->add(std::make_shared<HostCall>(std::move(call)));

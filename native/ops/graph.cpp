@@ -57,8 +57,7 @@ struct PythonCall : HostWork {
   PyRef callable;
   void run() const override {
     const PyRef result =
-        PyRef::steal(run_python([&] { return PyObject_CallNoArgs(callable.get()); }));
-    if (!result) throw PythonError();
+        PyRef::checked(run_python([&] { return PyObject_CallNoArgs(callable.get()); }));
   }
   int traverse(visitproc visit, void* arg) const override {
     Py_VISIT(callable.get());

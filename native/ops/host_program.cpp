@@ -175,8 +175,7 @@ void ProgramRun::run_step(const HostStep& step, int64_t n) {
 
 // Its registers are temporaries, so the arrays own their memory.
 void ProgramRun::call_python(const HostStep& step, int64_t n) {
-  PyRef arguments = PyRef::steal(PyTuple_New(static_cast<Py_ssize_t>(step.registers.size())));
-  if (!arguments) throw PythonError();
+  PyRef arguments = PyRef::checked(PyTuple_New(static_cast<Py_ssize_t>(step.registers.size())));
   for (size_t i = 0; i < step.registers.size(); ++i) {
     Array part = arrays_[step.registers[i] - static_cast<size_t>(program_.operands())];
     part.layout = Layout::c_order(1, &n, "gpuinterop");
@@ -184,9 +183,8 @@ void ProgramRun::call_python(const HostStep& step, int64_t n) {
     if (!object) throw PythonError();
     PyTuple_SetItem(arguments.get(), static_cast<Py_ssize_t>(i), object);
   }
-  const PyRef result = PyRef::steal(
+  const PyRef result = PyRef::checked(
       run_python([&] { return PyObject_CallObject(step.owner.get(), arguments.get()); }));
-  if (!result) throw PythonError();
 }
 
 void run_loop(const HostLoop& loop, const IterationSpace& w) {

@@ -275,7 +275,6 @@ PyObject* HostReduction::compute(PyObject* const* ins, int n_ins, PyObject* cons
   } else {
     const PlannedOutput& o = outputs[0];
     result = PyRef::steal(wrap(o.type, make_empty({}, o.dtype, o.layout, where)));
-    if (!result) throw PythonError();
   }
   call.out = unwrap(result.get());
   call.stages = stages;

@@ -76,50 +76,36 @@ class IndexFlags {
 class IndexedOperands {
  public:
   IterationSpace space;
-  StoredType types[kMaxOperands];
-  const Layout* layouts[kMaxOperands];
 
-  void add(const Array& a, StoredType type, const Layout* layout) {
-    note(type, layout);
-    space.add_array(a);
+  void add(const Array& a, StoredType type, const Layout& layout) {
+    space.add_array(a, type, layout);
     note_use(a);
-  }
-  void add(Constant c, StoredType type, int64_t itemsize) {
-    note(type, nullptr);
-    space.add_constant(c, itemsize);
   }
   // An array, or the one element that `a` has in host memory.
   void add_value(const Array& a, StoredType type) {
-    if (a.device.is_cuda()) return add(a, type, &a.layout);
+    if (a.device.is_cuda()) return add(a, type, a.layout);
     uint64_t words[2] = {0, 0};
     std::memcpy(words, a.data, static_cast<size_t>(a.itemsize()));
-    add(Constant{words[0], words[1]}, type, a.itemsize());
+    space.add_constant({words[0], words[1]}, type);
   }
+  void add_words(uint64_t low, uint64_t high) { space.add_constant({low, high}, raw_type(16)); }
   void add_places(const IndexedElements& at, OutOfRange mode, uint64_t flags) {
     const Layout& frame = at.frame.layout;
-    for (const Array& a : at.indices) add(a, a.dtype, &a.layout);
+    for (const Array& a : at.indices) add(a, a.dtype, a.layout);
     for (size_t i = 0; i < at.indices.size(); ++i)
-      add(Constant{static_cast<uint64_t>(frame.shape()[i]),
-                   static_cast<uint64_t>(frame.strides()[i])},
-          raw_type(16), 16);
-    add(Constant{flags, static_cast<uint64_t>(mode)}, raw_type(16), 16);
+      add_words(static_cast<uint64_t>(frame.shape()[i]), static_cast<uint64_t>(frame.strides()[i]));
+    add_words(flags, static_cast<uint64_t>(mode));
   }
   void launch(OpId op, const Layout& shape, int results, Device device, const char* where) {
     space.inputs = space.operands - results;
-    build_iteration_space(space, layouts, shape.ndim(), shape.shape());
+    build_iteration_space(space, shape.ndim(), shape.shape());
     if (raw_places_ > 0) widen();
-    cuda::DeviceGuard guard(device.id);
-    ops::launch(op, types, space, device.id, cuda::current_stream(device.id), where);
+    ops::launch(op, space, device.id, where);
   }
   // The frame, and the array beside it whose bits are moved, are the last two operands added.
   void may_widen(size_t indices) { raw_places_ = static_cast<int>(indices); }
 
  private:
-  void note(StoredType type, const Layout* layout) {
-    types[space.operands] = type;
-    layouts[space.operands] = layout;
-  }
-
   // Bits are moved in pieces of up to 16 bytes: if no index changes along the innermost dimension, and both
   // arrays are contiguous and aligned there, several elements become one.
   void widen() {
@@ -136,7 +122,7 @@ class IndexedOperands {
     for (int operand : {frame, other}) {
       for (int d = 0; d < inner; ++d) space.stride[d][operand] /= factor;
       space.itemsize[operand] = static_cast<uint8_t>(width);
-      types[operand] = raw_type(width);
+      space.type[operand] = raw_type(width);
     }
     for (int i = 0; i < raw_places_; ++i) {
       uint64_t& step = space.high[raw_places_ + i];
@@ -170,7 +156,7 @@ Layout rest_of(const IndexedElements& at) {
 }
 
 void add_frame(IndexedOperands& o, const IndexedElements& at, StoredType type, const Layout& rest) {
-  o.add(at.frame, type, &rest);
+  o.add(at.frame, type, rest);
   o.space.address[o.space.operands - 1] = true;
 }
 
@@ -188,9 +174,9 @@ void check_indices(const IndexedElements& at, const char* where) {
     }
     own.finish(where);
     IndexedOperands o;
-    o.add(a, a.dtype, &own);
-    o.add(Constant{static_cast<uint64_t>(at.frame.layout.shape()[i]), 0}, raw_type(16), 16);
-    o.add(Constant{flags.address() + 8 * i, 0}, raw_type(16), 16);
+    o.add(a, a.dtype, own);
+    o.add_words(static_cast<uint64_t>(at.frame.layout.shape()[i]), 0);
+    o.add_words(flags.address() + 8 * i, 0);
     o.launch(kCheckIndices, own, 0, a.device, where);
   }
   flags.require_none(at);
@@ -260,7 +246,7 @@ void gather(const IndexedElements& at, const Array& dst, bool keeps_dst, const c
     IndexedOperands o;
     o.add_places(at, at.mode, flags);
     add_frame(o, at, raw, rest);
-    o.add(dst, raw, &dst.layout);
+    o.add(dst, raw, dst.layout);
     o.may_widen(at.indices.size());
     o.launch(kGather, dst.layout, 1, dst.device, where);
   };
@@ -299,10 +285,10 @@ void assign_masked(const Array& x, const Array& mask, const Array& value, const 
   if (x.layout.size() == 0) return;
   const StoredType raw = raw_type(x.itemsize());
   IndexedOperands o;
-  o.add(mask, kBool, &mask.layout);
+  o.add(mask, kBool, mask.layout);
   o.add_value(value, raw);
-  o.add(x, raw, &x.layout);
-  o.add(x, raw, &x.layout);
+  o.add(x, raw, x.layout);
+  o.add(x, raw, x.layout);
   o.launch(kSelect, x.layout, 1, x.device, where);
 }
 

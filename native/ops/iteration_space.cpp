@@ -8,11 +8,10 @@ namespace gpuinterop::ops {
 namespace {
 
 // Whether all operands are one contiguous run of memory. This common case needs no loop over dimensions.
-bool is_one_run(const IterationSpace& w, const Layout* const* layouts, int ndim,
-                const int64_t* shape) {
+bool is_one_run(const IterationSpace& w, int ndim, const int64_t* shape) {
   bool c_order = true, f_order = true;
   for (int i = 0; i < w.operands; ++i) {
-    const Layout* l = layouts[i];
+    const Layout* l = w.layout[i];
     if (!l || l->size() == 1) continue;
     if (l->size() != w.size) return false;
     c_order = c_order && l->is_c_contiguous();
@@ -30,19 +29,18 @@ void swap_dimensions(IterationSpace& w, int a, int b) {
 
 }  // namespace
 
-void build_iteration_space(IterationSpace& w, const Layout* const* layouts, int ndim,
-                           const int64_t* shape) {
+void build_iteration_space(IterationSpace& w, int ndim, const int64_t* shape) {
   w.size = 1;
   for (int d = 0; d < ndim; ++d) w.size *= shape[d];
   if (w.size <= 1) {
     w.ndim = 0;
     return;
   }
-  if (is_one_run(w, layouts, ndim, shape)) {
+  if (is_one_run(w, ndim, shape)) {
     w.ndim = 1;
     w.shape[0] = w.size;
     for (int i = 0; i < w.operands; ++i)
-      w.stride[0][i] = layouts[i] && layouts[i]->size() != 1 ? 1 : 0;
+      w.stride[0][i] = w.layout[i] && w.layout[i]->size() != 1 ? 1 : 0;
     return;
   }
   int n = 0;
@@ -50,7 +48,7 @@ void build_iteration_space(IterationSpace& w, const Layout* const* layouts, int 
     if (shape[d] == 1) continue;
     w.shape[n] = shape[d];
     for (int i = 0; i < w.operands; ++i) {
-      const Layout* l = layouts[i];
+      const Layout* l = w.layout[i];
       const int own = l ? d - (ndim - l->ndim()) : -1;
       w.stride[n][i] = own < 0 || l->shape()[own] == 1 ? 0 : l->strides()[own];
     }

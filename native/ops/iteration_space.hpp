@@ -1,6 +1,7 @@
 // The joint iteration of a kernel's operands: few dimensions, ordered for the results' memory.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "array/array.hpp"
@@ -8,6 +9,13 @@
 namespace gpuinterop::ops {
 
 constexpr int kMaxOperands = 24;
+
+// A dtype id, or raw bits: kRaw + log2(itemsize).
+using StoredType = uint8_t;
+constexpr StoredType kRaw = 64;
+inline StoredType raw_type(int64_t itemsize) noexcept {
+  return static_cast<StoredType>(kRaw + std::countr_zero(static_cast<uint64_t>(itemsize)));
+}
 
 // A number passed by value; its bytes are stored in the kernel's parameters.
 struct Constant {
@@ -26,25 +34,32 @@ struct IterationSpace {
   Buffer* buffer[kMaxOperands];  // borrowed; null for a constant
   uint64_t high[kMaxOperands];   // upper half of a constant
   uint8_t itemsize[kMaxOperands];
+  StoredType type[kMaxOperands];
   bool constant[kMaxOperands];
   bool address[kMaxOperands];  // the kernel gets the element's address, see mode A
+  // Borrowed by build_iteration_space(). Null for constants; every other broadcasts to the shape of the results.
+  const Layout* layout[kMaxOperands];
 
-  void add_constant(const Constant& c, int64_t size) noexcept {
-    const int i = operands++;
-    data[i] = reinterpret_cast<char*>(c.low);
-    buffer[i] = nullptr;
-    high[i] = c.high;
-    itemsize[i] = static_cast<uint8_t>(size);
-    constant[i] = true;
-    address[i] = false;
+  void add_constant(const Constant& c, StoredType stored) noexcept {
+    add(reinterpret_cast<char*>(c.low), nullptr, stored, nullptr);
+    high[operands - 1] = c.high;
+    constant[operands - 1] = true;
   }
-  void add_array(const Array& a) noexcept {
+  void add_array(const Array& a) noexcept { add_array(a, a.dtype, a.layout); }
+  void add_array(const Array& a, StoredType stored, const Layout& seen) noexcept {
+    add(a.data, a.buffer.get(), stored, &seen);
+  }
+
+ private:
+  void add(char* at, Buffer* memory, StoredType stored, const Layout* seen) noexcept {
     const int i = operands++;
-    data[i] = a.data;
-    buffer[i] = a.buffer.get();
+    data[i] = at;
+    buffer[i] = memory;
     high[i] = 0;
-    itemsize[i] = static_cast<uint8_t>(a.itemsize());
+    itemsize[i] = static_cast<uint8_t>(stored < kRaw ? itemsize_of(stored) : 1 << (stored - kRaw));
+    type[i] = stored;
     constant[i] = address[i] = false;
+    layout[i] = seen;
   }
 };
 
@@ -67,9 +82,7 @@ int merge_dimensions(int64_t* shape, Strides* strides, int ndim, int operands) {
   return ndim ? last + 1 : 0;
 }
 
-// Fills shape and strides of `w`, whose operands were added in this order, for results of the shape
-// (ndim, shape). layouts[i] is null for constants; every other broadcasts to that shape.
-void build_iteration_space(IterationSpace& w, const Layout* const* layouts, int ndim,
-                           const int64_t* shape);
+// Fills shape and strides of `w`, whose operands were added, for results of the shape (ndim, shape).
+void build_iteration_space(IterationSpace& w, int ndim, const int64_t* shape);
 
 }  // namespace gpuinterop::ops

@@ -43,24 +43,23 @@ const char* class_name(LayoutClass c) {
 }
 
 // Short enough to need no allocation for three operands.
-std::string key_for(OpId op, const StoredType* types, const KernelVariant& variant, int operands,
-                    int device) {
+std::string key_for(OpId op, const IterationSpace& w, const KernelVariant& variant, int device) {
   const int flags = static_cast<int>(variant.layout) | variant.wide << 2 |
                     (variant.tile > 32) << 3 | std::countr_zero(variant.vector) << 4;
   std::string key(reinterpret_cast<const char*>(&op), sizeof op);
   const int aligned = std::countr_zero(variant.across) | std::countr_zero(variant.skew) << 4;
   for (int part : {device, flags, aligned, int{variant.unroll}, int{variant.ndim}})
     key += static_cast<char>(part);
-  key.append(reinterpret_cast<const char*>(types), static_cast<size_t>(operands));
-  return key.append(variant.modes, static_cast<size_t>(operands));
+  key.append(reinterpret_cast<const char*>(w.type), static_cast<size_t>(w.operands));
+  return key.append(variant.modes, static_cast<size_t>(w.operands));
 }
 
-CompiledRef build(const std::string& key, OpId op, const StoredType* types,
-                  const KernelVariant& variant, int operands, int device, const char* where) {
+CompiledRef build(const std::string& key, OpId op, const IterationSpace& w,
+                  const KernelVariant& variant, int device, const char* where) {
   nb::list rows;
-  for (int i = 0; i < operands; ++i) rows.append(static_cast<int>(types[i]));
+  for (int i = 0; i < w.operands; ++i) rows.append(static_cast<int>(w.type[i]));
   const nb::tuple stored(rows);
-  const std::string modes(variant.modes, static_cast<size_t>(operands));
+  const std::string modes(variant.modes, static_cast<size_t>(w.operands));
   std::string symbol;
   auto compile = [&](bool fresh) {
     const nb::object answer = nb::steal(
@@ -82,10 +81,6 @@ CompiledRef build(const std::string& key, OpId op, const StoredType* types,
 
 }  // namespace
 
-StoredType raw_type(int64_t itemsize) noexcept {
-  return static_cast<StoredType>(kRaw + std::countr_zero(static_cast<uint64_t>(itemsize)));
-}
-
 void forget_kernels() noexcept { compiled().clear(); }
 
 void forget_kernels_of(OpId op) {
@@ -97,15 +92,15 @@ void forget_kernels_of(OpId op) {
   }
 }
 
-void launch(OpId op, const StoredType* types, const IterationSpace& w, int device, CUstream stream,
-            const char* where) {
+void launch(OpId op, const IterationSpace& w, int device, const char* where) {
+  cuda::DeviceGuard guard(device);
+  CUstream stream = cuda::current_stream(device);
   ElementwiseLaunch planned;
   plan_launch(w, &planned, where);
-  const std::string key = key_for(op, types, planned.variant, w.operands, device);
+  const std::string key = key_for(op, w, planned.variant, device);
   const auto found = compiled().find(key);
   const CompiledRef compiled_kernel =
-      found != compiled().end() ? found->second
-                                : build(key, op, types, planned.variant, w.operands, device, where);
+      found != compiled().end() ? found->second : build(key, op, w, planned.variant, device, where);
   cuda::Launch how;
   how.grid[0] = planned.grid;
   how.block[0] = planned.block_x;

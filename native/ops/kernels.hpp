@@ -12,18 +12,12 @@ using OpId = uint32_t;
 constexpr OpId kCopy = 0, kFill = 1, kGather = 2, kScatter = 3, kScatterAdd = 4, kCheckIndices = 5,
                kSelect = 6;
 
-// A dtype id, or raw bits: kRaw + log2(itemsize).
-using StoredType = uint8_t;
-constexpr StoredType kRaw = 64;
-StoredType raw_type(int64_t itemsize) noexcept;
-
 void forget_kernels() noexcept;  // for tests
 void forget_kernels_of(OpId op);
 
-// Queues op over w's operands, of the given stored types, on the current stream of `device`.
-// The caller holds the GIL and references to w's buffers, and w.size > 0.
-void launch(OpId op, const StoredType* types, const IterationSpace& w, int device, CUstream stream,
-            const char* where);
+// Queues op over w's operands on the current stream of `device`. The caller holds the GIL and references to w's
+// buffers, and w.size > 0.
+void launch(OpId op, const IterationSpace& w, int device, const char* where);
 
 // ---- elementwise_launch.cpp: which class of kernel, which accesses, which grid, which parameters ----
 // The classes and the parameter structs are those of gpuinterop/jit/kernels/*.cuh.

@@ -184,8 +184,7 @@ void widen_compared(Input& number, const Input& other) {
   number.kind = kStrongNumber + (overflow ? kFloat64 : kInt64);
   if (!overflow) return;
   // Use infinity, because the greatest int64 and 2**63 are the same float64.
-  number.keep = PyRef::steal(PyFloat_FromDouble(overflow > 0 ? HUGE_VAL : -HUGE_VAL));
-  if (!number.keep) throw PythonError();
+  number.keep = PyRef::checked(PyFloat_FromDouble(overflow > 0 ? HUGE_VAL : -HUGE_VAL));
   number.object = number.keep.get();
 }
 

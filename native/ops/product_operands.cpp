@@ -107,7 +107,6 @@ PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device
   }
   PyRef made = PyRef::steal(
       wrap(rule.type, make_empty(device, rule.dtype, shape.ndim, shape.extents, call.where)));
-  if (!made) throw PythonError();
   return made;
 }
 
@@ -118,7 +117,6 @@ void cast_side(Side& side, DTypeId dtype, const char* where) {
   const Layout& l = side.array->layout;
   PyRef made = PyRef::steal(
       wrap(array_type, make_empty(side.array->device, dtype, l.ndim(), l.shape(), where)));
-  if (!made) throw PythonError();
   PyObject* target = made.get();
   Py_XDECREF(call(static_cast<OpId>(op), &side.object, &target, false));
   side.set(std::move(made));
@@ -129,7 +127,6 @@ Side operand_with_layout(const Side& side, Layout layout, PyTypeObject* type) {
   view.layout = std::move(layout);
   view.data = side.array->data;
   PyRef made = PyRef::steal(wrap(type ? type : array_type, std::move(view)));
-  if (!made) throw PythonError();
   Side seen;
   seen.set(std::move(made));
   return seen;

@@ -60,8 +60,7 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
   // the parameter, not the memory. A detached tensor holds the memory.
   PyRef alias;
   if (torch && p.parameter) {
-    alias = PyRef::steal(run_python([&] { return PyObject_CallMethod(obj, "detach", nullptr); }));
-    if (!alias) throw PythonError();
+    alias = PyRef::checked(run_python([&] { return PyObject_CallMethod(obj, "detach", nullptr); }));
     Owned before{std::exchange(owned.m, nullptr)};
     if (!fetch(alias.get())) return false;
   }
@@ -245,9 +244,8 @@ bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array*
     // Producers such as torch refuse to export from a device that is not the current one.
     guard.emplace(id);
     CUstream current = cuda::current_stream(id);
-    stream = PyRef::steal(cuda::is_capturing(current) ? PyLong_FromLong(-1)
-                                                      : PyLong_FromVoidPtr(current));
-    if (!stream) throw PythonError();
+    stream = PyRef::checked(cuda::is_capturing(current) ? PyLong_FromLong(-1)
+                                                        : PyLong_FromVoidPtr(current));
   }
   bool ordered;
   PyRef capsule = call_dlpack(method.get(), stream.get(), &ordered);

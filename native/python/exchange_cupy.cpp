@@ -31,9 +31,8 @@ struct Attribute {
       get = reinterpret_cast<descrgetfunc>(PyType_GetSlot(Py_TYPE(descriptor), Py_tp_descr_get));
   }
   PyRef of(PyObject* o) const {
-    PyRef value = PyRef::steal(get ? get(descriptor, o, reinterpret_cast<PyObject*>(Py_TYPE(o)))
-                                   : PyObject_GetAttr(o, name));
-    if (!value) throw PythonError();
+    PyRef value = PyRef::checked(get ? get(descriptor, o, reinterpret_cast<PyObject*>(Py_TYPE(o)))
+                                     : PyObject_GetAttr(o, name));
     return value;
   }
 };

@@ -54,8 +54,7 @@ bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts
   if (!value) return false;
   if (!PyDict_Check(value.get())) malformed(value.get(), o.where);
   // Use a copy, because reading a value may run the producer's Python code, which may empty the original.
-  const PyRef dict = PyRef::steal(PyDict_Copy(value.get()));
-  if (!dict) throw PythonError();
+  const PyRef dict = PyRef::checked(PyDict_Copy(value.get()));
   auto find = [&](const char* key) {
     PyObject* found = PyDict_GetItemString(dict.get(), key);
     return found == Py_None ? nullptr : found;

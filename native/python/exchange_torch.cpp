@@ -210,8 +210,7 @@ bool is_plain_torch(const ForeignType& p, const DLManagedTensorVersioned* m) noe
 }
 
 bool has_whole_bytes(PyObject* tensor) {
-  PyRef dtype = PyRef::steal(PyObject_GetAttr(tensor, names.dtype));
-  if (!dtype) throw PythonError();
+  PyRef dtype = PyRef::checked(PyObject_GetAttr(tensor, names.dtype));
   return dtype.get() == whole_bytes[0] || dtype.get() == whole_bytes[1];
 }
 

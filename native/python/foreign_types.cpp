@@ -24,8 +24,7 @@ PyRef optional_attribute(PyObject* o, PyObject* name) {
   return value;
 }
 PyRef optional_attribute(PyObject* o, const char* name) {
-  const PyRef text = PyRef::steal(PyUnicode_InternFromString(name));
-  if (!text) throw PythonError();
+  const PyRef text = PyRef::checked(PyUnicode_InternFromString(name));
   return optional_attribute(o, text.get());
 }
 

@@ -9,7 +9,6 @@
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
 #include "ops/call_cache.hpp"
-#include "ops/copy.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
 #include "ops/host_program.hpp"
@@ -141,15 +140,10 @@ void register_ops(nb::module_& m) {
           throw nb::value_error("an array for each operand of a host program expected");
         ops::IterationSpace w;
         w.inputs = program->inputs;
-        const Layout* layouts[ops::kMaxOperands];
-        for (size_t i = 0; i < inputs.size(); ++i) {
-          const Array& a = read_array(inputs[i], "program");
-          layouts[i] = &a.layout;
-          w.add_array(a);
-        }
-        const Layout& shape = *layouts[program->inputs];
+        for (nb::handle x : inputs) w.add_array(read_array(x, "program"));
+        const Layout& shape = *w.layout[program->inputs];
         if (shape.size() == 0) return;
-        ops::build_iteration_space(w, layouts, shape.ndim(), shape.shape());
+        ops::build_iteration_space(w, shape.ndim(), shape.shape());
         ops::run_program(*program, w, "program");
       },
       "compiled"_a, "inputs"_a, "out"_a,
