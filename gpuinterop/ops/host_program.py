@@ -40,9 +40,8 @@ _SUMS = {
     )
     for name in names
 }
-_CLIPPED = {
-    i for i, name in enumerate(NUMPY_NAMES) if "int" in name or name in ("float32", "float64")
-}
+# The ufunc of np.clip is private. maximum and minimum give the same results, slowly with a number.
+_CLIP: Any = getattr(np._core.umath, "clip", None)  # type: ignore[attr-defined]
 # NumPy 2.4 writes wrong values of these into an output with gaps, so the results are stored by a copy.
 _DENSE = (np.isfinite, np.isinf, np.isnan, np.signbit)
 
@@ -119,10 +118,6 @@ class HostProgram:
         """Return x where the condition is true, y elsewhere."""
         itemsize = dtype_from_id(x.dtype).itemsize
         return self._step(None, (itemsize, -1), (condition, x, y), (x.dtype,))[0]
-
-    def clip(self, x: HostValue, low: HostValue, high: HostValue) -> HostValue:
-        """Limit x by a loop of the core, because NumPy's clip loop is private and maximum is slow with a number."""
-        return self._step(None, (x.dtype, -4), (x, low, high), (x.dtype,))[0]
 
     def integer_power(self, x: HostValue, y: HostValue) -> HostValue:
         """Return the power of integers of one dtype; negative exponents give the same results as in a kernel."""
@@ -285,9 +280,10 @@ def _row_steps(
 ) -> Sequence[HostValue]:
     if row.name == "where":
         return (program.choose(*read),)
-    if row.name == "clip" and read[0].dtype in _CLIPPED:
-        return (program.clip(*read),)
     if row.name == "clip":
+        dtypes = tuple(value.dtype for value in read)
+        if _CLIP is not None and _loop_index(_CLIP, dtypes, tuple(outs)) is not None:
+            return program.loop(_CLIP, read, outs)
         above = program.loop(np.maximum, read[:2], outs)
         return program.loop(np.minimum, (*above, read[2]), outs)
     kind, dtype = dtype_kind(read[0].dtype), read[0].dtype

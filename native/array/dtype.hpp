@@ -33,6 +33,10 @@ std::string dlpack_code_name(uint8_t code);
 
 inline int64_t itemsize_of(DTypeId id) noexcept { return kDTypes[id].itemsize; }
 inline bool is_complex(DTypeId id) noexcept { return kDTypes[id].code == 5; }
+// Of 8 bits or more; bool is none.
+inline bool is_integer(DTypeId id) noexcept {
+  return kDTypes[id].code <= 1 && kDTypes[id].bits >= 8;
+}
 inline bool is_subbyte(DTypeId id) noexcept { return kDTypes[id].bits < 8; }
 
 }  // namespace gpuinterop

@@ -92,7 +92,6 @@ HostLoop cast_loop(DTypeId from, DTypeId to) {
 HostLoop sum_loop(DTypeId x) { return in_table(own_loops().sums, x); }
 HostLoop power_loop(DTypeId x) { return in_table(own_loops().powers, x); }
 HostLoop square_loop(DTypeId x) { return in_table(own_loops().squares, x); }
-HostLoop clip_loop(DTypeId x) { return in_table(own_loops().clips, x); }
 HostLoop choice_loop(int64_t itemsize) {
   return {&own_loops().choices[log2_of(itemsize)], nullptr};
 }

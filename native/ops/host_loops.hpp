@@ -36,9 +36,6 @@ HostLoop sum_loop(DTypeId x);
 // x, exponent -> the power of integers, see docs/adr/0020-negative-powers-of-integers.md. None for other dtypes.
 HostLoop power_loop(DTypeId x);
 
-// x, low, high -> x within the limits, of integers, float32 and float64. None for other dtypes.
-HostLoop clip_loop(DTypeId x);
-
 // x -> x * x of float32 and float64. None for other dtypes.
 HostLoop square_loop(DTypeId x);
 

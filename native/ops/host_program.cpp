@@ -62,7 +62,6 @@ HostLoop own_loop(int first, int second) {
     case -1: return choice_loop(first);
     case -2: return sum_loop(static_cast<DTypeId>(first));
     case -3: return power_loop(static_cast<DTypeId>(first));
-    case -4: return clip_loop(static_cast<DTypeId>(first));
     default: return cast_loop(static_cast<DTypeId>(first), static_cast<DTypeId>(second));
   }
 }

@@ -95,23 +95,28 @@ void require_exponent(const Input& in, int position, DTypeId dtype, const OpInfo
   if (negative) fail_with("negative_exponent", info.name);
 }
 
-Constant encode(PyObject* number, DTypeId dtype, const OpInfo& info) {
-  const DTypeRow& r = kDTypes[dtype];
-  if (r.code == 0 && r.bits >= 8 && PyLong_Check(number)) {
-    int overflow = 0;
-    const int64_t v = PyLong_AsLongLongAndOverflow(number, &overflow);
-    const int64_t top = r.bits == 64 ? INT64_MAX : (int64_t{1} << (r.bits - 1)) - 1;
-    if (overflow || v > top || v < -top - 1) out_of_range(info, number, dtype);
-    return bits_of(v);  // little-endian: the low bytes are the narrower integer
+std::optional<uint64_t> integer_bits(PyObject* number, DTypeId dtype) {
+  const DTypeRow& row = kDTypes[dtype];
+  const bool is_signed = row.code == 0;
+  int overflow = 0;
+  const int64_t value = PyLong_AsLongLongAndOverflow(number, &overflow);
+  if (overflow > 0 && !is_signed && row.bits == 64) {
+    const uint64_t large = PyLong_AsUnsignedLongLong(number);
+    if (!PyErr_Occurred()) return large;
+    PyErr_Clear();
   }
-  if (r.code == 1 && r.bits >= 8 && PyLong_Check(number)) {
-    const uint64_t v = PyLong_AsUnsignedLongLong(number);
-    if (v == UINT64_MAX && PyErr_Occurred()) {
-      PyErr_Clear();
-      out_of_range(info, number, dtype);
-    }
-    if (r.bits < 64 && v >> r.bits) out_of_range(info, number, dtype);
-    return bits_of(v);
+  if (overflow || (!is_signed && value < 0)) return std::nullopt;
+  // The bits beyond the dtype's are copies of the sign, or zero.
+  const int64_t rest = row.bits == 64 ? 0 : value >> (row.bits - is_signed);
+  if (rest != 0 && !(is_signed && rest == -1)) return std::nullopt;
+  return static_cast<uint64_t>(value);
+}
+
+Constant encode(PyObject* number, DTypeId dtype, const OpInfo& info) {
+  if (is_integer(dtype) && PyLong_Check(number)) {
+    const auto bits = integer_bits(number, dtype);
+    if (!bits) out_of_range(info, number, dtype);
+    return {*bits, 0};
   }
   if (dtype == kBool) {
     const int is_true = PyObject_IsTrue(number);
@@ -169,18 +174,10 @@ void check_out(PyObject* object, DTypeId dtype, Device device, int ndim, const i
 void widen_compared(Input& number, const Input& other) {
   if (number.kind != kWeakInt || !other.array) return;
   // NumPy compares an integer with bools as int64.
-  const DTypeRow& r = kDTypes[other.array->dtype == kBool ? kInt64 : other.array->dtype];
-  if (r.code > 1 || r.bits < 8) return;
+  const DTypeId dtype = other.array->dtype == kBool ? kInt64 : other.array->dtype;
+  if (!is_integer(dtype) || integer_bits(number.object, dtype)) return;
   int overflow = 0;
-  const int64_t v = PyLong_AsLongLongAndOverflow(number.object, &overflow);
-  const bool is_signed = r.code == 0;
-  const int64_t top = r.bits == 64 ? INT64_MAX : (int64_t{1} << (r.bits - is_signed)) - 1;
-  if (!overflow && v <= top && v >= (is_signed ? -top - 1 : 0)) return;
-  if (overflow > 0 && r.bits == 64 && !is_signed) {
-    (void)PyLong_AsUnsignedLongLong(number.object);
-    if (!PyErr_Occurred()) return;
-    PyErr_Clear();
-  }
+  (void)PyLong_AsLongLongAndOverflow(number.object, &overflow);
   number.kind = kStrongNumber + (overflow ? kFloat64 : kInt64);
   if (!overflow) return;
   // Use infinity, because the greatest int64 and 2**63 are the same float64.

@@ -3,6 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
+
 #include "ops/elementwise.hpp"
 #include "ops/few_values.hpp"
 #include "ops/iteration_space.hpp"
@@ -42,6 +44,8 @@ void widen_compared(Input& number, const Input& other);
 // not checked; see gi_ipow.
 void require_exponent(const Input& in, int position, DTypeId dtype, const OpInfo& info);
 
+// A Python int as an integer of the dtype (is_integer): its low bytes. Nothing if it does not fit.
+std::optional<uint64_t> integer_bits(PyObject* number, DTypeId dtype);
 // The bytes of the number as a stored element.
 Constant encode(PyObject* number, DTypeId dtype, const OpInfo& info);
 

@@ -272,34 +272,6 @@ GI_INLINE void square(char** args, const intptr_t* n, const intptr_t* steps, voi
   }
 }
 
-// ---- limits ---------------------------------------------------------------------------------------
-
-// As NumPy's maximum and minimum: NaN if an operand is NaN.
-template <class T>
-GI_INLINE T limited(T x, T low, T high) {
-  const T above = x >= low || x != x ? x : low;
-  return above <= high || above != above ? above : high;
-}
-
-template <class T>
-GI_INLINE void clip(char** args, const intptr_t* n, const intptr_t* steps, void*) {
-  const intptr_t count = *n;
-  if (steps[0] == sizeof(T) && steps[3] == sizeof(T) && steps[1] == 0 && steps[2] == 0) {
-    const char* __restrict x = args[0];
-    char* __restrict to = args[3];
-    const T low = load<T>(args[1]), high = load<T>(args[2]);
-    for (intptr_t i = 0; i < count; ++i)
-      store(to + i * intptr_t{sizeof(T)}, limited(load<T>(x + i * intptr_t{sizeof(T)}), low, high));
-    return;
-  }
-  const char *x = args[0], *low = args[1], *high = args[2];
-  char* to = args[3];
-  const intptr_t x_step = steps[0], low_step = steps[1], high_step = steps[2], to_step = steps[3];
-  for (intptr_t i = 0; i < count; ++i)
-    store(to + i * to_step, limited(load<T>(x + i * x_step), load<T>(low + i * low_step),
-                                    load<T>(high + i * high_step)));
-}
-
 // ---- the tables -----------------------------------------------------------------------------------
 
 template <InnerLoop Loop>
@@ -341,9 +313,7 @@ OwnLoops make_loops([[maybe_unused]] bool wide) {
   set_all_casts(loops, wide, Known());
 #define GI_SET(dtype, T, Sum)                                                                  \
   if constexpr (!std::is_same_v<T, Sum>) loops.sums[dtype] = GI_COMPILED((add_wider<Sum, T>)); \
-  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)                             \
-    loops.powers[dtype] = GI_COMPILED(power<T>);                                               \
-  loops.clips[dtype] = GI_COMPILED(clip<T>);
+  loops.powers[dtype] = GI_COMPILED(power<T>);
   GI_SET(kInt8, int8_t, int64_t);
   GI_SET(kInt16, int16_t, int64_t);
   GI_SET(kInt32, int32_t, int64_t);
@@ -354,8 +324,6 @@ OwnLoops make_loops([[maybe_unused]] bool wide) {
   GI_SET(kUInt64, uint64_t, uint64_t);
 #undef GI_SET
   loops.sums[kBool] = GI_COMPILED((add_wider<int64_t, bool>));
-  loops.clips[kFloat32] = GI_COMPILED(clip<float>);
-  loops.clips[kFloat64] = GI_COMPILED(clip<double>);
   loops.squares[kFloat32] = GI_COMPILED(square<float>);
   loops.squares[kFloat64] = GI_COMPILED(square<double>);
   loops.sums[kFloat32] = GI_COMPILED((add_wider<double, float>));

@@ -10,7 +10,7 @@ constexpr int kOwnDTypes = kBFloat16 + 1;  // those with casts: NumPy's dtypes a
 struct OwnLoops {
   InnerLoop casts[kOwnDTypes][kOwnDTypes];
   // Null where there is none.
-  InnerLoop sums[kOwnDTypes], powers[kOwnDTypes], squares[kOwnDTypes], clips[kOwnDTypes];
+  InnerLoop sums[kOwnDTypes], powers[kOwnDTypes], squares[kOwnDTypes];
   InnerLoop copies[5], choices[5];  // by the logarithm of the itemsize
 };
 

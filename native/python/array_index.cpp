@@ -6,6 +6,7 @@
 #include "array/hooks.hpp"
 #include "ops/graph.hpp"
 #include "ops/host_loops.hpp"
+#include "ops/operands.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
@@ -195,22 +196,6 @@ bool is_scalar_or_list(PyObject* value, const Array& read) {
          !PyObject_HasAttrString(value, "__cuda_array_interface__");
 }
 
-// Stores a Python int as an integer of 8 bits or more; false if it does not fit, or needs the top bit of a
-// 64-bit unsigned integer.
-bool integer_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
-  const auto& row = kDTypes[dtype];
-  const bool is_signed = row.code == kDLInt;
-  if (!(is_signed || row.code == kDLUInt) || row.bits < 8) return false;
-  int overflow = 0;
-  const long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
-  if (overflow || (!is_signed && number < 0)) return false;
-  // The remaining bits are copies of the sign, or zero.
-  const long long rest = row.bits == 64 ? 0 : number >> (row.bits - is_signed);
-  if (rest != 0 && !(is_signed && rest == -1)) return false;
-  std::memcpy(out, &number, static_cast<size_t>(row.bits / 8));
-  return true;
-}
-
 // x[key], or x[key] = value, where the key has index arrays or masks.
 PyRef call_by_arrays(const char* name, PyObject* arguments) {
   const PyRef owned = PyRef::checked(arguments);
@@ -225,7 +210,11 @@ PyRef call_by_arrays(const char* name, PyObject* arguments) {
 // Stores one Python number as an element of `dtype`. False if `value` is not a number, only NumPy can
 // convert to the dtype, or the number does not fit; gpuinterop/scalars.py then converts it or raises.
 bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
-  if (PyLong_CheckExact(value) && integer_bytes(value, dtype, out)) return true;
+  if (is_integer(dtype) && PyLong_CheckExact(value)) {
+    const auto bits = ops::integer_bits(value, dtype);
+    if (bits) std::memcpy(out, &*bits, static_cast<size_t>(itemsize_of(dtype)));
+    return bits.has_value();
+  }
   if (dtype != kFloat32 && dtype != kFloat64) return false;
   if (!PyFloat_Check(value) && !PyLong_CheckExact(value) && !PyBool_Check(value)) return false;
   const double number = PyFloat_AsDouble(value);

@@ -1,5 +1,4 @@
 // Reading and writing by index arrays, on CUDA.
-#include <dlpack/dlpack.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
 #include "array/text_arguments.hpp"
@@ -29,8 +28,7 @@ bool same_shape(int ndim, const int64_t* shape, const Layout& l) {
 
 // An array of integers at which kernels can index `view`.
 bool is_index_for(const Array& a, const Array& view) {
-  const DTypeRow& row = kDTypes[a.dtype];
-  return a.device == view.device && (row.code == kDLInt || row.code == kDLUInt) && row.bits >= 8;
+  return a.device == view.device && is_integer(a.dtype);
 }
 
 // Reads the arguments. Python made the arrays to fit; a finalizer may have changed them since.
