@@ -63,6 +63,11 @@ struct Array {
 
   int64_t itemsize() const noexcept { return itemsize_of(dtype); }
   int64_t nbytes() const noexcept { return layout.size() * itemsize(); }  // wrap(): it fits
+  // The addresses of its bytes: [first, last).
+  std::pair<const char*, const char*> bytes(const char* where) const {
+    const auto [lo, hi] = layout.span(where);
+    return {data + lo * itemsize(), data + (hi + 1) * itemsize()};
+  }
 };
 
 // The alignment of an element in bytes. No other code has a rule for it. NumPy aligns complex numbers to

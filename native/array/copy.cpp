@@ -15,13 +15,6 @@ namespace gpuinterop {
 
 namespace {
 
-// The addresses of the elements: [first, last), in bytes.
-std::pair<uintptr_t, uintptr_t> reach(const Array& a, const char* where) {
-  const auto [lo, hi] = a.layout.span(where);
-  const auto start = reinterpret_cast<intptr_t>(a.data);
-  return {start + lo * a.itemsize(), start + (hi + 1) * a.itemsize()};
-}
-
 // The iteration space of a copy: source first, then target. Kernels move bits.
 void plan_copy(ops::IterationSpace& w, const Array& dst, const Array& src) {
   w.inputs = 1;
@@ -39,8 +32,8 @@ bool is_one_block(const ops::IterationSpace& w) {
 
 // An unnecessary detour costs one copy; the exact test, ops::may_overlap, would cost more.
 bool ranges_overlap(const Array& dst, const Array& src, const char* where) {
-  const auto [d0, d1] = reach(dst, where);
-  const auto [s0, s1] = reach(src, where);
+  const auto [d0, d1] = dst.bytes(where);
+  const auto [s0, s1] = src.bytes(where);
   return d0 < s1 && s0 < d1;
 }
 

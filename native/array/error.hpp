@@ -10,32 +10,36 @@
 
 namespace gpuinterop {
 
-// Names of classes in gpuinterop/errors.py; python/error_translation.cpp maps them one to one.
+// clang-format off
+// What failed: the name here, the class in gpuinterop/errors.py.
+#define GPUINTEROP_KINDS(X) \
+  X(Contiguity, ContiguityError)         /* ValueError + BufferError: the strides do not allow the operation */        \
+  X(Shape, ShapeError)                   /* ValueError: shapes, axes or counts do not fit */                           \
+  X(Bounds, BoundsError)                 /* ValueError: memory bounds or integer range */                              \
+  X(Range, RangeError)                   /* OverflowError: a number that a dtype cannot hold */                        \
+  X(Index, ArrayIndexError)              /* IndexError */                                                              \
+  X(ConversionType, ConversionTypeError) /* TypeError + ValueError: an object that no protocol or converter accepts */ \
+  X(DType, DTypeError)                   /* TypeError + ValueError: dtype rule */                                      \
+  X(Export, ExportError)                 /* BufferError + ValueError: a protocol cannot express this array */          \
+  X(Exchange, ExchangeError)             /* ValueError + BufferError: malformed or refused import */                   \
+  X(ReadOnly, ReadOnlyError)             /* ValueError + BufferError */                                                \
+  X(DeviceMismatch, DeviceMismatchError) /* ValueError + BufferError */                                                \
+  X(Device, DeviceError)                 /* ValueError: no such device */                                              \
+  X(Stream, StreamError)                 /* ValueError: an argument that is not a usable stream */                     \
+  X(Capture, CaptureError)               /* RuntimeError: would synchronise or is illegal during graph capture */      \
+  X(Context, ContextError)               /* RuntimeError: memory or stream of a foreign CUDA context */                \
+  X(Library, LibraryNotFoundError)       /* OSError: a shared library is missing */                                    \
+  X(Cuda, CudaError)                     /* RuntimeError: a driver call failed */                                      \
+  X(OutOfMemory, OutOfMemoryError)       /* MemoryError */                                                             \
+  X(Type, ArgumentTypeError)             /* TypeError */                                                               \
+  X(Protocol, ProtocolError)             /* TypeError: an exchange protocol was not followed */                        \
+  X(Unsupported, UnsupportedError)       /* NotImplementedError: an unsupported part of a protocol */
+// clang-format on
+
 enum class Kind {
-  Contiguity,      // ValueError + BufferError: the strides do not allow the operation
-  Shape,           // ValueError: shapes, axes or counts do not fit
-  Bounds,          // ValueError: memory bounds or integer range
-  Range,           // OverflowError: a number that a dtype cannot hold
-  Index,           // IndexError
-  ScalarIndex,     // IndexError + ValueError: a 0-d array was indexed
-  IndexKind,       // NotImplementedError + IndexError: a kind of key that is not supported
-  ConversionType,  // TypeError + ValueError: an object that no protocol or converter accepts
-  DType,           // TypeError + ValueError: dtype rule
-  CopyForbidden,   // ValueError + BufferError: a copy is needed and was forbidden
-  Export,          // BufferError + ValueError: a protocol cannot express this array
-  Exchange,        // ValueError + BufferError: malformed or refused import
-  ReadOnly,        // ValueError + BufferError
-  DeviceMismatch,  // ValueError + BufferError
-  Device,          // ValueError: no such device
-  Stream,          // ValueError: an argument that is not a usable stream
-  Capture,         // RuntimeError: would synchronise or is illegal during graph capture
-  Context,         // RuntimeError: memory or stream of a foreign CUDA context
-  Library,         // OSError: a shared library is missing
-  Cuda,            // RuntimeError: a driver call failed
-  OutOfMemory,     // MemoryError
-  Type,            // TypeError
-  Protocol,        // TypeError: an exchange protocol was not followed
-  Unsupported,     // NotImplementedError: an unsupported part of a protocol
+#define X(kind, error_class) kind,
+  GPUINTEROP_KINDS(X)
+#undef X
 };
 
 // An argument of a builder: shapes, dtypes and devices are passed as text.
@@ -44,16 +48,14 @@ using MessageValue = std::variant<int64_t, std::string>;
 struct Error final : std::exception {
   Kind kind = Kind::Type;  // of an error without a builder
   std::string where, expected, got, fix;
-  int axis = -1;                  // at fault, or -1
   const char* builder = nullptr;  // a function of gpuinterop/error_messages.py
   std::vector<MessageValue> values;
-  Error(Kind k, std::string w, std::string e, std::string g, std::string f, int axis)
+  Error(Kind k, std::string w, std::string e, std::string g, std::string f)
       : kind(k),
         where(std::move(w)),
         expected(std::move(e)),
         got(std::move(g)),
-        fix(std::move(f)),
-        axis(axis) {}
+        fix(std::move(f)) {}
   Error(const char* name, std::string w, std::vector<MessageValue> v)
       : where(std::move(w)), expected(name), builder(name), values(std::move(v)) {}
   const char* what() const noexcept override { return expected.c_str(); }
@@ -63,8 +65,8 @@ struct Error final : std::exception {
 struct PythonError final : std::exception {};
 
 [[noreturn]] inline void fail(Kind kind, std::string where, std::string expected, std::string got,
-                              std::string fix, int axis = -1) {
-  throw Error(kind, std::move(where), std::move(expected), std::move(got), std::move(fix), axis);
+                              std::string fix) {
+  throw Error(kind, std::move(where), std::move(expected), std::move(got), std::move(fix));
 }
 
 [[noreturn]] inline void fail_with(const char* builder, std::string where,

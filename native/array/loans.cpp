@@ -17,8 +17,7 @@ Loan* first = nullptr;  // protected by `lock`
 // The addresses between which the elements lie. An array whose span is not known counts as all memory.
 std::pair<const char*, const char*> bytes_of(const Array& a) noexcept {
   try {
-    const auto [low, high] = a.layout.span("write");
-    return {a.data + low * a.itemsize(), a.data + (high + 1) * a.itemsize()};
+    return a.bytes("write");
   } catch (...) {
     return {nullptr, reinterpret_cast<const char*>(UINTPTR_MAX)};
   }

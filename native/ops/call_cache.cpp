@@ -23,48 +23,42 @@ struct BytesHash {
 };
 using Calls = std::unordered_map<std::string, Entry, BytesHash, std::equal_to<>>;
 
-Calls& calls() {
-  static auto* map = new Calls();
-  return *map;
-}
+Calls& calls = *new Calls;  // never destroyed
 
 template <class Condition>
 void forget_if(Condition&& condition) {
   std::vector<Entry> dropped;  // destroyed last: Python code may run then
-  for (auto it = calls().begin(); it != calls().end();) {
+  for (auto it = calls.begin(); it != calls.end();) {
     if (!condition(it->first, it->second)) {
       ++it;
       continue;
     }
     dropped.push_back(std::move(it->second));
-    it = calls().erase(it);
+    it = calls.erase(it);
   }
 }
 
 // Weak references to the classes of all keys.
-std::unordered_map<PyTypeObject*, PyRef>& watched() {
-  static auto* map = new std::unordered_map<PyTypeObject*, PyRef>();
-  return *map;
-}
+auto& watched = *new std::unordered_map<PyTypeObject*, PyRef>;
 
 // The callback of a weak reference: removes the entries of a class that is being destroyed.
 PyObject* forget_class(PyObject*, PyObject* reference) {
-  const auto found = std::find_if(watched().begin(), watched().end(),
+  const auto found = std::find_if(watched.begin(), watched.end(),
                                   [&](const auto& pair) { return pair.second.get() == reference; });
-  if (found == watched().end()) Py_RETURN_NONE;
+  if (found == watched.end()) Py_RETURN_NONE;
   forget_if([type = found->first](const std::string&, const Entry& entry) {
     return std::find(entry.classes.begin(), entry.classes.end(), type) != entry.classes.end();
   });
-  const auto node = watched().extract(found->first);  // destroyed last, with the reference
+  const auto node = watched.extract(found->first);  // destroyed last, with the reference
   Py_RETURN_NONE;
 }
 
 void watch(PyTypeObject* type) {
-  if (watched().count(type)) return;
+  if (watched.count(type)) return;
   static PyMethodDef definition = {"forget_class", forget_class, METH_O, nullptr};
   static PyObject* callback = PyCFunction_New(&definition, nullptr);
   PyRef reference = PyRef::checked(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback));
-  watched().emplace(type, std::move(reference));
+  watched.emplace(type, std::move(reference));
 }
 
 }  // namespace
@@ -101,15 +95,15 @@ void CallKey::put_array(PyObject* array) {
 }
 
 std::shared_ptr<const Prepared> find_prepared(const CallKey& key) {
-  const auto found = calls().find(key.bytes());
-  return found == calls().end() ? nullptr : found->second.prepared;
+  const auto found = calls.find(key.bytes());
+  return found == calls.end() ? nullptr : found->second.prepared;
 }
 
 void keep_prepared(const CallKey& key, std::shared_ptr<const Prepared> prepared) {
   for (PyTypeObject* type : key.classes()) watch(type);
   Calls dropped;  // destroyed last: Python code may run then
-  if (calls().size() >= kMostCalls) calls().swap(dropped);
-  calls().insert_or_assign(std::string(key.bytes()), Entry{std::move(prepared), key.classes()});
+  if (calls.size() >= kMostCalls) calls.swap(dropped);
+  calls.insert_or_assign(std::string(key.bytes()), Entry{std::move(prepared), key.classes()});
 }
 
 void forget_calls(Subject subject, uint32_t number) {
@@ -120,7 +114,7 @@ void forget_calls(Subject subject, uint32_t number) {
   });
 }
 
-void forget_calls() { const Calls dropped = std::exchange(calls(), Calls()); }
+void forget_calls() { const Calls dropped = std::exchange(calls, Calls()); }
 
 void fail_changed(const std::string& where) {
   fail(Kind::Bounds, where, "operands that keep their layout during the call",

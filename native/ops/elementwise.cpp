@@ -22,20 +22,12 @@ namespace gpuinterop::ops {
 
 namespace {
 
-std::vector<OpInfo>& table() {
-  static auto* ops = new std::vector<OpInfo>{
-      {"copy", 1, 1},        {"fill", 1, 1},          {"gather", 1, 1}, {"scatter", 1, 1},
-      {"scatter_add", 1, 1}, {"check_indices", 1, 1}, {"select", 1, 1}};
-  return *ops;
-}
-std::unordered_map<std::string, OpId>& names() {
-  static auto* map = new std::unordered_map<std::string, OpId>();
-  return *map;
-}
-std::unordered_map<PyObject*, OpId>& ufuncs() {
-  static auto* map = new std::unordered_map<PyObject*, OpId>();
-  return *map;
-}
+// Never destroyed.
+auto& table = *new std::vector<OpInfo>{
+    {"copy", 1, 1},        {"fill", 1, 1},          {"gather", 1, 1}, {"scatter", 1, 1},
+    {"scatter_add", 1, 1}, {"check_indices", 1, 1}, {"select", 1, 1}};
+auto& ids_by_name = *new std::unordered_map<std::string, OpId>;
+auto& ids_by_ufunc = *new std::unordered_map<PyObject*, OpId>;
 
 std::shared_ptr<const Resolution> types_from_python(OpId op, const OpInfo& info, const Input* in,
                                                     Outs outs) {
@@ -172,39 +164,39 @@ void run_on_device(OpId op, const OpInfo& info, const Input* in, const Resolutio
 }  // namespace
 
 OpId add_op(OpInfo info) {
-  const OpId id = static_cast<OpId>(table().size());
+  const OpId id = static_cast<OpId>(table.size());
   // emplace keeps an existing entry: operations of the table, added first, keep their names.
-  names().emplace(info.name, id);
-  if (info.ufunc) ufuncs().emplace(info.ufunc.get(), id);
-  table().push_back(std::move(info));
+  ids_by_name.emplace(info.name, id);
+  if (info.ufunc) ids_by_ufunc.emplace(info.ufunc.get(), id);
+  table.push_back(std::move(info));
   return id;
 }
 void drop_op(OpId op) {
-  auto named = names().find(table()[op].name);
-  if (named != names().end() && named->second == op) names().erase(named);
-  table()[op] = {};  // ids are not reused
+  auto named = ids_by_name.find(table[op].name);
+  if (named != ids_by_name.end() && named->second == op) ids_by_name.erase(named);
+  table[op] = {};  // ids are not reused
   forget_kernels_of(op);
   forget_calls(Subject::Operation, op);
 }
-const OpInfo& op_info(OpId op) { return table()[op]; }
+const OpInfo& op_info(OpId op) { return table[op]; }
 
 int op_by_ufunc(PyObject* ufunc) {
-  const auto found = ufuncs().find(ufunc);
-  return found == ufuncs().end() ? -1 : found->second;
+  const auto found = ids_by_ufunc.find(ufunc);
+  return found == ids_by_ufunc.end() ? -1 : found->second;
 }
 
 int find_op(const char* name) {
-  const auto found = names().find(name);
-  return found == names().end() ? -1 : found->second;
+  const auto found = ids_by_name.find(name);
+  return found == ids_by_name.end() ? -1 : found->second;
 }
 
 OpId op_by_name(const char* name) {
-  auto found = names().find(name);
-  if (found == names().end()) {
+  auto found = ids_by_name.find(name);
+  if (found == ids_by_name.end()) {
     import_module("gpuinterop.ops");
-    found = names().find(name);
+    found = ids_by_name.find(name);
   }
-  if (found == names().end()) {  // gpuinterop.ops is about to add it
+  if (found == ids_by_name.end()) {  // gpuinterop.ops is about to add it
     PyErr_Format(PyExc_RuntimeError, "gpuinterop.ops has no operation %s yet", name);
     throw PythonError();
   }
@@ -294,19 +286,13 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     for (int k = 0; k < j; ++k)
       if (may_overlap(*arrays[j], *arrays[k], where)) fail_with("outs_overlap", where);
   }
-  PyRef tuple;
-  if (info.results > 1) {
-    tuple = PyRef::checked(PyTuple_New(info.results));
-    for (int j = 0; j < info.results; ++j)
-      PyTuple_SetItem(tuple.get(), j, PyRef(results[j]).release());
-  }
   if (arrays[0]->layout.size() == 0)
     require_range(info, in, r);
   else if (device.is_cuda())
     run_on_device(op, info, in, r, shape, arrays, given, apart);
   else
     run_on_host(op, info, in, r, shape.ndim, shape.extents, arrays, given, apart, results);
-  return info.results > 1 ? tuple.release() : results[0].release();
+  return one_or_tuple(results, info.results);
 }
 
 }  // namespace gpuinterop::ops

@@ -24,6 +24,14 @@ class MaybeArray {
   bool has_value_ = false;
 };
 
+// The result of a call: an array, or a tuple of several. New reference; throws.
+inline PyObject* one_or_tuple(PyRef* results, int n) {
+  if (n == 1) return results[0].release();
+  PyRef tuple = PyRef::checked(PyTuple_New(n));
+  for (int j = 0; j < n; ++j) PyTuple_SetItem(tuple.get(), j, results[j].release());
+  return tuple.release();
+}
+
 // n default values, on the stack if they are few: most calls have one to three operands.
 template <class T, int Few>
 class FewValues {

@@ -27,10 +27,7 @@ struct Compiled {
 using CompiledRef = std::shared_ptr<const Compiled>;
 
 // Guarded by the GIL. Never destroyed: at exit the driver may be unloaded before static objects are.
-std::unordered_map<std::string, CompiledRef>& compiled() {
-  static auto* map = new std::unordered_map<std::string, CompiledRef>();
-  return *map;
-}
+auto& compiled = *new std::unordered_map<std::string, CompiledRef>;
 
 const char* class_name(LayoutClass c) {
   switch (c) {
@@ -75,20 +72,20 @@ CompiledRef build(const std::string& key, OpId op, const IterationSpace& w,
   auto made = std::make_shared<Compiled>();
   made->module = cuda::load_or_recompile(device, compile, where);
   made->kernel = made->module->kernel(symbol.c_str(), where);
-  compiled().emplace(key, made);
+  compiled.emplace(key, made);
   return made;
 }
 
 }  // namespace
 
-void forget_kernels() noexcept { compiled().clear(); }
+void forget_kernels() noexcept { compiled.clear(); }
 
 void forget_kernels_of(OpId op) {
-  for (auto it = compiled().begin(); it != compiled().end();) {
+  for (auto it = compiled.begin(); it != compiled.end();) {
     const bool of_op = std::memcmp(it->first.data(), &op, sizeof op) == 0;
     // A CUDA graph of any library may hold functions of the module, so keep it loaded.
     if (of_op) it->second->module->keep_loaded();
-    it = of_op ? compiled().erase(it) : std::next(it);
+    it = of_op ? compiled.erase(it) : std::next(it);
   }
 }
 
@@ -98,9 +95,9 @@ void launch(OpId op, const IterationSpace& w, int device, const char* where) {
   ElementwiseLaunch planned;
   plan_launch(w, &planned, where);
   const std::string key = key_for(op, w, planned.variant, device);
-  const auto found = compiled().find(key);
+  const auto found = compiled.find(key);
   const CompiledRef compiled_kernel =
-      found != compiled().end() ? found->second : build(key, op, w, planned.variant, device, where);
+      found != compiled.end() ? found->second : build(key, op, w, planned.variant, device, where);
   cuda::Launch how;
   how.grid[0] = planned.grid;
   how.block[0] = planned.block_x;

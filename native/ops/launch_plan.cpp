@@ -24,10 +24,7 @@ struct CounterSet {
 };
 
 // Never destroyed: at exit the driver may be unloaded before static objects are.
-CounterSet& set_of(int device) {
-  static auto* sets = new CounterSet[kMaxDevices];
-  return sets[device];
-}
+CounterSet* const counter_sets = new CounterSet[kMaxDevices];
 
 // A thread that is about to queue launches holds a second reference.
 bool is_idle(const Buffer& b) { return b.refs.load() == 1; }
@@ -84,7 +81,7 @@ BufferRef for_graph(int device, CUstream stream, const char* where) {
 BufferRef counters_for(int device, CUstream stream, const char* where) {
   if (cuda::is_capturing(stream)) [[unlikely]]
     return for_graph(device, stream, where);
-  CounterSet& set = set_of(device);
+  CounterSet& set = counter_sets[device];
   for (const BufferRef& b : set.buffers)
     if (is_idle(*b.get()) && is_last_used_on(*b.get(), stream)) return b;
   // With many streams take the counters of another one, and wait for the launches that used them last.
@@ -165,18 +162,11 @@ PyObject* LaunchPlan::compute(PyObject* const* ins, int n_ins, PyObject* const* 
         std::memcpy(params + p.offset, &address, sizeof address);
       }
       void* arguments[] = {params};
-      cuda::check(cuda::driver().LaunchKernel(launch.function, launch.grid_x, launch.grid_y, 1,
-                                              launch.block, 1, 1, 0, stream, arguments, nullptr),
-                  "cuLaunchKernel", where);
+      cuda::launch_here(launch.kernel, launch.how, stream, arguments, where);
     }
   };
   cuda::queue(used, n_used, stream, where, launch_all);
-  if (n_outs == 1) return results[0].release();
-  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(n_outs));
-  if (!tuple) throw PythonError();
-  for (size_t j = 0; j < n_outs; ++j)
-    PyTuple_SetItem(tuple, static_cast<Py_ssize_t>(j), results[j].release());
-  return tuple;
+  return one_or_tuple(results, static_cast<int>(n_outs));
 }
 
 }  // namespace gpuinterop::ops

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "array/array.hpp"
+#include "cuda/module.hpp"
 #include "ops/call_cache.hpp"
 
 namespace gpuinterop::ops {
@@ -24,8 +25,8 @@ struct Patch {
 };
 
 struct PlannedLaunch {
-  CUfunction function;
-  unsigned grid_x, grid_y, block;
+  cuda::Kernel kernel;
+  cuda::Launch how;
   std::string params;  // one struct by value
   std::vector<Patch> patches;
 };

@@ -92,10 +92,8 @@ bool may_overlap(const Array& a, const Array& b, const char* where) {
   if (a.layout.size() == 0 || b.layout.size() == 0 || a.device != b.device) return false;
   const Buffer *p = a.buffer.get(), *q = b.buffer.get();
   if (p != q && p && q && p->owned && q->owned) return false;  // two allocations
-  const auto [alo, ahi] = a.layout.span(where);
-  const auto [blo, bhi] = b.layout.span(where);
-  const char *a0 = a.data + alo * a.itemsize(), *a1 = a.data + (ahi + 1) * a.itemsize();
-  const char *b0 = b.data + blo * b.itemsize(), *b1 = b.data + (bhi + 1) * b.itemsize();
+  const auto [a0, a1] = a.bytes(where);
+  const auto [b0, b1] = b.bytes(where);
   if (a0 >= b1 || b0 >= a1) return false;
   // low_a + x = low_b + y for a byte offset x of a and y of b. Counting y down from b's end makes all steps
   // positive: x + (end - y) = low_b + end - low_a.

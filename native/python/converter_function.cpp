@@ -30,17 +30,14 @@ struct Exporter {
   PyRef module_name;
   uint32_t mask, wanted;
 };
-std::vector<Exporter>& exporters() {
-  static auto* list = new std::vector<Exporter>;  // owns its objects until the process ends
-  return *list;
-}
+auto& exporters = *new std::vector<Exporter>;  // owns its objects until the process ends
 
 const Exporter* find_exporter(PyObject* library, bool on_cuda) {
   // Both names are usually interned, so compare the texts only if no entry has the same object.
-  for (const Exporter& e : exporters())
+  for (const Exporter& e : exporters)
     if (e.library == library && e.on_cuda == on_cuda) return &e;
   if (!PyUnicode_CheckExact(library)) return nullptr;
-  for (const Exporter& e : exporters())
+  for (const Exporter& e : exporters)
     if (e.on_cuda == on_cuda && PyUnicode_Compare(e.library, library) == 0) return &e;
   return nullptr;
 }
@@ -214,15 +211,15 @@ PyObject* set_exporter(PyObject*, PyObject* args) {
       module == Py_None ? PyRef() : PyRef::steal(PyObject_GetAttrString(module, "__name__"));
   if (module != Py_None && !name) return nullptr;
   std::vector<Exporter> before;  // destroyed last: what it releases may run Python
-  std::erase_if(exporters(), [&](Exporter& e) {
+  std::erase_if(exporters, [&](Exporter& e) {
     const bool same = (maker == Py_None || e.on_cuda == bool(on_cuda)) &&
                       PyUnicode_Compare(e.library, library) == 0;
     if (same) before.push_back(std::move(e));
     return same;
   });
   if (maker != Py_None)
-    exporters().push_back({PyRef::borrow(library).release(), bool(on_cuda), PyRef::borrow(maker),
-                           name ? PyRef::borrow(module) : PyRef(), std::move(name), mask, wanted});
+    exporters.push_back({PyRef::borrow(library).release(), bool(on_cuda), PyRef::borrow(maker),
+                         name ? PyRef::borrow(module) : PyRef(), std::move(name), mask, wanted});
   Py_RETURN_NONE;
 }
 

@@ -23,8 +23,7 @@ nb::dict device_properties(int ordinal) {
   cuda::require(where);
   const cuda::Driver& cu = cuda::driver();
   if (ordinal < 0 || ordinal >= cu.devices)
-    fail(Kind::Device, where, "a CUDA device number below " + std::to_string(cu.devices),
-         std::to_string(ordinal), "gpuinterop.devices() lists the devices");
+    fail_with("no_such_device", where, {int64_t{cu.devices}, int64_t{ordinal}});
   CUdevice device;
   size_t total = 0;
   cuda::check(cu.DeviceGet(&device, ordinal), "cuDeviceGet", where);

@@ -14,35 +14,12 @@ namespace gpuinterop {
 
 namespace {
 
-const char* class_name(Kind kind) noexcept {
-  switch (kind) {
-    case Kind::Contiguity: return "ContiguityError";
-    case Kind::Shape: return "ShapeError";
-    case Kind::Bounds: return "BoundsError";
-    case Kind::Range: return "RangeError";
-    case Kind::Index: return "ArrayIndexError";
-    case Kind::ScalarIndex: return "ScalarIndexError";
-    case Kind::IndexKind: return "IndexKindError";
-    case Kind::ConversionType: return "ConversionTypeError";
-    case Kind::DType: return "DTypeError";
-    case Kind::CopyForbidden: return "CopyForbiddenError";
-    case Kind::Export: return "ExportError";
-    case Kind::Exchange: return "ExchangeError";
-    case Kind::ReadOnly: return "ReadOnlyError";
-    case Kind::DeviceMismatch: return "DeviceMismatchError";
-    case Kind::Device: return "DeviceError";
-    case Kind::Stream: return "StreamError";
-    case Kind::Capture: return "CaptureError";
-    case Kind::Context: return "ContextError";
-    case Kind::Library: return "LibraryNotFoundError";
-    case Kind::Cuda: return "CudaError";
-    case Kind::OutOfMemory: return "OutOfMemoryError";
-    case Kind::Type: return "ArgumentTypeError";
-    case Kind::Protocol: return "ProtocolError";
-    case Kind::Unsupported: return "UnsupportedError";
-  }
-  return "GpuInteropError";
-}
+// By Kind.
+constexpr const char* kClasses[] = {
+#define X(kind, error_class) #error_class,
+    GPUINTEROP_KINDS(X)
+#undef X
+};
 
 std::atomic<bool> interpreter_gone{false};
 
@@ -79,11 +56,10 @@ void set_python_error(const Error& e) noexcept {
       PyErr_SetObject(value.type().ptr(), value.ptr());
       return;
     }
-    nb::object cls = nb::module_::import_("gpuinterop.errors").attr(class_name(e.kind));
-    nb::object value =
-        cls(nb::arg("where") = e.where, nb::arg("expected") = e.expected, nb::arg("got") = e.got,
-            nb::arg("fix") = e.fix,
-            nb::arg("axis") = e.axis < 0 ? nb::object(nb::none()) : nb::object(nb::int_(e.axis)));
+    nb::object cls =
+        nb::module_::import_("gpuinterop.errors").attr(kClasses[static_cast<int>(e.kind)]);
+    nb::object value = cls(nb::arg("where") = e.where, nb::arg("expected") = e.expected,
+                           nb::arg("got") = e.got, nb::arg("fix") = e.fix);
     PyErr_SetObject(cls.ptr(), value.ptr());
   } catch (nb::python_error& error) {
     error.restore();

@@ -29,25 +29,9 @@ PyRef optional_attribute(PyObject* o, const char* name) {
 }
 
 void make_names() {
-  auto intern = [](const char* text) {
-    PyObject* s = PyUnicode_InternFromString(text);
-    if (!s) throw nb::python_error();
-    return s;
-  };
-  names = {intern("stream"),
-           intern("max_version"),
-           intern("dl_device"),
-           intern("copy"),
-           intern("__dlpack__"),
-           intern("__dlpack_device__"),
-           intern("__dlpack_c_exchange_api__"),
-           intern("__c_dlpack_exchange_api__"),
-           intern("__cuda_array_interface__"),
-           intern("__array_interface__"),
-           intern("device"),
-           intern("where"),
-           intern("dtype"),
-           intern("realign")};
+#define X(name, text) names.name = PyRef::checked(PyUnicode_InternFromString(text)).release();
+  GPUINTEROP_NAMES(X)
+#undef X
 }
 
 void read_keywords(const char* function, PyObject* const* values, PyObject* kwnames,
@@ -71,19 +55,16 @@ void read_keywords(const char* function, PyObject* const* values, PyObject* kwna
 namespace {
 
 // Never destroyed: types may still be collected during the destruction of static objects.
-std::unordered_map<PyTypeObject*, ForeignType>& peers() {
-  static auto* map = new std::unordered_map<PyTypeObject*, ForeignType>;
-  return *map;
-}
+auto& peers = *new std::unordered_map<PyTypeObject*, ForeignType>;
 
 PyObject* forget(PyObject* self, PyObject*) {
   auto* type = static_cast<PyTypeObject*>(PyLong_AsVoidPtr(self));
-  auto it = peers().find(type);
-  if (it != peers().end()) {
+  auto it = peers.find(type);
+  if (it != peers.end()) {
     ForeignType p = it->second;
     ForeignType*& recent = recent_foreign_types[reinterpret_cast<uintptr_t>(type) >> 4 & 63];
     if (recent == &it->second) recent = nullptr;
-    peers().erase(it);
+    peers.erase(it);
     Py_XDECREF(p.reader);
     Py_XDECREF(p.weakref);
   }
@@ -161,8 +142,8 @@ const DLPackExchangeAPI* find_api(PyTypeObject* type) {
 
 ForeignType& find_foreign_type(PyTypeObject* type) {
   ForeignType*& recent = recent_foreign_types[reinterpret_cast<uintptr_t>(type) >> 4 & 63];
-  auto it = peers().find(type);
-  if (it == peers().end()) {
+  auto it = peers.find(type);
+  if (it == peers.end()) {
     PyRef key = PyRef::steal(PyLong_FromVoidPtr(type));
     PyRef callback =
         key ? PyRef::steal(PyCFunction_NewEx(&forget_def, key.get(), nullptr)) : PyRef();
@@ -175,7 +156,7 @@ ForeignType& find_foreign_type(PyTypeObject* type) {
     if (p.api && !p.api->managed_tensor_from_py_object_no_sync) p.api = nullptr;
     describe(&p);
     p.weakref = weakref.release();
-    it = peers().emplace(type, p).first;
+    it = peers.emplace(type, p).first;
   }
   recent = &it->second;
   return it->second;

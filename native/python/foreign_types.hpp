@@ -12,11 +12,25 @@
 namespace gpuinterop::exchange {
 
 // Interned once, so that keyword names are mostly compared by address.
+#define GPUINTEROP_NAMES(X)                     \
+  X(stream, "stream")                           \
+  X(max_version, "max_version")                 \
+  X(dl_device, "dl_device")                     \
+  X(copy, "copy")                               \
+  X(dlpack, "__dlpack__")                       \
+  X(dlpack_device, "__dlpack_device__")         \
+  X(api, "__dlpack_c_exchange_api__")           \
+  X(old_api, "__c_dlpack_exchange_api__")       \
+  X(cuda_interface, "__cuda_array_interface__") \
+  X(array_interface, "__array_interface__")     \
+  X(device, "device")                           \
+  X(where, "where")                             \
+  X(dtype, "dtype")                             \
+  X(realign, "realign")
 struct Names {
-  PyObject *stream, *max_version, *dl_device, *copy;
-  PyObject *dlpack, *dlpack_device, *api, *old_api;
-  PyObject *cuda_interface, *array_interface;
-  PyObject *device, *where, *dtype, *realign;
+#define X(name, text) PyObject* name;
+  GPUINTEROP_NAMES(X)
+#undef X
 };
 extern Names names;
 void make_names();  // once, when the module is made; throws nanobind::python_error

@@ -135,14 +135,7 @@ void register_kernels(nb::module_& m) {
             for (int i = 0; i < times; ++i)
               cuda::launch_here(k.kernel, {}, stream, pointers, k.kernel.name.c_str());
           },
-          "times"_a, "Launch one thread many times, to measure the cost of a launch.")
-      .def(
-          "attribute",
-          [](const LoadedKernel& k, int what) {
-            return cuda::function_attribute(k.kernel, static_cast<CUfunction_attribute>(what),
-                                            k.kernel.name.c_str());
-          },
-          "what"_a, "A CUfunction_attribute: 4 is the registers of a thread, 3 its local bytes.");
+          "times"_a, "Launch one thread many times, to measure the cost of a launch.");
   m.def(
       "_load_kernel",
       [](int device, nb::callable compile, const std::string& name) {

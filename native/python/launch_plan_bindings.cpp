@@ -82,11 +82,10 @@ std::shared_ptr<LaunchPlan> make_plan(int device, nb::sequence launches, int64_t
     ops::PlannedLaunch launch;
     const auto& loaded = *nb::cast<const LoadedKernel*>(t[0]);
     loaded.module->keep_loaded();  // plans may be dropped while their work still runs
-    launch.function = loaded.kernel.function;
+    launch.kernel = loaded.kernel;
     auto grid = nb::cast<nb::tuple>(t[1]);
-    launch.grid_x = nb::cast<unsigned>(grid[0]);
-    launch.grid_y = nb::cast<unsigned>(grid[1]);
-    launch.block = nb::cast<unsigned>(t[2]);
+    for (size_t i : {0, 1}) launch.how.grid[i] = nb::cast<unsigned>(grid[i]);
+    launch.how.block[0] = nb::cast<unsigned>(t[2]);
     auto bytes = nb::cast<nb::bytes>(t[3]);
     launch.params.assign(bytes.c_str(), bytes.size());
     if (launch.params.size() > ops::kMaxPlannedParams)

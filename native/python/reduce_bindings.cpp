@@ -62,10 +62,7 @@ struct Method {
 
 // Each needs an entry point, see reduce_method, so their number is fixed.
 constexpr size_t kMostMethods = 32;
-std::vector<std::unique_ptr<Method>>& reduction_methods() {
-  static auto* all = new std::vector<std::unique_ptr<Method>>();
-  return *all;
-}
+auto& reduction_methods = *new std::vector<std::unique_ptr<Method>>;
 
 void read_parameters(Method& m, const std::string& text) {
   std::istringstream words(text);
@@ -175,7 +172,7 @@ nb::object prepared_by_python(const Method& m, PyObject* self, const Arguments& 
 
 PyObject* reduce(size_t op, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                  PyObject* names) {
-  const Method& m = *reduction_methods()[op];
+  const Method& m = *reduction_methods[op];
   Arguments given;
   parse(m, args, nargs, names, &given);
   require_valid_layout(self);
@@ -219,7 +216,7 @@ PyObject* reduce_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
 template <size_t OP>
 PyObject* reduce_function(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   if (nargs > 0 && is_array(args[0])) return reduce(OP, args[0], args + 1, nargs - 1, names);
-  const Method& m = *reduction_methods()[OP];
+  const Method& m = *reduction_methods[OP];
   if (nargs == 0) fail(Kind::Type, m.name, "an array", "no array", "pass one");
   return call_python(PyUnicode_FromString(m.op.c_str()), nullptr, args, nargs, names).release();
 }
@@ -236,7 +233,7 @@ void set_entry_points(Method& m, size_t number, std::index_sequence<OPS...>) {
 
 nb::object add_reduction(const std::string& op, const std::string& name,
                          const std::string& parameters, const std::string& doc) {
-  if (reduction_methods().size() == kMostMethods)
+  if (reduction_methods.size() == kMostMethods)
     throw nb::value_error("more reductions than entry points");
   auto m = std::make_unique<Method>();
   m->op = op;
@@ -245,9 +242,9 @@ nb::object add_reduction(const std::string& op, const std::string& name,
   const std::string arguments = signature_of(*m) + "\n--\n\n" + doc;
   m->method_doc = op + "($self, /" + arguments;
   m->function_doc = op + "(x, /" + arguments;
-  set_entry_points(*m, reduction_methods().size(), std::make_index_sequence<kMostMethods>());
-  reduction_methods().push_back(std::move(m));
-  Method& added = *reduction_methods().back();
+  set_entry_points(*m, reduction_methods.size(), std::make_index_sequence<kMostMethods>());
+  reduction_methods.push_back(std::move(m));
+  Method& added = *reduction_methods.back();
   if (!doc.empty()) {
     const PyRef method = PyRef::checked(PyDescr_NewMethod(array_type, &added.method));
     nb::setattr(reinterpret_cast<PyObject*>(array_type), op.c_str(), nb::handle(method.get()));

@@ -10,6 +10,7 @@
 #include "cuda/deferred_release.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"
+#include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 #include "python/streams.hpp"
 
@@ -61,14 +62,6 @@ struct EnteredStreams : std::vector<Entered> {
   }
 };
 thread_local EnteredStreams entered;
-
-Device device_of(int type, int id) {
-  if (type == 1) return {DeviceType::Cpu, 0};
-  if (type != 2)
-    fail(Kind::Device, "Stream", "device type 1 (cpu) or 2 (cuda)", std::to_string(type),
-         "pass a gpuinterop.Device");
-  return {DeviceType::Cuda, id};
-}
 
 Stream& made_stream(nb::handle self, const char* where) {
   const bool stream = nb::isinstance<Stream>(self);
@@ -139,7 +132,7 @@ struct StreamScope {
 // The object that was entered, so that `current_stream() is s` is true inside `with s:`; null if the current
 // stream was not set from Python.
 nb::object current(int type, int id) {
-  Device d = device_of(type, id);
+  const Device d = read_device(type, id, "Stream");
   const int device = ordinal_of(d);
   CUstream handle = d.is_cuda() ? cuda::current_stream(id) : nullptr;
   for (size_t i = entered.size(); i-- > 0;)
@@ -301,7 +294,7 @@ void register_streams(nb::module_& m) {
         if (owner.is_none()) owner.reset();
         const auto stream = reinterpret_cast<CUstream>(handle);
         if (lasting && !cuda::is_default(stream)) cuda::note_process_lifetime(stream);
-        return new Stream(device_of(type, id), stream, std::move(owner));
+        return new Stream(read_device(type, id, "Stream"), stream, std::move(owner));
       },
       nb::arg("device_type"), nb::arg("device_id"), nb::arg("handle"), nb::arg("owner").none(),
       nb::arg("lasting") = false,
