@@ -18,21 +18,17 @@ struct Sizes {
 };
 
 // Whether cuBLAS can read the memory in place, in row or column order. Axes of length 1 take any stride.
-bool as_rows(const Array& x, Matrix* to) {
-  const int nd = x.layout.ndim();
-  const int64_t rows = x.layout.shape()[nd - 2], columns = x.layout.shape()[nd - 1];
-  const int64_t across = x.layout.strides()[nd - 2], along = x.layout.strides()[nd - 1];
-  *to = {x.data, true, rows <= 1 ? columns : across};
-  return (columns <= 1 || along == 1) && (rows <= 1 || across >= columns);
+bool as_matrix(const Array& x, bool by_rows, Matrix* to) {
+  const int inner = x.layout.ndim() - (by_rows ? 1 : 2),
+            outer = x.layout.ndim() - (by_rows ? 2 : 1);
+  const int64_t length = x.layout.shape()[inner], lines = x.layout.shape()[outer];
+  const int64_t along = x.layout.strides()[inner], across = x.layout.strides()[outer];
+  *to = {x.data, by_rows, lines <= 1 ? length : across};
+  return (length <= 1 || along == 1) && (lines <= 1 || across >= length);
 }
-bool as_columns(const Array& x, Matrix* to) {
-  const int nd = x.layout.ndim();
-  const int64_t rows = x.layout.shape()[nd - 2], columns = x.layout.shape()[nd - 1];
-  const int64_t across = x.layout.strides()[nd - 2], along = x.layout.strides()[nd - 1];
-  *to = {x.data, false, columns <= 1 ? rows : along};
-  return (rows <= 1 || across == 1) && (columns <= 1 || along >= rows);
+bool as_matrix(const Array& x, Matrix* to) {
+  return as_matrix(x, true, to) || as_matrix(x, false, to);
 }
-bool as_matrix(const Array& x, Matrix* to) { return as_rows(x, to) || as_columns(x, to); }
 
 Array compact(const Array& x, const char* where) {
   Array copy = make_empty(x.device, x.dtype, x.layout.ndim(), x.layout.shape(), where);
@@ -181,7 +177,7 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
   bool separate = o.has_c && !bias && (through_copy || !is_same_place(o.c, o.out));
   if (separate) {
     // cublasLt reads both matrices in one order.
-    if (!(md.by_rows ? as_rows(o.c, &mc) : as_columns(o.c, &mc))) {
+    if (!as_matrix(o.c, md.by_rows, &mc)) {
       copy_elements(o.out, o.c, where);  // one pass more, in return for any strides of c
       separate = false;
     }

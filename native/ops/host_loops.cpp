@@ -1,6 +1,7 @@
 #include "ops/host_loops.hpp"
 
 #include <bit>
+#include <string>
 
 #include "ops/own_loops.hpp"
 
@@ -31,14 +32,13 @@ bool has_int(PyObject* object, const char* name, int value) {
 bool has_types(PyObject* text, const char* types, int nin, int nargs) {
   // By NumPy's type number, which its ABI fixes.
   constexpr char kLetters[] = "?bBhHiIlLqQfdgFDGOSUVMme";
-  if (!PyUnicode_Check(text) || PyUnicode_GetLength(text) != nargs + 2) return false;
+  std::string expected;
   for (int i = 0; i < nargs; ++i) {
-    const int number = types[i];
-    if (number < 0 || number >= static_cast<int>(sizeof kLetters - 1)) return false;
-    if (PyUnicode_ReadChar(text, i < nin ? i : i + 2) != static_cast<Py_UCS4>(kLetters[number]))
-      return false;
+    if (types[i] < 0 || types[i] >= static_cast<int>(sizeof kLetters - 1)) return false;
+    if (i == nin) expected += "->";
+    expected += kLetters[int{types[i]}];
   }
-  return true;
+  return PyUnicode_Check(text) && PyUnicode_CompareWithASCIIString(text, expected.c_str()) == 0;
 }
 
 // Compares the fields with what the object reports, the pointers last.

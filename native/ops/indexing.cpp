@@ -35,14 +35,15 @@ class IndexFlags {
     }
     // gpuinterop cannot detect when another library replays its graph, so that kernel only stays in bounds.
     if (cuda::is_capturing(cuda::current_stream(device))) return;
-    if (idle().empty()) {
-      held_ = cuda::allocate_pinned(device, kFlagBytes, where);
-      std::memset(held_->ptr, 0, kFlagBytes);
-    } else {
-      held_ = std::move(idle().back());
-      idle().pop_back();
-    }
+    held_ = cuda::allocate_pinned(device, kFlagBytes, where);
     words_ = held_->ptr;
+    std::memset(words_, 0, kFlagBytes);
+  }
+  ~IndexFlags() {  // after an error the kernel may still run
+    if (held_) try {
+        cuda::note_pinned_use(device_, words_, cuda::current_stream(device_), where_);
+      } catch (...) {
+      }
   }
 
   uint64_t address() const noexcept { return reinterpret_cast<uint64_t>(words_); }
@@ -53,22 +54,15 @@ class IndexFlags {
     cuda::finish_current_stream(device_, where_);
     int64_t noted[kMaxIndexArrays];
     std::memcpy(noted, words_, kFlagBytes);
-    std::memset(words_, 0, kFlagBytes);
-    idle().push_back(std::move(held_));
+    held_.reset();
     for (size_t i = 0; i < at.indices.size(); ++i)
       if (noted[i]) fail_outside(at, i, noted[i], where_);
   }
 
  private:
-  // Never destroyed: at exit the driver may be unloaded before static objects are.
-  static std::vector<BufferRef>& idle() {
-    static auto* blocks = new std::vector<BufferRef>;
-    return *blocks;
-  }
-
   int device_;
   const char* where_;
-  BufferRef held_;  // not returned to `idle` after an error, because the kernel may still run
+  BufferRef held_;
   char* words_ = nullptr;
 };
 

@@ -109,26 +109,29 @@ GI_INLINE void store(char* at, T value) {
   std::memcpy(at, &value, sizeof value);
 }
 
-template <class From, class To>
-GI_INLINE void cast(char** args, const intptr_t* n, const intptr_t* steps, void*) {
-  const intptr_t count = *n;
+// f of each element. Two loops, because the compiler vectorizes the one over elements without gaps.
+template <class From, class To, class F>
+GI_INLINE void map_elements(char** args, intptr_t n, const intptr_t* steps, F&& f) {
   if (steps[0] == sizeof(From) && steps[1] == sizeof(To)) {
     const char* __restrict from = args[0];
     char* __restrict to = args[1];
-    // The compiler vectorizes integers but not bools.
-    using Read = std::conditional_t<std::is_same_v<From, bool>, uint8_t, From>;
-    for (intptr_t i = 0; i < count; ++i) {
-      Read value = load<Read>(from + i * intptr_t{sizeof(From)});
-      if constexpr (std::is_same_v<From, bool>) value = value < 1 ? value : uint8_t{1};
-      store(to + i * intptr_t{sizeof(To)}, convert<To>(value));
-    }
+    for (intptr_t i = 0; i < n; ++i)
+      store<To>(to + i * intptr_t{sizeof(To)}, f(load<From>(from + i * intptr_t{sizeof(From)})));
     return;
   }
   const char* from = args[0];
   char* to = args[1];
   const intptr_t from_step = steps[0], to_step = steps[1];
-  for (intptr_t i = 0; i < count; ++i)
-    store(to + i * to_step, convert<To>(load<From>(from + i * from_step)));
+  for (intptr_t i = 0; i < n; ++i) store<To>(to + i * to_step, f(load<From>(from + i * from_step)));
+}
+
+template <class From, class To>
+GI_INLINE void cast(char** args, const intptr_t* n, const intptr_t* steps, void*) {
+  if constexpr (std::is_same_v<From, bool>)  // the compiler vectorizes integers but not bools
+    map_elements<uint8_t, To>(args, *n, steps,
+                              [](uint8_t x) { return convert<To>(x < 1 ? x : uint8_t{1}); });
+  else
+    map_elements<From, To>(args, *n, steps, [](From x) { return convert<To>(x); });
 }
 
 // ---- copies and choices ---------------------------------------------------------------------------
@@ -237,14 +240,13 @@ GI_INLINE T integer_power(T base, T exponent) {
 template <class T>
 GI_INLINE void power(char** args, const intptr_t* n, const intptr_t* steps, void*) {
   const intptr_t count = *n;
-  const bool squares = steps[1] == 0 && load<T>(args[1]) == 2;
-  if (squares && steps[0] == sizeof(T) && steps[2] == sizeof(T)) {
+  if (steps[1] == 0 && load<T>(args[1]) == 2) {
     using Unsigned = std::make_unsigned_t<T>;
-    const auto* __restrict x = reinterpret_cast<const Unsigned*>(args[0]);
-    auto* __restrict to = reinterpret_cast<Unsigned*>(args[2]);
-    for (intptr_t i = 0; i < count; ++i)
-      to[i] = static_cast<Unsigned>(static_cast<uint64_t>(x[i]) * x[i]);
-    return;
+    char* at[] = {args[0], args[2]};
+    const intptr_t by[] = {steps[0], steps[2]};
+    return map_elements<Unsigned, Unsigned>(at, count, by, [](Unsigned x) {
+      return static_cast<Unsigned>(static_cast<uint64_t>(x) * x);
+    });
   }
   const char *base = args[0], *exponent = args[1];
   char* to = args[2];
@@ -256,20 +258,7 @@ GI_INLINE void power(char** args, const intptr_t* n, const intptr_t* steps, void
 
 template <class T>
 GI_INLINE void square(char** args, const intptr_t* n, const intptr_t* steps, void*) {
-  const intptr_t count = *n, x_step = steps[0], to_step = steps[1];
-  const char* __restrict x = args[0];
-  char* __restrict to = args[1];
-  if (x_step == sizeof(T) && to_step == sizeof(T)) {
-    for (intptr_t i = 0; i < count; ++i) {
-      const T value = load<T>(x + i * intptr_t{sizeof(T)});
-      store(to + i * intptr_t{sizeof(T)}, value * value);
-    }
-    return;
-  }
-  for (intptr_t i = 0; i < count; ++i) {
-    const T value = load<T>(x + i * x_step);
-    store(to + i * to_step, value * value);
-  }
+  map_elements<T, T>(args, *n, steps, [](T x) { return x * x; });
 }
 
 // ---- the tables -----------------------------------------------------------------------------------

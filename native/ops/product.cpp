@@ -101,9 +101,7 @@ PyObject* with_vector(const ProductCall& call, Side a, Side b) {
     for (Side* s : {&a, &b}) widen_small(*s, rule->dtype, call.where);
     return run_plan_into(PlanKind::Vector, call, *rule, a, b, shape);
   }
-  PyRef result = result_for(call, *rule, a.array->device, shape);
-  on_host("vector", call, result.get(), a, b, {});
-  return result.release();
+  return on_host("vector", call, *rule, shape, a, b, {});
 }
 
 // Whether a product is faster if the blocks share the inner dimension: few results, of many elements each. The
@@ -159,11 +157,8 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
   if (device.is_cuda() && !floats) return of_plan(PlanKind::Integer, call, rule, a, b, c, shape);
   if (device.is_cuda() && is_split(call, rule, a, b, c))
     return of_plan(PlanKind::Split, call, rule, a, b, c, shape);
+  if (!device.is_cuda()) return on_host("gemm", call, rule, shape, a, b, c);
   PyRef result = result_for(call, rule, device, shape);
-  if (!device.is_cuda()) {
-    on_host("gemm", call, result.get(), a, b, c);
-    return result.release();
-  }
   const Array out = unwrap(result.get());
   if (out.layout.size() == 0) return result.release();
   if (a.extent(-1) == 0 || call.alpha == Scalar{0, 0}) {
@@ -294,13 +289,9 @@ PyObject* gemv(const ProductCall& call) {
   // An addend determines the dtype of the computation, whatever beta is.
   for (Side* s : {&a, &x})
     y.array ? cast_side(*s, rule.dtype, where) : widen_small(*s, rule.dtype, where);
-  const bool cuda = a.array->device.is_cuda();
-  if (cuda && !scales && !adds) return run_plan_into(PlanKind::Vector, call, rule, a, x, shape);
+  if (!a.array->device.is_cuda()) return on_host("gemv", call, rule, shape, a, x, y);
+  if (!scales && !adds) return run_plan_into(PlanKind::Vector, call, rule, a, x, shape);
   PyRef result = result_for(call, rule, a.array->device, shape);
-  if (!cuda) {
-    on_host("gemv", call, result.get(), a, x, y);
-    return result.release();
-  }
   if (call.alpha == Scalar{0, 0}) {
     cast_side(y, rule.dtype, where);
     scaled_into(call, result.get(), y);
@@ -331,16 +322,14 @@ PyObject* ger(const ProductCall& call) {
   const auto rule = rule_for(call, x, y, a);
   require_scalars(call, rule->dtype);
   if (a.array) a.array->layout.broadcast_to(shape.ndim, shape.extents, where);  // or an error
+  const bool is_zero = call.alpha == Scalar{0, 0};  // as in BLAS, x and y are not read; beta is 1
+  if (is_zero && !x.array->device.is_cuda()) return on_host("ger", call, *rule, shape, x, y, a);
   // x, y and a determine the class, not the view of x below.
   PyRef result = result_for(call, *rule, x.array->device, shape);
   PyObject* out = result.get();
-  if (call.alpha == Scalar{0, 0}) {  // as in BLAS, x and y are not read; beta is 1
-    if (!x.array->device.is_cuda()) {
-      on_host("ger", call, out, x, y, a);
-    } else {
-      cast_side(a, rule->dtype, where);
-      scaled_into(call, out, a);
-    }
+  if (is_zero) {
+    cast_side(a, rule->dtype, where);
+    scaled_into(call, out, a);
     return result.release();
   }
   // A wider addend determines the dtype of the computation; alpha is not rounded to a narrower one.

@@ -158,13 +158,15 @@ nb::object or_none(const Side& s) {
   return s.array ? nb::steal(plain(s.object).release()) : nb::none();
 }
 
-void on_host(const char* kind, const ProductCall& call, PyObject* result, const Side& a,
-             const Side& b, const Side& c) {
-  if (unwrap(result).layout.size() == 0) return;
+PyObject* on_host(const char* kind, const ProductCall& call, const ProductRule& rule,
+                  const ProductShape& shape, const Side& a, const Side& b, const Side& c) {
+  PyRef result = result_for(call, rule, {}, shape);
+  if (unwrap(result.get()).layout.size() == 0) return result.release();
   require_blas();
   call_hook(Hook::Host, "(s()(OOO)(N)(OO))", kind, or_none(a).ptr(), or_none(b).ptr(),
-            or_none(c).ptr(), plain(result).release(), number(call.alpha).ptr(),
+            or_none(c).ptr(), plain(result.get()).release(), number(call.alpha).ptr(),
             number(call.beta).ptr());
+  return result.release();
 }
 
 PyObject* run_elementwise(const char* name, PyObject* x, PyObject* y, PyObject* out) {

@@ -63,9 +63,9 @@ void require_scalars(const ProductCall& call, DTypeId dtype);
 
 nanobind::object number(Scalar s);
 nanobind::object or_none(const Side& s);  // the array as plain() gives it
-// Runs the product in NumPy: now, or at each replay of the capture that this thread records.
-void on_host(const char* kind, const ProductCall& call, PyObject* result, const Side& a,
-             const Side& b, const Side& c);
+// The product by NumPy: computed now, or at each replay of the capture that this thread records.
+PyObject* on_host(const char* kind, const ProductCall& call, const ProductRule& rule,
+                  const ProductShape& shape, const Side& a, const Side& b, const Side& c);
 // A binary operation of the table; `out` may be null.
 PyObject* run_elementwise(const char* name, PyObject* x, PyObject* y, PyObject* out);
 // result = beta * c, if the product is multiplied by 0.

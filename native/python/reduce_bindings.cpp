@@ -15,6 +15,7 @@
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
+#include "python/function_with_id.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;
@@ -213,10 +214,11 @@ PyObject* reduce_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
 }
 
 // gpuinterop.sum(x, ...): the method for arrays, else the hook for placeholders in a fused function.
-template <size_t OP>
-PyObject* reduce_function(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
-  if (nargs > 0 && is_array(args[0])) return reduce(OP, args[0], args + 1, nargs - 1, names);
-  const Method& m = *reduction_methods[OP];
+PyObject* reduce_function(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
+                          PyObject* names) {
+  const size_t op = static_cast<size_t>(number_of(self));
+  if (nargs > 0 && is_array(args[0])) return reduce(op, args[0], args + 1, nargs - 1, names);
+  const Method& m = *reduction_methods[op];
   if (nargs == 0) fail(Kind::Type, m.name, "an array", "no array", "pass one");
   return call_python(PyUnicode_FromString(m.op.c_str()), nullptr, args, nargs, names).release();
 }
@@ -225,10 +227,9 @@ constexpr int kFlags = METH_FASTCALL | METH_KEYWORDS;
 
 template <size_t... OPS>
 void set_entry_points(Method& m, size_t number, std::index_sequence<OPS...>) {
-  static constexpr decltype(&reduce_method<0>) kEntries[] = {guarded<reduce_method<OPS>>...},
-                                               kFunctions[] = {guarded<reduce_function<OPS>>...};
+  static constexpr decltype(&reduce_method<0>) kEntries[] = {guarded<reduce_method<OPS>>...};
   m.method = {m.op.c_str(), as_method(kEntries[number]), kFlags, m.method_doc.c_str()};
-  m.function = {m.op.c_str(), as_method(kFunctions[number]), kFlags, m.function_doc.c_str()};
+  m.function = {m.op.c_str(), as_method(guarded<reduce_function>), kFlags, m.function_doc.c_str()};
 }
 
 nb::object add_reduction(const std::string& op, const std::string& name,
@@ -249,9 +250,8 @@ nb::object add_reduction(const std::string& op, const std::string& name,
     const PyRef method = PyRef::checked(PyDescr_NewMethod(array_type, &added.method));
     nb::setattr(reinterpret_cast<PyObject*>(array_type), op.c_str(), nb::handle(method.get()));
   }
-  const PyRef module = PyRef::steal(PyUnicode_FromString("gpuinterop"));
   return nb::steal(
-      PyRef::checked(PyCFunction_NewEx(&added.function, nullptr, module.get())).release());
+      make_function_with_id(&added.function, static_cast<int>(reduction_methods.size()) - 1));
 }
 
 }  // namespace
