@@ -23,6 +23,9 @@ example: gpuinterop run check1.py
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the script and its arguments."""
     parser.epilog = EPILOG
+    parser.add_argument(
+        "--python2", action="store_true", help="translate a program that is valid Python 3, too"
+    )
     parser.add_argument("script", help="the program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to the program")
 
@@ -33,4 +36,4 @@ def run(arguments: argparse.Namespace) -> int:
         importlib.import_module("gpuinterop.pytensor")  # its error names what is missing
     from gpuinterop.theano.runner import run as run_script  # noqa: PLC0415
 
-    return run_script(arguments.script, arguments.arguments)
+    return run_script(arguments.script, arguments.arguments, arguments.python2)

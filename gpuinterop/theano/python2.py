@@ -12,16 +12,26 @@ import numpy as np
 
 from gpuinterop.errors import MissingLibraryError
 
-__all__ = ["compiled"]
+__all__ = ["NAMES", "compiled"]
+
+# Names of Python 2 that valid Python 3 can contain.
+NAMES = frozenset(
+    "ConfigParser Queue StringIO basestring cPickle cmp execfile has_key iteritems itervalues izip long raw_input "
+    "reduce unichr unicode urllib2 xrange".split()
+)
 
 # The names of `_divide` and `_divide_in_place` in a translated program.
 DIVISIONS = ("__divide__", "__divide_in_place__")
 
 
-def compiled(text: str, name: str) -> tuple[types.CodeType, dict[str, Any]]:
-    """Compile source code of Python 3 or 2; return it with the functions that it calls. Raises SyntaxError."""
-    with suppress(SyntaxError):
-        return compile(text, name, "exec"), {}
+def compiled(text: str, name: str, python2: bool = False) -> tuple[types.CodeType, dict[str, Any]]:
+    """Compile source code of Python 3 or, if that fails or `python2` is true, of Python 2. Raises SyntaxError.
+
+    Returns also the functions that the translation calls.
+    """
+    if not python2:
+        with suppress(SyntaxError):
+            return compile(text, name, "exec"), {}
     after = _translated(text, name)
     tree = ast.parse(after, name)
     if text.count("\n") != after.count("\n"):

@@ -9,12 +9,12 @@ import types
 from pathlib import Path
 
 from . import install
-from .python2 import compiled
+from .python2 import NAMES, compiled
 
 __all__ = ["run"]
 
 
-def run(script: str, arguments: list[str]) -> int:
+def run(script: str, arguments: list[str], python2: bool = False) -> int:
     """Run a script as __main__ and return its exit code.
 
     Prints the script's exceptions as Python does, without the lines of gpuinterop.
@@ -22,7 +22,7 @@ def run(script: str, arguments: list[str]) -> int:
     path = Path(script)
     try:
         with tokenize.open(path) as file:  # reads the encoding that the first lines declare
-            code, names = compiled(file.read(), str(path))
+            code, names = compiled(file.read(), str(path), python2)
     except SyntaxError as error:
         traceback.print_exception(error.with_traceback(None), chain=False)
         return 1
@@ -45,5 +45,10 @@ def run(script: str, arguments: list[str]) -> int:
         # The first entry is the line above.
         frames = error.__traceback__ and error.__traceback__.tb_next
         traceback.print_exception(error.with_traceback(frames))
+        if not names and getattr(error, "name", None) in NAMES:
+            print(
+                "The program is valid Python 3. To run it as Python 2: gpuinterop run --python2",
+                file=sys.stderr,
+            )
         return 1
     return 0

@@ -1,6 +1,8 @@
 """Programs in Python 2: division, renamed modules, line numbers, and the exceptions of a program."""
 
+import os
 import pickle
+import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -106,3 +108,21 @@ def test_a_wrong_flag_is_one_line(tmp_path, flags, message) -> None:
     script.write_text("print 1\n")
     with pytest.raises(AssertionError, match=rf"(?m)\Agpuinterop run: {message}.*\n\Z"):
         run(script, **{"device": "cpu", **flags})
+
+
+def test_a_program_that_is_valid_python_3_can_be_run_as_python_2(tmp_path) -> None:
+    script = tmp_path / "old.py"
+    script.write_text("for i in xrange(7 / 2):\n    x = 1\n    print(i)\n")
+    with pytest.raises(
+        AssertionError, match=r"NameError: name 'xrange'(?s:.*) gpuinterop run --python2"
+    ):
+        run(script, device="cpu")
+    environment = {
+        **os.environ,
+        "THEANO_FLAGS": "device=cpu",
+        "PYTENSOR_FLAGS": "cxx=",
+        "THEANORC": os.devnull,
+    }
+    command = [sys.executable, "-m", "gpuinterop", "run", "--python2", str(script)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    assert done.stdout.split() == ["0", "1", "2"]
