@@ -85,7 +85,7 @@ ROWS: dict[str, Row] = {
     "lgamma": Row(_python(math.lgamma), ((2.5, 1e4),), 6),
 }  # fmt: skip
 # The same for float64 from 0.001 upwards, which has no wider oracle; lgamma is checked only on "cpu".
-WITHOUT_ORACLE = {"digamma": 8, "lgamma": 16}
+WITHOUT_ORACLE = {"digamma": 8, "lgamma": 4}
 
 
 def arguments(row: Row, dtype: str, count: int) -> list[np.ndarray]:

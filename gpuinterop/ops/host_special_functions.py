@@ -1,11 +1,12 @@
 """Functions that NumPy lacks, for arrays in host memory: accurate to the last few bits, but slow.
 
-Each computes in float64; the caller rounds. Below zero lgamma and digamma are sums of two terms, and
-near their roots there they are only as exact as the larger term.
+Each computes in float64; the caller rounds. Below zero digamma is a sum of two terms, and near its roots
+there it is only as exact as the larger term.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +20,8 @@ def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
     loop = np.frompyfunc(function, 1, 1)
 
     def run(x: Any) -> Any:
-        return np.asarray(loop(np.asarray(x, np.float64)), np.float64)
+        with np.errstate(all="ignore"):
+            return np.asarray(loop(np.asarray(x, np.float64)), np.float64)
 
     return run
 
@@ -35,53 +37,13 @@ def _gamma(x: float) -> float:
         return math.nan
 
 
-def _lgamma(x: float) -> float:
-    try:
-        return math.lgamma(x)
-    except (OverflowError, ValueError):  # too large, or a pole
-        return math.inf
-
-
 erf = _each(math.erf)
 erfc = _each(math.erfc)
 gamma = _each(_gamma)
-_plain_lgamma = _each(_lgamma)
-
-# lgamma(x) / ((x - 1) * (x - 2)) from 1 to 2 as a quotient of polynomials in x - 1.5, to 7e-18; fitted to
-# values of 60 digits, as the one of digamma below.
-_LGAMMA = (
-    (0.4831289505409809, 0.9010718190287472, 0.6243939054730039, 0.1965120438033927, 0.027178206720798723,
-     0.0012739195330982898, 4.980773829739747e-06),
-    (1.0, 2.1671889332457632, 1.816916942233973, 0.738263866188605, 0.14837579539019177, 0.013233896568107986,
-     0.0003678283510190211),
-)  # fmt: skip
-
-
-def _quotient(parts: tuple[tuple[float, ...], tuple[float, ...]], t: Any) -> Any:
-    # With tensor=True polyval adds an axis to the array's, of which it may have 64.
-    above, below = (np.polynomial.polynomial.polyval(t, part, tensor=False) for part in parts)
-    return above / below
-
-
-def lgamma(x: Any) -> Any:
-    """Return the logarithm of the absolute value of gamma.
-
-    Up to 10 the recurrence computes it from its value between 1 and 2, where its roots are factors.
-    """
-    x = np.asarray(x, np.float64)
-    with np.errstate(all="ignore"):
-        near = (x > 0) & (x < 10)
-        z, product = np.where(near, x, 2.0), np.ones_like(x)
-        for _ in range(8):
-            down = z > 2
-            z = np.where(down, z - 1, z)
-            product = np.where(down, product * z, product)
-        up = z < 1
-        # (y - 1) * (y - 2), where y is z or z + 1.
-        roots = np.where(up, z * (z - 1), (z - 1) * (z - 2))
-        steps = np.where(up, -np.log(z), np.log(product))
-        found = roots * _quotient(_LGAMMA, np.where(up, z - 0.5, z - 1.5)) + steps
-        return np.where(near, found, _plain_lgamma(x))
+# The C library's, because math.lgamma has no relative accuracy near its roots, 1 and 2.
+_libm_lgamma: Any = ctypes.CDLL(None).lgamma
+_libm_lgamma.argtypes, _libm_lgamma.restype = [ctypes.c_double], ctypes.c_double
+lgamma = _each(_libm_lgamma)
 
 
 def erfinv(x: Any) -> Any:
@@ -137,7 +99,11 @@ def digamma(x: Any) -> Any:
         up = z < 1
         steps -= np.where(up, 1 / z, 0.0)
         z = np.where(up, z + 1, z)
-        near = (z - _DIGAMMA_ROOT[0] - _DIGAMMA_ROOT[1]) * _quotient(_DIGAMMA, z - 1.5) + steps
+        # With tensor=True polyval adds an axis to the array's, of which it may have 64.
+        above, below = (
+            np.polynomial.polynomial.polyval(z - 1.5, part, tensor=False) for part in _DIGAMMA
+        )
+        near = (z - _DIGAMMA_ROOT[0] - _DIGAMMA_ROOT[1]) * (above / below) + steps
         result = np.where(far, large, near) + reflected
         result = np.where(negative & (np.floor(x) == x), np.nan, result)
         return np.where(x == 0, np.copysign(np.inf, -x), result)

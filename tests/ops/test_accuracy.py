@@ -98,7 +98,8 @@ def test_functions_without_a_wider_oracle_have_their_known_values(device, name):
     got = getattr(gi, name)(gi.GpuArray(x, device=device)).get()
     # Below zero the result is a sum of larger terms.
     scale = np.where(x < 0, np.maximum(np.abs(exact), 3), np.abs(exact))
-    allowed = np.where(x < 0, 12, accuracy.WITHOUT_ORACLE.get(name, 12))
+    kept = accuracy.WITHOUT_ORACLE | ({} if device == "cpu" else {"lgamma": 16})
+    allowed = np.where(x < 0, 12, kept.get(name, 12))
     np.testing.assert_array_less(np.abs(got - exact), allowed * np.spacing(scale))
 
 
