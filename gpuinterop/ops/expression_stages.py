@@ -141,12 +141,21 @@ class CompiledExpression(_core.PreparedCalls):
             elements = None if stage.apart else self._elementwise(stage.part)
             found = FusedReduction(stage.part, stage.reductions, stage.ends, elements)
             self._kernels[key] = found
-        reduction, runs = found, [(s, self._function(s)) for s in stage.apart]
-        reads, extras = stage.reads, stage.extras
+        reduction, reads, extras = found, stage.reads, stage.extras
+        last = {id(v): part for part in stage.apart for v in part.stores}
+        places = {id(v): j for j, v in enumerate(stage.stores)}
+        # The functions of the parts, and the positions of their results among those of the stage, or -1.
+        apart = [
+            (
+                self._function(s),
+                [places.get(id(v), -1) if last[id(v)] is s else -1 for v in s.stores],
+            )
+            for s in stage.apart
+        ]
 
-        def run(values: Sequence[Any], outs: Sequence[Any]) -> Sequence[Any]:
+        def run(values: list[Any], outs: Sequence[Any]) -> Sequence[Any]:
             made = reduction(_operands(reads, values), _operands(extras, values), outs)
-            return _run_apart(stage, runs, values, outs) if made is None else made
+            return _run_apart(apart, [*values], outs) if made is None else made
 
         return run
 
@@ -276,31 +285,30 @@ class _Stages:
 
 
 def _run_apart(
-    stage: Stage, runs: Sequence[tuple[Stage, Callable[..., Sequence[Any]]]],
-    values: Sequence[Any], outs: Sequence[Any],
-) -> list[Any]:  # fmt: skip
+    parts: Sequence[tuple[Callable[..., Sequence[Any]], Sequence[int]]],
+    values: list[Any],
+    outs: Sequence[Any],
+) -> list[Any]:
     """Compute the results of a stage by the stages into which it can be divided."""
-    found: dict[int, Any] = {}
-    values = list(values)
-    sinks = dict(zip(map(id, stage.stores), outs, strict=True))
-    last = {id(value): part for part, _ in runs for value in part.stores}
-    for part, run in runs:
-        made = run(values, [sinks.get(id(v)) if last[id(v)] is part else None for v in part.stores])
+    found: list[Any] = [None] * len(outs)
+    for run, places in parts:
+        made = run(values, [None if j < 0 else outs[j] for j in places])
         values.extend(made)
-        found.update(zip(map(id, part.stores), made, strict=True))
-    return [found[id(value)] for value in stage.stores]
+        for j, value in zip(places, made, strict=True):
+            if j >= 0:
+                found[j] = value
+    return found
 
 
 def _operands(reads: Sequence[Read], values: Sequence[Any]) -> list[Any]:
-    return [_read(values, read) for read in reads]
+    """Return the operands of a stage: values, or views of them with other axes."""
+    return [
+        values[place] if axes is None else _with_axes(values[place], axes) for place, axes in reads
+    ]
 
 
-def _read(values: Sequence[Any], read: Read) -> Any:
-    """Return an operand of a stage: a value, or a view of it with other axes."""
-    value = values[read.place]
-    if read.axes is None:
-        return value
-    pattern = ["x" if axis < 0 else axis for axis in read.axes]
+def _with_axes(value: Any, axes: tuple[int, ...]) -> Any:
+    pattern = ["x" if axis < 0 else axis for axis in axes]
     return _core.view(type(value), plain(value).dimshuffle(*pattern))
 
 
