@@ -6,22 +6,23 @@ import copy
 import copyreg
 import heapq
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from pytensor.compile.executor import Function, _pickle_Function
 from pytensor.compile.maker import FunctionMaker
 from pytensor.compile.mode import Mode
 from pytensor.configdefaults import config
-from pytensor.link.utils import raise_with_op
 from pytensor.link.vm import Loop, VMLinker
 
 import gpuinterop as gi
 
 from . import settings
 from .plan import Plan
-from .replay import no_replay, recordable_nodes
+from .replay import recordable_nodes
+from .sequence import sequence
 
 __all__ = ["GpuFunction", "GpuLinker", "GpuMode", "GpuVM"]
 
@@ -89,7 +90,7 @@ class GpuLinker(VMLinker):
 
 
 class GpuVM(Loop):
-    """Runs the thunks: by replays of captured graphs on a GPU, else by one generated function."""
+    """Runs the thunks by one generated function; on a GPU replays of captured graphs take the place of some."""
 
     time_thunks: bool
 
@@ -97,33 +98,49 @@ class GpuVM(Loop):
         self.kept = args[-1]  # variables whose memory may be that of a result
         super().__init__(*args[:-1])
         self.synchronise = True  # wait for the device after each timed thunk
-        self.plan = Plan(self) if settings.captures() else None
-        if self.plan is not None and not self.plan.segments:
-            self.plan = None
-        self._source, self.flat = _flat(self)
+        plan = Plan(self) if settings.captures() else None
+        self.plan = plan if plan is not None and plan.segments else None
 
     def __call__(self) -> Any:
-        if self.time_thunks:
-            return self.call_timed()
-        return self.flat() if self.plan is None else self.plan()
+        return self.call_timed() if self.time_thunks else self.run()
+
+    @cached_property
+    def run(self) -> Any:
+        """The function that runs the thunks and the updates, and returns the list of all results."""
+        return self.generated()
+
+    def generated(self, returned: str = "r", clear_last: Iterable[Any] = ()) -> Any:
+        """Return a function that runs the thunks and the updates; `returned` makes its value of the list ``r``."""
+
+        def results(name: Callable[[Any], str]) -> list[str]:
+            lines = [f" r = [{', '.join(f'{name(cell)}[0]' for cell in self.output_storage)}]"]
+            if self.plan is None:
+                lines += [f" {name(cell)}[0] = r[{i}]" for cell, i in self.inp_storage_and_out_idx]
+            else:
+                lines += [f" {name(cell)}[0] = r[{i}]" for cell, i in self.plan.host_updates]
+                lines += [f" {name(self.plan.update)}(r)"] * self.plan.has_device_updates
+            lines += [f" {name(cell)}[0] = None" for cell in clear_last]
+            return [*lines, f" return {returned}"]
+
+        if self.plan is None:
+            return sequence(self, range(len(self.nodes)), self.pre_call_clear, results)
+        return sequence(self, self.plan.steps, self.plan.clear_first, results)
+
+    @cached_property
+    def one_by_one(self) -> list[Any]:
+        return [sequence(self, [k]) for k in range(len(self.nodes))]
 
     def call_timed(self) -> Any:
         """Run the thunks one by one and add their times; without waits, the first transfer would have all the time."""
-        clears = self.post_thunk_clear or [()] * len(self.nodes)
         for cell in self.pre_call_clear:
             cell[0] = None
-        for k, (node, thunk) in enumerate(zip(self.nodes, self.thunks, strict=True)):
+        for k, run in enumerate(self.one_by_one):
             start = time.perf_counter()
-            try:
-                thunk()
-            except Exception:
-                raise_with_op(self.fgraph, node, thunk)
+            run()
             if self.synchronise:
                 gi.synchronize()
             self.call_times[k] += time.perf_counter() - start
             self.call_counts[k] += 1
-            for cell in clears[k]:
-                cell[0] = None
         return self.perform_updates()
 
     @contextmanager
@@ -136,93 +153,37 @@ class GpuVM(Loop):
         finally:
             self.time_thunks, self.synchronise = before
 
-    def raise_at(self, error: BaseException) -> None:
-        """Raise an error of a thunk with PyTensor's description of its node."""
-        trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_code.co_filename != _FLAT:
-            trace = trace.tb_next
-        if trace is None:
-            raise error
-        k = int(self._source[trace.tb_lineno - 1].strip()[1:-2])
-        raise_with_op(self.fgraph, self.nodes[k], self.thunks[k])
-
-
-_FLAT = "<a compiled function>"
-
-
-def _flat(vm: GpuVM) -> Any:
-    """Generate one function that calls the thunks in order; a loop over lists costs more than small thunks."""
-    names: dict[str, Any] = {"vm": vm}
-    lines = ["def run():", "  try:", "    pass"]
-    for k, cell in enumerate(vm.pre_call_clear):
-        names[f"p{k}"] = cell
-        lines.append(f"    p{k}[0] = None")
-    for k, thunk in enumerate(vm.thunks):
-        names[f"t{k}"] = thunk
-        lines.append(f"    t{k}()")
-        for j, cell in enumerate(vm.post_thunk_clear[k] if vm.post_thunk_clear else ()):
-            names[f"c{k}_{j}"] = cell
-            lines.append(f"    c{k}_{j}[0] = None")
-    lines += ["  except Exception as error:", "    vm.raise_at(error)"]
-    for k, cell in enumerate(vm.output_storage):
-        names[f"o{k}"] = cell
-    lines.append(f"  r = [{', '.join(f'o{k}[0]' for k in range(len(vm.output_storage)))}]")
-    for k, (cell, i) in enumerate(vm.inp_storage_and_out_idx):
-        names[f"u{k}"] = cell
-        lines.append(f"  u{k}[0] = r[{i}]")
-    lines.append("  return r")
-    exec(compile("\n".join(lines), _FLAT, "exec"), names)
-    return lines, names["run"]
-
 
 class GpuFunction(Function):
-    """A compiled function; a call whose work is one captured graph goes to the replay directly."""
+    """A compiled function. Its first call, for which PyTensor has set all attributes, chooses what later calls run."""
 
-    __slots__ = ("_segment",)
+    # Python calls an instance by this attribute, without a method between.
+    __slots__ = ("__call__",)
 
     def __init__(self, vm: Any, *args: Any, **options: Any) -> None:
         super().__init__(vm, *args, **options)
+        self.__call__ = self._first_call
+
+    def _first_call(self, *args: Any, **kwargs: Any) -> Any:
+        self.__call__ = self._shortest_call()
+        return self(*args, **kwargs)
+
+    def _shortest_call(self) -> Any:
+        """Return the function with the fewest steps that does what ``Function.__call__`` does."""
+        vm, call = self.vm, super().__call__
+        if self.profile or not isinstance(vm, GpuVM):
+            return call
         given = [c for c in self.input_storage if not c.implicit]
-        plan = getattr(vm, "plan", None)
-        self._segment: Any = _NoSegment
-        if plan is not None and plan.is_one_segment and all(c.required for c in given):
-            if sum(place >= 0 for place in plan.segments[0].arguments) == len(given):
-                self._segment = plan.segments[0]
-        elif isinstance(vm, GpuVM) and not given:
-            self._segment = _WithoutArguments(self)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        results = None if kwargs or self.profile else self._segment.direct(*args)
-        if results is None:
-            return super().__call__(*args, **kwargs)
-        return results[0] if self.unpack_single else None if self.return_none else results
-
-    def call_one_by_one(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function without a replay of the whole, so that the operations are timed."""
-        return super().__call__(*args, **kwargs)
-
-
-class _NoSegment:
-    direct = staticmethod(no_replay)
-
-
-class _WithoutArguments:
-    """Runs a function without arguments, of which PyTensor has nothing to check."""
-
-    def __init__(self, function: Any) -> None:
-        vm, count = function.vm, function._n_returned_outputs
-        run = vm.plan or vm.flat
-        clear = function._clear_output_storage_data if vm.allow_gc else ()
-
-        def direct(*args: Any) -> Any:
-            if args:
-                return None
-            results = run()[:count]
-            for cell in clear:
-                cell[0] = None
-            return results
-
-        self.direct = direct
+        returned = "first" if self.unpack_single else "none" if self.return_none else "all"
+        if not given:  # PyTensor has nothing to check
+            text = {"first": "r[0]", "none": "None", "all": f"r[:{self._n_returned_outputs}]"}
+            clear = self._clear_output_storage_data if vm.allow_gc else ()
+            call = vm.generated(text[returned], clear)
+        replays = None if vm.plan is None else vm.plan.replays_of_whole_calls(given)
+        if replays is None:
+            return call
+        replays.set_fallback(call, returned)
+        return replays
 
 
 copyreg.pickle(GpuFunction, _pickle_Function)

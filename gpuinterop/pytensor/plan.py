@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from pytensor.compile.aliasing import alias_root
-from pytensor.link.utils import raise_with_op
 
 from .device_op import GpuOp
 from .device_variables import GpuFromHost, is_device
 from .replay import GRAPHS, STAGED_BYTES, Segment, land, recordable_nodes
+from .sequence import sequence
 
-__all__ = ["Plan"]
-
-
-class _Single:
-    """A node that runs at every call."""
-
-    def __init__(self, vm: Any, k: int) -> None:
-        self.fgraph, self.node, self.thunk = vm.fgraph, vm.nodes[k], vm.thunks[k]
-        self.clears = vm.post_thunk_clear[k] if vm.post_thunk_clear else ()
-
-    def __call__(self) -> None:
-        try:
-            self.thunk()
-        except Exception:
-            raise_with_op(self.fgraph, self.node, self.thunk)
-        for cell in self.clears:
-            cell[0] = None
+__all__ = ["Plan", "Upload"]
 
 
-class _Upload:
+class Upload:
     """A transfer to the device whose memory stays in use, so that captured graphs find the value at one address."""
 
     def __init__(self, vm: Any, k: int) -> None:
-        self.single = _Single(vm, k)
-        self.node = self.single.node
+        self.place, self.transfer = k, sequence(vm, [k])
         self.source = vm.storage_map[vm.nodes[k].inputs[0]]
         self.target = vm.storage_map[vm.nodes[k].outputs[0]]
         self.arrays: dict[Any, Any] = {}
@@ -44,7 +26,7 @@ class _Upload:
     def __call__(self) -> None:
         shape = self.source[0].shape
         self.target[0] = old = self.arrays.get(shape)  # the transfer writes to the existing array
-        self.single()
+        self.transfer()
         new = self.target[0]
         if old is None:
             if len(self.arrays) >= GRAPHS or new.nbytes > STAGED_BYTES:
@@ -53,7 +35,7 @@ class _Upload:
 
 
 class Plan:
-    """The steps of a call: thunks that run every time, and segments."""
+    """The steps of a call: segments, uploads, and the positions of nodes that run every time."""
 
     def __init__(self, vm: Any) -> None:
         self.vm = vm
@@ -66,7 +48,7 @@ class Plan:
                 steps[-1].append(k)
             else:
                 steps.append([k])
-        self.steps: list[Callable[[], None]] = []
+        self.steps: list[Any] = []
         self.segments: list[Segment] = []
         owner: dict[Any, int] = {}
         for s, step in enumerate(steps):
@@ -84,7 +66,7 @@ class Plan:
     def alone(self, k: int) -> Any:
         node = self.vm.nodes[k]
         stays = isinstance(node.op, GpuFromHost) and node.outputs[0] not in self.vm.kept
-        return _Upload(self.vm, k) if stays else _Single(self.vm, k)
+        return Upload(self.vm, k) if stays else k
 
     def has_kernels(self, step: list[int]) -> bool:
         ops = [self.vm.nodes[k].op for k in step]
@@ -130,25 +112,18 @@ class Plan:
             if o in vm.kept or (is_device(o) and o not in inner)
         ]  # fmt: skip
 
-    def __call__(self) -> Any:
-        vm = self.vm
-        for cell in self.clear_first:
-            cell[0] = None  # a reference in the cell would count as one of a caller
-        for step in self.steps:
-            step()
-        results = [cell[0] for cell in vm.output_storage]
-        for cell, i in self.host_updates:
-            cell[0] = results[i]
+    @property
+    def has_device_updates(self) -> bool:
+        return bool(self.device_updates or self.old_values)
+
+    def update(self, results: list[Any]) -> None:
+        """Give shared variables their new values, in the memory that captured graphs read if there are any."""
         last = self.segments[-1]
         if last.replayed:
             for i, cell in self.old_values:
                 results[i], cell[0] = cell[0], None
-        if self.device_updates and not (last.last and last.replayed):
-            self.update(results)
-        return results
-
-    def update(self, results: list[Any]) -> None:
-        """Give shared variables their new values, in the memory that captured graphs read if there are any."""
+            if last.last:
+                return
         olds = [cell[0] for cell, _ in self.device_updates]
         news = [results[i] for _, i in self.device_updates]
         captured = any(len(r) for s in self.segments for r in s.replays.values())
@@ -161,11 +136,17 @@ class Plan:
             for (cell, _), new in zip(self.device_updates, news, strict=True):
                 cell[0] = new
 
-    @property
-    def is_one_segment(self) -> bool:
-        """Whether a replay of one segment is all that a call does."""
+    def replays_of_whole_calls(self, given: list[Any]) -> Any:
+        """Return the replays if one is all that a call with these arguments does, else None."""
         segment = self.segments[-1]
         results = self.vm.fgraph.outputs[: self.returned]
-        return len(self.steps) == 1 and segment.last and not (
-            self.host_updates or segment.numbers or segment.exposed != results
-        )  # fmt: skip
+        whole = len(self.steps) == 1 and segment.last and segment.exposed == results
+        read = sum(place >= 0 for place in segment.arguments)
+        if (
+            not whole
+            or self.host_updates
+            or read < len(given)
+            or not all(c.required for c in given)
+        ):
+            return None
+        return segment.only

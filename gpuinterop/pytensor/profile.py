@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from pytensor.compile.executor import Function
+
 import gpuinterop as gi
 from gpuinterop.errors import ArgumentTypeError
 
@@ -116,7 +118,7 @@ def profile_summary(
     vm.call_times, vm.call_counts = [0.0] * len(vm.nodes), [0] * len(vm.nodes)
     with vm.timed(synchronise):
         for _ in range(calls):
-            function.call_one_by_one(*arguments)
+            Function.__call__(function, *arguments)
     rows = [
         ProfileRow(node, kind_of(node), spent / calls)
         for node, spent in zip(vm.nodes, vm.call_times, strict=True)

@@ -14,7 +14,6 @@ from pytensor.compile.aliasing import alias_root
 from pytensor.compile.ops import DeepCopyOp, ViewOp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
-from pytensor.link.utils import raise_with_op
 from pytensor.printing import Print
 from pytensor.tensor.shape import Shape, Shape_i
 
@@ -25,8 +24,9 @@ from . import settings
 from .device_op import GpuOp
 from .device_variables import GpuContiguous, GpuFromHost, is_device
 from .lowering import recordable
+from .sequence import sequence
 
-__all__ = ["GRAPHS", "STAGED_BYTES", "Segment", "land", "no_replay", "recordable_nodes"]
+__all__ = ["GRAPHS", "STAGED_BYTES", "Segment", "land", "recordable_nodes"]
 
 GRAPHS = 8  # of one segment
 HELD = 3  # graphs for the same inputs, for results that callers still hold
@@ -70,7 +70,7 @@ class Segment:
     """A sequence of nodes, and the graphs that were captured of it."""
 
     def __init__(self, vm: Any, places: list[int]) -> None:
-        self.vm, self.places = vm, places
+        self.vm, self.run_nodes = vm, sequence(vm, places)
         self.nodes = [vm.nodes[k] for k in places]
         self.last = False  # the segment that also writes the new values of shared variables
         self.refusal = ""  # why it is no longer captured
@@ -116,17 +116,12 @@ class Segment:
             alias_root(node.inputs[i]) for node in self.nodes for places in node.op.destroy_map.values()
             for i in places
         }  # fmt: skip
-        clear = self.vm.post_thunk_clear
-        self.clears = [clear[k] if clear else () for k in self.places]
-        self.forget()
+        self.only = None if self.numbers else self.graphs(())
 
     def forget(self) -> None:
         """Drop all graphs, and the memory that they hold."""
-        self.hits = self.before = 0
-        self.replays.clear()
-        self.only = None if self.numbers else self.graphs(())
-        # A call of the function tries this first; inputs that must be copied first need the general path.
-        self.direct = self.only if self.only is not None and not self.staged else no_replay
+        for replays in self.replays.values():
+            replays.forget()
 
     def graphs(self, key: Any) -> Any:
         found = self.replays.get(key)
@@ -145,11 +140,15 @@ class Segment:
         for i in self.staged:
             self.stage(i)
         replays = self.graphs(self.key()) if self.only is None else self.only
-        results = replays.replay()
-        if results is None:
-            results = self.miss(replays)
-        else:
-            self.replayed = True
+        try:
+            results = replays.replay()
+            if results is None:
+                results = self.miss(replays)
+            else:
+                self.replayed = True
+        finally:
+            for i in self.staged:  # A call that does not copy its inputs first must find no graph.
+                self.read_cells[i][0] = None
         if results is not None:
             for cell, value in zip(self.exposed_cells, results, strict=True):
                 # Host Ops may work in place.
@@ -197,13 +196,7 @@ class Segment:
 
     def one_by_one(self) -> None:
         self.replayed, self.before = False, self.count()
-        for k, node, clears in zip(self.places, self.nodes, self.clears, strict=True):
-            try:
-                self.vm.thunks[k]()
-            except Exception:
-                raise_with_op(self.vm.fgraph, node, self.vm.thunks[k])
-            for cell in clears:
-                cell[0] = None
+        self.run_nodes()
 
     def capture(self, replays: Any) -> Any:
         for cell in self.made_cells:
@@ -214,8 +207,7 @@ class Segment:
             for cell, read in zip(self.cells, self.read_cells, strict=True):
                 cell[0] = read[0]
             with recording:
-                for k in self.places:
-                    self.vm.thunks[k]()
+                self.run_nodes()
                 results = self.finish()
         except Exception as error:
             self.refused(error)
@@ -297,10 +289,6 @@ class Segment:
         else:
             fixed[...] = value
         self.read_cells[i][0] = fixed
-
-
-def no_replay(*_: Any) -> None:
-    """Find no graph for a call."""
 
 
 def land(results: list[Any], olds: list[Any], news: list[Any]) -> list[Any]:

@@ -10,6 +10,7 @@ import numpy as np
 from . import settings
 from .device_variables import GpuFromHost, HostFromGpu
 from .lowering import has_lowering
+from .plan import Upload
 from .profile import graph_of, kind_of
 from .replay import Segment
 
@@ -54,14 +55,15 @@ def replays(function: Any) -> list[Replay]:
         else:
             why = "it has lazy operations, or was not compiled in mode GPU"
         return [Replay(tuple(str(node.op) for node in graph.toposort()), False, why)]
-    return [
-        Replay(
-            tuple(str(node.op) for node in step.nodes), step.was_replayed, step.refusal or step.why
-        )
-        if isinstance(step, Segment)
-        else Replay((str(step.node.op),), False, _alone(step.node))
-        for step in plan.steps
-    ]
+    found = []
+    for step in plan.steps:
+        if isinstance(step, Segment):
+            names = tuple(str(node.op) for node in step.nodes)
+            found.append(Replay(names, step.was_replayed, step.refusal or step.why))
+        else:
+            node = function.vm.nodes[step.place if isinstance(step, Upload) else step]
+            found.append(Replay((str(node.op),), False, _alone(node)))
+    return found
 
 
 def _alone(node: Any) -> str:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "array/error.hpp"
+#include "array/text_arguments.hpp"
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
 #include "python/collected.hpp"
@@ -48,6 +49,9 @@ bool same_memory(const Array& a, const Array& b) noexcept {
          std::equal(a.layout.shape(), a.layout.shape() + n, b.layout.shape()) &&
          std::equal(a.layout.strides(), a.layout.strides() + n, b.layout.strides());
 }
+
+// What a call returns of the results of a graph.
+enum class Returned { All, First, None };
 
 // All members need the GIL, which also guards the entries.
 class Replays {
@@ -105,26 +109,35 @@ class Replays {
     return true;
   }
 
-  // The results of a replay as new array objects, or None if no graph fits. `arguments`: a tuple, or null for
+  // The results of a replay as new array objects, or null if no graph fits. `arguments`: a tuple, or null for
   // inputs from their cells alone.
-  nb::object replay(PyObject* arguments) {
-    if (arguments && PyTuple_Size(arguments) != arguments_) return nb::none();
+  PyRef replay(PyObject* arguments, Returned returned) {
+    if (arguments && PyTuple_Size(arguments) != arguments_) return {};
     for (ReplayEntry& entry : entries_) {
       if (!fits(entry, arguments) || is_held(entry)) continue;
       entry.last_use = ++clock_;
       const PyRef capture = entry.capture;  // a replay may run Python code that empties the list
-      PyRef list = PyRef::checked(PyList_New(static_cast<Py_ssize_t>(entry.results.size())));
-      for (size_t i = 0; i < entry.results.size(); ++i) {
-        const Result& r = entry.results[i];
-        PyObject* o = r.value ? Py_NewRef(r.value.get())
-                              : wrap(reinterpret_cast<PyTypeObject*>(r.type.get()), Array(r.array));
-        PyList_SetItem(list.get(), static_cast<Py_ssize_t>(i), o);
-      }
+      PyRef results = objects(entry.results, returned);
       ++hits_;
       nb::inst_ptr<Recorder>(nb::handle(capture.get()))->replay();
-      return nb::steal(list.release());
+      return results;
     }
-    return nb::none();
+    return {};
+  }
+
+  // Makes this object a function of the arguments: it returns `returned` of the results, which is "all", "first" or
+  // "none", and calls `fallback` if no graph fits.
+  void set_fallback(nb::object fallback, const std::string& returned) {
+    fallback_ = PyRef::borrow(fallback.ptr());
+    returned_ = returned == "first"  ? Returned::First
+                : returned == "none" ? Returned::None
+                                     : Returned::All;
+  }
+  PyObject* call(PyObject* arguments, PyObject* keywords) {
+    if (!keywords || !PyDict_Size(keywords))
+      if (PyRef results = replay(arguments, returned_)) return results.release();
+    const PyRef fallback = fallback_;
+    return fallback ? PyObject_Call(fallback.get(), arguments, keywords) : Py_NewRef(Py_None);
   }
 
   // The number of graphs that were captured for the current inputs.
@@ -154,6 +167,7 @@ class Replays {
 
   int traverse(visitproc visit, void* arg) {
     Py_VISIT(cells_.get());
+    Py_VISIT(fallback_.get());
     for (const ReplayEntry& e : entries_) {
       Py_VISIT(e.capture.get());
       for (const Input& input : e.inputs) {
@@ -168,12 +182,29 @@ class Replays {
     }
     return 0;
   }
-  void clear() {
+  // Drops all graphs, and the memory that they hold.
+  void forget() {
     std::vector<ReplayEntry> dropped = std::move(entries_);
     entries_.clear();
   }
+  void clear() {
+    const PyRef fallback = std::move(fallback_);
+    forget();
+  }
 
  private:
+  static PyRef object(const Result& r) {
+    if (r.value) return r.value;
+    return PyRef::steal(wrap(reinterpret_cast<PyTypeObject*>(r.type.get()), Array(r.array)));
+  }
+  static PyRef objects(const std::vector<Result>& results, Returned returned) {
+    if (returned == Returned::First) return object(results[0]);
+    if (returned == Returned::None) return PyRef::borrow(Py_None);
+    PyRef list = PyRef::checked(PyList_New(static_cast<Py_ssize_t>(results.size())));
+    for (size_t i = 0; i < results.size(); ++i)
+      PyList_SetItem(list.get(), static_cast<Py_ssize_t>(i), object(results[i]).release());
+    return list;
+  }
   nb::list cells() const { return nb::borrow<nb::list>(cells_.get()); }
 
   PyObject* value(size_t i, PyObject* arguments) const noexcept {  // borrowed, an array or null
@@ -203,17 +234,18 @@ class Replays {
     });
   }
 
-  PyRef cells_;
+  PyRef cells_, fallback_;
+  Returned returned_ = Returned::All;
   std::vector<Py_ssize_t> places_;
   Py_ssize_t arguments_ = 0;
   std::vector<ReplayEntry> entries_;
   uint64_t clock_ = 0, hits_ = 0;
 };
 
-// A call with the arguments of a compiled function, which are positional.
+// A call with the arguments of a compiled function.
 PyObject* replays_call(PyObject* self, PyObject* arguments, PyObject* keywords) {
-  if (!nb::inst_ready(self) || (keywords && PyDict_Size(keywords))) Py_RETURN_NONE;
-  return nb::inst_ptr<Replays>(self)->replay(arguments).release().ptr();
+  if (!nb::inst_ready(self)) Py_RETURN_NONE;
+  return nb::inst_ptr<Replays>(self)->call(arguments, keywords);
 }
 
 }  // namespace
@@ -226,7 +258,13 @@ void register_replays(nb::module_& m) {
       .def(nb::init<nb::list, nb::list>(), nb::arg("cells"), nb::arg("places"))
       .def("add", &Replays::add, nb::arg("capture"), nb::arg("results"), nb::arg("overwritable"),
            nb::arg("limit"))
-      .def("replay", [](Replays& r) { return r.replay(nullptr); })
+      .def("replay",
+           [](Replays& r) {
+             PyRef results = r.replay(nullptr, Returned::All);
+             return results ? nb::steal(results.release()) : nb::none();
+           })
+      .def("set_fallback", &Replays::set_fallback, nb::arg("fallback"), nb::arg("returned"))
+      .def("forget", &Replays::forget)
       .def("drop_others", &Replays::drop_others, nb::arg("places"))
       .def_prop_ro("fitting", &Replays::fitting)
       .def_prop_ro("hits", &Replays::hits)

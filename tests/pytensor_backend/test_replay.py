@@ -261,6 +261,68 @@ def test_copy_of_a_function_returns_what_the_function_returns(on_device):
     assert f.copy()() == f()
 
 
+def test_arguments_of_a_function_without_any_are_refused(on_device):
+    w = pytensor.shared(values(1, 4))
+    f = pytensor.function([], backend.gpu_from_host(w * 2))
+    for _ in range(4):
+        for wrong in (lambda: f(1), lambda: f(w=1)):
+            with pytest.raises(TypeError):
+                wrong()
+        np.testing.assert_allclose(f().get(), w.get_value() * 2)
+    assert is_replayed(f)
+
+
+def test_new_array_in_each_call_is_copied_and_read(on_device):
+    w = pytensor.shared(values(0, 4), borrow=True)
+    f = pytensor.function([], backend.gpu_from_host(pt.exp(w)))
+    arrays = [gi.CudaNdarray(values(k, 4), device=on_device) for k in range(60)]
+    for k, array in enumerate(arrays):
+        w.set_value(array, borrow=True)
+        np.testing.assert_allclose(f().get(), np.exp(values(k, 4)), rtol=1e-6)
+    assert is_replayed(f)
+    w.get_value(borrow=True, return_internal_type=True)[...] = 1
+    np.testing.assert_allclose(f().get(), np.exp(np.ones(4)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("capture", [True, False])
+@pytest.mark.parametrize("profiled", [True, False])
+def test_error_names_its_operation(capture, profiled, device):
+    class Fails(pytensor.graph.op.Op):
+        __props__ = ()
+        fails = False
+
+        def make_node(self, x):
+            return pytensor.graph.basic.Apply(self, [x], [x.type()])
+
+        def perform(self, node, inputs, outputs):
+            if self.fails:
+                raise ValueError("as told")
+            outputs[0][0] = inputs[0]
+
+    op, x = Fails(), pt.fvector("x")
+    backend.use(device, capture=capture)
+    verbosity, config.exception_verbosity = config.exception_verbosity, "high"
+    try:
+        w = pytensor.shared(values(1, 4))
+        on_host = pytensor.function([], pt.exp(op(pt.exp(w))), profile=profiled)
+        on_gpu = pytensor.function([x], backend.gpu_from_host(pt.exp(x) + w), profile=profiled)
+        for n in (4, 4, 4, 3):
+            op.fails = n == 3
+            if n == 4:
+                on_host()
+                on_gpu(values(2, n))
+                continue
+            with pytest.raises(ValueError, match="Fails"):
+                on_host()
+            with pytest.raises(ValueError, match="GpuElemwise"):
+                on_gpu(values(2, n))
+        op.fails = False
+        np.testing.assert_allclose(on_host(), np.exp(np.exp(w.get_value())), rtol=1e-6)
+    finally:
+        config.exception_verbosity = verbosity
+        backend.unuse()
+
+
 def test_error_in_a_call_leaves_the_function_usable(on_device):
     x = pt.fvector("x")
     w = pytensor.shared(values(1, 4))
