@@ -160,7 +160,7 @@ def _dimshuffle(op: Any, node: Any) -> Any:
 
 @device_inputs.register(Elemwise)
 def _all_tensors(op: Any, node: Any) -> list[int] | None:
-    if not supported(op.scalar_op):
+    if not supported(op.scalar_op, node):
         return None
     # A value of one element on the host is passed by value.
     return [i for i, x in enumerate(node.inputs) if not all(x.type.broadcastable)]

@@ -11,6 +11,7 @@ from pytensor.scalar import basic, math
 
 from gpuinterop import Expression
 from gpuinterop.ops.expression import Value
+from gpuinterop.ops.operation_table import TABLE
 
 from .device_variables import is_device
 
@@ -43,11 +44,14 @@ _COMPARISONS = ("less", "greater", "less_equal", "greater_equal", "equal", "not_
 _OF_MANY = ("add", "multiply", "maximum", "minimum", "bitwise_or", "bitwise_and")
 
 
-def supported(op: Any) -> bool:
-    """Return whether an expression can compute a scalar Op."""
+def supported(op: Any, node: Any) -> bool:
+    """Return whether an expression can compute a scalar Op for the dtypes of a node."""
     if isinstance(op, basic.Composite):
-        return all(supported(node.op) for node in op.fgraph.toposort())
-    return type(op) in _NAMES or type(op) in _SPECIAL
+        return all(supported(inner.op, inner) for inner in op.fgraph.toposort())
+    if type(op) not in _NAMES:
+        return type(op) in _SPECIAL
+    is_complex = any(np.dtype(x.type.dtype).kind == "c" for x in (*node.inputs, *node.outputs))
+    return not is_complex or "c" in TABLE[_NAMES[type(op)]].expressions
 
 
 class Expressions:

@@ -84,7 +84,10 @@ def _split(op: Any, node: Any) -> Any:
     def run(inputs: Any, outputs: Any) -> None:
         x = inputs[0]
         axis, lengths = (static, inputs[1]) if static is not None else (int(inputs[1]), inputs[2])
-        ends = np.cumsum(_lengths(lengths))[:-1].tolist()
+        lengths = _lengths(lengths)
+        if min(lengths, default=0) < 0 or sum(lengths) != x.shape[axis]:
+            raise ValueError(f"Split: expected lengths of sum {x.shape[axis]}, got {lengths}")
+        ends = np.cumsum(lengths)[:-1].tolist()
         for cell, part in zip(outputs, gi.split(x, ends, axis=axis), strict=True):
             cell[0] = part
 

@@ -401,6 +401,13 @@ def test_lengths_are_not_broadcast_at_run_time(make, shapes, on_device):
         f(*(values(1, *shape) for shape in shapes))
 
 
+@pytest.mark.parametrize("lengths", [[5, -1], [1, 1], [3, 2]])
+def test_split_refuses_lengths_of_another_sum(lengths, on_device):
+    f = pytensor.function([], pt.split(pytensor.shared(values(1, 4, 2)), lengths, n_splits=2))
+    with pytest.raises(ValueError, match="sum"):
+        f()
+
+
 @pytest.mark.driver
 def test_fusions_of_equal_graphs_are_equal(on_device):
     def fusions(rate, columns=4):
