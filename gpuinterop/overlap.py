@@ -1,19 +1,16 @@
-"""Decide whether two strided arrays have a byte in common, exactly, in integers.
-
-Array A touches the bytes ``a + sum(s_i * x_i) + u`` with ``0 <= x_i < n_i`` and ``0 <= u < itemsize``,
-and B likewise. Flipping the sign of B's terms and of negative strides turns the question into: has
-
-    sum(c_i * x_i) = rest,   0 <= x_i <= m_i,   c_i > 0
-
-a solution? The core searches for one, as it does for the operands of its own kernels.
-"""
+"""Decide whether two strided arrays have a byte in common. NumPy answers exactly; it reads no memory for that."""
 
 from __future__ import annotations
 
-from gpuinterop import _core
+from typing import Any
+
+import numpy as np
+
 from gpuinterop.errors import BoundsError
 
-Terms = list[tuple[int, int]]  # (coefficient > 0, largest multiple >= 1)
+Reach = tuple[
+    int, tuple[int, ...], tuple[int, ...], int
+]  # address, shape, strides in bytes, itemsize
 
 
 def byte_range(
@@ -32,38 +29,34 @@ def byte_range(
     return low, high + itemsize
 
 
-def _terms(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Terms:
-    terms = [(abs(s), n - 1) for n, s in zip(shape, strides, strict=True) if n > 1 and s]
-    if itemsize > 1:
-        terms.append((1, itemsize - 1))
-    return terms
+class _Window:
+    """Memory at an address on any device, for NumPy to describe and not to read."""
+
+    def __init__(
+        self, ptr: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
+    ) -> None:
+        self.__array_interface__: dict[str, Any] = {
+            "version": 3, "shape": shape, "strides": strides, "typestr": f"|V{itemsize}", "data": (ptr, False),
+        }  # fmt: skip
 
 
-def share_bytes(
-    a: tuple[int, tuple[int, ...], tuple[int, ...], int],
-    b: tuple[int, tuple[int, ...], tuple[int, ...], int],
-    budget: int = 1_000_000,
-) -> bool:
-    """Return whether two ``(ptr, shape, strides in bytes, itemsize)`` have a byte in common.
+def share_bytes(a: Reach, b: Reach, budget: int = 1_000_000) -> bool:
+    """Return whether two arrays have a byte in common.
 
     Raises
     ------
     BoundsError
         More than `budget` steps would be needed to be certain.
     """
-    a_low, a_high = byte_range(*a)
-    b_low, b_high = byte_range(*b)
-    if a_low >= b_high or b_low >= a_high or a_low == a_high or b_low == b_high:
+    if 0 in a[1] or 0 in b[1]:
         return False
-    # Byte a_low + sum(terms of A) must equal byte b_high - 1 - sum(terms of B): all signs positive.
-    rest = b_high - 1 - a_low
-    terms = [(c, min(m, rest // c)) for c, m in _terms(*a[1:]) + _terms(*b[1:]) if c <= rest]
-    found = None if rest >> 63 else _core._reaches(terms, rest, min(budget, (1 << 63) - 1))
-    if found is None:
+    first, second = (np.asarray(_Window(*reach)) for reach in (a, b))
+    try:  # 0 steps would compare only the ranges
+        return np.shares_memory(first, second, max_work=min(max(budget, 1), 1 << 62))
+    except (np.exceptions.TooHardError, OverflowError):
         raise BoundsError(
             where="shares_memory",
             expected=f"strides whose overlap is decided within {budget} steps",
-            got=f"terms (stride, count) {terms}",
+            got=f"shapes {a[1]} and {b[1]} with strides {a[2]} and {b[2]} (bytes)",
             fix="pass a larger budget, or call may_share_memory(a, b), which compares address ranges",
-        )
-    return bool(found)
+        ) from None

@@ -25,7 +25,7 @@ struct Search {
   Wide reach[kMaxTerms + 1];       // from each term on, the largest sum
   int64_t divisor[kMaxTerms + 1];  // and the common divisor of the steps
   int count = 0;
-  int64_t visits = 0, budget = kMaxVisits;
+  int64_t visits = 0;
 
   void add(int64_t step, int64_t limit) {
     if (step && limit) terms[count++] = {step, limit};
@@ -52,7 +52,7 @@ struct Search {
       divisor[i] = std::gcd(terms[i].step, divisor[i + 1]);
     }
   }
-  // Also true if the budget is spent before the answer is known.
+  // Also true if the visits are spent before the answer is known.
   bool solve(int i, Wide target) {
     if (target == 0) return true;
     if (target < 0 || target > reach[i] || target % divisor[i] != 0) return false;
@@ -64,7 +64,7 @@ struct Search {
     const int64_t period = divisor[i + 1] / divisor[i];
     bool found = false;
     for (Wide k = std::max<Wide>(least, 0); k <= most; k += found ? period : 1) {
-      if (++visits > budget) return true;
+      if (++visits > kMaxVisits) return true;
       const Wide rest = target - k * t.step;
       found = found || rest % divisor[i + 1] == 0;
       if (found && solve(i + 1, rest)) return true;
@@ -138,20 +138,6 @@ bool overlaps_itself(const Array& a) noexcept {
     if (s.solve(0, target)) return true;
   }
   return false;
-}
-
-std::optional<bool> reaches(const std::vector<std::pair<int64_t, int64_t>>& terms, int64_t target,
-                            int64_t budget) {
-  Search s;
-  s.budget = budget;
-  for (const auto& [step, limit] : terms) {
-    if (s.count == kMaxTerms) return std::nullopt;
-    s.add(step, limit);
-  }
-  s.prepare();
-  const bool found = s.solve(0, target);
-  if (s.visits > budget) return std::nullopt;
-  return found;
 }
 
 bool is_same_place(const Array& a, const Array& b) noexcept {

@@ -1,11 +1,6 @@
 // Do two strided arrays share a byte?
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <utility>
-#include <vector>
-
 #include "array/array.hpp"
 
 namespace gpuinterop::ops {
@@ -26,10 +21,5 @@ inline bool must_go_apart(const Array& in, const Array& out, const char* where) 
 // Do two elements of one array share a byte? A result must not: the order of the two writes is undefined.
 // Exact for ordinary views; a search that exceeds its budget counts as an overlap.
 bool overlaps_itself(const Array& a) noexcept;
-
-// Whether sum(step * index) == target for some indices from 0 to the limit of each (step, limit), with
-// positive steps and limits; nothing if `budget` visits do not decide it.
-std::optional<bool> reaches(const std::vector<std::pair<int64_t, int64_t>>& terms, int64_t target,
-                            int64_t budget);
 
 }  // namespace gpuinterop::ops

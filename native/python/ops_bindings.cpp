@@ -183,21 +183,6 @@ void register_ops(nb::module_& m) {
       },
       "a"_a, "b"_a, "Return whether two arrays share a byte; True if that is not decided quickly.");
   m.def(
-      "_reaches",
-      [](nb::list terms, int64_t target, int64_t budget) -> nb::object {
-        std::vector<std::pair<int64_t, int64_t>> read;
-        for (nb::handle t : terms)
-          read.emplace_back(nb::cast<int64_t>(nb::object(t[0])),
-                            nb::cast<int64_t>(nb::object(t[1])));
-        const std::optional<bool> found = ops::reaches(read, target, budget);
-        return found ? nb::object(nb::bool_(*found)) : nb::none();
-      },
-      nb::sig(
-          "def _reaches(terms: list[tuple[int, int]], target: int, budget: int) -> bool | None"),
-      "terms"_a, "target"_a, "budget"_a,
-      "Whether sum(step * index) is target for some indices up to the limit of each (step, limit); "
-      "None if the budget is too small to decide.");
-  m.def(
       "_overlaps_itself",
       [](nb::handle a) { return ops::overlaps_itself(read_array(a, "overlaps_itself")); }, "a"_a,
       "Return whether two elements share a byte; True if that is not decided quickly.");
