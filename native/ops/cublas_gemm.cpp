@@ -107,29 +107,16 @@ void make_lt_plan(LtPlan& plan, const Product& p, const GemmTypes& t, int device
 
 }  // namespace
 
-bool cublas_takes(DTypeId dtype) noexcept {
+std::optional<GemmTypes> gemm_types(DTypeId dtype, bool tf32) noexcept {
+  using T = GemmTypes;
   switch (dtype) {
-    case kFloat16:
-    case kBFloat16:
-    case kFloat32:
-    case kFloat64:
-    case kComplex64:
-    case kComplex128: return true;
-    default: return false;
-  }
-}
-
-GemmTypes gemm_types(DTypeId dtype, bool tf32, const char* where) {
-  switch (dtype) {
-    case kFloat32: return {kReal32, tf32 ? kComputeTf32 : kCompute32, kReal32};
-    case kFloat64: return {kReal64, kCompute64, kReal64};
-    case kFloat16: return {kReal16, kCompute32, kReal32};
-    case kBFloat16: return {kBrain16, kCompute32, kReal32};
-    case kComplex64: return {kPair32, tf32 ? kComputeTf32 : kCompute32, kPair32};
-    case kComplex128: return {kPair64, kCompute64, kPair64};
-    default:
-      fail(Kind::DType, where, "floating or complex matrices", kDTypes[dtype].name,
-           "cast the matrices first");
+    case kFloat32: return T{kReal32, tf32 ? kComputeTf32 : kCompute32, kReal32};
+    case kFloat64: return T{kReal64, kCompute64, kReal64};
+    case kFloat16: return T{kReal16, kCompute32, kReal32};
+    case kBFloat16: return T{kBrain16, kCompute32, kReal32};
+    case kComplex64: return T{kPair32, tf32 ? kComputeTf32 : kCompute32, kPair32};
+    case kComplex128: return T{kPair64, kCompute64, kPair64};
+    default: return std::nullopt;
   }
 }
 

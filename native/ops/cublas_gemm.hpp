@@ -1,6 +1,8 @@
 // One call of cuBLAS or cublasLt: types, scalars, workspace, and the cached results of the heuristic.
 #pragma once
 
+#include <optional>
+
 #include "array/array.hpp"
 #include "ops/cublas.hpp"
 
@@ -19,8 +21,9 @@ struct GemmTypes {
   blas::DataType scale;
 };
 
-bool cublas_takes(DTypeId dtype) noexcept;
-GemmTypes gemm_types(DTypeId dtype, bool tf32, const char* where);
+// Nothing for dtypes that cuBLAS does not multiply.
+std::optional<GemmTypes> gemm_types(DTypeId dtype, bool tf32) noexcept;
+inline bool cublas_takes(DTypeId dtype) noexcept { return gemm_types(dtype, false).has_value(); }
 
 // alpha or beta.
 struct Scalar {

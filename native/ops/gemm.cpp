@@ -147,7 +147,7 @@ int64_t stride_of_batch(const Array& x) {
 
 void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, Scalar alpha,
           Scalar beta, bool tf32, const char* where) {
-  const GemmTypes types = gemm_types(out.dtype, tf32, where);
+  const GemmTypes types = *gemm_types(out.dtype, tf32);
   Operands o{out, a0, b0, c0 ? *c0 : Array(), c0 != nullptr};
   if (c0) flatten_row(o, where);
   Matrix ma, mb, mc = {}, md;

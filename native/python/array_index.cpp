@@ -20,14 +20,6 @@ namespace {
 constexpr const char* kGet = "x[key]";
 constexpr const char* kSet = "x[key] = value";
 
-std::string attribute_text(PyObject* o, const char* name) {
-  PyRef value = PyRef::steal(PyObject_GetAttrString(o, name));
-  PyRef text = value ? PyRef::steal(PyObject_Str(value.get())) : PyRef();
-  const char* utf8 = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
-  forgive();
-  return utf8 ? utf8 : "";
-}
-
 // Whether a key whose __index__ returned `number` is nevertheless an index array or a mask. For a torch tensor
 // with one element, __index__ returns that element, and 1 for True.
 bool is_index_array(PyObject* item, int64_t number) {
@@ -36,8 +28,8 @@ bool is_index_array(PyObject* item, int64_t number) {
   const long ndim = axes && PyLong_Check(axes.get()) ? PyLong_AsLong(axes.get()) : 0;
   forgive();
   if (!axes) return false;
-  return ndim > 0 ||
-         (number >> 1 == 0 && attribute_text(item, "dtype").find("bool") != std::string::npos);
+  return ndim > 0 || (number >> 1 == 0 &&
+                      exchange::text_attribute(item, "dtype").find("bool") != std::string::npos);
 }
 
 // True and the value when `item` is an integer; bools and index arrays are not.

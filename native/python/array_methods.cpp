@@ -28,17 +28,15 @@ PyObject* is_f_contiguous(PyObject* self, PyObject*) {
 }
 
 PyObject* view(PyObject* self, PyObject*) {
-  require_valid_layout(self);
-  const Array& a = unwrap(self);
+  const Array& a = read_array(self, "view");
   return retyped_view(self, Py_TYPE(self), a.layout, a.data);
 }
 
 // The axes must be a permutation.
 PyObject* permuted(PyObject* self, PyObject* value) {
-  require_valid_layout(self);
   int64_t axes[kMaxDims];
   const int n = read_ints(value, axes, "transpose", "axes");
-  const Array& a = unwrap(self);
+  const Array& a = read_array(self, "transpose");
   const int64_t ndim = a.layout.ndim();
   for (int i = 0; i < n; ++i) {
     if (axes[i] < -ndim || axes[i] >= ndim)
@@ -50,10 +48,9 @@ PyObject* permuted(PyObject* self, PyObject* value) {
 
 // A view of the new shape, or None when strides forbid one.
 PyObject* reshaped(PyObject* self, PyObject* value) {
-  require_valid_layout(self);
   int64_t shape[kMaxDims];
   const int n = read_ints(value, shape, "reshape", "shape");
-  const Array& a = unwrap(self);
+  const Array& a = read_array(self, "reshape");
   resolve_minus_one(n, shape, a.layout.size(), "reshape");
   Layout layout;
   if (!a.layout.reshaped(n, shape, &layout, "reshape")) Py_RETURN_NONE;
@@ -61,10 +58,9 @@ PyObject* reshaped(PyObject* self, PyObject* value) {
 }
 
 PyObject* broadcast_to(PyObject* self, PyObject* value) {
-  require_valid_layout(self);
   int64_t shape[kMaxDims];
   const int n = read_ints(value, shape, "broadcast_to", "shape");
-  const Array& a = unwrap(self);
+  const Array& a = read_array(self, "broadcast_to");
   Array view = view_of(self);
   view.layout = a.layout.broadcast_to(n, shape, "broadcast_to");
   require_bytes(view.layout, a.itemsize(), "broadcast_to");
@@ -149,8 +145,7 @@ PyObject* fill(PyObject* self, PyObject* value) {
 
 // _memory_order(): see read_memory_order.
 PyObject* memory_order(PyObject* self, PyObject*) {
-  require_valid_layout(self);
-  const Layout& l = unwrap(self).layout;
+  const Layout& l = read_array(self, "memory order").layout;
   int64_t order[kMaxDims];
   const Layout* const seen[] = {&l};
   read_memory_order(l.ndim(), seen, 1, order);

@@ -20,22 +20,25 @@ namespace nb = nanobind;
 
 namespace gpuinterop {
 
-namespace {
-
-constexpr uint32_t kCContiguous = 1, kFContiguous = 2, kNegative = 4, kReadOnly = 8, kOnCuda = 16,
-                   kEmpty = 32, kAligned64 = 64, kIsFloat32 = 128, kNumpyDType = 256;
-
-}  // namespace
+// X(name in Python, bit, whether array `a` of layout `l` has the property)
+#define GPUINTEROP_TRAITS(X)                                      \
+  X(C_CONTIGUOUS, 1, l.is_c_contiguous())                         \
+  X(F_CONTIGUOUS, 2, l.is_f_contiguous())                         \
+  X(NEGATIVE, 4, l.size() != 0 && l.has_negative_stride())        \
+  X(READONLY, 8, a.readonly)                                      \
+  X(ON_CUDA, 16, a.device.is_cuda())                              \
+  X(EMPTY, 32, l.size() == 0)                                     \
+  X(ALIGNED64, 64, reinterpret_cast<uintptr_t>(a.data) % 64 == 0) \
+  X(IS_FLOAT32, 128, a.dtype == kFloat32)                         \
+  X(NUMPY_DTYPE, 256, kDTypes[a.dtype].kind != 'V')
 
 uint32_t traits_of(const Array& a) noexcept {
   const Layout& l = a.layout;
-  return (l.is_c_contiguous() ? kCContiguous : 0u) | (l.is_f_contiguous() ? kFContiguous : 0u) |
-         (l.size() != 0 && l.has_negative_stride() ? kNegative : 0u) |
-         (a.readonly ? kReadOnly : 0u) | (a.device.is_cuda() ? kOnCuda : 0u) |
-         (l.size() == 0 ? kEmpty : 0u) |
-         (reinterpret_cast<uintptr_t>(a.data) % 64 == 0 ? kAligned64 : 0u) |
-         (a.dtype == kFloat32 ? kIsFloat32 : 0u) |
-         (kDTypes[a.dtype].kind != 'V' ? kNumpyDType : 0u);
+  uint32_t bits = 0;
+#define X(name, bit, holds) bits |= (holds) ? bit : 0;
+  GPUINTEROP_TRAITS(X)
+#undef X
+  return bits;
 }
 
 namespace {
@@ -92,15 +95,9 @@ PyMethodDef converter_functions[] = {
 
 void register_converters(nb::module_& m) {
   using namespace nb::literals;
-  m.attr("C_CONTIGUOUS") = int(kCContiguous);
-  m.attr("F_CONTIGUOUS") = int(kFContiguous);
-  m.attr("NEGATIVE") = int(kNegative);
-  m.attr("READONLY") = int(kReadOnly);
-  m.attr("ON_CUDA") = int(kOnCuda);
-  m.attr("EMPTY") = int(kEmpty);
-  m.attr("ALIGNED64") = int(kAligned64);
-  m.attr("IS_FLOAT32") = int(kIsFloat32);
-  m.attr("NUMPY_DTYPE") = int(kNumpyDType);
+#define X(name, bit, holds) m.attr(#name) = bit;
+  GPUINTEROP_TRAITS(X)
+#undef X
   m.def(
       "traits",
       [](nb::handle x) { return is_array(x.ptr()) ? traits_of(read_array(x, "traits")) : 0u; },

@@ -28,6 +28,14 @@ PyRef optional_attribute(PyObject* o, const char* name) {
   return optional_attribute(o, text.get());
 }
 
+std::string text_attribute(PyObject* o, const char* name) {
+  const PyRef value = optional_attribute(o, name);
+  const PyRef text = value ? PyRef::steal(PyObject_Str(value.get())) : PyRef();
+  const char* utf8 = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
+  forgive();
+  return utf8 ? utf8 : "";
+}
+
 void make_names() {
 #define X(name, text) names.name = PyRef::checked(PyUnicode_InternFromString(text)).release();
   GPUINTEROP_NAMES(X)
@@ -71,15 +79,6 @@ PyObject* forget(PyObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 PyMethodDef forget_def = {"forget", forget, METH_O, nullptr};
-
-std::string text_attribute(PyObject* o, const char* name) {
-  PyRef value = optional_attribute(o, name);
-  const char* text = value && PyUnicode_Check(value.get())
-                         ? PyUnicode_AsUTF8AndSize(value.get(), nullptr)
-                         : nullptr;
-  forgive();
-  return text ? text : "";
-}
 
 bool in_package(const std::string& module, const char* package) {
   const size_t n = std::strlen(package);

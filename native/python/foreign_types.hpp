@@ -115,6 +115,8 @@ bool describe_cupy(PyTypeObject* type);  // true for cupy.ndarray itself
 // Null if the attribute is missing; any other error is thrown.
 PyRef optional_attribute(PyObject* o, PyObject* name);
 PyRef optional_attribute(PyObject* o, const char* name);
+// str() of an attribute; "" if it is missing or has none.
+std::string text_attribute(PyObject* o, const char* name);
 
 // Clears the pending Python error and returns it as "TypeError: text".
 std::string take_error_text();
