@@ -261,7 +261,9 @@ def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -
         ) from error  # fmt: skip
     host = np.asarray(host)  # because a subclass may report any dtype
     array_inputs.check_cast(cls, host.dtype, "unpickle")
-    if target.type == "cpu" and host.flags.writeable and has_core_layout(host):
+    if not has_core_layout(host):  # a buffer may begin at any address
+        host = host.copy()
+    if target.type == "cpu" and host.flags.writeable:
         shared: ArrayMethods = _core.adopt(cls, wrap_numpy(host))
         return shared
     array: ArrayMethods = _core.empty(
