@@ -185,13 +185,9 @@ def test_version(run):
     assert json.loads(run("version", "--json")[1])["gpuinterop"] == gi.__version__
 
 
-@pytest.fixture
-def bare(monkeypatch):
+def test_demo_without_other_libraries_has_all_three_outcomes(monkeypatch, run):
     internals.install_only(monkeypatch, "numpy", "builtins")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-
-
-def test_demo_without_other_libraries_has_all_three_outcomes(bare, run):
     code, text, _ = run("demo", "--device", "cpu")
     assert code == 0
     rows = {line.split()[0]: line for line in text.splitlines() if line.split()}
@@ -199,10 +195,6 @@ def test_demo_without_other_libraries_has_all_three_outcomes(bare, run):
     assert rows["buffer"].count("refused, copied") == 3
     assert "5 shared, 3 refused, 3 copied" in text
     assert "not installed: torch, " in text
-
-
-def test_demo_without_other_libraries_shows_a_refusal_and_a_copy(bare, run):
-    text = run("demo", "--device", "cpu")[1]
     assert "ContiguityError: to_buffer: " in text
     assert "axis 1 breaks the order" in text
     assert "copyif=True)\n   a copy" in text
