@@ -15,11 +15,12 @@ struct GraphPool {
   int64_t live = 0;        // buffers that hold a block of this pool
   bool ended = false;      // no further launch will begin, so any stream may use the blocks
   bool waiting = false;    // for the last launch, before finish_pool()
-  bool destroyed = false;  // the driver has released its reference to this pool
+  bool destroyed = false;  // the driver has no reference to this pool
+  bool owned = false;      // by a capture of gpuinterop, which may be replayed
   BlockCache idle;
   std::vector<Block> shared;  // that a consumer on another stream of the capture may still use
   GraphPool() { idle.set_limit(INT64_MAX); }
-  bool is_unused() const { return destroyed && !waiting && live == 0; }
+  bool is_unused() const { return ended && destroyed && !waiting && live == 0; }
 };
 
 // Of all pools; taken without any other lock but that of a cache, and released before driver calls.
@@ -30,28 +31,33 @@ std::atomic<int> destroyed_count{0};
 void CUDA_CB graph_ended(void* data) {
   std::lock_guard guard(pools_lock);
   auto* pool = static_cast<GraphPool*>(data);
-  pool->ended = pool->destroyed = true;
+  pool->destroyed = true;
+  pool->ended |= !pool->owned;
   destroyed_count.fetch_add(1);
+}
+
+GraphPool* find(int device, uint64_t capture) noexcept {  // with the lock held
+  for (GraphPool* p : pools)
+    if (p->capture == capture && p->device == device && !p->ended) return p;
+  return nullptr;
+}
+
+GraphPool* make(int device, uint64_t capture) {
+  auto fresh = std::make_unique<GraphPool>();
+  fresh->device = device;
+  fresh->capture = capture;
+  std::lock_guard guard(pools_lock);
+  pools.push_back(fresh.get());
+  return fresh.release();
 }
 
 GraphPool* find_or_make(DeviceState& d, uint64_t capture, CUgraph graph, const char* where) {
   {
     std::lock_guard guard(pools_lock);
-    for (GraphPool* p : pools)
-      if (p->capture == capture && p->device == d.ordinal && !p->ended) return p;
+    if (GraphPool* pool = find(d.ordinal, capture)) return pool;
   }
-  auto fresh = std::make_unique<GraphPool>();
-  GraphPool* pool = fresh.get();
-  pool->device = d.ordinal;
-  {
-    std::lock_guard guard(pools_lock);
-    pools.push_back(pool);
-    fresh.release();
-  }
-  // On an error the pool belongs to no capture, and is reclaimed.
-  when_graph_ends(graph, pool, graph_ended, where);
-  std::lock_guard guard(pools_lock);
-  pool->capture = capture;
+  GraphPool* pool = make(d.ordinal, capture);
+  when_graph_ends(graph, pool, graph_ended, where);  // an error ends the pool, which is reclaimed
   return pool;
 }
 
@@ -166,7 +172,7 @@ void finish_pool(void* data) noexcept {
     std::lock_guard guard(pools_lock);
     pool->waiting = false;
     try {
-      take_blocks(*pool, blocks);
+      if (pool->ended) take_blocks(*pool, blocks);
     } catch (...) {  // no memory for the list: reclaim_graph_memory() tries again
     }
     if (pool->destroyed) destroyed_count.fetch_add(1);
@@ -176,15 +182,32 @@ void finish_pool(void* data) noexcept {
 
 }  // namespace
 
+void begin_graph_memory(int device, uint64_t capture) {
+  GraphPool* pool = make(device, capture);
+  std::lock_guard guard(pools_lock);
+  pool->destroyed = pool->owned = true;
+}
+
+void share_graph_memory(int device, uint64_t capture, CUgraph graph, const char* where) {
+  GraphPool* pool = nullptr;
+  {
+    std::lock_guard guard(pools_lock);
+    pool = find(device, capture);
+    if (!pool || !std::exchange(pool->destroyed, false)) return;
+  }
+  when_graph_ends(graph, pool, graph_ended, where);
+}
+
 void end_graph_memory(int device, uint64_t capture, CUstream last, uint32_t thread) noexcept {
   DeviceState* d = started_device(device);
   GraphPool* pool = nullptr;
   {
     std::lock_guard guard(pools_lock);
-    for (GraphPool* p : pools)
-      if (p->capture == capture && p->device == device && !p->ended) pool = p;
+    pool = find(device, capture);
     if (!d || !pool) return;
-    pool->ended = pool->waiting = true;
+    pool->owned = false;
+    pool->ended = pool->destroyed;  // a graph that contains a copy may still be launched
+    pool->waiting = true;
   }
   Buffer use;
   use.device = {DeviceType::Cuda, device};
@@ -204,7 +227,7 @@ void reclaim_graph_memory() noexcept {
       for (auto it = pools.begin(); it != pools.end();) {
         GraphPool* pool = *it;
         // The driver ends a graph after its last launch has completed.
-        if (pool->destroyed && !pool->waiting) take_blocks(*pool, blocks);
+        if (pool->ended && pool->destroyed && !pool->waiting) take_blocks(*pool, blocks);
         if (pool->is_unused()) {
           delete pool;
           it = pools.erase(it);

@@ -34,8 +34,11 @@ void free_graph_block(DeviceState& d, Buffer* b) noexcept;
 
 bool any_destroyed_graph() noexcept;   // some graph has ended and its memory is not yet returned
 void reclaim_graph_memory() noexcept;  // returns it
-// The same for one capture of gpuinterop, whose graph is destroyed and in no other graph: the driver reports
-// the end of a graph late. `last` is the stream of its last launch, null if there was none.
+// For a capture of gpuinterop: a graph with a user object takes twice as long to launch, so its graph gets one only
+// before it is copied into another graph, and its owner reports its end.
+void begin_graph_memory(int device, uint64_t capture);
+void share_graph_memory(int device, uint64_t capture, CUgraph graph, const char* where);
+// Called before the graph is destroyed. `last` is the stream of its last launch, null if there was none.
 void end_graph_memory(int device, uint64_t capture, CUstream last, uint32_t thread) noexcept;
 
 }  // namespace gpuinterop::cuda

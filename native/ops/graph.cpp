@@ -85,6 +85,8 @@ Recorder::~Recorder() { destroy_graph(); }
 void Recorder::destroy_graph() noexcept {
   const cuda::DeviceState* d = on_host_ ? nullptr : cuda::started_device(device_.id);
   if (!d || cuda::driver_is_gone() || !cuda::context_exists(*d)) return;
+  if (const uint64_t capture = std::exchange(capture_, 0))
+    cuda::end_graph_memory(device_.id, capture, last_stream_, last_thread_);
   cuda::call_blocking([&] {
     if (exec_) cuda::driver().GraphExecDestroy(exec_);
     if (graph_) cuda::driver().GraphDestroy(graph_);
@@ -92,9 +94,6 @@ void Recorder::destroy_graph() noexcept {
   });
   exec_ = nullptr;
   graph_ = nullptr;
-  const uint64_t capture = std::exchange(capture_, 0);
-  if (capture && !is_embedded_)
-    cuda::end_graph_memory(device_.id, capture, last_stream_, last_thread_);
 }
 
 void Recorder::begin(PyObject* self) {
@@ -121,6 +120,13 @@ void Recorder::begin(PyObject* self) {
     }
     capture_ = cuda::capture_id(stream_);
     cuda::set_current_stream(device_.id, stream_);
+    try {
+      cuda::begin_graph_memory(device_.id, capture_);
+    } catch (...) {
+      end_stream_capture();
+      destroy_graph();
+      throw;
+    }
   }
   active_ = true;
   self_ = PyRef::borrow(self);
@@ -239,10 +245,12 @@ void Recorder::replay() {
   } else {
     require_no_index_flag();
   }
-  is_embedded_ |= captured;
   cuda::queue(buffers_.data(), static_cast<int>(buffers_.size()), stream, "replay", [&] {
     std::lock_guard lock(launch_lock_);
-    if (captured) return add_to_capture(stream, graph_);
+    if (captured) {
+      cuda::share_graph_memory(device_.id, capture_, graph_, "replay");
+      return add_to_capture(stream, graph_);
+    }
     cuda::RelaxedCapture relaxed;  // the first launch of a graph may allocate
     cuda::check(cuda::driver().GraphLaunch(exec_, stream), "cuGraphLaunch", "replay");
   });

@@ -83,7 +83,6 @@ class Recorder {
   CUgraphExec exec_ = nullptr;
   std::mutex launch_lock_;          // the driver's graph objects serve one thread at a time
   uint64_t capture_ = 0;            // the driver's id of the capture
-  bool is_embedded_ = false;        // in another graph, which may outlive this one
   CUstream last_stream_ = nullptr;  // of the last launch
   uint32_t last_thread_ = 0;
   PyRef self_;                                          // while active

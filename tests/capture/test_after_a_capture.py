@@ -74,6 +74,24 @@ def test_memory_of_an_inner_capture_stays_with_the_outer_one(late_graph_ends):
     assert all(float(other.min()) == -1 for other in others)
 
 
+@pytest.mark.fake_driver
+def test_only_a_copy_in_another_graph_needs_the_drivers_report_of_its_end():
+    x, reports = gi.ones(1000, device=CUDA), fake_driver.calls("cuUserObjectCreate")
+    inner = gi.capture(lambda a: gi.exp(a * 2) + 1, x)
+    inner.replay()
+    assert fake_driver.calls("cuUserObjectCreate") == reports
+    fake_driver.fail("cuGraphRetainUserObject", 999)
+    with pytest.raises(CudaError):
+        gi.capture(lambda: inner.replay(), device=CUDA)
+    others = [gi.full(1000, -1, device=CUDA) for _ in range(8)]
+    outer = gi.capture(lambda: inner.replay(), device=CUDA)
+    assert fake_driver.calls("cuUserObjectCreate") == reports + 2
+    for graph in (inner, outer):
+        graph.replay()
+        assert inner.outputs[0].item() == pytest.approx(np.exp(2) + 1)
+    assert all(float(other.min()) == -1 for other in others)
+
+
 @pytest.mark.driver
 @pytest.mark.parametrize("ends", [True, False])
 def test_inputs_can_be_read_while_another_thread_captures(ends):
