@@ -56,7 +56,7 @@ class KernelSpec:
     Attributes
     ----------
     stored : dtype name of every operand in memory, inputs first. "u8" to "u128" are raw bits.
-    modes : one letter for each operand, see kernels/access.cuh. T: an operand that a tile transposes.
+    modes : one letter for each operand, see kernels/access.cuh. T, t: a tile transposes it, t: unaligned.
     layout : "flat", "rows", "general" or "tile".
     ndim : number of dimensions beyond those that the layout class iterates over itself.
     vector : elements per access.
@@ -132,10 +132,10 @@ def _define(spec: KernelSpec, symbol: str) -> str:
     operands = range(len(spec.stored))
 
     def entries(chosen: list[int]) -> str:
-        mode = ["CX"[spec.across == 1] if m == "T" else m for m in spec.modes]
+        mode = [{"T": "CX"[spec.across == 1], "t": "U"}.get(m, m) for m in spec.modes]
         return " ".join(f"DO({i}, {STORAGE[spec.stored[i]]}, {mode[i]})" for i in chosen)
 
-    tiled = [i for i in operands if spec.modes[i] == "T"]
+    tiled = [i for i in operands if spec.modes[i] in "Tt"]
     direct = [i for i in operands if i < n and i not in tiled]
     results = [i for i in operands if i >= n]
     call = ", ".join(f"r{i} e.at(k)" for i in operands)

@@ -139,15 +139,20 @@ Access row_access(const IterationSpace& w, char* modes, int inner) {
   return access;
 }
 
-// Elements per access of the operands that a tile reads along y.
-int access_across(const IterationSpace& w, const char* modes, int y) {
+// Elements per access of the operands that a tile reads along y. Those of small elements that are not aligned get
+// mode t. With a skew, a tile has further columns, fewer if each thread reads few elements.
+int access_across(const IterationSpace& w, char* modes, int y, int skew) {
   int v = 16 / widest(w, modes);
+  if (skew > 1) v = std::min(v, 4);
   for (int i = 0; i < w.operands; ++i) {
     if (modes[i] != 'T') continue;
     if (w.stride[y][i] != 1) return 1;
     bool aligned = place_in_pack(w, i, 'C', v) == 0;
     for (int d = 0; d < w.ndim; ++d) aligned = aligned && (d == y || w.stride[d][i] % v == 0);
-    if (!aligned) return 1;
+    if (aligned) continue;
+    if (w.itemsize[i] >= 4) return 1;
+    modes[i] = 't';
+    v = std::min(v, 4);
   }
   return v;
 }
@@ -301,7 +306,7 @@ bool plan_tile(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   variant.tile = static_cast<uint8_t>(edge);
   variant.vector = static_cast<uint8_t>(access.vector);
   variant.skew = static_cast<uint8_t>(access.skew);
-  variant.across = static_cast<uint8_t>(access_across(w, variant.modes, y));
+  variant.across = static_cast<uint8_t>(access_across(w, variant.modes, y, access.skew));
   // At least one whole row and column of the tile for all threads.
   while (kThreads / (edge / variant.vector) > edge) variant.vector /= 2;
   while (kThreads / (edge / variant.across) > edge) variant.across /= 2;

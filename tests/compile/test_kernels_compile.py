@@ -27,7 +27,7 @@ LAYOUTS = (
     ("rows", "XKR", "C", 2, 1, True, 0, 1, 1), ("rows", "UCR", "C", 1, 4, False, 0, 1, 8),
     ("general", "XK", "X", 3, 1, False, 0, 1, 1), ("general", "X", "X", 2, 1, True, 0, 1, 1),
     ("tile", "TC", "C", 0, 2, False, 32, 2, 1), ("tile", "TX", "C", 2, 1, True, 32, 1, 1),
-    ("tile", "TU", "C", 1, 4, False, 32, 1, 16),
+    ("tile", "TU", "C", 1, 4, False, 32, 1, 16), ("tile", "tT", "C", 1, 4, False, 32, 4, 16),
 )  # fmt: skip
 ARCHS = (75, 80, 90, 100, 120)
 EVERYTHING = float(os.environ.get("GPUINTEROP_SOAK", "1")) > 1

@@ -56,6 +56,9 @@ static inline double __longlong_as_double(long long b) {
   __builtin_memcpy(&x, &b, 8);
   return x;
 }
+static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) {
+  return (unsigned)(((unsigned long long)high << 32 | low) >> (by % 32));
+}
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)(((unsigned long long)a * b) >> 32); }
 static inline float __double2float_rz(double x) {
   float f = (float)x;

@@ -41,9 +41,30 @@ struct GiR : GiRun<T, V, -1> {};
 
 template <class T, int V>
 struct GiU : GiC<T, V> {
+  // Small elements are read in whole words, each of which has an element of the pack.
   GI_INLINE void load(const T* p, i64) {
+    constexpr int kEach = 4 / sizeof(T), kWords = V * sizeof(T) / 4;
+    if constexpr (kEach > 1 && V % kEach == 0) {
+      const u32 before = (u32)((u64)p % 4);
+      const u32* words = (const u32*)((u64)p - before);
+      u32 w[kWords + 1];
 #pragma unroll
-    for (int k = 0; k < V; ++k) this->v.x[k] = p[k];
+      for (int k = 0; k < kWords; ++k) w[k] = words[k];
+      w[kWords] = before ? words[kWords] : 0;
+#pragma unroll
+      for (int k = 0; k < kWords; ++k) {
+        union {
+          u32 word;
+          T x[kEach];
+        } bits;
+        bits.word = __funnelshift_r(w[k], w[k + 1], before * 8);
+#pragma unroll
+        for (int i = 0; i < kEach; ++i) this->v.x[k * kEach + i] = bits.x[i];
+      }
+    } else {
+#pragma unroll
+      for (int k = 0; k < V; ++k) this->v.x[k] = p[k];
+    }
   }
   GI_INLINE void store(T* p, i64) const {
 #pragma unroll
@@ -126,6 +147,22 @@ struct GiA {
   GI_INLINE void load_part(const T* p, i64 s, i64, i64) { load(p, s); }
   GI_INLINE const T* at(int k) const { return first + k * step; }
 };
+
+// Reads or writes a part that is often all of the elements.
+template <int V, class A, class T>
+GI_INLINE void gi_load_part(A& pack, const T* p, i64 s, i64 from, i64 to) {
+  if (from <= 0 && to >= V)
+    pack.load(p, s);
+  else
+    pack.load_part(p, s, from, to);
+}
+template <int V, class A, class T>
+GI_INLINE void gi_store_part(const A& pack, T* p, i64 s, i64 from, i64 to) {
+  if (from <= 0 && to >= V)
+    pack.store(p, s);
+  else
+    pack.store_part(p, s, from, to);
+}
 
 // A dimension, with the constants of a division by its extent: one multiplication and one shift, exact for
 // indices below 2^31.

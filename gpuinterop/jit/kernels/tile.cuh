@@ -82,14 +82,15 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
   } else {
 #define GI_LOAD(i, T, M)                                                                         \
   if (column + u * kColumns < left_x && x0 + column + u * kColumns >= 0 && along < left_y)       \
-    w##i[u].load_part(GI_TURNED(i, T), a.t[i], 0, left_y - along);
+    gi_load_part<GI_ACROSS>(w##i[u], GI_TURNED(i, T), a.t[i], 0, left_y - along);
 #pragma unroll
     for (int u = 0; u < kTurnsAcross; ++u) {
       GI_TILED(GI_LOAD)
     }
 #undef GI_LOAD
 #define GI_LOAD(i, T, M)                                                                         \
-  if (GI_EXISTS(u)) r##i[u].load_part(GI_AT(i, T, M), a.s[i], GI_FROM(u), left_x - start[u]);
+  if (GI_EXISTS(u))                                                                              \
+    gi_load_part<GI_V>(r##i[u], GI_AT(i, T, M), a.s[i], GI_FROM(u), left_x - start[u]);
 #pragma unroll
     for (int u = 0; u < kTurns; ++u) {
       GI_LOADS(GI_LOAD)
@@ -121,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
   if (whole)                                                                                     \
     r##i[u].store(GI_AT(i, T, M), a.s[i]);                                                       \
   else if (GI_EXISTS(u))                                                                         \
-    r##i[u].store_part(GI_AT(i, T, M), a.s[i], GI_FROM(u), left_x - start[u]);
+    gi_store_part<GI_V>(r##i[u], GI_AT(i, T, M), a.s[i], GI_FROM(u), left_x - start[u]);
     GI_STORES(GI_STORE)
 #undef GI_STORE
   }

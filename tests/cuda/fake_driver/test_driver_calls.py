@@ -46,6 +46,17 @@ def test_no_question_about_captures_without_a_context():
     assert fake_driver.faults() == ""
 
 
+def test_no_call_fails_without_a_current_context():
+    """A call of the driver that fails takes 1.2 us, and appears in tools that check driver calls."""
+    assert driver.current_context() is None
+    x = gi.ones(3, device=CUDA)
+    x + x
+    fake_driver.clear_log()
+    x + x
+    names = [name for name in fake_driver.log() if name in CONTEXT]
+    assert names == ["cuCtxGetCurrent", "cuCtxGetId", "cuCtxPushCurrent", "cuCtxPopCurrent"]
+
+
 def test_a_slow_device_keeps_no_array_alive():
     """Objects go with their last name, however much of their work is still queued."""
     x = gi.zeros((4, 4), device=CUDA)
