@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -22,8 +23,8 @@ namespace gpuinterop::ops {
 
 namespace {
 
-// Never destroyed.
-auto& table = *new std::vector<OpInfo>{
+// Never destroyed. References to entries stay valid when others are added.
+auto& table = *new std::deque<OpInfo>{
     {"copy", 1, 1},        {"fill", 1, 1},          {"gather", 1, 1}, {"scatter", 1, 1},
     {"scatter_add", 1, 1}, {"check_indices", 1, 1}, {"select", 1, 1}};
 auto& ids_by_name = *new std::unordered_map<std::string, OpId>;
@@ -204,7 +205,7 @@ OpId op_by_name(const char* name) {
 }
 
 PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool reflect, bool c_order) {
-  const OpInfo info = op_info(op);  // by value: Python code below may add operations
+  const OpInfo& info = op_info(op);
   const char* where = info.name.c_str();
   FewValues<Input, 3> inputs(info.inputs);
   Input* in = inputs.get();
