@@ -15,7 +15,6 @@ constexpr int kSector = 32;                 // the fewest bytes that memory read
 constexpr int kMostSkew =
     16;  // elements: more would cost more than a sector that is written in two parts
 constexpr int kFlatBytes = 16;  // bytes of the widest operand that a thread has in flight
-constexpr int kRowsUnroll = 4;
 constexpr int kGeneralUnroll = 4;
 constexpr int kTileEdge = 64;
 constexpr int64_t kSmall =
@@ -221,9 +220,11 @@ void plan_rows(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   const int64_t lanes = blocks_for(reach, variant.vector);
   p->block_x = static_cast<uint32_t>(
       std::min<int64_t>(kThreads, std::bit_ceil(static_cast<uint64_t>(lanes))));
+  // At most an eighth of the threads lies behind the row's end, unless a warp is too wide for that.
+  while (p->block_x > 32 && blocks_for(lanes, p->block_x) * p->block_x > lanes + lanes / 8)
+    p->block_x /= 2;
   p->block_y = kThreads / p->block_x;
-  int unroll = kRowsUnroll;
-  if (variant.vector * widest(w, variant.modes) < 16) unroll *= 2;
+  int unroll = variant.vector * widest(w, variant.modes) < 16 ? 8 : 2;
   if (operands_in_memory(w) > 4) unroll /= 2;
   if (w.size <= kSmall) unroll = 1;
   while (unroll > 1 && int64_t{p->block_y} * unroll / 2 >= rows) unroll /= 2;

@@ -82,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
   } else {
 #define GI_LOAD(i, T, M)                                                                         \
   if (column + u * kColumns < left_x && x0 + column + u * kColumns >= 0 && along < left_y)       \
-    gi_load_part<GI_ACROSS>(w##i[u], GI_TURNED(i, T), a.t[i], 0, left_y - along);
+    w##i[u].load_part(GI_TURNED(i, T), a.t[i], 0, left_y - along);
 #pragma unroll
     for (int u = 0; u < kTurnsAcross; ++u) {
       GI_TILED(GI_LOAD)
