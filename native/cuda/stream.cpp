@@ -47,10 +47,10 @@ bool needs_host_wait(CUstream waiter, CUstream producer, const char* where) {
 
 }  // namespace
 
-std::string handle_text(CUstream stream) {
+std::string handle_text(const void* address) {
   char text[32];
-  std::snprintf(text, sizeof text, "%#llx",
-                (unsigned long long)reinterpret_cast<uintptr_t>(stream));
+  std::snprintf(text, sizeof text, "0x%llx",
+                (unsigned long long)reinterpret_cast<uintptr_t>(address));
   return text;
 }
 

@@ -59,7 +59,7 @@ inline CUstream stream_of(uint64_t number) noexcept {
   return number ? reinterpret_cast<CUstream>(static_cast<uintptr_t>(number)) : CU_STREAM_LEGACY;
 }
 
-std::string handle_text(CUstream stream);  // "0x55c031b17510"
+std::string handle_text(const void* address);  // "0x55c031b17510"
 
 // An event from the device's pool.
 class EventLease {

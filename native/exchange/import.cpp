@@ -1,11 +1,11 @@
 #include "exchange/import.hpp"
 
 #include <atomic>
-#include <cstdio>
 #include <tuple>
 
 #include "array/error.hpp"
 #include "cuda/cuda.hpp"
+#include "cuda/stream.hpp"
 
 namespace gpuinterop::exchange {
 
@@ -13,13 +13,6 @@ namespace {
 
 // No 64-bit system assigns addresses above this to a process.
 constexpr uintptr_t kAddressEnd = uintptr_t{1} << 57;
-
-std::string address_text(const void* p) {
-  char text[24];
-  std::snprintf(text, sizeof text, "0x%llx",
-                static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(p)));
-  return text;
-}
 
 [[noreturn]] void malformed(const char* where, std::string expected, std::string got) {
   fail(Kind::Exchange, where, std::move(expected), std::move(got),
@@ -44,14 +37,6 @@ std::string address_text(const void* p) {
          "unpack them in the producer, or view the bytes as uint8");
   fail(Kind::Exchange, where, "a dtype of gpuinterop", got,
        "cast in the producer, for example to float32");
-}
-
-DTypeId checked_dtype(const DLDataType& t, uint64_t flags, const char* where) {
-  const int id = t.lanes == 1 ? dtype_from_dlpack(t.code, t.bits) : -1;
-  if (id < 0) refuse_dtype(t, flags, where);
-  if (is_subbyte(static_cast<DTypeId>(id)) && !(flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED))
-    refuse_dtype(t, flags, where);
-  return static_cast<DTypeId>(id);
 }
 
 void checked_device(const DLDevice& d, Checked* c, const char* where) {
@@ -95,7 +80,7 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
     return;
 
   const cuda::PointerInfo info = cuda::inspect(c->low);
-  const std::string at = "address " + address_text(c->low);
+  const std::string at = "address " + cuda::handle_text(c->low);
   if (!info.known)
     fail(Kind::Exchange, where, "an address of live CUDA memory",
          at + ", which is not CUDA memory: host memory, or freed",
@@ -128,6 +113,14 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
 }
 
 }  // namespace
+
+DTypeId checked_dtype(const DLDataType& t, uint64_t flags, const char* where) {
+  const int id = t.lanes == 1 ? dtype_from_dlpack(t.code, t.bits) : -1;
+  if (id < 0) refuse_dtype(t, flags, where);
+  if (is_subbyte(static_cast<DTypeId>(id)) && !(flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED))
+    refuse_dtype(t, flags, where);
+  return static_cast<DTypeId>(id);
+}
 
 bool is_aligned(const Array& a) noexcept {
   return reinterpret_cast<uintptr_t>(a.data) % alignment_of(a.dtype, a.device) == 0;
@@ -204,14 +197,14 @@ void check_memory(Checked* c, Trust trust, bool may_copy, const char* where) {
     malformed(where, "strides whose reach fits the address space",
               "shape " + shape_text(c->layout.ndim(), c->layout.shape()) + " with strides " +
                   shape_text(c->layout.ndim(), c->layout.strides()) + " (elements) from " +
-                  address_text(c->data));
+                  cuda::handle_text(c->data));
   c->low = c->data + low_bytes;
   c->nbytes = nbytes;
   if (address % alignment_of(c->dtype, c->device) != 0) {
     if (!may_copy)
       fail(Kind::Contiguity, where,
            "memory aligned to the itemsize, " + std::to_string(item) + " bytes",
-           "address " + address_text(c->data),
+           "address " + cuda::handle_text(c->data),
            "allow a copy: copy=True (in from_any and to: copyif=True)");
     c->misaligned = true;
   }

@@ -35,6 +35,8 @@ struct Checked {
 // Throws and leaves everything untouched when the struct is malformed or not supported.
 Checked check(const Incoming& in, Trust trust, bool may_copy, const char* where);
 
+// The dtype that a struct with these flags describes.
+DTypeId checked_dtype(const DLDataType& t, uint64_t flags, const char* where);
 // The part of check() that is shared with the dict protocols: layout, dtype, readonly, data and
 // device are set; fills the rest and verifies pointer, span and alignment.
 void check_memory(Checked* c, Trust trust, bool may_copy, const char* where);

@@ -119,22 +119,13 @@ Product orient(const Sizes& s, const Matrix& a, const Matrix& b, const Matrix& c
   p.batch = 1;
   p.c = c;
   p.d = d;
-  if (d.by_rows) {
-    // Row-major D is column-major D', and D' = B' A'.
-    p.m = s.n;
-    p.n = s.m;
-    p.a = b;
-    p.b = a;
-    p.op_a = b.by_rows ? kNone : kTranspose;
-    p.op_b = a.by_rows ? kNone : kTranspose;
-  } else {
-    p.m = s.m;
-    p.n = s.n;
-    p.a = a;
-    p.b = b;
-    p.op_a = a.by_rows ? kTranspose : kNone;
-    p.op_b = b.by_rows ? kTranspose : kNone;
-  }
+  // Row-major D is column-major D', and D' = B' A'.
+  p.m = d.by_rows ? s.n : s.m;
+  p.n = d.by_rows ? s.m : s.n;
+  p.a = d.by_rows ? b : a;
+  p.b = d.by_rows ? a : b;
+  p.op_a = p.a.by_rows == d.by_rows ? kNone : kTranspose;
+  p.op_b = p.b.by_rows == d.by_rows ? kNone : kTranspose;
   return p;
 }
 

@@ -61,20 +61,15 @@ int allocate_tensor(DLTensor* prototype, DLManagedTensorVersioned** out, void* e
            "report it to the caller");
     // The lengths are checked as for an import; the prototype's pointer has no meaning.
     Layout layout = checked_layout(prototype->ndim, prototype->shape, nullptr, 1, kWhere);
-    const DLDataType& t = prototype->dtype;
-    const int dtype = t.lanes == 1 ? dtype_from_dlpack(t.code, t.bits) : -1;
+    const DTypeId dtype =
+        checked_dtype(prototype->dtype, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, kWhere);
     const int32_t device = prototype->device.device_type;
-    if (dtype < 0)
-      fail(Kind::Exchange, kWhere, "a dtype of gpuinterop",
-           dlpack_code_name(t.code) + ", " + std::to_string(t.bits) + " bits, " +
-               std::to_string(t.lanes) + " lanes",
-           "request one of the dtypes in gpuinterop.dtypes");
     if (device != kDLCPU && device != kDLCUDA)
       fail(Kind::Exchange, kWhere, "\"cpu\" or \"cuda\"",
            device_text(device, prototype->device.device_id), "request one of gpuinterop.devices()");
     const Device place{static_cast<DeviceType>(device),
                        device == kDLCPU ? 0 : prototype->device.device_id};
-    Array a = make_empty(place, static_cast<DTypeId>(dtype), std::move(layout), kWhere);
+    Array a = make_empty(place, dtype, std::move(layout), kWhere);
     *out = make_versioned(a, false);
     return 0;
   } catch (const Error& e) {
