@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,12 @@ def run(tmp_path, monkeypatch):
             "test_it.py",
             *flags,
         ]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
-        return done.returncode, done.stdout + done.stderr
+        output = tmp_path / "output.txt"
+        with output.open("w") as file:
+            done = subprocess.run(
+                command, stdout=file, stderr=subprocess.STDOUT, cwd=tmp_path, timeout=120
+            )
+        return done.returncode, output.read_text(encoding="utf-8")
 
     return run
 
@@ -98,9 +103,18 @@ def test_a_second_run_of_gpu_tests_says_what_it_waits_for(run, tmp_path, monkeyp
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.delenv("GPUINTEROP_LIBCUDA")
+    output = tmp_path / "output.txt"
+
+    def unlock_when_it_waits():
+        for _ in range(2000):
+            if output.exists() and "which has locked" in output.read_text(encoding="utf-8"):
+                break
+            time.sleep(0.05)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+
     with (tmp_path / f"gpuinterop-tests-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        threading.Timer(3, fcntl.flock, (lock, fcntl.LOCK_UN)).start()
+        threading.Thread(target=unlock_when_it_waits).start()
         code, text = run("def test(): pass\n")
     assert code == 0, text
     assert f"another run of GPU tests, which has locked {lock.name}" in text
