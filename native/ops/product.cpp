@@ -104,9 +104,13 @@ PyObject* with_vector(const ProductCall& call, Side a, Side b) {
   return on_host("vector", call, *rule, shape, a, b, {});
 }
 
+// cuBLAS has no answer after 40 seconds for small floats if the inner dimension exceeds 31 bits.
+bool is_beyond_cublas(const ProductRule& rule, const Side& a) {
+  return itemsize_of(rule.dtype) == 2 && a.extent(-1) > INT32_MAX;
+}
+
 // Whether a product is faster if the blocks share the inner dimension: few results, of many elements each. The
-// limits are where the times of both cross on an H200. cuBLAS is as fast for small floats of any shape, but
-// has no answer after 40 seconds where the inner dimension exceeds 31 bits.
+// limits are where the times of both cross on an H200. cuBLAS is as fast for small floats of any shape.
 bool is_split(const ProductCall& call, const ProductRule& rule, const Side& a, const Side& b,
               const Side& c) {
   if (a.ndim() != 2 || b.ndim() != 2 || is_complex(rule.dtype)) return false;
@@ -117,16 +121,16 @@ bool is_split(const ProductCall& call, const ProductRule& rule, const Side& a, c
   if (!(call.alpha == Scalar{1, 0}) || !(call.beta == Scalar{1, 0})) return false;
   const bool small = itemsize_of(rule.dtype) == 2;
   if (small && c.array) return false;  // cuBLAS rounds the sum with the addend once
-  if (small && k <= INT32_MAX) return false;
+  if (small && !is_beyond_cublas(rule, a)) return false;
   return m * n <= (rule.dtype == kFloat32 && !call.tf32 ? kMostSplit : kMostTensorSplit);
 }
 
 // Matrices on CUDA without a cuBLAS product: a planned launch, to which the addend is added. Of integers: one
-// reduction over all triples, exact but slow.
+// reduction over all triples, exact but slow; also of small floats, if neither of the others computes it.
 PyObject* of_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, Side& a, Side& b,
                   const Side& c, const ProductShape& shape) {
   // A wider addend determines the dtype of the computation.
-  if (c.array || kind == PlanKind::Split)
+  if (c.array || cublas_takes(rule.dtype))
     for (Side* s : {&a, &b}) cast_side(*s, rule.dtype, call.where);
   if (!c.array) return run_plan_into(kind, call, rule, a, b, shape);
   if (call.out)
@@ -154,10 +158,12 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
   const Device device = a.array->device;
   const bool floats = cublas_takes(rule.dtype);
   require_scalars(call, rule.dtype);
-  if (device.is_cuda() && !floats) return of_plan(PlanKind::Integer, call, rule, a, b, c, shape);
-  if (device.is_cuda() && is_split(call, rule, a, b, c))
-    return of_plan(PlanKind::Split, call, rule, a, b, c, shape);
   if (!device.is_cuda()) return on_host("gemm", call, rule, shape, a, b, c);
+  if (floats && is_split(call, rule, a, b, c))
+    return of_plan(PlanKind::Split, call, rule, a, b, c, shape);
+  const bool plain = call.alpha == Scalar{1, 0} && call.beta == Scalar{1, 0};
+  if (!floats || (plain && is_beyond_cublas(rule, a)))
+    return of_plan(PlanKind::Integer, call, rule, a, b, c, shape);
   PyRef result = result_for(call, rule, device, shape);
   const Array out = unwrap(result.get());
   if (out.layout.size() == 0) return result.release();
