@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
+#include <new>
 #include <string>
 
 #include "array/error.hpp"
@@ -128,13 +128,31 @@ struct StageRun {
         finish(*stage.finish, kAccumulators, where) {}
 };
 
+// Up to kMostHostStages of them. An array of std::optional would be filled with zeros, 21 KiB at each reduction.
+class StageRuns {
+ public:
+  StageRuns() {}  // leaves the room as it is
+  StageRuns(const StageRuns&) = delete;
+  ~StageRuns() {
+    while (count_) (*this)[--count_].~StageRun();
+  }
+  void add(const HostStage& stage, int64_t longest, const char* where) {
+    new (&(*this)[count_]) StageRun(stage, longest, where);
+    ++count_;
+  }
+  StageRun& operator[](int i) { return reinterpret_cast<StageRun*>(room_)[i]; }
+
+ private:
+  int count_ = 0;
+  alignas(StageRun) char room_[kMostHostStages * sizeof(StageRun)];
+};
+
 class Reducer {
  public:
   Reducer(const HostStages& s, Geometry& g, const char* where)
       : s_(s), g_(g), last_(static_cast<int>(s.stages.size()) - 1) {
     const int64_t longest = std::max(g.tile, kAccumulators);
-    for (int i = 0; i <= last_; ++i)
-      runs_[i].emplace(s.stages[static_cast<size_t>(i)], longest, where);
+    for (const HostStage& stage : s.stages) runs_.add(stage, longest, where);
   }
 
   void run() {
@@ -154,7 +172,7 @@ class Reducer {
   // Computes `count` results along the fastest kept dimension.
   void block(char* const* start, int64_t count) {
     for (int i = 0; i <= last_; ++i) {
-      StageRun& run = *runs_[i];
+      StageRun& run = runs_[i];
       const int64_t item = itemsize_of(run.stage.accumulator);
       for (int64_t k = 0; k < count; ++k)
         std::memcpy(accumulators_ + k * item, &run.stage.initial, static_cast<size_t>(item));
@@ -222,7 +240,7 @@ class Reducer {
   const HostStages& s_;
   Geometry& g_;
   int last_;
-  std::optional<StageRun> runs_[kMostHostStages];
+  StageRuns runs_;
   alignas(16) char accumulators_[kAccumulators * 16];
   alignas(16) char values_[kAccumulators * 16];
 };
