@@ -56,12 +56,20 @@ def test_any_dtype_moves_float64(device):
         split = pytensor.function([x, lengths], pt.split(x, lengths * 1, n_splits=2))
         for part, n in zip(split(np.arange(5.0), [2, 3]), (2, 3), strict=True):
             assert part.shape == (n,)
+        a, one = pt.zmatrix("a"), np.ones((3, 3)) * 1j
+        on_host = pytensor.function([a], pt.exp(pt.arcsin(a)))  # arcsin has no complex kernel
+        np.testing.assert_allclose(on_host(one), np.exp(np.arcsin(one)), rtol=1e-12)
+    finally:
+        backend.unuse()
+
+
+def test_any_dtype_multiplies_complex_matrices(device):
+    backend.use(device, any_dtype=True)
+    try:
         a, b = pt.zmatrix("a"), pt.zmatrix("b")
         f = pytensor.function([a, b], pt.dot(a, b) * 2j + a)
         one = np.ones((3, 3)) * 1j
         np.testing.assert_allclose(f(one, one), -6j + one, rtol=1e-12)
-        on_host = pytensor.function([a], pt.exp(pt.arcsin(a)))  # arcsin has no complex kernel
-        np.testing.assert_allclose(on_host(one), np.exp(np.arcsin(one)), rtol=1e-12)
     finally:
         backend.unuse()
 
