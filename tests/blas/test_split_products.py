@@ -78,6 +78,18 @@ def test_addends(device):
     np.testing.assert_array_equal(z.get(), a @ b + c)
 
 
+@pytest.mark.gpu
+@pytest.mark.slow
+def test_halves_beyond_31_bits_of_the_inner_dimension():
+    k = 2**31 + 3
+    x, y = (gi.empty(s, "float16", device="cuda") for s in ((2, k), (k, 2)))
+    x.fill(2.0**-10)
+    y.fill(2.0**-12)
+    x[1], y[-1, 1] = 2.0**-11, 2.0**15
+    expected = [[512, 544], [256, 272]]
+    np.testing.assert_allclose((x @ y).get(), expected, rtol=1e-3)
+
+
 def test_small_floats_are_rounded_once_with_the_addend(device):
     x = gi.ones((4, 4096), dtype="float16", device=device)
     y = gi.ones((4096, 4), dtype="float16", device=device) * 0.5
