@@ -138,7 +138,9 @@ def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta
     def product() -> Any:
         # Each replay reads the operands again.
         x, y = left.astype(dtype, copy=False), right.astype(dtype, copy=False)
-        if kind == "gemm":
+        # NumPy gives matrices and vectors without gaps to BLAS; other vectors it would sum one by one in float32.
+        in_blas = kind != "ger" and dtype.char in "fdFD" and x.flags.forc and y.flags.forc
+        if kind == "gemm" or in_blas:
             return np.matmul(x, y)
         return sum_of_products(x, y if y.ndim == 1 else y.swapaxes(-1, -2))
 
