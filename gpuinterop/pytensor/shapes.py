@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from pytensor.tensor.basic import Alloc, AllocEmpty, ExtractDiag, Join, MakeVector, Split
+from pytensor.tensor.extra_ops import FillDiagonal
 from pytensor.tensor.math import Argmax
 from pytensor.tensor.shape import Reshape, SpecifyShape
 
@@ -33,6 +34,7 @@ def _alloc(op: Any, node: Any) -> Any:
 record_as(
     "fixed", Alloc, AllocEmpty, Reshape, Join, Split, Argmax, ExtractDiag, MakeVector, SpecifyShape
 )
+record_as("values", FillDiagonal)
 read_first(Alloc, Reshape, SpecifyShape, Split, Argmax, ExtractDiag)
 
 
@@ -138,3 +140,18 @@ def _diagonal(op: Any, node: Any) -> Any:
         outputs[0][0] = part if op.view else part.copy()
 
     return run
+
+
+@lower.register(FillDiagonal)
+def _fill_diagonal(op: Any, node: Any) -> Any:
+    def run(inputs: Any, outputs: Any) -> None:
+        x, value = inputs
+        outputs[0][0] = result = x.copy()
+        result.diagonal()[...] = value.item() if isinstance(value, np.ndarray) else value
+
+    return run
+
+
+@device_inputs.register(FillDiagonal)
+def _matrix(op: Any, node: Any) -> list[int] | None:
+    return [0] if node.inputs[0].type.ndim == 2 else None  # the host fills tensors
