@@ -48,7 +48,7 @@ _MODULES: dict[str, str] = {
         "sinh softplus sqrt square subtract tan tanh true_divide trunc where"
     ),
     "gpuinterop.ops.index_functions": (
-        "compress flatnonzero nonzero put put_along_axis repeat take take_along_axis"
+        "argwhere compress flatnonzero nonzero put put_along_axis repeat take take_along_axis"
     ),
     "gpuinterop.ops.equality": "allclose",
     "gpuinterop.ops.expression": "CudaText Expression",

@@ -102,19 +102,19 @@ class Selection:
                 "gi_compact_write", self.tiles, *_merged(x), x, values, values._strides[0], ASSIGN
             )
 
-    def places(self) -> list[Any]:
-        """Return the indices of the selected elements along each axis, as int64 arrays."""
+    def places(self) -> Any:
+        """Return the indices of the selected elements as an int64 array with one row for each axis."""
         shape = self.mask.shape
         made = self._empty((len(shape), self.count), np.int64)
         if not self.count:
-            return [made[i] for i in range(len(shape))]
+            return made
         if self.device.type == "cpu":
             _places_on_host(self.host, as_numpy_view(made, written=True))
         else:
             self._launch(
                 "gi_compact_write", self.tiles, shape, shape, made, None, self.count, PLACES
             )
-        return [made[i] for i in range(len(shape))]
+        return made
 
 
 def _may_wait(device: Any) -> bool:

@@ -35,12 +35,28 @@ def nonzero(x: Any) -> tuple[Any, ...]:
     >>> [places.tolist() for places in gpuinterop.nonzero(x)]
     [[0, 1], [1, 0]]
     """
-    (x,) = output_arrays.taken("nonzero", x)
+    return tuple(_places(x, "nonzero"))
+
+
+def argwhere(x: Any) -> Any:
+    """Return the indices of the elements that are not zero: one row for each element, one column for each axis.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.argwhere(gpuinterop.asarray([[0, 7], [8, 0]], device="cpu")).tolist()
+    [[0, 1], [1, 0]]
+    """
+    return _places(x, "argwhere").T
+
+
+def _places(x: Any, where: str) -> Any:
+    (x,) = output_arrays.taken(where, x)
     mask = _as_mask(x)
     if mask.ndim == 0:
-        raise ShapeError(where="nonzero", expected="an array of at least one dimension", got="a 0-d array",
+        raise ShapeError(where=where, expected="an array of at least one dimension", got="a 0-d array",
                          fix="reshape it: x.reshape(1)")  # fmt: skip
-    return tuple(Selection(mask, "nonzero").places())
+    return Selection(mask, where).places()
 
 
 def flatnonzero(x: Any) -> Any:

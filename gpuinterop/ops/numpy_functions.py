@@ -282,6 +282,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
         index_functions.compress(condition, a, axis, out)
     ),
     np.nonzero: index_functions.nonzero,
+    np.argwhere: index_functions.argwhere,
     np.flatnonzero: index_functions.flatnonzero,
     np.dot: blas.dot,
     np.vdot: blas.vdot,

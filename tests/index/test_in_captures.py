@@ -52,7 +52,7 @@ def test_what_depends_on_the_number_of_selected_elements_is_refused(device):
     x, mask = on(device), on(device, HOST > 3)
     with gi.capture(device=device):
         for call in (
-            lambda: x[mask], lambda: gi.nonzero(x), lambda: gi.flatnonzero(mask), lambda: x.compress([True]),
+            lambda: x[mask], lambda: gi.argwhere(x), lambda: gi.flatnonzero(mask), lambda: x.compress([True]),
             lambda: x.__setitem__(mask, np.zeros(8, "f4")), lambda: x.__setitem__((mask[:, 0], [0]), 1),
         ):  # fmt: skip
             with pytest.raises(gi.CaptureError):

@@ -123,12 +123,15 @@ def test_nonzero(device, dtype):
             assert len(found) == turned.ndim
             for one, wanted in zip(found, np.nonzero(turned), strict=True):
                 equal(one, wanted)
+        equal(gi.argwhere(x), np.argwhere(turned))
+        equal(np.argwhere(x), np.argwhere(turned))
         equal(gi.flatnonzero(x), np.flatnonzero(turned))
         equal(np.flatnonzero(x), np.flatnonzero(turned))
     view = on(device, host)[::-1, ::3]
     equal(gi.nonzero(view)[1], np.nonzero(host[::-1, ::3])[1])
-    with pytest.raises(gi.ShapeError):
-        gi.nonzero(x[0])
+    for call in (gi.nonzero, gi.argwhere):
+        with pytest.raises(gi.ShapeError):
+            call(x[0])
 
 
 def test_repeat(device):
