@@ -26,7 +26,7 @@ from nanobind.stubgen import StubGen
 from stub_tables import CLASSES, SUPPRESSED, UNDECLARED
 
 ROOT = Path(__file__).parents[1]
-if len(sys.argv) > 1:  # a core that is built and not yet installed
+if __name__ == "__main__" and len(sys.argv) > 1:  # a core that is built and not yet installed
     sys.path.insert(0, str(ROOT))
     spec = spec_from_file_location("gpuinterop._core", sys.argv[1])
     sys.modules[spec.name] = module_from_spec(spec)

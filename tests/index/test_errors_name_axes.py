@@ -55,7 +55,7 @@ def assert_reported(call, index: int, axis: int, size: int) -> None:
     with pytest.raises(gi.ArrayIndexError) as error:
         call()
     assert error.value.axis == axis
-    assert error.value.expected == f"indices from {-size} to {size - 1}"
+    assert f"{-size} to {size - 1}" in error.value.expected
     assert str(index) in error.value.got
     assert error.value.got.endswith(f" on axis {axis}")
 

@@ -30,7 +30,7 @@ WRITES = {
 def test_an_index_out_of_range_leaves_everything_as_it_is(device, write, wrong):
     for form in (np.array, lambda i: on(device, np.array(i))):
         x = on(device)
-        with pytest.raises(gi.ArrayIndexError, match=r"indices from -\d+ to \d+"):
+        with pytest.raises(gi.ArrayIndexError, match=r"-\d+ to \d+"):
             write(
                 x,
                 form([0, wrong, 1, 2], "i4")
@@ -50,9 +50,7 @@ def test_an_index_out_of_range_is_named(device, dtype):
             for i in (np.array([value], dtype), on(device, np.array([value], dtype))):
                 with pytest.raises(IndexError, match=r"x\[key\]") as error:
                     x[key(i)]
-                assert (
-                    error.value.expected == ("indices from -3 to 2", "indices from -4 to 3")[axis]
-                )
+                assert ("-3 to 2", "-4 to 3")[axis] in error.value.expected
                 assert "mode='clip'" in error.value.fix
     with pytest.raises(IndexError):
         x[np.array([2**64 - 1], "u8")]  # where NumPy reads the last element
