@@ -6,12 +6,14 @@ import argparse
 import importlib
 import importlib.util
 
+from gpuinterop.theano.flags import KNOWN
+
 __all__ = ["add_arguments", "run"]
 
 EPILOG = """exit code: that of the program; 2 a wrong flag, no such program, or PyTensor is not installed
 
-THEANO_FLAGS and .theanorc are read: device, floatX, mode, optimizer, profile, allow_gc, force_device,
-print_active_device.
+THEANO_FLAGS and .theanorc are read:
+{flags}.
 Programs in Python 2 are translated in memory. Needs PyTensor, and so Python 3.12 or later:
 pip install 'gpuinterop[pytensor]'.
 
@@ -22,7 +24,7 @@ example: gpuinterop run check1.py
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the script and its arguments."""
-    parser.epilog = EPILOG
+    parser.epilog = EPILOG.format(flags=", ".join(KNOWN))
     parser.add_argument(
         "--python2", action="store_true", help="translate a program that is valid Python 3, too"
     )

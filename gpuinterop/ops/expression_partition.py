@@ -4,9 +4,12 @@ A reduction ends a kernel, because its value is known only when every element ha
 kernel also computes values element by element from the reduced value, in its shape. All other results
 are computed after the reductions, those of one shape in one kernel.
 
-Reductions that do not depend on each other share a kernel if they have the same axes and results of the same
-shape, or a single result. The kernel reads an operand of several reductions once. A single result is reduced
-again for each element of the others' results, so only small reductions share a kernel with one.
+Up to `_MOST_REDUCTIONS` reductions that do not depend on each other share a kernel (`_joins`) in two cases:
+
+- They reduce elements of the same shape over the same axes. If these are more than `_SMALL`, they must also have an
+  operand of that size in common, which the kernel reads once: without one, only the time of a launch would be saved.
+- One reduces at most `_SMALL` elements over some axes, and the other reduces elements with only these axes to a single
+  value. The kernel computes this value again for each result of the first one.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from .expression_dtypes import Value
 from .expression_graph import Graph, in_order, ordered, shapes_of
 
 _MOST_REDUCTIONS = 4  # of one kernel
-_SMALL = 1 << 20  # elements of a reduction that takes about as long as a launch
+_SMALL = 1 << 20  # elements: a reduction of fewer takes about as long as a launch
 
 
 class Read(NamedTuple):
@@ -51,7 +54,8 @@ class End(NamedTuple):
     extras : the further operands of that graph.
     stores : the results.
     keepdims : whether they keep the reduced axes, with length 1.
-    once : None, or the number of axes of elements that the kernel reduces again for each of its other results.
+    once : None; or, of a single value that the kernel computes again for each of its other results and stores once,
+        the number of axes of its elements.
     """
 
     reduced: tuple[int, ...]
@@ -168,7 +172,10 @@ class _Partition:
         return sorted(groups, key=lambda group: math.prod(self.shapes[id(group[0].value)]))
 
     def _joins(self, group: list[Element], value: Value) -> Element | None:
-        """Return the elements of a reduction in the order of axes of a kernel that it can share, or None."""
+        """Return the elements of a reduction that can share the kernel of a group, or None: see the module's docstring.
+
+        They have their axes in the order of those of the group's first reduction.
+        """
         first = group[0].value
         shape, own = self._shape_of_elements(first), self._shape_of_elements(value)
         axes, mine = _reduced_axes(first, len(shape)), _reduced_axes(value, len(own))
@@ -183,9 +190,9 @@ class _Partition:
         if size > _SMALL or len(mine) < len(own) or [own[i] for i in long] != lengths:
             return None
         # If values of the first one's shape need both, the other one is stored by an earlier kernel.
-        alone = len(self._joined([first]))
+        alone = len(self._values_after([first]))
         self.places[id(value)] = -1
-        needed = len(self._joined([first])) > alone
+        needed = len(self._values_after([first])) > alone
         del self.places[id(value)]
         if needed:
             return None
@@ -228,7 +235,7 @@ class _Partition:
     def _end(self, places: list[int], group: list[Element]) -> End:
         reduced = [group[i].value for i in places]
         value, axes = group[places[0]]
-        joined = self._joined(reduced)
+        joined = self._values_after(reduced)
         stores = tuple(
             v for v in (*reduced, *joined)
             if v in self.results or any(user not in joined for user in self.users[id(v)])
@@ -253,8 +260,8 @@ class _Partition:
         self.places = before
         return tuple(stages)
 
-    def _joined(self, reduced: list[Value]) -> list[Value]:
-        """Return the values that a kernel can compute from reduced values of one shape and stored values."""
+    def _values_after(self, reduced: list[Value]) -> list[Value]:
+        """Return the values that a kernel can compute from these reduced values, of one shape, and stored ones."""
         shape = self.shapes[id(reduced[0])]
         joined = {id(v): v for v in reduced}
         computable = set(joined)

@@ -1,4 +1,14 @@
-"""The linker of the mode "GPU": one generated function for each graph, or captured graphs that are replayed."""
+"""The linker of the mode "GPU": one generated function for each graph, or captured graphs that are replayed.
+
+A call of a compiled function is one of these (`GpuFunction` chooses it once, in the first call):
+
+1. If one graph can be all that a call does, a ``_core.Replays``: without Python code it finds the graph whose inputs
+   are the arguments, and queues it on the current stream. If none fits, it calls 2. or 3., which may capture one.
+2. If the function has no arguments, a generated function, which runs the steps and returns the results.
+3. Otherwise PyTensor's: it checks the arguments and calls the `GpuVM`, which runs the steps.
+
+The steps are those of a `Plan` on a GPU, where a `Segment` replays a graph if one fits, and else the thunks.
+"""
 
 from __future__ import annotations
 

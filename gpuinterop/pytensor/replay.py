@@ -3,6 +3,10 @@
 A segment is a sequence of device Ops between two host Ops. The first call with given layouts runs its Ops one by one,
 the second call captures them, and later calls replay the graph. Nodes on the host whose results depend only on
 constants and shapes run only during the capture, because for the same inputs their results do not change.
+
+A replay is queued on the current stream of the calling thread, and the host does not wait. The graph owns the memory
+of its results, and each replay returns new array objects over it. `_core.Replays` counts the references to this memory.
+It passes over a graph whose results a caller still holds; the segment then captures another graph, up to `HELD`.
 """
 
 from __future__ import annotations
@@ -28,9 +32,10 @@ from .sequence import sequence
 
 __all__ = ["GRAPHS", "STAGED_BYTES", "Segment", "land", "recordable_nodes"]
 
-GRAPHS = 8  # of one segment
+GRAPHS = 8  # of one segment, and fixed arrays of one input
 HELD = 3  # graphs for the same inputs, for results that callers still hold
-STAGED_BYTES = 4 << 20  # smaller inputs whose address changes are copied to fixed memory
+# Inputs of up to so many bytes whose address changes are staged: copied to a fixed array on the device, in each call.
+STAGED_BYTES = 4 << 20
 
 
 def recordable_nodes(order: list[Any]) -> set[Any]:
@@ -81,6 +86,7 @@ class Segment:
         self.seen: set[Any] = set()
         self.hits = self.before = self.pause = 0
         self.wasted: dict[Any, int] = {}  # captures that were not replayed again
+        # The place of a staged input among `cells` -> the fixed arrays that graphs read, by shape.
         self.staged: dict[int, dict[Any, Any]] = {}
 
     def prepare(self, used_outside: set[Any], updates: dict[Any, Any]) -> None:
