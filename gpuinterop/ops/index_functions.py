@@ -41,6 +41,8 @@ def nonzero(x: Any) -> tuple[Any, ...]:
 def argwhere(x: Any) -> Any:
     """Return the indices of the elements that are not zero: one row for each element, one column for each axis.
 
+    The result is a new int64 array. The host waits for its length, as in `nonzero`.
+
     Examples
     --------
     >>> import gpuinterop
