@@ -126,5 +126,6 @@ def test_no_operation_needs_more_memory_than_numpy():
     )
     assert done.returncode == 0, done.stderr
     peaks = json.loads(done.stdout)
-    more = {name: pair for name, pair in peaks.items() if pair[0] > pair[1] + 64}
+    # Peaks vary by up to 200 KiB from run to run; an array in between has at least 1 MiB, a byte for each element.
+    more = {name: pair for name, pair in peaks.items() if pair[0] > pair[1] + 256}
     assert not more, f"KiB of gpuinterop and of NumPy: {more}"
