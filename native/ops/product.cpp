@@ -104,9 +104,11 @@ PyObject* with_vector(const ProductCall& call, Side a, Side b) {
   return on_host("vector", call, *rule, shape, a, b, {});
 }
 
-// cuBLAS has no answer after 40 seconds for small floats if the inner dimension exceeds 31 bits.
-bool is_beyond_cublas(const ProductRule& rule, const Side& a) {
-  return itemsize_of(rule.dtype) == 2 && a.extent(-1) > INT32_MAX;
+// cuBLAS has no answer after 40 seconds if the inner dimension exceeds 31 bits, and multiplies small floats three
+// times as slowly as a reduction if another dimension does.
+bool is_beyond_cublas(const ProductRule& rule, const Side& a, const Side& b) {
+  const int64_t k = a.extent(-1);
+  return (itemsize_of(rule.dtype) == 2 ? std::max({a.extent(-2), k, b.extent(-1)}) : k) > INT32_MAX;
 }
 
 // Whether a product is faster if the blocks share the inner dimension: few results, of many elements each. The
@@ -121,12 +123,12 @@ bool is_split(const ProductCall& call, const ProductRule& rule, const Side& a, c
   if (!(call.alpha == Scalar{1, 0}) || !(call.beta == Scalar{1, 0})) return false;
   const bool small = itemsize_of(rule.dtype) == 2;
   if (small && c.array) return false;  // cuBLAS rounds the sum with the addend once
-  if (small && !is_beyond_cublas(rule, a)) return false;
+  if (small && !is_beyond_cublas(rule, a, b)) return false;
   return m * n <= (rule.dtype == kFloat32 && !call.tf32 ? kMostSplit : kMostTensorSplit);
 }
 
 // Matrices on CUDA without a cuBLAS product: a planned launch, to which the addend is added. Of integers: one
-// reduction over all triples, exact but slow; also of small floats, if neither of the others computes it.
+// reduction over all triples, exact but slow; also of floats, if neither of the others computes it.
 PyObject* of_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, Side& a, Side& b,
                   const Side& c, const ProductShape& shape) {
   // A wider addend determines the dtype of the computation.
@@ -162,7 +164,7 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
   if (floats && is_split(call, rule, a, b, c))
     return of_plan(PlanKind::Split, call, rule, a, b, c, shape);
   const bool plain = call.alpha == Scalar{1, 0} && call.beta == Scalar{1, 0};
-  if (!floats || (plain && is_beyond_cublas(rule, a)))
+  if (!floats || (plain && is_beyond_cublas(rule, a, b)))
     return of_plan(PlanKind::Integer, call, rule, a, b, c, shape);
   PyRef result = result_for(call, rule, device, shape);
   const Array out = unwrap(result.get());

@@ -40,6 +40,7 @@ def base(*shape):
     return np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
 
 
+@pytest.mark.lifetime  # the suite checks that memory is released
 def test_suite_finds_no_fault(bridge):
     found = matrix([bridge], ["cuda:0"], dtypes=["float32", "int8", "float64", "complex64", "bool"])
     assert found.ok, str(found)

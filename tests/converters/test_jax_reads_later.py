@@ -8,7 +8,7 @@ import pytest
 
 import gpuinterop as gi
 
-pytestmark = pytest.mark.jax
+pytestmark = [pytest.mark.jax, pytest.mark.lifetime]
 
 N = 500
 

@@ -10,6 +10,8 @@ from doubles.process_memory import resident_bytes
 
 import gpuinterop as gi
 
+pytestmark = pytest.mark.lifetime
+
 HOST = np.ones(4, "float32")
 
 

@@ -272,6 +272,7 @@ def test_arguments_of_a_function_without_any_are_refused(on_device):
     assert is_replayed(f)
 
 
+@pytest.mark.lifetime
 def test_new_array_in_each_call_is_copied_and_read(on_device):
     w = pytensor.shared(values(0, 4), borrow=True)
     f = pytensor.function([], backend.gpu_from_host(pt.exp(w)))
