@@ -234,9 +234,11 @@ def copy_needed(
 
     `Plan.permit` turns it into a refusal with the same message if copies are not allowed.
     """
-    plan = refuse(library, where, error, reason, got, instead, code=code, axis=axis)
     crosses = "host" if info.device == "cpu" else "copy"
-    return replace(plan, outcome="copied", bytes=info.nbytes, crosses=crosses, order=order)
+    return Plan(
+        library, "copied", reason, code or error.reason, axis, info.nbytes, instead, where, got, error,
+        crosses, order,
+    )  # fmt: skip
 
 
 def plan_from_error(error: errors.GpuInteropError, library: str, where: str) -> Plan:
