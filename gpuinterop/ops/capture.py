@@ -129,10 +129,11 @@ class Capture:
         return self.outputs
 
     def _accept(self, arguments: tuple[Any, ...]) -> None:
-        if len(arguments) != len(self.inputs):
+        count = len(self.inputs)
+        if len(arguments) != count:
             raise ArgumentTypeError(
                 where="Capture",
-                expected=f"{len(self.inputs)} arguments, as in the capture, or no arguments",
+                expected=f"{count} argument{'s' * (count != 1)}, as in the capture, or no arguments",
                 got=str(len(arguments)),
                 fix="pass all of them, or write into capture.inputs",
             )

@@ -242,7 +242,8 @@ def host_results(
         )
     except (TypeError, ValueError) as error:
         raise ShapeError(
-            where=where, expected=f"{len(dtypes)} arrays of numbers of shape {shape} from host=",
+            where=where,
+            expected=f"{len(dtypes)} array{'s' * (len(dtypes) != 1)} of numbers of shape {shape} from host=",
             got=f"{type(found).__name__}: {error}",
             fix="return an array for each output, several as a tuple",
         ) from None  # fmt: skip

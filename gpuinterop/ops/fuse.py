@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,13 +57,15 @@ class Fused(_core.PreparedCalls):
         functools.update_wrapper(self, function)
         self._signature = signature
         self._name = getattr(function, "__name__", "fuse")
-        self._static = {static_argnames} if isinstance(static_argnames, str) else {*static_argnames}
-        unknown = self._static - set(self._signature.parameters)
+        names: Any = (static_argnames,) if isinstance(static_argnames, str) else static_argnames
+        names = names if isinstance(names, Iterable) else (names,)
+        unknown = [name for name in names if name not in [*self._signature.parameters]]
         if unknown:
             raise ArgumentTypeError(
                 where="fuse", expected=f"names of the parameters {self._signature} in static_argnames=",
-                got=", ".join(map(repr, sorted(unknown))), fix="pass the names as they are declared",
+                got=", ".join(sorted(map(repr, unknown))), fix="pass the names as they are declared",
             )  # fmt: skip
+        self._static = {*names}
         self._traces = Kernels()
         self._kernels = Kernels()
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import gpuinterop.devices as devices
-from gpuinterop import _core
+from gpuinterop import _core, copy_tracking
 from gpuinterop.array_inputs import as_input_array, is_scalar_or_list
 from gpuinterop.error_messages import devices_differ, too_many_indices, type_name
 from gpuinterop.errors import (
@@ -24,7 +24,7 @@ from gpuinterop.errors import (
     IndexKindError,
     short_repr,
 )
-from gpuinterop.host_views import as_numpy_view, refuse_mask, wrap_numpy
+from gpuinterop.host_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy
 from gpuinterop.layout import broadcast_shapes
 
 from . import output_arrays
@@ -146,6 +146,9 @@ def as_index_array(value: Any, device: Any, where: str, masks: bool = True) -> I
             raise _not_indices(where, got)
         raise ArgumentTypeError(where=where, expected="integer indices", got=got,
                                 fix="cast them, indices.astype('int64'), or index with a mask: x[mask]")  # fmt: skip
+    if isinstance(found, np.ndarray) and not (found.dtype.isnative and has_core_layout(found)):
+        copy_tracking.report_copy("host", found.nbytes, where)
+        found = found.astype(found.dtype.newbyteorder("="))
     return IndexArray(found, listed, live=isinstance(value, _core.Array))
 
 
@@ -153,7 +156,7 @@ def _not_indices(where: str, got: str) -> IndexKindError:
     return IndexKindError(
         where=where, got=got,
         expected="ints, slices, Ellipsis, None, arrays of integers or bools, and tuples of them",
-        fix="convert the key: x[int(key)] for one index, or indices.astype('int64')",
+        fix="convert the key: x[int(key)], x[list(key)] or x[key.astype('int64')]",
     )  # fmt: skip
 
 

@@ -204,6 +204,11 @@ class Elements:
                 self.where,
             )
             return
+        if adds and len(self.shape) > 32:  # numpy.add.at would write outside its own arrays
+            raise UnsupportedError(
+                where=self.where, expected="at most 32 axes, because numpy.add.at has no more",
+                got=f"{len(self.shape)} axes", fix="merge axes first: x.reshape(...)",
+            )  # fmt: skip
         target, values = as_numpy_view(self.view, written=True), as_numpy_view(value)
         values = (
             values if values.size == 1 and not self.axis else np.broadcast_to(values, self.shape)

@@ -81,6 +81,17 @@ class MapReduce(ReductionKernel):
                 where=where, expected="a NumPy function of (operands, extras) as host",
                 got=repr(host), fix="pass for example host=lambda x, e: (numpy.sum(x[0], axis=-1),)",
             )  # fmt: skip
+        texts = (map, locals, *posts)
+        if isinstance(posts, str) or not all(isinstance(text, str) for text in texts):
+            raise ArgumentTypeError(
+                where=where, expected="map and locals as text, and posts as a tuple of texts",
+                got=f"map={map!r}, posts={posts!r}, locals={locals!r}", fix="write for example posts=('r',)",
+            )  # fmt: skip
+        if dtypes is not None and len(dtypes) != len(posts):
+            raise ArgumentTypeError(
+                where=where, expected="as many dtypes as posts", got=f"{len(dtypes)} and {len(posts)}",
+                fix="name the dtype of each result: dtypes=('float32', 'bool')",
+            )  # fmt: skip
         super().__init__(
             Expression(), (op,), axis, (), dtypes, where
         )  # the graphs follow the dtypes

@@ -150,7 +150,7 @@ UNFIT = {
     "a shape": (lambda a: a + 1, ([1, 2],), ([1, 2, 3],), ValueError, r"shape \(2,\)"),
     "a number": (lambda a: a + 1, ([1, 2],), (3.0,), ValueError, "as captured"),
     "too few": (lambda a, n: a * n, ([1, 2], 2), ([1, 2],), TypeError, "2 arguments"),
-    "too many": (lambda a: a + 1, ([1, 2],), ([1, 2], 2), TypeError, "1 arguments"),
+    "too many": (lambda a: a + 1, ([1, 2],), ([1, 2], 2), TypeError, "1 argument,"),
     "a fixed number": (lambda a, n: a * n, ([1, 2], 2), ([1, 2], 3), CaptureError, "fixed"),
 }
 

@@ -96,3 +96,29 @@ def test_operator_in_place_adds_once(device, case):
     expected[key] += 1
     x[given_as(key, form, device)] += 1
     np.testing.assert_array_equal(x.get(), expected, strict=True)
+
+
+@pytest.mark.parametrize("indices", ["byte-swapped", "packed", "offset"])
+def test_index_array_that_numpy_realigns(device, indices):
+    packed = np.zeros(2, [("tag", "u1"), ("value", "i4")])["value"]
+    offset = np.frombuffer(bytearray(9), "i4", offset=1)
+    found = {"byte-swapped": np.zeros(2, ">i4"), "packed": packed, "offset": offset}[indices]
+    found[:] = 3, 1
+    x = gi.arange(4, device=device)
+    assert x[found].tolist() == [3, 1]
+    x[found] = [7, 8]
+    x[found] += 1
+    gi.add.at(x, found, 1)
+    gi.put_along_axis(x, found, gi.take_along_axis(x, found, 0) + 1, 0)
+    assert x.tolist() == [0, 11, 2, 10]
+
+
+@pytest.mark.parametrize("axes", [32, 33, 64])
+def test_addition_to_arrays_of_many_axes(device, axes):
+    x = gi.zeros((2,) + (1,) * (axes - 1), device=device)
+    if device == "cpu" and axes > 32:  # numpy.add.at ends the process
+        with pytest.raises(gi.UnsupportedError, match="at most 32 axes"):
+            gi.add.at(x, [1, 1], 2)
+        x = x.reshape(2)
+    gi.add.at(x, [1, 1], 2)
+    assert x.get().ravel().tolist() == [0, 4]

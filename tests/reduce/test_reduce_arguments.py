@@ -124,6 +124,12 @@ WRONG = {
     "ord": (ShapeError, lambda x: gi.norm(x, 3)),
     "ord of matrices": (ShapeError, lambda x: gi.norm(x, "nuc")),
     "a dtype": (DTypeError, lambda x: x.sum(dtype="nonsense")),
+    "map as bytes": (ArgumentTypeError, lambda x: gi.MapReduce(b"x0", lambda x, e: ())),
+    "posts as text": (ArgumentTypeError, lambda x: gi.MapReduce("x0", lambda x, e: (), posts="r")),
+    "too few dtypes": (
+        ArgumentTypeError,
+        lambda x: gi.MapReduce("x0", lambda x, e: (), posts=("r", "r"), dtypes=("float32",)),
+    ),
     "no operands": (ArgumentTypeError, lambda x: gi.MapReduce("x0", lambda x, e: ())()),
     "a distant operand": (ArgumentTypeError, lambda x: gi.MapReduce("x99999999", sums)),
     "a distant extra": (ArgumentTypeError, lambda x: gi.MapReduce("x0", sums, posts=("e64",))),
