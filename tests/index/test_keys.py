@@ -105,7 +105,9 @@ def test_index_array_that_numpy_realigns(device, indices):
     found = {"byte-swapped": np.zeros(2, ">i4"), "packed": packed, "offset": offset}[indices]
     found[:] = 3, 1
     x = gi.arange(4, device=device)
-    assert x[found].tolist() == [3, 1]
+    with gi.count_copies() as copies:
+        assert x[found].tolist() == [3, 1]
+    assert copies.count == 1 + (device != "cpu")
     x[found] = [7, 8]
     x[found] += 1
     gi.add.at(x, found, 1)
@@ -113,7 +115,7 @@ def test_index_array_that_numpy_realigns(device, indices):
     assert x.tolist() == [0, 11, 2, 10]
 
 
-@pytest.mark.parametrize("axes", [32, 33, 64])
+@pytest.mark.parametrize("axes", [32, 33, 60])
 def test_addition_to_arrays_of_many_axes(device, axes):
     x = gi.zeros((2,) + (1,) * (axes - 1), device=device)
     if device == "cpu" and axes > 32:  # numpy.add.at ends the process
