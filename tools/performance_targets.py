@@ -152,8 +152,8 @@ HOST = (
     Mark("cpu", "x.sum(), 64", "`x.sum()`, 64", 0.9, {"numpy": 0.98}),
     Mark("cpu", "x.sum(), 2^18", "`x.sum()`, 2^18", 40.0, {"numpy": 40.0}),
     Mark("cpu", "tanh(x * y + x), fused, 64", "`tanh(x * y + x)`, fused, 64", 1.5, {"numpy": 0.92}),
-    Mark("cpu", "tanh(x * y + x), fused, 2^18", "the same, 2^18", 120.0, {"numpy": 161.0}),
-    Mark("cpu", "tanh(x * y + x), fused, 2^22", "the same, 2^22", 2500.0, {"numpy": 3797.0}),
+    Mark("cpu", "tanh(x * y + x), fused, 2^18", "`tanh(x * y + x)`, fused, 2^18", 120.0, {"numpy": 161.0}),
+    Mark("cpu", "tanh(x * y + x), fused, 2^22", "`tanh(x * y + x)`, fused, 2^22", 2500.0, {"numpy": 3797.0}),
     Mark("cpu", "x + y, replayed, 64", "`x + y` as a captured sequence, 64", 0.3, {"numpy": 0.36}),
 )  # fmt: skip
 
