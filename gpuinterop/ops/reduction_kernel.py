@@ -88,6 +88,8 @@ class ReductionKernel:
             )
         if out is not None and not isinstance(out, tuple):
             out = (out,)
+        if isinstance(extras, _core.Array):
+            extras = (extras,)
         return cache((*operands, *extras) if extras else operands, out)
 
     def resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:

@@ -80,7 +80,7 @@ def test_out_that_overlaps_an_extra_operand(device, shift):
     for by in (0, shift, 0):  # of equal layouts: in place, and not
         room[...] = np.arange(n + 8, dtype="f4")
         added, out = room[4 : n + 4], room[4 + by : n + 4 + by]
-        adding(x, extras=(added,), out=out)
+        adding(x, extras=added, out=out)
         np.testing.assert_array_equal(out.get(), np.arange(4, n + 4) + 3)
 
 
