@@ -15,6 +15,10 @@ KEY = (
         "a training step of logistic regression, in plain array code",
     ),
     (
+        "documents", "logistic regression, a step", f"{GPUINTEROP} fused graph",
+        "the same lines as a function of `gi.fuse`, captured",
+    ),
+    (
         "documents", "logistic regression, a step", "",
         f"the same step as {BY_HAND}, captured",
     ),
@@ -48,7 +52,7 @@ def readme_table() -> str:
         values = found[record]["rows"][row]
         if who and who not in values:
             continue
-        by_hand = not who and PLAIN in values
+        by_hand = who != PLAIN and PLAIN in values
         if BY_HAND in title and not by_hand:
             title = (
                 f"a training step of logistic regression: gpuinterop {BY_HAND}, captured; the others "

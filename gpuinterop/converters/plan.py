@@ -87,10 +87,7 @@ class ArrayInfo:
         return "cpu" if self.device == "cpu" else f"{self.device}:{self.index}"
 
     def text(self) -> str:
-        return (
-            f"{self.dtype} array of shape {self.shape} with strides {self.strides} (bytes) "
-            f"on {self.where}"
-        )
+        return f"{self.dtype} array of shape {self.shape} with strides {self.strides} (bytes) on {self.where}"
 
     def copied(self) -> ArrayInfo:
         """Describe the C-contiguous copy of this array."""
@@ -234,10 +231,9 @@ def copy_needed(
 
     `Plan.permit` turns it into a refusal with the same message if copies are not allowed.
     """
-    crosses = "host" if info.device == "cpu" else "copy"
     return Plan(
         library, "copied", reason, code or error.reason, axis, info.nbytes, instead, where, got, error,
-        crosses, order,
+        "host" if info.device == "cpu" else "copy", order,
     )  # fmt: skip
 
 
