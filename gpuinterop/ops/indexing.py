@@ -170,11 +170,23 @@ class Elements:
 
         output_arrays.record_or_run(checked)
 
+    def _fits_modes_of_numpy(self) -> bool:
+        """Whether numpy.take and numpy.put may read the indices.
+
+        They cast 2**64 - 1 to -1. Their "wrap" adds or subtracts the length until the index is inside: for ever,
+        if it is far outside.
+        """
+        values, extent = self.arrays[0], self.view.shape[self.axes[0]]
+        if values.dtype == np.uint64 or self.mode != WRAP or not values.size:
+            return bool(values.dtype != np.uint64)
+        low, high = int(values.min()), int(values.max())
+        return bool(-8 * extent <= low and high < 8 * extent)
+
     def _read_on_host(self, source: Any, result: Any) -> None:
         # numpy.take copies operands that are not contiguous.
         contiguous = result.flags.c_contiguous and source.flags.c_contiguous
         (first, *_), mode = self.arrays, self.mode
-        if self.axes == (self.axis,) and contiguous and first.dtype != np.uint64:
+        if self.axes == (self.axis,) and contiguous and self._fits_modes_of_numpy():
             # Mode "raise" makes a temporary array. "wrap" is for negative indices.
             if mode == RAISE and result.size > PIECE:
                 self._require_inside(0, first)
@@ -216,7 +228,7 @@ class Elements:
         self._on_host(self._write_on_host, target, values, adds)
 
     def _write_on_host(self, target: Any, values: Any, adds: bool) -> None:
-        if self.mode in (CLIP, WRAP) and self.arrays[0].dtype != np.uint64:  # gpuinterop.put
+        if self.mode in (CLIP, WRAP) and self._fits_modes_of_numpy():  # gpuinterop.put
             np.put(target, self.arrays[0], values, _NAMES[self.mode])
             return
         target, values = target.transpose(self.order), self._block_first(values)

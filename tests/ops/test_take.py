@@ -39,6 +39,16 @@ def test_indices_in_an_array(device, dtype, mode):
                 np.testing.assert_array_equal(got.get(), wanted)
 
 
+@pytest.mark.parametrize("mode", ["clip", "wrap"])
+@pytest.mark.parametrize("dtype", INDICES)
+def test_put_far_outside(device, dtype, mode):
+    index = np.array(INDICES[dtype], dtype)
+    x = gi.zeros(6, device=device)
+    gi.put(x, gi.GpuArray(index, device=device), 1, mode=mode)
+    written = expected(np.arange(6), index, None, mode)
+    np.testing.assert_array_equal(x.get(), np.isin(np.arange(6), written))
+
+
 @pytest.mark.parametrize("mode", ["raise", "clip", "wrap"])
 def test_one_index_leaves_the_axis_out(device, mode):
     host = np.arange(24, dtype="f4").reshape(4, 6)
