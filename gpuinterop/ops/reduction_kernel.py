@@ -70,7 +70,7 @@ class ReductionKernel:
         self.in_python = bool(ends) or graph.has_texts()  # on "cpu"
         self._caches: dict[int, _core.PlanCache] = {}  # by the number of operands
 
-    def __call__(self, *operands: Any, extras: Sequence[Any] = (), out: Any = None) -> Any:
+    def __call__(self, *operands: Any, extras: Any = (), out: Any = None) -> Any:
         """Return the result, or a tuple of several, or fill `out`, then also a tuple.
 
         Operands broadcast against each other, extras against the result. Queued on the current
