@@ -51,8 +51,10 @@ def share_bytes(a: Reach, b: Reach, budget: int = 1_000_000) -> bool:
     if 0 in a[1] or 0 in b[1]:
         return False
     first, second = (np.asarray(_Window(*reach)) for reach in (a, b))
-    try:  # 0 steps would compare only the ranges
-        return np.shares_memory(first, second, max_work=min(max(budget, 1), 1 << 62))
+    # 0 steps would compare only the ranges. The stubs of NumPy 2.4 accept no other number than -1 and 0.
+    steps: Any = min(max(budget, 1), 1 << 62)
+    try:
+        return np.shares_memory(first, second, max_work=steps)
     except (np.exceptions.TooHardError, OverflowError):
         raise BoundsError(
             where="shares_memory",
