@@ -35,8 +35,9 @@ class _Window:
     def __init__(
         self, ptr: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
     ) -> None:
+        # Elements are texts of bytes: NumPy 2.1 crashes if void elements have no "descr".
         self.__array_interface__: dict[str, Any] = {
-            "version": 3, "shape": shape, "strides": strides, "typestr": f"|V{itemsize}", "data": (ptr, False),
+            "version": 3, "shape": shape, "strides": strides, "typestr": f"|S{itemsize}", "data": (ptr, False),
         }  # fmt: skip
 
 
