@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -64,10 +65,12 @@ def new_device_copy(
 
     Another `dtype` needs `may_cast_in_copy`.
     """
-    source = core_view(source)
+    given, source = source, core_view(source)
     dtype = source.dtype if dtype is None else dtype
     check_cast(cls, dtype, where)
     target = resolve_device(device, where)
+    if values and given.base is None and target.type == "cpu" and _core._recording() is None:
+        return _core.adopt(cls, given)  # new memory of the core already, made from a list
     made = _core.empty(cls, source.shape, dtype, target.type_code, target.index, where=where)
     if dtype != source.dtype:
         _core.copy_into(made, source, where=where, casts=True)
@@ -88,26 +91,36 @@ def copy_values(
         _core.copy_into(target, source, where=where, uncounted=values)
 
 
-def copy_of_value(cls: type[A], value: Any, dtype: Any, device: Any) -> A:
-    """Return ``cls(value)``: a copy, on the default device if `value` is on the host."""
-    seen = peek_capsule(value, cls.__name__)
+def copy_of_value(
+    class_for: Callable[[Any], type[A]], value: Any, dtype: Any, device: Any, where: str
+) -> A:
+    """Return a copy of `value`, of the class for its dtype; on the default device if `value` is on the host."""
+    seen = peek_capsule(value, where)
     if seen is not None:
-        check_cast(
-            cls,
-            seen.dtype if dtype is None else as_supported_dtype(dtype, cls.__name__),
-            cls.__name__,
-        )
+        held = seen.dtype if dtype is None else as_supported_dtype(dtype, where)
+        check_cast(class_for(held), held, where)
     numbers = is_scalar_or_list(value)
-    source = as_input_array(value, dtype if numbers else None, cls.__name__)
+    source = as_input_array(value, dtype if numbers else None, where)
     place = default_device_for(value, source) if device is None else device
     if dtype is None or numbers:
-        return new_device_copy(cls, source, place, cls.__name__, numbers)
-    wanted = as_supported_dtype(dtype, cls.__name__)
-    target = resolve_device(place, cls.__name__)
-    if target.type == "cpu" and may_cast_in_copy(source, wanted):
-        return new_device_copy(cls, source, target, cls.__name__, dtype=wanted)
-    source = cast_from(value, source, wanted, cls.__name__)
-    return new_device_copy(cls, source, target, cls.__name__)
+        return new_device_copy(class_for(source.dtype), source, place, where, numbers)
+    wanted, target = as_supported_dtype(dtype, where), resolve_device(place, where)
+    if target.type != "cpu" or not may_cast_in_copy(source, wanted):
+        source = cast_from(value, source, wanted, where)
+    return new_device_copy(class_for(wanted), source, target, where, dtype=wanted)
+
+
+def _from_scalars(value: Any, dtype: Any, where: str, casts: bool | None = None) -> _core.Array:
+    """Return a scalar or nested lists as an array in host memory; long lists fill new memory of the core."""
+    made: list[Any] = []
+
+    def memory(shape: tuple[int, ...], dtype: Any) -> Any:
+        array = _core.empty(_core.Array, shape, dtype, 1, 0, where=where)
+        made[:] = array, as_numpy_view(array, written=True)
+        return made[1]
+
+    host = scalars_to_array(value, dtype, where, casts=casts, memory=memory)
+    return made[0] if made and host is made[1] else wrap_numpy(host)
 
 
 def may_cast_in_copy(source: _core.Array, dtype: np.dtype[Any]) -> bool:
@@ -145,12 +158,10 @@ def as_input_array(value: Any, dtype: Any, where: str, copyif: bool = True) -> _
     """
     if is_array(value):
         found = core_view(value)
-    elif isinstance(value, np.generic) and dtype is not None:
-        return wrap_numpy(scalars_to_array(value, dtype, where))
-    elif isinstance(value, (np.ndarray, np.generic)):
+    elif isinstance(value, np.ndarray) or (isinstance(value, np.generic) and dtype is None):
         found = _from_numpy(value, where, copyif)
-    elif isinstance(value, NUMBERS):
-        return wrap_numpy(scalars_to_array(value, dtype, where))
+    elif isinstance(value, (*NUMBERS, np.generic)):
+        return _from_scalars(value, dtype, where)
     else:
         found = _import(value, where, copyif)
     return cast_from(value, found, dtype, where)
@@ -248,7 +259,7 @@ def as_assigned_array(
     is a `CudaNdarray`; a `GpuArray` casts, as NumPy does.
     """
     if isinstance(value, (*NUMBERS, np.generic)):
-        return wrap_numpy(scalars_to_array(value, dtype, where, casts=not hasattr(cls, "_only")))
+        return _from_scalars(value, dtype, where, not hasattr(cls, "_only"))
     try:
         seen = peek_capsule(value, where)
         if seen is not None and seen.dtype != dtype:

@@ -13,6 +13,7 @@ from gpuinterop import _core
 from gpuinterop.array_inputs import (
     as_input_array,
     cast_from,
+    copy_of_value,
     default_device_for,
     from_address,
     is_scalar_or_list,
@@ -41,9 +42,8 @@ from gpuinterop.option_values import (
     require_order,
     takes_copy_keyword,
 )
-from gpuinterop.scalars import scalars_to_array
+from gpuinterop.scalars import PIECE, scalars_to_array
 
-_PART = 1 << 12  # values that the host computes at once, so that arrays in between stay small
 Part = Callable[[int, int], Any]  # the values from one index up to another, which is excluded
 
 
@@ -52,13 +52,7 @@ def array(value: Any, dtype: Any = None, *, device: Any = None) -> Any:
 
     Float32 becomes a `CudaNdarray`, any other dtype a `GpuArray`.
     """
-    return _array(value, dtype, device, "array")
-
-
-def _array(value: Any, dtype: Any, device: Any, where: str) -> Any:
-    source = as_input_array(value, dtype, where)
-    place = default_device_for(value, source) if device is None else device
-    return new_device_copy(class_for(source.dtype), source, place, where, is_scalar_or_list(value))
+    return copy_of_value(class_for, value, dtype, device, "array")
 
 
 def _from_values(count: int, part: Part, dtype: Any, device: Any, where: str) -> Any:
@@ -70,10 +64,8 @@ def _from_values(count: int, part: Part, dtype: Any, device: Any, where: str) ->
     if ends.dtype.kind in "iuf" and (dtype is not None or np.all(np.abs(cast) <= 1 << 24)):
         made = _empty((count,), cast.dtype, "cpu", where)
         host = as_numpy_view(made, written=True)
-        for i in range(0, count, _PART):
-            host[i : i + _PART] = part(i, min(i + _PART, count))
-        if place.type == "cpu" and _core._recording() is None:
-            return made
+        for i in range(0, count, PIECE):
+            host[i : i + PIECE] = part(i, min(i + PIECE, count))
     else:
         made = wrap_numpy(scalars_to_array(part(0, count), dtype, where))
     return new_device_copy(class_for(made.dtype), made, place, where, True)
@@ -99,7 +91,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     if copy is not None:
         copy = require_optional_bool(copy, "copy", "asarray")
     if copy:
-        return _array(obj, dtype, device, "asarray")
+        return copy_of_value(class_for, obj, dtype, device, "asarray")
     if dtype is None and device is None:
         # The common case: arrays of other libraries that are already on the default device.
         found = _core.share_plain(obj)
@@ -282,7 +274,7 @@ def _spaced(start: Any, stop: Any, step: Any) -> tuple[int, Part]:
         kind = np.uint64 if fits else object
         return len(numbers), lambda i, j: np.fromiter(numbers[i:j], kind, j - i)
     plain = all(type(n) in (int, float) for n in (start, stop, step))
-    if not plain or (stop - start) / step <= _PART:
+    if not plain or (stop - start) / step <= PIECE:
         return _whole(np.arange(start, stop, step))
     second = start + step
 
@@ -331,7 +323,7 @@ def linspace(
 def _between(start: Any, stop: Any, num: Any, endpoint: Any) -> tuple[int, Part]:
     """Return the length of numpy.linspace(start, stop, num, endpoint), and its parts."""
     plain = all(type(n) in (int, float) for n in (start, stop)) and type(num) is int
-    if not plain or num <= _PART:
+    if not plain or num <= PIECE:
         return _whole(np.linspace(start, stop, num, endpoint))
     first, last, steps = float(start), float(stop), num - bool(endpoint)
     step = (last - first) / steps

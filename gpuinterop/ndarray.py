@@ -300,7 +300,7 @@ class CudaNdarray(ArrayMethods):
             array_inputs.check_cast(
                 cls, dtypes.as_supported_dtype(dtype, cls.__name__), cls.__name__
             )
-        return array_inputs.copy_of_value(cls, value, dtype, device)
+        return array_inputs.copy_of_value(lambda _: cls, value, dtype, device, cls.__name__)
 
     @classmethod
     def zeros(cls, shape: Any, device: Any = None) -> CudaNdarray:
@@ -341,7 +341,7 @@ class GpuArray(ArrayMethods):
     __slots__ = ()
 
     def __new__(cls, value: Any, dtype: Any = None, device: Any = None) -> GpuArray:
-        return array_inputs.copy_of_value(cls, value, dtype, device)
+        return array_inputs.copy_of_value(lambda _: cls, value, dtype, device, cls.__name__)
 
     @classmethod
     def zeros(cls, shape: Any, dtype: Any = np.float32, device: Any = None) -> GpuArray:

@@ -9,6 +9,7 @@ only by an explicit dtype.
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -30,16 +31,17 @@ from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, short
 NUMBERS = (bool, int, float, complex, list, tuple)
 
 _PLAIN = {bool, int, float, complex}  # items of lists that need no check
+PIECE = 1 << 11  # elements that the host handles at once, so that temporary arrays stay small
 _EXACT = 2**24  # float32 holds all integers up to this one
 
 
 def scalars_to_array(
-    value: Any, dtype: Any, where: str, *, casts: bool | None = None
+    value: Any, dtype: Any, where: str, *, casts: bool | None = None, memory: Any = np.empty
 ) -> np.ndarray[Any, Any]:
     """Return a Python or NumPy scalar, or nested lists of them, as a host array of `dtype`.
 
     None means the default, float32, which must hold integers exactly. `casts` allows narrowing arrays
-    inside the lists; by default it is whether a dtype is given.
+    inside the lists; by default it is whether a dtype is given. `memory` makes the array for a long list.
     """
     wanted = dtype_from_id(FLOAT32) if dtype is None else as_supported_dtype(dtype, where)
     if type(value) is int and wanted.kind in "iu":
@@ -48,6 +50,55 @@ def scalars_to_array(
             return np.asarray(value, wanted)
         except OverflowError:
             raise _too_large(value, wanted, where) from None
+
+    def converted(piece: Any) -> np.ndarray[Any, Any]:
+        return _converted(piece, dtype, wanted, where, casts)
+
+    if isinstance(value, (list, tuple)):
+        try:
+            shape = _shape_by_first_items(value)
+            if math.prod(shape) > PIECE and _fill(made := memory(shape, wanted), value, converted):
+                return made  # type: ignore[no-any-return]
+        except (ValueError, MemoryError):
+            pass  # of lists of unequal lengths, for example: the whole list has the error
+    return converted(value)
+
+
+def _shape_by_first_items(value: Any) -> tuple[int, ...]:
+    """Return the shape of nested lists whose items all have the shape of the first one; () without an end."""
+    shape: list[int] = []
+    while type(value) in (list, tuple) and value:
+        if len(shape) == _core.MAX_DIMS:
+            return ()
+        shape.append(len(value))
+        value = value[0]
+    return (*shape, *np.shape(value)) if shape else ()
+
+
+def _fill(target: np.ndarray[Any, Any], value: Any, converted: Any) -> bool:
+    """Fill `target` with nested lists, piece by piece; return False if they do not have its shape."""
+    listed = type(value) in (list, tuple)
+    if target.size <= PIECE:
+        found = converted(value) if listed else converted([value])[0]
+        if found.shape != target.shape:
+            return False
+        target[...] = found
+        return True
+    items: Any = value if listed else np.atleast_1d(np.asarray(value))
+    if len(items) != len(target):
+        return False
+    step = PIECE * len(target) // target.size
+    if step <= 1 and target.ndim > 1:
+        return all(_fill(row, item, converted) for row, item in zip(target, items, strict=True))
+    return all(
+        _fill(target[i : i + step], items[i : i + step], converted)
+        for i in range(0, len(target), step)
+    )
+
+
+def _converted(
+    value: Any, dtype: Any, wanted: np.dtype[Any], where: str, casts: bool | None
+) -> np.ndarray[Any, Any]:
     found = _read(value, wanted, where)
     if is_complex(found.dtype) and not is_complex(wanted):
         raise DTypeError(where=where, expected=f"a real number, for dtype {wanted}",
@@ -59,7 +110,7 @@ def scalars_to_array(
         _refuse_narrowing(value, wanted, where)
     with np.errstate(all="ignore"):
         if not np.any(lost):
-            result = found.astype(wanted)
+            result = found.astype(wanted, copy=False)
             if wanted.kind != "b":
                 lost = ~_finite(result) & _finite(found)
             if wanted.name in ML_NAMES:  # some of them have no infinity

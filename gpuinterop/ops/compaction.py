@@ -18,6 +18,7 @@ from gpuinterop.errors import CaptureError
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.jit import kernel_text
 from gpuinterop.jit.codegen import program
+from gpuinterop.scalars import PIECE
 
 from . import output_arrays
 from .reduction_codegen import loaded_kernels
@@ -127,15 +128,12 @@ def _merged(x: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(shape), tuple(s[0] for s in strides)
 
 
-_PIECE = 1 << 12  # elements that the host selects at once, so that temporary arrays stay small
-
-
 def _host_pieces(mask: Any, key: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield keys of ints and at most one slice, which divide a mask into pieces in C order."""
-    if mask.size <= _PIECE:
+    if mask.size <= PIECE:
         yield key
         return
-    step = max(1, _PIECE * len(mask) // mask.size)
+    step = max(1, PIECE * len(mask) // mask.size)
     if step == 1 and mask.ndim > 1:
         for i in range(len(mask)):
             yield from _host_pieces(mask[i], (*key, i))

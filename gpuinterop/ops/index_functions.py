@@ -12,6 +12,7 @@ from gpuinterop.error_messages import not_an_array, not_one_of, type_name
 from gpuinterop.errors import ShapeError, short_repr
 from gpuinterop.host_views import as_numpy_view, to_host_array
 from gpuinterop.option_values import read_counts
+from gpuinterop.scalars import PIECE
 from gpuinterop.views import read_axis
 
 from . import output_arrays
@@ -19,7 +20,7 @@ from .casting import cast
 from .compaction import Selection
 from .index_access import assigned, copy_of, read, unshared, writable, write
 from .index_expression import IndexArray, as_index_array, upload
-from .indexing import MODES, PIECE, Elements, ElementsAlongAxis
+from .indexing import MODES, Elements, ElementsAlongAxis
 from .operand_conversion import viewed
 
 

@@ -12,6 +12,7 @@ from gpuinterop.error_messages import index_out_of_range
 from gpuinterop.errors import ArrayIndexError, UnsupportedError
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import broadcast_shapes
+from gpuinterop.scalars import PIECE
 
 from . import output_arrays
 from .index_expression import IndexArray, block_shape, upload
@@ -22,7 +23,6 @@ MODES = {"raise": RAISE, "clip": CLIP, "wrap": WRAP}
 _NAMES: tuple[Any, ...] = (*MODES, "wrap")
 _MOST_ARRAYS = 8  # kMaxIndexArrays
 _MOST = np.iinfo(np.int64).max
-PIECE = 1 << 12  # elements that the host reads at once, so that temporary arrays stay small
 
 
 class Elements:

@@ -177,7 +177,7 @@ def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
 
 
 def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return FUNCTIONS["logical_and"](a, True).sum(axis, keepdims=keepdims)
+    return FUNCTIONS_OF_AXES["count_nonzero"](a, axis, keepdims)
 
 
 # ---- other functions --------------------------------------------------------------------------------

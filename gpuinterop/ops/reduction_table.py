@@ -91,7 +91,7 @@ class Reduction:
     @property
     def where(self) -> str:
         """The function that errors name."""
-        return self.name if self.doc else "norm"
+        return "norm" if self.name.startswith("norm") else self.name
 
 
 def _sum_dtype(dtype: np.dtype) -> np.dtype:
@@ -253,6 +253,10 @@ def _size_squared(program: HostProgram, value: HostValue, mean: HostValue) -> Ho
     return _square(program, program.cast(value, NAMES.index("float64")))
 
 
+def _is_nonzero(program: HostProgram, value: HostValue, _: HostValue) -> HostValue:
+    return program.cast(value, NAMES.index("bool"))
+
+
 def _root_of_squares(size: np.ndarray[Any, Any], axis: Any) -> Any:
     return np.sqrt(np.sum(size * size, axis=axis))
 
@@ -301,6 +305,9 @@ REDUCTIONS: dict[str, Reduction] = {
             loops=Loops(np.maximum, _size, dtype="float64")),
         Reduction("norm_min", _real_dtype, _norm_inf(1), _magnitudes(np.min), needs_elements=True,
             loops=Loops(np.minimum, _size, dtype="float64")),
+        # For numpy.count_nonzero.
+        Reduction("count_nonzero", _int64, lambda source, result: ("int", "gi_is_true(x0)", "IntegerSum<i64>"),
+            np.count_nonzero, loops=Loops(np.add, _is_nonzero)),
     )
 }  # fmt: skip
 

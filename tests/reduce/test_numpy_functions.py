@@ -289,3 +289,19 @@ def test_memory_may_be_shared_with_arrays_of_numpy():
         assert np.may_share_memory(a, b) is True
     for a, b in ((x, np.arange(6.0)), (x[:3], host[3:]), (np.ones((2, 2)), x)):
         assert np.may_share_memory(a, b) is False
+
+
+@pytest.mark.parametrize("axis", [None, 0, -1])
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int64", "float16", "float32", "float64", "complex64"]
+)
+def test_count_nonzero(device, dtype, axis):
+    values = np.random.default_rng(3).integers(0, 3, (37, 65)) * 0.4
+    values[3, 4], values[5, 6] = np.nan, -0.0
+    with np.errstate(invalid="ignore"):
+        host = values.astype(dtype)
+    for part in (host, host[::-2, 1:], host[:0], host.T):
+        got = np.count_nonzero(gi.GpuArray(part, device=device), axis, keepdims=True)
+        expected = np.count_nonzero(part, axis, keepdims=True)
+        assert got.dtype == np.int64
+        np.testing.assert_array_equal(np.asarray(got), expected)
