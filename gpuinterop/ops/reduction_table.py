@@ -306,7 +306,7 @@ REDUCTIONS: dict[str, Reduction] = {
         Reduction("norm_min", _real_dtype, _norm_inf(1), _magnitudes(np.min), needs_elements=True,
             loops=Loops(np.minimum, _size, dtype="float64")),
         # For numpy.count_nonzero.
-        Reduction("count_nonzero", _int64, lambda source, result: ("int", "gi_is_true(x0)", "IntegerSum<i64>"),
+        Reduction("count_nonzero", _int64, lambda source, result: ("int", "gi_to<bool>(x0)", "IntegerSum<i64>"),
             np.count_nonzero, loops=Loops(np.add, _is_nonzero)),
     )
 }  # fmt: skip
