@@ -1,4 +1,4 @@
-"""The elements that a mask selects, in C order: their number, values and indices.
+"""The elements that a mask selects, in C order: their number, values and indices; and indices that are repeated.
 
 On CUDA the mask is read twice, to count and to write, and the host reads the number in between.
 """
@@ -21,6 +21,7 @@ from gpuinterop.jit.codegen import program
 from gpuinterop.scalars import PIECE
 
 from . import output_arrays
+from .core_callbacks import FUNCTIONS
 from .reduction_codegen import loaded_kernels
 
 _TILE, _THREADS = 8192, 256  # of compact.cuh
@@ -42,14 +43,13 @@ class Selection:
     def __init__(self, mask: Any, where: str) -> None:
         self.mask, self.where = output_arrays.plain(mask), where
         self.device = self.mask.device
-        on_host = self.device.type == "cpu"
-        if _core._recording() is not None or not (on_host or _may_wait(self.device)):
+        if not may_wait(self.device):
             raise CaptureError(
                 where=where, expected="results whose shape does not depend on values, during a capture",
                 got="elements selected by a mask, whose number depends on the mask's values",
                 fix="select before the capture, or compute all elements: gpuinterop.where(mask, x, 0)",
             )  # fmt: skip
-        if on_host:
+        if self.device.type == "cpu":
             self.host = as_numpy_view(self.mask)
             self.count = int(np.count_nonzero(self.host))
             return
@@ -68,22 +68,8 @@ class Selection:
     def _empty(self, shape: tuple[int, ...], dtype: Any, cls: Any = None) -> Any:
         return output_arrays.new_like(self.mask, shape, dtype, self.where, cls)
 
-    def _launch(
-        self, name: str, blocks: int, extents: tuple[int, ...], strides: tuple[int, ...], out: Any = None,
-        source: Any = None, step: int = 0, action: int = 0,
-    ) -> None:  # fmt: skip
-        extents, strides = extents or (1,), strides or (1,)
-        item = source.itemsize if source is not None else 8
-        kernel = _kernel(
-            self.device.index, name, action, item, len(extents), self.mask.size >= 1 << 31
-        )
-        arrays = [a for a in (self.mask, self.offsets, out, source) if a is not None]
-        params = struct.pack(
-            f"<6Q{1 + 2 * len(extents)}q", self.mask.ptr, self.mask.size, self.tiles, self.offsets.ptr,
-            out.ptr if out is not None else 0, source.ptr if source is not None else 0, step,
-            *extents, *strides,
-        )  # fmt: skip
-        kernel.launch((blocks,), (_THREADS,), 0, [params], arrays)
+    def _launch(self, name: str, blocks: int, *rest: Any) -> None:
+        _launch(name, blocks, self.mask, self.mask.size, self.tiles, self.offsets, *rest)
 
     def read(self, x: Any, cls: Any) -> Any:
         """Return the selected elements of `x`, which has the mask's shape, as a new array."""
@@ -118,9 +104,46 @@ class Selection:
         return made
 
 
-def _may_wait(device: Any) -> bool:
-    """Return whether the host may wait: no library is capturing the current stream."""
-    return not devices.current_stream(device).is_capturing
+def _launch(
+    name: str, blocks: int, mask: Any, n: int, tiles: int, offsets: Any, extents: tuple[int, ...] = (),
+    strides: tuple[int, ...] = (), out: Any = None, source: Any = None, step: int = 0, action: int = 0,
+) -> None:  # fmt: skip
+    extents, strides = extents or (1,), strides or (1,)
+    item = source.itemsize if source is not None else 8
+    kernel = _kernel(offsets.device.index, name, action, item, len(extents), n >= 1 << 31)
+    arrays = [a for a in (mask, offsets, out, source) if a is not None]
+    mask_at, out_at, source_at = (0 if a is None else a.ptr for a in (mask, out, source))
+    params = struct.pack(
+        f"<6Q{1 + 2 * len(extents)}q", mask_at, n, tiles, offsets.ptr, out_at, source_at, step,
+        *extents, *strides,
+    )  # fmt: skip
+    kernel.launch((blocks,), (_THREADS,), 0, [params], arrays)
+
+
+def repeated_places(counts: Any, where: str) -> Any:
+    """Return each index as often as `counts`, a 1-d array of integers on a GPU, says; None if one is negative."""
+    counts = output_arrays.plain(counts)
+    n = counts.size
+    # The counts, and later their sums; the total; the minimum.
+    read = output_arrays.new_like(counts, (n + 2,), np.int64, where)
+    FUNCTIONS["cast"](counts, out=read[:n])
+    read[:n].min(out=read[n + 1])
+    _launch("gi_compact_scan", 1, None, 0, n, read)
+    total, least = read[n:].tolist()
+    if least < 0:
+        return None
+    made = output_arrays.new_like(counts, (total,), np.int64, where)
+    if total:
+        blocks = min(-(-total // _THREADS), 1 << 20)
+        _launch("gi_compact_repeat", blocks, None, total, n, read, out=made)
+    return made
+
+
+def may_wait(device: Any) -> bool:
+    """Return whether the host may wait: neither gpuinterop nor another library is capturing."""
+    if _core._recording() is not None:
+        return False
+    return device.type == "cpu" or not devices.current_stream(device).is_capturing
 
 
 def _merged(x: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -11,13 +11,14 @@ from gpuinterop.error_context import reraise_from
 from gpuinterop.error_messages import not_an_array, not_one_of, type_name
 from gpuinterop.errors import ShapeError, short_repr
 from gpuinterop.host_views import as_numpy_view, to_host_array
+from gpuinterop.layout import core_view
 from gpuinterop.option_values import read_counts
 from gpuinterop.scalars import PIECE
 from gpuinterop.views import read_axis
 
 from . import output_arrays
 from .casting import cast
-from .compaction import Selection
+from .compaction import Selection, may_wait, repeated_places
 from .index_access import assigned, copy_of, read, unshared, writable, write
 from .index_expression import IndexArray, as_index_array, upload
 from .indexing import MODES, Elements, ElementsAlongAxis
@@ -245,8 +246,8 @@ def _condition(condition: Any, x: Any) -> Any:
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     """Return an array with each element of x along `axis` repeated; None flattens x first.
 
-    `repeats` is a number for all, or one for each element along the axis. The host reads those of an
-    array on a GPU, and waits for them, because they determine the shape.
+    `repeats` is a number for all, or one for each element along the axis. If they are an array on a GPU,
+    the host waits for their sum, because it determines the shape.
 
     Examples
     --------
@@ -256,6 +257,9 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     """
     (x,) = output_arrays.taken("repeat", x)
     if isinstance(repeats, _core.Array):
+        found = _repeat_on_device(x, repeats, axis)
+        if found is not None:
+            return found
         repeats = to_host_array(repeats, "repeat")
     with reraise_from("repeat"):
         # Not one by one, which would take long for an array.
@@ -263,6 +267,8 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
             isinstance(repeats, np.ndarray) and repeats.dtype.kind in "iu" and repeats.ndim == 1
         )
         counts = np.asarray(repeats if of_ints else read_counts(repeats))
+        if of_ints:
+            counts = counts.astype(np.intp, copy=False)  # NumPy refuses uint64
     x = x.ravel() if axis is None else x
     along = read_axis(0 if axis is None else axis, x.ndim, "repeat")
     n = x.shape[along]
@@ -279,10 +285,29 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
         output_arrays.record_or_run(lambda: _repeat_on_host(source, counts, along, target))
         return made
     if len(counts) != 1:
-        return take(x, np.repeat(np.arange(n), counts.astype(np.intp)), along)
+        return take(x, np.repeat(np.arange(n), counts), along)
     count = int(counts[0])
     spread = x.expand_dims(along + 1).broadcast_to((*before, n, count, *after))
     return spread.copy().reshape((*before, n * count, *after))
+
+
+def _repeat_on_device(x: Any, repeats: Any, axis: int | None) -> Any:
+    """Return x repeated by several counts on its GPU, or None if `repeats` are not that or not valid."""
+    counts, x = core_view(repeats), x.ravel() if axis is None else x
+    along = read_axis(0 if axis is None else axis, x.ndim, "repeat")
+    fits = 1 < counts.size == x.shape[along] and counts.ndim == 1 and counts.dtype.kind in "iu"
+    if (
+        not fits
+        or counts.device.type == "cpu"
+        or counts.device != x.device
+        or not may_wait(x.device)
+    ):
+        return None
+    places = repeated_places(counts, "repeat")
+    if places is None:
+        return None
+    elements = [(along, IndexArray(places, inside=True))]
+    return read(Elements(output_arrays.plain(x), elements, along, "repeat"), x)
 
 
 def _repeat_on_host(source: Any, counts: Any, along: int, target: Any) -> None:

@@ -147,9 +147,41 @@ def test_repeat(device):
             gi.repeat(on(device), on(device, np.arange(n)), axis),
             np.repeat(HOST, np.arange(n), axis),
         )
+    for kind in ("uint8", "int16", "int64", "uint64"):
+        for counts in ([3, 0, 2], [0, 0, 0], [0, 5, 0]):
+            given = on(device, np.repeat(np.array(counts, kind), 2)[::-2])
+            expected = np.repeat(HOST, counts[::-1], 0)
+            for x in (*layouts(device), on(device)[::1]):
+                equal(gi.repeat(x, given, 0), expected)
+    for wrong in ([1, 2], [-1, 1, 1], [2, -1, 2**40]):
+        with pytest.raises(gi.ShapeError, match="count of 0 or more") as raised:
+            gi.repeat(on(device), on(device, np.array(wrong)), 0)
+        assert str(wrong) in raised.value.got
+    assert gi.repeat(on(device)[:, :0], on(device, np.array([3, 0, 2])), 0).shape == (5, 0, 5)
+    assert gi.repeat(on(device)[:0], on(device, np.array([], "int64")), 0).shape == (0, 4, 5)
     for wrong in ([1, 2], [-1, 1, 1], 1.5, [[1, 2, 3]]):
         with pytest.raises(ValueError if wrong not in (1.5, [[1, 2, 3]]) else TypeError):
             gi.repeat(on(device), wrong, 0)
+
+
+@pytest.mark.parametrize("n", [2, 17, 4095, 4097, 10_000])
+def test_repeat_by_many_counts(device, n):
+    counts = np.random.default_rng(n).integers(0, 4, n)
+    counts[n // 2] = 5000
+    host = np.arange(n, dtype="f8")
+    with gi.count_copies() as copies:
+        given, x = on(device, counts), on(device, host)
+        before = copies.count
+        found = gi.repeat(x, given)
+        assert copies.count == before
+    equal(found, np.repeat(host, counts))
+
+
+@pytest.mark.driver
+def test_repeat_by_counts_on_a_gpu_is_refused_in_a_capture():
+    x, counts = on("cuda:0"), on("cuda:0", np.array([1, 2, 3]))
+    with pytest.raises(gi.CaptureError), gi.capture(device="cuda:0"):
+        gi.repeat(x, counts, 0)
 
 
 @pytest.mark.parametrize(

@@ -28,3 +28,15 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_scan(const P
   }
   if (threadIdx.x == 0) p.offsets[p.tiles] = total;
 }
+
+// Writes for each of n results the index of its count among `tiles`, whose sums are in `offsets`.
+extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_repeat(const Params p) {
+  for (i64 k = (i64)blockIdx.x * GI_THREADS + threadIdx.x; k < p.n; k += (i64)gridDim.x * GI_THREADS) {
+    i64 low = 0, high = p.tiles;
+    while (high - low > 1) {
+      const i64 middle = low + (high - low) / 2;
+      (p.offsets[middle] <= k ? low : high) = middle;
+    }
+    ((i64*)p.out)[k] = low;
+  }
+}
