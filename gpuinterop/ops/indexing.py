@@ -60,7 +60,7 @@ class Elements:
 
     def _require_axes_with_elements(self, arrays: Sequence[tuple[int, IndexArray]]) -> None:
         for (axis, array), named in zip(arrays, self.source_axes, strict=True):
-            if not self.view.shape[axis] and array.values.size:
+            if not self.view.shape[axis] and 0 not in self.block:
                 count = array.values.size
                 raise ArrayIndexError(
                     where=self.where, expected="an empty index array, because the axis is empty",

@@ -64,6 +64,13 @@ def test_indices_beside_an_empty_index_array_are_not_checked(device, on_device):
     x = on(device)
     x[key] = 1
     np.testing.assert_array_equal(x.get(), HOST)
+    none = on(device, HOST[:0])
+    for k in (key, key[::-1]):
+        assert none[k].shape == HOST[:0][tuple(indices)].shape
+        none[k] = 1
+        gi.add.at(none, k, 1)
+    with pytest.raises(gi.ArrayIndexError, match="the axis is empty"):
+        none[key[0]]
 
 
 def test_after_an_error_the_next_call_works(device):
@@ -235,7 +242,9 @@ def test_zero_dimensions(device):
         x[[0]]
     assert x.take(0).item() == x.take([0, 0]).tolist()[0] == 7
     y = on(device)
-    assert y[on(device, np.array(1))].tolist() == HOST[1].tolist()
+    for index in (np.array(1), on(device, np.array(1)), on(device, HOST)[:, 0].argmax() - 1):
+        assert y[index].tolist() == HOST[1].tolist()
+        assert gi.shares_memory(y[index], y)
     assert y[on(device, np.array(True))].shape == (1, 3, 4)
 
 
