@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -93,8 +94,9 @@ def _compile(text: str, *flags: str) -> Path:
     target = BUILD / f"{digest}.so"
     if not target.exists():
         BUILD.mkdir(parents=True, exist_ok=True)
-        # Names of its own: another process may build the same at this moment.
-        source, partial = (target.with_suffix(f".{os.getpid()}.{end}") for end in ("cpp", "so"))
+        # Names of its own: another process or thread may build the same at this moment.
+        own = f"{os.getpid()}-{threading.get_ident()}"
+        source, partial = (target.with_suffix(f".{own}.{end}") for end in ("cpp", "so"))
         source.write_text(text)
         command = ["g++", "-w", "-shared", "-fPIC", str(source), *flags, "-o", str(partial)]
         done = subprocess.run(
