@@ -7,7 +7,7 @@ rounding errors kept separately (reduce_ops.cuh, FloatSum), those of 64-bit floa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -51,9 +51,7 @@ class Reduction:
     result : the dtype of the result for the dtype of the operand.
     kernel : for the names of both, the type that is accumulated, the CUDA expression of an element x0, and
         the accumulator, a class of gpuinterop/jit/kernels/reduce_ops.cuh.
-    numpy : the function of a host array, of `axis`, and of `dtype` and `ddof` where the parameters have them.
-        It computes on the host if there are no `loops`.
-    loops : how the core computes on the host; made of `ufunc` by default.
+    loops : how the core computes on the host; made of `ufunc` by default. NumPy computes positions there.
     parameters : NumPy's, in its order; those after ``*`` are given by name.
     doc : the docstring. Without one the reduction is neither a method nor a function.
     ufunc : its method reduce is the reduction, and it joins an initial value.
@@ -67,7 +65,6 @@ class Reduction:
     name: str
     result: Callable[[np.dtype], np.dtype]
     kernel: Callable[[str, str], tuple[str, str, str]]
-    numpy: Callable[..., Any]
     parameters: str = "axis keepdims"
     doc: str = ""
     ufunc: np.ufunc | None = None
@@ -191,17 +188,6 @@ def _int64(_: np.dtype) -> np.dtype:
     return np.dtype(np.int64)
 
 
-def _magnitudes(reduce: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a reduction of the magnitudes of a host array, computed in float64."""
-
-    def compute(x: np.ndarray[Any, Any], axis: Any) -> Any:
-        # The smallest integer has no magnitude of its own type.
-        size = np.abs(x if x.dtype.kind == "c" else x.astype(np.float64))
-        return reduce(size.astype(np.float64, copy=False), axis=axis)
-
-    return compute
-
-
 # The loops of the host.
 
 
@@ -257,10 +243,6 @@ def _is_nonzero(program: HostProgram, value: HostValue, _: HostValue) -> HostVal
     return program.cast(value, NAMES.index("bool"))
 
 
-def _root_of_squares(size: np.ndarray[Any, Any], axis: Any) -> Any:
-    return np.sqrt(np.sum(size * size, axis=axis))
-
-
 _SUM = "axis dtype out keepdims initial where"
 _EXTREME = "axis out keepdims initial where"
 _SPREAD = "axis dtype out ddof keepdims * where"
@@ -269,45 +251,45 @@ _PLACE_DOC = "Return the position of the first {} over `axis`; over several axes
 REDUCTIONS: dict[str, Reduction] = {
     row.name: row
     for row in (
-        Reduction("sum", _sum_dtype, _sum, np.sum, _SUM,
+        Reduction("sum", _sum_dtype, _sum, _SUM,
             "Return the sum over `axis`; float32 sums are compensated.",
             ufunc=np.add, identity=0),
-        Reduction("prod", _sum_dtype, _prod, np.prod, _SUM, "Return the product over `axis`.",
+        Reduction("prod", _sum_dtype, _prod, _SUM, "Return the product over `axis`.",
             ufunc=np.multiply, identity=1),
-        Reduction("mean", _mean_dtype, _mean, np.mean, "axis dtype out keepdims * where",
+        Reduction("mean", _mean_dtype, _mean, "axis dtype out keepdims * where",
             "Return the mean over `axis`.", loops=Loops(np.add, after=_averaged)),
-        Reduction("min", _same, _extreme("Extreme", 1), np.min, _EXTREME,
+        Reduction("min", _same, _extreme("Extreme", 1), _EXTREME,
             "Return the minimum over `axis`, or NaN if an element is NaN.",
             ufunc=np.minimum, needs_elements=True, aliases=("amin",)),
-        Reduction("max", _same, _extreme("Extreme", -1), np.max, _EXTREME,
+        Reduction("max", _same, _extreme("Extreme", -1), _EXTREME,
             "Return the maximum over `axis`, or NaN if an element is NaN.",
             ufunc=np.maximum, needs_elements=True, aliases=("amax",)),
-        Reduction("argmin", _int64, _extreme("ArgExtreme", 1), np.argmin, "axis out keepdims",
+        Reduction("argmin", _int64, _extreme("ArgExtreme", 1), "axis out keepdims",
             _PLACE_DOC.format("minimum"), needs_elements=True, is_place=True),
-        Reduction("argmax", _int64, _extreme("ArgExtreme", -1), np.argmax, "axis out keepdims",
+        Reduction("argmax", _int64, _extreme("ArgExtreme", -1), "axis out keepdims",
             _PLACE_DOC.format("maximum"), needs_elements=True, is_place=True),
-        Reduction("any", _bool, _logical("AnyOrAll<0>"), np.any, "axis out keepdims * where",
+        Reduction("any", _bool, _logical("AnyOrAll<0>"), "axis out keepdims * where",
             "Return whether any element over `axis` is not zero.", ufunc=np.logical_or, identity=0),
-        Reduction("all", _bool, _logical("AnyOrAll<1>"), np.all, "axis out keepdims * where",
+        Reduction("all", _bool, _logical("AnyOrAll<1>"), "axis out keepdims * where",
             "Return whether all elements over `axis` are not zero.", ufunc=np.logical_and, identity=1),
-        Reduction("var", _real_dtype, _variance(0), np.var, _SPREAD,
+        Reduction("var", _real_dtype, _variance(0), _SPREAD,
             "Return the variance over `axis`, divided by n - ddof.", shifted=True,
             loops=Loops(np.add, _distance, _divided, "float64")),
-        Reduction("std", _real_dtype, _variance(1), np.std, _SPREAD,
+        Reduction("std", _real_dtype, _variance(1), _SPREAD,
             "Return the standard deviation over `axis`.", shifted=True,
             loops=Loops(np.add, _distance, _deviation, "float64")),
         # For gpuinterop.norm.
-        Reduction("norm2", _real_dtype, _norm, _magnitudes(_root_of_squares),
+        Reduction("norm2", _real_dtype, _norm,
             loops=Loops(np.add, _size_squared, _root, "float64")),
-        Reduction("norm1", _real_dtype, _norm1, _magnitudes(np.sum),
+        Reduction("norm1", _real_dtype, _norm1,
             loops=Loops(np.add, _size, dtype="float64")),
-        Reduction("norm_max", _real_dtype, _norm_inf(-1), _magnitudes(np.max), needs_elements=True,
+        Reduction("norm_max", _real_dtype, _norm_inf(-1), needs_elements=True,
             loops=Loops(np.maximum, _size, dtype="float64")),
-        Reduction("norm_min", _real_dtype, _norm_inf(1), _magnitudes(np.min), needs_elements=True,
+        Reduction("norm_min", _real_dtype, _norm_inf(1), needs_elements=True,
             loops=Loops(np.minimum, _size, dtype="float64")),
         # For numpy.count_nonzero.
         Reduction("count_nonzero", _int64, lambda source, result: ("int", "gi_to<bool>(x0)", "IntegerSum<i64>"),
-            np.count_nonzero, loops=Loops(np.add, _is_nonzero)),
+            loops=Loops(np.add, _is_nonzero)),
     )
 }  # fmt: skip
 

@@ -7,7 +7,6 @@ accuracy. On CUDA a LaunchPlan is made once for each layout, and the core keeps 
 from __future__ import annotations
 
 import math
-import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -79,30 +78,20 @@ def _plan(
     )
 
 
-def _on_host(
-    op: str, x: Any, axes: tuple[int, ...], flat: bool, keepdims: bool, out: Any, ddof: float
+def _place_on_host(
+    op: str, x: Any, axes: tuple[int, ...], flat: bool, keepdims: bool, out: Any
 ) -> None:
-    row = REDUCTIONS[op]
+    """Write to `out` the positions that NumPy computes: no inner loop of a ufunc does."""
     source, sink = as_numpy_view(x), as_numpy_view(out, written=True)
-    arguments: dict[str, Any] = {"axis": axes}
-    if row.is_place:
-        arguments["axis"] = None if flat or not axes else -1
-        source = _joined(source, axes) if arguments["axis"] else source
-    if "ddof" in row.parameters:
-        arguments["ddof"] = ddof
-    if "dtype" in row.parameters:
-        narrow = out.dtype.kind in "fV" and out.dtype.itemsize <= 4
-        arguments["dtype"] = np.float64 if narrow else out.dtype
-        if source.dtype.kind == "c":
-            arguments["dtype"] = np.complex128
+    axis = None if flat or not axes else -1
+    if axis is not None:
+        source = _joined(source, axes)
     if keepdims:
         sink = sink.reshape([n for i, n in enumerate(sink.shape) if i not in axes])
+    find = getattr(np, op)
 
     def work() -> None:
-        # A GPU cannot warn, and both devices behave alike.
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            sink[...] = row.numpy(source, **arguments)
+        sink[...] = find(source, axis)
 
     output_arrays.record_or_run(work)
 
@@ -174,7 +163,7 @@ def _reduce(
     if x.device.type == "cpu" and not in_loops:
         sink = output_arrays.new_like(x, shape, result, op, cls) if out is None else out
         if output_arrays.plain(sink).size:
-            _on_host(op, x, axes, flat, keepdims, sink, ddof)
+            _place_on_host(op, x, axes, flat, keepdims, sink)
         return sink if out is None else given_out
     overlaps = out is not None and _core._may_overlap(x, out)
     plan: Any

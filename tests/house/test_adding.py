@@ -24,7 +24,7 @@ def examples(section: str) -> list[str]:
 
 
 (OPERATOR,) = examples("Add an operator")
-FUNCTION, REDUCTION = examples("Add a reduction")[0].split("\n\n")
+FUNCTIONS, _, REDUCTION = examples("Add a reduction")[0].rpartition("\n\n")
 MYLIB, BLOCKS, BRIDGE = examples("Add a converter")
 (ENTRY,) = re.findall(r'`(Backend\("mylib".*\),)`', PAGE)
 # The bridge to the second library.
@@ -157,7 +157,7 @@ def run(tmp_path):
     shutil.copy(CORE, copy)
     for file, (old, new) in EDITS.items():
         edit(copy / file, old, new)
-    edit(copy / "ops/reduction_table.py", "\ndef _mean(", f"\n{FUNCTION}\n\n\ndef _mean(")
+    edit(copy / "ops/reduction_table.py", "\ndef _mean(", f"\n{FUNCTIONS}\n\n\ndef _mean(")
     edit(
         copy / "testing" / "peers.py",
         '    "torch": _torch,',
