@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
+from gpuinterop import testing
+from gpuinterop.testing import Layout
 
-DTYPES = (
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
-    "complex128 bfloat16 float8_e4m3fn int4 float4_e2m1fn"
-).split()
+DTYPES = [*testing.DTYPES, "int4", "float4_e2m1fn"]
 
 
 def dtype_from_id(name):
@@ -30,10 +29,6 @@ def aligned(count, dtype, offset=0):
     return found
 
 
-def _flat(n, dtype, offset=0):
-    return aligned(n, dtype, offset)
-
-
 MULTIPLY = """
 extern "C" __global__ void multiply_them(float *dest, float *a, float *b, int n)
 {
@@ -43,28 +38,12 @@ extern "C" __global__ void multiply_them(float *dest, float *a, float *b, int n)
 """
 
 LAYOUTS = {
-    "c": lambda d: _flat(12, d).reshape(3, 4),
-    "f": lambda d: _flat(12, d).reshape(4, 3).T,
-    "sliced": lambda d: _flat(48, d).reshape(6, 8)[::2, ::2],
-    "rows": lambda d: _flat(24, d).reshape(6, 4)[::2],
-    "reversed": lambda d: _flat(12, d).reshape(3, 4)[::-1],
-    "reversed_columns": lambda d: _flat(12, d).reshape(3, 4)[:, ::-1],
-    "broadcast": lambda d: np.lib.stride_tricks.as_strided(
-        _flat(4, d), (3, 4), (0, dtype_from_id(d).itemsize)
-    ),
-    "offset": lambda d: _flat(14, d)[2:].reshape(3, 4),
-    "permuted": lambda d: _flat(24, d).reshape(2, 3, 4).transpose(2, 0, 1),
-    "size_1": lambda d: np.lib.stride_tricks.as_strided(
-        _flat(12, d), (3, 1, 4), tuple(dtype_from_id(d).itemsize * k for k in (4, 777, 1))
-    ),
-    "row": lambda d: _flat(5, d).reshape(1, 5),
-    "column": lambda d: _flat(5, d).reshape(5, 1),
-    "vector": lambda d: _flat(7, d),
-    "strided_vector": lambda d: _flat(14, d)[::2],
-    "zero_d": lambda d: _flat(1, d).reshape(()),
-    "empty": lambda d: _flat(0, d).reshape(0, 4),
-    "empty_sliced": lambda d: _flat(12, d).reshape(3, 4)[3:, ::-1],
-    "readonly": lambda d: frozen(_flat(12, d).reshape(3, 4)),
+    **testing.LAYOUTS,
+    "rows": Layout("rows", 24, (3, 4), (8, 1)),
+    "row": Layout("row", 5, (1, 5), (5, 1)),
+    "column": Layout("column", 5, (5, 1), (1, 1)),
+    "vector": Layout("vector", 7, (7,), (1,)),
+    "empty mirrored": Layout("empty mirrored", 12, (0, 4), (4, -1), 3),
 }
 
 
@@ -75,7 +54,7 @@ def frozen(a):
 
 def make(layout, dtype="float32"):
     """(a NumPy array of that layout, our array over the same memory)."""
-    host = LAYOUTS[layout](dtype)
+    host = LAYOUTS[layout].of(aligned(LAYOUTS[layout].count, dtype))
     return host, gi.converters.from_numpy(host)
 
 
