@@ -18,6 +18,7 @@ from gpuinterop.errors import (
     BoundsError,
     ContiguityError,
     ConversionTypeError,
+    DTypeError,
     GpuInteropError,
     short_repr,
 )
@@ -41,11 +42,17 @@ def peek_capsule(value: Any, where: str) -> _core.Array | None:
     return _core._look_into(value, where, True) if isinstance(value, _Capsule) else None
 
 
-def check_cast(cls: Any, got: Any, where: str) -> None:
-    """Refuse a dtype that `cls` does not hold: `_only` is the only dtype of CudaNdarray."""
+def check_cast(cls: Any, got: Any, where: str, value: Any = None) -> None:
+    """Refuse a dtype that `cls` does not hold: `_only` is the only dtype of CudaNdarray.
+
+    The fix casts `value` by the methods of its own library.
+    """
     only = getattr(cls, "_only", None)
     if only is not None and got != only:
-        raise error_messages.dtype_of_class(where, cls.__name__, only, got)
+        library_of = import_module("gpuinterop.converters.registry").library_of
+        fixes = import_module("gpuinterop.converters.suggested_fixes")
+        cast = fixes.cast_line("gpuinterop" if value is None else library_of(value), only)
+        raise error_messages.dtype_of_class(where, cls.__name__, only, got, cast)
 
 
 def is_scalar_or_list(value: Any) -> bool:
@@ -103,7 +110,9 @@ def copy_of_value(
     source = as_input_array(value, dtype if numbers else None, where)
     place = default_device_for(value, source) if device is None else device
     if dtype is None or numbers:
-        return new_device_copy(class_for(source.dtype), source, place, where, numbers)
+        cls = class_for(source.dtype)
+        check_cast(cls, source.dtype, where, None if numbers else value)
+        return new_device_copy(cls, source, place, where, numbers)
     wanted, target = as_supported_dtype(dtype, where), resolve_device(place, where)
     if target.type != "cpu" or not may_cast_in_copy(source, wanted):
         source = cast_from(value, source, wanted, where)
@@ -235,7 +244,11 @@ def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
         return found
     refuse_mask(value, where)
     host = np.asarray(value)
-    native = as_supported_dtype(host.dtype.newbyteorder("="), where)
+    try:
+        native = as_supported_dtype(host.dtype.newbyteorder("="), where)
+    except DTypeError:
+        refuse_foreign(value, where)
+        raise
     if host.dtype.isnative and has_core_layout(host):
         return wrap_numpy(host)
     if not copyif:
@@ -270,13 +283,13 @@ def as_assigned_array(
             found = wrap_numpy(as_numpy_view(found).copy())
         if found.dtype == dtype:
             return found
-        check_cast(cls, found.dtype, where)
+        check_cast(cls, found.dtype, where, value)
         if any_dtype and may_cast_in_copy(found, dtype):
             return found
         return cast_from(value, found, dtype, where)
     except GpuInteropError as error:
         # In other fixes x is the converted value; in an assignment it is the target.
-        fix = re.sub(r"\bx\b(?=\.|\))", "value", error.fix)
+        fix = re.sub(r"\bx\b(?=[.,)])", "value", error.fix)
         raise with_where(error, error.where, fix) from None
 
 

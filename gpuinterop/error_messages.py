@@ -222,9 +222,10 @@ def index_out_of_range(where: str, extent: int, index: str, axis: int) -> ArrayI
 def dtype_of_class(
     where: str, class_name: str, only: Any, dtype: Any, cast: str = "x.astype('{}')"
 ) -> DTypeError:
+    # A cast of complex numbers would lose the imaginary part.
+    fix = "" if "complex" in str(dtype) else f"write the cast: {cast.format(only)}, or "
     return DTypeError(where=where, expected=f"dtype {only}, the only one of {class_name}",
-                      got=f"dtype {dtype}",
-                      fix=f"write the cast: {cast.format(only)}, or keep the dtype with GpuArray")  # fmt: skip
+                      got=f"dtype {dtype}", fix=f"{fix}keep the dtype with GpuArray")  # fmt: skip
 
 
 def integer_out_of_range(where: str, value: Any, dtype: Any, wider: Any) -> RangeError:

@@ -55,6 +55,8 @@ from gpuinterop.converters.plan import (
     share,
 )
 from gpuinterop.converters.registry import Backend
+from gpuinterop.converters.suggested_fixes import cast_line
+from gpuinterop.error_messages import dtype_of_class
 from gpuinterop.foreign_handles import CUDA, protocols_of
 from gpuinterop.ndarray import CudaNdarray
 
@@ -206,11 +208,9 @@ def plan_own(
     incoming = plan_in(x, copyif, options, where)
     plan = incoming.plan
     if plan.outcome != "refused" and dtype is not None and incoming.info.dtype != dtype:
-        plan = refuse(
-            "gpuinterop", where, errors.DTypeError, f"{dtype}, the only dtype of CudaNdarray",
-            f"dtype {incoming.info.dtype}",
-            "cast first, or make a GpuArray with gpuinterop.from_any",
-        )  # fmt: skip
+        cast = cast_line(incoming.info.library, dtype)
+        error = dtype_of_class(where, "CudaNdarray", dtype, incoming.info.dtype, cast)
+        plan = plan_from_error(error, "gpuinterop", where)
     return plan.permit(copyif), incoming
 
 

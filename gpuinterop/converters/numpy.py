@@ -17,7 +17,8 @@ from gpuinterop.converters.plan import (
     plan_layout,
     refuse,
 )
-from gpuinterop.converters.suggested_fixes import cast_line, move_line
+from gpuinterop.converters.suggested_fixes import cast_line, fix_dtype, move_line
+from gpuinterop.dtypes import NAMES
 from gpuinterop.foreign_handles import CPU
 from gpuinterop.host_views import DLPACK_WORKS, as_numpy_view, refuse_mask, to_host_array
 from gpuinterop.ndarray import class_for
@@ -67,10 +68,11 @@ def judge_host(
 ) -> Plan | None:
     """Judge `seen`, the array in `a`, which an object of a library holds."""
     dtype = seen.dtype
-    if dtype.hasobject or dtype.names or (dtype.kind in "OUSMmV" and dtype.isbuiltin != 2):
+    if dtype.newbyteorder("=").name not in NAMES:
         return refuse(
-            "gpuinterop", where, errors.DTypeError, "a numeric dtype", f"dtype {dtype}",
-            "convert the values, or pass one field of the structure",
+            "gpuinterop", where, errors.DTypeError, "a numeric dtype that gpuinterop has", f"dtype {dtype}",
+            fix_dtype(library, dtype.name, frozenset(NAMES)) if dtype.kind in "fc"
+            else "convert the values, or pass one field of the structure",
         )  # fmt: skip
     if isinstance(a, numpy.generic):
         return copy_needed(

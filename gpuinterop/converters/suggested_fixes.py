@@ -16,7 +16,7 @@ _CASTS = {
     **dict.fromkeys(("gpuinterop", "numpy", "cupy", "jax", "pycuda"), _METHOD),
     "torch": "{x}.to(torch.{dtype})",
     "tensorflow": "tensorflow.cast({x}, '{dtype}')",
-    "buffer": "numpy.asarray({x}).astype('{dtype}')",
+    "buffer": "numpy.asarray(memoryview({x})).astype('{dtype}')",
     "array_api": "{x}.__array_namespace__().astype({x}, {x}.__array_namespace__().{dtype})",
 }
 

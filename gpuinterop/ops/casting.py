@@ -150,7 +150,7 @@ def _source(src: Any, target: Any, casting: str) -> Any:
     number = type(src) in (bool, int, float, complex)
     if isinstance(src, (list, tuple)):
         src = np.asarray(src)
-    elif not number and not isinstance(src, (_core.Array, np.ndarray, np.generic)):
+    if not number and not isinstance(src, (_core.Array, np.generic)):
         src = as_input_array(src, None, _WHERE)
     given = np.result_type(src) if number else src.dtype
     # Python scalars have a kind but no size.
@@ -165,8 +165,6 @@ def _source(src: Any, target: Any, casting: str) -> Any:
         value = output_arrays.new_like(target, (), dtype, _WHERE)
         value[...] = scalars_to_array(src, dtype, _WHERE).item()
         return value
-    if not isinstance(src, _core.Array):
-        src = as_input_array(src, None, _WHERE)
     source = placed(src, target, _WHERE)
     output_arrays.require_arrays(_WHERE, target, source)
     return source

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import refuse_foreign
 from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.layout import core_view
@@ -51,7 +52,11 @@ class Kernels(dict[Any, Any]):
 
 def shape_of(x: Any) -> tuple[int, ...]:
     """Return the core's shape of an array, whatever a subclass overrides; () for a number."""
-    return tuple(np.shape(core_view(x) if isinstance(x, _core.Array) else x))
+    try:
+        return tuple(np.shape(core_view(x) if isinstance(x, _core.Array) else x))
+    except RuntimeError:  # of torch, for tensors without memory
+        refuse_foreign(x, "fuse")
+        raise
 
 
 def expected_argument(

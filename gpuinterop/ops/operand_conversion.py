@@ -72,7 +72,7 @@ def operand(value: Any, like: Any, where: str) -> Any:
         # An object of a subclass, such as an IntEnum, becomes the plain number.
         plain: tuple[Any, ...] = (bool, int, float, complex)
         return next(t(value) for t in plain if isinstance(value, t))
-    if isinstance(value, np.ndarray) or speaks(value) or needs_converter(value):
+    if is_foreign_array(value):
         return placed(as_input_array(value, None, where), like, where)
     return NotImplemented
 
@@ -80,7 +80,7 @@ def operand(value: Any, like: Any, where: str) -> Any:
 def is_foreign_array(value: Any) -> bool:
     """Return whether `value` is an array of another library; NumPy's scalars are numbers."""
     known = (_core.Array, int, float, complex, np.generic, type)
-    return not isinstance(value, known) and speaks(value)
+    return not isinstance(value, known) and (speaks(value) or needs_converter(value))
 
 
 def speaks(value: Any) -> bool:

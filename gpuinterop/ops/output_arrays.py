@@ -20,7 +20,12 @@ from gpuinterop.error_messages import (
 from gpuinterop.errors import DTypeError, ShapeError
 from gpuinterop.host_views import refuse_mask
 from gpuinterop.layout import core_view
-from gpuinterop.ops.operand_conversion import gpuarray_class, placed, result_class, speaks
+from gpuinterop.ops.operand_conversion import (
+    gpuarray_class,
+    is_foreign_array,
+    placed,
+    result_class,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +111,7 @@ def taken(where: str, *operands: Any) -> list[Any]:
 
 
 def _foreign(x: Any) -> bool:
-    return not isinstance(x, _core.Array) and speaks(x)
+    return isinstance(x, np.generic) or is_foreign_array(x)
 
 
 def selected(where: Any, x: Any, op: str) -> Any:

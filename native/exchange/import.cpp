@@ -205,7 +205,7 @@ void check_memory(Checked* c, Trust trust, bool may_copy, const char* where) {
       fail(Kind::Contiguity, where,
            "memory aligned to the itemsize, " + std::to_string(item) + " bytes",
            "address " + cuda::handle_text(c->data),
-           "allow a copy: copy=True (in from_any and to: copyif=True)");
+           "pass copy=True for a copy");
     c->misaligned = true;
   }
   if (c->device.is_cuda()) verify_cuda(c, trust, where);

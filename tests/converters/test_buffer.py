@@ -26,7 +26,7 @@ def test_buffer_consumers_read_gpuinterop_arrays():
 
 def test_the_fix_for_foreign_byte_order_is_a_line_that_works():
     for a, words in (
-        (memoryview(np.arange(4, dtype=">f4")), "numpy.asarray(a).astype('float32')"),
+        (memoryview(np.arange(4, dtype=">f4")), "numpy.asarray(memoryview(a)).astype('float32')"),
         (np.arange(4, dtype=">i2"), "a.astype('int16')"),
     ):
         with pytest.raises(gi.DTypeError) as raised:

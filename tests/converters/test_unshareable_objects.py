@@ -33,6 +33,10 @@ ENTRY_POINTS = {
     "CudaNdarray": gi.CudaNdarray,
     "GpuArray": gi.GpuArray,
     "x + obj": lambda obj: gi.ones(3, device="cpu") + obj,
+    "sum": gi.sum,
+    "take": lambda obj: gi.take(obj, 0),
+    "concatenate": lambda obj: gi.concatenate([gi.ones(3, device="cpu"), obj]),
+    "a fused function": lambda obj: gi.fuse(lambda x, y: x + y)(gi.ones(3, device="cpu"), obj),
     "x[...] = obj": assign,
     "to": lambda obj: gi.to(obj, "numpy"),
 }
@@ -172,6 +176,27 @@ def test_tensor_of_another_class_with_plain_memory_is_shared():
             assert call(t).ptr == base.data_ptr(), type(t)
 
 
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_dtype_error_of_cudandarray_casts_by_the_methods_of_the_library(library):
+    package = pytest.importorskip(library)
+    make = getattr(package, "numpy", package).zeros
+    value, target = (
+        make(3, dtype=package.int32 if library == "torch" else "int32"),
+        gi.ones(3, device="cpu"),
+    )
+    calls = (gi.CudaNdarray, gi.to_cudandarray, lambda value: target.__setitem__(..., value))
+    fixes = set()
+    for call in calls:
+        with pytest.raises(gi.DTypeError) as caught:
+            call(value)
+        fix = caught.value.fix.removeprefix("write the cast: ").partition(", or")[0]
+        assert gi.CudaNdarray(eval(fix, {"x": value, "value": value, library: package})).shape == (
+            3,
+        )
+        fixes.add((caught.value.expected, caught.value.got))
+    assert len(fixes) == 1
+
+
 # ---- numpy --------------------------------------------------------------------------------------
 
 
@@ -182,14 +207,14 @@ def test_tensor_of_another_class_with_plain_memory_is_shared():
         (np.array(["x"]), gi.DTypeError),
         (np.zeros(2, "M8[s]"), gi.DTypeError),
         (np.zeros(2, "f4,i4"), gi.DTypeError),
+        (np.zeros(2, "g"), gi.DTypeError),
     ],
-    ids=["objects", "texts", "dates", "records"],
+    ids=["objects", "texts", "dates", "records", "long doubles"],
 )
 def test_numpy_array_that_cannot_be_repaired_is_refused_alike(odd, error):
-    refused = refusal(odd, "numpy", STRICT)
-    assert type(refused) is error
+    copyto = {"copyto": lambda obj: np.copyto(gi.ones(3, device="cpu"), obj)}
+    assert type(refusal(odd, "numpy", ENTRY_POINTS | copyto)) is error
     assert gi.explain(odd, copyif=True).error is error
-    assert "astype" not in refused.fix or error is not gi.DTypeError
 
 
 def test_masked_array_is_shared_only_without_a_masked_element():
