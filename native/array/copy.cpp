@@ -15,6 +15,23 @@ namespace gpuinterop {
 
 namespace {
 
+struct HostCopy : ops::HostWork {
+  Array dst, src;
+  void run() const override { copy_elements(dst, src, "replay"); }
+  int traverse(visitproc visit, void* arg) const override {
+    Py_VISIT(dst.base.get());
+    Py_VISIT(src.base.get());
+    return 0;
+  }
+};
+
+void record_copy(const Array& dst, const Array& src) {
+  auto copy = std::make_shared<HostCopy>();
+  copy->dst = dst;
+  copy->src = src;
+  ops::recorder->add(std::move(copy));
+}
+
 // The iteration space of a copy: source first, then target. Kernels move bits.
 void plan_copy(ops::IterationSpace& w, const Array& dst, const Array& src) {
   w.inputs = 1;
@@ -157,7 +174,7 @@ void note_copy_slow(const char* kind, int64_t nbytes, const char* where) {
 void copy_elements(const Array& dst, const Array& src, const char* where, bool async) {
   if (dst.layout.size() == 0) return;
   if (!dst.device.is_cuda() && !src.device.is_cuda()) {
-    if (ops::recording_on_host()) return ops::recorder->add_copy(dst, src);
+    if (ops::recording_on_host()) return record_copy(dst, src);
   } else {
     ops::note_use(dst);  // on the host too: a graph may hold a copy of page-locked memory
     ops::note_use(src);
@@ -182,7 +199,7 @@ void fill_elements(const Array& dst, const void* item, const char* where) {
       Array kept = make_empty(dst.device, dst.dtype, 0, nullptr, where);
       std::memcpy(kept.data, item, static_cast<size_t>(dst.itemsize()));
       kept.layout = one.layout;
-      return ops::recorder->add_copy(dst, kept);
+      return record_copy(dst, kept);
     }
     ops::note_write(dst);
     copy_host(dst, one);

@@ -53,28 +53,6 @@ void add_to_capture(CUstream stream, CUgraph inner) {
       "cuStreamUpdateCaptureDependencies", "replay");
 }
 
-struct PythonCall : HostWork {
-  PyRef callable;
-  void run() const override {
-    const PyRef result =
-        PyRef::checked(run_python([&] { return PyObject_CallNoArgs(callable.get()); }));
-  }
-  int traverse(visitproc visit, void* arg) const override {
-    Py_VISIT(callable.get());
-    return 0;
-  }
-};
-
-struct HostCopy : HostWork {
-  Array dst, src;
-  void run() const override { copy_elements(dst, src, "replay"); }
-  int traverse(visitproc visit, void* arg) const override {
-    Py_VISIT(dst.base.get());
-    Py_VISIT(src.base.get());
-    return 0;
-  }
-};
-
 }  // namespace
 
 Recorder::Recorder(Device device, bool on_host) : device_(device), on_host_(on_host) {}
@@ -332,18 +310,6 @@ void Recorder::write(const Array& array) {
   if (!array.buffer || std::any_of(fresh_.begin(), fresh_.end(), shares)) return;
   written_.push_back(array);
   if (!array.buffer->needs_base) written_.back().base = PyRef();  // as in use()
-}
-
-void Recorder::add_call(PyObject* callable) {
-  auto call = std::make_shared<PythonCall>();
-  call->callable = PyRef::borrow(callable);
-  add(std::move(call));
-}
-void Recorder::add_copy(const Array& dst, const Array& src) {
-  auto copy = std::make_shared<HostCopy>();
-  copy->dst = dst;
-  copy->src = src;
-  add(std::move(copy));
 }
 
 // If only this list holds the memory, later results of the capture may reuse it.

@@ -55,8 +55,6 @@ class Recorder {
   void require_device(Device device) const;
   // On the host: what every replay does, in order.
   void add(std::shared_ptr<const HostWork> work) { calls_.push_back(std::move(work)); }
-  void add_call(PyObject* callable);
-  void add_copy(const Array& dst, const Array& src);
 
   bool on_host() const noexcept { return on_host_; }
   Device device() const noexcept { return device_; }

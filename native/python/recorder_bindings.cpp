@@ -1,6 +1,7 @@
 // The capture's Recorder as Python sees it.
 #include <nanobind/nanobind.h>
 
+#include "array/gil.hpp"
 #include "array/text_arguments.hpp"
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
@@ -12,6 +13,22 @@ namespace nb = nanobind;
 namespace gpuinterop {
 
 using ops::Recorder;
+
+namespace {
+
+struct PythonCall : ops::HostWork {
+  PyRef callable;
+  void run() const override {
+    const PyRef result =
+        PyRef::checked(run_python([&] { return PyObject_CallNoArgs(callable.get()); }));
+  }
+  int traverse(visitproc visit, void* arg) const override {
+    Py_VISIT(callable.get());
+    return 0;
+  }
+};
+
+}  // namespace
 
 void register_recorder(nb::module_& m) {
   const Collected<Recorder> collected;
@@ -77,7 +94,9 @@ void register_recorder(nb::module_& m) {
         // False: nothing records, so the caller does the work itself.
         ops::require_recorded({DeviceType::Cpu, 0});
         if (!ops::recording_on_host()) return false;
-        ops::recorder->add_call(fn.ptr());
+        auto call = std::make_shared<PythonCall>();
+        call->callable = PyRef::borrow(fn.ptr());
+        ops::recorder->add(std::move(call));
         return true;
       },
       nb::arg("call"));
