@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "array/error.hpp"
-#include "array/gil.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/driver.hpp"
