@@ -204,8 +204,7 @@ void check_memory(Checked* c, Trust trust, bool may_copy, const char* where) {
     if (!may_copy)
       fail(Kind::Contiguity, where,
            "memory aligned to the itemsize, " + std::to_string(item) + " bytes",
-           "address " + cuda::handle_text(c->data),
-           "pass copy=True for a copy");
+           "address " + cuda::handle_text(c->data), "pass copy=True for a copy");
     c->misaligned = true;
   }
   if (c->device.is_cuda()) verify_cuda(c, trust, where);

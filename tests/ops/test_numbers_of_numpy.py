@@ -74,7 +74,7 @@ def test_the_byte_order_does_not_matter(name):
 def test_a_dtype_that_no_array_has_is_named(value):
     x = gi.CudaNdarray(HOST.astype("float32"), device="cpu")
     for call in (lambda: x + value, lambda: gi.add(x, value), lambda: gi.exp(value)):
-        with pytest.raises(gi.DTypeError, match="int8") as error:
+        with pytest.raises(gi.DTypeError) as error:
             call()
-        assert repr(np.asarray(value).dtype) in error.value.got
-        assert "cast" in error.value.fix
+        assert str(np.asarray(value).dtype) in error.value.got
+        assert "convert" in error.value.fix
