@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from doubles.layouts import pair, recipes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_products import close, values
@@ -10,28 +11,14 @@ import gpuinterop
 from gpuinterop import CudaNdarray, GpuArray
 
 EXTENTS = st.sampled_from([0, 1, 1, 2, 3, 5])
-STEPS = st.sampled_from([1, 1, -1, 2, -3])
 
 
 @st.composite
 def laid_out(draw, shape: tuple[int, ...], device: str, writable: bool = False):
     """A device array of this shape in some layout, and its values in float64."""
-    order = draw(st.permutations(range(len(shape))))
-    steps = [draw(STEPS) for _ in shape]
-    repeated = [not writable and n > 1 and draw(st.integers(0, 9)) == 0 for n in shape]
-    real = [1 if r else n for n, r in zip(shape, repeated, strict=True)]
-    store = [(abs(s) * n + 2) for n, s in zip(real, steps, strict=True)]
-    host = values(*[store[i] for i in order])
-    array = CudaNdarray(host, device=device).transpose(np.argsort(order).tolist())
-    numbers = host.astype(float).transpose(np.argsort(order))
-    cut = tuple(
-        slice(1, 1 + n * t, t) if t > 0 else slice(n * -t, None if n else n * -t, t)
-        for n, t in zip(real, steps, strict=True)
-    )
-    array, numbers = array[cut], numbers[cut]
-    crop = tuple(slice(0, n) for n in real)
-    array, numbers = array[crop], numbers[crop]
-    assert array.shape == numbers.shape == tuple(real)
+    recipe = draw(recipes(shape, may_repeat=not writable))
+    _, numbers, _, array = pair(recipe, np.float32, sum(shape), device, CudaNdarray)
+    numbers = numbers.astype(float)
     if writable:
         return array, numbers
     return array.broadcast_to(shape), np.broadcast_to(numbers, shape)

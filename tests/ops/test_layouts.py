@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from doubles.layouts import pair, recipes, shapes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from layouts import pair, recipes, shapes
 
 import gpuinterop as gi
 
