@@ -208,11 +208,11 @@ def too_many_indices(where: str, count: int, shape: Any) -> ArrayIndexError:
 
 # The index is given as text; the axis is that of the indexed array.
 def index_out_of_range(where: str, extent: int, index: str, axis: int) -> ArrayIndexError:
-    by_key = where.startswith("x[")
+    other = {"x[key]": ", or read with x.take(indices, axis, mode='clip')"}
+    other |= dict.fromkeys(("take", "put"), ", or pass mode='clip' or mode='wrap'")
     return ArrayIndexError(
         where=where, expected=f"indices from {-extent} to {extent - 1}", got=f"{index} on axis {axis}", axis=axis,
-        fix="correct the indices, or read with x.take(indices, axis, mode='clip')" if by_key
-        else "pass mode='clip' or mode='wrap', or correct the indices",
+        fix=f"correct the indices{other.get(where, '')}",
     )  # fmt: skip
 
 

@@ -203,6 +203,7 @@ _MOST = 64  # far more than a kernel accepts; compile() makes a type for each
 
 def _mentioned(letter: str, *texts: str) -> int:
     """Return the number of operands in the texts: one more than the highest index."""
-    found = re.findall(rf"\b{letter}(\d+)\b", " ".join(texts))
+    # Not the exponent of 1.e5, nor a member.
+    found = re.findall(rf"(?<![\w.]){letter}(\d+)\b", " ".join(texts))
     # int() limits the digits that it reads; far fewer name more operands than exist.
     return max((int(number[:9]) for number in found), default=-1) + 1

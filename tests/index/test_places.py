@@ -56,6 +56,25 @@ def test_an_index_out_of_range_is_named(device, dtype):
         x[np.array([2**64 - 1], "u8")]  # where NumPy reads the last element
 
 
+def test_only_functions_with_a_mode_suggest_one(device):
+    x, i = on(device), on(device, np.array([[99]]))
+    for call in (lambda: x.take(i), lambda: gi.put(x, i, 0)):
+        with pytest.raises(gi.ArrayIndexError) as error:
+            call()
+        assert "pass mode=" in error.value.fix
+    for call in (
+        lambda: gi.take_along_axis(x, i, 0),
+        lambda: gi.put_along_axis(x, i, 0, 0),
+        lambda: gi.compress([True] * 9, x, axis=0),
+        lambda: gi.add.at(x, i, 0),
+        lambda: x.__setitem__(i, 0),
+        lambda: x.__setitem__(99, 0),
+    ):
+        with pytest.raises(gi.ArrayIndexError) as error:
+            call()
+        assert "pass mode=" not in error.value.fix
+
+
 @pytest.mark.parametrize("on_device", [False, True])
 def test_indices_beside_an_empty_index_array_are_not_checked(device, on_device):
     indices = [np.array([[9]]), np.zeros((1, 0), "i8")]

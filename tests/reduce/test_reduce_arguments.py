@@ -158,6 +158,8 @@ def test_operands_and_extras_of_a_map_reduce(device: str) -> None:
     x = gi.CudaNdarray(np.ones((2, 3), np.float32), device=device)
     scaled = gi.MapReduce("x0 * x1", lambda x, e: (sums(x, e)[0] * e[0],), posts=("r * e0",))
     assert scaled(x, x, extras=(x[:, 0],)).tolist() == [3, 3]
+    number = gi.MapReduce("x0 * x1", lambda x, e: (sums(x, e)[0] * 100,), posts=("r * 1.e2",))
+    assert number(x, x).tolist() == [300, 300]
 
 
 @pytest.mark.parametrize("given", [np.ones(3), None, (), (1, 2), (np.ones((2, 3)),)], ids=repr)
