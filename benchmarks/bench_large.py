@@ -1,8 +1,9 @@
 """Is each operation as fast beyond 2^31 elements as at 2^28? Every operator and reduction, copies, indices, joins.
 
 GB/s of the bytes that must move, of 2^31 + 3 elements, compared with 2^28 elements and with torch; small dtypes.
-"flat" operands are contiguous vectors, "rows" are a column and a row that broadcast to a matrix. Ends with the rows
-whose rate is less than half of that at 2^28, and with those in which torch is more than 5 % faster.
+"flat" operands are contiguous vectors, "rows" are a column and a row that broadcast to a matrix. Operators write into
+out= arrays, so that the allocation of results of several GiB is not measured. Ends with the rows whose
+rate is less than half of that at 2^28, and with those in which torch is more than 5 % faster.
 """
 
 from __future__ import annotations
@@ -51,13 +52,19 @@ def operators(m: Any, arrays: dict[str, Any], n: int) -> Cases:
         column, lines = flat[0][: n // columns].reshape(-1, 1), [a[:columns] for a in flat[1:]]
         if row.inputs == 1:
             column = m.broadcast_to(column, (n // columns, columns))
-        found = function(gi, row.name)(
-            *(gi.zeros(1, str(a.dtype).split(".")[-1], device="cpu") for a in flat)
-        )
-        written = sum(r.itemsize for r in (found if row.results > 1 else (found,)))
-        moved = n * (sum(a.itemsize for a in flat) + written)
-        yield f"{row.name}, flat", moved, lambda c=call, a=flat: c(*a)
-        yield f"{row.name}, rows", n * written, lambda c=call, a=(column, *lines): c(*a)
+        found = call(*(a[:1] for a in flat))
+        found = found if row.results > 1 else (found,)
+        dtypes = [str(r.dtype).split(".")[-1] for r in found]
+        results = [arrays[f"out {dtype} {i}"] for i, dtype in enumerate(dtypes)]
+        written = n * sum(r.itemsize for r in found)
+        moved = n * sum(a.itemsize for a in flat) + written
+        outs: list[Any] = [tuple(r[:n] for r in results)]
+        outs.append(tuple(r[: n // columns * columns].reshape(-1, columns) for r in outs[0]))
+        for name, a, count, out in (
+            ("flat", flat, moved, outs[0]), ("rows", (column, *lines), written, outs[1]),
+        ):  # fmt: skip
+            kept = out if row.results > 1 else out[0]
+            yield f"{row.name}, {name}", count, lambda c=call, a=a, out=kept: c(*a, out=out)
 
 
 def reductions(m: Any, arrays: dict[str, Any], n: int) -> Cases:
@@ -131,7 +138,12 @@ class Lazy(dict):
 
 
 def vector(device: str, n: int, name: str) -> Any:
-    """Return a vector of a few more than `n` elements of a dtype; "places" are indices, "few" is True at a few."""
+    """Return a vector of a few more than `n` elements of a dtype; "places" are indices, "few" is True at a few.
+
+    "out float16 0" is an uninitialized vector of float16.
+    """
+    if name.startswith("out "):
+        return gi.empty(n + 64, name.split()[1], device=device)
     if name == "places":
         return gi.arange(0, n, max(n >> 26, 1) + 2, dtype="int64", device=device)
     count, period = n + 64, 1 << 10
@@ -143,7 +155,7 @@ def vector(device: str, n: int, name: str) -> Any:
     return x
 
 
-def measure(bench: Benchmark, sizes: dict[str, int], only: str) -> None:
+def measure(bench: Benchmark, sizes: dict[str, int], only: list[str]) -> None:
     libraries = peers(bench.options, ("torch",))
     wait = waiting(libraries, bench.options.device)
     own = Lazy(lambda name: vector(bench.options.device, sizes[GPUINTEROP], name))
@@ -161,7 +173,7 @@ def measure(bench: Benchmark, sizes: dict[str, int], only: str) -> None:
                     call, wait[who if m is not gi else GPUINTEROP]
                 )
         for row, found in calls.items():
-            if only in row:
+            if not only or any(name in row for name in only):
                 bench.device(row, found, moved=moved[row], budget=0.01)
 
 
@@ -177,7 +189,7 @@ def slower(rows: dict[str, dict[str, float]], other: str, factor: float) -> list
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--only", default="", help="cases whose name contains this")
+    options.add_argument("--only", nargs="*", help="cases whose names contain one of these")
     chosen = options.parse_args()
     bench = Benchmark("large", "GB/s", chosen)
     small, large = (10, 12) if chosen.quick else (28, 31)

@@ -115,7 +115,10 @@ def copy_of_value(
         return new_device_copy(cls, source, place, where, numbers)
     wanted, target = as_supported_dtype(dtype, where), resolve_device(place, where)
     if target.type != "cpu" or not may_cast_in_copy(source, wanted):
-        source = cast_from(value, source, wanted, where)
+        found, source = source, cast_from(value, source, wanted, where)
+        if source is not found and source.base is None and target.type == "cpu":
+            copy_tracking.report_copy("host", source.nbytes, where)
+            return _core.adopt(class_for(wanted), source)
     return new_device_copy(class_for(wanted), source, target, where, dtype=wanted)
 
 

@@ -78,7 +78,8 @@ def _shape_by_first_items(value: Any) -> tuple[int, ...]:
 def _fill(target: np.ndarray[Any, Any], value: Any, converted: Any) -> bool:
     """Fill `target` with nested lists, piece by piece; return False if they do not have its shape."""
     listed = type(value) in (list, tuple)
-    if target.size <= PIECE:
+    most = PIECE if target.itemsize <= 8 else PIECE // 2
+    if target.size <= most:
         found = converted(value) if listed else converted([value])[0]
         if found.shape != target.shape:
             return False
@@ -87,7 +88,7 @@ def _fill(target: np.ndarray[Any, Any], value: Any, converted: Any) -> bool:
     items: Any = value if listed else np.atleast_1d(np.asarray(value))
     if len(items) != len(target):
         return False
-    step = PIECE * len(target) // target.size
+    step = most * len(target) // target.size
     if step <= 1 and target.ndim > 1:
         return all(_fill(row, item, converted) for row, item in zip(target, items, strict=True))
     return all(

@@ -135,13 +135,13 @@ def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta
     scale: Any = dtype.type(alpha) if floating else alpha
     scale_added: Any = dtype.type(beta) if floating else beta
 
-    def product() -> Any:
+    def product(out: Any) -> Any:
         # Each replay reads the operands again.
         x, y = left.astype(dtype, copy=False), right.astype(dtype, copy=False)
         # NumPy gives matrices and vectors without gaps to BLAS; other vectors it would sum one by one in float32.
         in_blas = kind != "ger" and dtype.char in "fdFD" and x.flags.forc and y.flags.forc
         if kind == "gemm" or in_blas:
-            return np.matmul(x, y)
+            return np.matmul(x, y, out=out)
         return sum_of_products(x, y if y.ndim == 1 else y.swapaxes(-1, -2))
 
     def work() -> None:
@@ -149,7 +149,9 @@ def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta
             if alpha == 0:
                 sink[...] = 0 if added is None else added * scale_added
                 return
-            value = product()
+            value = product(sink if alpha == 1 and added is None else None)
+            if value is sink:
+                return
             if alpha != 1:
                 value = value * scale
             if added is not None:

@@ -10,6 +10,7 @@ from doubles.fake_driver import built
 
 PROGRAM = """
 import copy, ctypes, json, pickle
+import ml_dtypes
 import numpy as np
 import gpuinterop as gi
 
@@ -69,6 +70,8 @@ PAIRS = {
     "roll": (lambda: np.roll(F, 3), lambda: np.roll(f, 3)),
     "repeat": (lambda: gi.repeat(F, 2), lambda: np.repeat(f, 2)),
     "product with a vector": (lambda: D @ D[0], lambda: d @ d[0]),
+    "product of matrices": (
+        lambda: F.T[:512] @ F[:, :512], lambda: np.matmul(f.T[:512], f[:, :512], out=np.empty((512, 512), "f4"))),
     "fused function": (lambda: fused(F, F), lambda: np.tanh(f * f)),
     "max of selected elements": (lambda: F.max(where=M, initial=0), lambda: f.max(where=m, initial=0)),
     "nonzero": (lambda: gi.nonzero(F), lambda: np.nonzero(f)),
@@ -92,6 +95,7 @@ PAIRS = {
     "overlapping assignment": (
         lambda: F[:, 1:].__setitem__(..., F[:, :-1]), lambda: f[:, 1:].__setitem__(..., f[:, :-1])),
     "argmax": (lambda: F.T.argmax(axis=0), lambda: f.T.argmax(axis=0)),
+    "argmin of columns": (lambda: F.argmin(axis=0), lambda: f.argmin(axis=0)),
     "allclose": (lambda: np.allclose(F, F), lambda: np.allclose(f, f)),
     "arange": (lambda: gi.arange(n, device="cpu"), lambda: np.arange(n, dtype="float32")),
     "arange of floats": (
@@ -99,8 +103,11 @@ PAIRS = {
     "linspace": (lambda: gi.linspace(0, 1, n, device="cpu"), lambda: np.linspace(0, 1, n, dtype="float32")),
     "ones": (lambda: gi.ones(n, device="cpu"), lambda: np.ones(n, "float32")),
     "array": (lambda: gi.array(f, "float64", device="cpu"), lambda: np.array(f, "float64")),
+    "array of bfloat16": (lambda: gi.array(f, "bfloat16", device="cpu"), lambda: f.astype(ml_dtypes.bfloat16)),
     "array of a list": (lambda: gi.array(flat, device="cpu"), lambda: np.array(flat, "float32")),
     "array of lists": (lambda: gi.GpuArray(floats, device="cpu"), lambda: np.array(floats, "float32")),
+    "complex array of lists": (
+        lambda: gi.array(floats, "complex128", device="cpu"), lambda: np.array(floats, "complex128")),
     "array of lists of ints": (lambda: gi.asarray(ints, "int64", device="cpu"), lambda: np.array(ints, "int64")),
     "array of arrays in a list": (lambda: gi.array(rows, "float64", device="cpu"), lambda: np.array(rows, "float64")),
     "deepcopy": (lambda: copy.deepcopy(F), lambda: copy.deepcopy(f)),
