@@ -40,6 +40,8 @@ class GilRelease {
  public:
   explicit GilRelease(bool wanted = true) noexcept
       : saved_(wanted && holds_gil() ? PyEval_SaveThread() : nullptr) {}
+  enum Held { kHeld };  // the caller holds the GIL: no check
+  explicit GilRelease(Held) noexcept : saved_(PyEval_SaveThread()) {}
   ~GilRelease() {
     if (saved_) reacquire_gil(saved_);
   }

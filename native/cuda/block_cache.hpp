@@ -40,7 +40,7 @@ class BlockCache {
     if (found == blocks_.end() || found->second.empty()) return nullptr;
     void* ptr = found->second.back();
     found->second.pop_back();
-    bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    add_bytes(-bytes);
     return ptr;
   }
 
@@ -56,7 +56,7 @@ class BlockCache {
     } catch (...) {
       return false;
     }
-    bytes_.fetch_add(block.bytes, std::memory_order_relaxed);
+    add_bytes(block.bytes);
     return true;
   }
 
@@ -77,6 +77,9 @@ class BlockCache {
   int64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
 
  private:
+  // With the lock held, so that a store suffices.
+  void add_bytes(int64_t more) noexcept { bytes_.store(bytes() + more, std::memory_order_relaxed); }
+
   // Sizes that are no longer requested keep their keys until the cache is emptied.
   static constexpr size_t kMostKeys = 512;
   struct Key {

@@ -61,13 +61,13 @@ inline void order_all(Buffer* const* buffers, int n, CUstream stream, const char
 // Queues work that uses these buffers on `stream`: call() makes the driver's calls and checks them, without the
 // GIL, because they wait while the stream's queue is full (about a thousand operations). So it uses nothing
 // that the GIL guards. Another thread may use the memory on its stream before the work is queued; the last
-// step makes `stream` wait for that use, so that what follows either use follows both. The caller holds
-// references to the buffers.
+// step makes `stream` wait for that use, so that what follows either use follows both. The caller holds the
+// GIL and references to the buffers.
 template <class Call>
 void queue(Buffer* const* buffers, int n, CUstream stream, const char* where, Call&& call) {
   order_all(buffers, n, stream, where);
   {
-    GilRelease released;
+    GilRelease released(GilRelease::kHeld);
     call();
   }
   order_all(buffers, n, stream, where);

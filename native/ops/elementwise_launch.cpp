@@ -81,13 +81,13 @@ int widest(const IterationSpace& w, const char* modes) {
 bool is_unit(char mode) { return mode == 'C' || mode == 'R'; }
 
 // The place of an operand's first element in a pack of v elements of the memory, from 0 to v - 1; -1 if no
-// pack begins at an element. A reversed operand is read from the pack's last element.
+// pack begins at an element. A reversed operand is read from the pack's last element. Sizes and
+// packs are powers of two, so that no division delays the launch.
 int64_t place_in_pack(const IterationSpace& w, int i, char mode, int64_t v) {
-  const int64_t size = w.itemsize[i];
-  const uintptr_t address = reinterpret_cast<uintptr_t>(w.data[i]);
-  if (address % static_cast<uintptr_t>(size)) return -1;
-  const int64_t place = static_cast<int64_t>(address / static_cast<uintptr_t>(size)) % v;
-  return mode == 'R' ? (place + 1) % v : place;
+  const uintptr_t size = w.itemsize[i], address = reinterpret_cast<uintptr_t>(w.data[i]);
+  if (address & (size - 1)) return -1;
+  const auto place = static_cast<int64_t>(address >> std::countr_zero(size));
+  return (mode == 'R' ? place + 1 : place) & (v - 1);
 }
 
 // The access of flat kernels: 16 bytes of the widest operand if all operands are aligned, or less.

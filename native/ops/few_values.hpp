@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <new>
+#include <utility>
 
 #include "array/array.hpp"
 
@@ -10,8 +12,16 @@ namespace gpuinterop::ops {
 // Like std::optional<Array>, whose construction clears all of its bytes.
 class MaybeArray {
  public:
+  MaybeArray() noexcept {}
+  MaybeArray(const MaybeArray& o) {
+    if (o) *this = *o;
+  }
+  ~MaybeArray() {
+    if (has_value_) array_.~Array();
+  }
   MaybeArray& operator=(const Array& a) {
-    array_ = a;
+    if (std::exchange(has_value_, false)) array_.~Array();
+    new (&array_) Array(a);
     has_value_ = true;
     return *this;
   }
@@ -20,7 +30,9 @@ class MaybeArray {
   const Array* operator->() const noexcept { return &array_; }
 
  private:
-  Array array_;
+  union {
+    Array array_;
+  };
   bool has_value_ = false;
 };
 

@@ -43,10 +43,11 @@ const char* class_name(LayoutClass c) {
 std::string key_for(OpId op, const IterationSpace& w, const KernelVariant& variant, int device) {
   const int flags = static_cast<int>(variant.layout) | variant.wide << 2 |
                     (variant.tile > 32) << 3 | std::countr_zero(variant.vector) << 4;
-  std::string key(reinterpret_cast<const char*>(&op), sizeof op);
   const int aligned = std::countr_zero(variant.across) | std::countr_zero(variant.skew) << 4;
-  for (int part : {device, flags, aligned, int{variant.unroll}, int{variant.ndim}})
-    key += static_cast<char>(part);
+  const uint8_t parts[] = {uint8_t(device), uint8_t(flags), uint8_t(aligned), variant.unroll,
+                           variant.ndim};
+  std::string key(reinterpret_cast<const char*>(&op), sizeof op);
+  key.append(reinterpret_cast<const char*>(parts), sizeof parts);
   key.append(reinterpret_cast<const char*>(w.type), static_cast<size_t>(w.operands));
   return key.append(variant.modes, static_cast<size_t>(w.operands));
 }

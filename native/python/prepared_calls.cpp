@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "array/array.hpp"
+#include "ops/few_values.hpp"
 #include "python/collected.hpp"
 #include "python/error_translation.hpp"
 #include "python/register.hpp"
@@ -101,18 +102,22 @@ PyRef call_with(PyObject* function, PyObject* argument) {
       run_python([&] { return PyObject_CallFunctionObjArgs(function, argument, nullptr); }));
 }
 
-PyRef run_entry(const PreparedCall& entry, PyObject* args, PyObject* kwargs) {
+PyRef run_entry(const PreparedCall& entry, PyObject* args, PyObject* out) {
+  static PyObject* const names = Py_BuildValue("(s)", "out");
   const size_t n = entry.operands.size();
-  PyRef operands = PyRef::checked(PyTuple_New(static_cast<Py_ssize_t>(n)));
+  std::vector<PyRef> computed;
+  ops::FewValues<PyObject*, 4> values(static_cast<int>(n) + 1);
   for (size_t i = 0; i < n; ++i) {
     const Operand& operand = entry.operands[i];
-    PyRef value = operand.position >= 0 ? PyRef::borrow(PyTuple_GetItem(args, operand.position))
-                  : operand.position == kObject ? operand.object
-                                                : call_with(operand.object.get(), args);
-    PyTuple_SetItem(operands.get(), static_cast<Py_ssize_t>(i), value.release());
+    if (operand.position == kComputed) computed.push_back(call_with(operand.object.get(), args));
+    values[int(i)] = operand.position >= 0         ? PyTuple_GetItem(args, operand.position)
+                     : operand.position == kObject ? operand.object.get()
+                                                   : computed.back().get();
   }
-  PyRef result = PyRef::checked(
-      run_python([&] { return PyObject_Call(entry.operation.get(), operands.get(), kwargs); }));
+  values[int(n)] = out;  // borrowed, like the others
+  PyRef result = PyRef::checked(run_python([&] {
+    return PyObject_Vectorcall(entry.operation.get(), values.get(), n, out ? names : nullptr);
+  }));
   return entry.rebuild ? call_with(entry.rebuild.get(), result.get()) : result;
 }
 
@@ -122,9 +127,10 @@ PyObject* call_prepared(PyObject* self, PyObject* args, PyObject* kwargs) {
     throw PythonError();
   }
   const Py_ssize_t named = kwargs ? PyDict_Size(kwargs) : 0;
-  if (named == 0 || (named == 1 && PyDict_GetItemString(kwargs, "out")))
+  PyObject* out = named == 1 ? PyDict_GetItemString(kwargs, "out") : nullptr;
+  if (named == 0 || out)
     if (const auto entry = nb::inst_ptr<PreparedCalls>(self)->find(args))
-      return run_entry(*entry, args, kwargs).release();
+      return run_entry(*entry, args, out).release();
   const PyRef prepare = PyRef::checked(PyObject_GetAttrString(self, "_prepare"));
   return run_python([&] { return PyObject_Call(prepare.get(), args, kwargs); });
 }
