@@ -55,7 +55,7 @@ def _elemwise(op: Any, node: Any) -> Any:
 
 def _of_one_array(call: Any) -> Any:
     def run(inputs: Any, outputs: Any) -> None:
-        (x,), (cell,) = inputs, outputs
+        x, cell = inputs[0], outputs[0]
         old = cell[0]  # the result of the last call, if PyTensor keeps it
         cell[0] = call(x) if old is None or old.shape != x.shape else call(x, out=old)
 

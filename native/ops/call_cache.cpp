@@ -64,7 +64,7 @@ void watch(PyTypeObject* type) {
 }  // namespace
 
 void CallKey::begin(Subject subject, uint32_t number) {
-  bytes_.clear();
+  size_ = 0;
   classes_.clear();
   put(subject);
   put(number);
@@ -90,8 +90,7 @@ void CallKey::put_array(PyObject* array) {
   put_class(Py_TYPE(array));
   put(head);
   // Shape and strides are adjacent.
-  bytes_.append(reinterpret_cast<const char*>(a.layout.shape()),
-                2 * sizeof(int64_t) * a.layout.ndim());
+  append(a.layout.shape(), 2 * sizeof(int64_t) * static_cast<size_t>(a.layout.ndim()));
 }
 
 std::shared_ptr<const Prepared> find_prepared(const CallKey& key) {

@@ -3,6 +3,7 @@
 // class of layouts. For reductions and products it keeps launch plans for exact layouts.
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,18 +25,25 @@ class CallKey {
   void begin(Subject subject, uint32_t number);
   template <class T>
   void put(const T& value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    append(&value, sizeof value);
   }
   void put_class(PyTypeObject* type);
   // Class, device, dtype, shape, strides, and the properties of the address that a plan depends on.
   void put_array(PyObject* array);
 
-  std::string_view bytes() const noexcept { return bytes_; }
+  std::string_view bytes() const noexcept { return {bytes_.data(), size_}; }
   const std::vector<PyTypeObject*>& classes() const noexcept { return classes_; }
-  bool operator==(const CallKey& other) const noexcept { return bytes_ == other.bytes_; }
+  bool operator==(const CallKey& other) const noexcept { return bytes() == other.bytes(); }
 
  private:
-  std::string bytes_;
+  void append(const void* from, size_t n) {  // inline, unlike std::string's
+    if (size_ + n > bytes_.size()) bytes_.resize(2 * (size_ + n));
+    std::memcpy(bytes_.data() + size_, from, n);
+    size_ += n;
+  }
+
+  std::vector<char> bytes_;  // of which size_ are used
+  size_t size_ = 0;
   std::vector<PyTypeObject*> classes_;  // borrowed
 };
 
