@@ -20,6 +20,7 @@ from gpuinterop.array_inputs import (
     wait_for_readers,
 )
 from gpuinterop.dtypes import dtype_from_id, dtype_id
+from gpuinterop.foreign_handles import torch_keeps_stream
 from gpuinterop.host_views import refuse_mask
 
 
@@ -122,8 +123,11 @@ def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
     A dtype id + 128 is that of a target in host memory, where the copy casts between NumPy's dtypes.
 
     For -2 only raise the error for which the value cannot be shared, if its library has one. For -3 wait
-    until no library reads the memory of the array `value`, which is about to be written.
+    until no library reads the memory of the array `value`, which is about to be written. For -4 return
+    whether torch never destroys the stream of handle `value` on the device of number `like`.
     """
+    if row == -4:
+        return torch_keeps_stream(like, value)
     if row == -3:
         return wait_for_readers(value, where)
     if row == -2:

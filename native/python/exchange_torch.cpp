@@ -5,6 +5,7 @@
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
+#include "array/hooks.hpp"
 #include "cuda/device_state.hpp"
 #include "cuda/stream.hpp"
 #include "python/error_translation.hpp"
@@ -236,15 +237,13 @@ bool torch_keeps_stream(int device, void* handle) {
   // If torch creates a stream of its own at this address later, its memory is only returned late.
   static CUstream from_outside = nullptr;
   if (stream == from_outside) return false;
-  PyRef foreign =
-      PyRef::steal(run_python([] { return PyImport_ImportModule("gpuinterop.foreign_handles"); }));
-  PyRef answer = foreign ? PyRef::steal(run_python([&] {
-    return PyObject_CallMethod(foreign.get(), "torch_keeps_stream", "iK", device,
-                               (unsigned long long)stream);
-  }))
-                         : PyRef();
-  forgive();
-  const bool keeps = answer.get() == Py_True;
+  bool keeps = false;
+  try {
+    const auto number = reinterpret_cast<unsigned long long>(stream);
+    keeps = call_hook(Hook::Foreign, "(Kisi)", number, device, "from_torch", -4).get() == Py_True;
+  } catch (const PythonError&) {
+    forgive();
+  }
   if (keeps)
     cuda::note_process_lifetime(stream);
   else

@@ -35,7 +35,8 @@ Entry entries[] = {
     //   assignment: `like` is the class of the target, and the result is an array of that dtype. With -1,
     //   for an operand: `like` is an array of the call, or None. With -2, only for the error that forbids
     //   sharing the value: None if its library reports none. With -3, before a write to an array whose
-    //   memory is lent (array/loans.hpp): returns when the loans are returned.
+    //   memory is lent (array/loans.hpp): returns when the loans are returned. With -4, for the handle of a
+    //   stream and a device number: whether torch owns the stream and never destroys it.
     {"foreign", "gpuinterop.ops.operand_conversion"},
     // copied(kind, bytes, where, uncounted) -> None, or raises to forbid the copy
     //   Called before a copy while a copy scope is active.

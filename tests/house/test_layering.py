@@ -222,6 +222,16 @@ def test_each_folder_of_the_core_includes_lower_ones():
     assert NATIVE.keys() == {path.name for path in native.iterdir() if path.is_dir()}
 
 
+def test_the_core_calls_the_package_through_hooks_and_for_errors_only():
+    imports = re.compile(r'(?:PyImport_\w+|import_)\(\s*"gpuinterop\.(\w+)')
+    found = {
+        (path.name, module)
+        for path in (ROOT / "native").rglob("*.[ch]pp")
+        for module in imports.findall(path.read_text(encoding="utf-8"))
+    }
+    assert found == {("error_translation.cpp", m) for m in ("errors", "error_messages")}
+
+
 def test_layouts_and_dtypes_include_neither_python_nor_cuda():
     waiting = [f"array/{stem}.{end}" for stem in ("layout", "dtype") for end in ("hpp", "cpp")]
     reached: set[str] = set()
