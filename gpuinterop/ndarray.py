@@ -35,7 +35,7 @@ from gpuinterop.host_views import (
 from gpuinterop.kernel_protocols import ArgumentMethods
 from gpuinterop.layout import core_view
 from gpuinterop.ops.reductions import ReductionMethods
-from gpuinterop.option_values import require_bool
+from gpuinterop.option_values import require_bool, takes_copy_keyword
 from gpuinterop.views import ViewMethods, own_state
 
 __all__ = ["CudaNdarray", "GpuArray"]
@@ -199,6 +199,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     # ---- devices --------------------------------------------------------------------------------
 
+    @takes_copy_keyword("copy")
     def to_device(self: Self, device: Any, /, *, stream: Any = None, copy: bool = False) -> Self:
         """Return the array on another device: itself if it is there already, else a copy."""
         copy = require_bool(copy, "copy", "to_device")

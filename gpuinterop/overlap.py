@@ -49,8 +49,6 @@ def share_bytes(a: Reach, b: Reach, budget: int = 1_000_000) -> bool:
     BoundsError
         More than `budget` steps would be needed to be certain.
     """
-    if 0 in a[1] or 0 in b[1]:
-        return False
     first, second = (np.asarray(_Window(*reach)) for reach in (a, b))
     # 0 steps would compare only the ranges. The stubs of NumPy 2.4 accept no other number than -1 and 0.
     steps: Any = min(max(budget, 1), 1 << 62)

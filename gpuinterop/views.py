@@ -18,7 +18,7 @@ from gpuinterop.errors import (
     short_repr,
 )
 from gpuinterop.layout import core_view
-from gpuinterop.option_values import require_optional_bool, require_order
+from gpuinterop.option_values import require_optional_bool, require_order, takes_copy_keyword
 
 Self = TypeVar("Self", bound="ViewMethods")
 
@@ -213,6 +213,7 @@ class ViewMethods(_core.Array):
         _set_state(copied, deepcopy(own_state(self), memo))
         return copied
 
+    @takes_copy_keyword("copy")
     def reshape(self: Self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
         """Return the elements, in C order (or F), in another shape; one length may be -1.
 

@@ -242,6 +242,7 @@ def from_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
     return reader(entry) or generated(made, entry, "from", where, defaults)
 
 
+@takes_copy_keyword("copyif")
 def to_cudandarray(x: Any, copyif: bool = False) -> Any:
     """Return a CudaNdarray over the memory of `x`: a GPUArray, or an array of any known library.
 

@@ -56,7 +56,7 @@ def _read_namespace(xp: Any) -> tuple[Any, Backend | None]:
 def plan_to(
     info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False, xp: Any = None
 ) -> Plan:
-    """Plan a conversion to a namespace by a trial, because only the namespace knows what it accepts.
+    """Plan a conversion to a namespace by a trial, because a namespace does not report what it accepts.
 
     Sharing has no side effects. A copy that does not exist yet is tried with one element of its dtype.
     """

@@ -157,9 +157,8 @@ def call_with_tensors(
         )
     except errors.GpuInteropError as error:
         raise _refusal(error, func) from None
-    if (
-        not tensors
-    ):  # the array is in an unknown kind of container: torch would call this function again
+    # The array is in an unknown kind of container, so torch would call this function again.
+    if not tensors:
         return NotImplemented
     return func(*args, **kwargs)
 

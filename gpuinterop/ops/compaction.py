@@ -121,7 +121,7 @@ def _launch(
 
 
 def repeated_places(counts: Any, where: str) -> Any:
-    """Return each index as often as `counts`, a 1-d array of integers on a GPU, says; None if one is negative."""
+    """Return each index repeated by its count in `counts`, 1-d integers on a GPU; None if a count is negative."""
     counts = output_arrays.plain(counts)
     n = counts.size
     # The counts, and later their sums; the total; the minimum.

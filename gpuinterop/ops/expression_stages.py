@@ -197,14 +197,15 @@ class _Stages:
     ) -> None:  # fmt: skip
         self.stages, self.graph, self.results = stages, graph, len(graph.results)
         self.shapes = shapes_of(graph.order(), dict(enumerate(shapes)))
-        self.gives: list[tuple[int, ...]] = []  # for each stage the places of its results, or -1
+        # For each stage the places of its values among the results, or -1.
+        self.places: list[tuple[int, ...]] = []
         left = dict(enumerate(graph.results))
         for stage, _ in stages:
             places = []
             for value in stage.stores:
                 places.append(next((j for j, result in left.items() if result is value), -1))
                 left.pop(places[-1], None)
-            self.gives.append(tuple(places))
+            self.places.append(tuple(places))
         # For each result of each stage the inputs that are read after it is written.
         self.later: list[list[list[int]]] = []
         inputs = {*range(len(graph.inputs))}
@@ -222,9 +223,9 @@ class _Stages:
         found: list[Any] = [None] * (
             self.results + 1
         )  # the last one is for values that are not results
-        for (_, run), gives in zip(self.stages, self.gives, strict=True):
-            made = run(values, [None] * len(gives))
-            for place, value in zip(gives, made, strict=True):
+        for (_, run), places in zip(self.stages, self.places, strict=True):
+            made = run(values, [None] * len(places))
+            for place, value in zip(places, made, strict=True):
                 found[place] = value
             values.extend(made)
         return found[0] if self.results == 1 else tuple(found[:-1])
@@ -243,9 +244,9 @@ class _Stages:
                 check_out(out, self._shape_in(out, value), dtypes[id(value)], like, "fuse")
         found = list(outs)
         copies: list[tuple[Any, Any]] = []
-        for i, ((stage, run), gives) in enumerate(zip(self.stages, self.gives, strict=True)):
+        for i, ((stage, run), places) in enumerate(zip(self.stages, self.places, strict=True)):
             sinks = []
-            for place, value, later in zip(gives, stage.stores, self.later[i], strict=True):
+            for place, value, later in zip(places, stage.stores, self.later[i], strict=True):
                 sink = None if place < 0 else outs[place]
                 if (
                     sink is None

@@ -38,7 +38,7 @@ class Geometry:
     kept_strides: tuple[tuple[int, ...], ...]  # [input][dimension], elements
     red_strides: tuple[tuple[int, ...], ...]
     out_strides: tuple[tuple[int, ...], ...]  # [output][dimension]
-    in_shifts: tuple[int, ...]  # elements from the array's origin to the walk's
+    in_shifts: tuple[int, ...]  # elements from the array's first one to the first that is read
     out_shifts: tuple[int, ...]
     n_out: int
     n_red: int

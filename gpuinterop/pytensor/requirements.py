@@ -1,4 +1,4 @@
-"""Refuses a Python that has no PyTensor, before the import of another module fails for a reason that says less."""
+"""Refuses a Python that has no PyTensor, before the import of another module fails with a less clear error."""
 
 import sys
 from importlib.util import find_spec

@@ -63,7 +63,7 @@ class Configuration:
         return _modes(KNOWN | {"optimizer": name})[0][self.on_gpu]
 
     def use(self, device: str, force: bool = False, **_: Any) -> None:
-        """Compile for a device. Without a GPU functions stay on the host, and a line says so, unless `force`."""
+        """Compile for a device, and print its name. Without a GPU functions stay on the host, unless `force`."""
         where, any_dtype = device_of(device)
         floats = config.floatX
         if where != "cpu" and not force and not gi.devices()[1:]:

@@ -22,6 +22,9 @@ KEYWORDS = {
         lambda x, **options: converters.pointer_arguments([], **options),
         "copyif",
     ),
+    "reshape": (lambda x, **options: gi.from_any(x).reshape(3, **options), "copy"),
+    "to_device": (lambda x, **options: gi.from_any(x).to_device("cpu", **options), "copy"),
+    "to_cudandarray": (gi.to_cudandarray, "copyif"),
     "kernel": (lambda x, **options: converters.cupy.kernel(len, **options), "copyif"),
 }
 
