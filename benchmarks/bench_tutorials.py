@@ -287,7 +287,7 @@ def regression(bench: Benchmark, libraries: dict[str, Any]) -> None:
 
 
 def compiled(bench: Benchmark) -> None:
-    """The exp loop and the training step as functions that PyTensor compiles, with results on the device."""
+    """The exp loop, the training step and the blog's last program, compiled by PyTensor, with results on the device."""
     if importlib.util.find_spec("pytensor") is None:
         return print("left out: PyTensor is not installed")
     import pytensor
@@ -315,6 +315,10 @@ def compiled(bench: Benchmark) -> None:
     rate = np.float32(module.RATE)
     updates = [(v, v - rate * g) for v, g in zip((w, b), pytensor.grad(cost, [w, b]), strict=True)]
     step = pytensor.function([], results, updates=updates)
+    n = 64 if bench.options.quick else 1000
+    rng = np.random.default_rng(123)
+    m, v, c, z = (pytensor.shared(rng.standard_normal((n, n), np.float32)) for _ in range(4))
+    train = pytensor.function([], [], updates={z: pt.add(pt.dot(m, v), c)})
     backend.unuse()
     kept: list[Any] = [None]  # the last result, as a loop in a program holds it
 
@@ -323,6 +327,8 @@ def compiled(bench: Benchmark) -> None:
 
     bench.loop("exp, compiled by PyTensor", {c: keeping(f) for c, f in functions.items()}, mark=2.3)
     bench.loop("logistic regression, compiled by PyTensor", {GPUINTEROP: keeping(step)}, mark=12)
+    row = f"y = m.x + b, {n} x {n}, compiled by PyTensor"
+    bench.loop(row, {GPUINTEROP: Call(train, wait)}, count=300, mark=54)
 
 
 def main() -> None:

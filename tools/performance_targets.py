@@ -216,6 +216,10 @@ PROMISES = (
         "documents", "exp, compiled by PyTensor",
         "`exp` of 230,400 floats, compiled by PyTensor, with a fresh result on the GPU", 2.3,
     ),
+    (
+        "documents", "y = m.x + b, 1000 x 1000, compiled by PyTensor",
+        "y = m.x + b, 1000 x 1000, compiled by PyTensor, all in shared variables", 54.0,
+    ),
     ("documents", "exp, compiled by PyTensor", "`exp` compiled by PyTensor, without a captured graph", 3.8, NO_GRAPHS),
 )  # fmt: skip
 
