@@ -118,6 +118,11 @@ class Segment:
         # A result that is a shared variable itself must not take that variable's cell.
         self.exposed_cells = [cells[x] if x in made else [None] for x in self.exposed]
         self.shared = [i for i, x in enumerate(self.arrays) if isinstance(x, SharedVariable)]
+        # Old values that nothing reads: the operation that makes the new one may write to their memory.
+        self.unread = [
+            (cells[old], cells[new]) for old, new in self.updates.items()
+            if not fgraph.clients[old] and new in made and alias_root(new) is new
+        ]  # fmt: skip
         self.destroyed = {
             alias_root(node.inputs[i]) for node in self.nodes for places in node.op.destroy_map.values()
             for i in places
@@ -212,6 +217,10 @@ class Segment:
         try:
             for cell, read in zip(self.cells, self.read_cells, strict=True):
                 cell[0] = read[0]
+            for old, new in self.unread:
+                others = (cell[0] for cell in self.cells if cell is not old)
+                if not old[0].readonly and not any(gi.may_share_memory(old[0], a) for a in others):
+                    new[0] = old[0]
             with recording:
                 self.run_nodes()
                 results = self.finish()
