@@ -253,7 +253,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     require_device(device, *in[i].array, where);
     broadcast(shape, in[i].array->layout, where);
   }
-  // Operands broadcast to the shape of an `out` array, as in NumPy, but never an `out` array to theirs.
+  // Operands broadcast to the shape of an `out` array, as in NumPy; an `out` array is never broadcast.
   for (int j = 0; j < info.results; ++j) {
     if (!given[j]) continue;
     const Layout& out = given[j]->layout;

@@ -48,7 +48,7 @@ class IndexFlags {
 
   uint64_t address() const noexcept { return reinterpret_cast<uint64_t>(words_); }
 
-  // Waits for the kernel and throws if it has noted an index. During a capture a replay does that.
+  // Waits for the kernel and throws if it has written an index. During a capture the replay does both.
   void require_none(const IndexedElements& at) {
     if (!held_) return;
     cuda::finish_current_stream(device_, where_);

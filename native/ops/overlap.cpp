@@ -52,7 +52,7 @@ struct Search {
       divisor[i] = std::gcd(terms[i].step, divisor[i + 1]);
     }
   }
-  // Also true if the visits are spent before the answer is known.
+  // Also true if kMaxVisits visits find no answer.
   bool solve(int i, Wide target) {
     if (target == 0) return true;
     if (target < 0 || target > reach[i] || target % divisor[i] != 0) return false;
@@ -123,9 +123,9 @@ bool overlaps_itself(const Array& a) noexcept {
     reach += dims[i].step * dims[i].limit;
   }
   if (nested) return false;
-  // Two indices with one place differ by d, sum(step * d) = 0. Let k be the first dimension with d != 0,
-  // taken positive: 1 + u of at most `limit`; the others lie between -limit and limit. Counting u down
-  // from its end and the others up from theirs makes it one sum of positive steps.
+  // Two indices of the same element differ by d, with sum(step * d) = 0. Let k be the first dimension with
+  // d != 0, and d[k] = 1 + u positive, at most `limit`; the other d lie between -limit and limit. Counting u
+  // down from its end, and the other d up from -limit, gives one sum of positive steps.
   for (int k = 0; k < n; ++k) {
     Search s;
     int64_t target = dims[k].step * dims[k].limit;

@@ -53,7 +53,7 @@ bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts
 // The array interface and the buffer protocol, both as NumPy reads them.
 bool import_by_numpy(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                      Attempts* tried);
-// An ordinary array of class cupy.ndarray itself. False: continue with the protocols, whatever the reason.
+// An ordinary array of class cupy.ndarray itself. False, for any reason: continue with the protocols.
 bool import_cupy(PyObject* obj, const char* where, Array* out);
 
 // An ordinary GPU array of a library without a C protocol, by the attributes that its converter's function
