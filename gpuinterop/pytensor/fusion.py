@@ -224,10 +224,12 @@ def _sum_of_products(graph: Expression, a: Value, x: Value, axis: int) -> Value:
 
 def _is_product(node: Any) -> bool:
     host = node.op.host
-    ndims = [x.type.ndim for x in node.inputs]
     if isinstance(host, blas.Gemv):
         return not host.inplace
-    return isinstance(host, Dot) and 1 in ndims and max(ndims) <= 2
+    if not isinstance(host, Dot):
+        return False
+    ndims = [x.type.ndim for x in node.inputs]
+    return 1 in ndims and max(ndims) <= 2
 
 
 def _can_join(node: Any) -> bool:

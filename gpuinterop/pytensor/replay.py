@@ -212,8 +212,9 @@ class Segment:
     def capture(self, replays: Any) -> Any:
         for cell in self.made_cells:
             cell[0] = None  # a graph writes to its own memory
-        present = [cell[0] for cell in self.cells]
-        recording = gi.capture(device=present[0].device if present else settings.device())
+        given = [*self.cells, *self.numbers]  # cleared when their last node has run
+        present = [cell[0] for cell in given]
+        recording = gi.capture(device=present[0].device if self.cells else settings.device())
         try:
             for cell, read in zip(self.cells, self.read_cells, strict=True):
                 cell[0] = read[0]
@@ -228,7 +229,7 @@ class Segment:
             self.refused(error)
             results = None
         finally:
-            for cell, value in zip(self.cells, present, strict=True):
+            for cell, value in zip(given, present, strict=True):
                 cell[0] = value
             for cell in self.made_cells:
                 cell[0] = None

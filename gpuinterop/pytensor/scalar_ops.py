@@ -82,6 +82,9 @@ class Expressions:
                 x if d == target else self.graph.cast(x, target)
                 for x, d, target in zip(operands, dtypes, targets, strict=True)
             ]
+        if all(x.number is not None for x in operands[name == "where" :]):
+            # Else the result is float64, NumPy's default dtype.
+            operands[-1] = self.graph.cast(operands[-1], common)
         if len(operands) > 2 and name in _OF_MANY:
             value = reduce(lambda a, b: self.graph.apply(name, a, b), operands)
         else:

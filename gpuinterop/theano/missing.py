@@ -43,4 +43,5 @@ class Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         """Raise if the module's package is gpuinterop's."""
         if getattr(sys.modules.get(name.partition(".")[0]), "__gpuinterop__", False):
-            raise ModuleNotFoundError(explain(name), name=name)
+            # Without `name=`: `from theano import x` would replace the message of an error that names theano.x.
+            raise ModuleNotFoundError(explain(name))

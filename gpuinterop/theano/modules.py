@@ -66,8 +66,16 @@ class _Module(types.ModuleType):
         self.__dict__.update({"__path__": [], "__gpuinterop__": True, **names}, _sources=sources)
 
     def __getattr__(self, name: str) -> Any:
+        sources = self.__dict__["_sources"]
+        if (
+            name == "__all__"
+        ):  # read by `from theano import *`; modules without the list have foreign names
+            lists = (
+                vars(s) if hasattr(s, "__path__") else getattr(s, "__all__", ()) for s in sources
+            )
+            return sorted(n for n in {*vars(self)}.union(*lists) if not n.startswith("_"))
         if not name.startswith("__"):
-            for source in self.__dict__["_sources"]:
+            for source in sources:
                 if hasattr(source, name):
                     return getattr(source, name)
         raise AttributeError(explain(f"{self.__name__}.{name}"))

@@ -12,6 +12,9 @@ with suppress(ImportError):  # without PyTensor every file is skipped
     # Host functions run in Python and NumPy: no test needs their C code, which takes seconds to compile.
     config.cxx = ""
     config.blas__ldflags = ""
+    config.on_opt_error = (
+        "raise"  # PyTensor only reports an error of a rewrite, and goes on without it
+    )
 
 
 @pytest.fixture

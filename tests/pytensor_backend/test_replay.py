@@ -11,6 +11,7 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor import Out
 from pytensor.configdefaults import config
+from pytensor.graph import Apply, Op
 
 import gpuinterop as gi
 import gpuinterop.pytensor as backend
@@ -379,6 +380,38 @@ def test_error_in_a_call_leaves_the_function_usable(on_device):
             np.testing.assert_allclose(
                 f(values(2, n)).get(), values(2, n) + w.get_value(), rtol=1e-6
             )
+
+
+class ReadByTheHost(Op):
+    """Promises that graphs may contain it, but its lowering reads an array."""
+
+    __props__ = ()
+
+    def make_node(self, x):
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = inputs[0] + inputs[0].sum()
+
+
+@backend.lower.register(ReadByTheHost)
+def _(op, node):
+    def run(inputs, outputs):
+        outputs[0][0] = inputs[0] + float(inputs[0].sum())
+
+    return run
+
+
+backend.recordable.register(ReadByTheHost)(lambda op, node: "fixed")
+
+
+def test_refused_capture_does_not_lose_numbers_of_the_host(on_device):
+    x, i = pt.vector("x"), pt.iscalar("i")
+    f = pytensor.function([x, i], ReadByTheHost()(x * pt.cast(i + 1, "float32")))
+    for step in range(4):
+        assert f(np.ones(3, "float32"), step % 2).tolist() == [4 * (step % 2 + 1)] * 3
+    (refused,) = [p for p in backend.replays(f) if "GpuReadByTheHost" in p.operations]
+    assert "CaptureError" in refused.why_not
 
 
 def test_capture_can_be_switched_off(device):

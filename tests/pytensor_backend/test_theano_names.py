@@ -154,6 +154,33 @@ def test_names_of_theano_are_there(tmp_path) -> None:
     assert run(script, device="cpu")[0] == "all\n"
 
 
+def test_a_missing_name_is_explained_in_every_form_of_import(tmp_path) -> None:
+    script = tmp_path / "missing.py"
+    lines = [
+        "from theano import Param",
+        "import theano\ntheano.Param",
+        "import theano.sparse.basic",
+    ]
+    script.write_text(
+        f"for text in {lines}:\n    try:\n        exec(text)\n"
+        "    except (ImportError, AttributeError) as error:\n        print(error)\n"
+    )
+    said = run(script, device="cpu")[0].splitlines()
+    assert [text.partition(" ")[0] for text in said] == [
+        "theano.Param", "theano.Param", "theano.sparse",
+    ]  # fmt: skip
+    assert all("is missing in gpuinterop; use " in text for text in said)
+
+
+def test_all_names_can_be_imported_at_once(tmp_path) -> None:
+    script = tmp_path / "all.py"
+    script.write_text(
+        "from theano import *\nfrom theano.tensor import *\nx = fmatrix()\n"
+        "print(function([x], tanh(x) + shared(1) + nnet.sigmoid(x))([[0]]), config.device)\n"
+    )
+    assert run(script, device="cpu")[0] == "[[1.5]] cpu\n"
+
+
 def test_an_installed_theano_wins(tmp_path) -> None:
     (tmp_path / "theano").mkdir()
     (tmp_path / "theano/__init__.py").write_text("mine = True\n")
