@@ -90,17 +90,29 @@ int64_t place_in_pack(const IterationSpace& w, int i, char mode, int64_t v) {
   return (mode == 'R' ? place + 1 : place) & (v - 1);
 }
 
-// The access of flat kernels: 16 bytes of the widest operand if all operands are aligned, or less.
-int flat_vector(const IterationSpace& w, const char* modes) {
-  int v = 16 / widest(w, modes);
+// The access of flat kernels: 16 bytes of the widest operand if all operands are aligned, or less. Small inputs
+// that are not aligned do not lead to single elements: they are read in words (mode U).
+int flat_vector(const IterationSpace& w, char* modes) {
+  const int most = 16 / widest(w, modes);
+  auto aligned_by = [&](int i) {
+    int v = most;
+    while (v > 1 && place_in_pack(w, i, modes[i], v) != 0) v /= 2;
+    return v;
+  };
+  int all = most, others = std::min(most, 4);
   bool any = false;
   for (int i = 0; i < w.operands; ++i) {
     if (modes[i] == 'X') return 1;  // neighbouring threads access neighbouring elements
     if (!is_unit(modes[i])) continue;
     any = true;
-    while (v > 1 && place_in_pack(w, i, modes[i], v) != 0) v /= 2;
+    const int v = aligned_by(i);
+    all = std::min(all, v);
+    if (i >= w.inputs || modes[i] != 'C' || w.itemsize[i] >= 4) others = std::min(others, v);
   }
-  return any ? v : 1;
+  if (all >= others) return any ? all : 1;
+  for (int i = 0; i < w.inputs; ++i)
+    if (modes[i] == 'C' && aligned_by(i) < others) modes[i] = 'U';
+  return others;
 }
 
 struct Access {

@@ -105,3 +105,26 @@ def test_take_along_odd_rows(device):
     indices = np.arange(0, 201, 2)
     taken = x[1:, 1:].take(gi.asarray(indices[:99], device=device), axis=1, mode="clip")
     np.testing.assert_array_equal(taken.get(), host[1:, 1:].take(indices[:99], axis=1, mode="clip"))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32"])
+@pytest.mark.parametrize("n", [3, 2051])
+def test_vectors_at_every_offset(device, dtype, n):
+    host, x = matrices(dtype, device, 201)
+    host, x = host.ravel(), x.ravel()
+    for first in range(1, 9):
+        for start in (0, 1, 4):
+            expected, canvas = np.zeros(n + 16, dtype), gi.zeros(n + 16, dtype, device=device)
+            here = slice(start, start + n)
+            expected[here] = host[first : first + n] + host[8 : 8 + n]
+            gi.add(x[first : first + n], x[8 : 8 + n], out=canvas[here])
+            np.testing.assert_array_equal(canvas.get(), expected)
+            expected[here] = host[first : first + n]
+            canvas[here] = x[first : first + n]
+            np.testing.assert_array_equal(canvas.get(), expected)
+        wide = np.float32(host[first : first + n]) + np.arange(n, dtype="f4")
+        got = x[first : first + n] + gi.arange(n, device=device)
+        np.testing.assert_array_equal(got.get(), wide)
+    # The last elements of the memory.
+    tail = gi.GpuArray(host[:n], device=device)[1:]
+    np.testing.assert_array_equal((tail + tail).get(), host[1:n] + host[1:n])
