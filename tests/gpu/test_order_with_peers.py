@@ -120,11 +120,37 @@ class PyCuda(Numba):
         return gi.to(x, "pycuda").get()
 
 
-READERS = [*PEERS, Numba, PyCuda]
+def jax_on_gpu():
+    jax = pytest.importorskip("jax")
+    found = [device for device in jax.devices() if device.platform == "gpu"]
+    if not found:
+        pytest.skip("jax has no GPU")
+    return jax, found[0]
+
+
+class Jax(Numba):
+    """JAX reads when it computes, on its own stream, after its array has been released."""
+
+    def __init__(self) -> None:
+        Torch.__init__(self)
+        self.copy = jax_on_gpu()[0].jit(lambda a: a + 0)
+
+    def consume(self, x):
+        return self.copy(gi.to(x, "jax"))
+
+
+class Lent(Torch):
+    """torch writes to memory of gpuinterop."""
+
+    def empty(self):
+        return gi.to(gi.zeros(SHAPE, device="cuda"), "torch")
+
+
+READERS = [*PEERS, Numba, PyCuda, Jax]
 
 
 @rounds_of_each
-@pytest.mark.parametrize("peer", PEERS)
+@pytest.mark.parametrize("peer", [*PEERS, Lent])
 @pytest.mark.parametrize("stream_kind", ["side", "legacy"])
 def test_import_waits_for_a_slow_producer(peer, stream_kind, rounds):
     them = peer()
@@ -175,12 +201,9 @@ def test_export_waits_for_slow_work_of_gpuinterop(peer, stream_kind, rounds):
 
 def jax_producer(products: int):
     """A function that computes an array full of its argument, slowly, and its second argument."""
-    jax = pytest.importorskip("jax")
-    found = [device for device in jax.devices() if device.platform == "gpu"]
-    if not found:
-        pytest.skip("jax has no GPU")
+    jax, device = jax_on_gpu()
     jnp = jax.numpy
-    unit = jax.device_put(np.eye(256, dtype="float32"), found[0])
+    unit = jax.device_put(np.eye(256, dtype="float32"), device)
 
     @jax.jit
     def produce(value, unit):
