@@ -267,8 +267,8 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
             isinstance(repeats, np.ndarray) and repeats.dtype.kind in "iu" and repeats.ndim == 1
         )
         counts = np.asarray(repeats if of_ints else read_counts(repeats))
-        if of_ints:
-            counts = counts.astype(np.intp, copy=False)  # NumPy refuses uint64
+        if counts.dtype != object:
+            counts = counts.astype(np.intp, copy=False)  # not uint64, nor the float64 of []
     x = x.ravel() if axis is None else x
     along = read_axis(0 if axis is None else axis, x.ndim, "repeat")
     n = x.shape[along]

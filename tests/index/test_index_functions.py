@@ -135,6 +135,7 @@ def test_nonzero(device, dtype):
 
 
 def test_repeat(device):
+    assert gi.repeat(on(device, HOST[:0]), [], 0).shape == (0, *HOST.shape[1:])
     for axis in (None, 0, 1, -1):
         n = HOST.size if axis is None else HOST.shape[axis]
         for repeats in (0, 2, [3], np.arange(n), np.int8(1)):
