@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from gpuinterop import _core
 from gpuinterop.dtypes import dtype_id
 from gpuinterop.errors import ArgumentTypeError
 
@@ -93,7 +94,7 @@ class Expression(Graph):
         if name not in FUSED:
             raise ArgumentTypeError(where="reduce", expected=f"one of {', '.join(FUSED)}",
                                     got=repr(name), fix="call the method of the array")  # fmt: skip
-        axis = tuple(axis) if isinstance(axis, list) else axis
+        axis = None if axis is None else _core.read_ints(axis, name, "an axis or axes")
         return self.record(None, (self._value(x),), reduction=(name, axis, bool(keepdims)))
 
     def dimshuffle(self, x: Value, axes: Sequence[int]) -> Value:

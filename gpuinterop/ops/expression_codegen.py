@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -131,11 +132,10 @@ def _rounded(value: str, dtype: str) -> str:
 
 
 def _real_literal(value: float, working: str) -> str:
-    if math.isnan(value):
-        return f"({working})gi_double(0x7ff8000000000000ull)"
-    if math.isinf(value):
-        return f"({working})gi_double({'0x7ff' if value > 0 else '0xfff'}0000000000000ull)"
-    return f"({working}){value.hex()}"
+    if math.isfinite(value):
+        return f"({working}){value.hex()}"
+    bits = int.from_bytes(struct.pack(">d", value), "big")  # with the sign of a NaN
+    return f"({working})gi_double({bits:#x}ull)"
 
 
 def literal(number: Any, row: int) -> str:

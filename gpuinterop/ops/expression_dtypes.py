@@ -41,7 +41,7 @@ class Value:
     operands: tuple[Value, ...] = ()
     result: int = 0  # which result of the row
     cast_to: int = -1  # the dtype of a cast
-    reduction: tuple[str, Any, bool] | None = None  # operation, axis, keepdims
+    reduction: tuple[str, tuple[int, ...] | None, bool] | None = None  # operation, axes, keepdims
     number: Any = None
     index: int = -1  # position among the inputs
     weak: bool = False  # an input that is a Python number in every call

@@ -6,6 +6,7 @@ generate kernels read the graph through this module; `expression` has the method
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -52,11 +53,11 @@ class Graph:
         *,
         result: int = 0,
         cast_to: int = -1,
-        reduction: tuple[str, Any, bool] | None = None,
+        reduction: tuple[str, tuple[int, ...] | None, bool] | None = None,
         axes: tuple[int, ...] | None = None,
     ) -> Value:
         """Return the value of an operation, which the graph holds once."""
-        key = (row, *map(id, operands), result, cast_to, repr(reduction), axes)
+        key = (row, *map(id, operands), result, cast_to, reduction, axes)
         value = Value(row, tuple(operands), result, cast_to, reduction, axes=axes)
         return self.known.setdefault(key, value)
 
@@ -132,11 +133,13 @@ def constant_key(value: Any) -> Any:
         return kind, frozenset(map(constant_key, value))
     if isinstance(value, np.generic):
         return kind, value.dtype, value.tobytes()
+    # A subclass may hold more than its number, and may define its own equality.
+    if isinstance(value, int):
+        return kind, int.__index__(value), None if kind in (int, bool) else value
     if isinstance(value, float):
-        # A subclass may hold more than its number.
-        return kind, float.hex(value), None if kind is float else value
+        return kind, struct.pack("d", value), None if kind is float else value
     if isinstance(value, complex):
-        parts = float.hex(value.real), float.hex(value.imag)
+        parts = struct.pack("2d", value.real, value.imag)
         return kind, parts, None if kind is complex else value
     hash(value)
     return kind, value

@@ -140,7 +140,7 @@ class CompiledExpression(_core.PreparedCalls):
             elementwise = self._elementwise(stage.part)
             return lambda values, outs: elementwise(*_operands(stage.reads, values), outs=outs)
         ends = [(e.reduced, e.after.signature(), e.keepdims, e.once) for e in stage.ends]
-        key = (*stage.part.signature(), repr(stage.reductions), *ends)
+        key = (*stage.part.signature(), stage.reductions, *ends)
         found: FusedReduction | None = self._kernels.recall(key)
         if found is None:
             elements = None if stage.apart else self._elementwise(stage.part)

@@ -158,6 +158,19 @@ class Metres(float):
         return "1.0"
 
 
+class Same(int):
+    """An int that is equal to all of its class and prints like them."""
+
+    def __eq__(self, other):
+        return isinstance(other, Same)
+
+    def __hash__(self):
+        return 1
+
+    def __repr__(self):
+        return "0"
+
+
 class Way(enum.IntEnum):
     UP = 1
     DOWN = 2
@@ -165,7 +178,7 @@ class Way(enum.IntEnum):
 
 CONSTANTS = [
     True, False, None, "up", "down", Way.UP, Way.DOWN, np.float64(0.1), np.float32(0.1), np.int64(1),
-    Metres(1.0), Metres(2.0), Metres(0.0), Metres(-0.0), np.float64(0.0), np.float64(-0.0),
+    Metres(1.0), Metres(2.0), Metres(0.0), Metres(-0.0), Same(0), Same(1), np.float64(0.0), np.float64(-0.0),
     (1, 2.0), (1.0, 2.0), (True, 2.0), (0.0,), (-0.0,), frozenset({1}), frozenset({1.0}), b"up", np.exp,
 ]  # fmt: skip
 
@@ -187,6 +200,17 @@ def test_constants_are_compared_by_type_and_exact_value(device):
     for value in ({}, [1.0], {1}):
         with pytest.raises(ArgumentTypeError, match="hashable constants"):
             function(x, value)
+
+
+def test_constants_in_the_function_are_compared_by_type_and_exact_value(device):
+    x = gi.GpuArray(np.arange(6, dtype=np.float32).reshape(2, 3), device=device)
+
+    def function(x):
+        signs = gi.copysign(x, math.nan) - gi.copysign(x, -math.nan)
+        return x * Same(3) - x * Same(1), signs, x.sum(axis=Same(0)), x.sum(axis=Same(1))
+
+    for fused, single in zip(gi.fuse(function)(x), function(x), strict=True):
+        assert fused.tolist() == single.tolist()
 
 
 def test_arguments_without_a_position(device):
