@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from gpuinterop.errors import ArgumentTypeError, GpuInteropError
+from gpuinterop.errors import ArgumentTypeError, GpuInteropError, short_repr
 
 COMMANDS = {
     "doctor": "examine driver, devices, contexts, libraries and memory; exit code 1 for a warning",
@@ -96,7 +96,7 @@ def words_of(text: str | None, option: str) -> list[str] | None:
         raise ArgumentTypeError(
             where=option,
             expected="names separated by commas",
-            got=repr(text),
+            got=short_repr(text),
             fix=f"omit {option} for all",
         )
     return words

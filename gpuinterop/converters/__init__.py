@@ -90,7 +90,7 @@ def read_target(
     x: Any, library: str, options: dict[str, Any], function: str
 ) -> tuple[Backend | None, str | None, dict[str, Any]]:
     """Read what `to` or `explain` is given: the entry, or None and the one dtype of a gpuinterop array; options."""
-    where = f"{function}(x, {library!r})"
+    where = f"{function}(x, {library!r})" if isinstance(library, str) else function  # type: ignore[redundant-expr]
     own = registry.own_name(library)
     if own is not None:
         foreign = own != "cudandarray" and not issubclass(type(x), _core.Array)

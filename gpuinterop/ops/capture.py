@@ -6,7 +6,6 @@ while it is recorded, and everything at each replay.
 
 from __future__ import annotations
 
-import reprlib
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.error_context import reraise_from, resolve_device
-from gpuinterop.errors import ArgumentTypeError, CaptureError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, CaptureError, ShapeError, short_repr
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.expression_graph import constant_key
 from gpuinterop.ops.operand_conversion import is_foreign_array
@@ -41,7 +40,7 @@ def _shown(value: Any) -> str:
     """Show a constant; a subclass of float may print different numbers alike."""
     if isinstance(value, float) and type(value) is not float:
         return f"{type(value).__name__} of value {float.__repr__(value)}"
-    return reprlib.repr(value)
+    return short_repr(value)
 
 
 def _refuse_shared(inputs: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
@@ -156,7 +155,7 @@ class Capture:
                     raise ShapeError(
                         where="Capture",
                         expected=f"an argument of shape {own.shape}, as captured",
-                        got=reprlib.repr(given) if shape is None else str(shape),
+                        got=short_repr(given) if shape is None else str(shape),
                         fix="capture the function again for other shapes",
                     )
                 changed.append((own, given))
@@ -215,7 +214,7 @@ def capture(
         raise ArgumentTypeError(
             where="capture",
             expected="a function, or no argument for a with-block",
-            got=repr(function),
+            got=short_repr(function),
             fix="call capture(function, x, y), or write: with capture() as graph",
         )
     for argument in arguments:

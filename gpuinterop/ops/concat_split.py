@@ -12,7 +12,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import dtype_id
 from gpuinterop.error_context import reraise_from
-from gpuinterop.errors import ArgumentTypeError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.casting import cast_into
 from gpuinterop.ops.dtype_promotion import common_dtype, require_exact_in
@@ -157,13 +157,13 @@ def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
         raise ArgumentTypeError(
             where="split",
             expected="a number of parts, or the indices at which to split",
-            got=repr(sections),
+            got=short_repr(sections),
             fix="pass an int or a list of ints",
         ) from None
     if count is not None:
         if count < 1 or n % count:
             raise ShapeError(
-                where="split", expected=f"a number of parts that divides {n}", got=str(count),
+                where="split", expected=f"a number of parts that divides {n}", got=short_repr(count),
                 fix="pass the indices at which to split",
             )  # fmt: skip
         cuts = [n // count * i for i in range(1, count)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop.dtypes import NAMES, dtype_from_id
-from gpuinterop.errors import ArgumentTypeError, DeviceError, DTypeError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, DeviceError, DTypeError, ShapeError, short_repr
 from gpuinterop.jit.codegen import NAMESPACE, STORAGE, WORKING
 from gpuinterop.layout import broadcast_shapes
 
@@ -28,7 +28,7 @@ Parameter = tuple[str, str]  # a dtype name or a single capital letter; the para
 def require_text(value: Any, what: str, where: str) -> str:
     """Return `value` if it can be passed to the compiler."""
     if not isinstance(value, str):
-        raise ArgumentTypeError(where=where, expected=f"text as {what}", got=repr(value),
+        raise ArgumentTypeError(where=where, expected=f"text as {what}", got=short_repr(value),
                                 fix="pass a str")  # fmt: skip
     bad = re.search("[\0\ud800-\udfff]", value)
     if bad:
@@ -44,7 +44,7 @@ def require_text(value: Any, what: str, where: str) -> str:
 def require_arch(arch: Any, where: str) -> int:
     """Return the argument of a kernel's `compile`."""
     if isinstance(arch, bool) or not isinstance(arch, (int, np.integer)):
-        raise ArgumentTypeError(where=where, got=repr(arch),
+        raise ArgumentTypeError(where=where, got=short_repr(arch),
                                 expected="a compute capability times ten, as an int",
                                 fix="pass 90 for capability 9.0, sm_90")  # fmt: skip
     return int(arch)
@@ -59,7 +59,7 @@ def _parameters(text: str, where: str) -> list[Parameter]:
             raise ArgumentTypeError(
                 where=where,
                 expected="parameters such as 'float32 x, T y', T standing for any dtype",
-                got=repr(part),
+                got=short_repr(part),
                 fix=f"write one of {', '.join(NAMES[:15])} or a capital letter, then a name",
             )
         found.append((kind, match["name"]))
@@ -111,7 +111,7 @@ class CudaText:
     ) -> None:
         if not require_text(name, "name", where).isidentifier() or not name.isascii():
             raise ArgumentTypeError(where=where, expected="a name of letters and digits",
-                                    got=repr(name), fix="pass a name such as 'axpy'")  # fmt: skip
+                                    got=short_repr(name), fix="pass a name such as 'axpy'")  # fmt: skip
         self.name = name
         self.text = require_text(operation, "operation", where).strip().rstrip(";")
         self.preamble = require_text(preamble, "preamble", where)
@@ -128,7 +128,7 @@ class CudaText:
             )
         if host is not None and not callable(host):
             raise ArgumentTypeError(where=where, expected="a function of NumPy arrays as host",
-                                    got=repr(host), fix="pass a function, or omit host=")  # fmt: skip
+                                    got=short_repr(host), fix="pass a function, or omit host=")  # fmt: skip
         self.host = host
 
     def __repr__(self) -> str:

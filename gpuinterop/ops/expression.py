@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import dtype_id
-from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.errors import ArgumentTypeError, short_repr
 
 from .cuda_text import CudaText
 from .expression_dtypes import Operation, Value
@@ -64,10 +64,10 @@ class Expression(Graph):
         row = TABLE.get(ALIASES.get(name, name))
         if row is None or row.name == "cast":
             near = difflib.get_close_matches(
-                str(name), [*TABLE.keys() - {"cast"}, *ALIASES], 1, 0.8
+                short_repr(name).strip("'"), [*TABLE.keys() - {"cast"}, *ALIASES], 1, 0.8
             )
             raise ArgumentTypeError(
-                where="apply", expected="the name of an elementwise operation", got=repr(name),
+                where="apply", expected="the name of an elementwise operation", got=short_repr(name),
                 fix=f"pass {near[0]!r}" if near else "pass a name such as 'add' or 'where'",
             )  # fmt: skip
         return self._applied(row, operands, result)
@@ -93,7 +93,7 @@ class Expression(Graph):
         """
         if name not in FUSED:
             raise ArgumentTypeError(where="reduce", expected=f"one of {', '.join(FUSED)}",
-                                    got=repr(name), fix="call the method of the array")  # fmt: skip
+                                    got=short_repr(name), fix="call the method of the array")  # fmt: skip
         axis = None if axis is None else _core.read_ints(axis, name, "an axis or axes")
         return self.record(None, (self._value(x),), reduction=(name, axis, bool(keepdims)))
 
@@ -152,7 +152,7 @@ class Expression(Graph):
         """
         if not isinstance(results, (list, tuple)) or not results:
             raise ArgumentTypeError(where="compile", expected="a list of one or more values of the graph",
-                                    got=repr(results), fix="call graph.compile([value])")  # fmt: skip
+                                    got=short_repr(results), fix="call graph.compile([value])")  # fmt: skip
         for value in results:
             if not isinstance(value, Value):
                 raise ArgumentTypeError(where="compile", expected="values of the graph as results",

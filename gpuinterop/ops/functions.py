@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError, BoundsError
+from gpuinterop.errors import ArgumentTypeError, BoundsError, short_repr
 
 from . import output_arrays
 from .casting import cast
@@ -106,9 +106,9 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
         decimals = operator.index(decimals)
     except TypeError:
         raise ArgumentTypeError(where="round", expected="an int as decimals",
-                                got=repr(decimals), fix="pass an int") from None  # fmt: skip
+                                got=short_repr(decimals), fix="pass an int") from None  # fmt: skip
     if not -300 <= decimals <= 300:
-        raise BoundsError(where="round", expected="decimals from -300 to 300", got=str(decimals),
+        raise BoundsError(where="round", expected="decimals from -300 to 300", got=short_repr(decimals),
                           fix="omit the rounding, because no float has that many decimals")  # fmt: skip
     if not isinstance(x, _core.Array):
         taken = _with_dtype("round", x, out)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuinterop.dtypes import as_supported_dtype
-from gpuinterop.errors import ArgumentTypeError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.layout import c_strides
@@ -73,19 +73,20 @@ class MapReduce(ReductionKernel):
             raise ShapeError(
                 where=where,
                 expected=f"op {', '.join(FUSED[:-1])} or {FUSED[-1]}",
-                got=repr(op),
+                got=short_repr(op),
                 fix="call the array's method for another reduction",
             )
         if not callable(host):
             raise ArgumentTypeError(
                 where=where, expected="a NumPy function of (operands, extras) as host",
-                got=repr(host), fix="pass for example host=lambda x, e: (numpy.sum(x[0], axis=-1),)",
+                got=short_repr(host), fix="pass for example host=lambda x, e: (numpy.sum(x[0], axis=-1),)",
             )  # fmt: skip
         texts = (map, locals, *posts)
         if isinstance(posts, str) or not all(isinstance(text, str) for text in texts):
             raise ArgumentTypeError(
                 where=where, expected="map and locals as text, and posts as a tuple of texts",
-                got=f"map={map!r}, posts={posts!r}, locals={locals!r}", fix="write for example posts=('r',)",
+                got=f"map={short_repr(map)}, posts={short_repr(posts)}, locals={short_repr(locals)}",
+                fix="write for example posts=('r',)",
             )  # fmt: skip
         if dtypes is not None and len(dtypes) != len(posts):
             raise ArgumentTypeError(

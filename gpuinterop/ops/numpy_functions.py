@@ -51,7 +51,7 @@ def _made(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> 
     output_arrays.require_arrays(f"numpy.{name}", a)
     if order not in ("C", "A", "K"):
         raise ShapeError(where=f"numpy.{name}", expected="order='C', because new arrays are C-ordered",
-                         got=f"order={order!r}", fix="transpose an array of the reversed shape")  # fmt: skip
+                         got=f"order={short_repr(order)}", fix="transpose an array of the reversed shape")  # fmt: skip
     seen = core_view(a)
     extents = seen.shape if shape is None else tuple(read_shape(shape))
     kind = seen.dtype if dtype is None else as_supported_dtype(dtype, f"numpy.{name}")
@@ -191,7 +191,7 @@ def _outer(a: Any, b: Any, out: Any = None) -> Any:
 def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
     if not is_index(n) or n < 0:
         raise ShapeError(where="numpy.diff", expected="an int of 0 or more as the number of times",
-                         got=repr(n), fix="pass n=1 for the differences")  # fmt: skip
+                         got=short_repr(n), fix="pass n=1 for the differences")  # fmt: skip
     along = read_axis(axis, a.ndim, "numpy.diff")
     before = (slice(None),) * along
     later, earlier = (*before, slice(1, None)), (*before, slice(-1))
@@ -247,7 +247,7 @@ def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = Fals
     if len(axes) != (2 if frobenius else 1) and not (ord is None and len(axes) == 2):
         raise ShapeError(
             where="numpy.linalg.norm", expected="one axis, or two axes and ord None or 'fro' for a matrix norm",
-            got=f"ord={ord!r} over {len(axes)} axes of shape {x.shape}",
+            got=f"ord={short_repr(ord)} over {len(axes)} axes of shape {x.shape}",
             fix="call gpuinterop.norm for the elements, or numpy.linalg.norm(x.get(), ...) for a matrix norm",
         )  # fmt: skip
     return norm(x, ord, axes, keepdims)

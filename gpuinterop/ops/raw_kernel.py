@@ -14,7 +14,13 @@ from gpuinterop import _core
 from gpuinterop.device_spec import default_device
 from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.error_messages import not_an_array, type_name
-from gpuinterop.errors import ArgumentTypeError, ContiguityError, DeviceError, ReadOnlyError
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    ContiguityError,
+    DeviceError,
+    ReadOnlyError,
+    short_repr,
+)
 from gpuinterop.jit import compile_source, symbol_of
 from gpuinterop.layout import core_view
 
@@ -80,12 +86,12 @@ class RawKernel:
         options = () if options is None else options
         if isinstance(options, str) or not isinstance(options, Iterable):
             raise ArgumentTypeError(where=where, expected="a sequence of texts as options",
-                                    got=repr(options), fix="pass for example ('-lineinfo',)")  # fmt: skip
+                                    got=short_repr(options), fix="pass for example ('-lineinfo',)")  # fmt: skip
         self.source = require_text(source, "source", where)
         self.name = require_text(name, "name", where)
         if not re.fullmatch(r"[A-Za-z_$][\w$]*", name, re.ASCII):
             raise ArgumentTypeError(where=where, expected="the name of a kernel in the text",
-                                    got=repr(name), fix="pass only the name, as it is declared")  # fmt: skip
+                                    got=short_repr(name), fix="pass only the name, as it is declared")  # fmt: skip
         self.options = tuple(require_text(option, "an option", where) for option in options)
         self.any_strides, self.allow_readonly = any_strides, allow_readonly
         self._loaded: dict[int, _core.LoadedKernel] = {}
@@ -136,7 +142,7 @@ class RawKernel:
         extents = self._extents(grid, "grid"), self._extents(block, "block")
         if isinstance(shared, bool) or not isinstance(shared, int) or not 0 <= shared < 1 << 31:
             raise ArgumentTypeError(where=self.name, expected="bytes of shared memory, 0 to 2^31 - 1",
-                                    got=repr(shared), fix="pass an int")  # fmt: skip
+                                    got=short_repr(shared), fix="pass an int")  # fmt: skip
         arrays: list[Any] = []
         packed = [self._pack(a, arrays) for a in args]
         place = arrays[0].device if arrays else default_device()
@@ -162,7 +168,7 @@ class RawKernel:
             raise ArgumentTypeError(
                 where=self.name,
                 expected=f"a {what} of one to three ints",
-                got=repr(value),
+                got=short_repr(value),
                 fix="call kernel((blocks,), (threads,), *arguments)",
             ) from None
 

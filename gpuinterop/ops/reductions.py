@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuinterop import _core, dtypes
 from gpuinterop.error_context import with_where
-from gpuinterop.errors import ArgumentTypeError, DTypeError, GpuInteropError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, DTypeError, GpuInteropError, ShapeError, short_repr
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
@@ -307,7 +307,7 @@ def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
     if entries != ndim:
         raise ArgumentTypeError(
             where="reduce_sum", expected=f"a sequence of {ndim} ints, one for each axis",
-            got=repr(mask), fix="pass 1 for the axes to sum, 0 for the others",
+            got=short_repr(mask), fix="pass 1 for the axes to sum, 0 for the others",
         )  # fmt: skip
     return x.sum(axis=axes) if axes else x.copy()
 
@@ -326,7 +326,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         op = {2: "norm2", 1: "norm1", np.inf: "norm_max", -np.inf: "norm_min"}[float(ord)]
     else:
         raise ShapeError(
-            where="norm", expected="ord 2, 1, inf or -inf", got=repr(ord),
+            where="norm", expected="ord 2, 1, inf or -inf", got=short_repr(ord),
             fix="call numpy.linalg.norm(x.get(), ord)",
         )  # fmt: skip
     return FUNCTIONS_OF_AXES[op](x, axis, keepdims)

@@ -9,7 +9,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import WITHOUT_KERNELS, as_supported_dtype, dtype_id
 from gpuinterop.error_messages import integer_out_of_range
-from gpuinterop.errors import ArgumentTypeError, DTypeError
+from gpuinterop.errors import ArgumentTypeError, DTypeError, short_repr
 
 from .dtype_promotion import is_extended
 from .operand_conversion import as_scalar, viewed
@@ -50,7 +50,7 @@ def bind_keywords(
         raise ArgumentTypeError(
             where=name,
             expected="the keywords out, dtype and order ('K' or 'C')",
-            got=f"{key}={value!r}",
+            got=f"{key}={short_repr(value)}",
             fix="select elements with gpuinterop.where, or write into a view: out=y[::2]"
             if key == "where"
             else f"omit {key}=",

@@ -15,7 +15,7 @@ from gpuinterop.converters import registry
 from gpuinterop.devices import device
 from gpuinterop.devices import devices as all_devices
 from gpuinterop.dtypes import NAMES
-from gpuinterop.errors import ArgumentTypeError, ConversionTypeError
+from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, short_repr
 from gpuinterop.testing import peers
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import DTYPES, LAYOUTS, named_dtype
@@ -169,7 +169,7 @@ def _known(
             raise ArgumentTypeError(
                 where="gpuinterop.testing",
                 expected=f"{what} among {', '.join(known)}",
-                got=repr(name),
+                got=short_repr(name),
                 fix=f"pass some of these, or omit {what} for all",
             )
     return found

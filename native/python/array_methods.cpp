@@ -117,10 +117,13 @@ PyObject* copy(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
   if (!known || nargs + named > 1)
     fail(Kind::Type, "copy", "the argument order", "other arguments", "call x.copy(order='C')");
   if (nargs + named == 0) return copy_of(self, "C", "copy");
-  if (!PyUnicode_Check(args[0])) fail_with("wrong_order", "copy", {"CFAK", repr_text(args[0])});
   Py_ssize_t length = 0;
-  const char* order = PyUnicode_AsUTF8AndSize(args[0], &length);
-  if (!order) throw PythonError();
+  const char* order =
+      PyUnicode_Check(args[0]) ? PyUnicode_AsUTF8AndSize(args[0], &length) : nullptr;
+  if (!order) {
+    forgive();  // text that is not UTF-8
+    fail_with("wrong_order", "copy", {"CFAK", repr_text(args[0])});
+  }
   return copy_of(self, {order, static_cast<size_t>(length)}, "copy");
 }
 

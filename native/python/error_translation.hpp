@@ -2,7 +2,7 @@
 // the translator that register_errors() installs.
 #pragma once
 
-#include <Python.h>
+#include <nanobind/nanobind.h>
 
 #include <exception>
 #include <new>
@@ -14,6 +14,8 @@
 #include "array/gil.hpp"
 
 namespace gpuinterop {
+
+namespace nb = nanobind;
 
 void register_errors();
 // Sets the Python error for an Error: the class of gpuinterop.errors that belongs to its kind.
@@ -29,6 +31,8 @@ GPUINTEROP_CATCHES_UNWINDING R guard(R failed, F&& f) noexcept {
   } catch (const Error& e) {
     set_python_error(e);
   } catch (const PythonError&) {
+  } catch (nb::python_error& e) {
+    e.restore();
   } catch (const std::bad_alloc&) {
     PyErr_NoMemory();
   } catch (const std::exception& e) {

@@ -203,6 +203,23 @@ CALLS = [
     ('gi.explain(b"abc", strict=True)', "ArgumentTypeError: explain(x, 'gpuinterop')"),
     ("gi.converters.pointer_arguments(v).__enter__()", "ArgumentTypeError: pointer_arguments"),
     ("gi.copy_async(v, [1, 2, 3])", "ArgumentTypeError: copy_async", "pinned_empty"),
+    # numbers that Python does not print, and text that is not UTF-8
+    ("x.round(10**5000)", "BoundsError: round"),
+    ("np.linalg.norm(x, 10**5000)", "ShapeError: numpy.linalg.norm"),
+    ("gi.to(x, 10**5000)", "ConversionTypeError: gpuinterop.to"),
+    ("gi.explain(x, 10**5000)", "ConversionTypeError: gpuinterop.explain"),
+    ("gi.exp(x, order=10**5000)", "ArgumentTypeError: exp"),
+    ("gi.exp(x, where=10**5000)", "ArgumentTypeError: exp"),
+    ("gi.split(x, 10**5000)", "ShapeError: split"),
+    ("gi.fuse(10**5000)", "ArgumentTypeError: fuse"),
+    ("gi.capture(10**5000)", "ArgumentTypeError: capture"),
+    ("gi.capture(lambda y, n: y, x, 1)(x, 10**5000)", "CaptureError: Capture"),
+    ("gi.capture(lambda y: y, x)([10**5000])", "ShapeError: Capture"),
+    ('gi.RawKernel(10**5000, "f")', "ArgumentTypeError: RawKernel"),
+    ('gi.ElementwiseKernel(10**5000, "T z", "")', "ArgumentTypeError: ElementwiseKernel"),
+    ("gi.MapReduce(10**5000, np.exp)", "ArgumentTypeError: MapReduce"),
+    ("gi.Expression().apply(10**5000)", "ArgumentTypeError: apply"),
+    ('x.copy("\\ud800")', "ShapeError: copy"),
     ('gi.show_config(mode="dict")', "ArgumentTypeError: show_config", 'mode="dicts"'),
 ]
 

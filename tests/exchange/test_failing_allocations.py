@@ -60,6 +60,23 @@ def test_every_allocation_fails_once(name):
     )
 
 
+def fail_allocations_of_a_product() -> None:
+    x = gi.ones((2, 2), device="cpu")
+    x @ x
+    for step in range(8):  # later ones fail in functions of Python
+        testcapi.set_nomemory(step, step + 1)
+        try:
+            x @ x
+        except MemoryError:
+            pass
+        finally:
+            testcapi.remove_mem_hooks()
+
+
+def test_failing_allocation_of_an_operator_is_a_memory_error():
+    run("import test_failing_allocations as tests; tests.fail_allocations_of_a_product()")
+
+
 TEXTS = """
 import gpuinterop as gi
 from doubles import internals
