@@ -43,10 +43,7 @@ void require_bytes(const Layout& l, int64_t item, const char* where) {
 }
 
 Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where) {
-  Array a;
-  a.layout = std::move(layout);
-  a.device = device;
-  a.dtype = dtype;
+  Array a{.layout = std::move(layout), .device = device, .dtype = dtype};
   require_bytes(a.layout, a.itemsize(), where);
   if (a.nbytes() > 0) {
     a.buffer = allocate(device, a.nbytes(), where);

@@ -87,13 +87,14 @@ class BufferRef {
   }
   ~BufferRef() { reset(); }
   void reset() noexcept {
-    Buffer* b = std::exchange(b_, nullptr);
+    Buffer* b = release();
     // A count of 1 means no other thread holds a reference, so skip the atomic decrement.
     if (b && (b->refs.load(std::memory_order_acquire) == 1 ||
               b->refs.fetch_sub(1, std::memory_order_acq_rel) == 1))
       destroy(b);
   }
   Buffer* get() const noexcept { return b_; }
+  Buffer* release() noexcept { return std::exchange(b_, nullptr); }
   Buffer* operator->() const noexcept { return b_; }
   explicit operator bool() const noexcept { return b_ != nullptr; }
 

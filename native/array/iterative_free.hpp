@@ -12,12 +12,12 @@ namespace gpuinterop {
 template <auto Free, auto Link, class T>
 void free_iteratively(T* one) noexcept {
   constexpr int kMaxNested = 16;
-  struct Here {  // one struct, because each access to a thread-local variable is a call
+  struct Here {
     int nested = 0;
     T* waiting = nullptr;
   };
-  thread_local Here of_thread;
-  Here& here = of_thread;
+  // With this model an access is not a function call.
+  thread_local Here here [[gnu::tls_model("initial-exec")]];
   if (here.nested >= kMaxNested) {
     Link(one) = std::exchange(here.waiting, one);
     return;

@@ -112,11 +112,16 @@ Layout Layout::with_ndim(int ndim) {
 
 Layout Layout::compact(int ndim, const int64_t* shape, bool by_rows, const char* where) {
   check_ndim(ndim, where);
-  checked_product(ndim, shape, where);
+  const int64_t size = checked_product(ndim, shape, where);
   Layout out = with_ndim(ndim);
   copy_words(shape, ndim, out.shape());
   fill_strides(ndim, shape, by_rows, out.strides());
-  out.finish(where);
+  if (by_rows) {  // what finish() would find
+    out.size_ = size;
+    out.f_contiguous_ = size == 0 || is_contiguous(ndim, shape, out.strides(), false);
+  } else {
+    out.finish(where);
+  }
   return out;
 }
 

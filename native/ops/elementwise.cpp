@@ -75,9 +75,11 @@ struct Shape64 {
 
 void broadcast(Shape64& s, const Layout& l, const char* where) {
   const int n = l.ndim();
-  if (n == s.ndim &&
-      std::memcmp(s.extents, l.shape(), sizeof(int64_t) * static_cast<size_t>(n)) == 0)
+  if (s.ndim == 0) {
+    std::copy_n(l.shape(), s.ndim = n, s.extents);
     return;
+  }
+  if (n == s.ndim && std::equal(l.shape(), l.shape() + n, s.extents)) return;
   int64_t out[kMaxDims];
   s.ndim = broadcast_shapes(s.ndim, s.extents, n, l.shape(), out, where);
   std::memcpy(s.extents, out, sizeof(int64_t) * static_cast<size_t>(s.ndim));

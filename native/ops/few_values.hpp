@@ -2,26 +2,30 @@
 #pragma once
 
 #include <memory>
-#include <new>
-#include <utility>
 
 #include "array/array.hpp"
 
 namespace gpuinterop::ops {
 
-// Like std::optional<Array>, whose construction clears all of its bytes.
+// The array of an object as it was at one time, or nothing. The object must live longer, because its references
+// to the memory serve for this copy too: counting them would cost as much as a small addition.
 class MaybeArray {
  public:
   MaybeArray() noexcept {}
   MaybeArray(const MaybeArray& o) {
     if (o) *this = *o;
   }
-  ~MaybeArray() {
-    if (has_value_) array_.~Array();
-  }
+  ~MaybeArray() { reset(); }
   MaybeArray& operator=(const Array& a) {
-    if (std::exchange(has_value_, false)) array_.~Array();
-    new (&array_) Array(a);
+    reset();
+    new (&array_) Array{a.layout,
+                        a.data,
+                        PyRef::steal(a.base.get()),
+                        BufferRef(a.buffer.get()),
+                        a.device,
+                        a.dtype,
+                        a.readonly,
+                        a.is_copied};
     has_value_ = true;
     return *this;
   }
@@ -30,6 +34,13 @@ class MaybeArray {
   const Array* operator->() const noexcept { return &array_; }
 
  private:
+  void reset() noexcept {
+    if (!std::exchange(has_value_, false)) return;
+    array_.base.release();
+    array_.buffer.release();
+    array_.~Array();
+  }
+
   union {
     Array array_;
   };

@@ -66,17 +66,16 @@ HostLoop own_loop(int first, int second) {
   }
 }
 
-// A loop of one input and one output.
-struct LoopRun {
-  HostLoop loop;
-  intptr_t steps[2];
-
-  void set_steps(const intptr_t* of_line) { std::copy(of_line, of_line + 2, steps); }
-  void line(char* const* at, int64_t n) {
-    char* args[] = {at[0], at[1]};
-    loop(args, n, steps);
-  }
-};
+// Calls `run` for the elements of w, of which there is at least one.
+template <class Run>
+void run_elements(Run& run, const IterationSpace& w, char** at) {
+  if (w.ndim > 1) return run_lines(run, w, at);
+  int64_t step[kMaxOperands];
+  for (int i = 0; i < w.operands; ++i)
+    step[i] = w.constant[i] ? 0 : (w.ndim ? w.stride[0][i] : 1) * w.itemsize[i];
+  run.set_steps(step);
+  run.line(at, w.ndim ? w.shape[0] : 1);
+}
 
 bool is_two(const char* number, DTypeId dtype) {
   if (dtype == kFloat32) return *reinterpret_cast<const float*>(number) == 2;
@@ -86,7 +85,8 @@ bool is_two(const char* number, DTypeId dtype) {
 }  // namespace
 
 ProgramRun::ProgramRun(const HostProgram& program, int64_t longest, const char* where)
-    : program_(program), block_(longest) {
+    : program_(program), one_(program), block_(longest) {
+  if (one_) return;
   const size_t n = program.registers(), operands = static_cast<size_t>(program.operands());
   if (n > kInlineRegisters) {
     more_.resize(n);
@@ -99,28 +99,16 @@ ProgramRun::ProgramRun(const HostProgram& program, int64_t longest, const char* 
   }
   for (const Constant& constant : program.constants)
     registers_[next++] = {reinterpret_cast<char*>(const_cast<Constant*>(&constant)), 0};
-  is_one_loop_ = program.steps.size() == 1 && program.temporaries.empty() &&
-                 program.steps[0].loop && !program.steps[0].squares;
 }
 
 void ProgramRun::set_steps(const int64_t* steps) {
+  if (one_) return one_.set_steps(steps);
   for (int r = 0; r < program_.operands(); ++r) registers_[r].step = steps[r];
-  if (!is_one_loop_) return;
-  const std::vector<uint16_t>& registers = program_.steps[0].registers;
-  for (size_t i = 0; i < registers.size(); ++i) steps_[i] = registers_[registers[i]].step;
 }
 
 void ProgramRun::line(char* const* at, int64_t n) {
+  if (one_) return one_.line(at, n);
   const int operands = program_.operands();
-  if (is_one_loop_) {
-    const HostStep& step = program_.steps[0];
-    char* args[kMaxOperands];
-    for (size_t i = 0; i < step.registers.size(); ++i) {
-      const int r = step.registers[i];
-      args[i] = r < operands ? at[r] : registers_[r].at;
-    }
-    return step.loop(args, n, steps_);
-  }
   for (int r = 0; r < operands; ++r) registers_[r].at = at[r];
   for (int64_t done = 0;;) {
     const int64_t count = std::min(block_, n - done);
@@ -187,26 +175,29 @@ void ProgramRun::call_python(const HostStep& step, int64_t n) {
 }
 
 void run_loop(const HostLoop& loop, const IterationSpace& w) {
+  constexpr uint16_t registers[] = {0, 1};
   char* at[] = {w.data[0], w.data[1]};
-  LoopRun run{loop, {w.itemsize[0], w.itemsize[1]}};
-  if (w.ndim > 0)
-    run_lines(run, w, at);
-  else
-    run.line(at, 1);
+  LoopRun run{loop, registers, 2, 2};
+  run_elements(run, w, at);
 }
 
 void run_program(const HostProgram& program, const IterationSpace& w, const char* where) {
   int64_t itemsizes = 0;
   for (int i = 0; i < w.operands; ++i) itemsizes += w.itemsize[i];
   GilRelease released(!program.calls_python && w.size * itemsizes >= kGilBytes);
-  ProgramRun run(program, w.size, where);
   char* at[kMaxOperands];
-  for (int i = 0; i < w.operands; ++i) at[i] = w.constant[i] ? run.number(w, i) : w.data[i];
-  if (w.ndim > 0) return run_lines(run, w, at);
-  int64_t step[kMaxOperands];
-  for (int i = 0; i < w.operands; ++i) step[i] = w.constant[i] ? 0 : w.itemsize[i];
-  run.set_steps(step);
-  run.line(at, 1);
+  uint64_t numbers[kMaxOperands]
+                  [2];  // the iteration space holds the bytes of a number as an address
+  for (int i = 0; i < w.operands; ++i) {
+    at[i] = w.data[i];
+    if (!w.constant[i]) continue;
+    numbers[i][0] = reinterpret_cast<uint64_t>(w.data[i]);
+    numbers[i][1] = w.high[i];
+    at[i] = reinterpret_cast<char*>(numbers[i]);
+  }
+  if (LoopRun one(program); one) return run_elements(one, w, at);
+  ProgramRun run(program, w.size, where);
+  run_elements(run, w, at);
 }
 
 void HostCall::run() const {

@@ -6,6 +6,7 @@
 #include <structmember.h>
 
 #include <new>
+#include <optional>
 #include <vector>
 
 #include "array/iterative_free.hpp"
@@ -55,8 +56,10 @@ void free_array(PyObject* o) {
   ArrayObject* self = cast(o);
   statistics(self->value.device).count_array(-1);
   {
-    // Releasing foreign memory may run Python code, so keep a pending exception.
-    ErrorSaver saver;
+    // Releasing a base or foreign memory may run Python code, so keep a pending exception.
+    const Array& a = self->value;
+    std::optional<ErrorSaver> saver;
+    if (a.base || (a.buffer && !a.buffer->owned)) saver.emplace();
     delete self->pending;
     self->value.~Array();
   }
