@@ -110,9 +110,11 @@ def host_rows(n: int) -> dict[str, dict[str, Callable[[], Any]]]:
     jax = load("jax")
     if jax is not None:
         j = jax.device_put(a, jax.devices("cpu")[0])
+        aligned = gi.ones((n, n), device="cpu")  # to 64 bytes, or JAX would copy
+        of_numpy = np.from_dlpack(aligned)
         rows["CudaNdarray -> jax, host"] = {
-            "gpuinterop": lambda: converters.to_jax(x, copyif=True),
-            "jax.dlpack.from_dlpack(numpy)": lambda: jax.dlpack.from_dlpack(a),
+            "gpuinterop": lambda: converters.to_jax(aligned),
+            "jax.dlpack.from_dlpack(numpy)": lambda: jax.dlpack.from_dlpack(of_numpy),
         }
         rows["jax -> CudaNdarray, host"] = {
             "gpuinterop": lambda: converters.from_jax(j),

@@ -239,11 +239,9 @@ BY_TABLE = (
     "makes an array with an owner and a stream."
 )
 OF_NUMPY = (
-    "The other libraries ask NumPy for a capsule. gpuinterop uses the "
-    "buffer protocol of any host array, and must first determine the "
-    "kind of the object."
+    "All of them ask NumPy for a capsule. gpuinterop looks up the class, checks every field of the capsule, and "
+    "makes an array with an owner, which any library can share."
 )
-DENSE = "gpuinterop checks layout, dtype and read-only memory before it calls the other library."
 WITH_PLACES = "The tree reduces values together with their positions."
 WAYS = ("upload", "download", "download, new memory")
 SMALL_COPY = "All libraries leave so small a copy to the driver; the rest is the call."
@@ -288,9 +286,10 @@ WHY: dict[tuple[str, str], str] = {
     ("converters", "torch -> CudaNdarray, host"): OF_TORCH,
     ("converters", "cupy -> CudaNdarray"): OF_CUPY,
     ("converters", "numpy -> CudaNdarray, host"): OF_NUMPY,
-    ("converters", "jax -> CudaNdarray, host"): "gpuinterop checks whether a JAX array is deleted, sharded or traced "
-    "before it shares the memory; each check is a call into JAX.",
-    ("converters", "CudaNdarray -> jax, host"): DENSE,
+    ("converters", "jax -> CudaNdarray, host"): "Recorded while each import made a plan in Python; now the core "
+    "imports the capsule, as NumPy does.",
+    ("converters", "CudaNdarray -> jax, host"): "Recorded with copyif=True while that made a plan in Python before "
+    "each call of JAX.",
     ("converters", "CudaNdarray -> cupy"): "Most of it is CuPy's own constructors of a memory object and an "
     "array; the rest is the check of layout and flags.",
     ("converters", "CudaNdarray -> PyCUDA"): "Besides `GPUArray`'s constructor there is the check of layout and "

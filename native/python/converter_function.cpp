@@ -1,6 +1,6 @@
-// imports(family) and exports(library): decorators for converters. The plain case, one array and no option
-// but copyif=False, runs without a Python frame, which would cost as much as the conversion. The Python
-// function handles every other case and every failure.
+// imports(family) and exports(library): decorators for converters. The plain case, one array that can be
+// shared and no option but copyif, runs without a Python frame, which would cost as much as the conversion.
+// The Python function handles every other case and every failure.
 #include <Python.h>
 #include <structmember.h>
 
@@ -20,8 +20,8 @@ using namespace exchange;
 namespace {
 
 // Converts arrays on the host, or on GPUs, to objects of a library: by the exchange table of a class, or else
-// by a Python function (x, module), for arrays whose traits in `mask` equal `wanted`. Registered after a
-// successful conversion.
+// by a Python function (x, module) or a C function (x), for arrays whose traits in `mask` equal `wanted`.
+// Registered after a successful conversion.
 struct Exporter {
   PyObject* library;
   bool on_cuda;
@@ -50,6 +50,7 @@ struct Converter {
   PyObject* reader;    // imports, Described: the function that reads the memory of the objects
   PyObject* function;  // null: not decorated yet
   PyObject* dict;      // attributes of the function, and the function itself as __wrapped__
+  PyObject* weakrefs;
 };
 
 Converter* converter(PyObject* o) noexcept { return reinterpret_cast<Converter*>(o); }
@@ -71,7 +72,8 @@ PyObject* export_by_function(const Exporter& e, PyObject* x) {
   if (PyDict_GetItem(PyImport_GetModuleDict(), e.module_name.get()) != module.get()) return nullptr;
   if (!a.device.is_cuda()) ops::require_values("to", a);
   PyObject* const args[] = {x, module.get()};
-  return run_python([&] { return PyObject_Vectorcall(function.get(), args, 2, nullptr); });
+  const size_t n = PyCFunction_CheckExact(function.get()) ? 1 : 2;
+  return run_python([&] { return PyObject_Vectorcall(function.get(), args, n, nullptr); });
 }
 
 PyObject* export_argument(const Converter* c, PyObject* x, PyObject* library) {
@@ -89,7 +91,7 @@ PyObject* call_plain(const Converter* c, PyObject* const* args, Py_ssize_t n, Py
   const Py_ssize_t needed = c->exports && !c->library ? 2 : 1;
   const Py_ssize_t given = n + (names ? PyTuple_Size(names) : 0);
   if (n < needed || given > needed + 1) return nullptr;
-  if (given > needed && args[needed] != Py_False) return nullptr;
+  if (given > needed && !PyBool_Check(args[needed])) return nullptr;
   if (given > n && PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "copyif") != 0)
     return nullptr;
   try {
@@ -145,6 +147,7 @@ int clear(PyObject* self) {
 
 void dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
+  if (converter(self)->weakrefs) PyObject_ClearWeakRefs(self);
   PyTypeObject* type = Py_TYPE(self);
   Py_XDECREF(converter(self)->function);
   Py_XDECREF(converter(self)->library);
@@ -171,6 +174,7 @@ PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr},
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Converter, call), READONLY, nullptr},
     {"__dictoffset__", T_PYSSIZET, offsetof(Converter, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Converter, weakrefs), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 
@@ -226,7 +230,8 @@ PyObject* set_exporter(PyObject*, PyObject* args) {
 PyMethodDef functions[] = {
     {"imports", imports, METH_VARARGS,
      "imports(family=0)\n--\n\nDecorator of a converter (obj, copyif=False): plain objects of the "
-     "family (NUMPY, TORCH, CUPY; a function given to _set_memory_reader; 0: any) are imported "
+     "family (NUMPY, TORCH, CUPY, JAX; a function given to _set_memory_reader; 0: any) are "
+     "imported "
      "without calling it. ANY_PROTOCOL: one object alone is given to import_any."},
     {"exports", exports, METH_VARARGS,
      "exports(library='')\n--\n\nDecorator of a converter (x, copyif=False), or without a library "
@@ -236,7 +241,9 @@ PyMethodDef functions[] = {
      "_set_exporter(library, on_cuda=False, maker=None, module=None, mask=0, wanted=0)\n--\n\n"
      "Export plain arrays by the exchange table of the class `maker`, or, with a module, those "
      "whose "
-     "traits under `mask` are `wanted`, by maker(x, module). None: forget the library."},
+     "traits under `mask` are `wanted`, by maker(x, module), maker(x) if it is a C function. None: "
+     "forget the "
+     "library."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -266,6 +273,7 @@ void register_converter_functions(nanobind::module_& m) {
   m.attr("NUMPY") = int(Family::Numpy);
   m.attr("TORCH") = int(Family::Torch);
   m.attr("CUPY") = int(Family::Cupy);
+  m.attr("JAX") = int(Family::Jax);
 }
 
 }  // namespace gpuinterop

@@ -215,21 +215,24 @@ bool refused(Attempts* tried) {
 bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                    Attempts* tried) {
   bool failed;
-  PyRef device_method = PyRef::steal(attribute_or_null(obj, names.dlpack_device, &failed));
-  if (failed) return refused(tried);
   PyRef method = PyRef::steal(attribute_or_null(obj, names.dlpack, &failed));
   if (failed) return refused(tried);
-  if (!method || !device_method) {
-    if (!method && !device_method) return false;
-    tried->add("__dlpack__", method ? "__dlpack_device__ is missing" : "__dlpack__ is missing");
-    tried->kind = Kind::Protocol;
-    return false;
+  DLDevice claimed{kDLCPU, 0};
+  if (p.family != Family::Numpy) {  // NumPy has arrays on no other device
+    PyRef device_method = PyRef::steal(attribute_or_null(obj, names.dlpack_device, &failed));
+    if (failed) return refused(tried);
+    if (!method || !device_method) {
+      if (!method && !device_method) return false;
+      tried->add("__dlpack__", method ? "__dlpack_device__ is missing" : "__dlpack__ is missing");
+      tried->kind = Kind::Protocol;
+      return false;
+    }
+    PyObject* no_args[1];
+    PyRef claim_object = PyRef::steal(
+        run_python([&] { return PyObject_Vectorcall(device_method.get(), no_args, 0, nullptr); }));
+    if (!claim_object) return refused(tried);
+    claimed = read_claim(claim_object.get(), o);
   }
-  PyObject* no_args[1];
-  PyRef claim_object = PyRef::steal(
-      run_python([&] { return PyObject_Vectorcall(device_method.get(), no_args, 0, nullptr); }));
-  if (!claim_object) return refused(tried);
-  const DLDevice claimed = read_claim(claim_object.get(), o);
   if (!is_host(claimed.device_type) && !is_cuda(claimed.device_type))
     fail(Kind::Exchange, o.where, "memory on \"cpu\" or \"cuda\"", text(claimed),
          "copy it to the host in the producer");

@@ -197,11 +197,16 @@ PyObject* exchange::import_plain(ForeignType& p, PyObject* obj) {
     const bool done = p.family == Family::Numpy   ? import_dlpack(p, obj, o, &a, &tried)
                       : p.family == Family::Torch ? import_c_api(p, obj, o, &a, &tried)
                       : p.family == Family::Cupy  ? import_cupy(obj, o.where, &a)
-                                                  : import_described(p, obj, o.where, &a);
-    return done ? wrap(exchange_result_type(a.dtype), std::move(a)) : nullptr;
+                      // JAX exports its 1-bit integers as bools.
+                      : p.family == Family::Jax
+                          ? import_dlpack(p, obj, o, &a, &tried) && a.dtype != kBool
+                          : import_described(p, obj, o.where, &a);
+    if (done) return wrap(exchange_result_type(a.dtype), std::move(a));
   } catch (const Error&) {
-    return nullptr;
+  } catch (const PythonError&) {
+    forgive();
   }
+  return nullptr;
 }
 
 PyObject* exchange_share_plain(PyObject*, PyObject* obj) {

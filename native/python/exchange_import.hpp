@@ -60,8 +60,7 @@ bool import_cupy(PyObject* obj, const char* where, Array* out);
 // reads. False: Python must check it.
 bool import_described(const ForeignType& p, PyObject* obj, const char* where, Array* out);
 
-// A plain object (ForeignType::plain), shared. Null, with or without a Python error: Python must check it,
-// or report the error.
+// A plain object (ForeignType::plain), shared. Null: Python must check it, and raises the error if there is one.
 PyObject* import_plain(ForeignType& p, PyObject* obj);
 extern bool converters_changed;  // another converter was registered for a plain class
 

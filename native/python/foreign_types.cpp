@@ -108,6 +108,7 @@ void describe(ForeignType* p) {
       return describe_torch(p, base);
     } else if (in_package(module, "jax") || in_package(module, "jaxlib")) {
       p->family = Family::Jax;
+      p->plain = i == 0;
       return;
     } else if (i == 0 && module == "cupy" && describe_cupy(p->type)) {
       p->family = Family::Cupy;

@@ -59,8 +59,8 @@ struct ForeignType {
   bool own = false;    // a class of this library
   const DLPackExchangeAPI* api = nullptr;  // null: none that can be used for import
   Family family = Family::Other;
-  // numpy.ndarray, torch.Tensor, torch.nn.Parameter or cupy.ndarray itself: its ordinary objects are
-  // shared without a converter.
+  // numpy.ndarray, torch.Tensor, torch.nn.Parameter, cupy.ndarray or a class of JAX itself: its ordinary
+  // objects are shared without a converter.
   bool plain = false;
   // Protocols do not report why such objects must not be shared, so Python checks each one first.
   bool judged = false;

@@ -5,6 +5,7 @@ import gc
 import inspect
 import pickle
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ def test_converter_looks_like_a_python_function(name):
     assert repr(function).startswith(f"<function {name} at ")
     assert pickle.loads(pickle.dumps(function)) is function
     assert copy.deepcopy(function) is function
+    assert weakref.ref(function)() is function  # jax.jit makes one
 
     class Holder:
         convert = function
@@ -79,12 +81,14 @@ def test_the_ordinary_case_is_served_without_a_python_frame():
     a = np.ones(3, np.float32)
     x = converters.from_numpy(a)
     calls = [lambda: converters.from_numpy(a), lambda: converters.from_any(a)]
+    calls += [lambda: converters.to_numpy(x), lambda: converters.to(x, "numpy", copyif=True)]
     if "torch" in sys.modules:
         t = converters.to_torch(x)
         parameter = sys.modules["torch"].nn.Parameter(t, requires_grad=False)
         calls += [lambda: converters.from_torch(t), lambda: converters.to_torch(x)]
         calls += [lambda: converters.from_any(parameter), lambda: converters.from_torch(parameter)]
         calls += [
+            lambda: converters.to_torch(x, True),
             lambda: converters.to_torch(x, False),
             lambda: converters.to_torch(x, copyif=False),
         ]

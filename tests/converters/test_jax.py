@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from cases import agree, aligned
+from doubles.profile import functions_of
 
 import gpuinterop as gi
 from gpuinterop import converters
@@ -38,6 +39,28 @@ def test_jax_memory_is_read_only_by_every_way_in(jax):
     writable = x.copy()
     writable[0] = 7
     assert j.tolist() == list(range(16))
+
+
+def test_conversions_of_ordinary_arrays_run_only_jaxs_functions(jax):
+    x = gi.full((4, 4), 3, device="cpu")
+    h, j = np.from_dlpack(x), jax.numpy.ones((4, 4))
+    protocol = functions_of(lambda: (j.__dlpack_device__(), j.__dlpack__()))
+    for call in (lambda: converters.from_jax(j), lambda: gi.from_any(j, copyif=True)):
+        assert functions_of(call) == protocol
+    of_jax = functions_of(lambda: jax.dlpack.from_dlpack(h))
+    for call in (lambda: converters.to_jax(x), lambda: gi.to(x, "jax", copyif=True)):
+        assert functions_of(call) == ["_export_by_dlpack", *of_jax]
+
+
+def test_refusals_of_jax_arrays_name_the_called_function(jax):
+    j = jax.numpy.ones(3)
+    converters.from_jax(j)
+    assert converters.from_jax(j > 0).dtype == "bool"
+    j.delete()
+    with pytest.raises(gi.ExchangeError, match=r"from_jax: [^:]*: a deleted"):
+        converters.from_jax(j)
+    with pytest.raises(gi.ConversionTypeError, match="from_jax: "):
+        jax.jit(converters.from_jax)(jax.numpy.ones(3))
 
 
 def test_jax_never_narrows(jax):
