@@ -179,7 +179,9 @@ class Elements:
         values, extent = self.arrays[0], self.view.shape[self.axes[0]]
         if values.dtype == np.uint64 or self.mode != WRAP or not values.size:
             return bool(values.dtype != np.uint64)
-        low, high = int(values.min()), int(values.max())
+        # NumPy 2.1 buffers the minimum of several dimensions.
+        flat = values.reshape(-1) if values.flags.c_contiguous else values
+        low, high = int(flat.min()), int(flat.max())
         return bool(-8 * extent <= low and high < 8 * extent)
 
     def _read_on_host(self, source: Any, result: Any) -> None:
