@@ -160,7 +160,9 @@ def _dimshuffle(op: Any, node: Any) -> Any:
 
 @device_inputs.register(Elemwise)
 def _all_tensors(op: Any, node: Any) -> list[int] | None:
-    if not supported(op.scalar_op, node):
+    # An operation of the core has at most 24 operands, 8 of them results. The host has no such limit.
+    too_many = len(node.outputs) > 8 or len(node.inputs) + len(node.outputs) > 24
+    if too_many or not supported(op.scalar_op, node):
         return None
     # A value of one element on the host is passed by value.
     return [i for i, x in enumerate(node.inputs) if not all(x.type.broadcastable)]

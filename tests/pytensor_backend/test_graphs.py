@@ -43,6 +43,11 @@ GRAPHS = {
     "exp": lambda x, w, v, t, i: ([pt.exp(x) * 2 + v], {}),
     "several outputs": lambda x, w, v, t, i: ([x + v, x - v, pt.sqr(x)], {}),
     "comparison": lambda x, w, v, t, i: ([pt.switch(x > v, x, v), x > 0], {}),
+    "ten results": lambda x, w, v, t, i: ([pt.exp(x * k) for k in range(-5, 5)], {}),
+    "many operands": lambda x, w, v, t, i: (
+        [pt.add(v, *(pt.flatten(t)[k : k + 4] for k in range(24)))],
+        {},
+    ),
     "one of two constants": lambda x, w, v, t, i: (
         [pt.switch(x > 0, 1.0, 0.1) * x, pt.dot(pt.switch(x > 0, 1.0, 0.1), v) * 2],
         {},
@@ -257,7 +262,7 @@ def compiled(name, mode):
 LAZY = ("ifelse", "gradient of ifelse")
 
 # They have operations without a version on the device.
-ON_HOST = ("operations of the host", "scan")
+ON_HOST = ("operations of the host", "scan", "ten results", "many operands")
 
 
 @pytest.mark.parametrize(
