@@ -286,7 +286,7 @@ def grid(pyplot: Any, record: dict[str, Any]) -> Any:
                 axes.text(x, y, f"{value:.2f}", ha="center", va="center", fontsize=7,
                           color="white" if abs(math.log2(value)) > 1 else "black",
                           fontweight="bold" if value < 0.95 else "normal")  # fmt: skip
-    axes.set_xticks(range(len(columns)), columns, fontsize=7)
+    axes.set_xticks(range(len(columns)), columns, fontsize=7, rotation=90)
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.tick_params(length=0)
     axes.set_title(
