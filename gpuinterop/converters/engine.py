@@ -14,8 +14,7 @@ keywords and text of the docstrings). It has at most these functions:
   the core calls it for objects of that class, so ordinary ones need no plan
 - ``judge(obj)``: a `Plan` if anything but the layout forbids sharing, else None
 - ``adopt(obj, info, plan)``: the gpuinterop array; by default an array over the described memory
-- ``export(x, library)``: the library's object, which keeps `x` alive; by default its from_dlpack is called.
-  After the first one the core calls it for ordinary arrays, or instead ``export_plain(x)``, a function of C
+- ``export(x, library)``: the library's object, which keeps `x` alive; by default its from_dlpack is called
 - ``stream_used_by(index, obj=None)``: the handle of the stream on which the library works, if the
   library does not order its work itself
 

@@ -174,9 +174,7 @@ def generated(
     function.__doc__ = _doc_to(entry) if direction == "to" else _doc_from(entry)
     if direction == "to":
         return function if defaults else _core.exports(entry.name)(function)
-    families = {
-        "torch": _core.TORCH, "numpy": _core.NUMPY, "cupy": _core.CUPY, "jax": _core.JAX,
-    }  # fmt: skip
+    families = {"torch": _core.TORCH, "numpy": _core.NUMPY, "cupy": _core.CUPY, "jax": _core.JAX}
     plain = families.get(entry.name) or getattr(entry.module, "memory", None)
     return function if plain is None else _core.imports(plain)(function)
 
@@ -239,6 +237,5 @@ def remember_plain(x: Any, entry: Backend, library: Any, export: Callable[..., A
     mask |= 0 if rules.negative else _core.NEGATIVE
     mask |= 0 if rules.readonly else _core.READONLY
     on_cuda = bool(_core.traits(x) & _core.ON_CUDA)
-    maker = getattr(entry.module, "export_plain", export)
     for name in (entry.name, *entry.aliases):
-        _core._set_exporter(name, on_cuda, maker, library, mask, wanted)
+        _core._set_exporter(name, on_cuda, export, library, mask, wanted)

@@ -53,10 +53,6 @@ def export(x: Any, library: Any) -> numpy.ndarray[Any, Any]:
     return as_numpy_view(x)
 
 
-# For arrays on the host with one of NumPy's own dtypes, after the first one.
-export_plain = numpy.from_dlpack if DLPACK_WORKS else export
-
-
 def plain(a: Any) -> numpy.ndarray[Any, Any]:
     """Return a view as NumPy's own class, because a subclass may override its shape or dtype."""
     return numpy.ndarray.view(numpy.asanyarray(a), numpy.ndarray)

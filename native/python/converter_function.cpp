@@ -20,7 +20,7 @@ using namespace exchange;
 namespace {
 
 // Converts arrays on the host, or on GPUs, to objects of a library: by the exchange table of a class, or else
-// by a Python function (x, module) or a C function (x), for arrays whose traits in `mask` equal `wanted`.
+// by a Python function (x, module), for arrays whose traits in `mask` equal `wanted`.
 // Registered after a successful conversion.
 struct Exporter {
   PyObject* library;
@@ -72,8 +72,7 @@ PyObject* export_by_function(const Exporter& e, PyObject* x) {
   if (PyDict_GetItem(PyImport_GetModuleDict(), e.module_name.get()) != module.get()) return nullptr;
   if (!a.device.is_cuda()) ops::require_values("to", a);
   PyObject* const args[] = {x, module.get()};
-  const size_t n = PyCFunction_CheckExact(function.get()) ? 1 : 2;
-  return run_python([&] { return PyObject_Vectorcall(function.get(), args, n, nullptr); });
+  return run_python([&] { return PyObject_Vectorcall(function.get(), args, 2, nullptr); });
 }
 
 PyObject* export_argument(const Converter* c, PyObject* x, PyObject* library) {
@@ -241,9 +240,7 @@ PyMethodDef functions[] = {
      "_set_exporter(library, on_cuda=False, maker=None, module=None, mask=0, wanted=0)\n--\n\n"
      "Export plain arrays by the exchange table of the class `maker`, or, with a module, those "
      "whose "
-     "traits under `mask` are `wanted`, by maker(x, module), maker(x) if it is a C function. None: "
-     "forget the "
-     "library."},
+     "traits under `mask` are `wanted`, by maker(x, module). None: forget the library."},
     {nullptr, nullptr, 0, nullptr},
 };
 
