@@ -66,7 +66,6 @@ def test_step_of_a_logistic_regression_is_three_kernels(on_device):
     assert is_replayed(f)
 
 
-@pytest.mark.parametrize("shared_by", ["result", "operand", "update"])
 @pytest.mark.lifetime
 def test_views_and_exports_of_results_hold_them(on_device):
     w = pytensor.shared(values(1, 6))

@@ -40,6 +40,7 @@ def test_product_is_written_to_a_shared_variable_that_nothing_reads(on_device, m
     assert [r.nodes for r in recordings] == [1]  # a copy would be a second node
 
 
+@pytest.mark.parametrize("shared_by", ["result", "operand", "update"])
 def test_unread_variable_whose_memory_or_new_value_has_other_users(shared_by, on_device):
     m, v = values(0, 5, 5), values(1, 5, 5)
     y = pytensor.shared(gi.CudaNdarray(m, device=on_device), borrow=True)
