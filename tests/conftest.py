@@ -97,6 +97,22 @@ def quick_garbage_collection():
 
 
 @pytest.fixture(autouse=True, scope="session")
+def errors_are_complete():
+    """Each error in any test has the rule, the value and a fix, none of which is long."""
+    from gpuinterop import GpuInteropError
+
+    init = GpuInteropError.__init__
+
+    def checked(self, **parts):
+        init(self, **parts)
+        named = [bool(parts[name]) for name in ("expected", "got", "fix")]
+        assert all(named) or not any(named), parts  # none yet in an error that is being unpickled
+        assert len(str(self)) < 1000
+
+    GpuInteropError.__init__ = checked
+
+
+@pytest.fixture(autouse=True, scope="session")
 def real_libraries_enter_no_fake_streams(request):
     """The real PyTorch and CuPy, which may be imported, do not work on the fake driver."""
     if on_fake(request.config):

@@ -1,9 +1,7 @@
 """An exception at any point of the import and the first operations leaves a process in which they can be repeated."""
 
-import subprocess
-import sys
-
 import pytest
+from doubles import driver
 
 # Each point runs in a forked process, because it needs a fresh one. Points are counted by place in the source,
 # at its first execution.
@@ -73,6 +71,5 @@ print(len(chosen), "points", wrong)
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("step", [150, pytest.param(1, marks=pytest.mark.slow)])
 def test_first_use_can_be_repeated_after_an_interrupt_at_any_point(step):
-    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(step)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3000, check=False)
+    done = driver.python("-W", "ignore", "-c", PROGRAM, str(step), timeout=3000)
     assert done.stdout.endswith("points []\n"), done.stdout + done.stderr

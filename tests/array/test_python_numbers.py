@@ -96,8 +96,6 @@ def test_number_outside_the_dtype_range_is_refused(device, way, dtype):
             way(value, dtype, device)
         assert dtype in caught.value.expected
         assert caught.value.where
-        assert caught.value.got
-        assert caught.value.fix
 
 
 # Every way in that takes float32 by default.

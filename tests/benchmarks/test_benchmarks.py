@@ -5,8 +5,6 @@ What they measure here means nothing. A benchmark that fails for a misspelt name
 
 import importlib
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -22,11 +20,7 @@ NAMES = sorted(
 
 
 def run(*command: str) -> str:
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        [sys.executable, *command], env={**os.environ, "PYTHONPATH": path},
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = driver.python(*command)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 

@@ -4,11 +4,10 @@ They stay valid, except one: see docs/devices.md. Each runs in its own process, 
 capture that is not ended keeps the whole process from synchronising.
 """
 
-import subprocess
-import sys
 import textwrap
 
 import pytest
+from doubles import driver
 
 pytestmark = pytest.mark.gpu
 
@@ -100,7 +99,7 @@ ACTIONS = {
 def run(action: str, ending: str, prologue: str = PROLOGUE) -> None:
     pytest.importorskip("torch")
     code = textwrap.dedent(prologue.replace("{action}", action)) + textwrap.dedent(ending)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    done = driver.python("-c", code)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

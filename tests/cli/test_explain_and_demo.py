@@ -1,12 +1,10 @@
 """explain, demo and version on the command line: output, JSON and exit codes."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-from doubles import internals
+from doubles import driver, internals
 
 import gpuinterop as gi
 from gpuinterop.cli import explain
@@ -124,10 +122,8 @@ def test_to_is_required(run):
 
 
 def test_as_a_module():
-    result = subprocess.run(
-        [sys.executable, "-m", "gpuinterop", "explain", "--to", "numpy", "--device", "cpu"],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    words = ["explain", "--to", "numpy", "--device", "cpu"]
+    result = driver.python("-m", "gpuinterop", *words)
     assert result.returncode == 0, result.stderr
     assert result.stdout == "to_numpy: shared\n"
 

@@ -1,11 +1,10 @@
 """Without PyTensor, or on a Python older than it needs, the import and the command say what to do."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from doubles import driver
 
 ROOT = Path(__file__).parents[2]
 OLD = "sys.version_info, sys.version = (3, 11, 7, 'final', 0), '3.11.7 (main)'"
@@ -18,10 +17,8 @@ ASKED = {
 
 
 def errors_of(program: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys, gpuinterop.cli; " + program],
-        capture_output=True, text=True, cwd=ROOT / "tests" / "documents", timeout=60,
-    )  # fmt: skip
+    program = "import sys, gpuinterop.cli; " + program
+    done = driver.python("-c", program, cwd=driver.ROOT / "tests" / "documents")
     return done.returncode, done.stderr
 
 

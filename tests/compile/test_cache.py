@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from doubles import driver
 
 from gpuinterop import jit
 from gpuinterop.errors import DeviceError
@@ -80,8 +81,7 @@ def test_a_second_process_loads_no_compiler(folder):
         "import sys; from gpuinterop import jit; from gpuinterop.jit import nvrtc;"
         f"jit.compile_source({TEXT!r}, 90); assert nvrtc._library.cache_info().currsize == 0"
     )
-    environment = environment_of(folder)
-    subprocess.run([sys.executable, "-c", check], env=environment, check=True)
+    driver.run(check, **environment_of(folder))
 
 
 def test_the_size_bound_drops_the_oldest(tmp_path):
@@ -155,12 +155,8 @@ def stubs(tmp_path_factory):
 
 
 def ask(folder, program, **environment):
-    environment = environment_of(folder, **environment)
     program = f"from gpuinterop import jit\nfrom gpuinterop.jit import nvrtc\n{program}"
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True,
-                          text=True, check=False)  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return driver.run(program, **environment_of(folder, **environment)).strip()
 
 
 def test_a_compiler_that_is_named_has_its_own_version_and_cache(folder, stubs):

@@ -1,12 +1,12 @@
 """The first use in a process: any function may come first, and imports in progress are waited for."""
 
-import subprocess
 import sys
 import threading
 import time
 import types
 
 import pytest
+from doubles import driver
 
 from gpuinterop import _core, converters, foreign_handles
 from gpuinterop.converters import availability, library_streams, registry
@@ -32,17 +32,10 @@ FIRST = [
 ]
 
 
-def run(program: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize("claim", FIRST)
 def test_any_function_may_be_called_first_in_a_process(claim):
     imports = "import pickle, numpy as np, gpuinterop as gi\na = np.ones(3, 'float32')\n"
-    run(f"{imports}assert {claim}\n")
+    driver.run(f"{imports}assert {claim}\n")
 
 
 # ---- imports in progress ------------------------------------------------------------------------
@@ -107,7 +100,8 @@ def test_the_first_conversion_may_come_from_several_threads_at_once(library):
         "[t.start() for t in threads]; [t.join() for t in threads]\n"
         "assert len(made) == 4\n"
     )
-    run(program)
+    done = driver.python("-c", program)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_library_that_is_installed_later_is_seen(tmp_path, monkeypatch):

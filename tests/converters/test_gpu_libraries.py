@@ -2,13 +2,12 @@
 
 import gc
 import importlib
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 from cases import MULTIPLY, agree, load, ready_pycuda
-from doubles import internals
+from doubles import driver, internals
 from doubles.process_memory import resident_bytes
 
 import gpuinterop as gi
@@ -216,10 +215,7 @@ for name in ("torch", "cupy", "numba", "jax", "pycuda", "tvm_ffi", "cuda_core"):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_in_a_process_of_its_own(program):
     load("pycuda")
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAMS[program] + "print('done')"], capture_output=True, text=True,
-        timeout=300, check=False,
-    )  # fmt: skip
+    run = driver.python("-c", PROGRAMS[program] + "print('done')")
     assert (run.returncode, run.stdout.splitlines()[-1:]) == (0, ["done"]), run.stderr[-3000:]
     assert "terminate" not in run.stderr
     assert "Traceback" not in run.stderr, run.stderr[-3000:]

@@ -1,13 +1,11 @@
 """JAX on the host: immutable, aligned to 64 bytes, 32 bits wide unless configured otherwise."""
 
 import gc
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from cases import agree, aligned
+from doubles import driver
 from doubles.profile import functions_of
 
 import gpuinterop as gi
@@ -145,12 +143,6 @@ part = gi.from_any(spread.addressable_shards[1].data)
 assert part.tolist() == list(range(16, 32))
 print("done")
 """
-    environment = {
-        **os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
-        "JAX_PLATFORMS": "cpu",
-    }  # fmt: skip
-    run = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120,
-        check=False,
-    )  # fmt: skip
+    two = "--xla_force_host_platform_device_count=2"
+    run = driver.python("-c", program, XLA_FLAGS=two, JAX_PLATFORMS="cpu")
     assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr

@@ -77,9 +77,8 @@ CALLS = {
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("value", ["no", 1, np.ones(2)])
 def test_option_that_is_no_bool_is_refused(call, value):
-    with pytest.raises(gi.errors.ArgumentTypeError, match="True") as raised:
+    with pytest.raises(gi.errors.ArgumentTypeError, match="True"):
         CALLS[call](value)
-    assert raised.value.fix
 
 
 @pytest.mark.parametrize("call", CALLS)

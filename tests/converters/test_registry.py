@@ -1,11 +1,10 @@
 """How objects and names find their converter."""
 
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from doubles import driver
 
 import gpuinterop as gi
 from gpuinterop import cli, converters
@@ -22,10 +21,7 @@ registry.find_backend(numpy.ones(3)), registry.find_backend(Plain()), registry.f
 foreign = {"torch", "cupy", "jax", "numba", "pycuda", "tensorflow", "warp", "tvm_ffi", "gnumpy"}
 print(sorted(foreign & set(sys.modules)))
 """
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert run.stdout == "[]\n"
+    assert driver.run(program) == "[]\n"
 
 
 def test_known_classes_and_their_subclasses():

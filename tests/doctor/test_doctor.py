@@ -1,11 +1,8 @@
 """The report: here, with everything broken, and as JSON."""
 
 import json
-import os
-import subprocess
 import sys
 import types
-from pathlib import Path
 
 import pytest
 from doubles import driver
@@ -219,14 +216,10 @@ def test_a_trial_finds_libraries_that_fail_at_import_or_in_use(tmp_path):
     )
     installed(tmp_path, "allbroken", "raise AttributeError('numpy has no attribute row_stack')\n")
     installed(tmp_path, "sound", "def share(x):\n    return x\n")
-    paths = [str(tmp_path), str(Path(gi.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "GPUINTEROP_DEVICE": "cpu"}
 
     def report(*words):
-        done = subprocess.run(
-            [sys.executable, "-m", "gpuinterop", "doctor", "--json", *words],
-            env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        words = ("-m", "gpuinterop", "doctor", "--json", *words)
+        done = driver.python(*words, PYTHONPATH=str(tmp_path), GPUINTEROP_DEVICE="cpu")
         return json.loads(done.stdout), done.returncode
 
     found, code = report()

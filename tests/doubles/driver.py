@@ -171,28 +171,31 @@ class Capture:
         call("cuGraphDestroy", self.graph)
 
 
+def python(
+    *words: str | Path, cwd: Path = ROOT, timeout: float = 300, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """A fresh interpreter with these arguments, which has come to its end. It can import `doubles`."""
+    path = [environment.pop("PYTHONPATH", ""), str(ROOT), str(ROOT / "tests")]
+    path.append(os.environ.get("PYTHONPATH", ""))
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    return subprocess.run(
+        [sys.executable, *words], env={**os.environ, **environment}, cwd=cwd,
+        capture_output=True, text=True, timeout=timeout,
+    )  # fmt: skip
+
+
 def run(
     code: str, libcuda: str | Path | None = None, *, timeout: float = 60, **environment: str
 ) -> str:
     """Run code in a fresh interpreter, by default on the driver of this process; return its output.
 
-    The program must end with status 0 and print nothing to stderr. It can import `doubles`.
+    The program must end with status 0 and print nothing to stderr.
     """
-    path = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
-    path.insert(0, environment.pop("PYTHONPATH", ""))
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     if libcuda is not None:
         environment["GPUINTEROP_LIBCUDA"] = str(libcuda)
     # From 3.12 on Python warns about a fork while threads run; the fake driver has some.
     quiet = ["-W", "ignore:This process:DeprecationWarning"]
-    result = subprocess.run(
-        [sys.executable, *quiet, "-c", textwrap.dedent(code)],
-        env={**os.environ, **environment},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
+    result = python(*quiet, "-c", textwrap.dedent(code), timeout=timeout, **environment)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stderr == ""
     return result.stdout

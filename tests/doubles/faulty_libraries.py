@@ -147,7 +147,9 @@ def _bare_error(x, copyif=False):
 
 def _half_error(x, copyif=False):
     if plan_to(x, copyif).refused:
-        raise gi.ContiguityError(where="to_toy", expected="other strides", got="these", fix="")
+        error = gi.ContiguityError(where="to_toy", expected="other strides", got="it", fix="x")
+        error.fix = ""
+        raise error
     return to_toy(x, copyif)
 
 

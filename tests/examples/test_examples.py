@@ -1,20 +1,16 @@
 """The computations of the Theano tutorials with the API of gpuinterop, as in examples/."""
 
 import importlib.util
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from doubles import driver
 from doubles.on_fake import FAKE
-
-import gpuinterop
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if path.stem != "command_line"]
-PACKAGE = str(Path(gpuinterop.__file__).parents[1])
 
 
 def example(name: str):
@@ -60,11 +56,7 @@ def test_using_the_gpu(device: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": PACKAGE}
-    return subprocess.run(
-        [sys.executable, *words], cwd=EXAMPLES, env=environment,
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    return driver.python(*words, cwd=EXAMPLES)
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)

@@ -1,10 +1,9 @@
 """Interpreter exit with memory on the GPU, in every library, in any order."""
 
 import itertools
-import subprocess
-import sys
 
 import pytest
+from doubles import driver
 
 pytestmark = pytest.mark.gpu
 
@@ -27,12 +26,7 @@ ENDS = {
 @pytest.mark.parametrize("order", list(itertools.permutations([GPUINTEROP, TORCH, CUPY]))[::2])
 def test_exit_is_clean(end, order):
     program = "\n".join([*order, ENDS[end], "print('done', flush=True)"])
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = driver.python("-X", "faulthandler", "-c", program)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "done"
     assert "Error" not in done.stderr

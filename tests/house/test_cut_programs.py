@@ -6,11 +6,10 @@ shared/documents beside the repository.
 
 import hashlib
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from doubles import driver
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "documents"
@@ -33,6 +32,5 @@ def test_programs_are_cut_from_the_documents():
     folder = Path(named) if named else ROOT.parent / "shared" / "documents"
     if not named and not folder.is_dir():
         pytest.skip("the old documents are not here: GPUINTEROP_DOCUMENTS names their folder")
-    command = [sys.executable, str(ROOT / "tools" / "cut_programs.py"), "--check", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = driver.python("tools/cut_programs.py", "--check", folder)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr

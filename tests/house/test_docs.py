@@ -6,13 +6,11 @@ import importlib.util
 import inspect
 import json
 import operator
-import os
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from doubles import driver
 from pages import PAGES, ROOT, anchors, blocks, links, title
 
 import gpuinterop
@@ -49,13 +47,9 @@ def test_code_runs_as_printed(page, needs, tmp_path):
             lines += [""] * (block.line - 1 - len(lines)) + block.text.splitlines()
     program = tmp_path / f"{page.stem}.py"
     program.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    # In front of what is there already: the libraries of the test run are those of the program.
-    places = [str(Path(gpuinterop.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
     # Warnings of other libraries at import are not faults of gpuinterop.
     strict = ["-W", "error"] if set(needs) <= {"gpu"} else []
-    command = [sys.executable, *strict, str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+    done = driver.python(*strict, program)
     assert done.returncode == 0, f"{title(page)}\n{done.stderr}"
 
 

@@ -1,9 +1,7 @@
 """How many files of the package a first call passes, and how often it returns to a file that it had left."""
 
-import subprocess
-import sys
-
 import pytest
+from doubles import driver
 
 JOURNEY = """
 import os, sys
@@ -31,9 +29,7 @@ print(len(set(files)), len(files) - len(set(files)), *(os.path.relpath(f, root) 
 
 def journey(call: str, library: str = "") -> tuple[int, int, str]:
     code = JOURNEY.format(call=call, library=library)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    files, returns, *path = done.stdout.split()
+    files, returns, *path = driver.run(code, timeout=120).split()
     return int(files), int(returns), " > ".join(path)
 
 

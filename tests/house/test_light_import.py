@@ -1,10 +1,9 @@
 """`import gpuinterop` loads no driver and no foreign library, starts no thread, opens no socket."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from doubles import driver
 
 FOREIGN = (
     "torch", "jax", "jaxlib", "cupy", "numba", "pycuda", "pytensor", "theano", "tvm_ffi", "tensorflow",
@@ -36,10 +35,7 @@ assert numpy.from_dlpack(x).sum() == 6
 
 
 def probe(code: str = IMPORT) -> dict:
-    command = [sys.executable, "-W", "error", "-c", PROBE.format(code=code)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(driver.run(PROBE.format(code=code), timeout=120))
 
 
 @pytest.mark.parametrize("code", [IMPORT, ON_THE_HOST], ids=["import", "arrays on the host"])

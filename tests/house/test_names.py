@@ -2,11 +2,10 @@
 
 import inspect
 import pydoc
-import subprocess
-import sys
 from types import ModuleType
 
 import pytest
+from doubles import driver
 
 import gpuinterop as gi
 from gpuinterop import converters, errors, testing
@@ -55,9 +54,7 @@ def test_unknown_name_is_an_attribute_error():
 )
 def test_function_and_module_of_one_name(before):
     code = f"import gpuinterop as gi\n{before}\nprint(*gi.devices(), gi.devices.__name__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[-1] == "gpuinterop.devices"
+    assert driver.run(code).split()[-1] == "gpuinterop.devices"
     assert isinstance(gi.devices, ModuleType)
 
 
@@ -73,10 +70,4 @@ def test_help_covers_the_function_and_the_module(name):
 
 
 def test_everything_can_be_imported_by_star():
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", "from gpuinterop import *; zeros(3); devices()"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
+    driver.run("from gpuinterop import *; zeros(3); devices()")

@@ -70,9 +70,8 @@ def test_unsupported_function_is_refused(name):
     x = gi.GpuArray(
         np.ones(3, np.int32 if name.split("=")[0] in IN_PLACE else np.float32), device="cpu"
     )
-    with pytest.raises(ArgumentTypeError, match=word) as caught:
+    with pytest.raises(ArgumentTypeError, match=word):
         gi.fuse(lambda x: function(x))(x)
-    assert caught.value.fix
     assert x.tolist() == [1, 1, 1]
     assert not Y.get().any()
 

@@ -55,7 +55,6 @@ def test_integers_out_of_range(device):
             array + number
         assert isinstance(error.value, RangeError)
         assert error.value.where == "add"
-        assert error.value.got
         assert "astype" in error.value.fix
     for dtype in ("float16", "float32", "float64", "complex64"):
         for call in (lambda a: a + 10**400, gi.fuse(lambda a: a + 10**400)):

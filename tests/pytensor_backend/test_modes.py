@@ -1,11 +1,10 @@
 """The mode by itself, PyTensor's checking modes, copies and pickles of functions, and Ops of a user."""
 
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from doubles import driver
 
 pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
 
@@ -121,7 +120,7 @@ def test_pickle_is_read_in_another_process(on_device, tmp_path):
         "w, y = pickle.load(open(sys.argv[1], 'rb'))\n"
         "assert w.name == 'w'"
     )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "w")], check=True)
+    assert driver.python("-c", code, tmp_path / "w").returncode == 0
 
 
 def test_copies_of_functions(on_device):

@@ -2,13 +2,13 @@
 
 import os
 import pickle
-import subprocess
 import sys
 import traceback
 from pathlib import Path
 
 import numpy as np
 import pytest
+from doubles import driver
 
 pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
 sys.path.append(str(Path(__file__).parent))
@@ -117,12 +117,6 @@ def test_a_program_that_is_valid_python_3_can_be_run_as_python_2(tmp_path) -> No
         AssertionError, match=r"NameError: name 'xrange'(?s:.*) gpuinterop run --python2"
     ):
         run(script, device="cpu")
-    environment = {
-        **os.environ,
-        "THEANO_FLAGS": "device=cpu",
-        "PYTENSOR_FLAGS": "cxx=",
-        "THEANORC": os.devnull,
-    }
-    command = [sys.executable, "-m", "gpuinterop", "run", "--python2", str(script)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    assert done.stdout.split() == ["0", "1", "2"]
+    flags = {"THEANO_FLAGS": "device=cpu", "PYTENSOR_FLAGS": "cxx=", "THEANORC": os.devnull}
+    done = driver.python("-m", "gpuinterop", "run", "--python2", script, **flags)
+    assert done.stdout.split() == ["0", "1", "2"], done.stderr

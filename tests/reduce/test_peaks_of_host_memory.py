@@ -2,10 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
+from doubles import driver
 from doubles.fake_driver import built
 
 PROGRAM = """
@@ -127,16 +126,8 @@ print(json.dumps({name: [min(peak(call), peak(call)) for call in pair] for name,
     reason="not under AddressSanitizer: it keeps released memory for a while",
 )
 def test_no_operation_needs_more_memory_than_numpy():
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        # Python's own allocator would allocate blocks of many objects.
-        env={**os.environ, "LD_PRELOAD": str(built("heap", "heap.cpp")), "PYTHONMALLOC": "malloc"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    peaks = json.loads(done.stdout)
+    # Python's own allocator would allocate blocks of many objects.
+    counting = {"LD_PRELOAD": str(built("heap", "heap.cpp")), "PYTHONMALLOC": "malloc"}
+    peaks = json.loads(driver.run(PROGRAM, timeout=300, **counting))
     more = {name: pair for name, pair in peaks.items() if pair[0] > pair[1] + 64 * 1024}
     assert not more, f"bytes of gpuinterop and of NumPy: {more}"

@@ -149,9 +149,8 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_calls(device: str, name: str) -> None:
     kind, call = WRONG[name]
-    with pytest.raises(kind, match="expected") as caught:
+    with pytest.raises(kind, match="expected"):
         call(gi.CudaNdarray(np.ones((2, 3), np.float32), device=device))
-    assert caught.value.fix
 
 
 def test_operands_and_extras_of_a_map_reduce(device: str) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from doubles import device_library, internals
+from doubles import device_library, driver, internals
 
 import gpuinterop as gi
 from gpuinterop.testing import matrix
@@ -75,10 +75,7 @@ def test_stream_order_is_checked_for_views_too():
 
 
 def test_the_doctor_sees_the_gpu_and_starts_nothing():
-    import subprocess
-    import sys
-
-    code = (
+    driver.run(
         "import gpuinterop as gi\n"
         "r = gi.doctor()\n"
         "assert r.devices[0]['device'] == 'cuda:0' and r.devices[0]['total_bytes'] > 0, r.devices\n"
@@ -92,10 +89,6 @@ def test_the_doctor_sees_the_gpu_and_starts_nothing():
         "assert r.memory['gpuinterop on cuda:0']['live_bytes'] >= 12\n"
         "assert 'primary context active' in str(r)\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120
-    )
-    assert result.returncode == 0, result.stderr
 
 
 class Driver:

@@ -2,17 +2,14 @@
 
 import importlib
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
+from doubles import driver, internals
 from doubles import faulty_libraries as faulty
-from doubles import internals
 
 import gpuinterop as gi
 from gpuinterop.testing import DTYPES, LAYOUTS, SCHEMA, Cell, Library, Matrix, matrix
@@ -249,12 +246,8 @@ def test_a_plugin_brings_its_bridge(monkeypatch, tmp_path):
 
 
 def pyargs(tmp_path, **variables):
-    path = os.pathsep.join([str(HERE.parents[1]), str(HERE.parent)])
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-pno:cacheprovider", "--pyargs", "gpuinterop.testing"],
-        env={**os.environ, "PYTHONPATH": path, **variables},
-        cwd=tmp_path, capture_output=True, text=True, timeout=200,
-    )  # fmt: skip
+    words = ["-m", "pytest", "-q", "-pno:cacheprovider", "--pyargs", "gpuinterop.testing"]
+    return driver.python(*words, cwd=tmp_path, **variables)
 
 
 def test_pytest_runs_the_suite_and_writes_the_matrix(tmp_path):
