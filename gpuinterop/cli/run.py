@@ -14,7 +14,7 @@ EPILOG = """exit code: that of the program; 2 a wrong flag, no such program, or 
 
 THEANO_FLAGS and .theanorc are read:
 {flags}.
-Programs in Python 2 are translated in memory. Needs PyTensor, and so Python 3.12 or later:
+Programs in Python 2 and the modules beside them are translated in memory. Needs PyTensor, and so Python 3.12 or later:
 pip install 'gpuinterop[pytensor]'.
 
 With THEANO_FLAGS=device=gpu,floatX=float32 in the environment,
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--python2", action="store_true", help="translate a program that is valid Python 3, too"
     )
-    parser.add_argument("script", help="the program")
+    parser.add_argument("script", help="the program; - reads it from the standard input")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to the program")
 
 

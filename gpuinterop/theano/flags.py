@@ -22,12 +22,7 @@ def read_flags(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     environment = os.environ if environment is None else environment
     found: dict[str, str] = {}
     for name in environment.get("THEANORC", "~/.theanorc").split(os.pathsep):
-        parser = configparser.ConfigParser()
-        parser.optionxform = str  # type: ignore[assignment, method-assign]
-        parser.read(Path(name).expanduser())
-        for section in parser.sections():
-            prefix = "" if section == "global" else f"{section}."
-            found |= {prefix + key: value for key, value in parser.items(section)}
+        found |= _read_file(Path(name).expanduser())
     for part in filter(None, (p.strip() for p in environment.get("THEANO_FLAGS", "").split(","))):
         key, _, value = part.partition("=")
         found[key.strip()] = value.strip()
@@ -36,6 +31,28 @@ def read_flags(environment: Mapping[str, str] | None = None) -> dict[str, str]:
             # Attributed to the caller of `install`.
             warnings.warn(f"Theano's flag {key} has no effect in gpuinterop", stacklevel=3)
     return KNOWN | {key: value for key, value in found.items() if key in KNOWN}
+
+
+def _read_file(path: Path) -> dict[str, str]:
+    """Return the flags in a file, as they are written: `%` and names in parentheses have no meaning."""
+    if not path.is_file():
+        return {}
+    parser = configparser.RawConfigParser(strict=False)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    try:
+        parser.read_string(text)
+    except configparser.ParsingError as error:
+        number = getattr(error, "lineno", None) or error.errors[0][0]
+        raise ValueError(
+            f"{path}, line {number}: expected [section] or name = value, got {text.split(chr(10))[number - 1]!r}; "
+            "write [global] above the flags, and each flag as name = value, such as floatX = float32"
+        ) from None
+    return {
+        ("" if section == "global" else f"{section}.") + key: value
+        for section in parser.sections()
+        for key, value in parser.items(section)
+    }
 
 
 def read_bool(flags: Mapping[str, str], name: str) -> bool:

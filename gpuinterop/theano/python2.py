@@ -16,34 +16,46 @@ __all__ = ["NAMES", "compiled"]
 
 # Names of Python 2 that valid Python 3 can contain.
 NAMES = frozenset(
-    "ConfigParser Queue StringIO basestring cPickle cmp execfile has_key iteritems itervalues izip long raw_input "
-    "reduce unichr unicode urllib2 xrange".split()
+    "ConfigParser Queue StringIO basestring cPickle cmp execfile file has_key iteritems itervalues izip long "
+    "raw_input reduce unichr unicode urllib2 xrange".split()
 )
 
 # The names of `_divide` and `_divide_in_place` in a translated program.
 DIVISIONS = ("__divide__", "__divide_in_place__")
 
 
-def compiled(text: str, name: str, python2: bool = False) -> tuple[types.CodeType, dict[str, Any]]:
+def compiled(
+    text: str, name: str, python2: bool = False, *, module: bool = False
+) -> tuple[types.CodeType, dict[str, Any]]:
     """Compile source code of Python 3 or, if that fails or `python2` is true, of Python 2. Raises SyntaxError.
 
-    Returns also the functions that the translation calls.
+    Returns also the functions that a translated program calls. In a `module` of a package, imports may be relative.
     """
     if not python2:
         with suppress(SyntaxError):
             return compile(text, name, "exec"), {}
-    after = _translated(text, name)
+    try:
+        after = _translated(text, name, module)
+    except SyntaxError:
+        if python2:
+            with suppress(SyntaxError):
+                return compile(text, name, "exec"), {}
+        raise
     tree = ast.parse(after, name)
     if text.count("\n") != after.count("\n"):
         _renumber(tree, text.splitlines(), after.splitlines())
+    tree = _Pickles(tree).visit(tree)
     if not any(_imports_division(statement) for statement in tree.body):
-        tree = ast.fix_missing_locations(_Division().visit(tree))
-    return compile(tree, name, "exec"), dict(
-        zip(DIVISIONS, (_divide, _divide_in_place), strict=True)
-    )
+        tree = _Division().visit(tree)
+    functions = dict(zip(DIVISIONS, (_divide, _divide_in_place), strict=True))
+    return compile(ast.fix_missing_locations(tree), name, "exec"), {
+        "cmp": _compare,
+        "file": open,
+        **functions,
+    }
 
 
-def _translated(text: str, name: str) -> str:
+def _translated(text: str, name: str, module: bool = False) -> str:
     """Return Python 2 source code as Python 3."""
     try:
         from fissix.pgen2.parse import ParseError
@@ -58,7 +70,7 @@ def _translated(text: str, name: str) -> str:
         ) from error
 
     # "import" makes imports relative. "future" deletes the import that changes the division.
-    left_out = (".fix_import", ".fix_future")
+    left_out = (".fix_future",) if module else (".fix_import", ".fix_future")
     fixers = [f for f in get_fixers_from_package("fissix.fixes") if not f.endswith(left_out)]
     try:
         return str(RefactoringTool(fixers).refactor_string(text.rstrip("\n") + "\n", name))
@@ -92,6 +104,25 @@ def _imports_division(statement: ast.stmt) -> bool:
     )
 
 
+class _Pickles(ast.NodeTransformer):
+    """Lets ``pickle.load(f)`` read files of Python 2, whose strings have bytes: the arrays of data sets, above all."""
+
+    def __init__(self, tree: ast.AST) -> None:
+        imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import))
+        aliases = (alias for node in imports for alias in node.names if alias.name == "pickle")
+        self.calls = {
+            f"{alias.asname or alias.name}.{name}"
+            for alias in aliases
+            for name in ("load", "loads")
+        }
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        self.generic_visit(node)
+        if not node.keywords and ast.unparse(node.func) in self.calls:
+            node.keywords.append(ast.keyword("encoding", ast.Constant("latin1")))
+        return node
+
+
 class _Division(ast.NodeTransformer):
     """Replaces ``a / b`` and ``a /= b`` by calls of the functions below."""
 
@@ -113,6 +144,10 @@ class _Division(ast.NodeTransformer):
 def _call(number: int, left: ast.expr, right: ast.expr, node: ast.AST) -> ast.expr:
     function = ast.copy_location(ast.Name(DIVISIONS[number], ast.Load()), node)
     return ast.copy_location(ast.Call(function, [left, right], []), node)
+
+
+def _compare(a: Any, b: Any) -> int:
+    return int(a > b) - int(a < b)
 
 
 def _divide(a: Any, b: Any) -> Any:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
+import linecache
 import sys
-import tokenize
 import traceback
 import types
+from contextlib import suppress
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+)
 from pathlib import Path
 
 from . import install
@@ -14,41 +23,115 @@ from .python2 import NAMES, compiled
 __all__ = ["run"]
 
 
-def run(script: str, arguments: list[str], python2: bool = False) -> int:
-    """Run a script as __main__ and return its exit code.
+def run(script: str, arguments: list[str], as_python2: bool = False) -> int:
+    """Run a script, or the standard input for "-", as __main__ and return its exit code.
 
     Prints the script's exceptions as Python does, without the lines of gpuinterop.
     """
-    path = Path(script)
+    piped = script == "-"
+    name = "<stdin>" if piped else script
+    source = sys.stdin.buffer.read() if piped else Path(script).read_bytes()
     try:
-        with tokenize.open(path) as file:  # reads the encoding that the first lines declare
-            code, names = compiled(file.read(), str(path), python2)
-    except SyntaxError as error:
+        text = importlib.util.decode_source(source)  # by the encoding that the first lines declare
+        code, names = compiled(text, name, as_python2)
+    except (SyntaxError, UnicodeDecodeError) as error:
+        if isinstance(error, UnicodeDecodeError):  # as Python reports it
+            error = SyntaxError(f"(unicode error) {error}", (name, 0, 0, ""))
         traceback.print_exception(error.with_traceback(None), chain=False)
         return 1
+    # Tracebacks show these lines: a pipe cannot be read again.
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    folder = Path.cwd() if piped else Path(script).resolve().parent
     # A `theano` package beside the script counts as installed.
-    sys.path.insert(0, str(path.resolve().parent))
+    sys.path.insert(0, str(folder))
     try:
         install()
     except ValueError as error:
         print(f"gpuinterop run: {error}", file=sys.stderr)
         return 2
+    _translate_modules(folder, as_python2 or bool(names))
     main = types.ModuleType("__main__")
-    main.__dict__.update(names, __file__=str(path))
+    main.__dict__.update(names, __file__=name)
     sys.modules["__main__"] = main
-    sys.argv = [str(path), *arguments]
+    sys.argv = [script, *arguments]
     try:
         exec(code, main.__dict__)
     except BrokenPipeError:
         raise
+    except KeyboardInterrupt as error:
+        _drop_own_frames(error)
+        shown = error.__traceback__
+        # Python prints it and ends the process with the signal.
+        sys.excepthook = lambda _kind, error, _tb: traceback.print_exception(
+            error.with_traceback(shown)
+        )
+        raise
     except Exception as error:
-        # The first entry is the line above.
-        frames = error.__traceback__ and error.__traceback__.tb_next
-        traceback.print_exception(error.with_traceback(frames))
-        if not names and getattr(error, "name", None) in NAMES:
+        _drop_own_frames(error)
+        traceback.print_exception(error)
+        if not as_python2 and getattr(error, "name", None) in NAMES:
             print(
-                "The program is valid Python 3. To run it as Python 2: gpuinterop run --python2",
+                f"{error.name} is a name of Python 2 in a file that is valid Python 3. "  # type: ignore[attr-defined]
+                "To run all files as Python 2: gpuinterop run --python2",
                 file=sys.stderr,
             )
         return 1
     return 0
+
+
+# How the names of files begin whose lines tracebacks omit: Theano's names, and imports.
+_OWN = (str(Path(__file__).parent), "<frozen importlib")
+
+
+def _drop_own_frames(error: BaseException) -> None:
+    """Remove the lines of `_OWN` from an exception's traceback."""
+    frames = []
+    tb = error.__traceback__
+    while tb is not None:
+        if not tb.tb_frame.f_code.co_filename.startswith(_OWN):
+            frames.append(tb)
+        tb = tb.tb_next
+    for frame, after in zip(frames, [*frames[1:], None], strict=True):
+        frame.tb_next = after
+    error.__traceback__ = frames[0] if frames else None
+
+
+class _Module(SourceFileLoader):
+    """Loads a module of the program, translated if it is not valid Python 3."""
+
+    as_python2 = False
+
+    def get_code(self, fullname: str) -> types.CodeType | None:
+        if not self.as_python2:
+            with suppress(SyntaxError):
+                return super().get_code(fullname)
+        path = self.get_filename(fullname)
+        text = importlib.util.decode_source(self.get_data(path))
+        code, names = compiled(text, path, self.as_python2, module=True)
+        sys.modules[fullname].__dict__.update(names)
+        return code
+
+
+class _Python2Module(_Module):
+    """Loads a module of a program in Python 2, translated even if it is valid Python 3: `/` rounds integers."""
+
+    as_python2 = True
+
+
+# Folders beside a program that hold other packages than its own.
+_INSTALLED = {"site-packages", "dist-packages", "gpuinterop"}
+
+
+def _translate_modules(folder: Path, as_python2: bool) -> None:
+    """Let imports translate the modules in the folder of a program."""
+    loader = _Python2Module if as_python2 else _Module
+    loaders = (ExtensionFileLoader, EXTENSION_SUFFIXES), (loader, SOURCE_SUFFIXES)
+
+    def finder(path: str) -> FileFinder:
+        place = Path(path).resolve()
+        if not place.is_relative_to(folder) or _INSTALLED & {*place.relative_to(folder).parts}:
+            raise ImportError(path)
+        return FileFinder(path, *loaders)
+
+    sys.path_hooks.insert(0, finder)
+    sys.path_importer_cache.clear()

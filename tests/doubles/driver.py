@@ -172,7 +172,11 @@ class Capture:
 
 
 def python(
-    *words: str | Path, cwd: Path = ROOT, timeout: float = 300, **environment: str
+    *words: str | Path,
+    cwd: Path = ROOT,
+    timeout: float = 300,
+    stdin: str | None = None,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """A fresh interpreter with these arguments, which has come to its end. It can import `doubles`."""
     path = [environment.pop("PYTHONPATH", ""), str(ROOT), str(ROOT / "tests")]
@@ -180,7 +184,7 @@ def python(
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))
     return subprocess.run(
         [sys.executable, *words], env={**os.environ, **environment}, cwd=cwd,
-        capture_output=True, text=True, timeout=timeout,
+        capture_output=True, text=True, timeout=timeout, input=stdin,
     )  # fmt: skip
 
 

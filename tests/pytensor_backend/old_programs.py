@@ -10,12 +10,19 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "documents"
 
 
-def run(script, **flags):
-    """What ``gpuinterop run`` prints for a script, in the test's environment, which may name a fake driver."""
+def process(script, *options, stdin=None, **flags):
+    """The ended process of ``gpuinterop run``, in the test's environment, which may name a fake driver."""
     environment = {"THEANO_FLAGS": ",".join(f"{k}={v}" for k, v in flags.items()),
                    "PYTENSOR_FLAGS": "cxx=,blas__ldflags=", "THEANORC": os.devnull}  # fmt: skip
     kernels = "from doubles import host_kernels; host_kernels.install(); " if FAKE else ""
-    command = f"from gpuinterop.cli import main; raise SystemExit(main(['run', {str(script)!r}]))"
-    done = driver.python("-c", kernels + command, cwd=PROGRAMS, **environment)
+    command = (
+        f"from gpuinterop.cli import main; raise SystemExit(main({['run', *options, str(script)]}))"
+    )
+    return driver.python("-c", kernels + command, cwd=PROGRAMS, stdin=stdin, **environment)
+
+
+def run(script, *options, stdin=None, **flags):
+    """What ``gpuinterop run`` prints for a script that ends without an error."""
+    done = process(script, *options, stdin=stdin, **flags)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr

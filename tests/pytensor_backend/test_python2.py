@@ -1,19 +1,16 @@
 """Programs in Python 2: division, renamed modules, line numbers, and the exceptions of a program."""
 
-import os
 import pickle
-import sys
+import re
+import signal
 import traceback
-from pathlib import Path
 
 import numpy as np
 import pytest
-from doubles import driver
 
 pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
-sys.path.append(str(Path(__file__).parent))
 
-from old_programs import run
+from old_programs import process, run
 
 from gpuinterop.theano.python2 import compiled
 
@@ -117,6 +114,60 @@ def test_a_program_that_is_valid_python_3_can_be_run_as_python_2(tmp_path) -> No
         AssertionError, match=r"NameError: name 'xrange'(?s:.*) gpuinterop run --python2"
     ):
         run(script, device="cpu")
-    flags = {"THEANO_FLAGS": "device=cpu", "PYTENSOR_FLAGS": "cxx=", "THEANORC": os.devnull}
-    done = driver.python("-m", "gpuinterop", "run", "--python2", script, **flags)
-    assert done.stdout.split() == ["0", "1", "2"], done.stderr
+    assert run(script, "--python2", device="cpu")[0].split() == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("script", ["-", "/dev/stdin"])
+def test_a_program_is_read_from_a_pipe(script) -> None:
+    assert run(script, stdin="print 'one', 7 / 2\n", device="cpu")[0] == "one 3\n"
+    with pytest.raises(AssertionError, match=r'stdin>?", line 2, in <module>\n    print 1 / 0\n'):
+        run(script, stdin="print 'one'\nprint 1 / 0\n", device="cpu")
+
+
+def test_an_interrupt_shows_the_lines_of_the_program_and_ends_it_by_the_signal(tmp_path) -> None:
+    script = tmp_path / "old.py"
+    script.write_text("import os, signal\nprint 'ready'\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = process(script, device="cpu")
+    assert done.returncode == -signal.SIGINT
+    shown = rf"Traceback .*\n  File \"{script}\", line 3, in <module>\n.*\n(    [\^~ ]*\n)?KeyboardInterrupt\n"
+    assert re.fullmatch(shown, done.stderr)
+
+
+def test_modules_beside_a_program_are_translated(tmp_path) -> None:
+    script = tmp_path / "old.py"
+    script.write_text("import helper, part.a\nprint helper.half(7), part.a.X, part.a.f()\n")
+    (tmp_path / "helper.py").write_text("def half(n):\n    return n / 2\n")  # valid Python 3
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "__init__.py").touch()
+    (tmp_path / "part" / "a.py").write_text(
+        "import b\nX = b.X\n\ndef f((a, c)=(1, 0)):\n    return a / c\n"
+    )
+    (tmp_path / "part" / "b.py").write_text("X = 017\n")
+    with pytest.raises(AssertionError, match=r'a\.py", line 5, in f\n    return a / c\n'):
+        run(script, device="cpu")
+    (tmp_path / "part" / "a.py").write_text(
+        "import b\nX = b.X\ndef f((a, c)=(1, 2)):\n    return a / c\n"
+    )
+    assert run(script, device="cpu")[0] == "3 15 0\n"
+
+
+def test_modules_of_a_program_in_python_3_are_translated_only_if_needed(tmp_path) -> None:
+    script = tmp_path / "main.py"
+    script.write_text("import old, new\nprint(old.x, new.x)\n")
+    (tmp_path / "old.py").write_text("x = 7 / 2\nprint 'old'\n")
+    (tmp_path / "new.py").write_text("x = 7 / 2\n")
+    assert run(script, device="cpu")[0] == "old\n3 3.5\n"
+
+
+def test_names_and_files_of_python_2(tmp_path) -> None:
+    data = tmp_path / "data.pkl"
+    data.write_bytes(
+        b"\x80\x02U\x02\xe9a."
+    )  # a string, by cPickle of Python 2; arrays have such bytes
+    names = values_of(
+        f"import cPickle\nf = file({str(data)!r}, 'rb')\ntext = cPickle.load(f)\nf.close()\n"
+        "order = sorted([2, 3, 1], cmp=lambda a, b: cmp(b, a))\n"
+        "d = {1: unicode(2)}\nfound = d.has_key(1), reduce(lambda a, b: a - b, xrange(4)), d.keys()[0]\nprint ''\n"
+    )
+    assert names["text"] == "\xe9a"
+    assert (names["order"], names["found"]) == ([3, 2, 1], (True, -6, 1))

@@ -124,6 +124,25 @@ def test_unknown_flags_are_named() -> None:
     assert flags["floatX"] == "float32"
 
 
+def test_theanorc_is_read_as_it_is_written(tmp_path) -> None:
+    from gpuinterop.theano.flags import read_flags
+
+    file = tmp_path / "theanorc"
+    environment = {"THEANO_FLAGS": "allow_gc=False", "THEANORC": str(file)}
+    file.write_bytes(
+        b"\xef\xbb\xbf[global]\ndevice = gpu\ndevice = gpu1\nbase_compiledir = %(home)s/50%\xe9\n[nvcc]\nflags=x\n"
+    )
+    with pytest.warns(UserWarning, match=r"base_compiledir|nvcc\.flags has no effect"):
+        flags = read_flags(environment)
+    assert (flags["device"], flags["allow_gc"], flags["floatX"]) == ("gpu1", "False", "float64")
+    for text, line in (("floatX = float32\n", 1), ("[global]\n\nfloatX float32\n", 3)):
+        file.write_text(text)
+        with pytest.raises(
+            ValueError, match=rf"theanorc, line {line}: expected .* write \[global\]"
+        ):
+            read_flags(environment)
+
+
 NAMES = """
 theano.function theano.shared theano.config theano.Op theano.Apply theano.In theano.Out theano.grad theano.scan
 theano.tensor.matrix theano.tensor.dot theano.tensor.inv theano.tensor.Elemwise theano.tensor.nnet.sigmoid
