@@ -22,13 +22,18 @@ from . import settings
 
 __all__ = [
     "CudaNdarrayType", "DeviceOp", "GpuArrayType", "GpuArrayVariable", "GpuContiguous", "GpuFromHost", "HostFromGpu",
-    "as_device_variable", "current_type", "device_type", "gpu_contiguous", "gpu_from_host", "host_from_gpu",
-    "is_device",
+    "as_device_variable", "current_type", "device_type", "dimensions", "gpu_contiguous", "gpu_from_host",
+    "host_from_gpu", "is_device",
 ]  # fmt: skip
 
 _NAMES = {
     (): "scalar", (False,): "vector", (False, False): "matrix", (True, False): "row", (False, True): "col",
 }  # fmt: skip
+
+
+def dimensions(kind: Any) -> str:
+    """Return how Theano called the number of dimensions of a type."""
+    return _NAMES.get(kind.broadcastable, f"{kind.ndim}D")
 
 
 class GpuArrayType(Type, HasDataType, HasShape):
@@ -142,8 +147,7 @@ class CudaNdarrayType(GpuArrayType):
         super().__init__("float32", broadcastable, name)
 
     def __str__(self) -> str:
-        kind = _NAMES.get(self.broadcastable, f"{self.ndim}D")
-        return f"CudaNdarrayType(float32, {kind})"
+        return f"CudaNdarrayType(float32, {dimensions(self)})"
 
     __repr__ = __str__
 

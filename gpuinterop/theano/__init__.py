@@ -31,7 +31,9 @@ def install(environment: Mapping[str, str] | None = None, *, replace: bool = Fal
     from .flags import read_flags
     from .missing import Finder
     from .modules import modules
+    from .printing import install as print_as_theano
 
+    print_as_theano()
     for advice in _ADVICE:
         warnings.filterwarnings("ignore", advice)
     sys.modules.update(modules(Configuration(read_flags(environment))))

@@ -16,6 +16,7 @@ from gpuinterop.pytensor.linker import GpuLinker
 
 from . import profiles
 from .flags import KNOWN, device_of, mode_of, read_bool
+from .missing import explain
 
 __all__ = ["Configuration"]
 
@@ -27,7 +28,8 @@ class Configuration:
         self.__dict__.update(device=flags["device"], force_device=read_bool(flags, "force_device"), on_gpu=False,
                              print_active_device=read_bool(flags, "print_active_device"))  # fmt: skip
         config.floatX = flags["floatX"]
-        self.__dict__["modes"], profiled = _modes(flags)
+        modes, profiled = _modes(flags)
+        self.__dict__.update(modes=modes, mode_name=flags["mode"])
         if profiled:
             profiles.install()
             config.profile = True
@@ -35,7 +37,13 @@ class Configuration:
         self.use(self.device, force=self.force_device)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(config, name)
+        if name == "mode":
+            return self.mode_name
+        if hasattr(config, name):
+            return getattr(config, name)
+        if name == "compute_test_value":  # PyTensor does not compute these
+            return "off"
+        raise AttributeError(explain(f"theano.config.{name}"))
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__:
@@ -46,7 +54,11 @@ class Configuration:
             warnings.warn(f"theano.config.{name} has no effect in gpuinterop", stacklevel=2)
         if name == "profile" and value:
             profiles.install()
-        setattr(config, name, self.mode_of(value)[0] if name == "mode" else value)
+        if name != "mode":
+            setattr(config, name, value)
+            return
+        config.mode, _ = self.mode_of(value)
+        self.__dict__["mode_name"] = value
 
     def mode_of(self, mode: Any) -> tuple[Any, bool]:
         """Return PyTensor's mode for a name of Theano's, and whether functions are profiled."""

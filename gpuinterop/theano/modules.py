@@ -151,7 +151,7 @@ def _add_graphs(found: _Modules, configuration: Configuration) -> None:
         return pytensor.function(inputs, outputs, mode, *rest, **options)
 
     compiling = {
-        "function": function, "Mode": configuration.mode_with, "get_default_mode": lambda: configuration.mode,
+        "function": function, "Mode": configuration.mode_with, "get_default_mode": lambda: pytensor.config.mode,
         "get_mode": lambda mode: configuration.mode_of(mode)[0],
     }  # fmt: skip
     graphs = {"Op": Op, "Apply": Apply, "Variable": Variable, "Constant": Constant}

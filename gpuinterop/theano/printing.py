@@ -1,4 +1,4 @@
-"""theano.printing.debugprint: a compiled graph as a tree, in the form that Theano printed."""
+"""Graphs in the form that Theano printed: lists of nodes, and the trees of theano.printing.debugprint."""
 
 from __future__ import annotations
 
@@ -7,9 +7,27 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from pytensor.graph.basic import Constant
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstant
 
-__all__ = ["debugprint"]
+from gpuinterop.pytensor.device_op import printed
+from gpuinterop.pytensor.device_variables import dimensions
+
+__all__ = ["debugprint", "install"]
+
+
+def install() -> None:
+    """Print operations, types and constants on the host as Theano did; those on the device are printed so anyway."""
+    texts: dict[Any, Any] = {
+        Elemwise: lambda op: printed(op, "Elemwise"),
+        DimShuffle: lambda op: printed(op, "InplaceDimShuffle"),
+        TensorType: lambda kind: f"TensorType({kind.dtype}, {dimensions(kind)})",
+        TensorConstant: lambda x: f"TensorConstant{{{Constant.__str__(x)}}}",
+    }
+    for printed_class, text in texts.items():
+        printed_class.__str__ = text
 
 
 def debugprint(obj: Any, file: Any = None, **_: Any) -> Any:
@@ -38,10 +56,7 @@ def _lines(
 ) -> Iterator[str]:  # fmt: skip
     node = variable.owner
     if node is None:
-        text = str(variable)
-        if isinstance(variable, TensorConstant):
-            text = f"TensorConstant{{{text}}}"
-        yield f"{prefix}{text} {_letters(variable, names)}"
+        yield f"{prefix}{variable} {_letters(variable, names)}"
         return
     part = f".{node.outputs.index(variable)}" if len(node.outputs) > 1 else ""
     place = places.get(node, "")
