@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import collections
 import importlib
 import inspect
 import types
@@ -18,8 +20,6 @@ import pytensor.scalar
 import pytensor.tensor
 from pytensor.compile.io import In, Out
 from pytensor.graph.basic import Apply, Constant, Variable
-from pytensor.tensor import blas
-from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
 try:
     from pytensor.conditional.op import ifelse
@@ -28,7 +28,7 @@ except ImportError:  # PyTensor before 3.3
 
 import gpuinterop as gi
 from gpuinterop import pytensor as backend
-from gpuinterop.pytensor.device_op import class_for
+from gpuinterop.pytensor import settings
 from gpuinterop.pytensor.device_variables import GpuArrayConstant, GpuArrayVariable
 from gpuinterop.pytensor.shared import GpuArraySharedVariable, device_shared_constructor
 
@@ -37,8 +37,9 @@ from .configuration import Configuration
 from .missing import explain
 from .printing import debugprint
 from .random import RandomStreams
+from .renamed import DEVICE_CLASSES, renamed
 
-__all__ = ["Op", "modules"]
+__all__ = ["Op", "ProfileMode", "modules"]
 
 
 class Op(pytensor.graph.op.Op):
@@ -56,6 +57,16 @@ class Op(pytensor.graph.op.Op):
                 return old(self, *arguments[:4])
 
             cls.make_thunk = make_thunk
+
+
+class ProfileMode(str):
+    """The name of the mode, which theano.function knows. The profile is printed when the program ends."""
+
+    def __new__(cls, *_: Any, **options: Any) -> ProfileMode:
+        return super().__new__(cls, "ProfileMode")
+
+    def print_summary(self, *_: Any, **options: Any) -> None:
+        """Do nothing: the profile follows."""
 
 
 class _Module(types.ModuleType):
@@ -88,11 +99,17 @@ def _imported(names: str) -> list[types.ModuleType]:
 
 # Modules that have the names of their package: `theano.tensor.basic` is `theano.tensor`.
 _ALIASES = {
-    "theano.tensor": "basic elemwise blas var type subtensor sharedvar extra_ops nlinalg slinalg sort",
+    "theano.tensor": "basic elemwise blas blas_c var type subtensor sharedvar extra_ops nlinalg slinalg sort",
     "theano.tensor.nnet": "nnet sigm",
-    "theano.compile": "mode io debugmode nanguardmode function_module sharedvalue ops pfunc builders",
-    "theano.gof": "op graph type utils",
-    "theano.scalar": "basic",
+    "theano.compile": "mode io debugmode nanguardmode profilemode monitormode profiling function_module sharedvalue "
+    "ops pfunc builders",
+    "theano.gof": "op graph fg type utils link vm null_type",
+    "theano.scalar": "basic basic_scipy",
+    "theano.scan_module": "scan scan_op scan_utils scan_views",
+    "theano.sandbox.linalg": "ops",
+    "theano.compat": "python2x six",
+    "theano.sandbox.cuda": "basic_ops blas elemwise nnet type var cuda_ndarray cuda_ndarray.cuda_ndarray",
+    "theano.sandbox.gpuarray": "basic_ops blas elemwise nnet subtensor type var",
 }
 # The modules of theano.misc that convert arrays, and their functions, which are gpuinterop's.
 _CONVERTERS = {
@@ -107,7 +124,7 @@ class _Modules(dict[str, types.ModuleType]):
 
     def add(self, name: str, *sources: Any, **names: Any) -> None:
         """Make a module, which is an attribute of its package."""
-        module = self[name] = _Module(name, *sources, **names)
+        module = self[name] = _Module(name, *sources, **renamed(name), **names)
         parent, _, child = name.rpartition(".")
         if parent:
             setattr(self[parent], child, module)
@@ -128,10 +145,23 @@ def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
     for package, names in _ALIASES.items():
         for name in names.split():
             found.alias(f"{package}.{name}", package)
+    # The name of the second backend since Theano 0.9, and of the compiled module of the first one.
+    for name in ["", *(f".{n}" for n in _ALIASES["theano.sandbox.gpuarray"].split())]:
+        found.alias(f"theano.gpuarray{name}", "theano.sandbox.gpuarray")
+    for name in ("cuda_ndarray", "cuda_ndarray.cuda_ndarray"):
+        found[name] = found["theano.sandbox.cuda"]
     # A folder, so that the import of theano.misc.pycuda_init runs that file.
     found.add("theano.misc", __path__=[str(Path(__file__).with_name("misc"))])
     for name, functions in _CONVERTERS.items():
-        found.add(f"theano.misc.{name}", **{text: getattr(gi, text) for text in functions.split()})
+        library = name.partition("_")[0]
+        available = {f"{library}_available": importlib.util.find_spec(library) is not None}
+        found.add(
+            f"theano.misc.{name}",
+            **available,
+            **{text: getattr(gi, text) for text in functions.split()},
+        )
+    found.add("theano.misc.may_share_memory", may_share_memory=gi.shares_memory)
+    found.add("theano.gof.python25", collections, builtins)
     found.add("theano.tests")
     found.add("theano.tests.unittest_tools", seed_rng=lambda: None, fetch_seed=lambda: None,
               assert_allclose=np.testing.assert_allclose, verify_grad=tensor.verify_grad)  # fmt: skip
@@ -152,11 +182,12 @@ def _add_graphs(found: _Modules, configuration: Configuration) -> None:
 
     compiling = {
         "function": function, "Mode": configuration.mode_with, "get_default_mode": lambda: pytensor.config.mode,
-        "get_mode": lambda mode: configuration.mode_of(mode)[0],
+        "ProfileMode": ProfileMode, "get_mode": lambda mode: configuration.mode_of(mode)[0],
     }  # fmt: skip
     graphs = {"Op": Op, "Apply": Apply, "Variable": Variable, "Constant": Constant}
     found.add("theano", pytensor, *_imported("scan.views"), In=In, Out=Out, config=configuration,
               grad=pytensor.gradient.grad, dot=pytensor.tensor.dot, pp=pytensor.printing.pp, __version__="0.8.2",
+              _asarray=np.asarray,
               clone=pytensor.graph.replace.clone_replace, **graphs, **compiling)  # fmt: skip
     parts = "math basic subtensor shape extra_ops nlinalg slinalg variable type elemwise sharedvar blas".split()
     found.add(
@@ -168,6 +199,9 @@ def _add_graphs(found: _Modules, configuration: Configuration) -> None:
     found.add("theano.tensor.nnet", nnet)
     found.add("theano.tensor.shared_randomstreams", RandomStreams=RandomStreams)
     found.add("theano.sandbox")
+    found.add("theano.sandbox.linalg", *_imported("tensor.nlinalg tensor.slinalg"))
+    found.add("theano.updates", OrderedUpdates=collections.OrderedDict)
+    found.add("theano.compat", collections, builtins, izip=zip, imap=map, ifilter=filter, PY3=True)
     found.add("theano.sandbox.rng_mrg", MRG_RandomStreams=RandomStreams)
     found.add("theano.scalar", pytensor.scalar)
     found.add("theano.ifelse", ifelse=ifelse)
@@ -184,29 +218,42 @@ def _add_devices(found: _Modules, configuration: Configuration) -> None:
 
     def use(device: str, **options: Any) -> None:
         configuration.use(device, **options)
-        cuda["cuda_enabled"] = configuration.on_gpu
+        for module in (cuda, gpuarray):
+            module["cuda_enabled"] = configuration.on_gpu
 
-    operations = {
+    def on_device(function: Any) -> Any:
+        return lambda *arguments: backend.as_device_variable(function(*arguments))
+
+    def properties(number: int = 0) -> dict[str, Any]:
+        return gi.devices.device_properties(f"cuda:{number}")
+
+    both = {
         "gpu_from_host": backend.gpu_from_host, "host_from_gpu": backend.host_from_gpu,
-        "as_cuda_ndarray_variable": backend.as_device_variable, "GpuFromHost": backend.GpuFromHost,
-        "HostFromGpu": backend.HostFromGpu, "gpu_contiguous": backend.gpu_contiguous,
-        "GpuElemwise": class_for(Elemwise), "GpuCAReduce": class_for(CAReduce), "GpuDimShuffle": class_for(DimShuffle),
+        "GpuFromHost": backend.GpuFromHost, "HostFromGpu": backend.HostFromGpu, "GpuOp": Op,
+        "gpu_contiguous": backend.gpu_contiguous, "GpuContiguous": backend.GpuContiguous,
+        "use": use, "unuse": lambda: use("cpu"),
+        "cuda_available": bool(gi.devices()[1:]), "cuda_enabled": configuration.on_gpu,
+        **{f"gpu_{name}": on_device(getattr(pytensor.tensor, name)) for name in ("alloc", "dot", "flatten", "join")},
     }  # fmt: skip
-    found.add("theano.sandbox.cuda", CudaNdarray=gi.CudaNdarray, CudaNdarrayType=backend.CudaNdarrayType,
-        dot=gi.dot, dimshuffle=gi.dimshuffle, from_gpu_pointer=gi.from_gpu_pointer, mem_info=gi.mem_info,
-        synchronize=gi.synchronize, use=use, unuse=lambda: use("cpu"), filter=gi.CudaNdarray,
-        cuda_available=bool(gi.devices()[1:]), cuda_enabled=configuration.on_gpu,
-        shared_constructor=device_shared_constructor, float32_shared_constructor=device_shared_constructor,
-        **operations)  # fmt: skip
-    cuda = vars(found["theano.sandbox.cuda"])
-    found.add("theano.sandbox.cuda.basic_ops", **operations)
-    products = {f"Gpu{name}": class_for(getattr(blas, name)) for name in ("Gemm", "Gemv", "Dot22")}
-    found.add("theano.sandbox.cuda.blas", **products)
-    found.add("theano.sandbox.cuda.var", CudaNdarrayVariable=GpuArrayVariable,
-              CudaNdarrayConstant=GpuArrayConstant, CudaNdarraySharedVariable=GpuArraySharedVariable,
-              float32_shared_constructor=device_shared_constructor)  # fmt: skip
-    found.add("theano.sandbox.cuda.type", CudaNdarrayType=backend.CudaNdarrayType)
-    found.add("theano.sandbox.cuda.cuda_ndarray")
-    found.alias("theano.sandbox.cuda.cuda_ndarray.cuda_ndarray", "theano.sandbox.cuda")
-    found.add("theano.sandbox.gpuarray", GpuArrayType=backend.GpuArrayType, **operations)
-    found.add("theano.sandbox.gpuarray.basic_ops", **operations)
+    both["gpu_dot22"] = both.pop("gpu_dot")
+    patterns = {
+        "scalar": (), "vector": (False,), "matrix": (False, False), "row": (True, False), "col": (False, True),
+        "tensor3": (False,) * 3, "tensor4": (False,) * 4,
+    }  # fmt: skip
+    types = {name: backend.CudaNdarrayType(pattern) for name, pattern in patterns.items()}
+    found.add("theano.sandbox.cuda", DEVICE_CLASSES, CudaNdarray=gi.CudaNdarray, as_cuda_array=gi.CudaNdarray,
+        filter=gi.CudaNdarray, CudaNdarrayType=backend.CudaNdarrayType, CudaNdarrayVariable=GpuArrayVariable,
+        CudaNdarrayConstant=GpuArrayConstant, CudaNdarraySharedVariable=GpuArraySharedVariable,
+        as_cuda_ndarray_variable=backend.as_device_variable, shared_constructor=device_shared_constructor,
+        float32_shared_constructor=device_shared_constructor, dot=gi.dot, dimshuffle=gi.dimshuffle,
+        from_gpu_pointer=gi.from_gpu_pointer, mem_info=gi.mem_info, synchronize=gi.synchronize,
+        device_properties=properties, active_device_number=lambda: settings.device().index,
+        active_device_name=lambda: properties(settings.device().index)["name"],
+        **types, **{f"f{name}": kind for name, kind in types.items()}, **both)  # fmt: skip
+    found.add("theano.sandbox.cuda.rng_curand", CURAND_RandomStreams=RandomStreams)
+    found.add("theano.sandbox.gpuarray", DEVICE_CLASSES, GpuArrayType=backend.GpuArrayType,
+        GpuArrayVariable=GpuArrayVariable, GpuArrayConstant=GpuArrayConstant,
+        GpuArraySharedVariable=GpuArraySharedVariable, as_gpuarray_variable=backend.as_device_variable,
+        as_gpuarray=gi.asarray, gpuarray_shared_constructor=device_shared_constructor,
+        pygpu_activated=both["cuda_available"], **both)  # fmt: skip
+    cuda, gpuarray = (vars(found[f"theano.sandbox.{name}"]) for name in ("cuda", "gpuarray"))

@@ -9,7 +9,8 @@ from pytensor.tensor import special
 
 __all__ = [
     "binary_crossentropy", "categorical_crossentropy", "elu", "hard_sigmoid", "log_softmax", "logsoftmax", "relu",
-    "sigmoid", "softmax", "softplus", "ultra_fast_sigmoid",
+    "selu", "sigmoid", "sigmoid_binary_crossentropy", "softmax", "softmax_with_bias", "softplus", "softsign",
+    "ultra_fast_sigmoid",
 ]  # fmt: skip
 
 sigmoid = ultra_fast_sigmoid = pt.sigmoid
@@ -43,6 +44,26 @@ def relu(x: Any, alpha: Any = 0) -> Any:
 def elu(x: Any, alpha: Any = 1) -> Any:
     """Return x where it is positive, and alpha * (exp(x) - 1) elsewhere."""
     return pt.switch(x > 0, x, alpha * pt.expm1(x))
+
+
+def selu(x: Any) -> Any:
+    """Return elu, scaled so that mean 0 and variance 1 are preserved."""
+    return 1.0507009873554805 * elu(x, 1.6732632423543772)
+
+
+def softsign(x: Any) -> Any:
+    """Return x / (1 + abs(x))."""
+    return x / (1 + pt.abs(x))
+
+
+def softmax_with_bias(x: Any, b: Any) -> Any:
+    """Return the softmax of the rows of x + b."""
+    return softmax(x + b)
+
+
+def sigmoid_binary_crossentropy(output: Any, target: Any) -> Any:
+    """Return the cross-entropy of sigmoid(output) and targets."""
+    return softplus(-pt.abs(output)) + pt.maximum(output, 0) - output * target
 
 
 def binary_crossentropy(output: Any, target: Any) -> Any:

@@ -9,7 +9,7 @@ import pytensor.gradient
 import pytensor.tensor as pt
 
 __all__ = ["Lop", "Rop", "abs_", "addbroadcast", "batched_dot", "flatten", "grad", "hessian", "inv", "jacobian",
-           "split", "stack", "verify_grad"]  # fmt: skip
+           "patternbroadcast", "split", "stack", "unbroadcast", "verify_grad"]  # fmt: skip
 
 abs_ = pt.abs
 inv = pt.reciprocal
@@ -32,6 +32,16 @@ def batched_dot(a: Any, b: Any) -> Any:
 def flatten(x: Any, ndim: int | None = None, outdim: int | None = None) -> Any:
     """Return a view whose last axis takes up all axes from ``ndim - 1`` on. Theano called it ``outdim`` first."""
     return pt.flatten(x, ndim or outdim or 1)
+
+
+def patternbroadcast(x: Any, broadcastable: Any) -> Any:
+    """Declare that the axes where `broadcastable` is true have length 1."""
+    return pt.specify_broadcastable(x, *(i for i, one in enumerate(broadcastable) if one))
+
+
+def unbroadcast(x: Any, *axes: int) -> Any:
+    """Return the variable itself: PyTensor accepts axes of length 1 where a type does not declare them."""
+    return pt.as_tensor_variable(x)
 
 
 def split(x: Any, splits_size: Any, n_splits: int, axis: int = 0) -> Any:

@@ -4,6 +4,7 @@ import itertools
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from doubles.on_fake import FAKE
 
@@ -162,6 +163,23 @@ theano.misc.pycuda_init.pycuda_available theano.misc.pycuda_utils.to_gpuarray th
 theano.misc.cudamat_utils.cudandarray_to_cudamat theano.misc.cudamat_utils.cudamat_to_cudandarray
 theano.misc.gnumpy_utils.cudandarray_to_garray theano.misc.gnumpy_utils.garray_to_cudandarray
 theano.tests.unittest_tools.seed_rng theano.tests.unittest_tools.verify_grad
+theano.Type theano.FunctionGraph theano.SharedVariable theano.OpFromGraph theano.predefined_modes theano.ProfileMode
+theano.gof.graph.inputs theano.gof.graph.variables theano.gof.PureOp theano.gof.fg.FunctionGraph theano.gof.type.generic
+theano.gof.OpWiseCLinker theano.gof.vm.VM_Linker theano.gof.python25.OrderedDict theano.compat.python2x.OrderedDict
+theano.compile.monitormode.MonitorMode theano.compile.profilemode.ProfileMode theano.compile.builders.OpFromGraph
+theano.scalar.abs_ theano.scalar.basic_scipy.erf theano.scan_module.scan_utils.until theano.scan_module.scan_op.Scan
+theano.sandbox.linalg.ops.matrix_inverse theano.sandbox.cuda.rng_curand.CURAND_RandomStreams
+theano.tensor.patternbroadcast theano.tensor.unbroadcast theano.tensor.AdvancedSubtensor1 theano.tensor.nnet.selu
+theano.updates.OrderedUpdates theano.misc.may_share_memory.may_share_memory theano.misc.cudamat_utils.cudamat_available
+theano.sandbox.cuda.gpu_dot22 theano.sandbox.cuda.GpuAlloc theano.sandbox.cuda.basic_ops.GpuReshape
+theano.sandbox.cuda.basic_ops.GpuFromHost theano.sandbox.cuda.GpuJoin theano.sandbox.cuda.GpuOp
+theano.sandbox.cuda.basic_ops.GpuAdvancedSubtensor1 theano.sandbox.cuda.elemwise.GpuElemwise
+theano.sandbox.cuda.CudaNdarraySharedVariable theano.sandbox.cuda.device_properties theano.sandbox.cuda.fvector
+theano.sandbox.cuda.active_device_number theano.sandbox.cuda.blas.gpu_dot22 cuda_ndarray.cuda_ndarray.CudaNdarray
+theano.sandbox.gpuarray.as_gpuarray_variable theano.sandbox.gpuarray.type.GpuArrayVariable
+theano.sandbox.gpuarray.basic_ops.as_gpuarray_variable theano.sandbox.gpuarray.basic_ops.GpuFromHost
+theano.sandbox.gpuarray.elemwise.GpuElemwise theano.sandbox.gpuarray.blas.GpuGemm
+theano.gpuarray.basic_ops.gpu_from_host theano.gpuarray.type.GpuArrayType
 """.split()
 
 
@@ -171,6 +189,49 @@ def test_names_of_theano_are_there(tmp_path) -> None:
     imports = "".join(f"import {module}\n" for module in modules)
     script.write_text(imports + "".join(f"{name}\n" for name in NAMES) + "print('all')\n")
     assert run(script, device="cpu")[0] == "all\n"
+
+
+USES = """\
+import numpy as np, theano, theano.tensor as T, theano.sandbox.cuda as cuda
+x, y = T.matrix('x'), T.matrix('y')
+print [v.name for v in theano.gof.graph.inputs([x + y])], len(theano.gof.graph.ops([x], [T.exp(x) * x]))
+one = T.patternbroadcast(x, (True, False))
+print one.broadcastable, cuda.fmatrix('m').type, cuda.vector('v').type
+f = theano.function([x, y], [cuda.gpu_dot22(x, y), cuda.gpu_join(0, x, y), cuda.gpu_flatten(x), one + y],
+                    mode=theano.ProfileMode(linker=theano.gof.OpWiseCLinker()))
+made = f(np.ones((1, 1), 'float32'), np.ones((1, 1), 'float32'))
+print [type(v).__name__ for v in made], \\
+    [np.asarray(v).ravel().tolist() for v in made]
+for node in f.maker.fgraph.toposort():
+    if isinstance(node.op, (cuda.GpuFromHost, cuda.GpuJoin, cuda.blas.GpuDot22, cuda.GpuReshape)):
+        print 'on the device'; break
+z = np.array([-1.5, 0.25, 2])
+for values in (T.nnet.selu(z), T.nnet.softsign(z), T.nnet.sigmoid_binary_crossentropy(z, 0.25),
+               T.nnet.softmax_with_bias(z, [1, 0, 1])[0]):
+    print ' '.join('%.6f' % v for v in values.eval())
+"""
+
+
+def test_renamed_names_do_what_theano_did(device, tmp_path) -> None:
+    script = tmp_path / "uses.py"
+    script.write_text(USES)
+    out, err = run(script, device="gpu", floatX="float32")
+    z = np.array([-1.5, 0.25, 2])
+    p = 1 / (1 + np.exp(-z))
+    e = np.exp(z + np.array([1, 0, 1]))
+    expected = [
+        np.where(z > 0, z, 1.6732632423543772 * (np.exp(z) - 1)) * 1.0507009873554805, z / (1 + abs(z)),
+        -0.25 * np.log(p) - 0.75 * np.log(1 - p), e / e.sum(),
+    ]  # fmt: skip
+    lines = out.splitlines()
+    assert lines[:2] == [
+        "['x', 'y'] 2",
+        "(True, False) CudaNdarrayType(float32, matrix) CudaNdarrayType(float32, vector)",
+    ]
+    assert lines[2] == f"{['CudaNdarray'] * 3 + ['ndarray']} [[1.0], [1.0, 1.0], [1.0], [2.0]]"
+    assert lines[3] == "on the device"
+    assert lines[4:] == [" ".join(f"{v:.6f}" for v in row) for row in expected]
+    assert "Function profiling" in err
 
 
 def test_a_missing_name_is_explained_in_every_form_of_import(tmp_path) -> None:

@@ -1,0 +1,92 @@
+"""Names of Theano that PyTensor has under another name, or in another module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pkgutil import resolve_name
+from typing import Any
+
+from pytensor.graph import traversal
+
+from gpuinterop.pytensor import device_op
+
+__all__ = ["DEVICE_CLASSES", "renamed"]
+
+# By Theano's module: old=new, where new is in the package pytensor; one word where the last parts are equal.
+_NAMES = {
+    "theano": "graph.type.Type graph.fg.FunctionGraph compile.sharedvalue.SharedVariable compile.builders.OpFromGraph "
+    "compile.debug.profiling.ProfileStats compile.mode.predefined_modes compile.mode.predefined_linkers "
+    "link.basic.Container link.basic.PerformLinker link.c.basic.CLinker link.c.basic.OpWiseCLinker "
+    "gradient.subgraph_grad link.c.type.generic tensor.shape.shape_padright",
+    "theano.compile": "compile.builders.OpFromGraph compile.debug.profiling.ProfileStats tensor.shape.Shape_i "
+    "compile.debug.monitormode.MonitorMode link.c.type.generic",
+    "theano.gof": "PureOp=graph.op.Op graph.type.Type link.c.type.generic link.c.type.Generic graph.null_type.NullType "
+    "graph.utils.MethodNotDefined graph.destroyhandler.DestroyHandler link.c.basic.CLinker link.c.basic.OpWiseCLinker "
+    "link.basic.Linker link.basic.LocalLinker link.basic.WrapLinker link.basic.PerformLinker link.c.op.OpenMPOp "
+    "link.c.op.COp VM_Linker=link.vm.VMLinker graph.op.io_connection_pattern utils.hash_from_code",
+    "theano.scalar": "Scalar=scalar.basic.ScalarType abs_=scalar.basic.abs inv=scalar.basic.reciprocal",
+    "theano.gradient": "consider_constant=gradient.zero_grad",
+    "theano.scan_module": "scan.op.Scan scan.utils.until graph.basic.equal_computations",
+    "theano.tensor": "AdvancedSubtensor1=tensor.subtensor.AdvancedSubtensor MaxAndArgmax=tensor.math.Argmax "
+    "AdvancedIncSubtensor1=tensor.subtensor.AdvancedIncSubtensor true_divide=tensor.math.true_div "
+    "CAReduceDtype=tensor.elemwise.CAReduce ger=tensor.math.outer generic=link.c.type.generic",
+}
+
+
+def _as_list(function: Any) -> Callable[..., list[Any]]:
+    return lambda *arguments: list(function(*arguments))
+
+
+def _ancestors(variables: list[Any], blockers: Any = None) -> list[Any]:
+    """Return the variables and those that they depend on, depth first: PyTensor's order is another one."""
+    found: dict[Any, None] = {}
+    waiting = list(variables)
+    while waiting:
+        x = waiting.pop()
+        if x not in found and x.owner and x not in (blockers or ()):
+            waiting += reversed(x.owner.inputs)
+        found[x] = None
+    return list(found)
+
+
+def _inputs(variables: list[Any], blockers: Any = None) -> list[Any]:
+    return [x for x in _ancestors(variables, blockers) if x.owner is None]
+
+
+# Functions of theano.gof.graph, which returned lists.
+_TRAVERSALS = {
+    "inputs": _inputs, "ancestors": _ancestors, "io_toposort": _as_list(traversal.io_toposort),
+    "ops": _as_list(traversal.applys_between), "variables": _as_list(traversal.vars_between),
+    "orphans": _as_list(traversal.orphans_between),
+}  # fmt: skip
+
+
+def renamed(module: str) -> dict[str, Any]:
+    """Return the names of one of Theano's modules, without those that this version of PyTensor lacks."""
+    found: dict[str, Any] = {}
+    for word in _NAMES.get(module, "").split():
+        old, _, new = word.rpartition("=")
+        with suppress(AttributeError, ImportError):
+            found[old or new.rpartition(".")[2]] = resolve_name(f"pytensor.{new}")
+    return found | (_TRAVERSALS if module == "theano.gof" else {})
+
+
+# Classes of the device that are one class of PyTensor.
+_SAME = {
+    "GpuSum": "GpuCAReduce", "GpuCAReduceCuda": "GpuCAReduce", "GpuCAReduceCPY": "GpuCAReduce",
+    "GpuFlatten": "GpuReshape", "GpuAdvancedSubtensor1": "GpuAdvancedSubtensor",
+    "GpuAdvancedIncSubtensor1": "GpuAdvancedIncSubtensor",
+}  # fmt: skip
+
+
+class _DeviceClasses:
+    """The classes of operations on a device, such as GpuElemwise, by Theano's names."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("Gpu"):
+            return getattr(device_op, _SAME.get(name, name))
+        raise AttributeError(name)
+
+
+DEVICE_CLASSES = _DeviceClasses()
