@@ -158,11 +158,14 @@ def _dimshuffle(op: Any, node: Any) -> Any:
     return run
 
 
+def fits_kernel(inputs: int, outputs: int) -> bool:
+    """Return whether a kernel can have so many operands. The host has no such limit."""
+    return outputs <= 8 and inputs + outputs <= 24
+
+
 @device_inputs.register(Elemwise)
 def _all_tensors(op: Any, node: Any) -> list[int] | None:
-    # An operation of the core has at most 24 operands, 8 of them results. The host has no such limit.
-    too_many = len(node.outputs) > 8 or len(node.inputs) + len(node.outputs) > 24
-    if too_many or not supported(op.scalar_op, node):
+    if not fits_kernel(len(node.inputs), len(node.outputs)) or not supported(op.scalar_op, node):
         return None
     # A value of one element on the host is passed by value.
     return [i for i, x in enumerate(node.inputs) if not all(x.type.broadcastable)]

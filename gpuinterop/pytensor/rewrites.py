@@ -22,7 +22,9 @@ from pytensor.graph.rewriting.basic import (
     node_rewriter,
 )
 from pytensor.graph.rewriting.db import SequenceDB
+from pytensor.graph.traversal import ancestors
 from pytensor.raise_op import CheckAndRaise
+from pytensor.scalar.basic import Composite
 from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.rewriting.elemwise import InplaceGraphOptimizer
 from pytensor.tensor.shape import Shape_i
@@ -40,7 +42,7 @@ from .device_variables import (
     host_from_gpu,
     is_device,
 )
-from .elementwise import ElemwiseReduction
+from .elementwise import ElemwiseReduction, fits_kernel
 from .fusion import FuseProducts, Fusion, same_shape_inputs
 from .indexing import INPLACE as INDEXING_IN_PLACE
 from .lowering import device_inputs, has_lowering
@@ -108,6 +110,8 @@ def move_to_device(fgraph: Any, node: Any) -> Any:
     wanted = any(_is_wanted(fgraph, o) for o in node.outputs)
     if not wanted and not any(map(_from_device, node.inputs)):
         return None
+    if isinstance(op, Elemwise) and not fits_kernel(len(node.inputs), len(node.outputs)):
+        return _split(node)
     places = device_inputs(op, node)
     if places is None or not _results_may_move(node):
         return None
@@ -124,6 +128,30 @@ def move_to_device(fgraph: Any, node: Any) -> Any:
     outputs = class_for(type(op))(op)(*inputs, return_list=True)
     copy_stack_trace(node.outputs, outputs)
     return [host_from_gpu(o) if is_device(o) else o for o in outputs]
+
+
+def _split(node: Any) -> list[Any] | None:
+    """Compute the results of a fused operation in groups that each fit in a kernel."""
+    if len(node.outputs) == 1:
+        return None
+    inner = node.op.scalar_op.fgraph.unfreeze()
+    groups: list[tuple[set[Any], list[Any]]] = []
+    for result in inner.outputs:
+        needed = {x for x in ancestors([result]) if x in inner.inputs}
+        if groups and fits_kernel(len(groups[-1][0] | needed), len(groups[-1][1]) + 1):
+            groups[-1][0].update(needed)
+            groups[-1][1].append(result)
+        else:
+            groups.append((needed, [result]))
+    results = []
+    for needed, outputs in groups:
+        places = [i for i, x in enumerate(inner.inputs) if x in needed]
+        scalar_op = Composite([inner.inputs[i] for i in places], outputs)
+        results += Elemwise(scalar_op)(*[node.inputs[i] for i in places], return_list=True)
+    if any(new.type != old.type for new, old in zip(results, node.outputs, strict=True)):
+        return None  # broadcast by an operand of another group
+    copy_stack_trace(node.outputs, results)
+    return results
 
 
 @node_rewriter([IfElse, CheckAndRaise])

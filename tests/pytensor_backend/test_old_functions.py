@@ -2,13 +2,11 @@
 
 import sys
 import types
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
-sys.path.append(str(Path(__file__).parent))
 
 import pytensor
 import pytensor.tensor as pt

@@ -9,6 +9,7 @@ pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
 
 import pytensor
 import pytensor.tensor as pt
+from arrays import is_replayed, values
 from pytensor import Out
 from pytensor.configdefaults import config
 from pytensor.graph import Apply, Op
@@ -17,14 +18,6 @@ import gpuinterop as gi
 import gpuinterop.pytensor as backend
 
 pytestmark = pytest.mark.driver
-
-
-def values(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
-
-
-def is_replayed(function):
-    return all(part.replayed for part in backend.replays(function))
 
 
 def test_results_of_earlier_calls_are_not_overwritten(on_device):

@@ -10,14 +10,11 @@ pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
 
 import pytensor
 import pytensor.tensor as pt
+from arrays import values
 from pytensor.configdefaults import config
 
 import gpuinterop as gi
 import gpuinterop.pytensor as backend
-
-
-def values(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
 def array_of(w):

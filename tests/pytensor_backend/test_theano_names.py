@@ -1,15 +1,12 @@
 """Theano's flags, profiles, debugprint and module names."""
 
 import itertools
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from doubles.on_fake import FAKE
 
 pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
-sys.path.append(str(Path(__file__).parent))
 
 from old_programs import PROGRAMS, run
 

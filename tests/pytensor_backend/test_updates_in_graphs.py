@@ -7,20 +7,13 @@ pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
 
 import pytensor
 import pytensor.tensor as pt
+from arrays import is_replayed, values
 from pytensor import Out
 
 import gpuinterop as gi
 import gpuinterop.pytensor as backend
 
 pytestmark = pytest.mark.driver
-
-
-def values(seed, *shape):
-    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
-
-
-def is_replayed(function):
-    return all(part.replayed for part in backend.replays(function))
 
 
 def test_product_is_written_to_a_shared_variable_that_nothing_reads(on_device, monkeypatch):
