@@ -10,6 +10,7 @@ __all__ = ["Finder", "explain"]
 
 _RANDOM = "pytensor.tensor.random, which draws on the host"
 _IMAGES = "pytensor.tensor.signal on the host, or PyTorch on shared memory"
+_KERNELS = "gpuinterop.RawKernel, or gpuinterop.pytensor.KernelOp"
 # By name, or by the beginning of a name; docs/old-programs.md has the same table.
 _INSTEAD = {
     "theano.sparse": "pytensor.sparse, on the host",
@@ -18,13 +19,15 @@ _INSTEAD = {
     "theano.sandbox.neighbours": _IMAGES,
     "theano.tensor.signal": _IMAGES,
     "theano.tensor.nnet.conv": _IMAGES,
-    "theano.tensor.nnet.bn": "the operations of theano.tensor that define it",
+    "theano.tensor.nnet": "the operations of theano.tensor that define it",
     "theano.Param": "a value in each call: inputs have no default values",
     "theano.compile.Param": "a value in each call: inputs have no default values",
     "theano.sandbox.cuda.GpuConv": _IMAGES,
     "theano.sandbox.cuda.GpuCorr": _IMAGES,
     "theano.sandbox.cuda.GpuDownsample": _IMAGES,
-    "theano.sandbox.cuda.nvcc_compiler": "gpuinterop.RawKernel, or gpuinterop.pytensor.KernelOp",
+    "theano.sandbox.cuda.nvcc_compiler": _KERNELS,
+    "theano.sandbox.gpuarray.basic_ops.GpuKernelBase": _KERNELS,
+    "theano.sandbox.gpuarray.GpuKernelBase": _KERNELS,
     "theano.tensor.nnet.abstract_conv": _IMAGES,
     "theano.tensor.nnet.neighbours": _IMAGES,
     "theano.gof.local_optimizer": "pytensor.graph.rewriting.basic.node_rewriter",

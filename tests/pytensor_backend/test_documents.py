@@ -21,15 +21,23 @@ ON_GPU = {
 }
 
 
+# The flags of each program, from the commands of the map in the documentation.
+PAGE = (PROGRAMS.parents[1] / "docs" / "old-programs.md").read_text(encoding="utf-8")
+FLAGS = {
+    name: dict(flag.split("=") for flag in flags.split(","))
+    for flags, name in re.findall(r"^THEANO_FLAGS=(\S+) gpuinterop run tests/documents/(\w+)\.py\.txt$", PAGE, re.M)
+}  # fmt: skip
+ON_HOST = re.search(r"^(No GPU .*)\n(\[Elemwise.*)$", PAGE, re.M)
+
+
 def printed_by(name, **flags):
-    """The output of a program of the documents."""
-    second = name.startswith("gpuarray")
-    flags = {
-        "device": "cuda0" if second else "gpu",
-        "floatX": "float64" if second else "float32",
-        **flags,
-    }
-    return run(PROGRAMS / f"{name}.py.txt", **flags)
+    """The output of a program of the documents, run by its command in the map."""
+    return run(PROGRAMS / f"{name}.py.txt", **{**FLAGS[name], **flags})
+
+
+def test_every_program_has_a_command_in_the_map():
+    for path in PROGRAMS.glob("*.txt"):
+        assert f"tests/documents/{path.name}" in PAGE
 
 
 @pytest.mark.parametrize("name", ON_GPU)
@@ -41,7 +49,11 @@ def test_program_prints_graph_and_numbers(name, device):
         assert out.splitlines()[0] == ON_GPU[name]
         assert re.search(r"Using (gpu device 0|device cuda0): ", err)
     else:
-        assert "No GPU" in err
+        assert ON_HOST[1] == err.splitlines()[0].replace("cuda0", "gpu")
+        host = ON_HOST[2].replace("float32", FLAGS[name].get("floatX", "float64"))
+        if not name.endswith("check1"):
+            host = f"{host[:-1]}, GpuFromHost(Elemwise{{exp,no_inplace}}.0)]"
+        assert out.splitlines()[0] == host
     first, last = re.search(r"\[(1\.23178\d*) .* (1\.6232\d*) ?\]", out).groups()
     assert [float(first), float(last)] == pytest.approx([1.2317803, 1.6232329], abs=1e-6)
 
