@@ -111,8 +111,8 @@ Layout layout_of_results(const OpInfo& info, const Input* in, const Outs& given,
             {shape_text(s.ndim, s.extents), shape_text(out.ndim(), out.shape())});
 }
 
-// The inputs that an `out` array overlaps, as bits: the operation reads a copy of each. Each copy is
-// reported, and may be forbidden, before the operation starts.
+// The inputs that an `out` array overlaps, as bits: a kernel reads a copy of each. Each copy is reported, and
+// may be forbidden, before the operation starts. In host memory new results are copied to the `out` arrays.
 uint32_t report_copies(const OpInfo& info, const Input* in, Outs outs) {
   static_assert(kMaxOperands <= 32);
   const char* where = info.name.c_str();
@@ -123,11 +123,32 @@ uint32_t report_copies(const OpInfo& info, const Input* in, Outs outs) {
     for (int j = 0; j < info.results; ++j) {
       if (!outs[j] || outs[j]->device != a.device || !must_go_apart(a, *outs[j], where)) continue;
       apart |= uint32_t{1} << i;
-      note_copy(a.device.is_cuda() ? "copy" : "host", a.nbytes(), where);
+      if (a.device.is_cuda()) note_copy("copy", a.nbytes(), where);
       break;
     }
   }
+  for (int j = 0; j < info.results && apart; ++j)
+    if (outs[j] && !outs[j]->device.is_cuda()) note_copy("host", outs[j]->nbytes(), where);
   return apart;
+}
+
+// For `out` arrays that overlap operands in host memory: computes new results, and copies them.
+void copy_new_results(OpId op, const OpInfo& info, const Input* in, Outs given, PyRef* results) {
+  FewValues<PyObject*, 3> args(info.inputs);
+  for (int i = 0; i < info.inputs; ++i) args[i] = in[i].object;
+  const PyRef made = PyRef::steal(call(op, args.get(), nullptr, false, false));
+  const Uncounted reported(true);
+  for (int j = 0; j < info.results; ++j) {
+    PyObject* one = info.results > 1 ? PyTuple_GetItem(made.get(), j) : made.get();
+    if (!given[j]) {
+      results[j] = PyRef::borrow(one);
+      continue;
+    }
+    Array spread = unwrap(one);
+    const Layout& out = given[j]->layout;
+    spread.layout = spread.layout.broadcast_to(out.ndim(), out.shape(), info.name.c_str());
+    copy_elements(*given[j], spread, info.name.c_str());
+  }
 }
 
 // `apart`: the inputs to copy first, because an `out` array overlaps them.
@@ -293,8 +314,10 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     require_range(info, in, r);
   else if (device.is_cuda())
     run_on_device(op, info, in, r, shape, arrays, given, apart);
+  else if (apart)
+    copy_new_results(op, info, in, given, results);
   else
-    run_on_host(op, info, in, r, shape.ndim, shape.extents, arrays, given, apart, results);
+    run_on_host(op, info, in, r, shape.ndim, shape.extents, arrays, given, results);
   return one_or_tuple(results, info.results);
 }
 

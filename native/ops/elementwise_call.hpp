@@ -27,10 +27,10 @@ using Outs = const MaybeArray*;
 // Range errors are the same on both devices, and for empty operands too.
 void require_range(const OpInfo& info, const Input* in, const Resolution& r);
 
-// elementwise_host.cpp: computes results of the shape (ndim, shape) in host memory, or records the call. `apart`:
-// the inputs to copy first, because an `out` array overlaps them. `results` are the objects of `out`.
+// elementwise_host.cpp: computes results of the shape (ndim, shape) in host memory, or records the call. No
+// `out` array overlaps an input, unless they are the same. `results` are the objects of `out`.
 void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution& r, int ndim,
-                 const int64_t* shape, const Array* const* out, Outs given, uint32_t apart,
+                 const int64_t* shape, const Array* const* out, Outs given,
                  const PyRef* results);
 
 }  // namespace gpuinterop::ops

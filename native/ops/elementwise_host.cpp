@@ -54,7 +54,7 @@ const std::shared_ptr<const HostProgram>& program_of(OpId op, const OpInfo& info
 }  // namespace
 
 void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution& r, int ndim,
-                 const int64_t* shape, const Array* const* out, Outs given, uint32_t apart,
+                 const int64_t* shape, const Array* const* out, Outs given,
                  const PyRef* results) {
   bool in_place = false;
   for (int j = 0; j < info.results; ++j) in_place = in_place || given[j];
@@ -65,8 +65,6 @@ void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution&
   require_recorded({});
   const bool records = recording_on_host();
   call.where = info.name;
-  if (apart)
-    call.copies.reserve(static_cast<size_t>(info.inputs));  // call.w refers to their layouts
   call.w.inputs = info.inputs;
   for (int i = 0; i < info.inputs; ++i) {
     if (!in[i].array) {
@@ -74,17 +72,12 @@ void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution&
       call.w.add_constant(encode(in[i].object, r.inputs[i], info), r.inputs[i]);
       continue;
     }
-    const Array* a = &*in[i].array;
+    const Array& a = *in[i].array;
     if (records)
-      call.inputs.push_back(*a);
+      call.inputs.push_back(a);
     else
-      require_set("gpuinterop.capture", *a);
-    if (apart >> i & 1) {
-      call.copies.emplace_back(
-          make_empty({}, a->dtype, a->layout.ndim(), a->layout.shape(), call.where.c_str()), *a);
-      a = &call.copies.back().first;
-    }
-    call.w.add_array(*a);
+      require_set("gpuinterop.capture", a);
+    call.w.add_array(a);
   }
   for (int j = 0; j < info.results; ++j) {
     call.w.add_array(*out[j]);

@@ -202,7 +202,6 @@ void run_program(const HostProgram& program, const IterationSpace& w, const char
 
 void HostCall::run() const {
   for (const Array& a : inputs) require_set("gpuinterop.capture", a);
-  for (const auto& [to, from] : copies) copy_host(to, from);
   for (const Array& a : outs) note_write(a);
   run_program(*program, w, where.c_str());
 }
@@ -210,7 +209,6 @@ void HostCall::run() const {
 int HostCall::traverse(visitproc visit, void* arg) const {
   for (const auto* list : {&inputs, &outs})
     for (const Array& a : *list) Py_VISIT(a.base.get());
-  for (const auto& [to, from] : copies) Py_VISIT(from.base.get());
   return 0;
 }
 

@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ops/graph.hpp"
@@ -42,8 +41,7 @@ struct HostCall : HostWork {
   std::shared_ptr<const HostProgram> kept;  // the program, in a capture
   std::string where;
   IterationSpace w;
-  std::vector<std::pair<Array, Array>> copies;  // to, from: inputs that an `out` array overlaps
-  std::vector<Array> inputs, outs;              // only in a capture, as they were recorded
+  std::vector<Array> inputs, outs;  // only in a capture, as they were recorded
 
   void run() const override;
   int traverse(visitproc visit, void* arg) const override;
