@@ -12,7 +12,7 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core, copy_tracking, error_messages
-from gpuinterop.dtypes import as_supported_dtype
+from gpuinterop.dtypes import NAMES, as_supported_dtype, dtype_id
 from gpuinterop.error_context import reraise_from, resolve_device, with_where
 from gpuinterop.errors import (
     BoundsError,
@@ -31,6 +31,7 @@ from gpuinterop.scalars import NUMBERS, scalars_to_array
 A = TypeVar("A", bound=_core.Array)
 
 
+_BFLOAT16 = NAMES.index("bfloat16")  # the last dtype with casts in the core
 _Capsule = type(_core.Array.__dlpack_c_exchange_api__)
 
 
@@ -136,9 +137,9 @@ def _from_scalars(value: Any, dtype: Any, where: str, casts: bool | None = None)
 
 
 def may_cast_in_copy(source: _core.Array, dtype: np.dtype[Any]) -> bool:
-    """Return whether a copy in host memory can cast an array, which the core does between NumPy's dtypes."""
-    numpys = source.dtype.isbuiltin == 1 and dtype.isbuiltin == 1
-    return numpys and source.device.type == "cpu" and _core._recording() is None
+    """Return whether a copy in host memory can cast an array, for which the core has loops."""
+    known = max(dtype_id(source.dtype), dtype_id(dtype)) <= _BFLOAT16
+    return known and source.device.type == "cpu" and _core._recording() is None
 
 
 def default_device_for(value: Any, source: _core.Array) -> devices.Device:

@@ -53,7 +53,7 @@ def add_at(x: Any, indices: Any, values: Any) -> None:
     expression = read_key(x, indices, where)
     values = assigned(values, x, where)
     if not expression.arrays:  # no element twice
-        target = _flagged(expression)
+        target, values = _flagged(expression), values.astype(output_arrays.plain(x).dtype, copy=False)
         if values.device != target.device:  # one element, in host memory
             number = as_numpy_view(values).reshape(-1)[0]
             values = output_arrays.new_like(target, (), target.dtype, where)
@@ -138,14 +138,18 @@ def copy_of(x: Any, where: str) -> Any:
 
 
 def assigned(value: Any, x: Any, where: str) -> Any:
-    """Return the assigned value in the dtype and on the device of `x`; one element may stay in host memory."""
+    """Return the assigned value on the device of `x`, in its dtype, unless an assignment in host memory casts.
+
+    One element may stay in host memory.
+    """
     target = output_arrays.plain(x)
     found = value if isinstance(value, _core.Array) and value.dtype == target.dtype else None
     if type(value) in (bool, int, float) and _core._recording() is None:
         found = _core.empty(_core.Array, (), target.dtype, 1, 0)  # on "cpu"
         found[...] = value  # the core converts Python scalars
     elif found is None:
-        found = as_assigned_array(value, target.dtype, type(x), where)
+        on_host = target.device.type == "cpu"
+        found = as_assigned_array(value, target.dtype, type(x), where, any_dtype=on_host)
     found = output_arrays.plain(found)
     if found.device == target.device or (found.size == 1 and found.device.type == "cpu"):
         return found
@@ -203,7 +207,7 @@ def _fill_selected(view: Any, mask: Any, after: int, values: Any) -> None:
         return
     target, chosen = as_numpy_view(view, written=True), as_numpy_view(mask)
     source = np.broadcast_to(as_numpy_view(values), view.shape)
-    output_arrays.record_or_run(lambda: np.copyto(target, source, where=chosen))
+    output_arrays.record_or_run(lambda: np.copyto(target, source, "unsafe", chosen))
 
 
 def _assign_each(view: Any, first: int, selection: Selection, values: Any) -> None:

@@ -194,11 +194,16 @@ def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
         put(ordered, ind, values, mode)
         target[...] = ordered
         return
+    flat = IndexArray(unshared(array, x).values.reshape(-1), array.listed, array.live)
+    elements = Elements(target.reshape(-1), [(0, flat)], 0, "put", number)
+    if elements.on_host:
+        _core._prepare_write(target, "put")
+        elements.put(copy_of(values, "put") if _core._may_overlap(values, x) else values)
+        return
     if 1 < values.size != count:
         times = -(-count // values.size)
         values = values[None].broadcast_to((times, values.size)).reshape(-1)[:count]
-    flat = IndexArray(unshared(array, x).values.reshape(-1), array.listed, array.live)
-    write(Elements(target.reshape(-1), [(0, flat)], 0, "put", number), values, x)
+    write(elements, values, x)
 
 
 def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -> Any:

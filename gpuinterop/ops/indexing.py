@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -123,7 +124,7 @@ class Elements:
         return found
 
     def _raise_for_numpy(self) -> None:
-        """Raise for the index that NumPy has refused."""
+        """Raise for an index that NumPy refuses."""
         for number, values in enumerate(self.arrays):
             self._require_inside(number, values)
 
@@ -163,7 +164,8 @@ class Elements:
 
         def checked() -> None:
             try:
-                work(*arrays)
+                with np.errstate(all="ignore"):
+                    work(*arrays)
             except IndexError:
                 self._raise_for_numpy()
                 raise
@@ -230,15 +232,29 @@ class Elements:
         self._on_host(self._write_on_host, target, values, adds)
 
     def _write_on_host(self, target: Any, values: Any, adds: bool) -> None:
-        if self.mode in (CLIP, WRAP) and self._fits_modes_of_numpy():  # gpuinterop.put
-            np.put(target, self.arrays[0], values, _NAMES[self.mode])
-            return
         target, values = target.transpose(self.order), self._block_first(values)
         indices = tuple(self._host_indices())
-        if adds:
-            np.add.at(target, indices, values)
-        else:
+        if not adds:
             target[indices] = values
+            return
+        self._raise_for_numpy()  # before the first piece is added
+        for part in _pieces(self.block, math.prod(self.shape)):
+            added = values if values.size == 1 else values[part]
+            np.add.at(target, tuple(index[part] for index in indices), added.astype(target.dtype))
+
+    def put(self, values: Any) -> None:
+        """Set the elements along one axis, in host memory, to those of a 1-d array, which is repeated."""
+
+        def work(target: Any, values: Any) -> None:
+            indices, mode = self.arrays[0], self.mode
+            if not self._fits_modes_of_numpy():
+                indices, mode = self._host_indices()[0], WRAP
+            elif mode == RAISE:
+                self._require_inside(0, indices)  # before the first element is written
+                mode = WRAP
+            np.put(target, indices, values, _NAMES[mode])
+
+        self._on_host(work, as_numpy_view(self.view, written=True), as_numpy_view(values))
 
 
 class ElementsAlongAxis(Elements):
