@@ -8,9 +8,11 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.array_inputs import as_input_array
+from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import FUNCTIONS
+from gpuinterop.ops.fuse import fuse
 from gpuinterop.ops.operand_conversion import placed, speaks
 
 
@@ -36,31 +38,47 @@ def _pair(a: Any, b: Any, where: str) -> tuple[Any, Any] | None:
         return None
 
 
-def _apply(name: str, value: Any) -> Any:
-    """Apply an operation to an array, or NumPy's to a Python number; the latter returns a Python number."""
-    known = FUNCTIONS[name] if isinstance(value, _core.Array) else getattr(np, name)
-    found = known(value)
-    return found if isinstance(value, _core.Array) else found.item()
-
-
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
     """Return whether each pair of elements is equal within the tolerances."""
-    # Python scalars stay weakly typed: they take the dtype of the array.
+    return _compare("numpy.isclose", _near, a, b, rtol, atol, equal_nan)
+
+
+def _compare(
+    where: str, function: Any, a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool
+) -> Any:
+    """Compute a fused function of two operands and the tolerances."""
     like = a if isinstance(a, _core.Array) else b
+    # Python scalars stay weakly typed: they take the dtype of the array.
     x, y = (
         v
         if type(v) in (bool, int, float, complex)
-        else output_arrays.plain(as_operand(v, like, "numpy.isclose"))
+        else output_arrays.plain(as_operand(v, like, where))
         for v in (a, b)
     )
-    if isinstance(y, int):
-        y = float(y)
-    elif isinstance(y, _core.Array) and y.dtype.kind in "biu":
-        y = y.astype("float64")
-    near = _apply("absolute", x - y) <= _apply("absolute", y) * rtol + atol
+    widens = isinstance(y, _core.Array) and y.dtype.kind in "biu"
+    y = float(y) if isinstance(y, int) else y
+    with reraise_from(where):
+        return function(x, y, rtol, atol, widens, bool(equal_nan))
+
+
+@fuse
+def _near(x: Any, y: Any, rtol: Any, atol: Any, widens: bool, equal_nan: bool) -> Any:
+    absolute, isfinite, isnan = (FUNCTIONS[name] for name in ("absolute", "isfinite", "isnan"))
+    y = y.astype("float64") if widens else y
+    near = absolute(x - y) <= absolute(y) * rtol + atol
     # An infinity is close only to itself.
-    near = (near & _apply("isfinite", y)) | (x == y)
-    return near | (_apply("isnan", x) & _apply("isnan", y)) if equal_nan else near
+    near = (near & isfinite(y)) | (x == y)
+    return near | (isnan(x) & isnan(y)) if equal_nan else near
+
+
+@fuse
+def _all_near(x: Any, y: Any, rtol: Any, atol: Any, widens: bool, equal_nan: bool) -> Any:
+    return _near(x, y, rtol, atol, widens, equal_nan).all()
+
+
+@fuse
+def _all_equal(x: Any, y: Any, equal_nan: bool) -> Any:
+    return ((x == y) | ((x != x) & (y != y)) if equal_nan else x == y).all()
 
 
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
@@ -70,7 +88,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
     """
     if not any(isinstance(v, _core.Array) or hasattr(v, "__gpuinterop_trace__") for v in (a, b)):
         (a,) = output_arrays.taken("allclose", a)
-    return bool(isclose(a, b, rtol, atol, equal_nan).all())
+    return bool(_compare("allclose", _all_near, a, b, rtol, atol, equal_nan))
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
@@ -78,11 +96,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     pair = _pair(a1, a2, "numpy.array_equal")
     if pair is None or pair[0].shape != pair[1].shape:
         return False
-    x, y = pair
-    same = x == y
-    if equal_nan:
-        same = same | (FUNCTIONS["isnan"](x) & FUNCTIONS["isnan"](y))
-    return bool(same.all())
+    return bool(_all_equal(*pair, bool(equal_nan)))
 
 
 def array_equiv(a1: Any, a2: Any) -> bool:

@@ -30,6 +30,7 @@ from gpuinterop.ops import (
 from gpuinterop.ops.casting import copyto
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.equality import as_operand
+from gpuinterop.ops.fuse import fuse
 from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction
 from gpuinterop.ops.reductions import FUNCTIONS_OF_AXES, norm
 from gpuinterop.option_values import is_index, read_shape
@@ -111,12 +112,18 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
 def _ignoring_nan(name: str, least: float) -> Callable[..., Any]:
     """A maximum or minimum of what is not NaN, without NumPy's warning where all elements are."""
 
+    def found(a: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+        where, missing = FUNCTIONS["where"], FUNCTIONS["isnan"](a)
+        best = getattr(where(missing, least, a), name)(axes, keepdims=keepdims)
+        return where(missing.all(axes, keepdims=keepdims), math.nan, best)
+
+    found.__name__ = f"nan{name}"
+    fused = fuse(found)
+
     def call(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
         if core_view(a).dtype.kind in "biu":
             return getattr(a, name)(axis, out=out, keepdims=keepdims)
-        where, missing = FUNCTIONS["where"], FUNCTIONS["isnan"](a)
-        found = getattr(where(missing, least, a), name)(axis, keepdims=keepdims)
-        return where(missing.all(axis, keepdims=keepdims), math.nan, found, out=out)
+        return fused(a, read_reduced_axes(axis, a.ndim, f"numpy.nan{name}"), bool(keepdims), out=out)
 
     return call
 

@@ -19,6 +19,7 @@ from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import CALLS, FUNCTIONS, PREPARE
+from gpuinterop.ops.fuse import fuse
 from gpuinterop.ops.host_program import HostProgram, HostValue
 from gpuinterop.ops.host_reduction import cast_stages, host_stages
 from gpuinterop.ops.operand_conversion import as_scalar
@@ -139,10 +140,7 @@ def _reduce(
     in_loops = x.device.type == "cpu" and row.host is not None
     # The loops cast the elements one by one.
     source = x.dtype if dtype is None else dtype
-    chooses = in_loops and initial is None and row.ufunc is not None
-    if source != x.dtype and not (
-        chooses if where is not None or initial is not None else in_loops
-    ):
+    if source != x.dtype and not in_loops:
         x = x.astype(source)
     dtypes.refuse_half_complex(source, row.where)
     if initial is not None or where is not None:
@@ -205,9 +203,10 @@ def _reduce_selected(
     row = REDUCTIONS[op]
     mask = None if where is None else output_arrays.selected(where, x, op)
     if row.ufunc is None:  # these take no initial value
+        result = row.result(x.dtype if dtype is None else dtype)
         if op == "mean":
-            return _mean(x, mask, axis, keepdims)
-        return _spread(op, x, mask, axis, keepdims, ddof)
+            return _mean(x, mask, axis, keepdims, result)
+        return _spread(op, x, mask, axis, keepdims, ddof, result)
     held = row.result(x.dtype) if dtype is None or op in ("min", "max") else dtype
     start = None if initial is None else _number(initial, held, op)
     if mask is not None and row.identity is None and start is None:
@@ -229,7 +228,7 @@ def _reduce_selected(
     else:
         given = {"dtype": dtype} if "dtype" in row.parameters else {}
         value = getattr(x, op)(axis=axis, keepdims=keepdims, **given)
-    return value if start is None else FUNCTIONS[row.ufunc.__name__](value, start)
+    return value if start is None else FUNCTIONS[row.ufunc.__name__](value, start, out=value)
 
 
 def _reduce_chosen(
@@ -266,27 +265,32 @@ def _number(initial: Any, dtype: Any, op: str) -> Any:
     return scalars_to_array(number, dtype, f"{op}, initial").item()
 
 
-def _mean(x: Any, mask: Any, axis: Any, keepdims: bool) -> Any:
-    dtype = REDUCTIONS["mean"].result(x.dtype)
+def _mean(x: Any, mask: Any, axis: Any, keepdims: bool, dtype: np.dtype[Any]) -> Any:
     # Sums in small floats would overflow.
     wide = dtype if dtype.itemsize > 2 else np.dtype(np.float32)
     total = x.sum(axis, wide, keepdims=keepdims, where=mask)
-    return FUNCTIONS["divide"](total, mask.sum(axis, keepdims=keepdims)).astype(dtype, copy=False)
+    count = mask.sum(axis, keepdims=keepdims)
+    return FUNCTIONS["divide"](total, count, out=total).astype(dtype, copy=False)
 
 
-def _spread(op: str, x: Any, mask: Any, axis: Any, keepdims: bool, ddof: float) -> Any:
+def _spread(
+    op: str, x: Any, mask: Any, axis: Any, keepdims: bool, ddof: float, dtype: np.dtype[Any]
+) -> Any:
     """Return the variance or the standard deviation, from squares around the mean in double precision."""
-    dtype = REDUCTIONS[op].result(x.dtype)
     wide = np.dtype(np.complex128 if x.dtype.kind == "c" else np.float64)
-    count = mask.sum(axis, keepdims=True)
-    away = x - FUNCTIONS["divide"](x.sum(axis, wide, keepdims=True, where=mask), count)
-    if wide.kind == "c":
-        away = FUNCTIONS["absolute"](away)
-    FUNCTIONS["multiply"](away, away, out=away)
-    squares = away.sum(axis, keepdims=keepdims, where=mask)
+    total, count = x.sum(axis, wide, keepdims=True, where=mask), mask.sum(axis, keepdims=True)
+    axes = tuple(range(x.ndim)) if axis is None else axis
+    squares = _squares(x, mask, FUNCTIONS["divide"](total, count), axes, keepdims)
     degrees = FUNCTIONS["maximum"](mask.sum(axis, keepdims=keepdims) - ddof, 0)
     value = FUNCTIONS["divide"](squares, degrees)
     return (FUNCTIONS["sqrt"](value) if op == "std" else value).astype(dtype, copy=False)
+
+
+@fuse
+def _squares(x: Any, mask: Any, mean: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """Return the sums of the squared differences from the mean."""
+    away = FUNCTIONS["absolute"](x - mean)
+    return FUNCTIONS["where"](mask, away * away, 0.0).sum(axes, keepdims=keepdims)
 
 
 # ---- functions and methods ----------------------------------------------------------------------------

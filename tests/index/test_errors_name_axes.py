@@ -43,7 +43,9 @@ def consumed(part) -> int:
 def reported_by_numpy(call) -> tuple[int, int, int] | None:
     try:
         call()
-    except IndexError as error:
+    except (IndexError, DeprecationWarning) as raised:
+        # NumPy 2.1 warns, on behalf of the error, if the result has no elements.
+        error = raised if isinstance(raised, IndexError) else raised.__context__
         found = re.fullmatch(
             r"index (-?\d+) is out of bounds for axis (\d+) with size (\d+)", str(error)
         )
