@@ -26,7 +26,7 @@ from gpuinterop.foreign_handles import CPU, CUDA, protocols_of
 from gpuinterop.host_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy
 from gpuinterop.layout import core_view, is_array
 from gpuinterop.option_values import read_shape, require_bool
-from gpuinterop.scalars import NUMBERS, scalars_to_array
+from gpuinterop.scalars import NUMBERS, fill_with_lists, lists_fit, scalars_to_array
 
 A = TypeVar("A", bound=_core.Array)
 
@@ -295,6 +295,15 @@ def as_assigned_array(
         # In other fixes x is the converted value; in an assignment it is the target.
         fix = re.sub(r"\bx\b(?=[.,)])", "value", error.fix)
         raise with_where(error, error.where, fix) from None
+
+
+def assign_list(target: _core.Array, value: Any, where: str) -> bool:
+    """Assign long lists of Python scalars of the shape of `target`, in host memory; return False for others."""
+    if not lists_fit(target.shape, value):
+        return False
+    _core._prepare_write(target, where)
+    casts = not hasattr(type(target), "_only")
+    return fill_with_lists(as_numpy_view(target, written=True), value, where, casts)
 
 
 def from_address(

@@ -64,6 +64,39 @@ def scalars_to_array(
     return converted(value)
 
 
+def lists_fit(shape: tuple[int, ...], value: Any) -> bool:
+    """Return whether `fill_with_lists` may fill an array of this shape."""
+    return math.prod(shape) > PIECE and _shape_by_first_items(value) == shape
+
+
+def fill_with_lists(target: np.ndarray[Any, Any], value: Any, where: str, casts: bool) -> bool:
+    """Fill an array with nested lists; return False, without a change, for lists that must be read as a whole.
+
+    The lists are read twice, because an error must not leave a part of them in the array.
+    """
+
+    def converted(piece: Any) -> np.ndarray[Any, Any]:
+        return _converted(piece, target.dtype, target.dtype, where, casts)
+
+    one = np.empty((), target.dtype)
+    trial = np.lib.stride_tricks.as_strided(one, target.shape, (0,) * target.ndim)
+    try:
+        fits = _is_apart(value, target) and _fill(trial, value, converted)
+    except ValueError:
+        return False
+    return fits and _fill(target, value, converted)
+
+
+def _is_apart(value: Any, target: np.ndarray[Any, Any]) -> bool:
+    """Return whether nested lists hold Python scalars, and NumPy arrays that share no memory with `target`."""
+    if type(value) is np.ndarray:
+        return value.dtype != object and not np.may_share_memory(value, target)
+    kinds = set(map(type, value)) - _PLAIN
+    return kinds <= {list, tuple, np.ndarray} and all(
+        _is_apart(item, target) for item in value if type(item) in kinds
+    )
+
+
 def _shape_by_first_items(value: Any) -> tuple[int, ...]:
     """Return the shape of nested lists whose items all have the shape of the first one; () without an end."""
     shape: list[int] = []

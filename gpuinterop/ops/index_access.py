@@ -53,7 +53,10 @@ def add_at(x: Any, indices: Any, values: Any) -> None:
     expression = read_key(x, indices, where)
     values = assigned(values, x, where)
     if not expression.arrays:  # no element twice
-        target, values = _flagged(expression), values.astype(output_arrays.plain(x).dtype, copy=False)
+        target, values = (
+            _flagged(expression),
+            values.astype(output_arrays.plain(x).dtype, copy=False),
+        )
         if values.device != target.device:  # one element, in host memory
             number = as_numpy_view(values).reshape(-1)[0]
             values = output_arrays.new_like(target, (), target.dtype, where)

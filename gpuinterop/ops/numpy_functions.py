@@ -123,7 +123,9 @@ def _ignoring_nan(name: str, least: float) -> Callable[..., Any]:
     def call(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
         if core_view(a).dtype.kind in "biu":
             return getattr(a, name)(axis, out=out, keepdims=keepdims)
-        return fused(a, read_reduced_axes(axis, a.ndim, f"numpy.nan{name}"), bool(keepdims), out=out)
+        return fused(
+            a, read_reduced_axes(axis, a.ndim, f"numpy.nan{name}"), bool(keepdims), out=out
+        )
 
     return call
 

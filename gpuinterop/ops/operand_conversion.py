@@ -13,6 +13,7 @@ from gpuinterop import _core
 from gpuinterop.array_inputs import (
     as_assigned_array,
     as_input_array,
+    assign_list,
     copy_values,
     default_device_for,
     needs_converter,
@@ -120,7 +121,8 @@ _ANY = 128  # kAnyDType in native/python/array_index.cpp
 def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
     """Convert a value for the core: an assigned value where `row` is a dtype id, an operand for -1.
 
-    A dtype id + 128 is that of a target in host memory, where the copy casts between NumPy's dtypes.
+    A dtype id + 128 is that of a target in host memory, where the copy casts. `like` is then the target, if
+    `value` is a list; None is returned if it was assigned.
 
     For -2 only raise the error for which the value cannot be shared, if its library has one. For -3 wait
     until no library reads the memory of the array `value`, which is about to be written. For -4 return
@@ -134,6 +136,10 @@ def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
         return refuse_foreign(value, where)
     if row < 0:
         return operand(value, like, where)
+    if isinstance(like, _core.Array):
+        if assign_list(like, value, where):
+            return None
+        like = type(like)
     return as_assigned_array(value, dtype_from_id(row % _ANY), like, where, row >= _ANY)
 
 

@@ -253,8 +253,13 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   if (!is_array(value) || unwrap(value).dtype != target.dtype) {
     // A copy in host memory casts, without an array in between.
     const bool may_cast = !target.device.is_cuda() && !ops::recording_on_host();
-    converted = call_hook(Hook::Foreign, "(OOsi)", value, target_type, where,
+    // The hook fills the target with a list, and returns None, if no array in between is needed.
+    PyRef like = PyRef::borrow(reinterpret_cast<PyObject*>(target_type));
+    if (may_cast && (PyList_Check(value) || PyTuple_Check(value)) && !ops::overlaps_itself(target))
+      like = PyRef::steal(wrap(target_type, Array(target)));
+    converted = call_hook(Hook::Foreign, "(OOsi)", value, like.get(), where,
                           int(target.dtype) + (may_cast ? kAnyDType : 0));
+    if (may_cast && converted.get() == Py_None) return;
     const bool valid = is_array(converted.get()) &&
                        (unwrap(converted.get()).dtype == target.dtype ||
                         (may_cast && !unwrap(converted.get()).device.is_cuda() &&
