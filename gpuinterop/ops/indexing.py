@@ -248,7 +248,7 @@ class Elements:
         def work(target: Any, values: Any) -> None:
             indices, mode = self.arrays[0], self.mode
             if not self._fits_modes_of_numpy():
-                indices, mode = self._host_indices()[0], WRAP
+                indices, mode = self._host_indices()[0].astype(np.intp), WRAP
             elif mode == RAISE:
                 self._require_inside(0, indices)  # before the first element is written
                 mode = WRAP

@@ -31,6 +31,10 @@ places, counts = below.ravel(), below.ravel() % 3
 P, B, C = (gi.GpuArray(value, device="cpu") for value in (places, below, counts))
 rows, floats, ints = list(f), f.tolist(), below.tolist()
 flat = f.ravel().tolist()
+places_of_rows, places_in_rows = (v.copy() for v in np.broadcast_arrays(*np.ogrid[:64, : n // 64]))
+selected = d[m]
+imaginary = 1j * f
+SELECTED, IMAGINARY = gi.GpuArray(selected, device="cpu"), gi.GpuArray(imaginary, device="cpu")
 fused = gi.fuse(lambda x, y: gi.tanh(x * y + x))
 
 def buffers(x):
@@ -41,6 +45,9 @@ def pickles(name, dump):
     texts = [dump(x) for x in (F, f)]
     PAIRS[f"dumps {name}"] = lambda: dump(F), lambda: dump(f)
     PAIRS[f"loads {name}"] = tuple((lambda t=t: pickle.loads(t[0], buffers=t[1])) for t in texts)
+
+h = f.astype(ml_dtypes.bfloat16)
+H = gi.GpuArray(h, device="cpu")
 
 PAIRS = {
     "sum of another dtype": (lambda: U.sum(axis=1, dtype="float64"), lambda: u.sum(axis=1, dtype="float64")),
@@ -93,6 +100,34 @@ PAIRS = {
     "ravel": (lambda: F.T.ravel(), lambda: f.T.ravel()),
     "overlapping assignment": (
         lambda: F[:, 1:].__setitem__(..., F[:, :-1]), lambda: f[:, 1:].__setitem__(..., f[:, :-1])),
+    "overlapping out": (lambda: gi.add(F[:-1], F[:-1], out=F[1:]), lambda: np.add(f[:-1], f[:-1], out=f[1:])),
+    "comparison with an overlapping out": (
+        lambda: gi.less(F[:-1], 0, out=F[1:]), lambda: np.less(f[:-1], 0, out=f[1:])),
+    "index arrays and another dtype": (
+        lambda: F.__setitem__((places_of_rows, places_in_rows), D),
+        lambda: f.__setitem__((places_of_rows, places_in_rows), d)),
+    "rows of another dtype": (
+        lambda: F.__setitem__(places_of_rows[:, 0], D), lambda: f.__setitem__(places_of_rows[:, 0], d)),
+    "selected elements of another dtype": (lambda: F.__setitem__(M, SELECTED), lambda: f.__setitem__(m, selected)),
+    "put of another dtype": (lambda: gi.put(F, B, D, mode="wrap"), lambda: np.put(f, below, d, mode="wrap")),
+    "put of few values": (lambda: gi.put(F, B, [1, 2, 3]), lambda: np.put(f, below, [1, 2, 3])),
+    "add.at of another dtype": (
+        lambda: gi.add.at(D, (places_of_rows, places_in_rows), F),
+        lambda: np.add.at(d, (places_of_rows, places_in_rows), f)),
+    "assignment of lists": (lambda: F.__setitem__(..., floats), lambda: f.__setitem__(..., floats)),
+    "assignment of arrays in a list": (lambda: D.__setitem__(..., rows), lambda: d.__setitem__(..., rows)),
+    "assignment to bfloat16": (lambda: H.__setitem__(..., F), lambda: h.__setitem__(..., f)),
+    "var of selected elements": (lambda: F.var(axis=1, where=M), lambda: f.var(axis=1, where=m)),
+    "std of selected complex elements": (
+        lambda: IMAGINARY.std(axis=0, where=M), lambda: imaginary.std(axis=0, where=m)),
+    "sum with initial= of another dtype": (
+        lambda: U.sum(axis=1, initial=2, dtype="float64"), lambda: u.sum(axis=1, initial=2, dtype="float64")),
+    "mean of selected elements in another dtype": (
+        lambda: U.mean(axis=0, where=M, dtype="float64"), lambda: u.mean(axis=0, where=m, dtype="float64")),
+    "nanmax": (lambda: np.nanmax(F), lambda: np.nanmax(f)),
+    "nanmin of rows": (lambda: np.nanmin(F[:, ::2], 1), lambda: np.nanmin(f[:, ::2], 1)),
+    "isclose": (lambda: np.isclose(F, D), lambda: np.isclose(f, d)),
+    "array_equal": (lambda: np.array_equal(F, F, equal_nan=True), lambda: np.array_equal(f, f, equal_nan=True)),
     "argmax": (lambda: F.T.argmax(axis=0), lambda: f.T.argmax(axis=0)),
     "argmin of columns": (lambda: F.argmin(axis=0), lambda: f.argmin(axis=0)),
     "allclose": (lambda: np.allclose(F, F), lambda: np.allclose(f, f)),
