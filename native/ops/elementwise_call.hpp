@@ -30,7 +30,6 @@ void require_range(const OpInfo& info, const Input* in, const Resolution& r);
 // elementwise_host.cpp: computes results of the shape (ndim, shape) in host memory, or records the call. No
 // `out` array overlaps an input, unless they are the same. `results` are the objects of `out`.
 void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution& r, int ndim,
-                 const int64_t* shape, const Array* const* out, Outs given,
-                 const PyRef* results);
+                 const int64_t* shape, const Array* const* out, Outs given, const PyRef* results);
 
 }  // namespace gpuinterop::ops

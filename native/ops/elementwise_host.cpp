@@ -54,8 +54,7 @@ const std::shared_ptr<const HostProgram>& program_of(OpId op, const OpInfo& info
 }  // namespace
 
 void run_on_host(OpId op, const OpInfo& info, const Input* in, const Resolution& r, int ndim,
-                 const int64_t* shape, const Array* const* out, Outs given,
-                 const PyRef* results) {
+                 const int64_t* shape, const Array* const* out, Outs given, const PyRef* results) {
   bool in_place = false;
   for (int j = 0; j < info.results; ++j) in_place = in_place || given[j];
   HostCall call;
