@@ -13,7 +13,6 @@ from gpuinterop import _core
 from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError
 
-from . import methods
 from .core_callbacks import CALLS, FUNCTIONS
 from .expression import Expression
 from .expression_dtypes import Value, is_strict, kinds_of, number_kind, strong
@@ -125,7 +124,7 @@ class Tracer(NDArrayOperatorsMixin):
         row = TABLE.get(ALIASES.get(ufunc.__name__, ufunc.__name__))
         if method == "__call__" and row is not None:
             return FUNCTIONS[row.name](*inputs, **kwargs) if kwargs else record(row, inputs)
-        found = methods.ufunc_method(ufunc, method)
+        found = CALLS["ufunc method"](ufunc, method)
         if found is None:
             raise cannot_be_fused(name if method == "__call__" else f"{name}.{method}")
         return found(*inputs, **kwargs)
@@ -134,7 +133,7 @@ class Tracer(NDArrayOperatorsMixin):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         refuse_out(f"numpy.{func.__name__}", kwargs.get("out"))
-        found = methods.__array_function__(self, func, types, args, kwargs)
+        found = CALLS["__array_function__"](self, func, types, args, kwargs)
         if found is NotImplemented:
             raise cannot_be_fused(f"numpy.{func.__name__}")
         return found
