@@ -7,7 +7,7 @@ accuracy. On CUDA a LaunchPlan is made once for each layout, and the core keeps 
 from __future__ import annotations
 
 import math
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -19,7 +19,6 @@ from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import CALLS, FUNCTIONS, PREPARE
-from gpuinterop.ops.fuse import fuse
 from gpuinterop.ops.host_program import HostProgram, HostValue
 from gpuinterop.ops.host_reduction import cast_stages, host_stages
 from gpuinterop.ops.operand_conversion import as_scalar
@@ -280,17 +279,23 @@ def _spread(
     wide = np.dtype(np.complex128 if x.dtype.kind == "c" else np.float64)
     total, count = x.sum(axis, wide, keepdims=True, where=mask), mask.sum(axis, keepdims=True)
     axes = tuple(range(x.ndim)) if axis is None else axis
-    squares = _squares(x, mask, FUNCTIONS["divide"](total, count), axes, keepdims)
+    squares = _squares()(x, mask, FUNCTIONS["divide"](total, count), axes, keepdims)
     degrees = FUNCTIONS["maximum"](mask.sum(axis, keepdims=keepdims) - ddof, 0)
     value = FUNCTIONS["divide"](squares, degrees)
     return (FUNCTIONS["sqrt"](value) if op == "std" else value).astype(dtype, copy=False)
 
 
-@fuse
-def _squares(x: Any, mask: Any, mean: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    """Return the sums of the squared differences from the mean."""
-    away = FUNCTIONS["absolute"](x - mean)
-    return FUNCTIONS["where"](mask, away * away, 0.0).sum(axes, keepdims=keepdims)
+@lru_cache(maxsize=1)
+def _squares() -> Any:
+    """Return the function that sums the squared differences from the mean."""
+    from .fuse import fuse  # noqa: PLC0415  (not needed for the first kernel of a process)
+
+    @fuse
+    def squares(x: Any, mask: Any, mean: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+        away = FUNCTIONS["absolute"](x - mean)
+        return FUNCTIONS["where"](mask, away * away, 0.0).sum(axes, keepdims=keepdims)
+
+    return squares
 
 
 # ---- functions and methods ----------------------------------------------------------------------------
