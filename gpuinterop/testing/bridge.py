@@ -24,11 +24,6 @@ def default_address(array: Any) -> int:
     return int(array.data_ptr())
 
 
-def default_values(array: Any) -> np.ndarray[Any, Any]:
-    """Return the elements as NumPy reads them."""
-    return np.asarray(array)
-
-
 @dataclass(frozen=True)
 class Bridge:
     """A converter under test, and functions that inspect its library's arrays without the converter.
@@ -67,7 +62,7 @@ class Bridge:
     from_: Callable[..., Any] | None = None
     make: Callable[[np.ndarray[Any, Any], Layout, str], Any] | None = None
     address: Callable[[Any], int] = default_address
-    values: Callable[[Any], np.ndarray[Any, Any]] = default_values
+    values: Callable[[Any], np.ndarray[Any, Any]] = np.asarray
     write: Callable[[Any, tuple[int, ...], Any], None] | None = None
     readonly: Callable[[Any], bool] | None = None
     strides: Callable[[Any], tuple[int, ...]] | None = None

@@ -26,7 +26,7 @@ class Run:
         self.bridges, rows = gather(libraries)
         self.groups: dict[Key, list[Any]] = {}
         for case in cases(self.bridges):
-            key = (case.bridge.name, case.direction, case.device, case.layout)
+            key = (case.bridge.name, case.direction, str(case.device), case.layout.name)
             self.groups.setdefault(key, []).append(case)
         places = list(dict.fromkeys(key[2] for key in self.groups))
         self.matrix = Matrix([], rows, places, about())

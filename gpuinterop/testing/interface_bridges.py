@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,6 @@ from gpuinterop.testing.memory import elements, poke
 def writable_plain(layout: Layout, dtype: str, device: str) -> bool:
     """Return whether an array is writable and has a dtype of NumPy itself, as many libraries require."""
     return dtype in PLAIN and not layout.readonly
-
-
-@contextmanager
-def legacy(device: str) -> Iterator[int]:
-    """Yield the legacy default stream, which libraries without streams use."""
-    yield 1
 
 
 def exported(flat: Any, layout: Layout, device: str) -> Any:
@@ -66,6 +60,6 @@ def described(name: str, describe: Callable[[Any], Description], **rest: Any) ->
         write=write,
         strides=lambda a: tuple(s * width(describe(a)[3]) for s in describe(a)[2]),
         dtype=lambda a: describe(a)[3],
-        stream=legacy,
+        stream=lambda device: nullcontext(1),  # the legacy default stream
         **rest,
     )

@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ctypes import byref, c_size_t, c_void_p
 from typing import Any
 
@@ -39,22 +41,19 @@ def _primary(device: int) -> int:
     return int(context.value or 0)
 
 
-class _Current:
-    """Makes the primary context of a device current for a block."""
-
-    def __init__(self, device: int) -> None:
-        self.context = _primary(device)
-
-    def __enter__(self) -> None:
-        _call("cuCtxPushCurrent_v2", c_void_p(self.context))
-
-    def __exit__(self, *error: object) -> None:
+@contextmanager
+def _current(device: int) -> Iterator[None]:
+    """Make the primary context of a device current for a block."""
+    _call("cuCtxPushCurrent_v2", c_void_p(_primary(device)))
+    try:
+        yield
+    finally:
         _call("cuCtxPopCurrent_v2", byref(c_void_p()))
 
 
 def wait(device: int) -> None:
     """Wait for all work that any library has queued on a device."""
-    with _Current(device):
+    with _current(device):
         _call("cuCtxSynchronize")
 
 
@@ -65,14 +64,14 @@ def _usleep() -> int:
 
 def slow(stream: int, device: int, microseconds: int = 20_000) -> None:
     """Queue a pause on a stream, in place of a long kernel. Does not block the host."""
-    with _Current(device):
+    with _current(device):
         _call("cuLaunchHostFunc", c_void_p(stream), c_void_p(_usleep()), c_void_p(microseconds))
 
 
 def fill(address: int, word: int, count: int, stream: int, device: int) -> None:
     """Queue a fill of `count` 32-bit words on a stream; raise RuntimeError if there is no memory."""
     require_memory(address, 4 * count, ("cuda", device))
-    with _Current(device):
+    with _current(device):
         _call(
             "cuMemsetD32Async", c_void_p(address), ctypes.c_uint(word), c_size_t(count), c_void_p(stream)
         )  # fmt: skip
@@ -123,7 +122,7 @@ def require_memory(address: int, nbytes: int, place: tuple[str, int]) -> None:
     """Raise RuntimeError if there is no memory at an address, which must not be read then."""
     known = 0 < address < _END and nbytes <= _LONGEST
     if known and place[0] != "cpu":
-        with _Current(place[1]):
+        with _current(place[1]):
             known = _known_to_driver(address, nbytes)
     if not known:
         raise _unmapped(address, nbytes, place)
@@ -136,7 +135,7 @@ def _read(address: int, nbytes: int, place: tuple[str, int], patient: bool = Tru
     out = ctypes.create_string_buffer(nbytes)
     if patient:
         wait(place[1])
-    with _Current(place[1]):
+    with _current(place[1]):
         _call("cuMemcpyDtoHAsync_v2", out, c_void_p(address), c_size_t(nbytes), c_void_p(_LEGACY))
         _call("cuStreamSynchronize", c_void_p(_LEGACY))
     return out.raw
@@ -151,7 +150,7 @@ def poke(address: int, data: bytes, place: tuple[str, int]) -> None:
         _host(address, len(data), data)
         return
     wait(place[1])
-    with _Current(place[1]):
+    with _current(place[1]):
         _call(
             "cuMemcpyHtoDAsync_v2", c_void_p(address), data, c_size_t(len(data)), c_void_p(_LEGACY)
         )
@@ -213,7 +212,7 @@ class Store:
             self._start = self._raw.ctypes.data + -self._raw.ctypes.data % 64
         else:
             pointer = c_void_p()
-            with _Current(place[1]):
+            with _current(place[1]):
                 _call("cuMemAlloc_v2", byref(pointer), c_size_t(whole))
             self._start = int(pointer.value or 0)
         self.address = self._start + _MARGIN
@@ -234,5 +233,5 @@ class Store:
         """Free the memory."""
         if self.place[0] == "cuda":
             wait(self.place[1])
-            with _Current(self.place[1]):
+            with _current(self.place[1]):
                 _call("cuMemFree_v2", c_void_p(self._start))

@@ -15,6 +15,7 @@ import numpy as np
 
 from gpuinterop.converters import availability, registry
 from gpuinterop.installed_libraries import version_of
+from gpuinterop.layout import c_strides
 from gpuinterop.testing import peers_gpu
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.interface_bridges import described, exported, writable_plain
@@ -156,10 +157,8 @@ def _cuda_core() -> Bridge:
     def describe(v: Any) -> Any:
         place = ("cuda", v.device_id) if v.device_id >= 0 else ("cpu", 0)
         shape = tuple(v.shape)
-        strides = v.strides
-        if strides is None:  # dense
-            strides = tuple(int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
-        return v.ptr, shape, tuple(strides), np.dtype(v.dtype).name, place
+        strides = c_strides(shape, 1) if v.strides is None else tuple(v.strides)
+        return v.ptr, shape, strides, np.dtype(v.dtype).name, place
 
     return described(
         "cuda_core",

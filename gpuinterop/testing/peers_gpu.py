@@ -11,6 +11,7 @@ import numpy as np
 
 from gpuinterop import converters, creation
 from gpuinterop.converters import availability, registry
+from gpuinterop.layout import c_strides
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.interface_bridges import described, writable_plain
 from gpuinterop.testing.layouts import PLAIN, Layout
@@ -227,7 +228,6 @@ def gnumpy_bridge() -> Bridge:
 
     def describe(g: Any) -> Any:
         address, place = _matrix_place(g._base)
-        strides = tuple(int(np.prod(g.shape[axis + 1 :])) for axis in range(len(g.shape)))
-        return address, g.shape, strides, "float32", place
+        return address, g.shape, c_strides(g.shape, 1), "float32", place
 
     return described("gnumpy", describe, make=make, promises=holds, devices=(device,))

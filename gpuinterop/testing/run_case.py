@@ -12,12 +12,13 @@ of the source and that of the result.
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gpuinterop import _core, copy_tracking, errors
+from gpuinterop.devices import Device
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import Layout
 from gpuinterop.testing.memory import Store, elements, poke
@@ -48,15 +49,24 @@ _GPUINTEROP = Bridge(
 
 
 @dataclass(frozen=True)
-class _Case:
-    """A case, its verdict, and the bridges of its source and of its result."""
+class Case:
+    """One conversion to try, and its verdict."""
 
     bridge: Bridge
-    to: bool
+    direction: str
+    device: Device
     layout: Layout
     dtype: np.dtype[Any]
-    place: tuple[str, int]
-    verdict: Verdict
+    stream: str = "default"
+    verdict: Verdict = field(default_factory=Verdict)
+
+    @property
+    def to(self) -> bool:
+        return self.direction == "to"
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.device.type, self.device.index
 
     @property
     def source(self) -> Bridge:
@@ -84,44 +94,34 @@ class _Case:
         return (self.bridge.convert_to if self.to else self.bridge.convert_from)(array, copyif)
 
 
-def run(
-    bridge: Bridge,
-    direction: str,
-    layout: Layout,
-    dtype: np.dtype[Any],
-    place: tuple[str, int],
-) -> Verdict:
-    """Run one case. The verdict holds all faults; none is raised."""
-    verdict = Verdict()
-    to = direction == "to"
+def run(case: Case) -> None:
+    """Run one case. Its verdict holds all faults; none is raised."""
+    verdict, place = case.verdict, case.place
     held = buffers(place)
     # The library itself copies the values of a new array to the GPU.
-    store = Store(layout.count, dtype, place if to else ("cpu", 0))
+    store = Store(case.layout.count, case.dtype, place if case.to else ("cpu", 0))
     try:
-        _try(_Case(bridge, to, layout, dtype, place, verdict), store)
+        _try(case, store)
     except Exception as error:  # from the library: it is a fault of this case
         verdict.fault("usable", "an array that its own library can use", _named(error))
         error.__traceback__ = None
     finally:
         store.keeper = None
         # Fewer buffers are no leak: the collection also frees garbage of earlier code.
-        if not settled(lambda: buffers(place) <= held, bridge.name):
+        if not settled(lambda: buffers(place) <= held, case.bridge.name):
             left = f"{buffers(place) - held} buffers"
             verdict.fault("leaks", "no buffers left after the case", left)
         verdict.expect(store.intact(), "bounds", "no write outside the array", "a write")
         store.close()
     if verdict.forecast and verdict.outcome != "none" and verdict.forecast != verdict.outcome:
         verdict.fault("forecast", f"{verdict.outcome} predicted by explain", verdict.forecast)
-    if verdict.faults:
-        verdict.outcome = "wrong"
-    return verdict
 
 
 def _named(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
 
 
-def _try(case: _Case, store: Store) -> None:
+def _try(case: Case, store: Store) -> None:
     verdict, layout = case.verdict, case.layout
     alive = weakref.ref(store.keeper)
     source = case.make(store)
@@ -158,7 +158,7 @@ def _try(case: _Case, store: Store) -> None:
 # ---- attempts -----------------------------------------------------------------------------------
 
 
-def _attempt(case: _Case, argument: Any, copyif: bool) -> Any:
+def _attempt(case: Case, argument: Any, copyif: bool) -> Any:
     """Return the result, or None after a refusal, which is recorded in the verdict."""
     verdict = case.verdict
     try:
@@ -177,7 +177,7 @@ def _attempt(case: _Case, argument: Any, copyif: bool) -> Any:
     return None
 
 
-def _convert(case: _Case, argument: Any) -> Any:
+def _convert(case: Case, argument: Any) -> Any:
     """Convert without copyif, and with copyif=True if that is refused; set the outcome."""
     verdict, size = case.verdict, case.layout.size
     with copy_tracking.count_copies() as counted:
@@ -199,8 +199,8 @@ def _convert(case: _Case, argument: Any) -> Any:
     return again
 
 
-def _forecast(case: _Case, argument: Any) -> str:
-    explain = case.bridge.prediction("to" if case.to else "from")
+def _forecast(case: Case, argument: Any) -> str:
+    explain = case.bridge.prediction(case.direction)
     if explain is None:
         return ""
     library, options = (case.bridge.name, case.bridge.options) if case.to else ("gpuinterop", {})
@@ -215,7 +215,7 @@ def _forecast(case: _Case, argument: Any) -> str:
 # ---- checks of a result -------------------------------------------------------------------------
 
 
-def _is_there(case: _Case, address: int, strides: tuple[int, ...] | None) -> bool:
+def _is_there(case: Case, address: int, strides: tuple[int, ...] | None) -> bool:
     """Return whether there is memory at the address of an array. If not, any read could end the process.
 
     Checks all elements if the strides are given, otherwise the first element.
@@ -233,7 +233,7 @@ def _is_there(case: _Case, address: int, strides: tuple[int, ...] | None) -> boo
     return True
 
 
-def _check(case: _Case, source: Any, result: Any, start: int, before: Any) -> bool:
+def _check(case: Case, source: Any, result: Any, start: int, before: Any) -> bool:
     """Check a result; return False if there is no memory at its address."""
     bridge, verdict, layout = case.result, case.verdict, case.layout
     shared = verdict.outcome == "shared"
@@ -265,7 +265,7 @@ def _check(case: _Case, source: Any, result: Any, start: int, before: Any) -> bo
     return True
 
 
-def _check_strides(case: _Case, found: tuple[int, ...]) -> None:
+def _check_strides(case: Case, found: tuple[int, ...]) -> None:
     meant = [s for n, s in zip(case.layout.shape, case.strides, strict=True) if n > 1]
     got = [s for n, s in zip(case.layout.shape, found, strict=False) if n > 1]
     case.verdict.expect(meant == got, "strides", meant, got)
@@ -275,13 +275,13 @@ def _is_readonly(bridge: Bridge, array: Any) -> bool:
     return bridge.write is None or (bridge.readonly is not None and bridge.readonly(array))
 
 
-def _check_readonly(case: _Case, source: Any, result: Any) -> None:
+def _check_readonly(case: Case, source: Any, result: Any) -> None:
     if _is_readonly(case.source, source):
         kept = _is_readonly(case.result, result)
         case.verdict.expect(kept, "readonly", "a read-only array, or a refusal", "writable memory")
 
 
-def _check_writes(case: _Case, source: Any, result: Any, start: int, before: Any) -> None:
+def _check_writes(case: Case, source: Any, result: Any, start: int, before: Any) -> None:
     """Write to the last element on each side, and read it on the other."""
     verdict, bridge = case.verdict, case.result
     shared = verdict.outcome == "shared"
@@ -305,7 +305,7 @@ def _check_writes(case: _Case, source: Any, result: Any, start: int, before: Any
         verdict.fault("writes", "a copy with separate memory", "a shared write")
 
 
-def _check_lifetime(case: _Case, store: Store, result: Any, kept: Any, alive: Any) -> None:
+def _check_lifetime(case: Case, store: Store, result: Any, kept: Any, alive: Any) -> None:
     """Check that the result, which is the last user, keeps the memory; `alive` if the store has it."""
     verdict = case.verdict
     if alive is not None:

@@ -13,18 +13,19 @@ from gpuinterop import creation, devices, errors
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import Layout
 from gpuinterop.testing.memory import fill, require_memory, slow, wait
+from gpuinterop.testing.run_case import Case
 from gpuinterop.testing.verdict import Verdict
 
 _NEW = 0x40000000  # 2.0 as float32
 _ROUNDS = 3
 
 
-def run_order(bridge: Bridge, direction: str, layout: Layout, index: int) -> Verdict:
+def run_order(case: Case) -> None:
     """Try one direction on a GPU; float32."""
-    verdict = Verdict()
+    verdict, index = case.verdict, case.device.index
     try:
         for _ in range(_ROUNDS):
-            if not (_to if direction == "to" else _from)(bridge, layout, index, verdict):
+            if not (_to if case.to else _from)(case.bridge, case.layout, index, verdict):
                 break
     except errors.GpuInteropError as error:
         verdict.outcome = "refused"
@@ -33,9 +34,6 @@ def run_order(bridge: Bridge, direction: str, layout: Layout, index: int) -> Ver
         verdict.fault("usable", "an array that its own library can use", repr(error))
     finally:
         wait(index)
-    if verdict.faults:
-        verdict.outcome = "wrong"
-    return verdict
 
 
 def _to(bridge: Bridge, layout: Layout, index: int, verdict: Verdict) -> bool:

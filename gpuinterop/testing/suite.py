@@ -6,7 +6,7 @@ import datetime
 import platform
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,30 +20,16 @@ from gpuinterop.testing import peers
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import DTYPES, LAYOUTS, named_dtype
 from gpuinterop.testing.matrix_table import Cell, Library, Matrix
-from gpuinterop.testing.run_case import run
+from gpuinterop.testing.run_case import Case, run
 from gpuinterop.testing.stream_order import run_order
 
 # Layouts for which the stream order is checked: one that all libraries share, and one that some do not.
 ORDERED = ("C", "sliced")
 
 
-class Case(NamedTuple):
-    """One conversion to try."""
-
-    bridge: Bridge
-    direction: str
-    device: str
-    layout: str
-    dtype: str
-    stream: str
-
-
-def named(words: Iterable[str], where: str, known: Iterable[str] = ()) -> list[str]:
+def named(words: Iterable[str], where: str) -> list[str]:
     """Return the names of the libraries that a user wrote in the option `where`."""
-    return [
-        word if ":" in word or word in known else registry.backend(word, where).name
-        for word in words
-    ]
+    return [word if ":" in word else registry.backend(word, where).name for word in words]
 
 
 def bridges_named(words: Iterable[str]) -> list[str]:
@@ -141,18 +127,19 @@ def cases(
     dtypes: Iterable[str] | None = None,
 ) -> Iterator[Case]:
     """Yield all combinations of bridge, direction, device, layout, dtype and stream."""
-    names = _known(layouts, LAYOUTS, "layouts")
-    kinds = [n for n in _known(dtypes, NAMES, "dtypes", DTYPES) if named_dtype(n) is not None]
+    chosen = [LAYOUTS[name] for name in _known(layouts, LAYOUTS, "layouts")]
+    found = map(named_dtype, _known(dtypes, NAMES, "dtypes", DTYPES))
+    kinds = [kind for kind in found if kind is not None]
     for bridge in bridges:
-        for place in _places(devices):
-            if place.partition(":")[0] not in bridge.devices:
+        for place in map(device, _places(devices)):
+            if place.type not in bridge.devices:
                 continue
             for direction in bridge.directions():
-                for layout in names:
+                for layout in chosen:
                     for dtype in kinds:
-                        yield Case(bridge, direction, place, layout, dtype, "default")
-                    if place != "cpu" and layout in ORDERED and "float32" in kinds:
-                        yield Case(bridge, direction, place, layout, "float32", "side")
+                        yield Case(bridge, direction, place, layout, dtype)
+                    if place.type != "cpu" and layout.name in ORDERED and np.float32 in kinds:
+                        yield Case(bridge, direction, place, layout, np.dtype("float32"), "side")
 
 
 def _known(
@@ -177,18 +164,13 @@ def _known(
 
 def try_case(case: Case) -> Cell:
     """Run one case."""
-    place = device(case.device)
-    layout = LAYOUTS[case.layout]
-    with place:
-        if case.stream == "side":
-            verdict = run_order(case.bridge, case.direction, layout, place.index)
-        else:
-            dtype = np.dtype(named_dtype(case.dtype))
-            verdict = run(case.bridge, case.direction, layout, dtype, (place.type, place.index))
+    verdict = case.verdict
+    with case.device:
+        (run_order if case.stream == "side" else run)(case)
     return Cell(
-        case.bridge.name, case.direction, case.device, case.layout, case.dtype, case.stream,
-        verdict.outcome, verdict.forecast, verdict.reason, verdict.fix,
-        tuple({"check": f.check, "expected": f.expected, "got": f.got} for f in verdict.faults),
+        case.bridge.name, case.direction, str(case.device), case.layout.name, case.dtype.name, case.stream,
+        "wrong" if verdict.faults else verdict.outcome, verdict.forecast, verdict.reason, verdict.fix,
+        tuple(verdict.faults),
     )  # fmt: skip
 
 

@@ -16,30 +16,18 @@ _PATIENCE = 2.0  # seconds that a library may take to release memory: some do it
 _waited: dict[str, float] = {}  # seconds waited without success, for each bridge
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A failed check, with the expected and the actual value."""
-
-    check: str
-    expected: str
-    got: str
-
-    def __str__(self) -> str:
-        return f"{self.check}: expected {self.expected}, got {self.got}"
-
-
 @dataclass
 class Verdict:
-    """The outcome of a case, its reason, and its faults."""
+    """The outcome of a case, its reason, and the failed checks, with the expected and the actual value of each."""
 
     outcome: str = "none"
     forecast: str = ""
     reason: str = ""
     fix: str = ""
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[dict[str, str]] = field(default_factory=list)
 
     def fault(self, check: str, expected: object, got: object) -> None:
-        self.faults.append(Fault(check, str(expected), str(got)))
+        self.faults.append({"check": check, "expected": str(expected), "got": str(got)})
 
     def refuse(self, error: GpuInteropError) -> None:
         """Record the reason and the fix of a refusal, and check that no part of its message is missing."""
