@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import copy
 import copyreg
-import heapq
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -61,31 +60,25 @@ class GpuLinker(VMLinker):
         if not settings.captures():
             return order
         recordable = recordable_nodes(order)
-        place = {node: i for i, node in enumerate(order)}
         extra = fgraph.orderings()
-        waits = {
+        before = {
             node: {x.owner for x in node.inputs if x.owner} | set(extra.get(node, ()))
             for node in order
         }
-        followers: dict[Any, list[Any]] = {}
-        for node, before in waits.items():
-            for other in before:
-                followers.setdefault(other, []).append(node)
-        left = {node: len(before) for node, before in waits.items()}
-        ready: tuple[list[Any], list[Any]] = ([], [])
-        for node in order:
-            if not left[node]:
-                heapq.heappush(ready[node in recordable], (place[node], node))
-        result = []
-        while ready[0] or ready[1]:
-            kind = 0 if ready[0] else 1
-            while ready[kind]:
-                _, node = heapq.heappop(ready[kind])
-                result.append(node)
-                for follower in followers.get(node, ()):
-                    left[follower] -= 1
-                    if not left[follower]:
-                        heapq.heappush(ready[follower in recordable], (place[follower], follower))
+        result: list[Any] = []
+        done: set[Any] = set()
+        inside = False
+        while (
+            order
+        ):  # one kind of nodes and then the other, as many of each as the finished nodes allow
+            left = []
+            for node in order:
+                if (node in recordable) == inside and before[node] <= done:
+                    result.append(node)
+                    done.add(node)
+                else:
+                    left.append(node)
+            order, inside = left, not inside
         return result
 
     def make_vm(self, nodes: Any, thunks: Any, inputs: Any, outputs: Any, storage_map: Any,
