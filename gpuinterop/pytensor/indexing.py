@@ -14,7 +14,7 @@ from pytensor.tensor.subtensor import (
 
 import gpuinterop as gi
 
-from .lowering import device_inputs, lower, recordable
+from .lowering import computes, device_inputs, lower, recordable
 
 __all__ = ["INPLACE"]
 
@@ -37,13 +37,9 @@ def _key(op: Any, values: Any) -> Any:
     )
 
 
-@lower.register(Subtensor)
-@lower.register(AdvancedSubtensor)
-def _subtensor(op: Any, node: Any) -> Any:
-    def run(inputs: Any, outputs: Any) -> None:
-        outputs[0][0] = inputs[0][_key(op, inputs[1:])]
-
-    return run
+@computes(Subtensor, AdvancedSubtensor)
+def _subtensor(op: Any, x: Any, *index: Any) -> Any:
+    return x[_key(op, index)]
 
 
 @lower.register(IncSubtensor)

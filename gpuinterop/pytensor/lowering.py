@@ -11,7 +11,15 @@ from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
 
-__all__ = ["device_inputs", "has_lowering", "lower", "read_first", "record_as", "recordable"]
+__all__ = [
+    "computes",
+    "device_inputs",
+    "has_lowering",
+    "lower",
+    "read_first",
+    "record_as",
+    "recordable",
+]
 
 
 @singledispatch
@@ -47,6 +55,23 @@ def recordable(op: Any, node: Any) -> str:
     inputs must depend on constants and shapes only; "values": other numbers may be captured with the graph.
     """
     return ""
+
+
+def computes(*ops: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function that returns the one result, for the Op and its input values, as the lowering of Ops."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        def lowering(op: Any, node: Any) -> Any:
+            def run(inputs: Any, outputs: Any) -> None:
+                outputs[0][0] = function(op, *inputs)
+
+            return run
+
+        for op in ops:
+            lower.register(op, lowering)
+        return function
+
+    return register
 
 
 def record_as(kind: str, *ops: type) -> None:

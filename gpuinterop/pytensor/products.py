@@ -10,7 +10,7 @@ from pytensor.tensor.math import Dot
 import gpuinterop as gi
 
 from .device_op import printed
-from .lowering import device_inputs, lower, record_as
+from .lowering import computes, device_inputs, lower, record_as
 
 __all__ = ["INPLACE"]
 
@@ -77,12 +77,9 @@ def _dot22scalar(op: Any, node: Any) -> Any:
     return run
 
 
-@lower.register(blas.BatchedDot)
-def _batched_dot(op: Any, node: Any) -> Any:
-    def run(inputs: Any, outputs: Any) -> None:
-        outputs[0][0] = gi.matmul(*inputs)
-
-    return run
+@computes(blas.BatchedDot)
+def _batched_dot(op: Any, x: Any, y: Any) -> Any:
+    return gi.matmul(x, y)
 
 
 @device_inputs.register(blas.Gemm)

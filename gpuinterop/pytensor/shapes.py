@@ -13,22 +13,18 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 import gpuinterop as gi
 
 from . import settings
-from .lowering import device_inputs, lower, read_first, record_as
+from .lowering import computes, device_inputs, lower, read_first, record_as
 
 
 def _lengths(values: Any) -> tuple[int, ...]:
     return tuple(int(n) for n in values)
 
 
-@lower.register(Alloc)
-def _alloc(op: Any, node: Any) -> Any:
-    def run(inputs: Any, outputs: Any) -> None:
-        value, shape = inputs[0], _lengths(inputs[1:])
-        result = gi.empty(shape, value.dtype, device=value.device)
-        result[...] = value
-        outputs[0][0] = result
-
-    return run
+@computes(Alloc)
+def _alloc(op: Any, value: Any, *shape: Any) -> Any:
+    result = gi.empty(_lengths(shape), value.dtype, device=value.device)
+    result[...] = value
+    return result
 
 
 record_as(
@@ -38,32 +34,21 @@ record_as("values", FillDiagonal)
 read_first(Alloc, Reshape, SpecifyShape, Split, Argmax, ExtractDiag)
 
 
-@lower.register(AllocEmpty)
-def _alloc_empty(op: Any, node: Any) -> Any:
-    def run(inputs: Any, outputs: Any) -> None:
-        outputs[0][0] = gi.empty(_lengths(inputs), op.dtype, device=settings.device())
-
-    return run
+@computes(AllocEmpty)
+def _alloc_empty(op: Any, *shape: Any) -> Any:
+    return gi.empty(_lengths(shape), op.dtype, device=settings.device())
 
 
-@lower.register(Reshape)
-def _reshape(op: Any, node: Any) -> Any:
-    def run(inputs: Any, outputs: Any) -> None:
-        x, shape = inputs
-        outputs[0][0] = x.reshape(_lengths(shape))
-
-    return run
+@computes(Reshape)
+def _reshape(op: Any, x: Any, shape: Any) -> Any:
+    return x.reshape(_lengths(shape))
 
 
-@lower.register(SpecifyShape)
-def _specify_shape(op: Any, node: Any) -> Any:
-    def run(inputs: Any, outputs: Any) -> None:
-        x, *lengths = inputs
-        if any(n is not None and int(n) != m for n, m in zip(lengths, x.shape, strict=True)):
-            raise AssertionError(f"SpecifyShape: expected shape {tuple(lengths)}, got {x.shape}")
-        outputs[0][0] = x
-
-    return run
+@computes(SpecifyShape)
+def _specify_shape(op: Any, x: Any, *lengths: Any) -> Any:
+    if any(n is not None and int(n) != m for n, m in zip(lengths, x.shape, strict=True)):
+        raise AssertionError(f"SpecifyShape: expected shape {lengths}, got {x.shape}")
+    return x
 
 
 @lower.register(Join)
@@ -103,53 +88,38 @@ def _arrays(op: Any, node: Any) -> list[int]:
     return [i for i, x in enumerate(node.inputs) if x.type.ndim or isinstance(op, MakeVector)]
 
 
-@lower.register(MakeVector)
-def _make_vector(op: Any, node: Any) -> Any:
-    def run(inputs: Any, outputs: Any) -> None:
-        result = gi.empty((len(inputs),), op.dtype, device=inputs[0].device)
-        for i, x in enumerate(inputs):
-            result[i] = x
-        outputs[0][0] = result
-
-    return run
+@computes(MakeVector)
+def _make_vector(op: Any, *values: Any) -> Any:
+    result = gi.empty((len(values),), op.dtype, device=values[0].device)
+    for i, x in enumerate(values):
+        result[i] = x
+    return result
 
 
-@lower.register(Argmax)
-def _argmax(op: Any, node: Any) -> Any:
-    ndim = node.inputs[0].type.ndim
-    axes = tuple(range(ndim)) if op.axis is None else tuple(op.axis)
-    others = [d for d in range(ndim) if d not in axes]
-
-    def run(inputs: Any, outputs: Any) -> None:
-        (x,) = inputs
-        if len(axes) == 1:
-            outputs[0][0] = x.argmax(axes[0])
-        elif not others:
-            outputs[0][0] = x.argmax()
-        else:  # the position in the flattened axes
-            kept = tuple(x.shape[d] for d in others)
-            outputs[0][0] = x.transpose(*others, *axes).reshape((*kept, -1)).argmax(len(kept))
-
-    return run
+@computes(Argmax)
+def _argmax(op: Any, x: Any) -> Any:
+    axes = tuple(range(x.ndim)) if op.axis is None else tuple(op.axis)
+    others = [d for d in range(x.ndim) if d not in axes]
+    if len(axes) == 1:
+        return x.argmax(axes[0])
+    if not others:
+        return x.argmax()
+    # The position in the flattened axes.
+    kept = tuple(x.shape[d] for d in others)
+    return x.transpose(*others, *axes).reshape((*kept, -1)).argmax(len(kept))
 
 
-@lower.register(ExtractDiag)
-def _diagonal(op: Any, node: Any) -> Any:
-    def run(inputs: Any, outputs: Any) -> None:
-        part = inputs[0].diagonal(op.offset, op.axis1, op.axis2)
-        outputs[0][0] = part if op.view else part.copy()
-
-    return run
+@computes(ExtractDiag)
+def _diagonal(op: Any, x: Any) -> Any:
+    part = x.diagonal(op.offset, op.axis1, op.axis2)
+    return part if op.view else part.copy()
 
 
-@lower.register(FillDiagonal)
-def _fill_diagonal(op: Any, node: Any) -> Any:
-    def run(inputs: Any, outputs: Any) -> None:
-        x, value = inputs
-        outputs[0][0] = result = x.copy()
-        result.diagonal()[...] = value.item() if isinstance(value, np.ndarray) else value
-
-    return run
+@computes(FillDiagonal)
+def _fill_diagonal(op: Any, x: Any, value: Any) -> Any:
+    result = x.copy()
+    result.diagonal()[...] = value.item() if isinstance(value, np.ndarray) else value
+    return result
 
 
 @device_inputs.register(FillDiagonal)
