@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from pytensor.graph.basic import Apply
-from pytensor.graph.op import Op
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
 import gpuinterop as gi
 
 from .device_op import printed
 from .device_variables import is_device
-from .lowering import device_inputs, lower, read_first, record_as
+from .lowering import computes, device_inputs, lower, read_first, record_as
 from .scalar_ops import compiled, supported
 
 _REDUCTIONS: dict[str, str] = {
@@ -99,63 +97,9 @@ def _reduction(op: Any, node: Any) -> Any:
     return run
 
 
-class ElemwiseReduction(Op):
-    """A reduction of an elementwise result that nothing else reads: one kernel."""
-
-    __props__ = ("elemwise", "reduction")
-
-    def __init__(self, elemwise: Any, reduction: Any) -> None:
-        self.elemwise, self.reduction = elemwise, reduction
-
-    def make_node(self, *inputs: Any) -> Any:
-        result = self.reduction.make_node(*self.elemwise.make_node(*inputs).outputs).outputs[0]
-        return Apply(self, list(inputs), [result.type()])
-
-    def name_for(self, node: Any) -> str | None:
-        """Return the name of the reduction for a node of the device Op."""
-        inputs = (x.type.host()() if is_device(x) else x for x in node.inputs)
-        return reduction_name(
-            self.reduction, self.reduction.make_node(*self.elemwise.make_node(*inputs).outputs)
-        )
-
-    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
-        raise NotImplementedError  # only the device has this Op
-
-    def infer_shape(self, *arguments: Any) -> Any:
-        node, shapes = arguments[-2:]
-        middle = self.elemwise.make_node(*node.inputs)
-        shapes = self.elemwise.infer_shape(*arguments[:-2], middle, shapes)
-        return self.reduction.infer_shape(
-            *arguments[:-2], self.reduction.make_node(*middle.outputs), shapes
-        )
-
-
-@lower.register(ElemwiseReduction)
-def _elemwise_reduction(op: Any, node: Any) -> Any:
-    reduction = (op.name_for(node), op.reduction.axis, node.outputs[0].type.dtype)
-    call = compiled(op.elemwise.scalar_op, node, reduction)
-    patterns = [x.type.broadcastable for x in node.inputs]
-    numbers = [i for i, x in enumerate(node.inputs) if not is_device(x)]
-
-    def run(inputs: Any, outputs: Any) -> None:
-        for i in numbers:
-            inputs[i] = inputs[i].item()
-        shapes = shapes_of(inputs)
-        if any(shape != shapes[0] for shape in shapes):
-            shape_of_operands(op, shapes_of(inputs), patterns)
-        outputs[0][0] = call(*inputs)
-
-    return run
-
-
-@lower.register(DimShuffle)
-def _dimshuffle(op: Any, node: Any) -> Any:
-    order = op.new_order
-
-    def run(inputs: Any, outputs: Any) -> None:
-        outputs[0][0] = inputs[0].dimshuffle(*order)
-
-    return run
+@computes(DimShuffle)
+def _dimshuffle(op: Any, x: Any) -> Any:
+    return x.dimshuffle(*op.new_order)
 
 
 def fits_kernel(inputs: int, outputs: int) -> bool:
@@ -177,7 +121,7 @@ def _reduced(op: Any, node: Any) -> list[int] | None:
 
 
 read_first(DimShuffle)
-record_as("values", Elemwise, ElemwiseReduction)
+record_as("values", Elemwise)
 record_as("fixed", CAReduce, DimShuffle)
 
 
@@ -192,13 +136,6 @@ def _print_elemwise(host: Any, name: str) -> str:
 def _print_reduction(host: Any, name: str) -> str:
     axes = "" if host.axis is None else "{" + ",".join(map(str, host.axis)) + "}"
     return f"{name}{{{getattr(host.scalar_op, 'name', None) or host.scalar_op}}}{axes}"
-
-
-@printed.register(ElemwiseReduction)
-def _print_elemwise_reduction(host: Any, name: str) -> str:
-    operation = getattr(host.elemwise.scalar_op, "name", None) or str(host.elemwise.scalar_op)
-    red = _print_reduction(host.reduction, "").replace("{", f"{{pre={operation},red=", 1)
-    return f"GpuCAReduce{red}"
 
 
 @printed.register(DimShuffle)

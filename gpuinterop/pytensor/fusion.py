@@ -1,4 +1,5 @@
-"""Fuses products with vectors with the operations on their operands and results: one expression for a part of a graph.
+"""Fuses parts of a graph, each to one expression: reductions with the elementwise operations that make their operands,
+and products with vectors with the operations on their operands and results.
 
 On a GPU the kernel of a product or reduction then also runs the operations on its operands and its result. On "cpu" the
 products stay BLAS calls.
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from pytensor.graph.basic import Apply, Constant
 from pytensor.graph.op import Op
-from pytensor.graph.rewriting.basic import GraphRewriter
+from pytensor.graph.rewriting.basic import GraphRewriter, copy_stack_trace
 from pytensor.tensor import blas
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
@@ -26,11 +27,11 @@ from gpuinterop.ops.expression import Value
 from . import settings
 from .device_op import GpuOp, class_for, printed
 from .device_variables import is_device
-from .elementwise import ElemwiseReduction, reduction_name, shape_of_operands, shapes_of
+from .elementwise import reduction_name, shape_of_operands, shapes_of
 from .lowering import lower, record_as
 from .scalar_ops import Expressions
 
-__all__ = ["FuseProducts", "Fusion", "same_shape_inputs"]
+__all__ = ["Fuse", "Fusion", "same_shape_inputs"]
 
 
 class Fusion(Op):
@@ -70,16 +71,29 @@ class Fusion(Op):
         raise NotImplementedError  # only the device has this Op
 
 
+class ElemwiseReduction(Fusion):
+    """A reduction of an elementwise result that nothing else reads."""
+
+
 @printed.register(Fusion)
 def _print_fusion(host: Any, name: str) -> str:
     names = ", ".join(str(node.op) for node in host.nodes)
     return f"{name}{{{names}}}{[*host.written] if host.written else ''}"
 
 
+@printed.register(ElemwiseReduction)
+def _print_elemwise_reduction(host: Any, name: str) -> str:
+    elemwise, reduction = (node.op.host for node in host.nodes)
+    operation = getattr(elemwise.scalar_op, "name", None) or str(elemwise.scalar_op)
+    red = printed(reduction, "").replace("{", f"{{pre={operation},red=", 1)
+    return f"GpuCAReduce{red}"
+
+
 record_as("values", Fusion)
 
 
 @lower.register(Fusion)
+@lower.register(ElemwiseReduction)
 def _fusion(op: Any, node: Any) -> Any:
     numbers = [i for i, x in enumerate(op.inputs) if not is_device(x)]
     fixed = [i for i in numbers if _is_fixed(node.inputs[i])]
@@ -176,15 +190,8 @@ def _emit_elemwise(op: Any, made: Expressions, node: Any, operands: list[Value])
 
 @emit.register(CAReduce)
 def _emit_reduction(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
-    name = reduction_name(op, node)
-    return [made.reduced(name, operands[0], op.axis, node.outputs[0].type.dtype)]
-
-
-@emit.register(ElemwiseReduction)
-def _emit_both(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
-    (value,) = made.of_elemwise(op.elemwise.scalar_op, node, operands)
-    name, axis = op.name_for(node), op.reduction.axis
-    return [made.reduced(name, value, axis, node.outputs[0].type.dtype)]
+    value = made.graph.reduce(str(reduction_name(op, node)), operands[0], op.axis)
+    return [made.graph.cast(value, node.outputs[0].type.dtype)]
 
 
 @emit.register(DimShuffle)
@@ -242,7 +249,7 @@ def _can_join(node: Any) -> bool:
         return kept == set(range(node.inputs[0].type.ndim))
     if isinstance(host, CAReduce):
         return host.axis != () and floats
-    return floats and (isinstance(host, (Elemwise, ElemwiseReduction)) or _is_product(node))
+    return floats and (isinstance(host, Elemwise) or _is_product(node))
 
 
 # ---- shapes ----------------------------------------------------------------------------------------
@@ -254,13 +261,11 @@ def _check(op: Any, shapes: tuple[Any, ...]) -> None:
     for node in op.nodes:
         given = [known[x] if x in known else _host_value(x).shape for x in node.inputs]
         host = node.op.host
-        if isinstance(host, (Elemwise, ElemwiseReduction)):
-            patterns = [x.type.broadcastable for x in node.inputs]
-            shape = shape_of_operands(host, given, patterns)
-            if isinstance(host, ElemwiseReduction):
-                shape = _without(shape, host.reduction.axis)
+        if isinstance(host, Elemwise):
+            shape = shape_of_operands(host, given, [x.type.broadcastable for x in node.inputs])
         elif isinstance(host, CAReduce):
-            shape = _without(given[0], host.axis)
+            axes = range(len(given[0])) if host.axis is None else host.axis
+            shape = tuple(n for i, n in enumerate(given[0]) if i not in axes)
         elif isinstance(host, DimShuffle):
             shape = tuple(1 if axis == "x" else given[0][axis] for axis in host.new_order)
         else:
@@ -272,10 +277,6 @@ def _check(op: Any, shapes: tuple[Any, ...]) -> None:
                     f"{host}: expected shapes that fit, got {', '.join(map(str, given))}"
                 )
         known.update(dict.fromkeys(node.outputs, shape))
-
-
-def _without(shape: tuple[int, ...], axes: Any) -> tuple[int, ...]:
-    return () if axes is None else tuple(n for i, n in enumerate(shape) if i not in axes)
 
 
 def _is_zero(x: Any) -> bool:
@@ -299,12 +300,17 @@ def same_shape_inputs(op: Any, o: int) -> set[int]:
 # ---- the rewrite -----------------------------------------------------------------------------------
 
 
-class FuseProducts(GraphRewriter):
-    """Replace connected parts of a graph that contain a product with a vector by one Op each."""
+class Fuse(GraphRewriter):
+    """Replace parts of a graph by one Op each: around products with vectors, and at reductions."""
 
     def apply(self, fgraph: Any) -> None:
-        if not settings.captures():
-            return
+        if settings.captures():
+            self.fuse_products(fgraph)
+        for node in fgraph.toposort():
+            if _reduces_elemwise(fgraph, node):
+                _replace(fgraph, [node.inputs[0].owner, node], ElemwiseReduction)
+
+    def fuse_products(self, fgraph: Any) -> None:
         tried: set[Any] = set()
         while True:
             order = fgraph.toposort()
@@ -316,45 +322,53 @@ class FuseProducts(GraphRewriter):
             tried.add(seed)
             part = _part_around(order, seed)
             if len(part) > 1:
-                _replace(fgraph, part)
+                _replace(fgraph, part, Fusion)
+
+
+def _reduces_elemwise(fgraph: Any, node: Any) -> bool:
+    """Return whether a node reduces the only result of an elementwise operation, which nothing else reads."""
+    if not isinstance(node.op, class_for(CAReduce)) or node.op.host.axis == ():
+        return False
+    (x,) = node.inputs
+    made = x.owner is not None and isinstance(x.owner.op, class_for(Elemwise))
+    return (
+        made and len(x.owner.outputs) == len(fgraph.clients[x]) == 1 and not x.owner.op.destroy_map
+    )
 
 
 def _part_around(order: list[Any], seed: Any) -> list[Any]:
     """Return the connected nodes around `seed` that can be fused; no node between them may be left out."""
-    later: set[Any] = set()  # the nodes that depend on `seed`
-    for node in order:
-        if node is seed or any(x.owner in later for x in node.inputs if x.owner):
-            later.add(node)
-    inside: set[Any] = set()
-    outside: set[Any] = set()  # nodes that depend on the part without belonging to it
-    for node in order:
-        parents = {x.owner for x in node.inputs if x.owner}
-        if parents & outside or not _can_join(node):
-            if parents & (inside | outside):
-                outside.add(node)
-        else:
-            inside.add(node)
-    if seed not in inside:  # an earlier part precedes it, so begin with the seed
-        inside, outside = set(), set()
+    parents = {node: {x.owner for x in node.inputs if x.owner} for node in order}
+
+    def grown(allowed: set[Any]) -> set[Any]:
+        inside: set[Any] = set()
+        outside: set[Any] = set()  # nodes that depend on the part without belonging to it
         for node in order:
-            parents = {x.owner for x in node.inputs if x.owner}
-            if node is not seed and (node not in later or parents & outside or not _can_join(node)):
-                if parents & (inside | outside):
-                    outside.add(node)
-            else:
+            if node in allowed and not parents[node] & outside:
                 inside.add(node)
+            elif parents[node] & (inside | outside):
+                outside.add(node)
+        return inside
+
+    allowed = {node for node in order if _can_join(node)}
+    inside = grown(allowed)
+    if seed not in inside:  # an earlier part precedes it, so begin with the seed
+        later = {seed}
+        for node in order:
+            if parents[node] & later:
+                later.add(node)
+        inside = grown(allowed & later)
     connected, waiting = {seed}, [seed]
     while waiting:
         node = waiting.pop()
-        near = {x.owner for x in node.inputs if x.owner}
-        near |= {n for n in inside if any(x.owner is node for x in n.inputs)}
+        near = parents[node] | {n for n in inside if node in parents[n]}
         for other in (near & inside) - connected:
             connected.add(other)
             waiting.append(other)
     return [node for node in order if node in connected]
 
 
-def _replace(fgraph: Any, part: list[Any]) -> None:
+def _replace(fgraph: Any, part: list[Any], kind: type[Fusion]) -> None:
     made = {o for node in part for o in node.outputs}
     outputs = [
         o for node in part for o in node.outputs
@@ -379,9 +393,7 @@ def _replace(fgraph: Any, part: list[Any]) -> None:
         new = Apply(node.op, operands, [o.type() for o in node.outputs])
         inner.update(zip(node.outputs, new.outputs, strict=True))
         nodes.append(new)
-    host = Fusion([inner[x] for x in outer], [inner[o] for o in outputs], nodes)
-    op = class_for(Fusion)(host)
-    results = op(*outer, return_list=True)
-    fgraph.replace_all_validate(
-        list(zip(outputs, results, strict=True)), reason="gpu_fuse_products"
-    )
+    host = kind([inner[x] for x in outer], [inner[o] for o in outputs], nodes)
+    results = class_for(kind)(host)(*outer, return_list=True)
+    copy_stack_trace(outputs, results)
+    fgraph.replace_all_validate(list(zip(outputs, results, strict=True)), reason="gpu_fuse")

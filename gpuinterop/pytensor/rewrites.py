@@ -25,7 +25,7 @@ from pytensor.graph.rewriting.db import SequenceDB
 from pytensor.graph.traversal import ancestors
 from pytensor.raise_op import CheckAndRaise
 from pytensor.scalar.basic import Composite
-from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.rewriting.elemwise import InplaceGraphOptimizer
 from pytensor.tensor.shape import Shape_i
 from pytensor.tensor.symbolic import TensorSymbolicOp
@@ -42,8 +42,8 @@ from .device_variables import (
     host_from_gpu,
     is_device,
 )
-from .elementwise import ElemwiseReduction, fits_kernel
-from .fusion import FuseProducts, Fusion, same_shape_inputs
+from .elementwise import fits_kernel
+from .fusion import Fuse, Fusion, same_shape_inputs
 from .indexing import INPLACE as INDEXING_IN_PLACE
 from .lowering import device_inputs, has_lowering
 from .products import INPLACE as PRODUCTS_IN_PLACE
@@ -211,21 +211,6 @@ def open_symbolic_op(fgraph: Any, node: Any) -> Any:
     return inline_ofg_node(node) if any(map(_may_move, node.outputs)) else None
 
 
-@node_rewriter([class_for(CAReduce)])
-def reduce_while_computing(fgraph: Any, node: Any) -> Any:
-    """Compute the operand of a reduction in its kernel if nothing else reads it."""
-    (x,) = node.inputs
-    if (
-        x.owner is None or not isinstance(x.owner.op, class_for(Elemwise)) or len(x.owner.outputs) > 1
-        or len(fgraph.clients[x]) > 1 or x.owner.op.host.inplace_pattern or node.op.host.axis == ()
-    ):  # fmt: skip
-        return None
-    op = class_for(ElemwiseReduction)(ElemwiseReduction(x.owner.op.host, node.op.host))
-    outputs = op(*x.owner.inputs, return_list=True)
-    copy_stack_trace(node.outputs, outputs)
-    return outputs
-
-
 @node_rewriter([Shape_i])
 def shape_on_device(fgraph: Any, node: Any) -> Any:
     """Read the shape of a device array without downloading it."""
@@ -301,10 +286,7 @@ _moves.register(
     "gpu",
     position=2,
 )
-_moves.register(
-    "gpu_reductions", in2out(reduce_while_computing, name="gpu_reductions"), "gpu", position=3
-)
-_moves.register("gpu_fuse_products", FuseProducts(), "gpu", position=4)
+_moves.register("gpu_fuse", Fuse(), "gpu", position=3)
 # Before the fusion of elementwise Ops (49).
 optdb.register("gpu_symbolic", in2out(open_symbolic_op, name="gpu_symbolic"), "gpu", position=48.9)
 optdb.register("gpu_opt", _moves, "gpu", position=49.05)

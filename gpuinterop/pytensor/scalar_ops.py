@@ -103,10 +103,6 @@ class Expressions:
         shadow = op.make_node(*(basic.get_scalar_type(x.type.dtype)() for x in node.inputs))
         return self.outputs(op, shadow, operands)
 
-    def reduced(self, name: str | None, value: Value, axis: Any, dtype: str) -> Value:
-        """Return a reduction whose result has PyTensor's dtype."""
-        return self.graph.cast(self.graph.reduce(str(name), value, axis), dtype)
-
     def number(self, x: Any, data: Any) -> Value:
         """Return a constant of one element: float32 becomes a Python number, which float32 operations use exactly."""
         data = data.reshape(())
@@ -142,8 +138,8 @@ _SPECIAL: dict[type, Any] = {
 }  # fmt: skip
 
 
-def compiled(op: Any, node: Any, reduction: Any = None) -> Any:
-    """Compile a scalar Op; `node` has a dtype for each input. `reduction`: a name, axis and dtype for its result."""
+def compiled(op: Any, node: Any) -> Any:
+    """Compile a scalar Op; `node` has a dtype for each input."""
     made = Expressions()
     inputs = [made.graph.input() for _ in node.inputs]
     # A number would adapt to the dtypes of other operands, but PyTensor's has a dtype.
@@ -151,8 +147,4 @@ def compiled(op: Any, node: Any, reduction: Any = None) -> Any:
         v if is_device(x) else made.graph.cast(v, x.type.dtype)
         for v, x in zip(inputs, node.inputs, strict=True)
     ]
-    results = made.of_elemwise(op, node, operands)
-    if reduction is not None:
-        name, axis, dtype = reduction
-        results = [made.reduced(name, results[0], axis, dtype)]
-    return made.graph.compile(results, name=str(op))
+    return made.graph.compile(made.of_elemwise(op, node, operands), name=str(op))
