@@ -13,7 +13,7 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core, copy_tracking, error_messages
 from gpuinterop.dtypes import NAMES, as_supported_dtype, dtype_id
-from gpuinterop.error_context import reraise_from, resolve_device, with_where
+from gpuinterop.error_context import reraise_from, resolve_device
 from gpuinterop.errors import (
     BoundsError,
     ContiguityError,
@@ -294,7 +294,7 @@ def as_assigned_array(
     except GpuInteropError as error:
         # In other fixes x is the converted value; in an assignment it is the target.
         fix = re.sub(r"\bx\b(?=[.,)])", "value", error.fix)
-        raise with_where(error, error.where, fix) from None
+        raise error.changed(fix=fix) from None
 
 
 def assign_list(target: _core.Array, value: Any, where: str) -> bool:

@@ -20,11 +20,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ContextDecorator, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 from gpuinterop import _core
@@ -63,62 +62,18 @@ class Transfer:
         return f"{KINDS[self.kind]}: {self.bytes} bytes by {self.where} at {self.caller}"
 
 
-@dataclass(slots=True)
-class TransferLog:
+class TransferLog(list[Transfer]):
     """A list of transfers; prints one line for each."""
-
-    transfers: list[Transfer] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
-        return sum(t.bytes for t in self.transfers)
-
-    def __len__(self) -> int:
-        return len(self.transfers)
-
-    def __iter__(self) -> Iterator[Transfer]:
-        return iter(self.transfers)
-
-    def __getitem__(self, index: int) -> Transfer:
-        return self.transfers[index]
+        return sum(t.bytes for t in self)
 
     def __str__(self) -> str:
-        if not self.transfers:
-            return "no transfers between host and device"
-        return "\n".join(str(t) for t in self.transfers)
+        return "\n".join(map(str, self)) or "no transfers between host and device"
 
 
 T = TypeVar("T")
-
-
-class CopyScope(ContextDecorator, AbstractContextManager[T]):
-    """A block, or a decorator, that `no_copies`, `count_copies` and `log_transfers` return."""
-
-    def __init__(self, make_record: Callable[[], T]) -> None:
-        self._make_record = make_record
-        self._entered: list[tuple[list[Any], T]] = []  # the scopes of the thread that entered
-
-    def __enter__(self) -> T:
-        scopes, record = _local.scopes, self._make_record()
-        _core._watch(+1)
-        scopes.append(record)
-        self._entered.append((scopes, record))
-        return record
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        scopes, record = self._entered.pop()
-        # By identity: two new counters are equal as dataclasses, and blocks may end out of order.
-        del scopes[next(i for i, other in enumerate(scopes) if other is record)]
-        _core._watch(-1)
-
-    def _recreate_cm(self) -> CopyScope[T]:
-        # One for each call of a decorated function, because calls may overlap in threads.
-        return CopyScope(self._make_record)
 
 
 class _Local(threading.local):
@@ -127,6 +82,20 @@ class _Local(threading.local):
 
 
 _local = _Local()
+
+
+@contextmanager
+def _scope(record: T) -> Iterator[T]:
+    """Add a record to the copy scopes of this thread, and remove it from them in whatever thread the block ends."""
+    scopes = _local.scopes
+    _core._watch(+1)
+    scopes.append(record)
+    try:
+        yield record
+    finally:
+        # By identity: two new counters are equal as dataclasses, and blocks may end out of order.
+        del scopes[next(i for i, other in enumerate(scopes) if other is record)]
+        _core._watch(-1)
 
 
 def report_copy(kind: str, nbytes: int, where: str, uncounted: bool = False) -> None:
@@ -149,7 +118,7 @@ def report_copy(kind: str, nbytes: int, where: str, uncounted: bool = False) -> 
             record.count += 1
             record.bytes += nbytes
         elif isinstance(record, TransferLog) and kind not in _WITHIN_MEMORY:
-            record.transfers.append(Transfer(kind, nbytes, where, _caller()))
+            record.append(Transfer(kind, nbytes, where, _caller()))
 
 
 def _forbidden(kind: str, nbytes: int, where: str) -> CopyForbiddenError:
@@ -184,7 +153,8 @@ def _caller() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def no_copies() -> CopyScope[None]:
+@contextmanager
+def no_copies() -> Iterator[None]:
     """Forbid every copy that this thread would make in the block, by any converter.
 
     `CopyForbiddenError` is raised before memory is touched, also for explicit copies: ``x.copy()``,
@@ -199,10 +169,12 @@ def no_copies() -> CopyScope[None]:
     >>> with gpuinterop.no_copies():
     ...     y = gpuinterop.converters.to_numpy(x)  # shares, hence allowed
     """
-    return CopyScope(lambda: None)
+    with _scope(None):
+        yield
 
 
-def count_copies() -> CopyScope[CopyCount]:
+@contextmanager
+def count_copies() -> Iterator[CopyCount]:
     """Count the copies that this thread makes in the block: ``.count`` and ``.bytes``.
 
     Examples
@@ -214,10 +186,12 @@ def count_copies() -> CopyScope[CopyCount]:
     >>> copies
     CopyCount(count=1, bytes=24)
     """
-    return CopyScope(CopyCount)
+    with _scope(CopyCount()) as copies:
+        yield copies
 
 
-def log_transfers() -> CopyScope[TransferLog]:
+@contextmanager
+def log_transfers() -> Iterator[TransferLog]:
     """List this thread's transfers between host and device, or devices, in the block.
 
     The list has `Transfer` objects with ``kind``, ``bytes``, ``where`` (the function that copied) and
@@ -232,7 +206,8 @@ def log_transfers() -> CopyScope[TransferLog]:
     >>> print(log)
     no transfers between host and device
     """
-    return CopyScope(TransferLog)
+    with _scope(TransferLog()) as log:
+        yield log
 
 
 _core.set_hooks(copied=report_copy)

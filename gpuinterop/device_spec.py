@@ -139,12 +139,8 @@ def wished(wish: str) -> Device:
             _checked(NAMES[match[1].lower()], int(match[2] or 0), wish) if match else device(wish)
         )
     except DeviceError as error:
-        raise DeviceError(
-            where="GPUINTEROP_DEVICE",
-            expected=error.expected,
-            got=error.got,
-            fix="unset GPUINTEROP_DEVICE or name a device that exists",
-        ) from None
+        fix = "unset GPUINTEROP_DEVICE or name a device that exists"
+        raise error.changed(where="GPUINTEROP_DEVICE", fix=fix) from None
 
 
 def _find_default() -> Device:

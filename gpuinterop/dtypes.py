@@ -164,9 +164,7 @@ def as_supported_dtype(dtype: Any, where: str = "dtype") -> np.dtype[Any]:
     try:
         return dtype_from_id(row)
     except DTypeError as error:  # without ml_dtypes
-        raise DTypeError(
-            where=where, expected=error.expected, got=error.got, fix=error.fix
-        ) from None
+        raise error.changed(where=where) from None
 
 
 def refuse_half_complex(dtype: np.dtype[Any], where: str) -> None:

@@ -15,7 +15,7 @@ def resolve_device(device: Any, where: str) -> devices.Device:
     try:
         return devices.device(device)
     except DeviceError as error:
-        raise with_where(error, where) from None
+        raise error.changed(where=where) from None
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def reraise_from(where: str) -> Iterator[None]:
     try:
         yield
     except GpuInteropError as error:
-        raise with_where(error, where) from None
+        raise error.changed(where=where) from None
     except MemoryError as error:
         free, total = devices.mem_info("cpu")
         raise OutOfMemoryError(
@@ -33,11 +33,3 @@ def reraise_from(where: str) -> Iterator[None]:
             got=f"{free} bytes free of {total}; NumPy: {str(error) or 'MemoryError'}",
             fix="process the data in smaller parts",
         ) from None
-
-
-def with_where(error: GpuInteropError, where: str, fix: str = "") -> GpuInteropError:
-    """Return the same error with another `where`, and with another `fix` if given."""
-    return type(error)(
-        where=where, expected=error.expected, got=error.got, fix=fix or error.fix,
-        reason=error.reason, axis=error.axis,
-    )  # fmt: skip

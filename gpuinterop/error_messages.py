@@ -101,8 +101,7 @@ def in_statement(error: BaseException, statement: str) -> BaseException:
     if builder is not None:
         reworded: GpuInteropError = builder(statement, *values)
         return reworded
-    return type(error)(where=statement, expected=error.expected, got=error.got, fix=error.fix,
-                       reason=error.reason, axis=error.axis)  # fmt: skip
+    return error.changed(where=statement)
 
 
 # ---- arguments -----------------------------------------------------------------------------------

@@ -72,6 +72,11 @@ class GpuInteropError(Exception):
             self.reason = reason
         super().__init__(_compose(where, expected, got, fix))
 
+    def changed(self, **parts: Any) -> GpuInteropError:
+        """Return the same error with other parts, such as `where`."""
+        names = ("where", "expected", "got", "fix", "reason", "axis")
+        return type(self)(**{**{name: getattr(self, name) for name in names}, **parts})
+
     def __reduce__(self) -> tuple[Any, ...]:
         # The default protocol loses keyword-only arguments, and process pools pickle errors.
         return (_rebuild, (type(self), str(self)), self.__dict__.copy())

@@ -14,7 +14,7 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core, array_inputs, copy_tracking, dtypes, host_views
-from gpuinterop.error_context import reraise_from, resolve_device, with_where
+from gpuinterop.error_context import reraise_from, resolve_device
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -117,7 +117,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             try:
                 return seen[places]  # raises
             except GpuInteropError as error:
-                raise with_where(error, "item") from None
+                raise error.changed(where="item") from None
         raise ArrayIndexError(
             where="item",
             expected=f"one index into {seen.size} elements, or one for each of {seen.ndim} axes",
