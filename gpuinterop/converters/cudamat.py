@@ -38,8 +38,7 @@ IMPORTS = {"cpu": "npmat", "cuda": "cudamat"}
 FROM_OPTIONS = {"layout": "logical"}
 TO_NOTE = """Entry (i, j) of `x` is entry (i, j) of the matrix. C-contiguous matrices are shared with
 ``trans=True``, as a matrix whose `is_trans` flag is set; many CUDAMat functions refuse that flag. The matrix
-holds `x` as ``_base``. A host array gives an npmat matrix. `module` names the CUDAMat, or for host arrays the
-npmat, to use, if it is not the installed one."""
+holds `x` as ``_base``. A host array gives an npmat matrix."""
 FROM_NOTE = """The result holds `obj` (as ``result.base.owner``), and while it exists
 ``obj.free_device_memory()`` does nothing, so the memory cannot be freed. ``cudamat.shutdown()`` ends every
 allocation of the process on that device; no array can be kept alive across it."""
@@ -65,7 +64,6 @@ def plan_to(
     allow_readonly: bool = False,
     layout: str = "logical",
     trans: bool = False,
-    module: Any = None,
 ) -> Plan:
     """Plan a conversion to CUDAMat or, for a host array, to npmat."""
     where = "to_cudamat"
@@ -78,11 +76,7 @@ def plan_to(
         )  # fmt: skip
     on_gpu = info.device == "cuda"  # npmat has no flag for a transposed matrix
     kept = "c" if layout == "memory" else "forc" if trans and on_gpu else "f"
-    rules = replace(RULES, layout=kept)
-    if module is not None:  # else the one for the array's device
-        place = "cuda" if hasattr(module, "cudamat") else "cpu"
-        rules = replace(rules, devices=frozenset({place}))
-    plan = plan_layout(info, rules, allow_readonly)
+    plan = plan_layout(info, replace(RULES, layout=kept), allow_readonly)
     if layout == "logical":
         plan = replace(plan, order="F")
         if plan.code == "strides" and on_gpu and info.c_contiguous:

@@ -323,13 +323,13 @@ def plan_conversion(
     if entry.name == "array_api" and first.outcome == "shared" and not _is_array(info.owner):
         # Its plan is a trial with the array itself.
         info = replace(info, owner=adopt(incoming))
-    library = options.get("module")
+    library = None
     try:
         second = plan_out(info, entry, copyif, options, where)
         if info.device == "cpu":
             _core._require_values(second.where, x if own else _NOTHING)
         if second.outcome == "shared" or second.outcome == "copied":
-            library = library or import_library(entry, info.device, second.where)
+            library = import_library(entry, info.device, second.where)
     except (errors.CaptureError, errors.MissingLibraryError) as e:
         second = plan_from_error(e, entry.name, e.where)
     plan = second

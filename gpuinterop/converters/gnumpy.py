@@ -18,8 +18,8 @@ from gpuinterop.layout import core_view
 
 ARRAY = "a gnumpy.garray"
 STREAM = "gnumpy's default stream"
-TO_NOTE = """The garray holds `x`, and gnumpy never puts the memory into its reuse cache. `module` names the gnumpy
-to use, if it is not the installed one; in CPU mode it accepts host arrays, otherwise GPU arrays."""
+TO_NOTE = """The garray holds `x`, and gnumpy never puts the memory into its reuse cache. In CPU mode gnumpy accepts
+host arrays, otherwise GPU arrays."""
 FROM_NOTE = """The garray itself is held, because gnumpy puts the memory of a destroyed garray into its reuse cache
 and gives it to the next one."""
 
@@ -31,11 +31,9 @@ def _backend(module: Any) -> Any:
     return getattr(module, "_cudamat", None) or module.cudamat
 
 
-def plan_to(
-    info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False, module: Any = None
-) -> Plan:
+def plan_to(info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False) -> Plan:
     """Plan a conversion to gnumpy, whose device depends on its mode."""
-    module = module or registry.load_or_none("gnumpy")
+    module = registry.load_or_none("gnumpy")
     if module is None:  # the conversion itself reports it
         return plan_layout(info, RULES, allow_readonly)
     place = "cuda" if hasattr(_backend(module), "cudamat") else "cpu"

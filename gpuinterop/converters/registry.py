@@ -100,7 +100,7 @@ class Backend:
 _mro, _names = (type.__dict__[name].__get__ for name in ("__mro__", "__dict__"))
 
 
-def _static(obj: Any, name: str, default: Any = None) -> Any:
+def _static(obj: Any, name: str) -> Any:
     """Read an attribute without running code of the object: no property, no `__getattr__`.
 
     `inspect.getattr_static` keeps every class that it has seen.
@@ -110,23 +110,7 @@ def _static(obj: Any, name: str, default: Any = None) -> Any:
     own = slot.__get__(obj) if type(slot) is GetSetDescriptorType else {}
     if dict.__contains__(own, name):
         return dict.__getitem__(own, name)
-    return next((names[name] for names in classes if name in names), default)
-
-
-def _has(obj: Any, attributes: str) -> bool:
-    return all(_static(obj, name) is not None for name in attributes.split())
-
-
-def _like_cudamat(obj: Any) -> bool:
-    """Return whether `obj` has the structure of CUDAMat's matrices, or of npmat's."""
-    return _has(_static(obj, "mat"), "data_device on_device size is_trans") or _has(
-        obj, "numpy_array num_elems set_trans reshape"
-    )
-
-
-def _like_gnumpy(obj: Any) -> bool:
-    # The alias marker of an owner is None, so only the presence of the name counts.
-    return _has(obj, "_base shape") and _static(obj, "_is_alias_of", obj) is not obj
+    return next((names[name] for names in classes if name in names), None)
 
 
 # ---- the entries --------------------------------------------------------------------------------
@@ -148,14 +132,13 @@ _BUILT_IN = (
         ("numba_cuda",), install="numba-cuda", devices=("cuda",),
     ),
     Backend(
-        "pycuda", "pycuda", ("GPUArray",), install="pycuda", aliases=("gpuarray",), devices=("cuda",),
-        matches=lambda obj: _has(obj, "mem_size strides dtype shape flags ptr"),
+        "pycuda", "pycuda", ("GPUArray",), install="pycuda", aliases=("gpuarray",), devices=("cuda",)
     ),
     Backend(
-        "cudamat", "cudamat", ("CUDAMatrix", "TransposedCUDAMatrix"), ("npmat",), matches=_like_cudamat,
+        "cudamat", "cudamat", ("CUDAMatrix", "TransposedCUDAMatrix"), ("npmat",),
         install="git+https://github.com/cudamat/cudamat",
     ),
-    Backend("gnumpy", "gnumpy", ("garray",), matches=_like_gnumpy, aliases=("garray",)),
+    Backend("gnumpy", "gnumpy", ("garray",), aliases=("garray",)),
     Backend(
         "cuda_core", "cuda.core", ("StridedMemoryView", "Buffer"), ("cuda",), install="cuda-core",
         aliases=("cuda.core", "cuda-core"),
@@ -175,7 +158,7 @@ _BUILT_IN = (
     # This entry comes last: it stands for many libraries, recognised by their methods instead of their class.
     Backend(
         "array_api", "", aliases=("array-api", *NAMESPACES),
-        matches=lambda obj: _has(obj, "__array_namespace__ __dlpack__"),
+        matches=lambda obj: all(_static(obj, n) is not None for n in ("__array_namespace__", "__dlpack__")),
     ),
 )  # fmt: skip
 _entries: dict[str, Backend] = {}

@@ -109,16 +109,6 @@ def test_the_reuse_cache_in_cpu_mode(gnumpy):
     assert np.array_equal(x.get(), host(8))
 
 
-def test_recognised_by_structure_under_other_names():
-    npmat = fake_cudamat.npmat(name="mymat")
-    gnumpy = fake_cudamat.gnumpy(npmat, name="mynumpy")
-    for foreign in (npmat.CUDAMatrix(host(2, 2)), gnumpy.garray(host(2, 2))):
-        assert np.array_equal(gi.from_any(foreign).get(), host(2, 2))
-    x = converters.from_numpy(host(2, 3))
-    assert converters.to_gnumpy(x, module=gnumpy).shape == (2, 3)
-    assert converters.to_cudamat(x.T, module=npmat).shape == (3, 2)
-
-
 @pytest.mark.parametrize("layout", [np.array(["logical", "memory"]), [], "C"])
 def test_layout_is_logical_or_memory(layout):
     x = converters.from_numpy(host(2, 3))

@@ -28,9 +28,9 @@ class MatrixStruct(ctypes.Structure):
 # ---- CUDAMat ------------------------------------------------------------------------------------
 
 
-def cudamat(driver, name="cudamat"):
+def cudamat(driver):
     """A CUDAMat for Python 3 on the memory of `driver`."""
-    module = types.ModuleType(name)
+    module = types.ModuleType("cudamat")
 
     class Struct(MatrixStruct):
         """A class of each module's own."""
@@ -39,7 +39,8 @@ def cudamat(driver, name="cudamat"):
         return ctypes.cast(mat.data_device, ctypes.c_void_p).value or 0
 
     class TransposedCUDAMatrix:
-        __module__ = f"{name}.cudamat"
+        __module__ = "cudamat.cudamat"
+        __qualname__ = "TransposedCUDAMatrix"
 
         def __init__(self, mat):
             self.mat = Struct()
@@ -48,7 +49,8 @@ def cudamat(driver, name="cudamat"):
             self.p_mat = ctypes.pointer(self.mat)
 
     class CUDAMatrix:
-        __module__ = f"{name}.cudamat"
+        __module__ = "cudamat.cudamat"
+        __qualname__ = "CUDAMatrix"
 
         def __init__(self, array, copy_to_device=True):
             if isinstance(array, np.ndarray):
@@ -115,16 +117,17 @@ def cudamat(driver, name="cudamat"):
 # ---- npmat --------------------------------------------------------------------------------------
 
 
-def npmat(dtype="float32", name="npmat", copies=False):
+def npmat(dtype="float32", copies=False):
     """npmat: the replacement of CUDAMat that gnumpy brings, on host memory.
 
     With `copies`, its constructor takes no memory over, as that of gnumpy 0.2.
     """
-    module = types.ModuleType(name)
+    module = types.ModuleType("npmat")
     module.__DTYPE__ = np.dtype(dtype)
 
     class CUDAMatrix:
-        __module__ = name
+        __module__ = "npmat"
+        __qualname__ = "CUDAMatrix"
 
         def __init__(self, array, ref=True):
             take = np.array if copies else np.asarray
@@ -165,9 +168,9 @@ def npmat(dtype="float32", name="npmat", copies=False):
 # ---- gnumpy -------------------------------------------------------------------------------------
 
 
-def gnumpy(backend, name="gnumpy"):
+def gnumpy(backend):
     """Gnumpy over a CUDAMat or an npmat, with its reuse cache."""
-    module = types.ModuleType(name)
+    module = types.ModuleType("gnumpy")
     module._cudamat = backend
     module._cmsForReuse = defaultdict(list)
 
@@ -177,7 +180,8 @@ def gnumpy(backend, name="gnumpy"):
         return backend.CUDAMatrix(np.zeros((max(size, 1), 1), np.float32))
 
     class garray:
-        __module__ = name
+        __module__ = "gnumpy"
+        __qualname__ = "garray"
 
         def __init__(self, data, shape=None, is_alias_of=None):
             if shape is None:

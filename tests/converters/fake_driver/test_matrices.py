@@ -8,7 +8,6 @@ import gc
 
 import numpy as np
 import pytest
-from doubles import fake_cudamat
 from doubles.fake_pycuda import values
 
 import gpuinterop as gi
@@ -116,16 +115,6 @@ def test_theanos_names_reinterpret_and_round_trip(cudamat, gpu):
     assert gi.cudandarray_to_cudamat(x.T, layout="logical").shape == (4, 3)
 
 
-def test_a_module_is_given_memory_of_its_own_device(cudamat):
-    # A host address as data_device would be written to by CUDAMat's kernels, and the other way round.
-    on_host = converters.from_numpy(np.asfortranarray(host(3, 4)))
-    on_gpu = gi.array(host(4, 3), device="cuda").T
-    for x, module in ((on_host, cudamat), (on_gpu, fake_cudamat.npmat())):
-        for layout in ("logical", "memory"):
-            with pytest.raises(gi.DeviceMismatchError):
-                converters.to_cudamat(x, True, module=module, layout=layout)
-
-
 # ---- gnumpy -------------------------------------------------------------------------------------
 
 
@@ -183,13 +172,3 @@ def test_wrong_objects_are_refused(library, cudamat, gnumpy, gpu):
     for shape in ((), (3,), (2, 3, 4)) if library == "cudamat" else ():
         with pytest.raises(gi.ConversionTypeError, match="two dimensions"):
             to(gpu(host(*shape)))
-
-
-def test_both_are_recognised_by_structure(driver, primary):
-    other_cudamat = fake_cudamat.cudamat(driver, name="my_cudamat")
-    gnumpy = fake_cudamat.gnumpy(other_cudamat, name="my_gnumpy")
-    for foreign in (other_cudamat.CUDAMatrix(host(3, 4)), gnumpy.garray(host(3, 4))):
-        assert np.array_equal(values(gi.from_any(foreign)), host(3, 4))
-        assert gi.explain(foreign, "cudandarray").shared
-    x = gi.array(host(4, 3), device="cuda").T
-    assert type(converters.to_cudamat(x, module=other_cudamat)).__module__ == "my_cudamat.cudamat"
