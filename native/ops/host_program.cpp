@@ -85,47 +85,34 @@ bool is_two(const char* number, DTypeId dtype) {
 }  // namespace
 
 ProgramRun::ProgramRun(const HostProgram& program, int64_t longest, const char* where)
-    : program_(program), one_(program), block_(longest) {
-  if (one_) return;
-  const size_t n = program.registers(), operands = static_cast<size_t>(program.operands());
-  if (n > kInlineRegisters) {
-    more_.resize(n);
-    registers_ = more_.data();
-  }
-  size_t next = operands;
-  if (!program.temporaries.empty()) {
-    block_ = std::min(longest, program.block);
-    next = place_temporaries(next, where);
-  }
+    : program_(program),
+      operands_(static_cast<size_t>(program.operands())),
+      block_(program.block ? std::min(longest, program.block) : longest),
+      inner_(static_cast<int>(program.registers() - operands_)) {
+  if (!program.temporaries.empty()) place_temporaries(where);
+  Register* next = inner_.get() + program.temporaries.size();
   for (const Constant& constant : program.constants)
-    registers_[next++] = {reinterpret_cast<char*>(const_cast<Constant*>(&constant)), 0};
-}
-
-void ProgramRun::set_steps(const int64_t* steps) {
-  if (one_) return one_.set_steps(steps);
-  for (int r = 0; r < program_.operands(); ++r) registers_[r].step = steps[r];
+    *next++ = {reinterpret_cast<char*>(const_cast<Constant*>(&constant)), 0};
 }
 
 void ProgramRun::line(char* const* at, int64_t n) {
-  if (one_) return one_.line(at, n);
-  const int operands = program_.operands();
-  for (int r = 0; r < operands; ++r) registers_[r].at = at[r];
-  for (int64_t done = 0;;) {
-    const int64_t count = std::min(block_, n - done);
-    for (const HostStep& step : program_.steps) run_step(step, count);
-    done += count;
-    if (done == n) return;
-    for (int r = 0; r < operands; ++r) registers_[r].at += count * registers_[r].step;
+  if (n <= block_) return run_steps(at, n);
+  char* start[kMaxOperands];
+  std::copy_n(at, operands_, start);
+  for (int64_t done = 0; done < n; done += block_) {
+    run_steps(start, std::min(block_, n - done));
+    for (size_t i = 0; i < operands_; ++i) start[i] += block_ * steps_[i];
   }
 }
 
-size_t ProgramRun::place_temporaries(size_t next, const char* where) {
+void ProgramRun::place_temporaries(const char* where) {
+  Register* next = inner_.get();
   if (program_.calls_python) {
     for (DTypeId dtype : program_.temporaries) {
       arrays_.push_back(make_empty({}, dtype, 1, &block_, where));
-      registers_[next++] = {arrays_.back().data, itemsize_of(dtype)};
+      *next++ = {arrays_.back().data, itemsize_of(dtype)};
     }
-    return next;
+    return;
   }
   auto room = [&](DTypeId dtype) { return (block_ * itemsize_of(dtype) + 63) & ~int64_t{63}; };
   int64_t bytes = 0;
@@ -136,35 +123,42 @@ size_t ProgramRun::place_temporaries(size_t next, const char* where) {
     at = heap_->ptr;
   }
   for (DTypeId dtype : program_.temporaries) {
-    registers_[next++] = {at, itemsize_of(dtype)};
+    *next++ = {at, itemsize_of(dtype)};
     at += room(dtype);
   }
-  return next;
 }
 
-void ProgramRun::run_step(const HostStep& step, int64_t n) {
-  if (!step.loop) return call_python(step, n);
-  char* args[kMaxOperands];
-  intptr_t steps[kMaxOperands];
-  const size_t count = step.registers.size();
-  for (size_t i = 0; i < count; ++i) {
-    const Register& r = registers_[step.registers[i]];
-    args[i] = r.at;
-    steps[i] = r.step;
+void ProgramRun::run_steps(char* const* at, int64_t n) {
+  for (const HostStep& step : program_.steps) {
+    if (!step.loop) {
+      call_python(step, n);
+      continue;
+    }
+    char* args[kMaxOperands];
+    intptr_t steps[kMaxOperands];
+    for (size_t i = 0; i < step.registers.size(); ++i) {
+      const size_t r = step.registers[i];
+      const bool given = r < operands_;
+      const Register inner =
+          given ? Register{at[r], steps_[r]} : inner_[static_cast<int>(r - operands_)];
+      args[i] = inner.at;
+      steps[i] = inner.step;
+    }
+    if (step.squares && steps[1] == 0 && is_two(args[1], step.exponent)) {
+      args[1] = args[2];
+      steps[1] = steps[2];
+      step.squares(args, n, steps);
+    } else {
+      step.loop(args, n, steps);
+    }
   }
-  if (step.squares && steps[1] == 0 && is_two(args[1], step.exponent)) {
-    args[1] = args[2];
-    steps[1] = steps[2];
-    return step.squares(args, n, steps);
-  }
-  step.loop(args, n, steps);
 }
 
 // Its registers are temporaries, so the arrays own their memory.
 void ProgramRun::call_python(const HostStep& step, int64_t n) {
   PyRef arguments = PyRef::checked(PyTuple_New(static_cast<Py_ssize_t>(step.registers.size())));
   for (size_t i = 0; i < step.registers.size(); ++i) {
-    Array part = arrays_[step.registers[i] - static_cast<size_t>(program_.operands())];
+    Array part = arrays_[step.registers[i] - operands_];
     part.layout = Layout::c_order(1, &n, "gpuinterop");
     PyObject* object = wrap(array_type, std::move(part));
     if (!object) throw PythonError();
@@ -175,9 +169,16 @@ void ProgramRun::call_python(const HostStep& step, int64_t n) {
 }
 
 void run_loop(const HostLoop& loop, const IterationSpace& w) {
-  constexpr uint16_t registers[] = {0, 1};
+  struct {
+    const HostLoop& loop;
+    intptr_t steps[2];
+    void set_steps(const int64_t* given) { std::copy_n(given, 2, steps); }
+    void line(char* const* at, int64_t n) {
+      char* args[] = {at[0], at[1]};
+      loop(args, n, steps);
+    }
+  } run{loop, {}};
   char* at[] = {w.data[0], w.data[1]};
-  LoopRun run{loop, registers, 2, 2};
   run_elements(run, w, at);
 }
 
@@ -195,7 +196,6 @@ void run_program(const HostProgram& program, const IterationSpace& w, const char
     numbers[i][1] = w.high[i];
     at[i] = reinterpret_cast<char*>(numbers[i]);
   }
-  if (LoopRun one(program); one) return run_elements(one, w, at);
   ProgramRun run(program, w.size, where);
   run_elements(run, w, at);
 }
