@@ -16,19 +16,13 @@ namespace gpuinterop {
 namespace {
 
 struct HostCopy : ops::HostWork {
-  Array dst, src;
-  void run() const override { copy_elements(dst, src, "replay"); }
-  int traverse(visitproc visit, void* arg) const override {
-    Py_VISIT(dst.base.get());
-    Py_VISIT(src.base.get());
-    return 0;
-  }
+  void compute() const override { copy_elements(outs[0], inputs[0], "replay"); }
 };
 
 void record_copy(const Array& dst, const Array& src) {
   auto copy = std::make_shared<HostCopy>();
-  copy->dst = dst;
-  copy->src = src;
+  copy->outs.push_back(dst);
+  copy->inputs.push_back(src);
   ops::recorder->add(std::move(copy));
 }
 

@@ -13,8 +13,9 @@
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
 #include "ops/call_cache.hpp"
-#include "ops/elementwise_call.hpp"
 #include "ops/graph.hpp"
+#include "ops/host_program.hpp"
+#include "ops/operands.hpp"
 #include "ops/overlap.hpp"
 
 namespace nb = nanobind;
@@ -22,6 +23,20 @@ namespace nb = nanobind;
 namespace gpuinterop::ops {
 
 namespace {
+
+struct Resolution : Prepared {
+  std::vector<DTypeId> inputs;   // the dtypes to which numbers are converted; arrays keep their own
+  std::vector<DTypeId> results;  // dtypes of new results
+  // Borrowed: the class of an operand, with which the entry is removed, or one of the package's two.
+  std::vector<PyTypeObject*> result_types;
+  // The program that computes the operation in host memory, compiled by the first call there. Null if there is
+  // no program: Python computes each call.
+  mutable std::shared_ptr<const HostProgram> host;
+  mutable bool host_is_known = false;
+};
+
+// An `out` array as it was when it was checked; see Input::array.
+using Outs = const MaybeArray*;
 
 // Never destroyed. References to entries stay valid when others are added.
 auto& table = *new std::deque<OpInfo>{
@@ -151,11 +166,62 @@ void copy_new_results(OpId op, const OpInfo& info, const Input* in, Outs given, 
   }
 }
 
-// `apart`: the inputs to copy first, because an `out` array overlaps them.
-void run_on_device(OpId op, const OpInfo& info, const Input* in, const Resolution& r,
-                   const Shape64& shape, const Array* const* out, Outs given, uint32_t apart) {
+// Range errors are the same on both devices, and for empty operands too.
+void require_range(const OpInfo& info, const Input* in, const Resolution& r) {
+  for (int i = 0; i < info.inputs; ++i)
+    if (!in[i].array && in[i].kind == kWeakInt) (void)encode(in[i].object, r.inputs[i], info);
+}
+
+// Python computes operations without a program.
+void run_in_python(OpId op, const OpInfo& info, const Input* in, const Resolution& r,
+                   const PyRef* results) {
+  require_range(info, in, r);
+  nb::list inputs, kinds, outs;
+  for (int i = 0; i < info.inputs; ++i) {
+    if (!in[i].array) require_exponent(in[i], i, r.inputs[i], info);
+    inputs.append(nb::handle(in[i].object));
+    kinds.append(in[i].kind);
+  }
+  for (int j = 0; j < info.results; ++j) outs.append(nb::handle(results[j].get()));
+  call_hook(Hook::Host, "(iNNN())", int(op), nb::tuple(kinds).release().ptr(),
+            nb::tuple(inputs).release().ptr(), nb::tuple(outs).release().ptr());
+}
+
+const std::shared_ptr<const HostProgram>& program_of(OpId op, const OpInfo& info, const Input* in,
+                                                     const Resolution& r, const Array* const* out,
+                                                     bool in_place) {
+  if (r.host_is_known) return r.host;
+  nb::list kinds, stored, results;
+  for (int i = 0; i < info.inputs; ++i) {
+    kinds.append(in[i].kind);
+    stored.append(int{in[i].array ? in[i].array->dtype : r.inputs[static_cast<size_t>(i)]});
+  }
+  for (int j = 0; j < info.results; ++j) results.append(int{out[j]->dtype});
+  const PyRef compiled =
+      call_hook(Hook::Prepare, "(siNNNO)", "host program", int(op),
+                nb::tuple(kinds).release().ptr(), nb::tuple(stored).release().ptr(),
+                nb::tuple(results).release().ptr(), in_place ? Py_True : Py_False);
+  // Another thread may have compiled it meanwhile, and runs it without the GIL.
+  if (!r.host_is_known) r.host = read_program(compiled.get());
+  r.host_is_known = true;
+  return r.host;
+}
+
+// `apart`: on CUDA, the inputs to copy first, because an `out` array overlaps them.
+void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, const Shape64& shape,
+         const Array* const* out, Outs given, uint32_t apart, const PyRef* results) {
   const char* where = info.name.c_str();
-  std::vector<std::unique_ptr<Array>> temporaries;
+  const Device device = out[0]->device;
+  const bool cuda = device.is_cuda(), records = !cuda && recording_on_host();
+  if (!cuda) {
+    const bool in_place =
+        std::any_of(given, given + info.results, [](const auto& a) { return bool(a); });
+    if (!program_of(op, info, in, r, out, in_place)) return run_in_python(op, info, in, r, results);
+    require_recorded({});
+  }
+  const auto call = records ? std::make_shared<HostCall>() : nullptr;
+  std::vector<Array> copies;
+  if (apart) copies.reserve(static_cast<size_t>(info.inputs));  // `w` refers to their layouts
   IterationSpace w;
   w.inputs = info.inputs;
   for (int i = 0; i < info.inputs; ++i) {
@@ -165,24 +231,38 @@ void run_on_device(OpId op, const OpInfo& info, const Input* in, const Resolutio
       continue;
     }
     const Array* a = &*in[i].array;
+    if (records)
+      call->inputs.push_back(*a);
+    else if (cuda)
+      note_use(*a);
+    else
+      require_set(kCaptured, *a);
     if (apart >> i & 1) {
-      temporaries.push_back(std::make_unique<Array>(
-          make_empty(a->device, a->dtype, a->layout.ndim(), a->layout.shape(), where)));
-      copy_by_kernel(*temporaries.back(), *a, where);
-      a = temporaries.back().get();
+      const Layout& l = a->layout;
+      copies.push_back(make_empty(device, a->dtype, l.ndim(), l.shape(), where));
+      copy_by_kernel(copies.back(), *a, where);
+      a = &copies.back();
     }
     w.add_array(*a);
-    note_use(*in[i].array);
   }
   for (int j = 0; j < info.results; ++j) {
     w.add_array(*out[j]);
-    if (given[j])
+    if (records)
+      call->outs.push_back(*out[j]);
+    else if (!cuda)
+      note_write(*out[j]);
+    else if (given[j])
       note_use(*out[j]);
     else
       note_fresh(*out[j]);
   }
   build_iteration_space(w, shape.ndim, shape.extents);
-  launch(op, w, out[0]->device.id, where);
+  if (cuda) return launch(op, w, device.id, where);
+  if (!records) return run_program(*r.host, w, where);
+  call->program = r.host;
+  call->where = info.name;
+  call->w = w;
+  recorder->add(call);
 }
 
 }  // namespace
@@ -312,12 +392,10 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   }
   if (arrays[0]->layout.size() == 0)
     require_range(info, in, r);
-  else if (device.is_cuda())
-    run_on_device(op, info, in, r, shape, arrays, given, apart);
-  else if (apart)
+  else if (apart && !device.is_cuda())
     copy_new_results(op, info, in, given, results);
   else
-    run_on_host(op, info, in, r, shape.ndim, shape.extents, arrays, given, results);
+    run(op, info, in, r, shape, arrays, given, apart, results);
   return one_or_tuple(results, info.results);
 }
 

@@ -54,6 +54,18 @@ void add_to_capture(CUstream stream, CUgraph inner) {
 
 }  // namespace
 
+void HostWork::run() const {
+  for (const Array& a : inputs) require_set(kWhere, a);
+  for (const Array& a : outs) note_write(a);
+  compute();
+}
+
+int HostWork::traverse(visitproc visit, void* arg) const {
+  for (const auto* list : {&inputs, &outs})
+    for (const Array& a : *list) Py_VISIT(a.base.get());
+  return 0;
+}
+
 Recorder::Recorder(Device device, bool on_host) : device_(device), on_host_(on_host) {}
 
 Recorder::~Recorder() { destroy_graph(); }

@@ -17,9 +17,14 @@ namespace gpuinterop::ops {
 
 // What each replay of a capture on the host repeats. Created, run and destroyed with the GIL held.
 struct HostWork {
+  std::vector<Array> inputs, outs;  // as they were recorded
+
   virtual ~HostWork() = default;
-  virtual void run() const = 0;
-  virtual int traverse(visitproc visit, void* arg) const = 0;
+  void run() const;  // checks that the inputs have values
+  virtual int traverse(visitproc visit, void* arg) const;
+
+ protected:
+  virtual void compute() const = 0;
 };
 
 constexpr size_t kIndexFlagBytes = 64;
@@ -114,6 +119,9 @@ inline void require_recorded(Device device) {
 }
 // True while this thread records on the host: operations are then left to the replays.
 inline bool recording_on_host() noexcept { return recorder && recorder->on_host(); }
+
+// Where the error of require_set() arose, for operations on the host.
+constexpr const char* kCaptured = "gpuinterop.capture";
 
 // Kind::Capture errors: while this thread records on the host, because `where` needs values now; and for a
 // result of a host capture, on any thread, that has not been computed yet.

@@ -200,17 +200,7 @@ void run_program(const HostProgram& program, const IterationSpace& w, const char
   run_elements(run, w, at);
 }
 
-void HostCall::run() const {
-  for (const Array& a : inputs) require_set("gpuinterop.capture", a);
-  for (const Array& a : outs) note_write(a);
-  run_program(*program, w, where.c_str());
-}
-
-int HostCall::traverse(visitproc visit, void* arg) const {
-  for (const auto* list : {&inputs, &outs})
-    for (const Array& a : *list) Py_VISIT(a.base.get());
-  return 0;
-}
+void HostCall::compute() const { run_program(*program, w, where.c_str()); }
 
 std::shared_ptr<const HostProgram> read_program(PyObject* compiled) {
   if (compiled == Py_None) return nullptr;

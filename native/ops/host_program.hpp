@@ -37,16 +37,14 @@ struct HostProgram {
   size_t registers() const noexcept { return operands() + temporaries.size() + constants.size(); }
 };
 
-// A program and its operands: run at once, or kept by a capture for its replays.
+// A program and its operands, kept by a capture for its replays.
 struct HostCall : HostWork {
-  const HostProgram* program = nullptr;
-  std::shared_ptr<const HostProgram> kept;  // the program, in a capture
+  std::shared_ptr<const HostProgram> program;
   std::string where;
   IterationSpace w;
-  std::vector<Array> inputs, outs;  // only in a capture, as they were recorded
 
-  void run() const override;
-  int traverse(visitproc visit, void* arg) const override;
+ protected:
+  void compute() const override;
 };
 
 // The program that PREPARE["host program"] returned: (inputs, results, temporaries, constants, steps), or null

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 #include <string>
 
 #include "array/error.hpp"
@@ -128,32 +127,14 @@ struct StageRun {
         finish(*stage.finish, kAccumulators, where) {}
 };
 
-// Up to kMostHostStages of them. An array of std::optional would be filled with zeros, 21 KiB at each reduction.
-class StageRuns {
- public:
-  StageRuns() {}  // leaves the room as it is
-  StageRuns(const StageRuns&) = delete;
-  ~StageRuns() {
-    while (count_) (*this)[--count_].~StageRun();
-  }
-  void add(const HostStage& stage, int64_t longest, const char* where) {
-    new (&(*this)[count_]) StageRun(stage, longest, where);
-    ++count_;
-  }
-  StageRun& operator[](int i) { return reinterpret_cast<StageRun*>(room_)[i]; }
-
- private:
-  int count_ = 0;
-  alignas(StageRun) char room_[kMostHostStages * sizeof(StageRun)];
-};
-
 class Reducer {
  public:
   Reducer(const HostStages& s, Geometry& g, const char* where)
-      : s_(s), g_(g), last_(static_cast<int>(s.stages.size()) - 1) {
-    const int64_t longest = std::max(g.tile, kAccumulators);
-    for (const HostStage& stage : s.stages) runs_.add(stage, longest, where);
-  }
+      : s_(s),
+        g_(g),
+        where_(where),
+        longest_(std::max(g.tile, kAccumulators)),
+        last_(static_cast<int>(s.stages.size()) - 1) {}
 
   void run() {
     const int64_t extent = g_.kept.last_extent();
@@ -172,7 +153,7 @@ class Reducer {
   // Computes `count` results along the fastest kept dimension.
   void block(char* const* start, int64_t count) {
     for (int i = 0; i <= last_; ++i) {
-      StageRun& run = runs_[i];
+      StageRun run(s_.stages[static_cast<size_t>(i)], longest_, where_);
       const int64_t item = itemsize_of(run.stage.accumulator);
       for (int64_t k = 0; k < count; ++k)
         std::memcpy(accumulators_ + k * item, &run.stage.initial, static_cast<size_t>(item));
@@ -239,31 +220,21 @@ class Reducer {
 
   const HostStages& s_;
   Geometry& g_;
-  int last_;
-  StageRuns runs_;
+  const char* where_;
+  const int64_t longest_;  // elements of a line
+  const int last_;
   alignas(16) char accumulators_[kAccumulators * 16];
   alignas(16) char values_[kAccumulators * 16];
 };
 
 struct ReductionCall : HostWork {
   std::shared_ptr<const HostStages> stages;
-  std::vector<Array> inputs;
-  Array out;
   std::string where;
 
-  void run() const override {
+  void compute() const override {
     const Array* ins[kMaxPlannedInputs];
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      require_set("gpuinterop.capture", inputs[i]);
-      ins[i] = &inputs[i];
-    }
-    note_write(out);
-    stages->run(ins, out, where.c_str());
-  }
-  int traverse(visitproc visit, void* arg) const override {
-    for (const Array& a : inputs) Py_VISIT(a.base.get());
-    Py_VISIT(out.base.get());
-    return 0;
+    for (size_t i = 0; i < inputs.size(); ++i) ins[i] = &inputs[i];
+    stages->run(ins, outs[0], where.c_str());
   }
 };
 
@@ -284,9 +255,13 @@ void HostStages::run(const Array* const* ins, const Array& out, const char* wher
 PyObject* HostReduction::compute(PyObject* const* ins, int n_ins, PyObject* const* outs,
                                  const char* where) const {
   if (n_ins != stages->inputs) fail_changed(where);
-  // By value: an allocation may run Python code that changes the objects.
-  ReductionCall call;
-  for (int i = 0; i < n_ins; ++i) call.inputs.push_back(unwrap(ins[i]));
+  // Copies: an allocation may run Python code that changes the objects.
+  FewValues<MaybeArray, 3> arrays(n_ins);
+  const Array* read[kMaxPlannedInputs];
+  for (int i = 0; i < n_ins; ++i) {
+    arrays[i] = unwrap(ins[i]);
+    read[i] = &*arrays[i];
+  }
   PyRef result;
   if (outs && outs[0]) {
     result = PyRef::borrow(outs[0]);
@@ -294,14 +269,21 @@ PyObject* HostReduction::compute(PyObject* const* ins, int n_ins, PyObject* cons
     const PlannedOutput& o = outputs[0];
     result = PyRef::steal(wrap(o.type, make_empty({}, o.dtype, o.layout, where)));
   }
-  call.out = unwrap(result.get());
-  call.stages = stages;
-  call.where = where;
+  MaybeArray out;
+  out = unwrap(result.get());
   require_recorded({});
-  if (recording_on_host())
-    recorder->add(std::make_shared<ReductionCall>(std::move(call)));
-  else
-    call.run();
+  if (recording_on_host()) {
+    auto call = std::make_shared<ReductionCall>();
+    for (int i = 0; i < n_ins; ++i) call->inputs.push_back(*read[i]);
+    call->outs.push_back(*out);
+    call->stages = stages;
+    call->where = where;
+    recorder->add(std::move(call));
+  } else {
+    for (int i = 0; i < n_ins; ++i) require_set(kCaptured, *read[i]);
+    note_write(*out);
+    stages->run(read, *out, where);
+  }
   return result.release();
 }
 

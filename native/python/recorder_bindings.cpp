@@ -18,7 +18,7 @@ namespace {
 
 struct PythonCall : ops::HostWork {
   PyRef callable;
-  void run() const override {
+  void compute() const override {
     const PyRef result =
         PyRef::checked(run_python([&] { return PyObject_CallNoArgs(callable.get()); }));
   }
