@@ -1,6 +1,6 @@
 // The call cache: finds what Python prepared for a call by the bytes of the call's key. For elementwise
-// operations it keeps the dtypes and classes of the results; one kernel of kernels.hpp then serves each
-// class of layouts. For reductions and products it keeps launch plans for exact layouts.
+// operations it keeps the dtypes and classes of the results, and a compiled kernel for each class of layouts.
+// For reductions and products it keeps launch plans for exact layouts.
 #pragma once
 
 #include <cstring>
@@ -18,7 +18,15 @@ struct Prepared {
 };
 
 // What is called. Keys begin with it and the id of an operation, of a reduction or of a PlanCache.
-enum class Subject : uint8_t { Operation, Reduction, ProductTypes, Product, CublasLt, PlanCache };
+enum class Subject : uint8_t {
+  Operation,
+  Kernel,
+  Reduction,
+  ProductTypes,
+  Product,
+  CublasLt,
+  PlanCache
+};
 
 class CallKey {
  public:

@@ -279,8 +279,7 @@ void drop_op(OpId op) {
   auto named = ids_by_name.find(table[op].name);
   if (named != ids_by_name.end() && named->second == op) ids_by_name.erase(named);
   table[op] = {};  // ids are not reused
-  forget_kernels_of(op);
-  forget_calls(Subject::Operation, op);
+  for (const Subject subject : {Subject::Operation, Subject::Kernel}) forget_calls(subject, op);
 }
 const OpInfo& op_info(OpId op) { return table[op]; }
 

@@ -2,16 +2,14 @@
 
 #include <nanobind/nanobind.h>
 
-#include <bit>
-#include <cstring>
+#include <array>
 #include <string>
-#include <unordered_map>
-#include <vector>
 
 #include "array/error.hpp"
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
 #include "cuda/module.hpp"
+#include "ops/call_cache.hpp"
 
 namespace nb = nanobind;
 
@@ -19,15 +17,9 @@ namespace gpuinterop::ops {
 
 namespace {
 
-struct Compiled {
-  std::shared_ptr<cuda::Module> module;
+struct Compiled : Prepared {
   cuda::Kernel kernel;
 };
-// Shared, because a launch may let other threads run, which may empty the kernel cache.
-using CompiledRef = std::shared_ptr<const Compiled>;
-
-// Guarded by the GIL. Never destroyed: at exit the driver may be unloaded before static objects are.
-auto& compiled = *new std::unordered_map<std::string, CompiledRef>;
 
 const char* class_name(LayoutClass c) {
   switch (c) {
@@ -39,21 +31,8 @@ const char* class_name(LayoutClass c) {
   return "";
 }
 
-// Short enough to need no allocation for three operands.
-std::string key_for(OpId op, const IterationSpace& w, const KernelVariant& variant, int device) {
-  const int flags = static_cast<int>(variant.layout) | variant.wide << 2 |
-                    (variant.tile > 32) << 3 | std::countr_zero(variant.vector) << 4;
-  const int aligned = std::countr_zero(variant.across) | std::countr_zero(variant.skew) << 4;
-  const uint8_t parts[] = {uint8_t(device), uint8_t(flags), uint8_t(aligned), variant.unroll,
-                           variant.ndim};
-  std::string key(reinterpret_cast<const char*>(&op), sizeof op);
-  key.append(reinterpret_cast<const char*>(parts), sizeof parts);
-  key.append(reinterpret_cast<const char*>(w.type), static_cast<size_t>(w.operands));
-  return key.append(variant.modes, static_cast<size_t>(w.operands));
-}
-
-CompiledRef build(const std::string& key, OpId op, const IterationSpace& w,
-                  const KernelVariant& variant, int device, const char* where) {
+std::shared_ptr<const Compiled> build(OpId op, const IterationSpace& w,
+                                      const KernelVariant& variant, int device, const char* where) {
   nb::list rows;
   for (int i = 0; i < w.operands; ++i) rows.append(static_cast<int>(w.type[i]));
   const nb::tuple stored(rows);
@@ -70,42 +49,42 @@ CompiledRef build(const std::string& key, OpId op, const IterationSpace& w,
     symbol = nb::cast<std::string>(answer[1]);
     return nb::cast<nb::bytes>(answer[0]);
   };
+  const auto module = cuda::load_or_recompile(device, compile, where);
+  // A CUDA graph of any library may hold the kernel after the call cache has dropped it.
+  module->keep_loaded();
   auto made = std::make_shared<Compiled>();
-  made->module = cuda::load_or_recompile(device, compile, where);
-  made->kernel = made->module->kernel(symbol.c_str(), where);
-  compiled.emplace(key, made);
+  made->kernel = module->kernel(symbol.c_str(), where);
   return made;
 }
 
 }  // namespace
-
-void forget_kernels() noexcept { compiled.clear(); }
-
-void forget_kernels_of(OpId op) {
-  for (auto it = compiled.begin(); it != compiled.end();) {
-    const bool of_op = std::memcmp(it->first.data(), &op, sizeof op) == 0;
-    // A CUDA graph of any library may hold functions of the module, so keep it loaded.
-    if (of_op) it->second->module->keep_loaded();
-    it = of_op ? compiled.erase(it) : std::next(it);
-  }
-}
 
 void launch(OpId op, const IterationSpace& w, int device, const char* where) {
   cuda::DeviceGuard guard(device);
   CUstream stream = cuda::current_stream(device);
   ElementwiseLaunch planned;
   plan_launch(w, &planned, where);
-  const std::string key = key_for(op, w, planned.variant, device);
-  const auto found = compiled.find(key);
-  const CompiledRef compiled_kernel =
-      found != compiled.end() ? found->second : build(key, op, w, planned.variant, device, where);
+  const KernelVariant& variant = planned.variant;
+  auto write_key = [&](CallKey& key) {
+    key.begin(Subject::Kernel, op);
+    key.put(std::array<uint8_t, 9>{uint8_t(device), uint8_t(variant.layout), variant.ndim,
+                                   variant.vector, variant.unroll, variant.wide, variant.tile,
+                                   variant.across, variant.skew});
+    for (int i = 0; i < w.operands; ++i) {
+      key.put(w.type[i]);
+      key.put(variant.modes[i]);
+    }
+  };
+  // A reference, because a launch may let other threads run, which may empty the call cache.
+  const auto compiled = find_or_prepare<Compiled>(
+      write_key, [&] { return build(op, w, variant, device, where); }, where);
   cuda::Launch how;
   how.grid[0] = planned.grid;
   how.block[0] = planned.block_x;
   how.block[1] = planned.block_y;
   void* arguments[] = {planned.parameters};
   cuda::queue(w.buffer, w.operands, stream, where,
-              [&] { cuda::launch_here(compiled_kernel->kernel, how, stream, arguments, where); });
+              [&] { cuda::launch_here(compiled->kernel, how, stream, arguments, where); });
 }
 
 }  // namespace gpuinterop::ops

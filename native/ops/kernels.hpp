@@ -1,4 +1,4 @@
-// Compiled kernels by operation and operand types. Python compiles each of them once (Hook::Prepare).
+// Launches of elementwise kernels. Python compiles each of them once (Hook::Prepare), for the call cache.
 #pragma once
 
 #include "cuda/cuda.hpp"
@@ -11,9 +11,6 @@ using OpId = uint32_t;
 // types of one size. gpuinterop/ops/core_callbacks.py has the same numbers.
 constexpr OpId kCopy = 0, kFill = 1, kGather = 2, kScatter = 3, kScatterAdd = 4, kCheckIndices = 5,
                kSelect = 6;
-
-void forget_kernels() noexcept;  // for tests
-void forget_kernels_of(OpId op);
 
 // Queues op over w's operands on the current stream of `device`. The caller holds the GIL and references to w's
 // buffers, and w.size > 0.

@@ -148,7 +148,6 @@ void register_ops(nb::module_& m) {
       },
       "compiled"_a, "inputs"_a, "out"_a,
       "Run a program of inner loops over host arrays; the inputs broadcast to the output.");
-  m.def("_forget_kernels", ops::forget_kernels, "Unload all compiled kernels, for tests.");
   m.def(
       "_check_out",
       [](nb::handle out, nb::handle shape, DTypeId dtype, nb::handle like, const char* where) {

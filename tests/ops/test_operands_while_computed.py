@@ -39,7 +39,7 @@ def test_a_use_on_another_stream_while_a_kernel_is_compiled_loses_no_order(
         return compile_source(*args, **options)
 
     gi.synchronize()
-    _core._forget_kernels()
+    _core._forget_calls()
     prepare()
     monkeypatch.setattr(core_callbacks, "compile_source", compile_meanwhile)
     with here:
