@@ -10,8 +10,8 @@ namespace gpuinterop::cuda {
 namespace {
 
 struct GraphPool {
-  uint64_t capture = 0;
-  int device = 0;
+  const uint64_t capture;
+  DeviceState& device;
   int64_t live = 0;        // buffers that hold a block of this pool
   bool ended = false;      // no further launch will begin, so any stream may use the blocks
   bool waiting = false;    // for the last launch, before finish_pool()
@@ -19,7 +19,9 @@ struct GraphPool {
   bool owned = false;      // by a capture of gpuinterop, which may be replayed
   BlockCache idle;
   std::vector<Block> shared;  // that a consumer on another stream of the capture may still use
-  GraphPool() { idle.set_limit(INT64_MAX); }
+  GraphPool(uint64_t capture, DeviceState& device) : capture(capture), device(device) {
+    idle.set_limit(INT64_MAX);
+  }
   bool is_unused() const { return ended && destroyed && !waiting && live == 0; }
 };
 
@@ -38,14 +40,12 @@ void CUDA_CB graph_ended(void* data) {
 
 GraphPool* find(int device, uint64_t capture) noexcept {  // with the lock held
   for (GraphPool* p : pools)
-    if (p->capture == capture && p->device == device && !p->ended) return p;
+    if (p->capture == capture && p->device.ordinal == device && !p->ended) return p;
   return nullptr;
 }
 
-GraphPool* make(int device, uint64_t capture) {
-  auto fresh = std::make_unique<GraphPool>();
-  fresh->device = device;
-  fresh->capture = capture;
+GraphPool* make(DeviceState& device, uint64_t capture) {
+  auto fresh = std::make_unique<GraphPool>(capture, device);
   std::lock_guard guard(pools_lock);
   pools.push_back(fresh.get());
   return fresh.release();
@@ -56,15 +56,14 @@ GraphPool* find_or_make(DeviceState& d, uint64_t capture, CUgraph graph, const c
     std::lock_guard guard(pools_lock);
     if (GraphPool* pool = find(d.ordinal, capture)) return pool;
   }
-  GraphPool* pool = make(d.ordinal, capture);
+  GraphPool* pool = make(d, capture);
   when_graph_ends(graph, pool, graph_ended, where);  // an error ends the pool, which is reclaimed
   return pool;
 }
 
-// Assigns a block without pending work to the allocator's stream, from which every stream may reuse it.
-void serve_any_stream(DeviceState& d, Block& block) noexcept {
-  block.stream = d.allocator;
-  block.thread = 0;
+// A block without pending work belongs to the allocator's stream, from which every stream may reuse it.
+Block without_work(DeviceState& d, const Block& block) noexcept {
+  return {block.ptr, block.bytes, d.allocator, 0};
 }
 
 }  // namespace
@@ -114,60 +113,41 @@ void allocate_graph_block(DeviceState& d, Buffer* b, uint64_t capture, CUgraph g
 
 void free_graph_block(DeviceState& d, Buffer* b) noexcept {
   auto* pool = static_cast<GraphPool*>(b->context);
-  auto stream = static_cast<CUstream>(b->stream);
+  Block block{b->ptr, BlockCache::rounded(b->nbytes), static_cast<CUstream>(b->stream),
+              b->stream_thread};
   const uint32_t foreign_use = b->foreign_use.load();
-  bool ended;
   {
     std::lock_guard guard(pools_lock);
     --pool->live;
-    ended = pool->ended;
-    if (!ended) {
-      const Block kept{b->ptr, BlockCache::rounded(b->nbytes), stream, b->stream_thread};
+    if (!pool->ended) {
       try {
-        if (foreign_use & kUsedBeside || !pool->idle.put(kept)) pool->shared.push_back(kept);
+        if (foreign_use & kUsedBeside || !pool->idle.put(block)) pool->shared.push_back(block);
       } catch (...) {  // no memory for the list: the block leaks
       }
-    } else if (pool->is_unused()) {
-      destroyed_count.fetch_add(1);  // an empty pool to delete
+      return;
     }
+    if (pool->is_unused()) destroyed_count.fetch_add(1);  // an empty pool to delete
   }
-  if (!ended) return;
-  Block block{b->ptr, b->nbytes, stream, b->stream_thread};
   // The array may have been used outside the graph since, so check its last use.
-  if (foreign_use == 0 && is_done(d, *b)) serve_any_stream(d, block);
-  free_block(d, block.ptr, block.bytes, block.stream, block.thread, foreign_use);
+  if (foreign_use == 0 && is_done(d, *b)) block = without_work(d, block);
+  free_block({&d, block, foreign_use});
 }
 
 bool any_destroyed_graph() noexcept { return destroyed_count.load(std::memory_order_relaxed) != 0; }
 
 namespace {
 
-struct Reclaimed {
-  int device;
-  Block block;
-  uint32_t foreign_use;
-};
-
-// With the lock held.
-void take_blocks(GraphPool& pool, std::vector<Reclaimed>& blocks) {
-  for (const Block& block : pool.idle.drain()) blocks.push_back({pool.device, block, 0});
+// With the lock held, after the last launch of the graph.
+void take_blocks(GraphPool& pool, std::vector<FreedBlock>& blocks) {
+  for (const Block& block : pool.idle.drain())
+    blocks.push_back({&pool.device, without_work(pool.device, block), 0});
   for (const Block& block : std::exchange(pool.shared, {}))
-    blocks.push_back({pool.device, block, kUsedElsewhere});
-}
-
-// No launch of their graph is running.
-void free_blocks(std::vector<Reclaimed>& blocks) noexcept {
-  for (auto& [device, block, foreign_use] : blocks) {
-    DeviceState* d = started_device(device);
-    if (!d) continue;
-    if (foreign_use == 0) serve_any_stream(*d, block);
-    free_block(*d, block.ptr, block.bytes, block.stream, block.thread, foreign_use);
-  }
+    blocks.push_back({&pool.device, block, kUsedElsewhere});
 }
 
 void finish_pool(void* data) noexcept {
   auto* pool = static_cast<GraphPool*>(data);
-  std::vector<Reclaimed> blocks;
+  std::vector<FreedBlock> blocks;
   {
     std::lock_guard guard(pools_lock);
     pool->waiting = false;
@@ -177,13 +157,13 @@ void finish_pool(void* data) noexcept {
     }
     if (pool->destroyed) destroyed_count.fetch_add(1);
   }
-  free_blocks(blocks);
+  for (const FreedBlock& freed : blocks) free_block(freed);
 }
 
 }  // namespace
 
 void begin_graph_memory(int device, uint64_t capture) {
-  GraphPool* pool = make(device, capture);
+  GraphPool* pool = make(device_state(device, "gpuinterop.capture"), capture);
   std::lock_guard guard(pools_lock);
   pool->destroyed = pool->owned = true;
 }
@@ -199,12 +179,11 @@ void share_graph_memory(int device, uint64_t capture, CUgraph graph, const char*
 }
 
 void end_graph_memory(int device, uint64_t capture, CUstream last, uint32_t thread) noexcept {
-  DeviceState* d = started_device(device);
   GraphPool* pool = nullptr;
   {
     std::lock_guard guard(pools_lock);
     pool = find(device, capture);
-    if (!d || !pool) return;
+    if (!pool) return;
     pool->owned = false;
     pool->ended = pool->destroyed;  // a graph that contains a copy may still be launched
     pool->waiting = true;
@@ -214,12 +193,12 @@ void end_graph_memory(int device, uint64_t capture, CUstream last, uint32_t thre
   use.nbytes = pool->idle.bytes();
   use.stream = last;
   use.stream_thread = thread;
-  if (!last || is_done(*d, use)) return finish_pool(pool);
-  release_when_done(*d, use, false, finish_pool, finish_pool, pool);
+  if (!last || is_done(pool->device, use)) return finish_pool(pool);
+  release_when_done(pool->device, use, false, finish_pool, finish_pool, pool);
 }
 
 void reclaim_graph_memory() noexcept {
-  std::vector<Reclaimed> blocks;
+  std::vector<FreedBlock> blocks;
   {
     std::lock_guard guard(pools_lock);
     destroyed_count.store(0);
@@ -239,7 +218,7 @@ void reclaim_graph_memory() noexcept {
       destroyed_count.store(1);
     }
   }
-  free_blocks(blocks);
+  for (const FreedBlock& freed : blocks) free_block(freed);
 }
 
 }  // namespace gpuinterop::cuda

@@ -16,20 +16,15 @@ namespace gpuinterop::cuda {
 
 namespace {
 
-struct Deferred {
-  int device;
-  Block block;
-  uint32_t foreign_use;
-};
 std::mutex deferred_lock;
-std::vector<Deferred> deferred;
+std::vector<FreedBlock> deferred;
 std::atomic<size_t> deferred_count{0};
 
 // If the list cannot grow, leak the block: a leak is better than a use after free.
-void defer(DeviceState& d, const Block& block, uint32_t foreign_use) noexcept {
+void defer(const FreedBlock& freed) noexcept {
   std::lock_guard lock(deferred_lock);
   try {
-    deferred.push_back({d.ordinal, block, foreign_use});
+    deferred.push_back(freed);
     deferred_count.store(deferred.size());
   } catch (...) {
   }
@@ -48,11 +43,11 @@ CUresult driver_allocate(void** ptr, int64_t bytes, CUstream stream) noexcept {
 void driver_free(DeviceState& d, const Block& block) noexcept {
   try {
     CUstream stream = live_stream(d, block.stream, block.thread);
-    if (capture_id(stream)) return defer(d, block, 0);  // it would become a node of the graph
+    if (capture_id(stream)) return defer({&d, block, 0});  // it would become a node of the graph
     call_blocking(
         [&] { return driver().MemFreeAsync(reinterpret_cast<CUdeviceptr>(block.ptr), stream); });
   } catch (...) {
-    defer(d, block, 0);
+    defer({&d, block, 0});
   }
 }
 
@@ -91,18 +86,17 @@ bool wait_for_consumers(DeviceState& d, const Block& block, uint32_t foreign_use
 
 }  // namespace
 
-void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint32_t thread,
-                uint32_t foreign_use) noexcept {
-  Block block{ptr, BlockCache::rounded(nbytes), stream, thread};
+void free_block(FreedBlock freed) noexcept {
+  auto& [device, block, foreign_use] = freed;
+  DeviceState& d = *device;
   // The legacy stream waits for another thread's default stream, so file the block there.
-  if (stream == CU_STREAM_PER_THREAD && thread != thread_token())
+  if (block.stream == CU_STREAM_PER_THREAD && block.thread != thread_token())
     block.stream = CU_STREAM_LEGACY, block.thread = 0;
   if (foreign_use == 0 && d.cache.put(block)) [[likely]]
     return;
   try {
     DeviceGuard guard(d.ordinal);
-    if (foreign_use && !wait_for_consumers(d, block, foreign_use))
-      return defer(d, block, foreign_use);
+    if (foreign_use && !wait_for_consumers(d, block, foreign_use)) return defer(freed);
     if (d.cache.put(block)) return;
     if (d.cache.fits(block.bytes)) {
       // The cache is probably full of sizes that are no longer requested, so empty it.
@@ -111,7 +105,7 @@ void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint
     }
     driver_free(d, block);
   } catch (...) {
-    defer(d, block, foreign_use);
+    defer(freed);
   }
 }
 
@@ -119,18 +113,13 @@ void drain_deferred() noexcept {
   run_completed_releases();
   if (deferred_count.load(std::memory_order_relaxed) == 0 && !any_destroyed_graph()) return;
   if (driver_is_gone() || any_capture()) return;
-  std::vector<Deferred> list;
+  std::vector<FreedBlock> list;
   {
     std::lock_guard lock(deferred_lock);
     list.swap(deferred);
     deferred_count.store(0);
   }
-  for (const Deferred& item : list) {
-    DeviceState* d = started_device(item.device);
-    if (d)
-      free_block(*d, item.block.ptr, item.block.bytes, item.block.stream, item.block.thread,
-                 item.foreign_use);
-  }
+  for (const FreedBlock& freed : list) free_block(freed);
   reclaim_graph_memory();
 }
 
@@ -204,8 +193,9 @@ void release(Buffer* b) noexcept {
   if (!stream) stream = CU_STREAM_LEGACY;
   if (b->context) [[unlikely]]
     return free_graph_block(*d, b);
-  free_block(*d, b->ptr, b->nbytes, stream, b->stream_thread,
-             b->foreign_use.load(std::memory_order_relaxed));
+  free_block({d,
+              {b->ptr, BlockCache::rounded(b->nbytes), stream, b->stream_thread},
+              b->foreign_use.load(std::memory_order_relaxed)});
   if (deferred_count.load(std::memory_order_relaxed) || any_destroyed_graph()) drain_deferred();
 }
 

@@ -1,6 +1,7 @@
 // Allocation of device memory, for buffers and the public functions.
 #pragma once
 
+#include "cuda/block_cache.hpp"
 #include "cuda/cuda.hpp"
 
 namespace gpuinterop::cuda {
@@ -11,9 +12,12 @@ struct DeviceState;
 // thread's current stream, or of the graph that this stream is being captured into.
 void allocate_buffer(Buffer* b, const char* where);
 
-// Frees a block. See Buffer::foreign_use for the last argument.
-void free_block(DeviceState& d, void* ptr, int64_t nbytes, CUstream stream, uint32_t thread,
-                uint32_t foreign_use) noexcept;
+struct FreedBlock {
+  DeviceState* device;
+  Block block;
+  uint32_t foreign_use;  // see Buffer::foreign_use
+};
+void free_block(FreedBlock freed) noexcept;
 
 // Returns cached memory to the driver, and the driver's cached memory to the system. Waits for the streams of
 // that memory, except while a stream is being captured.

@@ -85,8 +85,6 @@ void finish_current_stream(int device, const char* where) {
 void copy_peer(int dst_device, void* dst, int src_device, const void* src, int64_t nbytes,
                CUstream stream, const char* where) {
   if (nbytes <= 0) return;
-  if (dst_device == src_device)
-    return copy_bytes(dst_device, dst, src, nbytes, Direction::DeviceToDevice, stream, true, where);
   DeviceState& to = device_state(dst_device, where);
   DeviceState& from = device_state(src_device, where);
   CUstream source = current_stream(src_device);
