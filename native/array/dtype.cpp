@@ -1,5 +1,7 @@
 #include "array/dtype.hpp"
 
+#include <iterator>
+
 namespace gpuinterop {
 
 // Order is shared with gpuinterop/dtypes.py; a test compares the two.
@@ -41,25 +43,11 @@ std::string typestr_of(DTypeId id) {
 }
 
 std::string dlpack_code_name(uint8_t code) {
-  static const char* const names[] = {"int",
-                                      "uint",
-                                      "float",
-                                      "opaque handle",
-                                      "bfloat",
-                                      "complex",
-                                      "bool",
-                                      "float8_e3m4",
-                                      "float8_e4m3",
-                                      "float8_e4m3b11fnuz",
-                                      "float8_e4m3fn",
-                                      "float8_e4m3fnuz",
-                                      "float8_e5m2",
-                                      "float8_e5m2fnuz",
-                                      "float8_e8m0fnu",
-                                      "float6_e2m3fn",
-                                      "float6_e3m2fn",
-                                      "float4_e2m1fn"};
-  if (code < sizeof(names) / sizeof(names[0])) return names[code];
+  static const char* const families[] = {"int",    "uint",    "float", "opaque handle",
+                                         "bfloat", "complex", "bool"};
+  if (code < std::size(families)) return families[code];
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (kDTypes[i].code == code) return kDTypes[i].name;
   return "unknown code " + std::to_string(code);
 }
 

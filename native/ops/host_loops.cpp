@@ -1,7 +1,6 @@
 #include "ops/host_loops.hpp"
 
 #include <bit>
-#include <string>
 
 #include "ops/own_loops.hpp"
 
@@ -20,25 +19,11 @@ struct UfuncFields {
   int ntypes;
   int flags;
   const char* name;
-  const char* types;  // nargs type numbers for each loop
 };
 
 bool has_int(PyObject* object, const char* name, int value) {
   const PyRef found = PyRef::steal(PyObject_GetAttrString(object, name));
   return found && PyLong_Check(found.get()) && PyLong_AsLong(found.get()) == value;
-}
-
-// Whether the type numbers at `types` are those of the text "ff->f".
-bool has_types(PyObject* text, const char* types, int nin, int nargs) {
-  // By NumPy's type number, which its ABI fixes.
-  constexpr char kLetters[] = "?bBhHiIlLqQfdgFDGOSUVMme";
-  std::string expected;
-  for (int i = 0; i < nargs; ++i) {
-    if (types[i] < 0 || types[i] >= static_cast<int>(sizeof kLetters - 1)) return false;
-    if (i == nin) expected += "->";
-    expected += kLetters[int{types[i]}];
-  }
-  return PyUnicode_Check(text) && PyUnicode_CompareWithASCIIString(text, expected.c_str()) == 0;
 }
 
 // Compares the fields with what the object reports, the pointers last.
@@ -51,19 +36,11 @@ bool is_laid_out_as_documented(PyObject* ufunc, int index) {
   if (!has_int(ufunc, "nin", fields.nin) || !has_int(ufunc, "nout", fields.nout) ||
       !has_int(ufunc, "nargs", fields.nargs) || !has_int(ufunc, "ntypes", fields.ntypes) ||
       fields.nargs != fields.nin + fields.nout || index < 0 || index >= fields.ntypes ||
-      !fields.functions || !fields.types || !fields.name)
+      !fields.functions || !fields.name)
     return false;
   const PyRef name = PyRef::steal(PyObject_GetAttrString(ufunc, "__name__"));
-  const PyRef types = PyRef::steal(PyObject_GetAttrString(ufunc, "types"));
-  if (!name || !PyUnicode_Check(name.get()) || !types || !PyList_Check(types.get()) ||
-      PyList_Size(types.get()) != fields.ntypes ||
-      PyUnicode_CompareWithASCIIString(name.get(), fields.name) != 0)
-    return false;
-  for (int i = 0; i < fields.ntypes; ++i)
-    if (!has_types(PyList_GetItem(types.get(), i), fields.types + i * fields.nargs, fields.nin,
-                   fields.nargs))
-      return false;
-  return fields.functions[index] != nullptr;
+  return name && PyUnicode_Check(name.get()) &&
+         PyUnicode_CompareWithASCIIString(name.get(), fields.name) == 0 && fields.functions[index];
 }
 
 HostLoop in_table(const InnerLoop* table, DTypeId x) {
