@@ -18,14 +18,13 @@ constinit thread_local Recorder* recorder [[gnu::tls_model("initial-exec")]] = n
 
 namespace {
 
-constexpr const char* kWhere = "gpuinterop.capture";
 // The driver treats 1 as 0, but idle streams are kept by priority, so a capture never reuses the stream of a
 // user's Stream object. An array last used on such a stream would seem to be recorded, and would be refused
 // elsewhere.
 constexpr int kCapturePriority = 1;
 
 [[noreturn]] void fail_broken(CUresult code) {
-  fail(Kind::Capture, kWhere, "only operations that a graph can hold, on streams that rejoin it",
+  fail(Kind::Capture, kCapture, "only operations that a graph can hold, on streams that rejoin it",
        "a broken capture: " + cuda::describe(code),
        "move calls that wait for the device or allocate through the driver out of the block: "
        "synchronize(), item(), numpy.asarray(x), printing, another library's allocations");
@@ -55,7 +54,7 @@ void add_to_capture(CUstream stream, CUgraph inner) {
 }  // namespace
 
 void HostWork::run() const {
-  for (const Array& a : inputs) require_set(kWhere, a);
+  for (const Array& a : inputs) require_set(kCapture, a);
   for (const Array& a : outs) note_write(a);
   compute();
 }
@@ -87,25 +86,25 @@ void Recorder::destroy_graph() noexcept {
 
 void Recorder::begin(PyObject* self) {
   if (active_ || ready_)
-    fail(Kind::Capture, kWhere, "a capture that has not begun", "a capture that has begun",
+    fail(Kind::Capture, kCapture, "a capture that has not begun", "a capture that has begun",
          "create a new capture: gpuinterop.capture()");
   if (recorder)
-    fail(Kind::Capture, kWhere, "no capture around this one in the same thread",
+    fail(Kind::Capture, kCapture, "no capture around this one in the same thread",
          "a capture inside a capture",
          "record the inner capture first and replay it in the outer block, or write its operations "
          "in the outer block");
   if (!on_host_) {
-    cuda::require(kWhere);
+    cuda::require(kCapture);
     cuda::DeviceGuard guard(device_.id);
     outer_stream_ = cuda::current_stream(device_.id);
-    stream_ = cuda::acquire_stream(device_.id, false, kCapturePriority, kWhere);
+    stream_ = cuda::acquire_stream(device_.id, false, kCapturePriority, kCapture);
     // Relaxed: loading a kernel or allocating meanwhile is not part of the graph and does not break it.
     CUresult code = cuda::call_blocking(
         [&] { return cuda::driver().StreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED); });
     if (code != CUDA_SUCCESS) {
       cuda::recycle_stream(device_.id, stream_, false, kCapturePriority);
       stream_ = nullptr;
-      cuda::check(code, "cuStreamBeginCapture", kWhere);
+      cuda::check(code, "cuStreamBeginCapture", kCapture);
     }
     capture_ = cuda::capture_id(stream_);
     cuda::set_current_stream(device_.id, stream_);
@@ -124,7 +123,7 @@ void Recorder::begin(PyObject* self) {
 
 void Recorder::end() {
   if (recorder != this)
-    fail(Kind::Capture, kWhere, "the end of a capture in the thread that began it",
+    fail(Kind::Capture, kCapture, "the end of a capture in the thread that began it",
          active_ ? "another thread, while the first one still records" : "no capture in progress",
          "use it as a with-block, and leave the block in the thread that entered it");
   const PyRef self = stop();
@@ -179,11 +178,11 @@ void Recorder::make_executable() {
   CUresult code = end_stream_capture();
   if (code == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED || code == CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
     fail_broken(code);
-  cuda::check(code, "cuStreamEndCapture", kWhere);
+  cuda::check(code, "cuStreamEndCapture", kCapture);
   cuda::DeviceGuard guard(device_.id);
   code = cuda::call_blocking(
       [&] { return cuda::driver().GraphInstantiateWithFlags(&exec_, graph_, 0); });
-  cuda::check(code, "cuGraphInstantiate", kWhere);
+  cuda::check(code, "cuGraphInstantiate", kCapture);
 }
 
 // Results have values once all calls have run; if one of them fails, the results may be incomplete.
@@ -277,7 +276,7 @@ void Recorder::require_no_index_flag() {
 void Recorder::require_device(Device device) const {
   if (device == device_) return;
   const std::string here = device_text(device_), there = device_text(device);
-  fail(Kind::Capture, kWhere, "work on " + here + ", which this capture records",
+  fail(Kind::Capture, kCapture, "work on " + here + ", which this capture records",
        "work on " + there + ", which would run now and in no replay",
        "pass device=\"" + there + "\" to capture, or move the array first: x.to_device(\"" + here +
            "\")");
@@ -355,7 +354,7 @@ size_t Recorder::nodes() const {
   if (!graph_) return inner_nodes_;
   size_t n = 0;
   cuda::DeviceGuard guard(device_.id);
-  cuda::check(cuda::driver().GraphGetNodes(graph_, nullptr, &n), "cuGraphGetNodes", kWhere);
+  cuda::check(cuda::driver().GraphGetNodes(graph_, nullptr, &n), "cuGraphGetNodes", kCapture);
   return n + inner_nodes_;
 }
 

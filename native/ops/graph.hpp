@@ -120,8 +120,8 @@ inline void require_recorded(Device device) {
 // True while this thread records on the host: operations are then left to the replays.
 inline bool recording_on_host() noexcept { return recorder && recorder->on_host(); }
 
-// Where the error of require_set() arose, for operations on the host.
-constexpr const char* kCaptured = "gpuinterop.capture";
+// How errors name a capture.
+constexpr const char* kCapture = "gpuinterop.capture";
 
 // Kind::Capture errors: while this thread records on the host, because `where` needs values now; and for a
 // result of a host capture, on any thread, that has not been computed yet.

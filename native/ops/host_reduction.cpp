@@ -280,7 +280,7 @@ PyObject* HostReduction::compute(PyObject* const* ins, int n_ins, PyObject* cons
     call->where = where;
     recorder->add(std::move(call));
   } else {
-    for (int i = 0; i < n_ins; ++i) require_set(kCaptured, *read[i]);
+    for (int i = 0; i < n_ins; ++i) require_set(kCapture, *read[i]);
     note_write(*out);
     stages->run(read, *out, where);
   }
