@@ -294,16 +294,13 @@ int find_op(const char* name) {
 }
 
 OpId op_by_name(const char* name) {
-  auto found = ids_by_name.find(name);
-  if (found == ids_by_name.end()) {
-    import_module("gpuinterop.ops");
-    found = ids_by_name.find(name);
-  }
-  if (found == ids_by_name.end()) {  // gpuinterop.ops is about to add it
+  if (find_op(name) < 0) import_module("gpuinterop.ops");
+  const int found = find_op(name);
+  if (found < 0) {  // gpuinterop.ops is about to add it
     PyErr_Format(PyExc_RuntimeError, "gpuinterop.ops has no operation %s yet", name);
     throw PythonError();
   }
-  return found->second;
+  return static_cast<OpId>(found);
 }
 
 PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool reflect, bool c_order) {
