@@ -138,32 +138,13 @@ def test_fused_functions_of_short_lines():
     close(found.get(), np.exp(host[0] * host[1]) + host[1])
 
 
-def test_fused_results_may_replace_their_operands():
-    fused = gi.fuse(lambda x, y: (x + y, x - y))
-    swap = gi.fuse(lambda x, y: (y, x))
-    for n in (3, 10000):
-        x, y = (values("float64", n, i) for i in range(2))
-        a, b = on_cpu(x), on_cpu(y)
-        fused(a, b, out=(b, a))
-        np.testing.assert_array_equal(b.get(), x + y)
-        np.testing.assert_array_equal(a.get(), x - y)
-        swap(a, b, out=(a, b))
-        np.testing.assert_array_equal(a.get(), x + y)
-        np.testing.assert_array_equal(b.get(), x - y)
-
-
-def test_an_operand_that_the_result_overlaps_is_copied():
-    host = np.arange(20.0)
-    x = on_cpu(host)
-    gi.add(x[:-1], x[1:], out=x[1:])
-    np.testing.assert_array_equal(x.get()[1:], host[:-1] + host[1:])
+def test_an_operand_that_the_result_of_a_graph_overlaps_is_copied():
+    x = on_cpu(np.arange(20.0))
     graph = gi.capture(lambda a: gi.add(a[:-1], 1, out=a[1:]), x)
-    before = x.get().copy()
-    graph()
-    np.testing.assert_array_equal(x.get()[1:], before[:-1] + 1)
-    before = x.get().copy()
-    graph()
-    np.testing.assert_array_equal(x.get()[1:], before[:-1] + 1)
+    for _ in range(2):
+        before = x.get().copy()
+        graph()
+        np.testing.assert_array_equal(x.get()[1:], before[:-1] + 1)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "uint64"])

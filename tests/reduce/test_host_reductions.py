@@ -102,14 +102,6 @@ def test_sums_keep_their_rounding_errors():
 
 
 def test_empty_axes_and_zeros_with_a_sign():
-    x = gi.zeros((0, 3), device="cpu")
-    for shape, axis in (((3,), 0), ((0,), 1), ((), None)):
-        assert x.sum(axis).get().tobytes() == np.zeros(shape, "float32").tobytes()
-        assert x.prod(axis).get().tobytes() == np.ones(shape, "float32").tobytes()
-    assert np.isnan(x.mean().get())
-    assert np.isnan(x.var(0).get()).all()
-    assert bool(x.all().get())
-    assert not bool(x.any().get())
     for view in (gi.zeros((5, 0, 4), device="cpu"), gi.zeros((4, 0, 5), device="cpu").T):
         assert view.sum(axis=(1, 2)).tolist() == [0] * 5
         assert view.sum(axis=1).shape == (5, 4)
@@ -137,18 +129,6 @@ def test_a_dtype_is_that_of_the_sum():
             np.testing.assert_array_equal(found, host.sum(axis=1, dtype=dtype), strict=True)
     y = gi.GpuArray(values("float64", 100), device="cpu")
     np.testing.assert_allclose(y.var(dtype="float32").get(), np.var(y.get()), rtol=1e-6)
-
-
-def test_a_captured_reduction_reads_the_present_values():
-    x = gi.GpuArray(values("float32", (30, 40)), device="cpu")
-    graph = gi.capture(lambda a: (a.sum(axis=0), a[::-1].max(), a.var()), x)
-    for _ in range(2):
-        total, most, spread = graph()
-        host = x.get()
-        np.testing.assert_allclose(total.get(), host.sum(axis=0), rtol=1e-5, atol=1e-5)
-        assert float(most) == host.max()
-        np.testing.assert_allclose(spread.get(), host.var(), rtol=1e-5)
-        x += 1
 
 
 def test_fused_reductions_of_many_blocks():
