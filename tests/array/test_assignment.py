@@ -5,6 +5,7 @@ import array as stdlib_array
 import numpy as np
 import pytest
 from array_strategies import examples, keys, numbers, shapes, view_chains
+from doubles.placed import placed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,13 +95,10 @@ def test_lists_and_host_arrays(device, value):
 
 
 def test_misaligned_host_source():
-    raw = np.zeros(17, dtype="uint8")
-    odd = raw[1:].view("float32")
-    odd[...] = [1, 2, 3, 4]
     packed = np.zeros(4, dtype=[("tag", "u1"), ("value", "<f4")])
     packed["value"] = [5, 6, 7, 8]
     x = gi.zeros(4, device="cpu")
-    x[...] = odd
+    x[...] = placed(np.array([1, 2, 3, 4], "float32"))
     assert x.tolist() == [1, 2, 3, 4]
     x[...] = packed["value"]
     assert x.tolist() == [5, 6, 7, 8]

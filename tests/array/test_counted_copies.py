@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from doubles.placed import placed
 
 import gpuinterop as gi
 
@@ -16,16 +17,9 @@ def counted(call):
     return copies.count, copies.bytes
 
 
-def misaligned(dtype="float32", count=3):
-    size = np.dtype(dtype).itemsize
-    found = np.frombuffer(bytearray(size * count + 1), np.uint8)[1:].view(dtype)
-    assert not found.flags.aligned
-    return found
-
-
 CROOKED = {
     "of foreign byte order": lambda: np.arange(3, dtype=">f4"),
-    "misaligned": misaligned,
+    "misaligned": lambda: placed(np.zeros(3, "float32")),
     "a field of records": lambda: np.zeros(3, [("tag", "u1"), ("value", "f4")])["value"],
 }
 
@@ -63,7 +57,7 @@ def test_refused_source_is_not_realigned_by_a_copy(make):
 
 
 def test_from_dlpack_counts_a_requested_copy():
-    host = misaligned()
+    host = placed(np.zeros(3, "float32"))
     assert counted(lambda: gi.from_dlpack(host, copy=True)) == (1, 12)
     assert counted(lambda: gi.from_dlpack(np.zeros(3, "f4"), copy=True)) == (1, 12)
 

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from doubles import driver, internals
+from doubles.placed import placed
 from doubles.public_tables import ML_NAMES, NUMPY_NAMES
 
 import gpuinterop as gi
@@ -51,17 +52,9 @@ def test_a_finaliser_may_change_what_is_being_read(name):
 # ---- alignment -------------------------------------------------------------------------------------
 
 
-def off_by(offset, dtype="complex64", count=4):
-    block = np.zeros(count * 16 + 64, np.uint8)
-    start = -block.ctypes.data % 64 + offset
-    found = block[start : start + count * np.dtype(dtype).itemsize].view(dtype)
-    found[...] = np.arange(count)
-    return found
-
-
 @pytest.mark.parametrize(("dtype", "offset"), [("complex64", 4), ("complex128", 8)])
 def test_complex_alignment_is_that_of_the_parts_at_every_entry_point(dtype, offset):
-    host = off_by(offset, dtype)
+    host = placed(np.arange(4, dtype=dtype), offset)
     assert host.flags.aligned
     shared = gi.asarray(host, device="cpu", copy=False)
     assert gi.from_any(host).ptr == gi.from_dlpack(host).ptr == shared.ptr == host.ctypes.data
@@ -69,13 +62,13 @@ def test_complex_alignment_is_that_of_the_parts_at_every_entry_point(dtype, offs
     values = list(range(4))
     x = gi.zeros(4, dtype=dtype, device="cpu")
     x[...] = host
-    out = np.zeros_like(off_by(offset, dtype))
+    out = np.zeros_like(placed(np.arange(4, dtype=dtype), offset))
     for found in (
         x, gi.array(host, device="cpu"), gi.GpuArray(host, device="cpu"),
         gi.concatenate([shared, x])[:4], (x * 0 + host), shared.copy(),
     ):  # fmt: skip
         assert found.tolist() == values
-    out = off_by(offset, dtype)
+    out = placed(np.arange(4, dtype=dtype), offset)
     out[...] = 0
     assert x.get(out).tolist() == values
 

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from doubles.placed import placed
 
 import gpuinterop as gi
 from gpuinterop import testing
@@ -22,11 +23,7 @@ def dtype_from_id(name):
 def aligned(count, dtype, offset=0):
     """`count` elements that start `offset` bytes past a multiple of 64, with different values."""
     dtype = dtype_from_id(dtype) if isinstance(dtype, str) else dtype
-    raw = np.zeros(count * dtype.itemsize + 192, np.uint8)
-    start = -raw.ctypes.data % 64 + offset
-    found = raw[start : start + count * dtype.itemsize].view(dtype)
-    found[...] = (np.arange(count) % 13).astype(dtype)
-    return found
+    return placed((np.arange(count) % 13).astype(dtype), offset)
 
 
 MULTIPLY = """

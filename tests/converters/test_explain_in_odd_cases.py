@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 from cases import Fresh, agree, frozen
 from doubles import driver, fake_driver
+from doubles.placed import placed
 
 import gpuinterop as gi
 from gpuinterop import converters
-
-
-def unaligned(dtype, count=64):
-    return np.zeros(count * np.dtype(dtype).itemsize + 1, "u1")[1:].view(dtype)
 
 
 def conjugated():
@@ -33,14 +30,14 @@ class Interface:
     """Of no known library, with elements between addresses."""
 
     def __init__(self):
-        self.host = unaligned("f4")
+        self.host = placed(np.zeros(64, "f4"))
         self.__array_interface__ = self.host.__array_interface__
 
 
 SOURCES = {
     "swapped float32": lambda: np.ones(3, ">f4"),
     "swapped and empty": lambda: np.zeros((0, 3), ">f4"),
-    "unaligned and reversed": lambda: unaligned("f4")[::-2],
+    "unaligned and reversed": lambda: placed(np.zeros(64, "f4"))[::-2],
     "reversed": lambda: np.ones((3, 4), np.float32)[:, ::-1],
     "read-only and empty": lambda: frozen(np.ones((0, 3), np.float32)),
     "axis of one element": lambda: strided((1, 3), (12, 8)),

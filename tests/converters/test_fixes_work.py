@@ -5,27 +5,15 @@ import re
 import numpy as np
 import pytest
 from cases import frozen
+from doubles.placed import placed
 
 import gpuinterop
 import gpuinterop as gi
 
 
-def unaligned(host):
-    """The same values one byte off: no element is at its place."""
-    raw = np.zeros(host.nbytes + 65, np.uint8)
-    start = -raw.ctypes.data % 64 + 1
-    made = raw[start : start + host.nbytes].view(host.dtype).reshape(host.shape)
-    made[...] = host
-    return made
-
-
 def off_by_one(dtype="f4"):
     """Aligned elements that JAX does not share."""
-    raw = np.zeros(256, np.uint8)
-    start = -raw.ctypes.data % 64 + 16
-    made = raw[start : start + 12 * np.dtype(dtype).itemsize].view(dtype).reshape(3, 4)
-    made[...] = np.arange(12).reshape(3, 4)
-    return made
+    return placed(np.arange(12, dtype=dtype).reshape(3, 4), 16)
 
 
 def of_torch(host):
@@ -37,7 +25,7 @@ SOURCES = {
     "numpy, off by one": off_by_one,
     "numpy, transposed": lambda: off_by_one().T,
     "numpy, reversed": lambda: off_by_one()[::-1],
-    "numpy, between elements": lambda: unaligned(PLAIN),
+    "numpy, between elements": lambda: placed(PLAIN),
     "numpy, swapped": lambda: PLAIN.astype(">f4"),
     "numpy, complex": lambda: PLAIN + 1j * PLAIN.astype("c8"),
     "numpy, float64": lambda: PLAIN.astype("f8"),

@@ -61,22 +61,9 @@ def test_requested_copy_is_made_by_producer_or_gpuinterop(freed):
     assert take(Producer(flags=2), copy=True).ptr == ADDRESS
 
 
-class Signature:
-    """A producer whose __dlpack__ is one of the functions below."""
-
-    def __init__(self, function):
-        self.function = function
-
-    def __dlpack__(self, **keywords):
-        return self.function(**keywords)
-
-    def __dlpack_device__(self):
-        return (1, 0)
-
-
 def test_older_signatures_are_called_as_they_are():
     for older in (lambda stream=None: capsule(legacy=True), lambda: capsule(legacy=True)):
-        assert take(Signature(older)).ptr == ADDRESS
+        assert take(Producer(older)).ptr == ADDRESS
 
 
 def test_type_error_from_inside_a_producer_is_its_own():
@@ -84,9 +71,9 @@ def test_type_error_from_inside_a_producer_is_its_own():
         raise TypeError("cannot add a str to an int")
 
     with pytest.raises(TypeError, match="cannot add a str"):
-        take(Signature(adds))
+        take(Producer(adds))
     # What one object did is not kept for its class.
-    assert take(Signature(lambda **_: capsule(flags=1))).readonly
+    assert take(Producer(lambda **_: capsule(flags=1))).readonly
 
 
 # ---- dictionaries ---------------------------------------------------------------------------------

@@ -224,15 +224,7 @@ def test_overlapping_elements_are_exported_for_reading():
 # ---- tables of the C exchange API -----------------------------------------------------------------
 
 
-class Fallback:
-    def __dlpack__(self, **_):
-        return capsule()
-
-    def __dlpack_device__(self):
-        return (1, 0)
-
-
-FALLBACK = {"__dlpack__": Fallback.__dlpack__, "__dlpack_device__": Fallback.__dlpack_device__}
+FALLBACK = {"__dlpack__": lambda *_, **__: capsule(), "__dlpack_device__": lambda _: (1, 0)}
 # Tables of doubles/peer/peer.cpp, and how an object without another protocol is refused.
 TABLES = {
     "no functions": (1, TypeError, ""),
