@@ -3,11 +3,11 @@
 import ctypes
 import functools
 import os
-import threading
 
 import numpy as np
 import pytest
 from doubles import fake_driver
+from doubles.threads import in_thread
 from test_products import close, values
 
 import gpuinterop
@@ -130,11 +130,7 @@ def test_tf32_is_used_only_on_request(device: str) -> None:
         assert compute(lambda: x @ x) == tf32
         assert compute(lambda: gpuinterop.gemm(x, x)) == tf32
         assert compute(lambda: gpuinterop.gemm(x, x, tf32=False)) == strict
-        other: list[int] = []
-        thread = threading.Thread(target=lambda: other.append(compute(lambda: x @ x)))
-        thread.start()
-        thread.join()
-        assert other == [strict]
+        assert in_thread(compute, lambda: x @ x) == strict
     assert compute(lambda: x.dot(x)) == strict
 
 

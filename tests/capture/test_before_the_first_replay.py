@@ -3,10 +3,10 @@
 import copy
 import gc
 import pickle
-import threading
 
 import numpy as np
 import pytest
+from doubles.threads import in_thread
 
 import gpuinterop as gi
 from gpuinterop import CaptureError
@@ -112,9 +112,7 @@ def test_another_thread_is_refused_too() -> None:
 
     with gi.capture(device="cpu") as graph:
         y = x * 2
-        thread = threading.Thread(target=elsewhere, args=(y,))
-        thread.start()
-        thread.join()
+        in_thread(elsewhere, y)
     # The operands have their values, which nothing changes while the capture records.
     assert answers == ["capture"] * 3 + [[1, 2, 3]]
     graph.replay()

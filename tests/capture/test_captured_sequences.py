@@ -1,10 +1,10 @@
 """Recording, replaying, keeping alive, and failing with a reason: on every device there is."""
 
 import gc
-import threading
 
 import numpy as np
 import pytest
+from doubles.threads import in_thread
 
 import gpuinterop as gi
 from gpuinterop import CudaNdarray
@@ -133,15 +133,9 @@ def test_captures_do_not_nest(device: str) -> None:
 def test_other_threads_are_not_recorded(device: str) -> None:
     x, other = array([1, 2], device), array([1, 2], device)
 
-    def elsewhere() -> None:
-        nonlocal other
-        other = other + 1
-
     with gi.capture(device=device) as graph:
         x += 1
-        thread = threading.Thread(target=elsewhere)
-        thread.start()
-        thread.join()
+        other = in_thread(lambda: other + 1)
     assert other.tolist() == [2, 3]
     graph.replay()
     assert other.tolist() == [2, 3]
@@ -257,21 +251,10 @@ def test_a_replay_uses_the_layouts_of_the_recording(device: str) -> None:
 def test_only_the_own_thread_ends_a_capture(device: str) -> None:
     x = array([1, 2], device)
     graph = gi.capture(device=device)
-    refused: list[str] = []
-
-    def elsewhere(*reason) -> None:
-        try:
-            graph.__exit__(*reason)
-        except CaptureError as error:
-            refused.append(str(error))
-
     with graph:
         made = x + 1
-        thread = threading.Thread(target=elsewhere, args=(None,) * 3)
-        thread.start()
-        thread.join()
-    assert len(refused) == 1
-    assert all("thread" in text for text in refused)
+        with pytest.raises(CaptureError, match="thread"):
+            in_thread(graph.__exit__, None, None, None)
     graph.replay()
     assert made.tolist() == [2, 3]
 

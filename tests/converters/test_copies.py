@@ -1,9 +1,8 @@
 """no_copies, count_copies and log_transfers: across converters, per thread."""
 
-import threading
-
 import numpy as np
 import pytest
+from doubles.threads import in_thread
 
 import gpuinterop as gi
 from gpuinterop import _core, converters, copy_tracking
@@ -53,11 +52,6 @@ def test_a_block_in_a_generator_ends_in_another_thread():
         with block():
             yield
 
-    def elsewhere(function):
-        thread = threading.Thread(target=function)
-        thread.start()
-        thread.join()
-
     x = reversed_array()
     counts = []
     for block in (gi.no_copies, gi.count_copies, gi.log_transfers):
@@ -70,7 +64,7 @@ def test_a_block_in_a_generator_ends_in_another_thread():
                 x.copy()
             counts.append(c.count)
 
-        elsewhere(end)
+        in_thread(end)
         with gi.count_copies() as c:
             x.copy()
         counts.append(c.count)

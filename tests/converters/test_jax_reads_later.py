@@ -5,6 +5,7 @@ import threading
 
 import numpy as np
 import pytest
+from doubles.threads import in_threads
 
 import gpuinterop as gi
 
@@ -206,13 +207,9 @@ def test_loans_of_many_threads_are_all_returned():
     pytest.importorskip("jax")
     x = gi.zeros(64, device="cpu")
 
-    def lend():
+    def lend(_):
         for _ in range(200):
             CONSUMER["take"](x)
 
-    threads = [threading.Thread(target=lend) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(lend, range(8))
     x.fill(1)

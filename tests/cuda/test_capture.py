@@ -1,12 +1,12 @@
 """What a graph capture may see: no synchronisation, memory of its own, order where it can be had."""
 
-import threading
 import time
 
 import numpy as np
 import pytest
 from doubles import driver, internals
 from doubles.streams import Torch
+from doubles.threads import in_thread
 
 import gpuinterop as gi
 from gpuinterop import devices
@@ -185,7 +185,7 @@ def test_arrays_of_a_running_capture_are_its_own():
     """Another thread gets an error with a fix; the capture stays valid, and afterwards the arrays work again."""
     operand, untouched = filled(1000, 1.0), filled(1000, 4.0)
     graph = gi.capture(device=CUDA)
-    refused, values = [], []
+    refused = []
 
     def elsewhere(result):
         for call in (
@@ -198,16 +198,14 @@ def test_arrays_of_a_running_capture_are_its_own():
             with pytest.raises(CaptureError, match="ended") as error:
                 call()
             refused.append(error.value)
-        values.append((operand[1:].shape, np.asarray(untouched).max()))
+        return operand[1:].shape, np.asarray(untouched).max()
 
     with graph:
         result = operand.copy()
-        thread = threading.Thread(target=elsewhere, args=(result,))
-        thread.start()
-        thread.join()
+        values = in_thread(elsewhere, result)
     assert len(refused) == 5
     assert all("legacy" in e.got for e in refused)
-    assert values == [((999,), 4.0)]
+    assert values == ((999,), 4.0)
     assert np.asarray(operand).max() == 1.0
     graph.replay()
     assert np.asarray(result).max() == 1.0
@@ -219,17 +217,13 @@ def test_a_capture_takes_no_stream_on_which_an_array_was_last_used():
         x = filled(1000, 1.0)
     gone.synchronize()
     del gone
-    copies = []
 
     def beside():
         with other:
-            copies.append(np.asarray(x.copy()).max())
+            return np.asarray(x.copy()).max()
 
-    thread = threading.Thread(target=beside)
     with gi.capture(device=CUDA):
-        thread.start()
-        thread.join()
-    assert copies == [1.0]
+        assert in_thread(beside) == 1.0
 
 
 def test_fork_and_join_inside_a_capture(stream):

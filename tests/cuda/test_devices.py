@@ -7,11 +7,11 @@ import enum
 import os
 import pickle
 import sys
-import threading
 
 import numpy as np
 import pytest
 from doubles import driver, fake_driver, internals
+from doubles.threads import in_thread
 
 import gpuinterop as gi
 from gpuinterop import devices
@@ -139,7 +139,6 @@ def test_device_object_is_immutable():
 def test_with_device_sets_the_default_of_the_block_alone():
     gpu = devices.device_from_dlpack(2, 7)
     outside = gi.default_device()
-    seen = []
     with gpu as entered:
         assert entered is gpu
         assert gi.default_device() is gpu
@@ -148,11 +147,8 @@ def test_with_device_sets_the_default_of_the_block_alone():
         with pytest.raises(KeyError), CPU:
             raise KeyError
         assert gi.default_device() is gpu
-        thread = threading.Thread(target=lambda: seen.append(gi.default_device()))
-        thread.start()
-        thread.join()
+        assert in_thread(gi.default_device) is outside
     assert gi.default_device() is outside
-    assert seen == [outside]
 
 
 def test_with_device_holds_for_one_task():

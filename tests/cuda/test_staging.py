@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 from doubles import driver
+from doubles.threads import in_thread, in_threads
 
 import gpuinterop as gi
 
@@ -102,7 +103,7 @@ def test_upload_to_memory_that_was_used_on_another_stream():
 
 def test_many_threads_copy_at_once(monkeypatch):
     monkeypatch.setenv(THREADS, "4")
-    wrong, barrier = [], threading.Barrier(8)
+    barrier = threading.Barrier(8)
 
     def work(seed):
         barrier.wait()
@@ -110,16 +111,9 @@ def test_many_threads_copy_at_once(monkeypatch):
         for _ in range(4):
             host = random_bytes(int(rng.integers(MiB, 12 * MiB)), seed)
             with gi.Stream():
-                if not np.array_equal(gi.asarray(host, device=CUDA).get(), host):
-                    wrong.append(seed)
+                assert np.array_equal(gi.asarray(host, device=CUDA).get(), host)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    assert not wrong
+    in_threads(work, range(8))
 
 
 def test_a_copy_that_waits_for_its_stream_leaves_the_threads_to_others():
@@ -148,7 +142,6 @@ def test_a_capture_in_another_thread_goes_on():
     stream = gi.Stream()
     host = random_bytes(9 * MiB)
     x = gi.asarray(host, device=CUDA)
-    out = []
     with stream:
         y = gi.ones((4,), device=CUDA)
         gi.synchronize()
@@ -157,16 +150,12 @@ def test_a_capture_in_another_thread_goes_on():
 
         def copy():
             with gi.Stream():
-                out.append(gi.asarray(host, device=CUDA).get())
-                out.append(x.get())
+                return gi.asarray(host, device=CUDA).get(), x.get()
 
-        thread = threading.Thread(target=copy)
-        thread.start()
-        thread.join(60)
+        out = in_thread(copy)
         assert capture.end() == 1
         capture.destroy()
     assert all(np.array_equal(found, host) for found in out)
-    assert len(out) == 2
 
 
 def test_second_device(second_device):

@@ -7,6 +7,7 @@ import weakref
 import numpy as np
 import pytest
 from doubles import driver
+from doubles.threads import in_thread
 
 import gpuinterop as gi
 from gpuinterop import devices
@@ -56,9 +57,7 @@ def test_thread_that_ends_inside_a_block_releases_the_stream():
         s.__enter__()
 
     for _ in range(3):
-        thread = threading.Thread(target=enter)
-        thread.start()
-        thread.join()
+        in_thread(enter)
     # The system's thread ends a little later than join() returns.
     end = time.monotonic() + 10
     while any(s() is not None for s in alive) and time.monotonic() < end:
@@ -67,14 +66,8 @@ def test_thread_that_ends_inside_a_block_releases_the_stream():
 
 
 def test_current_stream_is_the_threads_own():
-    seen = []
     with gi.Stream():
-        thread = threading.Thread(
-            target=lambda: seen.append(devices.current_stream("cuda:0").handle)
-        )
-        thread.start()
-        thread.join()
-    assert seen == [1]
+        assert in_thread(devices.current_stream, "cuda:0").handle == 1
 
 
 def test_current_streams_of_two_devices_are_apart(second_device):
@@ -220,22 +213,18 @@ def test_priority_and_blocking():
 
 
 def test_per_thread_streams_of_two_threads_are_ordered():
-    result = {}
-
     def produce():
         with devices.per_thread_stream("cuda:0"):
             driver.slow(driver.PER_THREAD, PAUSE)
-            result["x"] = filled(8.0)
-            result["handle"] = result["x"]._stream
+            x = filled(8.0)
+            return x, x._stream
 
     with devices.per_thread_stream("cuda:0"):
         filled(0.0)
-        thread = threading.Thread(target=produce)
-        thread.start()
-        thread.join()
-        y = result["x"].copy()  # the same handle as in the other thread, another stream
+        x, handle = in_thread(produce)
+        y = x.copy()  # the same handle as in the other thread, another stream
         assert np.asarray(y).max() == 8.0
-    assert result["handle"] == driver.PER_THREAD
+    assert handle == driver.PER_THREAD
 
 
 def test_memory_freed_on_a_per_thread_stream_by_another_thread():
@@ -247,9 +236,7 @@ def test_memory_freed_on_a_per_thread_stream_by_another_thread():
             box.append(filled(1.0))
             box.append(box[0].copy())
 
-    thread = threading.Thread(target=produce)
-    thread.start()
-    thread.join()
+    in_thread(produce)
     del box[0]
     for _ in range(4):
         filled(2.0)  # must not land in the freed block before the copy was made

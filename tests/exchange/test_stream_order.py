@@ -5,11 +5,11 @@ unrequested host synchronisation is detected too.
 """
 
 import ctypes
-import threading
 
 import numpy as np
 import pytest
 from doubles import driver
+from doubles.threads import in_thread
 from peers import (
     CUDA,
     TO_STRUCT,
@@ -197,9 +197,7 @@ def test_a_borrower_may_queue_its_work_after_another_thread(gpu):
         with gpu.other_stream:
             _ = array + 1
 
-    thread = threading.Thread(target=other, args=(x,))
-    thread.start()
-    thread.join()
+    in_thread(other, x)
     gate = driver.Gate(gpu.own_stream.handle)
     with driver.Current():
         driver.call(
@@ -217,16 +215,12 @@ def test_a_borrower_may_queue_its_work_after_another_thread(gpu):
 
 def test_default_streams_of_threads_are_distinguished(gpu):
     busy(gi.devices.per_thread_stream("cuda:0"), gpu.x, 5)
-    seen = []
 
     def other():
         gpu.x.__dlpack__(stream=2)
-        seen.append((read(gpu.x, 2) == 5).all())
+        return (read(gpu.x, 2) == 5).all()
 
-    thread = threading.Thread(target=other)
-    thread.start()
-    thread.join()
-    assert seen == [True]
+    assert in_thread(other)
 
 
 def test_from_the_host_to_a_device_and_back(gpu):

@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from doubles.process_memory import resident_bytes
+from doubles.threads import in_threads
 from peers import Producer, capsule, consume, forever, peer, run, struct
 
 import gpuinterop as gi
@@ -182,20 +183,13 @@ def test_cycles_through_arrays_and_producers_are_collected(freed):
 def test_threads_import_and_export_at_once():
     x, n = gi.full((4, 6), 1.0, device="cpu"), np.zeros((4, 6), "float32")
     before = live()
-    done = []
 
-    def work():
+    def work(_):
         for _ in range(2000):
             assert gi.from_dlpack(np.from_dlpack(x[1:])).shape == (3, 6)
             gi.from_dlpack(n)
-        done.append(True)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert len(done) == 4
+    in_threads(work, range(4))
     assert live() == before
 
 

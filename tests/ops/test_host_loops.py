@@ -1,11 +1,11 @@
 """Device "cpu" computes in NumPy's inner loops: the results are NumPy's, for every dtype and layout."""
 
-import threading
 import warnings
 
 import numpy as np
 import pytest
 from doubles.profile import functions_of
+from doubles.threads import in_threads
 
 import gpuinterop as gi
 
@@ -224,15 +224,7 @@ def test_no_call_warns_or_raises_for_floats():
 
 def test_threads_compute_large_arrays_at_the_same_time():
     x = on_cpu(np.ones(1 << 20, "float32"))
-    found = []
-    threads = [
-        threading.Thread(target=lambda: found.append(float((gi.sqrt(x * 4) + x).max())))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    found = in_threads(lambda factor: float((gi.sqrt(x * factor) + x).max()), [4] * 4)
     assert found == [3.0] * 4
 
 

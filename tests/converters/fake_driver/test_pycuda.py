@@ -2,7 +2,6 @@
 
 import atexit
 import sys
-import threading
 import types
 
 import numpy as np
@@ -11,6 +10,7 @@ from cases import agree
 from doubles import fake_pycuda
 from doubles.fake_pycuda import values
 from doubles.profile import functions_of
+from doubles.threads import in_thread
 
 import gpuinterop as gi
 from gpuinterop import converters
@@ -133,19 +133,9 @@ def test_init_uses_the_primary_context_and_undoes_it(monkeypatch, driver, gpu):
 
 def test_init_is_refused_in_a_thread_without_cleanup(monkeypatch, driver):
     fake_pycuda.installed(monkeypatch, fake_pycuda.pycuda(driver))
-    found = []
-
-    def run():
-        try:
-            converters.pycuda.init()
-        except gi.ContextError as error:
-            found.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    assert "the main thread" in found[0].expected
-    assert "retain_primary_context()" in found[0].fix
+    with pytest.raises(gi.ContextError, match="the main thread") as caught:
+        in_thread(converters.pycuda.init)
+    assert "retain_primary_context()" in caught.value.fix
 
 
 def test_init_refuses_a_context_of_its_own(monkeypatch, driver):

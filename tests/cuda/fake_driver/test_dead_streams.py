@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from doubles import driver, fake_driver, internals
 from doubles.streams import CuPy, Protocol
+from doubles.threads import in_thread
 
 import gpuinterop as gi
 from gpuinterop import devices
@@ -48,18 +49,15 @@ def last_used_on_a_dead_stream() -> tuple[gi.CudaNdarray, driver.Gate]:
 
 def last_used_in_another_thread() -> tuple[gi.CudaNdarray, driver.Gate]:
     """The same on the default stream of a thread; every thread calls its own by the number 2."""
-    kept = {}
 
-    def work() -> None:
+    def work() -> tuple[gi.CudaNdarray, driver.Gate]:
         with devices.per_thread_stream(CUDA):
-            kept["x"] = gi.zeros((N,), device=CUDA)
-            kept["gate"] = driver.Gate(driver.PER_THREAD)
-            kept["x"].fill(2.0)
+            x = gi.zeros((N,), device=CUDA)
+            gate = driver.Gate(driver.PER_THREAD)
+            x.fill(2.0)
+            return x, gate
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    return kept["x"], kept["gate"]
+    return in_thread(work)
 
 
 @pytest.fixture(params=[last_used_on_a_dead_stream, last_used_in_another_thread])

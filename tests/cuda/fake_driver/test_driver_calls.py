@@ -2,11 +2,11 @@
 
 import gc
 import random
-import threading
 
 import numpy as np
 import pytest
 from doubles import driver, fake_driver, internals
+from doubles.threads import in_threads
 
 import gpuinterop as gi
 from gpuinterop import devices
@@ -174,31 +174,21 @@ def test_cached_blocks_are_freed_for_a_large_array():
 def test_many_threads_on_many_streams():
     streams = [gi.Stream() for _ in range(4)]
     shared = [gi.full((500,), float(i), device=CUDA) for i in range(4)]
-    failures = []
 
     def work(seed):
         chance = random.Random(seed)
-        try:
-            for step in range(150):
-                with chance.choice(
-                    [*streams, devices.per_thread_stream(CUDA), devices.legacy_stream(CUDA)]
-                ):
-                    value = float(step)
-                    x = gi.full((chance.choice([100, 500, 5000]),), value, device=CUDA)
-                    y = x.copy()
-                    z = chance.choice(shared).copy()
-                    if step % 10 == 0:
-                        got = {*np.asarray(y).tolist()}
-                        if got != {value} or len({*np.asarray(z).tolist()}) != 1:
-                            failures.append((seed, step, got))
-                if step % 50 == 0:
-                    gi.empty_cache(CUDA)
-        except Exception as error:
-            failures.append((seed, repr(error)))
+        for step in range(150):
+            with chance.choice(
+                [*streams, devices.per_thread_stream(CUDA), devices.legacy_stream(CUDA)]
+            ):
+                value = float(step)
+                x = gi.full((chance.choice([100, 500, 5000]),), value, device=CUDA)
+                y = x.copy()
+                z = chance.choice(shared).copy()
+                if step % 10 == 0:
+                    assert {*np.asarray(y).tolist()} == {value}, (seed, step)
+                    assert len({*np.asarray(z).tolist()}) == 1, (seed, step)
+            if step % 50 == 0:
+                gi.empty_cache(CUDA)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(work, range(6))

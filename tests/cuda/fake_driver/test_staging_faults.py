@@ -1,12 +1,12 @@
 """Staged copies on a driver that fails, and in processes that are interrupted, fork or end."""
 
-import threading
 import time
 
 import numpy as np
 import pytest
 from doubles import fake_driver
 from doubles.driver import run
+from doubles.threads import in_threads
 
 import gpuinterop as gi
 from gpuinterop.errors import CudaError
@@ -128,15 +128,11 @@ def test_pinned_memory_is_bounded(monkeypatch):
     fake_driver.clear_log()
     host = random_bytes(9 * MiB)
 
-    def work():
+    def work(_):
         for _ in range(3):
             assert np.array_equal(gi.asarray(host, device=CUDA).get(), host)
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    in_threads(work, range(6))
     assert 1 <= fake_driver.calls("cuMemHostAlloc") <= 2
 
 
