@@ -149,7 +149,9 @@ def test_demo_reports_why_a_library_is_left_out(run, monkeypatch):
     assert "   no arrays on cpu: cupy\n" in out
     assert "   not installed: numba\n" in out
     # Every library that has a converter is shown, or has its reason.
-    found = Matrix.from_json(run("demo", "--device", "cpu", "--json")[1])
+    code, out, _ = run("demo", "--device", "cpu", "--json")
+    found = Matrix.from_json(out)
+    assert (code, found.ok) == (0, True), out
     assert {row.name for row in found.libraries} == set(gi.converters.names())
     assert {cell.library for cell in found.cells} == {r.name for r in found.libraries if not r.why}
 

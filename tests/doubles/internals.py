@@ -46,6 +46,14 @@ def install_entry_points(monkeypatch, *points: object) -> None:
     registry._plugins.cache_clear()
 
 
+def install_converter(folder, library: str, converter: str) -> None:
+    """Let a folder of the path look as if the converter of a library had been installed in it."""
+    info = folder / f"{library}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {library}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[gpuinterop.converters]\n{library} = {converter}\n")
+
+
 def install_only(monkeypatch, *packages: str) -> None:
     """Let the package find no other packages installed."""
     monkeypatch.setattr(availability, "installed", lambda package: package in packages)

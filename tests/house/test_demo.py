@@ -7,39 +7,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from doubles import internals
+from doubles import driver, internals
 
 import gpuinterop as gi
 from gpuinterop.cli import main
 from gpuinterop.testing import Matrix
 
 
-def run(*words: str) -> tuple[int, str]:
-    command = [sys.executable, "-m", "gpuinterop", "demo", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    return done.returncode, done.stdout + done.stderr
-
-
-def test_demo_runs_here():
-    code, text = run("--device", "cpu")
-    assert code == 0, text
-    assert "WRONG" not in text
-    assert "fix: pass copyif=True" in text
-    rows = {line.split()[0]: line for line in text.splitlines() if line.split()}
-    assert rows["numpy"].split()[2:] == ["shared"] * 4
-
-
 @pytest.mark.gpu
 def test_demo_runs_on_the_gpu():
-    code, text = run("--device", "cuda")
-    assert code == 0, text
-    assert "on cuda:0" in text
+    done = driver.python("-m", "gpuinterop", "demo", "--device", "cuda")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "on cuda:0" in done.stdout
 
 
 @pytest.fixture
-def demo_of(capsys):
+def demo_of(capsys, clean):
     """Runs the demo with NumPy under the name "toy", and with another function that converts to it."""
-    saved = internals.save_registry()
 
     def run_demo(convert, *words: str) -> str:
         bridge = replace(internals.bridge("numpy"), name="toy")
@@ -50,8 +34,7 @@ def demo_of(capsys):
         assert main(["demo", "--device", "cpu", "--only", "toy", *words]) == 1
         return capsys.readouterr().out
 
-    yield run_demo
-    internals.restore_registry(saved)
+    return run_demo
 
 
 def test_a_library_that_copies_silently_is_caught(demo_of):

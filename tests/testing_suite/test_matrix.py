@@ -219,7 +219,7 @@ def test_a_library_without_arrays_on_the_device_is_named():
     assert m.libraries[0].why == "no arrays on cpu"
 
 
-def test_a_plugin_brings_its_bridge(monkeypatch, tmp_path):
+def test_a_plugin_brings_its_bridge(monkeypatch, tmp_path, clean):
     """A package with an entry point and a `testing_bridge` is tried like the built-in libraries."""
     (tmp_path / "toylib_bridge.py").write_text(
         "from doubles.faulty_libraries import SOUND, to_toy, from_toy, plan_to\n"
@@ -228,16 +228,11 @@ def test_a_plugin_brings_its_bridge(monkeypatch, tmp_path):
         "testing_bridge = SOUND\n"
         "backend = Backend('toy', 'doubles', ('Toy',), converter=sys.modules[__name__])\n"
     )
-    info = tmp_path / "toylib-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toylib\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[gpuinterop.converters]\ntoy = toylib_bridge:backend\n")
+    internals.install_converter(tmp_path, "toy", "toylib_bridge:backend")
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.invalidate_caches()
-    saved = internals.save_registry()
     internals.forget_entry_points()
     m = matrix(["toy"], ["cpu"], dtypes=["float32"])
-    internals.restore_registry(saved)
     assert m.ok, str(m)
     assert m.outcome(direction="from", layout="F") == "shared"
 
