@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 import types
 from contextlib import suppress
 from typing import Any
@@ -41,10 +42,13 @@ def compiled(
             with suppress(SyntaxError):
                 return compile(text, name, "exec"), {}
         raise
-    tree = ast.parse(after, name)
+    try:
+        tree = ast.parse(after, name)
+    except TabError:  # in Python 2 a tab ended at a multiple of eight columns
+        tree = ast.parse(re.sub(r"(?m)^[ \t]+", lambda m: m[0].expandtabs(), after), name)
     if text.count("\n") != after.count("\n"):
         _renumber(tree, text.splitlines(), after.splitlines())
-    tree = _Pickles(tree).visit(tree)
+    tree = _Modules(tree).visit(tree)
     if not any(_imports_division(statement) for statement in tree.body):
         tree = _Division().visit(tree)
     functions = dict(zip(DIVISIONS, (_divide, _divide_in_place), strict=True))
@@ -104,22 +108,32 @@ def _imports_division(statement: ast.stmt) -> bool:
     )
 
 
-class _Pickles(ast.NodeTransformer):
-    """Lets ``pickle.load(f)`` read files of Python 2, whose strings have bytes: the arrays of data sets, above all."""
+class _Modules(ast.NodeTransformer):
+    """Lets calls of old modules work: pickles of Python 2, and names that NumPy has dropped."""
 
     def __init__(self, tree: ast.AST) -> None:
         imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import))
-        aliases = (alias for node in imports for alias in node.names if alias.name == "pickle")
-        self.calls = {
-            f"{alias.asname or alias.name}.{name}"
-            for alias in aliases
-            for name in ("load", "loads")
-        }
+        aliases = (alias for node in imports for alias in node.names)
+        self.modules = {alias.asname or alias.name: alias.name for alias in aliases}
+
+    def name_of(self, node: ast.expr) -> str:
+        """Return the full name of a module's attribute."""
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            return f"{self.modules.get(node.value.id)}.{node.attr}"
+        return ""
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         self.generic_visit(node)
-        if not node.keywords and ast.unparse(node.func) in self.calls:
+        if not node.keywords and self.name_of(node.func) in ("pickle.load", "pickle.loads"):
+            # Strings of Python 2 are bytes; those of an array are its data.
             node.keywords.append(ast.keyword("encoding", ast.Constant("latin1")))
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        self.generic_visit(node)
+        module, _, name = self.name_of(node).partition(".")
+        if module == "numpy" and name in ("complex", "float", "int", "object", "str"):
+            return ast.copy_location(ast.Name(name, ast.Load()), node)  # what it was in NumPy
         return node
 
 

@@ -170,4 +170,9 @@ def test_names_and_files_of_python_2(tmp_path) -> None:
         "d = {1: unicode(2)}\nfound = d.has_key(1), reduce(lambda a, b: a - b, xrange(4)), d.keys()[0]\nprint ''\n"
     )
     assert names["text"] == "\xe9a"
+    assert values_of("import numpy as np\nkinds = np.float, np.int\nprint ''\n")["kinds"] == (
+        float,
+        int,
+    )
+    assert values_of("if 1:\n        x = 1\n\ty = 2\nprint ''\n")["y"] == 2
     assert (names["order"], names["found"]) == ([3, 2, 1], (True, -6, 1))
