@@ -33,9 +33,9 @@ def install(environment: Mapping[str, str] | None = None, *, replace: bool = Fal
     from .modules import modules
     from .printing import install as print_as_theano
 
-    print_as_theano()
     for advice in _ADVICE:
         warnings.filterwarnings("ignore", advice)
     sys.modules.update(modules(Configuration(read_flags(environment))))
+    print_as_theano()
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.append(Finder())

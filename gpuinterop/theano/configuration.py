@@ -15,7 +15,7 @@ from gpuinterop import pytensor as backend
 from gpuinterop.pytensor.linker import GpuLinker
 
 from . import profiles
-from .flags import KNOWN, device_of, mode_of, read_bool
+from .flags import KNOWN, PYTENSORS, device_of, mode_of, read_bool
 from .missing import explain
 
 __all__ = ["Configuration"]
@@ -34,6 +34,9 @@ class Configuration:
             profiles.install()
             config.profile = True
         config.allow_gc = read_bool(flags, "allow_gc")
+        for name in PYTENSORS:
+            if flags[name] != KNOWN[name]:
+                setattr(config, name, flags[name])
         self.use(self.device, force=self.force_device)
 
     def __getattr__(self, name: str) -> Any:
@@ -52,18 +55,20 @@ class Configuration:
             )
         if not hasattr(config, name):
             warnings.warn(f"theano.config.{name} has no effect in gpuinterop", stacklevel=2)
+        if name == "mode":
+            config.mode, profiled = self.mode_of(value)
+            self.__dict__["mode_name"] = value
+            name, value = "profile", profiled or config.profile
         if name == "profile" and value:
             profiles.install()
-        if name != "mode":
-            setattr(config, name, value)
-            return
-        config.mode, _ = self.mode_of(value)
-        self.__dict__["mode_name"] = value
+        setattr(config, name, value)
 
     def mode_of(self, mode: Any) -> tuple[Any, bool]:
         """Return PyTensor's mode for a name of Theano's, and whether functions are profiled."""
         if not isinstance(mode, str):
             return mode, False
+        if mode == self.mode_name:
+            return config.mode, False
         modes, profiled = _modes(KNOWN | {"mode": mode})
         return modes[self.on_gpu], profiled
 

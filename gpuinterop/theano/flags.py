@@ -8,13 +8,16 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["KNOWN", "device_of", "mode_of", "read_bool", "read_flags"]
+__all__ = ["KNOWN", "PYTENSORS", "device_of", "mode_of", "read_bool", "read_flags"]
 
 # Flags that are accepted, with their defaults.
 KNOWN = {
     "device": "cpu", "floatX": "float64", "mode": "Mode", "profile": "False", "allow_gc": "True",
     "force_device": "False", "print_active_device": "True", "optimizer": "fast_run",
+    "exception_verbosity": "low", "on_unused_input": "raise", "warn_float64": "ignore", "cast_policy": "custom",
 }  # fmt: skip
+# The last four are PyTensor's flags too.
+PYTENSORS = tuple(KNOWN)[8:]
 
 
 def read_flags(environment: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -100,6 +100,7 @@ for mode in ['FAST_RUN', 'FAST_COMPILE', 'ProfileMode', get_mode('FAST_RUN'), Mo
     print '%.4f' % f([0, 1, 2])[1], any(on_gpu)
 print theano.config.mode, theano.config.compute_test_value
 theano.config.mode = 'FAST_COMPILE'
+assert theano.function([x], x, mode=theano.config.mode).maker.mode is theano.compile.get_default_mode()
 print theano.config.mode, '%.4f' % theano.function([], w.sum() * 2)()
 try:
     theano.config.device = 'gpu'

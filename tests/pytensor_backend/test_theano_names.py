@@ -122,6 +122,19 @@ def test_unknown_flags_are_named() -> None:
     assert flags["floatX"] == "float32"
 
 
+def test_flags_of_pytensor_are_passed_on(tmp_path) -> None:
+    script = tmp_path / "unused.py"
+    script.write_text(
+        "import theano, theano.tensor as T\nf = theano.function([T.matrix()], T.constant(1))\n"
+        "print f([[0]]), theano.config.cast_policy\n"
+    )
+    out, err = run(script, device="cpu", on_unused_input="ignore", cast_policy="numpy+floatX")
+    assert out.split() == ["1", "numpy+floatX"]
+    assert not err
+    with pytest.raises(AssertionError, match=r"gpuinterop run: Invalid value .*maybe"):
+        run(script, device="cpu", on_unused_input="maybe")
+
+
 def test_theanorc_is_read_as_it_is_written(tmp_path) -> None:
     from gpuinterop.theano.flags import read_flags
 
