@@ -118,18 +118,16 @@ class _Python2Module(_Module):
     as_python2 = True
 
 
-# Folders beside a program that hold other packages than its own.
-_INSTALLED = {"site-packages", "dist-packages", "gpuinterop"}
-
-
 def _translate_modules(folder: Path, as_python2: bool) -> None:
-    """Let imports translate the modules in the folder of a program."""
+    """Let imports translate the modules in the folder of a program, but not installed ones, which can be below it."""
+    installed = [Path(__file__).parents[1], *(Path(entry).resolve() for entry in sys.path)]
+    installed = [place for place in installed if folder in place.parents]
     loader = _Python2Module if as_python2 else _Module
     loaders = (ExtensionFileLoader, EXTENSION_SUFFIXES), (loader, SOURCE_SUFFIXES)
 
     def finder(path: str) -> FileFinder:
         place = Path(path).resolve()
-        if not place.is_relative_to(folder) or _INSTALLED & {*place.relative_to(folder).parts}:
+        if not place.is_relative_to(folder) or any(map(place.is_relative_to, installed)):
             raise ImportError(path)
         return FileFinder(path, *loaders)
 

@@ -133,9 +133,14 @@ def test_an_interrupt_shows_the_lines_of_the_program_and_ends_it_by_the_signal(t
     assert re.fullmatch(shown, done.stderr)
 
 
-def test_modules_beside_a_program_are_translated(tmp_path) -> None:
+def test_modules_beside_a_program_are_translated(tmp_path, monkeypatch) -> None:
     script = tmp_path / "old.py"
-    script.write_text("import helper, part.a\nprint helper.half(7), part.a.X, part.a.f()\n")
+    script.write_text(
+        "import helper, part.a, new\nprint helper.half(7), part.a.X, part.a.f(), new.x\n"
+    )
+    (tmp_path / "installed").mkdir()
+    (tmp_path / "installed" / "new.py").write_text("x = 7 / 2\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "installed"))
     (tmp_path / "helper.py").write_text("def half(n):\n    return n / 2\n")  # valid Python 3
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "__init__.py").touch()
@@ -148,7 +153,7 @@ def test_modules_beside_a_program_are_translated(tmp_path) -> None:
     (tmp_path / "part" / "a.py").write_text(
         "import b\nX = b.X\ndef f((a, c)=(1, 2)):\n    return a / c\n"
     )
-    assert run(script, device="cpu")[0] == "3 15 0\n"
+    assert run(script, device="cpu")[0] == "3 15 0 3.5\n"
 
 
 def test_modules_of_a_program_in_python_3_are_translated_only_if_needed(tmp_path) -> None:
