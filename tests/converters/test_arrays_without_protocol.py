@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from doubles import fake_cudamat, fake_pycuda
 
 import gpuinterop as gi
 
@@ -10,15 +9,12 @@ VALUES = np.arange(6, dtype="float32").reshape(2, 3)
 
 
 @pytest.fixture(params=["npmat", "gnumpy"])
-def known(request, monkeypatch):
+def known(request):
     """An array of host memory that speaks no protocol."""
-    npmat = fake_cudamat.npmat()
-    fake_pycuda.installed(monkeypatch, npmat)
+    library = request.getfixturevalue(request.param)
     if request.param == "npmat":
-        return npmat.CUDAMatrix(np.asfortranarray(VALUES))
-    gnumpy = fake_cudamat.gnumpy(npmat)
-    fake_pycuda.installed(monkeypatch, gnumpy)
-    return gnumpy.garray(VALUES.copy())
+        return library.CUDAMatrix(np.asfortranarray(VALUES))
+    return library.garray(VALUES.copy())
 
 
 @pytest.fixture(autouse=True)

@@ -16,9 +16,6 @@ def make_array(*shape, dtype="float32"):
     return converters.from_numpy(aligned(int(np.prod(shape)), dtype).reshape(shape))
 
 
-# ---- NumPy --------------------------------------------------------------------------------------
-
-
 # ---- tvm-ffi, cuda.core -------------------------------------------------------------------------
 
 

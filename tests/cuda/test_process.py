@@ -72,8 +72,8 @@ def test_driver_without_devices(fake):
     assert "no device" in run(WITHOUT, fake, FAKECUDA_DEVICES="0")
 
 
-def test_context_that_cannot_be_made(fake):
-    code = """
+PROGRAMS = {
+    "context that cannot be made": """
     import gpuinterop as gi
     try:
         gi.zeros((3,), device="cuda:0")
@@ -82,12 +82,8 @@ def test_context_that_cannot_be_made(fake):
     else:
         raise SystemExit("no error")
     assert gi.ones((3,), device="cpu").tolist() == [1, 1, 1]
-    """
-    run(code, fake, FAKECUDA_FAIL="cuDevicePrimaryCtxRetain=999")
-
-
-def test_import_touches_no_driver(fake):
-    code = """
+    """,
+    "import touches no driver": """
     import ctypes, os, threading
     import gpuinterop as gi
     from gpuinterop import _core, devices, cuda_libraries
@@ -96,12 +92,8 @@ def test_import_touches_no_driver(fake):
     fake.fakecuda_log.restype = ctypes.c_char_p
     assert fake.fakecuda_log() == b"", fake.fakecuda_log()
     assert threading.active_count() == 1
-    """
-    run(code, fake)
-
-
-def test_only_what_needs_a_context_starts_a_device(fake):
-    code = """
+    """,
+    "only what needs a context starts a device": """
     import gpuinterop as gi
     from gpuinterop import _core, devices
     found = devices.device_properties("cuda:0")
@@ -111,8 +103,76 @@ def test_only_what_needs_a_context_starts_a_device(fake):
     assert _core.cuda_started(1) and not _core.cuda_started(0)
     assert gi.mem_info("cuda:0")[1] > 0
     assert _core.cuda_started(0)  # free memory is a question to a context
-    """
-    run(code, fake)
+    """,
+    "fork before cuda is used": """
+    import os
+    import gpuinterop as gi
+    child = os.fork()
+    assert gi.ones((3,), device="cuda:0").tolist() == [1, 1, 1]
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+    """,
+    "arrays streams and events may outlive the interpreter": """
+    import atexit, sys, threading
+    import gpuinterop as gi
+    from gpuinterop import devices
+    class Owner:
+        def __init__(self, handle): self.cuda_stream = handle
+    s, e = gi.Stream(), gi.Event()
+    with s:
+        x = gi.ones((1000,), device="cuda:0")
+    sys.modules["keeps"] = [x, s, e, devices.as_stream(Owner(s.handle))]
+    cycle = [gi.ones((10,), device="cuda:1")]
+    cycle.append(cycle)
+    entered = gi.Stream().__enter__()
+    atexit.register(lambda: gi.ones((5,), device="cuda:0").copy().tolist())
+    threading.Thread(target=lambda: None).start()
+    """,
+    "exit inside a capture": """
+    import ctypes, os
+    import gpuinterop as gi
+    s = gi.Stream()
+    with s:
+        x = gi.ones((1000,), device="cuda:0")
+        cu = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
+        context = ctypes.c_void_p()
+        cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+        cu.cuCtxPushCurrent_v2(context)
+        assert cu.cuStreamBeginCapture_v2(ctypes.c_void_p(s.handle), 0) == 0
+        y = x.copy()
+    """,
+    "exit beside daemon threads": """
+    import threading, time
+    import gpuinterop as gi
+
+    def synchronize():
+        while True:
+            gi.synchronize("cuda:0")
+
+    def download():
+        x = gi.ones((1000,), device="cuda:0")
+        while True:
+            x.tolist()
+
+    def copy():
+        x = gi.ones((600, 600), device="cpu")
+        while True:
+            x.T.copy()
+
+    for work in (synchronize, download, copy):
+        threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.2)
+    """,
+}
+VARIABLES = {
+    "context that cannot be made": {"FAKECUDA_FAIL": "cuDevicePrimaryCtxRetain=999"},
+    "arrays streams and events may outlive the interpreter": {"PYTHONMALLOC": "debug"},
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_in_a_process_of_its_own(fake, name):
+    run(PROGRAMS[name], fake, **VARIABLES.get(name, {}))
 
 
 def test_a_default_device_that_is_not_there_is_named(fake, tmp_path):
@@ -178,84 +238,6 @@ print("fine")
 @pytest.mark.parametrize("how", ["os._exit", "sys.exit"])
 def test_forked_child_raises_an_error_and_the_parent_continues(fake, how):
     assert run(f"EXIT = {how == 'os._exit'}\n" + FORK, fake).endswith("fine\n")
-
-
-def test_fork_before_cuda_is_used(fake):
-    code = """
-    import os
-    import gpuinterop as gi
-    child = os.fork()
-    assert gi.ones((3,), device="cuda:0").tolist() == [1, 1, 1]
-    if child:
-        assert os.waitpid(child, 0)[1] == 0
-    """
-    run(code, fake)
-
-
-# ---- exit ---------------------------------------------------------------------------------------
-
-
-def test_arrays_streams_and_events_may_outlive_the_interpreter(fake):
-    code = """
-    import atexit, sys, threading
-    import gpuinterop as gi
-    from gpuinterop import devices
-    class Owner:
-        def __init__(self, handle): self.cuda_stream = handle
-    s, e = gi.Stream(), gi.Event()
-    with s:
-        x = gi.ones((1000,), device="cuda:0")
-    sys.modules["keeps"] = [x, s, e, devices.as_stream(Owner(s.handle))]
-    cycle = [gi.ones((10,), device="cuda:1")]
-    cycle.append(cycle)
-    entered = gi.Stream().__enter__()
-    atexit.register(lambda: gi.ones((5,), device="cuda:0").copy().tolist())
-    threading.Thread(target=lambda: None).start()
-    """
-    run(code, fake, PYTHONMALLOC="debug")
-
-
-def test_exit_inside_a_capture(fake):
-    code = """
-    import ctypes, os
-    import gpuinterop as gi
-    s = gi.Stream()
-    with s:
-        x = gi.ones((1000,), device="cuda:0")
-        cu = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
-        context = ctypes.c_void_p()
-        cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
-        cu.cuCtxPushCurrent_v2(context)
-        assert cu.cuStreamBeginCapture_v2(ctypes.c_void_p(s.handle), 0) == 0
-        y = x.copy()
-    """
-    run(code, fake)
-
-
-def test_exit_beside_daemon_threads(fake):
-    code = """
-    import threading, time
-    import gpuinterop as gi
-
-    def synchronize():
-        while True:
-            gi.synchronize("cuda:0")
-
-    def download():
-        x = gi.ones((1000,), device="cuda:0")
-        while True:
-            x.tolist()
-
-    def copy():
-        x = gi.ones((600, 600), device="cpu")
-        while True:
-            x.T.copy()
-
-    for work in (synchronize, download, copy):
-        threading.Thread(target=work, daemon=True).start()
-    time.sleep(0.2)
-    """
-    run(code, fake)
 
 
 @pytest.mark.parametrize(

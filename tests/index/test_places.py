@@ -315,14 +315,3 @@ def test_arrays_of_torch(device):
         x[i] = torch.zeros(4, device=at)
         x[m] = torch.tensor(5.0, device=at)
         x[...] = HOST
-
-
-@pytest.mark.gpu
-@pytest.mark.cupy
-def test_arrays_of_cupy():
-    cupy = pytest.importorskip("cupy")
-    x = on("cuda:0")
-    i = cupy.asarray([2, 0])
-    np.testing.assert_array_equal(x[i].get(), HOST[[2, 0]])
-    x[i] = cupy.zeros(4, "f4")
-    assert not x[[2, 0]].any()

@@ -57,29 +57,6 @@ def test_failing_call_in_any_piece(name, skip, three_threads):
     assert np.array_equal(x.get(), host)
 
 
-def test_an_event_that_cannot_be_made(three_threads):
-    """Only the first copies make events, so this one has a process of its own."""
-    run(
-        """
-        import numpy as np, gpuinterop as gi
-        from doubles import fake_driver
-        from gpuinterop.errors import CudaError
-        x = gi.zeros((9 << 20,), "uint8", device="cuda:0")
-        fake_driver.fail("cuEventCreate", 2, 1, 100)
-        try:
-            x.get()
-        except gi.OutOfMemoryError as error:
-            assert "cuEventCreate" in str(error)
-        else:
-            raise SystemExit("no error")
-        fake_driver.fail("cuEventCreate", 0, 0, 0)
-        assert not x.get().any()
-        """,
-        fake_driver.library(),
-        GPUINTEROP_TRANSFER_THREADS="3",
-    )
-
-
 def test_an_upload_is_complete_before_the_work_after_it(three_threads):
     x, y = (gi.zeros((4 * MiB,), "uint8", device=CUDA) for _ in range(2))
     gi.synchronize()
@@ -178,65 +155,69 @@ def test_interrupt_while_a_copy_waits():
     )
 
 
-def test_fork_with_helpers():
-    run(
-        """
-        import os, numpy as np, gpuinterop as gi
-        host = np.random.default_rng(0).integers(0, 256, 9 << 20, np.uint8)
-        x = gi.asarray(host, device="cuda:0")
-        child = os.fork()
-        if child == 0:
-            try:
-                x.get()
-            except gi.CudaError:
-                os._exit(7)
-            os._exit(8)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        assert np.array_equal(x.get(), host)
-        """,
-        fake_driver.library(),
-        GPUINTEROP_TRANSFER_THREADS="3",
-    )
+PROGRAMS = {
+    # Only the first copies make events, so this one has a process of its own.
+    "an event that cannot be made": """
+    import numpy as np, gpuinterop as gi
+    from doubles import fake_driver
+    from gpuinterop.errors import CudaError
+    x = gi.zeros((9 << 20,), "uint8", device="cuda:0")
+    fake_driver.fail("cuEventCreate", 2, 1, 100)
+    try:
+        x.get()
+    except gi.OutOfMemoryError as error:
+        assert "cuEventCreate" in str(error)
+    else:
+        raise SystemExit("no error")
+    fake_driver.fail("cuEventCreate", 0, 0, 0)
+    assert not x.get().any()
+    """,
+    "fork with helpers": """
+    import os, numpy as np, gpuinterop as gi
+    host = np.random.default_rng(0).integers(0, 256, 9 << 20, np.uint8)
+    x = gi.asarray(host, device="cuda:0")
+    child = os.fork()
+    if child == 0:
+        try:
+            x.get()
+        except gi.CudaError:
+            os._exit(7)
+        os._exit(8)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert np.array_equal(x.get(), host)
+    """,
+    # The child ends as any process does: it waits for no copy of its parent.
+    "fork while copying": """
+    import os, sys, threading, time, numpy as np, gpuinterop as gi
+    from doubles import fake_driver
+    x = gi.zeros((64 << 20,), "uint8", device="cuda:0")
+    fake_driver.set_delay(30_000)  # of each of 32 pieces
+    thread = threading.Thread(target=x.get)
+    thread.start()
+    time.sleep(0.2)
+    child = os.fork()
+    if child == 0:
+        sys.exit(7)
+    begin = time.monotonic()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert thread.is_alive() and time.monotonic() - begin < 5
+    thread.join()
+    """,
+    # The child starts threads of its own: it is the first of the two to use CUDA.
+    "fork before the first copy": """
+    import os, numpy as np, gpuinterop as gi
+    host = np.random.default_rng(0).integers(0, 256, 9 << 20, np.uint8)
+    child = os.fork()
+    if child == 0:
+        os._exit(7 if np.array_equal(gi.asarray(host, device="cuda:0").get(), host) else 8)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    """,
+}
 
 
-def test_fork_while_copying():
-    """The child ends as any process does: it waits for no copy of its parent."""
-    run(
-        """
-        import os, sys, threading, time, numpy as np, gpuinterop as gi
-        from doubles import fake_driver
-        x = gi.zeros((64 << 20,), "uint8", device="cuda:0")
-        fake_driver.set_delay(30_000)  # of each of 32 pieces
-        thread = threading.Thread(target=x.get)
-        thread.start()
-        time.sleep(0.2)
-        child = os.fork()
-        if child == 0:
-            sys.exit(7)
-        begin = time.monotonic()
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        assert thread.is_alive() and time.monotonic() - begin < 5
-        thread.join()
-        """,
-        fake_driver.library(),
-        GPUINTEROP_TRANSFER_THREADS="2",
-    )
-
-
-def test_fork_before_the_first_copy():
-    """The child starts threads of its own: it is the first of the two to use CUDA."""
-    run(
-        """
-        import os, numpy as np, gpuinterop as gi
-        host = np.random.default_rng(0).integers(0, 256, 9 << 20, np.uint8)
-        child = os.fork()
-        if child == 0:
-            os._exit(7 if np.array_equal(gi.asarray(host, device="cuda:0").get(), host) else 8)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        """,
-        fake_driver.library(),
-        GPUINTEROP_TRANSFER_THREADS="3",
-    )
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_in_a_process_of_its_own(name):
+    run(PROGRAMS[name], fake_driver.library(), GPUINTEROP_TRANSFER_THREADS="3")
 
 
 @pytest.mark.parametrize("daemon", [True, False])
