@@ -116,6 +116,3 @@ def test_no_bytes_are_no_copy():
         assert gi.explain(empty, "numpy", True).copied
         assert gi.to(empty, "numpy", True).shape == (0,)
     assert counted.count == 0
-
-
-# ---- blocks as decorators -----------------------------------------------------------------------
