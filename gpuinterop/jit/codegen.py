@@ -38,6 +38,8 @@ class Body:
     once : run the statements for existing elements only. Otherwise threads past the end compute on repeated
         or uninitialized values and discard the results. That is faster, and safe for statements without
         side effects.
+    keeps_signs : the results are operands, or differ from them by their signs only, so that the sign of a NaN
+        is kept in float16 too. Implied if the statements read signs.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Body:
     declared: str = ""
     defined: str = ""
     once: bool = False
+    keeps_signs: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,6 @@ class KernelSpec:
     ndim : number of dimensions beyond those that the layout class iterates over itself.
     vector : elements per access.
     unroll : accesses (flat), rows (rows) or elements (general) per thread.
-    wide : 64-bit index arithmetic.
     tile : edge of the tile, 0 elsewhere.
     across : elements per access of the operands that a tile transposes.
     skew : rows start where the first result's address divides by as many elements; 1: where they start.
@@ -75,7 +77,6 @@ class KernelSpec:
     ndim: int
     vector: int
     unroll: int
-    wide: bool
     tile: int = 0
     across: int = 1
     skew: int = 1
@@ -87,14 +88,14 @@ class KernelSpec:
         types = "_".join(self.stored)
         return (
             f"{self.body.name}__{types}__{self.modes}_{self.layout}{self.ndim}"
-            f"_v{self.vector}u{self.unroll}{'_i64' if self.wide else ''}"
+            f"_v{self.vector}u{self.unroll}"
             f"{f'_a{self.across}' if 'T' in self.modes else ''}"
             f"{f'_s{self.skew}' if self.skew > 1 else ''}"
             f"{f'_t{self.threads}' if self.threads != 256 else ''}"
         )
 
 
-_DEFINITIONS = ("NAME", "PARAMS", "K", "ND", "INDEX", "V", "U", "THREADS", "TILE", "ACROSS", "SKEW",
+_DEFINITIONS = ("NAME", "PARAMS", "K", "ND", "V", "U", "THREADS", "TILE", "ACROSS", "SKEW",
                 "LOADS(DO)", "STORES(DO)", "LEAD(DO)", "TILED(DO)", "CALL(e, k)", "CALL_TILED(e, k)",
                 "WHERE(live)")  # fmt: skip
 
@@ -145,7 +146,6 @@ def _define(spec: KernelSpec, symbol: str) -> str:
         "PARAMS": f"{symbol}_arguments",
         "K": len(spec.stored),
         "ND": spec.ndim,
-        "INDEX": "i64" if spec.wide else "i32",
         "V": spec.vector,
         "U": spec.unroll,
         "THREADS": spec.threads,
@@ -191,10 +191,7 @@ def _needs_indexing(body: Body) -> bool:
 
 
 def nan_signs(*statements: str) -> int:
-    """Return 1 if the statements read the signs of NaNs, which conversions of float16 then keep.
-
-    The GPU's own conversions return one NaN for all, and are faster.
-    """
+    """Return 1 if the statements read the signs of NaNs, which conversions of float16 then keep."""
     reads = any(f"{name}(" in text for text in statements for name in ("signbit", "copysign"))
     return int(reads)
 
@@ -214,8 +211,8 @@ def program(definitions: Mapping[str, object], *parts: str) -> str:
 def render_many(specs: list[KernelSpec], *, device: str = "") -> str:
     """Return a program with several kernels; `device` replaces device.cuh in tests on the host."""
     opened = f"namespace {NAMESPACE} {{"
-    signs = nan_signs(*(spec.body.statements for spec in specs))
-    parts = [f"#define GI_NAN_SIGNS {signs}", device or kernel_text("device.cuh"), opened]
+    keep = any(s.body.keeps_signs or nan_signs(s.body.statements) for s in specs)
+    parts = [f"#define GI_NAN_SIGNS {int(keep)}", device or kernel_text("device.cuh"), opened]
     parts += [kernel_text(f"{name}.cuh") for name in ("rounding", "integers", "prelude")]
     if any(_needs_math(spec.body) for spec in specs):
         parts.append(kernel_text("math.cuh"))

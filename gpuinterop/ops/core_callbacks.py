@@ -106,7 +106,7 @@ def _class_for(row: int, special: Any, owners: list[Any]) -> Any:
 
 def _spec(
     op: int, types: tuple[int, ...], modes: str, layout: str, ndim: int, vector: int, unroll: int,
-    wide: bool, tile: int, across: int, skew: int, threads: int,
+    tile: int, across: int, skew: int, threads: int,
 ) -> KernelSpec:  # fmt: skip
     stored = tuple(NAMES[t] if t < _RAW else raw_name(1 << (t - _RAW)) for t in types)
     if op < len(_CORE_OPERATIONS):
@@ -116,7 +116,7 @@ def _spec(
         inputs = types[: entry.inputs]
         body = body_for(entry, inputs)[0] if isinstance(entry, Row) else entry.body(inputs)
     return KernelSpec(
-        body, stored, modes, layout, ndim, vector, unroll, wide, tile, across, skew, threads
+        body, stored, modes, layout, ndim, vector, unroll, tile, across, skew, threads
     )
 
 
@@ -124,9 +124,7 @@ def compile_operation(entry: Any, kinds: tuple[int, ...], capability: int) -> by
     """Return machine code of an operation outside the table for C-contiguous arrays of these dtypes."""
     body = entry.body(kinds)
     stored = (*body.loop_in, *body.loop_out)
-    return _compiled(
-        KernelSpec(body, stored, "C" * len(stored), "flat", 0, 1, 1, False), capability
-    )
+    return _compiled(KernelSpec(body, stored, "C" * len(stored), "flat", 0, 1, 1), capability)
 
 
 def _build(*request: Any) -> tuple[bytes, str]:

@@ -34,13 +34,9 @@ class Words {
   // GiDim: n / extent for n < 2^31 is (umulhi(n, factor) + n) >> shift.
   void put_dimension(int64_t extent) {
     put(extent);
-    uint64_t factor = 0, shift = 0;
-    if (extent < (int64_t{1} << 31)) {
-      const uint64_t d = static_cast<uint64_t>(extent);
-      shift = static_cast<uint64_t>(std::bit_width(d - 1));
-      factor = ((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1;
-    }
-    put((factor & 0xffffffffu) | shift << 32);
+    const uint64_t d = static_cast<uint64_t>(extent);
+    const auto shift = static_cast<uint64_t>(std::bit_width(d - 1));
+    put(((((uint64_t{1} << shift) - d) << 32) / d + 1) | shift << 32);
   }
 
  private:
@@ -57,17 +53,6 @@ char mode_of(const IterationSpace& w, int operand, int64_t stride) {
     case -1: return 'R';
     default: return 'X';
   }
-}
-
-bool needs_wide(const IterationSpace& w) {
-  if (w.size > kInt32Room) return true;
-  for (int i = 0; i < w.operands; ++i) {
-    if (w.constant[i]) continue;
-    int64_t span = 0;
-    for (int d = 0; d < w.ndim; ++d) span += (w.shape[d] - 1) * std::abs(w.stride[d][i]);
-    if (span > kInt32Room) return true;
-  }
-  return false;
 }
 
 int widest(const IterationSpace& w, const char* modes) {
@@ -349,6 +334,25 @@ bool plan_tile(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
 
 }  // namespace
 
+int dimension_to_halve(const IterationSpace& w) {
+  if (w.ndim <= 1) return -1;
+  int longest = 0;
+  int64_t most = 0;
+  bool fits = w.size <= kInt32Room;
+  for (int i = 0; i < w.operands; ++i) {
+    if (w.constant[i]) continue;
+    int64_t span = 0;
+    for (int d = 0; d < w.ndim; ++d) {
+      const int64_t steps = w.shape[d] - 1, stride = std::abs(w.stride[d][i]);
+      span += steps * stride;
+      const int64_t reach = steps * std::max<int64_t>(stride, 1);
+      if (reach > most) most = reach, longest = d;
+    }
+    fits = fits && span <= kInt32Room;
+  }
+  return fits ? -1 : longest;
+}
+
 void plan_launch(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
   p->words = 0;
   p->block_y = 1;
@@ -359,7 +363,6 @@ void plan_launch(const IterationSpace& w, ElementwiseLaunch* p, const char* wher
   }
   const int inner = w.ndim - 1;
   for (int i = 0; i < w.operands; ++i) p->variant.modes[i] = mode_of(w, i, w.stride[inner][i]);
-  p->variant.wide = needs_wide(w);
   if (plan_tile(w, p, where)) return;
   if (w.shape[inner] >= 32)
     plan_rows(w, p, where);

@@ -40,11 +40,10 @@ std::shared_ptr<const Compiled> build(OpId op, const IterationSpace& w,
   std::string symbol;
   auto compile = [&](bool fresh) {
     const nb::object answer = nb::steal(
-        call_hook(Hook::Prepare, "(siOssiiiOiiiiiO)", "kernel", int(op), stored.ptr(),
-                  modes.c_str(), class_name(variant.layout), int(variant.ndim), int(variant.vector),
-                  int(variant.unroll), variant.wide ? Py_True : Py_False, int(variant.tile),
-                  int(variant.across), int(variant.skew), kThreads,
-                  cuda::compute_capability(device, where), fresh ? Py_True : Py_False)
+        call_hook(Hook::Prepare, "(siOssiiiiiiiiO)", "kernel", int(op), stored.ptr(), modes.c_str(),
+                  class_name(variant.layout), int(variant.ndim), int(variant.vector),
+                  int(variant.unroll), int(variant.tile), int(variant.across), int(variant.skew),
+                  kThreads, cuda::compute_capability(device, where), fresh ? Py_True : Py_False)
             .release());
     symbol = nb::cast<std::string>(answer[1]);
     return nb::cast<nb::bytes>(answer[0]);
@@ -60,6 +59,20 @@ std::shared_ptr<const Compiled> build(OpId op, const IterationSpace& w,
 }  // namespace
 
 void launch(OpId op, const IterationSpace& w, int device, const char* where) {
+  if (const int d = dimension_to_halve(w); d >= 0) {
+    IterationSpace part = w;
+    const int64_t all = w.shape[d];
+    // A multiple of any vector, if the dimension is long.
+    const int64_t half = all > 1024 ? all / 2 & ~int64_t{255} : all / 2;
+    for (const int64_t extent : {half, all - half}) {
+      part.shape[d] = extent;
+      part.size = w.size / all * extent;
+      launch(op, part, device, where);
+      for (int i = 0; i < w.operands; ++i)
+        if (!w.constant[i]) part.data[i] += half * w.stride[d][i] * w.itemsize[i];
+    }
+    return;
+  }
   cuda::DeviceGuard guard(device);
   CUstream stream = cuda::current_stream(device);
   ElementwiseLaunch planned;
@@ -67,9 +80,9 @@ void launch(OpId op, const IterationSpace& w, int device, const char* where) {
   const KernelVariant& variant = planned.variant;
   auto write_key = [&](CallKey& key) {
     key.begin(Subject::Kernel, op);
-    key.put(std::array<uint8_t, 9>{uint8_t(device), uint8_t(variant.layout), variant.ndim,
-                                   variant.vector, variant.unroll, variant.wide, variant.tile,
-                                   variant.across, variant.skew});
+    key.put(std::array<uint8_t, 8>{uint8_t(device), uint8_t(variant.layout), variant.ndim,
+                                   variant.vector, variant.unroll, variant.tile, variant.across,
+                                   variant.skew});
     for (int i = 0; i < w.operands; ++i) {
       key.put(w.type[i]);
       key.put(variant.modes[i]);

@@ -30,7 +30,6 @@ struct KernelVariant {
   uint8_t ndim = 0;          // GI_ND
   uint8_t vector = 1;        // GI_V
   uint8_t unroll = 1;        // GI_U
-  uint8_t wide = 0;          // GI_INDEX is 64 bits
   uint8_t tile = 0;          // GI_TILE
   uint8_t across = 1;        // GI_ACROSS
   uint8_t skew = 1;          // GI_SKEW
@@ -43,6 +42,10 @@ struct ElementwiseLaunch {
   int words = 0;
   uint64_t parameters[kMaxParameterWords];
 };
+
+// Kernels compute positions in more than one dimension with 32 bits. Returns the dimension along which a larger
+// iteration is launched in two halves, or -1. Memory bounds the number of launches: each reaches over 2^30 elements.
+int dimension_to_halve(const IterationSpace& w);
 
 // Fills *p, at each launch. It is no launch plan (launch_plan.hpp), which is stored for one layout.
 void plan_launch(const IterationSpace& w, ElementwiseLaunch* p, const char* where);

@@ -5,6 +5,7 @@ rest is marked slow.
 """
 
 import os
+import re
 
 import pytest
 
@@ -13,6 +14,7 @@ from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS
 from gpuinterop.errors import DTypeError
 from gpuinterop.jit import codegen
 from gpuinterop.jit.codegen import KernelSpec
+from gpuinterop.jit.nvrtc import Target
 from gpuinterop.ops.dtype_promotion import body_for, core_body
 from gpuinterop.ops.operation_table import ROWS
 
@@ -20,14 +22,14 @@ pytestmark = [pytest.mark.text, pytest.mark.usefixtures("nvrtc")]
 
 TYPES = ("bool", "int8", "uint16", "int32", "int64", "uint64", "float16", "bfloat16", "float32",
          "float64", "complex64", "complex128", "float8_e4m3fn")  # fmt: skip
-# (layout, modes of the inputs in turn, mode of the result, dimensions, vector, wide, tile, across, skew)
+# (layout, modes of the inputs in turn, mode of the result, dimensions, vector, tile, across, skew)
 LAYOUTS = (
-    ("flat", "C", "C", 0, 4, False, 0, 1, 1), ("flat", "RSX", "C", 0, 1, False, 0, 1, 1),
-    ("flat", "KC", "X", 0, 1, False, 0, 1, 1), ("rows", "CS", "C", 1, 4, False, 0, 1, 1),
-    ("rows", "XKR", "C", 2, 1, True, 0, 1, 1), ("rows", "UCR", "C", 1, 4, False, 0, 1, 8),
-    ("general", "XK", "X", 3, 1, False, 0, 1, 1), ("general", "X", "X", 2, 1, True, 0, 1, 1),
-    ("tile", "TC", "C", 0, 2, False, 32, 2, 1), ("tile", "TX", "C", 2, 1, True, 32, 1, 1),
-    ("tile", "TU", "C", 1, 4, False, 32, 1, 16), ("tile", "tT", "C", 1, 4, False, 32, 4, 16),
+    ("flat", "C", "C", 0, 4, 0, 1, 1), ("flat", "RSX", "C", 0, 1, 0, 1, 1),
+    ("flat", "KC", "X", 0, 1, 0, 1, 1), ("rows", "CS", "C", 1, 4, 0, 1, 1),
+    ("rows", "XKR", "C", 2, 1, 0, 1, 1), ("rows", "UCR", "C", 1, 4, 0, 1, 8),
+    ("general", "XK", "X", 3, 1, 0, 1, 1), ("general", "X", "X", 2, 1, 0, 1, 1),
+    ("tile", "TC", "C", 0, 2, 32, 2, 1), ("tile", "TX", "C", 2, 1, 32, 1, 1),
+    ("tile", "TU", "C", 1, 4, 32, 1, 16), ("tile", "tT", "C", 1, 4, 32, 4, 16),
 )  # fmt: skip
 ARCHS = (75, 80, 90, 100, 120)
 EVERYTHING = float(os.environ.get("GPUINTEROP_SOAK", "1")) > 1
@@ -38,10 +40,10 @@ def known_archs() -> list[int]:
 
 
 def spec_for(body, stored, layout) -> KernelSpec:
-    name, ins, out, ndim, vector, wide, tile, across, skew = layout
+    name, ins, out, ndim, vector, tile, across, skew = layout
     n = len(body.loop_in)
     modes = "".join(ins[i % len(ins)] for i in range(n)) + out * (len(stored) - n)
-    return KernelSpec(body, stored, modes, name, ndim, vector, 2, wide, tile, across, skew)
+    return KernelSpec(body, stored, modes, name, ndim, vector, 2, tile, across, skew)
 
 
 def instances(row, types=TYPES):
@@ -88,6 +90,25 @@ def test_every_layout_on_every_architecture(layout):
         )
 
 
+@pytest.mark.parametrize("layout", ["rows", "tile"])
+def test_whole_vectors_in_one_access(layout):
+    negative, specs = next(row for row in ROWS if row.name == "negative"), []
+    vectors = {"float16": 8, "float32": 4, "float64": 2}
+    for body, stored in instances(negative, vectors):
+        v = vectors[stored[0]]
+        for skew in (1, 2 * v):
+            shape = ("CC", "rows", 1) if layout == "rows" else ("TC", "tile", 0)
+            edge = 0 if layout == "rows" else 64 if v > 2 else 32
+            specs.append(KernelSpec(body, stored, *shape, v, 2, edge, v, skew))
+    ptx = jit.compile_source(codegen.render_many(specs), Target(known_archs()[0], is_cubin=False))
+    for body in ptx.split(b".entry ")[1:]:
+        accesses = [
+            len(re.findall(rb"\b%s\.global\.(v2\.[buf]64|v4)" % kind, body))
+            for kind in (b"ld", b"st")
+        ]
+        assert min(accesses) > 0, body[:80]
+
+
 @pytest.mark.parametrize(
     "size", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 8, 16))]
 )
@@ -96,7 +117,7 @@ def test_moves_of_bits(size):
     specs = [spec_for(core_body("copy", (raw, raw)), (raw, raw), layout) for layout in LAYOUTS]
     specs.append(spec_for(core_body("fill", (raw, raw)), (raw, raw), LAYOUTS[2]))
     specs.append(KernelSpec(core_body("select", ("bool", raw, raw, raw)), ("bool", raw, raw, raw),
-                            "CKCC", "flat", 0, 4, 1, False))  # fmt: skip
+                            "CKCC", "flat", 0, 4, 1))  # fmt: skip
     build(specs, known_archs()[-1])
 
 
@@ -109,9 +130,9 @@ def index_specs(op: str, index: str, element: str) -> list[KernelSpec]:
     two = (index, "int64", "u128", "u128", "u128", element, element)
     last = "C" if op == "gather" else "S"
     return [
-        KernelSpec(core_body(op, one), one, "CKKA" + last, "flat", 0, 2, 2, False),
-        KernelSpec(core_body(op, one), one, "XKKAX", "general", 3, 1, 2, True),
-        KernelSpec(core_body(op, two), two, "SCKKKA" + last, "rows", 1, 2, 2, False),
+        KernelSpec(core_body(op, one), one, "CKKA" + last, "flat", 0, 2, 2),
+        KernelSpec(core_body(op, one), one, "XKKAX", "general", 3, 1, 2),
+        KernelSpec(core_body(op, two), two, "SCKKKA" + last, "rows", 1, 2, 2),
     ]
 
 
@@ -121,9 +142,7 @@ def test_index_arrays_of_every_type(index):
     element = ("u8", "u16", "u32", "u64", "u128")[at % 5]
     specs = [*index_specs("gather", index, element), *index_specs("scatter", index, element)]
     check = (index, "u128", "u128")
-    specs.append(
-        KernelSpec(core_body("check_indices", check), check, "CKK", "flat", 0, 2, 1, False)
-    )
+    specs.append(KernelSpec(core_body("check_indices", check), check, "CKK", "flat", 0, 2, 1))
     build(specs, known_archs()[at % len(known_archs())])
 
 

@@ -91,7 +91,7 @@ def program(operation: str, preamble: str = "", dtype: str = "float32", layout: 
     graph = Expression()
     graph.results = [graph.cuda(CudaText("T x", "T y", operation, "user", preamble), graph.input())]
     body = ElementwiseOperation("user", graph).body((gi.dtypes.NAMES.index(dtype),))
-    spec = KernelSpec(body, (dtype, dtype), "CC", layout, int(layout == "general"), 1, 1, False)
+    spec = KernelSpec(body, (dtype, dtype), "CC", layout, int(layout == "general"), 1, 1)
     return render(spec)
 
 

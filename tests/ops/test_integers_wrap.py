@@ -76,7 +76,7 @@ def test_no_operation_overflows_under_the_sanitizer(tmp_path, dtype):
         if any(name not in TYPES for name in body.loop_in):
             continue
         stored = (*body.loop_in, *(NAMES[r] for r in outs))
-        spec = KernelSpec(body, stored, "C" * len(stored), "flat", 0, 1, 1, False)
+        spec = KernelSpec(body, stored, "C" * len(stored), "flat", 0, 1, 1)
         specs.append(spec)
         given = [f"v[{'ijk'[n]}]" for n in range(row.inputs)]
         results = [f"r{n}" for n in range(len(outs))]

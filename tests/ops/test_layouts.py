@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from doubles import fake_driver
 from doubles.layouts import pair, recipes, shapes
+from doubles.on_fake import FAKE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -131,3 +133,34 @@ def test_an_operand_is_copied_where_out_overlaps_it_and_nowhere_else(data):
     np.testing.assert_array_equal(base.get(), expected)
     overlap = bool(np.intersect1d(read, written).size) and not np.array_equal(read, written)
     assert copies.count == overlap
+
+
+@pytest.fixture
+def far(device):
+    """int8 memory of two parts that are more than 2^31 elements apart; only pages that are used cost memory."""
+    if FAKE:
+        fake_driver.set_memory(8 << 30)
+    yield gi.empty((2, 2**31 + 1009), "int8", device=device)
+    if FAKE:
+        gi.empty_cache()
+        fake_driver.set_memory(1 << 30)
+
+
+@pytest.mark.parametrize(
+    "shape", [(3, 37), (3, 1001), (7, 5, 3), (70, 70), (3, 5, 33, 40)], ids=str
+)
+@pytest.mark.parametrize("swapped", [False, True], ids=["rows", "columns"])
+def test_views_over_more_than_31_bits(far, shape, swapped):
+    size = math.prod(shape)
+    view = far[:, 8 : 8 + size].reshape(2, *shape, copy=False)
+    host = (np.arange(2 * size) * 29 % 61).astype("int8").reshape(2, *shape)
+    if swapped:
+        view, host = view.swapaxes(-1, -2), host.swapaxes(-1, -2)
+    view[...] = host
+    np.testing.assert_array_equal(view.get(), host)
+    np.testing.assert_array_equal((view + view[..., :1]).get(), host + host[..., :1])
+    halves = view.astype("float16")
+    np.testing.assert_array_equal((halves - view[:, ::-1]).get(), host - host[:, ::-1])
+    gi.negative(view.copy()[:, ::-1], out=view)
+    np.testing.assert_array_equal(view[..., :-1].get(), -host[:, ::-1][..., :-1])
+    assert int(view.sum()) == -int(host.sum())

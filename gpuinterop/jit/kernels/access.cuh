@@ -171,19 +171,18 @@ struct GiDim {
   u32 factor, shift;
 };
 GI_FN i32 gi_quotient(i32 n, const GiDim& d) { return (i32)((__umulhi((u32)n, d.factor) + (u32)n) >> d.shift); }
-GI_FN i64 gi_quotient(i64 n, const GiDim& d) { return n / d.extent; }
 
 // The offsets, in elements, of element `rest` of ND dimensions in K operands.
-template <int ND, class I, int N, int K>
-GI_FN void gi_offsets(I rest, const GiDim (&d)[N], const i64 (&strides)[N][K], I (&o)[K]) {
+template <int ND, int N, int K>
+GI_FN void gi_offsets(i32 rest, const GiDim (&d)[N], const i64 (&strides)[N][K], i32 (&o)[K]) {
 #pragma unroll
   for (int k = 0; k < K; ++k) o[k] = 0;
 #pragma unroll
   for (int i = 0; i < ND; ++i) {
-    const I q = i + 1 < ND ? gi_quotient(rest, d[i]) : 0;
-    const I at = rest - q * (I)d[i].extent;
+    const i32 q = i + 1 < ND ? gi_quotient(rest, d[i]) : 0;
+    const i32 at = rest - q * (i32)d[i].extent;
     rest = q;
 #pragma unroll
-    for (int k = 0; k < K; ++k) o[k] += at * (I)strides[i][k];
+    for (int k = 0; k < K; ++k) o[k] += at * (i32)strides[i][k];
   }
 }

@@ -9,16 +9,16 @@ struct GI_PARAMS {
 };
 
 extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS a) {
-  const GI_INDEX first = (GI_INDEX)blockIdx.x * (GI_THREADS * GI_U) + threadIdx.x;
+  const i32 first = (i32)blockIdx.x * (GI_THREADS * GI_U) + threadIdx.x;
 #define GI_DECLARE(i, T, M) Gi##M<T, 1> r##i[GI_U];
   GI_LOADS(GI_DECLARE)
   GI_STORES(GI_DECLARE)
 #undef GI_DECLARE
-  GI_INDEX o[GI_U][GI_K];
+  i32 o[GI_U][GI_K];
 #pragma unroll
   for (int u = 0; u < GI_U; ++u) {
-    GI_INDEX rest = first + u * GI_THREADS;
-    if (rest >= (GI_INDEX)a.n) rest = (GI_INDEX)a.n - 1;
+    i32 rest = first + u * GI_THREADS;
+    if (rest >= (i32)a.n) rest = (i32)a.n - 1;
     gi_offsets<GI_ND>(rest, a.d, a.os, o[u]);
   }
 #define GI_LOAD(i, T, M) r##i[u].load((const T*)a.p[i] + o[u][i], a.s[i]);
@@ -29,12 +29,12 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
 #undef GI_LOAD
 #pragma unroll
   for (int u = 0; u < GI_U; ++u) {
-    GI_WHERE(first + u * GI_THREADS < (GI_INDEX)a.n) { GI_CALL([u], 0) }
+    GI_WHERE(first + u * GI_THREADS < (i32)a.n) { GI_CALL([u], 0) }
   }
 #define GI_STORE(i, T, M) r##i[u].store((T*)a.p[i] + o[u][i], a.s[i]);
 #pragma unroll
   for (int u = 0; u < GI_U; ++u) {
-    if (first + u * GI_THREADS < (GI_INDEX)a.n) {
+    if (first + u * GI_THREADS < (i32)a.n) {
       GI_STORES(GI_STORE)
     }
   }

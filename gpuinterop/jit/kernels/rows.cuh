@@ -14,33 +14,33 @@ struct GI_PARAMS {
 
 extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS a) {
   const u32 patch = blockIdx.x / (u32)a.chunks;
-  const GI_INDEX x0 = ((GI_INDEX)(blockIdx.x - patch * (u32)a.chunks) * blockDim.x + threadIdx.x) * GI_V;
+  const i32 x0 = (i32)((blockIdx.x - patch * (u32)a.chunks) * blockDim.x + threadIdx.x) * GI_V;
   if (x0 - (GI_SKEW - 1) >= a.n) return;
-  const GI_INDEX row0 = (GI_INDEX)patch * (blockDim.y * GI_U) + threadIdx.y;
+  const i32 row0 = (i32)(patch * (blockDim.y * GI_U)) + (i32)threadIdx.y;
 #define GI_DECLARE(i, T, M) Gi##M<T, GI_V> r##i[GI_U];
   GI_LOADS(GI_DECLARE)
   GI_STORES(GI_DECLARE)
 #undef GI_DECLARE
-  GI_INDEX o[GI_U][GI_K];
-  i64 from[GI_U], to[GI_U];  // of the GI_V elements, those in the row
+  i32 o[GI_U][GI_K];
+  i32 from[GI_U], to[GI_U];  // of the GI_V elements, those in the row
   bool whole = true;
 #pragma unroll
   for (int u = 0; u < GI_U; ++u) {
-    GI_INDEX row = row0 + u * blockDim.y;
+    i32 row = row0 + u * (i32)blockDim.y;
     // Rows beyond the end read the last one; they are not written.
-    if (row >= (GI_INDEX)a.rows) row = (GI_INDEX)a.rows - 1;
+    if (row >= (i32)a.rows) row = (i32)a.rows - 1;
     gi_offsets<GI_ND>(row, a.d, a.os, o[u]);
-#define GI_MISALIGNED(i, T, M) (GI_INDEX)((u64)((T*)a.p[i] + o[u][i]) / sizeof(T) % GI_SKEW)
+#define GI_MISALIGNED(i, T, M) (int)((u64)((T*)a.p[i] + o[u][i]) / sizeof(T) % GI_SKEW)
 #if GI_SKEW > 1
-    const GI_INDEX x = x0 - GI_LEAD(GI_MISALIGNED);
+    const i32 x = x0 - GI_LEAD(GI_MISALIGNED);
 #else
-    const GI_INDEX x = x0;
+    const i32 x = x0;
 #endif
 #undef GI_MISALIGNED
-    from[u] = x < 0 ? -x : 0;
-    to[u] = a.n - x;
-    whole = whole && x >= 0 && to[u] >= GI_V;
-#define GI_START(i, T, M) o[u][i] += Gi##M<T, GI_V>::offset(x, (GI_INDEX)a.s[i]);
+    from[u] = GI_SKEW > 1 && x < 0 ? -x : 0;
+    to[u] = (i32)a.n - x;
+    whole = whole && from[u] == 0 && to[u] >= GI_V;
+#define GI_START(i, T, M) o[u][i] += Gi##M<T, GI_V>::offset(x, (i32)a.s[i]);
     GI_LOADS(GI_START)
     GI_STORES(GI_START)
 #undef GI_START
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
   for (int u = 0; u < GI_U; ++u) {
 #pragma unroll
     for (int k = 0; k < GI_V; ++k) {
-      GI_WHERE(k >= from[u] && k < to[u] && row0 + (GI_INDEX)(u * blockDim.y) < (GI_INDEX)a.rows) {
+      GI_WHERE(k >= from[u] && k < to[u] && row0 + (i32)(u * blockDim.y) < (i32)a.rows) {
         GI_CALL([u], k)
       }
     }
@@ -78,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
     r##i[u].store_part((T*)a.p[i] + o[u][i], a.s[i], from[u], to[u]);
 #pragma unroll
   for (int u = 0; u < GI_U; ++u) {
-    if (row0 + (GI_INDEX)(u * blockDim.y) < (GI_INDEX)a.rows) {
+    if (row0 + (i32)(u * blockDim.y) < (i32)a.rows) {
       GI_STORES(GI_STORE)
     }
   }

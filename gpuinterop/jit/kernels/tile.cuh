@@ -28,9 +28,9 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
   const u32 bx = block % (u32)a.tiles_x;
   block /= (u32)a.tiles_x;
   const u32 by = block % (u32)a.tiles_y;
-  GI_INDEX o[GI_K];
-  gi_offsets<GI_ND>((GI_INDEX)(block / (u32)a.tiles_y), a.d, a.os, o);
-  const GI_INDEX x0 = (GI_INDEX)bx * GI_TILE, y0 = (GI_INDEX)by * GI_TILE;
+  i32 o[GI_K];
+  gi_offsets<GI_ND>((i32)(block / (u32)a.tiles_y), a.d, a.os, o);
+  const i32 x0 = (i32)bx * GI_TILE, y0 = (i32)by * GI_TILE;
   const int lane = (int)(threadIdx.x % kLanes) * GI_V, row = (int)(threadIdx.x / kLanes);
   const int along = (int)(threadIdx.x % kLanesAcross) * GI_ACROSS;
   const int column = (int)(threadIdx.x / kLanesAcross) - kLeft;
@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
 #pragma unroll
   for (int u = 0; u < kTurns; ++u) {
 #define GI_MISALIGNED(i, T, M) \
-  (int)((u64)((T*)a.p[i] + (o[i] + (y0 + row + u * kRows) * (GI_INDEX)a.t[i])) / sizeof(T) % GI_SKEW)
+  (int)((u64)((T*)a.p[i] + (o[i] + (y0 + row + u * kRows) * (i32)a.t[i])) / sizeof(T) % GI_SKEW)
 #if GI_SKEW > 1
     start[u] = lane - GI_LEAD(GI_MISALIGNED);
 #else
@@ -62,10 +62,10 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) GI_NAME(const GI_PARAMS
 
   // Issue all loads before the first use of a loaded value.
 #define GI_TURNED(i, T)                                                                          \
-  (T*)a.p[i] + (o[i] + (x0 + column + u * kColumns) * (GI_INDEX)a.s[i] + (y0 + along) * (GI_INDEX)a.t[i])
+  (T*)a.p[i] + (o[i] + (x0 + column + u * kColumns) * (i32)a.s[i] + (y0 + along) * (i32)a.t[i])
 #define GI_AT(i, T, M)                                                                           \
-  (T*)a.p[i] + (o[i] + Gi##M<T, GI_V>::offset(x0 + start[u], (GI_INDEX)a.s[i]) +                 \
-                (y0 + row + u * kRows) * (GI_INDEX)a.t[i])
+  (T*)a.p[i] + (o[i] + Gi##M<T, GI_V>::offset(x0 + start[u], (i32)a.s[i]) +                 \
+                (y0 + row + u * kRows) * (i32)a.t[i])
   if (whole) {
 #define GI_LOAD(i, T, M) w##i[u].load(GI_TURNED(i, T), a.t[i]);
 #pragma unroll
