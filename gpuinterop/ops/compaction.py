@@ -25,6 +25,8 @@ from .core_callbacks import FUNCTIONS
 from .reduction_codegen import loaded_kernels
 
 _TILE, _THREADS = 8192, 256  # of compact.cuh
+MOST = 1 << 48  # GI_MOST of compact.cuh: more results than any memory holds
+_COUNTS, _RESULTS = 2048, 4096  # of compact_count.cuh: of a tile, and of a block
 READ, ASSIGN, PLACES = range(3)
 
 
@@ -121,21 +123,26 @@ def _launch(
 
 
 def repeated_places(counts: Any, where: str) -> Any:
-    """Return each index repeated by its count in `counts`, 1-d integers on a GPU; None if a count is negative."""
-    counts = output_arrays.plain(counts)
+    """Return each index repeated by its count in `counts`, 1-d integers on a GPU.
+
+    None if a count is negative, or their sum is beyond all memory.
+    """
+    given = counts = output_arrays.plain(counts)
     n = counts.size
-    # The counts, and later their sums; the total; the minimum.
-    read = output_arrays.new_like(counts, (n + 2,), np.int64, where)
-    FUNCTIONS["cast"](counts, out=read[:n])
-    read[:n].min(out=read[n + 1])
-    _launch("gi_compact_scan", 1, None, 0, n, read)
-    total, least = read[n:].tolist()
-    if least < 0:
+    if counts.dtype != np.int64 or not counts.is_c_contiguous():
+        counts = output_arrays.new_like(given, (n,), np.int64, where)
+        FUNCTIONS["cast"](given, out=counts)
+    tiles = -(-n // _COUNTS)
+    offsets = output_arrays.new_like(counts, (tiles + 1,), np.int64, where)
+    _launch("gi_compact_repeat_count", tiles, counts, 0, tiles, offsets, step=n)
+    _launch("gi_compact_scan", 1, None, 0, tiles, offsets)
+    total = int(offsets[tiles].item())
+    if total >= MOST:
         return None
     made = output_arrays.new_like(counts, (total,), np.int64, where)
     if total:
-        blocks = min(-(-total // _THREADS), 1 << 20)
-        _launch("gi_compact_repeat", blocks, None, total, n, read, out=made)
+        blocks = -(-total // _RESULTS)
+        _launch("gi_compact_repeat_write", blocks, counts, total, tiles, offsets, out=made, step=n)
     return made
 
 

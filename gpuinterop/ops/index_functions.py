@@ -18,7 +18,7 @@ from gpuinterop.views import read_axis
 
 from . import output_arrays
 from .casting import cast
-from .compaction import Selection, may_wait, repeated_places
+from .compaction import MOST, Selection, may_wait, repeated_places
 from .index_access import assigned, copy_of, read, unshared, writable, write
 from .index_expression import IndexArray, as_index_array, upload
 from .indexing import MODES, Elements, ElementsAlongAxis
@@ -283,14 +283,17 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
             got=short_repr(counts.tolist()), fix="pass a count for each element along the axis, or one for all",
         )  # fmt: skip
     before, after = x.shape[:along], x.shape[along + 1 :]
-    if len(counts) != 1 and x.device.type == "cpu":
-        shape = (*before, int(counts.sum()), *after)
-        made = output_arrays.new_like(x, shape, x.dtype, "repeat", type(x))
-        source, target = as_numpy_view(x), as_numpy_view(made, written=True)
-        output_arrays.record_or_run(lambda: _repeat_on_host(source, counts, along, target))
-        return made
     if len(counts) != 1:
-        return take(x, np.repeat(np.arange(n), counts), along)
+        # Python adds where int64 might wrap around.
+        exact = counts.sum(dtype=np.float64) < 1 << 62
+        total = int(counts.sum()) if exact else sum(counts.tolist())
+        if x.device.type != "cpu" and x.size and total < MOST:
+            return take(x, np.repeat(np.arange(n), counts), along)
+        made = output_arrays.new_like(x, (*before, total, *after), x.dtype, "repeat", type(x))
+        if made.size:
+            source, target = as_numpy_view(x), as_numpy_view(made, written=True)
+            output_arrays.record_or_run(lambda: _repeat_on_host(source, counts, along, target))
+        return made
     count = int(counts[0])
     spread = x.expand_dims(along + 1).broadcast_to((*before, n, count, *after))
     return spread.copy().reshape((*before, n * count, *after))
@@ -303,6 +306,7 @@ def _repeat_on_device(x: Any, repeats: Any, axis: int | None) -> Any:
     fits = 1 < counts.size == x.shape[along] and counts.ndim == 1 and counts.dtype.kind in "iu"
     if (
         not fits
+        or not x.size
         or counts.device.type == "cpu"
         or counts.device != x.device
         or not may_wait(x.device)

@@ -165,9 +165,10 @@ def test_repeat(device):
             gi.repeat(on(device), wrong, 0)
 
 
-@pytest.mark.parametrize("n", [2, 17, 4095, 4097, 10_000])
+@pytest.mark.parametrize("n", [2, 17, 2048, 4097, 30_000])
 def test_repeat_by_many_counts(device, n):
     counts = np.random.default_rng(n).integers(0, 4, n)
+    counts[n // 3 : n - n // 4] = 0
     counts[n // 2] = 5000
     host = np.arange(n, dtype="f8")
     with gi.count_copies() as copies:
@@ -176,6 +177,20 @@ def test_repeat_by_many_counts(device, n):
         found = gi.repeat(x, given)
         assert copies.count == before
     equal(found, np.repeat(host, counts))
+
+
+@pytest.mark.parametrize(
+    "counts", [[2**62] * 4, [2**63 - 1, 3, 0, 0], [2**61, 2**50, 1, 1], [2**50] * 4]
+)
+def test_repeat_by_counts_whose_sum_no_memory_holds(device, counts):
+    x = on(device, np.arange(4.0))
+    for many in (counts, np.array(counts), on(device, np.array(counts))):
+        with pytest.raises((ValueError, gi.OutOfMemoryError), match="repeat"):
+            gi.repeat(x, many)
+    with pytest.raises(gi.ShapeError, match="count of 0 or more"):
+        gi.repeat(x, on(device, np.array([-1, 2**62, 2**62, 2**62])))
+    many = on(device, np.array([2**40] * 3))
+    assert gi.repeat(on(device, HOST[:, :0]), many, 0).shape == (3 * 2**40, 0, 5)
 
 
 @pytest.mark.driver

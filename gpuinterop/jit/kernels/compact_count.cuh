@@ -20,6 +20,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_scan(const P
     }
     i64 at = total + gi_sum_up_to_here(shared, own) - own;
     total += shared[GI_THREADS - 1];
+    if (total > GI_MOST) total = GI_MOST;
     for (int k = 0; k < kEach; ++k) {
       if (first + k < p.tiles) p.offsets[first + k] = at;
       at += counts[k];
@@ -29,14 +30,64 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_scan(const P
   if (threadIdx.x == 0) p.offsets[p.tiles] = total;
 }
 
-// Writes for each of n results the index of its count among `tiles`, whose sums are in `offsets`.
-extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_repeat(const Params p) {
-  for (i64 k = (i64)blockIdx.x * GI_THREADS + threadIdx.x; k < p.n; k += (i64)gridDim.x * GI_THREADS) {
-    i64 low = 0, high = p.tiles;
-    while (high - low > 1) {
-      const i64 middle = low + (high - low) / 2;
-      (p.offsets[middle] <= k ? low : high) = middle;
+// The last of n ascending sums that is not above `value`; the first one is not.
+template <class I>
+GI_FN I gi_last_up_to(const i64* sums, I n, i64 value) {
+  I low = 0, high = n;
+  while (high - low > 1) {
+    const I middle = low + (high - low) / 2;
+    (sums[middle] <= value ? low : high) = middle;
+  }
+  return low;
+}
+
+// Repeats: p.mask has p.step counts of type i64, in tiles of GI_COUNTS.
+#define GI_EACH 8
+#define GI_COUNTS (GI_EACH * GI_THREADS)
+#define GI_RESULTS 4096  // of a block
+
+// The counts of this thread in a tile, and their sum.
+GI_FN i64 gi_counts(const Params& p, i64 tile, i64 (&counts)[GI_EACH]) {
+  const i64 first = tile * GI_COUNTS + threadIdx.x * GI_EACH;
+  i64 own = 0;
+#pragma unroll
+  for (int k = 0; k < GI_EACH; ++k) {
+    counts[k] = first + k < p.step ? ((const i64*)p.mask)[first + k] : 0;
+    if ((u64)counts[k] > GI_MOST) counts[k] = GI_MOST;
+    own += counts[k];
+  }
+  return own;
+}
+
+// Adds the counts of each tile, up to GI_MOST. A negative count makes the sum GI_MOST.
+extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_repeat_count(const Params p) {
+  __shared__ i64 shared[GI_THREADS];
+  i64 counts[GI_EACH];
+  const i64 all = gi_sum_up_to_here(shared, gi_counts(p, blockIdx.x, counts));
+  if (threadIdx.x == GI_THREADS - 1) p.offsets[blockIdx.x] = all < GI_MOST ? all : GI_MOST;
+}
+
+// Writes for each of p.n results the index of its count. A block searches for the tile of its first result, adds
+// that tile's counts up in shared memory, and searches there for each result; then for the next tile.
+extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_repeat_write(const Params p) {
+  __shared__ i64 shared[GI_THREADS], sums[GI_COUNTS];
+  i64 at = (i64)blockIdx.x * GI_RESULTS;
+  const i64 end = at + GI_RESULTS < p.n ? at + GI_RESULTS : p.n;
+  while (at < end) {
+    const i64 tile = gi_last_up_to(p.offsets, p.tiles, at), base = p.offsets[tile], next = p.offsets[tile + 1];
+    i64 counts[GI_EACH];
+    const i64 own = gi_counts(p, tile, counts);
+    i64 sum = gi_sum_up_to_here(shared, own) - own;
+#pragma unroll
+    for (int k = 0; k < GI_EACH; ++k) {
+      sums[threadIdx.x * GI_EACH + k] = sum;
+      sum += counts[k];
     }
-    ((i64*)p.out)[k] = low;
+    __syncthreads();
+    const i64 stop = next < end ? next : end;
+    for (i64 k = at + threadIdx.x; k < stop; k += GI_THREADS)
+      ((i64*)p.out)[k] = tile * GI_COUNTS + gi_last_up_to(sums, GI_COUNTS, k - base);
+    at = stop;
+    __syncthreads();  // before the sums of the next tile are written
   }
 }

@@ -31,7 +31,9 @@ GI_FN T* gi_writable(const T* first, i64 offset) {
   return const_cast<T*>(first) + offset;
 }
 
-// Types without an atomic addition: replaces the aligned word that contains the element.
+// Types without an atomic addition: replaces the aligned word that contains the element. It reads the element's
+// neighbours, which may be outside the array and uninitialized, but not outside the allocation: allocations begin
+// and end at multiples of a word. Their bytes are written back only if nothing has changed them in between.
 template <class T, class V>
 GI_FN void gi_atomic_add(T* at, V value) {
   u32* word = (u32*)((u64)at & ~(u64)3);
