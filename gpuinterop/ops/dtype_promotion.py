@@ -251,7 +251,13 @@ def body_for(row: Row, kinds: tuple[int, ...]) -> tuple[Body, Loop]:
     statements = " ".join(f"o{j} = {substitute(part, names)};" for j, part in enumerate(parts))
     name = row.name if row.name != "divmod" else "divmod_"
     return (
-        Body(name, tuple(NAMES[r] for r in ins), tuple(NAMES[r] for r in outs), statements),
+        Body(
+            name,
+            tuple(NAMES[r] for r in ins),
+            tuple(NAMES[r] for r in outs),
+            statements,
+            keeps_signs=row.keeps_signs,
+        ),
         (ins, outs),
     )
 

@@ -184,6 +184,9 @@ class ElementwiseOperation:
             made.text,
             *made.texts(),
             once=bool(made.functions),  # a text may do more than compute its outputs
+            keeps_signs=all(
+                v.row is None or getattr(v.row, "keeps_signs", False) for v in self.graph.order()
+            ),
         )
 
     def host_program(

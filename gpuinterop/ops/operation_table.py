@@ -33,6 +33,7 @@ class Row:
     doc : first line of the docstring.
     results : the number of results.
     operands : names of the operands in the signature.
+    keeps_signs : the result is an operand, or differs from it by its sign only: see Body.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Row:
     compares: bool = False
     results: int = 1
     operands: tuple[str, ...] = ("x", "y", "z")
+    keeps_signs: bool = False
 
     rule: np.ufunc = field(init=False)
     expressions: dict[str, str] = field(init=False)  # by the letter of a kind
@@ -89,17 +91,17 @@ ROWS: tuple[Row, ...] = (
         "x to the power y."),
     Row("float_power", 2, {"f": "pow(x, y)", "c": "gi_pow(x, y)"}, np.float_power,
         "x to the power y, in float64 or complex128."),
-    Row("negative", 1, {"iu": "gi_neg(x)", "fc": "-x"}, np.negative, "-x."),
-    Row("positive", 1, {"iufc": "x"}, np.positive, "A copy of x."),
-    Row("absolute", 1, {"b": "x", "iufc": "gi_abs(x)"}, np.absolute, "The absolute value."),
-    Row("fabs", 1, {"f": "fabs(x)"}, np.fabs, "The absolute value, as a float."),
-    Row("sign", 1, {"iufc": "gi_sign(x)"}, np.sign, "-1, 0 or 1; x / |x| for complex numbers."),
+    Row("negative", 1, {"iufc": "gi_neg(x)"}, np.negative, "-x.", keeps_signs=True),
+    Row("positive", 1, {"iufc": "x"}, np.positive, "A copy of x.", keeps_signs=True),
+    Row("absolute", 1, {"b": "x", "iufc": "gi_abs(x)"}, np.absolute, "The absolute value.", keeps_signs=True),
+    Row("fabs", 1, {"f": "gi_abs(x)"}, np.fabs, "The absolute value, as a float.", keeps_signs=True),
+    Row("sign", 1, {"iufc": "gi_sign(x)"}, np.sign, "-1, 0 or 1; x / |x| for complex numbers.", keeps_signs=True),
     Row("square", 1, {"iu": "gi_mul(x, x)", "fc": "x * x"}, np.square, "x * x."),
     Row("reciprocal", 1,
         {"iu": "x == 0 ? x : 1 / x", "f": "1 / x",
          "c": "gi_reciprocal(x)"}, np.reciprocal,
         "1 / x; 0 for the integer 0."),
-    Row("conjugate", 1, {"iuf": "x", "c": "gi_conj(x)"}, np.conjugate, "The complex conjugate."),
+    Row("conjugate", 1, {"iuf": "x", "c": "gi_conj(x)"}, np.conjugate, "The complex conjugate.", keeps_signs=True),
     _f("sqrt", "sqrt(x)", np.sqrt, "The square root.", "gi_sqrt(x)"),
     _special("rsqrt", "1 / sqrt(x)", host_special_functions.reciprocal_sqrt, "1 / sqrt(x)."),
     _f("cbrt", "cbrt(x)", np.cbrt, "The cube root."),
@@ -107,13 +109,13 @@ ROWS: tuple[Row, ...] = (
     Row("copysign", 2, {"f": "copysign(x, y)"}, np.copysign, "x with the sign of y."),
     Row("heaviside", 2, {"f": "gi_heaviside(x, y)"}, np.heaviside, "0 below zero, 1 above, y at zero."),
     Row("maximum", 2, {"b": "x || y", "iufc": "gi_max(x, y)"}, np.maximum,
-        "The larger operand; NaN if one is NaN."),
+        "The larger operand; NaN if one is NaN.", keeps_signs=True),
     Row("minimum", 2, {"b": "x && y", "iufc": "gi_min(x, y)"}, np.minimum,
-        "The smaller operand; NaN if one is NaN."),
+        "The smaller operand; NaN if one is NaN.", keeps_signs=True),
     Row("fmax", 2, {"b": "x || y", "iufc": "gi_fmax(x, y)"}, np.fmax,
-        "The larger operand; NaN only if both are."),
+        "The larger operand; NaN only if both are.", keeps_signs=True),
     Row("fmin", 2, {"b": "x && y", "iufc": "gi_fmin(x, y)"}, np.fmin,
-        "The smaller operand; NaN only if both are."),
+        "The smaller operand; NaN only if both are.", keeps_signs=True),
     Row("gcd", 2, {"iu": "gi_gcd(x, y)"}, np.gcd, "The greatest common divisor."),
     # ---- exponentials -------------------------------------------------------------------------
     _f("exp", "exp(x)", np.exp, "e to the power x.", "gi_exp(x)"),
@@ -185,12 +187,12 @@ ROWS: tuple[Row, ...] = (
     Row("right_shift", 2, {"iu": "gi_shr(x, y)"}, np.right_shift, "x >> y."),
     # ---- choice ----------------------------------------------------------------------------------
     Row("where", 3, "x ? y : z", np.where, "x where the condition is true, y elsewhere.", like=np.add,
-        kinds_from=1, operands=("condition", "x", "y")),
+        kinds_from=1, operands=("condition", "x", "y"), keeps_signs=True),
     # The ufunc of np.clip is private: loop_dtypes promotes all three operands by the rule of maximum.
     Row("clip", 3, {"biufc": "gi_min(gi_max(x, y), z)"}, np.clip, "x limited to the range from y to z.",
-        like=np.maximum),
+        like=np.maximum, keeps_signs=True),
     # A cast is this operation with an out of another dtype.
-    Row("cast", 1, "x", np.positive, "x in the dtype of out.", like=np.positive),
+    Row("cast", 1, "x", np.positive, "x in the dtype of out.", like=np.positive, keeps_signs=True),
 )  # fmt: skip
 
 TABLE: dict[str, Row] = {row.name: row for row in ROWS}

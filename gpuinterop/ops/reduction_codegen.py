@@ -146,9 +146,9 @@ def render(recipe: Recipe, plan: Plan) -> str:
         "INS": len(recipe.inputs), "KEPT": len(plan.geometry.kept), "RED": len(plan.geometry.red),
         "BLOCK": plan.threads, "TEAM": plan.team, "FINISH_TEAM": plan.finish_team, "VEC": plan.vector,
         "APART": int(plan.apart), "RAGGED": int(plan.ragged), "ROWS": plan.rows, "UNROLL": plan.unroll,
-        "ONE_LAUNCH": int(plan.one_launch), "PEEL": int(plan.peel), "PEELED(X)": peeled,
+        "NAN_SIGNS": nan_signs(recipe.map, recipe.support), "ONE_LAUNCH": int(plan.one_launch),
+        "PEEL": int(plan.peel), "PEELED(X)": peeled,
         "INPUTS(X)": " ".join(entries(False)), "FIXED(X)": " ".join(entries(True)),
-        "NAN_SIGNS": nan_signs(recipe.map, recipe.support),
     }  # fmt: skip
     # Users' functions are outside the namespace.
     declared = f"}}\n{recipe.declared}\nnamespace {NAMESPACE} {{" if recipe.declared else ""

@@ -100,7 +100,6 @@ GI_FN bool gi_eq(u64 a, i64 b) { return b >= 0 && a == (u64)b; }
     const T f = floor(q);                                                                      \
     return q - f > (T)0.5 ? f + (T)1 : f;                                                      \
   }                                                                                            \
-  GI_FN T gi_abs(T a) { return fabs(a); }                                                      \
   GI_FN T gi_sign(T a) { return a > 0 ? (T)1 : a < 0 ? (T)-1 : a == 0 ? (T)0 : a; }            \
   GI_FN T gi_sigmoid(T x) {                                                                    \
     const T t = exp(-fabs(x));                                                                 \
@@ -176,7 +175,7 @@ GI_FN double gi_digamma(double x) {
 #define GI_COMPLEX_FUNCTIONS(C, T)                                                             \
   GI_FN bool gi_is_true(C a) { return a.re != 0 || a.im != 0; }                                \
   GI_FN T gi_abs(C a) { return hypot(a.re, a.im); }                                            \
-  GI_FN C gi_conj(C a) { return gi_make(a.re, -a.im); }
+  GI_FN C gi_conj(C a) { return gi_make(a.re, gi_neg(a.im)); }
 GI_COMPLEX_FUNCTIONS(c64, float)
 GI_COMPLEX_FUNCTIONS(c128, double)
 

@@ -18,6 +18,11 @@ GI_FN u32 gi_bits(float x) { return __float_as_uint(x); }
 GI_FN float gi_float(u32 b) { return __uint_as_float(b); }
 GI_FN u64 gi_bits(double x) { return (u64)__double_as_longlong(x); }
 GI_FN double gi_double(u64 b) { return __longlong_as_double((i64)b); }
+// By the bits, because the GPU's -x and fabs(x) return one NaN for all.
+GI_FN float gi_neg(float x) { return gi_float(gi_bits(x) ^ 0x80000000u); }
+GI_FN double gi_neg(double x) { return gi_double(gi_bits(x) ^ 0x8000000000000000ull); }
+GI_FN float gi_abs(float x) { return gi_float(gi_bits(x) & 0x7fffffffu); }
+GI_FN double gi_abs(double x) { return gi_double(gi_bits(x) & 0x7fffffffffffffffull); }
 
 // Every byte except zero reads as true, as in NumPy. Writes store 0 or 1.
 struct b8 {
@@ -31,8 +36,8 @@ struct bf16 {
   u16 bits;
 };
 GI_FN float gi_widen(f16 x) {
-  if (GI_NAN_SIGNS && (x.bits & 0x7fff) > 0x7c00) return gi_float(0x7fc00000u | (u32)(x.bits >> 15) << 31);
-  return gi_half_to_float(x.bits);
+  const float wide = gi_half_to_float(x.bits);
+  return GI_NAN_SIGNS ? gi_float(gi_bits(wide) | (u32)(x.bits & 0x8000) << 16) : wide;
 }
 GI_FN float gi_widen(bf16 x) { return gi_float((u32)x.bits << 16); }
 GI_FN bool gi_widen(b8 x) { return x.bits != 0; }
@@ -117,7 +122,8 @@ GI_FN c128 gi_make(double re, double im) { return {{re, im}}; }
 #define GI_COMPLEX(C, T)                                                                       \
   GI_FN C operator+(C a, C b) { return gi_make(a.re + b.re, a.im + b.im); }                    \
   GI_FN C operator-(C a, C b) { return gi_make(a.re - b.re, a.im - b.im); }                    \
-  GI_FN C operator-(C a) { return gi_make(-a.re, -a.im); }                                     \
+  GI_FN C gi_neg(C a) { return gi_make(gi_neg(a.re), gi_neg(a.im)); }                          \
+  GI_FN C operator-(C a) { return gi_neg(a); }                                                 \
   GI_FN C operator*(C a, C b) {                                                                \
     return gi_make(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re);                      \
   }                                                                                            \
