@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop.ops.operation_table import TABLE
 
 SMALL = ("bfloat16", "float8_e4m3fn")
 FLOATS = ("float16", "float32", "float64", *SMALL)
@@ -49,7 +48,7 @@ def arguments(op: str, name: str) -> list[np.ndarray]:
     if op == "clip":
         return [x, np.full(len(x), -2, x.dtype), np.full(len(x), 2, x.dtype)]
     other = x[::-1].copy() if op == "copysign" else np.ones(len(x), x.dtype)
-    return [x, other][: TABLE[op].inputs]
+    return [x, other][: getattr(np, op).nin]
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -58,7 +57,7 @@ def arguments(op: str, name: str) -> list[np.ndarray]:
 def test_operations_that_return_an_operand(device, op, name):
     hosts = arguments(op, name)
     wide = [h.astype("float32") if name in SMALL and h.dtype != bool else h for h in hosts]
-    expected = TABLE[op].numpy(*wide)  # ml_dtypes has its own sign(-0), and no clip
+    expected = getattr(np, op)(*wide)  # ml_dtypes has its own sign(-0), and no clip
     expected = expected.astype(dtype_of(name)) if expected.dtype == "float32" else expected
     arrays = [gi.asarray(h, device=device) for h in hosts]
     function = getattr(gi, op)
@@ -74,7 +73,7 @@ def test_complex_numbers(device, op, name):
     z = np.empty(len(x), name)
     z.real, z.imag = x, np.roll(x, 1)
     hosts = [x == 1, z, -z] if op == "where" else [z]
-    check(getattr(gi, op)(*(gi.asarray(h, device=device) for h in hosts)), TABLE[op].numpy(*hosts))
+    check(getattr(gi, op)(*(gi.asarray(h, device=device) for h in hosts)), getattr(np, op)(*hosts))
 
 
 @pytest.mark.parametrize("target", FLOATS)
