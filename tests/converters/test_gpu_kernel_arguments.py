@@ -83,6 +83,9 @@ def test_cupy_elementwise_kernel(key):
     a, b, ga, gb = operands()
     multiply = cupy.ElementwiseKernel("float32 x, float32 y", "float32 z", "z = x * y", "product")
     np.testing.assert_array_equal(multiply(ga[key], gb[key]).get(), (a * b)[key])
+    out = cupy.empty_like(cupy.asarray(ga[key]))
+    wait_for_fill(lambda: multiply(ga[key], gb[key], out), gb)
+    np.testing.assert_array_equal(out.get(), (a * 2)[key])
 
 
 @pytest.mark.numba

@@ -3,11 +3,12 @@
 Tests import this module in their place, so that a change inside the package changes one file here.
 """
 
+import functools
 from importlib import metadata
 
 from gpuinterop import _core, converters, dtypes, foreign_handles
 from gpuinterop.converters import availability, library_streams, registry
-from gpuinterop.testing import Bridge, memory, peers
+from gpuinterop.testing import Bridge, layouts, memory, peers, stream_order
 
 
 def forget_dtypes() -> None:
@@ -77,6 +78,17 @@ def enter_streams_also_by(monkeypatch, **enters: object) -> None:
 def bridge(library: str) -> Bridge:
     """The compatibility suite's bridge of an installed library."""
     return peers.load(library)
+
+
+def pause_for(monkeypatch, microseconds: int) -> None:
+    """Let the suite's slow producers be less slow."""
+    slow = functools.partial(memory.slow, microseconds=microseconds)
+    monkeypatch.setattr(stream_order, "slow", slow)
+
+
+def run_order(bridge: Bridge, direction: str):
+    """The suite's case of the order of streams with one library, on the first GPU."""
+    return stream_order.run_order(bridge, direction, layouts.LAYOUTS["C"], 0)
 
 
 slow = memory.slow  # (stream, device): keeps a stream busy, by the driver alone
