@@ -37,8 +37,8 @@ from gpuinterop.layout import core_view
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray, class_for
 from gpuinterop.ops.output_arrays import taken
 from gpuinterop.option_values import (
+    read_copy,
     read_shape,
-    require_optional_bool,
     require_order,
     takes_copy_keyword,
 )
@@ -88,8 +88,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     DTypeError
         A Python scalar that the dtype cannot hold.
     """
-    if copy is not None:
-        copy = require_optional_bool(copy, "copy", "asarray")
+    copy = read_copy(copy, "asarray")
     if copy:
         return copy_of_value(class_for, obj, dtype, device, "asarray")
     if dtype is None and device is None:

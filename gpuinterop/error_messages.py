@@ -137,11 +137,9 @@ def not_one_of(
     return error(where=where, expected=f"{name}={told}", got=f"{name}={_repr(value)}", fix=fix)
 
 
-def wrong_order(
-    where: str, orders: str, value: Any, fix: str = "pass one of these values"
-) -> GpuInteropError:
+def wrong_order(where: str, orders: str, value: Any) -> GpuInteropError:
     """Return the error for a wrong `order`; `orders` are the letters that are accepted."""
-    return not_one_of(where, "order", orders, value, fix, ShapeError)
+    return not_one_of(where, "order", orders, value, error=ShapeError)
 
 
 # ---- shapes, axes and strides --------------------------------------------------------------------

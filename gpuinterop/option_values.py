@@ -32,11 +32,11 @@ def require_bool(value: Any, name: str, where: str) -> bool:
     raise not_a_bool(where, name, value)
 
 
-def require_optional_bool(value: Any, name: str, where: str) -> bool | None:
-    """Return a bool or None, for an option whose default is None."""
-    if value is None or isinstance(value, (bool, np.bool_)):
-        return None if value is None else bool(value)
-    raise not_an_optional_bool(where, name, value)
+def read_copy(copy: Any, where: str) -> bool | None:
+    """Return `copy` as a bool or None."""
+    if copy is None or isinstance(copy, (bool, np.bool_)):
+        return None if copy is None else bool(copy)
+    raise not_an_optional_bool(where, "copy", copy)
 
 
 def refuse_copy_keyword(options: dict[str, Any], accepted: str, where: str) -> None:
@@ -63,13 +63,11 @@ def takes_copy_keyword(accepted: str) -> Callable[[_Function], _Function]:
     return decorate
 
 
-def require_order(
-    value: Any, orders: str, where: str, fix: str = "pass one of these values"
-) -> str:
+def require_order(value: Any, orders: str, where: str) -> str:
     """Return one of NumPy's letters for an order of elements, those of `orders`."""
     if isinstance(value, str) and len(value) == 1 and value in orders:
         return value
-    raise wrong_order(where, orders, value, fix)
+    raise wrong_order(where, orders, value)
 
 
 def is_index(value: Any) -> bool:

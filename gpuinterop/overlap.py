@@ -41,8 +41,8 @@ class _Window:
         }  # fmt: skip
 
 
-def share_bytes(a: Reach, b: Reach, budget: int = 1_000_000) -> bool:
-    """Return whether two arrays have a byte in common.
+def share_bytes(a: Reach, b: Reach, budget: int) -> bool:
+    """Return whether two arrays have a byte in common; with a budget of 0, whether their address ranges have.
 
     Raises
     ------
@@ -50,8 +50,9 @@ def share_bytes(a: Reach, b: Reach, budget: int = 1_000_000) -> bool:
         More than `budget` steps would be needed to be certain.
     """
     first, second = (np.asarray(_Window(*reach)) for reach in (a, b))
-    # 0 steps would compare only the ranges. The stubs of NumPy 2.4 accept no other number than -1 and 0.
-    steps: Any = min(max(budget, 1), 1 << 62)
+    if not budget:
+        return np.may_share_memory(first, second)
+    steps: Any = min(budget, 1 << 62)  # the stubs of NumPy 2.4 accept no other number than -1 and 0
     try:
         return np.shares_memory(first, second, max_work=steps)
     except (np.exceptions.TooHardError, OverflowError):

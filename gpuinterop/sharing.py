@@ -8,7 +8,7 @@ from gpuinterop import _core
 from gpuinterop.converters import engine, registry
 from gpuinterop.converters.functions import reader
 from gpuinterop.converters.plan import ArrayInfo
-from gpuinterop.overlap import byte_range, share_bytes
+from gpuinterop.overlap import share_bytes
 
 __all__ = ["may_share_memory", "shares_memory"]
 
@@ -32,11 +32,7 @@ def shares_memory(a: Any, b: Any, *, budget: int = 1_000_000) -> bool:
     >>> gpuinterop.shares_memory(x[::2], x[1::2]), gpuinterop.shares_memory(x[::2], x[::3])
     (False, True)
     """
-    a_reach, a_kept = _reach(a, "shares_memory")
-    b_reach, b_kept = _reach(b, "shares_memory")
-    shared = share_bytes(a_reach, b_reach, budget)
-    del a_kept, b_kept  # kept until now, because a freed address could be reused
-    return shared
+    return _share(a, b, max(budget, 1), "shares_memory")
 
 
 def may_share_memory(a: Any, b: Any) -> bool:
@@ -44,12 +40,15 @@ def may_share_memory(a: Any, b: Any) -> bool:
 
     Fast, but may report an overlap that does not exist; `shares_memory` is exact.
     """
-    a_reach, a_kept = _reach(a, "may_share_memory")
-    b_reach, b_kept = _reach(b, "may_share_memory")
-    del a_kept, b_kept
-    a_low, a_high = byte_range(*a_reach)
-    b_low, b_high = byte_range(*b_reach)
-    return a_low < b_high and b_low < a_high and a_low != a_high and b_low != b_high
+    return _share(a, b, 0, "may_share_memory")
+
+
+def _share(a: Any, b: Any, budget: int, where: str) -> bool:
+    a_reach, a_kept = _reach(a, where)
+    b_reach, b_kept = _reach(b, where)
+    shared = share_bytes(a_reach, b_reach, budget)
+    del a_kept, b_kept  # kept until now, because a freed address could be reused
+    return shared
 
 
 def _reach(x: Any, where: str) -> tuple[tuple[int, tuple[int, ...], tuple[int, ...], int], Any]:

@@ -90,10 +90,5 @@ def as_stream(stream: Any = None, device: Any = None) -> Stream:
     return _core.foreign_stream(CUDA, index, handle, keeper, never_destroyed(stream))
 
 
-def stream(stream: Any = None, device: Any = None) -> Stream:
-    """Return a context manager that makes a stream current in gpuinterop, in this thread.
-
-    `stream` is anything that `as_stream` accepts, and the result is its `Stream`. `gpuinterop.stream` makes it
-    current in other libraries too.
-    """
-    return as_stream(stream, device)
+# For ``with stream(s):``, which makes it current in gpuinterop only; `gpuinterop.stream` does in other libraries too.
+stream = as_stream

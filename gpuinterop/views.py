@@ -18,7 +18,7 @@ from gpuinterop.errors import (
     short_repr,
 )
 from gpuinterop.layout import core_view
-from gpuinterop.option_values import require_optional_bool, require_order, takes_copy_keyword
+from gpuinterop.option_values import read_copy, require_order, takes_copy_keyword
 
 Self = TypeVar("Self", bound="ViewMethods")
 
@@ -228,8 +228,7 @@ class ViewMethods(_core.Array):
         if require_order(order, "CFA", "reshape") == "A":
             seen = core_view(self)
             order = "F" if seen.is_f_contiguous() and not seen.is_c_contiguous() else "C"
-        if copy is not None:
-            copy = require_optional_bool(copy, "copy", "reshape")
+        copy = read_copy(copy, "reshape")
         if order == "F":
             wanted = _core.read_ints(wanted, "reshape")
             try:

@@ -26,7 +26,7 @@ from gpuinterop.converters.registry import Backend, backends, names, register
 from gpuinterop.error_context import resolve_device
 from gpuinterop.errors import ConversionTypeError, GpuInteropError
 from gpuinterop.ndarray import CudaNdarray, GpuArray
-from gpuinterop.option_values import require_bool, require_optional_bool, takes_copy_keyword
+from gpuinterop.option_values import read_copy, require_bool, takes_copy_keyword
 
 __all__ = [
     "Backend",
@@ -188,8 +188,7 @@ def from_dlpack(
     >>> x.shape, x.strides, x.ptr == n.ctypes.data
     ((3, 2), (4, 12), True)
     """
-    if copy is not None:
-        copy = require_optional_bool(copy, "copy", "from_dlpack")
+    copy = read_copy(copy, "from_dlpack")
     place = None if device is None else resolve_device(device, "from_dlpack")
     copied = copy or (copy is None and place is not None and place.type == "cuda")
     if copied and isinstance(x, np.generic):

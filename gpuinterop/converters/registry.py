@@ -258,10 +258,10 @@ def load(name: str, where: str, module: str = "") -> Any:
     return import_package(entry, module or entry.package, where)
 
 
-def load_or_none(name: str, module: str = "") -> Any:
+def load_or_none(name: str) -> Any:
     """Import a library to plan with it; None if it is missing or broken, which the conversion then reports."""
     try:
-        return load(name, "", module)
+        return load(name, "")
     except MissingLibraryError:
         return None
 

@@ -21,16 +21,16 @@ _CASTS = {
 }
 
 
-def _as_gpuinterop(library: str, name: str) -> str:
+def _as_gpuinterop(library: str, name: str = "x") -> str:
     return name if library == "gpuinterop" else f"gpuinterop.from_any({name}, copyif=True)"
 
 
-def copy_line(library: str, order: str = "C", name: str = "x") -> str:
+def copy_line(library: str, order: str = "C") -> str:
     """Return the line that makes a contiguous copy, aligned for every library.
 
     Copies that another library makes may be as strided, or as badly aligned, as the original.
     """
-    return _as_gpuinterop(library, name) + (".copy()" if order == "C" else f".copy({order!r})")
+    return _as_gpuinterop(library) + (".copy()" if order == "C" else f".copy({order!r})")
 
 
 def cast_line(library: str, dtype: Any, name: str = "x") -> str:
@@ -39,9 +39,9 @@ def cast_line(library: str, dtype: Any, name: str = "x") -> str:
     return line.format(x=name, dtype=getattr(dtype, "name", dtype))
 
 
-def move_line(library: str, device: str, name: str = "x") -> str:
+def move_line(library: str, device: str) -> str:
     """Return the line that makes a gpuinterop array on another device."""
-    return f"{_as_gpuinterop(library, name)}.to_device({device!r})"
+    return f"{_as_gpuinterop(library)}.to_device({device!r})"
 
 
 def fix_dtype(library: str, dtype: str, allowed: frozenset[str]) -> str:
@@ -52,7 +52,7 @@ def fix_dtype(library: str, dtype: str, allowed: frozenset[str]) -> str:
             if wide in allowed:
                 return f"convert the values first: {cast_line(library, wide)}"
         part = {"complex128": "float64", "complex32": "float16"}.get(dtype, "float32")
-        pairs = f"{_as_gpuinterop(library, 'x')}.get().view('{part}')"
+        pairs = f"{_as_gpuinterop(library)}.get().view('{part}')"
         return f"pass the parts as pairs of real numbers, on the host: {pairs}"
     if kind in ("bool", "int", "uint", "float", "bfloat") or dtype in NAMES:
         return f"convert the values first, for example {cast_line(library, 'float32')}"
