@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from pytensor.graph.basic import Apply
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
 import gpuinterop as gi
@@ -22,7 +23,10 @@ _REDUCTIONS: dict[str, str] = {
 
 @lower.register(Elemwise)
 def _elemwise(op: Any, node: Any) -> Any:
-    call = compiled(op.scalar_op, node)
+    # Variables of its own, because an input may occur twice.
+    inner = [x.type() for x in node.inputs]
+    made = Apply(node.op, inner, [o.type() for o in node.outputs])
+    call = compiled(inner, [made], made.outputs, str(op.scalar_op), {})
     inplace = dict(op.inplace_pattern)
     if len(node.inputs) == len(node.outputs) == 1 and not inplace:
         return _of_one_array(call)

@@ -8,7 +8,6 @@ products stay BLAS calls.
 from __future__ import annotations
 
 import copy
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from .device_op import GpuOp, class_for, printed
 from .device_variables import is_device
 from .elementwise import reduction_name, shape_of_operands, shapes_of
 from .lowering import lower, record_as
-from .scalar_ops import Expressions
+from .scalar_ops import Expressions, compiled, emit, host_value
 
 __all__ = ["Fuse", "Fusion", "same_shape_inputs"]
 
@@ -100,15 +99,15 @@ def _fusion(op: Any, node: Any) -> Any:
     calls: dict[Any, Any] = {}
 
     def call_for(inputs: Any) -> Any:
-        """Return the kernels for the current numbers; a few sets of numbers are constants of the kernels."""
+        """Return the kernels and the places of their inputs; a few sets of numbers are constants of kernels."""
         key: Any = tuple([inputs[i] for i in fixed])
         if key not in calls:
             if len(calls) >= _CONSTANTS:
                 key = None
             if key not in calls:
-                calls[key] = _compiled(
-                    op, {} if key is None else dict(zip(fixed, key, strict=True))
-                )
+                constants = {} if key is None else dict(zip(fixed, key, strict=True))
+                call = compiled(op.inputs, op.nodes, op.outputs, "fusion", constants)
+                calls[key] = call, [i for i in range(len(op.inputs)) if i not in constants]
         return calls[key]
 
     pattern = dict(op.written)
@@ -135,25 +134,6 @@ def _fusion(op: Any, node: Any) -> Any:
 _CONSTANTS = 4  # sets of values for which kernels are compiled
 
 
-def _compiled(op: Any, constants: dict[int, Any]) -> tuple[Any, list[int]]:
-    """Return the kernels, and the positions of the inputs that they take; `constants`: values of the others."""
-    made = Expressions()
-    known: dict[Any, Value] = {}
-    for i, x in enumerate(op.inputs):
-        if i in constants:
-            known[x] = made.number(x, np.asarray(constants[i], x.type.dtype))
-        else:
-            value = made.graph.input()
-            known[x] = value if is_device(x) else made.graph.cast(value, x.type.dtype)
-    for inner in op.nodes:
-        operands = [
-            known[x] if x in known else made.number(x, _host_value(x)) for x in inner.inputs
-        ]
-        known.update(zip(inner.outputs, emit(inner.op.host, made, inner, operands), strict=True))
-    call = made.graph.compile([known[o] for o in op.outputs], name="fusion")
-    return call, [i for i in range(len(op.inputs)) if i not in constants]
-
-
 def _is_fixed(x: Any) -> bool:
     """Return whether a value on the host depends on constants and shapes of device arrays only."""
     if isinstance(x, Constant):
@@ -167,25 +147,10 @@ def _is_fixed(x: Any) -> bool:
     )
 
 
-def _host_value(x: Any) -> Any:
-    return x.data.get() if is_device(x) else np.asarray(x.data)
-
-
 # The name "GpuGemv" shows programs that a product runs on the device; pickle finds the class by its other name.
 class_for(Fusion).__name__ = "GpuGemv"
 
 # ---- fusible nodes ---------------------------------------------------------------------------------
-
-
-@singledispatch
-def emit(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
-    """Add a node to an expression, and return the values of its outputs."""
-    raise NotImplementedError
-
-
-@emit.register(Elemwise)
-def _emit_elemwise(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
-    return made.of_elemwise(op.scalar_op, node, operands)
 
 
 @emit.register(CAReduce)
@@ -259,7 +224,7 @@ def _check(op: Any, shapes: tuple[Any, ...]) -> None:
     """Raise ValueError for shapes that the single Ops would refuse."""
     known: dict[Any, Any] = dict(zip(op.inputs, shapes, strict=True))
     for node in op.nodes:
-        given = [known[x] if x in known else _host_value(x).shape for x in node.inputs]
+        given = [known[x] if x in known else host_value(x).shape for x in node.inputs]
         host = node.op.host
         if isinstance(host, Elemwise):
             shape = shape_of_operands(host, given, [x.type.broadcastable for x in node.inputs])
@@ -280,7 +245,7 @@ def _check(op: Any, shapes: tuple[Any, ...]) -> None:
 
 
 def _is_zero(x: Any) -> bool:
-    return isinstance(x, Constant) and not np.any(_host_value(x))
+    return isinstance(x, Constant) and not np.any(host_value(x))
 
 
 def same_shape_inputs(op: Any, o: int) -> set[int]:

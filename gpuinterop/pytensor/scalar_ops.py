@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import reduce, singledispatch
 from typing import Any
 
 import numpy as np
 from pytensor.graph.basic import Constant
 from pytensor.scalar import basic, math
+from pytensor.tensor.elemwise import Elemwise
 
 from gpuinterop import Expression
 from gpuinterop.ops.expression import Value
@@ -15,7 +16,7 @@ from gpuinterop.ops.operation_table import TABLE
 
 from .device_variables import is_device
 
-__all__ = ["Expressions", "compiled", "supported"]
+__all__ = ["Expressions", "compiled", "emit", "host_value", "supported"]
 
 # Scalar Op -> elementwise operation of gpuinterop.
 _NAMES: dict[type, str] = {
@@ -98,11 +99,6 @@ class Expressions:
         assert isinstance(x, Constant)
         return self.number(x, np.asarray(x.data))
 
-    def of_elemwise(self, op: Any, node: Any, operands: list[Value]) -> list[Value]:
-        """Return the values of the outputs of an Elemwise node with a scalar Op."""
-        shadow = op.make_node(*(basic.get_scalar_type(x.type.dtype)() for x in node.inputs))
-        return self.outputs(op, shadow, operands)
-
     def number(self, x: Any, data: Any) -> Value:
         """Return a constant of one element: float32 becomes a Python number, which float32 operations use exactly."""
         data = data.reshape(())
@@ -138,13 +134,40 @@ _SPECIAL: dict[type, Any] = {
 }  # fmt: skip
 
 
-def compiled(op: Any, node: Any) -> Any:
-    """Compile a scalar Op; `node` has a dtype for each input."""
+# ---- nodes of device Ops ---------------------------------------------------------------------------
+
+
+@singledispatch
+def emit(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
+    """Add a node to an expression, and return the values of its outputs."""
+    raise NotImplementedError
+
+
+@emit.register(Elemwise)
+def _emit_elemwise(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
+    types = (basic.get_scalar_type(x.type.dtype) for x in node.inputs)
+    return made.outputs(op.scalar_op, op.scalar_op.make_node(*(kind() for kind in types)), operands)
+
+
+def compiled(
+    inputs: list[Any], nodes: list[Any], outputs: list[Any], name: str, constants: dict[int, Any]
+) -> Any:
+    """Compile nodes between `inputs` and `outputs`; `constants`: values of inputs that the kernels do not take."""
     made = Expressions()
-    inputs = [made.graph.input() for _ in node.inputs]
-    # A number would adapt to the dtypes of other operands, but PyTensor's has a dtype.
-    operands = [
-        v if is_device(x) else made.graph.cast(v, x.type.dtype)
-        for v, x in zip(inputs, node.inputs, strict=True)
-    ]
-    return made.graph.compile(made.of_elemwise(op, node, operands), name=str(op))
+    known: dict[Any, Value] = {}
+    for i, x in enumerate(inputs):
+        if i in constants:
+            known[x] = made.number(x, np.asarray(constants[i], x.type.dtype))
+        else:
+            value = made.graph.input()
+            # A number would adapt to the dtypes of other operands, but PyTensor's has a dtype.
+            known[x] = value if is_device(x) else made.graph.cast(value, x.type.dtype)
+    for node in nodes:
+        operands = [known[x] if x in known else made.number(x, host_value(x)) for x in node.inputs]
+        known.update(zip(node.outputs, emit(node.op.host, made, node, operands), strict=True))
+    return made.graph.compile([known[o] for o in outputs], name=name)
+
+
+def host_value(x: Any) -> Any:
+    """Return the value of a constant as a NumPy array."""
+    return x.data.get() if is_device(x) else np.asarray(x.data)
