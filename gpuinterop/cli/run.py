@@ -8,8 +8,6 @@ import importlib.util
 
 from gpuinterop.theano.flags import KNOWN
 
-__all__ = ["add_arguments", "run"]
-
 EPILOG = """exit code: that of the program; 2 a wrong flag, no such program, or PyTensor is not installed
 
 THEANO_FLAGS and .theanorc are read:

@@ -13,9 +13,6 @@ from pytensor.tensor.type import TensorType
 from .device_variables import DeviceOp, current_type, device_type, is_device
 from .lowering import lower
 
-__all__ = ["GpuOp", "class_for", "printed"]
-
-
 _TAGS = ("values_eq_approx", "nan_guard_mode_check")  # which DebugMode and NanGuardMode read
 
 

@@ -20,12 +20,6 @@ from gpuinterop import _core
 
 from . import settings
 
-__all__ = [
-    "CudaNdarrayType", "DeviceOp", "GpuArrayType", "GpuArrayVariable", "GpuContiguous", "GpuFromHost", "HostFromGpu",
-    "as_device_variable", "current_type", "device_type", "dimensions", "gpu_contiguous", "gpu_from_host",
-    "host_from_gpu", "is_device",
-]  # fmt: skip
-
 _NAMES = {
     (): "scalar", (False,): "vector", (False, False): "matrix", (True, False): "row", (False, True): "col",
 }  # fmt: skip
@@ -176,6 +170,8 @@ class GpuArrayVariable(_tensor_py_operators, Variable):
 
 
 class GpuArrayConstant(GpuArrayVariable, Constant):
+    """A constant on the device."""
+
     def __init__(self, type: GpuArrayType, data: Any, name: str | None = None) -> None:
         data = type.filter(data)
         Constant.__init__(self, type.clone(shape=data.shape), data, name)

@@ -30,8 +30,6 @@ from .elementwise import reduction_name, shape_of_operands, shapes_of
 from .lowering import lower, record_as
 from .scalar_ops import Expressions, compiled, emit, host_value
 
-__all__ = ["Fuse", "Fusion", "same_shape_inputs"]
-
 
 class Fusion(Op):
     """The nodes between `inputs` and `outputs`, variables of an inner graph of device Ops.

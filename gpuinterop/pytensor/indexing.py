@@ -16,8 +16,6 @@ import gpuinterop as gi
 
 from .lowering import computes, device_inputs, lower, recordable
 
-__all__ = ["INPLACE"]
-
 # Ops that can write to their first input.
 INPLACE = (IncSubtensor, AdvancedIncSubtensor)
 

@@ -13,8 +13,6 @@ from gpuinterop.errors import DeviceError, ShapeError
 
 from .device_variables import DeviceOp, as_device_variable, gpu_contiguous
 
-__all__ = ["KernelOp"]
-
 
 class KernelOp(DeviceOp):
     """An Op that a CUDA C kernel computes; a subclass sets `source` and `name`, and may override the methods.

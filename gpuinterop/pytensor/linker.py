@@ -33,8 +33,6 @@ from .plan import Plan
 from .replay import recordable_nodes
 from .sequence import sequence
 
-__all__ = ["GpuFunction", "GpuLinker", "GpuMode", "GpuVM"]
-
 
 class GpuLinker(VMLinker):
     """Runs the nodes of a graph in Python, and replays CUDA graphs of them if possible."""

@@ -11,16 +11,6 @@ from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
 
-__all__ = [
-    "computes",
-    "device_inputs",
-    "has_lowering",
-    "lower",
-    "read_first",
-    "record_as",
-    "recordable",
-]
-
 
 @singledispatch
 def lower(op: Any, node: Any) -> Callable[[Any, Any], None]:

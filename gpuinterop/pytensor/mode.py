@@ -16,9 +16,6 @@ from .device_variables import current_type
 from .linker import GpuLinker, GpuMode
 from .shared import device_shared_constructor
 
-__all__ = ["GPU", "HOST", "unuse", "use"]
-
-
 # PyTensor fuses elementwise operations into reductions for its C code only, and before they can move to the device.
 _REWRITES = OPT_FAST_RUN.excluding("local_careduce_fusion")
 GPU = GpuMode(GpuLinker(), _REWRITES.including("gpu"))

@@ -11,8 +11,6 @@ from .device_variables import GpuFromHost, is_device
 from .replay import GRAPHS, STAGED_BYTES, Segment, land, recordable_nodes
 from .sequence import sequence
 
-__all__ = ["Plan", "Upload"]
-
 
 class Upload:
     """A transfer to the device whose memory stays in use, so that captured graphs find the value at one address."""

@@ -12,8 +12,6 @@ import gpuinterop as gi
 from .device_op import printed
 from .lowering import computes, device_inputs, lower, record_as
 
-__all__ = ["INPLACE"]
-
 
 def _out(cell: Any, shape: tuple[int, ...]) -> Any:
     """Return the result of the last call, if its memory can be reused."""

@@ -14,8 +14,6 @@ from gpuinterop.errors import ArgumentTypeError
 from .device_op import GpuOp
 from .device_variables import GpuFromHost, HostFromGpu, is_device
 
-__all__ = ["KINDS", "ProfileRow", "ProfileSummary", "kind_of", "profile_summary"]
-
 KINDS = ("device", "host", "to the device", "to the host")
 
 

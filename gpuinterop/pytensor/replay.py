@@ -30,8 +30,6 @@ from .device_variables import GpuContiguous, GpuFromHost, is_device
 from .lowering import recordable
 from .sequence import sequence
 
-__all__ = ["GRAPHS", "STAGED_BYTES", "Segment", "land", "recordable_nodes"]
-
 GRAPHS = 8  # of one segment, and fixed arrays of one input
 HELD = 3  # graphs for the same inputs, for results that callers still hold
 # Inputs of up to so many bytes whose address changes are staged: copied to a fixed array on the device, in each call.

@@ -14,8 +14,6 @@ from .plan import Upload
 from .profile import graph_of, kind_of
 from .replay import Segment
 
-__all__ = ["Replay", "Transfer", "replays", "transfers"]
-
 
 @dataclass(frozen=True)
 class Transfer:

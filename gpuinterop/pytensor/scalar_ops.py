@@ -16,8 +16,6 @@ from gpuinterop.ops.operation_table import TABLE
 
 from .device_variables import is_device
 
-__all__ = ["Expressions", "compiled", "emit", "host_value", "supported"]
-
 # Scalar Op -> elementwise operation of gpuinterop.
 _NAMES: dict[type, str] = {
     basic.LT: "less", basic.GT: "greater", basic.LE: "less_equal", basic.GE: "greater_equal",

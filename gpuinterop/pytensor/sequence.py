@@ -7,8 +7,6 @@ from typing import Any
 
 from pytensor.link.utils import raise_with_op
 
-__all__ = ["sequence"]
-
 
 def sequence(
     vm: Any,

@@ -6,8 +6,6 @@ from typing import Any
 
 import gpuinterop as gi
 
-__all__ = ["any_dtype", "captures", "choose", "device"]
-
 _device: Any = None
 _any_dtype = False
 _capture = True

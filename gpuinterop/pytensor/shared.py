@@ -13,8 +13,6 @@ from gpuinterop import _core
 from . import settings
 from .device_variables import CudaNdarrayType, GpuArrayType, GpuArrayVariable, device_type
 
-__all__ = ["GpuArraySharedVariable", "device_shared_constructor"]
-
 _ARRAYS = (gi.CudaNdarray, gi.GpuArray)
 
 

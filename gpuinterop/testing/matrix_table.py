@@ -91,14 +91,7 @@ class Matrix:
 
     def to_json(self, indent: int | None = None) -> str:
         """Return the run as JSON."""
-        data = {
-            "schema": SCHEMA,
-            "about": self.about,
-            "devices": self.devices,
-            "libraries": [asdict(library) for library in self.libraries],
-            "cells": [asdict(cell) for cell in self.cells],
-        }
-        return json.dumps(data, indent=indent)
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=indent)
 
     def save(self, path: str | Path) -> None:
         """Write the JSON to a file."""
