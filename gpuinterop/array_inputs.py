@@ -132,8 +132,27 @@ def _from_scalars(value: Any, dtype: Any, where: str, casts: bool | None = None)
         made[:] = array, as_numpy_view(array, written=True)
         return made[1]
 
-    host = scalars_to_array(value, dtype, where, casts=casts, memory=memory)
+    try:
+        host = scalars_to_array(value, dtype, where, casts=casts, memory=memory)
+    except (GpuInteropError, MemoryError):
+        raise
+    except Exception as error:  # of an item's __array__
+        _refuse_items(value, where)
+        raise ConversionTypeError(
+            where=where, expected="numbers, or nested lists of numbers",
+            got=f"a list with an item that NumPy cannot read: {error}",
+            fix="pass numbers, or join arrays: gpuinterop.stack(values)",
+        ) from error  # fmt: skip
     return made[0] if made and host is made[1] else wrap_numpy(host)
+
+
+def _refuse_items(values: Any, where: str) -> None:
+    """Raise the error of the first item of nested lists that cannot be shared."""
+    for item in values:
+        if isinstance(item, (list, tuple)):
+            _refuse_items(item, where)
+        elif not is_scalar_or_list(item):
+            as_input_array(item, None, where)
 
 
 def may_cast_in_copy(source: _core.Array, dtype: np.dtype[Any]) -> bool:

@@ -63,14 +63,11 @@ class GpuInteropError(Exception):
         reason: str = "",
         axis: int | None = None,
     ) -> None:
-        self.where = where
-        self.expected = expected
-        self.got = got
-        self.fix = fix
+        self.where, self.expected, self.got, self.fix = map(_printable, (where, expected, got, fix))
         self.axis = axis
         if reason:
             self.reason = reason
-        super().__init__(_compose(where, expected, got, fix))
+        super().__init__(_compose(self.where, self.expected, self.got, self.fix))
 
     def changed(self, **parts: Any) -> GpuInteropError:
         """Return the same error with other parts, such as `where`."""
@@ -93,6 +90,11 @@ def _compose(where: str, expected: str, got: str, fix: str) -> str:
     if fix:
         lines.append(f"  fix: {fix}")
     return "\n".join(lines)
+
+
+def _printable(text: str) -> str:
+    """Return the text with escapes for lone surrogates, which keywords and paths may have."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def short_repr(value: Any) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.array_inputs import as_input_array
 from gpuinterop.dtypes import WITHOUT_KERNELS, as_supported_dtype, is_complex
+from gpuinterop.error_messages import not_one_of
 from gpuinterop.errors import DTypeError, short_repr
 from gpuinterop.host_views import as_numpy_view, wrap_numpy
 from gpuinterop.layout import core_view
@@ -103,6 +104,7 @@ CALLS["function of cast operands"] = _function_of_cast_operands
 # ---- numpy.copyto -----------------------------------------------------------------------------------
 
 _WHERE = "numpy.copyto"
+_CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
 def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
@@ -154,6 +156,8 @@ def _source(src: Any, target: Any, casting: str) -> Any:
         src = as_input_array(src, None, _WHERE)
     given = np.result_type(src) if number else src.dtype
     # Python scalars have a kind but no size.
+    if casting not in _CASTINGS:
+        raise not_one_of(_WHERE, "casting", _CASTINGS, casting)
     allowed = np.can_cast(given, dtype, casting)  # type: ignore[arg-type]
     if not (allowed or (number and np.result_type(src, dtype) == dtype)):
         raise DTypeError(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.array_inputs import as_input_array
+from gpuinterop.array_inputs import as_input_array, is_scalar_or_list
 from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS, dtype_from_id
 from gpuinterop.errors import ConversionTypeError, DTypeError
 from gpuinterop.host_views import as_numpy_views
@@ -185,10 +185,9 @@ def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             )
         known = isinstance(x, (_core.Array, bool, int, float, complex))
         if not known and operand(x, None, entry.name) is NotImplemented:
-            if isinstance(x, (np.generic, np.ndarray)):
-                as_input_array(
-                    np.asarray(x), None, entry.name
-                )  # raises the error that lists the dtypes
+            if not is_scalar_or_list(x) or isinstance(x, np.generic):
+                # The error that lists the dtypes, or that of an object that is no array.
+                as_input_array(np.asarray(x) if isinstance(x, np.generic) else x, None, entry.name)
             raise ConversionTypeError(
                 where=entry.name,
                 expected="an array or a number",

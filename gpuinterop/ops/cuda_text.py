@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.dtypes import NAMES, dtype_from_id
+from gpuinterop.dtypes import NAMES, dtype_from_id, is_complex
 from gpuinterop.errors import ArgumentTypeError, DeviceError, DTypeError, ShapeError, short_repr
 from gpuinterop.jit.codegen import NAMESPACE, STORAGE, WORKING
 from gpuinterop.layout import broadcast_shapes
@@ -230,11 +230,17 @@ def host_results(
     """Return the result of a user's host= as an array for each output."""
     single = len(dtypes) == 1 and not isinstance(found, (tuple, list))
     try:
-        values = [np.asarray(value) for value in ((found,) if single else found)]
+        given = (found,) if single else tuple(found)
+        if any(np.ma.is_masked(value) for value in given):
+            raise TypeError("an array with masked elements")
+        values = [np.asarray(value) for value in given]
         if any(
             value.dtype == object for value in values
         ):  # for example None, which NumPy converts to nan
             raise TypeError("an array of objects")
+        for value, dtype in zip(values, dtypes, strict=True):
+            if is_complex(value.dtype) and not is_complex(dtype):
+                raise TypeError(f"an array of {value.dtype} for an output of {dtype}")
         if wrong := [value.shape for value in values if value.shape != shape]:
             raise TypeError(f"an array of shape {wrong[0]}")
         return tuple(

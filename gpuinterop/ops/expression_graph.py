@@ -141,7 +141,10 @@ def constant_key(value: Any) -> Any:
     if isinstance(value, complex):
         parts = struct.pack("2d", value.real, value.imag)
         return kind, parts, None if kind is complex else value
-    hash(value)
+    try:
+        hash(value)
+    except ValueError as error:  # of a writable memoryview
+        raise TypeError(str(error)) from None
     return kind, value
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.array_inputs import as_input_array
+from gpuinterop.array_inputs import as_input_array, is_scalar_or_list
 from gpuinterop.dtypes import dtype_id
 from gpuinterop.error_messages import (
     devices_differ,
@@ -79,6 +79,8 @@ def require_arrays(where: str, *operands: Any) -> Any:
     """Require gpuinterop arrays on one device; return the device."""
     for x in operands:
         if not isinstance(x, _core.Array):
+            if not is_scalar_or_list(x):
+                as_input_array(x, None, where)  # the error of an object that is no array
             raise not_an_array(where, "an operand", type_name(x))
     device = core_view(operands[0]).device
     for x in operands[1:]:

@@ -192,7 +192,7 @@ class RawKernel:
             return struct.pack(f"Q{2 * array.ndim}q", array.ptr, *array.shape, *array._strides)
         value = as_scalar(value, self.name)
         if isinstance(value, np.generic):
-            return np.asarray(value, dtype_from_id(dtype_id(value.dtype))).tobytes()
+            return np.asarray(value, dtype_from_id(dtype_id(value.dtype, self.name))).tobytes()
         raise ArgumentTypeError(
             where=self.name,
             expected="gpuinterop arrays, strided arrays, and numbers with a size",

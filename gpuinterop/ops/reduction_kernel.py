@@ -16,6 +16,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import WORKING, dtype_from_id, dtype_id
+from gpuinterop.error_messages import not_an_array
 from gpuinterop.layout import broadcast_shapes, c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.expression_codegen import device_function, host_values
@@ -79,7 +80,7 @@ class ReductionKernel:
         # A planned layout has been checked before: the core finds the plan by the operands.
         n = len(operands)
         if n == 0:
-            output_arrays.require_arrays(self._where, None)
+            raise not_an_array(self._where, "an operand", "no operands")
         cache = self._caches.get(n)
         if cache is None:
             cache = self._caches[n] = _core.PlanCache(

@@ -90,8 +90,8 @@ void require_valid_layout(PyObject* o);
 PyObject* wrap(PyTypeObject* type, Array&& a);
 
 // ---- python/error_translation.cpp -------------------------------------------------------------------------
-// repr() of an object for messages, cut at 120 bytes; never fails.
-std::string repr_text(PyObject* o) noexcept;
+// repr() of an object for messages, cut at 120 bytes, or its type; throws only an interrupt.
+std::string repr_text(PyObject* o);
 std::string type_text(PyObject* o) noexcept;  // "torch.Tensor"
 
 // ---- array/array.cpp --------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <optional>
 
 #include "array/text_arguments.hpp"
 
@@ -76,12 +77,13 @@ void name_statement_in_error(const char* statement) noexcept {
     nb::object reworded = nb::module_::import_("gpuinterop.error_messages")
                               .attr("in_statement")(nb::handle(value), statement);
     PyErr_SetObject(reworded.type().ptr(), reworded.ptr());
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
-  } catch (...) {
-    PyErr_Restore(type, value, trace);
+  } catch (nb::python_error& error) {
+    if (error.matches(PyExc_Exception)) return PyErr_Restore(type, value, trace);
+    error.restore();  // an interrupt
   }
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
 }
 
 void register_errors() {
@@ -131,13 +133,20 @@ std::string cut_text(std::string text, size_t most) {
   return text.substr(0, end) + "...";
 }
 
-std::string repr_text(PyObject* o) noexcept {
-  ErrorSaver saver;
-  try {
-    return cut_text(nb::repr(nb::handle(o)).c_str(), 120);
-  } catch (...) {
-    return type_text(o);
+std::string repr_text(PyObject* o) {
+  std::optional<nb::python_error> interrupt;
+  {
+    ErrorSaver saver;
+    try {
+      return cut_text(nb::repr(nb::handle(o)).c_str(), 120);
+    } catch (const nb::python_error& error) {
+      if (!error.matches(PyExc_Exception)) interrupt.emplace(error);
+    }
   }
+  if (!interrupt) return type_text(o);
+  PyErr_Clear();
+  interrupt->restore();
+  throw PythonError();
 }
 
 std::string type_text(PyObject* o) noexcept {

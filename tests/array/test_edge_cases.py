@@ -198,6 +198,24 @@ def test_exceptions_of_index_and_sequence_methods_reach_the_caller(error):
             call()
 
 
+def test_interrupts_reach_the_caller_while_an_error_is_worded(monkeypatch):
+    def interrupted(*_, **parts):
+        raise KeyboardInterrupt
+
+    class Unprintable:
+        __repr__ = interrupted
+
+    x = gi.zeros(3, device="cpu")
+    for call in (lambda: x.var(ddof=Unprintable()), lambda: x.copy(Unprintable())):
+        with pytest.raises(KeyboardInterrupt):
+            call()
+    # The error of the addition is made first, and then that of the statement.
+    makers = iter((gi.ShapeError.__init__, interrupted))
+    monkeypatch.setattr(gi.ShapeError, "__init__", lambda *a, **parts: next(makers)(*a, **parts))
+    with pytest.raises(KeyboardInterrupt):
+        x += gi.zeros(4, device="cpu")
+
+
 def test_reading_while_another_thread_reshapes():
     x = gi.GpuArray(np.arange(64, dtype="float32").reshape((2,) * 6), device="cpu")
     stop = threading.Event()

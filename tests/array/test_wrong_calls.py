@@ -141,6 +141,14 @@ CALLS = [
     ("gi.capture(10**5000)", "ArgumentTypeError: capture"),
     ("gi.capture(lambda y, n: y, x, 1)(x, 10**5000)", "CaptureError: Capture"),
     ("gi.capture(lambda y: y, x)([10**5000])", "ShapeError: Capture"),
+    ("gi.fuse(lambda y, c: y)(x, memoryview(bytearray(2)))", "ArgumentTypeError: <lambda>"),
+    ("gi.capture(lambda y, c: y + 1, x, memoryview(bytearray(2)))", "ArgumentTypeError: capture"),
+    ("gi.sum(object())", "ConversionTypeError: sum", "pass numbers"),
+    ("gi.add(x, object())", "ConversionTypeError: add", "pass numbers"),
+    ('gi.to(x, "numpy", **{"\\ud800": 1})', "ArgumentTypeError: to(x, 'numpy')", "\\ud800"),
+    ('gi.RawKernel("", "f")(1, 1, np.datetime64("2020"))', "DTypeError: f", "M8"),
+    ('gi.RawKernel("", "f")(1, 1, np.void(b"ab"))', "DTypeError: f"),
+    ('np.copyto(x, x, casting="\\ud800")', "ArgumentTypeError: numpy.copyto"),
     ('gi.RawKernel(10**5000, "f")', "ArgumentTypeError: RawKernel"),
     ('gi.ElementwiseKernel(10**5000, "T z", "")', "ArgumentTypeError: ElementwiseKernel"),
     ("gi.MapReduce(10**5000, np.exp)", "ArgumentTypeError: MapReduce"),
@@ -170,3 +178,4 @@ def test_wrong_call_raises_an_error_that_is_complete(row):
     error = caught.value
     assert f"{type(error).__name__}: {error.where}" == summary
     assert all(word in str(error) for word in words)
+    assert str(error).encode()  # any text can be printed

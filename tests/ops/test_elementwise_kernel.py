@@ -124,8 +124,11 @@ def test_any_names_are_good_for_parameters(device, names):
 
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize(
-    "given", [None, (), "text", np.ones(7), (np.ones(3),) * 3, (np.ones(3), None)], ids=repr
-)
+    "given",
+    [None, (), "text", np.ones(7), (np.ones(3),) * 3, (np.ones(3), None), np.ones(3) * 1j,
+     (np.ones(3), np.ma.masked_equal(np.ones(3), 1))],
+    ids=repr,
+)  # fmt: skip
 def test_invalid_result_of_a_host_function_is_refused(outputs, given):
     declared = ", ".join(f"float32 z{i}" for i in range(outputs))
     kernel = gi.ElementwiseKernel("float32 x", declared, "", "halve", host=lambda x: given)
@@ -159,9 +162,11 @@ def test_a_preamble_with_any_names_computes():
 
 
 @pytest.mark.parametrize(
-    "found", [lambda x: x[:1], lambda x: x.sum(), lambda x: x[None], lambda x: 1.0]
-)
-def test_host_function_of_another_shape_is_refused(found):
+    "found",
+    [lambda x: x[:1], lambda x: x.sum(), lambda x: x[None], lambda x: 1.0, lambda x: x * 1j,
+     lambda x: np.ma.masked_less(x, 2)],
+)  # fmt: skip
+def test_host_function_of_another_shape_or_kind_is_refused(found):
     x = gi.asarray([1.0, 2.0, 3.0], device="cpu")
     kernel = gi.ElementwiseKernel("float32 x", "float32 y", "y = 1", host=found)
     reduction = gi.MapReduce("x0", lambda x, e: (found(x[0]),))
