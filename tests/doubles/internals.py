@@ -6,9 +6,9 @@ Tests import this module in their place, so that a change inside the package cha
 import functools
 from importlib import metadata
 
-from gpuinterop import _core, converters, dtypes, foreign_handles
+from gpuinterop import _core, converters, devices, dtypes, foreign_handles
 from gpuinterop.converters import availability, library_streams, registry
-from gpuinterop.testing import Bridge, layouts, memory, peers, stream_order
+from gpuinterop.testing import Bridge, layouts, memory, peers, run_case, stream_order
 
 
 def forget_dtypes() -> None:
@@ -88,7 +88,10 @@ def pause_for(monkeypatch, microseconds: int) -> None:
 
 def run_order(bridge: Bridge, direction: str):
     """The suite's case of the order of streams with one library, on the first GPU."""
-    return stream_order.run_order(bridge, direction, layouts.LAYOUTS["C"], 0)
+    kind, place = dtypes.as_supported_dtype("float32"), devices.device("cuda:0")
+    case = run_case.Case(bridge, direction, place, layouts.LAYOUTS["C"], kind, "side")
+    stream_order.run_order(case)
+    return case.verdict
 
 
 slow = memory.slow  # (stream, device): keeps a stream busy, by the driver alone
