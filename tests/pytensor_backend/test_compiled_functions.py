@@ -23,17 +23,6 @@ def test_shared_data_stays_on_device(on_device):
     assert isinstance(w.get_value(borrow=True, return_internal_type=True), gi.CudaNdarray)
 
 
-def test_set_value_keeps_memory_of_its_shape(on_device):
-    w = pytensor.shared(values(1, 4, 4))
-    array = w.get_value(borrow=True, return_internal_type=True)
-    w.set_value(values(2, 4, 4))
-    assert w.get_value(borrow=True, return_internal_type=True) is array
-    w.set_value(values(3, 2, 4))
-    assert w.get_value().shape == (2, 4)
-    with pytest.raises(TypeError):
-        w.set_value(np.ones((2, 2)))  # float64
-
-
 def test_device_output_is_an_array(on_device):
     x = pytensor.shared(values(1, 5))
     f = pytensor.function([], backend.gpu_from_host(pt.exp(x)))

@@ -135,18 +135,6 @@ def test_result_that_is_a_shared_variable_is_a_copy(on_device):
     np.testing.assert_array_equal(kept.get(), values(1, 3))
 
 
-def test_minibatches_stay_on_the_device(on_device):
-    data, i, batch = pytensor.shared(values(1, 20, 3)), pt.lscalar("i"), pt.fmatrix("batch")
-    w = pytensor.shared(values(2, 3))
-    f = pytensor.function(
-        [i], [], updates={w: w + batch.sum(axis=0)}, givens={batch: data[i * 5 : (i + 1) * 5]}
-    )
-    assert backend.transfers(f) == []
-    expected = w.get_value() + data.get_value()[5:10].sum(axis=0)
-    f(1)
-    np.testing.assert_allclose(w.get_value(), expected, rtol=1e-5)
-
-
 @pytest.mark.lifetime
 def test_memory_is_released_with_functions_and_variables(on_device):
     gc.collect()

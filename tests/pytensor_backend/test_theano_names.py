@@ -244,24 +244,6 @@ def test_renamed_names_do_what_theano_did(device, tmp_path) -> None:
     assert "Function profiling" in err
 
 
-def test_a_missing_name_is_explained_in_every_form_of_import(tmp_path) -> None:
-    script = tmp_path / "missing.py"
-    lines = [
-        "from theano import Param",
-        "import theano\ntheano.Param",
-        "import theano.sparse.basic",
-    ]
-    script.write_text(
-        f"for text in {lines}:\n    try:\n        exec(text)\n"
-        "    except (ImportError, AttributeError) as error:\n        print(error)\n"
-    )
-    said = run(script, device="cpu")[0].splitlines()
-    assert [text.partition(" ")[0] for text in said] == [
-        "theano.Param", "theano.Param", "theano.sparse",
-    ]  # fmt: skip
-    assert all("is missing in gpuinterop; use " in text for text in said)
-
-
 def test_all_names_can_be_imported_at_once(tmp_path) -> None:
     script = tmp_path / "all.py"
     script.write_text(
