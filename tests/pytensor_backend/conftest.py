@@ -18,6 +18,18 @@ with suppress(ImportError):  # without PyTensor every file is skipped
 
 
 @pytest.fixture
+def script(tmp_path):
+    """Writes the text of a program to a file."""
+
+    def written(text: str):
+        file = tmp_path / "old.py"
+        file.write_text(text)
+        return file
+
+    return written
+
+
+@pytest.fixture
 def on_device(device):
     """Compile for the device, with float32 shared variables there."""
     floats = config.floatX

@@ -81,10 +81,8 @@ def softmax_regression() -> list[float]:
     return [*w.ravel(), cost]
 
 
-def test_softmax_regression_with_minibatches(device, tmp_path) -> None:
-    script = tmp_path / "softmax.py"
-    script.write_text(SOFTMAX_REGRESSION)
-    out, _ = run(script, device="gpu", floatX="float32")
+def test_softmax_regression_with_minibatches(device, script) -> None:
+    out, _ = run(script(SOFTMAX_REGRESSION), device="gpu", floatX="float32")
     np.testing.assert_allclose([float(v) for v in out.split()], softmax_regression(), atol=1e-5)
 
 
@@ -110,10 +108,8 @@ print theano.config.compute_test_value
 """
 
 
-def test_modes_of_a_function_compile_for_the_device(device, tmp_path) -> None:
-    script = tmp_path / "modes.py"
-    script.write_text(MODES)
-    out, err = run(script, device="gpu", floatX="float32", mode="FAST_RUN")
+def test_modes_of_a_function_compile_for_the_device(device, script) -> None:
+    out, err = run(script(MODES), device="gpu", floatX="float32", mode="FAST_RUN")
     on_gpu = str(device).startswith("cuda")
     assert out.splitlines() == [f"3.7183 {on_gpu}"] * 8 + [
         "FAST_RUN off",
@@ -135,11 +131,9 @@ for change in [lambda: None, lambda: cuda.use('gpu0'), cuda.unuse]:
 """
 
 
-def test_a_program_chooses_its_device(device, tmp_path) -> None:
-    script = tmp_path / "use.py"
-    script.write_text(USE)
+def test_a_program_chooses_its_device(device, script) -> None:
     on_gpu = str(device).startswith("cuda")
-    out, err = run(script, device="cpu", floatX="float32")
+    out, err = run(script(USE), device="cpu", floatX="float32")
     assert out.splitlines() == [f"{used} {used} GpuVM 6.0" for used in (False, on_gpu, False)]
     assert ("Using gpu device 0" if on_gpu else "No GPU for device=gpu0") in err
 
@@ -181,9 +175,7 @@ for text in ['import theano.sparse', 'from theano.tensor.signal import downsampl
 """
 
 
-def test_a_missing_name_is_an_error_that_gives_its_replacement(tmp_path) -> None:
-    script = tmp_path / "missing.py"
-    script.write_text(MISSING)
+def test_a_missing_name_is_an_error_that_gives_its_replacement(script) -> None:
     images = "use pytensor.tensor.signal on the host, or PyTorch on shared memory"
     expected = {
         "theano.sparse": "use pytensor.sparse, on the host",
@@ -192,7 +184,7 @@ def test_a_missing_name_is_an_error_that_gives_its_replacement(tmp_path) -> None
         "theano.nosuch": "look for the name in pytensor",
         "theano.Param": "use a value in each call: inputs have no default values",
     }
-    lines = [line.split(" (see")[0] for line in run(script, device="cpu")[0].splitlines()]
+    lines = [line.split(" (see")[0] for line in run(script(MISSING), device="cpu")[0].splitlines()]
     assert lines[5:] == [lines[3], lines[4], lines[0]]
     assert lines[:5] == [
         f"{name} is missing in gpuinterop; {fix}" for name, fix in expected.items()

@@ -75,24 +75,19 @@ def test_modules_have_their_old_names(tmp_path) -> None:
     [("open('absent.txt')", "FileNotFoundError: "), ("raise ValueError, 'no'", "ValueError: no\n"),
      ("import absent", "ModuleNotFoundError: No module named 'absent'")],
 )  # fmt: skip
-def test_an_exception_shows_the_lines_of_the_program_only(tmp_path, statement, error) -> None:
-    script = tmp_path / "old.py"
-    script.write_text(f"print 'one'\n\n{statement}\n")
+def test_an_exception_shows_the_lines_of_the_program_only(script, statement, error) -> None:
     shown = rf'  File "[^"]*old\.py", line 3, in <module>\n    {statement[:4]}[^"]*{error}'
     message = rf"(?s)\ATraceback \(most recent call last\):\n{shown}"
     with pytest.raises(AssertionError, match=message):
-        run(script, device="cpu", print_active_device="False")
+        run(script(f"print 'one'\n\n{statement}\n"), device="cpu", print_active_device="False")
 
 
-def test_an_error_of_an_array_shows_the_line_of_the_program(tmp_path) -> None:
-    script = tmp_path / "old.py"
-    script.write_text(
-        "import numpy, theano.sandbox.cuda as cuda\nprint ''\ncuda.CudaNdarray(numpy.zeros(3))\n"
-    )
+def test_an_error_of_an_array_shows_the_line_of_the_program(script) -> None:
+    text = "import numpy, theano.sandbox.cuda as cuda\nprint ''\ncuda.CudaNdarray(numpy.zeros(3))\n"
     with pytest.raises(
         AssertionError, match=r'(?s)old\.py", line 3.*CudaNdarray: expected dtype float32'
     ):
-        run(script, device="cpu")
+        run(script(text), device="cpu")
 
 
 @pytest.mark.parametrize(
@@ -100,11 +95,9 @@ def test_an_error_of_an_array_shows_the_line_of_the_program(tmp_path) -> None:
     [({"device": "tpu"}, "device=tpu: expected cpu"), ({"allow_gc": "maybe"}, "allow_gc=maybe: expected True or False"),
      ({"floatX": "float99"}, "Invalid value")],
 )  # fmt: skip
-def test_a_wrong_flag_is_one_line(tmp_path, flags, message) -> None:
-    script = tmp_path / "old.py"
-    script.write_text("print 1\n")
+def test_a_wrong_flag_is_one_line(script, flags, message) -> None:
     with pytest.raises(AssertionError, match=rf"(?m)\Agpuinterop run: {message}.*\n\Z"):
-        run(script, **{"device": "cpu", **flags})
+        run(script("print 1\n"), **{"device": "cpu", **flags})
 
 
 def test_a_program_that_is_valid_python_3_can_be_run_as_python_2(tmp_path) -> None:

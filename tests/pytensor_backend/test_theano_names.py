@@ -40,10 +40,8 @@ HostFromGpu [@A] ''   4
 
 
 @pytest.fixture
-def line(tmp_path):
-    script = tmp_path / "line.py"
-    script.write_text(LINE)
-    return script
+def line(script):
+    return script(LINE)
 
 
 def without_places(tree: str) -> list[str]:
@@ -83,10 +81,9 @@ def test_profile_has_the_tables_of_the_tutorial(device, line) -> None:
         assert "(100.00%) in cpu op" in spent
 
 
-def test_profiles_are_summed(tmp_path) -> None:
-    script = tmp_path / "two.py"
-    script.write_text(LINE + "predict = theano.function([tx], tx + 1)\npredict(x)\n")
-    _, err = run(script, device="cpu", floatX="float32", profile="True")
+def test_profiles_are_summed(script) -> None:
+    two = script(LINE + "predict = theano.function([tx], tx + 1)\npredict(x)\n")
+    _, err = run(two, device="cpu", floatX="float32", profile="True")
     assert "Message: Sum of all(2) printed profiles at exit excluding Scan op profile." in err
     assert "Time in 2 calls to Function.__call__" in err
 
@@ -122,17 +119,16 @@ def test_unknown_flags_are_named() -> None:
     assert flags["floatX"] == "float32"
 
 
-def test_flags_of_pytensor_are_passed_on(tmp_path) -> None:
-    script = tmp_path / "unused.py"
-    script.write_text(
+def test_flags_of_pytensor_are_passed_on(script) -> None:
+    unused = script(
         "import theano, theano.tensor as T\nf = theano.function([T.matrix()], T.constant(1))\n"
         "print f([[0]]), theano.config.cast_policy\n"
     )
-    out, err = run(script, device="cpu", on_unused_input="ignore", cast_policy="numpy+floatX")
+    out, err = run(unused, device="cpu", on_unused_input="ignore", cast_policy="numpy+floatX")
     assert out.split() == ["1", "numpy+floatX"]
     assert not err
     with pytest.raises(AssertionError, match=r"gpuinterop run: Invalid value .*maybe"):
-        run(script, device="cpu", on_unused_input="maybe")
+        run(unused, device="cpu", on_unused_input="maybe")
 
 
 def test_theanorc_is_read_as_it_is_written(tmp_path) -> None:
@@ -193,12 +189,11 @@ theano.gpuarray.basic_ops.gpu_from_host theano.gpuarray.type.GpuArrayType
 """.split()
 
 
-def test_names_of_theano_are_there(tmp_path) -> None:
-    script = tmp_path / "names.py"
+def test_names_of_theano_are_there(script) -> None:
     modules = sorted({name.rpartition(".")[0] for name in NAMES})
     imports = "".join(f"import {module}\n" for module in modules)
-    script.write_text(imports + "".join(f"{name}\n" for name in NAMES) + "print('all')\n")
-    assert run(script, device="cpu")[0] == "all\n"
+    uses = "".join(f"{name}\n" for name in NAMES)
+    assert run(script(f"{imports}{uses}print('all')\n"), device="cpu")[0] == "all\n"
 
 
 USES = """\
@@ -222,10 +217,8 @@ for values in (T.nnet.selu(z), T.nnet.softsign(z), T.nnet.sigmoid_binary_crossen
 """
 
 
-def test_renamed_names_do_what_theano_did(device, tmp_path) -> None:
-    script = tmp_path / "uses.py"
-    script.write_text(USES)
-    out, err = run(script, device="gpu", floatX="float32")
+def test_renamed_names_do_what_theano_did(device, script) -> None:
+    out, err = run(script(USES), device="gpu", floatX="float32")
     z = np.array([-1.5, 0.25, 2])
     p = 1 / (1 + np.exp(-z))
     e = np.exp(z + np.array([1, 0, 1]))
@@ -244,40 +237,34 @@ def test_renamed_names_do_what_theano_did(device, tmp_path) -> None:
     assert "Function profiling" in err
 
 
-def test_all_names_can_be_imported_at_once(tmp_path) -> None:
-    script = tmp_path / "all.py"
-    script.write_text(
+def test_all_names_can_be_imported_at_once(script) -> None:
+    everything = script(
         "from theano import *\nfrom theano.tensor import *\nx = fmatrix()\n"
         "print(function([x], tanh(x) + shared(1) + nnet.sigmoid(x))([[0]]), config.device)\n"
     )
-    assert run(script, device="cpu")[0] == "[[1.5]] cpu\n"
+    assert run(everything, device="cpu")[0] == "[[1.5]] cpu\n"
 
 
-def test_an_installed_theano_wins(tmp_path) -> None:
+def test_an_installed_theano_wins(tmp_path, script) -> None:
     (tmp_path / "theano").mkdir()
     (tmp_path / "theano/__init__.py").write_text("mine = True\n")
-    script = tmp_path / "mine.py"
-    script.write_text("import theano\nprint(theano.mine)\n")
-    assert run(script, device="cpu")[0] == "True\n"
+    assert run(script("import theano\nprint(theano.mine)\n"), device="cpu")[0] == "True\n"
 
 
-def test_an_error_names_the_line_of_the_python_2_program(tmp_path) -> None:
-    script = tmp_path / "old.py"
-    script.write_text("print 'one'\nprint 'two'\n1 / 0\n")
+def test_an_error_names_the_line_of_the_python_2_program(script) -> None:
+    text = script("print 'one'\nprint 'two'\n1 / 0\n")
     with pytest.raises(AssertionError, match=r'old\.py", line 3'):
-        run(script, device="cpu")
-    assert script.read_text().startswith("print 'one'")
+        run(text, device="cpu")
+    assert text.read_text().startswith("print 'one'")
 
 
 @pytest.mark.parametrize(
     ("text", "line"), [("x = = 3\n", 1), ("print 'one'\nx = (\n", 3), ("print 'one'\nnone 1\n", 2)]
 )  # fmt: skip
-def test_a_program_in_neither_python_is_a_syntax_error(tmp_path, text, line) -> None:
-    script = tmp_path / "wrong.py"
-    script.write_text(text)
-    message = rf'(?s)wrong\.py", line {line}\n.*SyntaxError: neither Python 3 nor Python 2'
+def test_a_program_in_neither_python_is_a_syntax_error(script, text, line) -> None:
+    message = rf'(?s)old\.py", line {line}\n.*SyntaxError: neither Python 3 nor Python 2'
     with pytest.raises(AssertionError, match=message):
-        run(script, device="cpu")
+        run(script(text), device="cpu")
 
 
 @pytest.mark.gpu
