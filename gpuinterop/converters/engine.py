@@ -166,7 +166,7 @@ def refuse_foreign(obj: Any, where: str) -> None:
     # Judge as if copies were allowed, because the caller may have no `copyif` that the fix could name.
     fault = _judgement(obj, registry.find_backend(obj), where)
     if fault is not None:
-        raise replace(fault, fix=fault.fix or "pass copy=True for a copy").exception()
+        raise (fault if fault.fix else replace(fault, fix="pass copy=True for a copy")).exception()
 
 
 def adopt(incoming: Incoming) -> Any:

@@ -54,14 +54,15 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
     where = "concatenate"
     given = listed(arrays, where)
     parts = [output_arrays.plain(x) for x in given]
+    shapes = tuple([x.shape for x in parts])
     if axis is None:
-        parts, axis = [x.ravel() for x in parts], 0
+        shapes, axis = tuple([(x.size,) for x in parts]), 0
     elif type(axis) is not int:
         axis = read_axis(axis, parts[0].ndim, where)
     cls, shape, dtype, places = _layout(
         axis,
         tuple([type(x) for x in given]),
-        tuple([x.shape for x in parts]),
+        shapes,
         tuple([x.dtype for x in parts]),
     )
     place = parts[0].device
@@ -72,11 +73,12 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
         # Writing one part must not change the parts that are read later.
         parts = [x.copy() if _core._may_overlap(x, out) else x for x in parts]
     target = output_arrays.plain(out)
-    for key, x in zip(places, parts, strict=True):
+    for key, x, shape in zip(places, parts, shapes, strict=True):
+        part = target[key] if x.shape == shape else target[key].reshape(x.shape, copy=False)
         if x.dtype == dtype:
-            _core.copy_into(target[key], x, where=where, uncounted=True)
+            _core.copy_into(part, x, where=where, uncounted=True)
         else:
-            cast_into(target[key], x)
+            cast_into(part, x)
     return out
 
 

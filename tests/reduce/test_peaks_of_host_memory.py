@@ -73,6 +73,7 @@ PAIRS = {
     "dtype= and out=": (lambda: gi.add(F, K, dtype="float64", out=D), lambda: np.add(f, k, dtype="float64", out=d)),
     "dtype= of one operand": (lambda: gi.exp(F, dtype="float64"), lambda: np.exp(f, dtype="float64")),
     "concatenate": (lambda: gi.concatenate([F, D]), lambda: np.concatenate([f, d])),
+    "concatenate flattened": (lambda: gi.concatenate([F, F.T], None), lambda: np.concatenate([f, f.T], None)),
     "roll": (lambda: np.roll(F, 3), lambda: np.roll(f, 3)),
     "repeat": (lambda: gi.repeat(F, 2), lambda: np.repeat(f, 2)),
     "product with a vector": (lambda: D @ D[0], lambda: d @ d[0]),
