@@ -196,3 +196,15 @@ def test_a_theano_that_is_imported_already_wins(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "theano", present)
     names.install({"THEANO_FLAGS": "device=tpu", "THEANORC": ""})
     assert sys.modules["theano"] is present
+
+
+def test_host_functions_are_not_fused_without_a_compiler(tmp_path) -> None:
+    """PyTensor would compute the fused operation element by element in Python."""
+    script = tmp_path / "unfused.py"
+    script.write_text(
+        "import theano, theano.tensor as T\nx = T.vector()\nf = theano.function([x], T.exp(x) * 2)\n"
+        "print f.maker.fgraph.toposort()\n"
+    )
+    out, _ = run(script, device="cpu", floatX="float32")
+    assert out.count("Elemwise{exp") == 2  # the operation, and the result that the next one reads
+    assert "Composite" not in out
