@@ -46,9 +46,9 @@ ROWS: list[tuple[str, str, float | None]] = [
     ("to torch", "torch.from_dlpack(x)", None),
     ("to torch", "torch.from_numpy(n)", None),
     ("to torch", "torch.from_dlpack(c)", None),
-    ("from torch, side stream", "gi.from_torch(t)", 0.6),
+    ("from torch, side stream", "from_torch(t)", 0.6),
     ("from torch, side stream", "tvm_from_dlpack(t)", None),
-    ("to torch, side stream", "gi.to_torch(x)", 0.8),
+    ("to torch, side stream", "to_torch(x)", 0.8),
     ("to torch, side stream", "torch.from_dlpack(t)", None),
     ("from CuPy", "import_any(CudaNdarray, c)", 0.5),
     ("from CuPy", "tvm_from_dlpack(c)", None),
@@ -79,6 +79,8 @@ def names_for(device: str, alone: bool = False) -> dict[str, Any]:
         "CudaNdarray": gi.CudaNdarray,
         "import_any": _core.import_any,
         "export_via": _core.export_via,
+        "from_torch": gi.converters.from_torch,
+        "to_torch": gi.converters.to_torch,
         "x": gi.zeros((64, 64), device=device),
         # For cuda.core -1 means no order, and 1 the legacy stream.
         "handle": 1 if on_gpu else -1,
@@ -116,7 +118,9 @@ def runnable(
 
 def label(statement: str, mark: float | None) -> str:
     """Return the statement, with the prefix "gpuinterop" if gpuinterop does the work."""
-    own = mark is not None or statement.startswith(("x", "gi.", "import_any", "export_via"))
+    own = mark is not None or statement.startswith(
+        ("x", "gi.", "import_any", "export_via", "from_torch(", "to_torch(")
+    )
     return f"{GPUINTEROP}: {statement}" if own else statement
 
 
@@ -146,7 +150,7 @@ def main() -> None:
             torch = names["torch"]
             with torch.cuda.stream(torch.cuda.Stream()):
                 t = torch.zeros(64, 64, device=device)
-                side = names | {"t": t, "x": gi.from_torch(t)}
+                side = names | {"t": t, "x": gi.converters.from_torch(t)}
                 measure(bench, device, turns, side, side=True)
     bench.finish()
 
