@@ -76,13 +76,8 @@ void free_now(Buffer* b) noexcept {
 }  // namespace
 
 const char* memory_name(Memory m) noexcept {
-  switch (m) {
-    case Memory::Host: return "host";
-    case Memory::Device: return "device";
-    case Memory::Pinned: return "pinned";
-    case Memory::Managed: return "managed";
-  }
-  return "host";
+  static const char* const names[] = {"host", "device", "pinned", "managed"};
+  return names[static_cast<int>(m)];
 }
 
 Statistics& statistics(Device device) noexcept {

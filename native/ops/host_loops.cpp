@@ -43,8 +43,8 @@ bool is_laid_out_as_documented(PyObject* ufunc, int index) {
          PyUnicode_CompareWithASCIIString(name.get(), fields.name) == 0 && fields.functions[index];
 }
 
-HostLoop in_table(const InnerLoop* table, DTypeId x) {
-  if (x >= kOwnDTypes || !table[x]) return {};
+HostLoop in_table(const InnerLoop* table, int x) {
+  if (x < 0 || x >= kOwnDTypes || !table[x]) return {};
   return {table + x, nullptr};
 }
 
@@ -66,11 +66,14 @@ HostLoop cast_loop(DTypeId from, DTypeId to) {
   return {&own_loops().casts[from][to], nullptr};
 }
 
-HostLoop sum_loop(DTypeId x) { return in_table(own_loops().sums, x); }
-HostLoop power_loop(DTypeId x) { return in_table(own_loops().powers, x); }
-HostLoop square_loop(DTypeId x) { return in_table(own_loops().squares, x); }
-HostLoop choice_loop(int64_t itemsize) {
-  return {&own_loops().choices[log2_of(itemsize)], nullptr};
+HostLoop own_loop(int of, int kind) {
+  switch (kind) {
+    case -1: return {&own_loops().choices[log2_of(of)], nullptr};
+    case -2: return in_table(own_loops().sums, of);
+    case -3: return in_table(own_loops().powers, of);
+    case -4: return in_table(own_loops().squares, of);
+    default: return cast_loop(static_cast<DTypeId>(of), static_cast<DTypeId>(kind));
+  }
 }
 
 }  // namespace gpuinterop::ops

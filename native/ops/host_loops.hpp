@@ -29,17 +29,14 @@ HostLoop ufunc_loop(PyObject* ufunc, int index);
 // nor bfloat16.
 HostLoop cast_loop(DTypeId from, DTypeId to);
 
-// accumulator, x -> their sum, where the accumulator is wider: int64, uint64 or float64. None for other dtypes of x
-// than integers, bool and float32.
-HostLoop sum_loop(DTypeId x);
-
-// x, exponent -> the power of integers, see docs/adr/0020-negative-powers-of-integers.md. None for other dtypes.
-HostLoop power_loop(DTypeId x);
-
-// x -> x * x of float32 and float64. None for other dtypes.
-HostLoop square_loop(DTypeId x);
-
-// condition (bool), x, y -> x or y, of one itemsize.
-HostLoop choice_loop(int64_t itemsize);
+// Another loop of the core, by the numbers with which a program names it (gpuinterop/ops/host_program.py). With a
+// dtype or an itemsize as `of`, `kind` is
+//   -1: condition (bool), x, y -> x or y, of this itemsize
+//   -2: accumulator, x -> their sum, for x of an integer dtype, bool or float32; the accumulator is int64, uint64
+//       or float64
+//   -3: x, exponent -> the power of integers, see docs/adr/0020-negative-powers-of-integers.md
+//   -4: x -> x * x of float32 and float64
+// or the dtype to which values of the dtype `of` are cast. None for other dtypes.
+HostLoop own_loop(int of, int kind);
 
 }  // namespace gpuinterop::ops

@@ -37,32 +37,14 @@ void run_lines(Run& run, const IterationSpace& w, char** at) {
   for (int i = 0; i < w.operands; ++i) step[i] = w.stride[line][i] * w.itemsize[i];
   run.set_steps(step);
   int64_t index[kMaxDims];
-  std::fill(index, index + w.ndim, 0);
+  std::fill_n(index, w.ndim, 0);
+  auto step_of = [&](int d, int i) { return w.stride[d][i] * w.itemsize[i]; };
   for (int64_t start = 0; start < extent; start += tile) {
     const int64_t n = std::min(tile, extent - start);
-    for (;;) {
+    do {
       run.line(at, n);
-      int d = w.ndim - 1;
-      for (; d >= 0; --d) {
-        if (d == line) continue;
-        for (int i = 0; i < w.operands; ++i) at[i] += w.stride[d][i] * w.itemsize[i];
-        if (++index[d] < w.shape[d]) break;
-        for (int i = 0; i < w.operands; ++i) at[i] -= w.shape[d] * w.stride[d][i] * w.itemsize[i];
-        index[d] = 0;
-      }
-      if (d < 0) break;
-    }
+    } while (advance(at, w.operands, index, w.shape, w.ndim, line, step_of));
     for (int i = 0; i < w.operands; ++i) at[i] += n * step[i];
-  }
-}
-
-// A loop of the core: a negative second number names its kind; otherwise it is the dtype to cast to.
-HostLoop own_loop(int first, int second) {
-  switch (second) {
-    case -1: return choice_loop(first);
-    case -2: return sum_loop(static_cast<DTypeId>(first));
-    case -3: return power_loop(static_cast<DTypeId>(first));
-    default: return cast_loop(static_cast<DTypeId>(first), static_cast<DTypeId>(second));
   }
 }
 
@@ -70,7 +52,7 @@ HostLoop own_loop(int first, int second) {
 template <class Run>
 void run_elements(Run& run, const IterationSpace& w, char** at) {
   if (w.ndim > 1) return run_lines(run, w, at);
-  int64_t step[kMaxOperands];
+  int64_t step[kMaxOperands] = {};
   for (int i = 0; i < w.operands; ++i)
     step[i] = w.constant[i] ? 0 : (w.ndim ? w.stride[0][i] : 1) * w.itemsize[i];
   run.set_steps(step);
@@ -231,7 +213,7 @@ std::shared_ptr<const HostProgram> read_program(PyObject* compiled) {
     step.owner = PyRef::borrow(owner.ptr());
     if (step.loop && !owner.is_none() && second > 0) {
       step.exponent = static_cast<DTypeId>(second);
-      step.squares = square_loop(step.exponent);
+      step.squares = own_loop(second, -4);
     }
     const size_t operands = static_cast<size_t>(program->operands());
     bool valid = step.registers.size() <= kMaxOperands && (step.loop || !owner.is_none());

@@ -57,18 +57,11 @@ struct Dimensions {
   template <class F>
   void for_outer(char** at, F&& f) const {
     int64_t index[kMaxDims];
-    std::fill(index, index + n, 0);
-    for (;;) {
+    std::fill_n(index, n, 0);
+    do {
       f(at);
-      int d = n - 2;
-      for (; d >= 0; --d) {
-        for (int i = 0; i < pointers; ++i) at[i] += stride[d][i];
-        if (++index[d] < shape[d]) break;
-        for (int i = 0; i < pointers; ++i) at[i] -= shape[d] * stride[d][i];
-        index[d] = 0;
-      }
-      if (d < 0) return;
-    }
+    } while (
+        advance(at, pointers, index, shape, n, n - 1, [&](int d, int i) { return stride[d][i]; }));
   }
 };
 

@@ -5,15 +5,6 @@
 
 namespace gpuinterop::ops {
 
-namespace {
-
-void swap_dimensions(IterationSpace& w, int a, int b) {
-  std::swap(w.shape[a], w.shape[b]);
-  for (int i = 0; i < w.operands; ++i) std::swap(w.stride[a][i], w.stride[b][i]);
-}
-
-}  // namespace
-
 void build_iteration_space(IterationSpace& w, int ndim, const int64_t* shape) {
   w.size = 1;
   for (int d = 0; d < ndim; ++d) w.size *= shape[d];
@@ -44,8 +35,10 @@ void build_iteration_space(IterationSpace& w, int ndim, const int64_t* shape) {
     }
   }
   for (int d = 1; d < n && lead < w.operands; ++d)
-    for (int e = d; e > 0 && w.stride[e - 1][lead] < w.stride[e][lead]; --e)
-      swap_dimensions(w, e - 1, e);
+    for (int e = d; e > 0 && w.stride[e - 1][lead] < w.stride[e][lead]; --e) {
+      std::swap(w.shape[e - 1], w.shape[e]);
+      std::swap_ranges(w.stride[e], w.stride[e] + w.operands, w.stride[e - 1]);
+    }
   w.ndim = merge_dimensions(w.shape, w.stride, n, w.operands);
 }
 

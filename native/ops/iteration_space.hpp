@@ -82,6 +82,21 @@ int merge_dimensions(int64_t* shape, Strides* strides, int ndim, int operands) {
   return ndim ? last + 1 : 0;
 }
 
+// Moves the addresses to the next index of all dimensions but `line`, the last one fastest. False, with the addresses
+// and the index at their start, after the last index. step_of(dimension, operand) counts bytes.
+template <class StepOf>
+bool advance(char** at, int operands, int64_t* index, const int64_t* shape, int ndim, int line,
+             StepOf&& step_of) {
+  for (int d = ndim - 1; d >= 0; --d) {
+    if (d == line) continue;
+    for (int i = 0; i < operands; ++i) at[i] += step_of(d, i);
+    if (++index[d] < shape[d]) return true;
+    for (int i = 0; i < operands; ++i) at[i] -= shape[d] * step_of(d, i);
+    index[d] = 0;
+  }
+  return false;
+}
+
 // Fills shape and strides of `w`, whose operands were added, for results of the shape (ndim, shape).
 void build_iteration_space(IterationSpace& w, int ndim, const int64_t* shape);
 
