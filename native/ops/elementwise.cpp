@@ -83,25 +83,20 @@ std::shared_ptr<const Resolution> resolve(OpId op, const OpInfo& info, const Inp
       write_key, [&] { return types_from_python(op, info, in, outs); }, info.name.c_str());
 }
 
-struct Shape64 {
-  int ndim = 0;
-  int64_t extents[kMaxDims];
-};
-
-void broadcast(Shape64& s, const Layout& l, const char* where) {
+void broadcast(Shape& s, const Layout& l, const char* where) {
   const int n = l.ndim();
   if (s.ndim == 0) {
     std::copy_n(l.shape(), s.ndim = n, s.extents);
     return;
   }
-  if (n == s.ndim && std::equal(l.shape(), l.shape() + n, s.extents)) return;
+  if (s.is_of(l)) return;
   int64_t out[kMaxDims];
   s.ndim = broadcast_shapes(s.ndim, s.extents, n, l.shape(), out, where);
   std::memcpy(s.extents, out, sizeof(int64_t) * static_cast<size_t>(s.ndim));
 }
 
 // Whether the operands, whose broadcast shape this is, broadcast to the shape of an `out` array.
-bool takes(const Layout& out, const Shape64& s) {
+bool takes(const Layout& out, const Shape& s) {
   const int n = out.ndim();
   if (n < s.ndim) return false;
   for (int i = 1; i <= s.ndim; ++i)
@@ -110,8 +105,8 @@ bool takes(const Layout& out, const Shape64& s) {
 }
 
 // The layout of new results: that of NumPy's for order="K", where given `out` arrays count as operands.
-Layout layout_of_results(const OpInfo& info, const Input* in, const Outs& given,
-                         const Shape64& shape, bool c_order, const char* where) {
+Layout layout_of_results(const OpInfo& info, const Input* in, const Outs& given, const Shape& shape,
+                         bool c_order, const char* where) {
   const Layout* seen[kMaxOperands];
   int count = 0;
   for (int i = 0; i < info.inputs && !c_order; ++i)
@@ -121,9 +116,8 @@ Layout layout_of_results(const OpInfo& info, const Input* in, const Outs& given,
   return Layout::in_memory_order(shape.ndim, shape.extents, seen, count, where);
 }
 
-[[noreturn]] void refuse_out(const Shape64& s, const Layout& out, const char* where) {
-  fail_with("out_shape_differs", where,
-            {shape_text(s.ndim, s.extents), shape_text(out.ndim(), out.shape())});
+[[noreturn]] void refuse_out(const Shape& s, const Layout& out, const char* where) {
+  fail_with("out_shape_differs", where, {s.text(), shape_text(out.ndim(), out.shape())});
 }
 
 // The inputs that an `out` array overlaps, as bits: a kernel reads a copy of each. Each copy is reported, and
@@ -208,7 +202,7 @@ const std::shared_ptr<const HostProgram>& program_of(OpId op, const OpInfo& info
 }
 
 // `apart`: on CUDA, the inputs to copy first, because an `out` array overlaps them.
-void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, const Shape64& shape,
+void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, const Shape& shape,
          const Array* const* out, Outs given, uint32_t apart, const PyRef* results) {
   const char* where = info.name.c_str();
   const Device device = out[0]->device;
@@ -346,7 +340,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   if (info.compares)
     for (int i = 0; i < 2; ++i) widen_compared(in[i], in[1 - i]);
   const Device device = unwrap(like).device;
-  Shape64 shape;
+  Shape shape;
   for (int i = 0; i < info.inputs; ++i) {
     if (!in[i].array) continue;
     require_device(device, *in[i].array, where);
@@ -370,10 +364,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     if (out) {
       const Array& a = *given[j];
       require_device(device, a, where);
-      if (a.layout.ndim() != shape.ndim ||
-          std::memcmp(a.layout.shape(), shape.extents,
-                      sizeof(int64_t) * static_cast<size_t>(shape.ndim)) != 0)
-        refuse_out(shape, a.layout, where);
+      if (!shape.is_of(a.layout)) refuse_out(shape, a.layout, where);
       results[j] = PyRef::borrow(out);
       arrays[j] = &a;
     } else {

@@ -3,13 +3,27 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <optional>
+#include <string>
 
 #include "ops/elementwise.hpp"
 #include "ops/few_values.hpp"
 #include "ops/iteration_space.hpp"
 
 namespace gpuinterop::ops {
+
+// A shape while it is computed.
+struct Shape {
+  int ndim = 0;
+  int64_t extents[kMaxDims];
+
+  void push(int64_t n) { extents[ndim++] = n; }
+  std::string text() const { return shape_text(ndim, extents); }
+  bool is_of(const Layout& l) const noexcept {
+    return ndim == l.ndim() && std::equal(extents, extents + ndim, l.shape());
+  }
+};
 
 // How an operand takes part in dtype promotion. An array counts with its dtype id.
 constexpr int kWeakInt = -1, kWeakFloat = -2, kWeakComplex = -3;

@@ -21,8 +21,8 @@ namespace gpuinterop::ops {
 
 namespace {
 
-ProductShape matrix_shape(const Side& a, const Side& b, const char* where) {
-  ProductShape shape;
+Shape matrix_shape(const Side& a, const Side& b, const char* where) {
+  Shape shape;
   const int64_t *p = a.array->layout.shape(), *q = b.array->layout.shape();
   const int na = a.ndim() - 2, nb = b.ndim() - 2;
   for (int d = 1; d <= std::min(na, nb); ++d) {
@@ -72,7 +72,7 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
 
 // As run_plan, for any `out` array.
 PyObject* run_plan_into(PlanKind kind, const ProductCall& call, const ProductRule& rule,
-                        const Side& a, const Side& b, const ProductShape& shape) {
+                        const Side& a, const Side& b, const Shape& shape) {
   if (!call.out) return run_plan(kind, call, rule, a, b, nullptr).release();
   check_out(call.out, rule.dtype, a.array->device, shape.ndim, shape.extents, call.where);
   const Array to = unwrap(call.out);
@@ -92,7 +92,7 @@ void widen_small(Side& side, DTypeId dtype, const char* where) {
 // a (..., k) times a vector, or a vector times b (..., k, n).
 PyObject* with_vector(const ProductCall& call, Side a, Side b) {
   check_inner(a, b, a.extent(-1), b.ndim() == 1 ? b.extent(0) : b.extent(-2), call.where);
-  ProductShape shape;
+  Shape shape;
   for (int d = 0; d < a.ndim() - 1; ++d) shape.push(a.extent(d));
   for (int d = 0; d < b.ndim() - 2; ++d) shape.push(b.extent(d));
   if (b.ndim() > 1) shape.push(b.extent(-1));
@@ -130,7 +130,7 @@ bool is_split(const ProductCall& call, const ProductRule& rule, const Side& a, c
 // Matrices on CUDA without a cuBLAS product: a planned launch, to which the addend is added. Of integers: one
 // reduction over all triples, exact but slow; also of floats, if neither of the others computes it.
 PyObject* of_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, Side& a, Side& b,
-                  const Side& c, const ProductShape& shape) {
+                  const Side& c, const Shape& shape) {
   // A wider addend determines the dtype of the computation.
   if (c.array || cublas_takes(rule.dtype))
     for (Side* s : {&a, &b}) cast_side(*s, rule.dtype, call.where);
@@ -145,7 +145,7 @@ PyObject* of_plan(PlanKind kind, const ProductCall& call, const ProductRule& rul
 PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
   const char* where = call.where;
   check_inner(a, b, a.extent(-1), b.extent(-2), where);
-  const ProductShape shape = matrix_shape(a, b, where);
+  const Shape shape = matrix_shape(a, b, where);
   if (c.array) {
     int64_t whole[kMaxDims];
     const int ndim = broadcast_shapes(shape.ndim, shape.extents, c.ndim(), c.array->layout.shape(),
@@ -284,7 +284,7 @@ PyObject* gemv(const ProductCall& call) {
     fail(Kind::Shape, where, "a matrix and a vector", "shapes " + a.text() + " and " + x.text(),
          "use matmul for other shapes");
   check_inner(a, x, a.extent(1), x.extent(0), where);
-  ProductShape shape;
+  Shape shape;
   shape.push(a.extent(0));
   if (y.array && (y.ndim() != 1 || y.extent(0) != a.extent(0)))
     fail(Kind::Shape, where, "y of shape " + shape.text(), "y of shape " + y.text(),
@@ -324,7 +324,7 @@ PyObject* ger(const ProductCall& call) {
   if (x.ndim() != 1 || y.ndim() != 1)
     fail(Kind::Shape, where, "two vectors", "shapes " + x.text() + " and " + y.text(),
          "ravel them");
-  ProductShape shape;
+  Shape shape;
   shape.push(x.extent(0));
   shape.push(y.extent(0));
   const auto rule = rule_for(call, x, y, a);

@@ -100,7 +100,7 @@ bool may_be_written(const Array& out, const Side& a, const Side& b, const Side& 
 }
 
 PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device,
-                 const ProductShape& shape) {
+                 const Shape& shape) {
   if (call.out) {
     check_out(call.out, rule.dtype, device, shape.ndim, shape.extents, call.where);
     return PyRef::borrow(call.out);
@@ -159,7 +159,7 @@ nb::object or_none(const Side& s) {
 }
 
 PyObject* on_host(const char* kind, const ProductCall& call, const ProductRule& rule,
-                  const ProductShape& shape, const Side& a, const Side& b, const Side& c) {
+                  const Shape& shape, const Side& a, const Side& b, const Side& c) {
   PyRef result = result_for(call, rule, {}, shape);
   if (unwrap(result.get()).layout.size() == 0) return result.release();
   require_blas();

@@ -3,8 +3,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include <string>
-
 #include "ops/call_cache.hpp"
 #include "ops/operands.hpp"
 #include "ops/product.hpp"
@@ -24,13 +22,6 @@ struct Side : Input {
   }
 };
 
-struct ProductShape {
-  int ndim = 0;
-  int64_t extents[kMaxDims];
-  void push(int64_t n) { extents[ndim++] = n; }
-  std::string text() const { return shape_text(ndim, extents); }
-};
-
 struct ProductRule : Prepared {
   DTypeId dtype;
   PyTypeObject* type;  // borrowed, see Resolution in elementwise.cpp
@@ -47,7 +38,7 @@ std::shared_ptr<const ProductRule> rule_for(const ProductCall& call, const Side&
 void check_inner(const Side& a, const Side& b, int64_t n, int64_t m, const char* where);
 // The given `out` array or a new array of the rule's class.
 PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device,
-                 const ProductShape& shape);
+                 const Shape& shape);
 // Whether a product may write `out` while it reads the operands; the addend may have the memory of `out`.
 bool may_be_written(const Array& out, const Side& a, const Side& b, const Side& c,
                     const char* where);
@@ -65,7 +56,7 @@ nanobind::object number(Scalar s);
 nanobind::object or_none(const Side& s);  // the array as plain() gives it
 // The product by NumPy: computed now, or at each replay of the capture that this thread records.
 PyObject* on_host(const char* kind, const ProductCall& call, const ProductRule& rule,
-                  const ProductShape& shape, const Side& a, const Side& b, const Side& c);
+                  const Shape& shape, const Side& a, const Side& b, const Side& c);
 // A binary operation of the table; `out` may be null.
 PyObject* run_elementwise(const char* name, PyObject* x, PyObject* y, PyObject* out);
 // result = beta * c, if the product is multiplied by 0.
