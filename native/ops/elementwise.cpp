@@ -213,7 +213,9 @@ void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, cons
     if (!program_of(op, info, in, r, out, in_place)) return run_in_python(op, info, in, r, results);
     require_recorded({});
   }
-  const auto call = records ? std::make_shared<HostCall>() : nullptr;
+  std::shared_ptr<HostCall> call;
+  if (records) [[unlikely]]
+    call = std::make_shared<HostCall>();
   std::vector<Array> copies;
   if (apart) copies.reserve(static_cast<size_t>(info.inputs));  // `w` refers to their layouts
   IterationSpace w;

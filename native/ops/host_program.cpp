@@ -52,7 +52,7 @@ void run_lines(Run& run, const IterationSpace& w, char** at) {
 template <class Run>
 void run_elements(Run& run, const IterationSpace& w, char** at) {
   if (w.ndim > 1) return run_lines(run, w, at);
-  int64_t step[kMaxOperands] = {};
+  int64_t step[kMaxOperands];
   for (int i = 0; i < w.operands; ++i)
     step[i] = w.constant[i] ? 0 : (w.ndim ? w.stride[0][i] : 1) * w.itemsize[i];
   run.set_steps(step);
@@ -80,7 +80,7 @@ ProgramRun::ProgramRun(const HostProgram& program, int64_t longest, const char* 
 void ProgramRun::line(char* const* at, int64_t n) {
   if (n <= block_) return run_steps(at, n);
   char* start[kMaxOperands];
-  std::copy_n(at, operands_, start);
+  for (size_t i = 0; i < operands_; ++i) start[i] = at[i];
   for (int64_t done = 0; done < n; done += block_) {
     run_steps(start, std::min(block_, n - done));
     for (size_t i = 0; i < operands_; ++i) start[i] += block_ * steps_[i];
@@ -153,13 +153,13 @@ void ProgramRun::call_python(const HostStep& step, int64_t n) {
 void run_loop(const HostLoop& loop, const IterationSpace& w) {
   struct {
     const HostLoop& loop;
-    intptr_t steps[2];
-    void set_steps(const int64_t* given) { std::copy_n(given, 2, steps); }
+    const int64_t* steps;
+    void set_steps(const int64_t* given) { steps = given; }
     void line(char* const* at, int64_t n) {
       char* args[] = {at[0], at[1]};
       loop(args, n, steps);
     }
-  } run{loop, {}};
+  } run{loop, nullptr};
   char* at[] = {w.data[0], w.data[1]};
   run_elements(run, w, at);
 }

@@ -3,7 +3,6 @@
 // by block over the iteration space of the operands, without Python.
 #pragma once
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,8 +57,8 @@ class ProgramRun {
   ProgramRun(const HostProgram& program, int64_t longest, const char* where);
   ProgramRun(const ProgramRun&) = delete;
 
-  // Sets the step in bytes between the elements of each operand along the lines. Called before line().
-  void set_steps(const int64_t* steps) { std::copy_n(steps, operands_, steps_); }
+  // Sets the step in bytes between the elements of each operand along the lines. Called before line(); borrowed.
+  void set_steps(const int64_t* steps) { steps_ = steps; }
   // Computes n > 0 elements of each operand, starting at these addresses.
   void line(char* const* at, int64_t n);
 
@@ -76,7 +75,7 @@ class ProgramRun {
   const HostProgram& program_;
   const size_t operands_;
   int64_t block_;  // elements that a step computes at once
-  intptr_t steps_[kMaxOperands];
+  const int64_t* steps_ = nullptr;
   FewValues<Register, 16> inner_;  // temporaries, then constants
   std::vector<Array> arrays_;      // the temporaries of a program that calls Python
   BufferRef heap_;

@@ -168,7 +168,7 @@ class Reducer {
     for (int i = 0; i < n; ++i) steps[i] = g_.reduced.last_stride(i);
     run.join.set_steps(steps);
     char* outer[kMostPointers];
-    std::copy(start, start + n, outer);
+    for (int i = 0; i < n; ++i) outer[i] = start[i];
     g_.reduced.for_outer(outer, [&](char** at) {
       for (int64_t done = 0; done < extent; done += g_.tile)
         for (int64_t k = 0; k < count; ++k) {
@@ -189,7 +189,7 @@ class Reducer {
     steps[n + (stage > 0)] = itemsize_of(run.stage.accumulator);
     run.join.set_steps(steps);
     char* outer[kMostPointers];
-    std::copy(start, start + n, outer);
+    for (int i = 0; i < n; ++i) outer[i] = start[i];
     const int64_t extent = g_.reduced.last_extent();
     g_.reduced.for_outer(outer, [&](char** at) {
       char* line[kMostPointers + 1];
