@@ -21,7 +21,7 @@ from .casting import cast
 from .compaction import MOST, Selection, may_wait, repeated_places
 from .index_access import assigned, copy_of, read, unshared, writable, write
 from .index_expression import IndexArray, as_index_array, upload
-from .indexing import MODES, Elements, ElementsAlongAxis
+from .indexing import MODES, RAISE, Elements, ElementsAlongAxis
 from .operand_conversion import viewed
 
 
@@ -105,9 +105,6 @@ def take(
     `max_threads` is accepted for old programs and has no effect.
     """
     number = _read_mode(mode, "take")
-    found = _core._take(x, indices, axis, out, number)
-    if found is not None:
-        return found
     (x,) = output_arrays.taken("take", x)
     source = output_arrays.plain(x)
     if axis is None:
@@ -115,6 +112,11 @@ def take(
     if source.ndim == 0:
         source = source.reshape(1)
     along = read_axis(0 if axis is None else axis, source.ndim, "take")
+    if number == RAISE and out is None and isinstance(indices, _core.Array):
+        indices = output_arrays.plain(indices)
+        if source.device.type == "cuda" and indices.ndim and indices.dtype.kind in "iu":
+            with reraise_from("take"):  # the core reads the key
+                return _core.adopt(type(x), source[(slice(None),) * along + (indices,)])
     array = as_index_array(indices, source.device, "take", masks=False)
     return read(Elements(source, [(along, array)], along, "take", number), x, out)
 

@@ -23,6 +23,7 @@ from gpuinterop.array_inputs import (
 from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.foreign_handles import torch_keeps_stream
 from gpuinterop.host_views import refuse_mask
+from gpuinterop.torch_tensors import find_places
 
 
 @cache
@@ -126,8 +127,11 @@ def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
 
     For -2 only raise the error for which the value cannot be shared, if its library has one. For -3 wait
     until no library reads the memory of the array `value`, which is about to be written. For -4 return
-    whether torch never destroys the stream of handle `value` on the device of number `like`.
+    whether torch never destroys the stream of handle `value` on the device of number `like`, for -5 where torch
+    keeps the state of a tensor.
     """
+    if row == -5:
+        return find_places()
     if row == -4:
         return torch_keeps_stream(like, value)
     if row == -3:

@@ -84,8 +84,7 @@ Device read_device(int type, int id, const char* where) {
 namespace {
 
 nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_type, int device_id,
-                 const std::string& order, const std::string& where_text) {
-  const char* where = where_text.c_str();
+                 const std::string& order, const char* where) {
   PyTypeObject* type = read_class(cls, where);
   int64_t extents[kMaxDims];
   const int n = read_ints(shape.ptr(), extents, where, "shape");
@@ -117,7 +116,8 @@ char* address_of(PyObject* numpy_array) {
   return reported;
 }
 
-nb::object download_array(const Array& source, const char* where, bool uncounted) {
+// Makes the copy of get() and numpy.asarray().
+nb::object download(const Array& source, const char* where, bool uncounted) {
   if (!source.device.is_cuda()) ops::require_values(where, source);
   static PyObject* empty = nullptr;
   if (!empty) {
@@ -137,11 +137,6 @@ nb::object download_array(const Array& source, const char* where, bool uncounted
   const Uncounted guard(uncounted);
   copy_elements(host, source, where);
   return nb::borrow(made.get());
-}
-
-// Makes the copy of get() and numpy.asarray().
-nb::object download(nb::handle x, const std::string& where, bool uncounted) {
-  return download_array(read_array(x, where.c_str()), where.c_str(), uncounted);
 }
 
 // Whether `index` names an element, by the rule of item(): none for the only element, one for the flattened
@@ -198,8 +193,7 @@ PyObject* scalar_from(DTypeId dtype, const void* bytes) {
 }
 
 // NotImplemented for an index that names no element: Python raises the error.
-nb::object element(nb::handle x, nb::tuple index, const std::string& where_text) {
-  const char* where = where_text.c_str();
+nb::object element(nb::handle x, nb::tuple index, const char* where) {
   const nb::object none = nb::borrow(Py_NotImplemented);
   int64_t places[kMaxDims];
   const size_t n = index.size();
@@ -226,7 +220,7 @@ nb::object element(nb::handle x, nb::tuple index, const std::string& where_text)
   copy_elements(host, source, where);
   if (PyObject* made = scalar_from(source.dtype, bytes)) return nb::steal(made);
   if (PyErr_Occurred()) throw PythonError();
-  return download_array(host, where, true).attr("item")();
+  return download(host, where, true).attr("item")();
 }
 
 }  // namespace
@@ -237,9 +231,9 @@ void register_array_functions(nb::module_& m) {
         "order"_a = "C", "where"_a = "empty", "Return an uninitialized array of `cls`.");
   m.def(
       "read_ints",
-      [](nb::handle value, const std::string& where, const std::string& what) {
+      [](nb::handle value, const char* where, const char* what) {
         int64_t given[kMaxDims];
-        const int n = read_ints(value.ptr(), given, where.c_str(), what.c_str());
+        const int n = read_ints(value.ptr(), given, where, what);
         return nb::steal<nb::tuple>(int_tuple(n, given, 1));
       },
       "value"_a.none(), "where"_a = "shape", "what"_a = "shape",
@@ -253,10 +247,7 @@ void register_array_functions(nb::module_& m) {
       "dtype"_a, "device_type"_a, "Return the alignment of a dtype's elements in bytes.");
   m.def(
       "copy_into",
-      [](nb::handle dst, nb::handle src, bool async, const std::string& where, bool uncounted,
-         bool casts) {
-        const Array target = read_array(dst, where.c_str());
-        const Array source = read_array(src, where.c_str());
+      [](Array target, Array source, bool async, const char* where, bool uncounted, bool casts) {
         const bool on_host = casts && !target.device.is_cuda() && !source.device.is_cuda();
         if (target.dtype != source.dtype &&
             !(on_host && ops::cast_loop(source.dtype, target.dtype)))
@@ -264,12 +255,11 @@ void register_array_functions(nb::module_& m) {
                std::string(kDTypes[target.dtype].name) + " and " + kDTypes[source.dtype].name,
                "cast first: x.astype(dtype)");
         if (target.readonly) fail_with("read_only", where);
-        Array spread = source;
-        spread.layout =
-            source.layout.broadcast_to(target.layout.ndim(), target.layout.shape(), where.c_str());
-        ops::prepare_write(target, where.c_str());
+        source.layout =
+            source.layout.broadcast_to(target.layout.ndim(), target.layout.shape(), where);
+        ops::prepare_write(target, where);
         const Uncounted guard(uncounted);
-        copy_elements(target, spread, where.c_str(), async);
+        copy_elements(target, source, where, async);
       },
       "dst"_a, "src"_a, "non_blocking"_a = false, "where"_a = "copy_into", "uncounted"_a = false,
       "casts"_a = false,
@@ -291,9 +281,8 @@ void register_array_functions(nb::module_& m) {
       "cls"_a, "x"_a, "Return a view of another class.");
   m.def(
       "adopt",
-      [](nb::handle cls, nb::handle x) {
+      [](nb::handle cls, Array same) {
         PyTypeObject* type = read_class(cls, "adopt");
-        Array same = read_array(x, "adopt");
         require_holds(type, same.dtype, "adopt");
         return nb::steal(wrap(type, std::move(same)));
       },

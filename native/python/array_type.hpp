@@ -86,3 +86,21 @@ int64_t as_int64(PyObject* o, const char* where);
 int read_ints(PyObject* value, int64_t* out, const char* where, const char* what);
 
 }  // namespace gpuinterop
+
+// Functions that nanobind binds take the array of an object as `const Array&`, as read_array() returns it.
+template <>
+struct nanobind::detail::type_caster<gpuinterop::Array> {
+  static constexpr auto Name = const_name("Array");
+  template <class T>
+  using Cast = gpuinterop::Array&;
+  template <class T>
+  static constexpr bool can_cast() {
+    return true;
+  }
+  bool from_python(handle object, uint8_t, cleanup_list*) noexcept {
+    object_ = object;
+    return true;
+  }
+  operator gpuinterop::Array&() const { return gpuinterop::read_array(object_, "gpuinterop"); }
+  handle object_;
+};

@@ -17,14 +17,13 @@ struct Collected {
     if (nanobind::inst_ready(self)) nanobind::inst_ptr<T>(self)->clear();
     return 0;
   }
-  // With up to two slots of the class itself.
-  explicit Collected(PyType_Slot first = {}, PyType_Slot second = {})
+  // With a slot of the class itself.
+  explicit Collected(PyType_Slot own = {})
       : slots{{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
               {Py_tp_clear, reinterpret_cast<void*>(clear)},
-              first,
-              second,
+              own,
               {}} {}
-  PyType_Slot slots[5];
+  PyType_Slot slots[4];
 };
 
 }  // namespace gpuinterop

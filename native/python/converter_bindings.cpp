@@ -53,20 +53,14 @@ bool primary_is_current(int device) {
 // bytes (those of C order, also for axes of length 1), dtype, address. The consumer's stream then waits for
 // work queued on the array. Returns None, so that the slow path raises the error, if a context other than
 // the device's primary one is current, or a capture forbids the wait.
-PyObject* ready_parts(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
-  if (nargs != 2)
-    fail(Kind::Type, "ready_parts", "two arguments", std::to_string(nargs),
-         "ready_parts(x, consumer)");
-  const unsigned long long consumer = PyLong_AsUnsignedLongLong(args[1]);
-  if (PyErr_Occurred()) throw PythonError();
-  const Array& a = read_array(args[0], "ready_parts");
-  if (!a.layout.is_c_contiguous()) Py_RETURN_NONE;
+nb::object ready_parts(const Array& a, uint64_t consumer) {
+  if (!a.layout.is_c_contiguous()) return nb::none();
   if (a.device.is_cuda()) {
-    if (!primary_is_current(a.device.id)) Py_RETURN_NONE;
+    if (!primary_is_current(a.device.id)) return nb::none();
     try {
       exchange::hand_over(a, cuda::stream_of(consumer), "converters");
     } catch (const Error&) {
-      Py_RETURN_NONE;
+      return nb::none();
     }
   }
   // By value: creating a tuple may run the garbage collector, and with it code that changes the array.
@@ -78,18 +72,10 @@ PyObject* ready_parts(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
     steps[i] = step;
     if (layout.size()) step *= layout.shape()[i];
   }
-  return PyRef::checked(Py_BuildValue("(NNOK)", int_tuple(layout.ndim(), layout.shape(), 1),
-                                      int_tuple(layout.ndim(), steps, 1), dtype_object(id),
-                                      reinterpret_cast<uintptr_t>(data)))
-      .release();
+  return nb::make_tuple(nb::steal(int_tuple(layout.ndim(), layout.shape(), 1)),
+                        nb::steal(int_tuple(layout.ndim(), steps, 1)), nb::borrow(dtype_object(id)),
+                        reinterpret_cast<uintptr_t>(data));
 }
-
-PyMethodDef converter_functions[] = {
-    {"ready_parts", as_method(guarded<ready_parts>), METH_FASTCALL,
-     "ready_parts(x, consumer)\n--\n\nReturn (shape, strides, dtype, address) of a C-contiguous "
-     "array, and make the stream `consumer` wait for it; None if it cannot wait."},
-    {nullptr, nullptr, 0, nullptr},
-};
 
 }  // namespace
 
@@ -105,51 +91,45 @@ void register_converters(nb::module_& m) {
       "Return the properties of an array that converters check, as bits; 0 for other objects.");
   m.def("primary_is_current", &primary_is_current, "device"_a,
         "Return whether the device's primary context is current in the calling thread.");
+  m.def("ready_parts", &ready_parts, "x"_a, "consumer"_a,
+        "Return (shape, strides, dtype, address) of a C-contiguous array, and make the stream "
+        "`consumer` wait for it; None if it cannot wait.");
   m.def(
       "hand_over",
-      [](nb::handle x, uint64_t consumer, const std::string& where) {
-        const Array& a = read_array(x, where.c_str());
-        if (a.device.is_cuda()) exchange::hand_over(a, cuda::stream_of(consumer), where.c_str());
+      [](const Array& a, uint64_t consumer, const char* where) {
+        exchange::hand_over(a, cuda::stream_of(consumer), where);
       },
       "x"_a, "consumer"_a, "where"_a,
       "Make a foreign stream wait for work queued on the array; no host synchronisation.");
   m.def(
       "used_on",
-      [](nb::handle x, uint64_t number, const std::string& where, bool lasting) {
-        const Array& a = read_array(x, where.c_str());
+      [](const Array& a, uint64_t number, const char* where, bool lasting) {
         if (!a.device.is_cuda() || !a.buffer) return;
         const CUstream stream = cuda::stream_of(number);
         cuda::DeviceGuard guard(a.device.id);
         if (lasting) cuda::note_process_lifetime(stream);
-        cuda::begin_untracked_use(a.device.id, stream, where.c_str());
-        cuda::order(a.buffer.get(), stream, where.c_str());
+        cuda::begin_untracked_use(a.device.id, stream, where);
+        cuda::order(a.buffer.get(), stream, where);
       },
       "x"_a, "stream"_a, "where"_a, "lasting"_a = false,
       "Report that the next use of the array is on this stream, so that later uses wait for it. "
       "`lasting`: the stream is never destroyed; else call end_use() before it is destroyed.");
   m.def(
       "end_use",
-      [](nb::handle x, uint64_t stream) {
-        const Array& a = read_array(x, "end_use");
+      [](const Array& a, uint64_t stream) {
         if (a.device.is_cuda()) cuda::end_untracked_use(a.device.id, cuda::stream_of(stream));
       },
       "x"_a, "stream"_a, "Report that the work announced by used_on() is queued on this stream.");
-  m.def(
-      "finish_uses",
-      [](nb::handle x, const std::string& where) {
-        exchange::settle_for_host(read_array(x, where.c_str()), where.c_str());
-      },
-      "x"_a, "where"_a, "Wait on the host until all work queued on the array is done.");
-  if (PyModule_AddFunctions(m.ptr(), converter_functions) < 0) throw nb::python_error();
+  m.def("finish_uses", &exchange::settle_for_host, "x"_a, "where"_a,
+        "Wait on the host until all work queued on the array is done.");
   register_borrowing(m);
   register_converter_functions(m);
   m.def(
       "after_stream",
-      [](nb::handle x, uint64_t producer, const std::string& where) {
-        const Array& a = read_array(x, where.c_str());
+      [](const Array& a, uint64_t producer, const char* where) {
         if (!a.device.is_cuda() || !a.buffer) return;
         cuda::wait(a.device.id, cuda::current_stream(a.device.id), cuda::stream_of(producer),
-                   where.c_str());
+                   where);
       },
       "x"_a, "producer"_a, "where"_a,
       "Make the current stream wait for a stream on which another library wrote the array.");

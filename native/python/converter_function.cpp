@@ -1,7 +1,7 @@
 // imports(family) and exports(library): decorators for converters. The plain case, one array that can be
 // shared and no option but copyif, runs without a Python frame, which would cost as much as the conversion.
 // The Python function handles every other case and every failure.
-#include <Python.h>
+#include <nanobind/nanobind.h>
 #include <structmember.h>
 
 #include <vector>
@@ -12,6 +12,9 @@
 #include "python/exchange_c_api.hpp"
 #include "python/exchange_import.hpp"
 #include "python/register.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace gpuinterop {
 
@@ -46,9 +49,9 @@ struct Converter {
   PyObject_HEAD vectorcallfunc call;
   bool exports;
   Family family;       // imports: the family of the objects; Other: any plain object
-  PyObject* library;   // exports: the target library; null: the second argument names it
-  PyObject* reader;    // imports, Described: the function that reads the memory of the objects
-  PyObject* function;  // null: not decorated yet
+  PyObject* of;        // exports: the target library, null: the second argument names it; imports,
+                       // Described: the function that reads the memory of the objects
+  PyObject* function;  // called for every other case
   PyObject* dict;      // attributes of the function, and the function itself as __wrapped__
   PyObject* weakrefs;
 };
@@ -59,7 +62,7 @@ PyObject* import_argument(const Converter* c, PyObject* obj) {
   const bool any = c->family == Family::Other;
   if (any && is_array(obj)) return PyRef::borrow(obj).release();
   ForeignType& p = foreign_type_of(Py_TYPE(obj));
-  const bool serves = any ? !converters_changed : p.family == c->family && p.reader == c->reader;
+  const bool serves = any ? !converters_changed : p.family == c->family && p.reader == c->of;
   return p.plain && serves ? import_plain(p, obj) : nullptr;
 }
 
@@ -76,7 +79,7 @@ PyObject* export_by_function(const Exporter& e, PyObject* x) {
 }
 
 PyObject* export_argument(const Converter* c, PyObject* x, PyObject* library) {
-  if (!is_array(x) || (!c->library && converters_changed)) return nullptr;
+  if (!is_array(x) || (!c->of && converters_changed)) return nullptr;
   const Exporter* e = find_exporter(library, unwrap(x).device.is_cuda());
   if (!e) return nullptr;
   if (e->module) return export_by_function(*e, x);
@@ -87,44 +90,24 @@ PyObject* export_argument(const Converter* c, PyObject* x, PyObject* library) {
 
 // The result of the plain case. Null without a Python error if this is not the plain case, or it failed.
 PyObject* call_plain(const Converter* c, PyObject* const* args, Py_ssize_t n, PyObject* names) {
-  const Py_ssize_t needed = c->exports && !c->library ? 2 : 1;
+  const Py_ssize_t needed = c->exports && !c->of ? 2 : 1;
   const Py_ssize_t given = n + (names ? PyTuple_Size(names) : 0);
   if (n < needed || given > needed + 1) return nullptr;
   if (given > needed && !PyBool_Check(args[needed])) return nullptr;
   if (given > n && PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "copyif") != 0)
     return nullptr;
   try {
-    return c->exports ? export_argument(c, args[0], c->library ? c->library : args[1])
+    return c->exports ? export_argument(c, args[0], c->of ? c->of : args[1])
                       : import_argument(c, args[0]);
   } catch (const Error&) {
     return nullptr;
   }
 }
 
-PyObject* decorate(PyObject* self, PyObject* function) {
-  Converter* c = converter(self);
-  PyRef dict = PyRef::checked(PyDict_New());
-  if (PyDict_SetItemString(dict.get(), "__wrapped__", function) < 0) throw PythonError();
-  for (const char* key : {"__module__", "__name__", "__qualname__", "__doc__"}) {
-    const PyRef value = PyRef::checked(PyObject_GetAttrString(function, key));
-    if (PyDict_SetItemString(dict.get(), key, value.get()) < 0) throw PythonError();
-  }
-  c->dict = dict.release();
-  c->function = PyRef::borrow(function).release();
-  return PyRef::borrow(self).release();
-}
-
 PyObject* call(PyObject* self, PyObject* const* args, size_t nargs, PyObject* names) {
   const Py_ssize_t n = PyVectorcall_NARGS(nargs);
-  if (!converter(self)->function) {
-    if (n == 1 && !names) return guarded<decorate>(self, args[0]);
-    PyErr_SetString(PyExc_TypeError, "a decorator for one function");
-    return nullptr;
-  }
-  if (converter(self)->family == Family::Protocols && n == 1 && !names) {
-    PyObject* const plain[] = {Py_None, args[0]};
-    return guarded<exchange_import_any>(nullptr, plain, 2, nullptr);
-  }
+  if (converter(self)->family == Family::Protocols && n == 1 && !names)
+    return guard((PyObject*)nullptr, [&] { return import_any(nullptr, args[0], Options()); });
   PyObject* made =
       guard((PyObject*)nullptr, [&] { return call_plain(converter(self), args, n, names); });
   if (made || PyErr_Occurred()) return made;
@@ -134,7 +117,7 @@ PyObject* call(PyObject* self, PyObject* const* args, size_t nargs, PyObject* na
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(converter(self)->function);
   Py_VISIT(converter(self)->dict);
-  Py_VISIT(converter(self)->reader);
+  Py_VISIT(converter(self)->of);
   Py_VISIT(Py_TYPE(self));
   return 0;
 }
@@ -149,17 +132,13 @@ void dealloc(PyObject* self) {
   if (converter(self)->weakrefs) PyObject_ClearWeakRefs(self);
   PyTypeObject* type = Py_TYPE(self);
   Py_XDECREF(converter(self)->function);
-  Py_XDECREF(converter(self)->library);
-  Py_XDECREF(converter(self)->reader);
+  Py_XDECREF(converter(self)->of);
   Py_XDECREF(converter(self)->dict);
   PyObject_GC_Del(self);
   Py_DECREF(type);
 }
 
-PyObject* repr(PyObject* self) {
-  PyObject* function = converter(self)->function;
-  return PyObject_Repr(function ? function : reinterpret_cast<PyObject*>(Py_TYPE(self)));
-}
+PyObject* repr(PyObject* self) { return PyObject_Repr(converter(self)->function); }
 
 // Not bound to instances, like functions in C; `inspect` and `pydoc` recognise a routine by this slot.
 PyObject* get(PyObject* self, PyObject*, PyObject*) { return PyRef::borrow(self).release(); }
@@ -179,74 +158,53 @@ PyMemberDef members[] = {
 
 PyTypeObject* converter_type = nullptr;
 
-PyObject* make(bool exports, Family family, PyObject* library, PyObject* reader = nullptr) {
-  PyObject* made = PyType_GenericAlloc(converter_type, 0);
-  if (!made) return nullptr;
-  converter(made)->call = call;
-  converter(made)->exports = exports;
-  converter(made)->family = family;
-  converter(made)->library = PyRef::borrow(library).release();
-  converter(made)->reader = PyRef::borrow(reader).release();
-  return made;
+// The decorator that makes a converter of a function.
+nb::object decorator(bool exports, Family family, nb::object of) {
+  return nb::cpp_function([=](nb::callable function) {
+    nb::object made = nb::steal(PyType_GenericAlloc(converter_type, 0));
+    if (!made) throw nb::python_error();
+    Converter& c = *converter(made.ptr());
+    c.call = call;
+    c.exports = exports;
+    c.family = family;
+    c.of = nb::object(of).release().ptr();
+    c.function = nb::object(function).release().ptr();
+    return nb::module_::import_("functools")
+        .attr("update_wrapper")(made, function, "updated"_a = nb::make_tuple());
+  });
 }
 
-PyObject* imports(PyObject*, PyObject* args) {
-  PyObject* of = nullptr;
-  if (!PyArg_ParseTuple(args, "|O", &of)) return nullptr;
-  if (of && PyCallable_Check(of)) return make(false, Family::Described, nullptr, of);
-  const long family = of ? PyLong_AsLong(of) : long(Family::Other);
-  return PyErr_Occurred() ? nullptr : make(false, static_cast<Family>(family), nullptr);
+nb::object imports(nb::object of) {
+  const bool described = PyCallable_Check(of.ptr());
+  const auto family = described ? Family::Described : static_cast<Family>(nb::cast<int>(of));
+  return decorator(false, family, described ? of : nb::object());
 }
 
-PyObject* exports(PyObject*, PyObject* args) {
-  PyObject* library = nullptr;
-  if (!PyArg_ParseTuple(args, "|U", &library)) return nullptr;
-  return make(true, Family::Other, library);
+nb::object exports(nb::object library) {
+  return decorator(true, Family::Other, library.is_none() ? nb::object() : library);
 }
 
-PyObject* set_exporter(PyObject*, PyObject* args) {
-  PyObject *library, *maker = Py_None, *module = Py_None;
-  int on_cuda = 0;
-  unsigned mask = 0, wanted = 0;
-  if (!PyArg_ParseTuple(args, "U|pOOII", &library, &on_cuda, &maker, &module, &mask, &wanted))
-    return nullptr;
-  PyRef name =
-      module == Py_None ? PyRef() : PyRef::steal(PyObject_GetAttrString(module, "__name__"));
-  if (module != Py_None && !name) return nullptr;
+void set_exporter(nb::str name, bool on_cuda, nb::object maker, nb::object module, uint32_t mask,
+                  uint32_t wanted) {
+  PyObject* library = name.ptr();
+  const PyRef module_name =
+      module.is_none() ? PyRef() : PyRef::borrow(nb::object(module.attr("__name__")).ptr());
   std::vector<Exporter> before;  // destroyed last: what it releases may run Python
   std::erase_if(exporters, [&](Exporter& e) {
-    const bool same = (maker == Py_None || e.on_cuda == bool(on_cuda)) &&
-                      PyUnicode_Compare(e.library, library) == 0;
+    const bool same =
+        (maker.is_none() || e.on_cuda == on_cuda) && PyUnicode_Compare(e.library, library) == 0;
     if (same) before.push_back(std::move(e));
     return same;
   });
-  if (maker != Py_None)
-    exporters.push_back({PyRef::borrow(library).release(), bool(on_cuda), PyRef::borrow(maker),
-                         name ? PyRef::borrow(module) : PyRef(), std::move(name), mask, wanted});
-  Py_RETURN_NONE;
+  if (!maker.is_none())
+    exporters.push_back({PyRef::borrow(library).release(), on_cuda, PyRef::borrow(maker.ptr()),
+                         module_name ? PyRef::borrow(module.ptr()) : PyRef(), module_name, mask,
+                         wanted});
 }
-
-PyMethodDef functions[] = {
-    {"imports", imports, METH_VARARGS,
-     "imports(family=0)\n--\n\nDecorator of a converter (obj, copyif=False): plain objects of the "
-     "family (NUMPY, TORCH, CUPY, JAX; a function given to _set_memory_reader; 0: any) are "
-     "imported "
-     "without calling it. ANY_PROTOCOL: one object alone is given to import_any."},
-    {"exports", exports, METH_VARARGS,
-     "exports(library='')\n--\n\nDecorator of a converter (x, copyif=False), or without a library "
-     "(x, library, copyif=False): plain arrays are exported without calling it, to a library that "
-     "_set_exporter() has registered."},
-    {"_set_exporter", set_exporter, METH_VARARGS,
-     "_set_exporter(library, on_cuda=False, maker=None, module=None, mask=0, wanted=0)\n--\n\n"
-     "Export plain arrays by the exchange table of the class `maker`, or, with a module, those "
-     "whose "
-     "traits under `mask` are `wanted`, by maker(x, module). None: forget the library."},
-    {nullptr, nullptr, 0, nullptr},
-};
 
 }  // namespace
 
-void register_converter_functions(nanobind::module_& m) {
+void register_converter_functions(nb::module_& m) {
   PyType_Slot slots[] = {
       {Py_tp_doc, const_cast<char*>("A converter whose plain case runs without a Python frame.")},
       {Py_tp_call, slot(PyVectorcall_Call)},
@@ -264,8 +222,20 @@ void register_converter_functions(nanobind::module_& m) {
                           Py_TPFLAGS_DISALLOW_INSTANTIATION,
                       slots};
   converter_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  if (!converter_type || PyModule_AddFunctions(m.ptr(), functions) < 0)
-    throw nanobind::python_error();
+  if (!converter_type) throw nb::python_error();
+  m.def(
+      "imports", &imports, "family"_a = int(Family::Other),
+      "Decorator of a converter (obj, copyif=False): plain objects of the family (NUMPY, TORCH, "
+      "CUPY, JAX; a function given to _set_memory_reader; 0: any) are imported without calling it. "
+      "ANY_PROTOCOL: one object alone is given to import_any.");
+  m.def("exports", &exports, "library"_a = nb::none(),
+        "Decorator of a converter (x, copyif=False), or without a library (x, library, "
+        "copyif=False): plain arrays are exported without calling it, to a library that "
+        "_set_exporter() has registered.");
+  m.def("_set_exporter", &set_exporter, "library"_a, "on_cuda"_a = false, "maker"_a = nb::none(),
+        "module"_a = nb::none(), "mask"_a = 0, "wanted"_a = 0,
+        "Export plain arrays by the exchange table of the class `maker`, or, with a module, those "
+        "whose traits under `mask` are `wanted`, by maker(x, module). None: forget the library.");
   m.attr("ANY_PROTOCOL") = int(Family::Protocols);
   m.attr("NUMPY") = int(Family::Numpy);
   m.attr("TORCH") = int(Family::Torch);

@@ -255,12 +255,6 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type) {
   throw PythonError();
 }
 
-PyObject* exchange_export_via(PyObject*, PyObject* args) {
-  PyObject *x, *type;
-  if (!PyArg_ParseTuple(args, "OO!", &x, &PyType_Type, &type)) throw PythonError();
-  return exchange_export(x, reinterpret_cast<PyTypeObject*>(type));
-}
-
 void publish_exchange_api() {
   const PyRef capsule = PyRef::checked(PyCapsule_New(&table, kApiCapsule, nullptr));
   auto* type = reinterpret_cast<PyObject*>(array_type);

@@ -1,4 +1,4 @@
-// Functions that exchange_bindings.cpp adds to the module from the other files of the exchange part.
+// Export by the DLPack C exchange API: the table on the Array type, and the tables of other types.
 #pragma once
 
 #include <Python.h>
@@ -18,9 +18,5 @@ void set_exchange_result_types(nanobind::handle float32_class, nanobind::handle 
 bool is_plain_export(const Array& a) noexcept;
 // An object of `type` over the memory of array `x`, made by that type's table. Throws.
 PyObject* exchange_export(PyObject* x, PyTypeObject* type);
-PyObject* exchange_export_via(PyObject*, PyObject* args);
-PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs,
-                              PyObject* kwnames);
-PyObject* exchange_share_plain(PyObject*, PyObject* obj);
 
 }  // namespace gpuinterop

@@ -1,5 +1,5 @@
-// import_any(cls, obj, device=None, copy=None, where="from_dlpack", realign=False): the order in which the
-// protocols of a foreign object are tried, and the checks of the imported array.
+// import_any: the order in which the protocols of a foreign object are tried, and the checks of the imported
+// array.
 #include "python/exchange_import.hpp"
 
 #include "array/error.hpp"
@@ -112,7 +112,9 @@ void require_wanted(const Array& a, PyTypeObject* cls, const ForeignType& p, con
     fail_with("copy_forbidden", o.where, {device_text(a.device), device_text(o.device)});
 }
 
-PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
+}  // namespace
+
+PyObject* exchange::import_any(PyTypeObject* cls, PyObject* obj, const Options& o) {
   if (PyWeakref_CheckProxy(obj))
     fail(Kind::ConversionType, o.where, "an object that keeps its memory alive", "a weak proxy",
          "pass the object itself");
@@ -131,57 +133,6 @@ PyObject* import_object(PyTypeObject* cls, PyObject* obj, const Options& o) {
       (o.realign && !o.allow_unaligned && !is_aligned(a)))
     a = moved(a, elsewhere ? o.device : a.device, o);
   return wrap(cls ? cls : exchange_result_type(a.dtype), std::move(a));
-}
-
-// ---- arguments --------------------------------------------------------------------------------
-
-// A pair of DLPack's numbers; Python has checked that the device exists.
-void read_wanted_device(PyObject* o, Options* out) {
-  int type, id;
-  if (o == Py_None) return;
-  if (!PyArg_ParseTuple(o, "ii", &type, &id)) throw PythonError();
-  out->has_device = true;
-  out->device = {static_cast<DeviceType>(type), type == kDLCPU ? 0 : id};
-}
-
-Options read_options(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  // device, copy, where, realign
-  PyObject* given[4] = {Py_None, Py_None, Py_None, Py_False};
-  for (Py_ssize_t i = 2; i < nargs; ++i) given[i - 2] = args[i];
-  read_keywords("import_any", args + nargs, kwnames,
-                {{names.device, &given[0]},
-                 {names.copy, &given[1]},
-                 {names.where, &given[2]},
-                 {names.realign, &given[3]}});
-  Options o;
-  if (given[2] != Py_None) {
-    o.where = PyUnicode_AsUTF8AndSize(given[2], nullptr);  // valid as long as the caller's argument
-    if (!o.where) throw PythonError();
-  }
-  read_wanted_device(given[0], &o);
-  if (given[1] != Py_None) {
-    o.copy = PyObject_IsTrue(given[1]);
-    if (o.copy < 0) throw PythonError();
-  }
-  o.allow_unaligned = given[3] == Py_None;
-  o.realign = given[3] == Py_True || o.allow_unaligned;
-  return o;
-}
-
-}  // namespace
-
-PyObject* exchange_import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs,
-                              PyObject* kwnames) {
-  auto* cls = nargs < 1 || args[0] == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(args[0]);
-  if (nargs < 2 || nargs > 6)
-    fail(Kind::Type, "import_any", "an array class or None, and an object",
-         std::to_string(nargs) + " arguments",
-         "import_any(cls, obj, device=None, copy=None, where=..., realign=False)");
-  if (cls && !(PyType_Check(args[0]) && PyType_IsSubtype(cls, array_type)))
-    fail(Kind::Type, "from_dlpack", "CudaNdarray, GpuArray, a subclass of these, or None as cls",
-         repr_text(args[0]), "omit cls, or pass a class: from_dlpack(x, cls=gpuinterop.GpuArray)");
-  if (nargs == 2 && !kwnames) return import_object(cls, args[1], Options());
-  return import_object(cls, args[1], read_options(args, nargs, kwnames));
 }
 
 void exchange::refuse_foreign(PyObject* obj, const Options& o) {
@@ -207,13 +158,6 @@ PyObject* exchange::import_plain(ForeignType& p, PyObject* obj) {
     forgive();
   }
   return nullptr;
-}
-
-PyObject* exchange_share_plain(PyObject*, PyObject* obj) {
-  ForeignType& p = foreign_type_of(Py_TYPE(obj));
-  PyObject* found = p.plain && !converters_changed ? import_plain(p, obj) : nullptr;
-  if (found || PyErr_Occurred()) return found;
-  Py_RETURN_NONE;
 }
 
 }  // namespace gpuinterop

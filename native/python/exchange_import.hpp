@@ -60,6 +60,8 @@ bool import_cupy(PyObject* obj, const char* where, Array* out);
 // reads. False: Python must check it.
 bool import_described(const ForeignType& p, PyObject* obj, const char* where, Array* out);
 
+// An array of class `cls` over the memory of an object; null: of the class for the dtype. Throws.
+PyObject* import_any(PyTypeObject* cls, PyObject* obj, const Options& o);
 // A plain object (ForeignType::plain), shared. Null: Python must check it, and raises the error if there is one.
 PyObject* import_plain(ForeignType& p, PyObject* obj);
 extern bool converters_changed;  // another converter was registered for a plain class

@@ -1,7 +1,12 @@
 // Torch: its DLPack table ignores autograd and the pending negation and conjugation of a tensor, so the core
 // checks these before it shares the memory as values.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/vector.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include <utility>
+#include <vector>
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
@@ -11,6 +16,8 @@
 #include "python/error_translation.hpp"
 #include "python/foreign_types.hpp"
 
+namespace nb = nanobind;
+
 namespace gpuinterop::exchange {
 
 namespace {
@@ -18,153 +25,84 @@ namespace {
 // Three facts decide whether a tensor's memory holds its values: a bit each for "negation pending" and
 // "conjugation pending", and the pointer to autograd's data, which is null for a tensor that autograd does
 // not track. Reading them through Python costs more than the whole conversion. All are at fixed offsets in
-// the C++ tensor, whose address the exported struct contains. The offsets are found at run time from test
-// tensors, because they differ between versions of torch. They only ever show that a tensor is plain: if
-// they are not found beyond doubt, and for every tensor whose bits or pointer are set, Python checks the
-// tensor.
+// the C++ tensor, whose address the exported struct contains. gpuinterop/torch_tensors.py finds the offsets.
+// They only ever show that a tensor is plain: if they are not found beyond doubt, and for every tensor whose
+// bits or pointer are set, Python checks the tensor.
 struct Places {
   const DLPackExchangeAPI* api = nullptr;  // null: not found
   ptrdiff_t managed = 0;                   // of the exported struct, behind its context
   int flags = 0, autograd = 0;             // words of the tensor
-  uint64_t pending = 0;                    // the two bits
+  unsigned long long pending = 0;          // the two bits
   int object = 0;  // the word of the Python object with the address of the C++ tensor; 0: not found
-  uint64_t dense = 0;  // bits beside `pending`: which tensors with dense memory have,
-  uint64_t meta = 0;   // and which tensors on the device "meta" have
+  unsigned long long dense = 0;  // bits beside `pending`: which tensors with dense memory have,
+  unsigned long long meta = 0;   // and which tensors on the device "meta" have
 } places;
 
 PyObject* whole_bytes[2];  // torch.uint8 and torch.int8, never released
 
-constexpr int kWords = 32, kProbes = 6, kTries = 4;
+constexpr int kWords = 32, kTries = 4;
 
 // Reads memory that may be unmapped.
-bool read_words(const void* from, uint64_t* to, int n) noexcept {
-  iovec out{to, size_t(n) * 8}, in{const_cast<void*>(from), size_t(n) * 8};
-  return process_vm_readv(getpid(), &out, 1, &in, 1, 0) == ssize_t(n) * 8;
+std::vector<uint64_t> read_words(uintptr_t from, size_t n) {
+  std::vector<uint64_t> words(n);
+  iovec out{words.data(), n * 8}, in{reinterpret_cast<void*>(from), n * 8};
+  if (from % 8 || process_vm_readv(getpid(), &out, 1, &in, 1, 0) != static_cast<ssize_t>(n * 8))
+    throw nb::value_error("no memory there");
+  return words;
 }
 
-// The words of the C++ tensor behind `tensor`, of exactly the class `type`, and its address.
-bool read_tensor(const DLPackExchangeAPI* api, PyTypeObject* type, PyObject* tensor,
-                 ptrdiff_t* managed, uint64_t* words, uint64_t* address = nullptr) {
-  if (!tensor || Py_TYPE(tensor) != type) return false;
-  DLManagedTensorVersioned* m = fetch_struct(api, tensor);
-  if (!m) return false;
-  auto* context = static_cast<char*>(m->manager_ctx);
-  uint64_t first = 0;
-  const ptrdiff_t distance = reinterpret_cast<char*>(m) - context;
-  const bool ok = context && distance > 0 && distance <= 64 &&
-                  (!*managed || *managed == distance) && read_words(context, &first, 1) &&
-                  first % 8 == 0 && read_words(reinterpret_cast<void*>(first), words, kWords);
-  *managed = distance;
-  if (address) *address = first;
+// The distance of the exported struct from its context, the address of the C++ tensor, and its words.
+std::vector<uint64_t> tensor_words(nb::handle tensor) {
+  const DLPackExchangeAPI* api = foreign_type_of(Py_TYPE(tensor.ptr())).api;
+  DLManagedTensorVersioned* m = api ? fetch_struct(api, tensor.ptr()) : nullptr;
+  if (!m) throw PythonError();
+  const auto context = reinterpret_cast<uintptr_t>(m->manager_ctx);
+  const uint64_t distance = reinterpret_cast<uintptr_t>(m) - context;
+  std::vector<uint64_t> found{distance};
+  try {
+    if (!context || distance == 0 || distance > 64) throw nb::value_error("no context there");
+    found.push_back(read_words(context, 1)[0]);
+    for (const uint64_t word : read_words(found[1], kWords)) found.push_back(word);
+  } catch (...) {
+    call_deleter(m);
+    throw;
+  }
   call_deleter(m);
-  return ok;
-}
-
-// The words in which a state of a tensor sets one bit, the same in every probe, and clears it again.
-struct Bit {
-  uint64_t bit[kWords] = {};
-  bool ruled_out[kWords] = {};
-
-  void compare(const uint64_t* without, const uint64_t* with, const uint64_t* after) {
-    for (int k = 0; k < kWords; ++k) {
-      const uint64_t b = without[k] ^ with[k];
-      ruled_out[k] |=
-          !b || b & (b - 1) || !(with[k] & b) || after[k] != without[k] || (bit[k] && bit[k] != b);
-      bit[k] = b;
-    }
-  }
-};
-
-// Finds the rest of Places, which saves time only: torch takes milliseconds to refuse a tensor without dense
-// memory, because its exception looks up the names of the calling functions.
-void find_dense(Places* found, PyObject* torch, PyObject* zeros, PyObject* plain) {
-  constexpr int kObjectWords = 6;
-  ptrdiff_t managed = 0;
-  uint64_t words[kWords], object[kObjectWords], first = 0;
-  auto flags_of = [&](PyObject* tensor) -> uint64_t {
-    uint64_t address = 0, value = 0;
-    const auto* at = reinterpret_cast<const uint64_t*>(tensor) + found->object;
-    const bool ok = tensor && read_words(at, &address, 1) && address && address % 8 == 0 &&
-                    read_words(reinterpret_cast<uint64_t*>(address) + found->flags, &value, 1);
-    return ok ? value : 0;
-  };
-  if (!read_tensor(found->api, Py_TYPE(plain), plain, &managed, words, &first) ||
-      !read_words(plain, object, kObjectWords))
-    return;
-  for (int k = kObjectWords - 1; k > 0; --k)
-    if (object[k] == first) found->object = k;
-  const PyRef sparse_layout = optional_attribute(torch, "sparse_coo");
-  const PyRef size = PyRef::steal(Py_BuildValue("((ii))", 1, 1));
-  auto made = [&](PyObject* options) {
-    const PyRef held = PyRef::steal(options);
-    return PyRef::steal(held ? PyObject_Call(zeros, size.get(), held.get()) : nullptr);
-  };
-  if (!found->object || !sparse_layout || !size) return;
-  const PyRef sparse =
-      made(Py_BuildValue("{sssO}", "device", "cpu", "layout", sparse_layout.get()));
-  const PyRef meta = made(Py_BuildValue("{ss}", "device", "meta"));
-  const uint64_t plain_flags = words[found->flags];
-  found->dense = plain_flags & ~flags_of(sparse.get());
-  found->meta = flags_of(meta.get()) & ~plain_flags;
-  if (!sparse || !meta || flags_of(plain) != plain_flags) found->object = 0;
-}
-
-// Makes tensors with and without the three facts and compares them word by word.
-bool find_places(const DLPackExchangeAPI* api, PyTypeObject* type, PyObject* torch) {
-  PyRef zeros = optional_attribute(torch, "zeros");
-  PyRef no_args = PyRef::steal(PyTuple_New(0));
-  if (!zeros || !no_args) return false;
-  auto make = [&](int i) {
-    PyRef size =
-        PyRef::steal(i % 2 ? Py_BuildValue("((i))", i + 1) : Py_BuildValue("((ii))", i, 3));
-    PyRef dtype = optional_attribute(torch, i % 3 == 1 ? "complex128" : "complex64");
-    PyRef options = PyRef::steal(Py_BuildValue("{sssO}", "device", "cpu", "dtype", dtype.get()));
-    return size && options ? PyRef::steal(PyObject_Call(zeros.get(), size.get(), options.get()))
-                           : PyRef();
-  };
-  auto turned = [&](const char* function, const PyRef& t) {
-    return t ? PyRef::steal(PyObject_CallMethod(torch, function, "O", t.get())) : PyRef();
-  };
-  Places found;
-  Bit bits[2];
-  bool grad[kWords];
-  for (bool& possible : grad) possible = true;
-  for (int i = 0; i < kProbes; ++i) {
-    const PyRef plain = make(i);
-    ptrdiff_t* at = &found.managed;
-    uint64_t p[kWords], once[kWords], twice[kWords];
-    if (!read_tensor(api, type, plain.get(), at, p)) return false;
-    const char* const functions[] = {"_neg_view", "conj"};
-    for (int f = 0; f < 2; ++f) {
-      const PyRef set = turned(functions[f], plain), unset = turned(functions[f], set);
-      if (!read_tensor(api, type, set.get(), at, once) ||
-          !read_tensor(api, type, unset.get(), at, twice))
-        return false;
-      bits[f].compare(p, once, twice);
-    }
-    if (!PyRef::steal(PyObject_CallMethod(plain.get(), "requires_grad_", nullptr)) ||
-        !read_tensor(api, type, plain.get(), at, once))
-      return false;
-    for (int k = 0; k < kWords; ++k) grad[k] &= !p[k] && once[k] > 4096 && once[k] % 8 == 0;
-  }
-  int grads = 0, flags = 0;
-  for (int k = 0; k < kWords; ++k) {
-    if (grad[k]) ++grads, found.autograd = k;
-    // Require two bits of one word: other words, such as the reference count, may also change twice alike.
-    if (bits[0].ruled_out[k] || bits[1].ruled_out[k] || bits[0].bit[k] == bits[1].bit[k]) continue;
-    ++flags;
-    found.flags = k;
-    found.pending = bits[0].bit[k] | bits[1].bit[k];
-  }
-  if (grads != 1 || flags != 1) return false;
-  found.api = api;
-  if (const PyRef plain = make(0)) find_dense(&found, torch, zeros.get(), plain.get());
-  forgive();
-  places = found;
-  return true;
+  return found;
 }
 
 }  // namespace
+
+void find_torch_places(const ForeignType& p) {
+  // A mode that is active now (fake tensors, for example) may disturb the search, so try again with another
+  // class.
+  static int tries = 0;
+  if (places.api || std::exchange(p.searched, true) || tries >= kTries) return;
+  // The comparison also reads memory behind a tensor, which may match by chance, so try twice.
+  for (const int end = tries + 2; tries < end && !places.api; ++tries) {
+    try {
+      const PyRef found = call_hook(Hook::Foreign, "(OOsi)", Py_None, Py_None, "from_torch", -5);
+      Places read;
+      if (found.get() == Py_None) continue;
+      if (!PyArg_ParseTuple(found.get(), "niiKiKK", &read.managed, &read.flags, &read.autograd,
+                            &read.pending, &read.object, &read.dense, &read.meta))
+        throw PythonError();
+      read.api = p.api;
+      places = read;
+    } catch (const PythonError&) {
+      forgive();
+    }
+  }
+}
+
+void register_torch(nb::module_& m) {
+  m.def("_read_words", &read_words, nb::arg("address"), nb::arg("count"),
+        "Return words of this process's memory; ValueError if there is none.");
+  m.def("_tensor_words", &tensor_words, nb::arg("tensor"),
+        "Return the distance of a tensor's DLPack struct from its context, the address of the C++ "
+        "tensor "
+        "and the words there.");
+}
 
 void describe_torch(ForeignType* p, PyObject* base) {
   auto* type = reinterpret_cast<PyObject*>(p->type);
@@ -176,20 +114,11 @@ void describe_torch(ForeignType* p, PyObject* base) {
   if (dispatch.get() != own.get()) p->api = nullptr;
   p->judged = !p->api;
   p->plain &= !p->judged;
-  // A mode that is active now (fake tensors, for example) may disturb the probes, so try again with another
-  // class.
-  static int tries = 0;
-  if (places.api || !p->api || tries >= kTries) return;
-  PyRef torch = PyRef::steal(PyImport_ImportModule("torch"));
-  if (torch && !whole_bytes[0]) {
+  if (whole_bytes[0]) return;
+  const PyRef torch = PyRef::steal(PyImport_ImportModule("torch"));
+  if (torch) {
     whole_bytes[0] = optional_attribute(torch.get(), "uint8").release();
     whole_bytes[1] = optional_attribute(torch.get(), "int8").release();
-  }
-  // The comparison also reads memory behind a tensor, which may match by chance, so try twice.
-  for (const int end = tries + 2; torch && tries < end; ++tries) {
-    const bool found = find_places(p->api, reinterpret_cast<PyTypeObject*>(base), torch.get());
-    forgive();
-    if (found) return;
   }
   forgive();
 }

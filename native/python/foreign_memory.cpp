@@ -135,24 +135,13 @@ nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::hand
   return nb::steal(wrap(type, std::move(a)));
 }
 
-PyObject* set_memory_reader(PyObject*, PyObject* args) {
-  PyObject *type, *reader;
-  if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &reader)) throw PythonError();
-  exchange::ForeignType& p = exchange::foreign_type_of(reinterpret_cast<PyTypeObject*>(type));
-  if (p.family != exchange::Family::Other && p.family != exchange::Family::Described)
-    Py_RETURN_NONE;
-  const PyRef before = PyRef::steal(std::exchange(p.reader, PyRef::borrow(reader).release()));
+void set_memory_reader(nb::type_object type, nb::handle reader) {
+  exchange::ForeignType& p = exchange::foreign_type_of(reinterpret_cast<PyTypeObject*>(type.ptr()));
+  if (p.family != exchange::Family::Other && p.family != exchange::Family::Described) return;
+  const PyRef before = PyRef::steal(std::exchange(p.reader, PyRef::borrow(reader.ptr()).release()));
   p.family = exchange::Family::Described;
   p.plain = true;
-  Py_RETURN_NONE;
 }
-
-PyMethodDef memory_functions[] = {
-    {"_set_memory_reader", guarded<set_memory_reader>, METH_VARARGS,
-     "_set_memory_reader(type, reader)\n--\n\nImport ordinary objects of exactly this class by "
-     "reader(obj), which returns (shape, strides, dtype, address, device or -1, stream)."},
-    {nullptr, nullptr, 0, nullptr},
-};
 
 }  // namespace
 
@@ -184,7 +173,10 @@ bool exchange::import_described(const ForeignType& p, PyObject* obj, const char*
 
 void register_borrowing(nb::module_& m) {
   using namespace nb::literals;
-  if (PyModule_AddFunctions(m.ptr(), memory_functions) < 0) throw nb::python_error();
+  m.def("_set_memory_reader", &set_memory_reader, "type"_a, "reader"_a,
+        "Import ordinary objects of exactly this class by reader(obj), which returns (shape, "
+        "strides, "
+        "dtype, address, device or -1, stream).");
   m.def(
       "from_pointer", &from_pointer, "cls"_a.none(), "ptr"_a, "shape"_a, "strides"_a.none(),
       "dtype"_a, "device_type"_a, "device_id"_a, "base"_a.none(), "readonly"_a = false,

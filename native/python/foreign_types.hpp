@@ -2,7 +2,7 @@
 // checks everything else.
 #pragma once
 
-#include <Python.h>
+#include <nanobind/nanobind.h>
 
 #include <initializer_list>
 #include <string>
@@ -68,6 +68,7 @@ struct ForeignType {
   PyObject* reader = nullptr;
   // torch.nn.Parameter: shared through an alias.
   bool parameter = false;
+  mutable bool searched = false;  // see find_torch_places
   PyObject* weakref = nullptr;
 };
 
@@ -95,6 +96,9 @@ bool find_work_stream(const DLPackExchangeAPI* api, int device, void** stream);
 
 // ---- python/exchange_torch.cpp ----
 void describe_torch(ForeignType* p, PyObject* tensor_class);
+// Finds the offsets that the next two functions use, at the first import of a class.
+void find_torch_places(const ForeignType& p);
+void register_torch(nanobind::module_& m);
 // True if the tensor behind an exported struct is known to be outside autograd, with no negation or
 // conjugation pending. False: Python checks the tensor.
 bool is_plain_torch(const ForeignType& p, const DLManagedTensorVersioned* m) noexcept;

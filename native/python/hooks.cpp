@@ -36,7 +36,8 @@ Entry entries[] = {
     //   for an operand: `like` is an array of the call, or None. With -2, only for the error that forbids
     //   sharing the value: None if its library reports none. With -3, before a write to an array whose
     //   memory is lent (array/loans.hpp): returns when the loans are returned. With -4, for the handle of a
-    //   stream and a device number: whether torch owns the stream and never destroys it.
+    //   stream and a device number: whether torch owns the stream and never destroys it. With -5: where torch
+    //   keeps the state of a tensor, as a tuple, or None.
     {"foreign", "gpuinterop.ops.operand_conversion"},
     // copied(kind, bytes, where, uncounted) -> None, or raises to forbid the copy
     //   Called before a copy while a copy scope is active.

@@ -1,9 +1,14 @@
 // Python types of launch plans: LaunchPlan and PlanCache.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
@@ -29,17 +34,20 @@ namespace {
 
 // ---- LaunchPlan ----------------------------------------------------------------------------------
 
-ops::PlannedOutput read_output(nb::handle item) {
-  auto t = nb::cast<nb::tuple>(item);
+using Output = std::tuple<nb::handle, DTypeId, nb::handle>;  // class, dtype id, shape
+
+ops::PlannedOutput planned(const Output& output) {
+  const auto& [cls, dtype, extents] = output;
   int64_t shape[kMaxDims];
-  const int ndim = read_ints(nb::object(t[2]).ptr(), shape, "plan", "a shape");
-  return {reinterpret_cast<PyTypeObject*>(nb::object(t[0]).ptr()), nb::cast<DTypeId>(t[1]),
-          Layout::c_order(ndim, shape, "plan")};
+  const int ndim = read_ints(extents.ptr(), shape, "plan", "a shape");
+  return {reinterpret_cast<PyTypeObject*>(cls.ptr()), dtype, Layout::c_order(ndim, shape, "plan")};
 }
 
-// stages: [(join, finish, (low word, high word), accumulator's dtype id, value's dtype id)]
-std::shared_ptr<ops::HostReduction> make_host_reduction(nb::sequence stages, nb::handle shape,
-                                                        std::vector<int> axes, nb::handle output) {
+// join, finish, (low word, high word), accumulator's dtype id, value's dtype id
+using Stage = std::tuple<nb::handle, nb::handle, std::pair<uint64_t, uint64_t>, DTypeId, DTypeId>;
+
+std::shared_ptr<ops::HostReduction> make_host_reduction(std::vector<Stage> stages, nb::handle shape,
+                                                        std::vector<int> axes, Output output) {
   auto made = std::make_shared<ops::HostStages>();
   int64_t extents[kMaxDims];
   const int ndim = read_ints(shape.ptr(), extents, "plan", "a shape");
@@ -48,15 +56,12 @@ std::shared_ptr<ops::HostReduction> make_host_reduction(nb::sequence stages, nb:
     if (axis < 0 || axis >= ndim) throw nb::value_error("axes of the shape expected");
     made->axes |= uint64_t{1} << axis;
   }
-  for (nb::handle item : stages) {
-    auto t = nb::cast<nb::tuple>(item);
-    auto words = nb::cast<nb::tuple>(t[2]);
-    made->stages.push_back({ops::read_program(nb::object(t[0]).ptr()),
-                            ops::read_program(nb::object(t[1]).ptr()),
-                            {nb::cast<uint64_t>(words[0]), nb::cast<uint64_t>(words[1])},
-                            nb::cast<DTypeId>(t[3]),
-                            nb::cast<DTypeId>(t[4])});
-  }
+  for (const auto& [join, finish, words, accumulator, value] : stages)
+    made->stages.push_back({ops::read_program(join.ptr()),
+                            ops::read_program(finish.ptr()),
+                            {words.first, words.second},
+                            accumulator,
+                            value});
   bool valid = !made->stages.empty() && made->stages.size() <= ops::kMostHostStages;
   if (valid) made->inputs = made->stages[0].join->inputs;
   for (size_t i = 0; i < made->stages.size() && valid; ++i)
@@ -66,41 +71,38 @@ std::shared_ptr<ops::HostReduction> make_host_reduction(nb::sequence stages, nb:
     throw nb::value_error("stages of a reduction expected");
   auto plan = std::make_shared<ops::HostReduction>();
   plan->stages = std::move(made);
-  plan->outputs.push_back(read_output(output));
+  plan->outputs.push_back(planned(output));
   return plan;
 }
 
-// launches: [(LoadedKernel, (grid x, grid y), block, params, [(offset, slot, index, shift)])]
-// outputs: [(class, dtype row, shape)]
-std::shared_ptr<LaunchPlan> make_plan(int device, nb::sequence launches, int64_t scratch_bytes,
-                                      nb::sequence outputs) {
+using Patch = std::tuple<uint32_t, int, uint8_t, int64_t>;  // offset, slot, index, shift
+// kernel, (grid x, grid y), block, parameters, patches
+using Launch = std::tuple<const LoadedKernel*, std::pair<unsigned, unsigned>, unsigned, nb::bytes,
+                          std::vector<Patch>>;
+
+std::shared_ptr<LaunchPlan> make_plan(int device, std::vector<Launch> launches,
+                                      int64_t scratch_bytes, std::vector<Output> outputs) {
   auto plan = std::make_shared<LaunchPlan>();
   plan->device = device;
   plan->scratch_bytes = scratch_bytes;
-  for (nb::handle item : launches) {
-    auto t = nb::cast<nb::tuple>(item);
+  for (const auto& [loaded, grid, block, params, patches] : launches) {
     ops::PlannedLaunch launch;
-    const auto& loaded = *nb::cast<const LoadedKernel*>(t[0]);
-    loaded.module->keep_loaded();  // plans may be dropped while their work still runs
-    launch.kernel = loaded.kernel;
-    auto grid = nb::cast<nb::tuple>(t[1]);
-    for (size_t i : {0, 1}) launch.how.grid[i] = nb::cast<unsigned>(grid[i]);
-    launch.how.block[0] = nb::cast<unsigned>(t[2]);
-    auto bytes = nb::cast<nb::bytes>(t[3]);
-    launch.params.assign(bytes.c_str(), bytes.size());
+    loaded->module->keep_loaded();  // plans may be dropped while their work still runs
+    launch.kernel = loaded->kernel;
+    launch.how.grid[0] = grid.first;
+    launch.how.grid[1] = grid.second;
+    launch.how.block[0] = block;
+    launch.params.assign(params.c_str(), params.size());
     if (launch.params.size() > ops::kMaxPlannedParams)
       fail(Kind::Shape, "plan", "kernel parameters of at most 4096 bytes",
            std::to_string(launch.params.size()) + " bytes", "merge dimensions: x.copy() first");
-    for (nb::handle p : nb::cast<nb::sequence>(t[4])) {
-      auto q = nb::cast<nb::tuple>(p);
-      launch.patches.push_back({nb::cast<uint32_t>(q[0]),
-                                static_cast<ops::Slot>(nb::cast<int>(q[1])),
-                                nb::cast<uint8_t>(q[2]), nb::cast<int64_t>(q[3])});
+    for (const auto& [offset, slot, index, shift] : patches) {
+      launch.patches.push_back({offset, static_cast<ops::Slot>(slot), index, shift});
       plan->counts |= launch.patches.back().slot == ops::Slot::BlockCounters;
     }
     plan->launches.push_back(std::move(launch));
   }
-  for (nb::handle item : outputs) plan->outputs.push_back(read_output(item));
+  for (const Output& output : outputs) plan->outputs.push_back(planned(output));
   if (plan->outputs.size() > ops::kMaxPlannedOutputs)
     fail(Kind::Shape, "plan", "at most 16 results", std::to_string(plan->outputs.size()),
          "split the operation");
@@ -234,12 +236,7 @@ void register_plans(nb::module_& m) {
   const Collected<PlanCache> collected;
   nb::class_<PlanCache>(m, "PlanCache", nb::type_slots(collected.slots),
                         "Plans by the layouts of operands; calls `miss` for new ones.")
-      .def(
-          "__init__",
-          [](PlanCache* self, nb::object miss, std::string where) {
-            new (self) PlanCache(std::move(miss), std::move(where));
-          },
-          nb::arg("miss"), nb::arg("where") = "plan")
+      .def(nb::init<nb::object, std::string>(), nb::arg("miss"), nb::arg("where") = "plan")
       .def("__call__", &PlanCache::call, nb::arg("operands"), nb::arg("outs") = nb::none());
   m.def("_forget_calls", nb::overload_cast<>(&ops::forget_calls), "Empty the cache of calls.");
   register_reductions(m);

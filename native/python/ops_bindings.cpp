@@ -150,10 +150,10 @@ void register_ops(nb::module_& m) {
       "Run a program of inner loops over host arrays; the inputs broadcast to the output.");
   m.def(
       "_check_out",
-      [](nb::handle out, nb::handle shape, DTypeId dtype, nb::handle like, const char* where) {
+      [](nb::handle out, nb::handle shape, DTypeId dtype, const Array& like, const char* where) {
         int64_t extents[kMaxDims];
         const int ndim = read_ints(shape.ptr(), extents, where, "a shape");
-        ops::check_out(out.ptr(), dtype, read_array(like, where).device, ndim, extents, where);
+        ops::check_out(out.ptr(), dtype, like.device, ndim, extents, where);
       },
       "out"_a, "shape"_a, "dtype"_a, "like"_a, "where"_a,
       "Raise if `out` has another shape, dtype (an id) or device than `like`, or is read-only.");
@@ -176,15 +176,10 @@ void register_ops(nb::module_& m) {
       "Merge dimensions through which every operand steps as one; strides[dimension][operand].");
   m.def(
       "_may_overlap",
-      [](nb::handle a, nb::handle b) {
-        return ops::may_overlap(read_array(a, "may_overlap"), read_array(b, "may_overlap"),
-                                "may_overlap");
-      },
-      "a"_a, "b"_a, "Return whether two arrays share a byte; True if that is not decided quickly.");
-  m.def(
-      "_overlaps_itself",
-      [](nb::handle a) { return ops::overlaps_itself(read_array(a, "overlaps_itself")); }, "a"_a,
-      "Return whether two elements share a byte; True if that is not decided quickly.");
+      [](const Array& a, const Array& b) { return ops::may_overlap(a, b, "may_overlap"); }, "a"_a,
+      "b"_a, "Return whether two arrays share a byte; True if that is not decided quickly.");
+  m.def("_overlaps_itself", &ops::overlaps_itself, "a"_a,
+        "Return whether two elements share a byte; True if that is not decided quickly.");
 }
 
 }  // namespace gpuinterop

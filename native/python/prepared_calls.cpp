@@ -2,10 +2,15 @@
 // numbers of dimensions or shapes, and by the values of constants. A call without an entry goes to the method
 // `_prepare` of the Python subclass, which adds the entry.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "array/array.hpp"
@@ -65,7 +70,6 @@ struct PreparedCall {
 };
 
 struct PreparedCalls {
-  bool binds = false;  // as an attribute of a class it takes the instance as its first argument
   std::vector<std::shared_ptr<const PreparedCall>> entries;  // shared: Python may run during a call
   size_t next = 0;
 
@@ -135,33 +139,20 @@ PyObject* call_prepared(PyObject* self, PyObject* args, PyObject* kwargs) {
   return run_python([&] { return PyObject_Call(prepare.get(), args, kwargs); });
 }
 
-PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
-  if (!instance || !nb::inst_ready(self) || !nb::inst_ptr<PreparedCalls>(self)->binds)
-    return Py_NewRef(self);
-  // The stable ABI has no PyMethod_New, so a method is made as types.MethodType.
-  static PyObject* method = nullptr;
-  if (!method) {
-    const PyRef types = PyRef::steal(PyImport_ImportModule("types"));
-    method = types ? PyObject_GetAttrString(types.get(), "MethodType") : nullptr;
-  }
-  return method ? PyObject_CallFunctionObjArgs(method, self, instance, nullptr) : nullptr;
-}
-
 PyRef ref_unless_none(nb::handle o) { return o.is_none() ? PyRef() : PyRef::borrow(o.ptr()); }
 
-void add_entry(PreparedCalls& calls, nb::list expected, nb::list operands, nb::object operation,
-               nb::object rebuild) {
+using Shape = std::optional<std::vector<int64_t>>;
+
+void add_entry(
+    PreparedCalls& calls,
+    std::vector<std::tuple<nb::object, nb::object, int, int, Shape, double, double>> expected,
+    std::vector<std::pair<int, nb::object>> operands, nb::object operation, nb::object rebuild) {
   auto made = std::make_shared<PreparedCall>();
-  for (nb::handle e : expected) {
-    std::vector<int64_t> shape;
-    if (!nb::object(e[4]).is_none())
-      for (nb::handle extent : nb::object(e[4])) shape.push_back(nb::cast<int64_t>(extent));
-    made->expected.push_back({ref_unless_none(nb::object(e[0])), ref_unless_none(nb::object(e[1])),
-                              nb::cast<int>(e[2]), nb::cast<int>(e[3]), std::move(shape),
-                              nb::cast<double>(e[5]), nb::cast<double>(e[6])});
-  }
-  for (nb::handle o : operands)
-    made->operands.push_back({nb::cast<int>(o[0]), PyRef::borrow(nb::object(o[1]).ptr())});
+  for (auto& [type, constant, dtype, ndim, shape, low, high] : expected)
+    made->expected.push_back({ref_unless_none(type), ref_unless_none(constant), dtype, ndim,
+                              shape.value_or(std::vector<int64_t>()), low, high});
+  for (auto& [position, object] : operands)
+    made->operands.push_back({position, PyRef::borrow(object.ptr())});
   made->operation = PyRef::borrow(operation.ptr());
   made->rebuild = ref_unless_none(rebuild);
   std::shared_ptr<const PreparedCall> entry = std::move(made);
@@ -176,14 +167,10 @@ void add_entry(PreparedCalls& calls, nb::list expected, nb::list operands, nb::o
 }  // namespace
 
 void register_prepared_calls(nb::module_& m) {
-  const Collected<PreparedCalls> collected({Py_tp_call, slot(guarded<call_prepared>)},
-                                           {Py_tp_descr_get, slot(bind)});
+  const Collected<PreparedCalls> collected({Py_tp_call, slot(guarded<call_prepared>)});
   nb::class_<PreparedCalls>(m, "PreparedCalls", nb::type_slots(collected.slots),
                             "A callable that finds a prepared operation by its arguments.")
-      .def(
-          "__init__",
-          [](PreparedCalls* self, bool binds) { new (self) PreparedCalls{binds, {}, 0}; },
-          nb::arg("binds") = false)
+      .def(nb::init<>())
       .def("_add", &add_entry, nb::arg("expected"), nb::arg("operands"), nb::arg("operation"),
            nb::arg("rebuild").none(),
            "`expected`: (type, constant, dtype, ndim, shape or None, low, high) for each argument. "

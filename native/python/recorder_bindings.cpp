@@ -37,8 +37,8 @@ void register_recorder(nb::module_& m) {
       .def(
           "__init__",
           [](Recorder* self, int device_type, int device_id) {
-            const bool cuda = device_type == static_cast<int>(DeviceType::Cuda);
-            new (self) Recorder({cuda ? DeviceType::Cuda : DeviceType::Cpu, device_id}, !cuda);
+            const Device device = read_device(device_type, device_id, "capture");
+            new (self) Recorder(device, !device.is_cuda());
           },
           nb::arg("device_type"), nb::arg("device_id"))
       .def("begin", [](nb::handle self) { nb::cast<Recorder&>(self).begin(self.ptr()); })
@@ -60,34 +60,17 @@ void register_recorder(nb::module_& m) {
         return nb::cast(ops::recorder, nb::rv_policy::reference);
       },
       "Return the capture of this thread, or None.");
-  m.def(
-      "_require_values",
-      [](const std::string& where, nb::handle array) {
-        ops::require_values(where.c_str(), read_array(array, where.c_str()));
-      },
-      nb::arg("where"), nb::arg("array"),
-      "Raise while this thread records on the host, and for results that are not computed yet.");
-  m.def(
-      "_require_set",
-      [](const std::string& where, nb::handle array) {
-        ops::require_set(where.c_str(), read_array(array, where.c_str()));
-      },
-      nb::arg("where"), nb::arg("array"),
-      "Raise for results of a capture that are not computed yet.");
-  m.def(
-      "_note_write", [](nb::handle array) { ops::note_write(read_array(array, "note_write")); },
-      nb::arg("array"), "Report that a write outside a capture has given the array values.");
-  m.def(
-      "_prepare_write",
-      [](nb::handle array, const std::string& where) {
-        ops::prepare_write(read_array(array, where.c_str()), where.c_str());
-      },
-      nb::arg("array"), nb::arg("where"),
-      "Before a write: wait until no library reads memory that was lent to it, or raise its "
-      "error.");
-  m.def(
-      "_is_lent", [](nb::handle array) { return is_lent(read_array(array, "is_lent")); },
-      nb::arg("array"), "Return whether a library that reads later still holds the memory.");
+  m.def("_require_values", &ops::require_values, nb::arg("where"), nb::arg("array"),
+        "Raise while this thread records on the host, and for results that are not computed yet.");
+  m.def("_require_set", &ops::require_set, nb::arg("where"), nb::arg("array"),
+        "Raise for results of a capture that are not computed yet.");
+  m.def("_note_write", &ops::note_write, nb::arg("array"),
+        "Report that a write outside a capture has given the array values.");
+  m.def("_prepare_write", &ops::prepare_write, nb::arg("array"), nb::arg("where"),
+        "Before a write: wait until no library reads memory that was lent to it, or raise its "
+        "error.");
+  m.def("_is_lent", &is_lent, nb::arg("array"),
+        "Return whether a library that reads later still holds the memory.");
   m.def(
       "_record_call",
       [](nb::object fn) {

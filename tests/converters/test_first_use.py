@@ -127,7 +127,7 @@ def test_the_decorators_take_one_function():
     assert _core.imports()(stranger)(3) == 3
     assert _core.exports("a library")(stranger)(3) == 3
     for wrong in ((), (stranger, stranger)):
-        with pytest.raises(TypeError, match="one function"):
+        with pytest.raises(TypeError):
             _core.imports()(*wrong)
     with pytest.raises(TypeError):
         type(converters.from_any)()

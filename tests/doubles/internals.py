@@ -104,6 +104,6 @@ is_capturing_anywhere = (
 )  # whether the core knows of a running capture of any library
 inspect_pointer = _core.inspect_pointer  # what the driver reports about an address
 is_pinned_here = _core.is_pinned_here  # whether page-locked memory of the package is in use there
-require_values = _core._require_values  # takes a text, of any length, into the core
+look_into = _core._look_into  # takes a text, of any length, into the core
 share_plain = _core.share_plain  # the import without Python, None where Python must decide
 export_via = _core.export_via  # the export by the C table of any class

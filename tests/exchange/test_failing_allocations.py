@@ -87,7 +87,7 @@ failed = 0
 for n in range(8):
     peer().peer_fail_new(n)
     try:
-        internals.require_values("a text that std::string allocates for", x)
+        internals.look_into(x, "a text that std::string allocates for")
     except MemoryError:
         failed += 1
     finally:
