@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.error_context import reraise_from
 from gpuinterop.error_messages import not_an_array, not_one_of, type_name
-from gpuinterop.errors import ShapeError, short_repr
+from gpuinterop.errors import ArrayIndexError, ShapeError, short_repr
 from gpuinterop.host_views import as_numpy_view, to_host_array
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import read_counts
@@ -115,7 +116,7 @@ def take(
     if number == RAISE and out is None and isinstance(indices, _core.Array):
         indices = output_arrays.plain(indices)
         if source.device.type == "cuda" and indices.ndim and indices.dtype.kind in "iu":
-            with reraise_from("take"):  # the core reads the key
+            with suppress(ArrayIndexError):  # raised below with the fix for `take`
                 return _core.adopt(type(x), source[(slice(None),) * along + (indices,)])
     array = as_index_array(indices, source.device, "take", masks=False)
     return read(Elements(source, [(along, array)], along, "take", number), x, out)

@@ -25,6 +25,7 @@ from gpuinterop.ops.reduction_codegen import INPUT, OUTPUT, SCRATCH, launches_fo
 from gpuinterop.ops.reduction_geometry import Operand
 from gpuinterop.ops.reduction_table import (
     REDUCTIONS,
+    Reduction,
     check_not_empty,
     full_strides,
     recipe_for,
@@ -374,11 +375,18 @@ def _reduce_other(name: str, x: Any = None, *args: Any, **options: Any) -> Any:
 
 
 PREPARE["reduction"] = _reduce
+_DEFAULTS = {"*": "*", "ddof": "ddof=0", "keepdims": "keepdims=False", "where": "where=True"}
+
+
+def _add(row: Reduction) -> Any:
+    """Return the function of an entry of the table, which is a method too if it has a docstring."""
+    words = [_DEFAULTS.get(word, f"{word}=None") for word in row.parameters.split()]
+    doc = f"{', '.join(words)})\n--\n\n{row.doc}"
+    return _core._add_reduction(row.name, row.where, row.parameters, doc, bool(row.doc))
+
+
 # The functions, also those that are not methods: `where` is the name in their errors.
-FUNCTIONS_OF_AXES: dict[str, Any] = {
-    row.name: _core._add_reduction(row.name, row.where, row.parameters, row.doc)
-    for row in REDUCTIONS.values()
-}
+FUNCTIONS_OF_AXES: dict[str, Any] = {row.name: _add(row) for row in REDUCTIONS.values()}
 CALLS.update({row.name: partial(_reduce_other, row.name) for row in REDUCTIONS.values() if row.doc})
 FUNCTIONS_OF_AXES.update({
     alias: FUNCTIONS_OF_AXES[row.name] for row in REDUCTIONS.values() for alias in row.aliases

@@ -101,11 +101,11 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
   }
   if (info.range_start && info.range_bytes > 0) {
     const char* start = static_cast<const char*>(info.range_start);
-    if (c->low < start || c->nbytes > info.range_bytes - (c->low - start))
+    if (c->low < start || c->reach > info.range_bytes - (c->low - start))
       malformed(where,
                 "strides that stay inside the allocation of " + std::to_string(info.range_bytes) +
                     " bytes",
-                std::to_string(c->nbytes) + " bytes from " + at);
+                std::to_string(c->reach) + " bytes from " + at);
   }
   // Other kinds of memory are queried every time, because only the driver can distinguish them.
   if (trust == Trust::ByPage && c->memory == Memory::Device)
@@ -169,7 +169,7 @@ void check_memory(Checked* c, Trust trust, bool may_copy, const char* where) {
   if (c->layout.size() == 0) {
     // The address of an empty array has no meaning.
     c->data = c->low = nullptr;
-    c->nbytes = 0;
+    c->reach = 0;
     if (c->device.is_cuda()) verify_cuda(c, trust, where);
     return;
   }
@@ -199,14 +199,11 @@ void check_memory(Checked* c, Trust trust, bool may_copy, const char* where) {
                   shape_text(c->layout.ndim(), c->layout.strides()) + " (elements) from " +
                   cuda::handle_text(c->data));
   c->low = c->data + low_bytes;
-  c->nbytes = nbytes;
-  if (address % alignment_of(c->dtype, c->device) != 0) {
-    if (!may_copy)
-      fail(Kind::Contiguity, where,
-           "memory aligned to the itemsize, " + std::to_string(item) + " bytes",
-           "address " + cuda::handle_text(c->data), "pass copy=True for a copy");
-    c->misaligned = true;
-  }
+  c->reach = nbytes;
+  if (!may_copy && !is_aligned(*c))
+    fail(Kind::Contiguity, where,
+         "memory aligned to the itemsize, " + std::to_string(item) + " bytes",
+         "address " + cuda::handle_text(c->data), "pass copy=True for a copy");
   if (c->device.is_cuda()) verify_cuda(c, trust, where);
 }
 
@@ -217,7 +214,7 @@ Checked check(const Incoming& in, Trust trust, bool may_copy, const char* where)
   c.dtype = checked_dtype(t.dtype, in.flags, where);
   c.layout = checked_layout(t.ndim, t.shape, t.strides, itemsize_of(c.dtype), where);
   c.readonly = in.flags & DLPACK_FLAG_BITMASK_READ_ONLY;
-  c.copied = in.flags & DLPACK_FLAG_BITMASK_IS_COPIED;
+  c.is_copied = in.flags & DLPACK_FLAG_BITMASK_IS_COPIED;
   if (c.layout.size() && t.data) {
     uintptr_t start;
     if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(t.data), t.byte_offset, &start))
@@ -236,14 +233,9 @@ Array make_array(Checked&& c, Buffer* stolen, PyRef base) {
 
 void fill_array(Array* a, Checked&& c, Buffer* stolen, PyRef base) {
   if (stolen) remember_base(stolen, base.get());
-  a->layout = std::move(c.layout);
-  a->data = c.data;
+  *a = std::move(c);
   a->base = std::move(base);
   a->buffer = BufferRef(stolen);
-  a->device = c.device;
-  a->dtype = c.dtype;
-  a->readonly = c.readonly;
-  a->is_copied = c.copied;
 }
 
 }  // namespace gpuinterop::exchange

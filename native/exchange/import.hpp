@@ -18,18 +18,11 @@ enum class Trust : uint8_t {
   ByPage,  // query once per 2 MiB page, for a C++ allocator of this process
 };
 
-// A checked description of foreign memory, not yet owned.
-struct Checked {
-  Layout layout;
-  char* data = nullptr;  // element [0,...,0]; null when empty
-  char* low = nullptr;   // lowest byte touched
-  int64_t nbytes = 0;    // bytes from `low` on
-  Device device;
+// The array over foreign memory that was checked, without its base and buffer: the memory is not owned yet.
+struct Checked : Array {
+  char* low = nullptr;  // lowest byte touched
+  int64_t reach = 0;    // bytes from `low` on
   Memory memory = Memory::Host;
-  DTypeId dtype = 0;
-  bool readonly = false;
-  bool copied = false;
-  bool misaligned = false;  // true only if the caller allows a copy
 };
 
 // Throws and leaves everything untouched when the struct is malformed or not supported.
@@ -49,7 +42,7 @@ Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides
 Layout layout_of_bytes(int32_t ndim, const int64_t* shape, int64_t* strides, int64_t item,
                        const char* where);
 
-// Whether the elements are aligned as sharing requires; see Checked::misaligned.
+// Whether the elements are aligned as sharing requires. An array of check() is, unless the caller allows a copy.
 bool is_aligned(const Array& a) noexcept;
 
 // The stream on which the producer uses the memory after gpuinterop has released it.

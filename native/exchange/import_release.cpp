@@ -119,7 +119,7 @@ void release_borrowed(Buffer* b) noexcept {
 Buffer* describe(const Checked& c) {
   auto* b = new Buffer;
   b->ptr = c.low;
-  b->nbytes = c.nbytes;
+  b->nbytes = c.reach;
   b->device = c.device;
   b->memory = c.memory;
   b->readonly = c.readonly;

@@ -5,6 +5,7 @@
 #include "array/error.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
+#include "python/parameters.hpp"
 
 namespace nb = nanobind;
 
@@ -111,18 +112,14 @@ PyObject* copy_of(PyObject* self, std::string_view order, const char* where) {
 
 PyObject* copy(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   require_valid_layout(self);
-  const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
-  const bool known = named == 0 || (named == 1 && PyUnicode_CompareWithASCIIString(
-                                                      PyTuple_GetItem(names, 0), "order") == 0);
-  if (!known || nargs + named > 1)
-    fail(Kind::Type, "copy", "the argument order", "other arguments", "call x.copy(order='C')");
-  if (nargs + named == 0) return copy_of(self, "C", "copy");
+  static const Parameters parameters("copy", "order", 0);
+  PyObject* const given = parameters.read(args, nargs, names)[0];
+  if (!given) return copy_of(self, "C", "copy");
   Py_ssize_t length = 0;
-  const char* order =
-      PyUnicode_Check(args[0]) ? PyUnicode_AsUTF8AndSize(args[0], &length) : nullptr;
+  const char* order = PyUnicode_Check(given) ? PyUnicode_AsUTF8AndSize(given, &length) : nullptr;
   if (!order) {
     forgive();  // text that is not UTF-8
-    fail_with("wrong_order", "copy", {"CFAK", repr_text(args[0])});
+    fail_with("wrong_order", "copy", {"CFAK", repr_text(given)});
   }
   return copy_of(self, {order, static_cast<size_t>(length)}, "copy");
 }

@@ -13,7 +13,6 @@
 #include "array/text_arguments.hpp"
 #include "python/error_translation.hpp"
 #include "python/exchange_c_api.hpp"
-#include "python/ops_slots.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;

@@ -11,8 +11,9 @@
 namespace gpuinterop {
 
 // Zero-terminated tables.
-extern PyMethodDef array_methods[], exchange_methods[];
+extern PyMethodDef array_methods[], exchange_methods[], ops_methods[];
 extern PyGetSetDef array_getset[], exchange_getset[];
+extern PyType_Slot ops_slots[];
 void register_array_functions(nanobind::module_& m);
 
 // Slots, which may throw.

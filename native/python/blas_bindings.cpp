@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstring>
+#include <vector>
 
 #include "array/text_arguments.hpp"
 #include "cuda/cuda.hpp"
@@ -9,6 +10,7 @@
 #include "ops/product.hpp"
 #include "python/error_translation.hpp"
 #include "python/function_with_id.hpp"
+#include "python/parameters.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;
@@ -19,35 +21,24 @@ namespace {
 
 // Each letter gives the role of an argument: a, b, c operands, o out, x alpha, y beta, t tf32.
 struct Function {
-  const char* name;
+  Parameters parameters;
   const char* letters;
-  const char* names[7];
-  int required, positional;
-  int nameless;  // the number of leading arguments that cannot be given by name
   PyObject* (*run)(const ops::ProductCall&);
+  const char* name() const { return parameters.function.c_str(); }
 };
 
-constexpr Function kFunctions[] = {
-    {"matmul", "abot", {"a", "b", "out", "tf32"}, 2, 3, 2, ops::matmul},
-    {"dot", "abo", {"a", "b", "out"}, 2, 3, 0, ops::dot},
-    {"inner", "ab", {"a", "b"}, 2, 2, 0, ops::inner},
-    {"vdot", "ab", {"a", "b"}, 2, 2, 0, ops::vdot},
-    {"gemm", "abcxyot", {"a", "b", "c", "alpha", "beta", "out", "tf32"}, 2, 3, 0, ops::gemm},
-    {"addmm", "cabxyot", {"c", "a", "b", "alpha", "beta", "out", "tf32"}, 3, 3, 0, ops::gemm},
-    {"gemv", "abcxyo", {"a", "x", "y", "alpha", "beta", "out"}, 2, 3, 0, ops::gemv},
-    {"ger", "abcxo", {"x", "y", "a", "alpha", "out"}, 2, 3, 0, ops::ger},
-};
-constexpr int kCount = sizeof(kFunctions) / sizeof(kFunctions[0]);
-
-[[noreturn]] void wrong_arguments(const Function& f, const std::string& got) {
-  std::string call = std::string(f.name) + "(";
-  for (size_t i = 0; f.letters[i]; ++i) {
-    if (i) call += ", ";
-    if (int(i) == f.positional) call += "*, ";
-    call += f.names[i];
-    if (int(i) >= f.required) call += "=...";
-  }
-  fail(Kind::Type, f.name, call + ")", got, "omit optional arguments, or pass them by name");
+const std::vector<Function>& functions() {
+  static const auto& table = *new std::vector<Function>{
+      {{"matmul", "a b / out * tf32", 2}, "abot", ops::matmul},
+      {{"dot", "a b out", 2}, "abo", ops::dot},
+      {{"inner", "a b", 2}, "ab", ops::inner},
+      {{"vdot", "a b", 2}, "ab", ops::vdot},
+      {{"gemm", "a b c * alpha beta out tf32", 2}, "abcxyot", ops::gemm},
+      {{"addmm", "c a b * alpha beta out tf32", 3}, "cabxyot", ops::gemm},
+      {{"gemv", "a x y * alpha beta out", 2}, "abcxyo", ops::gemv},
+      {{"ger", "x y a * alpha out", 2}, "abcxo", ops::ger},
+  };
+  return table;
 }
 
 ops::Scalar read_scalar(PyObject* o, const Function& f, const char* name) {
@@ -56,8 +47,8 @@ ops::Scalar read_scalar(PyObject* o, const Function& f, const char* name) {
     if (value == -1.0 && PyErr_Occurred()) {
       if (!PyErr_ExceptionMatches(PyExc_OverflowError)) throw PythonError();
       PyErr_Clear();
-      fail(Kind::Range, f.name, std::string("a number that float64 holds as ") + name, repr_text(o),
-           "pass float('inf') for infinity");
+      fail(Kind::Range, f.name(), std::string("a number that float64 holds as ") + name,
+           repr_text(o), "pass float('inf') for infinity");
     }
     return {value, 0};
   }
@@ -66,7 +57,7 @@ ops::Scalar read_scalar(PyObject* o, const Function& f, const char* name) {
                       (PyNumber_Check(o) && !is_array(o) && !PyObject_HasAttrString(o, "__len__") &&
                        !PyObject_HasAttrString(o, "__cuda_array_interface__"));
   if (!number)
-    fail(Kind::Type, f.name, std::string("a number as ") + name,
+    fail(Kind::Type, f.name(), std::string("a number as ") + name,
          "an object of type " + type_text(o), "multiply by an array in a separate operation");
   const PyRef as_complex = PyRef::checked(
       PyObject_CallFunctionObjArgs(reinterpret_cast<PyObject*>(&PyComplex_Type), o, nullptr));
@@ -83,35 +74,22 @@ bool read_switch(PyObject* o, const char* where, const char* name) {
 // In BLAS, beta scales the old value of `out`; here it scales only an addend.
 void require_addend(const Function& f, const ops::ProductCall& call, bool beta_given) {
   if (call.c || !beta_given || call.beta == ops::Scalar{0, 0}) return;
-  const char* addend = f.names[std::strchr(f.letters, 'c') - f.letters];
-  fail(Kind::Type, f.name, std::string("an addend ") + addend + " for beta to multiply",
+  const std::string& addend =
+      f.parameters.names[static_cast<size_t>(std::strchr(f.letters, 'c') - f.letters)];
+  fail(Kind::Type, f.name(), "an addend " + addend + " for beta to multiply",
        call.out ? "beta and out: out is overwritten, not added" : "beta alone",
-       std::string("pass ") + addend + (call.out ? "=out, or omit beta" : ", or omit beta"));
+       "pass " + addend + (call.out ? "=out, or omit beta" : ", or omit beta"));
 }
 
-PyObject* run(int which, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
-  const Function& f = kFunctions[which];
-  const int known = static_cast<int>(std::strlen(f.letters));
-  PyObject* given[7] = {};
-  if (nargs > f.positional) wrong_arguments(f, std::to_string(nargs) + " positional arguments");
-  for (Py_ssize_t i = 0; i < nargs; ++i) given[i] = args[i];
-  const Py_ssize_t n_names = names ? PyTuple_Size(names) : 0;
-  for (Py_ssize_t k = 0; k < n_names; ++k) {
-    PyObject* name = PyTuple_GetItem(names, k);
-    int at = f.nameless;
-    while (at < known && PyUnicode_CompareWithASCIIString(name, f.names[at]) != 0) ++at;
-    if (at == known) wrong_arguments(f, "the argument " + repr_text(name));
-    if (given[at]) wrong_arguments(f, std::string(f.names[at]) + " twice");
-    given[at] = args[nargs + k];
-  }
-  for (int i = 0; i < f.required; ++i)
-    if (!given[i]) wrong_arguments(f, std::string("a call without ") + f.names[i]);
+PyObject* run(size_t which, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  const Function& f = functions()[which];
+  const auto given = f.parameters.read(args, nargs, names);
   ops::ProductCall call;
-  call.where = f.name;
+  call.where = f.name();
   call.tf32 = ops::tf32_allowed;
   bool beta_given = false;
-  for (int i = 0; i < known; ++i) {
-    if (!given[i] || (given[i] == Py_None && i >= f.required)) continue;
+  for (size_t i = 0; f.letters[i]; ++i) {
+    if (!given[i] || (given[i] == Py_None && i >= f.parameters.required)) continue;
     switch (f.letters[i]) {
       case 'a': call.a = given[i]; break;
       case 'b': call.b = given[i]; break;
@@ -122,7 +100,7 @@ PyObject* run(int which, PyObject* const* args, Py_ssize_t nargs, PyObject* name
         call.beta = read_scalar(given[i], f, "beta");
         beta_given = true;
         break;
-      default: call.tf32 = read_switch(given[i], f.name, "tf32");
+      default: call.tf32 = read_switch(given[i], f.name(), "tf32");
     }
   }
   require_addend(f, call, beta_given);
@@ -131,11 +109,11 @@ PyObject* run(int which, PyObject* const* args, Py_ssize_t nargs, PyObject* name
 
 // `self` holds the function's index in the table.
 PyObject* call_product(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
-  return run(number_of(self), args, nargs, names);
+  return run(static_cast<size_t>(number_of(self)), args, nargs, names);
 }
 
 PyObject* dot_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
-  constexpr int kDot = 1;
+  constexpr size_t kDot = 1;
   PyObject* all[8] = {self};
   const Py_ssize_t rest = nargs + (names ? PyTuple_Size(names) : 0);
   if (rest > 7) {
@@ -157,13 +135,13 @@ void register_blas(nb::module_& m) {
   m.def(
       "_product_function",
       [](const std::string& name, const std::string& doc) {
-        int which = 0;
-        while (which < kCount && name != kFunctions[which].name) ++which;
-        if (which == kCount) throw nb::value_error("unknown product");
+        size_t which = 0;
+        while (which < functions().size() && name != functions()[which].name()) ++which;
+        if (which == functions().size()) throw nb::value_error("unknown product");
         // Kept until the process ends, like the function itself.
-        auto* def = new PyMethodDef{kFunctions[which].name, as_method(guarded<call_product>),
+        auto* def = new PyMethodDef{functions()[which].name(), as_method(guarded<call_product>),
                                     METH_FASTCALL | METH_KEYWORDS, strdup(doc.c_str())};
-        return nb::steal(make_function_with_id(def, which));
+        return nb::steal(make_function_with_id(def, static_cast<int>(which)));
       },
       nb::arg("name"), nb::arg("doc"), "Return a product as a function.");
   m.def(

@@ -34,7 +34,7 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
                   Attempts* tried) {
   if (!p.api) return false;
   const bool torch = p.family == Family::Torch;
-  if (torch) find_torch_places(p);
+  if (torch && !p.searched) find_torch_places(p);
   Owned owned{nullptr};
   // Calls the table. False: the producer refused.
   auto fetch = [&](PyObject* from) {

@@ -88,9 +88,7 @@ bool read(PyObject* obj, const char* where, Array* out) {
   c.device = {DeviceType::Cuda, device};
   c.memory = Memory::Device;
   check_memory(&c, Trust::ByPage, false, where);
-  Buffer* buffer = c.layout.size() ? adopt_borrowed(c, {CU_STREAM_LEGACY}) : nullptr;
-  fill_array(out, std::move(c), buffer, PyRef::borrow(obj));
-  if (buffer) join_stream_order(buffer, CU_STREAM_LEGACY, where);
+  *out = array_over(std::move(c), obj, CU_STREAM_LEGACY, where);
   return true;
 }
 

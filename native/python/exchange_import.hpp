@@ -79,6 +79,9 @@ Array look_into(PyObject* capsule, const char* where, bool realign);
 // The layout and dtype that Python objects describe; strides in bytes, or None for C order.
 Checked read_parts(PyObject* shape, PyObject* strides, PyObject* dtype, const char* where,
                    bool in_elements = false);
+// An array over memory that `base` keeps alive. `stream` is that of the producer; null: its work is ordered with
+// the current stream.
+Array array_over(Checked&& c, PyObject* base, void* stream, const char* where);
 
 inline PyObject* attribute_or_null(PyObject* obj, PyObject* name, bool* failed) {
   PyObject* value = run_python([&] { return PyObject_GetAttr(obj, name); });

@@ -91,9 +91,7 @@ bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts
   }
   check_memory(&c, Trust::Never, o.may_copy(), o.where);
   if (producer) check_stream(c.device, producer, o.where);
-  Buffer* buffer = adopt_borrowed(c, {producer});
-  *out = make_array(std::move(c), buffer, PyRef::borrow(obj));
-  join_stream_order(buffer, producer, o.where);
+  *out = array_over(std::move(c), obj, producer, o.where);
   return true;
 }
 
@@ -150,9 +148,8 @@ bool import_by_numpy(const ForeignType& p, PyObject* obj, const Options& o, Arra
          type_text(obj) + ", which shows another array each time it is read",
          "pass the array itself: numpy.asarray(x)");
   check_memory(&c, Trust::Never, o.may_copy(), o.where);
-  Buffer* buffer = adopt_borrowed(c, {});
   // NumPy's array holds the buffer, and its lock on resizing.
-  *out = make_array(std::move(c), buffer, described ? PyRef::borrow(obj) : host);
+  *out = array_over(std::move(c), described ? obj : host.get(), nullptr, o.where);
   return true;
 }
 

@@ -1,4 +1,5 @@
 // Export by the Python protocols: __dlpack__, __dlpack_device__, and the two interface dictionaries.
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -11,6 +12,7 @@
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 #include "python/foreign_types.hpp"
+#include "python/parameters.hpp"
 
 namespace gpuinterop {
 
@@ -47,10 +49,6 @@ PyObject* capsule_of(Managed* m, const char* name, PyCapsule_Destructor destruct
 }
 
 // ---- arguments --------------------------------------------------------------------------------
-
-struct Request {
-  PyObject *stream = Py_None, *max_version = Py_None, *dl_device = Py_None, *copy = Py_None;
-};
 
 std::pair<long, long> read_pair(PyObject* o, const char* what) {
   std::pair<long, long> pair;
@@ -173,14 +171,6 @@ void require_device(Device target) {
 // A copy for the consumer, complete for work that is queued on `s`.
 Array copied(const Array& a, Device target) {
   require_device(target);
-  if (a.device.is_cuda() && !target.is_cuda()) {
-    const bool capturing =
-        cuda::is_capturing(cuda::current_stream(a.device.id)) ||
-        (a.buffer && cuda::is_capturing(cuda::last_use_stream(*a.buffer.get(), kDlpack)));
-    if (capturing)
-      fail(Kind::Capture, kDlpack, "a copy to the host outside a graph capture", "dl_device=(1, 0)",
-           "copy before or after the capture");
-  }
   return copy_for(a, target, kDlpack);
 }
 
@@ -207,29 +197,22 @@ PyObject* finish(const Array& a, const RequestedStream& s, int version, bool cop
 }
 
 PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
-  if (nargs > 0) {
-    PyErr_SetString(PyExc_TypeError, "__dlpack__() takes keyword arguments only");
-    throw PythonError();
-  }
-  Request r;
-  read_keywords("__dlpack__", args, kwnames,
-                {{names.stream, &r.stream},
-                 {names.max_version, &r.max_version},
-                 {names.dl_device, &r.dl_device},
-                 {names.copy, &r.copy}});
-  const RequestedStream stream = read_stream(r.stream);
-  const int version = read_version(r.max_version);
-  const std::optional<DevicePair> place = read_dl_device(r.dl_device);
-  const int copy = read_copy(r.copy);
+  static const Parameters parameters(kDlpack, "* stream max_version dl_device copy", 0);
+  auto given = parameters.read(args, nargs, kwnames);
+  std::replace(given.begin(), given.end(), static_cast<PyObject*>(nullptr), Py_None);
+  const RequestedStream stream = read_stream(given[0]);
+  const int version = read_version(given[1]);
+  const std::optional<DevicePair> place = read_dl_device(given[2]);
+  const int copy = read_copy(given[3]);
   require_valid_layout(self);
   // By value: a copy scope, a finaliser or another thread may change the object's shape.
   const Array a = unwrap(self);
   if (!a.device.is_cuda()) ops::require_values(kDlpack, a);
   require_no_fork(a, kDlpack);
-  const Device target = wanted_device(place, a, r.dl_device);
+  const Device target = wanted_device(place, a, given[2]);
   if (!target.is_cuda() && stream.given)
     fail(Kind::Stream, kDlpack, "stream=None for host memory, which has no streams",
-         repr_text(r.stream), "omit stream, or pass stream=None");
+         repr_text(given[0]), "omit stream, or pass stream=None");
   if (a.layout.has_negative_stride() && copy != 1) refuse_torch_caller(kDlpack);
   if (copy == 1 || target != a.device) {
     if (copy == 0)

@@ -77,7 +77,8 @@ void find_torch_places(const ForeignType& p) {
   // A mode that is active now (fake tensors, for example) may disturb the search, so try again with another
   // class.
   static int tries = 0;
-  if (places.api || std::exchange(p.searched, true) || tries >= kTries) return;
+  p.searched = true;
+  if (places.api || tries >= kTries) return;
   // The comparison also reads memory behind a tensor, which may match by chance, so try twice.
   for (const int end = tries + 2; tries < end && !places.api; ++tries) {
     try {

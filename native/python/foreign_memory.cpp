@@ -38,6 +38,13 @@ Layout read_layout(PyObject* shape, PyObject* strides, int64_t item, bool in_ele
 
 }  // namespace
 
+Array exchange::array_over(Checked&& c, PyObject* base, void* stream, const char* where) {
+  Buffer* b = c.layout.size() ? adopt_borrowed(c, {stream}) : nullptr;
+  Array a = make_array(std::move(c), b, PyRef::borrow(base == Py_None ? nullptr : base));
+  if (b) join_stream_order(b, stream, where);
+  return a;
+}
+
 exchange::Checked exchange::read_parts(PyObject* shape, PyObject* strides, PyObject* dtype,
                                        const char* where, bool in_elements) {
   Checked c;
@@ -72,14 +79,6 @@ void check_extent(const exchange::Checked& c, PyObject* base, int64_t nbytes, co
            device_text(owner.device) + ", which holds the memory of base", device_text(c.device),
            "omit the device, or copy: base.to_device(device)");
   } else {
-    const auto [lo, hi] = c.layout.span(where);
-    const __int128 address = reinterpret_cast<uintptr_t>(c.data), item = kDTypes[c.dtype].itemsize;
-    const __int128 first = address + lo * item, end = address + (hi + __int128{1}) * item;
-    if (first < 0 || end > UINT64_MAX || end - first > INT64_MAX)
-      fail(Kind::Bounds, where, "elements at addresses that fit 64 bits",
-           layout_text(c.layout) + " at address " +
-               std::to_string(reinterpret_cast<uintptr_t>(c.data)),
-           "pass the shape and strides of real memory");
     return;
   }
   check_reach(known, c.layout, c.data, where);
@@ -106,14 +105,6 @@ exchange::Checked described(uint64_t ptr, nb::handle shape, nb::handle strides, 
   return c;
 }
 
-// `stream` is that of the producer; null: the caller's work is ordered with the current stream.
-Array array_over(exchange::Checked&& c, PyObject* base, void* stream, const char* where) {
-  Buffer* b = c.layout.size() ? exchange::adopt_borrowed(c, {stream}) : nullptr;
-  Array a = exchange::make_array(std::move(c), b, PyRef::borrow(base == Py_None ? nullptr : base));
-  if (b) exchange::join_stream_order(b, stream, where);
-  return a;
-}
-
 // Memory that `base` keeps alive, or that has no owner. A library without an exchange protocol works on
 // `stream`: the current stream waits for it, and it waits for gpuinterop's last use.
 nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::handle strides,
@@ -127,7 +118,7 @@ nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::hand
   auto* type = cls.is_none() ? exchange_result_type(c.dtype) : read_class(cls, where);
   require_holds(type, c.dtype, where);
   void* producer = stream.is_none() ? nullptr : cuda::stream_of(nb::cast<uint64_t>(stream));
-  Array a = array_over(std::move(c), base.ptr(), producer, where);
+  Array a = exchange::array_over(std::move(c), base.ptr(), producer, where);
   if (nbytes >= 0 && a.buffer) {
     a.buffer->ptr = a.data;
     a.buffer->nbytes = nbytes;

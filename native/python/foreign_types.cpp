@@ -42,24 +42,6 @@ void make_names() {
 #undef X
 }
 
-void read_keywords(const char* function, PyObject* const* values, PyObject* kwnames,
-                   std::initializer_list<Keyword> known) {
-  for (Py_ssize_t i = 0, n = kwnames ? PyTuple_Size(kwnames) : 0; i < n; ++i) {
-    PyObject* name = PyTuple_GetItem(kwnames, i);
-    PyObject** slot = nullptr;
-    for (const Keyword& k : known)
-      if (name == k.name) slot = k.value;
-    // Interned names match by address above; a name built at run time is compared by its text.
-    for (const Keyword& k : known)
-      if (!slot && PyUnicode_Compare(name, k.name) == 0) slot = k.value;
-    if (!slot) {
-      PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function, name);
-      throw PythonError();
-    }
-    *slot = values[i];
-  }
-}
-
 namespace {
 
 // Never destroyed: types may still be collected during the destruction of static objects.

@@ -4,7 +4,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include <initializer_list>
 #include <string>
 
 #include "exchange/dlpack.hpp"
@@ -15,18 +14,13 @@ namespace gpuinterop::exchange {
 #define GPUINTEROP_NAMES(X)                     \
   X(stream, "stream")                           \
   X(max_version, "max_version")                 \
-  X(dl_device, "dl_device")                     \
-  X(copy, "copy")                               \
   X(dlpack, "__dlpack__")                       \
   X(dlpack_device, "__dlpack_device__")         \
   X(api, "__dlpack_c_exchange_api__")           \
   X(old_api, "__c_dlpack_exchange_api__")       \
   X(cuda_interface, "__cuda_array_interface__") \
   X(array_interface, "__array_interface__")     \
-  X(device, "device")                           \
-  X(where, "where")                             \
-  X(dtype, "dtype")                             \
-  X(realign, "realign")
+  X(dtype, "dtype")
 struct Names {
 #define X(name, text) PyObject* name;
   GPUINTEROP_NAMES(X)
@@ -34,15 +28,6 @@ struct Names {
 };
 extern Names names;
 void make_names();  // once, when the module is made; throws nanobind::python_error
-
-// Stores the values of keywords, for functions that are called without a tuple of arguments. Throws
-// PythonError for an unknown keyword.
-struct Keyword {
-  PyObject* name;
-  PyObject** value;
-};
-void read_keywords(const char* function, PyObject* const* values, PyObject* kwnames,
-                   std::initializer_list<Keyword> known);
 
 enum class Family : uint8_t {
   Other,

@@ -19,7 +19,6 @@
 #include "python/error_translation.hpp"
 #include "python/function_with_id.hpp"
 #include "python/kernel_bindings.hpp"
-#include "python/ops_slots.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;

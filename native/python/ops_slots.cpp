@@ -1,5 +1,5 @@
 // Python's operators on arrays, and the methods that are written in Python.
-#include "python/ops_slots.hpp"
+#include "python/array_type.hpp"
 
 #include "array/hooks.hpp"
 #include "ops/elementwise.hpp"
@@ -120,25 +120,19 @@ PyObject* method___array_ufunc__(PyObject* self, PyObject* const* args, Py_ssize
   return ops::call(static_cast<ops::OpId>(op), args + 2, named ? outs : nullptr, false);
 }
 
-PyObject* matmul(PyObject* a, PyObject* b) {
+PyObject* product(PyObject* a, PyObject* b, PyObject* out) {
   ops::ProductCall call;
   call.where = "matmul";
   call.a = a;
   call.b = b;
+  call.out = out;
   call.tf32 = ops::tf32_allowed;
-  call.operand_may_answer = true;
+  call.operand_may_answer = !out;
   return ops::matmul(call);
 }
-
+PyObject* matmul(PyObject* a, PyObject* b) { return product(a, b, nullptr); }
 PyObject* matmul_in_place(PyObject* a, PyObject* b) {
-  return in_statement("x @= y", [&] {
-    ops::ProductCall call;
-    call.where = "matmul";
-    call.a = call.out = a;
-    call.b = b;
-    call.tf32 = ops::tf32_allowed;
-    return ops::matmul(call);
-  });
+  return in_statement("x @= y", [&] { return product(a, b, a); });
 }
 
 // Names, arguments as inspect.signature shows them, docstrings.
