@@ -109,7 +109,7 @@ class CompiledExpression(_core.PreparedCalls):
                 got=f"{len(operands)} operands", fix="pass an array or a number for each input",
             )  # fmt: skip
         operation = self.operation(operands)
-        expected = [expected_argument(x, by_shape=self.needs_shapes) for x in operands]
+        expected: list[Any] = [expected_argument(x, by_shape=self.needs_shapes) for x in operands]
         if None not in expected:
             self._add(expected, [(i, None) for i in range(len(operands))], operation, None)
         return operation(*operands, out=out)

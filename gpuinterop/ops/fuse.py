@@ -164,7 +164,7 @@ class Fused(_core.PreparedCalls):
         by_shape: bool,
     ) -> None:
         """Register the call with the core, which handles later calls with the same signature."""
-        expected = [
+        expected: list[Any] = [
             expected_argument(
                 x, constant=not array and not self._is_operand(x, name), by_shape=by_shape
             )

@@ -188,7 +188,7 @@ def pack_params(recipe: Recipe, plan: Plan, parameter: float = 0.0) -> bytes:
 
 # For each operand: the source of its address (slot and index), and the planner's description.
 Placed = tuple[int, int, Operand]
-Launches = tuple[list[object], int]
+Launches = tuple[list[Any], int]
 
 _functions: dict[tuple[int, tuple[str, ...], bytes], list[_core.LoadedKernel]] = {}
 
@@ -255,7 +255,7 @@ def launches_for(
     functions = loaded_kernels(device, render(recipe, plan), names)
     params = pack_params(recipe, plan, parameter)
     grids = [plan.grid, (plan.finish_grid, 1)] if plan.finish_grid else [plan.grid]
-    launches: list[object] = [
+    launches: list[Any] = [
         (function, grid, plan.threads, params, patches)
         for function, grid in zip(functions, grids, strict=True)
     ]
