@@ -22,7 +22,7 @@ from gpuinterop.option_values import is_index
 from gpuinterop.views import read_axis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["concatenate", "join", "listed", "split", "stack"]
 
@@ -178,41 +178,23 @@ def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
     return pieces
 
 
-def _at_least(x: Any, ndim: int) -> Any:
-    """Return NumPy's view with at least `ndim` axes: a vector is a row, and a matrix a layer."""
-    if x.ndim >= ndim:
-        return x
-    if ndim == 3 and x.ndim in (1, 2):
-        return x.expand_dims((0, 2) if x.ndim == 1 else 2)
-    return x.reshape((1,) * (ndim - x.ndim) + x.shape)
-
-
-def at_least_each(name: str, ndim: int) -> Callable[..., Any]:
-    def call(*arrays: Any) -> Any:
-        output_arrays.require_arrays(f"numpy.{name}", *arrays)
-        views = tuple(_at_least(x, ndim) for x in arrays)
-        return views[0] if len(views) == 1 else views
-
-    return call
-
-
 def _together(where: str, parts: list[Any], axis: Any) -> Any:
     with reraise_from(where):
         return concatenate(parts, axis)
 
 
 def vstack(tup: Any) -> Any:
-    parts = [_at_least(x, 2) for x in listed(tup, "numpy.vstack")]
+    parts = [np.atleast_2d(x) for x in listed(tup, "numpy.vstack")]
     return _together("numpy.vstack", parts, 0)
 
 
 def hstack(tup: Any) -> Any:
-    parts = [_at_least(x, 1) for x in listed(tup, "numpy.hstack")]
+    parts = [np.atleast_1d(x) for x in listed(tup, "numpy.hstack")]
     return _together("numpy.hstack", parts, 0 if parts[0].ndim == 1 else 1)
 
 
 def dstack(tup: Any) -> Any:
-    parts = [_at_least(x, 3) for x in listed(tup, "numpy.dstack")]
+    parts = [np.atleast_3d(x) for x in listed(tup, "numpy.dstack")]
     return _together("numpy.dstack", parts, 2)
 
 
@@ -226,24 +208,3 @@ def append(arr: Any, values: Any, axis: Any = None) -> Any:
     like = arr if isinstance(arr, _core.Array) else values
     parts = [as_operand(v, like, "numpy.append") for v in (arr, values)]
     return _together("numpy.append", parts, axis)
-
-
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    output_arrays.require_arrays("numpy.array_split", ary)
-    if not is_index(indices_or_sections):
-        return split(ary, indices_or_sections, axis)
-    count, n = (
-        operator.index(indices_or_sections),
-        ary.shape[read_axis(axis, ary.ndim, "array_split")],
-    )
-    if count < 1:
-        raise ShapeError(where="numpy.array_split", expected="a number of parts of 1 or more",
-                         got=str(count), fix="pass the indices at which to split")  # fmt: skip
-    return split(ary, [i * (n // count) + min(i, n % count) for i in range(1, count)], axis)
-
-
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    if ary.ndim < 2:
-        raise ShapeError(where="numpy.vsplit", expected="an array of two axes or more",
-                         got=f"shape {ary.shape}", fix="call numpy.split(x, parts)")  # fmt: skip
-    return split(ary, indices_or_sections, 0)

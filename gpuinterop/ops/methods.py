@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError, GpuInteropError
+from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
 
 from .core_callbacks import CALLS, FUNCTIONS
 from .functions import astype, clip, round
@@ -108,8 +108,8 @@ def __array_function__(
             return found(*args, **kwargs)
         except GpuInteropError:
             raise
-        except TypeError as error:
-            raise ArgumentTypeError(
+        except (TypeError, ValueError, IndexError) as error:
+            raise (ArgumentTypeError if isinstance(error, TypeError) else ShapeError)(
                 where=f"{func.__module__}.{func.__name__}",
                 expected="arguments that gpuinterop supports",
                 got=str(error), fix="omit the other arguments, or download first: x.get()",

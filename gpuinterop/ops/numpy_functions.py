@@ -65,11 +65,6 @@ def _made(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> 
 # ---- splitting and repeating ------------------------------------------------------------------------
 
 
-def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
-    along = read_axis(axis, x.ndim, "numpy.unstack")
-    return tuple(x[(slice(None),) * along + (i,)] for i in range(x.shape[along]))
-
-
 def _tile(A: Any, reps: Any) -> Any:
     counts = read_shape(reps)
     x = A.reshape((1,) * (len(counts) - A.ndim) + A.shape)
@@ -88,14 +83,7 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
 def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return _roll(a.ravel(), np.sum(shift), 0).reshape(a.shape)
-    try:
-        pairs = [(operator.index(by), operator.index(i)) for by, i in np.broadcast(shift, axis)]
-    except (TypeError, ValueError) as error:
-        raise ArgumentTypeError(
-            where="numpy.roll", expected="ints: as many shifts as axes, or one shift, or one axis",
-            got=f"shift={short_repr(shift)}, axis={short_repr(axis)}: {error}",
-            fix="pass roll(x, (1, 2), (0, 1)) for two axes",
-        ) from None  # fmt: skip
+    pairs = [(operator.index(by), operator.index(i)) for by, i in np.broadcast(shift, axis)]
     rolled = a
     for by, one in pairs:
         along = read_axis(one, a.ndim, "numpy.roll")
@@ -133,36 +121,50 @@ def _ignoring_nan(name: str, least: float) -> Callable[..., Any]:
 # ---- views ------------------------------------------------------------------------------------------
 
 
-def _flip(m: Any, axis: Any = None) -> Any:
-    turned = read_axes(axis, m.ndim, "numpy.flip")
-    return m[tuple(slice(None, None, -1 if i in turned else 1) for i in range(m.ndim))]
+_BYTE = np.zeros(1, np.uint8)
 
 
-def _rot90(m: Any, k: Any = 1, axes: Any = (0, 1)) -> Any:
-    """Return a view of `m`, rotated k times by 90 degrees from the first axis towards the second."""
-    plane = read_axes(axes, m.ndim, "numpy.rot90")
-    if not is_index(k) or len(plane) != 2:
-        raise ArgumentTypeError(
-            where="numpy.rot90", expected="an int as k, and two axes",
-            got=f"k={short_repr(k)}, axes={short_repr(axes)}", fix="pass k=1, axes=(0, 1)",
-        )  # fmt: skip
-    turns = operator.index(k) % 4
-    # One rotation reverses the second axis and swaps the two; three reverse the first one and swap.
-    reversed_axes = ((), plane[1:], plane, plane[:1])[turns]
-    flipped = _flip(m, reversed_axes)
-    return flipped.swapaxes(*plane) if turns % 2 else flipped
+def _of_views(function: Any) -> Callable[..., Any]:
+    """Return a function of NumPy that makes views, for gpuinterop arrays.
+
+    NumPy's function runs on an array with the same shape and strides, whose memory it does not read.
+    """
+
+    def call(*args: Any, **options: Any) -> Any:
+        arrays: list[Any] = []
+
+        def stand_in(x: Any) -> Any:
+            if not isinstance(x, _core.Array):
+                return x
+            arrays.append(x)
+            seen = core_view(x)
+            return np.lib.stride_tricks.as_strided(_BYTE, seen.shape, seen._strides)
+
+        found = function._implementation(
+            *map(stand_in, args), **{name: stand_in(x) for name, x in options.items()}
+        )
+        if isinstance(found, np.ndarray):
+            return _same_view(arrays[0], found)
+        sources = arrays if len(arrays) > 1 else arrays * len(found)
+        return type(found)(map(_same_view, sources, found))
+
+    return call
 
 
-def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    taken = read_axes(source, a.ndim, "numpy.moveaxis")
-    places = read_axes(destination, a.ndim, "numpy.moveaxis")
-    if len(taken) != len(places):
-        raise ShapeError(where="numpy.moveaxis", expected="as many destinations as axes",
-                         got=f"{source} to {destination}", fix="pass a destination for each axis")  # fmt: skip
-    order = [i for i in range(a.ndim) if i not in taken]
-    for place, axis in sorted(zip(places, taken, strict=True)):
-        order.insert(place, axis)
-    return a.transpose(order)
+def _same_view(x: Any, view: np.ndarray[Any, Any]) -> Any:
+    """Return the view of x that a view of its stand-in is."""
+    offset = view.ctypes.data - _BYTE.ctypes.data if view.size else 0
+    return x._restrided(view.shape, view.strides, offset)
+
+
+def _at_least(function: Any) -> Callable[..., Any]:
+    views = _of_views(function)
+
+    def call(*arys: Any) -> Any:
+        output_arrays.require_arrays(f"numpy.{function.__name__}", *arys)
+        return views(*arys)
+
+    return call
 
 
 def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
@@ -312,21 +314,10 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.dstack: concat_split.dstack,
     np.column_stack: concat_split.column_stack,
     np.append: concat_split.append,
-    np.split: lambda ary, indices_or_sections, axis=0: concat_split.split(ary, indices_or_sections, axis),
-    np.array_split: concat_split.array_split,
-    np.vsplit: concat_split.vsplit,
-    np.hsplit: lambda ary, indices_or_sections: concat_split.split(
-        ary, indices_or_sections, 0 if ary.ndim <= 1 else 1
-    ),
-    np.unstack: _unstack,
     np.tile: _tile,
     np.repeat: _repeat,
     np.roll: _roll,
-    np.flip: _flip,
-    np.flipud: lambda m: _flip(m, 0),
-    np.fliplr: lambda m: _flip(m, 1),
-    np.rot90: _rot90,
-    np.moveaxis: _moveaxis,
+    np.rot90: lambda m, k=1, axes=(0, 1): _of_views(np.rot90)(m, operator.index(k), tuple(axes)),
     np.transpose: lambda a, axes=None: a.transpose(axes) if axes is not None else a.T,
     np.matrix_transpose: lambda x: x.swapaxes(-1, -2),
     np.linalg.matrix_transpose: lambda x: x.swapaxes(-1, -2),
@@ -337,9 +328,6 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.swapaxes: lambda a, axis1, axis2: a.swapaxes(axis1, axis2),
     np.broadcast_to: lambda array, shape, subok=False: array.broadcast_to(shape),
     np.broadcast_arrays: _broadcast_arrays,
-    np.atleast_1d: concat_split.at_least_each("atleast_1d", 1),
-    np.atleast_2d: concat_split.at_least_each("atleast_2d", 2),
-    np.atleast_3d: concat_split.at_least_each("atleast_3d", 3),
     np.diagonal: lambda a, offset=0, axis1=0, axis2=1: a.diagonal(offset, axis1, axis2),
     np.trace: lambda a, offset=0, axis1=0, axis2=1, dtype=None, out=None: (
         a.diagonal(offset, axis1, axis2).sum(-1, dtype, out)
@@ -371,6 +359,14 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.outer: _outer,
     np.diff: _diff,
     np.where: FUNCTIONS["where"],
+    **{
+        function: _of_views(function)
+        for function in (
+            np.split, np.array_split, np.vsplit, np.hsplit, np.dsplit, np.unstack,
+            np.flip, np.flipud, np.fliplr, np.moveaxis, np.rollaxis,
+        )
+    },
+    **{function: _at_least(function) for function in (np.atleast_1d, np.atleast_2d, np.atleast_3d)},
 }  # fmt: skip
 
 _ROWS = [row for row in REDUCTIONS.values() if row.doc]
