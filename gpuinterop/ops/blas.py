@@ -21,6 +21,7 @@ from gpuinterop.dtypes import (
     dtype_id,
     refuse_half_complex,
 )
+from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import DTypeError
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.blas_plans import compute, plan, rank_one
@@ -100,7 +101,7 @@ def _rest(name: str, a: Any, b: Any, out: Any) -> Any:
     elif name == "inner":
         product = dot(a, _core.view(type(b), output_arrays.plain(b).swapaxes(-1, -2)))
     else:
-        return _dot_of_stacks(a, b, out)
+        product = _dot_of_stacks(a, b)
     if out is None:
         return product
     output_arrays.check_out(out, product.shape, product.dtype, product, "dot")
@@ -112,21 +113,15 @@ def _flat(x: Any) -> Any:
     return _core.view(type(x), output_arrays.plain(x).ravel())
 
 
-def _dot_of_stacks(a: Any, b: Any, out: Any) -> Any:
+def _dot_of_stacks(a: Any, b: Any) -> Any:
     """Multiply every row of `a` with every column of each matrix of `b`, in dot's order of axes."""
-    left, right = output_arrays.plain(a), output_arrays.plain(b)
-    row, cls = _rule("dot", (type(a), type(b)), (dtype_id(left.dtype), dtype_id(right.dtype)))
-    lead, stack = left.ndim - 2, right.ndim - 2
-    shape = (*left.shape[:-1], *right.shape[:-2], right.shape[-1])
-    if out is None:
-        out = _core.empty(cls, shape, dtype_from_id(row), left.device.type_code, left.device.index)
-    else:
-        output_arrays.check_out(out, shape, dtype_from_id(row), left, "dot")
-    # (leading of a, rows, leading of b, columns), seen as a stack of matrices.
-    axes = (*range(lead), *range(lead + 1, lead + 1 + stack), lead, lead + 1 + stack)
+    left, lead, stack = output_arrays.plain(a), a.ndim - 2, b.ndim - 2
     spread = left.reshape((*left.shape[:-2], *[1] * stack, *left.shape[-2:]))
-    gemm(spread, right, out=output_arrays.plain(out).transpose(axes))
-    return out
+    with reraise_from("dot"):
+        product = matmul(_core.view(type(a), spread), b)
+    # (leading of a, leading of b, rows, columns) to (leading of a, rows, leading of b, columns)
+    axes = (*range(lead), lead + stack, *range(lead, lead + stack), lead + stack + 1)
+    return _core.view(type(product), output_arrays.plain(product).transpose(axes).copy("C"))
 
 
 PREPARE.update({"cublas": _open, "product types": _rule, "product": plan, "rank one": rank_one})

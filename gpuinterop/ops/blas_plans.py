@@ -6,28 +6,23 @@ The core requests a plan once for each layout of operands and keeps it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.errors import ShapeError
 from gpuinterop.host_views import as_numpy_view, wrap_numpy
 from gpuinterop.layout import broadcast_shapes
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.expression import Expression
-from gpuinterop.ops.host_program import HostProgram, HostValue
-from gpuinterop.ops.host_reduction import HostStage, host_stages
 from gpuinterop.ops.operand_conversion import gpuarray_class
 from gpuinterop.ops.reduction_kernel import ReductionKernel
 from gpuinterop.ops.reduction_table import accumulated_dtype
 from gpuinterop.ops.split_product import split_plan
 
-_products: dict[tuple[Any, Any, bool], ReductionKernel] = {}  # by the operands' dtypes
+_products: dict[tuple[Any, ...], ReductionKernel] = {}
 
 
 def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
@@ -50,29 +45,25 @@ def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
     return _product(left, right, kind == "wide").resolved((left, right), (), outs)
 
 
-def _product(a: Any, b: Any, wide: bool = False) -> ReductionKernel:
+def _product(a: Any, b: Any, wide: bool = False, on_host: bool = False) -> ReductionKernel:
     """Return the kernel that sums a * b over the last axis; both broadcast, with any strides and dtypes."""
-    key = (a.dtype, b.dtype, wide)
+    key = (a.dtype, b.dtype, wide, on_host)
     kernel = _products.get(key)
     if kernel is None:
         common = np.dtype(np.float32) if wide else common_dtype((a.dtype, b.dtype), "matmul")
+        graph = Expression()
+        x, y = graph.input(), graph.input()
+        if common == np.bool_:
+            graph.results = [graph.apply("logical_and", x, y)]
+        else:
+            # The dtype of the sum, so that small floats are rounded once.
+            held = accumulated_dtype("sum", common)
+            if on_host and held == "float32":
+                held = "float64"
+            graph.results = [graph.apply("multiply", graph.cast(x, held), graph.cast(y, held))]
         op = "any" if common == np.bool_ else "sum"
-        kernel = _products[key] = ReductionKernel(
-            _times(common), (op,), dtypes=(common,), where="matmul"
-        )
+        kernel = _products[key] = ReductionKernel(graph, (op,), dtypes=(common,), where="matmul")
     return kernel
-
-
-def _times(common: np.dtype[Any]) -> Expression:
-    """Return the product of two operands in the dtype of the sum, so that small floats are rounded once."""
-    graph = Expression()
-    x, y = graph.input(), graph.input()
-    if common == np.bool_:
-        graph.results = [graph.apply("logical_and", x, y)]
-    else:
-        held = accumulated_dtype("sum", common)
-        graph.results = [graph.apply("multiply", graph.cast(x, held), graph.cast(y, held))]
-    return graph
 
 
 _kept: list[Any] = []  # operations that the core calls by their ids
@@ -93,30 +84,10 @@ def rank_one() -> int:
 
 def sum_of_products(a: Any, b: Any) -> Any:
     """Return the sum of a * b over the last axis; floats of 16 and 32 bits are summed in float64."""
-    shape = broadcast_shapes([a.shape, b.shape], "matmul")
-    dtype, stages = _host_stages(dtype_id(a.dtype), dtype_id(b.dtype), min(shape[-1], 1))
-    result = np.empty(shape[:-1], dtype)
-    plan = _core.make_host_reduction(
-        stages, shape, [len(shape) - 1], (_core.Array, dtype_id(dtype), shape[:-1])
-    )
-    plan.run((wrap_numpy(a), wrap_numpy(b)), (wrap_numpy(result),))
+    result = np.empty(broadcast_shapes([a.shape, b.shape], "matmul")[:-1], a.dtype)
+    kernel = _product(a, b, on_host=True)
+    kernel(wrap_numpy(a), wrap_numpy(b), out=wrap_numpy(result))
     return result
-
-
-@lru_cache(maxsize=256)
-def _host_stages(a: int, b: int, count: int) -> tuple[np.dtype[Any], list[HostStage]]:
-    """Return the dtype of a sum of products, and its stages."""
-    common = np.result_type(dtype_from_id(a), dtype_from_id(b))
-    narrow = common.kind in "fV" and common.itemsize <= 4
-    held = dtype_id(np.float64) if narrow else dtype_id(common)
-    is_bool = common == np.bool_
-    multiply = np.logical_and if is_bool else np.multiply
-
-    def elements(program: HostProgram, inputs: Sequence[HostValue]) -> HostValue:
-        return program.loop(multiply, [program.cast(x, held) for x in inputs], (held,))[0]
-
-    op = "any" if is_bool else "sum"
-    return common, host_stages(op, (a, b), elements, held, dtype_id(common), count)
 
 
 def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta: complex) -> None:
