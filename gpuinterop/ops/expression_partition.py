@@ -82,8 +82,6 @@ class Stage:
     stores : the values that it stores, in the order of the kernel's results.
     reductions : one for each result of `part`; none in an elementwise kernel.
     ends : what follows the reductions; empty if one reduced value is the only result.
-    apart : the stages that compute the same with a kernel for each reduction and one for each end. Their stored
-        values follow those that precede this stage.
     """
 
     part: Graph
@@ -91,23 +89,20 @@ class Stage:
     stores: tuple[Value, ...]
     reductions: tuple[tuple[str, Any, bool], ...] = ()
     ends: tuple[End, ...] = ()
-    apart: tuple[Stage, ...] = ()
 
     @property
     def extras(self) -> tuple[Read, ...]:
         return tuple(read for end in self.ends for read in end.extras)
 
-    def read_beside(self, value: Value) -> set[int]:
-        """Return the places that this stage may still read when it stores a value."""
-        if len(self.reductions) < 2:
-            return set()
-        others = [read for end in self.ends if value not in end.stores for read in end.extras]
-        return {read.place for read in (*self.reads, *others)}
 
+def partition(
+    results: Sequence[Value], shapes: Sequence[tuple[int, ...]], joined: bool = True
+) -> list[Stage]:
+    """Return the kernels of an expression for inputs of these shapes; without reductions, shapes are not needed.
 
-def partition(results: Sequence[Value], shapes: Sequence[tuple[int, ...]]) -> list[Stage]:
-    """Return the kernels of an expression for inputs of these shapes; without reductions, shapes are not needed."""
-    return _Partition(results, shapes).stages
+    Without `joined` each reduction has a kernel that computes nothing else.
+    """
+    return _Partition(results, shapes, joined).stages
 
 
 def depends_on_shapes(results: Sequence[Value], inputs: int) -> bool:
@@ -121,8 +116,10 @@ def depends_on_shapes(results: Sequence[Value], inputs: int) -> bool:
 
 
 class _Partition:
-    def __init__(self, results: Sequence[Value], shapes: Sequence[tuple[int, ...]]) -> None:
-        self.results = results
+    def __init__(
+        self, results: Sequence[Value], shapes: Sequence[tuple[int, ...]], joined: bool
+    ) -> None:
+        self.results, self.joined = results, joined
         self.values = ordered(results)
         self.shapes = shapes_of(self.values, dict(enumerate(shapes))) if shapes else {}
         self.count = len(shapes)
@@ -180,7 +177,7 @@ class _Partition:
         shape, own = self._shape_of_elements(first), self._shape_of_elements(value)
         axes, mine = _reduced_axes(first, len(shape)), _reduced_axes(value, len(own))
         size = math.prod(shape)
-        if size == 0 or len(group) == _MOST_REDUCTIONS:
+        if size == 0 or len(group) == _MOST_REDUCTIONS or not self.joined:
             return None
         if own == shape and mine == axes:
             shared = self._arrays(first, shape) & self._arrays(value, shape)
@@ -222,13 +219,11 @@ class _Partition:
         alike: dict[tuple[Any, ...], list[int]] = {}  # the reductions whose results have one shape
         for i, (value, axes) in enumerate(group):
             alike.setdefault((axes is None, reductions[i][2], self.shapes[id(value)]), []).append(i)
-        ends = tuple(self._end(places, group) for places in alike.values())
+        ends = tuple(self._end(places, group) for places in alike.values() if self.joined)
         stores = tuple(value for end in ends for value in end.stores)
-        if stores == (values[0],):
-            self.stages.append(Stage(part, reads, stores, reductions))
-        else:
-            apart = self._apart(values, ends)
-            self.stages.append(Stage(part, reads, stores, reductions, ends, apart))
+        if not self.joined or stores == (values[0],):
+            stores, ends = (values[0],), ()
+        self.stages.append(Stage(part, reads, stores, reductions, ends))
         for stored in stores:
             self.places[id(stored)] = self.count + len(self.places)
 
@@ -244,21 +239,6 @@ class _Partition:
         assert value.reduction is not None
         once = None if axes is None else len(self._shape_of_elements(value))
         return End(tuple(places), after, extras, stores, value.reduction[2], once)
-
-    def _apart(self, values: list[Value], ends: Sequence[End]) -> tuple[Stage, ...]:
-        stages, before = [], dict(self.places)
-        for value in values:
-            part, reads = self._part([Element(value.operands[0])])
-            assert value.reduction is not None
-            stages.append(Stage(part, reads, (value,), (value.reduction,)))
-        for value in values:
-            self.places[id(value)] = self.count + len(self.places)
-        for end in ends:
-            if any(v not in values for v in end.stores):
-                part, reads = self._part([Element(v) for v in end.stores])
-                stages.append(Stage(part, reads, end.stores))
-        self.places = before
-        return tuple(stages)
 
     def _values_after(self, reduced: list[Value]) -> list[Value]:
         """Return the values that a kernel can compute from these reduced values, of one shape, and stored ones."""
@@ -301,8 +281,7 @@ class _Partition:
                     else replace(element.value, operands=operands)
                 )  # fmt: skip
         part.results = [made[end] for end in ends]
-        drop = self._kept_axes(reduced[0]) if reduced else ()
-        return part, tuple(self._read(leaf, drop) for leaf in leaves)
+        return part, tuple(Read(self._place(leaf.value), leaf.axes) for leaf in leaves)
 
     def _operands(self, element: Element, reduced: Sequence[Value]) -> list[Element]:
         """Return the values from which an element is computed, each with its axes."""
@@ -336,25 +315,6 @@ class _Partition:
 
     def _place(self, leaf: Value) -> int:
         return leaf.index if leaf.index >= 0 else self.places[id(leaf)]
-
-    def _read(self, leaf: Element, kept: Sequence[int]) -> Read:
-        """Return how a kernel reads a leaf; after a reduction, without the axes of length 1 that it keeps."""
-        axes = leaf.axes
-        ndim = len(self.shapes[id(leaf.value)]) if axes is None and kept else len(axes or ())
-        if ndim and kept:
-            lead = len(kept) - ndim
-            axes = tuple(range(ndim)) if axes is None else axes
-            axes = tuple(axis for i, axis in enumerate(axes, lead) if kept[i])
-        return Read(self._place(leaf.value), axes)
-
-    def _kept_axes(self, reduced: Value) -> tuple[bool, ...]:
-        """Return for each axis whether it is not reduced, if the reduction keeps its axes; otherwise ()."""
-        assert reduced.reduction is not None
-        if not reduced.reduction[2]:
-            return ()
-        ndim = len(self.shapes[id(reduced)])
-        axes = _reduced_axes(reduced, ndim)
-        return tuple(i not in axes for i in range(ndim))
 
 
 def _reduced_axes(value: Value, ndim: int) -> tuple[int, ...]:

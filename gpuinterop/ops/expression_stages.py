@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,8 @@ from .expression_codegen import ElementwiseOperation
 from .expression_dtypes import Value, is_strict, number_kind, strong
 from .expression_graph import Graph, shapes_of
 from .expression_partition import Read, Stage, depends_on_shapes, partition
-from .fused_reduction import FusedReduction
-from .operand_conversion import gpuarray_class, is_foreign_array, viewed
+from .fused_reduction import Given, fused_reduction
+from .operand_conversion import gpuarray_class, is_foreign_array, result_class, viewed
 from .output_arrays import (
     check_count,
     check_out,
@@ -131,36 +131,32 @@ class CompiledExpression(_core.PreparedCalls):
         if len(stages) == 1 and not first.reductions and first.reads == arguments:
             kernel: Callable[..., Any] = self._kernel(replace(first.part, strict=strict))
             return kernel
-        runs = [(stage, self._function(stage)) for stage in stages]
-        return _Stages(runs, replace(self._graph, strict=strict, results=self._results), shapes)
+        graph = replace(self._graph, strict=strict, results=self._results)
+        return _Stages(graph, shapes, stages, self._function)
 
-    def _function(self, stage: Stage) -> Callable[..., Sequence[Any]]:
-        """Return the function of a stage; it takes all values, and an `out` array or None for each result."""
+    def _function(
+        self, stage: Stage, given: Sequence[Given], stored: Sequence[Given], device: Any
+    ) -> Callable[..., Sequence[Any]] | None:
+        """Return the function of a stage, or None; it takes all values, and an `out` array or None for each result."""
+        reads, extras = stage.reads, stage.extras
         if not stage.reductions:
             elementwise = self._elementwise(stage.part)
-            return lambda values, outs: elementwise(*_operands(stage.reads, values), outs=outs)
-        ends = [(e.reduced, e.after.signature(), e.keepdims, e.once) for e in stage.ends]
-        key = (*stage.part.signature(), stage.reductions, *ends)
-        found: FusedReduction | None = self._kernels.recall(key)
-        if found is None:
-            elements = None if stage.apart else self._elementwise(stage.part)
-            found = FusedReduction(stage.part, stage.reductions, stage.ends, elements)
-            self._kernels[key] = found
-        reduction, reads, extras = found, stage.reads, stage.extras
-        last = {id(v): part for part in stage.apart for v in part.stores}
-        places = {id(v): j for j, v in enumerate(stage.stores)}
-        # The functions of the parts, and the positions of their results among those of the stage, or -1.
-        apart = [
-            (
-                self._function(s),
-                [places.get(id(v), -1) if last[id(v)] is s else -1 for v in s.stores],
+            return lambda values, outs: elementwise(*_operands(reads, values), outs=outs)
+        kernel = fused_reduction(stage, given, stored, device, self._cached)
+        if kernel is not None:
+            return lambda values, outs: kernel(
+                _operands(reads, values), _operands(extras, values), outs
             )
-            for s in stage.apart
-        ]
+        if stage.ends:
+            return None
+        elements = self._elementwise(stage.part) if stage.part.results[0].index < 0 else None
+        ((op, axis, keepdims),) = stage.reductions
 
         def run(values: list[Any], outs: Sequence[Any]) -> Sequence[Any]:
-            made = reduction(_operands(reads, values), _operands(extras, values), outs)
-            return _run_apart(apart, [*values], outs) if made is None else made
+            """Compute the elements by one kernel, and reduce them by another one."""
+            operands = _operands(reads, values)
+            value = elements(*operands, outs=(None,))[0] if elements else operands[0]
+            return (getattr(value, op)(axis, keepdims=keepdims, out=outs[0]),)
 
         return run
 
@@ -180,55 +176,119 @@ class CompiledExpression(_core.PreparedCalls):
 
     def _kernel(self, part: Graph) -> Any:
         """Return the core's operation for a graph; equal graphs share one."""
-        key = part.signature()
+        return self._cached(
+            part.signature(), lambda: add_operation(ElementwiseOperation(self.__name__, part))[1]
+        )
+
+    def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
         found = self._kernels.recall(key)
         if found is None:
-            found = add_operation(ElementwiseOperation(self.__name__, part))[1]
-            self._kernels[key] = found
+            found = self._kernels[key] = make()
         return found
+
+
+class _Way(NamedTuple):
+    """How operands of certain kinds are computed.
+
+    Attributes
+    ----------
+    runs : the functions of the stages.
+    stores : for each stage its values; for each value its place among the results, or -1, and the inputs that
+        are read after it is written.
+    computed : the class and dtype of each value.
+    """
+
+    runs: list[Callable[..., Sequence[Any]]]
+    stores: list[list[tuple[Value, int, list[int]]]]
+    computed: dict[int, Given]
 
 
 class _Stages:
     """The operation of an expression in several stages, or of one with a reduction."""
 
     def __init__(
-        self, stages: Sequence[tuple[Stage, Callable[..., Sequence[Any]]]], graph: Graph,
-        shapes: Sequence[tuple[int, ...]],
+        self, graph: Graph, shapes: Sequence[tuple[int, ...]], joined: Sequence[Stage],
+        function: Callable[..., Callable[..., Sequence[Any]] | None],
     ) -> None:  # fmt: skip
-        self.stages, self.graph, self.results = stages, graph, len(graph.results)
+        self.graph, self.results, self.function = graph, len(graph.results), function
+        self.given_shapes, self.joined = shapes, joined
         self.shapes = shapes_of(graph.order(), dict(enumerate(shapes)))
-        # For each stage the places of its values among the results, or -1.
-        self.places: list[tuple[int, ...]] = []
-        left = dict(enumerate(graph.results))
-        for stage, _ in stages:
-            places = []
-            for value in stage.stores:
-                places.append(next((j for j, result in left.items() if result is value), -1))
-                left.pop(places[-1], None)
-            self.places.append(tuple(places))
-        # For each result of each stage the inputs that are read after it is written.
-        self.later: list[list[list[int]]] = []
-        inputs = {*range(len(graph.inputs))}
-        for i, (stage, _) in enumerate(stages):
-            later = {r.place for s, _ in stages[i + 1 :] for r in (*s.reads, *s.extras)}
-            self.later.append([
-                sorted(inputs & (later | stage.read_beside(value))) for value in stage.stores
-            ])  # fmt: skip
-        self._known: dict[tuple[int, ...], tuple[dict[int, Any], set[int]]] = {}  # of `_dtypes`
+        self._ways: dict[tuple[Any, ...], _Way] = {}  # by the kinds of the operands
 
     def __call__(self, *operands: Any, out: Any = None) -> Any:
         if out is not None:
             return self._into(operands, out if isinstance(out, tuple) else (out,))
         values = _beside_each_other(operands, ())
-        found: list[Any] = [None] * (
-            self.results + 1
-        )  # the last one is for values that are not results
-        for (_, run), places in zip(self.stages, self.places, strict=True):
-            made = run(values, [None] * len(places))
-            for place, value in zip(places, made, strict=True):
+        way = self._way(values)
+        # The last one is for values that are not results.
+        found: list[Any] = [None] * (self.results + 1)
+        for run, stores in zip(way.runs, way.stores, strict=True):
+            made = run(values, [None] * len(stores))
+            for (_, place, _), value in zip(stores, made, strict=True):
                 found[place] = value
             values.extend(made)
         return found[0] if self.results == 1 else tuple(found[:-1])
+
+    def _way(self, values: Sequence[Any]) -> _Way:
+        # Each device has one object, so its id identifies the device.
+        key = tuple([
+            (type(x), x.dtype, id(x.device)) if isinstance(x, _core.Array) else type(x) for x in values
+        ])  # fmt: skip
+        way = self._ways.get(key)
+        if way is None:
+            way = self._ways[key] = self._made(values)
+        return way
+
+    def _made(self, values: Sequence[Any]) -> _Way:
+        given = [
+            Given(type(x), dtype_id(x.dtype)) if isinstance(x, _core.Array)
+            else Given(None, number_kind(x)) for x in values
+        ]  # fmt: skip
+        kinds, strict = self.graph.kinds([x.kind for x in given])
+        arrays = [x for x in values if isinstance(x, _core.Array)]
+        device = arrays[0].device if arrays else None
+        others = [type(x) for x in arrays if not is_strict(x)]
+        other = result_class(others) if others else gpuarray_class()
+        computed = {
+            value: Given(type(leading(arrays)) if value in strict else other, strong(kind))
+            for value, kind in kinds.items()
+        }
+        # In host memory each reduction is a program of its own.
+        stages, runs = self.joined, []
+        if device is not None and device.type != "cpu":
+            runs = self._runs(stages, given, computed, device)
+        if None in runs or not runs:
+            if any(stage.ends for stage in stages):
+                stages = partition(self.graph.results, self.given_shapes, joined=False)
+            runs = self._runs(stages, given, computed, device)
+        return _Way(runs, self._stores(stages), computed)
+
+    def _runs(
+        self, stages: Sequence[Stage], given: Sequence[Given], computed: dict[int, Given], device: Any
+    ) -> list[Any]:  # fmt: skip
+        """Return the functions of the stages; None for one that its operands do not permit."""
+        known, runs = [*given], []
+        for stage in stages:
+            stored = [computed[id(value)] for value in stage.stores]
+            read = [known[r.place] for r in (*stage.reads, *stage.extras)]
+            runs.append(self.function(stage, read, stored, device))
+            known += stored
+        return runs
+
+    def _stores(self, stages: Sequence[Stage]) -> list[list[tuple[Value, int, list[int]]]]:
+        """Return for each stage its values, with their places and the inputs that are read later."""
+        left = dict(enumerate(self.graph.results))
+        inputs = {*range(len(self.graph.inputs))}
+        found = []
+        for i, stage in enumerate(stages):
+            later = {r.place for s in stages[i + 1 :] for r in (*s.reads, *s.extras)}
+            stores = []
+            for value in stage.stores:
+                place = next((j for j, result in left.items() if result is value), -1)
+                left.pop(place, None)
+                stores.append((value, place, sorted(inputs & later)))
+            found.append(stores)
+        return found
 
     def _into(self, operands: Sequence[Any], outs: Sequence[Any]) -> Any:
         """Write the results to `outs`, each of which may be None or overlap the operands."""
@@ -237,16 +297,16 @@ class _Stages:
         values = _beside_each_other(operands, outs)
         arrays = [x for x in values if isinstance(x, _core.Array)]
         require_arrays("fuse", *arrays)
-        like = leading(arrays)
-        dtypes, strict = self._dtypes(values)
+        like, way = leading(arrays), self._way(values)
         for value, out in zip(self.graph.results, outs, strict=True):
             if out is not None:  # all are checked before any is written
-                check_out(out, self._shape_in(out, value), dtypes[id(value)], like, "fuse")
+                dtype = dtype_from_id(way.computed[id(value)].kind)
+                check_out(out, self._shape_in(out, value), dtype, like, "fuse")
         found = list(outs)
         copies: list[tuple[Any, Any]] = []
-        for i, ((stage, run), places) in enumerate(zip(self.stages, self.places, strict=True)):
+        for run, stores in zip(way.runs, way.stores, strict=True):
             sinks = []
-            for place, value, later in zip(places, stage.stores, self.later[i], strict=True):
+            for value, place, later in stores:
                 sink = None if place < 0 else outs[place]
                 if (
                     sink is None
@@ -256,9 +316,9 @@ class _Stages:
                         for j in later
                     )
                 ):
-                    plainly = is_strict(like) and id(value) not in strict
-                    cls = gpuarray_class() if plainly else type(like)
-                    sink = new_like(like, self.shapes[id(value)], dtypes[id(value)], "fuse", cls)
+                    cls, kind = way.computed[id(value)]
+                    shape = self.shapes[id(value)]
+                    sink = new_like(like, shape, dtype_from_id(kind), "fuse", cls)
                 sinks.append(sink)
                 if place >= 0 and outs[place] is None:
                     found[place] = sink
@@ -277,33 +337,6 @@ class _Stages:
         lead = len(given) - len(shape)
         fits = lead >= 0 and all(n in (1, m) for n, m in zip(shape, given[lead:], strict=True))
         return given if fits and value.reduction is None else shape
-
-    def _dtypes(self, values: Sequence[Any]) -> tuple[dict[int, Any], set[int]]:
-        """Return the dtype of each value of the graph, and the values that are CudaNdarrays if the operands are."""
-        given = tuple([
-            dtype_id(x.dtype) if isinstance(x, _core.Array) else number_kind(x) for x in values
-        ])  # fmt: skip
-        if given not in self._known:
-            kinds, strict = self.graph.kinds(given)
-            dtypes = {value: dtype_from_id(strong(kind)) for value, kind in kinds.items()}
-            self._known[given] = dtypes, strict
-        return self._known[given]
-
-
-def _run_apart(
-    parts: Sequence[tuple[Callable[..., Sequence[Any]], Sequence[int]]],
-    values: list[Any],
-    outs: Sequence[Any],
-) -> list[Any]:
-    """Compute the results of a stage by the stages into which it can be divided."""
-    found: list[Any] = [None] * len(outs)
-    for run, places in parts:
-        made = run(values, [None if j < 0 else outs[j] for j in places])
-        values.extend(made)
-        for j, value in zip(places, made, strict=True):
-            if j >= 0:
-                found[j] = value
-    return found
 
 
 def _operands(reads: Sequence[Read], values: Sequence[Any]) -> list[Any]:

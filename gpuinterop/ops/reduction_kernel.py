@@ -104,7 +104,7 @@ class ReductionKernel:
             check_not_empty(op, shape, axes)
         full = [output_arrays.plain(x).broadcast_to(shape) for x in operands]
         extras = [output_arrays.plain(e) for e in extras]
-        after = [e.broadcast_to(kept) for e in extras]
+        after = self._broadcast(extras, kept, reduced_shape(shape, axes, True))
         kinds = self._dtypes(full, after)
         made = self._shapes(shape, axes, len(kinds))
         sinks = None
@@ -127,6 +127,19 @@ class ReductionKernel:
         for o, value in zip(out, values if isinstance(values, tuple) else (values,), strict=True):
             _core.copy_into(o, value, where=self._where)
         return out if len(out) > 1 else out[0]
+
+    def _broadcast(
+        self, extras: Sequence[Any], kept: tuple[int, ...], kept_all: tuple[int, ...]
+    ) -> list[Any]:
+        """Return the extras in the shapes of the reduced values: without or with the reduced axes."""
+        ends = [end for end in self.ends for _ in end.extras]
+        if not ends:
+            return [e.broadcast_to(kept) for e in extras]
+        return [
+            e.reshape(()).broadcast_to(kept) if end.once is not None
+            else e.broadcast_to(kept_all if end.keepdims else kept)
+            for e, end in zip(extras, ends, strict=True)
+        ]  # fmt: skip
 
     def graphs(self, operands: Sequence[Any], extras: Sequence[Any]) -> tuple[Graph, Sequence[End]]:
         """Return the graph of the elements, and what follows, for operands of these dtypes."""

@@ -174,10 +174,12 @@ def test_function_may_read_shapes_and_dtypes(device: str) -> None:
 
 def test_new_shapes_make_no_new_kernels(device: str) -> None:
     both = gi.fuse(lambda x, y: (x * 2, y * 2, x.sum() - y))
+    counts = set()
     for n in (3, 4, 5):
         x, y = gi.ones((n, 2), device=device), gi.ones(2, device=device)
         assert [v.shape for v in both(x, y)] == [(n, 2), (2,), (2,)]
-    assert len(both._kernels) == 3
+        counts.add(len(both._kernels))
+    assert len(counts) == 1
 
 
 def test_one_value_is_computed_once(device: str) -> None:
