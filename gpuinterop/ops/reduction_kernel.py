@@ -117,10 +117,14 @@ class ReductionKernel:
             output_arrays.refuse_overlap(sinks, self._where)
         if device.type == "cpu" and self.in_python:
             return self._on_host(cls, full, after, kept, kinds, out)
-        # The thread that reads an extra then writes to the same address.
-        if not any(_core._may_overlap(x, o) for x in full for o in sinks or ()) and not any(
-            _core._may_overlap(e, o) and not _same_place(e, o) for e in extras for o in sinks or ()
-        ):
+        # Within an end the thread that reads an extra then writes to the same address.
+        read_by = [i for i, end in enumerate(self.ends) for _ in end.extras] or [0] * len(extras)
+        written_by = [i for i, end in enumerate(self.ends) for _ in end.after.results]
+        written = [*zip(sinks or (), written_by or [0] * len(kinds), strict=False)]
+        if not any(_core._may_overlap(x, o) for x in full for o, _ in written) and not any(
+            _core._may_overlap(e, o) and not (i == j and _same_place(e, o))
+            for e, i in zip(extras, read_by, strict=True) for o, j in written
+        ):  # fmt: skip
             return self._plan(cls, axes, full, after, kinds, sinks)
         # Elements would be overwritten before all blocks have read them.
         values = self._plan(cls, axes, full, after, kinds, None).run((*full, *after), None)

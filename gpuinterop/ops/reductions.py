@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gpuinterop import _core, dtypes
+from gpuinterop.error_context import with_where
 from gpuinterop.errors import ArgumentTypeError, DTypeError, GpuInteropError, ShapeError, short_repr
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import CALLS, FUNCTIONS, PREPARE
-from gpuinterop.ops.host_program import HostProgram, HostValue
-from gpuinterop.ops.host_reduction import cast_stages, host_stages
+from gpuinterop.ops.host_reduction import cast_stages
 from gpuinterop.ops.operand_conversion import as_scalar
 from gpuinterop.ops.reduction_codegen import INPUT, OUTPUT, SCRATCH, launches_for
 from gpuinterop.ops.reduction_geometry import Operand
@@ -36,6 +36,7 @@ from gpuinterop.scalars import scalars_to_array
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpuinterop.ops.expression import Value
 
 Self = TypeVar("Self", bound="ReductionMethods")
 
@@ -137,10 +138,7 @@ def _reduce(
             )  # fmt: skip
         _check_dtype(dtype, cls, op)
     in_loops = x.device.type == "cpu" and row.host is not None
-    # The loops cast the elements one by one.
     source = x.dtype if dtype is None else dtype
-    if source != x.dtype and not in_loops:
-        x = x.astype(source)
     dtypes.refuse_half_complex(source, row.where)
     if initial is not None or where is not None:
         chosen = axes if has_axis else None
@@ -151,6 +149,8 @@ def _reduce(
             output_arrays.check_out(out, value.shape, value.dtype, x, op), value, where=op
         )
         return given_out
+    if not in_loops and source != x.dtype:
+        x = x.astype(source)
     # A variance is computed in `dtype`, and its result is real.
     result = np.dtype(row.result(source) if dtype is None or row.shifted else dtype)
     shape = reduced_shape(x.shape, axes, keepdims)
@@ -190,65 +190,79 @@ def _check_dtype(dtype: np.dtype[Any], cls: type, where: str) -> None:
 
 
 # ---- where= and initial= ------------------------------------------------------------------------------
-# Elements that `where` does not select are replaced by the identity. The plain reduction follows, and its result
-# is combined with the initial value.
 
 
 def _reduce_selected(
     op: str, x: Any, axis: tuple[int, ...] | None, dtype: Any, keepdims: bool, ddof: float,
     initial: Any, where: Any,
 ) -> Any:  # fmt: skip
-    """Return the reduction of a GpuArray, computed in `dtype`."""
+    """Return the reduction of a GpuArray, computed in `dtype` and then combined with the initial value."""
     row = REDUCTIONS[op]
     mask = None if where is None else output_arrays.selected(where, x, op)
-    if row.ufunc is None:  # these take no initial value
-        result = row.result(x.dtype if dtype is None else dtype)
-        if op == "mean":
-            return _mean(x, mask, axis, keepdims, result)
-        return _spread(op, x, mask, axis, keepdims, ddof, result)
-    held = row.result(x.dtype) if dtype is None or op in ("min", "max") else dtype
-    start = None if initial is None else _number(initial, held, op)
-    if mask is not None and row.identity is None and start is None:
+    start = initial
+    if initial is not None:
+        start = _number(initial, row.result(x.dtype) if dtype is None else dtype, op)
+    # Replaces the elements that are not selected.
+    other = None if row.identity is not None or row.ufunc is None else start
+    if mask is not None and row.needs_elements and other is None:
         raise ShapeError(
             where=op, expected="initial= beside where=, because there is no identity",
             got="only where=", fix=f"pass initial=, the {op} of no elements",
         )  # fmt: skip
     reduced = tuple(range(x.ndim)) if axis is None else axis
-    other: Any = start if row.identity is None else row.identity
-    chosen = mask is not None and x.device.type == "cpu" and not isinstance(other, _core.Array)
-    if mask is not None and not chosen:
-        x = FUNCTIONS["where"](mask, x, bool(other) if x.dtype == np.bool_ else other)
-    if row.needs_elements and start is not None and not all(x.shape[i] for i in reduced):
+    if row.needs_elements and not all(x.shape[i] for i in reduced):
         value = output_arrays.new_like(x, reduced_shape(x.shape, reduced, keepdims), x.dtype)
         value[...] = start
         return value
-    if chosen:
-        value = _reduce_chosen(op, x, mask, reduced, dtype, keepdims, other)
-    else:
-        given = {"dtype": dtype} if "dtype" in row.parameters else {}
+    if mask is None:
+        given = {} if dtype is None else {"dtype": dtype}
         value = getattr(x, op)(axis=axis, keepdims=keepdims, **given)
+    else:
+        compiled = _of_selected(op, reduced, keepdims, x.dtype, dtype, ddof)
+        value = compiled(x, mask) if other is None else compiled(x, mask, other)
     return value if start is None else FUNCTIONS[row.ufunc.__name__](value, start, out=value)
 
 
-def _reduce_chosen(
-    op: str, x: Any, mask: Any, axes: tuple[int, ...], dtype: Any, keepdims: bool, other: Any
+@lru_cache(maxsize=256)
+def _of_selected(
+    op: str, axes: tuple[int, ...], keepdims: bool, of: np.dtype[Any], dtype: Any, ddof: float
 ) -> Any:
-    """Return the reduction of the elements that `mask` selects, in host memory and without an array of them."""
-    row, of_array = REDUCTIONS[op], dtypes.dtype_id(x.dtype)
-    held = x.dtype if dtype is None else dtype
-    source = dtypes.dtype_id(held)
-    result = np.dtype(row.result(x.dtype) if dtype is None else dtype)
+    """Return the reduction of elements of dtype `of` that a mask selects; others are replaced."""
+    from gpuinterop.ops.expression import Expression  # noqa: PLC0415  (not needed for the first reduction)
 
-    def elements(program: HostProgram, inputs: Sequence[HostValue]) -> HostValue:
-        replaced = program.constant(other, source)
-        return program.choose(inputs[1], program.cast(inputs[0], source), replaced)
+    row, graph = REDUCTIONS[op], Expression()
+    given, mask = graph.input(), graph.input()
+    x = given if dtype is None else graph.cast(given, dtype)
+    source = of if dtype is None else dtype
 
-    result_id, shape = dtypes.dtype_id(result), reduced_shape(x.shape, axes, keepdims)
-    count = math.prod(x.shape[i] for i in axes)
-    inputs = (of_array, dtypes.dtype_id(np.bool_))
-    stages = host_stages(op, inputs, elements, source, result_id, count)
-    made = output_arrays.class_for(type(x), result), result_id, shape
-    return _core.make_host_reduction(stages, x.shape, axes, made).run((x, mask))
+    def total(value: Value, keep: bool = keepdims) -> Value:
+        return graph.reduce("sum", graph.apply("where", mask, value, 0), axes, keep)
+
+    if row.ufunc is not None:
+        other: Any = row.identity
+        if other is None:
+            other = graph.input()
+        elif source == np.bool_:
+            other = bool(other)
+        made = graph.reduce(op, graph.apply("where", mask, x, other), axes, keepdims)
+        result = row.result(of) if dtype is None else dtype
+    else:
+        result, count = row.result(source), graph.reduce("sum", mask, axes, keepdims)
+        if op == "mean":
+            # Sums in small floats would overflow.
+            wide = result if result.itemsize > 2 else np.float32
+            made = graph.apply("divide", total(graph.cast(x, wide)), count)
+        else:
+            wide = np.complex128 if source.kind == "c" else np.float64
+            kept = graph.reduce("sum", mask, axes, True)
+            mean = graph.apply("divide", total(graph.cast(x, wide), True), kept)
+            away = graph.apply("subtract", x, mean)
+            if source.kind == "c":
+                away = graph.apply("absolute", away)
+            degrees = graph.apply("maximum", graph.apply("subtract", count, ddof), 0)
+            made = graph.apply("divide", total(graph.apply("square", away)), degrees)
+            made = graph.apply("sqrt", made) if op == "std" else made
+    return graph.compile([graph.cast(made, result)], op)
 
 
 def _number(initial: Any, dtype: Any, op: str) -> Any:
@@ -262,40 +276,6 @@ def _number(initial: Any, dtype: Any, op: str) -> Any:
             fix="combine an array with the result: gpuinterop.add(x.sum(0), y)",
         )  # fmt: skip
     return scalars_to_array(number, dtype, f"{op}, initial").item()
-
-
-def _mean(x: Any, mask: Any, axis: Any, keepdims: bool, dtype: np.dtype[Any]) -> Any:
-    # Sums in small floats would overflow.
-    wide = dtype if dtype.itemsize > 2 else np.dtype(np.float32)
-    total = x.sum(axis, wide, keepdims=keepdims, where=mask)
-    count = mask.sum(axis, keepdims=keepdims)
-    return FUNCTIONS["divide"](total, count, out=total).astype(dtype, copy=False)
-
-
-def _spread(
-    op: str, x: Any, mask: Any, axis: Any, keepdims: bool, ddof: float, dtype: np.dtype[Any]
-) -> Any:
-    """Return the variance or the standard deviation, from squares around the mean in double precision."""
-    wide = np.dtype(np.complex128 if x.dtype.kind == "c" else np.float64)
-    total, count = x.sum(axis, wide, keepdims=True, where=mask), mask.sum(axis, keepdims=True)
-    axes = tuple(range(x.ndim)) if axis is None else axis
-    squares = _squares()(x, mask, FUNCTIONS["divide"](total, count), axes, keepdims)
-    degrees = FUNCTIONS["maximum"](mask.sum(axis, keepdims=keepdims) - ddof, 0)
-    value = FUNCTIONS["divide"](squares, degrees)
-    return (FUNCTIONS["sqrt"](value) if op == "std" else value).astype(dtype, copy=False)
-
-
-@lru_cache(maxsize=1)
-def _squares() -> Any:
-    """Return the function that sums the squared differences from the mean."""
-    from .fuse import fuse  # noqa: PLC0415  (not needed for the first kernel of a process)
-
-    @fuse
-    def squares(x: Any, mask: Any, mean: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-        away = FUNCTIONS["absolute"](x - mean)
-        return FUNCTIONS["where"](mask, away * away, 0.0).sum(axes, keepdims=keepdims)
-
-    return squares
 
 
 # ---- functions and methods ----------------------------------------------------------------------------
@@ -363,7 +343,7 @@ class ReductionMethods(_core.Array):
         try:  # not by reraise_from, which would run six more Python functions in a cached call
             between: Self = self.max(axis, keepdims=keepdims) - self.min(axis, keepdims=keepdims)
         except GpuInteropError as error:
-            raise error.changed(where="ptp") from None
+            raise with_where(error, "ptp") from None
         return between
 
 

@@ -80,6 +80,12 @@ def test_initial_values(device: str) -> None:
     np.testing.assert_array_equal(x[:0].min(0, initial=5).get(), host[:0].min(0, initial=5))
     np.testing.assert_array_equal(x[:0].max(initial=-5, keepdims=True).get(), [[[-5]]])
     assert x.sum(dtype="int32", where=host > 2).dtype == np.int32
+    chosen, positive = mask(), host > 0
+    for name, start in (("min", True), ("max", False), ("any", None), ("all", None)):
+        more = {} if start is None else {"initial": start}
+        got = getattr(gi.GpuArray(positive, device=device), name)(1, where=chosen, **more)
+        expected = getattr(np, name)(positive, axis=1, where=chosen, **more)
+        np.testing.assert_array_equal(got.get(), expected)
 
 
 def test_small_floats_do_not_overflow(device: str) -> None:
