@@ -38,7 +38,6 @@ from gpuinterop import _core as core  # noqa: E402
 from gpuinterop.converters import registry  # noqa: E402
 from gpuinterop.ops.operation_table import ALIASES, ROWS, Row  # noqa: E402
 from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction  # noqa: E402
-from gpuinterop.ops.ufunc_keywords import BOOL_RESULTS  # noqa: E402
 
 SLOTS = ROOT / "tools" / "core_slots.pyi"
 FACE_SLOTS = ROOT / "tools" / "face_slots.pyi"
@@ -369,7 +368,12 @@ def family(row: Row) -> str:
     count = {1: "_Unary", 2: "_Binary"}[row.inputs]
     if row.results == 2:
         return count + "Pair"
-    return count + ("Other" if row.name in BOOL_RESULTS or computes_in_double(row) else "")
+    return count + ("Other" if gives_bools(row) or computes_in_double(row) else "")
+
+
+def gives_bools(row: Row) -> bool:
+    """Return whether the results of an operation are bools for operands of every dtype."""
+    return all(types.endswith("->?") for types in row.rule.types if "O" not in types)
 
 
 def computes_in_double(row: Row) -> bool:

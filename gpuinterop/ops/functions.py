@@ -59,12 +59,11 @@ for _name in ("__module__", "__name__", "__qualname__", "__doc__", "__text_signa
     setattr(add, _name, getattr(FUNCTIONS["add"], _name))
 
 
-def _with_dtype(where: str, x: Any, *others: Any) -> Any:
-    """Return an operand with a NumPy dtype; arrays of other libraries are converted."""
-    if isinstance(x, (np.ndarray, np.generic)) or not speaks(x):
+def _converted(where: str, x: Any) -> Any:
+    """Return an array of another library as a gpuinterop array, and any other operand unchanged."""
+    if isinstance(x, (_core.Array, np.ndarray, np.generic)) or not speaks(x):
         return x
-    like = next((a for a in others if isinstance(a, _core.Array)), None)
-    return output_arrays.taken(where, x, *([] if like is None else [like]))[0]
+    return output_arrays.taken(where, x)[0]
 
 
 def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
@@ -76,8 +75,7 @@ def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
     >>> gpuinterop.clip(gpuinterop.asarray([1.0, 5.0, 9.0], device="cpu"), 2, 6).tolist()
     [2.0, 5.0, 6.0]
     """
-    if not isinstance(x, _core.Array):
-        x = _with_dtype("clip", x, min, max, out)
+    x = _converted("clip", x)
     dtype = getattr(x, "dtype", None)
     if dtype is not None and dtype.kind in "iu":
         min, max = cutting(np.dtype(dtype), min, max)
@@ -110,10 +108,7 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
     if not -300 <= decimals <= 300:
         raise BoundsError(where="round", expected="decimals from -300 to 300", got=short_repr(decimals),
                           fix="omit the rounding, because no float has that many decimals")  # fmt: skip
-    if not isinstance(x, _core.Array):
-        taken = _with_dtype("round", x, out)
-        if taken is not x:
-            return round(taken, decimals, out)
+    x = _converted("round", x)
     dtype = np.dtype(x.dtype) if hasattr(x, "dtype") else None
     whole = dtype is not None and dtype.kind in "iu"
     if whole and decimals >= 0:

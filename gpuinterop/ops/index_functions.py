@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.error_context import reraise_from
-from gpuinterop.error_messages import not_an_array, not_one_of, type_name
+from gpuinterop.error_messages import not_one_of
 from gpuinterop.errors import ArrayIndexError, ShapeError, short_repr
 from gpuinterop.host_views import as_numpy_view, to_host_array
 from gpuinterop.layout import core_view
@@ -21,9 +21,8 @@ from . import output_arrays
 from .casting import cast
 from .compaction import MOST, Selection, may_wait, repeated_places
 from .index_access import assigned, copy_of, read, unshared, writable, write
-from .index_expression import IndexArray, as_index_array, upload
+from .index_expression import IndexArray, as_index_array
 from .indexing import MODES, RAISE, Elements, ElementsAlongAxis
-from .operand_conversion import viewed
 
 
 def nonzero(x: Any) -> tuple[Any, ...]:
@@ -224,7 +223,8 @@ def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -
     if axis is None:
         source, axis = source.reshape(-1), 0
     along = read_axis(axis, source.ndim, "compress")
-    mask = _condition(condition, source)
+    chosen = as_index_array(condition, source.device, "compress")
+    mask = _as_mask(chosen.beside(source, "compress"))
     if mask.ndim != 1:
         raise ShapeError(where="compress", expected="a condition of one dimension", got=f"shape {mask.shape}",
                          fix="index with the condition: x[condition]")  # fmt: skip
@@ -232,23 +232,6 @@ def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -
         Selection(mask, "compress").places()[0], inside=mask.size <= source.shape[along]
     )
     return read(Elements(source, [(along, places)], along, "compress"), x, out)
-
-
-def _condition(condition: Any, x: Any) -> Any:
-    """Return a condition as a mask on the device of x."""
-    if isinstance(condition, (list, tuple)):
-        condition = np.asarray(condition, dtype=bool)
-        return (
-            upload(condition, x.device, True, "compress")
-            if x.device.type != "cpu"
-            else IndexArray(condition).beside(x, "compress")
-        )
-    found = viewed(condition, x, "compress")
-    if found is None:
-        raise not_an_array(
-            "compress", "condition", type_name(condition), fix="pass bools, or an array of them"
-        )
-    return _as_mask(found)
 
 
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:

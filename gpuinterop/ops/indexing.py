@@ -94,13 +94,10 @@ class Elements:
         """Check the indices although no element is read or written, as NumPy does if the index arrays have any."""
         if 0 in self.block:
             return
-        for axis, named, values in zip(self.axes, self.source_axes, self.arrays, strict=True):
-            if self.mode != RAISE or not values.size:
-                continue
-            one = output_arrays.new_like(self.view, (1,), np.uint8)
-            probe = one.broadcast_to((self.view.shape[axis],))
-            target = output_arrays.new_like(self.view, values.shape, np.uint8)
-            Elements(probe, [(0, IndexArray(values, axis=named))], 0, self.where).read(target)
+        for number, values in enumerate(self.arrays):
+            if self.mode == RAISE and values.size:
+                on_host = values.get() if isinstance(values, _core.Array) else values
+                self._require_inside(number, on_host)
 
     # ---- the host ------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gpuinterop import _core
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.host_views import as_numpy_view
@@ -96,7 +97,7 @@ class MapReduce(ReductionKernel):
         super().__init__(
             Expression(), (op,), axis, (), dtypes, where
         )  # the graphs follow the dtypes
-        self.map, self.host, self.in_python = map, host, True
+        self.map, self.host = map, host
         self.texts, self.locals = tuple(posts), locals
         self._counts = max(1, _mentioned("x", map)), _mentioned("e", locals, *posts)
         if max(self._counts) > _MOST:
@@ -129,10 +130,19 @@ class MapReduce(ReductionKernel):
         text = render(self.recipe(operands, after), plan)
         return compile_source(text, arch, options=EXACT, name=f"gi_reduce_{plan.mode}.cu")
 
-    def resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
-        """Compute the results, after a check that the call passes the operands and extras that the expressions use."""
+    def __call__(self, *operands: Any, extras: Any = (), out: Any = None) -> Any:
+        """Return the result, or a tuple of several, or fill `out`, then also a tuple.
+
+        Operands broadcast against each other, extras against the result. Queued on the current
+        stream; nothing is copied.
+        """
+        if isinstance(extras, _core.Array):
+            extras = (extras,)
         self._require_counts(operands, extras)
-        return super().resolved(operands, extras, out)
+        return super().__call__(*operands, extras=extras, out=out)
+
+    def _count(self) -> int:
+        return self._counts[0]
 
     def _require_counts(self, operands: Sequence[Any], extras: Sequence[Any]) -> None:
         if (len(operands), len(extras)) != self._counts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import WORKING, dtype_from_id, dtype_id
-from gpuinterop.error_messages import not_an_array
 from gpuinterop.layout import broadcast_shapes, c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.expression_codegen import device_function, host_values
@@ -56,6 +55,8 @@ class ReductionKernel:
     where : the name in errors.
     """
 
+    _on_host: Callable[..., Any] | None = None  # computes the results in host memory
+
     def __init__(
         self,
         graph: Graph,
@@ -68,8 +69,7 @@ class ReductionKernel:
     ) -> None:
         self.graph, self.ops, self.axis, self.keepdims = graph, tuple(ops), axis, keepdims
         self.ends, self.dtypes, self._where = tuple(ends), dtypes, where
-        self.in_python = bool(ends) or graph.has_texts()  # on "cpu"
-        self._caches: dict[int, _core.PlanCache] = {}  # by the number of operands
+        self._cache = _core.PlanCache(self._resolved, where)
 
     def __call__(self, *operands: Any, extras: Any = (), out: Any = None) -> Any:
         """Return the result, or a tuple of several, or fill `out`, then also a tuple.
@@ -78,20 +78,17 @@ class ReductionKernel:
         stream; nothing is copied.
         """
         # A planned layout has been checked before: the core finds the plan by the operands.
-        n = len(operands)
-        if n == 0:
-            raise not_an_array(self._where, "an operand", "no operands")
-        cache = self._caches.get(n)
-        if cache is None:
-            cache = self._caches[n] = _core.PlanCache(
-                lambda given, outs: self.resolved(given[:n], given[n:], outs),
-                self._where,
-            )
         if out is not None and not isinstance(out, tuple):
             out = (out,)
-        if isinstance(extras, _core.Array):
-            extras = (extras,)
-        return cache((*operands, *extras) if extras else operands, out)
+        return self._cache((*operands, *extras) if extras else operands, out)
+
+    def _count(self) -> int:
+        """Return the number of operands; the others are extras."""
+        return len(self.graph.inputs)
+
+    def _resolved(self, given: Sequence[Any], outs: Any) -> Any:
+        n = self._count()
+        return self.resolved(given[:n], given[n:], outs)
 
     def resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
         """Return the plan for operands on a GPU, or the result for operands in host memory."""
@@ -115,7 +112,7 @@ class ReductionKernel:
                 for given, extents, kind in zip(out, made, kinds, strict=True)
             ]
             output_arrays.refuse_overlap(sinks, self._where)
-        if device.type == "cpu" and self.in_python:
+        if device.type == "cpu" and self._on_host is not None:
             return self._on_host(cls, full, after, kept, kinds, out)
         # Within an end the thread that reads an extra then writes to the same address.
         read_by = [i for i, end in enumerate(self.ends) for _ in end.extras] or [0] * len(extras)
@@ -178,17 +175,6 @@ class ReductionKernel:
         mapped = [dtype_from_id(row) for row in graph.result_rows(_rows(operands))]
         pairs = zip(self.ops, mapped, strict=True)
         return mapped, [np.dtype(REDUCTIONS[op].result(dtype)) for op, dtype in pairs]
-
-    def _on_host(
-        self,
-        cls: type,
-        operands: Sequence[Any],
-        extras: Sequence[Any],
-        kept: tuple[int, ...],
-        kinds: Sequence[Any],
-        out: Any,
-    ) -> Any:
-        raise AssertionError("the host computes the values before it reduces them")
 
     def recipe(self, operands: Sequence[Any], extras: Sequence[Any]) -> Recipe:
         """Return the recipe of the kernel for operands of these dtypes."""

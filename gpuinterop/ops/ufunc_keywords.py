@@ -15,12 +15,6 @@ from .dtype_promotion import is_extended
 from .operand_conversion import as_scalar, viewed
 from .operation_table import Row
 
-# Operations with results of dtype bool, for operands of every dtype.
-BOOL_RESULTS = {
-    "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "isnan", "isinf", "isfinite",
-    "signbit", "logical_and", "logical_or", "logical_xor", "logical_not",
-}  # fmt: skip
-
 # The accepted values of further keywords; all but order="C" request the default behaviour.
 _ACCEPTED: dict[str, tuple[Any, ...]] = {
     "where": (True,), "casting": ("same_kind",), "order": ("K", "C"), "subok": (True,),
