@@ -16,13 +16,13 @@ from .core_callbacks import compile_operation
 from .cuda_text import CudaText, require_arch
 from .expression import Expression
 from .expression_codegen import ElementwiseOperation
-from .expression_stages import expected_argument
+from .expression_stages import CompiledExpression, expected_argument
 from .operand_conversion import as_scalar, viewed
 
 __all__ = ["ElementwiseKernel"]
 
 
-class ElementwiseKernel(_core.PreparedCalls):
+class ElementwiseKernel(CompiledExpression):
     """A CUDA C++ expression for single elements, over arrays of any strides that broadcast.
 
     Parameters
@@ -55,13 +55,12 @@ class ElementwiseKernel(_core.PreparedCalls):
         preamble: str = "",
         host: Callable[..., Any] | None = None,
     ) -> None:
-        super().__init__()
         self._text = CudaText(
             inputs, outputs, operation, name, preamble, host, where="ElementwiseKernel"
         )
         self._declared = inputs, outputs
-        self.name, self._graph = name, Expression.of_text(self._text)
-        self._compiled = self._graph.compile(self._graph.results, name)
+        self.name, graph = name, Expression.of_text(self._text)
+        super().__init__(graph, graph.results, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         text = self._text
@@ -99,7 +98,7 @@ class ElementwiseKernel(_core.PreparedCalls):
                 got=f"{len(args)} operand{'s' * (len(args) != 1)}", fix=f"call {self.name}({names})",
             )  # fmt: skip
         given, expected = self._judged(args)
-        operation = self._compiled.operation(given)
+        operation = self.operation(given)
         if None not in expected:
             self._add(expected, [(i, None) for i in range(len(args))], operation, None)
         return operation(*given, out=out)

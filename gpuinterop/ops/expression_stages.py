@@ -140,8 +140,8 @@ class CompiledExpression(_core.PreparedCalls):
         """Return the function of a stage, or None; it takes all values, and an `out` array or None for each result."""
         reads, extras = stage.reads, stage.extras
         if not stage.reductions:
-            elementwise = self._elementwise(stage.part)
-            return lambda values, outs: elementwise(*_operands(reads, values), outs=outs)
+            elementwise = self._elementwise(stage.part, given)
+            return lambda values, outs: elementwise(_operands(reads, values), outs)
         kernel = fused_reduction(stage, given, stored, device, self._cached)
         if kernel is not None:
             return lambda values, outs: kernel(
@@ -149,27 +149,24 @@ class CompiledExpression(_core.PreparedCalls):
             )
         if stage.ends:
             return None
-        elements = self._elementwise(stage.part) if stage.part.results[0].index < 0 else None
+        is_read = stage.part.results[0].index >= 0
+        elements = None if is_read else self._elementwise(stage.part, given)
         ((op, axis, keepdims),) = stage.reductions
 
         def run(values: list[Any], outs: Sequence[Any]) -> Sequence[Any]:
             """Compute the elements by one kernel, and reduce them by another one."""
             operands = _operands(reads, values)
-            value = elements(*operands, outs=(None,))[0] if elements else operands[0]
+            value = elements(operands, (None,))[0] if elements else operands[0]
             return (getattr(value, op)(axis, keepdims=keepdims, out=outs[0]),)
 
         return run
 
-    def _elementwise(self, part: Graph) -> Callable[..., Sequence[Any]]:
+    def _elementwise(self, part: Graph, given: Sequence[Given]) -> Callable[..., Sequence[Any]]:
         """Return the kernel of a graph; its results are CudaNdarrays if its operands are."""
-        known: dict[tuple[bool, ...], Any] = {}
+        kernel = self._kernel(replace(part, strict=tuple(x.is_strict for x in given)))
 
-        def run(*operands: Any, outs: Sequence[Any]) -> Sequence[Any]:
-            strict = tuple(map(is_strict, operands))
-            if strict not in known:
-                known[strict] = self._kernel(replace(part, strict=strict))
-            given = None if all(out is None for out in outs) else tuple(outs)
-            made = known[strict](*operands, out=given)
+        def run(operands: Sequence[Any], outs: Sequence[Any]) -> Sequence[Any]:
+            made = kernel(*operands, out=None if all(out is None for out in outs) else tuple(outs))
             return made if isinstance(made, tuple) else (made,)
 
         return run

@@ -28,6 +28,10 @@ class Given(NamedTuple):
     cls: Any
     kind: int
 
+    @property
+    def is_strict(self) -> bool:
+        return getattr(self.cls, "_only", None) is not None
+
 
 class FusedReduction(NamedTuple):
     """One kernel for operands of certain kinds.
@@ -74,14 +78,14 @@ def fused_reduction(
 
     `stored` are the results. `cached` returns the kernel that it has for a key, or makes it.
     """
-    cls = next((x.cls for x in given if x.cls is not None), None)
+    like = next((x for x in given if x.cls is not None), None)
     results = sum(len(end.after.results) for end in stage.ends)
     plain_reduction = stage.part.results[0].index >= 0 and not stage.ends
-    if plain_reduction or cls is None or max(len(given), results) > _MOST:
+    if plain_reduction or like is None or max(len(given), results) > _MOST:
         return None
     if device.type == "cpu" and stage.part.has_texts():
         return None
-    n, strict = len(stage.reads), getattr(cls, "_only", None) is not None
+    n, cls, strict = len(stage.reads), like.cls, like.is_strict
     part = replace(stage.part, strict=(strict,) * n)
     rows = part.input_rows([x.kind for x in given[:n]])
     mapped = [dtype_from_id(row) for row in part.result_rows(rows)]

@@ -1,4 +1,4 @@
-"""``x[key]`` and ``x[key] = value`` for keys with index arrays and masks, and additions at them."""
+"""``x[key]`` and ``x[key] = value`` for keys with index arrays and masks, additions at them, and numpy.copyto."""
 
 from __future__ import annotations
 
@@ -8,16 +8,26 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.array_inputs import as_assigned_array, is_scalar_or_list
-from gpuinterop.error_messages import not_an_array, read_only, shapes_do_not_broadcast, type_name
+from gpuinterop.array_inputs import as_assigned_array, as_input_array, is_scalar_or_list
+from gpuinterop.error_messages import (
+    not_an_array,
+    not_one_of,
+    read_only,
+    shapes_do_not_broadcast,
+    type_name,
+)
+from gpuinterop.errors import DTypeError, short_repr
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import broadcast_shapes, core_view
+from gpuinterop.scalars import scalars_to_array
 
 from . import output_arrays
+from .casting import cast
 from .compaction import Selection
 from .core_callbacks import CALLS, FUNCTIONS
 from .index_expression import WHERE, IndexArray, IndexExpression, read_key
 from .indexing import RAISE, Elements
+from .operand_conversion import placed
 
 ASSIGNMENT = "x[key] = value"
 
@@ -140,6 +150,11 @@ def copy_of(x: Any, where: str) -> Any:
     return made
 
 
+def unshared_copy(x: Any, written: Any, where: str) -> Any:
+    """Return `x`, or a copy of it if a write to `written` would change it."""
+    return copy_of(x, where) if _core._may_overlap(x, written) else x
+
+
 def assigned(value: Any, x: Any, where: str) -> Any:
     """Return the assigned value on the device of `x`, in its dtype, unless an assignment in host memory casts.
 
@@ -179,34 +194,31 @@ def _assign_masked(expression: IndexExpression, values: Any) -> None:
     """Carry out x[..., mask, ...] = values."""
     view, (first, array) = expression.view, expression.arrays[0]
     mask = array.beside(view, ASSIGNMENT)
-    if _core._may_overlap(values, view):
-        values = copy_of(values, ASSIGNMENT)
-    if _core._may_overlap(mask, view):
-        mask = copy_of(mask, ASSIGNMENT)
+    mask, values = (unshared_copy(x, view, ASSIGNMENT) for x in (mask, values))
     after = view.ndim - first - mask.ndim
     while values.ndim > first + 1 + after and values.shape[0] == 1:
         values = values[0]
     along = values.ndim - 1 - after  # the axis of the values along which the selected elements lie
     if along < 0:
-        _fill_selected(view, mask, after, values)
+        _fill_selected(view, mask, after, values, ASSIGNMENT)
     elif values.shape[along] == 1:
         before = (slice(None),) * along
         for part in ((0,), (None,) * mask.ndim):
             values = values[before + part]
-        _fill_selected(view, mask, after, values)
+        _fill_selected(view, mask, after, values, ASSIGNMENT)
     else:
         _assign_each(view, first, Selection(mask, ASSIGNMENT), values)
 
 
-def _fill_selected(view: Any, mask: Any, after: int, values: Any) -> None:
+def _fill_selected(view: Any, mask: Any, after: int, values: Any, where: str) -> None:
     """Assign values that do not depend on the number of selected elements, so the host need not wait for it."""
-    values = _fitted(values, view.shape, ASSIGNMENT)
+    values = _fitted(values, view.shape, where)
     if view.size == 0:
         return
     mask = mask[(Ellipsis,) + (None,) * after].broadcast_to(view.shape)
-    _core._prepare_write(view, ASSIGNMENT)
+    _core._prepare_write(view, where)
     if view.device.type != "cpu":
-        _core._assign_masked(view, mask, values, ASSIGNMENT)
+        _core._assign_masked(view, mask, values, where)
         return
     target, chosen = as_numpy_view(view, written=True), as_numpy_view(mask)
     source = np.broadcast_to(as_numpy_view(values), view.shape)
@@ -244,6 +256,63 @@ def unshared(array: IndexArray, written: Any) -> IndexArray:
     if written is None or not array.overlaps(written):
         return array
     return replace(array, values=array.values.copy())
+
+
+# ---- numpy.copyto -----------------------------------------------------------------------------------
+
+COPYTO = "numpy.copyto"
+_CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+
+
+def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """Set the elements of `dst` that `where` selects, of either library, to those of `src`."""
+    if casting not in _CASTINGS:
+        raise not_one_of(COPYTO, "casting", _CASTINGS, casting)
+    if not isinstance(dst, _core.Array):
+        given = (
+            output_arrays.plain(x).get() if isinstance(x, _core.Array) else x for x in (src, where)
+        )
+        values, mask = given
+        np.copyto(dst, values, casting=casting, where=mask)  # type: ignore[arg-type]
+        return
+    target = output_arrays.plain(dst)
+    value = _source(src, target, casting)
+    if where is True:
+        target[...] = value
+        return
+    mask = output_arrays.selected(where, target, COPYTO)
+    # NumPy casts as it copies, between its own dtypes.
+    own = value.dtype.isbuiltin == target.dtype.isbuiltin == 1
+    if target.device.type != "cpu" or not own:
+        value = cast(value, target.dtype, copy=False)
+    mask, value = (unshared_copy(x, target, COPYTO) for x in (mask, value))
+    _fill_selected(target, mask, 0, value, COPYTO)
+
+
+def _source(src: Any, target: Any, casting: str) -> Any:
+    """Return the source as an array on the target's device, of any dtype that `casting` allows."""
+    dtype = target.dtype
+    number = type(src) in (bool, int, float, complex)
+    if isinstance(src, (list, tuple)):
+        src = np.asarray(src)
+    if not number and not isinstance(src, (_core.Array, np.generic)):
+        src = as_input_array(src, None, COPYTO)
+    given = np.result_type(src) if number else src.dtype
+    # Python scalars have a kind but no size.
+    allowed = np.can_cast(given, dtype, casting)  # type: ignore[arg-type]
+    if not (allowed or (number and np.result_type(src, dtype) == dtype)):
+        raise DTypeError(
+            where=COPYTO, expected=f"elements that casting={casting!r} allows to cast to {dtype}",
+            got=short_repr(src) if number else f"dtype {given}", fix='pass casting="unsafe"',
+        )  # fmt: skip
+    if number or isinstance(src, np.generic):
+        # Fill instead of uploading, because a capture records a fill.
+        value = output_arrays.new_like(target, (), dtype, COPYTO)
+        value[...] = scalars_to_array(src, dtype, COPYTO).item()
+        return value
+    source = placed(src, target, COPYTO)
+    output_arrays.require_arrays(COPYTO, target, source)
+    return source
 
 
 CALLS.update(getitem=getitem, setitem=setitem)

@@ -96,7 +96,8 @@ class Elements:
             return
         for number, values in enumerate(self.arrays):
             if self.mode == RAISE and values.size:
-                on_host = values.get() if isinstance(values, _core.Array) else values
+                device = isinstance(values, _core.Array)
+                on_host = output_arrays.plain(values).get() if device else values
                 self._require_inside(number, on_host)
 
     # ---- the host ------------------------------------------------------------------------------------

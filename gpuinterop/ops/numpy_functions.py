@@ -27,7 +27,6 @@ from gpuinterop.ops import (
     index_functions,
     output_arrays,
 )
-from gpuinterop.ops.casting import copyto
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.equality import as_operand
 from gpuinterop.ops.fuse import fuse
@@ -336,7 +335,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.ndim: lambda a: a.ndim,
     np.size: _size,
     np.copy: lambda a, order="K", subok=False: a.copy(order),
-    np.copyto: copyto,
+    np.copyto: index_access.copyto,
     np.astype: lambda x, dtype, /, *, copy=True: x.astype(dtype, copy=copy),
     np.ptp: lambda a, axis=None, out=None, keepdims=False: FUNCTIONS["subtract"](
         a.max(axis, keepdims=keepdims), a.min(axis, keepdims=keepdims), out=out

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gpuinterop import _core, dtypes
-from gpuinterop.error_context import with_where
 from gpuinterop.errors import ArgumentTypeError, DTypeError, GpuInteropError, ShapeError, short_repr
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import c_strides
@@ -220,7 +219,9 @@ def _reduce_selected(
     else:
         compiled = _of_selected(op, reduced, keepdims, x.dtype, dtype, ddof)
         value = compiled(x, mask) if other is None else compiled(x, mask, other)
-    return value if start is None else FUNCTIONS[row.ufunc.__name__](value, start, out=value)
+    if start is None or row.ufunc is None:
+        return value
+    return FUNCTIONS[row.ufunc.__name__](value, start, out=value)
 
 
 @lru_cache(maxsize=256)
@@ -343,7 +344,7 @@ class ReductionMethods(_core.Array):
         try:  # not by reraise_from, which would run six more Python functions in a cached call
             between: Self = self.max(axis, keepdims=keepdims) - self.min(axis, keepdims=keepdims)
         except GpuInteropError as error:
-            raise with_where(error, "ptp") from None
+            raise error.changed(where="ptp") from None
         return between
 
 
