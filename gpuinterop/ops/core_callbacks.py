@@ -211,12 +211,8 @@ def add_operation(entry: Any) -> tuple[int, Any]:
     op = _core._add_op(entry.name, entry.inputs, entry.results)
     _users[op] = entry
     function = _core._op_function(op, entry.name, entry.__doc__ or "", entry)
-    weakref.finalize(function, _forget, op).atexit = False
+    weakref.finalize(function, _core._drop_op, op).atexit = False
     return op, function
-
-
-def _forget(op: int) -> None:
-    _core._drop_op(op)
 
 
 def _prepare(subject: str, *request: Any) -> Any:

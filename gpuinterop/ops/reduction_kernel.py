@@ -72,11 +72,7 @@ class ReductionKernel:
         self._cache = _core.PlanCache(self._resolved, where)
 
     def __call__(self, *operands: Any, extras: Any = (), out: Any = None) -> Any:
-        """Return the result, or a tuple of several, or fill `out`, then also a tuple.
-
-        Operands broadcast against each other, extras against the result. Queued on the current
-        stream; nothing is copied.
-        """
+        """Return the result, or a tuple of several, or fill `out`, then also a tuple."""
         # A planned layout has been checked before: the core finds the plan by the operands.
         if out is not None and not isinstance(out, tuple):
             out = (out,)
