@@ -219,22 +219,35 @@ class _Partition:
         alike: dict[tuple[Any, ...], list[int]] = {}  # the reductions whose results have one shape
         for i, (value, axes) in enumerate(group):
             alike.setdefault((axes is None, reductions[i][2], self.shapes[id(value)]), []).append(i)
-        ends = tuple(self._end(places, group) for places in alike.values() if self.joined)
+        if not self.joined:
+            self._add(Stage(part, reads, (values[0],), reductions))
+            # Later kernels read them, and so do not compute them for each of their elements.
+            stored = tuple(v for v in self._stored(values) if v is not values[0])
+            if stored:
+                part, reads = self._part([Element(v) for v in stored])
+                self._add(Stage(part, reads, stored))
+            return
+        ends = tuple(self._end(places, group) for places in alike.values())
         stores = tuple(value for end in ends for value in end.stores)
-        if not self.joined or stores == (values[0],):
-            stores, ends = (values[0],), ()
-        self.stages.append(Stage(part, reads, stores, reductions, ends))
-        for stored in stores:
+        self._add(Stage(part, reads, stores, reductions, () if stores == (values[0],) else ends))
+
+    def _add(self, stage: Stage) -> None:
+        self.stages.append(stage)
+        for stored in stage.stores:
             self.places[id(stored)] = self.count + len(self.places)
+
+    def _stored(self, reduced: list[Value]) -> tuple[Value, ...]:
+        """Return the values, of these and of those after them, that other kernels or the caller read."""
+        joined = self._values_after(reduced)
+        return tuple(
+            v for v in (*reduced, *joined)
+            if v in self.results or any(user not in joined for user in self.users[id(v)])
+        )  # fmt: skip
 
     def _end(self, places: list[int], group: list[Element]) -> End:
         reduced = [group[i].value for i in places]
         value, axes = group[places[0]]
-        joined = self._values_after(reduced)
-        stores = tuple(
-            v for v in (*reduced, *joined)
-            if v in self.results or any(user not in joined for user in self.users[id(v)])
-        )  # fmt: skip
+        stores = self._stored(reduced)
         after, extras = self._part([Element(v) for v in stores], reduced)
         assert value.reduction is not None
         once = None if axes is None else len(self._shape_of_elements(value))

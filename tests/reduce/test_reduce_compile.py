@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import gpuinterop as gi
 from gpuinterop.dtypes import ACCUMULATORS
 from gpuinterop.jit import compile_source, supported_archs
 from gpuinterop.ops import blas_plans, split_product
@@ -146,3 +147,15 @@ def test_joined_reductions_compile(dtype: str, axis: int | None) -> None:
     text = render(kernel.recipe(arrays, []), plan_reduction((4096, 256), axes, rows, outs))
     assert "Both<" in text
     assert compile_source(text, archs()[0], use_cache=False)
+
+
+def test_later_kernels_read_values_after_a_reduction():
+    """Without joined reductions too: they would compute such a value for each of their elements."""
+    graph = gi.Expression()
+    x, w = graph.input(), graph.input()
+    total = graph.reduce("sum", graph.apply("multiply", x, w), -1)
+    after = graph.apply("exp", total)
+    column = graph.dimshuffle(after, (0, -1))
+    result = graph.reduce("sum", graph.apply("multiply", column, x), 0)
+    stages = partition([result], [(4, 3), (3,)], joined=False)
+    assert [stage.stores for stage in stages] == [(total,), (after,), (result,)]
