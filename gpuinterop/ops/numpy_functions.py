@@ -64,6 +64,11 @@ def _made(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> 
 # ---- splitting and repeating ------------------------------------------------------------------------
 
 
+def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    along = read_axis(axis, x.ndim, "numpy.unstack")
+    return tuple(x[(slice(None),) * along + (i,)] for i in range(x.shape[along]))
+
+
 def _tile(A: Any, reps: Any) -> Any:
     counts = read_shape(reps)
     x = A.reshape((1,) * (len(counts) - A.ndim) + A.shape)
@@ -313,6 +318,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.dstack: concat_split.dstack,
     np.column_stack: concat_split.column_stack,
     np.append: concat_split.append,
+    np.unstack: _unstack,
     np.tile: _tile,
     np.repeat: _repeat,
     np.roll: _roll,
@@ -361,7 +367,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     **{
         function: _of_views(function)
         for function in (
-            np.split, np.array_split, np.vsplit, np.hsplit, np.dsplit, np.unstack,
+            np.split, np.array_split, np.vsplit, np.hsplit, np.dsplit,
             np.flip, np.flipud, np.fliplr, np.moveaxis, np.rollaxis,
         )
     },
