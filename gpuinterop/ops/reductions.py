@@ -219,6 +219,10 @@ def _reduce_selected(
     else:
         compiled = _of_selected(op, reduced, keepdims, x.dtype, dtype, ddof)
         value = compiled(x, mask) if other is None else compiled(x, mask, other)
+        if op == "mean":  # in place, because the sums and the counts may be many
+            total, count = value
+            result = row.result(x.dtype if dtype is None else dtype)
+            return FUNCTIONS["divide"](total, count, out=total).astype(result, copy=False)
     if start is None or row.ufunc is None:
         return value
     return FUNCTIONS[row.ufunc.__name__](value, start, out=value)
@@ -249,20 +253,19 @@ def _of_selected(
         result = row.result(of) if dtype is None else dtype
     else:
         result, count = row.result(source), graph.reduce("sum", mask, axes, keepdims)
-        if op == "mean":
+        if op == "mean":  # the sum and the count
             # Sums in small floats would overflow.
             wide = result if result.itemsize > 2 else np.float32
-            made = graph.apply("divide", total(graph.cast(x, wide)), count)
-        else:
-            wide = np.complex128 if source.kind == "c" else np.float64
-            kept = graph.reduce("sum", mask, axes, True)
-            mean = graph.apply("divide", total(graph.cast(x, wide), True), kept)
-            away = graph.apply("subtract", x, mean)
-            if source.kind == "c":
-                away = graph.apply("absolute", away)
-            degrees = graph.apply("maximum", graph.apply("subtract", count, ddof), 0)
-            made = graph.apply("divide", total(graph.apply("square", away)), degrees)
-            made = graph.apply("sqrt", made) if op == "std" else made
+            return graph.compile([total(graph.cast(x, wide)), count], op)
+        wide = np.complex128 if source.kind == "c" else np.float64
+        kept = graph.reduce("sum", mask, axes, True)
+        mean = graph.apply("divide", total(graph.cast(x, wide), True), kept)
+        away = graph.apply("subtract", x, mean)
+        if source.kind == "c":
+            away = graph.apply("absolute", away)
+        degrees = graph.apply("maximum", graph.apply("subtract", count, ddof), 0)
+        made = graph.apply("divide", total(graph.apply("square", away)), degrees)
+        made = graph.apply("sqrt", made) if op == "std" else made
     return graph.compile([graph.cast(made, result)], op)
 
 
