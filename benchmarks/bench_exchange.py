@@ -148,6 +148,8 @@ def main() -> None:
         measure(bench, device, turns, names)
         if device == "cuda" and "torch" in names:
             torch = names["torch"]
+            # The first conversion of a class is made in Python, on the default stream.
+            gi.converters.to_torch(gi.converters.from_torch(names["t"]))
             with torch.cuda.stream(torch.cuda.Stream()):
                 t = torch.zeros(64, 64, device=device)
                 side = names | {"t": t, "x": gi.converters.from_torch(t)}

@@ -61,7 +61,7 @@ for _name in ("__module__", "__name__", "__qualname__", "__doc__", "__text_signa
 
 def _converted(where: str, x: Any, *others: Any) -> Any:
     """Return an array of another library as one beside the gpuinterop arrays, and any other operand unchanged."""
-    if isinstance(x, (_core.Array, np.ndarray, np.generic)) or not speaks(x):
+    if isinstance(x, (np.ndarray, np.generic)) or not speaks(x):
         return x
     like = [a for a in others if isinstance(a, _core.Array)]
     return output_arrays.taken(where, x, *like[:1])[0]
@@ -76,7 +76,8 @@ def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
     >>> gpuinterop.clip(gpuinterop.asarray([1.0, 5.0, 9.0], device="cpu"), 2, 6).tolist()
     [2.0, 5.0, 6.0]
     """
-    x = _converted("clip", x, min, max, out)
+    if not isinstance(x, _core.Array):
+        x = _converted("clip", x, min, max, out)
     dtype = getattr(x, "dtype", None)
     if dtype is not None and dtype.kind in "iu":
         min, max = cutting(np.dtype(dtype), min, max)
@@ -109,7 +110,8 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
     if not -300 <= decimals <= 300:
         raise BoundsError(where="round", expected="decimals from -300 to 300", got=short_repr(decimals),
                           fix="omit the rounding, because no float has that many decimals")  # fmt: skip
-    x = _converted("round", x, out)
+    if not isinstance(x, _core.Array):
+        x = _converted("round", x, out)
     dtype = np.dtype(x.dtype) if hasattr(x, "dtype") else None
     whole = dtype is not None and dtype.kind in "iu"
     if whole and decimals >= 0:

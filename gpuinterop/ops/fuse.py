@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -46,7 +45,7 @@ class Fused(_core.PreparedCalls):
     def __init__(
         self, function: Callable[..., Any], static_argnames: str | Sequence[str] = ()
     ) -> None:
-        super().__init__()
+        super().__init__(binds=True)
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
@@ -75,9 +74,6 @@ class Fused(_core.PreparedCalls):
 
     def __reduce__(self) -> str:
         return str(getattr(self, "__qualname__", self._name))  # by name, as functions are
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
 
     def _prepare(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Handle a call that is not cached."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.error_context import reraise_from
 from gpuinterop.error_messages import not_one_of
-from gpuinterop.errors import ArrayIndexError, ShapeError, short_repr
+from gpuinterop.errors import ShapeError, short_repr
 from gpuinterop.host_views import as_numpy_view, to_host_array
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import read_counts
@@ -22,7 +21,7 @@ from .casting import cast
 from .compaction import MOST, Selection, may_wait, repeated_places
 from .index_access import assigned, copy_of, read, unshared, writable, write
 from .index_expression import IndexArray, as_index_array
-from .indexing import MODES, RAISE, Elements, ElementsAlongAxis
+from .indexing import MODES, Elements, ElementsAlongAxis
 
 
 def nonzero(x: Any) -> tuple[Any, ...]:
@@ -105,6 +104,9 @@ def take(
     `max_threads` is accepted for old programs and has no effect.
     """
     number = _read_mode(mode, "take")
+    found = _core._take(x, indices, axis, out, number)
+    if found is not None:
+        return found
     (x,) = output_arrays.taken("take", x)
     source = output_arrays.plain(x)
     if axis is None:
@@ -112,11 +114,6 @@ def take(
     if source.ndim == 0:
         source = source.reshape(1)
     along = read_axis(0 if axis is None else axis, source.ndim, "take")
-    if number == RAISE and out is None and isinstance(indices, _core.Array):
-        indices = output_arrays.plain(indices)
-        if source.device.type == "cuda" and indices.ndim and indices.dtype.kind in "iu":
-            with suppress(ArrayIndexError):  # raised below with the fix for `take`
-                return _core.adopt(type(x), source[(slice(None),) * along + (indices,)])
     array = as_index_array(indices, source.device, "take", masks=False)
     return read(Elements(source, [(along, array)], along, "take", number), x, out)
 

@@ -17,13 +17,14 @@ struct Collected {
     if (nanobind::inst_ready(self)) nanobind::inst_ptr<T>(self)->clear();
     return 0;
   }
-  // With a slot of the class itself.
-  explicit Collected(PyType_Slot own = {})
+  // With slots of the class itself.
+  explicit Collected(PyType_Slot own = {}, PyType_Slot other = {})
       : slots{{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
               {Py_tp_clear, reinterpret_cast<void*>(clear)},
               own,
+              other,
               {}} {}
-  PyType_Slot slots[4];
+  PyType_Slot slots[5];
 };
 
 }  // namespace gpuinterop

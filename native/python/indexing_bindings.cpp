@@ -64,7 +64,7 @@ void check_value(const Array& a, const Array& target, int ndim, const int64_t* s
 
 // Null if the call is Python's: nothing to read, or shapes that do not broadcast.
 std::optional<ops::IndexedElements> elements_at(const Array& view, const IndexArrays& key,
-                                                const char* where) {
+                                                ops::OutOfRange mode, const char* where) {
   if (key.arrays.size() > ops::kMaxIndexArrays) return std::nullopt;
   std::vector<Array> indices;
   for (PyObject* o : key.arrays) {
@@ -74,14 +74,61 @@ std::optional<ops::IndexedElements> elements_at(const Array& view, const IndexAr
   for (const int axis : key.axes)
     if (view.layout.shape()[axis] == 0) return std::nullopt;
   try {
-    auto at =
-        ops::locate(view, std::move(indices), key.axes, key.axis, ops::OutOfRange::Raise, where);
+    auto at = ops::locate(view, std::move(indices), key.axes, key.axis, mode, where);
     if (at.frame.layout.size() == 0) return std::nullopt;
     at.axes = key.source_axes;
     return at;
   } catch (const Error&) {
     return std::nullopt;
   }
+}
+
+bool overlaps_any(const Array& written, const Array& view, const ops::IndexedElements& at,
+                  const char* where) {
+  bool found = ops::may_overlap(written, view, where);
+  for (const Array& a : at.indices) found = found || ops::may_overlap(written, a, where);
+  return found;
+}
+
+PyRef read(PyTypeObject* type, const Array& view, const IndexArrays& key, ops::OutOfRange mode,
+           PyObject* out, const char* where) {
+  const auto at = elements_at(view, key, mode, where);
+  if (!at) return {};
+  if (!out) {
+    PyRef made = PyRef::steal(
+        wrap(type, make_empty(view.device, view.dtype, at->ndim(), at->shape(), where)));
+    const Array target = unwrap(made.get());
+    ops::note_fresh(target);
+    ops::gather(*at, target, false, where);
+    return made;
+  }
+  ops::check_out(out, view.dtype, view.device, at->ndim(), at->shape(), where);
+  const Array target = unwrap(out);
+  if (overlaps_any(target, view, *at, where)) return {};
+  ops::gather(*at, target, true, where);
+  return PyRef::borrow(out);
+}
+
+// numpy.take of arrays on one GPU, without Python code; None for calls that Python carries out.
+nb::object take(nb::handle x, nb::handle indices, nb::handle axis, nb::handle out, int mode) {
+  const char* where = "take";
+  if (!is_array(x.ptr()) || !is_array(indices.ptr()) || (!out.is_none() && !is_array(out.ptr())))
+    return nb::none();
+  Array view = read_array(x, where);
+  const bool flat = axis.is_none();
+  if (flat && view.layout.is_c_contiguous()) {
+    const int64_t size = view.layout.size();
+    view.layout = Layout::c_order(1, &size, where);
+  }
+  const int ndim = view.layout.ndim();
+  const int64_t along = flat ? 0 : PyLong_CheckExact(axis.ptr()) ? as_int64(axis.ptr(), where) : -1;
+  if (!is_index(indices.ptr(), view) || along < 0 || along >= ndim || (flat && ndim != 1))
+    return nb::none();
+  const int at = static_cast<int>(along);
+  const IndexArrays key{{indices.ptr()}, {at}, {at}, at};
+  PyRef made = read(Py_TYPE(x.ptr()), view, key, static_cast<ops::OutOfRange>(mode),
+                    out.is_none() ? nullptr : out.ptr(), where);
+  return made ? nb::steal(made.release()) : nb::none();
 }
 
 }  // namespace
@@ -91,19 +138,12 @@ bool is_index(PyObject* o, const Array& view) {
 }
 
 PyRef read_at(PyTypeObject* type, const Array& view, const IndexArrays& key, const char* where) {
-  const auto at = elements_at(view, key, where);
-  if (!at) return {};
-  PyRef made =
-      PyRef::steal(wrap(type, make_empty(view.device, view.dtype, at->ndim(), at->shape(), where)));
-  const Array target = unwrap(made.get());
-  ops::note_fresh(target);
-  ops::gather(*at, target, false, where);
-  return made;
+  return read(type, view, key, ops::OutOfRange::Raise, nullptr, where);
 }
 
 bool write_at(const Array& view, const IndexArrays& key, PyObject* value, const char* where) {
   if (view.readonly) return false;
-  const auto at = elements_at(view, key, where);
+  const auto at = elements_at(view, key, ops::OutOfRange::Raise, where);
   if (!at) return false;
   for (const Array& a : at->indices)
     if (ops::may_overlap(view, a, where)) return false;
@@ -155,6 +195,8 @@ void register_indexing(nb::module_& m) {
       },
       "view"_a, "indices"_a, "value"_a, "axes"_a, "source_axes"_a, "axis"_a, "mode"_a, "adds"_a,
       "where"_a, "Set elements at index arrays to those of `value`, or add these.");
+  m.def("_take", &take, "x"_a.none(), "indices"_a.none(), "axis"_a.none(), "out"_a.none(), "mode"_a,
+        "numpy.take of arrays on one GPU; None for calls that Python carries out.");
   m.def(
       "_assign_masked",
       [](Array target, Array m, Array value, const char* where) {

@@ -70,6 +70,7 @@ struct PreparedCall {
 };
 
 struct PreparedCalls {
+  bool binds = false;  // as an attribute of a class it takes the instance as its first argument
   std::vector<std::shared_ptr<const PreparedCall>> entries;  // shared: Python may run during a call
   size_t next = 0;
 
@@ -139,6 +140,18 @@ PyObject* call_prepared(PyObject* self, PyObject* args, PyObject* kwargs) {
   return run_python([&] { return PyObject_Call(prepare.get(), args, kwargs); });
 }
 
+PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
+  if (!instance || !nb::inst_ready(self) || !nb::inst_ptr<PreparedCalls>(self)->binds)
+    return Py_NewRef(self);
+  // The stable ABI has no PyMethod_New, so a method is made as types.MethodType.
+  static PyObject* method = nullptr;
+  if (!method) {
+    const PyRef types = PyRef::steal(PyImport_ImportModule("types"));
+    method = types ? PyObject_GetAttrString(types.get(), "MethodType") : nullptr;
+  }
+  return method ? PyObject_CallFunctionObjArgs(method, self, instance, nullptr) : nullptr;
+}
+
 PyRef ref_unless_none(nb::handle o) { return o.is_none() ? PyRef() : PyRef::borrow(o.ptr()); }
 
 using Shape = std::optional<std::vector<int64_t>>;
@@ -167,10 +180,14 @@ void add_entry(
 }  // namespace
 
 void register_prepared_calls(nb::module_& m) {
-  const Collected<PreparedCalls> collected({Py_tp_call, slot(guarded<call_prepared>)});
+  const Collected<PreparedCalls> collected({Py_tp_call, slot(guarded<call_prepared>)},
+                                           {Py_tp_descr_get, slot(bind)});
   nb::class_<PreparedCalls>(m, "PreparedCalls", nb::type_slots(collected.slots),
                             "A callable that finds a prepared operation by its arguments.")
-      .def(nb::init<>())
+      .def(
+          "__init__",
+          [](PreparedCalls* self, bool binds) { new (self) PreparedCalls{binds, {}, 0}; },
+          nb::arg("binds") = false)
       .def("_add", &add_entry, nb::arg("expected"), nb::arg("operands"), nb::arg("operation"),
            nb::arg("rebuild").none(),
            "`expected`: (type, constant, dtype, ndim, shape or None, low, high) for each argument. "
