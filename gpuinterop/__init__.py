@@ -121,10 +121,27 @@ if hasattr(os, "register_at_fork"):
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
+    if name == "_core":
+        return _import_core()
     if home is None and name not in _PACKAGES:
         raise AttributeError(f"module 'gpuinterop' has no attribute {name!r}")
     with _loading:
         return _load(name, home)
+
+
+def _import_core() -> ModuleType:
+    try:
+        return import_module("gpuinterop._core")
+    except ModuleNotFoundError as error:
+        if error.name != "gpuinterop._core":
+            raise
+        raise ImportError(
+            "gpuinterop: expected the compiled core in the folder of the package\n"
+            f"  got: no core for this Python in {__path__[0]}\n"
+            "  fix: in a clone run `make demo` and start .venv/bin/python; after `pip install .` start Python "
+            "outside the clone",
+            name="gpuinterop._core",
+        ) from error
 
 
 def _load(name: str, home: str | None) -> Any:
