@@ -212,7 +212,7 @@ class CudaText:
                 where=self.name,
                 expected="arrays on a CUDA device, because the kernel is CUDA text",
                 got="arrays on cpu",
-                fix="pass a function of NumPy arrays that computes the same as host=",
+                fix="pass host=, a function of NumPy arrays that computes the same",
             )
         ins, outs = ([dtype_from_id(row) for row in rows] for rows in self.loop(kinds))
         given = [

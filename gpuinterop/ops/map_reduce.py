@@ -14,6 +14,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import as_supported_dtype
+from gpuinterop.error_messages import not_one_of
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.jit import EXACT, compile_source
@@ -71,12 +72,7 @@ class MapReduce(ReductionKernel):
         where: str = "MapReduce",
     ) -> None:
         if op not in FUSED:
-            raise ShapeError(
-                where=where,
-                expected=f"op {', '.join(FUSED[:-1])} or {FUSED[-1]}",
-                got=short_repr(op),
-                fix="call the array's method for another reduction",
-            )
+            raise not_one_of(where, "op", FUSED, op, error=ShapeError)
         if not callable(host):
             raise ArgumentTypeError(
                 where=where, expected="a NumPy function of (operands, extras) as host",

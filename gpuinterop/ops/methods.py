@@ -137,7 +137,9 @@ def _missing(name: str, x: Any) -> ArgumentTypeError:
         where=name,
         expected="a function that gpuinterop computes",
         got=f"{name} of a {type(x).__name__} on {x.device}",
-        fix="call it with a downloaded array, x.get(); if it writes, write back: x[...] = host",
+        fix="call it with numpy.asarray(x), which shares x"
+        if x.device.type == "cpu"
+        else "call it with a downloaded array, x.get(); if it writes, write back: x[...] = host",
     )
 
 
