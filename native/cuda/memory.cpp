@@ -3,7 +3,7 @@
 // A freed block belongs to the stream of its last use and is reused on that stream only, so the next
 // owner's work follows the last owner's without any event. Three kinds of block cannot be reused at
 // once: those that a consumer may still read (Buffer::foreign_use), those whose
-// stream is being captured, and those that a captured graph uses (cuda/graph_memory.hpp).
+// stream is being captured, and those that a captured graph uses (graph_memory.cpp).
 #include <algorithm>
 #include <string>
 

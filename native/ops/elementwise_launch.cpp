@@ -345,7 +345,7 @@ int dimension_to_halve(const IterationSpace& w) {
     for (int d = 0; d < w.ndim; ++d) {
       const int64_t steps = w.shape[d] - 1, stride = std::abs(w.stride[d][i]);
       span += steps * stride;
-      const int64_t reach = steps * std::max<int64_t>(stride, 1);
+      const int64_t reach = steps * std::max<int64_t>(stride, 1);  // stride 0 counts positions
       if (reach > most) most = reach, longest = d;
     }
     fits = fits && span <= kInt32Room;

@@ -60,7 +60,7 @@ std::shared_ptr<const Compiled> build(OpId op, const IterationSpace& w,
 
 void launch(OpId op, const IterationSpace& w, int device, const char* where) {
   if (const int d = dimension_to_halve(w); d >= 0) {
-    IterationSpace part = w;
+    IterationSpace part = w;  // the first half, then the second
     const int64_t all = w.shape[d];
     // A multiple of any vector, if the dimension is long.
     const int64_t half = all > 1024 ? all / 2 & ~int64_t{255} : all / 2;

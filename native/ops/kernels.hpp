@@ -8,7 +8,7 @@ namespace gpuinterop::ops {
 
 using OpId = uint32_t;
 // Operations that are no entry of the operation table. All but kScatterAdd move bits, and are the same for all
-// types of one size. gpuinterop/ops/core_callbacks.py has the same numbers.
+// types of one size. The table in elementwise.cpp and gpuinterop/ops/core_callbacks.py have the same order.
 constexpr OpId kCopy = 0, kFill = 1, kGather = 2, kScatter = 3, kScatterAdd = 4, kCheckIndices = 5,
                kSelect = 6;
 
@@ -43,8 +43,9 @@ struct ElementwiseLaunch {
   uint64_t parameters[kMaxParameterWords];
 };
 
-// Kernels compute positions in more than one dimension with 32 bits. Returns the dimension along which a larger
-// iteration is launched in two halves, or -1. Memory bounds the number of launches: each reaches over 2^30 elements.
+// Kernels compute positions in more than one dimension with 32 bits. Returns the dimension along which launch()
+// halves an iteration with more elements, or with an operand that spans more elements; else -1. A half may be halved
+// again. There are few parts, because each has or spans about 2^30 elements or more, and memory is finite.
 int dimension_to_halve(const IterationSpace& w);
 
 // Fills *p, at each launch. It is no launch plan (launch_plan.hpp), which is stored for one layout.

@@ -1,5 +1,5 @@
 // Shared by the files of the Array type: array_type (lifetime), array_attributes, array_index (keys,
-// assignment), array_methods (methods and module functions).
+// assignment), array_methods, array_functions (of the module), exchange_methods (protocols).
 #pragma once
 
 #include <nanobind/nanobind.h>

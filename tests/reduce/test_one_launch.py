@@ -13,7 +13,7 @@ def long_array(device: str, n: int = 140_001) -> tuple[gi.CudaNdarray, float]:
     return gi.CudaNdarray(host, device=device), float(host.sum(dtype=np.float64))
 
 
-def test_more_streams_than_sets_of_tickets(device: str) -> None:
+def test_more_streams_than_sets_of_counters(device: str) -> None:
     x, exact = long_array(device)
     expected = np.asarray(x.sum())
     assert abs(float(expected) - exact) <= 1e-6 * x.size
