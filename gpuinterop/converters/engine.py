@@ -5,8 +5,9 @@ copy. For a gpuinterop array the plan in is to share it.
 
 The module of a library has the data `RULES` (what the library can hold), `ARRAY` and `STREAM` (words for
 messages and docstrings), `FROM_DLPACK` (the name of the library's from_dlpack, without `export`), and as needed
-`IMPORTS` (the module, if it is not the entry's package), `FROM_OPTIONS`, `TO_NOTE` and `FROM_NOTE` (further
-keywords and text of the docstrings). It has at most these functions:
+`IMPORTS` (the module, if it is not the entry's package), `FROM_OPTIONS` (further keywords), `TO_NOTE`,
+`FROM_NOTE` and `COPIES` (text of the docstrings, and what `to_<library>` copies beyond what `RULES` say). It has
+at most these functions:
 
 - ``describe(obj)``: an `ArrayInfo`; by default the object is imported by its protocol and then described
 - ``memory(obj)``: instead of `describe`, for GPU arrays without a protocol in C: (shape, strides in bytes or

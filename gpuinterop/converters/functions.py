@@ -185,8 +185,7 @@ def _doc_to(entry: Backend) -> str:
     shares = LAYOUTS[rules.layout][0] + ("" if rules.negative else " without negative strides")
     if rules.alignment > 1:
         shares += f", aligned to {rules.alignment} bytes on the host"
-    copies = [*getattr(module, "TO_COPIES", [])]
-    copies += ["other layouts"] * (rules.layout != "any" or not rules.negative)
+    copies = ["other layouts"] * (rules.layout != "any" or not rules.negative)
     copies += ["read-only memory"] * (not rules.readonly)
     copies += getattr(module, "COPIES", [])
     text = f"Return {module.ARRAY} over the memory of `x`.\n\nShares {shares}."
