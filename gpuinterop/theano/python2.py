@@ -30,7 +30,8 @@ def compiled(
 ) -> tuple[types.CodeType, dict[str, Any]]:
     """Compile source code of Python 3 or, if that fails or `python2` is true, of Python 2. Raises SyntaxError.
 
-    Returns also the functions that a translated program calls. In a `module` of a package, imports may be relative.
+    Returns also the functions that a translated program calls, none for Python 3. In a `module` of a package, imports
+    may be relative.
     """
     if not python2:
         with suppress(SyntaxError):

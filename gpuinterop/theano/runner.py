@@ -49,7 +49,7 @@ def run(script: str, arguments: list[str], as_python2: bool = False) -> int:
     except ValueError as error:
         print(f"gpuinterop run: {error}", file=sys.stderr)
         return 2
-    _translate_modules(folder, as_python2 or bool(names))
+    _translate_modules(folder, as_python2 or bool(names))  # names: the program was translated
     main = types.ModuleType("__main__")
     main.__dict__.update(names, __file__=name)
     sys.modules["__main__"] = main
@@ -102,6 +102,7 @@ class _Module(SourceFileLoader):
     as_python2 = False
 
     def get_code(self, fullname: str) -> types.CodeType | None:
+        # The rule of `compiled`, with Python's own loader, which keeps the bytecode.
         if not self.as_python2:
             with suppress(SyntaxError):
                 return super().get_code(fullname)
