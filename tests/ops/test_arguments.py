@@ -144,7 +144,7 @@ def test_numpy_array_as_out_is_refused(x):
     assert not out.any()
 
 
-def test_override_of_another_library_has_priority(x):
+def test_functions_that_gpuinterop_lacks_are_left_to_another_library(x):
     class Other:
         def __array_ufunc__(self, *args, **kwargs):
             return "other"
@@ -152,6 +152,7 @@ def test_override_of_another_library_has_priority(x):
         def __array_function__(self, *args):
             return "other"
 
+    # Two functions of docs/not-here.md.
     assert np.logaddexp2(x, Other()) == "other"
     assert np.lexsort((x, Other())) == "other"
 
