@@ -23,9 +23,8 @@ def find_places() -> tuple[int, ...] | None:
     grads: set[int] = set()
 
     def read(tensor: Any) -> tuple[int, ...]:
-        if (
-            type(tensor) is not torch.Tensor
-        ):  # a mode that is active makes others, such as fake tensors
+        # A mode that is active makes others, such as fake tensors.
+        if type(tensor) is not torch.Tensor:
             raise TypeError
         distance, _, *words = _core._tensor_words(tensor)
         distances.add(distance)
