@@ -112,7 +112,7 @@ def further_kernel(bench: Benchmark) -> None:
     x = gi.asarray(np.ones(64, np.float32), device=device)
     found: list[float] = []
     for _ in range(4):
-        _core._forget_kernels()
+        _core._forget_calls()
         jit.clear_cache()
         start = time.perf_counter()
         gi.arctan(x)
