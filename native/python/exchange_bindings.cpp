@@ -1,16 +1,12 @@
 // Functions of the exchange part in the module.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-
-#include <optional>
-#include <utility>
 
 #include "array/text_arguments.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 #include "python/exchange_c_api.hpp"
 #include "python/exchange_import.hpp"
+#include "python/parameters.hpp"
 #include "python/register.hpp"
 
 namespace nb = nanobind;
@@ -19,41 +15,55 @@ namespace gpuinterop {
 
 namespace {
 
-nb::object import_any(nb::handle cls, nb::handle obj, std::optional<std::pair<int, int>> device,
-                      std::optional<bool> copy, const char* where, std::optional<bool> realign) {
-  auto* type = cls.is_none() ? nullptr : reinterpret_cast<PyTypeObject*>(cls.ptr());
-  if (type && !(PyType_Check(cls.ptr()) && PyType_IsSubtype(type, array_type)))
+// Functions in C, because the calls of nanobind with names cost a quarter of a conversion.
+PyObject* import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  static const Parameters parameters("import_any", "cls obj device copy where realign", 2);
+  const auto [cls, obj, device, copy, where, realign, unused, unused_too] =
+      parameters.read(args, nargs, names);
+  auto* type = cls == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(cls);
+  if (type && !(PyType_Check(cls) && PyType_IsSubtype(type, array_type)))
     fail(Kind::Type, "from_dlpack", "CudaNdarray, GpuArray, a subclass of these, or None as cls",
-         repr_text(cls.ptr()),
-         "omit cls, or pass a class: from_dlpack(x, cls=gpuinterop.GpuArray)");
+         repr_text(cls), "omit cls, or pass a class: from_dlpack(x, cls=gpuinterop.GpuArray)");
   exchange::Options o;
-  o.where = where;
-  o.has_device = device.has_value();
-  if (device) o.device = read_device(device->first, device->second, where);
-  if (copy) o.copy = *copy;
-  o.allow_unaligned = !realign;
-  o.realign = realign.value_or(true);
-  return nb::steal(exchange::import_any(type, obj.ptr(), o));
+  // The text is valid as long as the caller's argument.
+  if (where && !(o.where = PyUnicode_AsUTF8AndSize(where, nullptr))) throw PythonError();
+  if (device && device != Py_None) {
+    int kind, id;
+    if (!PyArg_ParseTuple(device, "ii", &kind, &id)) throw PythonError();
+    o.has_device = true;
+    o.device = read_device(kind, id, o.where);
+  }
+  if (copy && copy != Py_None && (o.copy = PyObject_IsTrue(copy)) < 0) throw PythonError();
+  o.allow_unaligned = realign == Py_None;
+  o.realign = realign && realign != Py_False;
+  return exchange::import_any(type, obj, o);
 }
 
-nb::object share_plain(nb::handle obj) {
-  exchange::ForeignType& p = exchange::foreign_type_of(Py_TYPE(obj.ptr()));
+PyObject* share_plain(PyObject*, PyObject* obj) {
+  exchange::ForeignType& p = exchange::foreign_type_of(Py_TYPE(obj));
   PyObject* found =
-      p.plain && !exchange::converters_changed ? exchange::import_plain(p, obj.ptr()) : nullptr;
-  if (PyErr_Occurred()) throw PythonError();
-  return found ? nb::steal(found) : nb::none();
+      p.plain && !exchange::converters_changed ? exchange::import_plain(p, obj) : nullptr;
+  if (found || PyErr_Occurred()) return found;
+  Py_RETURN_NONE;
 }
+
+PyMethodDef functions[] = {
+    {"import_any", as_method(guarded<import_any>), METH_FASTCALL | METH_KEYWORDS,
+     "import_any(cls, obj, device=None, copy=None, where='from_dlpack', realign=False)\n--\n\n"
+     "Return an array of class `cls` over the memory of `obj`, by the first protocol that works. "
+     "`realign`: copy memory that is not aligned; None: share it, only to inspect its layout."},
+    {"share_plain", guarded<share_plain>, METH_O,
+     "share_plain(obj)\n--\n\nReturn an array over an ordinary array of numpy, torch or cupy, or "
+     "None for objects that a converter must check."},
+    {nullptr, nullptr, 0, nullptr},
+};
 
 }  // namespace
 
 void register_exchange(nanobind::module_& m) {
   using namespace nb::literals;
   exchange::make_names();
-  m.def(
-      "import_any", &import_any, "cls"_a.none(), "obj"_a.none(), "device"_a = nb::none(),
-      "copy"_a = nb::none(), "where"_a = "from_dlpack", "realign"_a.none() = false,
-      "Return an array of class `cls` over the memory of `obj`, by the first protocol that works. "
-      "`realign`: copy memory that is not aligned; None: share it, only to inspect its layout.");
+  if (PyModule_AddFunctions(m.ptr(), functions) < 0) throw nb::python_error();
   m.def(
       "export_via",
       [](nb::handle x, nb::type_object type) {
@@ -61,10 +71,6 @@ void register_exchange(nanobind::module_& m) {
       },
       "x"_a, "type"_a,
       "Return an object of `type` over the memory of `x`, by that type's DLPack C exchange API.");
-  m.def(
-      "share_plain", &share_plain, "obj"_a.none(),
-      "Return an array over an ordinary array of numpy, torch or cupy, or None for objects that a "
-      "converter must check.");
   m.def(
       "_look_into",
       [](nb::handle capsule, const std::string& where, bool realign) -> nb::object {
