@@ -181,6 +181,8 @@ PROMISES = (
         None,
     ),
     ("converters", "refusal: negative strides -> torch", "a conversion that raises", 20.0),
+    ("exchange", "from torch, side stream, cuda", "`from_torch(t)` while PyTorch works on a side stream", 0.6),
+    ("exchange", "to torch, side stream, cuda", "`to_torch(x)` there, for an array that was last used there", 0.8),
     ("launch", LAUNCHED, "`exp(x, out=y)` of 2^10: host time above the raw launch", 0.5),
     (
         "launch",
@@ -300,6 +302,7 @@ WHY: dict[tuple[str, str], str] = {
     ("exchange", "from NumPy, cpu"): OF_NUMPY,
     ("exchange", "from torch, cpu"): BY_TABLE,
     ("exchange", "from torch, cuda"): BY_TABLE,
+    ("exchange", "from torch, side stream, cuda"): BY_TABLE,
     ("exchange", "from CuPy, cuda"): OF_CUPY,
     ("launch", LAUNCHED): "The raw launch is that of an empty kernel with three arguments. "
     "[The rest](#the-host-time-of-a-call) is the call from Python, in which no step but the "
@@ -308,7 +311,7 @@ WHY: dict[tuple[str, str], str] = {
     "the first; host time determines when the next step starts.",
     ("documents", PLAIN): "A capture keeps the kernel of every operation, 27 in a chain, of which each takes 1.3 us "
     "with its start; `fuse` makes two of them.",
-    ("documents", NO_GRAPHS): "`exp(x)` itself took 4.06 us in this run and a bare launch 2.99, so only a "
+    ("documents", NO_GRAPHS): "`exp(x)` itself took 4.08 us in this run and a bare launch 3.07, so only a "
     "captured graph can reach the target; the rest is the compiled function's own Python code.",
     ("exchange", "view, cuda"): "Host time without another library to scale it by, so it depends on the machine: "
     "0.24 us in the record before.",
