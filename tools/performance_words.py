@@ -30,6 +30,8 @@ def figure(value: float | None) -> str:
 
 def spelt(who: str) -> str:
     """Return the name of a contender for readers; for bench_exchange, names the libraries of the variables."""
+    if who == "c.view()":  # beside a slice of the same array
+        return "CuPy's plain `view()`"
     for letter, library in (("c", "CuPy"), ("t", "PyTorch"), ("n", "NumPy")):
         if who.startswith((f"{letter}.", f"{letter}[")):
             return f"the same on {library}'s array"
