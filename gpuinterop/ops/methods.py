@@ -39,7 +39,7 @@ _NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 def __array_ufunc__(
     self: Any, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **kwargs: Any
 ) -> Any:
-    """Compute `ufunc` on gpuinterop arrays; NotImplemented if there is no such operation."""
+    """Compute `ufunc` on gpuinterop arrays; NotImplemented if another operand may, and gpuinterop cannot."""
     outs = out
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
     for out in outs or ():
@@ -62,7 +62,12 @@ def __array_ufunc__(
         raise _missing(f"numpy.{name}", self)
     if outs is not None:
         kwargs["out"] = outs[0] if len(outs) == 1 else outs
-    return found(*inputs, **kwargs)
+    try:
+        return found(*inputs, **kwargs)
+    except TypeError:
+        if _all_known(inputs, outs):
+            raise
+        return NotImplemented
 
 
 def _refuse_numpy_out(name: str, x: Any, in_place: bool) -> ArgumentTypeError:

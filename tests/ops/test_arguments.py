@@ -144,7 +144,7 @@ def test_numpy_array_as_out_is_refused(x):
     assert not out.any()
 
 
-def test_functions_that_gpuinterop_lacks_are_left_to_another_library(x):
+def test_what_gpuinterop_cannot_compute_is_left_to_another_library(x):
     class Other:
         def __array_ufunc__(self, *args, **kwargs):
             return "other"
@@ -155,6 +155,7 @@ def test_functions_that_gpuinterop_lacks_are_left_to_another_library(x):
     # Two functions of docs/not-here.md.
     assert np.logaddexp2(x, Other()) == "other"
     assert np.lexsort((x, Other())) == "other"
+    assert np.add(x, Other()) == np.matmul(x, Other()) == "other"  # no operand of gpuinterop's
 
 
 @pytest.mark.parametrize("name", ["exp", "add", "where", "clip"])
