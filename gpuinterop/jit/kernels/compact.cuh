@@ -2,7 +2,7 @@
 // C-contiguous. A block has one tile of GI_TILE elements.
 #define GI_THREADS 256
 #define GI_TILE (32 * GI_THREADS)  // two pieces of 16 elements a thread
-#define GI_MOST (1ll << 48)  // results; larger sums are not told apart, so that no sum overflows
+#define GI_MOST (1ll << 48)  // results; a larger sum counts as this one, so that no sum overflows
 
 struct Params {
   const u8* mask;
