@@ -21,7 +21,6 @@ def examples(count: int):
 
 
 shapes = st.lists(st.integers(0, 4), min_size=0, max_size=5).map(tuple)
-filled_shapes = st.lists(st.integers(1, 4), min_size=0, max_size=5).map(tuple)
 
 
 def numbers(shape: tuple[int, ...], start: int = 1) -> np.ndarray:

@@ -5,8 +5,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import gpuinterop as gi
 import gpuinterop.testing
 
@@ -126,26 +124,3 @@ def test_only_listed_tests_use_private_names():
     assert not found - set(allowed), "test it by public names"
     assert not set(allowed) - found, f"remove these lines from {INTERNAL_IMPORTS.name}"
     assert allowed == sorted(allowed)
-
-
-@pytest.mark.parametrize("text", [
-    "from gpuinterop import _core",
-    "import gpuinterop.ops",
-    "import gpuinterop as gi\ngi._core.view",
-    "import gpuinterop as package\npackage.converters.registry.names()",
-    "from gpuinterop.converters import registry",
-    "from gpuinterop.jit import x",
-])  # fmt: skip
-def test_private_names_are_found(text):
-    assert internal_names(ast.parse(text))
-
-
-@pytest.mark.parametrize("text", [
-    "from gpuinterop import zeros",
-    "from gpuinterop.errors import ShapeError",
-    "import gpuinterop as gi\ngi.add(gi.zeros(3), 1)",
-    "from gpuinterop.testing import Bridge, matrix",
-    "from gpuinterop import converters\nconverters.to_torch",
-])  # fmt: skip
-def test_public_names_are_not_reported(text):
-    assert not internal_names(ast.parse(text))

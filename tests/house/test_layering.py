@@ -242,16 +242,3 @@ def test_layouts_and_dtypes_include_neither_python_nor_cuda():
             path = ROOT / "native" / name
             waiting += includes(path.read_text(encoding="utf-8")) if path.exists() else []
     assert reached.isdisjoint({"Python.h", "cuda.h"}), reached
-
-
-@pytest.mark.parametrize(
-    ("file", "source", "expected"),
-    [
-        ("ops/a.cpp", '#include "python/error_translation.hpp"\n', {("ops/a.cpp", "python/error_translation.hpp")}),
-        ("ops/a.hpp", '#include <cstring>\n#include "exchange/import.hpp"\n',
-         {("ops/a.hpp", "exchange/import.hpp")}),
-        ("ops/a.cpp", '#include "ops/b.hpp"\n#include "cuda/cuda.hpp"\n#include <dlpack/dlpack.h>', set()),
-    ],
-)  # fmt: skip
-def test_the_rule_of_includes(file, source, expected):
-    assert upward_includes(file, source) == expected

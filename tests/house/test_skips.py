@@ -54,36 +54,24 @@ def run(tmp_path, monkeypatch):
     return run
 
 
-def test_an_unlisted_reason_fails_the_run(run):
-    code, text = run(UNLISTED, "-n", "1")
-    assert code == 1
-    assert "no time today  <- not allowed here" in text
+# A test module, the options of the run, whether it fails, and what it prints.
+RUNS = [
+    (UNLISTED, ("-n", "1"), 1, "no time today  <- not allowed here"),
+    (LISTED, (), 0, "skipped, and why"),
+    (LISTED, ("--require", "pycuda"), 1, "pycuda is not installed  <- not allowed here"),
+    (IMPORTED, ("--require", "torch,cupy"), 1, "<- not allowed here"),
+    (GPU + DEVICE, ("--require-cuda",), 1, "<- not allowed here"),
+    (DEVICE + GPU.replace("test(", "test_on_a_gpu("), (), 0, "1 passed, 1 deselected"),
+    (GPU + DEVICE, (), 0, "tests of CUDA devices are left out, no CUDA device: "),
+    (DEVICE, ("--require", "abacus"), 4, "abacus"),
+]
 
 
-def test_listed_reasons_pass_unless_their_category_is_required(run):
-    code, text = run(LISTED)
-    assert code == 0, text
-    assert "skipped, and why" in text
-    code, text = run(LISTED, "--require", "pycuda")
-    assert code == 1
-    assert "pycuda is not installed  <- not allowed here" in text
-
-
-@pytest.mark.parametrize(
-    ("source", "flags"),
-    [(IMPORTED, ("--require", "torch,cupy")), (GPU + DEVICE, ("--require-cuda",))],
-)
-def test_a_required_category_must_not_be_skipped(run, source, flags):
+@pytest.mark.parametrize(("source", "flags", "status", "words"), RUNS)
+def test_unlisted_and_required_skips_fail_the_run(run, source, flags, status, words):
     code, text = run(source, *flags)
-    assert code == 1
-    assert "<- not allowed here" in text
-
-
-def test_the_device_fixture_runs_on_the_host_everywhere(run):
-    code, text = run(DEVICE + GPU.replace("test(", "test_on_a_gpu("))
-    assert code == 0
-    assert "1 passed, 1 deselected" in text
-    assert "tests of CUDA devices are left out, no CUDA device: " in text
+    assert code == status, text
+    assert words in text
 
 
 def test_each_test_that_a_fake_driver_cannot_run_exists():
@@ -118,9 +106,3 @@ def test_a_second_run_of_gpu_tests_says_what_it_waits_for(run, tmp_path, monkeyp
         code, text = run("def test(): pass\n")
     assert code == 0, text
     assert f"another run of GPU tests, which has locked {lock.name}" in text
-
-
-def test_an_unknown_category_is_a_usage_error(run):
-    code, text = run(DEVICE, "--require", "abacus")
-    assert code != 0
-    assert "abacus" in text
