@@ -22,21 +22,6 @@ def npmat(monkeypatch, request):
     return module
 
 
-@pytest.mark.parametrize("shape", [(3, 4), (1, 5), (5, 1), (0, 3)])
-def test_matrices_share_both_ways(npmat, shape):
-    m = npmat.CUDAMatrix(host(*shape, order="F"))
-    x = converters.from_cudamat(m)
-    assert np.array_equal(x.get(), host(*shape))
-    if x.size:
-        x[0, 0] = 9
-        assert m.numpy_array[0, 0] == 9
-    back = converters.to_cudamat(x)
-    assert back.shape == shape
-    if x.size:
-        back.numpy_array[-1, -1] = 8
-        assert x[-1, -1].item() == 8
-
-
 def test_nothing_is_copied_on_the_way(npmat):
     x = gi.ones((2, 3), device="cpu")
     with gi.no_copies():
@@ -80,23 +65,6 @@ def test_matrix_that_replaces_its_array_leaves_the_shared_array_unchanged(npmat)
     m.set_trans(True)
     gc.collect()
     assert np.array_equal(x.get(), host(3, 4))
-
-
-SHAPES = [(7,), (3, 4), (2, 3, 4), (1, 3), (3, 1), (), (0, 3)]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_garrays_share_both_ways(gnumpy, shape):
-    x = converters.from_numpy(host(*shape))
-    g = gi.cudandarray_to_garray(x)
-    assert g.shape == shape
-    assert np.array_equal(g.ndarray, host(*shape))
-    back = gi.garray_to_cudandarray(g)
-    assert np.array_equal(back.get(), host(*shape))
-    if x.size:
-        assert back.ptr == x.ptr
-        x[...] = 3
-        assert (g.ndarray == 3).all()
 
 
 def test_the_reuse_cache_in_cpu_mode(gnumpy):

@@ -46,30 +46,19 @@ def test_other_copy_keyword_is_refused_with_the_right_one(name, value):
 # ---- bools --------------------------------------------------------------------------------------
 
 
-def make_array():
-    return gi.from_any(np.zeros((2, 3), np.float32))
-
-
-def host():
-    return np.zeros((2, 3), np.float32)
-
-
 CALLS = {
-    "to": lambda v: gi.to(make_array()[:, ::-1], "numpy", v),
-    "to, shared": lambda v: gi.to(make_array(), "buffer", copyif=v),
-    "to_numpy": lambda v: converters.to_numpy(make_array(), v),
-    "from_any": lambda v: gi.from_any(host(), v),
-    "explain": lambda v: gi.explain(make_array(), "numpy", v),
-    "allow_readonly": lambda v: gi.explain(make_array(), "torch", allow_readonly=v),
-    "from_jax": lambda v: converters.from_jax(pytest.importorskip("jax.numpy").ones(2), v),
-    "to_device": lambda v: make_array().to_device("cpu", copy=v),
-    "astype": lambda v: make_array().astype("float32", copy=v),
-    "reshape": lambda v: make_array().reshape(6, copy=v),
-    "from_dlpack": lambda v: gi.from_dlpack(host(), copy=v),
-    "asarray": lambda v: gi.asarray(host(), device="cpu", copy=v),
-    "pointer_arguments": lambda v: converters.pointer_arguments([], copyif=v).__enter__(),
-    "pointer_arguments, readonly": lambda v: converters.pointer_arguments(
-        [], allow_readonly=v
+    **{
+        name: lambda value, call=call, accepted=accepted: call(X, **{accepted: value})
+        for name, (call, accepted) in KEYWORDS.items()
+        if name != "kernel"  # whose wrapper reads it at the launch
+    },
+    "by position": lambda value: gi.to(gi.from_any(X)[::-1], "buffer", value),
+    "allow_readonly": lambda value: gi.explain(X, "torch", allow_readonly=value),
+    "from_jax": lambda value: converters.from_jax(pytest.importorskip("jax.numpy").ones(2), value),
+    "astype": lambda value: gi.from_any(X).astype("float32", copy=value),
+    "pointer_arguments": lambda value: converters.pointer_arguments([], copyif=value).__enter__(),
+    "pointer_arguments, readonly": lambda value: converters.pointer_arguments(
+        [], allow_readonly=value
     ).__enter__(),
 }
 
@@ -112,7 +101,7 @@ def test_every_library_takes_allow_readonly(library):
         pytest.importorskip(library)
     x = gi.zeros(16, device="cpu")
     x.readonly = True
-    for source in (x, host()):
+    for source in (x, np.zeros((2, 3), np.float32)):
         assert not gi.explain(source, library, True, allow_readonly=True).refused
         assert gi.to(source, library, True, allow_readonly=True) is not None
         for call in (gi.to, gi.explain):

@@ -1,6 +1,5 @@
 """Oddities of NumPy, tvm-ffi, cuda.core, Warp and TensorFlow on the host."""
 
-import gc
 import sys
 import types
 
@@ -17,36 +16,6 @@ def make_array(*shape, dtype="float32"):
 
 
 # ---- tvm-ffi, cuda.core -------------------------------------------------------------------------
-
-
-def test_tvm_ffi_lifetimes_and_read_only():
-    pytest.importorskip("tvm_ffi")
-    t = converters.to_tvm_ffi(gi.full((2, 3), 4, device="cpu"))
-    gc.collect()
-    x = converters.from_tvm_ffi(t)
-    del t
-    gc.collect()
-    assert x.tolist() == [[4, 4, 4], [4, 4, 4]]
-    x.readonly = True
-    with pytest.raises(gi.ReadOnlyError):
-        converters.to_tvm_ffi(x)
-    assert converters.to_tvm_ffi(x, allow_readonly=True).data_ptr() == x.ptr
-
-
-def test_cuda_core_views_keep_the_mark_and_the_memory():
-    pytest.importorskip("cuda.core.utils")
-    x = gi.full((2, 3), 4, device="cpu")[:, ::-1]
-    x.readonly = True
-    v = converters.to_cuda_core(x)
-    assert v.readonly
-    ptr = x.ptr
-    del x
-    gc.collect()
-    back = converters.from_cuda_core(v)
-    assert back.base is v
-    assert back.readonly
-    assert back.ptr == ptr == v.ptr
-    assert back.tolist() == [[4, 4, 4], [4, 4, 4]]
 
 
 def test_a_read_only_view_of_cuda_core_stays_so_by_every_way_in():
@@ -87,32 +56,10 @@ def warp():
     return warp
 
 
-def test_warp_shares_any_layout_of_one_to_four_dimensions(warp):
-    whole = make_array(4, 6)
-    for x in (whole, whole.T, whole[::-1], whole[:, ::-2], whole[:0], whole[1]):
-        assert gi.explain(x, "warp").shared
-        w = converters.to_warp(x)
-        assert (w.shape, w.strides) == (x.shape, tuple(x.strides)) or x.size == 0
-        assert np.array_equal(w.numpy(), x.get())
-        back = gi.from_any(w)
-        assert np.array_equal(back.get(), x.get())
-        if x.size:
-            assert back.ptr == x.ptr == w.ptr
-    for shape in ((), (1, 2, 1, 2, 1)):
-        with pytest.raises(ValueError, match="dimensions"):
-            converters.to_warp(make_array(*shape))
-
-
-def test_warp_vectors_lifetimes_and_refusals(warp):
-    v = warp.zeros(3, dtype=warp.vec3)
-    assert gi.from_any(v).shape == (3, 3)
-    w = converters.to_warp(gi.full(5, 2, device="cpu"))
-    gc.collect()
-    assert w.numpy().tolist() == [2] * 5
-    before = gi.memory_stats("cpu")["live_buffers"]
-    del w
-    gc.collect()
-    assert gi.memory_stats("cpu")["live_buffers"] == before - 1
+def test_warp_arrays_of_other_shapes(warp):
+    assert gi.from_any(warp.zeros(3, dtype=warp.vec3)).shape == (3, 3)
+    with pytest.raises(ValueError, match="dimensions"):
+        converters.to_warp(make_array(1, 2, 1, 2, 1))
     indexed = warp.indexedarray(
         warp.zeros(3, dtype=warp.float32), [warp.array([0, 1], dtype=warp.int32)]
     )
@@ -128,24 +75,9 @@ def tf():
     return pytest.importorskip("tensorflow")
 
 
-def test_tensorflow_shares_c_order_and_is_read_only_here(tf):
-    x = make_array(4, 6)
-    t = converters.to_tensorflow(x)
-    assert np.array_equal(t.numpy(), x.get())
-    assert gi.shares_memory(t, x)
-    back = gi.from_any(t)
-    assert back.ptr == x.ptr
-    assert back.readonly
-    for view in (x.T, x[::-1], x[:, ::2]):
-        with pytest.raises(gi.ContiguityError):
-            converters.to_tensorflow(view)
-        assert np.array_equal(converters.to_tensorflow(view, copyif=True).numpy(), view.get())
-    misaligned = converters.from_numpy(aligned(8, "float32", 4))
-    with pytest.raises(gi.ContiguityError, match="aligned"):
-        converters.to_tensorflow(misaligned)
-
-
 def test_tensorflow_objects_without_plain_memory(tf):
+    with pytest.raises(gi.ContiguityError, match="aligned"):
+        converters.to_tensorflow(converters.from_numpy(aligned(8, "float32", 4)))
     with pytest.raises(gi.ConversionTypeError, match="variable"):
         gi.from_any(tf.Variable([1.0]))
     with pytest.raises(gi.DTypeError):

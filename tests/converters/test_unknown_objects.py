@@ -77,19 +77,6 @@ def test_unknown_object_is_refused_in_the_name_of_the_function(make):
     assert (gi.ones(1) == None) is False  # noqa: E711
 
 
-def test_protocol_that_fails_is_reported():
-    class Half:
-        def __dlpack__(self, **options):
-            raise BufferError("not today")
-
-        def __dlpack_device__(self):
-            return (1, 0)
-
-    for call in (gi.from_any, gi.from_dlpack):
-        with pytest.raises(gi.ExchangeError, match="not today"):
-            call(Half())
-
-
 @pytest.mark.parametrize("cls", [gi.CudaNdarray, gi.GpuArray, np.ndarray])
 def test_class_is_no_array(cls):
     with pytest.raises(gi.ConversionTypeError, match="the class itself"):

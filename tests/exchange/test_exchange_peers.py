@@ -48,14 +48,6 @@ def test_buffer_is_locked_as_long_as_it_is_used():
     raw.append(1)
 
 
-@pytest.mark.parametrize("name", ["bfloat16", "float8_e5m2", "int4"])
-def test_dtypes_of_ml_dtypes_come_by_the_dictionary(name):
-    dtype = getattr(pytest.importorskip("ml_dtypes"), name)  # the typestr of float8_e5m2 is "<f1"
-    n = np.arange(4).astype(dtype)
-    x = from_dlpack(n)
-    assert (x.dtype, x.ptr) == (dtype, n.ctypes.data)
-
-
 def test_devices_and_copies():
     n = np.arange(3.0)
     for options in ({}, {"device": "cpu"}, {"device": "cpu", "copy": False}):

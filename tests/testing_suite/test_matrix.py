@@ -273,15 +273,6 @@ WRONG_VARIABLES = [
 ]
 
 
-@pytest.mark.slow  # the next test checks each of them without a run of pytest
-def test_wrong_variable_raises_a_complete_error(tmp_path):
-    variable, value, message = WRONG_VARIABLES[0]
-    result = pyargs(tmp_path, **{variable: value})
-    assert result.returncode == 2
-    assert message in result.stdout
-    assert "conftest.py:" not in result.stdout + result.stderr
-
-
 @pytest.fixture
 def config(monkeypatch):
     """What the suite's conftest reads of pytest's configuration, with no variable set."""
@@ -319,17 +310,15 @@ def test_arrays_that_a_library_cannot_make_are_taken_from_dlpack():
     assert {cell.outcome for cell in m.cells} == {"shared"}, m
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("library", ["numpy", "torch", "jax", "tvm_ffi", "cuda_core", "array_api"])
-def test_the_real_libraries(library):
+LIBRARIES = ("numpy", "torch", "jax", "tvm_ffi", "cuda_core", "array_api", "warp", "tensorflow")
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("every_dtype", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_real_libraries(library, every_dtype):
+    """Tests of tests/converters begin where this one ends."""
     module = {"cuda_core": "cuda.core", "array_api": "array_api_strict"}.get(library, library)
     pytest.importorskip(module)
-    if library == "jax":  # which compiles for each new case: every layout, every dtype
-        runs = [
-            matrix([library], ["cpu"], dtypes=["float32"]),
-            matrix([library], ["cpu"], layouts=["C"]),
-        ]
-    else:
-        runs = [matrix([library], ["cpu"])]
-    for m in runs:
-        assert m.ok, str(m)
+    options = {"layouts": ["C"]} if library == "jax" else {}  # which compiles for each new case
+    m = matrix([library], ["cpu"], **(options if every_dtype else {"dtypes": ["float32"]}))
+    assert m.ok, str(m)

@@ -212,8 +212,9 @@ DENSE = {"C", "offset", "size-1", "empty", "0-d"}
     ("library", "made", "shared"),
     [("cudamat", "F", {"F", "empty"}), ("gnumpy", "C", DENSE), ("buffer", "C", {*DENSE, "readonly"})],
 )  # fmt: skip
-def test_libraries_that_share_one_order(monkeypatch, library, made, shared):
-    npmat = fake_cudamat.npmat()
+@pytest.mark.parametrize("copies", [False, True])
+def test_libraries_that_share_one_order(monkeypatch, library, made, shared, copies):
+    npmat = fake_cudamat.npmat(copies=copies)
     fake_pycuda.installed(monkeypatch, npmat, fake_cudamat.gnumpy(npmat))
     m = matrix([library], ["cpu"], dtypes=["float32", "int8", "complex64"])
     assert m.ok, str(m)
