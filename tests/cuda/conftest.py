@@ -22,7 +22,8 @@ def tidy(request):
     driver.Capture.end_all()
     gc.collect()
     gi.synchronize()
-    assert driver.current_context() == before
+    # Where torch or CuPy enters our stream too, the library makes the primary context current.
+    assert driver.current_context() in ([before] if FAKE else [before, driver.primary()])
     assert devices.current_stream("cuda:0").handle == driver.LEGACY
     if FAKE:
         assert fake_driver.faults() == ""
