@@ -34,87 +34,79 @@ def logistic(x, w):
 
 PLACES = pytensor.shared(np.array([3, 0, 3]), name="places")  # on the host, because it is int64
 
-# Each makes outputs and updates of a matrix x and an integer i, which are arguments, and of three shared variables: a
-# square matrix w, a vector v and a 3-d array t. Operations on the host are allowed only in `ON_HOST`.
+# Each makes outputs, or outputs and updates, of a matrix x and an integer i, which are arguments, and of three shared
+# variables: a square matrix w, a vector v and a 3-d array t. Operations on the host are allowed only in `ON_HOST`.
 GRAPHS = {
-    "exp": lambda x, w, v, t, i: ([pt.exp(x) * 2 + v], {}),
-    "several outputs": lambda x, w, v, t, i: ([x + v, x - v, pt.sqr(x)], {}),
-    "comparison": lambda x, w, v, t, i: ([pt.switch(x > v, x, v), x > 0], {}),
-    "ten results": lambda x, w, v, t, i: ([pt.exp(x * k) for k in range(-5, 5)], {}),
-    "many operands": lambda x, w, v, t, i: (
-        [pt.add(v, *(pt.flatten(t)[k : k + 4] for k in range(24)))],
-        {},
-    ),
-    "one of two constants": lambda x, w, v, t, i: (
-        [pt.switch(x > 0, 1.0, 0.1) * x, pt.dot(pt.switch(x > 0, 1.0, 0.1), v) * 2],
-        {},
-    ),
-    "cast": lambda x, w, v, t, i: ([pt.cast(x > 0.5, "float32") * v], {}),
-    "sums": lambda x, w, v, t, i: (
-        [x.sum(), x.sum(axis=0), x.mean(axis=1), x.max(axis=1), x.prod()],
-        {},
-    ),
-    "any and all": lambda x, w, v, t, i: ([(x > 0).any(axis=0), (x > 0).all()], {}),
-    "product": lambda x, w, v, t, i: ([pt.dot(x, w), pt.dot(x, v), pt.dot(x, w) * 0.5 + v], {}),
-    "outer": lambda x, w, v, t, i: ([pt.outer(v, v)], {}),
-    "shapes": lambda x, w, v, t, i: (
-        [x.T, x.reshape((-1,)), x.dimshuffle(0, "x", 1), x.flatten() * 2],
-        {},
-    ),
-    "slices": lambda x, w, v, t, i: ([x[1:], x[::-1, 0], x[0] * v], {}),
-    "written slices": lambda x, w, v, t, i: (
-        [pt.set_subtensor(x[0], v), pt.inc_subtensor(x[:, 1], 1)],
-        {},
-    ),
-    "join": lambda x, w, v, t, i: (
-        [
-            pt.concatenate([x, w], axis=0) * 2,
-            pt.stack([v, v]),
-            pt.join(0, v, np.array([1, 2], "int8")),
-        ],
-        {},
-    ),
-    "alloc": lambda x, w, v, t, i: ([pt.zeros_like(x) + v, pt.alloc(v, 3, v.shape[0]) * 2], {}),
+    "exp": lambda x, w, v, t, i: [pt.exp(x) * 2 + v],
+    "several outputs": lambda x, w, v, t, i: [x + v, x - v, pt.sqr(x)],
+    "comparison": lambda x, w, v, t, i: [pt.switch(x > v, x, v), x > 0],
+    "ten results": lambda x, w, v, t, i: [pt.exp(x * k) for k in range(-5, 5)],
+    "many operands": lambda x, w, v, t, i: [
+        pt.add(v, *(pt.flatten(t)[k : k + 4] for k in range(24)))
+    ],
+    "one of two constants": lambda x, w, v, t, i: [
+        pt.switch(x > 0, 1.0, 0.1) * x,
+        pt.dot(pt.switch(x > 0, 1.0, 0.1), v) * 2,
+    ],
+    "cast": lambda x, w, v, t, i: [pt.cast(x > 0.5, "float32") * v],
+    "sums": lambda x, w, v, t, i: [x.sum(), x.sum(axis=0), x.mean(axis=1), x.max(axis=1), x.prod()],
+    "any and all": lambda x, w, v, t, i: [(x > 0).any(axis=0), (x > 0).all()],
+    "product": lambda x, w, v, t, i: [pt.dot(x, w), pt.dot(x, v), pt.dot(x, w) * 0.5 + v],
+    "outer": lambda x, w, v, t, i: [pt.outer(v, v)],
+    "shapes": lambda x, w, v, t, i: [
+        x.T,
+        x.reshape((-1,)),
+        x.dimshuffle(0, "x", 1),
+        x.flatten() * 2,
+    ],
+    "slices": lambda x, w, v, t, i: [x[1:], x[::-1, 0], x[0] * v],
+    "written slices": lambda x, w, v, t, i: [
+        pt.set_subtensor(x[0], v),
+        pt.inc_subtensor(x[:, 1], 1),
+    ],
+    "join": lambda x, w, v, t, i: [
+        pt.concatenate([x, w], axis=0) * 2,
+        pt.stack([v, v]),
+        pt.join(0, v, np.array([1, 2], "int8")),
+    ],
+    "alloc": lambda x, w, v, t, i: [pt.zeros_like(x) + v, pt.alloc(v, 3, v.shape[0]) * 2],
     "updates": lambda x, w, v, t, i: ([w.sum()], {w: w - 0.1 * w * x.sum(), v: v * 0.5}),
     "swap": lambda x, w, v, t, i: ([], {w: w.T, v: v + 1}),
     "gradient": lambda x, w, v, t, i: (mlp(x, w, v), {w: w - 0.01 * mlp(x, w, v)[1]}),
-    "softmax": lambda x, w, v, t, i: (
-        [pt.special.softmax(x, axis=1), pt.special.log_softmax(x, axis=1)],
-        {},
-    ),
-    "sigmoid": lambda x, w, v, t, i: (
-        [pt.sigmoid(x), pt.softplus(x), pt.log1p(pt.exp(-x)), pt.erf(x)],
-        {},
-    ),
-    "scalar of the host": lambda x, w, v, t, i: (
-        [x / x.shape[0], x * pt.cast(x.shape[1], "float32")],
-        {},
-    ),
+    "softmax": lambda x, w, v, t, i: [
+        pt.special.softmax(x, axis=1),
+        pt.special.log_softmax(x, axis=1),
+    ],
+    "sigmoid": lambda x, w, v, t, i: [
+        pt.sigmoid(x),
+        pt.softplus(x),
+        pt.log1p(pt.exp(-x)),
+        pt.erf(x),
+    ],
+    "scalar of the host": lambda x, w, v, t, i: [
+        x / x.shape[0],
+        x * pt.cast(x.shape[1], "float32"),
+    ],
     "view of a shared variable": lambda x, w, v, t, i: ([w, w[0], w.T], {w: w + 1}),
-    "argmax": lambda x, w, v, t, i: (
-        [
-            pt.argmax(x, axis=1),
-            pt.argmax(w),
-            pt.argmax(t, axis=(0, 2)),
-            *pt.max_and_argmax(x, axis=0),
-        ],
-        {},
-    ),
-    "split": lambda x, w, v, t, i: (pt.split(w, splits_size=[1, 3], axis=1), {}),
-    "products of several matrices": lambda x, w, v, t, i: (
-        [pt.matmul(t, t), t @ w, pt.tensordot(t, w, axes=[[2], [0]])],
-        {},
-    ),
-    "products with an addend of another shape": lambda x, w, v, t, i: (
-        [
-            gemm_no_inplace(w[:1], 0.5, x, w, 2.0),
-            gemm_no_inplace(x, 0.5, w[:1], w, 2.0),
-            gemm_no_inplace(x, 0.5, w[:1], w, 0.0),
-        ],
-        {},
-    ),
-    "batched gradient": lambda x, w, v, t, i: ([pt.grad((pt.matmul(t, t) ** 2).sum(), t)], {}),
-    "dot products": lambda x, w, v, t, i: ([pt.dot(v, v), pt.dot(w, v), pt.dot(v, w)], {}),
+    "argmax": lambda x, w, v, t, i: [
+        pt.argmax(x, axis=1),
+        pt.argmax(w),
+        pt.argmax(t, axis=(0, 2)),
+        *pt.max_and_argmax(x, axis=0),
+    ],
+    "split": lambda x, w, v, t, i: pt.split(w, splits_size=[1, 3], axis=1),
+    "products of several matrices": lambda x, w, v, t, i: [
+        pt.matmul(t, t),
+        t @ w,
+        pt.tensordot(t, w, axes=[[2], [0]]),
+    ],
+    "products with an addend of another shape": lambda x, w, v, t, i: [
+        gemm_no_inplace(w[:1], 0.5, x, w, 2.0),
+        gemm_no_inplace(x, 0.5, w[:1], w, 2.0),
+        gemm_no_inplace(x, 0.5, w[:1], w, 0.0),
+    ],
+    "batched gradient": lambda x, w, v, t, i: [pt.grad((pt.matmul(t, t) ** 2).sum(), t)],
+    "dot products": lambda x, w, v, t, i: [pt.dot(v, v), pt.dot(w, v), pt.dot(v, w)],
     "products with vectors and what is around them": lambda x, w, v, t, i: (
         [
             pt.exp(pt.dot(x, v) * 0.1) + 1,
@@ -144,95 +136,81 @@ GRAPHS = {
         ],
         {w: pt.inc_subtensor(w[PLACES], v)},
     ),
-    "masks": lambda x, w, v, t, i: ([x[x > 0].sum(), pt.set_subtensor(x[x > 0], 0)], {}),
-    "gradients of indexing": lambda x, w, v, t, i: (
-        [
-            pt.grad((x[[0, 2, 2]] ** 2).sum(), x),
-            pt.grad((w[PLACES] * w[:3]).sum(), w),
-            pt.grad((pt.inc_subtensor(w[[0, 1, 0]], x[:3]) ** 2).sum(), w),
-            pt.grad(-pt.log(pt.special.softmax(x, axis=1)[pt.arange(3), PLACES]).mean(), x),
-        ],
-        {},
-    ),
-    "diagonals": lambda x, w, v, t, i: (
-        [pt.diag(w), pt.diag(w).sum(), w * pt.eye(4, dtype="float32")],
-        {},
-    ),
-    "filled diagonals": lambda x, w, v, t, i: (
-        [
-            pt.fill_diagonal(x, v.sum()),
-            pt.fill_diagonal(w[:2], 3),
-            pt.fill_diagonal(w, pt.cast(i, "float32")),
-            *pt.grad((pt.fill_diagonal(w, v.max()) ** 2).sum(), [w, v]),
-        ],
-        {},
-    ),
-    "variance": lambda x, w, v, t, i: ([w.var(axis=0), w.std(), x.mean(axis=0)], {}),
-    "repeated": lambda x, w, v, t, i: (
-        [pt.repeat(w, 2, axis=0), pt.tile(v, (2, 3)), pt.roll(v, 1)],
-        {},
-    ),
-    "numbers to a vector": lambda x, w, v, t, i: ([pt.stack([w.sum(), v.max()])], {}),
-    "counts": lambda x, w, v, t, i: ([(x > 0).sum(), pt.neq(x > 0, x > 0.5).mean()], {}),
-    "powers and remainders": lambda x, w, v, t, i: (
-        [x**3, pt.abs(x) ** 0.5, x % 2, x // 2, pt.clip(x, -1, 1), pt.sign(x), pt.round(x)],
-        {},
-    ),
-    "integers": lambda x, w, v, t, i: (
-        [pt.cast(x * 10, "int32"), pt.cast(pt.cast(x, "int8"), "float32") + w[0]],
-        {},
-    ),
-    "ifelse": lambda x, w, v, t, i: (
-        [ifelse(v.sum() > 0, w * 2, w + 1), ifelse(i > 0, v.sum(), v.max())],
-        {},
-    ),
-    "scan": lambda x, w, v, t, i: (
-        [pytensor.scan(lambda a: a * pt.tanh(v), outputs_info=v, n_steps=3, return_updates=False)],
-        {},
-    ),
-    "checked": lambda x, w, v, t, i: ([Assert()(pt.exp(w), pt.ge(w.shape[0], 1)) * 2], {}),
-    "fixed shape": lambda x, w, v, t, i: (
-        [pt.specify_shape(w, (4, 4)) * 2, pt.dot(pt.specify_shape(x, (None, 4)), v)],
-        {},
-    ),
-    "fused reductions": lambda x, w, v, t, i: (
-        [
-            (x**2).sum(),
-            pt.exp(x).max(axis=0),
-            pt.log(pt.abs(t) + 1).sum(axis=(0, 2)),
-            (x * w[0]).min(axis=1),
-        ],
-        {},
-    ),
-    "gradients of reductions": lambda x, w, v, t, i: (
-        [
-            pt.grad(x.max(axis=0).sum(), x),
-            pt.grad((x.mean(axis=1) ** 2).sum(), x),
-        ],
-        {},
-    ),
-    "gradients of shapes": lambda x, w, v, t, i: (
-        [
-            pt.grad((x[1:, ::2] ** 2).sum(), x),
-            pt.grad((x.T.reshape((-1,)) ** 3).sum(), x),
-            pt.grad((pt.concatenate([w, w * 2]) ** 2).sum(), w),
-            pt.grad((pt.set_subtensor(w[0], v) ** 2).sum(), w),
-            pt.grad(pt.diag(w).sum(), w),
-        ],
-        {},
-    ),
-    "gradient of softmax": lambda x, w, v, t, i: (
-        [pt.grad((pt.special.softmax(x, axis=1) ** 2).sum(), x)],
-        {},
-    ),
-    "gradient of ifelse": lambda x, w, v, t, i: (
-        [pt.grad(ifelse(v.sum() > 0, w * 2, w**2).sum(), w)],
-        {},
-    ),
-    "operations of the host": lambda x, w, v, t, i: (
-        [pt.cumsum(w, axis=0), pt.sort(x, axis=0), pt.grad(x.prod(), x)],
-        {},
-    ),
+    "masks": lambda x, w, v, t, i: [x[x > 0].sum(), pt.set_subtensor(x[x > 0], 0)],
+    "gradients of indexing": lambda x, w, v, t, i: [
+        pt.grad((x[[0, 2, 2]] ** 2).sum(), x),
+        pt.grad((w[PLACES] * w[:3]).sum(), w),
+        pt.grad((pt.inc_subtensor(w[[0, 1, 0]], x[:3]) ** 2).sum(), w),
+        pt.grad(-pt.log(pt.special.softmax(x, axis=1)[pt.arange(3), PLACES]).mean(), x),
+    ],
+    "diagonals": lambda x, w, v, t, i: [
+        pt.diag(w),
+        pt.diag(w).sum(),
+        w * pt.eye(4, dtype="float32"),
+    ],
+    "filled diagonals": lambda x, w, v, t, i: [
+        pt.fill_diagonal(x, v.sum()),
+        pt.fill_diagonal(w[:2], 3),
+        pt.fill_diagonal(w, pt.cast(i, "float32")),
+        *pt.grad((pt.fill_diagonal(w, v.max()) ** 2).sum(), [w, v]),
+    ],
+    "variance": lambda x, w, v, t, i: [w.var(axis=0), w.std(), x.mean(axis=0)],
+    "repeated": lambda x, w, v, t, i: [pt.repeat(w, 2, axis=0), pt.tile(v, (2, 3)), pt.roll(v, 1)],
+    "numbers to a vector": lambda x, w, v, t, i: [pt.stack([w.sum(), v.max()])],
+    "counts": lambda x, w, v, t, i: [(x > 0).sum(), pt.neq(x > 0, x > 0.5).mean()],
+    "powers and remainders": lambda x, w, v, t, i: [
+        x**3,
+        pt.abs(x) ** 0.5,
+        x % 2,
+        x // 2,
+        pt.clip(x, -1, 1),
+        pt.sign(x),
+        pt.round(x),
+    ],
+    "integers": lambda x, w, v, t, i: [
+        pt.cast(x * 10, "int32"),
+        pt.cast(pt.cast(x, "int8"), "float32") + w[0],
+    ],
+    "ifelse": lambda x, w, v, t, i: [
+        ifelse(v.sum() > 0, w * 2, w + 1),
+        ifelse(i > 0, v.sum(), v.max()),
+    ],
+    "scan": lambda x, w, v, t, i: [
+        pytensor.scan(lambda a: a * pt.tanh(v), outputs_info=v, n_steps=3, return_updates=False)
+    ],
+    "checked": lambda x, w, v, t, i: [Assert()(pt.exp(w), pt.ge(w.shape[0], 1)) * 2],
+    "fixed shape": lambda x, w, v, t, i: [
+        pt.specify_shape(w, (4, 4)) * 2,
+        pt.dot(pt.specify_shape(x, (None, 4)), v),
+    ],
+    "fused reductions": lambda x, w, v, t, i: [
+        (x**2).sum(),
+        pt.exp(x).max(axis=0),
+        pt.log(pt.abs(t) + 1).sum(axis=(0, 2)),
+        (x * w[0]).min(axis=1),
+    ],
+    "gradients of reductions": lambda x, w, v, t, i: [
+        pt.grad(x.max(axis=0).sum(), x),
+        pt.grad((x.mean(axis=1) ** 2).sum(), x),
+    ],
+    "gradients of shapes": lambda x, w, v, t, i: [
+        pt.grad((x[1:, ::2] ** 2).sum(), x),
+        pt.grad((x.T.reshape((-1,)) ** 3).sum(), x),
+        pt.grad((pt.concatenate([w, w * 2]) ** 2).sum(), w),
+        pt.grad((pt.set_subtensor(w[0], v) ** 2).sum(), w),
+        pt.grad(pt.diag(w).sum(), w),
+    ],
+    "gradient of softmax": lambda x, w, v, t, i: [
+        pt.grad((pt.special.softmax(x, axis=1) ** 2).sum(), x)
+    ],
+    "gradient of ifelse": lambda x, w, v, t, i: [
+        pt.grad(ifelse(v.sum() > 0, w * 2, w**2).sum(), w)
+    ],
+    "operations of the host": lambda x, w, v, t, i: [
+        pt.cumsum(w, axis=0),
+        pt.sort(x, axis=0),
+        pt.grad(x.prod(), x),
+    ],
     "updates that need each other": lambda x, w, v, t, i: (
         [w.sum(), pt.dot(w, v)],
         {w: w * 0.5 + pt.outer(v, v), v: pt.dot(w, v) * 0.1},
@@ -244,6 +222,12 @@ GRAPHS = {
 SQUARE = ("swap",)
 
 
+def made(name, x, w, v, t, i):
+    """The outputs and the updates of a graph."""
+    found = GRAPHS[name](x, w, v, t, i)
+    return found if isinstance(found, tuple) else (found, {})
+
+
 def compiled(name, mode):
     x = pt.matrix("x", dtype="float32")
     i = pt.lscalar("i")
@@ -251,7 +235,7 @@ def compiled(name, mode):
         pytensor.shared(values(k, *shape), name=name)
         for k, shape, name in ((1, (4, 4), "w"), (2, (4,), "v"), (3, (3, 4, 4), "t"))
     )
-    outputs, updates = GRAPHS[name](x, w, v, t, i)
+    outputs, updates = made(name, x, w, v, t, i)
     step = pytensor.function([x, i], outputs, updates=updates, mode=mode, on_unused_input="ignore")
     return step, w, v
 

@@ -15,7 +15,7 @@ from pytensor.compile.debug.nanguardmode import NanGuardMode
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
-from test_graphs import GRAPHS, values
+from test_graphs import GRAPHS, made, values
 
 import gpuinterop as gi
 import gpuinterop.pytensor as backend
@@ -80,7 +80,7 @@ def test_debug_mode_finds_nothing(name, on_device):
     checked = DebugMode(backend.GPU.provided_optimizer, check_c_code=False, stability_patience=2)
     x, i = pt.fmatrix("x"), pt.lscalar("i")
     w, v, t = (pytensor.shared(values(k, *s)) for k, s in ((1, (4, 4)), (2, (4,)), (3, (3, 4, 4))))
-    outputs, updates = GRAPHS[name](x, w, v, t, i)
+    outputs, updates = made(name, x, w, v, t, i)
     f = pytensor.function([x, i], outputs, updates=updates, mode=checked, on_unused_input="ignore")
     f(values(10, 4, 4), 1)
 
