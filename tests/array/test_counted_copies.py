@@ -118,7 +118,9 @@ def test_reading_numbers_is_no_copy_and_reading_memory_is(device):
         assert float(x[1, 1]) == 4
         assert f"{x[1, 0]:.1f}" == "3.0"
         assert x.tolist() == [[1, 2], [3, 4]]
-        for call in (x.get, x.tobytes, x.copy, lambda: pickle.dumps(x)):
+        for call in (
+            x.get, x.tobytes, x.copy, lambda: pickle.dumps(x), lambda: x.T.reshape(4)
+        ):  # fmt: skip
             with pytest.raises(gi.CopyForbiddenError):
                 call()
     assert text.getvalue() == "[[1. 2.]\n [3. 4.]]\n"

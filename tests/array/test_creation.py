@@ -36,13 +36,6 @@ def test_nested_lists_of_numbers(device, make, values):
     np.testing.assert_array_equal(x.get(), np.float32(values), strict=True)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "complex64"])
-def test_zeros_of_any_dtype(device, dtype):
-    x = gi.GpuArray.zeros((2, 3), dtype, device)
-    assert (type(x), x.dtype, x.device) == (gi.GpuArray, dtype, gi.device(device))
-    assert not x.get().any()
-
-
 @pytest.mark.parametrize(
     ("n", "m", "k"),
     [
@@ -60,13 +53,6 @@ def test_eye(device, n, m, k):
     for dtype in ("float32", "int8"):
         x = gi.eye(n, m, k, dtype, device=device)
         np.testing.assert_array_equal(x.get(), np.eye(n, m, k, dtype), strict=True)
-
-
-def test_empty_takes_dtype_order_and_device(device):
-    for order in "CF":
-        x = gi.empty((3, 4), "int16", device=device, order=order)
-        assert x.strides == np.empty((3, 4), "int16", order=order).strides
-        assert x.device == gi.device(device)
 
 
 @pytest.mark.parametrize("like", [gi.empty_like, gi.zeros_like, gi.ones_like])

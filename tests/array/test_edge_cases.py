@@ -13,24 +13,6 @@ import gpuinterop as gi
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
 
-@pytest.mark.parametrize("shape", [(0,), (0, 5), (3, 0, 2), (0, 0)])
-def test_empty_arrays(device, shape):
-    x = gi.CudaNdarray(np.zeros(shape, "float32"), device=device)
-    assert (x.shape, x.size, x.nbytes, x.ptr) == (shape, 0, 0, 0)
-    assert x.is_c_contiguous()
-    assert x.is_f_contiguous()
-    x[...] = 1
-    x[...] = x
-    assert x.copy().shape == shape
-    assert x.T.shape == shape[::-1]
-    assert x.get().shape == shape
-    assert x.tolist() == np.zeros(shape).tolist()
-    assert x.reshape(-1).shape == (0,)
-    assert not x.flags.owndata or x.base is None
-    if shape[0]:
-        assert x[0].shape == shape[1:]
-
-
 @pytest.mark.slow
 def test_more_than_2_to_the_31_elements(device):
     n = 2**31 + 8

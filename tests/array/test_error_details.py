@@ -5,14 +5,6 @@ import pytest
 
 import gpuinterop as gi
 
-
-@pytest.mark.parametrize(("key", "axis"), [((0, 7), 1), (7, 0), ((..., -9), 1)])
-def test_index_error_out_of_range_names_its_axis(key, axis):
-    with pytest.raises(gi.ArrayIndexError) as caught:
-        gi.zeros((3, 4))[key]
-    assert caught.value.axis == axis
-
-
 NO_ARRAYS = (5, 1 + 2j, "a", None, [1, 2], (1,), {}, object(), type, len)
 
 

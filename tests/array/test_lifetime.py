@@ -41,20 +41,6 @@ def test_views_keep_the_memory_and_owners_go_at_once(device):
     assert live(device) == before
 
 
-def test_deleting_in_any_order(device):
-    before = live(device)
-    for drop in ("x", "view", "deep"):
-        names = {}
-        names["x"] = gi.ones((4, 4), device=device)
-        names["view"] = names["x"][::2]
-        names["deep"] = names["view"].T[0]
-        del names[drop]
-        sums = [rest.get().sum() == rest.size for rest in names.values()]
-        assert sums == [True, True]
-        names.clear()
-    assert live(device) == before
-
-
 def test_subclasses_survive_views_and_copies(device):
     x = Sub(np.ones((2, 3), "float32"), device=device)
     x.note = "kept"

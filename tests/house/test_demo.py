@@ -44,14 +44,6 @@ def test_a_library_that_copies_silently_is_caught(demo_of):
     assert found.outcome(layout="C") == "wrong"
 
 
-def test_a_library_that_drops_strides_is_caught(demo_of):
-    found = Matrix.from_json(
-        demo_of(lambda x, copyif=False: np.zeros(x.shape, "float32"), "--json")
-    )
-    (cell,) = found.select(layout="mirrored")
-    assert "strides" in {fault["check"] for fault in cell.faults}
-
-
 def test_a_library_that_fails_is_a_line_of_the_table(demo_of):
     def convert(x, copyif=False):
         raise MemoryError("no room\nand a long trace")

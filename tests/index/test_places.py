@@ -100,16 +100,6 @@ def test_after_an_error_the_next_call_works(device):
         np.testing.assert_array_equal(x[good].get(), HOST[[2, 0]])
 
 
-def test_the_message_names_the_first_wrong_axis(device):
-    x = on(device)
-    fine, wrong = on(device, np.array([0, 1])), on(device, np.array([0, 7]))
-    with pytest.raises(gi.ArrayIndexError, match="-4 to 3") as error:
-        x[fine, wrong]
-    assert error.value.axis == 1
-    with pytest.raises(gi.ArrayIndexError, match="-3 to 2"):
-        x[wrong, wrong]
-
-
 @pytest.mark.parametrize("key", [
     [[0, 1], [2]], 1.5, "a", np.array([0.5]), [0.5], {0}, (0, "a"), np.array(["a"]), np.array([1j]), b"a",
 ], ids=repr)  # fmt: skip

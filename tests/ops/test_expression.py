@@ -1,11 +1,7 @@
 """Expressions built value by value, against the single operations on arrays."""
 
-import random
-
 import numpy as np
 import pytest
-from doubles.on_fake import FAKE
-from programs import BINARY, UNARY
 
 import gpuinterop as gi
 from gpuinterop.errors import ArgumentTypeError
@@ -20,37 +16,6 @@ def same(found, expected) -> None:
         expected.shape,
     )
     np.testing.assert_array_equal(found.get(), expected.get())
-
-
-@pytest.mark.parametrize("seed", range(3 if FAKE else 40))
-def test_random_graphs_equal_the_single_operations(device, seed):
-    choose = random.Random(seed)
-    graph = gi.Expression()
-    values = [graph.input(), graph.input(), graph.constant(0.5), graph.constant(np.float64(3))]
-    arrays = [
-        gi.GpuArray(HOST, device=device),
-        gi.GpuArray(HOST[:1] * 2, device=device),
-        0.5,
-        np.float64(3),
-    ]
-    operands = arrays[:2]
-    for _ in range(8):
-        name = choose.choice(UNARY + BINARY + ("cast",))
-        i, j = choose.randrange(2, len(values) + 2) % len(values), choose.randrange(2)
-        if name == "cast":
-            dtype = choose.choice(["float64", "int32", "float16"])
-            values.append(graph.cast(values[j], dtype))
-            arrays.append(arrays[j].astype(dtype))
-        elif name in UNARY:
-            values.append(graph.apply(name, values[j]))
-            arrays.append(getattr(gi, name)(arrays[j]))
-        else:
-            values.append(graph.apply(name, values[j], values[i]))
-            arrays.append(getattr(gi, name)(arrays[j], arrays[i]))
-    compiled = graph.compile(values[-3:])
-    for _ in range(2):
-        for found, expected in zip(compiled(*operands), arrays[-3:], strict=True):
-            same(found, expected)
 
 
 def test_one_graph_serves_dtypes_classes_and_numbers(device):

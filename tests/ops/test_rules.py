@@ -164,11 +164,6 @@ def test_a_dtype_without_a_kernel_names_a_cast_that_has_one(device, dtype, cast)
     assert gi.bitwise_and(x.astype(cast), 1).tolist() == [1, 1]
 
 
-def test_pure_numbers():
-    assert gi.exp(0.0).item() == 1.0
-    assert gi.add(1, 2).item() == 3
-
-
 def test_results_beside_a_cudandarray_that_are_none():
     x = gi.CudaNdarray(np.ones((2, 2), "f4"), device="cpu")
     others = {}

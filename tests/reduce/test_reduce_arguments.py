@@ -84,20 +84,6 @@ def test_out_that_overlaps_an_extra_operand(device, shift):
         np.testing.assert_array_equal(out.get(), np.arange(4, n + 4) + 3)
 
 
-def test_numpy_arguments_are_accepted(device: str) -> None:
-    host = np.arange(12, dtype=np.float32).reshape(3, 4)
-    x = gi.CudaNdarray(host, device=device)
-    for got, expected in (
-        (np.add.reduce(x), host.sum(0)),
-        (np.add.reduce(x, None, where=True), host.sum()),
-        (np.maximum.reduce(x, axis=1, keepdims=True), host.max(1, keepdims=True)),
-        (np.sum(x, 1, "float32"), host.sum(1)),
-    ):
-        np.testing.assert_array_equal(got.get(), expected)
-    small = gi.GpuArray(host.astype("int8"), device=device)
-    assert np.add.reduce(small, axis=None, dtype="float64").dtype == np.float64
-
-
 def sums(x, e):
     return (np.sum(x[0] * x[1], axis=-1),)
 
