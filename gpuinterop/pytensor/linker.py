@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import cycle
 from typing import Any
 
 from pytensor.compile.executor import Function, _pickle_Function
@@ -29,6 +30,7 @@ from pytensor.link.vm import Loop, VMLinker
 import gpuinterop as gi
 
 from . import settings
+from .device_variables import HostFromGpu
 from .plan import Plan
 from .replay import recordable_nodes
 from .sequence import sequence
@@ -53,7 +55,7 @@ class GpuLinker(VMLinker):
         return ()  # a key would contain the values of 0-d arrays, and reading them would wait for the device
 
     def schedule(self, fgraph: Any) -> list[Any]:
-        """Order the nodes so that those of a captured graph form few long runs: the others go first."""
+        """Order the nodes so that those of a captured graph form few long runs, and transfers to the host too."""
         order: list[Any] = fgraph.toposort()
         if not settings.captures():
             return order
@@ -65,18 +67,21 @@ class GpuLinker(VMLinker):
         }
         result: list[Any] = []
         done: set[Any] = set()
-        inside = False
+        kinds: Iterator[Callable[[Any], bool]] = cycle((
+            lambda node: isinstance(node.op, HostFromGpu), lambda node: node not in recordable,
+            lambda node: node in recordable,
+        ))  # fmt: skip
         while (
             order
-        ):  # one kind of nodes and then the other, as many of each as the finished nodes allow
-            left = []
+        ):  # one kind of nodes after the other, as many of each as the finished nodes allow
+            is_next, left = next(kinds), []
             for node in order:
-                if (node in recordable) == inside and before[node] <= done:
+                if is_next(node) and before[node] <= done:
                     result.append(node)
                     done.add(node)
                 else:
                     left.append(node)
-            order, inside = left, not inside
+            order = left
         return result
 
     def make_vm(self, nodes: Any, thunks: Any, inputs: Any, outputs: Any, storage_map: Any,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 from pytensor.compile.aliasing import alias_root
 
+from gpuinterop import _core
+
 from .device_op import GpuOp
-from .device_variables import GpuFromHost, is_device
+from .device_variables import GpuFromHost, HostFromGpu, is_device
 from .replay import GRAPHS, STAGED_BYTES, Segment, land, recordable_nodes
 from .sequence import sequence
 
@@ -16,7 +19,7 @@ class Upload:
     """A transfer to the device whose memory stays in use, so that captured graphs find the value at one address."""
 
     def __init__(self, vm: Any, k: int) -> None:
-        self.place, self.transfer = k, sequence(vm, [k])
+        self.places, self.transfer = [k], sequence(vm, [k])
         self.source = vm.storage_map[vm.nodes[k].inputs[0]]
         self.target = vm.storage_map[vm.nodes[k].outputs[0]]
         self.arrays: dict[Any, Any] = {}
@@ -32,8 +35,27 @@ class Upload:
             self.arrays[shape] = new
 
 
+class Downloads:
+    """Transfers to the host that follow each other: all are queued before the host waits."""
+
+    def __init__(self, vm: Any, places: list[int]) -> None:
+        nodes = [vm.nodes[k] for k in places]
+        self.places = places
+        self.sources = [vm.storage_map[node.inputs[0]] for node in nodes]
+        self.targets = [vm.storage_map[node.outputs[0]] for node in nodes]
+        clear = vm.post_thunk_clear
+        self.clear = [cell for k in places for cell in clear[k]] if clear else []
+
+    def __call__(self) -> None:
+        values = _core.download_all([cell[0] for cell in self.sources])
+        for cell, value in zip(self.targets, values, strict=True):
+            cell[0] = value
+        for cell in self.clear:
+            cell[0] = None
+
+
 class Plan:
-    """The steps of a call: segments, uploads, and the positions of nodes that run every time."""
+    """The steps of a call: segments, transfers, and the positions of nodes that run every time."""
 
     def __init__(self, vm: Any) -> None:
         self.vm = vm
@@ -58,6 +80,10 @@ class Plan:
             else:
                 for k in step if isinstance(step, list) else [step]:
                     self.steps.append(self.alone(k))
+        alone, self.steps = self.steps, []
+        for downloads, group in groupby(alone, self.is_download):
+            places = list(group)
+            self.steps += [Downloads(vm, places)] if downloads and len(places) > 1 else places
         if self.segments:
             self.prepare(owner, steps)
 
@@ -65,6 +91,9 @@ class Plan:
         node = self.vm.nodes[k]
         stays = isinstance(node.op, GpuFromHost) and node.outputs[0] not in self.vm.kept
         return Upload(self.vm, k) if stays else k
+
+    def is_download(self, step: Any) -> bool:
+        return isinstance(step, int) and isinstance(self.vm.nodes[step].op, HostFromGpu)
 
     def has_kernels(self, step: list[int]) -> bool:
         ops = [self.vm.nodes[k].op for k in step]

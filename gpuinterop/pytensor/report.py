@@ -10,7 +10,6 @@ import numpy as np
 from . import settings
 from .device_variables import GpuFromHost, HostFromGpu
 from .lowering import has_lowering
-from .plan import Upload
 from .profile import graph_of, kind_of
 from .replay import Segment
 
@@ -59,8 +58,9 @@ def replays(function: Any) -> list[Replay]:
             names = tuple(str(node.op) for node in step.nodes)
             found.append(Replay(names, step.was_replayed, step.refusal or step.why))
         else:
-            node = function.vm.nodes[step.place if isinstance(step, Upload) else step]
-            found.append(Replay((str(node.op),), False, _alone(node)))
+            for k in [step] if isinstance(step, int) else step.places:
+                node = function.vm.nodes[k]
+                found.append(Replay((str(node.op),), False, _alone(node)))
     return found
 
 

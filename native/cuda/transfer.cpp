@@ -20,18 +20,15 @@ bool is_pinned(const void* ptr) noexcept {
   return driver().PointerGetAttributes(1, &what, &out, address(ptr)) == CUDA_SUCCESS && type != 0;
 }
 
-// Small downloads go to pinned memory first, because the driver takes twice as long for pageable memory.
-constexpr int64_t kMailbox = int64_t(64) << 10;
+}  // namespace
 
 BufferRef take_mailbox(int device, const char* where) {
   try {
     return allocate_pinned(device, kMailbox, where);
-  } catch (...) {  // without one the driver copies to pageable memory
+  } catch (...) {
     return {};
   }
 }
-
-}  // namespace
 
 void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Direction direction,
                 CUstream stream, bool async, const char* where) {

@@ -6,11 +6,13 @@
 #include <cstring>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "array/error.hpp"
 #include "array/gil.hpp"
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
+#include "cuda/pinned.hpp"
 #include "ops/graph.hpp"
 #include "ops/host_loops.hpp"
 #include "python/array_type.hpp"
@@ -116,9 +118,8 @@ char* address_of(PyObject* numpy_array) {
   return reported;
 }
 
-// Makes the copy of get() and numpy.asarray().
-nb::object download(const Array& source, const char* where, bool uncounted) {
-  if (!source.device.is_cuda()) ops::require_values(where, source);
+// A new NumPy array like `source`; `base` of the result is its object.
+Array new_numpy_array(const Array& source, const char* where) {
   static PyObject* empty = nullptr;
   if (!empty) {
     const PyRef numpy = PyRef::checked(PyImport_ImportModule("numpy"));
@@ -134,9 +135,51 @@ nb::object download(const Array& source, const char* where, bool uncounted) {
   host.dtype = source.dtype;
   host.data = address_of(made.get());
   host.base = made;
+  return host;
+}
+
+// Makes the copy of get() and numpy.asarray().
+nb::object download(const Array& source, const char* where, bool uncounted) {
+  if (!source.device.is_cuda()) ops::require_values(where, source);
+  const Array host = new_numpy_array(source, where);
   const Uncounted guard(uncounted);
   copy_elements(host, source, where);
-  return nb::borrow(made.get());
+  return nb::borrow(host.base.get());
+}
+
+// Makes the copies of get() for arrays on one device. Waits once for the small ones.
+nb::list download_all(const nb::list& arrays) {
+  struct Queued {
+    Array landed, host;
+  };
+  const char* where = "get";
+  std::vector<Queued> queued;
+  nb::list results;
+  int device = 0;
+  for (const nb::handle x : arrays) {
+    const Array source = read_array(x, where);
+    const Array host = new_numpy_array(source, where);
+    results.append(nb::borrow(host.base.get()));
+    device = source.device.id;
+    // A capture refuses the copy that waits; an empty array has nothing to copy.
+    const bool small = source.nbytes() <= cuda::kMailbox && source.layout.size();
+    BufferRef mailbox;
+    if (small && !cuda::is_capturing(cuda::current_stream(device)))
+      mailbox = cuda::take_mailbox(device, where);
+    if (!mailbox) {
+      copy_elements(host, source, where);
+      continue;
+    }
+    Array landed = host;
+    landed.base = {};
+    landed.data = mailbox->ptr;
+    landed.buffer = std::move(mailbox);
+    copy_elements(landed, source, where, true);
+    queued.push_back({std::move(landed), host});
+  }
+  if (!queued.empty()) cuda::finish_current_stream(device, where);
+  for (const Queued& q : queued) std::memcpy(q.host.data, q.landed.data, size_t(q.host.nbytes()));
+  return results;
 }
 
 // Whether `index` names an element, by the rule of item(): none for the only element, one for the flattened
@@ -268,6 +311,8 @@ void register_array_functions(nb::module_& m) {
       "scopes do not count this copy.");
   m.def("download", &download, "x"_a, "where"_a = "download", "uncounted"_a = false,
         "Return a new NumPy array with the elements of an array on any device.");
+  m.def("download_all", &download_all, "arrays"_a,
+        "Return new NumPy arrays with the elements of arrays on one GPU.");
   m.def("_element", &element, "x"_a, "index"_a, "where"_a,
         "Return x.item(*index), or NotImplemented if the index names no element.");
   m.def(

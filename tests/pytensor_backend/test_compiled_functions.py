@@ -7,6 +7,7 @@ pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
 
 import pytensor
 import pytensor.tensor as pt
+from doubles import fake_driver
 from pytensor.tensor.blas import gemv_no_inplace
 from test_graphs import PLACES, values
 
@@ -30,6 +31,32 @@ def test_device_output_is_an_array(on_device):
     assert type(first) is gi.CudaNdarray
     assert first is not second
     np.testing.assert_allclose(first.get(), np.exp(x.get_value()), rtol=1e-6)
+
+
+@pytest.mark.fake_driver
+def test_results_on_the_host_are_downloaded_with_one_wait(on_device):
+    w = pytensor.shared(values(1, 4, 5))
+    e = pt.exp(w)
+    f = pytensor.function([], [pt.cumsum(e, axis=0), e, w.sum(axis=1), w > 0], updates={w: w + 1})
+    for call in range(4):
+        old, before = w.get_value(), fake_driver.calls("cuStreamSynchronize")
+        found = f()
+        if call > 1:  # the first calls compile kernels and capture
+            assert fake_driver.calls("cuStreamSynchronize") == before + 1
+        expected = np.exp(old).cumsum(axis=0), np.exp(old), old.sum(axis=1), old > 0
+        for one, right in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, right, rtol=1e-5, atol=1e-5)
+
+
+def test_results_of_every_layout_and_length_are_downloaded(on_device):
+    w, e = pytensor.shared(values(1, 700, 800)), pytensor.shared(values(1, 0, 3))
+    f = pytensor.function([], [w + 1, pt.exp(w).T[::-2], w[0] * 2, e * 2, w.sum()])
+    big = w.get_value().astype("float64")
+    expected = big + 1, np.exp(big).T[::-2], big[0] * 2, np.empty((0, 3)), big.sum()
+    for _ in range(3):
+        for one, right in zip(f(), expected, strict=True):
+            assert one.shape == right.shape
+            np.testing.assert_allclose(one, right, rtol=1e-4, atol=1e-5)
 
 
 def test_transfers_say_why_and_what_to_do(on_device):
