@@ -86,7 +86,7 @@ _BOTH = frozenset(name for name, home in _HOMES.items() if home == f"gpuinterop.
 _MAKERS = ("gpuinterop.ops.", "gpuinterop.pinned")
 
 # Packages that are also attributes, as in gpuinterop.converters.to_torch.
-_PACKAGES = frozenset({"converters", "testing"})
+_PACKAGES = frozenset({"converters", "pytensor", "testing", "theano"})
 
 
 # Held while a name is loaded, and by a fork: the child does not have the threads that would finish an
@@ -180,4 +180,5 @@ sys.modules[__name__].__class__ = _Face
 def __dir__() -> list[str]:
     # Names for completion, without the imports of this file.
     own = {name for name in globals() if name.startswith("__")}
-    return sorted({*own, *__all__, *_PACKAGES})
+    # help() imports what is listed here, and PyTensor may not be installed.
+    return sorted({*own, *__all__, *_PACKAGES - {"pytensor"}})

@@ -26,14 +26,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--python2", action="store_true", help="translate a program that is valid Python 3, too"
     )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="use gpuinterop even if a theano package is installed",
+    )
     parser.add_argument("script", help="the program; - reads it from the standard input")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to the program")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the script; return its exit code."""
-    if importlib.util.find_spec("theano") is None:
+    if arguments.replace or importlib.util.find_spec("theano") is None:
         importlib.import_module("gpuinterop.pytensor")  # its error names what is missing
     from gpuinterop.theano.runner import run as run_script  # noqa: PLC0415
 
-    return run_script(arguments.script, arguments.arguments, arguments.python2)
+    return run_script(arguments.script, arguments.arguments, arguments.python2, arguments.replace)

@@ -7,7 +7,6 @@ import linecache
 import sys
 import traceback
 import types
-from contextlib import suppress
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
     SOURCE_SUFFIXES,
@@ -20,10 +19,8 @@ from pathlib import Path
 from . import install
 from .python2 import NAMES, compiled
 
-__all__ = ["run"]
 
-
-def run(script: str, arguments: list[str], as_python2: bool = False) -> int:
+def run(script: str, arguments: list[str], as_python2: bool = False, replace: bool = False) -> int:
     """Run a script, or the standard input for "-", as __main__ and return its exit code.
 
     Prints the script's exceptions as Python does, without the lines of gpuinterop.
@@ -45,7 +42,7 @@ def run(script: str, arguments: list[str], as_python2: bool = False) -> int:
     # A `theano` package beside the script counts as installed.
     sys.path.insert(0, str(folder))
     try:
-        install()
+        install(replace=replace)
     except ValueError as error:
         print(f"gpuinterop run: {error}", file=sys.stderr)
         return 2
@@ -101,11 +98,7 @@ class _Module(SourceFileLoader):
 
     as_python2 = False
 
-    def get_code(self, fullname: str) -> types.CodeType | None:
-        # The rule of `compiled`, with Python's own loader, which keeps the bytecode.
-        if not self.as_python2:
-            with suppress(SyntaxError):
-                return super().get_code(fullname)
+    def get_code(self, fullname: str) -> types.CodeType:
         path = self.get_filename(fullname)
         text = importlib.util.decode_source(self.get_data(path))
         code, names = compiled(text, path, self.as_python2, module=True)

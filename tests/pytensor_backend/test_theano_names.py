@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from doubles import driver
 from doubles.on_fake import FAKE
 
 pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
@@ -248,7 +249,20 @@ def test_all_names_can_be_imported_at_once(script) -> None:
 def test_an_installed_theano_wins(tmp_path, script) -> None:
     (tmp_path / "theano").mkdir()
     (tmp_path / "theano/__init__.py").write_text("mine = True\n")
-    assert run(script("import theano\nprint(theano.mine)\n"), device="cpu")[0] == "True\n"
+    uses = script("import theano\nprint(getattr(theano, 'mine', False))\n")
+    assert run(uses, device="cpu")[0] == "True\n"
+    assert run(uses, "--replace", device="cpu")[0] == "False\n"
+
+
+def test_packages_are_attributes_of_gpuinterop() -> None:
+    code = """
+    import gpuinterop as gi
+    gi.theano.install({"THEANORC": ""})
+    import theano
+    gi.pytensor.use("cpu")
+    print(theano.tensor.exp)
+    """
+    assert driver.run(code, PYTENSOR_FLAGS="cxx=,blas__ldflags=") == "exp\n"
 
 
 def test_an_error_names_the_line_of_the_python_2_program(script) -> None:
