@@ -18,8 +18,6 @@ from . import profiles
 from .flags import KNOWN, PYTENSORS, device_of, mode_of, read_bool
 from .missing import explain
 
-__all__ = ["Configuration"]
-
 
 class Configuration:
     """The flags by name; names that Theano and PyTensor share are PyTensor's."""

@@ -8,8 +8,6 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["KNOWN", "PYTENSORS", "device_of", "mode_of", "read_bool", "read_flags"]
-
 # Flags that are accepted, with their defaults.
 KNOWN = {
     "device": "cpu", "floatX": "float64", "mode": "Mode", "profile": "False", "allow_gc": "True",

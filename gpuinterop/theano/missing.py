@@ -6,8 +6,6 @@ import importlib.abc
 import sys
 from typing import Any
 
-__all__ = ["Finder", "explain"]
-
 _RANDOM = "pytensor.tensor.random, which draws on the host"
 _IMAGES = "pytensor.tensor.signal on the host, or PyTorch on shared memory"
 _KERNELS = "gpuinterop.RawKernel, or gpuinterop.pytensor.KernelOp"

@@ -39,8 +39,6 @@ from .printing import debugprint
 from .random import RandomStreams
 from .renamed import DEVICE_CLASSES, renamed
 
-__all__ = ["Op", "ProfileMode", "modules"]
-
 
 class Op(pytensor.graph.op.Op):
     """Theano's Op: `perform` is optional, and `make_thunk` may have four parameters."""

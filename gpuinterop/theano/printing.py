@@ -15,8 +15,6 @@ from pytensor.tensor.variable import TensorConstant
 from gpuinterop.pytensor.device_op import printed
 from gpuinterop.pytensor.device_variables import dimensions
 
-__all__ = ["debugprint", "install"]
-
 
 def install() -> None:
     """Print operations, types and constants on the host as Theano did; those on the device are printed so anyway."""

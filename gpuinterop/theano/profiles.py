@@ -11,8 +11,6 @@ from pytensor.configdefaults import config
 
 from gpuinterop.pytensor.profile import kind_of
 
-__all__ = ["install"]
-
 _installed = False
 
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from gpuinterop.errors import MissingLibraryError
 
-__all__ = ["NAMES", "compiled"]
-
 # Names of Python 2 that valid Python 3 can contain.
 NAMES = frozenset(
     "ConfigParser Queue StringIO basestring cPickle cmp execfile file has_key iteritems itervalues izip long "

@@ -8,8 +8,6 @@ import pytensor.tensor.random as pr
 from pytensor.configdefaults import config
 from pytensor.tensor.random.utils import RandomStream
 
-__all__ = ["RandomStreams"]
-
 
 class RandomStreams(RandomStream):
     """Symbolic random arrays, with the arguments of Theano: the size comes first, and `floatX` is the dtype."""

@@ -11,8 +11,6 @@ from pytensor.graph import traversal
 
 from gpuinterop.pytensor import device_op
 
-__all__ = ["DEVICE_CLASSES", "renamed"]
-
 # By Theano's module: old=new, where new is in the package pytensor; one word where the last parts are equal.
 _NAMES = {
     "theano": "graph.type.Type graph.fg.FunctionGraph compile.sharedvalue.SharedVariable compile.builders.OpFromGraph "

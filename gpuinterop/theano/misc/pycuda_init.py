@@ -1,7 +1,5 @@
 """theano.misc.pycuda_init: starts PyCUDA in the primary context, which gpuinterop uses too."""
 
-__all__ = ["pycuda_available"]
-
 try:
     import pycuda.autoprimaryctx  # noqa: F401 (its import makes the context current)
 except ImportError:
