@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -57,14 +56,6 @@ def as_numpy_view(array: _core.Array, *, written: bool = False) -> np.ndarray[An
     if DLPACK_WORKS and seen.dtype.isbuiltin == 1 and _core._recording() is None:
         return np.from_dlpack(seen)  # a capture refuses an export
     return np.asarray(_HostView(seen)).view(seen.dtype)
-
-
-def as_numpy_views(
-    inputs: Iterable[Any], results: Iterable[_core.Array]
-) -> tuple[list[Any], list[Any]]:
-    """Return an operation's inputs with views for arrays, and views of its results."""
-    read = [as_numpy_view(x) if isinstance(x, _core.Array) else x for x in inputs]
-    return read, [as_numpy_view(result, written=True) for result in results]
 
 
 def to_host_array(x: Any, where: str, memory: bool = False) -> np.ndarray[Any, Any]:

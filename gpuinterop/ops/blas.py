@@ -29,7 +29,6 @@ from gpuinterop.ops.core_callbacks import (
     CALLS,
     FUNCTIONS,
     PREPARE,
-    PRODUCTS_ON_HOST,
 )
 from gpuinterop.ops.dtype_promotion import common_dtype, require_exact_in
 from gpuinterop.ops.operand_conversion import gpuarray_class, result_class
@@ -125,8 +124,8 @@ def _dot_of_stacks(a: Any, b: Any) -> Any:
 
 
 PREPARE.update({"cublas": _open, "product types": _rule, "product": plan, "rank one": rank_one})
-PRODUCTS_ON_HOST.update(dict.fromkeys(("gemm", "vector", "gemv", "ger"), compute))
 CALLS.update({name: partial(_rest, name) for name in ("scale", "vdot", "inner", "dot")})
+CALLS["product on host"] = compute
 
 # ---- the functions ----------------------------------------------------------------------------------
 

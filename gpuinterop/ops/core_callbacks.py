@@ -15,10 +15,8 @@ from gpuinterop import _core
 from gpuinterop.array_inputs import as_input_array, is_scalar_or_list
 from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS, dtype_from_id
 from gpuinterop.errors import ConversionTypeError, DTypeError
-from gpuinterop.host_views import as_numpy_views
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.codegen import KernelSpec, render
-from gpuinterop.layout import core_view
 
 from .dtype_promotion import (
     body_for,
@@ -33,7 +31,6 @@ from .dtype_promotion import (
 from .host_program import row_program
 from .operand_conversion import gpuarray_class, operand, result_class
 from .operation_table import ROWS, Row
-from .output_arrays import record_or_run
 from .ufunc_keywords import bind_keywords
 
 # The constants in native/ops/kernels.hpp: the type code of raw bits, and the ids of operations outside the table.
@@ -52,10 +49,9 @@ def _entry(op: int) -> Any:
 
 
 FUNCTIONS: dict[str, Any] = {}
-# The functions for the core's hooks `prepare`, `host` and `call`, by subject or name. Reductions and products
+# The functions for the core's hooks `prepare` and `call`, by subject or name. Reductions and products
 # add entries of their own when their modules are imported.
 PREPARE: dict[str, Any] = {}
-PRODUCTS_ON_HOST: dict[str, Any] = {}
 CALLS: dict[str, Any] = {}
 
 
@@ -152,22 +148,6 @@ def _host_program(
     return entry.host_program(kinds, stored, results, in_place)
 
 
-def _host(
-    op: int | str, kinds: tuple[int, ...], inputs: tuple[Any, ...], results: tuple[Any, ...],
-    scalars: tuple[Any, ...],
-) -> None:  # fmt: skip
-    """Compute an operation without a program: now, or at each replay of the capture that this thread records."""
-    if isinstance(op, str):
-        PRODUCTS_ON_HOST[op](op, *results, *inputs, *scalars)
-        return
-    entry = _entry(op)  # a replay may need it after the operation was dropped
-    if _core._recording() is not None:
-        # A replay uses the current layouts, even if a shape is assigned before it.
-        inputs = tuple(core_view(x) if isinstance(x, _core.Array) else x for x in inputs)
-        results = tuple(map(core_view, results))
-    record_or_run(lambda: entry.host(*as_numpy_views(inputs, results), kinds))
-
-
 # ---- calls with keywords or unknown operands --------------------------------------------------------
 
 
@@ -221,7 +201,9 @@ def _prepare(subject: str, *request: Any) -> Any:
 
 
 def _register() -> None:
-    PREPARE.update({"types": _resolve, "kernel": _build, "host program": _host_program})
+    PREPARE.update(
+        {"types": _resolve, "kernel": _build, "host program": _host_program, "operation": _entry}
+    )
     # Plans are Python objects, so the core releases them before the interpreter shuts down.
     atexit.register(_core._forget_calls)
     for row in ROWS:
@@ -237,7 +219,7 @@ def _register() -> None:
         )
         FUNCTIONS[row.name] = _core._op_function(op, row.name, doc)
     # Last: an import that is interrupted before is repeated.
-    _core.set_hooks(prepare=_prepare, host=_host, call=_call)
+    _core.set_hooks(prepare=_prepare, call=_call)
 
 
 _register()

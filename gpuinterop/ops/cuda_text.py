@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,6 @@ import numpy as np
 from gpuinterop.dtypes import NAMES, dtype_from_id, is_complex
 from gpuinterop.errors import ArgumentTypeError, DeviceError, DTypeError, ShapeError, short_repr
 from gpuinterop.jit.codegen import NAMESPACE, STORAGE, WORKING
-from gpuinterop.layout import broadcast_shapes
 
 from .dtype_promotion import STRONG_NUMBER, Loop, name_of_kind, row_of_kind
 
@@ -87,7 +87,7 @@ class CudaText:
     operation : the statements.
     name : of the operation in messages and profiles.
     preamble : functions that the statements call.
-    host : a function of NumPy arrays, which are read-only, that computes the same on device "cpu".
+    host : a function that computes the same on device "cpu"; see ElementwiseKernel.
 
     Examples
     --------
@@ -205,8 +205,8 @@ class CudaText:
 
     # ---- NumPy ------------------------------------------------------------------------------
 
-    def evaluate(self, operands: Sequence[Any], kinds: Sequence[int]) -> tuple[Any, ...]:
-        """Return the outputs for operands in host memory."""
+    def on_host(self, outs: Sequence[int]) -> Callable[..., tuple[Any, ...]]:
+        """Return the function of NumPy arrays of one shape that computes the outputs, of these dtypes."""
         if self.host is None:
             raise DeviceError(
                 where=self.name,
@@ -214,14 +214,17 @@ class CudaText:
                 got="arrays on cpu",
                 fix="pass host=, a function of NumPy arrays that computes the same",
             )
-        ins, outs = ([dtype_from_id(row) for row in rows] for rows in self.loop(kinds))
-        given = [
-            np.asarray(x).astype(t, copy=False).view() for x, t in zip(operands, ins, strict=True)
-        ]
-        for values in given:
-            values.flags.writeable = False  # the operands' own memory
-        shape = broadcast_shapes([x.shape for x in given], self.name)
-        return host_results(self.name, self.host(*given), shape, outs)
+        dtypes = [dtype_from_id(row) for row in outs]
+        # The core keeps the returned function, and `host` may refer to the kernel. Calls and captures keep the text.
+        owner: Any = weakref.ref(self)
+
+        def run(*arrays: Any) -> tuple[Any, ...]:
+            text = owner()
+            for values in arrays:
+                values.flags.writeable = False
+            return host_results(text.name, text.host(*arrays), arrays[0].shape, dtypes)
+
+        return run
 
 
 def host_results(
@@ -239,7 +242,7 @@ def host_results(
         ):  # for example None, which NumPy converts to nan
             raise TypeError("an array of objects")
         for value, dtype in zip(values, dtypes, strict=True):
-            if is_complex(value.dtype) and not is_complex(dtype):
+            if value.dtype != dtype and is_complex(value.dtype) and not is_complex(dtype):
                 raise TypeError(f"an array of {value.dtype} for an output of {dtype}")
         if wrong := [value.shape for value in values if value.shape != shape]:
             raise TypeError(f"an array of shape {wrong[0]}")

@@ -33,7 +33,8 @@ class ElementwiseKernel(CompiledExpression):
     operation : statements that set the outputs from the inputs; small floats are floats here.
     name : of the kernel in profiles and messages.
     preamble : functions that the operation calls.
-    host : a function of NumPy arrays that computes the same on device "cpu".
+    host : a function that computes the same on device "cpu". It is called for each block of elements, with a
+        read-only NumPy array of one dimension for each input, and returns an array for each output.
 
     Examples
     --------

@@ -9,18 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuinterop import _core
-from gpuinterop.dtypes import NAMES, dtype_from_id, dtype_id
-from gpuinterop.host_views import wrap_numpy
+from gpuinterop.dtypes import NAMES, dtype_from_id
 from gpuinterop.jit.codegen import STORAGE, WORKING, Body
-from gpuinterop.layout import broadcast_shapes
 
 from .cuda_text import CudaText
 from .dtype_promotion import dtype_kind, loop_dtypes, substitute
 from .expression_dtypes import Value, constant_comparison, loop_of, met, strong
 from .expression_graph import Graph
 from .host_program import HostProgram, HostValue, row_results
-from .operation_table import Row
 
 
 class DeviceFunction(NamedTuple):
@@ -192,48 +188,17 @@ class ElementwiseOperation:
     def host_program(
         self, kinds: tuple[int, ...], stored: Sequence[int], results: Sequence[int], in_place: bool
     ) -> Any:
-        """Return the program of all values, or None for a graph with a CUDA text, which `host` computes."""
-        if self.graph.has_texts():
-            return None
+        """Return the program of all values."""
         program = HostProgram(stored)
         found = host_values(program, self.graph, kinds)
         return program.finish(found, results, in_place)
 
-    def host(self, inputs: list[Any], results: list[Any], kinds: tuple[int, ...]) -> None:
-        """Compute a graph with CUDA texts, whose functions take whole arrays, value by value."""
-        known, strict = self.graph.kinds(kinds)
-        values: dict[int, Any] = {}
-        texts: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        for value in self.graph.order():
-            operands = [values[id(o)] for o in value.operands]
-            if value.index >= 0:
-                values[id(value)] = np.asarray(inputs[value.index])
-            elif value.row is None:
-                values[id(value)] = np.asarray(value.number)
-            elif isinstance(value.row, CudaText):
-                key = (id(value.row), *map(id, value.operands))
-                if key not in texts:
-                    texts[key] = value.row.evaluate(operands, met(value, known, strict))
-                values[id(value)] = texts[key][value.result]
-            else:
-                values[id(value)] = _host_value(value, operands, known, strict)
-        found = [values[id(value)] for value in self.graph.results]
-        if len(found) > 1:
-            # Read an argument that is returned before any `out` array is written.
-            found = [
-                v.copy() if any(np.may_share_memory(v, out) for out in results) else v
-                for v in found
-            ]
-        with np.errstate(all="ignore"):
-            for out, result in zip(results, found, strict=True):
-                out[...] = result
-
 
 def host_values(program: HostProgram, graph: Graph, kinds: Sequence[int]) -> list[HostValue]:
-    """Add the steps of a graph without CUDA texts, and return its results."""
+    """Add the steps of a graph, and return its results."""
     known, strict = graph.kinds(kinds)
     made: dict[int, HostValue] = {}
-    rows: dict[tuple[Any, ...], list[HostValue]] = {}  # results of an operation, made once
+    rows: dict[tuple[Any, ...], Sequence[HostValue]] = {}  # results of an operation, made once
     for value in graph.order():
         if value.index >= 0:
             made[id(value)] = program.inputs[value.index]
@@ -252,27 +217,17 @@ def host_values(program: HostProgram, graph: Graph, kinds: Sequence[int]) -> lis
 def _host_steps(
     program: HostProgram, value: Value, operands: Sequence[HostValue], known: dict[int, int],
     strict: set[int],
-) -> list[HostValue]:  # fmt: skip
-    """Add the steps of a value of the operation table, and return all results of the operation."""
+) -> Sequence[HostValue]:  # fmt: skip
+    """Add the steps of a value, and return all results of its operation."""
     if value.cast_to >= 0:
         return [program.cast(operands[0], value.cast_to)]
-    assert isinstance(value.row, Row)
+    assert value.row is not None
     kinds = met(value, known, strict)
-    ins = loop_of(value.row, kinds)[0]
+    ins, outs = loop_of(value.row, kinds)
+    if isinstance(value.row, CudaText):
+        given = [program.cast(x, row) for x, row in zip(operands, ins, strict=True)]
+        return program.call(value.row.on_host(outs), given, outs)
     numbers = constant_comparison(value, ins)
     if numbers is not None:
         operands = [program.constant(n, row) for n, row in zip(numbers, ins, strict=True)]
     return row_results(program, value.row, operands, kinds)
-
-
-def _host_value(
-    value: Value, operands: Sequence[Any], known: dict[int, int], strict: set[int]
-) -> Any:
-    """Return a value of the operation table, computed from NumPy arrays."""
-    program = HostProgram([dtype_id(o.dtype) for o in operands])
-    found = _host_steps(program, value, program.inputs, known, strict)[value.result]
-    shape = broadcast_shapes([o.shape for o in operands], "fuse")
-    out = np.empty(shape, dtype_from_id(found.dtype))
-    arrays = [wrap_numpy(np.ascontiguousarray(o)) for o in operands]
-    _core._run_program(program.finish([found], [found.dtype], False), arrays, wrap_numpy(out))
-    return out

@@ -241,8 +241,8 @@ def _caller(function: Callable[..., Any], inputs: int) -> Callable[..., None]:
         views = [as_numpy_view(x, written=True) for x in arrays]
         with np.errstate(all="ignore"):
             found = function(*views[:inputs])
-            outs = views[inputs:]
-            for out, value in zip(outs, found if len(outs) > 1 else (found,), strict=True):
+            results = found if isinstance(found, tuple) else (found,)
+            for out, value in zip(views[inputs:], results, strict=True):
                 np.copyto(out, value, casting="unsafe")
 
     return run
@@ -298,4 +298,5 @@ def _row_steps(
         return (program.integer_power(*read),)
     if isinstance(row.numpy, np.ufunc):
         return program.loop(row.numpy, read, outs)
-    return program.call(row.numpy, read, outs)
+    wide = [program.cast(value, _FLOAT64) for value in read]
+    return program.call(row.numpy, wide, (_FLOAT64,) * len(outs))

@@ -17,11 +17,10 @@ Array = np.ndarray[Any, Any]
 
 
 def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
-    loop = np.frompyfunc(function, 1, 1)
-
     def run(x: Any) -> Any:
-        with np.errstate(all="ignore"):
-            return np.asarray(loop(np.asarray(x, np.float64)), np.float64)
+        x = np.asarray(x, np.float64)
+        elements = memoryview(x.reshape(-1))  # yields Python floats
+        return np.fromiter(map(function, elements), np.float64, x.size).reshape(x.shape)
 
     return run
 
@@ -114,14 +113,16 @@ def sigmoid(x: Any) -> Any:
     x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
         t = np.exp(-np.abs(x))
-        return np.where(x >= 0, 1.0, t) / (1 + t)
+        above = np.where(x >= 0, 1.0, t)
+        t += 1
+        above /= t
+        return above
 
 
 def softplus(x: Any) -> Any:
     """Return log(1 + exp(x)), without overflow."""
-    x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
-        return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+        return np.logaddexp(np.asarray(x, np.float64), 0)
 
 
 def reciprocal_sqrt(x: Any) -> Any:

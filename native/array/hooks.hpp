@@ -6,7 +6,7 @@
 
 namespace gpuinterop {
 
-enum class Hook { Dtype, Device, Foreign, Copied, Prepare, Host, Encode, Call };
+enum class Hook { Dtype, Device, Foreign, Copied, Prepare, Encode, Call };
 
 // Calls the hook with arguments in the notation of Py_BuildValue: call_hook(Hook::Dtype, "(i)", 3).
 // Imports the module that fills the entry if it is empty. Throws PythonError.

@@ -29,10 +29,8 @@ struct Resolution : Prepared {
   std::vector<DTypeId> results;  // dtypes of new results
   // Borrowed: the class of an operand, with which the entry is removed, or one of the package's two.
   std::vector<PyTypeObject*> result_types;
-  // The program that computes the operation in host memory, compiled by the first call there. Null if there is
-  // no program: Python computes each call.
+  // The program that computes the operation in host memory, compiled by the first call there.
   mutable std::shared_ptr<const HostProgram> host;
-  mutable bool host_is_known = false;
 };
 
 // An `out` array as it was when it was checked; see Input::array.
@@ -166,25 +164,8 @@ void require_range(const OpInfo& info, const Input* in, const Resolution& r) {
     if (!in[i].array && in[i].kind == kWeakInt) (void)encode(in[i].object, r.inputs[i], info);
 }
 
-// Python computes operations without a program.
-void run_in_python(OpId op, const OpInfo& info, const Input* in, const Resolution& r,
-                   const PyRef* results) {
-  require_range(info, in, r);
-  nb::list inputs, kinds, outs;
-  for (int i = 0; i < info.inputs; ++i) {
-    if (!in[i].array) require_exponent(in[i], i, r.inputs[i], info);
-    inputs.append(nb::handle(in[i].object));
-    kinds.append(in[i].kind);
-  }
-  for (int j = 0; j < info.results; ++j) outs.append(nb::handle(results[j].get()));
-  call_hook(Hook::Host, "(iNNN())", int(op), nb::tuple(kinds).release().ptr(),
-            nb::tuple(inputs).release().ptr(), nb::tuple(outs).release().ptr());
-}
-
-const std::shared_ptr<const HostProgram>& program_of(OpId op, const OpInfo& info, const Input* in,
-                                                     const Resolution& r, const Array* const* out,
-                                                     bool in_place) {
-  if (r.host_is_known) return r.host;
+void compile_program(OpId op, const OpInfo& info, const Input* in, const Resolution& r,
+                     const Array* const* out, bool in_place) {
   nb::list kinds, stored, results;
   for (int i = 0; i < info.inputs; ++i) {
     kinds.append(in[i].kind);
@@ -196,21 +177,19 @@ const std::shared_ptr<const HostProgram>& program_of(OpId op, const OpInfo& info
                 nb::tuple(kinds).release().ptr(), nb::tuple(stored).release().ptr(),
                 nb::tuple(results).release().ptr(), in_place ? Py_True : Py_False);
   // Another thread may have compiled it meanwhile, and runs it without the GIL.
-  if (!r.host_is_known) r.host = read_program(compiled.get());
-  r.host_is_known = true;
-  return r.host;
+  if (!r.host) r.host = read_program(compiled.get());
 }
 
 // `apart`: on CUDA, the inputs to copy first, because an `out` array overlaps them.
 void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, const Shape& shape,
-         const Array* const* out, Outs given, uint32_t apart, const PyRef* results) {
+         const Array* const* out, Outs given, uint32_t apart) {
   const char* where = info.name.c_str();
   const Device device = out[0]->device;
   const bool cuda = device.is_cuda(), records = !cuda && recording_on_host();
   if (!cuda) {
     const bool in_place =
         std::any_of(given, given + info.results, [](const auto& a) { return bool(a); });
-    if (!program_of(op, info, in, r, out, in_place)) return run_in_python(op, info, in, r, results);
+    if (!r.host) compile_program(op, info, in, r, out, in_place);
     require_recorded({});
   }
   std::shared_ptr<HostCall> call;
@@ -256,6 +235,8 @@ void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, cons
   if (cuda) return launch(op, w, device.id, where);
   if (!records) return run_program(*r.host, w, where);
   call->program = r.host;
+  if (r.host->calls_python)
+    call->operation = call_hook(Hook::Prepare, "(si)", "operation", int(op));
   call->where = info.name;
   call->w = w;
   recorder->add(call);
@@ -384,7 +365,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   else if (apart && !device.is_cuda())
     copy_new_results(op, info, in, given, results);
   else
-    run(op, info, in, r, shape, arrays, given, apart, results);
+    run(op, info, in, r, shape, arrays, given, apart);
   return one_or_tuple(results, info.results);
 }
 

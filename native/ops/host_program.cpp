@@ -16,22 +16,21 @@ namespace gpuinterop::ops {
 namespace {
 
 constexpr int64_t kBlockBytes = 32 << 10;  // of all temporaries: they stay in the first-level cache
-constexpr int64_t kPythonBlock = 4096;     // elements, in a program that calls Python
-// Lines shorter than this cost more in calls than strided accesses along a longer axis.
+// Lines shorter than this cost more in calls of loops than strided accesses along a longer axis.
 constexpr int64_t kShortLine = 16;
 constexpr int64_t kTile = 2048;  // elements of a line along another axis than the results' fastest
 
-// The dimension along which the loops run: the last one, or the longest if the last one is short.
-int line_dimension(const IterationSpace& w) {
+// The dimension along which the loops run: the last one, or the longest if the last one is shorter than `shortest`.
+int line_dimension(const IterationSpace& w, int64_t shortest) {
   const int last = w.ndim - 1;
-  if (last < 1 || w.shape[last] >= kShortLine) return last;
+  if (last < 1 || w.shape[last] >= shortest) return last;
   return static_cast<int>(std::max_element(w.shape, w.shape + w.ndim) - w.shape);
 }
 
 // Calls line(addresses, n) of `run` until all elements are done.
 template <class Run>
-void run_lines(Run& run, const IterationSpace& w, char** at) {
-  const int line = line_dimension(w);
+void run_lines(Run& run, const IterationSpace& w, char** at, int64_t shortest) {
+  const int line = line_dimension(w, shortest);
   const int64_t extent = w.shape[line], tile = line == w.ndim - 1 ? extent : kTile;
   intptr_t step[kMaxOperands];
   for (int i = 0; i < w.operands; ++i) step[i] = w.stride[line][i] * w.itemsize[i];
@@ -50,8 +49,8 @@ void run_lines(Run& run, const IterationSpace& w, char** at) {
 
 // Calls `run` for the elements of w, of which there is at least one.
 template <class Run>
-void run_elements(Run& run, const IterationSpace& w, char** at) {
-  if (w.ndim > 1) return run_lines(run, w, at);
+void run_elements(Run& run, const IterationSpace& w, char** at, int64_t shortest = kShortLine) {
+  if (w.ndim > 1) return run_lines(run, w, at, shortest);
   int64_t step[kMaxOperands];
   for (int i = 0; i < w.operands; ++i)
     step[i] = w.constant[i] ? 0 : (w.ndim ? w.stride[0][i] : 1) * w.itemsize[i];
@@ -179,13 +178,12 @@ void run_program(const HostProgram& program, const IterationSpace& w, const char
     at[i] = reinterpret_cast<char*>(numbers[i]);
   }
   ProgramRun run(program, w.size, where);
-  run_elements(run, w, at);
+  run_elements(run, w, at, program.calls_python ? program.block : kShortLine);
 }
 
 void HostCall::compute() const { run_program(*program, w, where.c_str()); }
 
 std::shared_ptr<const HostProgram> read_program(PyObject* compiled) {
-  if (compiled == Py_None) return nullptr;
   const nb::handle answer(compiled);
   auto program = std::make_shared<HostProgram>();
   program->inputs = nb::cast<int>(nb::object(answer[0]));
@@ -223,10 +221,9 @@ std::shared_ptr<const HostProgram> read_program(PyObject* compiled) {
     if (!valid) throw nb::value_error("a step of a host program");
     program->steps.push_back(std::move(step));
   }
-  if (program->calls_python)
-    program->block = kPythonBlock;
-  else if (itemsizes)
-    program->block = std::max<int64_t>(64, kBlockBytes / itemsizes & ~int64_t{63});
+  // A Python function makes arrays of its own.
+  if (program->calls_python) itemsizes *= 2;
+  if (itemsizes) program->block = std::max<int64_t>(64, kBlockBytes / itemsizes & ~int64_t{63});
   return program;
 }
 

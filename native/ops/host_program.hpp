@@ -39,6 +39,7 @@ struct HostProgram {
 // A program and its operands, kept by a capture for its replays.
 struct HostCall : HostWork {
   std::shared_ptr<const HostProgram> program;
+  PyRef operation;  // if the program calls Python: the program does not keep a user's functions
   std::string where;
   IterationSpace w;
 
@@ -46,8 +47,7 @@ struct HostCall : HostWork {
   void compute() const override;
 };
 
-// The program that PREPARE["host program"] returned: (inputs, results, temporaries, constants, steps), or null
-// for None.
+// The program that PREPARE["host program"] returned: (inputs, results, temporaries, constants, steps).
 std::shared_ptr<const HostProgram> read_program(PyObject* compiled);
 
 // A running program: the address of each temporary and constant, and the step to its next element. `longest`:

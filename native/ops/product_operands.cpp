@@ -163,8 +163,8 @@ PyObject* on_host(const char* kind, const ProductCall& call, const ProductRule& 
   PyRef result = result_for(call, rule, {}, shape);
   if (unwrap(result.get()).layout.size() == 0) return result.release();
   require_blas();
-  call_hook(Hook::Host, "(s()(OOO)(N)(OO))", kind, or_none(a).ptr(), or_none(b).ptr(),
-            or_none(c).ptr(), plain(result.get()).release(), number(call.alpha).ptr(),
+  call_hook(Hook::Call, "(s(sNOOOOO){})", "product on host", kind, plain(result.get()).release(),
+            or_none(a).ptr(), or_none(b).ptr(), or_none(c).ptr(), number(call.alpha).ptr(),
             number(call.beta).ptr());
   return result.release();
 }

@@ -45,18 +45,15 @@ Entry entries[] = {
     // prepare(subject, ...) -> the new entry of the call cache
     //   Called when the call cache has no entry: "types" and "product types" for the dtypes and the classes
     //   of results, "kernel" for machine code, "host program" for the loops that compute an operation in host
-    //   memory, "reduction" and "product" for launch plans, "rank one" for the operation x * y + a, "cublas"
+    //   memory, "operation" for the object that keeps the functions of such a program, "reduction" and "product" for launch plans, "rank one" for the operation x * y + a, "cublas"
     //   to open cuBLAS. A reduction in host memory returns its result.
     {"prepare", "gpuinterop.ops"},
-    // host(operation, kinds, inputs, results, scalars) -> None
-    //   Called when a product (its name), or an operation without a program (its id), runs in host memory.
-    {"host", "gpuinterop.ops"},
     // encode(number, dtype id) -> (low word, high word)
     //   Called when a scalar becomes the bytes of a dtype for which the core has no rule.
     {"encode", "gpuinterop.scalars"},
     // call(operation, arguments, keywords) -> result
     //   Called for everything else: keywords other than out, wrong arguments, operands that only Python can
-    //   read, and operations of several launches.
+    //   read, operations of several launches, and products in host memory.
     {"call", "gpuinterop.ops"},
 };
 

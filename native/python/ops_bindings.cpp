@@ -131,23 +131,6 @@ void register_ops(nb::module_& m) {
       [](nb::handle ufunc, int index) { return bool(ops::ufunc_loop(ufunc.ptr(), index)); },
       "ufunc"_a, "index"_a, "Whether the core can call loop number `index` of a NumPy ufunc.");
   m.def(
-      "_run_program",
-      [](nb::handle compiled, std::vector<nb::object> inputs, nb::handle out) {
-        const std::shared_ptr<const ops::HostProgram> program = ops::read_program(compiled.ptr());
-        inputs.push_back(nb::borrow(out));
-        if (!program || static_cast<int>(inputs.size()) != program->operands())
-          throw nb::value_error("an array for each operand of a host program expected");
-        ops::IterationSpace w;
-        w.inputs = program->inputs;
-        for (nb::handle x : inputs) w.add_array(read_array(x, "program"));
-        const Layout& shape = *w.layout[program->inputs];
-        if (shape.size() == 0) return;
-        ops::build_iteration_space(w, shape.ndim(), shape.shape());
-        ops::run_program(*program, w, "program");
-      },
-      "compiled"_a, "inputs"_a, "out"_a,
-      "Run a program of inner loops over host arrays; the inputs broadcast to the output.");
-  m.def(
       "_check_out",
       [](nb::handle out, nb::handle shape, DTypeId dtype, const Array& like, const char* where) {
         int64_t extents[kMaxDims];

@@ -1,5 +1,7 @@
 """ElementwiseKernel: what it declares, takes, refuses beforehand and computes on either device."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -147,6 +149,38 @@ def test_ways_to_give_results_on_the_host():
             "float32 x", "float32 z, float32 w", "z = x; w = -x", host=host
         )
         assert [v.tolist() for v in kernel(x)] == [[1, 4], [-1, -4]]
+
+
+def test_host_function_is_called_with_blocks_of_elements():
+    called = []
+
+    def host(a, x, y):
+        called.append((a.shape, x.shape, y.shape))
+        assert not any(values.flags.writeable for values in (a, x, y))
+        return a * x + y
+
+    axpy = gi.ElementwiseKernel("T a, T x, T y", "T z", "z = a * x + y", host=host)
+    values = np.arange(3 * 5 * 4096.0).reshape(3, 5, 4096)
+    x = gi.GpuArray(values, device="cpu")
+    expected = 2 * values.T[::-1] + values[:, :1].T
+    np.testing.assert_array_equal(axpy(2.0, x.T[::-1], x[:, :1].T).get(), expected)
+    assert all(len({*shapes}) == 1 and len(shapes[0]) == 1 for shapes in called)
+    assert len(called) > 1
+    assert axpy(2.0, x[0, 0, :1].reshape(()), 1).shape == ()
+    axpy(2.0, x, x, out=x)
+    np.testing.assert_array_equal(x.get(), 3 * values)
+
+
+def test_replay_calls_the_host_function_of_a_kernel_that_is_gone():
+    def recorded(x):
+        kernel = gi.ElementwiseKernel("T x", "T z", "z = x + 1", host=lambda x: x + 1)
+        return gi.capture(lambda: kernel(x))
+
+    x = gi.zeros(3, device="cpu")
+    graph = recorded(x)
+    gc.collect()
+    x.fill(4)
+    assert graph().tolist() == [5, 5, 5]
 
 
 @pytest.mark.gpu

@@ -36,6 +36,7 @@ selected = d[m]
 imaginary = 1j * f
 SELECTED, IMAGINARY = gi.GpuArray(selected, device="cpu"), gi.GpuArray(imaginary, device="cpu")
 fused = gi.fuse(lambda x, y: gi.tanh(x * y + x))
+kernel = gi.ElementwiseKernel("T a, T x, T y", "T z", "z = a * x + y", host=lambda a, x, y: a * x + y)
 
 def buffers(x):
     found = []
@@ -80,6 +81,10 @@ PAIRS = {
     "product of matrices": (
         lambda: F.T[:512] @ F[:, :512], lambda: np.matmul(f.T[:512], f[:, :512], out=np.empty((512, 512), "f4"))),
     "fused function": (lambda: fused(F, F), lambda: np.tanh(f * f)),
+    "ElementwiseKernel": (lambda: kernel(2, F, F[0]), lambda: np.add(f, f)),
+    "ElementwiseKernel and out=": (lambda: kernel(2, D, D, out=D), lambda: np.add(d, d, out=d)),
+    **{name: (lambda function=getattr(gi, name): function(F), lambda: np.exp(f))
+       for name in ("erf", "erfc", "gamma", "lgamma", "rsqrt", "sigmoid", "softplus")},
     "max of selected elements": (lambda: F.max(where=M, initial=0), lambda: f.max(where=m, initial=0)),
     "nonzero": (lambda: gi.nonzero(F), lambda: np.nonzero(f)),
     "flatnonzero": (lambda: gi.flatnonzero(M), lambda: np.flatnonzero(m)),
