@@ -24,7 +24,7 @@ from gpuinterop.dtypes import (
 from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import DTypeError
 from gpuinterop.ops import output_arrays
-from gpuinterop.ops.blas_plans import compute, plan, rank_one
+from gpuinterop.ops.blas_plans import compute, kernel_of_product, plan, rank_one
 from gpuinterop.ops.core_callbacks import (
     CALLS,
     FUNCTIONS,
@@ -96,7 +96,10 @@ def _rest(name: str, a: Any, b: Any, out: Any) -> Any:
         product = FUNCTIONS["multiply"](a, b)
     elif name == "vdot":
         x, y = _flat(a), _flat(b)
-        product = dot(FUNCTIONS["conjugate"](x) if x.dtype.kind == "c" else x, y)
+        if x.dtype.kind == "c" and x.size == y.size:
+            product = kernel_of_product(x, y, conjugates=True)(x, y)
+        else:
+            product = dot(x, y)
     elif name == "inner":
         product = dot(a, _core.view(type(b), output_arrays.plain(b).swapaxes(-1, -2)))
     else:

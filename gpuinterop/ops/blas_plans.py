@@ -42,12 +42,14 @@ def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
         right = b.broadcast_to((*batch, *b.shape[-2:])).swapaxes(-1, -2).expand_dims(-3)
     else:
         left, right = a, b if b.ndim == 1 else b.swapaxes(-1, -2)
-    return _product(left, right, kind == "wide").resolved((left, right), (), outs)
+    return kernel_of_product(left, right, kind == "wide").resolved((left, right), (), outs)
 
 
-def _product(a: Any, b: Any, wide: bool = False, on_host: bool = False) -> ReductionKernel:
+def kernel_of_product(
+    a: Any, b: Any, wide: bool = False, on_host: bool = False, conjugates: bool = False
+) -> ReductionKernel:
     """Return the kernel that sums a * b over the last axis; both broadcast, with any strides and dtypes."""
-    key = (a.dtype, b.dtype, wide, on_host)
+    key = (a.dtype, b.dtype, wide, on_host, conjugates)
     kernel = _products.get(key)
     if kernel is None:
         common = np.dtype(np.float32) if wide else common_dtype((a.dtype, b.dtype), "matmul")
@@ -60,7 +62,9 @@ def _product(a: Any, b: Any, wide: bool = False, on_host: bool = False) -> Reduc
             held = accumulated_dtype("sum", common)
             if on_host and held == "float32":
                 held = "float64"
-            graph.results = [graph.apply("multiply", graph.cast(x, held), graph.cast(y, held))]
+            x, y = graph.cast(x, held), graph.cast(y, held)
+            x = graph.apply("conjugate", x) if conjugates else x
+            graph.results = [graph.apply("multiply", x, y)]
         op = "any" if common == np.bool_ else "sum"
         kernel = _products[key] = ReductionKernel(graph, (op,), dtypes=(common,), where="matmul")
     return kernel
@@ -85,7 +89,7 @@ def rank_one() -> int:
 def sum_of_products(a: Any, b: Any) -> Any:
     """Return the sum of a * b over the last axis; floats of 16 and 32 bits are summed in float64."""
     result = np.empty(broadcast_shapes([a.shape, b.shape], "matmul")[:-1], a.dtype)
-    kernel = _product(a, b, on_host=True)
+    kernel = kernel_of_product(a, b, on_host=True)
     kernel(wrap_numpy(a), wrap_numpy(b), out=wrap_numpy(result))
     return result
 

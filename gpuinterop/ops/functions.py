@@ -121,7 +121,8 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
     # Use NumPy's order of operations, so that results agree to the last bit.
     factor = 10.0 ** (decimals if decimals > 0 else -decimals)  # abs is the array function here
     up, down = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
-    scaled = FUNCTIONS[up](x, factor)
+    own = None if whole or getattr(out, "dtype", None) != dtype else out
+    scaled = FUNCTIONS[up](x, factor, out=own)
     own = scaled if isinstance(scaled, _core.Array) else None  # a placeholder of fuse has no memory
     whole_numbers = FUNCTIONS["rint"](scaled, out=own)
     rounded = FUNCTIONS[down](whole_numbers, factor, out=own if out is None else out)

@@ -193,7 +193,10 @@ class Elements:
             if mode == RAISE and result.size > PIECE:
                 self._require_inside(0, first)
                 mode = WRAP
-            np.take(source, first, self.axis, result, _NAMES[mode])
+            # It casts indices of another dtype.
+            for part in [()] if first.dtype == np.intp else _pieces(self.block, result.size):
+                key: Any = (*(slice(None),) * self.axis, *part, ...)
+                np.take(source, first[part], self.axis, result[key], _NAMES[mode])
             return
         indices = self._host_indices()
         source, result = source.transpose(self.order), self._block_first(result)

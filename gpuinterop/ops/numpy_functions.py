@@ -5,6 +5,7 @@ Reductions and products are those of the package. The others consist of views, c
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable
@@ -87,15 +88,18 @@ def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
 def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return _roll(a.ravel(), np.sum(shift), 0).reshape(a.shape)
-    pairs = [(operator.index(by), operator.index(i)) for by, i in np.broadcast(shift, axis)]
-    rolled = a
-    for by, one in pairs:
-        along = read_axis(one, a.ndim, "numpy.roll")
-        n, before = a.shape[along], (slice(None),) * along
-        cut = -by % n if n else 0
-        keys = [(*before, slice(cut, None)), (*before, slice(cut))]
-        rolled = concat_split.concatenate([rolled[key] for key in keys], along)
-    return rolled if pairs else a.copy()
+    shifts = [0] * a.ndim
+    for by, one in np.broadcast(shift, axis):
+        shifts[read_axis(operator.index(one), a.ndim, "numpy.roll")] += operator.index(by)
+    cuts = [by % n if n else 0 for by, n in zip(shifts, a.shape, strict=True)]
+    moves = [((slice(cut, None), slice(n - cut)), (slice(cut), slice(n - cut, None)))[: 2 if cut else 1]
+             for cut, n in zip(cuts, a.shape, strict=True)]  # fmt: skip
+    rolled = output_arrays.new_like(a, a.shape, a.dtype)
+    target, source = map(output_arrays.plain, (rolled, a))
+    for parts in itertools.product(*moves):
+        to, part = (tuple(pair[i] for pair in parts) for i in (0, 1))
+        _core.copy_into(target[to], source[part], where="numpy.roll", uncounted=True)
+    return rolled
 
 
 # ---- reductions -------------------------------------------------------------------------------------
@@ -220,9 +224,14 @@ def _clip(
     a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None,
     max: Any = None, dtype: Any = None,
 ) -> Any:  # fmt: skip
-    if dtype is not None:
-        a = a.astype(dtype, copy=False)
-    return functions.clip(a, a_min if min is None else min, a_max if max is None else max, out)
+    low, high = a_min if min is None else min, a_max if max is None else max
+    if dtype is None:
+        return functions.clip(a, low, high, out)
+    wanted = as_supported_dtype(dtype, "numpy.clip")
+    return _clipped(a, *functions.cutting(wanted, low, high), wanted, out=out)
+
+
+_clipped = fuse(lambda a, low, high, dtype: functions.clip(a.astype(dtype), low, high))
 
 
 # ---- reductions -------------------------------------------------------------------------------------

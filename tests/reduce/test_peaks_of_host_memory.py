@@ -66,7 +66,11 @@ PAIRS = {
     "add into float32": (lambda: gi.add(F, U, out=F), lambda: np.add(f, u, out=f)),
     "where": (lambda: gi.where(M, F, D), lambda: np.where(m, f, d)),
     "clip": (lambda: gi.clip(F, 0.2, 0.7), lambda: np.clip(f, 0.2, 0.7)),
+    "clip of another dtype": (lambda: np.clip(F, 0, 1, dtype="float64"), lambda: np.clip(f, 0, 1, dtype="float64")),
+    "clip of another dtype and out=": (
+        lambda: np.clip(F, 0, 1, D, dtype="float64"), lambda: np.clip(f, 0, 1, d, dtype="float64")),
     "round": (lambda: F.round(2), lambda: f.round(2)),
+    "round and out=": (lambda: gi.round(F, 2, F), lambda: np.round(f, 2, f)),
     "assignment of another dtype": (lambda: D.__setitem__(..., F), lambda: d.__setitem__(..., f)),
     "copyto": (lambda: np.copyto(D, F, where=M), lambda: np.copyto(d, f, where=m)),
     "array of another dtype": (lambda: gi.GpuArray(u, "float64", "cpu"), lambda: np.array(u, "float64")),
@@ -76,8 +80,11 @@ PAIRS = {
     "concatenate": (lambda: gi.concatenate([F, D]), lambda: np.concatenate([f, d])),
     "concatenate flattened": (lambda: gi.concatenate([F, F.T], None), lambda: np.concatenate([f, f.T], None)),
     "roll": (lambda: np.roll(F, 3), lambda: np.roll(f, 3)),
+    "roll along two axes": (lambda: np.roll(F, 3, (0, 1)), lambda: np.roll(f, 3, (0, 1))),
     "repeat": (lambda: gi.repeat(F, 2), lambda: np.repeat(f, 2)),
     "product with a vector": (lambda: D @ D[0], lambda: d @ d[0]),
+    "vdot of complex numbers": (
+        lambda: gi.vdot(IMAGINARY, IMAGINARY), lambda: np.vdot(imaginary, imaginary)),
     "product of matrices": (
         lambda: F.T[:512] @ F[:, :512], lambda: np.matmul(f.T[:512], f[:, :512], out=np.empty((512, 512), "f4"))),
     "fused function": (lambda: fused(F, F), lambda: np.tanh(f * f)),
@@ -93,6 +100,7 @@ PAIRS = {
     "compress": (lambda: gi.compress(m[0], F, axis=1), lambda: np.compress(m[0], f, axis=1)),
     "index arrays": (lambda: F[B, B], lambda: f[below, below]),
     "take": (lambda: gi.take(F, P), lambda: np.take(f, places)),
+    "small indices": (lambda: F.ravel()[U], lambda: f.ravel()[u]),
     "take, clip": (lambda: gi.take(F, B, mode="clip"), lambda: np.take(f, below, mode="clip")),
     "take, wrap": (lambda: gi.take(F, B, mode="wrap"), lambda: np.take(f, below, mode="wrap")),
     "take_along_axis": (lambda: gi.take_along_axis(F, B, 0), lambda: np.take_along_axis(f, below, 0)),
