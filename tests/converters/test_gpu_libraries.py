@@ -224,20 +224,6 @@ def test_in_a_process_of_its_own(program):
 # ---- dtypes and devices -------------------------------------------------------------------------
 
 
-def test_bfloat16_of_cupy():
-    """Shared both ways, in values too, and CuPy computes with it."""
-    cupy, ml_dtypes = load("cupy"), pytest.importorskip("ml_dtypes")
-    host = base(6, 8).astype(ml_dtypes.bfloat16)
-    x = gi.array(host, device="cuda")
-    for part, values in ((x, host), (x[::-1, ::2], host[::-1, ::2]), (x[:0], host[:0])):
-        a = converters.to_cupy(part)
-        assert a.dtype == host.dtype
-        assert np.array_equal(cupy.asnumpy((a + a).astype("float32")), 2 * values.astype("float32"))
-        back = converters.from_cupy(a)
-        assert (back.dtype, back.ptr) == (host.dtype, part.ptr if part.size else 0)
-        assert np.array_equal(back.get(), values)
-
-
 @pytest.mark.multi_gpu
 def test_arrays_of_another_device_than_the_current_one():
     torch = load("torch")

@@ -73,28 +73,20 @@ def test_assignment(device, case, spread):
     np.testing.assert_array_equal(x.get(), expected, strict=True)
 
 
-@settings(max_examples=100)
-@given(case=cases())
-def test_addition_counts_repeated_indices(device, case):
+@settings(max_examples=150)
+@given(case=cases(), in_place=st.booleans())
+def test_addition_counts_repeated_indices_and_the_operator_does_not(device, case, in_place):
     array, key, form, layout = case
     if not is_valid(array, key):
         return
     x, expected = placed(array, layout, device), array.copy()
-    values = np.ones(array[key].shape, array.dtype)
-    np.add.at(expected, key, values)
-    gi.add.at(x, given_as(key, form, device), gi.asarray(values, device=device))
-    np.testing.assert_array_equal(x.get(), expected, strict=True)
-
-
-@settings(max_examples=60)
-@given(case=cases())
-def test_operator_in_place_adds_once(device, case):
-    array, key, form, layout = case
-    if not is_valid(array, key):
-        return
-    x, expected = placed(array, layout, device), array.copy()
-    expected[key] += 1
-    x[given_as(key, form, device)] += 1
+    given_key, values = given_as(key, form, device), np.ones(array[key].shape, array.dtype)
+    if in_place:
+        expected[key] += 1
+        x[given_key] += 1
+    else:
+        np.add.at(expected, key, values)
+        gi.add.at(x, given_key, gi.asarray(values, device=device))
     np.testing.assert_array_equal(x.get(), expected, strict=True)
 
 

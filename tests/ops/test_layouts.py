@@ -19,18 +19,6 @@ QUICK = settings(
 
 @QUICK
 @given(data=st.data())
-def test_add_of_any_two_views(device, data):
-    shape = data.draw(shapes())
-    _, hx, _, x = pair(data.draw(recipes(shape)), np.float32, 1, device)
-    _, hy, _, y = pair(data.draw(recipes(shape)), np.float32, 2, device)
-    result = gi.add(x, y)
-    expected = hx + hy
-    assert result.shape == expected.shape
-    np.testing.assert_array_equal(result.get(), expected)
-
-
-@QUICK
-@given(data=st.data())
 def test_results_land_in_any_view_and_nowhere_else(device, data):
     shape = data.draw(shapes())
     _, hx, _, x = pair(data.draw(recipes(shape)), np.float32, 1, device)

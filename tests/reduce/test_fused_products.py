@@ -186,30 +186,6 @@ def test_wrong_views_raise_as_those_of_arrays(device: str, name: str) -> None:
     assert inside.value.expected == of_array.value.expected
 
 
-AFTER = {
-    "numbers": lambda x, v, s: (x * x).sum(axis=1) * 2 + 1,
-    "a vector": lambda x, v, s: x.sum(axis=1) - v,
-    "0-d": lambda x, v, s: x.max(axis=1) * s,
-    "kept axes": lambda x, v, s: x.mean(axis=1, keepdims=True) * 2 - v[:, None],
-    "kept axes and a row": lambda x, v, s: x.mean(axis=1, keepdims=True) * 2 - x[None] * s,
-    "all": lambda x, v, s: (x.sum() + s) / 3,
-    "two reductions": lambda x, v, s: x.max(axis=1) - x.min(axis=1) * v,
-    "a larger operand": lambda x, v, s: x.sum(axis=1)[:, None] + x,
-    "bool": lambda x, v, s: x.sum(axis=1) > v,
-    "used twice": lambda x, v, s: (x - x.mean(axis=1)[:, None]).sum(axis=0) + x.mean(axis=1).sum(),
-}
-
-
-@pytest.mark.parametrize("name", AFTER)
-def test_values_of_a_reduction(device: str, name: str) -> None:
-    function = AFTER[name]
-    host = made(4, 9), made(4, seed=1), np.asarray(1.5, np.float32)
-    got = gi.fuse(function)(*(gi.GpuArray(v, device=device) for v in host))
-    expected = function(*(v.astype(np.float64) for v in host))
-    assert got.shape == expected.shape
-    np.testing.assert_allclose(got.get(), expected, rtol=1e-5, atol=1e-5)
-
-
 def test_an_operand_that_is_longer_than_the_reduced_value(device: str) -> None:
     host = made(1, 9), made(4, seed=1)
     got = gi.fuse(lambda x, v: x.sum(axis=1) + v)(*(gi.GpuArray(v, device=device) for v in host))

@@ -30,6 +30,13 @@ PROGRAMS = {
     "a vector that rows need": (lambda x, row, col: (x @ row / row.sum(), row.max()), 2),
     "two vectors used together": (lambda x, row, col: (x @ row, row.max() - row.min()), 1),
     "before both": (lambda x, row, col: (x.sum(axis=1) + x.sum(), x.max(axis=1)), 2),
+    "numbers after it": (lambda x, row, col: (x * x).sum(axis=1) * 2 + 1, 1),
+    "a vector after it": (lambda x, row, col: x.sum(axis=1) - col, 1),
+    "a vector after kept axes": (lambda x, row, col: x.mean(axis=1, keepdims=True) * 2 - col[:, None], 1),
+    "two and a vector": (lambda x, row, col: x.max(axis=1) - x.min(axis=1) * col, 1),
+    "a comparison after it": (lambda x, row, col: x.sum(axis=1) > col, 1),
+    "a larger operand after it": (lambda x, row, col: x.sum(axis=1)[:, None] + x, 2),
+    "used twice": (lambda x, row, col: (x - x.mean(axis=1)[:, None]).sum(axis=0) + x.mean(axis=1).sum(), 3),
     "any and all": (lambda x, row, col: ((x > 1).any(axis=0), (x > 0.7).all(axis=0), (col > 9).any()), 1),
 }  # fmt: skip
 
