@@ -49,36 +49,30 @@ def test_refusals(device: str) -> None:
             gpuinterop.split(x, sections)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "int64", "complex64"])
-def test_beside_a_cudandarray_every_result_is_float32(device: str, dtype: str) -> None:
-    x, y = CudaNdarray(values(2, 3), device=device), np.ones((2, 3), dtype)
-    for join in (
-        gpuinterop.concatenate, gpuinterop.stack, np.concatenate, np.stack, np.vstack,
-        lambda parts: gpuinterop.join(0, *parts), lambda parts: np.append(*parts),
-    ):  # fmt: skip
+JOINS = {
+    "concatenate": gpuinterop.concatenate,
+    "stack": gpuinterop.stack,
+    "join": lambda parts: gpuinterop.join(0, *parts),
+    "numpy.append": lambda parts: np.append(*parts, axis=0),
+    **{
+        f"numpy.{name}": getattr(np, name)
+        for name in ("concatenate", "stack", "vstack", "hstack", "dstack", "column_stack")
+    },
+}
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_beside_a_cudandarray_every_result_is_float32(device: str, name: str) -> None:
+    x = CudaNdarray(values(2, 3), device=device)
+    for dtype in ("float64", "int64", "complex64"):
+        y = np.ones((2, 3), dtype)
         for parts in ([x, GpuArray(y, device=device)], [y, x]):
-            with pytest.raises(DTypeError, match="beside"):
-                join(parts)
-    small = gpuinterop.concatenate([GpuArray(np.ones((1, 3), "int16"), device=device), x])
+            with pytest.raises(DTypeError, match="beside") as caught:
+                JOINS[name](parts)
+            same = name in ("numpy.concatenate", "numpy.stack")
+            assert caught.value.where == (name.removeprefix("numpy.") if same else name)
+    small = JOINS[name]([GpuArray(np.ones((2, 3), "int16"), device=device), x])
     assert (type(small), small.dtype) == (CudaNdarray, np.float32)
-
-
-@pytest.mark.parametrize(
-    "name", ["vstack", "hstack", "dstack", "column_stack", "append", "stack", "join"]
-)
-def test_a_refusal_names_the_function_that_was_called(device: str, name: str) -> None:
-    x, y = CudaNdarray(values(2, 3), device=device), GpuArray(np.ones((2, 3)), device=device)
-    if name == "join":
-        call, where = lambda: gpuinterop.join(0, x, y), "join"
-    elif name == "stack":
-        call, where = lambda: gpuinterop.stack([x, y]), "stack"
-    elif name == "append":
-        call, where = lambda: np.append(x, y, axis=0), "numpy.append"
-    else:
-        call, where = lambda: getattr(np, name)([x, y]), f"numpy.{name}"
-    with pytest.raises(DTypeError) as caught:
-        call()
-    assert caught.value.where == where
 
 
 def test_stack(device: str) -> None:

@@ -31,6 +31,10 @@ import gpuinterop
 x = gpuinterop.zeros((2, 3), device="cpu")
 x[:, ::-1] = gpuinterop.asarray(numpy.ones((2, 3), "float32"), device="cpu", copy=False)
 assert numpy.from_dlpack(x).sum() == 6
+try:
+    gpuinterop.from_any(object())
+except TypeError:
+    pass
 """
 
 
