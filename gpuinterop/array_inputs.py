@@ -115,7 +115,7 @@ def copy_of_value(
         check_cast(cls, source.dtype, where, None if numbers else value)
         return new_device_copy(cls, source, place, where, numbers)
     wanted, target = as_supported_dtype(dtype, where), resolve_device(place, where)
-    if target.type != "cpu" or not may_cast_in_copy(source, wanted):
+    if not may_cast_in_copy(source, wanted, target):
         found, source = source, cast_from(value, source, wanted, where)
         if source is not found and source.base is None and target.type == "cpu":
             copy_tracking.report_copy("host", source.nbytes, where)
@@ -155,10 +155,11 @@ def _refuse_items(values: Any, where: str) -> None:
             as_input_array(item, None, where)
 
 
-def may_cast_in_copy(source: _core.Array, dtype: np.dtype[Any]) -> bool:
-    """Return whether a copy in host memory can cast an array, for which the core has loops."""
+def may_cast_in_copy(source: _core.Array, dtype: np.dtype[Any], device: devices.Device) -> bool:
+    """Return whether a copy to `device` can cast an array: on one device, with the core's loops or kernels."""
     known = max(dtype_id(source.dtype), dtype_id(dtype)) <= _BFLOAT16
-    return known and source.device.type == "cpu" and _core._recording() is None
+    on_host = device.type == "cpu"
+    return known and source.device is device and not (on_host and _core._recording() is not None)
 
 
 def default_device_for(value: Any, source: _core.Array) -> devices.Device:
@@ -286,14 +287,13 @@ def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
     return wrap_numpy(host.astype(native))
 
 
-def as_assigned_array(
-    value: Any, dtype: Any, cls: type, where: str, any_dtype: bool = False
-) -> _core.Array:
-    """Return the array that ``x[key] = value`` assigns: in the target's dtype, or in any of NumPy's with `any_dtype`.
+def as_assigned_array(value: Any, target: _core.Array, cls: type, where: str) -> _core.Array:
+    """Return the array that ``x[key] = value`` assigns, in the target's dtype unless the copy can cast.
 
     Python and NumPy scalars are converted. Arrays, alone or in a list, must have the dtype if the target
     is a `CudaNdarray`; a `GpuArray` casts, as NumPy does.
     """
+    dtype = target.dtype
     if isinstance(value, (*NUMBERS, np.generic)):
         return _from_scalars(value, dtype, where, not hasattr(cls, "_only"))
     try:
@@ -307,7 +307,7 @@ def as_assigned_array(
         if found.dtype == dtype:
             return found
         check_cast(cls, found.dtype, where, value)
-        if any_dtype and may_cast_in_copy(found, dtype):
+        if may_cast_in_copy(found, dtype, target.device):
             return found
         return cast_from(value, found, dtype, where)
     except GpuInteropError as error:
@@ -316,12 +316,13 @@ def as_assigned_array(
         raise error.changed(fix=fix) from None
 
 
-def assign_list(target: _core.Array, value: Any, where: str) -> bool:
+def assign_list(target: _core.Array, value: Any, where: str, casts: bool) -> bool:
     """Assign long lists of Python scalars of the shape of `target`, in host memory; return False for others."""
-    if not lists_fit(target.shape, value):
+    if not isinstance(value, (list, tuple)) or not lists_fit(target.shape, value):
+        return False
+    if target.device.type != "cpu" or _core._recording() or _core._overlaps_itself(target):
         return False
     _core._prepare_write(target, where)
-    casts = not hasattr(type(target), "_only")
     return fill_with_lists(as_numpy_view(target, written=True), value, where, casts)
 
 

@@ -166,9 +166,10 @@ def assigned(value: Any, x: Any, where: str) -> Any:
         found = _core.empty(_core.Array, (), target.dtype, 1, 0)  # on "cpu"
         found[...] = value  # the core converts Python scalars
     elif found is None:
-        on_host = target.device.type == "cpu"
-        found = as_assigned_array(value, target.dtype, type(x), where, any_dtype=on_host)
+        found = as_assigned_array(value, target, type(x), where)
     found = output_arrays.plain(found)
+    if target.device.type != "cpu":
+        found = cast(found, target.dtype, copy=False)  # kernels that scatter do not cast
     if found.device == target.device or (found.size == 1 and found.device.type == "cpu"):
         return found
     made = output_arrays.new_like(target, found.shape, found.dtype, where)

@@ -20,9 +20,10 @@ from gpuinterop.array_inputs import (
     refuse_foreign,
     wait_for_readers,
 )
-from gpuinterop.dtypes import dtype_from_id, dtype_id
+from gpuinterop.dtypes import dtype_id
 from gpuinterop.foreign_handles import torch_keeps_stream
 from gpuinterop.host_views import refuse_mask
+from gpuinterop.layout import core_view
 from gpuinterop.torch_tensors import find_places
 
 
@@ -116,14 +117,10 @@ def viewed(value: Any, like: Any, where: str) -> Any:
     return found if isinstance(found, _core.Array) else None
 
 
-_ANY = 128  # kAnyDType in native/python/array_index.cpp
-
-
 def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
-    """Convert a value for the core: an assigned value where `row` is a dtype id, an operand for -1.
+    """Convert a value for the core: one that is assigned to `like` for 0, an operand for -1.
 
-    A dtype id + 128 is that of a target in host memory, where the copy casts. `like` is then the target, if
-    `value` is a list; None is returned if it was assigned.
+    For 0, None is returned if a list was assigned.
 
     For -2 only raise the error for which the value cannot be shared, if its library has one. For -3 wait
     until no library reads the memory of the array `value`, which is about to be written. For -4 return
@@ -140,11 +137,10 @@ def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
         return refuse_foreign(value, where)
     if row < 0:
         return operand(value, like, where)
-    if isinstance(like, _core.Array):
-        if assign_list(like, value, where):
-            return None
-        like = type(like)
-    return as_assigned_array(value, dtype_from_id(row % _ANY), like, where, row >= _ANY)
+    target, cls = core_view(like), type(like)
+    if assign_list(target, value, where, not hasattr(cls, "_only")):
+        return None
+    return as_assigned_array(value, target, cls, where)
 
 
 _core.set_hooks(foreign=_foreign)

@@ -116,10 +116,11 @@ DTypeId dtype_id_of(PyObject* dtype);  // of anything that NumPy accepts as a dt
 PyObject* device_object(Device device);
 
 // ---- array/copy.cpp ---------------------------------------------------------------------------
-// dst[...] = src for equal shapes and dtypes, any strides, any devices; overlap is safe. In host memory the
-// dtypes may differ if ops::cast_loop has a cast. On CUDA it
-// is queued on the current stream; from or to the host it blocks unless `async`. May drop the GIL.
+// dst[...] = src for equal shapes, any strides, any devices; overlap is safe. On CUDA it is queued on the
+// current stream; from or to the host it blocks unless `async`. May drop the GIL.
 void copy_elements(const Array& dst, const Array& src, const char* where, bool async = false);
+// Whether their dtypes allow that: equal ones, or, on one device, two that the core casts.
+bool copy_takes_dtypes(const Array& dst, const Array& src);
 // The same in host memory, or by a kernel on one GPU, without a report and without waiting; they do not overlap.
 // May drop the GIL.
 void copy_host(const Array& dst, const Array& src);

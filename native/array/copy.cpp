@@ -6,9 +6,9 @@
 #include "array/gil.hpp"
 #include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
+#include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
 #include "ops/host_program.hpp"
-#include "ops/kernels.hpp"
 #include "ops/overlap.hpp"
 
 namespace gpuinterop {
@@ -26,11 +26,11 @@ void record_copy(const Array& dst, const Array& src) {
   ops::recorder->add(std::move(copy));
 }
 
-// The iteration space of a copy: source first, then target. Kernels move bits.
+// The iteration space of a copy: source first, then target. Without a cast, kernels move bits.
 void plan_copy(ops::IterationSpace& w, const Array& dst, const Array& src) {
   w.inputs = 1;
-  w.add_array(src, ops::raw_type(src.itemsize()), src.layout);
-  w.add_array(dst, ops::raw_type(dst.itemsize()), dst.layout);
+  for (const Array* a : {&src, &dst})
+    w.add_array(*a, dst.dtype == src.dtype ? ops::raw_type(a->itemsize()) : a->dtype, a->layout);
   ops::build_iteration_space(w, dst.layout.ndim(), dst.layout.shape());
 }
 
@@ -68,7 +68,9 @@ void copy_same_device(const Array& dst, const Array& src, const char* where) {
   note_copy("copy", dst.nbytes(), where);
   ops::IterationSpace w;
   plan_copy(w, dst, src);
-  if (!is_one_block(w)) return ops::launch(ops::kCopy, w, dst.device.id, where);
+  const bool casts = dst.dtype != src.dtype;
+  if (casts || !is_one_block(w))
+    return ops::launch(casts ? ops::op_by_name("cast") : ops::kCopy, w, dst.device.id, where);
   cuda::DeviceGuard guard(dst.device.id);
   CUstream stream = cuda::current_stream(dst.device.id);
   Buffer* used[] = {dst.buffer.get(), src.buffer.get()};
@@ -163,6 +165,11 @@ Uncounted::~Uncounted() { uncounted = before_; }
 void note_copy_slow(const char* kind, int64_t nbytes, const char* where) {
   call_hook(Hook::Copied, "(sLsO)", kind, static_cast<long long>(nbytes), where,
             uncounted ? Py_True : Py_False);
+}
+
+bool copy_takes_dtypes(const Array& dst, const Array& src) {
+  return dst.dtype == src.dtype ||
+         (dst.device == src.device && ops::cast_loop(src.dtype, dst.dtype));
 }
 
 void copy_elements(const Array& dst, const Array& src, const char* where, bool async) {

@@ -14,7 +14,6 @@
 #include "array/text_arguments.hpp"
 #include "cuda/pinned.hpp"
 #include "ops/graph.hpp"
-#include "ops/host_loops.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 
@@ -291,9 +290,7 @@ void register_array_functions(nb::module_& m) {
   m.def(
       "copy_into",
       [](Array target, Array source, bool async, const char* where, bool uncounted, bool casts) {
-        const bool on_host = casts && !target.device.is_cuda() && !source.device.is_cuda();
-        if (target.dtype != source.dtype &&
-            !(on_host && ops::cast_loop(source.dtype, target.dtype)))
+        if (target.dtype != source.dtype && !(casts && copy_takes_dtypes(target, source)))
           fail(Kind::DType, where, "equal dtypes",
                std::string(kDTypes[target.dtype].name) + " and " + kDTypes[source.dtype].name,
                "cast first: x.astype(dtype)");
@@ -306,8 +303,8 @@ void register_array_functions(nb::module_& m) {
       },
       "dst"_a, "src"_a, "non_blocking"_a = false, "where"_a = "copy_into", "uncounted"_a = false,
       "casts"_a = false,
-      "Copy src into dst, between any strides and devices, for equal dtypes, or, with `casts`, in "
-      "host memory. uncounted: dst is a result, or one of the two holds Python scalars, so copy "
+      "Copy src into dst, between any strides and devices, for equal dtypes, or, with `casts`, on "
+      "one device. uncounted: dst is a result, or one of the two holds Python scalars, so copy "
       "scopes do not count this copy.");
   m.def("download", &download, "x"_a, "where"_a = "download", "uncounted"_a = false,
         "Return a new NumPy array with the elements of an array on any device.");

@@ -5,7 +5,6 @@
 #include "array/error.hpp"
 #include "array/hooks.hpp"
 #include "ops/graph.hpp"
-#include "ops/host_loops.hpp"
 #include "ops/operands.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
@@ -233,9 +232,6 @@ Layout fitted(const Layout& source, const Array& target, const char* where) {
   return rest.broadcast_to(target.layout.ndim(), target.layout.shape(), where);
 }
 
-// Added to a dtype id: the hook may return an array in host memory that a copy can cast.
-constexpr int kAnyDType = 128;
-
 void assign(const Array& target, PyTypeObject* target_type, PyObject* value, const char* where) {
   if (target.readonly) fail_with("read_only", where);
   ops::require_recorded(target.device);
@@ -251,20 +247,11 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   PyRef converted;
   PyObject* const given = value;
   if (!is_array(value) || unwrap(value).dtype != target.dtype) {
-    // A copy in host memory casts, without an array in between.
-    const bool may_cast = !target.device.is_cuda() && !ops::recording_on_host();
+    const PyRef like = PyRef::steal(wrap(target_type, Array(target)));
+    converted = call_hook(Hook::Foreign, "(OOsi)", value, like.get(), where, 0);
     // The hook fills the target with a list, and returns None, if no array in between is needed.
-    PyRef like = PyRef::borrow(reinterpret_cast<PyObject*>(target_type));
-    if (may_cast && (PyList_Check(value) || PyTuple_Check(value)) && !ops::overlaps_itself(target))
-      like = PyRef::steal(wrap(target_type, Array(target)));
-    converted = call_hook(Hook::Foreign, "(OOsi)", value, like.get(), where,
-                          int(target.dtype) + (may_cast ? kAnyDType : 0));
-    if (may_cast && converted.get() == Py_None) return;
-    const bool valid = is_array(converted.get()) &&
-                       (unwrap(converted.get()).dtype == target.dtype ||
-                        (may_cast && !unwrap(converted.get()).device.is_cuda() &&
-                         ops::cast_loop(unwrap(converted.get()).dtype, target.dtype)));
-    if (!valid) {
+    if (converted.get() == Py_None) return;
+    if (!is_array(converted.get()) || !copy_takes_dtypes(target, unwrap(converted.get()))) {
       PyErr_SetString(PyExc_RuntimeError,
                       "the hook foreign did not return an array of the requested dtype");
       throw PythonError();

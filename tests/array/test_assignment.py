@@ -169,3 +169,40 @@ def test_read_only_arrays_refuse(device):
     assert view[1:].readonly
     assert view.T.readonly
     assert not view.copy().readonly
+
+
+def cast_into(made, x):
+    made[...] = x
+
+
+def cast_into_a_view(made, x):
+    made[::-1, ::2].T[...] = x[:, ::2].T
+
+
+def cast_copy(made, x):
+    return gi.GpuArray(x, dtype=made.dtype)
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("copy", [cast_into, cast_into_a_view, cast_copy])
+def test_a_cast_in_a_copy_is_one_kernel(device, copy):
+    host = np.arange(12, dtype="float16").reshape(3, 4) / 3
+    x, made = gi.asarray(host, device=device), gi.GpuArray(np.zeros((3, 4)), device=device)
+    copied, expected = copy(made, x), np.zeros((3, 4))
+    copy(expected, host) if copy is not cast_copy else cast_into(expected, host)
+    np.testing.assert_array_equal((made if copied is None else copied).get(), expected)
+    assert gi.capture(copy, made, x).nodes == 1
+    with gi.count_copies() as copies:
+        copy(made, x)
+    assert copies.count == 1
+
+
+@pytest.mark.parametrize("step", [1, -1])
+@pytest.mark.parametrize("offset", [0, 8, 40])
+def test_a_cast_of_elements_that_the_target_shares(device, step, offset):
+    host = np.arange(40, dtype="int32")
+    memory = gi.asarray(host.copy(), device=device)
+    target = gi.GpuArray.from_pointer(memory.ptr + offset, 10, "float64", base=memory)[::step]
+    target[...] = memory[10:20]
+    host.view(np.uint8)[offset : offset + 80].view("float64")[::step] = host[10:20].copy()
+    np.testing.assert_array_equal(memory.get(), host)

@@ -185,7 +185,7 @@ NATIVE_UPWARD = {
     ("array/array.cpp", "ops/graph.hpp"),
     ("array/buffer.cpp", "cuda/memory.hpp"),
     ("array/copy.cpp", "cuda/cuda.hpp"),
-    ("array/copy.cpp", "ops/kernels.hpp"),
+    ("array/copy.cpp", "ops/elementwise.hpp"),
     ("array/copy.cpp", "ops/host_program.hpp"),
     ("array/copy.cpp", "ops/overlap.hpp"),
     ("array/copy.cpp", "ops/graph.hpp"),
