@@ -112,7 +112,8 @@ def _launch(
 ) -> None:  # fmt: skip
     extents, strides = extents or (1,), strides or (1,)
     item = source.itemsize if source is not None else 8
-    kernel = _kernel(offsets.device.index, name, action, item, len(extents), n >= 1 << 31)
+    wide = max(n, step) >= 1 << 31
+    kernel = _kernel(offsets.device.index, name, action, item, len(extents), wide)
     arrays = [a for a in (mask, offsets, out, source) if a is not None]
     mask_at, out_at, source_at = (0 if a is None else a.ptr for a in (mask, out, source))
     params = struct.pack(
@@ -139,7 +140,8 @@ def repeated_places(counts: Any, where: str) -> Any:
     total = int(offsets[tiles].item())
     if total >= MOST:
         return None
-    made = output_arrays.new_like(counts, (total,), np.int64, where)
+    index = np.int32 if max(total, n) < 1 << 31 else np.int64
+    made = output_arrays.new_like(counts, (total,), index, where)
     if total:
         blocks = -(-total // _RESULTS)
         _launch("gi_compact_repeat_write", blocks, counts, total, tiles, offsets, out=made, step=n)

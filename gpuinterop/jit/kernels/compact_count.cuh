@@ -68,7 +68,8 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_repeat_count
 }
 
 // Writes for each of p.n results the index of its count. A block searches for the tile of its first result, adds
-// that tile's counts up in shared memory, and searches there for each result; then for the next tile.
+// that tile's counts up in shared memory, and searches there for its first and last result, and between them for
+// each result; then for the next tile.
 extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_repeat_write(const Params p) {
   __shared__ i64 shared[GI_THREADS], sums[GI_COUNTS];
   i64 at = (i64)blockIdx.x * GI_RESULTS;
@@ -85,8 +86,10 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_compact_repeat_write
     }
     __syncthreads();
     const i64 stop = next < end ? next : end;
+    const int first = gi_last_up_to(sums, GI_COUNTS, at - base);
+    const int several = gi_last_up_to(sums + first, GI_COUNTS - first, stop - 1 - base) + 1;
     for (i64 k = at + threadIdx.x; k < stop; k += GI_THREADS)
-      ((i64*)p.out)[k] = tile * GI_COUNTS + gi_last_up_to(sums, GI_COUNTS, k - base);
+      ((GI_INDEX*)p.out)[k] = tile * GI_COUNTS + first + gi_last_up_to(sums + first, several, k - base);
     at = stop;
     __syncthreads();  // before the sums of the next tile are written
   }
