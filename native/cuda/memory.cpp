@@ -127,15 +127,12 @@ void trim_memory(DeviceState& d) noexcept {
   try {
     DeviceGuard guard(d.ordinal);
     presume_captures_over();
-    reclaim_graph_memory();  // also during a capture, when nothing else is drained
+    complete_all_releases();  // among them those of dropped captures after their last replay
+    reclaim_graph_memory();   // also during a capture, when nothing else is drained
     drain_deferred();
-    std::vector<CUstream> streams{current_stream(d.ordinal)};
+    // The memory of graphs that have ended is freed on the allocator's stream.
+    std::vector<CUstream> streams{current_stream(d.ordinal), d.allocator};
     flush(d, &streams);
-    const bool capturing = any_capture();
-    if (!capturing) {
-      complete_all_releases();
-      flush(d, &streams);
-    }
     // The pool returns only memory whose streams have completed. Waiting for the context would break
     // another library's capture; waiting for streams outside a capture breaks none.
     call_blocking([&] {
@@ -143,7 +140,6 @@ void trim_memory(DeviceState& d) noexcept {
         if (!capture_id(stream)) driver().StreamSynchronize(stream);
       return CUDA_SUCCESS;
     });
-    if (capturing) return;
     run_completed_releases();
     call_blocking([&] { return driver().MemPoolTrimTo(d.pool, 0); });
   } catch (...) {  // if this made no room, the allocation reports it

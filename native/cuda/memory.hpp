@@ -20,7 +20,7 @@ struct FreedBlock {
 void free_block(FreedBlock freed) noexcept;
 
 // Returns cached memory to the driver, and the driver's cached memory to the system. Waits for the streams of
-// that memory, except while a stream is being captured.
+// that memory, except those that are being captured.
 void trim_memory(DeviceState& d) noexcept;
 
 // ---- graph_memory.cpp: memory that is allocated while a stream is being captured -------------------

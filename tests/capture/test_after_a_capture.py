@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from doubles import fake_driver
+from doubles import driver, fake_driver
 from doubles.on_fake import FAKE
 
 import gpuinterop as gi
@@ -44,6 +44,22 @@ def test_dropped_captures_hold_no_memory(late_graph_ends, replays):
         peak = max(peak, gi.memory_stats(CUDA)["pool_bytes"])
     assert peak - before < MOST
     assert x[-1].item() == 1
+
+
+@pytest.mark.fake_driver
+@pytest.mark.parametrize("captures", [False, True])
+def test_memory_of_a_dropped_capture_returns_after_its_running_replay(late_graph_ends, captures):
+    x = gi.ones(2 * MIB, device=CUDA)
+    graph = gi.capture(lambda a: (a * 2 + 1).sum(), x)
+    driver.slow(driver.LEGACY, 300_000)
+    graph.replay()
+    del graph  # its memory, 16 of 64 MiB, is in use until the replay has ended
+    if captures:
+        with gi.capture(device=CUDA):
+            large = gi.empty(12 * MIB, device=CUDA)
+    else:
+        large = gi.empty(12 * MIB, device=CUDA)
+    assert large.nbytes == 48 * MIB
 
 
 @pytest.mark.driver
