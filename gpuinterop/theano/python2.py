@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import ast
 import difflib
+import importlib.util
 import re
+import string
+import sys
+import time
 import types
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +20,7 @@ from gpuinterop.errors import MissingLibraryError
 
 # Names of Python 2 that valid Python 3 can contain.
 NAMES = frozenset(
-    "ConfigParser Queue StringIO basestring cPickle cmp execfile file has_key iteritems itervalues izip long "
+    "ConfigParser Queue StringIO basestring cPickle clock cmp execfile file has_key iteritems itervalues izip long "
     "raw_input reduce unichr unicode urllib2 xrange".split()
 )
 
@@ -50,9 +55,11 @@ def compiled(
     tree = _Modules(tree).visit(tree)
     if not any(_imports_division(statement) for statement in tree.body):
         tree = _Division().visit(tree)
+    _restore_names()
     functions = dict(zip(DIVISIONS, (_divide, _divide_in_place), strict=True))
     return compile(ast.fix_missing_locations(tree), name, "exec"), {
         "cmp": _compare,
+        "execfile": _execute,
         "file": open,
         **functions,
     }
@@ -72,8 +79,8 @@ def _translated(text: str, name: str, module: bool = False) -> str:
             fix="pip install 'gpuinterop[pytensor]'",
         ) from error
 
-    # "import" makes imports relative. "future" deletes the import that changes the division.
-    left_out = (".fix_future",) if module else (".fix_import", ".fix_future")
+    # "import" makes imports relative. "future" deletes the import that changes the division. `_execute` translates.
+    left_out = (".fix_future", ".fix_execfile") + (() if module else (".fix_import",))
     fixers = [f for f in get_fixers_from_package("fissix.fixes") if not f.endswith(left_out)]
     try:
         return str(RefactoringTool(fixers).refactor_string(text.rstrip("\n") + "\n", name))
@@ -108,7 +115,7 @@ def _imports_division(statement: ast.stmt) -> bool:
 
 
 class _Modules(ast.NodeTransformer):
-    """Lets calls of old modules work: pickles of Python 2, and names that NumPy has dropped."""
+    """Lets calls of old modules work: pickles of Python 2, axes of NumPy's sort, and names that NumPy has dropped."""
 
     def __init__(self, tree: ast.AST) -> None:
         imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import))
@@ -126,6 +133,14 @@ class _Modules(ast.NodeTransformer):
         if not node.keywords and self.name_of(node.func) in ("pickle.load", "pickle.loads"):
             # Strings of Python 2 are bytes; those of an array are its data.
             node.keywords.append(ast.keyword("encoding", ast.Constant("latin1")))
+        match node:  # fissix takes the axis for a function that compares
+            case ast.Call(
+                ast.Attribute(attr="sort"),
+                [],
+                [ast.keyword("key", ast.Call(ast.Name("cmp_to_key"), [axis]))],
+            ):
+                if isinstance(axis, (ast.Constant, ast.UnaryOp)):
+                    node.args, node.keywords = [axis], []
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
@@ -161,6 +176,29 @@ def _call(number: int, left: ast.expr, right: ast.expr, node: ast.AST) -> ast.ex
 
 def _compare(a: Any, b: Any) -> int:
     return int(a > b) - int(a < b)
+
+
+def _execute(path: Any, names: Any = None, local: Any = None) -> None:
+    """Run a file in Python 2 as execfile did, by default in the caller's variables."""
+    if names is None:
+        caller = sys._getframe(1)
+        names, local = caller.f_globals, caller.f_locals
+    code, functions = compiled(
+        importlib.util.decode_source(Path(path).read_bytes()), str(path), python2=True
+    )
+    names.update(functions)
+    exec(code, names, local)
+
+
+def _restore_names() -> None:
+    """Give modules the names that Python 3 dropped: methods of str as functions of string, and others."""
+    vars(time)["clock"] = time.process_time
+    methods = {name for name in dir(str) if not name.startswith("_")} - set(dir(string))
+    vars(string).update(
+        {name: getattr(str, name) for name in methods},
+        join=lambda words, sep=" ": sep.join(words), atof=float, atoi=int, atol=int, letters=string.ascii_letters,
+        lowercase=string.ascii_lowercase, uppercase=string.ascii_uppercase,
+    )  # fmt: skip
 
 
 def _divide(a: Any, b: Any) -> Any:

@@ -174,3 +174,38 @@ def test_names_and_files_of_python_2(tmp_path) -> None:
     )
     assert values_of("if 1:\n        x = 1\n\ty = 2\nprint ''\n")["y"] == 2
     assert (names["order"], names["found"]) == ([3, 2, 1], (True, -6, 1))
+
+
+def test_sort_compares_elements_or_sorts_an_axis_of_numpy() -> None:
+    names = values_of(
+        "import numpy\nx = [2, 3, 1]\nx.sort(lambda a, b: cmp(b, a))\ny = sorted(x, cmp)\n"
+        "z, w = numpy.eye(2), numpy.eye(2)\nz.sort(0)\nw.sort(-1)\nprint ''\n"
+    )
+    assert (names["x"], names["y"]) == ([3, 2, 1], [1, 2, 3])
+    assert (names["z"].tolist(), names["w"].tolist()) == ([[0, 0], [1, 1]], [[0, 1], [0, 1]])
+
+
+def test_functions_of_the_module_string() -> None:
+    names = values_of(
+        "import string\nfrom string import split, letters\n"
+        "x = string.join(split('a,b', ','), '-'), string.join(['a', 'b']), string.upper('a'), string.atoi('7') / 2\n"
+        "y = letters[:3], string.replace('aa', 'a', 'b', 1)\nprint ''\n"
+    )
+    assert names["x"] == ("a-b", "a b", "A", 3)
+    assert names["y"] == ("abc", "ba")
+    assert values_of("import time\nx = time.clock()\nprint ''\n")["x"] > 0
+
+
+def test_a_file_is_executed_in_python_2(tmp_path) -> None:
+    part = tmp_path / "part.py"
+    part.write_text("half = whole / 2\nprint ''\n")
+    names = values_of(
+        f"whole, given = 7, {{'whole': 9}}\nexecfile({str(part)!r})\nexecfile({str(part)!r}, given)\nprint ''\n"
+    )
+    assert (names["half"], names["given"]["half"]) == (3, 4)
+    part.write_text("x = 1\n1 / 0\n")
+    with pytest.raises(ZeroDivisionError) as raised:
+        values_of(f"print ''\nexecfile({str(part)!r})\n")
+    lines = [(f.filename, f.lineno) for f in traceback.extract_tb(raised.tb)]
+    assert ("old.py", 2) in lines
+    assert (str(part), 2) in lines
