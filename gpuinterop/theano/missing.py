@@ -9,9 +9,11 @@ from typing import Any
 _RANDOM = "pytensor.tensor.random, which draws on the host"
 _IMAGES = "pytensor.tensor.signal on the host, or PyTorch on shared memory"
 _KERNELS = "gpuinterop.RawKernel, or gpuinterop.pytensor.KernelOp"
-# By name, or by the beginning of a name; docs/old-programs.md has the same table.
+# By name, or by the longest beginning of a name; docs/old-programs.md has the same table.
 _INSTEAD = {
     "theano.sparse": "pytensor.sparse, on the host",
+    "theano.typed_list": "pytensor.typed_list",
+    "theano.tensor.inplace": "theano.tensor: compiled graphs work in place where they can",
     "theano.tensor.raw_random": _RANDOM,
     "theano.sandbox.cuda.dnn": _IMAGES,
     "theano.sandbox.neighbours": _IMAGES,
@@ -39,8 +41,8 @@ _INSTEAD = {
 
 def explain(name: str) -> str:
     """Return the message of an error."""
-    instead = next((text for start, text in _INSTEAD.items() if name.startswith(start)), "")
-    fix = f"use {instead}" if instead else "look for the name in pytensor"
+    known = max((start for start in _INSTEAD if name.startswith(start)), key=len, default=None)
+    fix = f"use {_INSTEAD[known]}" if known else "look for the name in pytensor"
     return f"{name} is missing in gpuinterop; {fix} (see docs/old-programs.md)"
 
 

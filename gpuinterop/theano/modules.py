@@ -105,10 +105,17 @@ _ALIASES = {
     "theano.scalar": "basic basic_scipy",
     "theano.scan_module": "scan scan_op scan_utils scan_views",
     "theano.sandbox.linalg": "ops",
-    "theano.compat": "python2x six",
-    "theano.sandbox.cuda": "basic_ops blas elemwise nnet type var cuda_ndarray cuda_ndarray.cuda_ndarray",
+    "theano.compat": "python2x six six.moves",
+    "theano.sandbox.cuda": "basic_ops blas dnn elemwise nnet type var cuda_ndarray cuda_ndarray.cuda_ndarray",
     "theano.sandbox.gpuarray": "basic_ops blas elemwise nnet subtensor type var",
 }
+# Modules of PyTensor.
+_PYTENSORS = {
+    "theano.gof.toolbox": "graph.features", "theano.gof.destroyhandler": "graph.destroyhandler",
+    "theano.raise_op": "raise_op", "theano.tensor.opt": "raise_op", "theano.tests.breakpoint": "breakpoint",
+    "theano.tensor.type_other": "tensor.type_other", "theano.tensor.utils": "tensor.utils",
+    "theano.tensor.xlogx": "tensor.xlogx", "theano.d3viz": "d3viz",
+}  # fmt: skip
 # The modules of theano.misc that convert arrays, and their functions, which are gpuinterop's.
 _CONVERTERS = {
     "pycuda_utils": "to_gpuarray to_cudandarray",
@@ -161,6 +168,8 @@ def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
     found.add("theano.misc.may_share_memory", may_share_memory=gi.shares_memory)
     found.add("theano.gof.python25", collections, builtins)
     found.add("theano.tests")
+    for name, module in _PYTENSORS.items():
+        found.add(name, *_imported(module))
     found.add("theano.tests.unittest_tools", seed_rng=lambda: None, fetch_seed=lambda: None,
               assert_allclose=np.testing.assert_allclose, verify_grad=tensor.verify_grad)  # fmt: skip
     return found
@@ -187,7 +196,7 @@ def _add_graphs(found: _Modules, configuration: Configuration) -> None:
               grad=pytensor.gradient.grad, dot=pytensor.tensor.dot, pp=pytensor.printing.pp, __version__="0.8.2",
               _asarray=np.asarray,
               clone=pytensor.graph.replace.clone_replace, **graphs, **compiling)  # fmt: skip
-    parts = "math basic subtensor shape extra_ops nlinalg slinalg variable type elemwise sharedvar blas".split()
+    parts = "math basic subtensor shape extra_ops nlinalg slinalg variable type elemwise sharedvar sort blas".split()
     found.add(
         "theano.tensor",
         tensor,
@@ -199,10 +208,19 @@ def _add_graphs(found: _Modules, configuration: Configuration) -> None:
     found.add("theano.sandbox")
     found.add("theano.sandbox.linalg", *_imported("tensor.nlinalg tensor.slinalg"))
     found.add("theano.updates", OrderedUpdates=collections.OrderedDict)
-    found.add("theano.compat", collections, builtins, izip=zip, imap=map, ifilter=filter, PY3=True)
+    found.add(
+        "theano.compat",
+        collections,
+        builtins,
+        izip=zip,
+        imap=map,
+        ifilter=filter,
+        xrange=range,
+        PY3=True,
+    )
     found.add("theano.sandbox.rng_mrg", MRG_RandomStreams=RandomStreams)
     found.add("theano.scalar", pytensor.scalar)
-    found.add("theano.ifelse", ifelse=ifelse)
+    found.add("theano.ifelse", importlib.import_module(ifelse.__module__), ifelse=ifelse)
     found.add("theano.gradient", pytensor.gradient)
     found.add("theano.scan_module", *_imported("scan scan.utils scan.views"))
     found.add("theano.compile", pytensor.compile, *_imported("compile.debug.debugmode compile.debug.nanguardmode"),
@@ -244,6 +262,7 @@ def _add_devices(found: _Modules, configuration: Configuration) -> None:
         CudaNdarrayConstant=GpuArrayConstant, CudaNdarraySharedVariable=GpuArraySharedVariable,
         as_cuda_ndarray_variable=backend.as_device_variable, shared_constructor=device_shared_constructor,
         float32_shared_constructor=device_shared_constructor, dot=gi.dot, dimshuffle=gi.dimshuffle,
+        CudaNdarray_unpickler=gi.CudaNdarray, dnn_available=lambda: False,
         from_gpu_pointer=gi.from_gpu_pointer, mem_info=gi.mem_info, synchronize=gi.synchronize,
         device_properties=properties, active_device_number=lambda: settings.device().index,
         active_device_name=lambda: properties(settings.device().index)["name"],

@@ -16,19 +16,32 @@ _NAMES = {
     "theano": "graph.type.Type graph.fg.FunctionGraph compile.sharedvalue.SharedVariable compile.builders.OpFromGraph "
     "compile.debug.profiling.ProfileStats compile.mode.predefined_modes compile.mode.predefined_linkers "
     "link.basic.Container link.basic.PerformLinker link.c.basic.CLinker link.c.basic.OpWiseCLinker "
-    "gradient.subgraph_grad link.c.type.generic tensor.shape.shape_padright",
+    "gradient.subgraph_grad link.c.type.generic tensor.shape.shape_padright "
+    "tensor.basic.get_scalar_constant_value compile.debug.dump.function_dump",
     "theano.compile": "compile.builders.OpFromGraph compile.debug.profiling.ProfileStats tensor.shape.Shape_i "
-    "compile.debug.monitormode.MonitorMode link.c.type.generic",
-    "theano.gof": "PureOp=graph.op.Op graph.type.Type link.c.type.generic link.c.type.Generic graph.null_type.NullType "
-    "graph.utils.MethodNotDefined graph.destroyhandler.DestroyHandler link.c.basic.CLinker link.c.basic.OpWiseCLinker "
-    "link.basic.Linker link.basic.LocalLinker link.basic.WrapLinker link.basic.PerformLinker link.c.op.OpenMPOp "
-    "link.c.op.COp VM_Linker=link.vm.VMLinker graph.op.io_connection_pattern utils.hash_from_code",
-    "theano.scalar": "Scalar=scalar.basic.ScalarType abs_=scalar.basic.abs inv=scalar.basic.reciprocal",
+    "compile.debug.monitormode.MonitorMode compile.debug.monitormode.detect_nan link.c.type.generic tensor.shape.Shape "
+    "tensor.shape.SpecifyShape tensor.shape.specify_shape compile.debug.dump.function_dump",
+    "theano.gof": "PureOp=graph.op.Op graph.type.Type link.c.type.generic link.c.type.Generic "
+    "graph.null_type.NullType graph.utils.MethodNotDefined graph.destroyhandler.DestroyHandler link.c.basic.CLinker "
+    "link.c.basic.OpWiseCLinker link.basic.Linker link.basic.LocalLinker link.basic.WrapLinker "
+    "link.basic.PerformLinker link.c.op.OpenMPOp link.c.op.COp VM_Linker=link.vm.VMLinker "
+    "graph.op.io_connection_pattern utils.hash_from_code utils.flatten utils.uniq utils.difference "
+    "graph.utils.InconsistencyError graph.utils.MissingInputError graph.utils.add_tag_trace graph.basic.Node "
+    "graph.basic.as_string graph.basic.clone_get_equiv graph.basic.equal_computations "
+    "graph.traversal.general_toposort graph.traversal.toposort link.basic.Container link.basic.WrapLinkerMany "
+    "link.utils.map_storage link.utils.raise_with_op link.vm.VM link.vm.Loop link.c.interface.CLinkerOp "
+    "link.c.type.CDataType Query=graph.rewriting.db.RewriteDatabaseQuery",
+    "theano.printing": "pydotprint_variables=printing.pydotprint",
+    "theano.scalar": "Scalar=scalar.basic.ScalarType abs_=scalar.basic.abs inv=scalar.basic.reciprocal "
+    "Inv=scalar.basic.Reciprocal Sgn=scalar.basic.Sign sgn=scalar.basic.sign",
     "theano.gradient": "consider_constant=gradient.zero_grad",
-    "theano.scan_module": "scan.op.Scan scan.utils.until graph.basic.equal_computations",
+    "theano.scan_module": "scan.op.Scan scan.utils.until graph.basic.equal_computations "
+    "clone=graph.replace.clone_replace",
     "theano.tensor": "AdvancedSubtensor1=tensor.subtensor.AdvancedSubtensor MaxAndArgmax=tensor.math.Argmax "
     "AdvancedIncSubtensor1=tensor.subtensor.AdvancedIncSubtensor true_divide=tensor.math.true_div "
-    "CAReduceDtype=tensor.elemwise.CAReduce ger=tensor.math.outer generic=link.c.type.generic",
+    "CAReduceDtype=tensor.elemwise.CAReduce ger=tensor.math.outer generic=link.c.type.generic "
+    "tensor.exceptions.ShapeError tensor.exceptions.AdvancedIndexingError CumsumOp=tensor.extra_ops.CumOp "
+    "RepeatOp=tensor.extra_ops.Repeat",
 }
 
 
