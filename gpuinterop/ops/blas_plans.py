@@ -86,9 +86,10 @@ def rank_one() -> int:
 # ---- host memory -----------------------------------------------------------------------------------
 
 
-def sum_of_products(a: Any, b: Any) -> Any:
+def sum_of_products(a: Any, b: Any, out: Any = None) -> Any:
     """Return the sum of a * b over the last axis; floats of 16 and 32 bits are summed in float64."""
-    result = np.empty(broadcast_shapes([a.shape, b.shape], "matmul")[:-1], a.dtype)
+    shape = broadcast_shapes([a.shape, b.shape], "matmul")[:-1]
+    result = np.empty(shape, a.dtype) if out is None else out
     kernel = kernel_of_product(a, b, on_host=True)
     kernel(wrap_numpy(a), wrap_numpy(b), out=wrap_numpy(result))
     return result
@@ -117,7 +118,7 @@ def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta
         in_blas = kind != "ger" and dtype.char in "fdFD" and x.flags.forc and y.flags.forc
         if kind == "gemm" or in_blas:
             return np.matmul(x, y, out=out)
-        return sum_of_products(x, y if y.ndim == 1 else y.swapaxes(-1, -2))
+        return sum_of_products(x, y if y.ndim == 1 else y.swapaxes(-1, -2), out)
 
     def work() -> None:
         with np.errstate(all="ignore"):

@@ -190,13 +190,13 @@ class _Way(NamedTuple):
     Attributes
     ----------
     runs : the functions of the stages.
-    stores : for each stage its values; for each value its place among the results, or -1, and the inputs that
-        are read after it is written.
+    stores : for each stage its values; for each value its place among the results, or -1, the inputs that are read
+        after it is written, and the value in whose memory it is stored, or -1: the stage is the last to read that one.
     computed : the class and dtype of each value.
     """
 
     runs: list[Callable[..., Sequence[Any]]]
-    stores: list[list[tuple[Value, int, list[int]]]]
+    stores: list[list[tuple[Value, int, list[int], int]]]
     computed: dict[int, Given]
 
 
@@ -220,8 +220,8 @@ class _Stages:
         # The last one is for values that are not results.
         found: list[Any] = [None] * (self.results + 1)
         for run, stores in zip(way.runs, way.stores, strict=True):
-            made = run(values, [None] * len(stores))
-            for (_, place, _), value in zip(stores, made, strict=True):
+            made = run(values, [None if reused < 0 else values[reused] for *_, reused in stores])
+            for (_, place, _, _), value in zip(stores, made, strict=True):
                 found[place] = value
             values.extend(made)
         return found[0] if self.results == 1 else tuple(found[:-1])
@@ -258,7 +258,7 @@ class _Stages:
             if any(stage.ends for stage in stages):
                 stages = partition(self.graph.results, self.given_shapes, joined=False)
             runs = self._runs(stages, given, computed, device)
-        return _Way(runs, self._stores(stages), computed)
+        return _Way(runs, self._stores(stages, computed), computed)
 
     def _runs(
         self, stages: Sequence[Stage], given: Sequence[Given], computed: dict[int, Given], device: Any
@@ -272,18 +272,31 @@ class _Stages:
             known += stored
         return runs
 
-    def _stores(self, stages: Sequence[Stage]) -> list[list[tuple[Value, int, list[int]]]]:
-        """Return for each stage its values, with their places and the inputs that are read later."""
+    def _stores(
+        self, stages: Sequence[Stage], computed: dict[int, Given]
+    ) -> list[list[tuple[Value, int, list[int], int]]]:
+        """Return the attribute `stores` of a way."""
+
+        def kind(value: Any) -> tuple[Any, ...]:
+            return computed[id(value)], self.shapes[id(value)]
+
         left = dict(enumerate(self.graph.results))
         inputs = {*range(len(self.graph.inputs))}
+        temporaries: list[Value | None] = [None] * len(inputs)  # None for inputs and results
         found = []
         for i, stage in enumerate(stages):
             later = {r.place for s in stages[i + 1 :] for r in (*s.reads, *s.extras)}
+            read = [temporaries[r.place] for r in stage.reads]
+            last = {} if stage.reductions or None in read else {
+                kind(value): r.place for value, r in zip(read, stage.reads, strict=True)
+                if r.place not in later and r.axes is None and read.count(value) == 1
+            }  # fmt: skip
             stores = []
             for value in stage.stores:
                 place = next((j for j, result in left.items() if result is value), -1)
                 left.pop(place, None)
-                stores.append((value, place, sorted(inputs & later)))
+                stores.append((value, place, sorted(inputs & later), last.pop(kind(value), -1)))
+            temporaries += [value if place < 0 else None for value, place, *_ in stores]
             found.append(stores)
         return found
 
@@ -303,7 +316,7 @@ class _Stages:
         copies: list[tuple[Any, Any]] = []
         for run, stores in zip(way.runs, way.stores, strict=True):
             sinks = []
-            for value, place, later in stores:
+            for value, place, later, _ in stores:
                 sink = None if place < 0 else outs[place]
                 if (
                     sink is None

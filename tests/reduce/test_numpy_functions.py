@@ -45,6 +45,7 @@ CALLS = {
     "repeat along": lambda m, v, c: np.repeat(m, 2, axis=0),
     "repeat by several": lambda m, v, c: np.repeat(m, [2, 0, 3, 1][: m.shape[1]], axis=1),
     "repeat by several, all": lambda m, v, c: np.repeat(m, np.arange(m.size)),
+    "clip in another dtype": lambda m, v, c: np.clip(m, 2, 5, dtype="float64"),
     "roll": lambda m, v, c: np.roll(m, 5),
     "roll along": lambda m, v, c: np.roll(m, -1, axis=1),
     "roll two axes": lambda m, v, c: np.roll(m, (1, -2), axis=(0, 1)),

@@ -32,6 +32,8 @@ P, B, C = (gi.GpuArray(value, device="cpu") for value in (places, below, counts)
 rows, floats, ints = list(f), f.tolist(), below.tolist()
 flat = f.ravel().tolist()
 places_of_rows, places_in_rows = (v.copy() for v in np.broadcast_arrays(*np.ogrid[:64, : n // 64]))
+w, mw = f.reshape(2, -1), m.reshape(2, -1)
+W, MW = (gi.GpuArray(value, device="cpu") for value in (w, mw))
 selected = d[m]
 imaginary = 1j * f
 SELECTED, IMAGINARY = gi.GpuArray(selected, device="cpu"), gi.GpuArray(imaginary, device="cpu")
@@ -56,6 +58,8 @@ PAIRS = {
     "mean": (lambda: F.mean(), lambda: f.mean()),
     "var": (lambda: F.var(axis=0), lambda: f.var(axis=0)),
     "norm": (lambda: F.norm(), lambda: np.linalg.norm(f)),
+    "sum of selected elements of two rows": (lambda: W.sum(0, where=MW), lambda: w.sum(0, where=mw)),
+    "nanmin of two rows": (lambda: np.nanmin(W, 0), lambda: np.nanmin(w, 0)),
     "any": (lambda: F.any(), lambda: f.any()),
     "count_nonzero": (lambda: np.count_nonzero(F), lambda: np.count_nonzero(f)),
     "count_nonzero of rows": (lambda: np.count_nonzero(F, 1), lambda: np.count_nonzero(f, 1)),
@@ -85,6 +89,7 @@ PAIRS = {
     "product with a vector": (lambda: D @ D[0], lambda: d @ d[0]),
     "vdot of complex numbers": (
         lambda: gi.vdot(IMAGINARY, IMAGINARY), lambda: np.vdot(imaginary, imaginary)),
+    "product with a column": (lambda: W.T @ W[:, 0], lambda: w.T @ w[:, 0]),
     "product of matrices": (
         lambda: F.T[:512] @ F[:, :512], lambda: np.matmul(f.T[:512], f[:, :512], out=np.empty((512, 512), "f4"))),
     "fused function": (lambda: fused(F, F), lambda: np.tanh(f * f)),
