@@ -105,7 +105,7 @@ def product_text(kernel, operands: list[str], extras: list[str]) -> str:
 def test_products_of_any_two_dtypes_compile(a: str, b: str) -> None:
     if common_dtype(a, b) is None:
         return
-    kernel = blas_plans._product(*[SimpleNamespace(dtype=dtype_named(n)) for n in (a, b)])
+    kernel = blas_plans.kernel_of_product(*[SimpleNamespace(dtype=dtype_named(n)) for n in (a, b)])
     arch = archs()[len(a + b) % len(archs())]
     assert compile_source(product_text(kernel, [a, b], []), arch, use_cache=False)
 
