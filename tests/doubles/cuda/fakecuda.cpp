@@ -68,13 +68,19 @@ struct AtExit {
 
 Context* current() { return stack.empty() ? nullptr : stack.back(); }
 
-#define ENTER(name) \
-  if (int code = enter(#name)) return static_cast<CUresult>(code)
+// By their text, because cuda.h has macros of some of these names.
+#define ENTER_BY(text) \
+  if (int code = enter(text)) return static_cast<CUresult>(code)
+#define ENTER(name) ENTER_BY(#name)
 #define NEED_CONTEXT()                          \
   Context* context = current();                 \
   if (!context) return CUDA_ERROR_INVALID_CONTEXT; \
   if (!context->exists) return CUDA_ERROR_CONTEXT_IS_DESTROYED
 #define LOCKED() std::unique_lock lock(machine().lock)
+#define ENTER_CONTEXT(name) \
+  ENTER_BY(#name);          \
+  NEED_CONTEXT();           \
+  LOCKED()
 
 // With the lock held; null when the handle names no living stream of any context.
 Stream* resolve(CUstream handle) {
@@ -129,11 +135,22 @@ bool unsafe() {
   return found;
 }
 
+// Whether a call that waits for the stream is refused; it spoils the captures that refuse it.
+bool is_captured(Stream* s) {
+  if (s->capture) s->capture->invalid = true;
+  return s->capture || unsafe();
+}
+
 #define STREAM(s, handle)                                        \
   Stream* s = resolve(handle);                                   \
   if (!s) return CUDA_ERROR_INVALID_HANDLE;                      \
   if (implicit(s)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;    \
   if (s->capture && s->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+#define ENTER_STREAM(name, s, handle) \
+  ENTER_BY(#name);                    \
+  NEED_CONTEXT();                     \
+  LOCKED();                           \
+  STREAM(s, handle)
 
 // Whether a graph or its executable is older than a reset, which the real driver does not survive.
 template <class T>
@@ -330,9 +347,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext* out) {
   return CUDA_SUCCESS;
 }
 CUresult cuCtxSynchronize() {
-  ENTER(cuCtxSynchronize);
-  NEED_CONTEXT();
-  LOCKED();
+  ENTER_CONTEXT(cuCtxSynchronize);
   for (Stream* s : context->streams)
     if (s->capture) {
       spoil(context);

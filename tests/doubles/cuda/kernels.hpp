@@ -122,10 +122,7 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value) 
 }
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                         unsigned shared, CUstream handle, void** args, void**) {
-  ENTER(cuLaunchKernel);
-  NEED_CONTEXT();
-  LOCKED();
-  STREAM(s, handle);
+  ENTER_STREAM(cuLaunchKernel, s, handle);
   if (s->context != context) {
     machine().fault("a launch on a stream of another context");
     return CUDA_ERROR_INVALID_HANDLE;

@@ -16,34 +16,26 @@ static CUresult allocate(CUdeviceptr* out, size_t bytes, fake::Kind kind, Contex
 }
 
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total) {
-  ENTER(cuMemGetInfo);
-  NEED_CONTEXT();
-  LOCKED();
+  ENTER_CONTEXT(cuMemGetInfo);
   if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   *total = size_t(context->device->total);
   *free_bytes = size_t(std::max<int64_t>(0, context->device->total - context->device->reserved));
   return CUDA_SUCCESS;
 }
 CUresult cuMemAlloc_v2(CUdeviceptr* out, size_t bytes) {
-  ENTER(cuMemAlloc);
-  NEED_CONTEXT();
-  LOCKED();
+  ENTER_CONTEXT(cuMemAlloc);
   if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return allocate(out, bytes, fake::Kind::Device, context);
 }
 CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned) {
-  ENTER(cuMemAllocManaged);
-  NEED_CONTEXT();
-  LOCKED();
+  ENTER_CONTEXT(cuMemAllocManaged);
   if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   char* p = add_memory(bytes, fake::Kind::Managed, context->device, context);
   *out = reinterpret_cast<CUdeviceptr>(p);
   return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuMemFree_v2(CUdeviceptr p) {
-  ENTER(cuMemFree);
-  NEED_CONTEXT();
-  LOCKED();
+  ENTER_CONTEXT(cuMemFree);
   if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!machine().memory.count(uintptr_t(p))) {
     machine().fault("cuMemFree of an unknown or freed pointer");
@@ -54,18 +46,14 @@ CUresult cuMemFree_v2(CUdeviceptr p) {
   return CUDA_SUCCESS;
 }
 CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned) {
-  ENTER(cuMemHostAlloc);
-  NEED_CONTEXT();
-  LOCKED();
+  ENTER_CONTEXT(cuMemHostAlloc);
   if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   wait_for(lock, context);
   *out = add_memory(bytes, fake::Kind::Pinned, context->device, context);
   return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 CUresult cuMemFreeHost(void* p) {
-  ENTER(cuMemFreeHost);
-  NEED_CONTEXT();
-  LOCKED();
+  ENTER_CONTEXT(cuMemFreeHost);
   if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   wait_for(lock, context);
   drop_memory(static_cast<char*>(p));
@@ -103,19 +91,13 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {
   return CUDA_SUCCESS;
 }
 CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream handle) {
-  ENTER(cuMemAllocAsync);
-  NEED_CONTEXT();
-  LOCKED();
-  STREAM(s, handle);
+  ENTER_STREAM(cuMemAllocAsync, s, handle);
   if (s->capture) machine().fault("cuMemAllocAsync on a captured stream makes a graph node");
   else if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return allocate(out, bytes, fake::Kind::Pool, s->context);
 }
 CUresult cuMemFreeAsync(CUdeviceptr p, CUstream handle) {
-  ENTER(cuMemFreeAsync);
-  NEED_CONTEXT();
-  LOCKED();
-  STREAM(s, handle);
+  ENTER_STREAM(cuMemFreeAsync, s, handle);
   auto it = machine().memory.find(uintptr_t(p));
   if (it == machine().memory.end() || it->second.freed) {
     machine().fault("cuMemFreeAsync of an unknown or freed pointer");
@@ -142,10 +124,7 @@ static CUresult outside(const char* what) {
 }
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void* src, size_t n, CUstream handle) {
-  ENTER(cuMemcpyHtoDAsync);
-  NEED_CONTEXT();
-  LOCKED();
-  STREAM(s, handle);
+  ENTER_STREAM(cuMemcpyHtoDAsync, s, handle);
   if (!covers(host(dst), n)) return outside("cuMemcpyHtoDAsync");
   if (!pinned(src) && !s->capture && unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (pinned(src) || s->capture) {
@@ -158,10 +137,7 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void* src, size_t n, CUstre
   return CUDA_SUCCESS;
 }
 CUresult cuMemcpyDtoHAsync_v2(void* dst, CUdeviceptr src, size_t n, CUstream handle) {
-  ENTER(cuMemcpyDtoHAsync);
-  NEED_CONTEXT();
-  LOCKED();
-  STREAM(s, handle);
+  ENTER_STREAM(cuMemcpyDtoHAsync, s, handle);
   if (!covers(host(src), n)) return outside("cuMemcpyDtoHAsync");
   if (!pinned(dst) && !s->capture && unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   enqueue(s, [=] { std::memcpy(dst, host(src), n); });
@@ -169,19 +145,13 @@ CUresult cuMemcpyDtoHAsync_v2(void* dst, CUdeviceptr src, size_t n, CUstream han
   return CUDA_SUCCESS;
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream handle) {
-  ENTER(cuMemcpyDtoDAsync);
-  NEED_CONTEXT();
-  LOCKED();
-  STREAM(s, handle);
+  ENTER_STREAM(cuMemcpyDtoDAsync, s, handle);
   if (!covers(host(dst), n) || !covers(host(src), n)) return outside("cuMemcpyDtoDAsync");
   enqueue(s, [=] { std::memmove(host(dst), host(src), n); });
   return CUDA_SUCCESS;
 }
 CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext, CUdeviceptr src, CUcontext, size_t n, CUstream handle) {
-  ENTER(cuMemcpyPeerAsync);
-  NEED_CONTEXT();
-  LOCKED();
-  STREAM(s, handle);
+  ENTER_STREAM(cuMemcpyPeerAsync, s, handle);
   if (!covers(host(dst), n) || !covers(host(src), n)) return outside("cuMemcpyPeerAsync");
   enqueue(s, [=] { std::memmove(host(dst), host(src), n); });
   return CUDA_SUCCESS;

@@ -1,9 +1,7 @@
 // Part of fakecuda.cpp: streams, events, captures, graphs.
 
 CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int) {
-  ENTER(cuStreamCreateWithPriority);
-  NEED_CONTEXT();
-  LOCKED();
+  ENTER_CONTEXT(cuStreamCreateWithPriority);
   if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   *out = reinterpret_cast<CUstream>(new_stream(context, !(flags & CU_STREAM_NON_BLOCKING)));
   return CUDA_SUCCESS;
@@ -23,11 +21,7 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long* out) {
   LOCKED();
   Stream* s = resolve(handle);
   if (!s) return CUDA_ERROR_INVALID_HANDLE;
-  if (s->capture) {
-    s->capture->invalid = true;
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  }
-  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (is_captured(s)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   *out = s->id;
   return CUDA_SUCCESS;
 }
@@ -40,15 +34,8 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* out) {
   return CUDA_SUCCESS;
 }
 CUresult cuStreamSynchronize(CUstream handle) {
-  ENTER(cuStreamSynchronize);
-  NEED_CONTEXT();
-  LOCKED();
-  STREAM(s, handle);
-  if (s->capture) {
-    s->capture->invalid = true;
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  }
-  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  ENTER_STREAM(cuStreamSynchronize, s, handle);
+  if (is_captured(s)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   wait_for(lock, s);
   if (s == s->context->legacy)
     for (size_t i = 0; i < context->streams.size(); ++i)
@@ -56,25 +43,15 @@ CUresult cuStreamSynchronize(CUstream handle) {
   return CUDA_SUCCESS;
 }
 CUresult cuStreamQuery(CUstream handle) {
-  ENTER(cuStreamQuery);
-  NEED_CONTEXT();
-  LOCKED();
-  STREAM(s, handle);
-  if (s->capture) {
-    s->capture->invalid = true;
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  }
-  if (unsafe()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  ENTER_STREAM(cuStreamQuery, s, handle);
+  if (is_captured(s)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (s == context->legacy)
     for (Stream* other : context->streams)
       if (other->blocking && other->done < other->queued) return CUDA_ERROR_NOT_READY;
   return s->done < s->queued ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 CUresult cuStreamWaitEvent(CUstream handle, CUevent e, unsigned flags) {
-  ENTER(cuStreamWaitEvent);
-  NEED_CONTEXT();
-  LOCKED();
-  STREAM(s, handle);
+  ENTER_STREAM(cuStreamWaitEvent, s, handle);
   auto* event = reinterpret_cast<Event*>(e);
   if (event->capture && !event->capture->invalid) {
     if (s->capture && s->capture != event->capture) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
@@ -98,19 +75,14 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent e, unsigned flags) {
   return CUDA_SUCCESS;
 }
 CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void* data) {
-  ENTER(cuLaunchHostFunc);
-  NEED_CONTEXT();
-  LOCKED();
-  STREAM(s, handle);
+  ENTER_STREAM(cuLaunchHostFunc, s, handle);
   enqueue(s, [=] { function(data); });
   return CUDA_SUCCESS;
 }
 
 // ---- events -----------------------------------------------------------------------------------
 CUresult cuEventCreate(CUevent* out, unsigned flags) {
-  ENTER(cuEventCreate);
-  NEED_CONTEXT();
-  LOCKED();
+  ENTER_CONTEXT(cuEventCreate);
   auto* event = new Event{context, flags};
   machine().events.insert(event);
   *out = reinterpret_cast<CUevent>(event);
@@ -126,9 +98,7 @@ CUresult cuEventDestroy_v2(CUevent e) {
   return CUDA_SUCCESS;  // the object stays: waits may refer to it
 }
 CUresult cuEventRecord(CUevent e, CUstream handle) {
-  ENTER(cuEventRecord);
-  NEED_CONTEXT();
-  LOCKED();
+  ENTER_CONTEXT(cuEventRecord);
   auto* event = reinterpret_cast<Event*>(e);
   if (!machine().events.count(event)) {
     machine().fault("cuEventRecord of an unknown event");
@@ -220,9 +190,7 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream handle, CUstreamCaptureStatus* out, 
   return CUDA_SUCCESS;
 }
 CUresult cuStreamBeginCapture_v2(CUstream handle, CUstreamCaptureMode mode) {
-  ENTER(cuStreamBeginCapture);
-  NEED_CONTEXT();
-  LOCKED();
+  ENTER_CONTEXT(cuStreamBeginCapture);
   if (handle == nullptr || handle == CU_STREAM_LEGACY) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   STREAM(s, handle);
   if (s->capture) return CUDA_ERROR_ILLEGAL_STATE;
@@ -273,10 +241,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph g, unsigned long 
   return CUDA_SUCCESS;
 }
 CUresult cuGraphLaunch(CUgraphExec e, CUstream handle) {
-  ENTER(cuGraphLaunch);
-  NEED_CONTEXT();
-  LOCKED();
-  STREAM(s, handle);
+  ENTER_STREAM(cuGraphLaunch, s, handle);
   if (s->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   enqueue(s, [body = reinterpret_cast<GraphExec*>(e)->body] {
     for (const Work& work : body->works)
@@ -300,10 +265,7 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph outer, const CUgrap
 // The older one, without edges; the header gives its name to the newer.
 #undef cuStreamUpdateCaptureDependencies
 CUresult cuStreamUpdateCaptureDependencies(CUstream handle, CUgraphNode*, size_t, unsigned) {
-  ENTER(cuStreamUpdateCaptureDependencies);
-  NEED_CONTEXT();
-  LOCKED();
-  STREAM(s, handle);
+  ENTER_STREAM(cuStreamUpdateCaptureDependencies, s, handle);
   return s->capture ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_STATE;
 }
 CUresult cuGraphExecDestroy(CUgraphExec e) {
