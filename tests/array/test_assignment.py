@@ -1,6 +1,7 @@
 """x[key] = value against NumPy: broadcasting, overlap, any strides, any source."""
 
 import array as stdlib_array
+import itertools
 
 import numpy as np
 import pytest
@@ -69,28 +70,20 @@ def test_overlapping_views_of_one_array(device, data, shape):
     np.testing.assert_array_equal(gpu_array.get(), host)
 
 
-@pytest.mark.parametrize("value", [0, 0.5, -1, True, np.float32(2.5), np.float64(0.1), np.int64(7)])
+KEYS = [..., 1, (slice(None), 1), (slice(None, None, -2), slice(1, 3)), (0, 0)]
+SCALARS = [0, 0.5, -1, True, np.float32(2.5), np.float64(0.1), np.int64(7)]
+ARRAYS = [[1, 2, 3], [[1.5], [2.5]], (4.0, 5.0, 6.0), np.arange(3, dtype="float32")[::-1],
+          np.arange(3, dtype=">f4"), stdlib_array.array("f", [1, 2, 3])]  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "key", [..., 1, (slice(None), 1), (slice(None, None, -2), slice(1, 3)), (0, 0)]
+    ("key", "value"), [*itertools.product(KEYS, SCALARS), *((..., value) for value in ARRAYS)]
 )
-def test_scalars_go_anywhere(device, value, key):
-    host = numbers((3, 4))
+def test_scalars_lists_and_host_arrays(device, key, value):
+    host = numbers((2, 3))
     gpu_array = gi.CudaNdarray(host, device=device)
     host[key] = value
     gpu_array[key] = value
-    np.testing.assert_array_equal(gpu_array.get(), host)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [[1, 2, 3], [[1.5], [2.5]], (4.0, 5.0, 6.0), np.arange(3, dtype="float32")[::-1],
-     np.arange(3, dtype=">f4"), stdlib_array.array("f", [1, 2, 3])],
-)  # fmt: skip
-def test_lists_and_host_arrays(device, value):
-    host = numbers((2, 3))
-    gpu_array = gi.CudaNdarray(host, device=device)
-    host[...] = value
-    gpu_array[...] = value
     np.testing.assert_array_equal(gpu_array.get(), host)
 
 

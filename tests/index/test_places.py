@@ -92,14 +92,6 @@ def test_indices_beside_an_empty_index_array_are_not_checked(device, on_device):
         none[key[0]]
 
 
-def test_after_an_error_the_next_call_works(device):
-    x, good, bad = on(device), on(device, np.array([2, 0])), on(device, np.array([2, 9]))
-    for _ in range(3):
-        with pytest.raises(IndexError):
-            x[bad]
-        np.testing.assert_array_equal(x[good].get(), HOST[[2, 0]])
-
-
 @pytest.mark.parametrize("key", [
     [[0, 1], [2]], 1.5, "a", np.array([0.5]), [0.5], {0}, (0, "a"), np.array(["a"]), np.array([1j]), b"a",
 ], ids=repr)  # fmt: skip
