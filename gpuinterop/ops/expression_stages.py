@@ -53,7 +53,7 @@ class Kernels(dict[Any, Any]):
 def shape_of(x: Any) -> tuple[int, ...]:
     """Return the core's shape of an array, whatever a subclass overrides; () for a number."""
     try:
-        return tuple(np.shape(core_view(x) if isinstance(x, _core.Array) else x))
+        return tuple(core_view(x).shape if isinstance(x, _core.Array) else np.shape(x))
     except RuntimeError:  # of torch, for tensors without memory
         refuse_foreign(x, "fuse")
         raise

@@ -76,7 +76,7 @@ def operand(value: Any, like: Any, where: str) -> Any:
         # An object of a subclass, such as an IntEnum, becomes the plain number.
         plain: tuple[Any, ...] = (bool, int, float, complex)
         return next(t(value) for t in plain if isinstance(value, t))
-    if is_foreign_array(value):
+    if not hasattr(value, "__gpuinterop_trace__") and is_foreign_array(value):
         return placed(as_input_array(value, None, where), like, where)
     return NotImplemented
 

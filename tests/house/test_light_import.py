@@ -74,3 +74,16 @@ def test_the_first_operation_loads_no_code_of_rare_ones():
         "numpy_functions",
     )
     assert not {f"gpuinterop.ops.{name}" for name in rare} & set(probe(code)["modules"])
+
+
+def test_a_first_fused_call_imports_no_converters_and_no_module_of_other_functions():
+    code = (
+        'import gpuinterop\nx = gpuinterop.ones(3, device="cpu")\n'
+        "gpuinterop.fuse(lambda a: gpuinterop.exp(a) * 2 + x)(x)"
+    )
+    modules = set(probe(code)["modules"])
+    assert not modules & {
+        "gpuinterop.converters",
+        "gpuinterop.ops.numpy_functions",
+        "importlib.metadata",
+    }
