@@ -119,12 +119,8 @@ def _plan_described(incoming: Incoming, entry: Backend) -> None:
     if fault is not None and fault.refused:
         incoming.plan = fault
         return
-    info = incoming.seen = describe(obj, entry, incoming.options)
-    if fault is None:
-        incoming.plan = plan_import(info, where)
-    else:
-        crosses = "host" if info.device == "cpu" else "copy"
-        incoming.plan = replace(fault, bytes=info.nbytes, crosses=crosses)
+    incoming.seen = describe(obj, entry, incoming.options)
+    incoming.plan = plan_import(incoming.seen, where) if fault is None else fault
 
 
 def _plan_by_protocol(incoming: Incoming) -> None:
@@ -155,7 +151,7 @@ def _plan_by_protocol(incoming: Incoming) -> None:
 def _judgement(obj: Any, entry: Backend | None, where: str) -> Plan | None:
     judge = None if entry is None else getattr(entry.module, "judge", None)
     fault = None if judge is None else judge(obj)
-    return None if fault is None else replace(fault, where=where)
+    return fault if fault is None or fault.where == where else replace(fault, where=where)
 
 
 def refuse_foreign(obj: Any, where: str) -> None:
