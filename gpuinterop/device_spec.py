@@ -261,6 +261,16 @@ def no_cuda(where: str, kind: type[Any], spec: Any = None) -> Any:
     )
 
 
+def fix_host_argument(move: str) -> str:
+    """Return the fix for a kernel's argument in host memory; `move` is the line that moves it."""
+    if _core.cuda_device_count():
+        return f"pass an array on the GPU: {move}"
+    return (
+        "run the kernel on a machine with a GPU, because this one has none; "
+        'an ElementwiseKernel with host= also runs on "cpu"'
+    )
+
+
 def devices() -> tuple[Device, ...]:
     """Return every device of this machine, the CPU first."""
     gpus = (device_from_dlpack(CUDA, i) for i in range(_core.cuda_device_count()))

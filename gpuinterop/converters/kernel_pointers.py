@@ -12,6 +12,7 @@ from gpuinterop.converters import engine, registry
 from gpuinterop.converters.foreign_layout import LEGACY, new_copy, stream_number
 from gpuinterop.converters.plan import ArrayInfo, Plan, copy_needed, refuse, share
 from gpuinterop.converters.suggested_fixes import copy_line, move_line
+from gpuinterop.device_spec import fix_host_argument
 from gpuinterop.option_values import require_bool, takes_copy_keyword
 
 
@@ -104,7 +105,7 @@ def _plan_pointer(
         return refuse(
             library, where, errors.DeviceMismatchError,
             f"an array on {'the GPU' if device is None else wanted}, which runs the kernel",
-            f"an array on {info.where}", f"move it first: x = {move_line(library, wanted)}",
+            f"an array on {info.where}", fix_host_argument(f"x = {move_line(library, wanted)}"),
         )  # fmt: skip
     if not info.c_contiguous:
         return copy_needed(

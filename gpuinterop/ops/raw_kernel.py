@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.device_spec import default_device
+from gpuinterop.device_spec import default_device, fix_host_argument
 from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.error_messages import not_an_array, type_name
 from gpuinterop.errors import (
@@ -149,7 +149,7 @@ class RawKernel:
         if place.type != "cuda":
             raise DeviceError(where=self.name, expected="arrays on a CUDA device",
                               got=f"arrays on {place}" if arrays else f"no arrays, and {place} as the default device",
-                              fix="move the arrays: x.to_device('cuda')")  # fmt: skip
+                              fix=fix_host_argument("x = x.to_device('cuda')"))  # fmt: skip
         device = place.index
         kernel = self._loaded.get(device)
         if kernel is None:

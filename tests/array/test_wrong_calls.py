@@ -149,6 +149,7 @@ CALLS = [
     ('gi.RawKernel("", "f")(1, 1, np.datetime64("2020"))', "DTypeError: f", "M8"),
     ('gi.RawKernel("", "f")(1, 1, np.void(b"ab"))', "DTypeError: f"),
     ('np.copyto(x, x, casting="\\ud800")', "ArgumentTypeError: numpy.copyto"),
+    ('gi.RawKernel("", "f")(1, 1, x)', "DeviceError: f", "GPU"),
     ('gi.RawKernel(10**5000, "f")', "ArgumentTypeError: RawKernel"),
     ('gi.ElementwiseKernel(10**5000, "T z", "")', "ArgumentTypeError: ElementwiseKernel"),
     ("gi.MapReduce(10**5000, np.exp)", "ArgumentTypeError: MapReduce"),

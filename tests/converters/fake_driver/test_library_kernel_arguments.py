@@ -94,7 +94,7 @@ def test_fix_uses_the_class_of_the_passed_argument(gpu, pycuda):
             converters.pointer_arguments([passed], copyif=True, device=1),
         ):
             pass
-        assert raised.value.fix == f"move it first: x = {moved}.to_device('cuda:1')"
+        assert raised.value.fix == f"pass an array on the GPU: x = {moved}.to_device('cuda:1')"
 
 
 class View:
