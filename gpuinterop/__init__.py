@@ -31,8 +31,8 @@ _MODULES: dict[str, str] = {
         "ArgumentTypeError ArrayIndexError BoundsError CaptureError CompileError ContextError "
         "ContiguityError ConversionTypeError CopyForbiddenError CudaError DTypeError DeviceError "
         "DeviceMismatchError ExchangeError ExportError GpuInteropError IndexKindError "
-        "LibraryNotFoundError MissingLibraryError OutOfMemoryError ProtocolError RangeError "
-        "ReadOnlyError ScalarIndexError ShapeError StreamError UnsupportedError"
+        "LibraryNotFoundError MissingLibraryError MissingNameError OutOfMemoryError ProtocolError "
+        "RangeError ReadOnlyError ScalarIndexError ShapeError StreamError UnsupportedError"
     ),
     "gpuinterop.ops.functions": (
         "abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 "
@@ -124,9 +124,18 @@ def __getattr__(name: str) -> Any:
     if name == "_core":
         return _import_core()
     if home is None and name not in _PACKAGES:
-        raise AttributeError(f"module 'gpuinterop' has no attribute {name!r}")
+        raise _missing(name)
     with _loading:
         return _load(name, home)
+
+
+def _missing(name: str) -> AttributeError:
+    if name.startswith("__"):
+        return AttributeError(f"module 'gpuinterop' has no attribute {name!r}")
+    error_messages = import_module("gpuinterop.error_messages")
+    error: AttributeError = error_messages.missing_name(f"gpuinterop.{name}", name)
+    error.name, error.obj = name, sys.modules[__name__]  # Python prints "Did you mean: 'zeros'?"
+    return error
 
 
 def _import_core() -> ModuleType:

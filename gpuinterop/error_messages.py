@@ -26,6 +26,7 @@ from gpuinterop.errors import (
     DTypeError,
     ExchangeError,
     GpuInteropError,
+    MissingNameError,
     ProtocolError,
     RangeError,
     ReadOnlyError,
@@ -119,12 +120,17 @@ not_an_int = Builder(
 )
 not_ints = Builder(
     ArgumentTypeError, "name value", expected="an int or a sequence of ints as {name}", got="{value}",
-    fix="pass a tuple of ints",
+    fix="pass an int, or a tuple of ints",
 )  # fmt: skip
 # The object is given by `type_name`.
 not_an_array = Builder(
     ArgumentTypeError, "name object", expected="a gpuinterop array as {name}", got="{object}",
     fix="convert it: gpuinterop.asarray(x)",
+)  # fmt: skip
+missing_name = Builder(
+    MissingNameError, "name", expected="a name that gpuinterop has", got="{name}",
+    fix='call another library on the same memory, as in cupy.cumsum(gpuinterop.to(x, "cupy")), on "cpu" '
+    'numpy.cumsum(gpuinterop.to(x, "numpy")); docs/first-steps.md and docs/not-here.md list what to use',
 )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "IndexKindError",
     "LibraryNotFoundError",
     "MissingLibraryError",
+    "MissingNameError",
     "OutOfMemoryError",
     "ProtocolError",
     "RangeError",
@@ -273,3 +274,9 @@ class MissingLibraryError(GpuInteropError, ImportError):
     """A Python package that a converter needs is not installed, or cannot be imported."""
 
     reason = "library"
+
+
+class MissingNameError(GpuInteropError, AttributeError):
+    """A name that the package or its arrays do not have."""
+
+    reason = "name"

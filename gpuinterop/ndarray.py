@@ -36,7 +36,7 @@ from gpuinterop.kernel_protocols import ArgumentMethods
 from gpuinterop.layout import core_view
 from gpuinterop.ops.reductions import ReductionMethods
 from gpuinterop.option_values import require_bool, takes_copy_keyword
-from gpuinterop.views import ViewMethods, own_state
+from gpuinterop.views import MissingName, ViewMethods, own_state
 
 __all__ = ["CudaNdarray", "GpuArray"]
 
@@ -51,6 +51,9 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     # Above NumPy's scalars and arrays, so that `ndarray + x` calls the operator of this class.
     __array_priority__ = 1000.0
     __torch_function__: Any = classmethod(array_inputs.torch_function)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in _MISSING]
 
     # ---- reading values ----------------------------------------------------------------------------
 
@@ -367,6 +370,14 @@ class GpuArray(ArrayMethods):
             cls, ptr, shape, strides, base, device, nbytes, readonly, dtype, False,
             "GpuArray.from_pointer",
         )  # fmt: skip
+
+
+_MISSING = {
+    *(name for name in dir(np.ndarray) if not name.startswith("_")),
+    *"clone contiguous detach expand numpy permute to unsqueeze".split(),  # of PyTorch
+} - {*dir(ArrayMethods)}
+for _name in _MISSING:
+    setattr(ArrayMethods, _name, MissingName(_name))
 
 
 def class_for(dtype: Any) -> type[CudaNdarray] | type[GpuArray]:

@@ -112,8 +112,8 @@ def members(methods: bool) -> str:
     """Return a table of an array's methods or attributes."""
     lines = ["| | |", "| --- | --- |"]
     for name in sorted(dir(gi.CudaNdarray), key=str.lower):
-        member = getattr(gi.CudaNdarray, name)
-        if not name.startswith("_") and callable(member) == methods:
+        member = getattr(gi.CudaNdarray, name, None)  # None for a name that raises MissingNameError
+        if member is not None and not name.startswith("_") and callable(member) == methods:
             lines.append(f"| `{name}` | {summary(member)} |")
     return "\n".join(lines)
 

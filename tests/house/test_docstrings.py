@@ -66,7 +66,7 @@ def test_signatures_name_every_argument():
 
 @pytest.mark.parametrize("cls", [gi.CudaNdarray, gi.GpuArray, gi.Device, gi.Stream, gi.Event])
 def test_public_methods_have_docstrings(cls):
-    names = [n for n in dir(cls) if not n.startswith("_")]
+    names = [n for n in dir(cls) if not n.startswith("_") and hasattr(cls, n)]
     # Where the core says nothing, the binding shows the signature in place of it.
     docstrings = {n: inspect.getdoc(getattr(cls, n)) or "" for n in names}
     assert not [n for n, doc in docstrings.items() if not doc.partition("\n")[2] and "(self" in doc]

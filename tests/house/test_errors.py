@@ -35,6 +35,7 @@ CAUGHT_AS = {
     "IndexKindError": (NotImplementedError, IndexError),
     "LibraryNotFoundError": (OSError,),
     "MissingLibraryError": (ImportError,),
+    "MissingNameError": (AttributeError,),
     "OutOfMemoryError": (MemoryError,),
     "ProtocolError": (TypeError,),
     "RangeError": (OverflowError,),

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 from pages import ROOT
 
 import gpuinterop as gi
@@ -51,3 +52,32 @@ def test_the_page_lists_the_missing_functions():
     # Some names are not in every version of NumPy.
     assert sorted(missing - page) == []
     assert sorted(name for name in page - missing if name in names) == []
+
+
+@pytest.mark.parametrize("name", ["cumsum", "real", "sort", "numpy", "clone"])
+def test_an_absent_attribute_of_an_array_raises_what_to_do(name):
+    x = gi.zeros(3, device="cpu")
+    for owner in (x, type(x), gi.GpuArray([1], device="cpu")):
+        with pytest.raises(gi.MissingNameError, match=f"x.{name}: ") as caught:
+            getattr(owner, name)
+        assert "not-here.md" in caught.value.fix
+        assert not hasattr(owner, name)
+    assert name not in dir(x)
+
+
+def test_a_subclass_may_define_an_absent_attribute():
+    class Sub(gi.CudaNdarray):
+        def sort(self):
+            return "sorted"
+
+    s = Sub([1], device="cpu")
+    s.real = 3
+    assert (s.sort(), s.real) == ("sorted", 3)
+
+
+def test_an_absent_name_of_the_package_raises_what_to_do():
+    with pytest.raises(gi.MissingNameError, match=r"gpuinterop\.sort: ") as caught:
+        getattr(gi, "sort")  # noqa: B009
+    assert (caught.value.name, caught.value.obj) == ("sort", gi)
+    assert not hasattr(gi, "__wrapped__")
+    assert getattr(gi, "tensor", None) is None
