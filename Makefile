@@ -110,7 +110,7 @@ asked-python:
 
 # Python files are used in place, so only a changed core requires a new build.
 $(VENV)/.installed: $(VENV)/.tools $(native) gpuinterop/_version.py | asked-python
-	@echo "building the core"
+	@echo "building the core, which takes a few minutes"
 	@$(pip) install --no-build-isolation --editable '.[test]'
 	@touch $@
 

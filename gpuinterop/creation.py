@@ -298,8 +298,8 @@ def _computed(where: str, function: Any, given: tuple[Any, ...], expected: str) 
         with reraise_from(where):
             return function(*given)
     except (ArithmeticError, ValueError, TypeError) as error:
-        told = ", ".join(map(short_repr, given))
-        raise ShapeError(where=where, expected=expected, got=f"{where}({told}): {error}",
+        written = ", ".join(map(short_repr, given))
+        raise ShapeError(where=where, expected=expected, got=f"{where}({written}): {error}",
                          fix="pass numbers that give a finite count") from error  # fmt: skip
 
 

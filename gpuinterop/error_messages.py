@@ -139,8 +139,8 @@ def not_one_of(
     fix: str = "pass one of these values", error: type[GpuInteropError] = ArgumentTypeError,
 ) -> GpuInteropError:  # fmt: skip
     *first, last = [repr(choice) for choice in choices]
-    told = f"{', '.join(first)} or {last}" if first else last
-    return error(where=where, expected=f"{name}={told}", got=f"{name}={_repr(value)}", fix=fix)
+    listed = f"{', '.join(first)} or {last}" if first else last
+    return error(where=where, expected=f"{name}={listed}", got=f"{name}={_repr(value)}", fix=fix)
 
 
 def wrong_order(where: str, orders: str, value: Any) -> GpuInteropError:

@@ -157,7 +157,7 @@ def _cuda_of_torch(version: str, distribution: Any) -> int | None:
         text = distribution.read_text("../torch/version.py") or ""
     except (OSError, ValueError, AttributeError):
         text = ""
-    told = re.search(r"^cuda\b[^=]*=\s*(?:'(\d+)|(None))", text, re.MULTILINE)
-    if told:
-        return int(told.group(1)) if told.group(1) else 0
+    found = re.search(r"^cuda\b[^=]*=\s*(?:'(\d+)|(None))", text, re.MULTILINE)
+    if found:
+        return int(found.group(1)) if found.group(1) else 0
     return None

@@ -13,7 +13,7 @@ from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.fuse import fuse
-from gpuinterop.ops.operand_conversion import placed, speaks
+from gpuinterop.ops.operand_conversion import implements_protocol, placed
 
 
 def as_operand(value: Any, like: Any, where: str) -> Any:
@@ -21,7 +21,9 @@ def as_operand(value: Any, like: Any, where: str) -> Any:
     if isinstance(value, _core.Array):
         return value
     return placed(
-        as_input_array(value if speaks(value) else np.asarray(value), None, where), like, where
+        as_input_array(value if implements_protocol(value) else np.asarray(value), None, where),
+        like,
+        where,
     )
 
 

@@ -77,7 +77,7 @@ def add_at(x: Any, indices: Any, values: Any) -> None:
 
 
 def _is_one_mask(expression: IndexExpression) -> bool:
-    """Return whether one mask indexes the view, and its result lies where its axes do."""
+    """Return whether one mask indexes the view, and its axes become one axis at their position."""
     if expression.flags or len(expression.arrays) != 1:
         return False
     first, array = expression.arrays[0]

@@ -28,7 +28,7 @@ from gpuinterop.host_views import as_numpy_view, has_core_layout, refuse_mask, w
 from gpuinterop.layout import broadcast_shapes
 
 from . import output_arrays
-from .operand_conversion import gpuarray_class, speaks
+from .operand_conversion import gpuarray_class, implements_protocol
 
 WHERE = "x[key]"
 
@@ -169,7 +169,7 @@ def _part(item: Any, device: Any, where: str) -> Any:
     if isinstance(item, (int, np.integer)):
         return operator.index(item)
     known = isinstance(item, (_core.Array, np.ndarray, list, tuple))
-    if not known and not speaks(item):
+    if not known and not implements_protocol(item):
         try:
             return operator.index(item)
         except TypeError:

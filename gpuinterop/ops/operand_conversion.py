@@ -84,10 +84,10 @@ def operand(value: Any, like: Any, where: str) -> Any:
 def is_foreign_array(value: Any) -> bool:
     """Return whether `value` is an array of another library; NumPy's scalars are numbers."""
     known = (_core.Array, int, float, complex, np.generic, type)
-    return not isinstance(value, known) and (speaks(value) or needs_converter(value))
+    return not isinstance(value, known) and (implements_protocol(value) or needs_converter(value))
 
 
-def speaks(value: Any) -> bool:
+def implements_protocol(value: Any) -> bool:
     """Return whether `value` implements an exchange protocol."""
     return any(
         hasattr(value, name)

@@ -32,8 +32,8 @@ class Verdict:
     def refuse(self, error: GpuInteropError) -> None:
         """Record the reason and the fix of a refusal, and check that no part of its message is missing."""
         for part in ("where", "expected", "got", "fix"):
-            told = bool(getattr(error, part))
-            self.expect(told, "error", f"a message with its {part}", repr(str(error)))
+            present = bool(getattr(error, part))
+            self.expect(present, "error", f"a message with its {part}", repr(str(error)))
         self.reason, self.fix = error.expected, error.fix
 
     def expect(self, holds: bool, check: str, expected: object, got: object) -> None:

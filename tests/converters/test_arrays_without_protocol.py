@@ -10,7 +10,7 @@ VALUES = np.arange(6, dtype="float32").reshape(2, 3)
 
 @pytest.fixture(params=["npmat", "gnumpy"])
 def known(request):
-    """An array of host memory that speaks no protocol."""
+    """An array of host memory that implements no protocol."""
     library = request.getfixturevalue(request.param)
     if request.param == "npmat":
         return library.CUDAMatrix(np.asfortranarray(VALUES))
