@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,9 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as e:
         if e.name != f"{__name__}.{name}":
             raise
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+        ) from None
     except GpuInteropError as e:  # an attribute that does not exist, for hasattr()
         raise AttributeError(str(e)) from e
     globals()[name] = value

@@ -81,3 +81,9 @@ def test_an_absent_name_of_the_package_raises_what_to_do():
     assert (caught.value.name, caught.value.obj) == ("sort", gi)
     assert not hasattr(gi, "__wrapped__")
     assert getattr(gi, "tensor", None) is None
+
+
+def test_python_can_suggest_the_name_of_a_misspelled_converter():
+    with pytest.raises(AttributeError) as caught:
+        getattr(gi.converters, "to_tourch")  # noqa: B009
+    assert (caught.value.name, caught.value.obj) == ("to_tourch", gi.converters)
