@@ -31,6 +31,11 @@ enum class Subject : uint8_t {
 class CallKey {
  public:
   void begin(Subject subject, uint32_t number);
+  void append(const void* from, size_t n) {  // inline, unlike std::string's
+    if (size_ + n > bytes_.size()) bytes_.resize(2 * (size_ + n));
+    std::memcpy(bytes_.data() + size_, from, n);
+    size_ += n;
+  }
   template <class T>
   void put(const T& value) {
     append(&value, sizeof value);
@@ -44,12 +49,6 @@ class CallKey {
   bool operator==(const CallKey& other) const noexcept { return bytes() == other.bytes(); }
 
  private:
-  void append(const void* from, size_t n) {  // inline, unlike std::string's
-    if (size_ + n > bytes_.size()) bytes_.resize(2 * (size_ + n));
-    std::memcpy(bytes_.data() + size_, from, n);
-    size_ += n;
-  }
-
   std::vector<char> bytes_;  // of which size_ are used
   size_t size_ = 0;
   std::vector<PyTypeObject*> classes_;  // borrowed

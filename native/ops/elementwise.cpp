@@ -340,7 +340,8 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   const Resolution& r = *resolved;
   const uint32_t apart = report_copies(info, in, given);
 
-  PyRef results[kMaxResults];
+  FewValues<PyRef, 1> made(info.results);
+  PyRef* const results = made.get();
   const Array* arrays[kMaxResults];
   for (int j = 0; j < info.results; ++j) {
     PyObject* out = outs ? outs[j] : nullptr;

@@ -77,8 +77,7 @@ int64_t place_in_pack(const IterationSpace& w, int i, char mode, int64_t v) {
 
 // The access of flat kernels: 16 bytes of the widest operand if all operands are aligned, or less. Small inputs
 // that are not aligned do not lead to single elements: they are read in words (mode U).
-int flat_vector(const IterationSpace& w, char* modes) {
-  const int most = 16 / widest(w, modes);
+int flat_vector(const IterationSpace& w, char* modes, int most) {
   auto aligned_by = [&](int i) {
     int v = most;
     while (v > 1 && place_in_pack(w, i, modes[i], v) != 0) v /= 2;
@@ -193,8 +192,9 @@ void plan_flat(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   for (int i = 0; i < w.operands; ++i)
     variant.modes[i] = mode_of(w, i, inner < 0 ? 0 : w.stride[0][i]);
   variant.layout = LayoutClass::Flat;
-  variant.vector = static_cast<uint8_t>(inner < 0 ? 1 : flat_vector(w, variant.modes));
-  int unroll = kFlatBytes / (variant.vector * widest(w, variant.modes));
+  const int bytes = widest(w, variant.modes);
+  variant.vector = static_cast<uint8_t>(inner < 0 ? 1 : flat_vector(w, variant.modes, 16 / bytes));
+  int unroll = kFlatBytes / (variant.vector * bytes);
   if (operands_in_memory(w) > 4) unroll /= 2;
   if (w.size <= kSmall) unroll = 1;
   variant.unroll = static_cast<uint8_t>(std::clamp(unroll, 1, 8));

@@ -83,10 +83,8 @@ void launch(OpId op, const IterationSpace& w, int device, const char* where) {
     key.put(std::array<uint8_t, 8>{uint8_t(device), uint8_t(variant.layout), variant.ndim,
                                    variant.vector, variant.unroll, variant.tile, variant.across,
                                    variant.skew});
-    for (int i = 0; i < w.operands; ++i) {
-      key.put(w.type[i]);
-      key.put(variant.modes[i]);
-    }
+    key.append(w.type, static_cast<size_t>(w.operands));
+    key.append(variant.modes, static_cast<size_t>(w.operands));
   };
   // A reference, because a launch may let other threads run, which may empty the call cache.
   const auto compiled = find_or_prepare<Compiled>(
