@@ -16,6 +16,7 @@ from gpuinterop.array_inputs import (
     assign_list,
     copy_values,
     default_device_for,
+    is_scalar_or_list,
     needs_converter,
     refuse_foreign,
     wait_for_readers,
@@ -117,30 +118,23 @@ def viewed(value: Any, like: Any, where: str) -> Any:
     return found if isinstance(found, _core.Array) else None
 
 
-def _foreign(value: Any, like: Any, where: str, row: int) -> Any:
-    """Convert a value for the core: one that is assigned to `like` for 0, an operand for -1.
-
-    For 0, None is returned if a list was assigned.
-
-    For -2 only raise the error for which the value cannot be shared, if its library has one. For -3 wait
-    until no library reads the memory of the array `value`, which is about to be written. For -4 return
-    whether torch never destroys the stream of handle `value` on the device of number `like`, for -5 where torch
-    keeps the state of a tensor.
-    """
-    if row == -5:
-        return find_places()
-    if row == -4:
-        return torch_keeps_stream(like, value)
-    if row == -3:
-        return wait_for_readers(value, where)
-    if row == -2:
-        return refuse_foreign(value, where)
-    if row < 0:
-        return operand(value, like, where)
+def _assigned(value: Any, like: Any, where: str) -> Any:
+    """Convert a value assigned to `like`, and return whether it is a scalar or a list; None if a list was assigned."""
     target, cls = core_view(like), type(like)
     if assign_list(target, value, where, not hasattr(cls, "_only")):
         return None
-    return as_assigned_array(value, target, cls, where)
+    return as_assigned_array(value, target, cls, where), is_scalar_or_list(value)
+
+
+# The subjects of the hook; native/python/hooks.cpp lists their arguments.
+_FOREIGN: dict[str, Any] = {
+    "operand": operand, "assigned": _assigned, "refuse": refuse_foreign, "wait": wait_for_readers,
+    "torch stream": torch_keeps_stream, "torch places": find_places,
+}  # fmt: skip
+
+
+def _foreign(subject: str, *request: Any) -> Any:
+    return _FOREIGN[subject](*request)
 
 
 _core.set_hooks(foreign=_foreign)

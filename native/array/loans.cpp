@@ -62,7 +62,7 @@ void wait_for_loans(const Array& written, const char* where) {
   const Array kept = written;  // Python code may change or drop the array
   if (is_lent(kept)) {
     const PyRef seen = PyRef::steal(wrap(array_type, Array(kept)));
-    call_hook(Hook::Foreign, "(OOsi)", seen.get(), Py_None, where, -3);
+    call_hook(Hook::Foreign, "(sOs)", "wait", seen.get(), where);
   }
   Buffer* b = kept.buffer.get();
   if (!(b->loans.load(std::memory_order_acquire) & kLoanReturned)) return;

@@ -313,7 +313,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   }
   if (!like) {
     // All operands are scalars: a 0-d result on the default device, of the class that the hook chooses.
-    in[0].keep = call_hook(Hook::Foreign, "(OOsi)", args[0], Py_None, where, -1);
+    in[0].keep = call_hook(Hook::Foreign, "(sOOs)", "operand", args[0], Py_None, where);
     if (!is_array(in[0].keep.get()))
       fail(Kind::ConversionType, where, "an array among the operands", type_text(args[0]),
            "pass gpuinterop.asarray(value)");

@@ -69,7 +69,7 @@ bool read_input(Input& in, PyObject* o, PyObject* like, const char* where) {
     return true;
   }
   if (set_number(in, o)) return true;
-  in.keep = call_hook(Hook::Foreign, "(OOsi)", o, like ? like : Py_None, where, -1);
+  in.keep = call_hook(Hook::Foreign, "(sOOs)", "operand", o, like ? like : Py_None, where);
   if (in.keep.get() == Py_NotImplemented) return false;
   PyObject* kept = in.keep.get();
   if (is_array(kept) || set_number(in, kept)) {

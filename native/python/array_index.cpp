@@ -179,14 +179,6 @@ class KeyReader {
   int64_t shape_[kMaxDims], strides_[kMaxDims];
 };
 
-// Python and NumPy scalars, and lists of them: values without memory that a protocol exports.
-bool is_scalar_or_list(PyObject* value, const Array& read) {
-  if (PyList_Check(value) || PyTuple_Check(value)) return true;
-  return read.layout.ndim() == 0 && !is_array(value) &&
-         !PyObject_HasAttrString(value, "__dlpack__") &&
-         !PyObject_HasAttrString(value, "__cuda_array_interface__");
-}
-
 // x[key], or x[key] = value, where the key has index arrays or masks.
 PyRef call_by_arrays(const char* name, PyObject* arguments) {
   const PyRef owned = PyRef::checked(arguments);
@@ -245,18 +237,21 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   if (PyCapsule_CheckExact(value))
     fitted(exchange::look_into(value, where, true).layout, target, where);
   PyRef converted;
-  PyObject* const given = value;
+  bool is_converted = false, is_number = false;
   if (!is_array(value) || unwrap(value).dtype != target.dtype) {
     const PyRef like = PyRef::steal(wrap(target_type, Array(target)));
-    converted = call_hook(Hook::Foreign, "(OOsi)", value, like.get(), where, 0);
+    converted = call_hook(Hook::Foreign, "(sOOs)", "assigned", value, like.get(), where);
     // The hook fills the target with a list, and returns None, if no array in between is needed.
     if (converted.get() == Py_None) return;
-    if (!is_array(converted.get()) || !copy_takes_dtypes(target, unwrap(converted.get()))) {
+    PyObject* const made = PyTuple_GetItem(converted.get(), 0);
+    if (!is_array(made) || !copy_takes_dtypes(target, unwrap(made))) {
       PyErr_SetString(PyExc_RuntimeError,
                       "the hook foreign did not return an array of the requested dtype");
       throw PythonError();
     }
-    value = converted.get();
+    is_converted = made != value;
+    value = made;
+    is_number = PyTuple_GetItem(converted.get(), 1) == Py_True;
   }
   require_valid_layout(value);
   Array source = unwrap(value);
@@ -264,8 +259,6 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   if (source.layout.size() > 1 && ops::overlaps_itself(target))
     fail(Kind::Contiguity, where, "a target whose elements do not overlap",
          layout_text(target.layout), "assign one number, or write to a copy: x.copy()");
-  const bool is_converted = given != value;
-  const bool is_number = is_converted && is_scalar_or_list(given, source);
   const bool may_fill = is_converted && source.layout.size() == 1 && !source.device.is_cuda();
   source.layout = fitted(source.layout, target, where);
   if (target.layout.size() == 0) return;

@@ -136,7 +136,7 @@ PyObject* exchange::import_any(PyTypeObject* cls, PyObject* obj, const Options& 
 }
 
 void exchange::refuse_foreign(PyObject* obj, const Options& o) {
-  if (!std::exchange(o.judged, true)) call_hook(Hook::Foreign, "(OOsi)", obj, Py_None, o.where, -2);
+  if (!std::exchange(o.judged, true)) call_hook(Hook::Foreign, "(sOs)", "refuse", obj, o.where);
 }
 
 PyObject* exchange::import_plain(ForeignType& p, PyObject* obj) {

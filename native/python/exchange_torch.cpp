@@ -82,7 +82,7 @@ void find_torch_places(const ForeignType& p) {
   // The comparison also reads memory behind a tensor, which may match by chance, so try twice.
   for (const int end = tries + 2; tries < end && !places.api; ++tries) {
     try {
-      const PyRef found = call_hook(Hook::Foreign, "(OOsi)", Py_None, Py_None, "from_torch", -5);
+      const PyRef found = call_hook(Hook::Foreign, "(s)", "torch places");
       Places read;
       if (found.get() == Py_None) continue;
       if (!PyArg_ParseTuple(found.get(), "niiKiKK", &read.managed, &read.flags, &read.autograd,
@@ -170,7 +170,7 @@ bool torch_keeps_stream(int device, void* handle) {
   bool keeps = false;
   try {
     const auto number = reinterpret_cast<unsigned long long>(stream);
-    keeps = call_hook(Hook::Foreign, "(Kisi)", number, device, "from_torch", -4).get() == Py_True;
+    keeps = call_hook(Hook::Foreign, "(siK)", "torch stream", device, number).get() == Py_True;
   } catch (const PythonError&) {
     forgive();
   }

@@ -30,14 +30,16 @@ Entry entries[] = {
     // device((device type, number)) -> Device, device(device-like value) -> Device
     //   Called when a device becomes an object for the first time, and for arguments that name one.
     {"device", "gpuinterop.device_spec"},
-    // foreign(value, like, where, dtype id, -1 or -2) -> array, number, (number, dtype id), NotImplemented
-    //   Called for a value that is neither a gpuinterop array nor a Python scalar. With a dtype id, for an
-    //   assignment: `like` is the class of the target, and the result is an array of that dtype. With -1,
-    //   for an operand: `like` is an array of the call, or None. With -2, only for the error that forbids
-    //   sharing the value: None if its library reports none. With -3, before a write to an array whose
-    //   memory is lent (array/loans.hpp): returns when the loans are returned. With -4, for the handle of a
-    //   stream and a device number: whether torch owns the stream and never destroys it. With -5: where torch
-    //   keeps the state of a tensor, as a tuple, or None.
+    // foreign(subject, ...)
+    //   "operand", value, an array of the call or None, where -> array, number, (number, dtype id),
+    //     NotImplemented: called for an operand that is neither a gpuinterop array nor a Python scalar.
+    //   "assigned", value, target, where -> (an array that a copy into the target can cast, whether it was a
+    //     scalar or a list), or None if a list was assigned.
+    //   "refuse", value, where: raises the error that forbids sharing the value, if its library has one.
+    //   "wait", array, where: called before a write to an array whose memory is lent (array/loans.hpp).
+    //     Returns when the loans are returned.
+    //   "torch stream", device number, handle -> whether torch owns the stream and never destroys it.
+    //   "torch places" -> where torch keeps the state of a tensor, as a tuple, or None.
     {"foreign", "gpuinterop.ops.operand_conversion"},
     // copied(kind, bytes, where, uncounted) -> None, or raises to forbid the copy
     //   Called before a copy while a copy scope is active.

@@ -136,3 +136,22 @@ def test_numbers_that_cross_are_transfers_all_the_same():
         x.item(0)
     assert copies.count == 0
     assert [(t.kind, t.bytes) for t in log] == [("host_to_device", 8), ("device_to_host", 4)]
+
+
+class Described:
+    """An object with one number in memory that only the array interface exports."""
+
+    def __init__(self, value):
+        self.host = np.array(value, "float32")
+        self.__array_interface__ = self.host.__array_interface__
+
+
+@pytest.mark.parametrize("make", [
+    lambda: np.array(2, "float32"), lambda: Described(2), lambda: np.array(2, "float32").__dlpack__()
+], ids=["an array", "an array interface", "a capsule"])  # fmt: skip
+def test_assigning_one_element_of_memory_counts_and_a_number_does_not(make, device):
+    x = gi.zeros(3, device=device)
+    assert counted(lambda: x.__setitem__(..., make()))[0] == 1
+    assert x.tolist() == [2, 2, 2]
+    assert counted(lambda: x.__setitem__(..., np.float64(3)))[0] == 0
+    assert x.tolist() == [3, 3, 3]
