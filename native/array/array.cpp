@@ -7,6 +7,26 @@
 
 namespace gpuinterop {
 
+namespace {
+
+// The callback of a weak reference, which it releases. `self`: a capsule of the type and the function.
+PyObject* forget_type(PyObject* self, PyObject* reference) {
+  const PyRef released = PyRef::steal(reference);
+  const auto forget = reinterpret_cast<void (*)(PyTypeObject*)>(PyCapsule_GetContext(self));
+  forget(static_cast<PyTypeObject*>(PyCapsule_GetPointer(self, nullptr)));
+  Py_RETURN_NONE;
+}
+
+}  // namespace
+
+void before_destruction(PyTypeObject* type, void (*forget)(PyTypeObject*)) {
+  static PyMethodDef definition = {"forget_type", forget_type, METH_O, nullptr};
+  const PyRef self = PyRef::checked(PyCapsule_New(type, nullptr, nullptr));
+  PyCapsule_SetContext(self.get(), reinterpret_cast<void*>(forget));
+  const PyRef callback = PyRef::checked(PyCFunction_New(&definition, self.get()));
+  PyRef::checked(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback.get())).release();
+}
+
 Array view_of(PyObject* owner) {
   const Array& source = unwrap(owner);
   Array view;

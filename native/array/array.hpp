@@ -45,6 +45,9 @@ class PyRef {
   PyObject* o_ = nullptr;
 };
 
+// Calls forget(type) before the type is destroyed. Throws PythonError.
+void before_destruction(PyTypeObject* type, void (*forget)(PyTypeObject*));
+
 struct Array {
   Layout layout;
   char* data = nullptr;  // address of element [0,...,0]; null when empty

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "array/error.hpp"
@@ -14,8 +15,7 @@ constexpr size_t kMostCalls = 16384;
 
 struct Entry {
   std::shared_ptr<const Prepared> prepared;
-  std::vector<PyTypeObject*>
-      classes;  // of the key, borrowed: watch() removes the entry before one is destroyed
+  std::vector<PyTypeObject*> classes;  // of the key, borrowed: see forget_class
 };
 struct BytesHash {
   using is_transparent = void;
@@ -38,27 +38,13 @@ void forget_if(Condition&& condition) {
   }
 }
 
-// Weak references to the classes of all keys.
-auto& watched = *new std::unordered_map<PyTypeObject*, PyRef>;
+auto& watched = *new std::unordered_set<PyTypeObject*>;  // the classes of all keys
 
-// The callback of a weak reference: removes the entries of a class that is being destroyed.
-PyObject* forget_class(PyObject*, PyObject* reference) {
-  const auto found = std::find_if(watched.begin(), watched.end(),
-                                  [&](const auto& pair) { return pair.second.get() == reference; });
-  if (found == watched.end()) Py_RETURN_NONE;
-  forget_if([type = found->first](const std::string&, const Entry& entry) {
+void forget_class(PyTypeObject* type) {
+  watched.erase(type);
+  forget_if([type](const std::string&, const Entry& entry) {
     return std::find(entry.classes.begin(), entry.classes.end(), type) != entry.classes.end();
   });
-  const auto node = watched.extract(found->first);  // destroyed last, with the reference
-  Py_RETURN_NONE;
-}
-
-void watch(PyTypeObject* type) {
-  if (watched.count(type)) return;
-  static PyMethodDef definition = {"forget_class", forget_class, METH_O, nullptr};
-  static PyObject* callback = PyCFunction_New(&definition, nullptr);
-  PyRef reference = PyRef::checked(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback));
-  watched.emplace(type, std::move(reference));
 }
 
 }  // namespace
@@ -99,7 +85,11 @@ std::shared_ptr<const Prepared> find_prepared(const CallKey& key) {
 }
 
 void keep_prepared(const CallKey& key, std::shared_ptr<const Prepared> prepared) {
-  for (PyTypeObject* type : key.classes()) watch(type);
+  for (PyTypeObject* type : key.classes()) {
+    if (watched.count(type)) continue;
+    before_destruction(type, forget_class);
+    watched.insert(type);
+  }
   Calls dropped;  // destroyed last: Python code may run then
   if (calls.size() >= kMostCalls) calls.swap(dropped);
   calls.insert_or_assign(std::string(key.bytes()), Entry{std::move(prepared), key.classes()});

@@ -47,20 +47,11 @@ namespace {
 // Never destroyed: types may still be collected during the destruction of static objects.
 auto& peers = *new std::unordered_map<PyTypeObject*, ForeignType>;
 
-PyObject* forget(PyObject* self, PyObject*) {
-  auto* type = static_cast<PyTypeObject*>(PyLong_AsVoidPtr(self));
-  auto it = peers.find(type);
-  if (it != peers.end()) {
-    ForeignType p = it->second;
-    ForeignType*& recent = recent_foreign_types[reinterpret_cast<uintptr_t>(type) >> 4 & 63];
-    if (recent == &it->second) recent = nullptr;
-    peers.erase(it);
-    Py_XDECREF(p.reader);
-    Py_XDECREF(p.weakref);
-  }
-  Py_RETURN_NONE;
+void forget(PyTypeObject* type) {
+  recent_foreign_types[reinterpret_cast<uintptr_t>(type) >> 4 & 63] = nullptr;
+  const auto node = peers.extract(type);
+  if (node) Py_XDECREF(node.mapped().reader);
 }
-PyMethodDef forget_def = {"forget", forget, METH_O, nullptr};
 
 bool in_package(const std::string& module, const char* package) {
   const size_t n = std::strlen(package);
@@ -126,18 +117,11 @@ ForeignType& find_foreign_type(PyTypeObject* type) {
   ForeignType*& recent = recent_foreign_types[reinterpret_cast<uintptr_t>(type) >> 4 & 63];
   auto it = peers.find(type);
   if (it == peers.end()) {
-    PyRef key = PyRef::steal(PyLong_FromVoidPtr(type));
-    PyRef callback =
-        key ? PyRef::steal(PyCFunction_NewEx(&forget_def, key.get(), nullptr)) : PyRef();
-    PyRef weakref =
-        callback ? PyRef::steal(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback.get()))
-                 : PyRef();
-    if (!weakref) throw PythonError();
     ForeignType p{type, bool(PyType_IsSubtype(type, array_type))};
     p.api = find_api(type);
     if (p.api && !p.api->managed_tensor_from_py_object_no_sync) p.api = nullptr;
     describe(&p);
-    p.weakref = weakref.release();
+    before_destruction(type, forget);
     it = peers.emplace(type, p).first;
   }
   recent = &it->second;

@@ -40,7 +40,7 @@ enum class Family : uint8_t {
 };
 
 struct ForeignType {
-  PyTypeObject* type;  // not owned: a weak reference removes the entry with the type
+  PyTypeObject* type;  // borrowed: the entry is removed before the type is destroyed
   bool own = false;    // a class of this library
   const DLPackExchangeAPI* api = nullptr;  // null: none that can be used for import
   Family family = Family::Other;
@@ -54,7 +54,6 @@ struct ForeignType {
   // torch.nn.Parameter: shared through an alias.
   bool parameter = false;
   mutable bool searched = false;  // see find_torch_places
-  PyObject* weakref = nullptr;
 };
 
 extern ForeignType* recent_foreign_types[64];
