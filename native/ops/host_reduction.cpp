@@ -245,39 +245,24 @@ void HostStages::run(const Array* const* ins, const Array& out, const char* wher
   Reducer(*this, geometry, where).run();
 }
 
-PyObject* HostReduction::compute(PyObject* const* ins, int n_ins, PyObject* const* outs,
-                                 const char* where) const {
+void HostReduction::compute(const MaybeArray* ins, int n_ins, const MaybeArray* outs, const bool*,
+                            const char* where) const {
   if (n_ins != stages->inputs) fail_changed(where);
-  // Copies: an allocation may run Python code that changes the objects.
-  FewValues<MaybeArray, 3> arrays(n_ins);
   const Array* read[kMaxPlannedInputs];
-  for (int i = 0; i < n_ins; ++i) {
-    arrays[i] = unwrap(ins[i]);
-    read[i] = &*arrays[i];
-  }
-  PyRef result;
-  if (outs && outs[0]) {
-    result = PyRef::borrow(outs[0]);
-  } else {
-    const PlannedOutput& o = outputs[0];
-    result = PyRef::steal(wrap(o.type, make_empty({}, o.dtype, o.layout, where)));
-  }
-  MaybeArray out;
-  out = unwrap(result.get());
+  for (int i = 0; i < n_ins; ++i) read[i] = &*ins[i];
   require_recorded({});
   if (recording_on_host()) {
     auto call = std::make_shared<ReductionCall>();
     for (int i = 0; i < n_ins; ++i) call->inputs.push_back(*read[i]);
-    call->outs.push_back(*out);
+    call->outs.push_back(*outs[0]);
     call->stages = stages;
     call->where = where;
     recorder->add(std::move(call));
   } else {
     for (int i = 0; i < n_ins; ++i) require_set(kCapture, *read[i]);
-    note_write(*out);
-    stages->run(read, *out, where);
+    note_write(*outs[0]);
+    stages->run(read, *outs[0], where);
   }
-  return result.release();
 }
 
 }  // namespace gpuinterop::ops

@@ -34,8 +34,8 @@ struct HostReduction : Plan {
   std::shared_ptr<const HostStages> stages;
 
  protected:
-  PyObject* compute(PyObject* const* ins, int n_ins, PyObject* const* outs,
-                    const char* where) const override;
+  void compute(const MaybeArray* ins, int n_ins, const MaybeArray* outs, const bool* fresh,
+               const char* where) const override;
 };
 
 }  // namespace gpuinterop::ops

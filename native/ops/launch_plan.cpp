@@ -4,7 +4,6 @@
 
 #include "array/error.hpp"
 #include "cuda/device_state.hpp"
-#include "ops/few_values.hpp"
 #include "ops/graph.hpp"
 
 namespace gpuinterop::ops {
@@ -99,52 +98,46 @@ BufferRef counters_for(int device, CUstream stream, const char* where) {
 
 PyObject* Plan::run(PyObject* const* ins, int n_ins, PyObject* const* outs,
                     const char* where) const {
-  for (size_t j = 0; j < outputs.size() && outs; ++j)
-    if (outs[j]) prepare_write(unwrap(outs[j]), where);
-  return compute(ins, n_ins, outs, where);
-}
-
-PyObject* LaunchPlan::compute(PyObject* const* ins, int n_ins, PyObject* const* outs,
-                              const char* where) const {
-  const size_t n_outs = outputs.size();
+  const int n_outs = static_cast<int>(outputs.size());
   PyRef results[kMaxPlannedOutputs];
+  bool fresh[kMaxPlannedOutputs];
+  for (int j = 0; j < n_outs; ++j) {
+    fresh[j] = !outs || !outs[j];
+    if (!fresh[j]) prepare_write(unwrap(outs[j]), where);
+  }
   // Read the addresses now: Python code that an allocation may run could change the objects' addresses.
   FewValues<MaybeArray, 3> inputs(n_ins);
-  FewValues<MaybeArray, 1> targets(static_cast<int>(n_outs));
+  FewValues<MaybeArray, 1> targets(n_outs);
   for (int i = 0; i < n_ins; ++i) inputs[i] = unwrap(ins[i]);
-  for (size_t j = 0; j < n_outs && outs; ++j)
-    if (outs[j]) targets[j] = unwrap(outs[j]);
-  for (size_t j = 0; j < n_outs; ++j) {
-    if (targets[j]) {
-      results[j] = PyRef::borrow(outs[j]);
-      continue;
-    }
-    const PlannedOutput& o = outputs[j];
-    PyObject* fresh =
-        wrap(o.type, make_empty({DeviceType::Cuda, device}, o.dtype, o.layout, where));
-    if (!fresh) throw PythonError();
-    results[j] = PyRef::steal(fresh);
-    targets[j] = unwrap(fresh);
+  for (int j = 0; j < n_outs; ++j)
+    if (!fresh[j]) targets[j] = unwrap(outs[j]);
+  for (int j = 0; j < n_outs; ++j) {
+    const PlannedOutput& o = outputs[static_cast<size_t>(j)];
+    results[j] = fresh[j] ? PyRef::steal(wrap(o.type, make_empty(device, o.dtype, o.layout, where)))
+                          : PyRef::borrow(outs[j]);
+    if (fresh[j]) targets[j] = unwrap(results[j].get());
   }
-  cuda::DeviceGuard guard(device);
-  CUstream stream = cuda::current_stream(device);
+  compute(inputs.get(), n_ins, targets.get(), fresh, where);
+  return one_or_tuple(results, n_outs);
+}
+
+void LaunchPlan::compute(const MaybeArray* inputs, int n_ins, const MaybeArray* targets,
+                         const bool* fresh, const char* where) const {
+  cuda::DeviceGuard guard(device.id);
+  CUstream stream = cuda::current_stream(device.id);
   BufferRef scratch;
-  if (scratch_bytes > 0) scratch = allocate({DeviceType::Cuda, device}, scratch_bytes, where);
+  if (scratch_bytes > 0) scratch = allocate(device, scratch_bytes, where);
   BufferRef counters;  // held until the launches are queued, so that no other stream gets them
-  if (counts) counters = counters_for(device, stream, where);
+  if (counts) counters = counters_for(device.id, stream, where);
   Buffer* used[kMaxPlannedInputs + kMaxPlannedOutputs + 2] = {scratch.get(), counters.get()};
   int n_used = 2;
   for (int i = 0; i < n_ins; ++i) {
     used[n_used++] = inputs[i]->buffer.get();
     note_use(*inputs[i]);
   }
-  for (size_t j = 0; j < n_outs; ++j) {
+  for (size_t j = 0; j < outputs.size(); ++j) {
     used[n_used++] = targets[j]->buffer.get();
-    if (outs && outs[j]) {
-      note_use(*targets[j]);
-    } else {
-      note_fresh(*targets[j]);
-    }
+    fresh[j] ? note_fresh(*targets[j]) : note_use(*targets[j]);
   }
   auto launch_all = [&] {
     alignas(16) char params[kMaxPlannedParams];
@@ -166,7 +159,6 @@ PyObject* LaunchPlan::compute(PyObject* const* ins, int n_ins, PyObject* const* 
     }
   };
   cuda::queue(used, n_used, stream, where, launch_all);
-  return one_or_tuple(results, static_cast<int>(n_outs));
 }
 
 }  // namespace gpuinterop::ops

@@ -11,6 +11,7 @@
 #include "array/array.hpp"
 #include "cuda/module.hpp"
 #include "ops/call_cache.hpp"
+#include "ops/few_values.hpp"
 
 namespace gpuinterop::ops {
 
@@ -43,6 +44,7 @@ constexpr size_t kMaxPlannedParams = 4096;
 
 // An entry of the call cache for exact layouts of the operands, on either device.
 struct Plan : Prepared {
+  Device device;
   std::vector<PlannedOutput> outputs;
 
   // `outs` are arrays of the planned layouts, or null for fresh ones; returns the result (a tuple when there
@@ -50,21 +52,20 @@ struct Plan : Prepared {
   PyObject* run(PyObject* const* ins, int n_ins, PyObject* const* outs, const char* where) const;
 
  protected:
-  virtual PyObject* compute(PyObject* const* ins, int n_ins, PyObject* const* outs,
-                            const char* where) const = 0;
+  // `fresh`: for each output, whether it is a new array.
+  virtual void compute(const MaybeArray* ins, int n_ins, const MaybeArray* outs, const bool* fresh,
+                       const char* where) const = 0;
 };
 
 struct LaunchPlan : Plan {
-  int device = 0;
   int64_t scratch_bytes = 0;
   std::vector<PlannedLaunch> launches;
   bool counts = false;  // some launch has a patch of Slot::BlockCounters
 
-  // Queues the launches on the current stream.
-
  protected:
-  PyObject* compute(PyObject* const* ins, int n_ins, PyObject* const* outs,
-                    const char* where) const override;
+  // Queues the launches on the current stream.
+  void compute(const MaybeArray* ins, int n_ins, const MaybeArray* outs, const bool* fresh,
+               const char* where) const override;
 };
 
 }  // namespace gpuinterop::ops

@@ -83,7 +83,7 @@ using Launch = std::tuple<const LoadedKernel*, std::pair<unsigned, unsigned>, un
 std::shared_ptr<LaunchPlan> make_plan(int device, std::vector<Launch> launches,
                                       int64_t scratch_bytes, std::vector<Output> outputs) {
   auto plan = std::make_shared<LaunchPlan>();
-  plan->device = device;
+  plan->device = {DeviceType::Cuda, device};
   plan->scratch_bytes = scratch_bytes;
   for (const auto& [loaded, grid, block, params, patches] : launches) {
     ops::PlannedLaunch launch;
