@@ -16,7 +16,7 @@ from .core_callbacks import compile_operation
 from .cuda_text import CudaText, require_arch
 from .expression import Expression
 from .expression_codegen import ElementwiseOperation
-from .expression_stages import CompiledExpression, expected_argument
+from .expression_stages import CompiledExpression, limits_of
 from .operand_conversion import as_scalar, viewed
 
 __all__ = ["ElementwiseKernel"]
@@ -98,14 +98,13 @@ class ElementwiseKernel(CompiledExpression):
                 where=self.name, expected=f"{len(parameters)} operand{'s' * (len(parameters) != 1)}",
                 got=f"{len(args)} operand{'s' * (len(args) != 1)}", fix=f"call {self.name}({names})",
             )  # fmt: skip
-        given, expected = self._judged(args)
+        given, limits = self._judged(args)
         operation = self.operation(given)
-        if None not in expected:
-            self._add(expected, [(i, None) for i in range(len(args))], operation, None)
+        self._add_entry(args, limits, operation)
         return operation(*given, out=out)
 
     def _judged(self, given: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Return the arguments, and the call signature by which the core recognises later calls.
+        """Return the arguments, and the limits by which the core recognises the arguments of later calls.
 
         Numbers that `scalars_to_array` refuses for the dtype of their parameter are refused. If no argument
         is an array, numbers become arrays: for a parameter with a letter, a NumPy number keeps its dtype,
@@ -118,7 +117,7 @@ class ElementwiseKernel(CompiledExpression):
         for (kind, _), value in zip(self._text.ins, args, strict=True):
             if isinstance(value, (_core.Array, np.ndarray)) or (alone and hasattr(value, "dtype")):
                 named[kind] = np.result_type(named.get(kind, value.dtype), value.dtype)
-        expected = [expected_argument(value) for value in args]
+        limits = [limits_of(value) for value in args]
         for i, ((kind, name), value) in enumerate(zip(self._text.ins, args, strict=True)):
             if not numbers[i]:
                 continue
@@ -127,7 +126,7 @@ class ElementwiseKernel(CompiledExpression):
                 elements = scalars_to_array(value, dtype, f"{self.name}, parameter {name}")
             if alone:
                 args[i] = viewed(elements, None, self.name)
-            expected[i] = None
+            limits[i] = None
             if (
                 type(value) in (int, float)
                 and dtype is not None
@@ -136,6 +135,5 @@ class ElementwiseKernel(CompiledExpression):
             ):
                 info = {"i": np.iinfo, "u": np.iinfo, "f": np.finfo}.get(dtype.kind)
                 if info is not None and info(dtype).min <= value <= info(dtype).max:
-                    limits = float(info(dtype).min), float(info(dtype).max)
-                    expected[i] = (type(value), None, -1, 0, None, *limits)
-        return args, expected
+                    limits[i] = float(info(dtype).min), float(info(dtype).max)
+        return args, limits

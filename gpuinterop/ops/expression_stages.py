@@ -59,26 +59,13 @@ def shape_of(x: Any) -> tuple[int, ...]:
         raise
 
 
-def expected_argument(
-    x: Any, *, constant: bool = False, by_shape: bool = False
-) -> tuple[Any, ...] | None:
-    """Return the data by which the core recognises an argument like `x`; None for arrays of other libraries."""
-    if constant:
-        return None, x, -1, 0, None, 0.0, 0.0
-    if isinstance(x, _core.Array):
-        seen = core_view(x)
-        return (
-            type(x),
-            None,
-            dtype_id(seen.dtype),
-            seen.ndim,
-            seen.shape if by_shape else None,
-            0.0,
-            0.0,
-        )
-    if type(x) in (bool, int, float, complex):
-        return type(x), None, -1, 0, None, -math.inf, math.inf
-    return None
+ANY_NUMBER = -math.inf, math.inf  # limits of an argument
+
+
+def limits_of(x: Any) -> tuple[float, float] | None:
+    """Return the limits of arguments like `x`; None for what the core does not recognise, such as foreign arrays."""
+    known = isinstance(x, _core.Array) or type(x) in (bool, int, float, complex)
+    return ANY_NUMBER if known else None
 
 
 class CompiledExpression(_core.PreparedCalls):
@@ -109,10 +96,14 @@ class CompiledExpression(_core.PreparedCalls):
                 got=f"{len(operands)} operands", fix="pass an array or a number for each input",
             )  # fmt: skip
         operation = self.operation(operands)
-        expected: list[Any] = [expected_argument(x, by_shape=self.needs_shapes) for x in operands]
-        if None not in expected:
-            self._add(expected, [(i, None) for i in range(len(operands))], operation, None)
+        self._add_entry(operands, [*map(limits_of, operands)], operation)
         return operation(*operands, out=out)
+
+    def _add_entry(self, operands: Sequence[Any], limits: list[Any], operation: Any) -> None:
+        """Register the call with the core, if it recognises the operands."""
+        if None not in limits:
+            places = [(i, None) for i in range(len(operands))]
+            self._add(operands, limits, places, operation, by_shape=self.needs_shapes)
 
     def operation(self, operands: Sequence[Any]) -> Callable[..., Any]:
         """Return the function that computes the results of operands like these."""

@@ -16,7 +16,7 @@ from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 
 from . import fuse_products  # noqa: F401 - gives the placeholders their views and products
 from .expression_graph import constant_key
-from .expression_stages import CompiledExpression, Kernels, expected_argument, shape_of
+from .expression_stages import ANY_NUMBER, CompiledExpression, Kernels, limits_of, shape_of
 from .fuse_scalars import Scalar
 from .fuse_tracer import Trace, Tracer, cannot_be_fused, refuse_out
 from .operand_conversion import as_scalar, is_foreign_array
@@ -104,7 +104,7 @@ class Fused(_core.PreparedCalls):
         operation = compiled.operation(operands)
         if not (keywords or kwargs):
             by_shape = compiled.needs_shapes or self._traces.get(key) is _BY_SHAPE
-            self._add_entry(values, names, is_array, captured, operation, rebuild, by_shape)
+            self._remember(values, names, is_array, captured, operation, rebuild, by_shape)
         made = operation(*operands, out=out)
         return made if rebuild is None else rebuild(made)
 
@@ -149,7 +149,7 @@ class Fused(_core.PreparedCalls):
                 fix="convert data first: gpuinterop.asarray(value)",
             ) from None  # fmt: skip
 
-    def _add_entry(
+    def _remember(
         self,
         values: Sequence[Any],
         names: Sequence[str],
@@ -160,14 +160,12 @@ class Fused(_core.PreparedCalls):
         by_shape: bool,
     ) -> None:
         """Register the call with the core, which handles later calls with the same signature."""
-        expected: list[Any] = [
-            expected_argument(
-                x, constant=not array and not self._is_operand(x, name), by_shape=by_shape
-            )
-            for x, name, array in zip(values, names, is_array, strict=True)
-        ]
-        if None in expected:
+        if any(array and limits_of(x) is None for x, array in zip(values, is_array, strict=True)):
             return
+        limits = [
+            ANY_NUMBER if self._is_operand(x, name) else None
+            for x, name in zip(values, names, strict=True)
+        ]
         operands: list[tuple[int, Any]] = [(i, None) for i, array in enumerate(is_array) if array]
         for x in captured:
             if type(x) is not Scalar:
@@ -176,7 +174,7 @@ class Fused(_core.PreparedCalls):
                 operands.append((x.key, None))
             else:
                 operands.append((-2, x.of))
-        self._add(expected, operands, operation, rebuild)
+        self._add(values, limits, operands, operation, rebuild, by_shape)
 
     def _trace(
         self,

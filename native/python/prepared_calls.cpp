@@ -4,13 +4,14 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "array/array.hpp"
@@ -27,11 +28,29 @@ namespace {
 
 constexpr size_t kMostEntries = 8;  // calls with further signatures go through Python
 
+// Of a number: its bounds. Of an array or a constant: nothing.
+using Limits = std::optional<std::pair<double, double>>;
+
 struct ExpectedArgument {
   PyRef type, constant;        // a type for arrays and numbers, otherwise a constant
-  int dtype, ndim;             // of an array; dtype is -1 for a number
+  int dtype = -1, ndim = 0;    // of an array; dtype is -1 for a number
   std::vector<int64_t> shape;  // of an array, if the operation depends on it; otherwise empty
-  double low, high;            // of a number
+  double low = 0, high = 0;    // of a number
+
+  ExpectedArgument(PyObject* given, const Limits& limits, bool by_shape) {
+    if (is_array(given)) {
+      const Array& a = unwrap(given);
+      dtype = a.dtype;
+      ndim = a.layout.ndim();
+      if (by_shape) shape.assign(a.layout.shape(), a.layout.shape() + ndim);
+    } else if (limits) {
+      std::tie(low, high) = *limits;
+    } else {
+      constant = PyRef::borrow(given);
+      return;
+    }
+    type = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(given)));
+  }
 
   bool met_by(const Array& a) const {
     return a.dtype == dtype && a.layout.ndim() == ndim &&
@@ -154,16 +173,12 @@ PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
 
 PyRef ref_unless_none(nb::handle o) { return o.is_none() ? PyRef() : PyRef::borrow(o.ptr()); }
 
-using Shape = std::optional<std::vector<int64_t>>;
-
-void add_entry(
-    PreparedCalls& calls,
-    std::vector<std::tuple<nb::object, nb::object, int, int, Shape, double, double>> expected,
-    std::vector<std::pair<int, nb::object>> operands, nb::object operation, nb::object rebuild) {
+void add_entry(PreparedCalls& calls, std::vector<nb::object> arguments, std::vector<Limits> limits,
+               std::vector<std::pair<int, nb::object>> operands, nb::object operation,
+               nb::object rebuild, bool by_shape) {
   auto made = std::make_shared<PreparedCall>();
-  for (auto& [type, constant, dtype, ndim, shape, low, high] : expected)
-    made->expected.push_back({ref_unless_none(type), ref_unless_none(constant), dtype, ndim,
-                              shape.value_or(std::vector<int64_t>()), low, high});
+  for (size_t i = 0; i < arguments.size(); ++i)
+    made->expected.emplace_back(arguments[i].ptr(), limits.at(i), by_shape);
   for (auto& [position, object] : operands)
     made->operands.push_back({position, PyRef::borrow(object.ptr())});
   made->operation = PyRef::borrow(operation.ptr());
@@ -188,11 +203,12 @@ void register_prepared_calls(nb::module_& m) {
           "__init__",
           [](PreparedCalls* self, bool binds) { new (self) PreparedCalls{binds, {}, 0}; },
           nb::arg("binds") = false)
-      .def("_add", &add_entry, nb::arg("expected"), nb::arg("operands"), nb::arg("operation"),
-           nb::arg("rebuild").none(),
-           "`expected`: (type, constant, dtype, ndim, shape or None, low, high) for each argument. "
-           "`operands`: "
-           "(position, None), (-1, object), or (-2, function of the tuple of arguments).");
+      .def("_add", &add_entry, nb::arg("arguments"), nb::arg("limits"), nb::arg("operands"),
+           nb::arg("operation"), nb::arg("rebuild") = nb::none(), nb::arg("by_shape") = false,
+           "Call the operation for arguments like these. `limits`: (low, high) for a number, None "
+           "for "
+           "a constant, either for an array. `operands`: (position, None), (-1, object), or (-2, "
+           "function of the tuple of arguments).");
 }
 
 }  // namespace gpuinterop
