@@ -72,7 +72,7 @@ struct Geometry {
   int64_t tile;   // elements of a line of reduced elements at a time
   bool has_elements = true;
 
-  Geometry(const HostStages& s, const Array* const* ins, const Array& out, const char* where)
+  Geometry(const HostReduction& s, const Array* const* ins, const Array& out, const char* where)
       : kept(s.inputs + 1), reduced(s.inputs) {
     const int ndim = static_cast<int>(s.shape.size()), n = s.inputs;
     for (int i = 0; i < n; ++i) at[i] = ins[i]->data;
@@ -122,7 +122,7 @@ struct StageRun {
 
 class Reducer {
  public:
-  Reducer(const HostStages& s, Geometry& g, const char* where)
+  Reducer(const HostReduction& s, Geometry& g, const char* where)
       : s_(s),
         g_(g),
         where_(where),
@@ -211,7 +211,7 @@ class Reducer {
     line[i] = accumulators_ + k * itemsize_of(run.stage.accumulator);
   }
 
-  const HostStages& s_;
+  const HostReduction& s_;
   Geometry& g_;
   const char* where_;
   const int64_t longest_;  // elements of a line
@@ -221,19 +221,19 @@ class Reducer {
 };
 
 struct ReductionCall : HostWork {
-  std::shared_ptr<const HostStages> stages;
+  std::shared_ptr<const HostReduction> plan;
   std::string where;
 
   void compute() const override {
     const Array* ins[kMaxPlannedInputs];
     for (size_t i = 0; i < inputs.size(); ++i) ins[i] = &inputs[i];
-    stages->run(ins, outs[0], where.c_str());
+    plan->reduce(ins, outs[0], where.c_str());
   }
 };
 
 }  // namespace
 
-void HostStages::run(const Array* const* ins, const Array& out, const char* where) const {
+void HostReduction::reduce(const Array* const* ins, const Array& out, const char* where) const {
   if (out.layout.size() == 0) return;
   int64_t bytes = 0;
   bool calls_python = false;
@@ -247,7 +247,7 @@ void HostStages::run(const Array* const* ins, const Array& out, const char* wher
 
 void HostReduction::compute(const MaybeArray* ins, int n_ins, const MaybeArray* outs, const bool*,
                             const char* where) const {
-  if (n_ins != stages->inputs) fail_changed(where);
+  if (n_ins != inputs) fail_changed(where);
   const Array* read[kMaxPlannedInputs];
   for (int i = 0; i < n_ins; ++i) read[i] = &*ins[i];
   require_recorded({});
@@ -255,13 +255,13 @@ void HostReduction::compute(const MaybeArray* ins, int n_ins, const MaybeArray* 
     auto call = std::make_shared<ReductionCall>();
     for (int i = 0; i < n_ins; ++i) call->inputs.push_back(*read[i]);
     call->outs.push_back(*outs[0]);
-    call->stages = stages;
+    call->plan = shared_from_this();
     call->where = where;
     recorder->add(std::move(call));
   } else {
     for (int i = 0; i < n_ins; ++i) require_set(kCapture, *read[i]);
     note_write(*outs[0]);
-    stages->run(read, *outs[0], where);
+    reduce(read, *outs[0], where);
   }
 }
 

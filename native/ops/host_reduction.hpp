@@ -19,19 +19,15 @@ struct HostStage {
 
 constexpr size_t kMostHostStages = 2;
 
-struct HostStages {
+// A reduction that Python prepared for one layout.
+struct HostReduction : Plan, std::enable_shared_from_this<HostReduction> {
   int inputs = 0;
   std::vector<HostStage> stages;
   std::vector<int64_t> shape;  // which the inputs broadcast to
   uint64_t axes = 0;           // the reduced ones, as bits
 
   // `out` has the shape without the reduced axes, or with axes of extent 1 in their place.
-  void run(const Array* const* ins, const Array& out, const char* where) const;
-};
-
-// A reduction that Python prepared for one layout.
-struct HostReduction : Plan {
-  std::shared_ptr<const HostStages> stages;
+  void reduce(const Array* const* ins, const Array& out, const char* where) const;
 
  protected:
   void compute(const MaybeArray* ins, int n_ins, const MaybeArray* outs, const bool* fresh,

@@ -48,7 +48,7 @@ using Stage = std::tuple<nb::handle, nb::handle, std::pair<uint64_t, uint64_t>, 
 
 std::shared_ptr<ops::HostReduction> make_host_reduction(std::vector<Stage> stages, nb::handle shape,
                                                         std::vector<int> axes, Output output) {
-  auto made = std::make_shared<ops::HostStages>();
+  auto made = std::make_shared<ops::HostReduction>();
   int64_t extents[kMaxDims];
   const int ndim = read_ints(shape.ptr(), extents, "plan", "a shape");
   made->shape.assign(extents, extents + ndim);
@@ -69,10 +69,8 @@ std::shared_ptr<ops::HostReduction> make_host_reduction(std::vector<Stage> stage
             made->stages[i].join->results == 1 && made->stages[i].finish->operands() == 2;
   if (!valid || made->inputs < 1 || made->inputs > ops::kMaxPlannedInputs)
     throw nb::value_error("stages of a reduction expected");
-  auto plan = std::make_shared<ops::HostReduction>();
-  plan->stages = std::move(made);
-  plan->outputs.push_back(planned(output));
-  return plan;
+  made->outputs.push_back(planned(output));
+  return made;
 }
 
 using Patch = std::tuple<uint32_t, int, uint8_t, int64_t>;  // offset, slot, index, shift
