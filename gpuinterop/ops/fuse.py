@@ -16,14 +16,15 @@ from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 
 from . import fuse_products  # noqa: F401 - gives the placeholders their views and products
 from .expression_graph import constant_key
-from .expression_stages import ANY_NUMBER, CompiledExpression, Kernels, limits_of, shape_of
+from .expression_stages import ANY_NUMBER, CompiledExpression, Kernels, shape_of
 from .fuse_scalars import Scalar
 from .fuse_tracer import Trace, Tracer, cannot_be_fused, refuse_out
 from .operand_conversion import as_scalar, is_foreign_array
 
-# The compiled expression, its operands after the arrays among the arguments, and the function that
+# The compiled expression, its operands, as `_core.PreparedCalls._add` takes them, and the function that
 # makes the returned object from its results, if that is not the results themselves.
-_Traced = tuple[CompiledExpression, list[Any], Callable[[Any], Any] | None]
+_Traced = tuple[CompiledExpression, list[tuple[int, Any]], Callable[[Any], Any] | None]
+_CAPTURED, _COMPUTED = -1, -2  # in place of the position of an operand among the arguments
 
 _DECORATOR: Any = object()  # in place of the function: fuse(static_argnames=...) is a decorator
 _BY_SHAPE = (
@@ -99,12 +100,14 @@ class Fused(_core.PreparedCalls):
                 self._traces[shapes if reads_shape else key] = found
                 if reads_shape:
                     self._traces[key] = _BY_SHAPE
-        compiled, captured, rebuild = found
-        operands = [*arrays, *(x.of(values) if type(x) is Scalar else x for x in captured)]
+        compiled, places, rebuild = found
+        operands = [values[i] if i >= 0 else x(values) if i == _COMPUTED else x for i, x in places]
         operation = compiled.operation(operands)
-        if not (keywords or kwargs):
+        if not (keywords or kwargs) and all(isinstance(x, _core.Array) for x in arrays):
+            numbers = map(self._is_operand, values, names)
+            limits = [ANY_NUMBER if number else None for number in numbers]
             by_shape = compiled.needs_shapes or self._traces.get(key) is _BY_SHAPE
-            self._remember(values, names, is_array, captured, operation, rebuild, by_shape)
+            self._add(values, limits, places, operation, rebuild, by_shape)
         made = operation(*operands, out=out)
         return made if rebuild is None else rebuild(made)
 
@@ -149,33 +152,6 @@ class Fused(_core.PreparedCalls):
                 fix="convert data first: gpuinterop.asarray(value)",
             ) from None  # fmt: skip
 
-    def _remember(
-        self,
-        values: Sequence[Any],
-        names: Sequence[str],
-        is_array: Sequence[bool],
-        captured: Sequence[Any],
-        operation: Callable[..., Any],
-        rebuild: Callable[[Any], Any] | None,
-        by_shape: bool,
-    ) -> None:
-        """Register the call with the core, which handles later calls with the same signature."""
-        if any(array and limits_of(x) is None for x, array in zip(values, is_array, strict=True)):
-            return
-        limits = [
-            ANY_NUMBER if self._is_operand(x, name) else None
-            for x, name in zip(values, names, strict=True)
-        ]
-        operands: list[tuple[int, Any]] = [(i, None) for i, array in enumerate(is_array) if array]
-        for x in captured:
-            if type(x) is not Scalar:
-                operands.append((-1, x))
-            elif isinstance(x.key, int):
-                operands.append((x.key, None))
-            else:
-                operands.append((-2, x.of))
-        self._add(values, limits, operands, operation, rebuild, by_shape)
-
     def _trace(
         self,
         values: Sequence[Any],
@@ -214,7 +190,16 @@ class Fused(_core.PreparedCalls):
             trace.graph, [value.value for value in results], self._name, self._kernels
         )
         trace.arrays = ()
-        return (compiled, trace.captured, _rebuilder(returned)), trace.reads_shape
+        places = [(i, None) for i, array in enumerate(is_array) if array]
+        places += map(_place_of, trace.captured)
+        return (compiled, places, _rebuilder(returned)), trace.reads_shape
+
+
+def _place_of(captured: Any) -> tuple[int, Any]:
+    """Return an operand that a trace adds to the arrays among the arguments: an array or a number."""
+    if type(captured) is not Scalar:
+        return _CAPTURED, captured
+    return (captured.key, None) if isinstance(captured.key, int) else (_COMPUTED, captured.of)
 
 
 def _rebuilder(returned: Any) -> Callable[[Any], Any] | None:

@@ -52,11 +52,6 @@ struct ExpectedArgument {
     type = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(given)));
   }
 
-  bool met_by(const Array& a) const {
-    return a.dtype == dtype && a.layout.ndim() == ndim &&
-           std::equal(shape.begin(), shape.end(), a.layout.shape());
-  }
-
   bool met(PyObject* given) const {
     if (constant) {
       if (given == constant.get()) return true;
@@ -65,7 +60,11 @@ struct ExpectedArgument {
              PyUnicode_Compare(given, constant.get()) == 0;
     }
     if (reinterpret_cast<PyObject*>(Py_TYPE(given)) != type.get()) return false;
-    if (dtype >= 0) return met_by(unwrap(given));
+    if (dtype >= 0) {
+      const Array& a = unwrap(given);
+      return a.dtype == dtype && a.layout.ndim() == ndim &&
+             std::equal(shape.begin(), shape.end(), a.layout.shape());
+    }
     if (std::isinf(low) && std::isinf(high)) return true;
     const double number = PyFloat_AsDouble(given);
     if (PyErr_Occurred()) {  // an integer beyond all floats
@@ -91,7 +90,6 @@ struct PreparedCall {
 struct PreparedCalls {
   bool binds = false;  // as an attribute of a class it takes the instance as its first argument
   std::vector<std::shared_ptr<const PreparedCall>> entries;  // shared: Python may run during a call
-  size_t next = 0;
 
   std::shared_ptr<const PreparedCall> find(PyObject* args) const {
     const auto n = static_cast<size_t>(PyTuple_Size(args));
@@ -171,8 +169,6 @@ PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
   return method ? PyObject_CallFunctionObjArgs(method, self, instance, nullptr) : nullptr;
 }
 
-PyRef ref_unless_none(nb::handle o) { return o.is_none() ? PyRef() : PyRef::borrow(o.ptr()); }
-
 void add_entry(PreparedCalls& calls, std::vector<nb::object> arguments, std::vector<Limits> limits,
                std::vector<std::pair<int, nb::object>> operands, nb::object operation,
                nb::object rebuild, bool by_shape) {
@@ -182,14 +178,13 @@ void add_entry(PreparedCalls& calls, std::vector<nb::object> arguments, std::vec
   for (auto& [position, object] : operands)
     made->operands.push_back({position, PyRef::borrow(object.ptr())});
   made->operation = PyRef::borrow(operation.ptr());
-  made->rebuild = ref_unless_none(rebuild);
-  std::shared_ptr<const PreparedCall> entry = std::move(made);
-  if (calls.entries.size() < kMostEntries) {
-    calls.entries.push_back(std::move(entry));
-  } else {
-    std::swap(calls.entries[calls.next], entry);  // the old entry is destroyed last
-    calls.next = (calls.next + 1) % kMostEntries;
+  if (!rebuild.is_none()) made->rebuild = PyRef::borrow(rebuild.ptr());
+  std::shared_ptr<const PreparedCall> dropped;  // destroyed last: Python code may run then
+  if (calls.entries.size() == kMostEntries) {
+    dropped = std::move(calls.entries.front());
+    calls.entries.erase(calls.entries.begin());
   }
+  calls.entries.push_back(std::move(made));
 }
 
 }  // namespace
@@ -200,8 +195,7 @@ void register_prepared_calls(nb::module_& m) {
   nb::class_<PreparedCalls>(m, "PreparedCalls", nb::type_slots(collected.slots),
                             "A callable that finds a prepared operation by its arguments.")
       .def(
-          "__init__",
-          [](PreparedCalls* self, bool binds) { new (self) PreparedCalls{binds, {}, 0}; },
+          "__init__", [](PreparedCalls* self, bool binds) { new (self) PreparedCalls{binds, {}}; },
           nb::arg("binds") = false)
       .def("_add", &add_entry, nb::arg("arguments"), nb::arg("limits"), nb::arg("operands"),
            nb::arg("operation"), nb::arg("rebuild") = nb::none(), nb::arg("by_shape") = false,
