@@ -234,18 +234,23 @@ def _cast(x: Any) -> Any:
     return x
 
 
-def _caller(function: Callable[..., Any], inputs: int) -> Callable[..., None]:
-    """Return the function as a step, which takes core arrays: its operands and then its results."""
+def _caller(function: Callable[..., Any], inputs: int) -> Callable[..., Callable[[], None]]:
+    """Return the function as a step, which takes core arrays, its operands and then its results, and returns a call."""
 
-    def run(*arrays: Any) -> None:
+    def bind(*arrays: Any) -> Callable[[], None]:
         views = [as_numpy_view(x, written=True) for x in arrays]
-        with np.errstate(all="ignore"):
-            found = function(*views[:inputs])
-            results = found if isinstance(found, tuple) else (found,)
-            for out, value in zip(views[inputs:], results, strict=True):
-                np.copyto(out, value, casting="unsafe")
+        operands, outs = views[:inputs], views[inputs:]
 
-    return run
+        def run() -> None:
+            with np.errstate(all="ignore"):
+                found = function(*operands)
+                results = found if isinstance(found, tuple) else (found,)
+                for out, value in zip(outs, results, strict=True):
+                    np.copyto(out, value, casting="unsafe")
+
+        return run
+
+    return bind
 
 
 def row_program(

@@ -135,8 +135,16 @@ void ProgramRun::run_steps(char* const* at, int64_t n) {
   }
 }
 
-// Its registers are temporaries, so the arrays own their memory.
 void ProgramRun::call_python(const HostStep& step, int64_t n) {
+  auto bound = std::find_if(bound_.begin(), bound_.end(),
+                            [&](const Bound& b) { return b.step == &step && b.length == n; });
+  if (bound == bound_.end()) bound = bound_.insert(bound, {&step, n, bind(step, n)});
+  const PyRef result =
+      PyRef::checked(run_python([&] { return PyObject_CallNoArgs(bound->call.get()); }));
+}
+
+// Its registers are temporaries, so the arrays own their memory.
+PyRef ProgramRun::bind(const HostStep& step, int64_t n) {
   PyRef arguments = PyRef::checked(PyTuple_New(static_cast<Py_ssize_t>(step.registers.size())));
   for (size_t i = 0; i < step.registers.size(); ++i) {
     Array part = arrays_[step.registers[i] - operands_];
@@ -145,7 +153,7 @@ void ProgramRun::call_python(const HostStep& step, int64_t n) {
     if (!object) throw PythonError();
     PyTuple_SetItem(arguments.get(), static_cast<Py_ssize_t>(i), object);
   }
-  const PyRef result = PyRef::checked(
+  return PyRef::checked(
       run_python([&] { return PyObject_CallObject(step.owner.get(), arguments.get()); }));
 }
 

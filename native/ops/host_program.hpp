@@ -71,6 +71,7 @@ class ProgramRun {
   void place_temporaries(const char* where);
   void run_steps(char* const* at, int64_t n);
   void call_python(const HostStep& step, int64_t n);
+  PyRef bind(const HostStep& step, int64_t n);
 
   const HostProgram& program_;
   const size_t operands_;
@@ -78,6 +79,12 @@ class ProgramRun {
   const int64_t* steps_ = nullptr;
   FewValues<Register, 16> inner_;  // temporaries, then constants
   std::vector<Array> arrays_;      // the temporaries of a program that calls Python
+  struct Bound {
+    const HostStep* step;
+    int64_t length;
+    PyRef call;
+  };
+  std::vector<Bound> bound_;  // Python steps with the temporaries as their arguments
   BufferRef heap_;
   alignas(64) char stack_[4096];  // enough for the temporaries of small calls
 };
