@@ -99,8 +99,8 @@ BufferRef counters_for(int device, CUstream stream, const char* where) {
 PyObject* Plan::run(PyObject* const* ins, int n_ins, PyObject* const* outs,
                     const char* where) const {
   const int n_outs = static_cast<int>(outputs.size());
-  PyRef results[kMaxPlannedOutputs];
-  bool fresh[kMaxPlannedOutputs];
+  FewValues<PyRef, 1> results(n_outs);
+  FewValues<bool, 1> fresh(n_outs);
   for (int j = 0; j < n_outs; ++j) {
     fresh[j] = !outs || !outs[j];
     if (!fresh[j]) prepare_write(unwrap(outs[j]), where);
@@ -117,8 +117,8 @@ PyObject* Plan::run(PyObject* const* ins, int n_ins, PyObject* const* outs,
                           : PyRef::borrow(outs[j]);
     if (fresh[j]) targets[j] = unwrap(results[j].get());
   }
-  compute(inputs.get(), n_ins, targets.get(), fresh, where);
-  return one_or_tuple(results, n_outs);
+  compute(inputs.get(), n_ins, targets.get(), fresh.get(), where);
+  return one_or_tuple(results.get(), n_outs);
 }
 
 void LaunchPlan::compute(const MaybeArray* inputs, int n_ins, const MaybeArray* targets,
