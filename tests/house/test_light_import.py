@@ -87,3 +87,12 @@ def test_a_first_fused_call_imports_no_converters_and_no_module_of_other_functio
         "gpuinterop.ops.numpy_functions",
         "importlib.metadata",
     }
+
+
+def test_a_first_fused_call_may_use_numpys_functions():
+    for function in ("numpy.transpose(a) * 2", "numpy.add.reduce(a)"):
+        code = (
+            'import numpy, gpuinterop\nx = gpuinterop.ones((3, 3), device="cpu")\n'
+            f"assert gpuinterop.fuse(lambda a: {function})(x).shape in ((3, 3), (3,))"
+        )
+        assert probe(code)["modules"]
