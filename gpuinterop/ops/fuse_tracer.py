@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -24,10 +23,6 @@ from .fuse_scalars import Scalar
 from .operand_conversion import as_scalar
 from .operation_table import ALIASES, TABLE, Row
 from .reduction_table import FUSED
-
-
-def _methods() -> Any:
-    return import_module(f"{__package__}.methods")  # most fused functions call none of NumPy's
 
 
 class Trace:
@@ -129,7 +124,7 @@ class Tracer(NDArrayOperatorsMixin):
         row = TABLE.get(ALIASES.get(ufunc.__name__, ufunc.__name__))
         if method == "__call__" and row is not None:
             return FUNCTIONS[row.name](*inputs, **kwargs) if kwargs else record(row, inputs)
-        found = _methods().ufunc_method(ufunc, method)
+        found = _core._call_method("ufunc method", ufunc, method)
         if found is None:
             raise cannot_be_fused(name if method == "__call__" else f"{name}.{method}")
         return found(*inputs, **kwargs)
@@ -138,7 +133,7 @@ class Tracer(NDArrayOperatorsMixin):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         refuse_out(f"numpy.{func.__name__}", kwargs.get("out"))
-        found = _methods().__array_function__(self, func, types, args, kwargs)
+        found = _core._call_method("__array_function__", self, func, types, args, kwargs)
         if found is NotImplemented:
             raise cannot_be_fused(f"numpy.{func.__name__}")
         return found

@@ -148,6 +148,7 @@ def _missing(name: str, x: Any) -> ArgumentTypeError:
     )
 
 
+CALLS["ufunc method"] = ufunc_method
 CALLS.update(
     astype=astype, clip=clip, round=round, take=take, put=put, nonzero=nonzero, repeat=repeat,
     compress=lambda x, condition, axis=None, out=None: compress(condition, x, axis, out),

@@ -97,6 +97,16 @@ PyRef call_python(PyObject* operation, PyObject* self, PyObject* const* args, Py
 
 void register_hooks(nb::module_& m) {
   m.def(
+      "_call_method",
+      [](nb::str name, nb::args given) {
+        import_module("gpuinterop.ops.methods");
+        const PyRef named = PyRef::checked(PyDict_New());
+        PyRef result = call_hook(Hook::Call, "(OOO)", name.ptr(), given.ptr(), named.get());
+        return nb::steal(result.release());
+      },
+      nb::sig("def _call_method(name: str, /, *args: object) -> Any"),
+      "Call a function that gpuinterop.ops.methods has registered.");
+  m.def(
       "set_hooks",
       [](nb::kwargs hooks) {
         for (auto [key, function] : hooks) {
