@@ -1,6 +1,6 @@
-"""Callbacks of the core for calls that are not cached: dtypes, classes, kernels, and NumPy on "cpu".
+"""Callbacks of the core for calls that are not cached: dtypes, classes, kernels, and programs for the host.
 
-The core keeps each result, so a later call on CUDA runs none of this.
+The core keeps each result, so a later call runs none of this.
 """
 
 from __future__ import annotations

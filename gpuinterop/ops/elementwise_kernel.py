@@ -34,7 +34,8 @@ class ElementwiseKernel(CompiledExpression):
     name : of the kernel in profiles and messages.
     preamble : functions that the operation calls.
     host : a function that computes the same on device "cpu". It is called for each block of elements, with a
-        read-only NumPy array of one dimension for each input, and returns an array for each output.
+        read-only NumPy array of one dimension for each input, and returns an array for each output. The
+        arrays are valid during the call only.
 
     Examples
     --------

@@ -79,7 +79,7 @@ class Expression(Graph):
     def reduce(
         self, name: str, x: Value | Number, axis: Any = None, keepdims: bool = False
     ) -> Value:
-        """Reduce over an axis, several axes, or all (None): sum, prod, mean, min, max, any or all.
+        """Reduce over an axis, several axes, or all (None), by a reduction that `fuse` accepts, such as sum.
 
         Examples
         --------

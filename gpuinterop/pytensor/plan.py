@@ -36,7 +36,7 @@ class Upload:
 
 
 class Downloads:
-    """Transfers to the host that follow each other: all are queued before the host waits."""
+    """Transfers to the host that follow each other: the host waits once for all small ones."""
 
     def __init__(self, vm: Any, places: list[int]) -> None:
         nodes = [vm.nodes[k] for k in places]

@@ -1,6 +1,6 @@
 // Programs of inner loops, which compute an elementwise operation, or a whole fused expression, in host memory.
 // Python compiles a program for the dtypes of the operands (gpuinterop/ops/host_program.py); the core runs it block
-// by block over the iteration space of the operands, without Python.
+// by block over the iteration space of the operands, without Python except in steps that call it.
 #pragma once
 
 #include <memory>

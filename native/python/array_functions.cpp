@@ -146,7 +146,8 @@ nb::object download(const Array& source, const char* where, bool uncounted) {
   return nb::borrow(host.base.get());
 }
 
-// Makes the copies of get() for arrays on one device. Waits once for the small ones.
+// Makes the copies of get() for arrays on one device. Waits once for those of up to 64 KiB (kMailbox), and for
+// each larger one.
 nb::list download_all(const nb::list& arrays) {
   struct Queued {
     Array landed, host;

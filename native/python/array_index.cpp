@@ -246,7 +246,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
     PyObject* const made = PyTuple_GetItem(converted.get(), 0);
     if (!is_array(made) || !copy_takes_dtypes(target, unwrap(made))) {
       PyErr_SetString(PyExc_RuntimeError,
-                      "the hook foreign did not return an array of the requested dtype");
+                      "the hook foreign did not return an array that the copy can cast");
       throw PythonError();
     }
     is_converted = made != value;

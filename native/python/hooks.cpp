@@ -34,7 +34,8 @@ Entry entries[] = {
     //   "operand", value, an array of the call or None, where -> array, number, (number, dtype id),
     //     NotImplemented: called for an operand that is neither a gpuinterop array nor a Python scalar.
     //   "assigned", value, target, where -> (an array that a copy into the target can cast, whether it was a
-    //     scalar or a list), or None if a list was assigned.
+    //     scalar or a list), or None if a list was assigned. Called for every value that is not an array of the
+    //     target's dtype.
     //   "refuse", value, where: raises the error that forbids sharing the value, if its library has one.
     //   "wait", array, where: called before a write to an array whose memory is lent (array/loans.hpp).
     //     Returns when the loans are returned.
@@ -48,7 +49,7 @@ Entry entries[] = {
     //   Called when the call cache has no entry: "types" and "product types" for the dtypes and the classes
     //   of results, "kernel" for machine code, "host program" for the loops that compute an operation in host
     //   memory, "operation" for the object that keeps the functions of such a program, "reduction" and "product" for launch plans, "rank one" for the operation x * y + a, "cublas"
-    //   to open cuBLAS. A reduction in host memory returns its result.
+    //   to open cuBLAS. A reduction that Python carries out, such as argmin in host memory, returns its result.
     {"prepare", "gpuinterop.ops"},
     // encode(number, dtype id) -> (low word, high word)
     //   Called when a scalar becomes the bytes of a dtype for which the core has no rule.

@@ -33,6 +33,10 @@ class Operands:
         self.out, self.more = (gi.CudaNdarray(HOST, device=device) for _ in "xy")
         self.wide = gi.GpuArray(HOST, dtype="float64", device=device)
         self.whole = gi.GpuArray(HOST, dtype="int32", device=device)
+        self.half = gi.GpuArray(HOST, dtype="float16", device=device)
+        self.small = gi.GpuArray(HOST, dtype="bfloat16", device=device)
+        self.logical = gi.GpuArray(HOST, dtype="bool", device=device)
+        self.complex = gi.GpuArray(HOST, dtype="complex64", device=device)
         self.places = gi.GpuArray([2, 0], dtype="int64", device=device)
         self.a, self.b, self.c = (gi.CudaNdarray(HOST[:, :4], device=device) for _ in "abc")
         self.v, self.w = (gi.CudaNdarray(HOST[0, :4], device=device) for _ in "vw")
@@ -115,6 +119,15 @@ SLOWER = {
     "clip of integers": (6, lambda o: o.whole.clip(2, max=5)),
     "round": (2, lambda o: o.x.round(2)),
     "round of integers": (10, lambda o: gi.round(o.whole, -1)),
+    "assignment that casts": (15, lambda o: o.wide.__setitem__(..., o.x)),
+    "fill of float16": (60, lambda o: o.half.fill(1)),
+    "fill of bfloat16": (60, lambda o: o.small.fill(1)),
+    "a number into complex": (60, lambda o: o.complex.__setitem__(..., 1)),
+    "a number into bool": (60, lambda o: o.logical.__setitem__(..., 1)),
+    "a float into integers": (60, lambda o: o.whole.__setitem__(..., 1.0)),
+    "float16 + 1": (4, lambda o: o.half + 1),
+    "bfloat16 + 1": (4, lambda o: o.small + 1),
+    "x * 1j": (4, lambda o: o.complex * 1j),
     "astype": (7, lambda o: o.x.astype("float64")),
     "astype, a type": (8, lambda o: gi.astype(o.x, np.int32)),
     "astype, the same": (8, lambda o: o.x.astype("float32", copy=False)),
