@@ -222,18 +222,22 @@ class CudaText:
             text = owner()
             for values in arrays:
                 values.flags.writeable = False
-            return host_results(text.name, text.host(*arrays), arrays[0].shape, dtypes)
+            return host_results(
+                text.name, text.host(*arrays), arrays[0].shape, dtypes, ", that of the block,"
+            )
 
         return run
 
 
 def host_results(
-    where: str, found: Any, shape: tuple[int, ...], dtypes: Sequence[np.dtype[Any]]
+    where: str, found: Any, shape: tuple[int, ...], dtypes: Sequence[np.dtype[Any]], whose: str = ""
 ) -> tuple[Any, ...]:
     """Return the result of a user's host= as an array for each output."""
     single = len(dtypes) == 1 and not isinstance(found, (tuple, list))
     try:
         given = (found,) if single else tuple(found)
+        if len(given) != len(dtypes):
+            raise ValueError(f"{len(given)} items")
         pairs = zip(given, dtypes, strict=True)
         if all(type(x) is np.ndarray and x.dtype == t and x.shape == shape for x, t in pairs):
             return given
@@ -255,7 +259,7 @@ def host_results(
     except (TypeError, ValueError) as error:
         raise ShapeError(
             where=where,
-            expected=f"{len(dtypes)} array{'s' * (len(dtypes) != 1)} of numbers of shape {shape} from host=",
+            expected=f"{len(dtypes)} array{'s' * (len(dtypes) != 1)} of numbers of shape {shape}{whose} from host=",
             got=f"{type(found).__name__}: {error}",
-            fix="return an array for each output, several as a tuple",
+            fix="return an array of this shape for each output, several as a tuple",
         ) from None  # fmt: skip
