@@ -192,6 +192,16 @@ strides_of_partial_elements = Builder(
 )  # fmt: skip
 
 
+# The stride is in bytes.
+def negative_stride(
+    where: str, library: str, stride: int, axis: int, shape: Any
+) -> ContiguityError:
+    return ContiguityError(
+        where=where, expected=f"strides that are not negative, because {library} has none",
+        got=f"stride {stride} bytes on axis {axis} of shape {shape}", fix="pass a copy: x.copy()", axis=axis,
+    )  # fmt: skip
+
+
 def shapes_do_not_broadcast(where: str, *shapes: Any) -> ShapeError:
     return ShapeError(
         where=where, expected="shapes that broadcast", got=f"shapes {' and '.join(map(str, shapes))}",

@@ -152,10 +152,14 @@ bool called_by(const char* package) {
 }
 
 // torch (to 2.13 at least) aborts the process when a capsule holds a negative stride, so it must not get one.
-void refuse_torch_caller(const char* where) {
-  if (called_by("torch"))
-    fail(Kind::Contiguity, where, "strides of 0 or more, because torch has no negative ones",
-         "an array with a negative stride", "pass a copy: x.copy()");
+void refuse_torch_caller(const Array& a) {
+  if (!called_by("torch")) return;
+  const Layout& l = a.layout;
+  int axis = 0;
+  while (l.strides()[axis] >= 0 || l.shape()[axis] < 2) ++axis;
+  fail_with(
+      "negative_stride", kDlpack,
+      {"torch", l.strides()[axis] * a.itemsize(), int64_t{axis}, shape_text(l.ndim(), l.shape())});
 }
 
 // DLPack requires BufferError for every device to which the array cannot be exported.
@@ -213,7 +217,7 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
   if (!target.is_cuda() && stream.given)
     fail(Kind::Stream, kDlpack, "stream=None for host memory, which has no streams",
          repr_text(given[0]), "omit stream, or pass stream=None");
-  if (a.layout.has_negative_stride() && copy != 1) refuse_torch_caller(kDlpack);
+  if (a.layout.has_negative_stride() && copy != 1) refuse_torch_caller(a);
   if (copy == 1 || target != a.device) {
     if (copy == 0)
       fail_with("copy_forbidden", kDlpack, {device_text(a.device), device_text(target)});

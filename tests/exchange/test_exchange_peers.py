@@ -82,8 +82,11 @@ class TestTorch:
     def test_torch_never_receives_memory_that_aborts_it(self, torch):
         x = from_dlpack(np.arange(6.0))[::-1]
         for call in (torch.from_dlpack, torch.utils.dlpack.from_dlpack):
-            with pytest.raises(BufferError, match=r"x\.copy\(\)"):
+            with pytest.raises(BufferError, match=r"x\.copy\(\)") as raised:
                 call(x)
+            plan = gi.explain(x, "torch")
+            error = raised.value
+            assert (error.expected, error.got, error.axis) == (plan.reason, plan.got, plan.axis)
         padded = from_dlpack(capsule(dtype=(17, 4, 1), flags=4))
         for refused in (x, from_dlpack(capsule(flags=1)), padded):
             with pytest.raises(gi.GpuInteropError):
