@@ -267,12 +267,13 @@ def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> 
             f"a dtype that {library} has: {', '.join(sorted(rules.dtypes))}",
             f"dtype {info.dtype}", fix_dtype(info.library, info.dtype, rules.dtypes),
         )  # fmt: skip
-    if not rules.min_ndim <= len(info.shape) <= rules.max_ndim:
+    least, most = rules.min_ndim, rules.max_ndim
+    if not least <= len(info.shape) <= most:
         return refuse(
             library, where, errors.ShapeError,
-            f"{rules.min_ndim} to {rules.max_ndim} dimensions, the limits of {library}",
+            f"{most if least == most else f'{least} to {most}'} dimensions, because {library} has no others",
             f"{len(info.shape)} dimensions, shape {info.shape}",
-            "reshape the array, for example x.reshape(-1)",
+            f"reshape the array, for example x.reshape({'1, ' * (least - 1)}-1)",
         )  # fmt: skip
     if info.device not in rules.devices:
         wanted = "the GPU" if "cuda" in rules.devices else "the host"

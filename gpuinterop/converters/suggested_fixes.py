@@ -20,6 +20,9 @@ _CASTS = {
     "array_api": "{x}.__array_namespace__().astype({x}, {x}.__array_namespace__().{dtype})",
 }
 
+# In the order of preference, before the other dtypes that a library has.
+_SUGGESTED = ("float32", "float64", "int64", "int32")
+
 
 def _as_gpuinterop(library: str, name: str = "x") -> str:
     return name if library == "gpuinterop" else f"gpuinterop.from_any({name}, copyif=True)"
@@ -55,7 +58,8 @@ def fix_dtype(library: str, dtype: str, allowed: frozenset[str]) -> str:
         pairs = f"{_as_gpuinterop(library)}.get().view('{part}')"
         return f"pass the parts as pairs of real numbers, on the host: {pairs}"
     if kind in ("bool", "int", "uint", "float", "bfloat") or dtype in NAMES:
-        return f"convert the values first, for example {cast_line(library, 'float32')}"
+        first = next(name for name in (*_SUGGESTED, *sorted(allowed)) if name in allowed)
+        return f"convert the values first, for example {cast_line(library, first)}"
     if library == "torch":
         return "pass the bytes: x.view(torch.uint8)"
     return "pass numbers, because gpuinterop has no dtype for text and raw bytes"

@@ -1,6 +1,7 @@
 """What a fix promises is done, word for word, on what was passed: the next conversion succeeds."""
 
 import re
+import types
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from doubles.placed import placed
 
 import gpuinterop
 import gpuinterop as gi
+from gpuinterop.converters.plan import Rules
 
 
 def off_by_one(dtype="f4"):
@@ -103,6 +105,43 @@ def test_parts_of_complex_numbers_keep_their_digits(dtype):
     fix = gi.explain(x, "warp").fix  # which has float32 and float64
     [line] = lines_of(fix)
     assert eval(line, {"x": x}).tobytes() == x.tobytes()
+
+
+def to_toy(**limits):
+    """A function that converts to a library with these limits; its caller uses the fixture `clean`."""
+    module = types.ModuleType("toy_converter")
+    module.ARRAY, module.STREAM = "a toy array", "the host"
+    module.RULES = Rules("toy", "to_toy", **limits)
+    module.export = lambda x, library: x
+    gi.converters.register(gi.converters.Backend("toy", "numpy", converter=module))
+    return lambda x: gi.to(x, "toy")
+
+
+@pytest.mark.parametrize("dtypes", ["float64 bool", "int32 uint8", "uint8", "float32 float64"])
+def test_fix_casts_to_a_dtype_that_the_library_has(clean, dtypes):
+    convert = to_toy(dtypes=frozenset(dtypes.split()))
+    x = gi.from_any(PLAIN).astype("int16")
+    with pytest.raises(gi.DTypeError) as raised:
+        convert(x)
+    [line] = lines_of(raised.value.fix)
+    assert convert(eval(line, {"x": x})).get().tolist() == PLAIN.tolist()
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "words"),
+    [(2, 2, "2 dim"), (1, 1, "1 dim"), (1, 2, "1 to 2 dim"), (3, 4, "3 to 4 dim")],
+)
+@pytest.mark.parametrize("shape", [(), (6,), (1, 6), (1, 2, 1, 3, 1), (0,) * 5])
+def test_fix_reshapes_to_dimensions_that_the_library_has(clean, least, most, words, shape):
+    convert = to_toy(min_ndim=least, max_ndim=most)
+    x = gi.ones(shape, device="cpu")
+    if least <= x.ndim <= most:
+        return
+    with pytest.raises(gi.ShapeError) as raised:
+        convert(x)
+    assert raised.value.expected.startswith(words)
+    [line] = lines_of(raised.value.fix)
+    assert convert(eval(line, {"x": x})).size == x.size
 
 
 def test_fix_casts_an_unsupported_dtype_in_its_own_library():
