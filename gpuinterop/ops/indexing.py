@@ -200,7 +200,12 @@ class Elements:
             return
         indices = self._host_indices()
         source, result = source.transpose(self.order), self._block_first(result)
-        for part in _pieces(self.block, result.size):
+        block = self.block
+        if all(array.flags.c_contiguous for array in (result, *indices)):
+            # NumPy does not copy parts of arrays of one dimension.
+            result = result.reshape(-1, *result.shape[len(block) :])
+            indices, block = [index.reshape(-1) for index in indices], (math.prod(block),)
+        for part in _pieces(block, result.size):
             result[part] = source[tuple(index[part] for index in indices)]
 
     def write(self, value: Any, adds: bool = False) -> None:
