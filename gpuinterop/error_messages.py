@@ -192,14 +192,21 @@ strides_of_partial_elements = Builder(
 )  # fmt: skip
 
 
-# The stride is in bytes.
+def negative_stride_words(library: str, stride: int, axis: int, shape: Any) -> tuple[str, str]:
+    """Return what was expected and what came; the stride is in bytes."""
+    return (
+        f"strides that are not negative, because {library} has none",
+        f"stride {stride} bytes on axis {axis} of shape {shape}",
+    )
+
+
 def negative_stride(
     where: str, library: str, stride: int, axis: int, shape: Any
 ) -> ContiguityError:
+    expected, got = negative_stride_words(library, stride, axis, shape)
     return ContiguityError(
-        where=where, expected=f"strides that are not negative, because {library} has none",
-        got=f"stride {stride} bytes on axis {axis} of shape {shape}", fix="pass a copy: x.copy()", axis=axis,
-    )  # fmt: skip
+        where=where, expected=expected, got=got, fix="pass a copy: x.copy()", axis=axis
+    )
 
 
 def shapes_do_not_broadcast(where: str, *shapes: Any) -> ShapeError:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters.suggested_fixes import copy_line, fix_device, fix_dtype
-from gpuinterop.error_messages import negative_stride
+from gpuinterop.error_messages import negative_stride_words
 from gpuinterop.foreign_handles import CPU, CUDA
 from gpuinterop.layout import c_strides as c_strides
 
@@ -285,9 +285,9 @@ def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> 
     order = "F" if rules.layout == "f" else "C"
     axis = None if rules.negative else info.negative_axis
     if axis is not None:
-        fault = negative_stride(where, library, info.strides[axis], axis, info.shape)
+        expected, got = negative_stride_words(library, info.strides[axis], axis, info.shape)
         return copy_needed(
-            library, where, info, type(fault), fault.expected, fault.got,
+            library, where, info, errors.ContiguityError, expected, got,
             _again(info, order), axis=axis, order=order,
         )  # fmt: skip
     words, fitting = LAYOUTS[rules.layout]
