@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters.suggested_fixes import copy_line, fix_device, fix_dtype
+from gpuinterop.dtypes import NAMES, dtype_id
 from gpuinterop.error_messages import negative_stride_words
 from gpuinterop.foreign_handles import CPU, CUDA
 from gpuinterop.layout import c_strides as c_strides
@@ -48,7 +50,7 @@ class ArrayInfo:
         kind, index = view.__dlpack_device__()
         device = _DEVICES[kind]
         return cls(
-            view.shape, tuple(view.strides), dtype.name, dtype.itemsize, device,
+            view.shape, tuple(view.strides), NAMES[dtype_id(dtype)], dtype.itemsize, device,
             index if device == "cuda" else 0, view.ptr, bool(view.readonly), owner=x,
         )  # fmt: skip
 
@@ -195,6 +197,7 @@ class Plan:
         return f"{self.where or self.library}: {self.outcome}{size}"
 
 
+@lru_cache(maxsize=256)  # plans do not change
 def share(library: str, where: str) -> Plan:
     """Return a plan to share."""
     return Plan(library, "shared", where=where)
