@@ -13,13 +13,17 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters.suggested_fixes import copy_line, fix_device, fix_dtype
-from gpuinterop.dtypes import NAMES, dtype_id
 from gpuinterop.error_messages import negative_stride_words
 from gpuinterop.foreign_handles import CPU, CUDA
 from gpuinterop.layout import c_strides as c_strides
 
 TYPE_CODES = {"cpu": CPU, "cuda": CUDA}
 _DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}  # DLPack's; pinned and managed memory too
+
+
+@lru_cache(maxsize=256)
+def _name(dtype: Any) -> str:
+    return str(dtype.name)  # NumPy composes it at each access
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class ArrayInfo:
         kind, index = view.__dlpack_device__()
         device = _DEVICES[kind]
         return cls(
-            view.shape, tuple(view.strides), NAMES[dtype_id(dtype)], dtype.itemsize, device,
+            view.shape, tuple(view.strides), _name(dtype), dtype.itemsize, device,
             index if device == "cuda" else 0, view.ptr, bool(view.readonly), owner=x,
         )  # fmt: skip
 
