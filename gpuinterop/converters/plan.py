@@ -201,7 +201,6 @@ class Plan:
         return f"{self.where or self.library}: {self.outcome}{size}"
 
 
-@lru_cache(maxsize=256)  # plans do not change
 def share(library: str, where: str) -> Plan:
     """Return a plan to share."""
     return Plan(library, "shared", where=where)
