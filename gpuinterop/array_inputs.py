@@ -240,6 +240,11 @@ def refuse_foreign(value: Any, where: str) -> None:
     import_module("gpuinterop.converters.engine").refuse_foreign(value, where)
 
 
+def refuse_to_torch(array: _core.Array, where: str) -> None:
+    """Raise the error of the plan to share `array` with torch; the core calls this."""
+    import_module("gpuinterop.converters.torch").refuse_export(array, where)
+
+
 def wait_for_readers(array: _core.Array, where: str) -> None:
     """Wait until JAX, which reads borrowed memory when it computes, has read `array`."""
     import_module("gpuinterop.converters.jax").wait_for_readers(array, where)

@@ -192,23 +192,6 @@ strides_of_partial_elements = Builder(
 )  # fmt: skip
 
 
-def negative_stride_words(library: str, stride: int, axis: int, shape: Any) -> tuple[str, str]:
-    """Return what was expected and what came; the stride is in bytes."""
-    return (
-        f"strides that are not negative, because {library} has none",
-        f"stride {stride} bytes on axis {axis} of shape {shape}",
-    )
-
-
-def negative_stride(
-    where: str, library: str, stride: int, axis: int, shape: Any
-) -> ContiguityError:
-    expected, got = negative_stride_words(library, stride, axis, shape)
-    return ContiguityError(
-        where=where, expected=expected, got=got, fix="pass a copy: x.copy()", axis=axis
-    )
-
-
 def shapes_do_not_broadcast(where: str, *shapes: Any) -> ShapeError:
     return ShapeError(
         where=where, expected="shapes that broadcast", got=f"shapes {' and '.join(map(str, shapes))}",

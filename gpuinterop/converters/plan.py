@@ -13,7 +13,6 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters.suggested_fixes import copy_line, fix_device, fix_dtype
-from gpuinterop.error_messages import negative_stride_words
 from gpuinterop.foreign_handles import CPU, CUDA
 from gpuinterop.layout import c_strides as c_strides
 
@@ -291,9 +290,10 @@ def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> 
     order = "F" if rules.layout == "f" else "C"
     axis = None if rules.negative else info.negative_axis
     if axis is not None:
-        expected, got = negative_stride_words(library, info.strides[axis], axis, info.shape)
         return copy_needed(
-            library, where, info, errors.ContiguityError, expected, got,
+            library, where, info, errors.ContiguityError,
+            f"strides that are not negative, because {library} has none",
+            f"stride {info.strides[axis]} bytes on axis {axis} of shape {info.shape}",
             _again(info, order), axis=axis, order=order,
         )  # fmt: skip
     words, fitting = LAYOUTS[rules.layout]

@@ -19,6 +19,7 @@ from gpuinterop.array_inputs import (
     is_scalar_or_list,
     needs_converter,
     refuse_foreign,
+    refuse_to_torch,
     wait_for_readers,
 )
 from gpuinterop.dtypes import dtype_id
@@ -128,8 +129,8 @@ def _assigned(value: Any, like: Any, where: str) -> Any:
 
 # The subjects of the hook; native/python/hooks.cpp lists their arguments.
 _FOREIGN: dict[str, Any] = {
-    "operand": operand, "assigned": _assigned, "refuse": refuse_foreign, "wait": wait_for_readers,
-    "torch stream": torch_keeps_stream, "torch places": find_places,
+    "operand": operand, "assigned": _assigned, "refuse": refuse_foreign, "refuse to torch": refuse_to_torch,
+    "wait": wait_for_readers, "torch stream": torch_keeps_stream, "torch places": find_places,
 }  # fmt: skip
 
 

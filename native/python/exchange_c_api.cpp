@@ -229,10 +229,8 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type) {
   if (!api || !api->managed_tensor_to_py_object_no_sync)
     fail(Kind::Export, where, "a type with a DLPack C exchange API (torch 2.10 or later)",
          repr_text(reinterpret_cast<PyObject*>(type)), "use the type's own from_dlpack(x)");
-  // Tables ignore flags, and torch's aborts the process on a negative stride.
   if (!is_plain_export(a))
-    fail(Kind::Export, where,
-         "a writable array whose elements have whole bytes, without negative strides",
+    fail(Kind::Export, where, "an array that every exchange table can take",
          std::string(a.readonly ? "a read-only " : "an ") + kDTypes[a.dtype].name + " array of " +
              layout_text(a.layout),
          "pass a copy: x.copy()");

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "array/error.hpp"
+#include "array/hooks.hpp"
 #include "cuda/cuda.hpp"
 #include "cuda/stream.hpp"
 #include "exchange/export.hpp"
@@ -151,17 +152,6 @@ bool called_by(const char* package) {
   return text && std::strncmp(text, package, n) == 0 && (text[n] == 0 || text[n] == '.');
 }
 
-// torch (to 2.13 at least) aborts the process when a capsule holds a negative stride, so it must not get one.
-void refuse_torch_caller(const Array& a) {
-  if (!called_by("torch")) return;
-  const Layout& l = a.layout;
-  int axis = 0;
-  while (l.strides()[axis] >= 0 || l.shape()[axis] < 2) ++axis;
-  fail_with(
-      "negative_stride", kDlpack,
-      {"torch", l.strides()[axis] * a.itemsize(), int64_t{axis}, shape_text(l.ndim(), l.shape())});
-}
-
 // DLPack requires BufferError for every device to which the array cannot be exported.
 void require_device(Device target) {
   if (!target.is_cuda() || (target.id >= 0 && target.id < cuda::device_count())) return;
@@ -217,7 +207,9 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
   if (!target.is_cuda() && stream.given)
     fail(Kind::Stream, kDlpack, "stream=None for host memory, which has no streams",
          repr_text(given[0]), "omit stream, or pass stream=None");
-  if (a.layout.has_negative_stride() && copy != 1) refuse_torch_caller(a);
+  // Torch (to 2.13 at least) ends the process when a capsule holds a negative stride.
+  if (a.layout.has_negative_stride() && copy != 1 && called_by("torch"))
+    call_hook(Hook::Foreign, "(sOs)", "refuse to torch", self, kDlpack);
   if (copy == 1 || target != a.device) {
     if (copy == 0)
       fail_with("copy_forbidden", kDlpack, {device_text(a.device), device_text(target)});

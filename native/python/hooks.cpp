@@ -37,6 +37,7 @@ Entry entries[] = {
     //     scalar or a list), or None if a list was assigned. Called for every value that is not an array of the
     //     target's dtype.
     //   "refuse", value, where: raises the error that forbids sharing the value, if its library has one.
+    //   "refuse to torch", array, where: raises the error of the plan to share the array with torch.
     //   "wait", array, where: called before a write to an array whose memory is lent (array/loans.hpp).
     //     Returns when the loans are returned.
     //   "torch stream", device number, handle -> whether torch owns the stream and never destroys it.
