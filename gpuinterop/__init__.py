@@ -134,6 +134,8 @@ def _missing(name: str) -> AttributeError:
         return AttributeError(f"module 'gpuinterop' has no attribute {name!r}")
     error_messages = import_module("gpuinterop.error_messages")
     error: AttributeError = error_messages.missing_name(f"gpuinterop.{name}", name)
+    if name.startswith(("to_", "from_")):
+        error = error.changed(fix=f"write gpuinterop.converters.{name}")
     error.name, error.obj = name, sys.modules[__name__]  # Python prints "Did you mean: 'zeros'?"
     return error
 

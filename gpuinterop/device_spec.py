@@ -130,7 +130,7 @@ def default_device() -> Device:
     return _process_default or _find_default()
 
 
-def wished(wish: str) -> Device:
+def device_from_variable(wish: str) -> Device:
     """Return the device that a value of GPUINTEROP_DEVICE names."""
     match = _SPELLING.fullmatch(wish)
     try:
@@ -147,7 +147,7 @@ def _find_default() -> Device:
     global _process_default
     wish = os.environ.get("GPUINTEROP_DEVICE", "").strip()
     if wish:
-        found = wished(wish)
+        found = device_from_variable(wish)
     elif _core.cuda_forked():
         # The parent had a GPU. Using the CPU would change the device silently.
         raise no_cuda("default_device", CudaError)

@@ -20,7 +20,7 @@ import gpuinterop.devices as devices
 from gpuinterop import _core, cuda_libraries, installed_libraries
 from gpuinterop._version import __version__
 from gpuinterop.converters import availability
-from gpuinterop.device_spec import wished
+from gpuinterop.device_spec import device_from_variable
 from gpuinterop.doctor_rules import Facts, Finding, diagnose
 from gpuinterop.error_messages import not_one_of
 from gpuinterop.errors import GpuInteropError
@@ -149,7 +149,7 @@ def _driver(report: Report) -> None:
     wish = os.environ.get("GPUINTEROP_DEVICE", "").strip()
     if wish:
         try:
-            wished(wish)
+            device_from_variable(wish)
         except GpuInteropError as error:
             report.driver["default_device_fault"] = error.got
 

@@ -116,9 +116,8 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
 
 DTypeId checked_dtype(const DLDataType& t, uint64_t flags, const char* where) {
   const int id = t.lanes == 1 ? dtype_from_dlpack(t.code, t.bits) : -1;
-  if (id < 0) refuse_dtype(t, flags, where);
-  if (is_subbyte(static_cast<DTypeId>(id)) && !(flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED))
-    refuse_dtype(t, flags, where);
+  const bool padded = flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+  if (id < 0 || (is_subbyte(static_cast<DTypeId>(id)) && !padded)) refuse_dtype(t, flags, where);
   return static_cast<DTypeId>(id);
 }
 

@@ -24,17 +24,8 @@ constexpr const char* kClasses[] = {
 
 std::atomic<bool> interpreter_gone{false};
 
-// Every CPython exports these functions, but not every version's limited API declares them.
-using Question = int (*)();
-Question is_finalizing = nullptr;
-
-Question find_question(const char* name) {
-  return reinterpret_cast<Question>(dlsym(RTLD_DEFAULT, name));
-}
-
-}  // namespace
-
-namespace {
+// Every CPython exports this function by one of two names, but not every version's limited API declares it.
+int (*is_finalizing)() = nullptr;
 
 // Returns the error of a builder of gpuinterop/error_messages.py.
 nb::object built_error(const Error& e) {
@@ -100,8 +91,8 @@ void register_errors() {
         }
       },
       nullptr);
-  is_finalizing = find_question("Py_IsFinalizing");
-  if (!is_finalizing) is_finalizing = find_question("_Py_IsFinalizing");
+  for (const char* name : {"_Py_IsFinalizing", "Py_IsFinalizing"})
+    if (void* found = dlsym(RTLD_DEFAULT, name)) is_finalizing = reinterpret_cast<int (*)()>(found);
   // Runs after the interpreter has been shut down.
   Py_AtExit([] { interpreter_gone.store(true); });
 }

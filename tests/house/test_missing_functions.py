@@ -83,6 +83,13 @@ def test_an_absent_name_of_the_package_raises_what_to_do():
     assert getattr(gi, "tensor", None) is None
 
 
+@pytest.mark.parametrize("name", ["to_torch", "from_numpy"])
+def test_a_converter_missing_at_the_top_is_named_with_its_package(name):
+    with pytest.raises(gi.MissingNameError) as caught:
+        getattr(gi, name)
+    assert eval(caught.value.fix.removeprefix("write "), {"gpuinterop": gi}).__name__ == name
+
+
 def test_python_can_suggest_the_name_of_a_misspelled_converter():
     with pytest.raises(AttributeError) as caught:
         getattr(gi.converters, "to_tourch")  # noqa: B009
