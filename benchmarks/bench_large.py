@@ -21,8 +21,9 @@ from gpuinterop.ops.reduction_table import REDUCTIONS
 
 SMALLER = f"{GPUINTEROP}, 2^28"
 TORCH = {
-    "conjugate": "conj_physical", "power": "pow", "invert": "bitwise_not", "left_shift": "bitwise_left_shift",
-    "right_shift": "bitwise_right_shift", "min": "amin", "max": "amax", "gamma": "", "fabs": "abs",
+    "conjugate": "conj_physical", "equal": "eq", "power": "pow", "invert": "bitwise_not",
+    "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift", "min": "amin", "max": "amax",
+    "gamma": "", "fabs": "abs",
 }  # fmt: skip
 DTYPES = {"i": "int8", "b": "bool", "f": "float16"}
 Cases = Iterator[tuple[str, float, Callable[[], Any]]]  # name, bytes that move, call

@@ -108,8 +108,7 @@ GI_FN bool gi_eq(u64 a, i64 b) { return b >= 0 && a == (u64)b; }
   GI_FN T gi_softplus(T x) { return x != x ? x : (x > 0 ? x : (T)0) + log1p(exp(-fabs(x))); }  \
   GI_FN T gi_logaddexp(T a, T b) {                                                             \
     if (a == b) return a + (T)0.693147180559945309417232121458;                                \
-    const T d = a - b;                                                                         \
-    return d > 0 ? a + log1p(exp(-d)) : d <= 0 ? b + log1p(exp(d)) : d;                        \
+    return (a > b ? a : b) + log1p(exp(-fabs(a - b)));                                         \
   }                                                                                            \
   GI_FN T gi_heaviside(T x, T h) { return x != x ? x : x == 0 ? h : x < 0 ? (T)0 : (T)1; }
 GI_REAL(float)
