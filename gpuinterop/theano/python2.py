@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import importlib.util
+import operator
 import re
-import string
 import sys
-import time
 import types
 from contextlib import suppress
 from pathlib import Path
@@ -18,14 +18,13 @@ import numpy as np
 
 from gpuinterop.errors import MissingLibraryError
 
+from .old_libraries import restore
+
 # Names of Python 2 that valid Python 3 can contain.
 NAMES = frozenset(
-    "ConfigParser Queue StringIO basestring cPickle clock cmp execfile file has_key iteritems itervalues izip long "
+    "ConfigParser Queue StringIO basestring cPickle cmp execfile file has_key iteritems itervalues izip long "
     "raw_input reduce unichr unicode urllib2 xrange".split()
 )
-
-# The names of `_divide` and `_divide_in_place` in a translated program.
-DIVISIONS = ("__divide__", "__divide_in_place__")
 
 
 def compiled(
@@ -36,9 +35,12 @@ def compiled(
     Returns also the functions that a translated program calls, none for Python 3. In a `module` of a package, imports
     may be relative.
     """
+    restore()
     if not python2:
         with suppress(SyntaxError):
-            return compile(text, name, "exec"), {}
+            tree = ast.parse(text, name)
+            if not any(map(_is_python2, ast.walk(tree))):
+                return compile(tree, name, "exec"), {}
     try:
         after = _translated(text, name, module)
     except SyntaxError:
@@ -52,17 +54,18 @@ def compiled(
         tree = ast.parse(re.sub(r"(?m)^[ \t]+", lambda m: m[0].expandtabs(), after), name)
     if text.count("\n") != after.count("\n"):
         _renumber(tree, text.splitlines(), after.splitlines())
-    tree = _Modules(tree).visit(tree)
+    tree = _OldMethods().visit(tree)
     if not any(_imports_division(statement) for statement in tree.body):
         tree = _Division().visit(tree)
-    _restore_names()
-    functions = dict(zip(DIVISIONS, (_divide, _divide_in_place), strict=True))
-    return compile(ast.fix_missing_locations(tree), name, "exec"), {
-        "cmp": _compare,
-        "execfile": _execute,
-        "file": open,
-        **functions,
-    }
+    return compile(ast.fix_missing_locations(tree), name, "exec"), dict(_FUNCTIONS)
+
+
+def _is_python2(node: ast.AST) -> bool:
+    """Return whether a node is a print statement that is valid Python 3: ``print`` alone, or ``print >>file, x``."""
+    match node:
+        case ast.Expr(ast.Name("print")) | ast.BinOp(ast.Name("print"), ast.RShift()):
+            return True
+    return False
 
 
 def _translated(text: str, name: str, module: bool = False) -> str:
@@ -114,40 +117,21 @@ def _imports_division(statement: ast.stmt) -> bool:
     )
 
 
-class _Modules(ast.NodeTransformer):
-    """Lets calls of old modules work: pickles of Python 2, axes of NumPy's sort, and names that NumPy has dropped."""
+class _OldMethods(ast.NodeTransformer):
+    """Lets classes have the special methods of Python 2, and `sort` the arguments of its lists and NumPy's arrays."""
 
-    def __init__(self, tree: ast.AST) -> None:
-        imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import))
-        aliases = (alias for node in imports for alias in node.names)
-        self.modules = {alias.asname or alias.name: alias.name for alias in aliases}
-
-    def name_of(self, node: ast.expr) -> str:
-        """Return the full name of a module's attribute."""
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            return f"{self.modules.get(node.value.id)}.{node.attr}"
-        return ""
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
+        self.generic_visit(node)
+        node.decorator_list.append(ast.copy_location(ast.Name("__old_class__", ast.Load()), node))
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         self.generic_visit(node)
-        if not node.keywords and self.name_of(node.func) in ("pickle.load", "pickle.loads"):
-            # Strings of Python 2 are bytes; those of an array are its data.
-            node.keywords.append(ast.keyword("encoding", ast.Constant("latin1")))
         match node:  # fissix takes the axis for a function that compares
             case ast.Call(
-                ast.Attribute(attr="sort"),
-                [],
-                [ast.keyword("key", ast.Call(ast.Name("cmp_to_key"), [axis]))],
-            ):
-                if isinstance(axis, (ast.Constant, ast.UnaryOp)):
-                    node.args, node.keywords = [axis], []
-        return node
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        self.generic_visit(node)
-        module, _, name = self.name_of(node).partition(".")
-        if module == "numpy" and name in ("complex", "float", "int", "object", "str"):
-            return ast.copy_location(ast.Name(name, ast.Load()), node)  # what it was in NumPy
+                ast.Attribute(x, "sort"), [], [ast.keyword("key", ast.Call(ast.Name("cmp_to_key"), [order]))]
+            ):  # fmt: skip
+                return _call("__sort__", x, order, node)
         return node
 
 
@@ -156,7 +140,11 @@ class _Division(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         self.generic_visit(node)
-        return _call(0, node.left, node.right, node) if isinstance(node.op, ast.Div) else node
+        return (
+            _call("__divide__", node.left, node.right, node)
+            if isinstance(node.op, ast.Div)
+            else node
+        )
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
         self.generic_visit(node)
@@ -166,11 +154,12 @@ class _Division(ast.NodeTransformer):
         read = ast.copy_location(ast.parse(ast.unparse(node.target), mode="eval").body, node)
         for part in ast.walk(read):
             ast.copy_location(part, node)
-        return ast.copy_location(ast.Assign([node.target], _call(1, read, node.value, node)), node)
+        value = _call("__divide_in_place__", read, node.value, node)
+        return ast.copy_location(ast.Assign([node.target], value), node)
 
 
-def _call(number: int, left: ast.expr, right: ast.expr, node: ast.AST) -> ast.expr:
-    function = ast.copy_location(ast.Name(DIVISIONS[number], ast.Load()), node)
+def _call(name: str, left: ast.expr, right: ast.expr, node: ast.AST) -> ast.Call:
+    function = ast.copy_location(ast.Name(name, ast.Load()), node)
     return ast.copy_location(ast.Call(function, [left, right], []), node)
 
 
@@ -188,17 +177,6 @@ def _execute(path: Any, names: Any = None, local: Any = None) -> None:
     )
     names.update(functions)
     exec(code, names, local)
-
-
-def _restore_names() -> None:
-    """Give modules the names that Python 3 dropped: methods of str as functions of string, and others."""
-    vars(time)["clock"] = time.process_time
-    methods = {name for name in dir(str) if not name.startswith("_")} - set(dir(string))
-    vars(string).update(
-        {name: getattr(str, name) for name in methods},
-        join=lambda words, sep=" ": sep.join(words), atof=float, atoi=int, atol=int, letters=string.ascii_letters,
-        lowercase=string.ascii_lowercase, uppercase=string.ascii_uppercase,
-    )  # fmt: skip
 
 
 def _divide(a: Any, b: Any) -> Any:
@@ -221,3 +199,30 @@ def _is_integer(value: Any) -> bool:
     with suppress(TypeError):
         return np.dtype(dtype).kind in "iu"
     return False
+
+
+def _sort(x: Any, order: Any) -> Any:
+    """Sort a list by a function that compares two elements, or an array along an axis."""
+    return x.sort(key=functools.cmp_to_key(order)) if callable(order) else x.sort(order)
+
+
+def _old_class(cls: Any) -> Any:
+    """Give a class the special methods of Python 3 that do what its own do."""
+    for name in ("div", "rdiv", "idiv"):
+        if f"__{name}__" in vars(cls):
+            setattr(cls, f"__{name.replace('div', 'truediv')}__", vars(cls)[f"__{name}__"])
+    if "__cmp__" in vars(cls):
+        for name in ("lt", "le", "eq", "ne", "gt", "ge"):
+            setattr(cls, f"__{name}__", _comparison(getattr(operator, name)))
+    return cls
+
+
+def _comparison(operation: Any) -> Any:
+    return lambda self, other: operation(self.__cmp__(other), 0)
+
+
+# What translated programs call.
+_FUNCTIONS = {
+    "cmp": _compare, "execfile": _execute, "file": open, "__divide__": _divide, "__divide_in_place__": _divide_in_place,
+    "__sort__": _sort, "__old_class__": _old_class,
+}  # fmt: skip

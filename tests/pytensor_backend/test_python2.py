@@ -149,6 +149,12 @@ def test_modules_beside_a_program_are_translated(tmp_path, monkeypatch) -> None:
     assert run(script, device="cpu")[0] == "3 15 0 3.5\n"
 
 
+@pytest.mark.parametrize("statement", ["print", "print >>sys.stdout, 1"])
+def test_a_print_statement_makes_a_program_python_2(script, statement) -> None:
+    out, _ = run(script(f"import sys\n{statement}\nprint (7 / 2, 1)\n"), device="cpu")
+    assert out.splitlines()[1:] == ["(3, 1)"]
+
+
 def test_modules_of_a_program_in_python_3_are_translated_only_if_needed(tmp_path) -> None:
     script = tmp_path / "main.py"
     script.write_text("import old, new\nprint(old.x, new.x)\n")
@@ -183,6 +189,45 @@ def test_sort_compares_elements_or_sorts_an_axis_of_numpy() -> None:
     )
     assert (names["x"], names["y"]) == ([3, 2, 1], [1, 2, 3])
     assert (names["z"].tolist(), names["w"].tolist()) == ([[0, 0], [1, 1]], [[0, 1], [0, 1]])
+
+
+def test_sort_takes_an_axis_from_a_variable() -> None:
+    names = values_of(
+        "import numpy\nimport pytensor.tensor as T\nx, axis = numpy.array([[2, 0], [1, 3]]), 0\nx.sort(axis)\n"
+        "y = T.sort(T.constant([2, 1])).eval()\nprint ''\n"
+    )
+    assert (names["x"].tolist(), names["y"].tolist()) == ([[1, 0], [2, 3]], [1, 2])
+
+
+def test_classes_have_the_special_methods_of_python_2() -> None:
+    names = values_of(
+        "class N(object):\n    def __init__(self, v): self.v = v\n    def __div__(self, n): return self.v / n\n"
+        "    def __rdiv__(self, n): return n / self.v\n    def __idiv__(self, n): return N(self.v / n)\n"
+        "    def __cmp__(self, other): return cmp(self.v, other.v)\n    def __nonzero__(self): return self.v > 7\n"
+        "a, b = N(7), N(2)\nx = a / 2, 15 / a, a > b, a <= b, a == N(7), a != b, max(b, a).v, bool(a)\na /= 3\n"
+        "print ''\n"
+    )
+    assert names["x"] == (3, 2, True, False, True, True, 7, False)
+    assert names["a"].v == 2
+
+
+def test_files_of_pickle_and_csv_have_the_other_mode(tmp_path) -> None:
+    names = values_of(
+        f"import cPickle, csv\nfrom cPickle import load\nname = {str(tmp_path / 'file')!r}\n"
+        "with open(name, 'w') as f: cPickle.dump([1], f, -1)\n"
+        "with open(name) as f, open(name, 'rb') as g: x = load(f), cPickle.load(g)\n"
+        "with open(name, 'wb') as f: csv.writer(f).writerow(['a', 1])\n"
+        "with open(name) as f, open(name, 'rb') as g: x += list(csv.reader(f)), list(csv.reader(g))\nprint ''\n"
+    )
+    assert names["x"] == ([1], [1], [["a", "1"]], [["a", "1"]])
+
+
+def test_names_that_numpy_has_dropped_remain_in_both_languages() -> None:
+    text = "import numpy as np\nx = np.cast['float32'](1).dtype, np.asscalar(np.ones(1)), np.product([2, 3]), np.NaN\n"
+    for program in (text, f"{text}print ''\n"):
+        x = values_of(program)["x"]
+        assert x[:3] == (np.float32, 1, 6)
+        assert np.isnan(x[3])
 
 
 def test_functions_of_the_module_string() -> None:
