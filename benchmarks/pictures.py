@@ -31,6 +31,13 @@ STYLES = {
     f"{GPUINTEROP}, pinned": ("#555555", "x"),
     "floor": ("#555555", "|"),
 }
+# gpuinterop's other ways to run a row. The tables have no columns for them.
+VARIANTS = {
+    f"{GPUINTEROP} plain": ("#999999", "p"),
+    f"{GPUINTEROP} plain graph": ("#999999", "X"),
+    f"{GPUINTEROP} fused graph": ("#999999", "d"),
+    f"{GPUINTEROP} without graphs": ("#999999", "<"),
+}
 OTHER = ("#999999", "*")
 DIGEST = "gpuinterop-record"  # the PNG text field with a digest of the drawn numbers
 
@@ -97,7 +104,7 @@ def _title(record: dict[str, Any]) -> str:
 
 
 def _scatter(axes: Any, who: str, x: list[float], y: list[float]) -> None:
-    colour, marker = STYLES.get(who, OTHER)
+    colour, marker = (STYLES | VARIANTS).get(who, OTHER)
     size = {GPUINTEROP: 62, "floor": 110, "torch graph": 52, "torch.compile": 46}.get(who, 34)
     edge = {"linewidths": 2} if marker == "|" else {"linewidths": 0.5, "edgecolors": "white"}
     # Do not clip the marker of a rate near zero at the edge.
@@ -126,7 +133,8 @@ def _dots(axes: Any, record: dict[str, Any], value: Any) -> None:
 
 
 def _legend(axes: Any, below: float) -> None:
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, below), ncols=9, frameon=False,
+    columns = 9 if len(axes.get_legend_handles_labels()[1]) < 10 else 5
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, below), ncols=columns, frameon=False,
                 handletextpad=0.1, columnspacing=1.1)  # fmt: skip
 
 
