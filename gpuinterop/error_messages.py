@@ -203,8 +203,8 @@ def too_many_indices(where: str, count: int, shape: Any) -> ArrayIndexError:
     scalar = str(shape) == "()"
     return (ScalarIndexError if scalar else ArrayIndexError)(
         where=where,
-        expected=f"at most {0 if scalar else str(shape).count(',') + (not str(shape).endswith(',)'))} indices",
-        got=f"{count} for an array of shape {shape}",
+        expected="no index" if scalar else "at most one index for each axis",
+        got=f"{'an index' if count == 1 else f'{count} indices'} for an array of shape {shape}",
         fix="read the value with x.item(), the array with x[...]" if scalar else "omit the extra indices",
     )  # fmt: skip
 

@@ -202,8 +202,9 @@ Layout Layout::permuted(const int64_t* axes, int n, const char* where) const {
     out.strides()[i] = strides()[axis];
   }
   if (!ok)
-    fail(Kind::Shape, where, "each of the " + std::to_string(ndim_) + " axes exactly once",
-         "axes " + shape_text(n, axes), "pass a permutation of the axes");
+    fail(Kind::Shape, where, "each axis exactly once",
+         "axes " + shape_text(n, axes) + " for shape " + shape_text(ndim_, shape()),
+         "pass a permutation of the axes");
   out.finish(where);
   return out;
 }
