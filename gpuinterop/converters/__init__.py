@@ -20,6 +20,7 @@ from gpuinterop.converters.functions import (
     check_options,
     generated,
     reader,
+    require_made,
     writer,
 )
 from gpuinterop.converters.kernel_pointers import pointer_arguments
@@ -241,7 +242,10 @@ def from_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
         return call(x, copyif, **options)
 
     made = call if dtype is None else theano_call
-    return reader(entry) or generated(made, entry, "from", where, defaults)
+    own = reader(entry)
+    if own is None and not hasattr(entry.module, "ARRAY"):  # another package's module
+        require_made(own, _core.Array, "a gpuinterop array", where, entry)
+    return own or generated(made, entry, "from", where, defaults)
 
 
 @takes_copy_keyword("copyif")

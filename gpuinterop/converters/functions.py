@@ -33,7 +33,8 @@ def writer(entry: Backend) -> Callable[..., Any] | None:
     if hasattr(entry.module, "RULES"):
         return None
     found: Callable[..., Any] | None = getattr(entry.module, f"to_{entry.name}", None)
-    return found or getattr(entry.module, "to", None)
+    found = found or getattr(entry.module, "to", None)
+    return require_made(found, object, "an array of the library", f"to_{entry.name}", entry)  # type: ignore[no-any-return]
 
 
 def require_made(made: Any, kind: type, wanted: str, function: str, entry: Backend) -> Any:
@@ -56,8 +57,7 @@ def import_with(obj: Any, entry: Backend, copyif: bool, options: dict[str, Any])
 
 def export_with(x: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -> Any:
     """Export `x` by the converter's own function, and check that it does not return None."""
-    function = writer(entry)
-    made = None if function is None else function(x, copyif, **options)
+    made = writer(entry)(x, copyif, **options)  # type: ignore[misc]
     return require_made(made, object, "an array of the library", f"to_{entry.name}", entry)
 
 

@@ -152,3 +152,11 @@ def test_matches_that_raises_disables_the_converter(clean):
     converters.register(converters.Backend("mylib", "mylib"))  # repaired
     assert gi.from_any(subclass_array()).tolist() == [1, 1, 1]
     assert not [f for f in gi.doctor().findings if "mylib" in f.text]
+
+
+@pytest.mark.parametrize(("name", "short"), [("to_toy", "to"), ("from_toy", "from_")])
+def test_a_function_that_the_converter_lacks_is_named(clean, name, short):
+    toy_library.register(**{short: None})
+    assert not hasattr(converters, name)
+    with pytest.raises(AttributeError, match=f"define {name} in the converter"):
+        getattr(converters, name)
