@@ -18,6 +18,7 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop.cli import words_of
+from gpuinterop.error_context import resolve_device
 from gpuinterop.testing import Bridge, Cell, Matrix
 from gpuinterop.testing.suite import about, cases, gather, named, try_case
 
@@ -50,7 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     warnings.simplefilter("ignore")
     words = words_of(arguments.only, "--only")
     only = None if words is None else named(words, "--only")
-    device = gi.device(arguments.device) if arguments.device else gi.default_device()
+    device = (
+        resolve_device(arguments.device, "--device") if arguments.device else gi.default_device()
+    )
     bridges, rows = gather(only, [str(device)])
     if not (bridges or only or arguments.device):  # a GPU, and no library with arrays there
         device = gi.device("cpu")

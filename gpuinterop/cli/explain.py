@@ -15,7 +15,7 @@ import gpuinterop as gi
 from gpuinterop.cli import STRICT, layouts_in_help
 from gpuinterop.converters import registry
 from gpuinterop.dtypes import as_supported_dtype
-from gpuinterop.error_context import resolve_device
+from gpuinterop.error_context import reraise_from, resolve_device
 from gpuinterop.error_messages import strides_of_partial_elements, wrong_number_of_strides
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.layout import c_strides
@@ -81,11 +81,12 @@ def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> 
     place = None if device is None else resolve_device(device, "--device")
     low, high = byte_range(0, extents, strides, element.itemsize)
     offset = named.offset if layout == "offset" and named is not None else 0
-    base = gi.empty((high - low) // element.itemsize + offset, element, device=place)
-    return gi.GpuArray.from_pointer(
-        base.ptr + offset * element.itemsize - low, extents, element, strides, base,
-        device=base.device, readonly=layout == "readonly",
-    )  # fmt: skip
+    with reraise_from("--shape"):
+        base = gi.empty((high - low) // element.itemsize + offset, element, device=place)
+        return gi.GpuArray.from_pointer(
+            base.ptr + offset * element.itemsize - low, extents, element, strides, base,
+            device=base.device, readonly=layout == "readonly",
+        )  # fmt: skip
 
 
 def _numbers(

@@ -92,10 +92,10 @@ def _load(entry: str | Bridge, places: list[str]) -> tuple[Bridge | None, str, b
     if entry not in peers.names():
         registry.backend(entry)  # raises for an unknown name
     try:
-        if not peers.installed(entry):
-            return None, "not installed", False
         if not {place.partition(":")[0] for place in places} & {*registry.backend(entry).devices}:
             return None, f"no arrays on {', '.join(places)}", False
+        if not peers.installed(entry):
+            return None, "not installed", False
         found = peers.load(entry)
     except Exception as error:  # the table shows a broken installation
         why = getattr(error, "got", f"its import fails: {type(error).__name__}: {error}")
