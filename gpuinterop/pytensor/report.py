@@ -109,7 +109,7 @@ def _download(node: Any, clients: list[Any]) -> Transfer:
         why = f"{names} read{'s' * (len(readers) == 1)} it on the host ({why})"
     else:
         why = "the function returns it as a NumPy array"
-        fix = "return gpu_from_host(x), or update a shared variable with it"
+        fix = "return gpu_from_host(result), or update a shared variable with it"
     return Transfer(x.name or str(x), "to the host", why, fix)
 
 

@@ -66,7 +66,7 @@ def test_transfers_say_why_and_what_to_do(on_device):
     assert (up.value, up.direction) == ("x", "to the device")
     assert "shared variable" in up.fix
     assert down.direction == "to the host"
-    assert "gpu_from_host" in down.fix
+    assert "gpu_from_host(result)" in down.fix
     stays = pytensor.function([], [], updates={w: pt.dot(w, w)})
     assert backend.transfers(stays) == []
 
