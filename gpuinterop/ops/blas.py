@@ -93,37 +93,43 @@ def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[
 def _rest(name: str, a: Any, b: Any, out: Any) -> Any:
     """Compute a product of operands with other numbers of axes by products that the core has."""
     if name == "scale":
-        product = FUNCTIONS["multiply"](a, b)
-    elif name == "vdot":
-        x, y = _flat(a), _flat(b)
-        if x.dtype.kind == "c" and x.size == y.size:
-            product = kernel_of_product(x, y, conjugates=True)(x, y)
-        else:
-            product = dot(x, y)
-    elif name == "inner":
-        product = dot(a, _core.view(type(b), output_arrays.plain(b).swapaxes(-1, -2)))
-    else:
-        product = _dot_of_stacks(a, b)
-    if out is None:
-        return product
-    output_arrays.check_out(out, product.shape, product.dtype, product, "dot")
-    _core.copy_into(out, product, where="dot")
-    return out
+        multiply = FUNCTIONS["multiply"]
+        if (
+            out is not None
+        ):  # must have the dtype of the product, which an operand without elements has too
+            none = [x[..., None][..., :0] if isinstance(x, _core.Array) else x for x in (a, b)]
+            like = multiply(*none)
+            output_arrays.check_out(out, like.shape[:-1], like.dtype, like, "dot")
+        return multiply(a, b, out=out)
+    if name == "inner":
+        return dot(a, _core.view(type(b), output_arrays.plain(b).swapaxes(-1, -2)))
+    if name == "dot":
+        return _dot_of_stacks(a, b, out)
+    x, y = _flat(a), _flat(b)
+    if x.dtype.kind == "c" and x.size == y.size:
+        return kernel_of_product(x, y, conjugates=True)(x, y)
+    return dot(x, y)
 
 
 def _flat(x: Any) -> Any:
     return _core.view(type(x), output_arrays.plain(x).ravel())
 
 
-def _dot_of_stacks(a: Any, b: Any) -> Any:
+def _dot_of_stacks(a: Any, b: Any, out: Any) -> Any:
     """Multiply every row of `a` with every column of each matrix of `b`, in dot's order of axes."""
-    left, lead, stack = output_arrays.plain(a), a.ndim - 2, b.ndim - 2
+    left, right = output_arrays.plain(a), output_arrays.plain(b)
+    lead, stack = left.ndim - 2, right.ndim - 2
+    dtype, cls = _rule("dot", (type(a), type(b)), (dtype_id(left.dtype), dtype_id(right.dtype)))
+    shape = (*left.shape[:-1], *right.shape[:-2], right.shape[-1])
+    if out is None:
+        out = output_arrays.new_like(left, shape, dtype_from_id(dtype), "dot", cls)
+    result = output_arrays.check_out(out, shape, dtype_from_id(dtype), a, "dot")
     spread = left.reshape((*left.shape[:-2], *[1] * stack, *left.shape[-2:]))
+    # (leading of a, rows, leading of b, columns) as (leading of a, leading of b, rows, columns)
+    axes = (*range(lead), *range(lead + 1, lead + 1 + stack), lead, lead + stack + 1)
     with reraise_from("dot"):
-        product = matmul(_core.view(type(a), spread), b)
-    # (leading of a, leading of b, rows, columns) to (leading of a, rows, leading of b, columns)
-    axes = (*range(lead), lead + stack, *range(lead, lead + stack), lead + stack + 1)
-    return _core.view(type(product), output_arrays.plain(product).transpose(axes).copy("C"))
+        matmul(spread, right, out=result.transpose(axes))
+    return out
 
 
 PREPARE.update({"cublas": _open, "product types": _rule, "product": plan, "rank one": rank_one})

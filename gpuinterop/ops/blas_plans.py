@@ -110,6 +110,8 @@ def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta
     floating = dtype.kind in "fc"
     scale: Any = dtype.type(alpha) if floating else alpha
     scale_added: Any = dtype.type(beta) if floating else beta
+    # The addend is read after the product is written.
+    in_place = dtype == result.dtype and (added is None or not _core._may_overlap(result, c))
 
     def product(out: Any) -> Any:
         # Each replay reads the operands again.
@@ -125,13 +127,12 @@ def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta
             if alpha == 0:
                 sink[...] = 0 if added is None else added * scale_added
                 return
-            value = product(sink if alpha == 1 and added is None else None)
-            if value is sink:
-                return
+            value = product(sink if in_place else None)
             if alpha != 1:
-                value = value * scale
+                np.multiply(value, scale, out=value)
             if added is not None:
-                value = value + (added if beta == 1 else added * scale_added)
-            sink[...] = value
+                np.add(value, added if beta == 1 else added * scale_added, out=value)
+            if value is not sink:
+                sink[...] = value
 
     output_arrays.record_or_run(work)

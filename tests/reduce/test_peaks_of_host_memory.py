@@ -37,6 +37,11 @@ W, MW = (gi.GpuArray(value, device="cpu") for value in (w, mw))
 selected = d[m]
 imaginary = 1j * f
 SELECTED, IMAGINARY = gi.GpuArray(selected, device="cpu"), gi.GpuArray(imaginary, device="cpu")
+stack, number = f.reshape(-1, 32, 32)[:32], np.asarray(np.float32(1))
+dots = np.dot(stack, stack)
+outer, square = w[:, :512].copy(), np.zeros((512, 512), "float32")
+STACK, NUMBER, DOTS, OUTER, SQUARE = (
+    gi.GpuArray(value, device="cpu") for value in (stack, number, dots, outer, square))
 fused = gi.fuse(lambda x, y: gi.tanh(x * y + x))
 kernel = gi.ElementwiseKernel("T a, T x, T y", "T z", "z = a * x + y", host=lambda a, x, y: a * x + y)
 
@@ -92,6 +97,17 @@ PAIRS = {
     "product with a column": (lambda: W.T @ W[:, 0], lambda: w.T @ w[:, 0]),
     "product of matrices": (
         lambda: F.T[:512] @ F[:, :512], lambda: np.matmul(f.T[:512], f[:, :512], out=np.empty((512, 512), "f4"))),
+    "dot of stacks of matrices": (lambda: gi.dot(STACK, STACK), lambda: np.dot(stack, stack)),
+    "dot of stacks of matrices and out=": (
+        lambda: gi.dot(STACK, STACK, out=DOTS), lambda: np.dot(stack, stack, out=dots)),
+    "inner of stacks of matrices": (lambda: gi.inner(STACK, STACK), lambda: np.inner(stack, stack)),
+    "dot of a number and out=": (lambda: gi.dot(F, NUMBER, out=F), lambda: np.dot(f, number, out=f)),
+    "gemm": (lambda: gi.gemm(OUTER.T, OUTER, SQUARE, alpha=2.0, beta=0.5),
+             lambda: 2 * (outer.T @ outer) + 0.5 * square),
+    "gemm and out=": (lambda: gi.gemm(OUTER.T, OUTER, alpha=2.0, out=SQUARE),
+                      lambda: np.matmul(outer.T, outer, out=square)),
+    "addmm and out=": (lambda: gi.addmm(SQUARE, OUTER.T, OUTER, beta=0.5, out=SQUARE),
+                       lambda: np.add(outer.T @ outer, 0.5 * square, out=square)),
     "fused function": (lambda: fused(F, F), lambda: np.tanh(f * f)),
     "ElementwiseKernel": (lambda: kernel(2, F, F[0]), lambda: np.add(f, f)),
     "ElementwiseKernel and out=": (lambda: kernel(2, D, D, out=D), lambda: np.add(d, d, out=d)),
