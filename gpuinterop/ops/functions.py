@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -121,12 +121,25 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
     # Use NumPy's order of operations, so that results agree to the last bit.
     factor = 10.0 ** (decimals if decimals > 0 else -decimals)  # abs is the array function here
     up, down = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
-    own = None if whole or getattr(out, "dtype", None) != dtype else out
+    own = out if getattr(out, "dtype", None) == dtype else None
+    if own is None and isinstance(x, _core.Array) and isinstance(out, _core.Array):
+        return _rounding(up, down)(x, factor, out=out)  # without arrays between the steps
     scaled = FUNCTIONS[up](x, factor, out=own)
     own = scaled if isinstance(scaled, _core.Array) else None  # a placeholder of fuse has no memory
     whole_numbers = FUNCTIONS["rint"](scaled, out=own)
     rounded = FUNCTIONS[down](whole_numbers, factor, out=own if out is None else out)
     return astype(rounded, dtype) if whole and out is None else rounded
+
+
+@cache
+def _rounding(up: str, down: str) -> Any:
+    """Return the operation that rounds x, given a factor."""
+    from .expression import Expression  # noqa: PLC0415  (not needed for the first kernel of a process)
+
+    graph = Expression()
+    x, factor = graph.input(), graph.input()
+    whole_numbers = graph.apply("rint", graph.apply(up, x, factor))
+    return graph.compile([graph.apply(down, whole_numbers, factor)], "round")
 
 
 def astype(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:

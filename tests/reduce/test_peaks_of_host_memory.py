@@ -80,6 +80,7 @@ PAIRS = {
         lambda: np.clip(F, 0, 1, D, dtype="float64"), lambda: np.clip(f, 0, 1, d, dtype="float64")),
     "round": (lambda: F.round(2), lambda: f.round(2)),
     "round and out=": (lambda: gi.round(F, 2, F), lambda: np.round(f, 2, f)),
+    "round and out= of another dtype": (lambda: gi.round(F, 2, D), lambda: np.round(f, 2, d)),
     "assignment of another dtype": (lambda: D.__setitem__(..., F), lambda: d.__setitem__(..., f)),
     "copyto": (lambda: np.copyto(D, F, where=M), lambda: np.copyto(d, f, where=m)),
     "array of another dtype": (lambda: gi.GpuArray(u, "float64", "cpu"), lambda: np.array(u, "float64")),
