@@ -20,6 +20,7 @@ from .reduction_table import REDUCTIONS, Reduction
 _BOOL, _FLOAT32, _FLOAT64, _COMPLEX128 = (
     NAMES.index(name) for name in ("bool", "float32", "float64", "complex128")
 )
+_LEAST = (np.minimum, np.fmin)
 # Adds to a program of these inputs the value that is reduced.
 Elements = Callable[[HostProgram, Sequence[HostValue]], HostValue]
 
@@ -113,10 +114,12 @@ def _initial(ufunc: np.ufunc, accumulator: int, count: int) -> Any:
     if ufunc in (np.multiply, np.logical_and):
         return np.ones((), dtype)
     if ufunc is np.logical_or or dtype.kind == "b":
-        return np.asarray(ufunc is np.minimum, dtype)
-    sign = 1 if ufunc is np.minimum else -1
+        return np.asarray(ufunc in _LEAST, dtype)
+    sign = 1 if ufunc in _LEAST else -1
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return np.asarray(limits.max if sign > 0 else limits.min, dtype)
+    if ufunc in (np.fmin, np.fmax):
+        return np.asarray(np.nan, dtype)
     value = complex(sign * np.inf, sign * np.inf) if dtype.kind == "c" else sign * np.inf
     return np.asarray(value, dtype)

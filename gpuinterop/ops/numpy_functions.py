@@ -102,30 +102,6 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
     return rolled
 
 
-# ---- reductions -------------------------------------------------------------------------------------
-
-
-def _ignoring_nan(name: str, least: float) -> Callable[..., Any]:
-    """A maximum or minimum of what is not NaN, without NumPy's warning where all elements are."""
-
-    def found(a: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-        where, missing = FUNCTIONS["where"], FUNCTIONS["isnan"](a)
-        best = getattr(where(missing, least, a), name)(axes, keepdims=keepdims)
-        return where(missing.all(axes, keepdims=keepdims), math.nan, best)
-
-    found.__name__ = f"nan{name}"
-    fused = fuse(found)
-
-    def call(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
-        if core_view(a).dtype.kind in "biu":
-            return getattr(a, name)(axis, out=out, keepdims=keepdims)
-        return fused(
-            a, read_reduced_axes(axis, a.ndim, f"numpy.nan{name}"), bool(keepdims), out=out
-        )
-
-    return call
-
-
 # ---- views ------------------------------------------------------------------------------------------
 
 
@@ -193,10 +169,6 @@ def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
         as_input_array(x, None, "numpy.may_share_memory", copyif=False) for x in (a, b)
     )
     return bool(_core._may_overlap(first, second))
-
-
-def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    return FUNCTIONS_OF_AXES["count_nonzero"](a, axis, keepdims)
 
 
 # ---- other functions --------------------------------------------------------------------------------
@@ -355,13 +327,10 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.ptp: lambda a, axis=None, out=None, keepdims=False: FUNCTIONS["subtract"](
         a.max(axis, keepdims=keepdims), a.min(axis, keepdims=keepdims), out=out
     ),
-    np.nanmax: _ignoring_nan("max", -math.inf),
-    np.nanmin: _ignoring_nan("min", math.inf),
     np.isclose: equality.isclose,
     np.allclose: equality.allclose,
     np.array_equal: equality.array_equal,
     np.array_equiv: equality.array_equiv,
-    np.count_nonzero: _count_nonzero,
     np.iscomplexobj: lambda x: x.dtype.kind == "c",
     np.isrealobj: lambda x: x.dtype.kind != "c",
     np.result_type: lambda *given: np.result_type(
@@ -386,7 +355,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 _ROWS = [row for row in REDUCTIONS.values() if row.doc]
 NUMPY_FUNCTIONS.update({
     getattr(np, name): _numpy_reduction(row)
-    for row in _ROWS for name in (row.name, *row.aliases) if hasattr(np, name)
+    for row in REDUCTIONS.values() for name in (row.name, *row.aliases) if hasattr(np, name)
 })  # fmt: skip
 # (numpy.add, "reduce") -> the function for gpuinterop arrays.
 UFUNC_METHODS: dict[tuple[np.ufunc, str], Callable[..., Any]] = {

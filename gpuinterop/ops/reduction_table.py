@@ -133,7 +133,7 @@ def _prod(source: str, result: str) -> tuple[str, str, str]:
     return value, "x0", f"Product<{value}>"
 
 
-def _extreme(op: str, sign: int) -> Callable[[str, str], tuple[str, str, str]]:
+def _extreme(op: str, sign: str) -> Callable[[str, str], tuple[str, str, str]]:
     def kernel(source: str, result: str) -> tuple[str, str, str]:
         value = "u8" if source == "bool" else WORKING[source]
         return value, "x0", f"{op}<{value}, {sign}>"
@@ -258,15 +258,15 @@ REDUCTIONS: dict[str, Reduction] = {
             ufunc=np.multiply, identity=1),
         Reduction("mean", _mean_dtype, _mean, "axis dtype out keepdims * where",
             "Return the mean over `axis`.", loops=Loops(np.add, after=_averaged)),
-        Reduction("min", _same, _extreme("Extreme", 1), _EXTREME,
+        Reduction("min", _same, _extreme("Extreme", "1"), _EXTREME,
             "Return the minimum over `axis`, or NaN if an element is NaN.",
             ufunc=np.minimum, needs_elements=True, aliases=("amin",)),
-        Reduction("max", _same, _extreme("Extreme", -1), _EXTREME,
+        Reduction("max", _same, _extreme("Extreme", "-1"), _EXTREME,
             "Return the maximum over `axis`, or NaN if an element is NaN.",
             ufunc=np.maximum, needs_elements=True, aliases=("amax",)),
-        Reduction("argmin", _int64, _extreme("ArgExtreme", 1), "axis out keepdims",
+        Reduction("argmin", _int64, _extreme("ArgExtreme", "1"), "axis out keepdims",
             _PLACE_DOC.format("minimum"), needs_elements=True, is_place=True),
-        Reduction("argmax", _int64, _extreme("ArgExtreme", -1), "axis out keepdims",
+        Reduction("argmax", _int64, _extreme("ArgExtreme", "-1"), "axis out keepdims",
             _PLACE_DOC.format("maximum"), needs_elements=True, is_place=True),
         Reduction("any", _bool, _logical("AnyOrAll<0>"), "axis out keepdims * where",
             "Return whether any element over `axis` is not zero.", ufunc=np.logical_or, identity=0),
@@ -287,7 +287,11 @@ REDUCTIONS: dict[str, Reduction] = {
             loops=Loops(np.maximum, _size, dtype="float64")),
         Reduction("norm_min", _real_dtype, _norm_inf(1), needs_elements=True,
             loops=Loops(np.minimum, _size, dtype="float64")),
-        # For numpy.count_nonzero.
+        # For NumPy's functions of these names.
+        Reduction("nanmin", _same, _extreme("Extreme", "1, true"), "axis out keepdims",
+            needs_elements=True, loops=Loops(np.fmin)),
+        Reduction("nanmax", _same, _extreme("Extreme", "-1, true"), "axis out keepdims",
+            needs_elements=True, loops=Loops(np.fmax)),
         Reduction("count_nonzero", _int64, lambda source, result: ("int", "gi_to<bool>(x0)", "IntegerSum<i64>"),
             loops=Loops(np.add, _is_nonzero)),
     )

@@ -353,9 +353,10 @@ class ReductionMethods(_core.Array):
 
 def _reduce_other(name: str, x: Any = None, *args: Any, **options: Any) -> Any:
     """Reduce an array of another library, or a placeholder of `fuse`."""
-    if not hasattr(type(x), "__gpuinterop_trace__"):
-        (x,) = output_arrays.taken(name, x)
-    return getattr(x, name)(*args, **options)
+    if hasattr(type(x), "__gpuinterop_trace__"):
+        return getattr(x, name)(*args, **options)
+    (x,) = output_arrays.taken(name, x)
+    return FUNCTIONS_OF_AXES[name](x, *args, **options)
 
 
 PREPARE["reduction"] = _reduce
@@ -371,7 +372,7 @@ def _add(row: Reduction) -> Any:
 
 # The functions, also those that are not methods: `where` is the name in their errors.
 FUNCTIONS_OF_AXES: dict[str, Any] = {row.name: _add(row) for row in REDUCTIONS.values()}
-CALLS.update({row.name: partial(_reduce_other, row.name) for row in REDUCTIONS.values() if row.doc})
+CALLS.update({name: partial(_reduce_other, name) for name in REDUCTIONS})
 FUNCTIONS_OF_AXES.update({
     alias: FUNCTIONS_OF_AXES[row.name] for row in REDUCTIONS.values() for alias in row.aliases
 })  # fmt: skip

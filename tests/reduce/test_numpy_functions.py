@@ -128,6 +128,7 @@ def test_nan_is_ignored(device, dtype):
         out = gi.empty((4,), dtype, device=device)
         assert function(x, axis=1, out=out) is out
         np.testing.assert_array_equal(out.get(), function(host, axis=1))
+        assert function(host, axis=1, out=out) is out
         with pytest.raises(ValueError):
             function(x[:0])
 

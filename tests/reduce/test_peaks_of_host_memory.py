@@ -65,6 +65,8 @@ PAIRS = {
     "norm": (lambda: F.norm(), lambda: np.linalg.norm(f)),
     "sum of selected elements of two rows": (lambda: W.sum(0, where=MW), lambda: w.sum(0, where=mw)),
     "nanmin of two rows": (lambda: np.nanmin(W, 0), lambda: np.nanmin(w, 0)),
+    "nanmax of two rows and out=": (
+        lambda: np.nanmax(W, 0, out=W[0]), lambda: np.nanmax(w, 0, out=w[0])),
     "any": (lambda: F.any(), lambda: f.any()),
     "count_nonzero": (lambda: np.count_nonzero(F), lambda: np.count_nonzero(f)),
     "count_nonzero of rows": (lambda: np.count_nonzero(F, 1), lambda: np.count_nonzero(f, 1)),

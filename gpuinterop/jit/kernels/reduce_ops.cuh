@@ -155,14 +155,17 @@ struct Product {
   __device__ static inline T finish(const Acc& a, double, double) { return a.product; }
 };
 
-// Minimum and maximum. A NaN is the result, as in NumPy. SIGN is +1 for the minimum, -1 for the maximum.
-template <typename T, int SIGN>
+// Minimum and maximum. SIGN is +1 for the minimum, -1 for the maximum. A NaN is the result, as in NumPy, or, if
+// NaNs are ignored, only where all elements are NaN.
+template <typename T, int SIGN, bool IGNORES_NAN = false>
 struct Extreme {
   struct Acc { T best; int any; };
   __device__ static inline Acc init() { return {gi_to<T>(0), 0}; }
-  __device__ static inline bool beats(T x, T y) { return SIGN > 0 ? x < y : x > y; }
+  __device__ static inline bool beats(T x, T y) {
+    return (SIGN > 0 ? x < y : x > y) || gi_is_nan(IGNORES_NAN ? y : x);
+  }
   __device__ static inline void take(Acc& a, T x) {
-    if (!a.any || beats(x, a.best) || gi_is_nan(x)) a.best = x;
+    if (!a.any || beats(x, a.best)) a.best = x;
     a.any = 1;
   }
   template <int N, typename V>
@@ -171,7 +174,7 @@ struct Extreme {
 #pragma unroll
     for (int k = 1; k < N; ++k) {
       const T x = gi_to<T>(v[k]);
-      if (beats(x, best) || gi_is_nan(x)) best = x;
+      if (beats(x, best)) best = x;
     }
     take(a, best);
   }
