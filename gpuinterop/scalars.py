@@ -19,7 +19,6 @@ from gpuinterop import _core
 from gpuinterop.dtypes import (
     FLOAT32,
     ML_NAMES,
-    NUMPY_NAMES,
     SUB_BYTE_NAMES,
     as_supported_dtype,
     dtype_from_id,
@@ -295,8 +294,8 @@ def _too_large(value: Any, wanted: np.dtype[Any], where: str) -> DTypeError:
 
 
 def _encode(number: Any, row: int) -> tuple[int, int]:
-    """Return the bytes of a number of a dtype as two little-endian words."""
-    if row >= len(NUMPY_NAMES) and type(number) is int and number.bit_length() > 63:
+    """Return the bytes of a number of a dtype of ml_dtypes as two little-endian words."""
+    if type(number) is int and number.bit_length() > 63:
         number = float(number)  # NumPy holds it as an object, which ml_dtypes does not cast
     with np.errstate(all="ignore"):
         data = np.asarray(number).astype(dtype_from_id(row)).tobytes().ljust(16, b"\0")

@@ -1,6 +1,6 @@
 #include "ops/operands.hpp"
 
-#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -9,6 +9,7 @@
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
 #include "ops/graph.hpp"
+#include "ops/host_loops.hpp"
 #include "ops/kernels.hpp"
 #include "ops/overlap.hpp"
 
@@ -35,29 +36,11 @@ bool set_number(Input& in, PyObject* o) {
   return true;
 }
 
-template <class T>
-Constant bits_of(T value) {
-  static_assert(sizeof(T) <= sizeof(Constant));
-  uint64_t words[2] = {0, 0};
-  std::memcpy(words, &value, sizeof value);
-  return Constant{words[0], words[1]};
-}
-
 [[noreturn]] void out_of_range(const OpInfo& info, PyObject* number, DTypeId dtype) {
   int overflow = 0;
   (void)PyLong_AsLongLongAndOverflow(number, &overflow);
   fail_with("integer_out_of_range", info.name,
             {repr_text(number), kDTypes[dtype].name, overflow ? "float64" : "int64"});
-}
-
-double as_double(PyObject* number, const OpInfo& info) {
-  const double v = PyFloat_AsDouble(number);
-  if (v == -1.0 && PyErr_Occurred()) {
-    if (!PyErr_ExceptionMatches(PyExc_OverflowError)) throw PythonError();
-    PyErr_Clear();
-    fail_with("integer_out_of_range", info.name, {repr_text(number), "float64", ""});
-  }
-  return v;
 }
 
 }  // namespace
@@ -112,28 +95,39 @@ std::optional<uint64_t> integer_bits(PyObject* number, DTypeId dtype) {
   return static_cast<uint64_t>(value);
 }
 
+std::optional<Number> read_number(PyObject* number) {
+  const bool is_complex = !PyFloat_CheckExact(number) && PyComplex_Check(number);
+  const double real = is_complex ? PyComplex_RealAsDouble(number) : PyFloat_AsDouble(number);
+  if (real == -1.0 && PyErr_Occurred()) {
+    if (!PyErr_ExceptionMatches(PyExc_OverflowError)) throw PythonError();
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  if (!is_complex) return Number{{real, 0}, kFloat64};
+  return Number{{real, PyComplex_ImagAsDouble(number)}, kComplex128};
+}
+
+void cast_one(const void* from, DTypeId from_dtype, void* to, DTypeId to_dtype) {
+  char* args[] = {static_cast<char*>(const_cast<void*>(from)), static_cast<char*>(to)};
+  const intptr_t steps[] = {0, 0};
+  cast_loop(from_dtype, to_dtype)(args, 1, steps);
+}
+
 Constant encode(PyObject* number, DTypeId dtype, const OpInfo& info) {
   if (is_integer(dtype) && PyLong_Check(number)) {
     const auto bits = integer_bits(number, dtype);
     if (!bits) out_of_range(info, number, dtype);
     return {*bits, 0};
   }
-  if (dtype == kBool) {
-    const int is_true = PyObject_IsTrue(number);
-    if (is_true < 0) throw PythonError();
-    return bits_of(static_cast<uint8_t>(is_true));
+  const auto read = read_number(number);
+  if (!read) fail_with("integer_out_of_range", info.name, {repr_text(number), "float64", ""});
+  // Without a loop, because this is the most frequent dtype.
+  if (dtype == kFloat32) return {std::bit_cast<uint32_t>(static_cast<float>(read->parts[0])), 0};
+  if (cast_loop(read->dtype, dtype)) {
+    uint64_t words[2] = {0, 0};
+    cast_one(read->parts, read->dtype, words, dtype);
+    return {words[0], words[1]};
   }
-  if (dtype == kFloat32 || dtype == kFloat64 ||
-      ((dtype == kComplex64 || dtype == kComplex128) && !PyComplex_Check(number))) {
-    const double v = as_double(number, info);
-    if (dtype == kFloat32) return bits_of(static_cast<float>(v));
-    if (dtype == kFloat64) return bits_of(v);
-    if (dtype == kComplex64) {
-      return bits_of(std::array<float, 2>{static_cast<float>(v), 0});
-    }
-    return Constant{bits_of(v).low, 0};
-  }
-  if (PyLong_Check(number)) as_double(number, info);  // or an error
   const nb::object bits =
       nb::steal(call_hook(Hook::Encode, "(Oi)", number, static_cast<int>(dtype)).release());
   nb::object low = bits[0], high = bits[1];

@@ -60,6 +60,14 @@ void require_exponent(const Input& in, int position, DTypeId dtype, const OpInfo
 
 // A Python int as an integer of the dtype (is_integer): its low bytes. Nothing if it does not fit.
 std::optional<uint64_t> integer_bits(PyObject* number, DTypeId dtype);
+// A Python number as float64 or complex128. Nothing for an int beyond float64.
+struct Number {
+  double parts[2];
+  DTypeId dtype;
+};
+std::optional<Number> read_number(PyObject* number);
+// Casts one element; cast_loop() has the dtypes.
+void cast_one(const void* from, DTypeId from_dtype, void* to, DTypeId to_dtype);
 // The bytes of the number as a stored element.
 Constant encode(PyObject* number, DTypeId dtype, const OpInfo& info);
 

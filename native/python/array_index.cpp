@@ -5,6 +5,7 @@
 #include "array/error.hpp"
 #include "array/hooks.hpp"
 #include "ops/graph.hpp"
+#include "ops/host_loops.hpp"
 #include "ops/operands.hpp"
 #include "ops/overlap.hpp"
 #include "python/array_type.hpp"
@@ -190,29 +191,37 @@ PyRef call_by_arrays(const char* name, PyObject* arguments) {
 
 }  // namespace
 
-// Stores one Python number as an element of `dtype`. False if `value` is not a number, only NumPy can
-// convert to the dtype, or the number does not fit; gpuinterop/scalars.py then converts it or raises.
+// Stores one Python number as an element of `dtype`. False if `value` is not a number, the core has no cast to
+// the dtype, or the number does not fit; gpuinterop/scalars.py then converts it or raises.
 bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
+  PyRef whole;
+  if (is_integer(dtype) && PyFloat_Check(value)) {
+    whole = PyRef::steal(PyLong_FromDouble(PyFloat_AsDouble(value)));
+    forgive();  // infinity and nan
+    if (!whole) return false;
+    value = whole.get();
+  }
   if (is_integer(dtype) && PyLong_CheckExact(value)) {
     const auto bits = ops::integer_bits(value, dtype);
     if (bits) std::memcpy(out, &*bits, static_cast<size_t>(itemsize_of(dtype)));
     return bits.has_value();
   }
-  if (dtype != kFloat32 && dtype != kFloat64) return false;
-  if (!PyFloat_Check(value) && !PyLong_CheckExact(value) && !PyBool_Check(value)) return false;
-  const double number = PyFloat_AsDouble(value);
-  if (number == -1.0 && PyErr_Occurred()) {
-    if (!PyErr_ExceptionMatches(PyExc_OverflowError)) throw PythonError();
-    PyErr_Clear();
-    return false;
-  }
-  if (dtype == kFloat32) {
-    const float narrow = static_cast<float>(number);
-    if (std::isinf(narrow) && !std::isinf(number)) return false;
+  const bool is_number = PyFloat_Check(value) || PyLong_CheckExact(value) || PyBool_Check(value) ||
+                         (is_complex(dtype) && PyComplex_Check(value));
+  if (!is_number) return false;
+  const auto read = ops::read_number(value);
+  if (!read) return false;
+  if (dtype == kFloat32) {  // without loops, because this is the most frequent dtype
+    const float narrow = static_cast<float>(read->parts[0]);
     std::memcpy(out, &narrow, sizeof narrow);
-  } else {
-    std::memcpy(out, &number, sizeof number);
+    return std::isfinite(narrow) || !std::isfinite(read->parts[0]);
   }
+  if (!ops::cast_loop(read->dtype, dtype)) return false;
+  double stored[2] = {0, 0};
+  ops::cast_one(read->parts, read->dtype, out, dtype);
+  ops::cast_one(out, dtype, stored, read->dtype);
+  for (int i = 0; i < 2; ++i)
+    if (std::isfinite(read->parts[i]) && !std::isfinite(stored[i])) return false;
   return true;
 }
 
@@ -238,7 +247,9 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
     fitted(exchange::look_into(value, where, true).layout, target, where);
   PyRef converted;
   bool is_converted = false, is_number = false;
-  if (!is_array(value) || unwrap(value).dtype != target.dtype) {
+  if (is_array(value) && unwrap(value).dtype != target.dtype)
+    require_holds(target_type, unwrap(value).dtype, where, "value.astype('{}')");
+  if (!is_array(value) || !copy_takes_dtypes(target, unwrap(value))) {
     const PyRef like = PyRef::steal(wrap(target_type, Array(target)));
     converted = call_hook(Hook::Foreign, "(sOOs)", "assigned", value, like.get(), where);
     // The hook fills the target with a list, and returns None, if no array in between is needed.

@@ -34,8 +34,8 @@ Entry entries[] = {
     //   "operand", value, an array of the call or None, where -> array, number, (number, dtype id),
     //     NotImplemented: called for an operand that is neither a gpuinterop array nor a Python scalar.
     //   "assigned", value, target, where -> (an array that a copy into the target can cast, whether it was a
-    //     scalar or a list), or None if a list was assigned. Called for every value that is not an array of the
-    //     target's dtype.
+    //     scalar or a list), or None if a list was assigned. Called for every value that is neither such an array nor
+    //     a number that scalar_bytes() stores.
     //   "refuse", value, where: raises the error that forbids sharing the value, if its library has one.
     //   "refuse to torch", array, where: raises the error of the plan to share the array with torch.
     //   "wait", array, where: called before a write to an array whose memory is lent (array/loans.hpp).

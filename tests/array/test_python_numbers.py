@@ -51,8 +51,9 @@ def test_rounded_as_numpy_does_and_cut_towards_zero_for_integers(device, way):
     for dtype, values in {
         "float32": [2**24 + 1, 0.1, -1e-60, 3.4028235e38, True, float("-inf"), 2**70, float("nan")],
         "float64": [2**24 + 1, 0.1, -1e-60, 1e300, True, float("-inf"), 2**70],
-        "float16": [0.1, float("nan")],
-        "complex64": [0.1, float("nan")],
+        "float16": [0.1, float("nan"), 2049, 65519, True],
+        "complex64": [0.1, float("nan"), 0.1 - 1e-60j, complex("inf+nanj"), 2**30 + 1],
+        "bool": [0, 2, 0.1, float("nan")],
         "int8": [2.9, -2.9, -128.9, True],
     }.items():
         for value in values:

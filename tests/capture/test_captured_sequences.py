@@ -67,6 +67,16 @@ def test_casts_on_the_way_are_part_of_the_sequence(device: str) -> None:
         assert [a.tolist() for a in (one, full)] == [[twice[0]] * 3] * 2
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_assigned_host_memory_is_read_by_each_replay(dtype) -> None:
+    x, values = gi.GpuArray([0, 0], device="cpu"), np.zeros(2, dtype)
+    with gi.capture(device="cpu") as graph:
+        x[...] = values
+    values[:] = 1, 2
+    graph.replay()
+    assert x.tolist() == [1, 2]
+
+
 def test_results_keep_their_place(device: str) -> None:
     x = array([1, 2], device)
     double = gi.capture(lambda a: a + a, x)
