@@ -123,9 +123,9 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 raise error.changed(where="item") from None
         raise ArrayIndexError(
             where="item",
-            expected=f"one index into {seen.size} elements, or one for each of {seen.ndim} axes",
+            expected="one index into the flattened array, or one for each axis",
             got=f"{', '.join(map(short_repr, places))} for an array of shape {seen.shape}",
-            fix="pass one index into the flattened array, or one for each axis",
+            fix="pass an index from -x.size to x.size - 1, or one for each axis",
         )
 
     def __contains__(self, value: Any) -> bool:

@@ -171,13 +171,17 @@ def _refuse_rounding(
     else:
         return
     if changed.size:
+        keeps = {
+            "i": "a GpuArray's 'int64' keeps them, ",
+            "u": "a GpuArray's 'uint64' keeps them, ",
+            "O": "",
+        }
+        floats = "a GpuArray's 'float64' keeps them up to 2**53, "
         raise DTypeError(
             where=where,
             expected=f"integers that {result.dtype}, the default dtype, holds exactly",
             got=short_repr(changed.item(0)),
-            fix="name the dtype: a GpuArray's 'int64' keeps them, 'float32' rounds them"
-            if found.dtype.kind in "iuO"
-            else "name the dtype: a GpuArray's 'float64' keeps them up to 2**53, 'float32' rounds them",
+            fix=f"name the dtype: {keeps.get(found.dtype.kind, floats)}'float32' rounds them",
         )
 
 
