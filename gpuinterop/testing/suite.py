@@ -87,10 +87,10 @@ def _load(entry: str | Bridge, places: list[str]) -> tuple[Bridge | None, str, b
     """Return the bridge of a library, or the reason why there is none and whether it is broken."""
     if isinstance(entry, Bridge):
         return entry, "", False
-    if ":" in entry:
-        return bridge_at(entry), "", False
     if entry not in peers.names():
-        registry.backend(entry)  # raises for an unknown name
+        if isinstance(entry, str) and ":" in entry:  # type: ignore[redundant-expr]
+            return bridge_at(entry), "", False
+        registry.backend(entry, "gpuinterop.testing")  # raises for an unknown name
     try:
         if not {place.partition(":")[0] for place in places} & {*registry.backend(entry).devices}:
             return None, f"no arrays on {', '.join(places)}", False
