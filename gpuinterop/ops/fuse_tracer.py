@@ -83,10 +83,10 @@ def _kind_of(x: Any) -> int:
     if type(x) is Scalar:
         return number_kind(x.value)
     dtype = getattr(x, "dtype", None)
-    if not isinstance(dtype, np.dtype):
-        raise _refusal("gpuinterop arrays where the function reads dtypes", type(x).__name__,
+    if dtype is None:
+        raise _refusal("arrays with the attribute dtype", type(x).__name__,
                        "convert it first: gpuinterop.asarray(value)")  # fmt: skip
-    return dtype_id(dtype)
+    return dtype_id(dtype, "fuse")
 
 
 def _refusal(expected: str, got: str, fix: str) -> ArgumentTypeError:

@@ -319,3 +319,15 @@ def test_nothing_outlives_a_fused_function(device):
     del fused, held
     gc.collect()
     assert memory() is None
+
+
+@pytest.mark.torch
+def test_products_and_dtypes_of_arrays_of_other_libraries():
+    torch = pytest.importorskip("torch")
+    host, vector = np.arange(6, dtype="float32").reshape(2, 3), np.ones(3, "float32")
+    x, w = gi.asarray(host, device="cpu"), torch.from_numpy(vector)
+    product = gi.fuse(lambda a, b: a @ b + b.dtype.itemsize)
+    for one, other in ((x, w), (torch.from_numpy(host), w), (gi.GpuArray(host, device="cpu"), w)):
+        assert product(one, other).tolist() == (host @ vector + 4).tolist()
+    wide = product(torch.from_numpy(host).double(), w.double())
+    assert (wide.dtype, wide.tolist()) == ("float64", (host @ vector + 8).tolist())
