@@ -194,4 +194,5 @@ def _places_on_host(mask: Any, target: Any) -> None:
             target[axis, part] = places
         if len(key) > ints:
             target[ints, part] += key[ints].start
+        del found, places  # before the next piece
         at = part.stop

@@ -307,8 +307,8 @@ class _Stages:
         copies: list[tuple[Any, Any]] = []
         for run, stores in zip(way.runs, way.stores, strict=True):
             sinks = []
-            for value, place, later, _ in stores:
-                sink = None if place < 0 else outs[place]
+            for value, place, later, reused in stores:
+                sink = outs[place] if place >= 0 else values[reused] if reused >= 0 else None
                 if (
                     sink is None
                     or shape_of(sink) != self.shapes[id(value)]

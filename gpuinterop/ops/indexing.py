@@ -103,23 +103,26 @@ class Elements:
     # ---- the host ------------------------------------------------------------------------------------
 
     def _host_indices(self) -> list[Any]:
-        """Return the indices for NumPy, which checks them, broadcast to each other."""
-        found = []
+        """Return the indices broadcast to each other; NumPy checks them, or `_in_mode` changes them."""
         for number, values in enumerate(self.arrays):
-            extent = self.view.shape[self.axes[number]]
             if self.mode == RAISE and values.dtype == np.uint64:
                 self._require_inside(number, values)  # NumPy casts 2**64 - 1 to -1
-            elif self.mode == CLIP:
-                if values.dtype == np.uint64:
-                    values = np.minimum(values, np.uint64(_MOST))
-                values = np.clip(values.astype(np.int64), 0, extent - 1)
-            elif self.mode == WRAP:
-                wide = values if values.dtype == np.uint64 else values.astype(np.int64)
-                values = (wide % wide.dtype.type(extent)).astype(np.int64)
-            found.append(
-                values if values.shape == self.block else np.broadcast_to(values, self.block)
-            )
-        return found
+        return [
+            values if values.shape == self.block else np.broadcast_to(values, self.block)
+            for values in self.arrays
+        ]
+
+    def _in_mode(self, number: int, values: Any) -> Any:
+        """Return indices of one array as NumPy reads them."""
+        extent = self.view.shape[self.axes[number]]
+        if self.mode == CLIP:
+            if values.dtype == np.uint64:
+                values = np.minimum(values, np.uint64(_MOST))
+            return np.clip(values.astype(np.int64), 0, extent - 1)
+        if self.mode == WRAP:
+            wide = values if values.dtype == np.uint64 else values.astype(np.int64)
+            return (wide % wide.dtype.type(extent)).astype(np.int64)
+        return values
 
     def _raise_for_numpy(self) -> None:
         """Raise for an index that NumPy refuses."""
@@ -205,8 +208,11 @@ class Elements:
             # NumPy does not copy parts of arrays of one dimension.
             result = result.reshape(-1, *result.shape[len(block) :])
             indices, block = [index.reshape(-1) for index in indices], (math.prod(block),)
-        for part in _pieces(block, result.size):
-            result[part] = source[tuple(index[part] for index in indices)]
+        for some in _pieces(block, math.prod(block)):
+            inside = [self._in_mode(number, index[some]) for number, index in enumerate(indices)]
+            target = result[some] if some else result
+            for part in _pieces(inside[0].shape, target.size):
+                target[part] = source[tuple(index[part] for index in inside)]
 
     def write(self, value: Any, adds: bool = False) -> None:
         """Set the elements to `value`, or add it; it has `shape` or, in host memory, may have one element."""
@@ -254,7 +260,7 @@ class Elements:
         def work(target: Any, values: Any) -> None:
             indices, mode = self.arrays[0], self.mode
             if not self._fits_modes_of_numpy():
-                indices, mode = self._host_indices()[0].astype(np.intp), WRAP
+                indices, mode = self._in_mode(0, indices).astype(np.intp), WRAP
             elif mode == RAISE:
                 self._require_inside(0, indices)  # before the first element is written
                 mode = WRAP

@@ -192,6 +192,12 @@ def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
     return a
 
 
+def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    least = a.min(axis, keepdims=keepdims)  # first, because `out` may overlap a
+    most = a.max(axis, out=out, keepdims=keepdims)
+    return FUNCTIONS["subtract"](most, least, out=most)
+
+
 def _clip(
     a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None,
     max: Any = None, dtype: Any = None,
@@ -324,9 +330,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.copy: lambda a, order="K", subok=False: a.copy(order),
     np.copyto: index_access.copyto,
     np.astype: lambda x, dtype, /, *, copy=True: x.astype(dtype, copy=copy),
-    np.ptp: lambda a, axis=None, out=None, keepdims=False: FUNCTIONS["subtract"](
-        a.max(axis, keepdims=keepdims), a.min(axis, keepdims=keepdims), out=out
-    ),
+    np.ptp: _ptp,
     np.isclose: equality.isclose,
     np.allclose: equality.allclose,
     np.array_equal: equality.array_equal,

@@ -7,7 +7,7 @@ accuracy. On CUDA a LaunchPlan is made once for each layout, and the core keeps 
 from __future__ import annotations
 
 import math
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -139,23 +139,19 @@ def _reduce(
     in_loops = x.device.type == "cpu" and row.host is not None
     source = x.dtype if dtype is None else dtype
     dtypes.refuse_half_complex(source, row.where)
-    if initial is not None or where is not None:
-        chosen = axes if has_axis else None
-        value = _reduce_selected(op, x, chosen, dtype, keepdims, ddof, initial, where)
-        if out is None:
-            return _core.view(output_arrays.class_for(cls, value.dtype), value)
-        _core.copy_into(
-            output_arrays.check_out(out, value.shape, value.dtype, x, op), value, where=op
-        )
-        return given_out
-    if not in_loops and source != x.dtype:
-        x = x.astype(source)
-    # A variance is computed in `dtype`, and its result is real.
-    result = np.dtype(row.result(source) if dtype is None or row.shifted else dtype)
+    result = _result_dtype(op, source, dtype)
     shape = reduced_shape(x.shape, axes, keepdims)
-    check_not_empty(op, x.shape, axes)
+    selects = initial is not None or where is not None
+    if not selects:
+        check_not_empty(op, x.shape, axes)
     if out is not None:
         out = output_arrays.check_out(out, shape, result, x, op)
+    if selects:
+        value = _reduce_selected(op, x, axes, dtype, keepdims, ddof, initial, where, out)
+        made = output_arrays.class_for(cls, value.dtype)
+        return _core.view(made, value) if out is None else given_out
+    if not in_loops and source != x.dtype:
+        x = x.astype(source)
     if x.device.type == "cpu" and not in_loops:
         sink = output_arrays.new_like(x, shape, result, op, cls) if out is None else out
         if output_arrays.plain(sink).size:
@@ -179,6 +175,15 @@ def _reduce(
     return value if out is None else given_out
 
 
+@cache
+def _result_dtype(
+    op: str, source: np.dtype[Any], dtype: np.dtype[Any] | None = None
+) -> np.dtype[Any]:
+    row = REDUCTIONS[op]
+    # A variance is computed in `dtype`, and its result is real.
+    return np.dtype(row.result(source) if dtype is None or row.shifted else dtype)
+
+
 def _check_dtype(dtype: np.dtype[Any], cls: type, where: str) -> None:
     only = getattr(cls, "_only", None)
     if only is not None and dtype != only:
@@ -192,15 +197,15 @@ def _check_dtype(dtype: np.dtype[Any], cls: type, where: str) -> None:
 
 
 def _reduce_selected(
-    op: str, x: Any, axis: tuple[int, ...] | None, dtype: Any, keepdims: bool, ddof: float,
-    initial: Any, where: Any,
+    op: str, x: Any, axes: tuple[int, ...], dtype: Any, keepdims: bool, ddof: float, initial: Any,
+    where: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Return the reduction of a GpuArray, computed in `dtype` and then combined with the initial value."""
     row = REDUCTIONS[op]
     mask = None if where is None else output_arrays.selected(where, x, op)
     start = initial
     if initial is not None:
-        start = _number(initial, row.result(x.dtype) if dtype is None else dtype, op)
+        start = _number(initial, _result_dtype(op, x.dtype, dtype), op)
     # Replaces the elements that are not selected.
     other = None if row.identity is not None or row.ufunc is None else start
     if mask is not None and row.needs_elements and other is None:
@@ -208,21 +213,29 @@ def _reduce_selected(
             where=op, expected="initial= beside where=, because there is no identity",
             got="only where=", fix=f"pass initial=, the {op} of no elements",
         )  # fmt: skip
-    reduced = tuple(range(x.ndim)) if axis is None else axis
-    if row.needs_elements and not all(x.shape[i] for i in reduced):
-        value = output_arrays.new_like(x, reduced_shape(x.shape, reduced, keepdims), x.dtype)
+    if row.needs_elements and not all(x.shape[i] for i in axes):
+        shape = reduced_shape(x.shape, axes, keepdims)
+        value = output_arrays.new_like(x, shape, x.dtype) if out is None else out
         value[...] = start
         return value
+    # A call with out= is not cached.
+    into = {} if out is None else {"out": out}
     if mask is None:
-        given = {} if dtype is None else {"dtype": dtype}
-        value = getattr(x, op)(axis=axis, keepdims=keepdims, **given)
+        given = into if dtype is None else {**into, "dtype": dtype}
+        value = getattr(x, op)(axis=axes, keepdims=keepdims, **given)
     else:
-        compiled = _of_selected(op, reduced, keepdims, x.dtype, dtype, ddof)
-        value = compiled(x, mask) if other is None else compiled(x, mask, other)
+        compiled = _of_selected(op, axes, keepdims, x.dtype, dtype, ddof)
         if op == "mean":  # in place, because the sums and the counts may be many
-            total, count = value
-            result = row.result(x.dtype if dtype is None else dtype)
-            return FUNCTIONS["divide"](total, count, out=total).astype(result, copy=False)
+            if out is not None:
+                into["out"] = out if out.itemsize > 2 else None, None
+            total, count = compiled(x, mask, **into)
+            average = FUNCTIONS["divide"](total, count, out=total if out is None else out)
+            return average.astype(_result_dtype(op, x.dtype, dtype), copy=False)
+        if row.shifted and not keepdims:
+            if out is not None:
+                into["out"] = out.expand_dims(axes)
+            return compiled(x, mask, **into).squeeze(axes)
+        value = compiled(x, mask, *[v for v in (other,) if v is not None], **into)
     if start is None or row.ufunc is None:
         return value
     return FUNCTIONS[row.ufunc.__name__](value, start, out=value)
@@ -240,8 +253,8 @@ def _of_selected(
     x = given if dtype is None else graph.cast(given, dtype)
     source = of if dtype is None else dtype
 
-    def total(value: Value, keep: bool = keepdims) -> Value:
-        return graph.reduce("sum", graph.apply("where", mask, value, 0), axes, keep)
+    def total(value: Value) -> Value:
+        return graph.reduce("sum", graph.apply("where", mask, value, 0), axes, keepdims)
 
     if row.ufunc is not None:
         other: Any = row.identity
@@ -251,15 +264,18 @@ def _of_selected(
             other = bool(other)
         made = graph.reduce(op, graph.apply("where", mask, x, other), axes, keepdims)
         result = row.result(of) if dtype is None else dtype
+        if result == row.result(source):  # the memory of a cast result is its own
+            return graph.compile([made], op)
     else:
+        # The counts of a variance are also those of the means, which keep the axes.
+        keepdims = keepdims or row.shifted
         result, count = row.result(source), graph.reduce("sum", mask, axes, keepdims)
         if op == "mean":  # the sum and the count
             # Sums in small floats would overflow.
             wide = result if result.itemsize > 2 else np.float32
             return graph.compile([total(graph.cast(x, wide)), count], op)
         wide = np.complex128 if source.kind == "c" else np.float64
-        kept = graph.reduce("sum", mask, axes, True)
-        mean = graph.apply("divide", total(graph.cast(x, wide), True), kept)
+        mean = graph.apply("divide", total(graph.cast(x, wide)), count)
         away = graph.apply("subtract", x, mean)
         if source.kind == "c":
             away = graph.apply("absolute", away)
@@ -272,7 +288,7 @@ def _of_selected(
 def _number(initial: Any, dtype: Any, op: str) -> Any:
     """Return the initial value as a Python number of the result's kind, or as a 0-d array."""
     if isinstance(initial, _core.Array) and initial.ndim == 0:
-        return output_arrays.plain(initial).astype(dtype, copy=False)
+        return output_arrays.plain(initial).astype(dtype)  # `out` may overlap it
     number = as_scalar(initial, op)
     if not isinstance(number, (bool, int, float, complex, np.generic)):
         raise ArgumentTypeError(

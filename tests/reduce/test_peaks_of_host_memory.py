@@ -8,11 +8,12 @@ from doubles import driver
 from doubles.fake_driver import built
 
 PROGRAM = """
-import copy, ctypes, json, pickle
+import copy, ctypes, json, pickle, warnings
 import ml_dtypes
 import numpy as np
 import gpuinterop as gi
 
+warnings.simplefilter("ignore")  # no element is selected
 heap = ctypes.CDLL(None)  # with doubles/heap
 heap.heap_start.restype = heap.heap_highest.restype = ctypes.c_long
 
@@ -37,11 +38,11 @@ W, MW = (gi.GpuArray(value, device="cpu") for value in (w, mw))
 selected = d[m]
 imaginary = 1j * f
 SELECTED, IMAGINARY = gi.GpuArray(selected, device="cpu"), gi.GpuArray(imaginary, device="cpu")
-stack, number = f.reshape(-1, 32, 32)[:32], np.asarray(np.float32(1))
+stack, number, line = f.reshape(-1, 32, 32)[:32], np.asarray(np.float32(1)), w[0].copy()
 dots = np.dot(stack, stack)
 outer, square = w[:, :512].copy(), np.zeros((512, 512), "float32")
-STACK, NUMBER, DOTS, OUTER, SQUARE = (
-    gi.GpuArray(value, device="cpu") for value in (stack, number, dots, outer, square))
+STACK, NUMBER, LINE, DOTS, OUTER, SQUARE = (
+    gi.GpuArray(value, device="cpu") for value in (stack, number, line, dots, outer, square))
 fused = gi.fuse(lambda x, y: gi.tanh(x * y + x))
 kernel = gi.ElementwiseKernel("T a, T x, T y", "T z", "z = a * x + y", host=lambda a, x, y: a * x + y)
 
@@ -64,9 +65,18 @@ PAIRS = {
     "var": (lambda: F.var(axis=0), lambda: f.var(axis=0)),
     "norm": (lambda: F.norm(), lambda: np.linalg.norm(f)),
     "sum of selected elements of two rows": (lambda: W.sum(0, where=MW), lambda: w.sum(0, where=mw)),
+    "sum of selected elements and out=": (
+        lambda: W.sum(0, where=MW, initial=1, out=LINE), lambda: w.sum(0, where=mw, initial=1, out=line)),
+    "sum with initial= and out=": (lambda: W.sum(0, initial=1, out=LINE), lambda: w.sum(0, initial=1, out=line)),
+    "mean of selected elements and out=": (
+        lambda: W.mean(0, where=MW, out=LINE), lambda: w.mean(0, where=mw, out=line)),
+    "var of selected elements of two rows": (lambda: W.var(0, where=MW), lambda: w.var(0, where=mw)),
+    "std of selected elements and out=": (
+        lambda: W.std(0, where=MW, out=LINE), lambda: w.std(0, where=mw, out=line)),
+    "ptp and out=": (lambda: np.ptp(W, 0, out=LINE), lambda: np.ptp(w, 0, out=line)),
     "nanmin of two rows": (lambda: np.nanmin(W, 0), lambda: np.nanmin(w, 0)),
     "nanmax of two rows and out=": (
-        lambda: np.nanmax(W, 0, out=W[0]), lambda: np.nanmax(w, 0, out=w[0])),
+        lambda: np.nanmax(W, 0, out=LINE), lambda: np.nanmax(w, 0, out=line)),
     "any": (lambda: F.any(), lambda: f.any()),
     "count_nonzero": (lambda: np.count_nonzero(F), lambda: np.count_nonzero(f)),
     "count_nonzero of rows": (lambda: np.count_nonzero(F, 1), lambda: np.count_nonzero(f, 1)),
@@ -117,6 +127,7 @@ PAIRS = {
     **{name: (lambda function=getattr(gi, name): function(F), lambda: np.exp(f))
        for name in ("erf", "erfc", "gamma", "lgamma", "rsqrt", "sigmoid", "softplus")},
     "max of selected elements": (lambda: F.max(where=M, initial=0), lambda: f.max(where=m, initial=0)),
+    "nonzero of many columns": (lambda: gi.nonzero(F.reshape(1024, -1)), lambda: np.nonzero(f.reshape(1024, -1))),
     "nonzero": (lambda: gi.nonzero(F), lambda: np.nonzero(f)),
     "flatnonzero": (lambda: gi.flatnonzero(M), lambda: np.flatnonzero(m)),
     "selection": (lambda: F[M], lambda: f[m]),
@@ -127,6 +138,10 @@ PAIRS = {
     "small indices": (lambda: F.ravel()[U], lambda: f.ravel()[u]),
     "take, clip": (lambda: gi.take(F, B, mode="clip"), lambda: np.take(f, below, mode="clip")),
     "take, wrap": (lambda: gi.take(F, B, mode="wrap"), lambda: np.take(f, below, mode="wrap")),
+    "take from columns, clip": (
+        lambda: gi.take(F.T, B, mode="clip"), lambda: np.take(f.T, below, mode="clip")),
+    "take from columns, wrap": (
+        lambda: gi.take(F.T, B, mode="wrap"), lambda: np.take(f.T, below, mode="wrap")),
     "take_along_axis": (lambda: gi.take_along_axis(F, B, 0), lambda: np.take_along_axis(f, below, 0)),
     "put": (lambda: gi.put(F, B, 3), lambda: np.put(f, below, 3)),
     "put, clip": (lambda: gi.put(F, B, 3, mode="clip"), lambda: np.put(f, below, 3, mode="clip")),
