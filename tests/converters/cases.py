@@ -1,4 +1,4 @@
-"""Layouts and dtypes that every converter is tried with, made from NumPy arrays."""
+"""What the tests of several converters share."""
 
 import importlib
 import re
@@ -8,21 +8,10 @@ import pytest
 from doubles.placed import placed
 
 import gpuinterop as gi
-from gpuinterop import testing
-from gpuinterop.testing import Layout
-
-DTYPES = [*testing.DTYPES, "int4", "float4_e2m1fn"]
-
-
-def dtype_from_id(name):
-    import ml_dtypes
-
-    return np.dtype(getattr(ml_dtypes, name) if name.startswith(("bfloat", "float8")) else name)
 
 
 def aligned(count, dtype, offset=0):
     """`count` elements that start `offset` bytes past a multiple of 64, with different values."""
-    dtype = dtype_from_id(dtype) if isinstance(dtype, str) else dtype
     return placed((np.arange(count) % 13).astype(dtype), offset)
 
 
@@ -34,25 +23,10 @@ extern "C" __global__ void multiply_them(float *dest, float *a, float *b, int n)
 }
 """
 
-LAYOUTS = {
-    **testing.LAYOUTS,
-    "rows": Layout("rows", 24, (3, 4), (8, 1)),
-    "row": Layout("row", 5, (1, 5), (5, 1)),
-    "column": Layout("column", 5, (5, 1), (1, 1)),
-    "vector": Layout("vector", 7, (7,), (1,)),
-    "empty mirrored": Layout("empty mirrored", 12, (0, 4), (4, -1), 3),
-}
-
 
 def frozen(a):
     a.flags.writeable = False
     return a
-
-
-def make(layout, dtype="float32"):
-    """(a NumPy array of that layout, our array over the same memory)."""
-    host = LAYOUTS[layout].of(aligned(LAYOUTS[layout].count, dtype))
-    return host, gi.converters.from_numpy(host)
 
 
 def agree(x, to="gpuinterop", copyif=False, **options):

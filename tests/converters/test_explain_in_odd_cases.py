@@ -166,3 +166,25 @@ def test_without_a_gpu_no_fix_moves_to_one(library, word):
     fix = driver.run(program, library or fake_driver.library()).strip().partition("; and")[0]
     assert fix.startswith(word)
     assert fix.endswith("x.to_device('cuda')")
+
+
+def test_plan_prints_all_its_fields():
+    pytest.importorskip("torch")
+    x = gi.zeros((3, 4), device="cpu")[::-1]
+    fault = "stride -16 bytes on axis 0 of shape (3, 4)"
+    refused, copied = gi.explain(x, "torch"), gi.explain(x, "torch", copyif=True)
+    assert str(refused).splitlines() == [
+        "to_torch: refused",
+        "  needs: strides that are not negative, because torch has none",
+        f"  has:   {fault}",
+        "  fix:   pass copyif=True, or make x.copy() once and reuse it",
+    ]
+    # With copyif=True the fix does not suggest copyif=True.
+    assert str(copied).splitlines() == [
+        "to_torch: copied (48 bytes)",
+        "  needs:    strides that are not negative, because torch has none",
+        f"  has:      {fault}",
+        "  to share: make x.copy() once and reuse it",
+    ]
+    assert repr(copied) == str(copied)
+    assert str(gi.explain(x[::-1], "torch")) == "to_torch: shared"

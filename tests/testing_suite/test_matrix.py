@@ -311,15 +311,25 @@ def test_arrays_that_a_library_cannot_make_are_taken_from_dlpack():
     assert {cell.outcome for cell in m.cells} == {"shared"}, m
 
 
-LIBRARIES = ("numpy", "torch", "jax", "tvm_ffi", "cuda_core", "array_api", "warp", "tensorflow")
+LIBRARIES = (
+    "numpy",
+    "torch",
+    "jax",
+    "tvm_ffi",
+    "cuda_core",
+    "array_api",
+    "buffer",
+    "warp",
+    "tensorflow",
+)
+PARTS = [{"dtypes": ["float32"]}, {"layouts": ["C"]}, pytest.param({}, marks=pytest.mark.slow)]
 
 
+@pytest.mark.parametrize("part", PARTS, ids=str)
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("every_dtype", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_the_real_libraries(library, every_dtype):
+def test_the_real_libraries(library, part):
     """Tests of tests/converters begin where this one ends."""
-    module = {"cuda_core": "cuda.core", "array_api": "array_api_strict"}.get(library, library)
-    pytest.importorskip(module)
-    options = {"layouts": ["C"]} if library == "jax" else {}  # which compiles for each new case
-    m = matrix([library], ["cpu"], **(options if every_dtype else {"dtypes": ["float32"]}))
+    module = {"cuda_core": "cuda.core", "array_api": "array_api_strict", "buffer": "builtins"}
+    pytest.importorskip(module.get(library, library))
+    m = matrix([library], ["cpu"], **part)
     assert m.ok, str(m)
