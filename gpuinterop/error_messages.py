@@ -129,8 +129,8 @@ not_an_array = Builder(
 )  # fmt: skip
 missing_name = Builder(
     MissingNameError, "name", expected="a name that gpuinterop has", got="{name}",
-    fix='call another library on the same memory, as in cupy.cumsum(gpuinterop.to(x, "cupy")), on "cpu" '
-    'numpy.cumsum(gpuinterop.to(x, "numpy")); docs/first-steps.md and docs/not-here.md list what to use',
+    fix='write numpy.{name} if NumPy has it, or call another library on the same memory, as in '
+    'cupy.cumsum(gpuinterop.to(x, "cupy")); docs/first-steps.md and docs/not-here.md list what to use',
 )  # fmt: skip
 
 

@@ -83,6 +83,16 @@ def test_an_absent_name_of_the_package_raises_what_to_do():
     assert getattr(gi, "tensor", None) is None
 
 
+@pytest.mark.parametrize("name", ["trace", "isclose"])
+def test_an_absent_function_that_numpy_computes_is_named(name):
+    x = gi.ones((2, 2), device="cpu")
+    with pytest.raises(gi.MissingNameError) as caught:
+        getattr(gi, name)
+    call = caught.value.fix.partition(" if ")[0].removeprefix("write ")
+    arguments = (x,) if name == "trace" else (x, x)
+    assert isinstance(eval(call, {"numpy": np})(*arguments), gi.CudaNdarray | gi.GpuArray)
+
+
 @pytest.mark.parametrize("name", ["to_torch", "from_numpy"])
 def test_a_converter_missing_at_the_top_is_named_with_its_package(name):
     with pytest.raises(gi.MissingNameError) as caught:
