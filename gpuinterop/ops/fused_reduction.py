@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from gpuinterop.ops.expression_partition import Stage
 
 
-_MOST = 16  # kMaxPlannedInputs and kMaxPlannedOutputs of native/ops/launch_plan.hpp
-
-
 class Given(NamedTuple):
     """An operand or a result of a stage: its class, None for a number, and its kind."""
 
@@ -81,7 +78,7 @@ def fused_reduction(
     like = next((x for x in given if x.cls is not None), None)
     results = sum(len(end.after.results) for end in stage.ends)
     plain_reduction = stage.part.results[0].index >= 0 and not stage.ends
-    if plain_reduction or like is None or max(len(given), results) > _MOST:
+    if plain_reduction or like is None or max(len(given), results) > _core.MAX_PLANNED:
         return None
     if device.type == "cpu" and stage.part.has_texts():
         return None

@@ -22,7 +22,6 @@ from .index_expression import IndexArray, block_shape, upload
 RAISE, CLIP, WRAP, INSIDE = range(4)
 MODES = {"raise": RAISE, "clip": CLIP, "wrap": WRAP}
 _NAMES: tuple[Any, ...] = (*MODES, "wrap")
-_MOST_ARRAYS = 8  # kMaxIndexArrays
 _MOST = np.iinfo(np.int64).max
 
 
@@ -49,9 +48,9 @@ class Elements:
         self.shape = (*rest[:axis], *self.block, *rest[axis:])
         self.order = [*self.axes, *(i for i in range(view.ndim) if i not in self.axes)]
         self.on_host = view.device.type == "cpu"
-        if len(arrays) > _MOST_ARRAYS:
+        if len(arrays) > _core.MAX_INDEX_ARRAYS:
             raise UnsupportedError(
-                where=where, expected=f"at most {_MOST_ARRAYS} index arrays", got=f"{len(arrays)} index arrays",
+                where=where, expected=f"at most {_core.MAX_INDEX_ARRAYS} index arrays", got=f"{len(arrays)} of them",
                 fix="merge axes: x.reshape(-1)[numpy.ravel_multi_index(indices, x.shape)]",
             )  # fmt: skip
         self._require_axes_with_elements(arrays)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from gpuinterop import _core
 from gpuinterop.ops.reduction_geometry import Geometry, Operand, simplify
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ LOADS_BEFORE_SPLIT = 32
 # The last block of a launch merges the parts if each of its threads reads at most so many. For more
 # (tall and narrow matrices: 4,000 parts of 64 columns) a second launch of several blocks is faster.
 ONE_LAUNCH_PARTS = 32
-MAX_COUNTERS = 4096  # kCounters of native/ops/launch_plan.cpp
 MAX_SPLITS = 65535
 _NARROWEST = 8  # threads side by side: 128 bytes of 16 each, a cache line
 _BUSY = 8  # with so many blocks for each multiprocessor no row is split into parts
@@ -198,7 +198,7 @@ def plan_reduction(
     # The number of results whose parts one block would join.
     joined = 1 if along_rows else team * vector
     one_launch = (
-        1 < splits <= ONE_LAUNCH_PARTS * tuning.threads // joined and grid[0] <= MAX_COUNTERS
+        1 < splits <= ONE_LAUNCH_PARTS * tuning.threads // joined and grid[0] <= _core.MAX_COUNTERS
     )
     finish_team = 1
     if not along_rows and not one_launch:

@@ -16,7 +16,7 @@ constexpr int64_t kAccumulators = 512;  // that are joined at a time
 constexpr int64_t kStridedTile = 2048;  // elements of a strided line at a time
 constexpr int64_t kShortReduction =
     16;  // shorter lines cost more in calls than longer strided ones
-constexpr int kMostPointers = kMaxPlannedInputs + 1;
+constexpr int kMostPointers = kMaxPlanned + 1;
 
 // Dimensions that are all kept or all reduced, the fastest of the inputs last. Strides in bytes of the inputs
 // and, for kept dimensions, of `out` after them.
@@ -225,7 +225,7 @@ struct ReductionCall : HostWork {
   std::string where;
 
   void compute() const override {
-    const Array* ins[kMaxPlannedInputs];
+    const Array* ins[kMaxPlanned];
     for (size_t i = 0; i < inputs.size(); ++i) ins[i] = &inputs[i];
     plan->reduce(ins, outs[0], where.c_str());
   }
@@ -248,7 +248,7 @@ void HostReduction::reduce(const Array* const* ins, const Array& out, const char
 void HostReduction::compute(const MaybeArray* ins, int n_ins, const MaybeArray* outs, const bool*,
                             const char* where) const {
   if (n_ins != inputs) fail_changed(where);
-  const Array* read[kMaxPlannedInputs];
+  const Array* read[kMaxPlanned];
   for (int i = 0; i < n_ins; ++i) read[i] = &*ins[i];
   require_recorded({});
   if (recording_on_host()) {

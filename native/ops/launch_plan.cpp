@@ -12,9 +12,8 @@ namespace {
 
 // Counters in GPU memory by which the blocks of one launch find the last of them (gi_is_last in
 // gpuinterop/jit/kernels/reduce_common.cuh). Every launch leaves them at 0. Two launches that may overlap in
-// time must not share counters. gpuinterop/ops/reduction_plan.py limits the number for a launch.
-constexpr int64_t kCounters = 4096;
-constexpr int64_t kBytes = kCounters * 4;
+// time must not share counters.
+constexpr int64_t kBytes = kMaxCounters * 4;
 constexpr size_t kMostStreams = 32;  // with more streams, launches sometimes wait for each other
 
 struct CounterSet {
@@ -129,7 +128,7 @@ void LaunchPlan::compute(const MaybeArray* inputs, int n_ins, const MaybeArray* 
   if (scratch_bytes > 0) scratch = allocate(device, scratch_bytes, where);
   BufferRef counters;  // held until the launches are queued, so that no other stream gets them
   if (counts) counters = counters_for(device.id, stream, where);
-  Buffer* used[kMaxPlannedInputs + kMaxPlannedOutputs + 2] = {scratch.get(), counters.get()};
+  Buffer* used[2 * kMaxPlanned + 2] = {scratch.get(), counters.get()};
   int n_used = 2;
   for (int i = 0; i < n_ins; ++i) {
     used[n_used++] = inputs[i]->buffer.get();

@@ -38,7 +38,8 @@ struct PlannedOutput {
   Layout layout;
 };
 
-constexpr int kMaxPlannedInputs = 16, kMaxPlannedOutputs = 16;
+constexpr int kMaxPlanned = 16;         // inputs, and as many outputs
+constexpr int64_t kMaxCounters = 4096;  // block counters of a launch
 // CUDA's own limit until 12.1.
 constexpr size_t kMaxPlannedParams = 4096;
 

@@ -197,6 +197,7 @@ void register_indexing(nb::module_& m) {
       "where"_a, "Set elements at index arrays to those of `value`, or add these.");
   m.def("_take", &take, "x"_a.none(), "indices"_a.none(), "axis"_a.none(), "out"_a.none(), "mode"_a,
         "numpy.take of arrays on one GPU; None for calls that Python carries out.");
+  m.attr("MAX_INDEX_ARRAYS") = ops::kMaxIndexArrays;
   m.def(
       "_assign_masked",
       [](Array target, Array m, Array value, const char* where) {

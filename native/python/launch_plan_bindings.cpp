@@ -67,7 +67,7 @@ std::shared_ptr<ops::HostReduction> make_host_reduction(std::vector<Stage> stage
   for (size_t i = 0; i < made->stages.size() && valid; ++i)
     valid = made->stages[i].join->inputs == made->inputs + (i > 0) &&
             made->stages[i].join->results == 1 && made->stages[i].finish->operands() == 2;
-  if (!valid || made->inputs < 1 || made->inputs > ops::kMaxPlannedInputs)
+  if (!valid || made->inputs < 1 || made->inputs > ops::kMaxPlanned)
     throw nb::value_error("stages of a reduction expected");
   made->outputs.push_back(planned(output));
   return made;
@@ -101,7 +101,7 @@ std::shared_ptr<LaunchPlan> make_plan(int device, std::vector<Launch> launches,
     plan->launches.push_back(std::move(launch));
   }
   for (const Output& output : outputs) plan->outputs.push_back(planned(output));
-  if (plan->outputs.size() > ops::kMaxPlannedOutputs)
+  if (plan->outputs.size() > ops::kMaxPlanned)
     fail(Kind::Shape, "plan", "at most 16 results", std::to_string(plan->outputs.size()),
          "split the operation");
   return plan;
@@ -111,18 +111,17 @@ std::shared_ptr<LaunchPlan> make_plan(int device, std::vector<Launch> launches,
 
 // The arrays of a call, as LaunchPlan::run takes them; borrowed from the tuples.
 struct Operands {
-  PyObject* ins[ops::kMaxPlannedInputs];
-  PyObject* outs[ops::kMaxPlannedOutputs] = {};
+  PyObject* ins[ops::kMaxPlanned];
+  PyObject* outs[ops::kMaxPlanned] = {};
   int n_ins, n_outs = 0;
   bool has_outs;
 
   Operands(nb::tuple operands, nb::object given, const std::string& where)
-      : n_ins(count(operands, ops::kMaxPlannedInputs, "operands", where)),
-        has_outs(!given.is_none()) {
+      : n_ins(count(operands, ops::kMaxPlanned, "operands", where)), has_outs(!given.is_none()) {
     for (int i = 0; i < n_ins; ++i) ins[i] = nb::object(operands[i]).ptr();
     if (!has_outs) return;
     auto t = nb::cast<nb::tuple>(given);
-    n_outs = count(t, ops::kMaxPlannedOutputs, "outs", where);
+    n_outs = count(t, ops::kMaxPlanned, "outs", where);
     for (int j = 0; j < n_outs; ++j) outs[j] = nb::object(t[j]).ptr();
   }
 
@@ -231,6 +230,8 @@ void register_plans(nb::module_& m) {
         "A Plan from programs; see native/ops/host_reduction.hpp.");
   m.def("make_plan", &make_plan, nb::arg("device"), nb::arg("launches"), nb::arg("scratch_bytes"),
         nb::arg("outputs"), "A Plan from parameters with null addresses and where to write them.");
+  m.attr("MAX_PLANNED") = ops::kMaxPlanned;
+  m.attr("MAX_COUNTERS") = ops::kMaxCounters;
   const Collected<PlanCache> collected;
   nb::class_<PlanCache>(m, "PlanCache", nb::type_slots(collected.slots),
                         "Plans by the layouts of operands; calls `miss` for new ones.")
