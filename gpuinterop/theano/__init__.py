@@ -12,8 +12,8 @@ __all__ = ["install"]
 
 # Beginnings of warnings that advise the author of a program to use PyTensor's newer names.
 _ADVICE = (
-    "Scan return signature will change", "RandomStream is deprecated", "RandomVariable Ops will stop hiding",
-    "Setting default_update is deprecated", ".* should implement `pullback`",
+    "Scan return signature will change", "RandomVariable Ops will stop hiding", ".* should implement `pullback`",
+    r"(Setting )?\S+ is deprecated", "The `mode` argument of `scan` is deprecated",
 )  # fmt: skip
 
 
@@ -27,9 +27,10 @@ def install(environment: Mapping[str, str] | None = None, *, replace: bool = Fal
     if not (replace or own) and (present or importlib.util.find_spec("theano")):
         return
     importlib.import_module("gpuinterop.pytensor")  # its error names what is missing
+    from . import functions
     from .configuration import Configuration
+    from .finder import Finder
     from .flags import read_flags
-    from .missing import Finder
     from .modules import modules
     from .printing import install as print_as_theano
 
@@ -37,5 +38,6 @@ def install(environment: Mapping[str, str] | None = None, *, replace: bool = Fal
         warnings.filterwarnings("ignore", advice)
     sys.modules.update(modules(Configuration(read_flags(environment))))
     print_as_theano()
+    functions.install()
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.append(Finder())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from typing import Any
 
 from pytensor.compile.debug.debugmode import DebugMode
@@ -15,7 +14,7 @@ from gpuinterop import pytensor as backend
 from gpuinterop.pytensor.linker import GpuLinker
 
 from . import profiles
-from .flags import KNOWN, PYTENSORS, device_of, mode_of, read_bool
+from .flags import KNOWN, PYTENSORS, device_of, mode_of, read_bool, warn
 from .missing import explain
 
 
@@ -40,8 +39,10 @@ class Configuration:
     def __getattr__(self, name: str) -> Any:
         if name == "mode":
             return self.mode_name
-        if hasattr(config, name):
-            return getattr(config, name)
+        if name in _SECTIONS:
+            return _Section(self, name)
+        if hasattr(config, _pytensors(name)):
+            return getattr(config, _pytensors(name))
         if name == "compute_test_value":  # PyTensor does not compute these
             return "off"
         raise AttributeError(explain(f"theano.config.{name}"))
@@ -51,15 +52,18 @@ class Configuration:
             raise AttributeError(
                 f"theano.config.{name} is set by THEANO_FLAGS or .theanorc, before the program runs"
             )
-        if not hasattr(config, name):
-            warnings.warn(f"theano.config.{name} has no effect in gpuinterop", stacklevel=2)
+        if name == "optimizer":
+            config.mode = self.mode_with(optimizer=value)
+            return
+        if not hasattr(config, _pytensors(name)):
+            warn(f"theano.config.{name} has no effect in gpuinterop")
         if name == "mode":
             config.mode, profiled = self.mode_of(value)
             self.__dict__["mode_name"] = value
             name, value = "profile", profiled or config.profile
         if name == "profile" and value:
             profiles.install()
-        setattr(config, name, value)
+        setattr(config, _pytensors(name), value)
 
     def mode_of(self, mode: Any) -> tuple[Any, bool]:
         """Return PyTensor's mode for a name of Theano's, and whether functions are profiled."""
@@ -103,6 +107,31 @@ class Configuration:
     def _say(self, line: str) -> None:
         if self.print_active_device:
             print(line, file=sys.stderr)
+
+
+# The beginnings of Theano's flags with a dot in their names.
+_SECTIONS = frozenset(
+    "blas cmodule compile cuda dnn dnn.conv experimental gcc gpuarray gpuelemwise lib nvcc numpy optdb profiling scan "
+    "tensor traceback unittests vm warn DebugMode NanGuardMode ProfileMode".split()
+)
+
+
+class _Section:
+    """The flags of a section, such as those of ``theano.config.blas``."""
+
+    def __init__(self, flags: Configuration, name: str) -> None:
+        self.__dict__.update(_flags=flags, _name=name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._flags, f"{self._name}.{name}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._flags, f"{self._name}.{name}", value)
+
+
+def _pytensors(name: str) -> str:
+    """Return PyTensor's name of a flag."""
+    return name.replace(".", "__")
 
 
 def _modes(flags: dict[str, str]) -> tuple[tuple[Any, Any], bool]:

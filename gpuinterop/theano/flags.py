@@ -29,9 +29,15 @@ def read_flags(environment: Mapping[str, str] | None = None) -> dict[str, str]:
         found[key.strip()] = value.strip()
     for key in found:
         if key not in KNOWN:
-            # Attributed to the caller of `install`.
-            warnings.warn(f"Theano's flag {key} has no effect in gpuinterop", stacklevel=3)
+            warn(f"Theano's flag {key} has no effect in gpuinterop")
     return KNOWN | {key: value for key, value in found.items() if key in KNOWN}
+
+
+def warn(text: str) -> None:
+    """Warn, and name the line of the program, which imports `theano`, calls `install` or sets a flag."""
+    folder = str(Path(__file__).parent) + os.sep
+    # PyTensor needs Python 3.12, which has the option.
+    warnings.warn(text, skip_file_prefixes=(folder,))  # type: ignore[call-overload]
 
 
 def _read_file(path: Path) -> dict[str, str]:

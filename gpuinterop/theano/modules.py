@@ -18,7 +18,7 @@ import pytensor.graph.replace
 import pytensor.printing
 import pytensor.scalar
 import pytensor.tensor
-from pytensor.compile.io import In, Out
+from pytensor.compile.io import Out
 from pytensor.graph.basic import Apply, Constant, Variable
 
 try:
@@ -32,8 +32,9 @@ from gpuinterop.pytensor import settings
 from gpuinterop.pytensor.device_variables import GpuArrayConstant, GpuArrayVariable
 from gpuinterop.pytensor.shared import GpuArraySharedVariable, device_shared_constructor
 
-from . import nnet, profiles, tensor
+from . import images, nnet, profiles, tensor
 from .configuration import Configuration
+from .functions import In, MonitorMode, Param, with_defaults
 from .missing import explain
 from .printing import debugprint
 from .random import RandomStreams
@@ -44,7 +45,10 @@ class Op(pytensor.graph.op.Op):
     """Theano's Op: `perform` is optional, and `make_thunk` may have four parameters."""
 
     def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
-        raise NotImplementedError(f"{type(self).__name__} has no perform()")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no perform(), and gpuinterop does not compile c_code; write perform, or use "
+            "gpuinterop.pytensor.KernelOp for a kernel"
+        )
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -67,7 +71,7 @@ class ProfileMode(str):
         """Do nothing: the profile follows."""
 
 
-class _Module(types.ModuleType):
+class Module(types.ModuleType):
     """A module with its own names and those of the first of `sources` that has them."""
 
     def __init__(self, name: str, *sources: Any, **names: Any) -> None:
@@ -98,7 +102,7 @@ def _imported(names: str) -> list[types.ModuleType]:
 # Modules that have the names of their package: `theano.tensor.basic` is `theano.tensor`.
 _ALIASES = {
     "theano.tensor": "basic elemwise blas blas_c var type subtensor sharedvar extra_ops nlinalg slinalg sort",
-    "theano.tensor.nnet": "nnet sigm",
+    "theano.tensor.nnet": "nnet sigm conv",
     "theano.compile": "mode io debugmode nanguardmode profilemode monitormode profiling function_module sharedvalue "
     "ops pfunc builders",
     "theano.gof": "op graph fg type utils link vm null_type",
@@ -109,12 +113,10 @@ _ALIASES = {
     "theano.sandbox.cuda": "basic_ops blas dnn elemwise nnet type var cuda_ndarray cuda_ndarray.cuda_ndarray",
     "theano.sandbox.gpuarray": "basic_ops blas elemwise nnet subtensor type var",
 }
-# Modules of PyTensor.
+# Modules of PyTensor with other names; finder.py finds the others.
 _PYTENSORS = {
     "theano.gof.toolbox": "graph.features", "theano.gof.destroyhandler": "graph.destroyhandler",
-    "theano.raise_op": "raise_op", "theano.tensor.opt": "raise_op", "theano.tests.breakpoint": "breakpoint",
-    "theano.tensor.type_other": "tensor.type_other", "theano.tensor.utils": "tensor.utils",
-    "theano.tensor.xlogx": "tensor.xlogx", "theano.d3viz": "d3viz",
+    "theano.tensor.opt": "raise_op", "theano.tests.breakpoint": "breakpoint", "theano.d3viz": "d3viz",
 }  # fmt: skip
 # The modules of theano.misc that convert arrays, and their functions, which are gpuinterop's.
 _CONVERTERS = {
@@ -129,7 +131,7 @@ class _Modules(dict[str, types.ModuleType]):
 
     def add(self, name: str, *sources: Any, **names: Any) -> None:
         """Make a module, which is an attribute of its package."""
-        module = self[name] = _Module(name, *sources, **renamed(name), **names)
+        module = self[name] = Module(name, *sources, **renamed(name), **names)
         parent, _, child = name.rpartition(".")
         if parent:
             setattr(self[parent], child, module)
@@ -185,17 +187,23 @@ def _add_graphs(found: _Modules, configuration: Configuration) -> None:
         if profiled or options.get("profile"):
             profiles.install()
             options["profile"] = options.get("profile") or True
-        return pytensor.function(inputs, outputs, mode, *rest, **options)
+        return with_defaults(pytensor.function(inputs, outputs, mode, *rest, **options), inputs)
+
+    def clone(
+        output: Any, replace: Any = None, strict: bool = True, share_inputs: bool = True
+    ) -> Any:
+        return pytensor.graph.replace.clone_replace(output, replace, copy_inputs_over=share_inputs)
 
     compiling = {
         "function": function, "Mode": configuration.mode_with, "get_default_mode": lambda: pytensor.config.mode,
         "ProfileMode": ProfileMode, "get_mode": lambda mode: configuration.mode_of(mode)[0],
+        "In": In, "Param": Param, "MonitorMode": MonitorMode,
     }  # fmt: skip
     graphs = {"Op": Op, "Apply": Apply, "Variable": Variable, "Constant": Constant}
-    found.add("theano", pytensor, *_imported("scan.views"), In=In, Out=Out, config=configuration,
+    found.add("theano", pytensor, *_imported("scan.views"), Out=Out, config=configuration,
               grad=pytensor.gradient.grad, dot=pytensor.tensor.dot, pp=pytensor.printing.pp, __version__="0.8.2",
               _asarray=np.asarray,
-              clone=pytensor.graph.replace.clone_replace, **graphs, **compiling)  # fmt: skip
+              clone=clone, **graphs, **compiling)  # fmt: skip
     parts = "math basic subtensor shape extra_ops nlinalg slinalg variable type elemwise sharedvar sort blas".split()
     found.add(
         "theano.tensor",
@@ -203,7 +211,10 @@ def _add_graphs(found: _Modules, configuration: Configuration) -> None:
         pytensor.tensor,
         *_imported(" ".join(f"tensor.{part}" for part in parts)),
     )
-    found.add("theano.tensor.nnet", nnet)
+    found.add("theano.tensor.nnet", nnet, images)
+    found.add("theano.tensor.signal")
+    for name in ("downsample", "pool"):
+        found.add(f"theano.tensor.signal.{name}", images)
     found.add("theano.tensor.shared_randomstreams", RandomStreams=RandomStreams)
     found.add("theano.sandbox")
     found.add("theano.sandbox.linalg", *_imported("tensor.nlinalg tensor.slinalg"))

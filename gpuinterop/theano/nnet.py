@@ -8,9 +8,10 @@ import pytensor.tensor as pt
 from pytensor.tensor import special
 
 __all__ = [
-    "binary_crossentropy", "categorical_crossentropy", "elu", "hard_sigmoid", "log_softmax", "logsoftmax", "relu",
-    "selu", "sigmoid", "sigmoid_binary_crossentropy", "softmax", "softmax_with_bias", "softplus", "softsign",
-    "ultra_fast_sigmoid",
+    "binary_crossentropy", "categorical_crossentropy", "crossentropy_categorical_1hot", "crossentropy_softmax_1hot",
+    "crossentropy_softmax_1hot_with_bias", "crossentropy_softmax_argmax_1hot_with_bias", "elu", "hard_sigmoid",
+    "log_softmax", "logsoftmax", "relu", "selu", "sigmoid", "sigmoid_binary_crossentropy", "softmax",
+    "softmax_with_bias", "softplus", "softsign", "ultra_fast_sigmoid",
 ]  # fmt: skip
 
 sigmoid = ultra_fast_sigmoid = pt.sigmoid
@@ -76,3 +77,22 @@ def categorical_crossentropy(coding: Any, true: Any) -> Any:
     if true.ndim == coding.ndim:
         return -pt.sum(true * pt.log(coding), axis=coding.ndim - 1)
     return -pt.log(coding[pt.arange(true.shape[0]), true])
+
+
+crossentropy_categorical_1hot = categorical_crossentropy
+
+
+def crossentropy_softmax_1hot(x: Any, y: Any) -> tuple[Any, Any]:
+    """Return the cross-entropy of the softmax of the rows of x and classes, and the softmax."""
+    p = softmax(x)
+    return categorical_crossentropy(p, pt.as_tensor_variable(y)), p
+
+
+def crossentropy_softmax_1hot_with_bias(x: Any, b: Any, y: Any) -> tuple[Any, Any]:
+    """Return the same of x + b."""
+    return crossentropy_softmax_1hot(x + b, y)
+
+
+def crossentropy_softmax_argmax_1hot_with_bias(x: Any, b: Any, y: Any) -> tuple[Any, Any, Any]:
+    """Return the same of x + b, and the most probable classes."""
+    return *crossentropy_softmax_1hot(x + b, y), pt.argmax(x + b, axis=-1)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from pytensor.graph.basic import Constant
+from pytensor.graph.basic import Apply, Constant
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstant
@@ -46,6 +46,8 @@ def _graph_of(obj: Any) -> tuple[list[Any], list[Any]]:
     fgraph = getattr(maker, "fgraph", obj)
     if hasattr(fgraph, "toposort"):
         return list(fgraph.outputs), list(fgraph.toposort())
+    if isinstance(obj, Apply):
+        return list(obj.outputs), []
     return (list(obj) if isinstance(obj, (list, tuple)) else [obj]), []
 
 

@@ -19,7 +19,7 @@ _NAMES = {
     "gradient.subgraph_grad link.c.type.generic tensor.shape.shape_padright "
     "tensor.basic.get_scalar_constant_value compile.debug.dump.function_dump",
     "theano.compile": "compile.builders.OpFromGraph compile.debug.profiling.ProfileStats tensor.shape.Shape_i "
-    "compile.debug.monitormode.MonitorMode compile.debug.monitormode.detect_nan link.c.type.generic tensor.shape.Shape "
+    "compile.debug.monitormode.detect_nan link.c.type.generic tensor.shape.Shape "
     "tensor.shape.SpecifyShape tensor.shape.specify_shape compile.debug.dump.function_dump",
     "theano.gof": "PureOp=graph.op.Op graph.type.Type link.c.type.generic link.c.type.Generic "
     "graph.null_type.NullType graph.utils.MethodNotDefined graph.destroyhandler.DestroyHandler link.c.basic.CLinker "
@@ -41,7 +41,7 @@ _NAMES = {
     "AdvancedIncSubtensor1=tensor.subtensor.AdvancedIncSubtensor true_divide=tensor.math.true_div "
     "CAReduceDtype=tensor.elemwise.CAReduce ger=tensor.math.outer generic=link.c.type.generic "
     "tensor.exceptions.ShapeError tensor.exceptions.AdvancedIndexingError CumsumOp=tensor.extra_ops.CumOp "
-    "RepeatOp=tensor.extra_ops.Repeat",
+    "RepeatOp=tensor.extra_ops.Repeat _shared=tensor.sharedvar.tensor_constructor",
 }
 
 

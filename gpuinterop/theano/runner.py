@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.abc
 import importlib.util
 import linecache
 import sys
@@ -12,9 +13,11 @@ from importlib.machinery import (
     SOURCE_SUFFIXES,
     ExtensionFileLoader,
     FileFinder,
+    ModuleSpec,
     SourceFileLoader,
 )
 from pathlib import Path
+from typing import Any
 
 from . import install
 from .python2 import NAMES, compiled
@@ -41,11 +44,7 @@ def run(script: str, arguments: list[str], as_python2: bool = False, replace: bo
     folder = Path.cwd() if piped else Path(script).resolve().parent
     # A `theano` package beside the script counts as installed.
     sys.path.insert(0, str(folder))
-    try:
-        install(replace=replace)
-    except ValueError as error:
-        print(f"gpuinterop run: {error}", file=sys.stderr)
-        return 2
+    sys.meta_path.insert(0, _Theano(replace))
     _translate_modules(folder, as_python2 or bool(names))  # names: the program was translated
     main = types.ModuleType("__main__")
     main.__dict__.update(names, __file__=name)
@@ -91,6 +90,30 @@ def _drop_own_frames(error: BaseException) -> None:
     for frame, after in zip(frames, [*frames[1:], None], strict=True):
         frame.tb_next = after
     error.__traceback__ = frames[0] if frames else None
+
+
+class _Theano(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Installs Theano's names when the program imports them: it may set THEANO_FLAGS before."""
+
+    def __init__(self, replace: bool) -> None:
+        self.replace = replace
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in ("theano", "cuda_ndarray"):
+            return None
+        sys.meta_path.remove(self)
+        try:
+            install(replace=self.replace)
+        except ValueError as error:
+            print(f"gpuinterop run: {error}", file=sys.stderr)
+            raise SystemExit(2) from None
+        return importlib.util.spec_from_loader(name, self) if name in sys.modules else None
+
+    def create_module(self, spec: ModuleSpec) -> types.ModuleType:
+        return sys.modules[spec.name]
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        pass
 
 
 class _Module(SourceFileLoader):

@@ -1,5 +1,6 @@
 """Functions of Theano that PyTensor has in another form: their results, modes, random numbers and errors."""
 
+import itertools
 import sys
 import types
 
@@ -17,12 +18,17 @@ from gpuinterop.theano import nnet, tensor
 from gpuinterop.theano.random import RandomStreams
 
 MATRIX = np.arange(6, dtype="float64").reshape(2, 3)
+SHIFTED = np.exp(MATRIX + np.array([1, 0, 0]))
+SHIFTED /= SHIFTED.sum(axis=1, keepdims=True)
 ROWS = np.exp(MATRIX) / np.exp(MATRIX).sum(axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize(
     ("result", "expected"),
     [(nnet.softmax(MATRIX), ROWS), (nnet.logsoftmax(MATRIX), np.log(ROWS)), (nnet.softmax(MATRIX[1]), ROWS[1:]),
+     (nnet.crossentropy_softmax_argmax_1hot_with_bias(MATRIX, [1, 0, 0], [2, 0])[0],
+      -np.log(SHIFTED[[0, 1], [2, 0]])),
+     (nnet.crossentropy_softmax_1hot(MATRIX, [2, 0])[1], ROWS),
      (tensor.stack(pt.constant(1), pt.constant(2)), [1, 2]),
      (tensor.stack([MATRIX, MATRIX], 1), np.stack([MATRIX] * 2, 1)),
      (tensor.stack([MATRIX, MATRIX], axis=2), np.stack([MATRIX] * 2, 2)),
@@ -154,8 +160,16 @@ def test_random_streams_have_theanos_arguments() -> None:
     )
     assert set(mask.tolist()) == {0, 1}
     assert mask.mean() == pytest.approx(0.25, abs=0.01)
-    with pytest.raises(AttributeError, match=r"has no permutation .* use pytensor\.tensor\.random"):
-        streams.permutation(n=3)
+    p = np.array([[0.5, 0, 0.5], [0, 1, 0]], "float32") * np.float32(1.0000002)
+    rows = streams.multinomial(n=1, pvals=pt.constant(p)).eval()
+    assert (rows.sum(1).tolist(), rows[1].tolist(), rows[0, 1]) == ([1, 1], [0, 1, 0], 0)
+    assert set(streams.random_integers((1000,), low=2, high=4).eval().tolist()) == {2, 3, 4}
+    orders = streams.permutation((50,), n=3).eval()
+    assert {tuple(row) for row in orders.tolist()} == set(itertools.permutations(range(3)))
+    assert set(streams.choice((1000,), a=[5, 7]).eval().tolist()) == {5, 7}
+    assert sorted(streams.choice((4,), a=4, replace=False).eval().tolist()) == [0, 1, 2, 3]
+    with pytest.raises(AttributeError, match=r"has no poisson .* use pytensor\.tensor\.random"):
+        streams.poisson(3)
 
 
 MISSING = """\
@@ -166,8 +180,9 @@ from theano.compile.nanguardmode import NanGuardMode
 from theano.sandbox.rng_mrg import MRG_RandomStreams
 import theano.tensor.nlinalg
 assert isinstance(T.var(T.matrix()), TensorVariable)
-for text in ['import theano.sparse', 'from theano.tensor.signal import downsample', 'T.nnet.conv2d', 'theano.nosuch',
-             'theano.Param', 'import theano.nosuch.part', 'from theano import Param', 'import theano.sparse.basic']:
+for text in ['from theano.tensor.signal import conv', 'from theano.sandbox.cuda import GpuConv', 'T.nnet.h_softmax',
+             'from theano.gpuarray import init_dev',
+             'import theano.nosuch.part', 'from theano import nosuch', 'import theano.tensor.signal.conv']:
     try:
         exec(text)
     except (ImportError, AttributeError), error:
@@ -176,16 +191,16 @@ for text in ['import theano.sparse', 'from theano.tensor.signal import downsampl
 
 
 def test_a_missing_name_is_an_error_that_gives_its_replacement(script) -> None:
-    images = "use pytensor.tensor.signal on the host, or PyTorch on shared memory"
+    images = "use theano.tensor.nnet.conv2d and theano.tensor.signal.pool.pool_2d, or PyTorch on shared memory"
     expected = {
-        "theano.sparse": "use pytensor.sparse, on the host",
-        "theano.tensor.signal": images,
-        "theano.tensor.nnet.conv2d": images,
+        "theano.tensor.signal.conv": images,
+        "theano.sandbox.cuda.GpuConv": images,
+        "theano.tensor.nnet.h_softmax": "use the operations of theano.tensor that define it",
+        "theano.sandbox.gpuarray.init_dev": "use the one device that device= chooses",
         "theano.nosuch": "look for the name in pytensor",
-        "theano.Param": "use a value in each call: inputs have no default values",
     }
     lines = [line.split(" (see")[0] for line in run(script(MISSING), device="cpu")[0].splitlines()]
-    assert lines[5:] == [lines[3], lines[4], lines[0]]
+    assert lines[5:] == [lines[4], lines[0]]
     assert lines[:5] == [
         f"{name} is missing in gpuinterop; {fix}" for name, fix in expected.items()
     ]

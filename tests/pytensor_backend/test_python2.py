@@ -97,7 +97,7 @@ def test_an_error_of_an_array_shows_the_line_of_the_program(script) -> None:
 )  # fmt: skip
 def test_a_wrong_flag_is_one_line(script, flags, message) -> None:
     with pytest.raises(AssertionError, match=rf"(?m)\Agpuinterop run: {message}.*\n\Z"):
-        run(script("print 1\n"), **{"device": "cpu", **flags})
+        run(script("import theano\nprint 1\n"), **{"device": "cpu", **flags})
 
 
 def test_a_program_that_is_valid_python_3_can_be_run_as_python_2(tmp_path) -> None:
