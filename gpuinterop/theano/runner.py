@@ -65,7 +65,7 @@ def run(script: str, arguments: list[str], as_python2: bool = False, replace: bo
     except Exception as error:
         _drop_own_frames(error)
         traceback.print_exception(error)
-        if not as_python2 and getattr(error, "name", None) in NAMES:
+        if not (as_python2 or names) and getattr(error, "name", None) in NAMES:
             print(
                 f"{error.name} is a name of Python 2 in a file that is valid Python 3. "  # type: ignore[attr-defined]
                 "To run all files as Python 2: gpuinterop run --python2",

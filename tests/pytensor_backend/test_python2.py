@@ -108,6 +108,10 @@ def test_a_program_that_is_valid_python_3_can_be_run_as_python_2(tmp_path) -> No
     ):
         run(script, device="cpu")
     assert run(script, "--python2", device="cpu")[0].split() == ["0", "1", "2"]
+    script.write_text("print 1\nStringIO\n")  # translated already, but not imported
+    with pytest.raises(AssertionError, match=r"name 'StringIO' is not defined") as caught:
+        run(script, device="cpu")
+    assert "--python2" not in str(caught.value)
 
 
 @pytest.mark.parametrize("script", ["-", "/dev/stdin"])
