@@ -10,7 +10,8 @@ namespace gpuinterop::cuda {
 BufferRef allocate_pinned(int device, int64_t nbytes, const char* where);
 // Small downloads go to pinned memory first, because the driver takes twice as long for pageable memory.
 constexpr int64_t kMailbox = int64_t(64) << 10;
-BufferRef take_mailbox(int device, const char* where);  // null if no pinned memory is free
+// Memory for that many bytes, or more; null if no pinned memory is free.
+BufferRef take_mailbox(int device, int64_t nbytes, const char* where);
 // Frees idle memory unless a graph is being captured, and returns whether there was any. Waits for the
 // device.
 bool release_idle_pinned() noexcept;

@@ -1,4 +1,5 @@
 // Copies, fills, and the driver's information about a pointer.
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -22,9 +23,9 @@ bool is_pinned(const void* ptr) noexcept {
 
 }  // namespace
 
-BufferRef take_mailbox(int device, const char* where) {
+BufferRef take_mailbox(int device, int64_t nbytes, const char* where) {
   try {
-    return allocate_pinned(device, kMailbox, where);
+    return allocate_pinned(device, std::max(nbytes, kMailbox), where);
   } catch (...) {
     return {};
   }
@@ -53,7 +54,7 @@ void copy_bytes(int device, void* dst, const void* src, int64_t nbytes, Directio
   if (!pinned && nbytes >= kStagedBytes && !d.host_page_tables &&
       copy_staged(device, dst, src, nbytes, direction, stream, where))
     return;
-  const BufferRef mailbox = small ? take_mailbox(device, where) : BufferRef();
+  const BufferRef mailbox = small ? take_mailbox(device, nbytes, where) : BufferRef();
   void* landing = mailbox ? mailbox->ptr : dst;
   const CUresult done = call_blocking([&] {
     CUresult code = up ? cu.MemcpyHtoDAsync(address(dst), src, n, stream)

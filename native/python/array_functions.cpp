@@ -13,6 +13,7 @@
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
 #include "cuda/pinned.hpp"
+#include "cuda/staging.hpp"
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
@@ -146,8 +147,8 @@ nb::object download(const Array& source, const char* where, bool uncounted) {
   return nb::borrow(host.base.get());
 }
 
-// Makes the copies of get() for arrays on one device. Waits once for those of up to 64 KiB (kMailbox), and for
-// each larger one.
+// Makes the copies of get() for arrays on one device. Waits once for those below a mebibyte (kStagedBytes), and
+// for each larger one.
 nb::list download_all(const nb::list& arrays) {
   struct Queued {
     Array landed, host;
@@ -162,10 +163,10 @@ nb::list download_all(const nb::list& arrays) {
     results.append(nb::borrow(host.base.get()));
     device = source.device.id;
     // A capture refuses the copy that waits; an empty array has nothing to copy.
-    const bool small = source.nbytes() <= cuda::kMailbox && source.layout.size();
+    const bool small = source.nbytes() < cuda::kStagedBytes && source.layout.size();
     BufferRef mailbox;
     if (small && !cuda::is_capturing(cuda::current_stream(device)))
-      mailbox = cuda::take_mailbox(device, where);
+      mailbox = cuda::take_mailbox(device, source.nbytes(), where);
     if (!mailbox) {
       copy_elements(host, source, where);
       continue;

@@ -35,7 +35,7 @@ def test_device_output_is_an_array(on_device):
 
 @pytest.mark.fake_driver
 def test_results_on_the_host_are_downloaded_with_one_wait(on_device):
-    w = pytensor.shared(values(1, 4, 5))
+    w = pytensor.shared(values(1, 40, 500))  # results of 80 kB
     e = pt.exp(w)
     f = pytensor.function([], [pt.cumsum(e, axis=0), e, w.sum(axis=1), w > 0], updates={w: w + 1})
     for call in range(4):
