@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,9 +117,13 @@ def dtype_from_id(row: int) -> np.dtype[Any]:
     return found
 
 
+# The name of a dtype, which NumPy composes at each access.
+name_of = lru_cache(maxsize=256)(attrgetter("name"))
+
+
 def is_complex(dtype: np.dtype[Any]) -> bool:
     """Return whether elements have an imaginary part; NumPy's kind is "V" for the types of ml_dtypes."""
-    return dtype.kind == "c" or dtype.name in ("complex32", "bcomplex32")
+    return dtype.kind == "c" or name_of(dtype) in ("complex32", "bcomplex32")
 
 
 _rows: dict[Any, int] = {np.dtype(name): row for row, name in enumerate(NUMPY_NAMES)}

@@ -23,6 +23,7 @@ from gpuinterop.dtypes import (
     as_supported_dtype,
     dtype_from_id,
     is_complex,
+    name_of,
 )
 from gpuinterop.error_messages import cast_changes_values
 from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, short_repr
@@ -146,7 +147,7 @@ def _converted(
             result = found.astype(wanted, copy=False)
             if wanted.kind != "b":
                 lost = ~_finite(result) & _finite(found)
-            if wanted.name in ML_NAMES:  # some of them have no infinity
+            if name_of(wanted) in ML_NAMES:  # some of them have no infinity
                 wide = np.complex128 if is_complex(found.dtype) else np.float64
                 lost |= np.isnan(result) & ~np.isnan(found.astype(wide))
         if np.any(lost):
@@ -227,7 +228,7 @@ def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]
         ) from error
     if found.dtype.kind == "f" and wanted.kind in "iu" and isinstance(value, (list, tuple)):
         return _unrounded(value, found)
-    if found.dtype.kind in "biufc" or found.dtype.name in ML_NAMES:
+    if found.dtype.kind in "biufc" or name_of(found.dtype) in ML_NAMES:
         return found
     if found.dtype.kind == "O" and all(_is_real(one) for one in found.flat):
         try:
@@ -262,7 +263,7 @@ def _is_real(value: Any) -> bool:
 
 def _outside(found: np.ndarray[Any, Any], wanted: np.dtype[Any]) -> Any:
     """Return a mask of the values that exceed the range of a dtype without infinity."""
-    if wanted.name.startswith(("int", "uint")):
+    if name_of(wanted).startswith(("int", "uint")):
         info = np.iinfo(wanted) if wanted.kind in "iu" else _ml_dtypes().iinfo(wanted)
         low, high = int(info.min), int(info.max)
         if found.dtype.kind == "b":
@@ -272,7 +273,7 @@ def _outside(found: np.ndarray[Any, Any], wanted: np.dtype[Any]) -> Any:
         whole = np.trunc(found.astype(np.float64))
         # As `not inside`, which is also true of nan; high + 1 is a float exactly.
         return ~((whole >= low) & (whole < high + 1))
-    if wanted.name in SUB_BYTE_NAMES:
+    if name_of(wanted) in SUB_BYTE_NAMES:
         return ~(np.abs(found.astype(np.float64)) <= float(_ml_dtypes().finfo(wanted).max))
     return False
 

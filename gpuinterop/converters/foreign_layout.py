@@ -19,7 +19,7 @@ from gpuinterop.converters.plan import (
     plan_layout,
     refuse,
 )
-from gpuinterop.dtypes import NAMES, as_supported_dtype
+from gpuinterop.dtypes import NAMES, as_supported_dtype, name_of
 from gpuinterop.ndarray import class_for
 from gpuinterop.streams import as_stream
 
@@ -55,7 +55,7 @@ def describe_memory(parts: tuple[Any, ...], library: str) -> ArrayInfo:
     shape, strides = read_layout(lengths, steps, dtype.itemsize)
     device, index = device_of_address(ptr) if index < 0 else ("cuda", index)
     return ArrayInfo(
-        shape, strides, dtype.name if dtype.isnative else dtype.str, dtype.itemsize, device, index,
+        shape, strides, name_of(dtype) if dtype.isnative else dtype.str, dtype.itemsize, device, index,
         0 if 0 in shape else ptr, library=library,
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from gpuinterop.converters.plan import (
     refuse,
 )
 from gpuinterop.converters.suggested_fixes import cast_line, fix_dtype, move_line
-from gpuinterop.dtypes import NAMES
+from gpuinterop.dtypes import NAMES, name_of
 from gpuinterop.foreign_handles import CPU
 from gpuinterop.host_views import DLPACK_WORKS, as_numpy_view, refuse_mask, to_host_array
 from gpuinterop.ndarray import class_for
@@ -101,7 +101,7 @@ def describe_host(seen: numpy.ndarray[Any, Any], scalar: bool = False) -> ArrayI
     """Describe an array of NumPy's own class."""
     ptr = 0 if scalar else seen.ctypes.data  # the array of a scalar is temporary
     return ArrayInfo(
-        seen.shape, seen.strides, seen.dtype.name, seen.itemsize, "cpu", 0, ptr,
+        seen.shape, seen.strides, name_of(seen.dtype), seen.itemsize, "cpu", 0, ptr,
         not seen.flags.writeable, "numpy",
     )  # fmt: skip
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.converters.suggested_fixes import copy_line, fix_device, fix_dtype
+from gpuinterop.dtypes import name_of
 from gpuinterop.foreign_handles import CPU, CUDA
 from gpuinterop.layout import c_strides as c_strides
 
@@ -20,12 +20,7 @@ TYPE_CODES = {"cpu": CPU, "cuda": CUDA}
 _DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}  # DLPack's; pinned and managed memory too
 
 
-@lru_cache(maxsize=256)
-def _name(dtype: Any) -> str:
-    return str(dtype.name)  # NumPy composes it at each access
-
-
-@dataclass(frozen=True)
+@dataclass
 class ArrayInfo:
     """The description of an array, without access to its memory.
 
@@ -53,7 +48,7 @@ class ArrayInfo:
         kind, index = view.__dlpack_device__()
         device = _DEVICES[kind]
         return cls(
-            view.shape, tuple(view.strides), _name(dtype), dtype.itemsize, device,
+            view.shape, tuple(view.strides), name_of(dtype), dtype.itemsize, device,
             index if device == "cuda" else 0, view.ptr, bool(view.readonly), owner=x,
         )  # fmt: skip
 
@@ -130,7 +125,7 @@ class Rules:
     max_ndim: int = 64
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(repr=False)
 class Plan:
     """The predicted outcome of a conversion: ``.shared``, ``.copied`` or ``.refused``, why, and a fix.
 
