@@ -239,14 +239,17 @@ def _caller(function: Callable[..., Any], inputs: int) -> Callable[..., Callable
 
     def bind(*arrays: Any) -> Callable[[], None]:
         views = [as_numpy_view(x, written=True) for x in arrays]
-        operands, outs = views[:inputs], views[inputs:]
+        count = len(views[0])
+        step = getattr(function, "longest", count)
+        parts = [[view[at : at + step] for view in views] for at in range(0, count, step)]
 
         def run() -> None:
             with np.errstate(all="ignore"):
-                found = function(*operands)
-                results = found if isinstance(found, tuple) else (found,)
-                for out, value in zip(outs, results, strict=True):
-                    np.copyto(out, value, casting="unsafe")
+                for part in parts:
+                    found = function(*part[:inputs])
+                    results = found if isinstance(found, tuple) else (found,)
+                    for out, value in zip(part[inputs:], results, strict=True):
+                        np.copyto(out, value, casting="unsafe")
 
         return run
 

@@ -46,23 +46,40 @@ lgamma = _each(_libm_lgamma)
 
 
 def erfinv(x: Any) -> Any:
-    """Return the inverse of erf, by Newton's method from a logarithmic first guess."""
+    """Return the inverse of erf, by Newton's method from a logarithmic first guess; with few arrays in between."""
     x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
-        inside = np.abs(x) < 1
-        p = np.where(inside, x, 0.0)
+        p = np.abs(x)
+        inside, edge = p < 1, p == 1
+        p[~inside] = 0
         # Winitzki's approximation is good to 2e-3 everywhere; the error squares with each step.
         log = np.log1p(-p * p)
         b = 2 / (math.pi * 0.147) + log / 2
-        y = np.copysign(np.sqrt(np.sqrt(b * b - log / 0.147) - b), p)
+        y = b * b
+        y -= log / 0.147
+        np.sqrt(y, out=y)
+        y -= b
+        np.sqrt(y, out=y)
+        del log, b
+        # Near 1 the complement keeps the digits that erf(y) - p would lose.
+        tail = p > 0.5
+        center = ~tail
+        error = np.empty_like(p)
         for _ in range(4):
-            # Near 1 the complement keeps the digits that erf(y) - p would lose.
-            tail = np.abs(p) > 0.5
-            error = np.where(tail, np.sign(p) * ((1 - np.abs(p)) - erfc(np.abs(y))), erf(y) - p)
-            slope = error / (2 / math.sqrt(math.pi) * np.exp(-y * y))
-            y = y - slope / (1 + y * slope)
-        edge = np.where(np.abs(x) == 1, np.copysign(np.inf, x), np.nan)
-        return np.where(inside, np.where(p == 0, x, y), edge)
+            complement = erfc(y[tail])
+            rest = p[tail]
+            np.subtract(1, rest, out=rest)
+            rest -= complement
+            error[tail] = rest
+            del complement, rest
+            error[center] = erf(y[center]) - p[center]
+            error /= 2 / math.sqrt(math.pi) * np.exp(-y * y)
+            error /= 1 + y * error
+            y -= error
+        y[p == 0] = 0
+        y[~inside] = np.nan
+        y[edge] = np.inf
+        return np.copysign(y, x, out=y)
 
 
 # digamma(x) / (x - root) from 1 to 2 as a quotient of polynomials in x - 1.5, to 2e-20.
@@ -76,7 +93,7 @@ _DIGAMMA = (
 
 
 def digamma(x: Any) -> Any:
-    """Return the logarithmic derivative of gamma.
+    """Return the logarithmic derivative of gamma; with few arrays in between.
 
     From 10 on by the asymptotic series; below 10 by the recurrence from its value between 1 and 2, where its root
     is a factor; below zero by reflection.
@@ -84,28 +101,75 @@ def digamma(x: Any) -> Any:
     x = np.asarray(x, np.float64)
     with np.errstate(all="ignore"):
         negative = x < 0
-        reflected = np.where(negative, -math.pi / np.tan(math.pi * (x - np.rint(x))), 0.0)
+        z = np.where(negative, 1 - x, x)
+        far = ~(z < 10)
+        z[far] = 1
+        result = _digamma_below_10(z)
+        del z
         y = np.where(negative, 1 - x, x)
         s = 1 / (y * y)
-        series = s * (1 / 12 - s * (1 / 120 - s * (1 / 252 - s * (1 / 240 - s * (1 / 132 - s * (
-            691 / 32760 - s / 12))))))  # fmt: skip
-        large = np.log(y) - 0.5 / y - series
-        far, z, steps = ~(y < 10), np.where(y < 10, y, 1.0), np.zeros_like(y)
-        for _ in range(8):
-            down = z > 2
-            z = np.where(down, z - 1, z)
-            steps += np.where(down, 1 / z, 0.0)
-        up = z < 1
-        steps -= np.where(up, 1 / z, 0.0)
-        z = np.where(up, z + 1, z)
-        # With tensor=True polyval adds an axis to the array's, of which it may have 64.
-        above, below = (
-            np.polynomial.polynomial.polyval(z - 1.5, part, tensor=False) for part in _DIGAMMA
-        )
-        near = (z - _DIGAMMA_ROOT[0] - _DIGAMMA_ROOT[1]) * (above / below) + steps
-        result = np.where(far, large, near) + reflected
-        result = np.where(negative & (np.floor(x) == x), np.nan, result)
-        return np.where(x == 0, np.copysign(np.inf, -x), result)
+        series = s / 12
+        for number in (691 / 32760, 1 / 132, 1 / 240, 1 / 252, 1 / 120, 1 / 12):
+            np.subtract(number, series, out=series)
+            series *= s
+        np.divide(0.5, y, out=s)
+        np.log(y, out=y)
+        y -= s
+        y -= series
+        np.copyto(result, y, where=far)
+        del s, series
+        below = x[negative]
+        whole = np.rint(below)
+        below -= whole
+        poles = below == 0
+        below *= math.pi
+        np.tan(below, out=below)
+        np.divide(-math.pi, below, out=below)
+        below[poles] = np.nan
+        result[negative] += below
+        zero = x == 0
+        result[zero] = np.copysign(np.inf, -x[zero])
+        return result
+
+
+def _digamma_below_10(z: Any) -> Any:
+    """Return the digamma of z from 0 to 10; overwrite z."""
+    steps = _steps_to_2(z)
+    z -= 1.5
+    quotient = _polynomial(z, _DIGAMMA[0])
+    quotient /= _polynomial(z, _DIGAMMA[1])
+    z += 1.5  # without rounding
+    for part in _DIGAMMA_ROOT:
+        z -= part
+    quotient *= z
+    quotient += steps
+    return quotient
+
+
+def _steps_to_2(z: Any) -> Any:
+    """Move z to the range from 1 to 2, and return how the digamma changes by that."""
+    steps = np.zeros_like(z)
+    while (above := z > 2).any():
+        down = above.astype(np.float64)
+        z -= down
+        down /= z
+        steps += down
+    up = (z < 1).astype(np.float64)
+    steps -= up / z
+    z += up
+    return steps
+
+
+def _polynomial(z: Any, numbers: tuple[float, ...]) -> Any:
+    value = np.full_like(z, numbers[-1])
+    for number in numbers[-2::-1]:
+        value *= z
+        value += number
+    return value
+
+
+# Elements at once, because these functions make many arrays.
+erfinv.longest, digamma.longest = 768, 1024  # type: ignore[attr-defined]
 
 
 def sigmoid(x: Any) -> Any:

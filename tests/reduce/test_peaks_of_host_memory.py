@@ -125,7 +125,7 @@ PAIRS = {
     "ElementwiseKernel": (lambda: kernel(2, F, F[0]), lambda: np.add(f, f)),
     "ElementwiseKernel and out=": (lambda: kernel(2, D, D, out=D), lambda: np.add(d, d, out=d)),
     **{name: (lambda function=getattr(gi, name): function(F), lambda: np.exp(f))
-       for name in ("erf", "erfc", "gamma", "lgamma", "rsqrt", "sigmoid", "softplus")},
+       for name in ("digamma", "erf", "erfc", "erfinv", "gamma", "lgamma", "rsqrt", "sigmoid", "softplus")},
     "max of selected elements": (lambda: F.max(where=M, initial=0), lambda: f.max(where=m, initial=0)),
     "nonzero of many columns": (lambda: gi.nonzero(F.reshape(1024, -1)), lambda: np.nonzero(f.reshape(1024, -1))),
     "nonzero": (lambda: gi.nonzero(F), lambda: np.nonzero(f)),
