@@ -20,7 +20,7 @@ TYPE_CODES = {"cpu": CPU, "cuda": CUDA}
 _DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}  # DLPack's; pinned and managed memory too
 
 
-@dataclass
+@dataclass(unsafe_hash=True)  # not frozen, which sets each field by a call; nothing changes it
 class ArrayInfo:
     """The description of an array, without access to its memory.
 
@@ -125,7 +125,7 @@ class Rules:
     max_ndim: int = 64
 
 
-@dataclass(repr=False)
+@dataclass(repr=False, unsafe_hash=True)
 class Plan:
     """The predicted outcome of a conversion: ``.shared``, ``.copied`` or ``.refused``, why, and a fix.
 

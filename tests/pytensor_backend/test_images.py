@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.signal import convolve2d, correlate2d
 
 pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
 
@@ -13,6 +12,7 @@ import pytensor.tensor as pt
 from arrays import values
 from old_programs import run
 from pytensor.gradient import verify_grad
+from scipy.signal import convolve2d, correlate2d
 
 from gpuinterop.theano.images import conv2d, pool_2d
 
