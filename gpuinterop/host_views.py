@@ -150,10 +150,9 @@ def require_no_zero_strides(target: _core.Array, where: str) -> None:
 
 def refuse_mask(value: Any, where: str) -> None:
     """Refuse a NumPy masked array with masked elements, because gpuinterop arrays have no mask."""
-    masked = (
-        isinstance(value, np.ma.MaskedArray) and value.dtype.names is None
-    )  # is_masked reads no structures
-    if masked and np.ma.is_masked(value):
+    if not isinstance(value, np.ma.MaskedArray) or value.dtype.names is not None:
+        return  # is_masked() cannot read structures, which are refused for their dtype
+    if np.ma.is_masked(value):
         raise UnsupportedError(
             where=where,
             expected="data without masked elements",

@@ -94,9 +94,7 @@ def _rest(name: str, a: Any, b: Any, out: Any) -> Any:
     """Compute a product of operands with other numbers of axes by products that the core has."""
     if name == "scale":
         multiply = FUNCTIONS["multiply"]
-        if (
-            out is not None
-        ):  # must have the dtype of the product, which an operand without elements has too
+        if out is not None:  # the product of operands without elements has the same dtype
             none = [x[..., None][..., :0] if isinstance(x, _core.Array) else x for x in (a, b)]
             like = multiply(*none)
             output_arrays.check_out(out, like.shape[:-1], like.dtype, like, "dot")
