@@ -288,10 +288,10 @@ WHY: dict[tuple[str, str], str] = {
     ("converters", "torch -> CudaNdarray, host"): OF_TORCH,
     ("converters", "cupy -> CudaNdarray"): OF_CUPY,
     ("converters", "numpy -> CudaNdarray, host"): OF_NUMPY,
-    ("converters", "jax -> CudaNdarray, host"): "Recorded while each import made a plan in Python; now the core "
-    "imports the capsule, as NumPy does.",
-    ("converters", "CudaNdarray -> jax, host"): "Recorded with copyif=True while that made a plan in Python before "
-    "each call of JAX.",
+    ("converters", "jax -> CudaNdarray, host"): "Both ask JAX for a capsule, which takes most of the time; "
+    "gpuinterop checks every field of it and makes an array with an owner.",
+    ("converters", "CudaNdarray -> jax, host"): "Most of it is JAX's own import; the rest checks the layout and "
+    "records the loan, for which later writes wait.",
     ("converters", "CudaNdarray -> cupy"): "Most of it is CuPy's own constructors of a memory object and an "
     "array; the rest is the check of layout and flags.",
     ("converters", "CudaNdarray -> PyCUDA"): "Besides `GPUArray`'s constructor there is the check of layout and "
