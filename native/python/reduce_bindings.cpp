@@ -176,24 +176,28 @@ void set_entry_points(Method& m, size_t number, std::index_sequence<OPS...>) {
 
 nb::object add_reduction(const std::string& op, const std::string& name,
                          const std::string& parameters, const std::string& doc, bool is_method) {
-  if (reduction_methods.size() == kMostMethods)
-    throw nb::value_error("more reductions than entry points");
-  auto m = std::make_unique<Method>(
-      Method{op, Parameters(name, parameters, 0), op + "($self, /, " + doc, op + "(x, /, " + doc});
-  for (const std::string& word : m->parameters.names) {
-    const auto found = std::find(std::begin(kNames), std::end(kNames), word);
-    if (found == std::end(kNames)) throw nb::value_error("an unknown parameter of a reduction");
-    m->kinds.push_back(static_cast<Argument>(found - std::begin(kNames)));
+  // An interrupt may have ended an earlier registration of the whole table.
+  const auto known = std::find_if(reduction_methods.begin(), reduction_methods.end(),
+                                  [&](const auto& m) { return m->op == op; });
+  const auto number = static_cast<size_t>(known - reduction_methods.begin());
+  if (number == kMostMethods) throw nb::value_error("more reductions than entry points");
+  if (number == reduction_methods.size()) {
+    auto m = std::make_unique<Method>(Method{op, Parameters(name, parameters, 0),
+                                             op + "($self, /, " + doc, op + "(x, /, " + doc});
+    for (const std::string& word : m->parameters.names) {
+      const auto found = std::find(std::begin(kNames), std::end(kNames), word);
+      if (found == std::end(kNames)) throw nb::value_error("an unknown parameter of a reduction");
+      m->kinds.push_back(static_cast<Argument>(found - std::begin(kNames)));
+    }
+    set_entry_points(*m, number, std::make_index_sequence<kMostMethods>());
+    reduction_methods.push_back(std::move(m));
   }
-  set_entry_points(*m, reduction_methods.size(), std::make_index_sequence<kMostMethods>());
-  reduction_methods.push_back(std::move(m));
-  Method& added = *reduction_methods.back();
+  Method& added = *reduction_methods[number];
   if (is_method) {
     const PyRef method = PyRef::checked(PyDescr_NewMethod(array_type, &added.method));
     nb::setattr(reinterpret_cast<PyObject*>(array_type), op.c_str(), nb::handle(method.get()));
   }
-  return nb::steal(
-      make_function_with_id(&added.function, static_cast<int>(reduction_methods.size()) - 1));
+  return nb::steal(make_function_with_id(&added.function, static_cast<int>(number)));
 }
 
 }  // namespace
