@@ -3,6 +3,8 @@
 import pytest
 from doubles import driver
 
+PARTS = 8  # of all points, for several processes
+
 # Each point runs in a forked process, because it needs a fresh one. Points are counted by place in the source,
 # at its first execution.
 PROGRAM = """
@@ -60,16 +62,22 @@ def repeated(point):
     return "" if value == 12 else f"{value} after {places[-1]}"
 
 points = eval(in_child(lambda: [place[0].rpartition(os.sep)[2] for place in trace_until(-1)]))
-step = int(sys.argv[1])
+step, part, parts = map(int, sys.argv[1:])
 every = [1 if step == 1 else 4 if name == "core_callbacks.py" else step for name in points]
-chosen = [i for i, nth in enumerate(every, 1) if i % nth == 0]
+chosen = [i for i, nth in enumerate(every, 1) if i % nth == 0][part::parts]
 wrong = [(point, text) for point in chosen if (text := in_child(lambda: repeated(point)))]
 print(len(chosen), "points", wrong)
 """
 
 
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("step", [150, pytest.param(1, marks=pytest.mark.slow)])
-def test_first_use_can_be_repeated_after_an_interrupt_at_any_point(step):
-    done = driver.python("-W", "ignore", "-c", PROGRAM, str(step), timeout=3000)
+@pytest.mark.parametrize(
+    ("step", "part"),
+    [(150, 0), *(pytest.param(1, part, marks=pytest.mark.slow) for part in range(PARTS))],
+)
+def test_first_use_can_be_repeated_after_an_interrupt_at_any_point(step, part):
+    parts = PARTS if step == 1 else 1
+    done = driver.python(
+        "-W", "ignore", "-c", PROGRAM, str(step), str(part), str(parts), timeout=3000
+    )
     assert done.stdout.endswith("points []\n"), done.stdout + done.stderr
