@@ -23,7 +23,7 @@ def peak(call):
     result = call()
     return heap.heap_highest() - before
 
-n = 1 << 20
+n = 1 << 18
 f = np.random.default_rng(0).random((64, n // 64), "float32")
 u, d, k, m = f.astype("uint8"), f.astype("float64"), f.astype("int32"), f > 0.5
 U, F, D, K, M = (gi.GpuArray(value, device="cpu") for value in (u, f, d, k, m))
