@@ -157,8 +157,7 @@ def _refuse_items(values: Any, where: str) -> None:
 
 def may_cast_in_copy(source: _core.Array, dtype: np.dtype[Any], device: devices.Device) -> bool:
     """Return whether a copy to `device` can cast an array: on one device, with the core's loops or kernels."""
-    known = max(dtype_id(source.dtype), dtype_id(dtype)) <= _BFLOAT16
-    return known and source.device is device
+    return source.device is device and max(dtype_id(source.dtype), dtype_id(dtype)) <= _BFLOAT16
 
 
 def default_device_for(value: Any, source: _core.Array) -> devices.Device:

@@ -203,9 +203,7 @@ def _reduce_selected(
     """Return the reduction of a GpuArray, computed in `dtype` and then combined with the initial value."""
     row = REDUCTIONS[op]
     mask = None if where is None else output_arrays.selected(where, x, op)
-    start = initial
-    if initial is not None:
-        start = _number(initial, _result_dtype(op, x.dtype, dtype), op)
+    start = None if initial is None else _number(initial, _result_dtype(op, x.dtype, dtype), op)
     # Replaces the elements that are not selected.
     other = None if row.identity is not None or row.ufunc is None else start
     if mask is not None and row.needs_elements and other is None:

@@ -43,7 +43,8 @@ def conv2d(input: Any, filters: Any, input_shape: Any = None, filter_shape: Any 
            subsample: Sequence[int] = (1, 1), filter_flip: bool = True, **_: Any) -> Any:  # fmt: skip
     """Return the convolutions of images with filters: a gather and a matrix product."""
     x, filters = pt.as_tensor_variable(input), pt.as_tensor_variable(filters)
-    count, _, *window = filter_shape or filters.shape
+    known = filter_shape or [None] * 4  # Theano's None: a length that only the filters have
+    count, _, *window = (filters.shape[i] if n is None else n for i, n in enumerate(known))
     modes: dict[str, Any] = {
         "valid": 0,
         "full": [n - 1 for n in window],

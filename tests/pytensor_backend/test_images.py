@@ -32,6 +32,7 @@ def convolved(x, filters, pad, step, function):
 @pytest.mark.parametrize(
     ("options", "pad"),
     [({}, (0, 0)), ({"border_mode": "full"}, (2, 3)), ({"border_mode": "half", "subsample": (2, 1)}, (1, 2)),
+     ({"border_mode": "full", "filter_shape": (None, 3, None, 4)}, (2, 3)),
      ({"border_mode": (1, 0), "filter_flip": False}, (1, 0)), ({"border_mode": 2, "subsample": (2, 3)}, (2, 2))],
     ids=str,
 )  # fmt: skip
