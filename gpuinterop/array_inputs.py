@@ -30,7 +30,6 @@ from gpuinterop.scalars import NUMBERS, fill_with_lists, lists_fit, scalars_to_a
 
 A = TypeVar("A", bound=_core.Array)
 
-
 _BFLOAT16 = NAMES.index("bfloat16")  # the last dtype with casts in the core
 _Capsule = type(_core.Array.__dlpack_c_exchange_api__)
 
