@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from pytensor.tensor.basic import Alloc, AllocEmpty, ExtractDiag, Join, MakeVector, Split
+from pytensor.tensor.basic import Alloc, AllocEmpty, ARange, ExtractDiag, Join, MakeVector, Split
 from pytensor.tensor.extra_ops import FillDiagonal
 from pytensor.tensor.math import Argmax
 from pytensor.tensor.shape import Reshape, SpecifyShape
@@ -14,6 +15,7 @@ import gpuinterop as gi
 
 from . import settings
 from .lowering import computes, device_inputs, lower, read_first, record_as
+from .replay import GRAPHS
 
 
 def _lengths(values: Any) -> tuple[int, ...]:
@@ -28,8 +30,9 @@ def _alloc(op: Any, value: Any, *shape: Any) -> Any:
 
 
 record_as(
-    "fixed", Alloc, AllocEmpty, Reshape, Join, Split, Argmax, ExtractDiag, MakeVector, SpecifyShape
-)
+    "fixed", Alloc, AllocEmpty, ARange, Reshape, Join, Split, Argmax, ExtractDiag, MakeVector,
+    SpecifyShape,
+)  # fmt: skip
 record_as("values", FillDiagonal)
 read_first(Alloc, Reshape, SpecifyShape, Split, Argmax, ExtractDiag)
 
@@ -37,6 +40,19 @@ read_first(Alloc, Reshape, SpecifyShape, Split, Argmax, ExtractDiag)
 @computes(AllocEmpty)
 def _alloc_empty(op: Any, *shape: Any) -> Any:
     return gi.empty(_lengths(shape), op.dtype, device=settings.device())
+
+
+@lower.register(ARange)
+def _arange(op: Any, node: Any) -> Any:
+    # A capture refuses the upload of the values, but copies those of an earlier call.
+    @lru_cache(GRAPHS)
+    def values(*numbers: Any) -> Any:
+        return gi.asarray(np.arange(*numbers, dtype=op.dtype), device=settings.device())
+
+    def run(inputs: Any, outputs: Any) -> None:
+        outputs[0][0] = values(*(n.item() for n in inputs)).copy()
+
+    return run
 
 
 @computes(Reshape)
