@@ -100,7 +100,6 @@ def compile_source(
     options: tuple[str, ...] = (),
     name: str = "kernel.cu",
     use_cache: bool = True,
-    fresh: bool = False,
 ) -> bytes:
     """Return a cubin (or PTX, for a device newer than the compiler) for `source`.
 
@@ -111,7 +110,6 @@ def compile_source(
     arch : the device's compute capability times ten, 90 for 9.0.
     options : further NVRTC options, part of the cache key.
     name : the name of the file in messages.
-    fresh : compile in any case and replace the cached code, because the driver has refused it.
 
     Raises
     ------
@@ -124,15 +122,13 @@ def compile_source(
     use_cache = use_cache and not _reads_files(source, given)
     parts = (str(SCHEMA), str(version), target.option, *options, name, source)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    found = _disk_cache().get(key) if use_cache and not fresh else None
+    found = _disk_cache().get(key) if use_cache else None
     if found is not None:
         return found
     if nvrtc_identity()[:2] != (version, archs):
         # The process had loaded another library than the one in the note.
         _write_note(cuda_libraries.decided_by("nvrtc"))
-        return compile_source(
-            source, arch, options=given, name=name, use_cache=use_cache, fresh=fresh
-        )
+        return compile_source(source, arch, options=given, name=name, use_cache=use_cache)
     code = nvrtc_compile(source, name, target, options)
     if use_cache:
         _disk_cache().put(key, code)

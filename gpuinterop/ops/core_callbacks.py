@@ -124,16 +124,13 @@ def compile_operation(entry: Any, kinds: tuple[int, ...], capability: int) -> by
 
 
 def _build(*request: Any) -> tuple[bytes, str]:
-    *rest, capability, fresh = request
+    *rest, capability = request
     spec = _spec(*rest)
-    code = _compiled(spec, capability, fresh)
-    # The driver reads PTX as a zero-terminated string.
-    return (code if code.startswith(b"\x7fELF") else code + b"\0"), spec.symbol
+    return _compiled(spec, capability), spec.symbol
 
 
-def _compiled(spec: KernelSpec, capability: int, fresh: bool = False) -> bytes:
-    name = f"{spec.body.name}.cu"
-    return compile_source(render(spec), capability, options=EXACT, name=name, fresh=fresh)
+def _compiled(spec: KernelSpec, capability: int) -> bytes:
+    return compile_source(render(spec), capability, options=EXACT, name=f"{spec.body.name}.cu")
 
 
 # ---- the host -------------------------------------------------------------------------------------

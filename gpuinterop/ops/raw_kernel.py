@@ -105,14 +105,14 @@ class RawKernel:
 
         If the capability is newer than the compiler, the result is PTX, which the driver compiles.
         """
-        return self._compiled(require_arch(arch, f"{self.name}.compile"), fresh=False)[0]
+        return self._compiled(require_arch(arch, f"{self.name}.compile"))[0]
 
-    def _compiled(self, arch: int, fresh: bool) -> tuple[bytes, str]:
+    def _compiled(self, arch: int) -> tuple[bytes, str]:
         """Return machine code, and the kernel's symbol in it."""
         file = f"{self.name}.cu"
         prelude = _STRIDED if "gpuinterop_strided" in " ".join((self.source, *self.options)) else ""
         text = f'{prelude}#line 1 "{file}"\n{self.source}'
-        code = compile_source(text, arch, options=self.options, name=file, fresh=fresh)
+        code = compile_source(text, arch, options=self.options, name=file)
         return code, symbol_of(self.name, code, text)
 
     def __call__(
@@ -153,10 +153,8 @@ class RawKernel:
         device = place.index
         kernel = self._loaded.get(device)
         if kernel is None:
-            arch = _core._compute_capability(device)
-            kernel = _core._load_kernel(
-                device, lambda fresh: self._compiled(arch, fresh), self.name
-            )
+            code, symbol = self._compiled(_core._compute_capability(device))
+            kernel = _core._load_kernel(device, code, symbol, self.name)
             self._loaded[device] = kernel
         kernel.launch(*extents, shared, packed, arrays)
 

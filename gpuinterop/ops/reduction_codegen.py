@@ -199,15 +199,9 @@ def loaded_kernels(device: int, text: str, names: Sequence[str]) -> list[_core.L
     key = (device, tuple(names), hashlib.sha256(text.encode()).digest())
     found = _functions.get(key)
     if found is None:
-
-        def loaded(name: str) -> _core.LoadedKernel:
-            def compiled(fresh: bool) -> tuple[bytes, str]:
-                arch, file = _core._compute_capability(device), f"{names[0]}.cu"
-                return compile_source(text, arch, options=EXACT, name=file, fresh=fresh), name
-
-            return _core._load_kernel(device, compiled, name)
-
-        found = [loaded(name) for name in names]
+        arch = _core._compute_capability(device)
+        code = compile_source(text, arch, options=EXACT, name=f"{names[0]}.cu")
+        found = [_core._load_kernel(device, code, name, name) for name in names]
         _functions[key] = found
     return found
 

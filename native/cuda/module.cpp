@@ -6,21 +6,8 @@
 
 namespace gpuinterop::cuda {
 
-namespace {
-
-constexpr unsigned kLogBytes = 8192;
-
-// Error codes that refer to the image and not to the state of the device or context.
-bool is_refusal(CUresult code) {
-  return code == CUDA_ERROR_INVALID_IMAGE || code == CUDA_ERROR_NO_BINARY_FOR_GPU ||
-         code == CUDA_ERROR_INVALID_PTX || code == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
-         code == CUDA_ERROR_INVALID_SOURCE;
-}
-
-}  // namespace
-
-std::shared_ptr<Module> Module::load(int device, const void* image, const char* where,
-                                     bool may_be_refused) {
+std::shared_ptr<Module> Module::load(int device, const void* image, const char* where) {
+  constexpr unsigned kLogBytes = 8192;
   DeviceGuard guard(device);
   auto log = std::make_unique<char[]>(kLogBytes);
   log[0] = 0;
@@ -31,7 +18,6 @@ std::shared_ptr<Module> Module::load(int device, const void* image, const char* 
   // Loading may allocate, independently of any graph, and may wait for work that needs the GIL.
   const CUresult code =
       call_blocking([&] { return driver().ModuleLoadDataEx(&handle, image, 2, options, values); });
-  if (may_be_refused && is_refusal(code)) return nullptr;
   if (code != CUDA_SUCCESS) {
     log[kLogBytes - 1] = 0;
     try {

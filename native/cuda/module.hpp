@@ -28,10 +28,8 @@ struct Launch {
 // owner, except at process exit or in a forked child, where the driver frees it.
 class Module {
  public:
-  // The image may be freed afterwards. Kind::Cuda with the driver's log if loading fails. Returns null
-  // instead if `may_be_refused` and the driver rejects the image itself.
-  static std::shared_ptr<Module> load(int device, const void* image, const char* where,
-                                      bool may_be_refused = false);
+  // The image may be freed afterwards. Kind::Cuda with the driver's log if loading fails.
+  static std::shared_ptr<Module> load(int device, const void* image, const char* where);
   ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
@@ -47,16 +45,6 @@ class Module {
   CUmodule handle_;
   std::atomic<bool> kept_{false};
 };
-
-// Loads the image that compile(false) returns. If the driver rejects it, loads that of compile(true): a cached
-// image may come from another version or driver, a new one does not.
-template <class Compile>
-std::shared_ptr<Module> load_or_recompile(int device, Compile compile, const char* where) {
-  const auto kept = compile(false);
-  if (auto module = Module::load(device, kept.c_str(), where, true)) return module;
-  const auto fresh = compile(true);
-  return Module::load(device, fresh.c_str(), where);
-}
 
 // Kernels may use 48 KiB of dynamic shared memory unless this function raises their limit.
 void allow_shared_memory(const Kernel& kernel, int nbytes, const char* where);

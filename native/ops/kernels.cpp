@@ -37,22 +37,18 @@ std::shared_ptr<const Compiled> build(OpId op, const IterationSpace& w,
   for (int i = 0; i < w.operands; ++i) rows.append(static_cast<int>(w.type[i]));
   const nb::tuple stored(rows);
   const std::string modes(variant.modes, static_cast<size_t>(w.operands));
-  std::string symbol;
-  auto compile = [&](bool fresh) {
-    const nb::object answer = nb::steal(
-        call_hook(Hook::Prepare, "(siOssiiiiiiiiO)", "kernel", int(op), stored.ptr(), modes.c_str(),
-                  class_name(variant.layout), int(variant.ndim), int(variant.vector),
-                  int(variant.unroll), int(variant.tile), int(variant.across), int(variant.skew),
-                  kThreads, cuda::compute_capability(device, where), fresh ? Py_True : Py_False)
-            .release());
-    symbol = nb::cast<std::string>(answer[1]);
-    return nb::cast<nb::bytes>(answer[0]);
-  };
-  const auto module = cuda::load_or_recompile(device, compile, where);
+  const nb::object answer = nb::steal(
+      call_hook(Hook::Prepare, "(siOssiiiiiiii)", "kernel", int(op), stored.ptr(), modes.c_str(),
+                class_name(variant.layout), int(variant.ndim), int(variant.vector),
+                int(variant.unroll), int(variant.tile), int(variant.across), int(variant.skew),
+                kThreads, cuda::compute_capability(device, where))
+          .release());
+  const nb::bytes image = nb::cast<nb::bytes>(answer[0]);
+  const auto module = cuda::Module::load(device, image.c_str(), where);
   // A CUDA graph of any library may hold the kernel after the call cache has dropped it.
   module->keep_loaded();
   auto made = std::make_shared<Compiled>();
-  made->kernel = module->kernel(symbol.c_str(), where);
+  made->kernel = module->kernel(nb::cast<const char*>(answer[1]), where);
   return made;
 }
 

@@ -138,16 +138,10 @@ void register_kernels(nb::module_& m) {
           "times"_a, "Launch one thread many times, to measure the cost of a launch.");
   m.def(
       "_load_kernel",
-      [](int device, nb::callable compile, const std::string& name) {
+      [](int device, nb::bytes image, const std::string& symbol, const std::string& name) {
         const char* where = name.c_str();
-        std::string symbol;
-        auto code = [&](bool fresh) {
-          nb::object made = compile(fresh);
-          symbol = nb::cast<std::string>(made[1]);
-          return nb::cast<nb::bytes>(made[0]);
-        };
         LoadedKernel k;
-        k.module = cuda::load_or_recompile(device, code, where);
+        k.module = cuda::Module::load(device, image.c_str(), where);
         k.kernel = k.module->kernel(symbol.c_str(), where);
         k.kernel.name = name;  // name in messages
         k.parameters = cuda::parameter_sizes(k.kernel);
@@ -155,11 +149,8 @@ void register_kernels(nb::module_& m) {
             cuda::function_attribute(k.kernel, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, where);
         return k;
       },
-      nb::sig("def _load_kernel(device: int, "
-              "compile: collections.abc.Callable[[bool], tuple[bytes, str]], name: str) -> "
-              "LoadedKernel"),
-      "device"_a, "compile"_a, "name"_a,
-      "Load what compile(fresh: bool) returns: cubin or PTX, and the kernel's symbol in it.");
+      "device"_a, "image"_a, "symbol"_a, "name"_a,
+      "Load a kernel from a cubin or PTX; `name` is the one in messages.");
   m.def(
       "_compute_capability",
       [](int device) { return cuda::compute_capability(device, "compute_capability"); }, "device"_a,
