@@ -1,7 +1,5 @@
 #include "array/dtype.hpp"
 
-#include <iterator>
-
 namespace gpuinterop {
 
 // Order is shared with gpuinterop/dtypes.py; a test compares the two.
@@ -40,15 +38,6 @@ std::string typestr_of(DTypeId id) {
   if (row.kind != 'V')
     return std::string(row.itemsize == 1 ? "|" : "<") + row.kind + std::to_string(row.itemsize);
   return id == kBFloat16 ? "<V2" : "";
-}
-
-std::string dlpack_code_name(uint8_t code) {
-  static const char* const families[] = {"int",    "uint",    "float", "opaque handle",
-                                         "bfloat", "complex", "bool"};
-  if (code < std::size(families)) return families[code];
-  for (int i = 0; i < kDTypeCount; ++i)
-    if (kDTypes[i].code == code) return kDTypes[i].name;
-  return "unknown code " + std::to_string(code);
 }
 
 }  // namespace gpuinterop

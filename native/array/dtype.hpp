@@ -28,8 +28,6 @@ constexpr DTypeId kBool = 0, kInt8 = 1, kInt16 = 2, kInt32 = 3, kInt64 = 4, kUIn
 int dtype_from_dlpack(uint8_t code, uint8_t bits) noexcept;
 // NumPy's typestr, or "" for types for which no reader would understand one.
 std::string typestr_of(DTypeId id);
-// "Float8 e4m3", "code 99": for messages.
-std::string dlpack_code_name(uint8_t code);
 
 inline int64_t itemsize_of(DTypeId id) noexcept { return kDTypes[id].itemsize; }
 inline bool is_complex(DTypeId id) noexcept { return kDTypes[id].code == 5; }

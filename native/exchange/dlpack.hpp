@@ -47,8 +47,7 @@ inline bool is_host(int32_t device_type) noexcept {
 inline bool is_cuda(int32_t device_type) noexcept {
   return device_type == kDLCUDA || device_type == kDLCUDAManaged;
 }
-std::string device_text(int32_t device_type,
-                        int32_t device_id);  // "cuda:1", "ROCm device 0 (type 10)"
+std::string device_text(int32_t device_type, int32_t device_id);  // also of other types
 
 // Calls the deleter of a struct that a producer may own. If the deleter throws, only the struct is lost.
 template <class Managed>

@@ -72,21 +72,9 @@ Managed* make(const Array& a, bool lent) {
 }  // namespace
 
 std::string device_text(int32_t type, int32_t id) {
-  static const char* const names[] = {"",        "cpu",
-                                      "cuda",    "CUDA pinned host",
-                                      "OpenCL",  "",
-                                      "",        "Vulkan",
-                                      "Metal",   "VPI",
-                                      "ROCm",    "ROCm host",
-                                      "ExtDev",  "CUDA managed",
-                                      "oneAPI",  "WebGPU",
-                                      "Hexagon", "MAIA",
-                                      "Trainium"};
-  if (type == kDLCPU) return "cpu";
-  if (type == kDLCUDA) return "cuda:" + std::to_string(id);
-  const bool known = type > 0 && size_t(type) < sizeof(names) / sizeof(names[0]) && *names[type];
-  return (known ? std::string(names[type]) : "unknown") + " device " + std::to_string(id) +
-         " (DLPack type " + std::to_string(type) + ")";
+  if (type == kDLCPU || type == kDLCUDA)
+    return device_text(Device{static_cast<DeviceType>(type), id});
+  return "device " + std::to_string(id) + " of DLPack type " + std::to_string(type);
 }
 
 DLManagedTensorVersioned* make_versioned(const Array& a, bool copied, uint32_t minor, bool lent) {

@@ -21,21 +21,11 @@ constexpr uintptr_t kAddressEnd = uintptr_t{1} << 57;
 }
 
 // Called for errors only, so it costs a successful import nothing.
-[[noreturn]] void refuse_dtype(const DLDataType& t, uint64_t flags, const char* where) {
-  const std::string got = dlpack_code_name(t.code) + ", " + std::to_string(t.bits) + " bits, " +
-                          std::to_string(t.lanes) + " lanes";
-  if (t.lanes == 0 || t.bits == 0)
-    malformed(where, "a dtype with at least one bit and one lane", got);
-  if (t.lanes != 1)
-    fail(Kind::Exchange, where, "a scalar dtype (lanes == 1)", got,
-         "view it as a scalar dtype in the producer, with one more dimension");
-  const int id = dtype_from_dlpack(t.code, t.bits);
-  if (id >= 0 && is_subbyte(static_cast<DTypeId>(id)) &&
-      !(flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED))
-    fail(Kind::Exchange, where, "elements that each occupy whole bytes",
-         got + ", packed: several elements share a byte",
-         "unpack them in the producer, or view the bytes as uint8");
-  fail(Kind::Exchange, where, "a dtype of gpuinterop", got,
+[[noreturn]] void refuse_dtype(const DLDataType& t, const char* where) {
+  fail(Kind::Exchange, where,
+       "a dtype of gpuinterop, with whole bytes and one lane for each element",
+       "DLPack type " + std::to_string(t.code) + ", " + std::to_string(t.bits) + " bits, " +
+           std::to_string(t.lanes) + " lanes",
        "cast in the producer, for example to float32");
 }
 
@@ -117,7 +107,7 @@ void verify_cuda(Checked* c, Trust trust, const char* where) {
 DTypeId checked_dtype(const DLDataType& t, uint64_t flags, const char* where) {
   const int id = t.lanes == 1 ? dtype_from_dlpack(t.code, t.bits) : -1;
   const bool padded = flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
-  if (id < 0 || (is_subbyte(static_cast<DTypeId>(id)) && !padded)) refuse_dtype(t, flags, where);
+  if (id < 0 || (is_subbyte(static_cast<DTypeId>(id)) && !padded)) refuse_dtype(t, where);
   return static_cast<DTypeId>(id);
 }
 
@@ -131,20 +121,16 @@ Layout checked_layout(int32_t ndim, const int64_t* shape, const int64_t* strides
     malformed(where, "0 to " + std::to_string(kMaxDims) + " dimensions", std::to_string(ndim));
   if (ndim > 0 && !shape)
     malformed(where, "a shape", "a null pointer for " + std::to_string(ndim) + " dimensions");
-  int64_t total = 1;
+  int64_t total = item;
   bool overflow = false;
   for (int i = 0; i < ndim; ++i) {
     if (shape[i] < 0)
       malformed(where, "axis lengths of 0 or more", "shape " + shape_text(ndim, shape));
     if (shape[i] > 1) overflow |= __builtin_mul_overflow(total, shape[i], &total);
   }
-  if (overflow)
-    malformed(where, "a shape whose element count fits 63 bits",
-              "shape " + shape_text(ndim, shape));
   // wrap() has the same limit, but by then a capsule would be consumed.
-  if (__builtin_mul_overflow(total, item, &total))
-    fail(Kind::Exchange, where, "a shape whose bytes fit the address space",
-         "shape " + shape_text(ndim, shape), "pass shorter axes");
+  if (overflow)
+    malformed(where, "a shape whose bytes fit 63 bits", "shape " + shape_text(ndim, shape));
   return strides || ndim == 0 ? Layout(ndim, shape, strides) : Layout::c_order(ndim, shape, where);
 }
 

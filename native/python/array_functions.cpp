@@ -334,16 +334,6 @@ void register_array_functions(nb::module_& m) {
   m.def(
       "_watch", [](int change) { return watching.fetch_add(change) + change; }, "change"_a,
       "Add to the number of active copy scopes, and return it.");
-  m.def(
-      "_dtype_rows",
-      [] {
-        nb::list rows;
-        for (int i = 0; i < kDTypeCount; ++i)
-          rows.append(nb::make_tuple(kDTypes[i].name, kDTypes[i].code, kDTypes[i].bits,
-                                     kDTypes[i].itemsize));
-        return rows;
-      },
-      "Return the dtype table: (name, DLPack code, bits, itemsize).");
   m.attr("MAX_DIMS") = kMaxDims;
 }
 

@@ -78,7 +78,8 @@ class KeyReader {
   KeyReader(const Array& source, Array& view)
       : layout_(source.layout), data_(source.data), item_(source.itemsize()), view_(view) {}
 
-  // False for keys with other arrays, or with ints beside them, which gpuinterop/ops/index_expression.py reads.
+  // False for keys with other arrays, or with ints beside them, and for keys with too many parts:
+  // gpuinterop/ops/index_expression.py reads the first and raises for the second.
   bool run(PyObject* key) {
     key_ = key;
     const bool several = PyTuple_Check(key);
@@ -90,13 +91,7 @@ class KeyReader {
       used += part(i) != Py_Ellipsis && part(i) != Py_None;
     }
     const int ndim = layout_.ndim();
-    if (ellipses > 1)
-      fail(Kind::Index, kGet, "at most one Ellipsis", std::to_string(ellipses) + " of them",
-           "write the others as slices");
-    if (used > ndim) {
-      if (!is_basic(key)) return false;
-      fail_with("too_many_indices", kGet, {int64_t{used}, shape_text(ndim, layout_.shape())});
-    }
+    if (ellipses > 1 || used > ndim) return false;
     for (Py_ssize_t i = 0; i < n; ++i) {
       if (part(i) == Py_Ellipsis)
         keep(ndim - used);

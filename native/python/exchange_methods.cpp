@@ -129,12 +129,6 @@ int read_copy(PyObject* o) {
   if (o == Py_None) return -1;
   if (o == Py_True) return 1;
   if (o == Py_False) return 0;
-  // Refuse a text such as "no", which is true.
-  const std::string type = type_text(o);
-  const bool numpy = type == "numpy.bool" || type == "numpy.bool_";
-  const int t = numpy ? PyObject_IsTrue(o) : -1;
-  if (t >= 0) return t;
-  PyErr_Clear();
   fail_with("not_an_optional_bool", kDlpack, {"copy", repr_text(o)});
 }
 

@@ -25,12 +25,9 @@ std::string listed(const std::vector<size_t>& sizes) {
 // The driver reads as many bytes as the kernel declares, so the sizes must match.
 [[noreturn]] void refuse_arguments(const LoadedKernel& k, const std::vector<size_t>& given) {
   const std::vector<size_t>& wanted = *k.parameters;
-  const char* fix =
-      "pass numbers of the kernel's types: numpy.float64(x) for a double, "
-      "numpy.int64(n) for a long long";
-  if (given.size() < wanted.size()) fix = "pass an argument for each of the kernel's parameters";
-  if (given.size() > wanted.size()) fix = "omit arguments that the kernel does not declare";
-  fail(Kind::Type, k.kernel.name, listed(wanted), listed(given), fix);
+  fail(Kind::Type, k.kernel.name, listed(wanted), listed(given),
+       "pass one argument for each parameter, and numbers of their types: numpy.float64(x) for a "
+       "double, numpy.int64(n) for a long long");
 }
 
 void require_geometry(const LoadedKernel& k, const cuda::Launch& how) {
@@ -56,19 +53,16 @@ void require_geometry(const LoadedKernel& k, const cuda::Launch& how) {
 
 void read_triple(nb::handle sizes, unsigned* out, const char* what, const char* where) {
   const size_t n = nb::len(sizes);
-  if (n < 1 || n > 3)
-    fail(Kind::Shape, where, std::string(what) + " of one to three ints",
-         std::to_string(n) + " ints", "pass (x, y, z)");
-  for (size_t i = 0; i < n; ++i) {
+  bool valid = n >= 1 && n <= 3;
+  for (size_t i = 0; valid && i < n; ++i) {
     int overflow = 0;
     const int64_t v = PyLong_AsLongLongAndOverflow(nb::handle(sizes[i]).ptr(), &overflow);
-    if (overflow || v < 1 || v > 0x7fffffff)
-      fail(Kind::Shape, where, std::string(what) + " of ints from 1 to 2^31 - 1",
-           overflow ? "an int beyond 64 bits" : std::to_string(v),
-           overflow < 0 || (!overflow && v < 1) ? "omit the launch if there is nothing to compute"
-                                                : "compute several elements in each thread");
+    valid = !overflow && v >= 1 && v <= 0x7fffffff;
     out[i] = static_cast<unsigned>(v);
   }
+  if (!valid)
+    fail(Kind::Shape, where, std::string(what) + " of one to three ints from 1 to 2^31 - 1",
+         repr_text(sizes.ptr()), "omit the launch if there is nothing to compute");
 }
 
 // Converts every argument to the bytes of its parameter, and orders the arrays in `used`.

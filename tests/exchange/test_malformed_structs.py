@@ -57,9 +57,9 @@ REFUSED = [
     ({"data": None, "byte_offset": 64}, "null"),
     *[({"dtype": (2, 32, lanes)}, "lane") for lanes in (0, 2)],
     *[({"dtype": (code, bits, 1)}, f"{bits} bits") for code, bits in ((2, 24), (6, 16), (5, 16), (4, 32), (6, 1))],
-    ({"dtype": (2, 0, 1)}, "bit"),
-    *[({"dtype": (code, bits, 1)}, "packed") for code, bits in ((0, 4), (17, 4), (15, 6))],
-    ({"dtype": (3, 64, 1)}, "opaque"),
+    ({"dtype": (2, 0, 1)}, "0 bits"),
+    *[({"dtype": (code, bits, 1)}, "whole bytes") for code, bits in ((0, 4), (17, 4), (15, 6))],
+    ({"dtype": (3, 64, 1)}, "DLPack type 3"),
 ]  # fmt: skip
 
 
