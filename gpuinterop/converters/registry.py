@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from types import GetSetDescriptorType, ModuleType
+from types import ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -94,25 +94,6 @@ class Backend:
         return test is not None and bool(test(obj))
 
 
-# ---- recognition by attributes ------------------------------------------------------------------
-
-
-_mro, _names = (type.__dict__[name].__get__ for name in ("__mro__", "__dict__"))
-
-
-def _static(obj: Any, name: str) -> Any:
-    """Read an attribute without running code of the object: no property, no `__getattr__`.
-
-    `inspect.getattr_static` keeps every class that it has seen.
-    """
-    classes = [_names(cls) for cls in _mro(type(obj))]
-    slot = next((names["__dict__"] for names in classes if "__dict__" in names), None)
-    own = slot.__get__(obj) if type(slot) is GetSetDescriptorType else {}
-    if dict.__contains__(own, name):
-        return dict.__getitem__(own, name)
-    return next((names[name] for names in classes if name in names), None)
-
-
 # ---- the entries --------------------------------------------------------------------------------
 
 # Libraries of the array API that have a name in to(), and the distributions that install them.
@@ -158,7 +139,7 @@ _BUILT_IN = (
     # This entry comes last: it stands for many libraries, recognised by their methods instead of their class.
     Backend(
         "array_api", "", aliases=("array-api", *NAMESPACES),
-        matches=lambda obj: all(_static(obj, n) is not None for n in ("__array_namespace__", "__dlpack__")),
+        matches=lambda obj: all(hasattr(type(obj), n) for n in ("__array_namespace__", "__dlpack__")),
     ),
 )  # fmt: skip
 _entries: dict[str, Backend] = {}
