@@ -208,19 +208,17 @@ def program(definitions: Mapping[str, object], *parts: str) -> str:
     ])  # fmt: skip
 
 
-def render_many(specs: list[KernelSpec], *, device: str = "") -> str:
-    """Return a program with several kernels; `device` replaces device.cuh in tests on the host."""
-    opened = f"namespace {NAMESPACE} {{"
+def render_many(specs: list[KernelSpec]) -> str:
+    """Return a program with several kernels."""
     keep = any(s.body.keeps_signs or nan_signs(s.body.statements) for s in specs)
-    parts = [f"#define GI_NAN_SIGNS {int(keep)}", device or kernel_text("device.cuh"), opened]
-    parts += [kernel_text(f"{name}.cuh") for name in ("rounding", "integers", "prelude")]
-    if any(_needs_math(spec.body) for spec in specs):
-        parts.append(kernel_text("math.cuh"))
+    texts = ["access.cuh"]
     if any(_needs_indexing(spec.body) for spec in specs):
-        parts.append(kernel_text("indexing.cuh"))
-    parts += [kernel_text("access.cuh"), "}"]
+        texts.insert(0, "indexing.cuh")
+    if any(_needs_math(spec.body) for spec in specs):
+        texts.insert(0, "math.cuh")
+    parts = [program({"NAN_SIGNS": int(keep)}, *map(kernel_text, texts))]
     for spec in specs:
-        parts += filter(None, [spec.body.declared, opened, _kernel(spec), "}"])
+        parts += filter(None, [spec.body.declared, f"namespace {NAMESPACE} {{", _kernel(spec), "}"])
     # Kernels with the same body share one definition.
     parts += dict.fromkeys(spec.body.defined for spec in specs if spec.body.defined)
     return "\n".join(parts)
