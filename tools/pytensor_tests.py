@@ -15,10 +15,12 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 FILES = [
@@ -26,6 +28,7 @@ FILES = [
     "compile/test_shared.py", "tensor/test_sharedvar.py", "tensor/test_basic.py", "tensor/test_special.py",
     "test_gradient.py", "test_rop.py", "test_raise_op.py", "test_ifelse.py",
 ]  # fmt: skip
+OPTIONS = "GPUINTEROP_PYTENSOR_TESTS"  # this file's arguments, for the processes of pytest
 GRAPH = {"fgraph", "toposort", "apply_nodes"}
 
 
@@ -93,61 +96,59 @@ def left_out() -> dict[str, str]:
     return {pattern.strip(): reason.strip() for pattern, reason in pairs}
 
 
-class Plugin:
-    """Sets the mode, and skips the listed tests."""
-
-    def __init__(self, device: str, any_dtype: bool) -> None:
-        self.device, self.any_dtype = device, any_dtype
-
-    def pytest_configure(self) -> None:
-        import gpuinterop.pytensor as backend
-
-        backend.use(self.device, any_dtype=self.any_dtype)
-
-    def pytest_collection_modifyitems(self, items: list[object]) -> None:
-        import pytest
-
-        cases = {"cuda": self.device.startswith("cuda"), "any-dtype": self.any_dtype}
-        reasons = left_out()
-        for item in items:
-            for pattern, reason in reasons.items():
-                if cases.get(reason.partition(":")[0], True) and item.nodeid.partition("[")[
-                    0
-                ].endswith(pattern):  # type: ignore[attr-defined]
-                    item.add_marker(pytest.mark.skip(reason=reason))  # type: ignore[attr-defined]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("checkout", type=Path)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--any-dtype", action="store_true")
-    parser.add_argument(
-        "--driver", choices=["fake"], help="the fake driver of tests/, as device cuda"
-    )
-    chosen, rest = parser.parse_known_args()
-    if "GPUINTEROP_PYTENSOR_TESTS" not in os.environ:  # flags are read when PyTensor is imported
-        flags = "floatX=float32,cxx=,blas__ldflags=,linker=vm"
-        environment = {**os.environ, "GPUINTEROP_PYTENSOR_TESTS": "1", "PYTENSOR_FLAGS": flags}
-        return subprocess.run([sys.executable, __file__, *sys.argv[1:]], env=environment).returncode
-    import pytest
+def pytest_configure() -> None:
+    """Set the mode, in each process of pytest: this file is its plugin."""
+    import gpuinterop.pytensor as backend
 
     if chosen.driver:
-        chosen.device = "cuda"
         sys.path.insert(0, str(HERE.parent / "tests"))
         from doubles import fake_driver  # type: ignore[import-not-found]
 
         fake_driver.use()
+    backend.use("cuda" if chosen.driver else chosen.device, any_dtype=chosen.any_dtype)
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Skip the listed tests."""
+    import pytest
+
+    cases = {
+        "cuda": chosen.driver is not None or chosen.device.startswith("cuda"),
+        "any-dtype": chosen.any_dtype,
+    }
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        for pattern, reason in left_out().items():
+            if cases.get(reason.partition(":")[0], True) and name.endswith(pattern):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def main(arguments: list[str]) -> int:
+    chosen, rest = parser.parse_known_args(arguments)
+    # Flags are read when PyTensor is imported, and processes of pytest-xdist get no arguments but pytest's.
+    environment = {
+        **os.environ,
+        "PYTENSOR_FLAGS": "floatX=float32,cxx=,blas__ldflags=,linker=vm",
+        OPTIONS: shlex.join(arguments),
+    }
     with tempfile.TemporaryDirectory() as folder:
         found = copy_tests(chosen.checkout.resolve(), Path(folder))
         if not found:
             parser.error(
                 f"{chosen.checkout} has none of the test files; pass a source tree of PyTensor"
             )
-        sys.path.insert(0, folder)
-        arguments = ["-q", "-p", "no:cacheprovider", "-rsf", f"--rootdir={folder}", *found, *rest]
-        return int(pytest.main(arguments, plugins=[Plugin(chosen.device, chosen.any_dtype)]))
+        paths = [folder, str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment["PYTHONPATH"] = os.pathsep.join(paths)
+        command = [sys.executable, "-m", "pytest", "-p", "pytensor_tests", "-q", "-p", "no:cacheprovider", "-rsf",
+                   f"--rootdir={folder}", *found, *rest]  # fmt: skip
+        return subprocess.run(command, env=environment).returncode
 
 
+parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+parser.add_argument("checkout", type=Path)
+parser.add_argument("--device", default="cpu")
+parser.add_argument("--any-dtype", action="store_true")
+parser.add_argument("--driver", choices=["fake"], help="the fake driver of tests/, as device cuda")
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
+chosen, _ = parser.parse_known_args(shlex.split(os.environ[OPTIONS]))
