@@ -105,11 +105,11 @@ class GpuArrayType(Type, HasDataType, HasShape):
 
     @staticmethod
     def values_eq(a: Any, b: Any) -> bool:
-        return bool(np.array_equal(a.get(), b.get()))
+        return bool(np.array_equal(*map(_on_host, (a, b))))
 
     @staticmethod
     def values_eq_approx(a: Any, b: Any, **options: Any) -> bool:
-        return bool(TensorType.values_eq_approx(a.get(), b.get(), **options))
+        return bool(TensorType.values_eq_approx(*map(_on_host, (a, b)), **options))
 
     @staticmethod
     def may_share_memory(a: Any, b: Any) -> bool:
@@ -235,6 +235,10 @@ class DeviceOp(Op):
                 flag[0] = True  # that it is computed: NanGuardMode checks it then
 
         return thunk
+
+
+def _on_host(x: Any) -> Any:
+    return x.get() if isinstance(x, (gi.CudaNdarray, gi.GpuArray)) else x
 
 
 def _classes_of(node: Any) -> list[Any]:

@@ -92,10 +92,11 @@ def reduction_name(op: Any, node: Any) -> str | None:
 @lower.register(CAReduce)
 def _reduction(op: Any, node: Any) -> Any:
     axis, dtype = op.axis, np.dtype(node.outputs[0].type.dtype)
-    function = getattr(gi, str(reduction_name(op, node)))
+    name = str(reduction_name(op, node))
+    function, options = getattr(gi, name), {"dtype": dtype} if name in ("sum", "prod") else {}
 
     def run(inputs: Any, outputs: Any) -> None:
-        result = function(inputs[0], axis)
+        result = function(inputs[0], axis, **options)
         outputs[0][0] = result if result.dtype == dtype else result.astype(dtype)
 
     return run

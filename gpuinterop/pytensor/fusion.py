@@ -153,8 +153,10 @@ class_for(Fusion).__name__ = "GpuGemv"
 
 @emit.register(CAReduce)
 def _emit_reduction(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
-    value = made.graph.reduce(str(reduction_name(op, node)), operands[0], op.axis)
-    return [made.graph.cast(value, node.outputs[0].type.dtype)]
+    name, (x,), dtype = str(reduction_name(op, node)), operands, node.outputs[0].type.dtype
+    if name in ("sum", "prod") and node.inputs[0].type.dtype != dtype:
+        x = made.graph.cast(x, dtype)  # first: a sum of float16 would overflow
+    return [made.graph.cast(made.graph.reduce(name, x, op.axis), dtype)]
 
 
 @emit.register(DimShuffle)

@@ -23,7 +23,7 @@ _NAMES: dict[type, str] = {
     basic.Switch: "where", basic.OR: "bitwise_or", basic.XOR: "bitwise_xor", basic.AND: "bitwise_and",
     basic.Invert: "invert", basic.Maximum: "maximum", basic.Minimum: "minimum", basic.Add: "add",
     basic.Mul: "multiply", basic.Sub: "subtract", basic.TrueDiv: "divide", basic.IntDiv: "floor_divide",
-    basic.Mod: "remainder", basic.Pow: "power", basic.Clip: "clip", basic.Identity: "positive",
+    basic.Mod: "remainder", basic.Pow: "power", basic.Identity: "positive",
     basic.Abs: "absolute", basic.Sign: "sign", basic.Ceil: "ceil", basic.Floor: "floor", basic.Trunc: "trunc",
     basic.RoundHalfToEven: "rint", basic.Neg: "negative", basic.Reciprocal: "reciprocal", basic.Log: "log",
     basic.Log2: "log2", basic.Log10: "log10", basic.Log1p: "log1p", basic.Exp: "exp", basic.Exp2: "exp2",
@@ -116,6 +116,17 @@ def _second(graph: Expression, op: Any, node: Any, operands: Any) -> Value:
     )
 
 
+def _clip(graph: Expression, op: Any, node: Any, operands: Any) -> Value:
+    # Where the bounds cross, PyTensor's order of the comparisons decides; "clip" is NumPy's, and NaN bounds spread.
+    wanted = node.outputs[0].type.dtype
+    x, low, high = (
+        value if given.type.dtype == wanted else graph.cast(value, wanted)
+        for value, given in zip(operands, node.inputs, strict=True)
+    )
+    upper = graph.apply("where", graph.apply("greater", x, high), high, x)
+    return graph.apply("where", graph.apply("less", x, low), low, upper)
+
+
 def _softplus(graph: Expression, op: Any, node: Any, operands: Any) -> Value:
     return graph.apply("logaddexp", operands[0], 0.0)
 
@@ -128,7 +139,7 @@ def _log1mexp(graph: Expression, op: Any, node: Any, operands: Any) -> Value:
 
 
 _SPECIAL: dict[type, Any] = {
-    basic.Cast: _cast, basic.Second: _second, math.Softplus: _softplus, math.Log1mexp: _log1mexp,
+    basic.Cast: _cast, basic.Second: _second, basic.Clip: _clip, math.Softplus: _softplus, math.Log1mexp: _log1mexp,
 }  # fmt: skip
 
 

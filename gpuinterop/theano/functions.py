@@ -1,4 +1,4 @@
-"""Inputs with default values, variables that are true, and modes that call functions of three parameters."""
+"""Inputs with default values, `ifelse`, variables that are true, and modes that call functions of three parameters."""
 
 from __future__ import annotations
 
@@ -12,6 +12,15 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.link.basic import Container
 from pytensor.scalar import GE, GT, LE, LT
 from pytensor.tensor.variable import _tensor_py_operators
+
+from gpuinterop.pytensor import host_from_gpu
+from gpuinterop.pytensor.device_variables import is_device
+
+try:
+    import pytensor.conditional.op as _conditional
+except ImportError:  # PyTensor before 3.3
+    import pytensor.ifelse as _conditional
+conditional: Any = _conditional  # the module of ifelse
 
 
 class In(pytensor.compile.io.In):
@@ -34,6 +43,17 @@ def Param(variable: Any, default: Any = None, name: Any = None, *rest: Any, **op
         zip(("mutable", "strict", "allow_downcast", "implicit", "borrow"), rest, strict=False)
     )
     return In(variable, name, default, **options)
+
+
+def ifelse(condition: Any, then_branch: Any, else_branch: Any, name: str | None = None) -> Any:
+    """Return one of two values, or one of two lists; a shared variable on the device may stand beside a tensor."""
+
+    def tensors(branch: Any) -> Any:
+        if isinstance(branch, list | tuple):
+            return type(branch)(map(tensors, branch))
+        return host_from_gpu(branch) if is_device(branch) else branch
+
+    return conditional.ifelse(condition, tensors(then_branch), tensors(else_branch), name)
 
 
 class _Function:

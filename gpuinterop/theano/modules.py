@@ -21,11 +21,6 @@ import pytensor.tensor
 from pytensor.compile.io import Out
 from pytensor.graph.basic import Apply, Constant, Variable
 
-try:
-    from pytensor.conditional.op import ifelse
-except ImportError:  # PyTensor before 3.3
-    from pytensor.ifelse import ifelse
-
 import gpuinterop as gi
 from gpuinterop import pytensor as backend
 from gpuinterop.pytensor import settings
@@ -34,7 +29,7 @@ from gpuinterop.pytensor.shared import GpuArraySharedVariable, device_shared_con
 
 from . import images, nnet, profiles, tensor
 from .configuration import Configuration
-from .functions import In, MonitorMode, Param, with_defaults
+from .functions import In, MonitorMode, Param, conditional, ifelse, with_defaults
 from .missing import explain
 from .printing import debugprint
 from .random import RandomStreams
@@ -231,7 +226,7 @@ def _add_graphs(found: _Modules, configuration: Configuration) -> None:
     )
     found.add("theano.sandbox.rng_mrg", MRG_RandomStreams=RandomStreams)
     found.add("theano.scalar", pytensor.scalar)
-    found.add("theano.ifelse", importlib.import_module(ifelse.__module__), ifelse=ifelse)
+    found.add("theano.ifelse", conditional, ifelse=ifelse)
     found.add("theano.gradient", pytensor.gradient)
     found.add("theano.scan_module", *_imported("scan scan.utils scan.views"))
     found.add("theano.compile", pytensor.compile, *_imported("compile.debug.debugmode compile.debug.nanguardmode"),

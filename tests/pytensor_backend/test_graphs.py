@@ -164,6 +164,8 @@ GRAPHS = {
         x % 2,
         x // 2,
         pt.clip(x, -1, 1),
+        pt.clip(x, 0.5, -0.5),
+        pt.clip(x, v, w[0]),
         pt.sign(x),
         pt.round(x),
     ],

@@ -62,6 +62,18 @@ def test_any_dtype_moves_float64(device):
         backend.unuse()
 
 
+def test_any_dtype_sums_in_the_dtype_of_the_result(device):
+    backend.use(device, any_dtype=True)
+    try:
+        x = pt.vector("x", dtype="float16")
+        f = pytensor.function([x], [x.mean(), pt.sum(x, dtype="float32"), (x * x).mean()])
+        found = f(np.ones(100_000, "float16"))
+        assert found == [1, 100_000, 1]
+        assert pytensor.shared(found[0]).type.values_eq(found[0], np.float16(1))
+    finally:
+        backend.unuse()
+
+
 def test_any_dtype_multiplies_complex_matrices(device):
     backend.use(device, any_dtype=True)
     try:

@@ -129,11 +129,14 @@ def test_modes_of_a_function_compile_for_the_device(device, script) -> None:
 
 
 USE = """\
-import numpy, theano, theano.sandbox.cuda as cuda
+import numpy, theano, theano.sandbox.cuda as cuda, theano.tensor as T
+from theano.ifelse import ifelse
 for change in [lambda: None, lambda: cuda.use('gpu0'), cuda.unuse]:
     change()
     w = theano.shared(numpy.ones(3, 'float32'))
     f = theano.function([], w * 2)
+    assert (theano.function([], ifelse(T.gt(w.sum(), 5), w, w * 2))() == 2).all()
+    assert (theano.function([], ifelse(T.gt(w.sum(), 1), (w, w * 2), (w * 2, w))[0])() == 1).all()
     on_gpu = [type(node.op).__name__.startswith('Gpu') for node in f.maker.fgraph.toposort()]
     print cuda.cuda_enabled, any(on_gpu), type(f.vm).__name__, f().sum()
 """
