@@ -93,13 +93,19 @@ def reduction_name(op: Any, node: Any) -> str | None:
 def _reduction(op: Any, node: Any) -> Any:
     axis, dtype = op.axis, np.dtype(node.outputs[0].type.dtype)
     name = str(reduction_name(op, node))
-    function, options = getattr(gi, name), {"dtype": dtype} if name in ("sum", "prod") else {}
+    function, options = getattr(gi, name), {"dtype": dtype} if widens(name, node) else {}
 
     def run(inputs: Any, outputs: Any) -> None:
         result = function(inputs[0], axis, **options)
         outputs[0][0] = result if result.dtype == dtype else result.astype(dtype)
 
     return run
+
+
+def widens(name: str, node: Any) -> bool:
+    """Return whether elements are converted before they are summed: a sum of float16 could overflow."""
+    source, dtype = node.inputs[0].type.dtype, node.outputs[0].type.dtype
+    return name in ("sum", "prod") and source != dtype != "bool" and np.can_cast(source, dtype)
 
 
 @computes(DimShuffle)

@@ -26,7 +26,7 @@ from gpuinterop.ops.expression import Value
 from . import settings
 from .device_op import GpuOp, class_for, printed
 from .device_variables import is_device
-from .elementwise import reduction_name, shape_of_operands, shapes_of
+from .elementwise import reduction_name, shape_of_operands, shapes_of, widens
 from .lowering import lower, record_as
 from .scalar_ops import Expressions, compiled, emit, host_value
 
@@ -154,8 +154,8 @@ class_for(Fusion).__name__ = "GpuGemv"
 @emit.register(CAReduce)
 def _emit_reduction(op: Any, made: Expressions, node: Any, operands: list[Value]) -> list[Value]:
     name, (x,), dtype = str(reduction_name(op, node)), operands, node.outputs[0].type.dtype
-    if name in ("sum", "prod") and node.inputs[0].type.dtype != dtype:
-        x = made.graph.cast(x, dtype)  # first: a sum of float16 would overflow
+    if widens(name, node):
+        x = made.graph.cast(x, dtype)
     return [made.graph.cast(made.graph.reduce(name, x, op.axis), dtype)]
 
 

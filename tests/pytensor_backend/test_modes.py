@@ -69,6 +69,8 @@ def test_any_dtype_sums_in_the_dtype_of_the_result(device):
         f = pytensor.function([x], [x.mean(), pt.sum(x, dtype="float32"), (x * x).mean()])
         found = f(np.ones(100_000, "float16"))
         assert found == [1, 100_000, 1]
+        many = pytensor.function([x], [pt.sum(x > 0, dtype="bool"), pt.sum(x, dtype="int8")])
+        assert many(np.ones(3, "float16")) == [True, 3]
         assert pytensor.shared(found[0]).type.values_eq(found[0], np.float16(1))
     finally:
         backend.unuse()
