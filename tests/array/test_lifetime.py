@@ -74,16 +74,6 @@ def test_cycles_are_collected(device):
     assert live(device) == before
 
 
-def test_weak_references_and_hash(device):
-    x = gi.zeros(3, device=device)
-    seen = []
-    ref = weakref.ref(x, seen.append)
-    table = weakref.WeakValueDictionary(a=x)
-    del x
-    assert seen == [ref]
-    assert not table
-
-
 def test_pickle_keeps_values_dtype_and_place(device):
     x = gi.CudaNdarray(np.arange(6, dtype="float32").reshape(2, 3), device=device)
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):

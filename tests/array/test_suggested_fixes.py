@@ -55,13 +55,6 @@ def test_a_mask_of_another_shape(x):
         assert "slices" in refused(x.__setitem__, mask, 7).fix
 
 
-def test_a_tensor_of_one_element_as_key(x):
-    torch = pytest.importorskip("torch")
-    assert x[torch.tensor([1])].tolist() == x[[1]].tolist()
-    assert x[torch.tensor(1)].tolist() == x[1, ...].tolist() == x[np.array(1)].tolist()
-    assert x[torch.tensor(True)].shape == (1, *x.shape)
-
-
 def test_a_misspelt_device_for_unpickling(monkeypatch):
     pickled = pickle.dumps(gi.ones(2, device="cpu"))
     monkeypatch.setenv("GPUINTEROP_UNPICKLE_DEVICE", "cpuu")

@@ -25,13 +25,6 @@ def test_dot_of_many_axes(device: str) -> None:
     )
 
 
-def test_ger(device: str) -> None:
-    x, y, a = values(3), values(4), values(3, 4)
-    gx, gy, ga = (CudaNdarray(v, device=device) for v in (x, y, a))
-    close(gpuinterop.ger(gx, gy, ga, alpha=2), 2 * np.outer(x.astype(float), y) + a)
-    close(np.outer(gx, gy), np.outer(x, y))
-
-
 @pytest.mark.parametrize("dtype", ["float64", "int32", "bool", "complex64", "float16"])
 def test_gpuarray_dtypes(device: str, dtype: str) -> None:
     a, b = (values(4, 5) * 2).astype(dtype), (values(5, 3) * 2).astype(dtype)
@@ -39,18 +32,6 @@ def test_gpuarray_dtypes(device: str, dtype: str) -> None:
     expected = a @ b
     assert result.dtype == expected.dtype
     close(result, expected, 1e-2 if dtype == "float16" else 1e-5)
-
-
-def test_numpy_dispatches(device: str) -> None:
-    a, b = values(3, 4), values(4, 2)
-    x, y = CudaNdarray(a, device=device), CudaNdarray(b, device=device)
-    for result in (np.dot(x, y), np.matmul(x, y)):
-        assert type(result) is CudaNdarray
-        close(result, a.astype(float) @ b)
-    assert type(np.concatenate([x, x])) is CudaNdarray
-    close(np.sum(x, axis=0), a.astype(float).sum(0))
-    close(np.add.reduce(x), a.astype(float).sum(0))
-    close(np.linalg.norm(x), np.linalg.norm(a.astype(float)))
 
 
 def test_wider_addend_decides_the_compute_dtype(device: str) -> None:

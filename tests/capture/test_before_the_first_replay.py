@@ -162,15 +162,6 @@ def test_a_capture_of_results_of_another_one() -> None:
     assert second().tolist() == [3, 5, 7]
 
 
-def test_a_replay_inside_fills_it_when_the_outer_one_runs() -> None:
-    inner, y = recorded()
-    outer = gi.capture(lambda: inner.replay(), device="cpu")
-    with pytest.raises(CaptureError):
-        y.tolist()
-    outer.replay()
-    assert y.tolist() == [2, 4, 6]
-
-
 def test_a_replay_that_fails_on_the_way_is_none() -> None:
     broken = [True]
 

@@ -68,14 +68,6 @@ def test_doctor(run):
     assert json.loads(out)["ok"] == (code == 0)
 
 
-def test_doctor_fails_for_a_warning(run, monkeypatch):
-    monkeypatch.setenv("GPUINTEROP_DEVICE", "cuda:99")
-    code, out, _ = run("doctor", "--quick")
-    assert code == 1
-    assert "warning: GPUINTEROP_DEVICE" in out
-    assert "\n  fix: unset" in out
-
-
 # ---- matrix -------------------------------------------------------------------------------------
 
 ONE = ["--device", "cpu", "--layouts", "C", "--dtypes", "float32"]

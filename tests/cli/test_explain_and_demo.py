@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from doubles import driver, internals
+from doubles import internals
 
 import gpuinterop as gi
 from gpuinterop.cli import explain
@@ -112,19 +112,6 @@ def test_explain_reports_invalid_arguments(run, words, message):
     assert code == 2, out
     assert message in err
     assert not out
-
-
-def test_to_is_required(run):
-    with pytest.raises(SystemExit) as caught:
-        run("explain")
-    assert caught.value.code == 2
-
-
-def test_as_a_module():
-    words = ["explain", "--to", "numpy", "--device", "cpu"]
-    result = driver.python("-m", "gpuinterop", *words)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == "to_numpy: shared\n"
 
 
 # ---- demo and version ---------------------------------------------------------------------------

@@ -100,11 +100,3 @@ def test_copies_in_a_foreign_library_count_too():
     with gi.count_copies() as c:
         converters.from_numpy(np.arange(4, dtype=">f4"), copyif=True)
     assert (c.count, c.bytes) == (1, 16)
-
-
-def test_no_bytes_are_no_copy():
-    with gi.no_copies(), gi.count_copies() as counted:
-        empty = np.zeros(0, ">f4")
-        assert gi.explain(empty, "numpy", True).copied
-        assert gi.to(empty, "numpy", True).shape == (0,)
-    assert counted.count == 0

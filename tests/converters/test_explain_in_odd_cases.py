@@ -83,16 +83,6 @@ def test_conversion_matches_explain(source, target):
             assert (type(error), plan.code) == (gi.CopyForbiddenError, gi.CopyForbiddenError.reason)
 
 
-def test_explain_follows_a_chain_through_a_gpuinterop_array():
-    torch = pytest.importorskip("torch")
-    t = torch.arange(12, dtype=torch.float32).reshape(3, 4)
-    for tensor in (t, t.T):
-        assert agree(tensor, "numpy")[0].shared
-    assert "resolve_conj" in agree(conjugated(), "numpy")[0].fix
-    plan, made, _ = agree(conjugated(), "numpy", True)
-    assert (plan.bytes, made.tolist()) == (64, [1 - 0j] * 8)
-
-
 def test_to_cudandarray_copies_nothing_in_vain():
     x = np.zeros(1000, ">i8")
     with gi.count_copies() as copied, pytest.raises(gi.DTypeError):

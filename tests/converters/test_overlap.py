@@ -59,8 +59,3 @@ def test_a_hard_instance_stops_at_the_budget():
     b = np.ndarray((60,) * 6, "u1", buffer=memory, offset=5, strides=other)
     with pytest.raises(gi.BoundsError, match="may_share_memory"):
         gi.shares_memory(a, b, budget=3)
-
-
-def test_empty_arrays_share_nothing():
-    x = np.zeros((0, 4), np.float32)
-    assert not gi.shares_memory(x, x)

@@ -142,17 +142,6 @@ def test_an_entry_point_makes_a_converter(entry_point, monkeypatch):
     assert loads == [1]
 
 
-def test_an_entry_point_may_be_a_backend(entry_point, monkeypatch):
-    module = toy_library.converter()
-    row = converters.Backend("toy", "toy", ("ToyArray",), converter=module)
-
-    entry_point(types.SimpleNamespace(name="toy", load=lambda: row))
-    monkeypatch.setattr(ToyArray, "__module__", "toy.arrays")
-    monkeypatch.setitem(sys.modules, "toy", types.ModuleType("toy"))
-    toy = ToyArray(np.ones(3, np.float32))
-    assert gi.from_any(toy).tolist() == [1, 1, 1]  # also the first time, by the class's name
-
-
 @pytest.mark.parametrize("by_name", [False, True])
 def test_backend_uses_the_matches_function_of_its_module(clean, monkeypatch, by_name):
     module = toy_library.converter()
@@ -249,12 +238,3 @@ def test_backend_without_its_module_raises_an_error(clean, converter):
             ask(gi.ones(3, device="cpu"), "toy")
         assert "toy" in raised.value.where
         assert "converter='mylib.interop'" in raised.value.fix
-
-
-@pytest.mark.parametrize("value", ["", "no_module_of_this_name"])
-def test_an_entry_point_that_names_no_module_is_refused(entry_point, monkeypatch, value):
-    point = metadata.EntryPoint("toy", value, "gpuinterop.converters")
-    entry_point(point)
-    with pytest.raises(gi.MissingLibraryError) as raised:
-        gi.to(gi.ones(3, device="cpu"), "toy")
-    assert raised.value.got.startswith(f"toy = {value!r}")

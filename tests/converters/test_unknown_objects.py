@@ -66,26 +66,6 @@ def test_error_for_an_unknown_object_lists_the_known_libraries(obj):
         gi.to(obj, "numpy")
 
 
-@pytest.mark.parametrize("make", [gi.asarray, gi.array, gi.CudaNdarray])
-def test_unknown_object_is_refused_in_the_name_of_the_function(make):
-    with pytest.raises(gi.ConversionTypeError) as caught:
-        make(object())
-    assert caught.value.where == make.__name__
-    assert "gpuinterop.asarray" not in caught.value.fix
-    with pytest.raises(TypeError):
-        gi.ones(1) + object()
-    assert (gi.ones(1) == None) is False  # noqa: E711
-
-
-@pytest.mark.parametrize("cls", [gi.CudaNdarray, gi.GpuArray, np.ndarray])
-def test_class_is_no_array(cls):
-    with pytest.raises(gi.ConversionTypeError, match="the class itself"):
-        gi.from_any(cls)
-    assert gi.explain(cls).refused
-    with pytest.raises(gi.ConversionTypeError, match="the class itself"):
-        gi.shares_memory(cls, np.zeros(3))
-
-
 def test_mock_of_an_array_is_no_array():
     for odd in (mock.Mock(spec=gi.CudaNdarray), mock.MagicMock(spec=gi.zeros(3, device="cpu"))):
         for call in (

@@ -210,6 +210,16 @@ def test_other_libraries_are_entered_and_left(another_library):
             raise ZeroDivisionError
         assert seen == outside
     assert not seen
+
+    def failing(module, stream):
+        raise RuntimeError("not entered")
+
+    another_library(Other, failing)
+    before = devices.current_stream("cuda:0")
+    with pytest.raises(RuntimeError, match="not entered"), gi.stream(s):
+        pass
+    assert not seen
+    assert devices.current_stream("cuda:0") == before
     with devices.stream(s):  # current in gpuinterop only, whatever libraries were loaded before
         assert devices.current_stream() is s
         assert not seen

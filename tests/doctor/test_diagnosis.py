@@ -41,29 +41,8 @@ def test_a_good_set_is_well():
         lib("jax", "0.11"), lib("jax plugin", "0.11", 13, "jax-cuda13-plugin"),
         lib("cuda.core", "1.2"), lib("cuda.bindings", "13.5", 13),
     )  # fmt: skip
-
-
-def test_a_machine_without_a_gpu_is_well():
-    assert not found(lib("torch", "2.13.0+cpu", 0), **NO_DRIVER)
-
-
-def test_torch_2_11_beside_cupy_for_cuda_12():
-    finding = only(found(lib("torch", "2.11.0", 13), lib("cupy", "13.6", 12, "cupy-cuda12x")))
-    assert finding.code == "cuda-majors"
-    assert finding.level == "warning"
-    assert "pip uninstall cupy-cuda12x; pip install cupy-cuda13x" in finding.fix
-    # It works together with a torch built for CUDA 12.
     assert not found(lib("torch", "2.11.0+cu126", 12), lib("cupy", "13.6", 12, "cupy-cuda12x"))
-
-
-def test_two_majors_follow_torch():
-    finding = only(
-        found(lib("torch", "2.10.0+cu128", 12), lib("jax plugin", "0.10", 13, "jax-cuda13-plugin"))
-    )
-    assert "jax-cuda13-plugin 0.10 (CUDA 13)" in finding.text
-    assert "jax[cuda12]" in finding.fix
-    finding = only(found(lib("cupy", "14", 13, "cupy-cuda13x"), lib("cuda.bindings", "12.9", 12)))
-    assert "cuda-bindings==13" in finding.fix
+    assert not found(lib("torch", "2.13.0+cpu", 0), **NO_DRIVER)
 
 
 CUPY_13 = lib("cupy", "14", 13, "cupy-cuda13x")
@@ -83,6 +62,17 @@ def missing(name, cuda="13.0"):
 # The libraries, the facts, then the code and the level of the only finding, and words of its fix.
 MIXES = {
     "a driver that is too old": ((CUPY_13,), driver(cuda="12.8"), "driver-old", "warning", "CUDA 12"),
+    "cupy for CUDA 12 beside torch": (
+        (lib("torch", "2.11.0", 13), lib("cupy", "13.6", 12, "cupy-cuda12x")), {}, "cuda-majors", "warning",
+        "pip uninstall cupy-cuda12x; pip install cupy-cuda13x",
+    ),
+    "jax for CUDA 13 beside torch": (
+        (lib("torch", "2.10.0+cu128", 12), lib("jax plugin", "0.10", 13, "jax-cuda13-plugin")), {}, "cuda-majors",
+        "warning", "jax[cuda12]",
+    ),
+    "cuda.bindings for CUDA 12": (
+        (CUPY_13, lib("cuda.bindings", "12.9", 12)), {}, "cuda-majors", "warning", "cuda-bindings==13",
+    ),
     "cupy twice": (CUPY_TWICE, {}, "cupy", "warning", "pip uninstall cupy cupy-cuda12x"),
     "pycuda.autoinit": (
         (), driver(autoinit=True), "context", "warning", "pycuda.autoprimaryctx",

@@ -36,18 +36,6 @@ def test_a_replay_reads_the_indices_of_gpuinterop_arrays(device):
         np.testing.assert_array_equal(x.get(), expected)
 
 
-def test_a_mask_is_read_at_each_replay(device):
-    x, y = on(device), on(device, np.array(0, "f4"))
-    mask = on(device, HOST > 100)
-    step = gi.capture(lambda a, m: a.__setitem__(m, y), x, mask)
-    step()
-    np.testing.assert_array_equal(x.get(), HOST)
-    y.fill(5)
-    mask[...] = HOST < 2
-    step()
-    np.testing.assert_array_equal(x.get(), np.where(HOST < 2, 5, HOST))
-
-
 def test_what_depends_on_the_number_of_selected_elements_is_refused(device):
     x, mask = on(device), on(device, HOST > 3)
     with gi.capture(device=device):

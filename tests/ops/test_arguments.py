@@ -135,15 +135,6 @@ def test_options_that_request_the_default_are_accepted(x):
 # ---- NumPy's functions ------------------------------------------------------------------------------
 
 
-def test_numpy_array_as_out_is_refused(x):
-    out = np.zeros_like(HOST)
-    with pytest.raises(TypeError, match=r"out\[\.\.\.\] = numpy\.exp"):
-        np.exp(x, out=out)
-    with pytest.raises(TypeError, match=r"numpy\.add"):
-        out += x
-    assert not out.any()
-
-
 def test_what_gpuinterop_cannot_compute_is_left_to_another_library(x):
     class Other:
         def __array_ufunc__(self, *args, **kwargs):

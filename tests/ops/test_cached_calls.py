@@ -236,36 +236,6 @@ def test_round_and_astype_distinguish_their_arguments(device):
         x.astype("float64", "Z", copy=False)
 
 
-def test_where_and_maximum_distinguish_kinds_of_operands(device):
-    x, n = (gi.GpuArray(HOST / 8, dtype=d, device=device) for d in ("float32", "int16"))
-    for a in (x, n, gi.CudaNdarray(HOST, device=device)) * 2:
-        host = a.get()
-        for b in (1, 1.5, True, a[0], n[1]):
-            value = b.get() if isinstance(b, gi.GpuArray | gi.CudaNdarray) else b
-            for found, expected in (
-                (gi.where(a > 1, a, b), np.where(host > 1, host, value)),
-                (np.maximum(a, b), np.maximum(host, value)),
-            ):
-                assert found.dtype == (np.float32 if type(a) is gi.CudaNdarray else expected.dtype)
-                np.testing.assert_array_equal(found.get(), expected.astype(found.dtype))
-
-
-def test_take_distinguishes_layouts_axes_and_modes(device):
-    x, i = (gi.GpuArray(v, device=device) for v in (HOST, np.array([[7, -1]])))
-    host, places = x.get(), i.get()
-    for mode in ("clip", "wrap", "clip"):
-        for axis in (0, 1, None, -1):
-            for view, seen in [(x, host), (x[::-1], host[::-1]), (x.T, host.T), (x[1:], host[1:])]:
-                found = view.take(i, axis, mode=mode)
-                np.testing.assert_array_equal(found.get(), np.take(seen, places, axis, mode=mode))
-    out = gi.GpuArray(np.zeros((4, 1, 2), "float32"), device=device)
-    for _ in range(2):
-        assert x.take(i, 1, out, "clip") is out
-        np.testing.assert_array_equal(out.get(), np.take(host, places, 1, mode="clip"))
-        with pytest.raises(gi.ShapeError, match="take"):
-            x.take(i, 0, out[:, :, :1], "clip")
-
-
 def test_joins_distinguish_shapes_and_dtypes(device):
     x, n = (gi.GpuArray(HOST, dtype=d, device=device) for d in ("float32", "int16"))
     for _ in range(2):

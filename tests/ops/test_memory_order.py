@@ -164,12 +164,6 @@ def test_numpys_functions(device):
         require_order_of(function(host), function(x))
 
 
-def test_results_of_a_capture(device):
-    x = gi.ones((64, 33), device=device).T
-    step = gi.capture(lambda a: gi.exp(a) * 2, x)
-    assert step().strides == x.strides
-
-
 def test_many_axes(device):
     """More axes than a layout holds inline, and an order that is a cycle of them."""
     host = np.arange(2**9, dtype="float32").reshape((2,) * 9)

@@ -32,19 +32,6 @@ def matrices(dtype, device, side):
     return host, gi.GpuArray(host, device=device)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("side", [201, 224])
-def test_copies(device, dtype, side):
-    host, x = matrices(dtype, device, side)
-    for view in VIEWS.values():
-        for result in RESULTS.values():
-            expected = np.zeros(ROWS * 240, dtype)
-            canvas = gi.zeros(ROWS * 240, dtype=dtype, device=device)
-            result(expected)[...] = view(host)
-            result(canvas)[...] = view(x)
-            np.testing.assert_array_equal(canvas.get(), expected)
-
-
 @pytest.mark.parametrize("other", ["odd rows", "an offset", "reversed", "transposed", "one row"])
 @pytest.mark.parametrize(
     "dtypes", [("float32", "float32"), ("int16", "float32"), ("float32", "float64")]
@@ -77,34 +64,6 @@ def test_several_results_with_different_alignments(device):
             )
             for expected, canvas in zip(canvases, ours, strict=True):
                 np.testing.assert_array_equal(canvas.get(), expected)
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("shape", [(3, 37, 65), (2, 3, 35, 41), (5, 1, 67, 33)])
-def test_permutations_of_three_and_four_axes(device, dtype, shape):
-    """Among them NCHW to NHWC and back."""
-    host = np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
-    x = gi.GpuArray(host, device=device)
-    n = len(shape)
-    orders = {
-        (0, *range(2, n), 1),
-        (0, n - 1, *range(1, n - 1)),
-        tuple(range(n))[::-1],
-        (n - 1, *range(n - 1)),
-    }
-    for order in sorted(orders):
-        np.testing.assert_array_equal(x.transpose(order).copy().get(), host.transpose(order))
-        np.testing.assert_array_equal(
-            gi.add(x.transpose(order), 1, order="C").get(), host.transpose(order) + 1
-        )
-
-
-def test_take_along_odd_rows(device):
-    """The kernel reads an address of each element, which it must not compute outside of the rows."""
-    host, x = matrices("float32", device, 201)
-    indices = np.arange(0, 201, 2)
-    taken = x[1:, 1:].take(gi.asarray(indices[:99], device=device), axis=1, mode="clip")
-    np.testing.assert_array_equal(taken.get(), host[1:, 1:].take(indices[:99], axis=1, mode="clip"))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32"])

@@ -181,9 +181,11 @@ def test_small_floats_convert_as_in_ml_dtypes(device, name):
         zeros = gi.GpuArray(np.array([0.0, -0.0, 1.0]), device=device).astype(small)
         np.testing.assert_array_equal(zeros.astype("float32").get(), [np.nan, np.nan, 1])
         return  # ml_dtypes rounds ties of this one differently from release to release
-    finite = every.astype(np.float64)
-    finite = np.unique(finite[np.isfinite(finite)])
-    between = np.concatenate([finite, (finite[1:] + finite[:-1]) / 2, finite * 1.01, finite * 0.99])
+    numbers = every.astype(np.float64)
+    numbers = np.unique(numbers[~np.isnan(numbers)])
+    between = np.concatenate(
+        [numbers, (numbers[1:] + numbers[:-1]) / 2, numbers * 1.01, numbers * 0.99, -0.0 * numbers]
+    )
     for dtype in ("float32", "float64"):
         host = between.astype(dtype)
         with np.errstate(all="ignore"):

@@ -39,12 +39,6 @@ def test_the_lines_that_an_error_shows_are_the_users(nvrtc, at):
     assert f"\n  {lines[at - 1].strip()}\n" in raised.value.got
 
 
-def test_an_architecture_is_a_number():
-    for arch in ("sm_90", 9.0, None, (9, 0), True):
-        with pytest.raises(ArgumentTypeError, match="compute capability"):
-            gi.RawKernel("", "k").compile(arch)
-
-
 @pytest.mark.parametrize(
     "arguments",
     [(3, "k"), ("text", 3), ("text", "k", "-G"), ("text", "k", 3), ("text", "k", [3]), ("text", "k", [None]),

@@ -67,14 +67,6 @@ def test_in_products_too(device, name):
     check(PRODUCTS[name], lambda cls: cls(host, device=device), gi.CudaNdarray, Sub, SubSub)
 
 
-def test_a_cudandarray_comes_before_other_arrays(device):
-    x = gi.CudaNdarray([1, 2], device=device)
-    y = Other([1, 2], dtype="int16", device=device)
-    assert type(x + y) is type(y + x) is gi.CudaNdarray
-    assert type(gi.concatenate([y, x])) is gi.CudaNdarray
-    assert type(y > x) is Other
-
-
 def test_class_made_at_run_time_is_destroyed_with_its_arrays(device):
     """The cache of calls must not keep it, nor find its entries for a class at the same address."""
     for _ in range(3):

@@ -11,7 +11,7 @@ INDICES = {
     "uint8": [0, 3, 255],
     "int32": [[7, -8], [2**31 - 1, -(2**31)]],
     "int64": [2**62, -(2**63), 4],
-    "uint64": [2**63 - 1, 2],
+    "uint64": [2**64 - 1, 2],
 }
 
 
@@ -37,16 +37,9 @@ def test_indices_in_an_array(device, dtype, mode):
                 got = x.take(given, axis=axis, mode=mode)
                 assert type(got) is gi.CudaNdarray
                 np.testing.assert_array_equal(got.get(), wanted)
-
-
-@pytest.mark.parametrize("mode", ["clip", "wrap"])
-@pytest.mark.parametrize("dtype", INDICES)
-def test_put_far_outside(device, dtype, mode):
-    index = np.array(INDICES[dtype], dtype)
-    x = gi.zeros(6, device=device)
-    gi.put(x, gi.GpuArray(index, device=device), 1, mode=mode)
-    written = expected(np.arange(6), index, None, mode)
-    np.testing.assert_array_equal(x.get(), np.isin(np.arange(6), written))
+        gi.put(x, i, -1, mode=mode)
+        places = expected(np.arange(x.size), index, None, mode)
+        np.testing.assert_array_equal(np.flatnonzero(x.get().ravel() == -1), np.unique(places))
 
 
 @pytest.mark.parametrize("mode", ["raise", "clip", "wrap"])
@@ -69,25 +62,6 @@ def test_a_capture_reads_the_indices_at_each_replay(device, mode):
         np.testing.assert_array_equal(got.get(), expected(host, np.array(values), 1, mode))
     x.fill(7)
     assert graph().tolist() == [[7] * 3] * 4
-
-
-def test_mode_raise_checks_the_indices(device):
-    x, i = gi.ones(4, device=device), gi.GpuArray(np.array([0, -1]), device=device)
-    assert x.take(i).tolist() == [1, 1]
-    for wrong in (4, -5, 2**62, -(2**63)):
-        for indices in (np.array([0, wrong, 1]), [wrong]):
-            for given in (indices, gi.GpuArray(np.array(indices), device=device)):
-                with pytest.raises(ArrayIndexError, match="-4 to 3") as error:
-                    x.take(given)
-                assert (error.value.where, error.value.axis) == ("take", 0)
-                assert str(wrong) in error.value.got
-
-
-def test_out_may_be_the_indices(device):
-    x = gi.GpuArray(np.array([2, 0, 1]), device=device)
-    i = gi.GpuArray(np.array([1, 5, -2]), device=device)
-    assert x.take(i, mode="clip", out=i) is i
-    assert i.tolist() == [0, 1, 2]
 
 
 def test_an_empty_axis_has_nothing_to_take(device):

@@ -57,15 +57,6 @@ def test_parts_are_joined(device: str) -> None:
         np.testing.assert_array_equal(getattr(x, name)().get(), getattr(np, name)(host))
 
 
-@pytest.mark.parametrize("ord", [None, 1, np.inf])
-def test_norms(device: str, ord: object) -> None:
-    host = values("complex64")
-    got = gi.norm(gi.GpuArray(host, device=device), ord, axis=1)
-    expected = np.linalg.norm(host.astype(np.complex128), ord, axis=1)
-    assert got.dtype == np.float32
-    np.testing.assert_allclose(got.get(), expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize("name", ["var", "std"])
 def test_dtype_of_a_variance_is_its_compute_dtype(device: str, name: str) -> None:
     host = np.array([3 + 4j, 1j, -2j])

@@ -4,8 +4,6 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import gpuinterop as gi
 from gpuinterop.errors import DTypeError, ShapeError
@@ -120,13 +118,6 @@ def test_products(device: str, name: str, reverse: bool) -> None:
     np.testing.assert_allclose(gi.fuse(function)(*arrays).get(), expected, rtol=2e-5, atol=1e-5)
 
 
-def test_products_of_empty_arrays(device: str) -> None:
-    product = gi.fuse(lambda x, v: x @ v + 1)
-    for rows, columns in ((0, 3), (3, 0), (0, 0)):
-        x, v = gi.zeros((rows, columns), device=device), gi.zeros(columns, device=device)
-        assert product(x, v).tolist() == [1.0] * rows
-
-
 @pytest.mark.parametrize(
     ("left", "right", "error"),
     [((3, 4), (3,), ShapeError), ((3, 1), (4,), ShapeError), ((4,), (1,), ShapeError),
@@ -184,22 +175,3 @@ def test_wrong_views_raise_as_those_of_arrays(device: str, name: str) -> None:
     with pytest.raises(type(of_array.value), match=re.escape(of_array.value.where)) as inside:
         gi.fuse(lambda x: view(x) + 1)(x)
     assert inside.value.expected == of_array.value.expected
-
-
-def test_an_operand_that_is_longer_than_the_reduced_value(device: str) -> None:
-    host = made(1, 9), made(4, seed=1)
-    got = gi.fuse(lambda x, v: x.sum(axis=1) + v)(*(gi.GpuArray(v, device=device) for v in host))
-    np.testing.assert_allclose(got.get(), host[0].sum(axis=1) + host[1], rtol=1e-5)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 3))
-def test_one_function_for_many_shapes(rows: int, columns: int, step_of_rows: int) -> None:
-    x = gi.GpuArray(made(rows, columns), device="cpu")[::step_of_rows]
-    v = gi.GpuArray(made(columns, seed=1), device="cpu")
-    np.testing.assert_allclose(
-        SIGMOID(x, v).get(), 1 / (1 + np.exp(-(x.get() @ v.get()))), rtol=1e-4
-    )
-
-
-SIGMOID = gi.fuse(lambda x, v: 1 / (1 + gi.exp(-(x @ v))))

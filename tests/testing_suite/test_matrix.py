@@ -69,13 +69,6 @@ def test_repr_is_one_line_and_an_unknown_field_is_refused():
         small().outcome(dirction="to")
 
 
-def test_a_single_name_needs_no_list():
-    found = matrix("numpy", "cpu", layouts="C", dtypes="int8")
-    assert {(c.library, c.device, c.layout, c.dtype) for c in found.cells} == {
-        ("numpy", "cpu", "C", "int8")
-    }
-
-
 def test_drawing():
     lines = str(small()).splitlines()
     assert lines[:4] == [
@@ -206,7 +199,8 @@ def test_library_named_twice_is_tried_once():
         ["numpy", faulty.SOUND, "numpy", faulty.SOUND], ["cpu", "cpu"], layouts=["C", "C"],
         dtypes=["float32", "float32"],
     )  # fmt: skip
-    once = matrix(["numpy", faulty.SOUND], ["cpu"], layouts=["C"], dtypes=["float32"])
+    once = matrix(["numpy", faulty.SOUND], "cpu", layouts="C", dtypes="float32")
+    assert {(c.device, c.layout, c.dtype) for c in once.cells} == {("cpu", "C", "float32")}
     assert (twice.cells, twice.libraries, twice.devices) == (
         once.cells, once.libraries, once.devices
     )  # fmt: skip

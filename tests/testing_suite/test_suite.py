@@ -171,13 +171,6 @@ def test_missing_copy_is_not_written_to():
     assert not written
 
 
-def test_result_none_is_not_a_refusal():
-    silent = replace(faulty.SOUND, to=lambda x, copyif=False: None, promises=None, explain=None)
-    m = matrix([silent], ["cpu"], dtypes=["float32"])
-    assert {cell.outcome for cell in m.select(direction="to")} == {"wrong"}
-    assert not m.ok
-
-
 def test_a_bridge_of_one_direction_is_tried_in_it():
     m = matrix([replace(faulty.SOUND, make=None)], ["cpu"], dtypes=["float32"])
     assert m.ok

@@ -116,29 +116,6 @@ def test_one_scope_in_two_threads(monkeypatch):
     assert after == ["first's own", "second's own"]
 
 
-def test_a_library_that_fails_to_enter_leaves_the_others(monkeypatch):
-    left = []
-
-    class Scope:
-        def __enter__(self):
-            pass
-
-        def __exit__(self, *error):
-            left.append(1)
-
-    def failing(module, stream):
-        raise RuntimeError("no")
-
-    internals.enter_streams_by(monkeypatch, one=lambda *a: Scope(), two=failing)
-    monkeypatch.setitem(sys.modules, "one", types.ModuleType("one"))
-    monkeypatch.setitem(sys.modules, "two", types.ModuleType("two"))
-    before = gi.devices.current_stream("cuda").handle
-    with pytest.raises(RuntimeError, match="no"), gi.stream(gi.Stream()):
-        pass
-    assert left == [1]
-    assert gi.devices.current_stream("cuda").handle == before
-
-
 def test_transfers_are_logged():
     a = host(16)
     with gi.log_transfers() as t:
