@@ -164,8 +164,8 @@ FUSED, PLAIN, NO_GRAPHS = (
     "gpuinterop fused graph", "gpuinterop plain graph", "gpuinterop without graphs",
 )  # fmt: skip
 
-# Targets without a row in the tables above: record, row, title, target in the record's unit, and the contender, if
-# it is not the first figure of gpuinterop.
+# Targets without a row in the tables above: record, row, title, target (in the record's unit, or a contender, whose
+# figure it is), and the contender that must reach it, if it is not the first figure of gpuinterop.
 PROMISES = (
     (
         "import",
@@ -178,7 +178,7 @@ PROMISES = (
         "converters",
         "CudaNdarray -> torch, host",
         "a host array to PyTorch; the target: `torch.from_numpy`",
-        None,
+        "torch.from_numpy(numpy)",
     ),
     ("converters", "refusal: negative strides -> torch", "a conversion that raises", 20.0),
     ("exchange", "from torch, side stream, cuda", "`from_torch(t)` while PyTorch works on a side stream", 0.6),
@@ -223,6 +223,14 @@ PROMISES = (
         "y = m.x + b, 1000 x 1000, compiled by PyTensor, all in shared variables", 54.0,
     ),
     ("documents", "exp, compiled by PyTensor", "`exp` compiled by PyTensor, without a captured graph", 3.8, NO_GRAPHS),
+    (
+        "documents", "y = m.x + b, 1000 x 1000, with transfers",
+        "y = m.x + b, compiled by PyTensor, with transfers; the target: PyTorch with the same transfers", "torch",
+    ),
+    (
+        "documents", "logistic regression, until the end of the first call",
+        "compiling the training step by PyTensor, to the end of its first call", 1_000_000.0,
+    ),
 )  # fmt: skip
 
 TAKEN = (
