@@ -163,6 +163,9 @@ def _define(spec: KernelSpec, symbol: str) -> str:
     return "\n".join(f"#define GI_{name} {values[name]}" for name in _DEFINITIONS)
 
 
+MATH = ("math.cuh", "digamma.cuh")
+
+
 def _undefine() -> str:
     return "\n".join(f"#undef GI_{name.split('(')[0]}" for name in _DEFINITIONS)
 
@@ -215,7 +218,7 @@ def render_many(specs: list[KernelSpec]) -> str:
     if any(_needs_indexing(spec.body) for spec in specs):
         texts.insert(0, "indexing.cuh")
     if any(_needs_math(spec.body) for spec in specs):
-        texts.insert(0, "math.cuh")
+        texts = [*MATH, *texts]
     parts = [program({"NAN_SIGNS": int(keep)}, *map(kernel_text, texts))]
     for spec in specs:
         parts += filter(None, [spec.body.declared, f"namespace {NAMESPACE} {{", _kernel(spec), "}"])

@@ -42,6 +42,8 @@ _SUMS = {
 }
 # The ufunc of np.clip is private. maximum and minimum give the same results, slowly with a number.
 _CLIP: Any = getattr(np._core.umath, "clip", None)  # type: ignore[attr-defined]
+# Functions that NumPy lacks: special_loops in native/ops/special_loops.cpp.
+SPECIAL = ("rsqrt", "sigmoid", "softplus", "erf", "erfc", "erfinv", "gamma", "lgamma", "digamma")
 # NumPy 2.4 writes wrong values of these into an output with gaps, so the results are stored by a copy.
 _DENSE = (np.isfinite, np.isinf, np.isnan, np.signbit)
 
@@ -122,6 +124,10 @@ class HostProgram:
     def integer_power(self, x: HostValue, y: HostValue) -> HostValue:
         """Return the power of integers of one dtype; negative exponents give the same results as in a kernel."""
         return self._step(None, (x.dtype, -3), (x, y), (x.dtype,))[0]
+
+    def special(self, name: str, x: HostValue) -> HostValue:
+        """Return the function of `SPECIAL` of a float64."""
+        return self._step(None, (SPECIAL.index(name), -5), (x,), (_FLOAT64,))[0]
 
     def call(
         self, function: Callable[..., Any], operands: Sequence[HostValue], dtypes: Sequence[int]
@@ -239,17 +245,13 @@ def _caller(function: Callable[..., Any], inputs: int) -> Callable[..., Callable
 
     def bind(*arrays: Any) -> Callable[[], None]:
         views = [as_numpy_view(x, written=True) for x in arrays]
-        count = len(views[0])
-        step = getattr(function, "longest", count)
-        parts = [[view[at : at + step] for view in views] for at in range(0, count, step)]
 
         def run() -> None:
             with np.errstate(all="ignore"):
-                for part in parts:
-                    found = function(*part[:inputs])
-                    results = found if isinstance(found, tuple) else (found,)
-                    for out, value in zip(part[inputs:], results, strict=True):
-                        np.copyto(out, value, casting="unsafe")
+                found = function(*views[:inputs])
+                results = found if isinstance(found, tuple) else (found,)
+                for out, value in zip(views[inputs:], results, strict=True):
+                    np.copyto(out, value, casting="unsafe")
 
         return run
 
@@ -307,4 +309,6 @@ def _row_steps(
     if isinstance(row.numpy, np.ufunc):
         return program.loop(row.numpy, read, outs)
     wide = [program.cast(value, _FLOAT64) for value in read]
+    if row.numpy is None:
+        return (program.special(row.name, *wide),)
     return program.call(row.numpy, wide, (_FLOAT64,) * len(outs))

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from . import host_special_functions
-
 
 @dataclass(frozen=True, eq=False)  # compared by identity, because caches use rows as keys
 class Row:
@@ -26,7 +24,7 @@ class Row:
     cuda : the expression, or a dict with one for each kind of dtype. The keys are letters: b (bool),
         i and u (integers), f (floats), c (complex). Kinds that are missing have no CUDA kernel.
         Several results are separated by ``;``.
-    numpy : a NumPy ufunc, or a function of host arrays computed in float64.
+    numpy : a NumPy ufunc, a function of host arrays computed in float64, or None for one of the core's own.
     like : the ufunc whose dtype rule holds; `numpy` itself when None.
     kinds_from : index of the operand whose kind selects the expression.
     compares : the result is a bool that compares two ordered operands.
@@ -39,7 +37,7 @@ class Row:
     name: str
     inputs: int
     cuda: str | Mapping[str, str]
-    numpy: Callable[..., Any]
+    numpy: Callable[..., Any] | None
     doc: str
     like: np.ufunc | None = None
     kinds_from: int = 0
@@ -66,8 +64,8 @@ def _f(name: str, cuda: str, numpy: Any, doc: str, complex: str = "", **more: An
     return Row(name, 1, {"f": cuda, "c": complex} if complex else {"f": cuda}, numpy, doc, **more)
 
 
-def _special(name: str, cuda: str, numpy: Any, doc: str) -> Row:
-    return Row(name, 1, {"f": cuda}, numpy, doc, like=np.exp)
+def _special(name: str, cuda: str, doc: str) -> Row:
+    return Row(name, 1, {"f": cuda}, None, doc, like=np.exp)
 
 
 def _compare(name: str, cuda: str, numpy: np.ufunc, symbol: str) -> Row:
@@ -103,7 +101,7 @@ ROWS: tuple[Row, ...] = (
         "1 / x; 0 for the integer 0."),
     Row("conjugate", 1, {"iuf": "x", "c": "gi_conj(x)"}, np.conjugate, "The complex conjugate.", keeps_signs=True),
     _f("sqrt", "sqrt(x)", np.sqrt, "The square root.", "gi_sqrt(x)"),
-    _special("rsqrt", "1 / sqrt(x)", host_special_functions.reciprocal_sqrt, "1 / sqrt(x)."),
+    _special("rsqrt", "1 / sqrt(x)", "1 / sqrt(x)."),
     _f("cbrt", "cbrt(x)", np.cbrt, "The cube root."),
     Row("hypot", 2, {"f": "hypot(x, y)"}, np.hypot, "sqrt(x * x + y * y), without overflow."),
     Row("copysign", 2, {"f": "copysign(x, y)"}, np.copysign, "x with the sign of y."),
@@ -145,14 +143,14 @@ ROWS: tuple[Row, ...] = (
     _f("deg2rad", "x * (decltype(x))0.017453292519943295769", np.deg2rad, "Degrees to radians."),
     _f("rad2deg", "x * (decltype(x))57.295779513082320877", np.rad2deg, "Radians to degrees."),
     # ---- special functions -----------------------------------------------------------------------
-    _special("sigmoid", "gi_sigmoid(x)", host_special_functions.sigmoid, "1 / (1 + exp(-x))."),
-    _special("softplus", "gi_softplus(x)", host_special_functions.softplus, "log(1 + exp(x))."),
-    _special("erf", "erf(x)", host_special_functions.erf, "The error function."),
-    _special("erfc", "erfc(x)", host_special_functions.erfc, "1 - erf(x), accurate for large x."),
-    _special("erfinv", "erfinv(x)", host_special_functions.erfinv, "The inverse of erf."),
-    _special("gamma", "tgamma(x)", host_special_functions.gamma, "The gamma function."),
-    _special("lgamma", "lgamma(x)", host_special_functions.lgamma, "The logarithm of |gamma(x)|."),
-    _special("digamma", "gi_digamma(x)", host_special_functions.digamma, "The derivative of lgamma."),
+    _special("sigmoid", "gi_sigmoid(x)", "1 / (1 + exp(-x))."),
+    _special("softplus", "gi_softplus(x)", "log(1 + exp(x))."),
+    _special("erf", "erf(x)", "The error function."),
+    _special("erfc", "erfc(x)", "1 - erf(x), accurate for large x."),
+    _special("erfinv", "erfinv(x)", "The inverse of erf."),
+    _special("gamma", "tgamma(x)", "The gamma function."),
+    _special("lgamma", "lgamma(x)", "The logarithm of |gamma(x)|."),
+    _special("digamma", "gi_digamma(x)", "The derivative of lgamma."),
     # ---- rounding --------------------------------------------------------------------------------
     Row("floor", 1, {"biu": "x", "f": "floor(x)"}, np.floor, "The largest integer not above x."),
     Row("ceil", 1, {"biu": "x", "f": "ceil(x)"}, np.ceil, "The smallest integer not below x."),

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from gpuinterop import _core
 from gpuinterop.dtypes import STORAGE, WORKING
 from gpuinterop.jit import EXACT, compile_source, kernel_text
-from gpuinterop.jit.codegen import NAMESPACE, nan_signs, program
+from gpuinterop.jit.codegen import MATH, NAMESPACE, nan_signs, program
 from gpuinterop.ops.reduction_geometry import Operand
 from gpuinterop.ops.reduction_plan import Plan, plan_reduction
 
@@ -157,7 +157,7 @@ def render(recipe: Recipe, plan: Plan) -> str:
         f"typedef {'long long' if plan.wide else 'int'} Index;",
         _params(recipe, plan),
         kernel_text("reduce_ops.cuh"),
-        kernel_text("math.cuh") if "gi_" in recipe.support else "",
+        *map(kernel_text, MATH if "gi_" in recipe.support else ()),
         declared,
         recipe.support,
         f"typedef {recipe.value} Value;\ntypedef {recipe.op} Op;\ntypedef Op::Acc Acc;",

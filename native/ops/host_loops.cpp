@@ -72,6 +72,7 @@ HostLoop own_loop(int of, int kind) {
     case -2: return in_table(own_loops().sums, of);
     case -3: return in_table(own_loops().powers, of);
     case -4: return in_table(own_loops().squares, of);
+    case -5: return {special_loops + of, nullptr};
     default: return cast_loop(static_cast<DTypeId>(of), static_cast<DTypeId>(kind));
   }
 }

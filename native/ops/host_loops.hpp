@@ -36,6 +36,7 @@ HostLoop cast_loop(DTypeId from, DTypeId to);
 //       or float64
 //   -3: x, exponent -> the power of integers, see docs/adr/0020-negative-powers-of-integers.md
 //   -4: x -> x * x of float32 and float64
+//   -5: x -> a function of float64; `of` is its index in special_loops
 // or the dtype to which values of the dtype `of` are cast. None for other dtypes.
 HostLoop own_loop(int of, int kind);
 

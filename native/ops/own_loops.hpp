@@ -16,4 +16,8 @@ struct OwnLoops {
 
 const OwnLoops& own_loops();
 
+// Of float64, in the order of SPECIAL in gpuinterop/ops/host_program.py.
+constexpr int kSpecialLoops = 9;
+extern const InnerLoop special_loops[kSpecialLoops];
+
 }  // namespace gpuinterop::ops
