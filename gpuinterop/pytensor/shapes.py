@@ -6,7 +6,16 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from pytensor.tensor.basic import Alloc, AllocEmpty, ARange, ExtractDiag, Join, MakeVector, Split
+from pytensor.tensor.basic import (
+    Alloc,
+    AllocEmpty,
+    ARange,
+    ExtractDiag,
+    Eye,
+    Join,
+    MakeVector,
+    Split,
+)
 from pytensor.tensor.extra_ops import FillDiagonal
 from pytensor.tensor.math import Argmax
 from pytensor.tensor.shape import Reshape, SpecifyShape
@@ -30,7 +39,7 @@ def _alloc(op: Any, value: Any, *shape: Any) -> Any:
 
 
 record_as(
-    "fixed", Alloc, AllocEmpty, ARange, Reshape, Join, Split, Argmax, ExtractDiag, MakeVector,
+    "fixed", Alloc, AllocEmpty, ARange, Eye, Reshape, Join, Split, Argmax, ExtractDiag, MakeVector,
     SpecifyShape,
 )  # fmt: skip
 record_as("values", FillDiagonal)
@@ -53,6 +62,11 @@ def _arange(op: Any, node: Any) -> Any:
         outputs[0][0] = values(*(n.item() for n in inputs)).copy()
 
     return run
+
+
+@computes(Eye)
+def _eye(op: Any, *numbers: Any) -> Any:
+    return gi.eye(*_lengths(numbers), dtype=op.dtype, device=settings.device())
 
 
 @computes(Reshape)

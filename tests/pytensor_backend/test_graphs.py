@@ -147,6 +147,8 @@ GRAPHS = {
         pt.diag(w),
         pt.diag(w).sum(),
         w * pt.eye(4, dtype="float32"),
+        x.T @ x + pt.eye(x.shape[1], dtype="float32"),
+        x + pt.eye(x.shape[0], x.shape[1], 1, dtype="float32"),
     ],
     "filled diagonals": lambda x, w, v, t, i: [
         pt.fill_diagonal(x, v.sum()),
