@@ -46,9 +46,8 @@ class GpuLinker(VMLinker):
         linker = copy.copy(self)
         linker.fgraph, linker.no_recycling, linker.profile = fgraph, no_recycling or [], profile
         linker.updated_vars = {}
-        linker._allow_gc = (
-            config.allow_gc
-        )  # read for each function, not only when the mode is created
+        # The setting of the moment, not that when the mode was created.
+        linker._allow_gc = config.allow_gc
         return linker
 
     def reduce_storage_allocations(self, storage_map: Any, order: Any) -> Any:
@@ -71,9 +70,8 @@ class GpuLinker(VMLinker):
             lambda node: isinstance(node.op, HostFromGpu), lambda node: node not in recordable,
             lambda node: node in recordable,
         ))  # fmt: skip
-        while (
-            order
-        ):  # one kind of nodes after the other, as many of each as the finished nodes allow
+        # One kind of nodes after the other, as many of each as the finished nodes allow.
+        while order:
             is_next, left = next(kinds), []
             for node in order:
                 if is_next(node) and before[node] <= done:

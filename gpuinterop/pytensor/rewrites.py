@@ -13,7 +13,6 @@ import numpy as np
 from pytensor.compile.mode import optdb
 from pytensor.compile.rewriting import inline_ofg_node
 from pytensor.graph.basic import Constant
-from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import (
     EquilibriumGraphRewriter,
     GraphRewriter,
@@ -93,11 +92,7 @@ class InputsToDevice(GraphRewriter):
                 continue
             moved = host_from_gpu(gpu_from_host(x))
             for client, i in list(fgraph.clients[x]):
-                if (
-                    isinstance(client.op, Op)
-                    and not isinstance(client.op, (GpuFromHost, Shape_i))
-                    and (has_lowering(client.op))
-                ):
+                if has_lowering(client.op):
                     fgraph.change_node_input(client, i, moved, reason="inputs_to_device")
 
 
@@ -105,7 +100,7 @@ class InputsToDevice(GraphRewriter):
 def move_to_device(fgraph: Any, node: Any) -> Any:
     """Replace a host Op by its device Op if an input comes from the device, or an output goes to it."""
     op = node.op
-    if isinstance(op, (GpuOp, GpuFromHost, HostFromGpu)) or not has_lowering(op) or op.destroy_map:
+    if not has_lowering(op) or op.destroy_map:
         return None
     wanted = any(_is_wanted(fgraph, o) for o in node.outputs)
     if not wanted and not any(map(_from_device, node.inputs)):
@@ -123,8 +118,6 @@ def move_to_device(fgraph: Any, node: Any) -> Any:
             inputs.append(as_device_variable(x))
         else:
             inputs.append(x)
-    if not (wanted or any(map(is_device, inputs))):
-        return None
     outputs = class_for(type(op))(op)(*inputs, return_list=True)
     copy_stack_trace(node.outputs, outputs)
     return [host_from_gpu(o) if is_device(o) else o for o in outputs]
@@ -160,9 +153,8 @@ def pass_on_device(fgraph: Any, node: Any) -> Any:
     first = int(isinstance(node.op, IfElse))
     count = len(node.outputs)
     values = node.inputs[first : first + count * (1 + first)]
-    pairs = [
-        values[i::count] for i in range(count)
-    ]  # for ifelse, the two possible values of each result
+    # For ifelse, the two possible values of each result.
+    pairs = [values[i::count] for i in range(count)]
     moving = [
         (any(map(_from_device, pair)) or _is_wanted(fgraph, result))
         and all(_may_move(x) or _from_device(x) for x in pair)
@@ -196,7 +188,7 @@ def remove_round_trip(fgraph: Any, node: Any) -> Any:
 
 @node_rewriter([GpuOp])
 def read_on_device(fgraph: Any, node: Any) -> Any:
-    """Pass an array of one element unchanged, if it moved to the device after the operation."""
+    """Read an operand on the device, if it moved there only after the operation."""
     if not any(map(_from_device, node.inputs)):
         return None
     inputs = [as_device_variable(x) if _from_device(x) else x for x in node.inputs]

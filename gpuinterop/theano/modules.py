@@ -75,9 +75,8 @@ class Module(types.ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         sources = self.__dict__["_sources"]
-        if (
-            name == "__all__"
-        ):  # read by `from theano import *`; modules without the list have foreign names
+        # Read by `from theano import *`. Without the list, a source that is no package also has names of others.
+        if name == "__all__":
             lists = (
                 vars(s) if hasattr(s, "__path__") else getattr(s, "__all__", ()) for s in sources
             )
