@@ -59,47 +59,37 @@ class Plan:
 
     def __init__(self, vm: Any) -> None:
         self.vm = vm
-        inside = recordable_nodes(vm.nodes)
-        steps: list[Any] = []
-        for k, node in enumerate(vm.nodes):
-            if node not in inside:
-                steps.append(k)
-            elif steps and isinstance(steps[-1], list):
-                steps[-1].append(k)
-            else:
-                steps.append([k])
+        recordable = recordable_nodes(vm.nodes)
         self.steps: list[Any] = []
         self.segments: list[Segment] = []
-        owner: dict[Any, int] = {}
-        for s, step in enumerate(steps):
-            for k in step if isinstance(step, list) else [step]:
-                owner.update(dict.fromkeys(vm.nodes[k].outputs, s))
-            if isinstance(step, list) and self.has_kernels(step):
-                self.segments.append(Segment(vm, step))
-                self.steps.append(self.segments[-1])
-            else:
-                for k in step if isinstance(step, list) else [step]:
-                    self.steps.append(self.alone(k))
-        alone, self.steps = self.steps, []
-        for downloads, group in groupby(alone, self.is_download):
+
+        def kind_of_step(k: int) -> str:
+            if vm.nodes[k] in recordable:
+                return "segment"
+            return "downloads" if isinstance(vm.nodes[k].op, HostFromGpu) else "alone"
+
+        for kind, group in groupby(range(len(vm.nodes)), kind_of_step):
             places = list(group)
-            self.steps += [Downloads(vm, places)] if downloads and len(places) > 1 else places
+            if kind == "segment" and self.has_kernels(places):
+                self.segments.append(Segment(vm, places))
+                self.steps.append(self.segments[-1])
+            elif kind == "downloads" and len(places) > 1:
+                self.steps.append(Downloads(vm, places))
+            else:
+                self.steps += map(self.alone, places)
         if self.segments:
-            self.prepare(owner, steps)
+            self.prepare()
 
     def alone(self, k: int) -> Any:
         node = self.vm.nodes[k]
         stays = isinstance(node.op, GpuFromHost) and node.outputs[0] not in self.vm.kept
         return Upload(self.vm, k) if stays else k
 
-    def is_download(self, step: Any) -> bool:
-        return isinstance(step, int) and isinstance(self.vm.nodes[step].op, HostFromGpu)
-
-    def has_kernels(self, step: list[int]) -> bool:
-        ops = [self.vm.nodes[k].op for k in step]
+    def has_kernels(self, places: list[int]) -> bool:
+        ops = [self.vm.nodes[k].op for k in places]
         return any(isinstance(op, GpuOp) or getattr(op, "recordable", False) for op in ops)
 
-    def prepare(self, owner: dict[Any, int], steps: list[Any]) -> None:
+    def prepare(self) -> None:
         vm, fgraph = self.vm, self.vm.fgraph
         outputs = fgraph.outputs
         inputs = {id(cell): x for cell, x in zip(vm.input_storage, fgraph.inputs, strict=True)}
@@ -108,26 +98,24 @@ class Plan:
         self.host_updates = [(cell, i) for x, cell, i in pairs if not is_device(x)]
         self.device_updates = [(cell, i) for x, cell, i in pairs if is_device(x)]
         self.returned = len(outputs) - len(pairs)
-        last = max(
-            s for s, step in enumerate(steps) if isinstance(step, list) and self.has_kernels(step)
-        )
+        final = self.segments[-1]
+        made = {o for node in final.nodes for o in node.outputs}
         # Nodes that run after the last segment must not read new values in place of old ones.
-        read_later = {
-            x for step in steps[last + 1 :] if not isinstance(step, list) for x in vm.nodes[step].inputs
-            if owner.get(x, -1) != last and alias_root(x) in updates
-        }  # fmt: skip
+        later = vm.nodes[vm.nodes.index(final.nodes[-1]) + 1 :]
+        reads_later = any(
+            x not in made and alias_root(x) in updates for node in later for x in node.inputs
+        )
         old_values = [
             x for x in outputs[: self.returned] if is_device(x) and alias_root(x) in updates
         ]
-        self.segments[-1].last = not read_later and all(
-            x.owner is None or owner[x] == last for x in (*updates.values(), *old_values)
+        final.last = not reads_later and all(
+            x.owner is None or x in made for x in (*updates.values(), *old_values)
         )
         for segment in self.segments:
             inside = set(segment.nodes)
             used = {x for node in vm.nodes if node not in inside for x in node.inputs}
             segment.prepare(used if segment.last else used | set(updates.values()), updates)
         cells = vm.storage_map
-        final = self.segments[-1]
         private = dict(zip(final.exposed, final.exposed_cells, strict=True))
         self.old_values = [
             (i, private[x]) for i, x in enumerate(outputs[: self.returned])
