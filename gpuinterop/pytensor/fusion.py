@@ -17,7 +17,6 @@ from pytensor.graph.rewriting.basic import GraphRewriter, copy_stack_trace
 from pytensor.tensor import blas
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
-from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 
 from gpuinterop import Expression
@@ -28,6 +27,7 @@ from .device_op import GpuOp, class_for, printed
 from .device_variables import is_device
 from .elementwise import reduction_name, shape_of_operands, shapes_of, widens
 from .lowering import lower, record_as
+from .replay import is_fixed
 from .scalar_ops import Expressions, compiled, emit, host_value
 
 
@@ -93,7 +93,8 @@ record_as("values", Fusion)
 @lower.register(ElemwiseReduction)
 def _fusion(op: Any, node: Any) -> Any:
     numbers = [i for i, x in enumerate(op.inputs) if not is_device(x)]
-    fixed = [i for i in numbers if _is_fixed(node.inputs[i])]
+    known: dict[Any, bool] = {}
+    fixed = [i for i in numbers if is_fixed(node.inputs[i], known)]
     calls: dict[Any, Any] = {}
 
     def call_for(inputs: Any) -> Any:
@@ -130,19 +131,6 @@ def _fusion(op: Any, node: Any) -> Any:
 
 
 _CONSTANTS = 4  # sets of values for which kernels are compiled
-
-
-def _is_fixed(x: Any) -> bool:
-    """Return whether a value on the host depends on constants and shapes of device arrays only."""
-    if isinstance(x, Constant):
-        return True
-    if x.owner is None:
-        return False
-    if isinstance(x.owner.op, (Shape, Shape_i)):
-        return is_device(x.owner.inputs[0])
-    return type(x.owner.op).__module__.startswith("pytensor.") and all(
-        _is_fixed(i) for i in x.owner.inputs
-    )
 
 
 # The name "GpuGemv" shows programs that a product runs on the device; pickle finds the class by its other name.

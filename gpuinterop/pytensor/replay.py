@@ -26,7 +26,7 @@ from gpuinterop import _core
 
 from . import settings
 from .device_op import GpuOp
-from .device_variables import GpuContiguous, GpuFromHost, is_device
+from .device_variables import GpuContiguous, is_device
 from .lowering import recordable
 from .sequence import sequence
 
@@ -36,37 +36,44 @@ HELD = 3  # graphs for the same inputs, for results that callers still hold
 STAGED_BYTES = 4 << 20
 
 
+def is_fixed(x: Any, known: dict[Any, bool]) -> bool:
+    """Return whether a value on the host depends on constants and shapes of device arrays only; `known` is filled."""
+    if isinstance(x, Constant):
+        return True
+    if x not in known:
+        node = x.owner
+        if node is None or is_device(x):
+            known[x] = False
+        elif isinstance(node.op, (Shape, Shape_i)):
+            known[x] = is_device(node.inputs[0])
+        else:
+            # Print writes in each call, and Ops of other packages may do so too.
+            pytensors = type(node.op).__module__.startswith("pytensor.")
+            known[x] = pytensors and not isinstance(node.op, Print)
+            known[x] &= all(not is_device(i) and is_fixed(i, known) for i in node.inputs)
+    return known[x]
+
+
 def recordable_nodes(order: list[Any]) -> set[Any]:
     """Return the nodes of a graph that a captured graph can hold, in any order of their calls."""
-    fixed: set[Any] = set()  # host values that depend only on constants and shapes
-    found: set[Any] = set()
-    for node in order:
+    known: dict[Any, bool] = {}
+
+    def keep(node: Any) -> bool:
+        op = node.op
         numbers = [x for x in node.inputs if not is_device(x) and not isinstance(x, Constant)]
-        is_fixed = all(x in fixed for x in numbers)
-        if isinstance(node.op, GpuOp):
-            held = is_fixed or (
-                recordable(node.op.host, node) == "values"
-                and all(all(x.type.broadcastable) for x in numbers)
-            )
-            keep = held and bool(recordable(node.op.host, node))
-        elif getattr(node.op, "recordable", False):
-            keep = is_fixed
-        elif isinstance(node.op, (DeepCopyOp, ViewOp, GpuContiguous)):
-            keep = is_device(node.inputs[0]) or is_fixed
-        elif isinstance(node.op, (Shape, Shape_i)):
-            keep = is_device(node.inputs[0])
-        else:
-            keep = (
-                is_fixed
-                and type(node.op).__module__.startswith("pytensor.")
-                and not isinstance(node.op, (GpuFromHost, Print))
-                and not any(map(is_device, node.inputs))
-            )
-        if keep:
-            found.add(node)
-            if is_fixed:
-                fixed.update(o for o in node.outputs if not is_device(o))
-    return found
+        fixed = all(is_fixed(x, known) for x in numbers)
+        if isinstance(op, GpuOp):
+            kind = recordable(op.host, node)
+            if kind == "values" and not fixed:
+                return all(all(x.type.broadcastable) for x in numbers)
+            return bool(kind) and fixed
+        if getattr(op, "recordable", False):
+            return fixed
+        if isinstance(op, (DeepCopyOp, ViewOp, GpuContiguous)) and is_device(node.inputs[0]):
+            return True
+        return all(is_fixed(o, known) for o in node.outputs)
+
+    return {node for node in order if keep(node)}
 
 
 class Segment:
