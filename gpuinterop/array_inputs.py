@@ -25,7 +25,7 @@ from gpuinterop.errors import (
 from gpuinterop.foreign_handles import CPU, CUDA, protocols_of
 from gpuinterop.host_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy
 from gpuinterop.layout import core_view, is_array
-from gpuinterop.option_values import read_shape, require_bool
+from gpuinterop.option_values import require_bool
 from gpuinterop.scalars import NUMBERS, fill_with_lists, lists_fit, scalars_to_array
 
 A = TypeVar("A", bound=_core.Array)
@@ -175,7 +175,7 @@ def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, wher
     check_cast(cls, as_supported_dtype(dtype, where), cls.__name__)
     target = resolve_device(device, where)
     with reraise_from(where):
-        extents = read_shape(shape)
+        extents = _core.read_ints(shape)
         made = _core.empty(cls, extents, dtype, target.type_code, target.index)
         made[...] = value
     return made
@@ -365,7 +365,7 @@ def from_address(
         return _core.from_pointer(
             cls,
             address,
-            read_shape(shape, where),
+            _core.read_ints(shape, where),
             strides,
             as_supported_dtype(dtype, where),
             target.type_code,

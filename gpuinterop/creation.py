@@ -38,7 +38,6 @@ from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray, class_for
 from gpuinterop.ops.output_arrays import taken
 from gpuinterop.option_values import (
     read_copy,
-    read_shape,
     require_order,
     takes_copy_keyword,
 )
@@ -154,7 +153,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C"
 def _empty(shape: Any, dtype: Any, device: Any, where: str, order: str = "C") -> Any:
     wanted = as_supported_dtype(np.float32 if dtype is None else dtype, where)
     target = resolve_device(device, where)
-    extents = read_shape(shape, where)
+    extents = _core.read_ints(shape, where)
     return _core.empty(
         class_for(wanted), extents, wanted, target.type_code, target.index, order, where
     )

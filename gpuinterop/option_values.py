@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from gpuinterop import _core
 from gpuinterop.error_messages import not_a_bool, not_an_optional_bool, not_ints, wrong_order
 from gpuinterop.errors import ArgumentTypeError, short_repr
 
@@ -73,11 +72,6 @@ def require_order(value: Any, orders: str, where: str) -> str:
 def is_index(value: Any) -> bool:
     """Return whether `value` is one integer. Arrays have ``__index__`` too, but count as sequences."""
     return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
-
-
-def read_shape(shape: Any, where: str = "shape") -> tuple[int, ...]:
-    """Return a shape given as an int or a sequence of ints."""
-    return _core.read_ints(shape, where)
 
 
 def read_counts(values: Any, where: str = "counts") -> tuple[int, ...]:

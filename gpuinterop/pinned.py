@@ -15,7 +15,6 @@ from gpuinterop.error_messages import negative_length, not_an_array, shape_too_l
 from gpuinterop.errors import DeviceError
 from gpuinterop.host_views import as_numpy_view, require_aligned_host, require_no_zero_strides
 from gpuinterop.layout import core_view
-from gpuinterop.option_values import read_shape
 
 __all__ = ["copy_async", "pinned_empty"]
 
@@ -36,7 +35,7 @@ def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.nda
     >>> gpuinterop.asarray(host).sum().item()
     6.0
     """
-    extents = read_shape(shape, "pinned_empty")
+    extents = _core.read_ints(shape, "pinned_empty")
     kind = as_supported_dtype(np.float32 if dtype is None else dtype, "pinned_empty")
     if any(n < 0 for n in extents):
         raise negative_length("pinned_empty", extents)

@@ -17,7 +17,6 @@ from gpuinterop.foreign_handles import CPU, CUDA
 from gpuinterop.layout import c_strides as c_strides
 
 TYPE_CODES = {"cpu": CPU, "cuda": CUDA}
-_DEVICES = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}  # DLPack's; pinned and managed memory too
 
 
 @dataclass(unsafe_hash=True)  # not frozen, which sets each field by a call; nothing changes it
@@ -46,7 +45,7 @@ class ArrayInfo:
         view = _core.view(_core.Array, x)
         dtype = view.dtype
         kind, index = view.__dlpack_device__()
-        device = _DEVICES[kind]
+        device = "cpu" if kind == CPU else "cuda"
         return cls(
             view.shape, tuple(view.strides), name_of(dtype), dtype.itemsize, device,
             index if device == "cuda" else 0, view.ptr, bool(view.readonly), owner=x,

@@ -33,7 +33,7 @@ from gpuinterop.ops.equality import as_operand
 from gpuinterop.ops.fuse import fuse
 from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction
 from gpuinterop.ops.reductions import FUNCTIONS_OF_AXES, norm
-from gpuinterop.option_values import is_index, read_shape
+from gpuinterop.option_values import is_index
 from gpuinterop.views import read_axes, read_axis, read_reduced_axes
 
 # ---- new arrays -------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def _made(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> 
         raise ShapeError(where=f"numpy.{name}", expected="order='C', because new arrays are C-ordered",
                          got=f"order={short_repr(order)}", fix="transpose an array of the reversed shape")  # fmt: skip
     seen = core_view(a)
-    extents = seen.shape if shape is None else tuple(read_shape(shape))
+    extents = seen.shape if shape is None else _core.read_ints(shape)
     kind = seen.dtype if dtype is None else as_supported_dtype(dtype, f"numpy.{name}")
     made = output_arrays.new_like(a, extents, kind)
     if value is not None:
@@ -71,7 +71,7 @@ def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 def _tile(A: Any, reps: Any) -> Any:
-    counts = read_shape(reps)
+    counts = _core.read_ints(reps)
     x = A.reshape((1,) * (len(counts) - A.ndim) + A.shape)
     counts = (1,) * (x.ndim - len(counts)) + tuple(counts)
     # Each axis as (repetition, element): one strided copy.
