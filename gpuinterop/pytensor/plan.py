@@ -11,7 +11,7 @@ from gpuinterop import _core
 
 from .device_op import GpuOp
 from .device_variables import GpuFromHost, HostFromGpu, is_device
-from .replay import GRAPHS, STAGED_BYTES, Segment, land, recordable_nodes
+from .replay import GRAPHS, STAGED_BYTES, Segment, recordable_nodes, write_updates
 from .sequence import sequence
 
 
@@ -146,7 +146,7 @@ class Plan:
             a.shape == b.shape and not a.readonly for a, b in zip(olds, news, strict=True)
         ):
             n = self.returned
-            results[:n] = land(results[:n], olds, news)
+            results[:n] = write_updates(results[:n], olds, news)
         else:
             for (cell, _), new in zip(self.device_updates, news, strict=True):
                 cell[0] = new

@@ -84,13 +84,15 @@ class Segment:
         self.nodes = [vm.nodes[k] for k in places]
         self.last = False  # the segment that also writes the new values of shared variables
         self.refusal = ""  # why it is no longer captured
-        self.change = ""
+        self.change = ""  # why it is not captured during a pause
         self.why = "it has not been called twice with arrays of the same layouts"
         self.replays: dict[Any, Any] = {}  # host values -> _core.Replays
         self.replayed = False
-        self.seen: set[Any] = set()
-        self.hits = self.before = self.pause = 0
-        self.wasted: dict[Any, int] = {}  # captures that were not replayed again
+        self.seen: set[Any] = set()  # layouts of earlier calls
+        self.hits = 0  # replays at the last capture
+        self.before = 0  # replays at the last call that ran one by one
+        self.pause = 0  # calls until the next capture
+        self.wasted: dict[Any, int] = {}  # layouts -> captures that were not replayed again
         # The place of a staged input among `cells` -> the fixed arrays that graphs read, by shape.
         self.staged: dict[int, dict[Any, Any]] = {}
 
@@ -193,12 +195,14 @@ class Segment:
                 self.why = self.change
                 return self.one_by_one()
             self.wasted[layouts] = wasted = self.wasted.get(layouts, 0) + 1
-            if wasted > 4:  # captures cost more than they save, so try rarely
-                self.pause = 2 ** min(wasted, 10)
-                self.change = self.changing()
-                if not self.wasted:
-                    self.why = self.change
+            if wasted > 4:  # captures cost more than they save
+                if self.stage_small_inputs():
+                    self.wasted.clear()
+                    self.forget()
+                    self.why = "its inputs were other arrays in each call; they are now copied to fixed memory"
                     return self.one_by_one()
+                self.pause = 2 ** min(wasted, 10)
+                self.change = self.reason_of_changes()
         return self.capture(replays)
 
     def count(self) -> int:
@@ -270,35 +274,30 @@ class Segment:
         if self.updates:
             olds = [cells[x][0] for x in self.updates]
             news = [cells[x][0] for x in self.updates.values()]
-            values = land(values, olds, news)
+            values = write_updates(values, olds, news)
         return values
 
-    def changing(self) -> str:
-        """Return which inputs change, for a message; from now on copy small ones to fixed memory."""
-        names = []
-        for i, x in enumerate(self.arrays):
-            array = self.cells[i][0]
-            if i in self.shared and x.owner is None and x in self.updates:
-                continue
-            if alias_root(x) in self.destroyed or x in self.destroyed or i in self.staged:
-                continue
-            if array.nbytes <= STAGED_BYTES:
-                self.staged[i] = {}
-                self.read_cells[i] = [None]
-                continue
-            names.append(str(x))
-        if self.staged and not names:
-            self.wasted.clear()
-            self.pause = 0
-            self.forget()
-            for i in self.staged:
-                self.stage(i)
-            return "its inputs were other arrays in each call; they are now copied to fixed memory"
-        if not names and self.numbers:
+    def changing(self) -> list[int]:
+        """Return the places of inputs that may be other arrays in each call and are not staged."""
+        return [
+            i for i, x in enumerate(self.arrays)
+            if i not in self.staged and x not in self.updates and alias_root(x) not in self.destroyed
+        ]  # fmt: skip
+
+    def stage_small_inputs(self) -> bool:
+        """Copy small inputs that change to fixed memory in later calls; return whether there are any."""
+        small = [i for i in self.changing() if self.cells[i][0].nbytes <= STAGED_BYTES]
+        for i in small:
+            self.staged[i], self.read_cells[i] = {}, [None]
+        return bool(small)
+
+    def reason_of_changes(self) -> str:
+        names = ", ".join(str(self.arrays[i]) for i in self.changing())
+        if self.numbers and not names:
             return (
                 "values that come from the host change in each call; keep them in shared variables"
             )
-        return f"these inputs are other arrays in each call: {', '.join(names)}"
+        return f"these inputs are other arrays in each call: {names}"
 
     def stage(self, i: int) -> None:
         value = self.cells[i][0]
@@ -312,7 +311,7 @@ class Segment:
         self.read_cells[i][0] = fixed
 
 
-def land(results: list[Any], olds: list[Any], news: list[Any]) -> list[Any]:
+def write_updates(results: list[Any], olds: list[Any], news: list[Any]) -> list[Any]:
     """Copy new values of shared variables into their current arrays; return the results for the caller.
 
     Results and other new values in memory that is about to be overwritten are copied first.
@@ -327,8 +326,8 @@ def land(results: list[Any], olds: list[Any], news: list[Any]) -> list[Any]:
     targets = [old for old, _ in pairs]
 
     def safe(x: Any) -> Any:
-        lies_there = isinstance(x, _core.Array) and any(gi.may_share_memory(x, t) for t in targets)
-        return x.copy() if lies_there else x
+        overlaps = isinstance(x, _core.Array) and any(gi.may_share_memory(x, t) for t in targets)
+        return x.copy() if overlaps else x
 
     results = [safe(x) for x in results]
     for old, new in [(old, safe(new)) for old, new in pairs]:

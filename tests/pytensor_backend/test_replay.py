@@ -358,6 +358,15 @@ def test_refused_capture_does_not_lose_numbers_of_the_host(on_device):
     assert "CaptureError" in refused.why_not
 
 
+def test_number_that_changes_with_an_array_is_reported(on_device):
+    x, rate = backend.CudaNdarrayType((False,))("x"), pt.fscalar("rate")
+    f = pytensor.function([x, rate], backend.gpu_from_host(pt.exp(x) * rate))
+    batches = [gi.asarray(values(k, 3)) for k in range(20)]
+    for k, batch in enumerate(batches):
+        np.testing.assert_allclose(f(batch, k).get(), np.exp(batch.get()) * k, rtol=1e-5)
+    assert "come from the host" in backend.replays(f)[-1].why_not
+
+
 def test_capture_can_be_switched_off(device):
     backend.use(device, capture=False)
     try:
