@@ -96,7 +96,7 @@ class MonitorMode(monitormode.MonitorMode):
 
 
 def _of_four(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """Return a function that is called with the graph too."""
+    """Return a function of four parameters, of which the first is the graph, for one of three."""
     if function is None or len(inspect.signature(function).parameters) != 3:
         return function
     return lambda _, *arguments: function(*arguments)
@@ -112,5 +112,5 @@ def _is_true(variable: Any) -> bool:
 
 
 def install() -> None:
-    """Let ``if x:`` ask whether there is a variable, as in Theano."""
+    """Make ``if x:`` true for a variable, as in Theano, so that programs can distinguish it from None."""
     _tensor_py_operators.__bool__ = _is_true

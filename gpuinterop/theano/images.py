@@ -45,7 +45,7 @@ def conv2d(input: Any, filters: Any, input_shape: Any = None, filter_shape: Any 
            subsample: Sequence[int] = (1, 1), filter_flip: bool = True, **_: Any) -> Any:  # fmt: skip
     """Return the convolutions of images with filters: a gather and a matrix product."""
     x, filters = pt.as_tensor_variable(input), pt.as_tensor_variable(filters)
-    known = filter_shape or [None] * 4  # Theano's None: a length that only the filters have
+    known = filter_shape or [None] * 4  # None: the length of the filters
     count, _, *window = (filters.shape[i] if n is None else n for i, n in enumerate(known))
     modes: dict[str, Any] = {
         "valid": 0,
@@ -72,10 +72,9 @@ def pool_2d(input: Any, ds: Any = None, ignore_border: Any = None, st: Any = Non
     x = pt.as_tensor_variable(input)
     leading = [x.shape[i] for i in range(x.ndim - 2)]
     x = x.reshape((-1, 1, x.shape[x.ndim - 2], x.shape[x.ndim - 1]))
-    after = (
-        before if ignore_border else [_border(x.shape[2 + i], window[i], step[i]) for i in range(2)]
-    )
-
+    after = before
+    if not ignore_border:
+        after = [_border(x.shape[2 + i], window[i], step[i]) for i in range(2)]
     counted = mode.startswith("average") and not (ignore_border and mode == "average_inc_pad")
     if counted:
         x = pt.concatenate([x, pt.ones_like(x)], axis=1)

@@ -131,7 +131,7 @@ class _Modules(dict[str, types.ModuleType]):
             setattr(self[parent], child, module)
 
     def alias(self, name: str, module: str) -> None:
-        """Let a name stand for another module. Functions of that name remain, such as `theano.tensor.var`."""
+        """Add a second name of a module. A function of that name is kept, such as `theano.tensor.var`."""
         self[name] = self[module]
         parent, _, child = name.rpartition(".")
         if isinstance(getattr(self[parent], child, None), types.ModuleType | None):
@@ -142,6 +142,7 @@ def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
     """Return the modules by their names."""
     found = _Modules()
     _add_graphs(found, configuration)
+    _add_tensors(found)
     _add_devices(found, configuration)
     for package, names in _ALIASES.items():
         for name in names.split():
@@ -198,6 +199,29 @@ def _add_graphs(found: _Modules, configuration: Configuration) -> None:
               grad=pytensor.gradient.grad, dot=pytensor.tensor.dot, pp=pytensor.printing.pp, __version__="0.8.2",
               _asarray=np.asarray,
               clone=clone, **graphs, **compiling)  # fmt: skip
+    found.add("theano.updates", OrderedUpdates=collections.OrderedDict)
+    found.add(
+        "theano.compat",
+        collections,
+        builtins,
+        izip=zip,
+        imap=map,
+        ifilter=filter,
+        xrange=range,
+        PY3=True,
+    )
+    found.add("theano.scalar", pytensor.scalar)
+    found.add("theano.ifelse", conditional, ifelse=ifelse)
+    found.add("theano.gradient", pytensor.gradient)
+    found.add("theano.scan_module", *_imported("scan scan.utils scan.views"))
+    found.add("theano.compile", pytensor.compile, *_imported("compile.debug.debugmode compile.debug.nanguardmode"),
+              SharedVariable=pytensor.compile.sharedvalue.SharedVariable, **compiling)  # fmt: skip
+    found.add("theano.gof", pytensor.graph, **graphs)
+    found.add("theano.printing", pytensor.printing, debugprint=debugprint)
+
+
+def _add_tensors(found: _Modules) -> None:
+    """Add the modules of symbolic arrays, neural networks and random numbers."""
     parts = "math basic subtensor shape extra_ops nlinalg slinalg variable type elemwise sharedvar sort blas".split()
     found.add(
         "theano.tensor",
@@ -212,26 +236,7 @@ def _add_graphs(found: _Modules, configuration: Configuration) -> None:
     found.add("theano.tensor.shared_randomstreams", RandomStreams=RandomStreams)
     found.add("theano.sandbox")
     found.add("theano.sandbox.linalg", *_imported("tensor.nlinalg tensor.slinalg"))
-    found.add("theano.updates", OrderedUpdates=collections.OrderedDict)
-    found.add(
-        "theano.compat",
-        collections,
-        builtins,
-        izip=zip,
-        imap=map,
-        ifilter=filter,
-        xrange=range,
-        PY3=True,
-    )
     found.add("theano.sandbox.rng_mrg", MRG_RandomStreams=RandomStreams)
-    found.add("theano.scalar", pytensor.scalar)
-    found.add("theano.ifelse", conditional, ifelse=ifelse)
-    found.add("theano.gradient", pytensor.gradient)
-    found.add("theano.scan_module", *_imported("scan scan.utils scan.views"))
-    found.add("theano.compile", pytensor.compile, *_imported("compile.debug.debugmode compile.debug.nanguardmode"),
-              SharedVariable=pytensor.compile.sharedvalue.SharedVariable, **compiling)  # fmt: skip
-    found.add("theano.gof", pytensor.graph, **graphs)
-    found.add("theano.printing", pytensor.printing, debugprint=debugprint)
 
 
 def _add_devices(found: _Modules, configuration: Configuration) -> None:

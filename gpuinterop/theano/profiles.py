@@ -47,9 +47,8 @@ def _print_where(
 def _print_sum() -> None:
     """Print the profile of all functions together."""
     profiles = [p for p in profiling._atexit_print_list if p.fct_callcount]
-    if (
-        profiles and not config.profile
-    ):  # then PyTensor's printer, which ran before, printed none of them
+    # Without this option PyTensor's printer, which ran before, printed none of them.
+    if profiles and not config.profile:
         config.profile = True
         profiling._atexit_print_fn()
     if len(profiles) < 2:

@@ -75,12 +75,12 @@ def run(script: str, arguments: list[str], as_python2: bool = False, replace: bo
     return 0
 
 
-# How the names of files begin whose lines tracebacks omit: Theano's names, and imports.
+# Tracebacks omit files whose names begin with these: this package and the import system.
 _OWN = (str(Path(__file__).parent), "<frozen importlib")
 
 
 def _drop_own_frames(error: BaseException) -> None:
-    """Remove the lines of `_OWN` from an exception's traceback."""
+    """Remove the frames of `_OWN` from an exception's traceback."""
     frames = []
     tb = error.__traceback__
     while tb is not None:
