@@ -53,28 +53,6 @@ def test_every_dtype_travels(device, name):
     assert x.copy("F").get().tobytes() == host.tobytes()
 
 
-def test_asarray_shares_host_memory_on_cpu():
-    host = np.arange(6, dtype="float32").reshape(2, 3)
-    x = gi.asarray(host, device="cpu")
-    assert type(x) is gi.CudaNdarray
-    host[0, 0] = 9
-    assert x[0, 0].item() == 9
-    assert gi.asarray(x) is x
-    assert gi.asarray(x, copy=True).ptr != x.ptr
-    assert gi.asarray(host[:, ::-1], device="cpu").strides == (12, -4)
-    assert type(gi.asarray(np.arange(3), device="cpu")) is gi.GpuArray
-    assert gi.asarray([1, 2], device="cpu").dtype == np.float32
-    assert gi.asarray([1, 2], "int8", device="cpu").dtype == np.int8
-    cast = gi.asarray(host, "float64", device="cpu")
-    assert (type(cast), cast.dtype) == (gi.GpuArray, np.float64)
-    for obj, keywords in [(host, {"dtype": "int32"}), ([1.0], {}), (host.astype(">f4"), {})]:
-        with pytest.raises(ValueError, match="copy=None"):
-            gi.asarray(obj, device="cpu", copy=False, **keywords)
-    frozen = host.copy()
-    frozen.flags.writeable = False
-    assert gi.asarray(frozen, device="cpu").readonly
-
-
 def test_moving_between_devices(device):
     x = gi.CudaNdarray(np.arange(6, dtype="float32").reshape(2, 3), device=device)
     assert x.to_device(device) is x

@@ -10,9 +10,6 @@ def test_kernels_show_their_declaration():
     assert repr(axpy) == "<ElementwiseKernel axpy(float32 a, T x) -> T y, int32 z>"
     assert repr(gi.RawKernel("one line", "one")) == "<RawKernel one of 1 line of CUDA C++>"
     assert repr(gi.RawKernel("a\nb", "two")) == "<RawKernel two of 2 lines of CUDA C++>"
-
-
-def test_fused_functions_show_their_arguments():
     assert repr(gi.fuse(lambda x, y=2: x)).endswith("<lambda>(x, y=2)>")
 
 

@@ -17,14 +17,6 @@ def close(got, expected, tolerance: float = 1e-5) -> None:
     np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
 
 
-def test_dot_of_many_axes(device: str) -> None:
-    a, b = values(2, 3, 4), values(5, 4, 6)
-    close(
-        gpuinterop.dot(CudaNdarray(a, device=device), CudaNdarray(b, device=device)),
-        np.dot(a.astype(float), b),
-    )
-
-
 @pytest.mark.parametrize("dtype", ["float64", "int32", "bool", "complex64", "float16"])
 def test_gpuarray_dtypes(device: str, dtype: str) -> None:
     a, b = (values(4, 5) * 2).astype(dtype), (values(5, 3) * 2).astype(dtype)

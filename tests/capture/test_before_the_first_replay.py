@@ -89,16 +89,6 @@ def test_torch_shares_the_result_after_a_replay() -> None:
     assert gi.to(y, "torch").tolist() == [2, 4, 6]
 
 
-def test_outputs_of_a_function() -> None:
-    x = array(1, 2, 3)
-    graph = gi.capture(lambda a: (a + 1, a.sum()), x)
-    for y in graph.outputs:
-        with pytest.raises(CaptureError):
-            y.tolist()
-    assert [y.tolist() for y in graph()] == [[2, 3, 4], 6]
-    assert graph.inputs[0].tolist() == [1, 2, 3]
-
-
 def test_another_thread_is_refused_too() -> None:
     x = array(1, 2, 3)
     answers: list[object] = []

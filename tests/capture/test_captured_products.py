@@ -21,6 +21,7 @@ CALLS = {
     "vdot": ((V, V), gi.vdot),
     "vdot, flattened": ((M, M), lambda a, b: gi.vdot(a.T, b)),
     "gemm": ((M, M), lambda a, b: gi.gemm(a, b, alpha=2)),
+    "joined": ((M, M), lambda a, b: gi.concatenate([a, gi.stack([b[0], b[:, 1]])])),
     "gemm, c": ((M, M, M), gi.gemm),
     "gemm, c broadcast": ((M, M, V), lambda a, b, c: gi.gemm(a, b, c, alpha=2, beta=0.5)),
     "gemm, no product": ((M, M, M), lambda a, b, c: gi.gemm(a, b, c, alpha=0, beta=3)),

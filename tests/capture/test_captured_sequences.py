@@ -77,14 +77,6 @@ def test_assigned_host_memory_is_read_by_each_replay(dtype) -> None:
     assert x.tolist() == [1, 2]
 
 
-def test_results_keep_their_place(device: str) -> None:
-    x = array([1, 2], device)
-    double = gi.capture(lambda a: a + a, x)
-    first, second = double(), double()
-    assert first is second
-    assert first.ptr == second.ptr
-
-
 def test_buffers_live_with_the_graph(device: str) -> None:
     x = array(np.ones(1000), device)
     with gi.capture(device=device) as graph:
@@ -132,18 +124,6 @@ def test_other_threads_are_not_recorded(device: str) -> None:
     assert other.tolist() == [2, 3]
 
 
-def test_products_and_joins(device: str) -> None:
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((5, 6)), rng.standard_normal((6, 3))
-    x, y = array(a, device), array(b, device)
-    with gi.capture(device=device) as graph:
-        joined = gi.concatenate([x @ y, gi.stack([x[:, 0], x[:, 1], x[:, 2]], 1)])
-    graph.replay()
-    np.testing.assert_allclose(
-        np.asarray(joined), np.concatenate([a @ b, a[:, :3]]), rtol=1e-5, atol=1e-5
-    )
-
-
 def test_take_and_kernels_keep_their_operands_alive(device: str) -> None:
     x = array(np.arange(600), device)
     out = array(np.zeros(3), device)
@@ -187,6 +167,7 @@ def test_a_replay_inside_a_capture_is_part_of_it(device: str) -> None:
     outer = gi.capture(lambda a: inner(a) * 2, x)
     made = inner.outputs
     assert outer().tolist() == [4, 4, 4]
+    assert outer() is outer()
     x.fill(10)
     assert outer().tolist() == [22, 22, 22]
     x.fill(0)

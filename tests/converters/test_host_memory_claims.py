@@ -84,17 +84,6 @@ def test_memory_allocated_at_each_export_is_not_shared():
 # ---- one place for several elements -------------------------------------------------------------
 
 
-def test_strides_of_partial_elements_are_refused():
-    class Producer:
-        memory = np.zeros(24, np.uint8)
-        __array_interface__ = {  # noqa: RUF012
-            **np.ndarray((4,), np.float32, memory).__array_interface__,
-            "strides": (5,),
-        }
-
-    refused(Producer(), gi.ContiguityError, "strides of whole elements, 4 bytes each")
-
-
 def test_several_values_for_one_place_are_refused():
     one = np.zeros(1, np.float32)
     x = gi.from_any(np.lib.stride_tricks.as_strided(one, (4,), (0,)))

@@ -62,13 +62,6 @@ def test_struct_keeps_the_rules(view, version):
         assert stride != 0 or n > 1
 
 
-def test_theano_strides_are_never_exported():
-    x = arange(1, 6)
-    assert x._strides == (0, 1)
-    assert strides_of(x.__dlpack__()) == (6, 1)
-    assert x.__array_interface__["strides"] is None
-
-
 @pytest.mark.parametrize(
     ("dtype", "triple"),
     [

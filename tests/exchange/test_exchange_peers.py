@@ -48,16 +48,6 @@ def test_buffer_is_locked_as_long_as_it_is_used():
     raw.append(1)
 
 
-def test_devices_and_copies():
-    n = np.arange(3.0)
-    for options in ({}, {"device": "cpu"}, {"device": "cpu", "copy": False}):
-        assert from_dlpack(n, **options).ptr == n.ctypes.data
-    copied = from_dlpack(n, copy=True)
-    assert (copied.ptr == n.ctypes.data, copied.base) == (False, None)
-    with pytest.raises(TypeError):
-        from_dlpack(n, stream=3)
-
-
 def test_arrays_and_capsules_of_gpuinterop_become_views():
     x = gi.full((2, 3), 5.0, device="cpu")[::-1]
     y = from_dlpack(x.T)

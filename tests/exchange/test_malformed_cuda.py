@@ -136,10 +136,6 @@ def test_device_of_memory_is_what_the_driver_reports(device):
         locked[...] = 0
 
 
-def test_a_stream_of_the_primary_context_is_taken_from_anyone():
-    there().__dlpack__(stream=stream_of())
-
-
 def test_producer_that_refuses_to_move_is_copied():
     def make(dl_device=None, **_):
         if dl_device is not None:

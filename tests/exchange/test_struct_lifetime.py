@@ -139,18 +139,6 @@ def test_memory_is_flat_for_long(name):
     )
 
 
-def test_every_deleter_runs_once(freed):
-    for legacy in (False, True):
-        for _ in range(100):
-            x = gi.from_dlpack(capsule(legacy=legacy))
-            views = [x[1:], x.T, x[0]]
-            del x
-        assert views
-        del views
-    gc.collect()
-    assert freed() == 200
-
-
 def test_struct_ends_after_the_last_of_array_view_capsule_and_consumer(freed):
     x = gi.from_dlpack(capsule())
     view = x[1:]

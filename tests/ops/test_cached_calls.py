@@ -236,20 +236,6 @@ def test_round_and_astype_distinguish_their_arguments(device):
         x.astype("float64", "Z", copy=False)
 
 
-def test_joins_distinguish_shapes_and_dtypes(device):
-    x, n = (gi.GpuArray(HOST, dtype=d, device=device) for d in ("float32", "int16"))
-    for _ in range(2):
-        for parts in ([x, x], [x, n], (n, n), [x[:1], x], [x[::-1], n[:, ::-1]], [n]):
-            expected = np.concatenate([p.get() for p in parts])
-            for found in (gi.concatenate(parts), gi.join(0, *parts)):
-                np.testing.assert_array_equal(found.get(), expected, strict=True)
-        for name, wrong in (("concatenate", lambda: gi.concatenate([x, x.T])),
-                            ("join", lambda: gi.join(0, x, x.T))):  # fmt: skip
-            with pytest.raises(gi.ShapeError) as caught:
-                wrong()
-            assert caught.value.where == name
-
-
 def test_numbers_are_checked_in_every_call(device):
     x, n = (gi.GpuArray(HOST, dtype=d, device=device) for d in ("float32", "int8"))
     scale = gi.ElementwiseKernel("float32 a, int8 n, float32 x", "float32 z", "z = a * x + n", "scale",

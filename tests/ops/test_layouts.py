@@ -29,6 +29,20 @@ def test_results_land_in_any_view_and_nowhere_else(device, data):
     np.testing.assert_array_equal(base.get(), canvas)
 
 
+def test_several_results_with_different_alignments(device):
+    host = (np.arange(201 * 201) % 113 - 50).reshape(201, 201).astype("float32")
+    x = gi.GpuArray(host, device=device)
+    for view in (lambda a: a[1:132, 3:200], lambda a: a.T[1:132, 2:199]):
+        for begins in ((0, 7), (7, 0)):
+            canvas, ours = np.zeros((2, 26_000), "f4"), gi.zeros((2, 26_000), device=device)
+            for module, source, to in ((np, host, canvas), (gi, x, ours)):
+                places = (
+                    c[b : b + 131 * 197].reshape(131, 197) for c, b in zip(to, begins, strict=True)
+                )
+                module.divmod(view(source), 7, out=tuple(places))
+            np.testing.assert_array_equal(ours.get(), canvas)
+
+
 @QUICK
 @given(
     data=st.data(), dtype=st.sampled_from(["int8", "float16", "float32", "float64", "complex128"])

@@ -69,6 +69,7 @@ CALLS = {
     "linalg.matrix_transpose": lambda m, v, c: np.linalg.matrix_transpose(c),
     "linalg.matmul": lambda m, v, c: np.linalg.matmul(m, c[0].T),
     "dot": lambda m, v, c: np.dot(m, c[0].T),
+    "dot of stacks": lambda m, v, c: np.dot(c, c.transpose(0, 2, 1)),
     "matmul": lambda m, v, c: np.matmul(m, v),
     "sum": lambda m, v, c: np.sum(m, axis=0),
     "add.reduce": lambda m, v, c: np.add.reduce(m),

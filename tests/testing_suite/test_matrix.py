@@ -98,13 +98,6 @@ def test_a_notebook_shows_tables():
     assert "not tried: lib (its import failed: <unknown>)" in text
 
 
-def test_drawing_of_nothing():
-    m = Matrix()
-    assert not m.ok
-    assert "0 wrong" in str(m)
-    assert m.outcome(library="toy") == ""
-
-
 def test_ok_means_tried_and_not_wrong():
     m = small()
     assert not m.ok
@@ -156,13 +149,6 @@ def absent():
     if not found:
         pytest.skip("every library is installed")
     return found[0]
-
-
-def test_missing_library_is_listed_with_the_reason(absent):
-    m = matrix(["numpy", absent], ["cpu"], layouts=["C"], dtypes=["float32"])
-    assert m.ok
-    why = {lib.name: lib.why for lib in m.libraries}
-    assert why == {"numpy": "", absent: "not installed"}
 
 
 @pytest.mark.parametrize("library", ["nosuchlibrary", 3, pytest])
