@@ -66,6 +66,15 @@ class GpuOp(DeviceOp):
     def __str__(self) -> str:
         return printed(self.host, type(self).__name__)
 
+    def __reduce__(self) -> Any:
+        return _device_op, (
+            self.host,
+        )  # names of classes are not unique: packages have Ops of one name
+
+
+def _device_op(host: Op) -> GpuOp:
+    return class_for(type(host))(host)
+
 
 @singledispatch
 def printed(host: Any, name: str) -> str:
@@ -83,12 +92,11 @@ def class_for(host: type[Op]) -> type[GpuOp]:
     if found is None:
         name = "Gpu" + host.__name__
         found = _classes[host] = type(name, (GpuOp,), {"__module__": __name__})
-        globals()[name] = found  # for pickle
     return found
 
 
 def __getattr__(name: str) -> Any:
-    """Create a class of this module that is named in a pickle of another process."""
+    """Return a class by its name, such as GpuElemwise."""
     for host in lower.registry:
         if name == "Gpu" + host.__name__:
             return class_for(host)

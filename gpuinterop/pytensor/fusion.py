@@ -133,7 +133,7 @@ def _fusion(op: Any, node: Any) -> Any:
 _CONSTANTS = 4  # sets of values for which kernels are compiled
 
 
-# The name "GpuGemv" shows programs that a product runs on the device; pickle finds the class by its other name.
+# The name "GpuGemv" shows programs that a product runs on the device.
 class_for(Fusion).__name__ = "GpuGemv"
 
 # ---- fusible nodes ---------------------------------------------------------------------------------

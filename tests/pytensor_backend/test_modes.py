@@ -1,6 +1,7 @@
 """The mode by itself, PyTensor's checking modes, copies and pickles of functions, and Ops of a user."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -135,6 +136,37 @@ def test_pickle_is_read_in_another_process(on_device, tmp_path):
         "assert w.name == 'w'"
     )
     assert driver.python("-c", code, tmp_path / "w").returncode == 0
+
+
+class Doubling:
+    class Scale(Op):
+        __props__ = ()
+        factor = 2
+
+        def make_node(self, x):
+            return Apply(self, [x], [x.type()])
+
+        def perform(self, node, inputs, outputs):
+            outputs[0][0] = inputs[0] * self.factor
+
+
+class Tripling:
+    class Scale(Doubling.Scale):
+        factor = 3
+
+
+@backend.lower.register(Doubling.Scale)
+@backend.lower.register(Tripling.Scale)
+def _scale(op, node):
+    return partial(op.perform, node)
+
+
+@pytest.mark.parametrize("package", [Doubling, Tripling])
+def test_ops_of_one_name_are_pickled(package, on_device):
+    x = pt.fmatrix("x")
+    functions = [pytensor.function([x], p.Scale()(x)) for p in (Doubling, Tripling)]
+    again = pickle.loads(pickle.dumps(functions[package is Tripling]))
+    np.testing.assert_allclose(again(values(1, 2, 2)), values(1, 2, 2) * package.Scale.factor)
 
 
 def test_copies_of_functions(on_device):

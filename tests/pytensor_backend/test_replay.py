@@ -35,7 +35,7 @@ def test_results_of_earlier_calls_are_not_overwritten(on_device):
 
 
 @pytest.mark.lifetime
-def test_step_of_a_logistic_regression_is_three_kernels(on_device):
+def test_step_of_a_logistic_regression_is_one_device_op(on_device):
     x, y = pytensor.shared(values(1, 40, 7)), pytensor.shared((values(2, 40) > 0).astype("float32"))
     w, b = pytensor.shared(values(3, 7)), pytensor.shared(np.asarray(0.0, "float32"))
     p = 1 / (1 + pt.exp(-pt.dot(x, w) - b))
