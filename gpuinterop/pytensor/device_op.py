@@ -67,9 +67,8 @@ class GpuOp(DeviceOp):
         return printed(self.host, type(self).__name__)
 
     def __reduce__(self) -> Any:
-        return _device_op, (
-            self.host,
-        )  # names of classes are not unique: packages have Ops of one name
+        # By the host Op, because two packages may have Ops of one name.
+        return _device_op, (self.host,)
 
 
 def _device_op(host: Op) -> GpuOp:
