@@ -96,7 +96,7 @@ def _imported(names: str) -> list[types.ModuleType]:
 # Modules that have the names of their package: `theano.tensor.basic` is `theano.tensor`.
 _ALIASES = {
     "theano.tensor": "basic elemwise blas blas_c var type subtensor sharedvar extra_ops nlinalg slinalg sort",
-    "theano.tensor.nnet": "nnet sigm conv",
+    "theano.tensor.nnet": "nnet sigm conv bn",
     "theano.compile": "mode io debugmode nanguardmode profilemode monitormode profiling function_module sharedvalue "
     "ops pfunc builders",
     "theano.gof": "op graph fg type utils link vm null_type",
@@ -197,8 +197,11 @@ def _add_graphs(found: _Modules, configuration: Configuration) -> None:
     graphs = {"Op": Op, "Apply": Apply, "Variable": Variable, "Constant": Constant}
     found.add("theano", pytensor, *_imported("scan.views"), Out=Out, config=configuration,
               grad=pytensor.gradient.grad, dot=pytensor.tensor.dot, pp=pytensor.printing.pp, __version__="0.8.2",
-              _asarray=np.asarray,
+              _asarray=np.asarray, OrderedUpdates=collections.OrderedDict, as_op=pytensor.compile.ops.as_op,
+              sparse_grad=lambda x: x,  # the gradient of an index array: it has the same values
               clone=clone, **graphs, **compiling)  # fmt: skip
+    version = found["theano"].__version__
+    found.add("theano.version", version=version, short_version=version, full_version=version)
     found.add("theano.updates", OrderedUpdates=collections.OrderedDict)
     found.add(
         "theano.compat",
@@ -235,7 +238,7 @@ def _add_tensors(found: _Modules) -> None:
         found.add(f"theano.tensor.signal.{name}", images)
     found.add("theano.tensor.shared_randomstreams", RandomStreams=RandomStreams)
     found.add("theano.sandbox")
-    found.add("theano.sandbox.linalg", *_imported("tensor.nlinalg tensor.slinalg"))
+    found.add("theano.sandbox.linalg", *_imported("tensor.nlinalg tensor.slinalg tensor.basic"))
     found.add("theano.sandbox.rng_mrg", MRG_RandomStreams=RandomStreams)
 
 

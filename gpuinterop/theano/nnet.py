@@ -8,10 +8,11 @@ import pytensor.tensor as pt
 from pytensor.tensor import special
 
 __all__ = [
-    "binary_crossentropy", "categorical_crossentropy", "crossentropy_categorical_1hot", "crossentropy_softmax_1hot",
-    "crossentropy_softmax_1hot_with_bias", "crossentropy_softmax_argmax_1hot_with_bias", "elu", "hard_sigmoid",
-    "log_softmax", "logsoftmax", "relu", "selu", "sigmoid", "sigmoid_binary_crossentropy", "softmax",
-    "softmax_with_bias", "softplus", "softsign", "ultra_fast_sigmoid",
+    "batch_normalization", "binary_crossentropy", "categorical_crossentropy", "crossentropy_categorical_1hot",
+    "crossentropy_softmax_1hot", "crossentropy_softmax_1hot_with_bias",
+    "crossentropy_softmax_argmax_1hot_with_bias", "elu", "hard_sigmoid", "log_softmax", "logsoftmax", "relu",
+    "selu", "sigmoid", "sigmoid_binary_crossentropy", "softmax", "softmax_with_bias", "softplus", "softsign",
+    "ultra_fast_sigmoid",
 ]  # fmt: skip
 
 sigmoid = ultra_fast_sigmoid = pt.sigmoid
@@ -55,6 +56,13 @@ def selu(x: Any) -> Any:
 def softsign(x: Any) -> Any:
     """Return x / (1 + abs(x))."""
     return x / (1 + pt.abs(x))
+
+
+def batch_normalization(
+    inputs: Any, gamma: Any, beta: Any, mean: Any, std: Any, mode: str = "low_mem"
+) -> Any:
+    """Return the inputs with another mean and standard deviation; `mode` chose between two ways to compute them."""
+    return (inputs - mean) * (gamma / std) + beta
 
 
 def softmax_with_bias(x: Any, b: Any) -> Any:

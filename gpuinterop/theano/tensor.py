@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import string
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytensor.gradient
 import pytensor.tensor as pt
 
-__all__ = ["Lop", "Rop", "abs_", "addbroadcast", "batched_dot", "flatten", "grad", "hessian", "inv", "jacobian",
-           "patternbroadcast", "split", "stack", "unbroadcast", "verify_grad"]  # fmt: skip
+__all__ = ["Lop", "Rop", "abs_", "addbroadcast", "batched_dot", "batched_tensordot", "flatten", "grad", "hessian",
+           "inv", "jacobian", "patternbroadcast", "solve_lower_triangular", "solve_upper_triangular", "split", "stack",
+           "unbroadcast", "verify_grad"]  # fmt: skip
 
 abs_ = pt.abs
 inv = pt.reciprocal
@@ -18,6 +21,8 @@ grad, jacobian, hessian = (
     getattr(pytensor.gradient, name) for name in ("grad", "jacobian", "hessian")
 )
 Rop, Lop = pytensor.gradient.Rop, pytensor.gradient.Lop
+solve_lower_triangular = partial(pt.linalg.solve_triangular, lower=True)
+solve_upper_triangular = partial(pt.linalg.solve_triangular, lower=False)
 
 
 def batched_dot(a: Any, b: Any) -> Any:
@@ -27,6 +32,20 @@ def batched_dot(a: Any, b: Any) -> Any:
     if b.ndim == 2:
         product = product[..., 0]
     return product if a.ndim > 2 else product[:, 0]
+
+
+def batched_tensordot(x: Any, y: Any, axes: Any = 2) -> Any:
+    """Sum products of the arrays x[i] and y[i] over pairs of axes, or over the last ones of x and the first of y."""
+    x, y = pt.as_tensor_variable(x), pt.as_tensor_variable(y)
+    if isinstance(axes, int):
+        axes = range(x.ndim - axes, x.ndim), range(1, axes + 1)
+    over = [[a] if isinstance(a, int) else list(a) for a in axes]
+    left, right = list(string.ascii_lowercase[: x.ndim]), list(string.ascii_uppercase[: y.ndim])
+    right[0] = left[0]
+    for i, j in zip(*over, strict=True):
+        right[j] = left[i]
+    kept = left[:1] + [a for a in left + right if (a in left) != (a in right)]
+    return pt.einsum(f"{''.join(left)},{''.join(right)}->{''.join(kept)}", x, y)
 
 
 def flatten(x: Any, ndim: int | None = None, outdim: int | None = None) -> Any:

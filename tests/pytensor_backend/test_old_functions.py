@@ -20,6 +20,8 @@ from gpuinterop.theano.random import RandomStreams
 MATRIX = np.arange(6, dtype="float64").reshape(2, 3)
 SHIFTED = np.exp(MATRIX + np.array([1, 0, 0]))
 SHIFTED /= SHIFTED.sum(axis=1, keepdims=True)
+SQUARE = np.array([[2.0, 1], [3, 4]])
+FOUR = np.random.default_rng(1).random((2, 2, 2, 2))
 ROWS = np.exp(MATRIX) / np.exp(MATRIX).sum(axis=1, keepdims=True)
 
 
@@ -38,7 +40,13 @@ ROWS = np.exp(MATRIX) / np.exp(MATRIX).sum(axis=1, keepdims=True)
      (tensor.batched_dot(np.ones((2, 3, 4)), np.ones((2, 4, 5))), np.full((2, 3, 5), 4.0)),
      (tensor.batched_dot(MATRIX, MATRIX), (MATRIX * MATRIX).sum(1)),
      (tensor.batched_dot(np.ones((2, 3, 4)), np.ones((2, 4))), np.full((2, 3), 4.0)),
-     (tensor.batched_dot(np.ones((2, 4)), np.ones((2, 4, 3))), np.full((2, 3), 4.0))],
+     (tensor.batched_dot(np.ones((2, 4)), np.ones((2, 4, 3))), np.full((2, 3), 4.0)),
+     (tensor.batched_tensordot(FOUR, FOUR.T), np.einsum("zabc,zbcd->zad", FOUR, FOUR.T)),
+     (tensor.batched_tensordot(FOUR, FOUR, [2, 1]), np.einsum("zabc,zbde->zacde", FOUR, FOUR)),
+     (tensor.batched_tensordot(FOUR, FOUR, [[3, 1], [2, 1]]), np.einsum("zabc,zacd->zbd", FOUR, FOUR)),
+     (nnet.batch_normalization(pt.constant(MATRIX), 2, 1, MATRIX.mean(0), MATRIX.std(0)), [[-1] * 3, [3] * 3]),
+     (tensor.solve_lower_triangular(SQUARE, SQUARE[0]), np.linalg.solve(np.tril(SQUARE), SQUARE[0])),
+     (tensor.solve_upper_triangular(SQUARE, SQUARE[0]), np.linalg.solve(np.triu(SQUARE), SQUARE[0]))],
 )  # fmt: skip
 def test_functions_have_theanos_form(result, expected) -> None:
     value = np.asarray(result.eval())

@@ -195,6 +195,9 @@ theano.tensor.utils.shape_of_variables theano.tensor.ShapeError theano.tensor.So
 theano.printing.pydotprint_variables theano.d3viz.d3viz theano.tests.breakpoint.PdbBreakpoint theano.ifelse.IfElse
 theano.scan_module.scan_utils.clone theano.compat.six.moves.xrange theano.sandbox.cuda.dnn.dnn_available
 theano.sandbox.cuda.type.CudaNdarray_unpickler theano.gof.destroyhandler.DestroyHandler
+theano.as_op theano.OrderedUpdates theano.sparse_grad theano.version.short_version theano.sandbox.linalg.ops.diag
+theano.tensor.nnet.bn.batch_normalization theano.tensor.batched_tensordot
+theano.tensor.slinalg.solve_lower_triangular
 """.split()
 
 
