@@ -268,5 +268,7 @@ def test_cached_copies_are_reported(device):
         with gi.no_copies():
             x.astype("float64")
             gi.concatenate([x, x])
+            gi.negative(x[:, :4:2], out=x[:, 1:4:2])  # beside the operand's elements, not over them
+            gi.add(x, 1, out=x)
             with pytest.raises(gi.CopyForbiddenError, match="copy"):
                 x.copy()
