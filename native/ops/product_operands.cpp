@@ -8,6 +8,7 @@
 #include "array/text_arguments.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
+#include "ops/host_product.hpp"
 #include "ops/operands.hpp"
 #include "ops/overlap.hpp"
 
@@ -162,6 +163,9 @@ PyObject* on_host(const char* kind, const ProductCall& call, const ProductRule& 
                   const Shape& shape, const Side& a, const Side& b, const Side& c) {
   PyRef result = result_for(call, rule, {}, shape);
   if (unwrap(result.get()).layout.size() == 0) return result.release();
+  if (!c.array && call.alpha == Scalar{1, 0} && a.ndim() > 0 && b.ndim() > 0 &&
+      multiply_by_numpys_loop(unwrap(result.get()), *a.array, *b.array, call.where))
+    return result.release();
   require_blas();
   call_hook(Hook::Call, "(s(sNOOOOO){})", "product on host", kind, plain(result.get()).release(),
             or_none(a).ptr(), or_none(b).ptr(), or_none(c).ptr(), number(call.alpha).ptr(),

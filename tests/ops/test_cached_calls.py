@@ -54,6 +54,8 @@ CALLS = {
     "divmod": lambda o: divmod(o.x, o.y),
     "exp": lambda o: gi.exp(o.x),
     "exp, out": lambda o: gi.exp(o.x, out=o.out),
+    "sigmoid": lambda o: gi.sigmoid(o.x),
+    "digamma of float16": lambda o: gi.digamma(o.half),
     "x.exp()": lambda o: o.x.exp(),
     "x.conj()": lambda o: o.x.conj(),
     "where": lambda o: gi.where(o.x, o.x, o.y),
@@ -177,14 +179,19 @@ def test_index_arrays_run_no_python_function(device, name):
 
 
 # Positions and the functions that users pass as host= are Python on the host.
-ON_THE_HOST = [
-    name for name in CALLS if not name.startswith("ElementwiseKernel") and name != "x.argmax()"
-]
+CALLS_ON_THE_HOST = {
+    name: call
+    for name, call in CALLS.items()
+    if not name.startswith("ElementwiseKernel") and name != "x.argmax()"
+} | {
+    name: PRODUCTS[name]
+    for name in ("a @ b", "a @ b.T", "matmul", "dot", "inner", "v @ a", "v @ w", "dot, out", "vdot")
+}
 
 
-@pytest.mark.parametrize("name", ON_THE_HOST)
+@pytest.mark.parametrize("name", CALLS_ON_THE_HOST)
 def test_a_cached_call_on_the_host_runs_no_python_function(name):
-    assert functions_of(partial(CALLS[name], Operands("cpu"))) == []
+    assert functions_of(partial(CALLS_ON_THE_HOST[name], Operands("cpu"))) == []
 
 
 @pytest.mark.driver
