@@ -363,13 +363,13 @@ def commit() -> str:
         return subprocess.run(
             ["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent,
             capture_output=True, text=True, check=False, timeout=20,
-        ).stdout.strip()  # fmt: skip
+        ).stdout.partition("\n")[0]  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return ""
 
 
 def gpu_name() -> str:
-    """Return the name and the driver of the GPU, or "" if they cannot be read."""
+    """Return the name and the driver of the first GPU, or "" if they cannot be read."""
     try:
         return subprocess.run(
             ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],

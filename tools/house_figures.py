@@ -83,6 +83,7 @@ def figures() -> list[tuple[str, str, str, str]]:
     """Return rows of (figure, before, today, target)."""
     package = tracked("gpuinterop", "native")
     added = tracked("gpuinterop/pytensor", "gpuinterop/theano")  # since the decision
+    tests_added = tracked("tests/pytensor_backend", "tests/documents")
     converters = tracked("gpuinterop/converters", suffixes=(".py",))
     operations = tracked("gpuinterop/ops", suffixes=(".py",))
     return [
@@ -93,7 +94,13 @@ def figures() -> list[tuple[str, str, str, str]]:
             "38,000",
         ),
         ("lines of gpuinterop/pytensor/ and theano/", "", f"{lines(added):,}", ""),
-        ("lines of tests/", "40,729", f"{lines(tracked('tests')):,}", "34,000"),
+        (
+            "lines of tests/",
+            "40,729",
+            f"{lines(tracked('tests')) - lines(tests_added):,}",
+            "34,000",
+        ),
+        ("lines of tests/pytensor_backend/ and documents/", "", f"{lines(tests_added):,}", ""),
         ("files of converters/", "38", str(len(converters)), "24"),
         ("lines of converters/", "5,979", f"{lines(converters):,}", "3,800"),
         ("files of ops/", "49", str(len(operations)), ""),

@@ -319,7 +319,7 @@ WHY: dict[tuple[str, str], str] = {
     "the first; host time determines when the next step starts.",
     ("documents", PLAIN): "A capture keeps the kernel of every operation, 27 in a chain, of which each takes 1.3 us "
     "with its start; `fuse` makes two of them.",
-    ("documents", NO_GRAPHS): "`exp(x)` itself took 4.08 us in this run and a bare launch 3.07, so only a "
+    ("documents", NO_GRAPHS): "`exp(x)` itself took 4.46 us in this run and a bare launch 3.50, so only a "
     "captured graph can reach the target; the rest is the compiled function's own Python code.",
     ("exchange", "view, cuda"): "Host time without another library to scale it by, so it depends on the machine: "
     "0.24 us in the record before.",
