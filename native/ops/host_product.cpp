@@ -1,11 +1,11 @@
 #include "ops/host_product.hpp"
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 
 #include <string>
 
 #include "array/gil.hpp"
+#include "array/text_arguments.hpp"
 #include "ops/graph.hpp"
 #include "ops/host_loops.hpp"
 #include "ops/overlap.hpp"
