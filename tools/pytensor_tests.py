@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Run PyTensor's own tests in the mode "GPU": ``pytensor_tests.py CHECKOUT [--device cpu] [pytest arguments]``.
 
-CHECKOUT is a source tree of the installed PyTensor with its folder tests/, which its packages on the index contain
-only in part. The tests of elementwise operations, reductions, products, indexing, gradients and shared variables run
-with floatX=float32, mode "GPU" as the default and shared float32 variables on the device; with ``--any-dtype``, arrays
-of every dtype are there. The tests run from a copy, in which they compile everything in the default mode and no longer
-count or compare the Ops of compiled graphs: those differ. pytensor_tests.txt, beside this file, lists the tests that
-are omitted: the end of the test's name, ``|``, the reason. A reason that begins with "cuda:" or "any-dtype:" omits the
-test only there.
+CHECKOUT is a source tree of the installed PyTensor with its folder tests/. PyTensor's packages on the index contain the
+tests of gradients only, without the module of tools that these import, which a stand-in then replaces. The tests of
+elementwise operations, reductions, products, indexing, gradients and shared variables run with floatX=float32, mode
+"GPU" as the default and shared float32 variables on the device; with ``--any-dtype``, arrays of every dtype are there.
+The tests run from a copy, in which they compile everything in the default mode and no longer count or compare the Ops
+of compiled graphs: those differ. pytensor_tests.txt, beside this file, lists the tests that are omitted: the end of the
+test's name, ``|``, the reason. A reason that begins with "cuda:" or "any-dtype:" omits the test only there.
 """
 
 from __future__ import annotations
@@ -29,6 +29,27 @@ FILES = [
     "test_gradient.py", "test_rop.py", "test_raise_op.py", "test_ifelse.py",
 ]  # fmt: skip
 OPTIONS = "GPUINTEROP_PYTENSOR_TESTS"  # this file's arguments, for the processes of pytest
+# In place of PyTensor's tests/unittest_tools.py.
+STAND_IN = """\
+import numpy as np
+import pytensor.gradient
+
+class InferShapeTester:
+    def setup_method(self):
+        pass
+
+    def _compile_and_check(self, inputs, outputs, values, *_, **options):
+        found = pytensor.function(inputs, outputs)(*values)
+        compute_shapes = pytensor.function(inputs, [x.shape for x in outputs], on_unused_input="ignore")
+        shapes = compute_shapes(*values)
+        assert [tuple(shape) for shape in shapes] == [x.shape for x in found]
+
+def fetch_seed():
+    return 1
+
+def verify_grad(op, pt, rng=None, **options):
+    return pytensor.gradient.verify_grad(op, pt, rng=rng or np.random.default_rng(1), **options)
+"""
 GRAPH = {"fgraph", "toposort", "apply_nodes"}
 
 
@@ -86,6 +107,10 @@ def copy_tests(checkout: Path, target: Path) -> list[str]:
         copy.parent.mkdir(parents=True, exist_ok=True)
         tree = InDefaultMode().visit(ast.parse(path.read_text(encoding="utf-8")))
         copy.write_text(ast.unparse(tree), encoding="utf-8")
+    tools = target / "tests" / "unittest_tools.py"
+    if tools.parent.is_dir() and not tools.exists():
+        tools.write_text(STAND_IN, encoding="utf-8")
+        (target / "tests" / "__init__.py").touch()
     return [str(target / "tests" / name) for name in FILES if (target / "tests" / name).exists()]
 
 
