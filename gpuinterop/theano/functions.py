@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import pytensor
@@ -16,11 +17,11 @@ from pytensor.tensor.variable import _tensor_py_operators
 from gpuinterop.pytensor import host_from_gpu
 from gpuinterop.pytensor.device_variables import is_device
 
+conditional: Any  # the module of ifelse
 try:
-    import pytensor.conditional.op as _conditional
-except ImportError:  # PyTensor before 3.3
-    import pytensor.ifelse as _conditional
-conditional: Any = _conditional  # the module of ifelse
+    conditional = import_module("pytensor.conditional.op")
+except ImportError:  # PyTensor before 3.3, where the attribute pytensor.ifelse is the function
+    conditional = import_module("pytensor.ifelse")
 
 
 class In(pytensor.compile.io.In):
