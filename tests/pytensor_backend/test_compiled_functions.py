@@ -158,3 +158,19 @@ def test_fusions_of_equal_graphs_are_equal(on_device):
     assert first == second
     assert hash(first) == hash(second)
     assert first != other
+
+
+@pytest.mark.driver
+def test_positions_stay_on_the_device(on_device):
+    x = pt.fmatrix("x")
+    w = pytensor.shared(values(1, 5, 4))
+    picked = (x @ w)[pt.arange(x.shape[0]), pt.arange(x.shape[0], 0, -1) - 1]
+    f = pytensor.function([x], [picked, pt.arange(x.shape[0]) * picked])
+    assert [t.value for t in backend.transfers(f) if t.direction == "to the device"] == ["x"]
+    for k in range(12):
+        new = values(k, 2 + k % 3, 5)
+        expected = np.diagonal((new @ w.get_value())[:, : len(new)][:, ::-1])
+        found = f(new)
+        np.testing.assert_allclose(found[0], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found[1], np.arange(len(new)) * expected, rtol=1e-5, atol=1e-5)
+    assert any(part.replayed for part in backend.replays(f))
