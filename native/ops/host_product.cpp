@@ -47,7 +47,7 @@ bool has_no_gaps(const Array& x) {
 
 }  // namespace
 
-bool multiply_by_numpys_loop(const Array& to, const Array& a, const Array& b, const char* where) {
+bool multiply_by_numpys_loop(const Array to, const Array& a, const Array& b, const char* where) {
   const DTypeId dtype = to.dtype;
   if (recorder || a.dtype != dtype || b.dtype != dtype) return false;
   if (dtype != kFloat32 && dtype != kFloat64 && !is_complex(dtype)) return false;
