@@ -1,24 +1,7 @@
 """Random arrays, keys and shapes for the property tests; NumPy is the oracle throughout."""
 
-import os
-
 import numpy as np
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-
-# GPUINTEROP_SOAK multiplies the number of examples: the quick suite runs half of them, `make soak` many
-# more, and CI a fraction where it repeats the suite on another build.
-SOAK = float(os.environ.get("GPUINTEROP_SOAK", "0.5"))
-
-
-def examples(count: int):
-    return settings(
-        max_examples=max(1, int(count * SOAK)),
-        deadline=None,
-        derandomize=SOAK <= 1,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-    )
-
 
 shapes = st.lists(st.integers(0, 4), min_size=0, max_size=5).map(tuple)
 

@@ -5,8 +5,9 @@ import itertools
 
 import numpy as np
 import pytest
-from array_strategies import examples, keys, numbers, shapes, view_chains
+from array_strategies import keys, numbers, shapes, view_chains
 from doubles.placed import placed
+from doubles.property_tests import examples
 from hypothesis import given
 from hypothesis import strategies as st
 

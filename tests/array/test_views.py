@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from array_strategies import (
     assert_same,
-    examples,
     numbers,
     shapes,
     view_chains,
 )
+from doubles.property_tests import examples
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from doubles.layouts import pair, recipes
-from hypothesis import given, settings
+from doubles.property_tests import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from test_products import close, values
 
@@ -58,7 +59,7 @@ def check_products(data, device: str) -> None:
         close(gpuinterop.gemv(a, b, y, alpha=2, beta=-0.5), 2 * expected - 0.5 * r)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.data())
 def test_any_layout(device: str, data) -> None:
     check_products(data, device)

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from doubles.property_tests import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuinterop as gi
@@ -23,13 +24,13 @@ def windows(draw):
     return np.ndarray(shape, f"V{itemsize}", buffer=BUFFER, offset=offset, strides=strides)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(windows(), windows())
 def test_overlap_matches_numpy(a, b):
     assert gi.shares_memory(a, b) == np.shares_memory(a, b)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(windows(), st.integers(0, 1023))
 def test_address_ranges_match_numpy(a, at):
     ends = [] if a.size == 0 else np.lib.array_utils.byte_bounds(a)

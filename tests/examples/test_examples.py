@@ -111,7 +111,7 @@ def same_training(module, steps: int, device: str) -> None:
 
 
 def test_logistic_regression(device: str) -> None:
-    same_training(example("logistic_regression"), 200, device)
+    same_training(example("logistic_regression"), 20 if FAKE else 200, device)
 
 
 @pytest.mark.slow

@@ -4,7 +4,8 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from doubles.property_tests import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from keys import FORMS, given_as, keys, shapes
 
@@ -70,7 +71,7 @@ USES = {
 }
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(case=wrong_keys(), form=st.sampled_from(FORMS), use=st.sampled_from(list(USES)))
 def test_axis_of_a_key(device, case, form, use):
     shape, key = case

@@ -3,7 +3,8 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from doubles.property_tests import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from keys import INDEX_DTYPES
 
@@ -67,7 +68,7 @@ def test_put_along_axis(device, axis):
     mode=st.sampled_from(["raise", "clip", "wrap"]), dtype=st.sampled_from(INDEX_DTYPES),
     data=st.data(),
 )  # fmt: skip
-@settings(max_examples=60)
+@examples(60)
 def test_put(device, size, values, mode, dtype, data):
     far = 0 if mode == "raise" else 60
     low = -60 - far if np.dtype(dtype).kind == "i" else 0

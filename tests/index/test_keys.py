@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from doubles.property_tests import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from keys import FORMS, given_as, is_valid, keys, shapes
 
@@ -33,7 +34,7 @@ def placed(array, layout, device):
     return LAYOUTS[layout](array, lambda a: gi.GpuArray(a, device=device))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(case=cases())
 def test_reading(device, case):
     array, key, form, layout = case
@@ -48,7 +49,7 @@ def test_reading(device, case):
     np.testing.assert_array_equal(found.get(), array[key], strict=True)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(case=cases(), spread=st.integers(0, 3))
 def test_assignment(device, case, spread):
     array, key, form, layout = case
@@ -73,7 +74,7 @@ def test_assignment(device, case, spread):
     np.testing.assert_array_equal(x.get(), expected, strict=True)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(case=cases(), in_place=st.booleans())
 def test_addition_counts_repeated_indices_and_the_operator_does_not(device, case, in_place):
     array, key, form, layout = case

@@ -4,7 +4,8 @@ import functools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from doubles.property_tests import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuinterop as gi
@@ -50,7 +51,7 @@ def test_out_with_overlapping_elements_is_refused(x, folded, call):
     assert not folded.get().any()
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(data=st.data())
 def test_an_out_is_taken_if_its_elements_share_no_memory(data):
     n = data.draw(st.integers(1, 3))

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from doubles.on_fake import FAKE
-from hypothesis import given, settings
+from doubles.property_tests import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuinterop as gi
@@ -17,7 +17,7 @@ RETURNING = {
 
 
 @pytest.mark.parametrize("name", RETURNING)
-@settings(max_examples=20 if FAKE else 60, deadline=None)
+@examples(60)
 @given(
     starts=st.lists(st.integers(3, 17), min_size=3, max_size=3),
     steps=st.lists(st.sampled_from([1, 2, -1]), min_size=6, max_size=6),

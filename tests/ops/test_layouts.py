@@ -7,14 +7,13 @@ import pytest
 from doubles import fake_driver
 from doubles.layouts import pair, recipes, shapes
 from doubles.on_fake import FAKE
-from hypothesis import HealthCheck, given, settings
+from doubles.property_tests import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuinterop as gi
 
-QUICK = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+QUICK = examples(60)
 
 
 @QUICK
@@ -106,7 +105,7 @@ def test_predicates_write_into_any_view(device, name, step, dtype):
         assert expected[places].tolist() == [single(v) for v in host.tolist()]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(data=st.data())
 def test_an_operand_is_copied_where_out_overlaps_it_and_nowhere_else(data):
     """Against the sets of all places."""

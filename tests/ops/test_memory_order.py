@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 from doubles.layouts import pair, recipes, shapes
-from hypothesis import HealthCheck, given, settings
+from doubles.property_tests import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuinterop as gi
 
-QUICK = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+QUICK = examples(150)
 
 
 @st.composite

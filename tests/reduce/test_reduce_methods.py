@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from doubles.on_fake import FAKE
-from hypothesis import given, settings
+from doubles.property_tests import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuinterop import CudaNdarray, GpuArray
@@ -188,7 +188,7 @@ def test_with_and_without_parts_to_join(device: str, name: str, rows: tuple[int,
         np.testing.assert_allclose(got, exact, rtol=1e-3, atol=1e-3 * np.sqrt(n))
 
 
-@settings(max_examples=12 if FAKE else 150, deadline=None)
+@examples(150)
 @given(case=strided())
 def test_any_view(device: str, case) -> None:
     shape, order, steps, axes = case
