@@ -6,7 +6,7 @@ alone determines the order of additions, so equal layouts give equal bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpuinterop import _core
@@ -34,6 +34,10 @@ class Tuning:
     loads: int
     side: int = 256
 
+    def unroll(self, access: int) -> int:
+        """Return the loads of `access` bytes that a thread has in flight."""
+        return self.loads * (2 if access < 8 else 1)
+
 
 TUNING = {"rows": Tuning(512, 8, 4), "columns": Tuning(256, 4, 4, 32)}
 # Rows longer than this many loads a thread are split into parts that are merged afterwards.
@@ -58,23 +62,36 @@ _MAX_VECTOR = 8
 
 
 @dataclass(frozen=True)
-class Plan:
+class _Loads:
+    """How a thread reads the inputs."""
+
+    vector: int
+    steps: tuple[int, ...]  # per input: 1 unit stride, 0 broadcast, 2 any
+    peel: bool  # rows are not aligned: vectors begin at the first aligned element of each
+    apart: bool  # columns: those of a thread are `team` apart, not one vector
+    access: int  # bytes of the widest load
+
+
+@dataclass(frozen=True)
+class _Work:
+    """How blocks and threads share the elements."""
+
+    team: int
+    unroll: int
+    grid: tuple[int, int]
+    chunk: int  # reduced elements per split
+    splits: int = 1
+    tiles: int = 1  # columns: blocks side by side
+    rows: int = 0  # rows: the short rows that a thread reduces alone; 0 for longer rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(_Work, _Loads):
     """The data on which the kernel's text, its parameters and its launch depend."""
 
     geometry: Geometry
     mode: str  # "rows" or "columns"
-    vector: int
-    steps: tuple[int, ...]  # per input: 1 unit stride, 0 broadcast, 2 any
-    peel: bool  # rows are not aligned: vectors begin at the first aligned element of each
-    unroll: int
-    team: int
     threads: int  # of a block
-    splits: int
-    chunk: int  # reduced elements per split
-    tiles: int  # columns: blocks side by side
-    apart: bool  # columns: those of a thread are `team` apart, not one vector
-    rows: int  # rows: the short rows that a thread reduces alone; 0 for longer rows
-    grid: tuple[int, int]
     finish_grid: int  # blocks of the second phase, 0 without one
     finish_team: int  # columns: results that a block of the second phase shares
     wide: bool  # 64-bit indices
@@ -87,30 +104,53 @@ class Plan:
         return self.geometry.kept[-1] % of_all > 0
 
 
-def _vector(
-    g: Geometry, inputs: Sequence[Operand], along_rows: bool
-) -> tuple[int, list[int], bool]:
+def _choose_loads(g: Geometry, inputs: Sequence[Operand], sms: int) -> _Loads:
+    widest = max(o.itemsize for o in inputs)
+    few = not g.prefers_rows and 0 < g.n_red <= _FEW
+    vector, steps, peel = _vector(g, inputs)
+    if peel and g.n_red <= _SHORT_LOADS:
+        vector, steps, peel = 1, _steps_of_one(steps), False
+    if few:
+        loads = min(_FEW_LOADS, _FEW_BYTES // widest)
+        most = min(g.kept[-1], loads // g.n_red, g.n_out // (sms * 1024))
+        vector = min(power_down(most), _MAX_VECTOR)
+    elif not g.prefers_rows and g.n_red <= _FEW_ROWS:
+        vector = _narrowed(g, vector, widest, sms)
+    apart = few and vector > 1
+    if apart:
+        steps = _steps_of_one(steps)
+    return _Loads(vector, steps, peel, apart, vector * widest)
+
+
+def _steps_of_one(steps: Sequence[int]) -> tuple[int, ...]:
+    """Return the steps for loads of one element, which take any stride."""
+    return tuple(2 if step else 0 for step in steps)
+
+
+def _vector(g: Geometry, inputs: Sequence[Operand]) -> tuple[int, tuple[int, ...], bool]:
     """Return the elements per load, each input's step along the vector's dimension, and whether rows are peeled."""
-    walk = g.red if along_rows else g.kept
-    here = g.red_strides if along_rows else g.kept_strides
-    steps = [1 if s[-1] == 1 else 0 if s[-1] == 0 else 2 for s in here]
+    along_rows = g.prefers_rows
+    dims, strides = (g.red, g.red_strides) if along_rows else (g.kept, g.kept_strides)
+    length = dims[-1]
+    steps = tuple(1 if s[-1] == 1 else 0 if s[-1] == 0 else 2 for s in strides)
     unit = [i for i, step in enumerate(steps) if step == 1]
     if not unit or 2 in steps:
-        return 1, [0 if step == 0 else 2 for step in steps], False
+        return 1, _steps_of_one(steps), False
     widest = max(inputs[i].itemsize for i in unit)
-    most = max(1, min(_VECTOR_BYTES // widest, _MAX_VECTOR, power_down(walk[-1])))
+    most = max(1, min(_VECTOR_BYTES // widest, _MAX_VECTOR, power_down(length)))
+    one_row = along_rows and len(dims) == 1
     vector = most
     while vector > 1:
-        whole = walk[-1] % vector == 0 or (along_rows and len(walk) == 1)
-        if whole and all(_is_aligned(g, inputs, i, vector, along_rows) for i in unit):
+        whole = length % vector == 0 or one_row
+        if whole and all(_is_aligned(g, inputs, i, vector) for i in unit):
             return vector, steps, False
         vector //= 2
-    if along_rows and len(walk) == 1 and len(unit) == 1 and most > 1:
+    if one_row and len(unit) == 1 and most > 1:
         return most, steps, True
     if not along_rows:
         # Neighbouring columns in accesses of one element, which share sectors.
-        vector = min(max(1, _RAGGED_BYTES // widest), power_down(walk[-1]))
-    return vector, [0 if step == 0 else 2 for step in steps], False
+        vector = min(max(1, _RAGGED_BYTES // widest), power_down(length))
+    return vector, _steps_of_one(steps), False
 
 
 def _narrowed(g: Geometry, vector: int, itemsize: int, sms: int) -> int:
@@ -123,11 +163,9 @@ def _narrowed(g: Geometry, vector: int, itemsize: int, sms: int) -> int:
     return vector
 
 
-def _is_aligned(g: Geometry, inputs: Sequence[Operand], i: int, vector: int, rows: bool) -> bool:
-    others = [*g.kept_strides[i], *g.red_strides[i][:-1]]
-    if not rows:
-        others = [*g.kept_strides[i][:-1], *g.red_strides[i]]
-    item = inputs[i].itemsize
+def _is_aligned(g: Geometry, inputs: Sequence[Operand], i: int, vector: int) -> bool:
+    kept, red, item = g.kept_strides[i], g.red_strides[i], inputs[i].itemsize
+    others = [*kept, *red[:-1]] if g.prefers_rows else [*kept[:-1], *red]
     if (g.in_shifts[i] * item) % (vector * item) or inputs[i].alignment % (vector * item):
         return False
     return all(stride % vector == 0 for stride in others)
@@ -154,78 +192,42 @@ def plan_reduction(
 ) -> Plan:
     """Choose kernel, vector width, threads and splits for one layout."""
     g = simplify(shape, axes, inputs, outputs, ordered=ordered)
-    along_rows = g.prefers_rows
-    vector, steps, peel = _vector(g, inputs, along_rows)
-    if along_rows and peel and g.n_red <= _SHORT_LOADS:
-        vector, steps, peel = 1, [min(2, 2 * step) for step in steps], False
-    few = not along_rows and 0 < g.n_red <= _FEW
-    if few:
-        loads = min(_FEW_LOADS, _FEW_BYTES // max(o.itemsize for o in inputs))
-        most = min(g.kept[-1], loads // g.n_red, g.n_out // (multiprocessors * 1024))
-        vector = min(power_down(most), _MAX_VECTOR)
-    elif not along_rows and g.n_red <= _FEW_ROWS:
-        vector = _narrowed(g, vector, max(o.itemsize for o in inputs), multiprocessors)
-    apart = few and vector > 1
-    if apart:
-        steps = [min(2, 2 * step) for step in steps]
-    tuning = TUNING["rows" if along_rows else "columns"]
-    access = vector * max(o.itemsize for o in inputs)
-    unroll = tuning.loads * 2 if access < 8 else tuning.loads
-    if few:
-        unroll = g.n_red
-    # With narrower accesses more threads are side by side, so that they read as many bytes.
-    side = min(tuning.side * max(1, _VECTOR_BYTES // access), tuning.threads)
-    tuning = replace(tuning, side=side)
-    reach = 0
-    for i in range(len(inputs)):
-        spans = zip((*g.kept, *g.red), (*g.kept_strides[i], *g.red_strides[i]), strict=True)
-        reach = max(reach, sum(max(0, e - 1) * abs(s) for e, s in spans))
-    for strides in g.out_strides:
-        reach = max(
-            reach, sum(max(0, e - 1) * abs(s) for e, s in zip(g.kept, strides, strict=True))
-        )
-    chooser = _plan_rows if along_rows else _plan_columns
-    team, splits, chunk, tiles, grid = chooser(g, vector, unroll, multiprocessors, tuning)
-    rows, loads = 0, 0
-    if along_rows and not peel:
-        rows, loads = _short_rows(g, vector, access, multiprocessors)
-    if rows:
-        team, unroll, grid = 1, loads, (-(-g.n_out // (tuning.threads * rows)), 1)
+    mode, divide = ("rows", _divide_rows) if g.prefers_rows else ("columns", _divide_columns)
+    loads, threads = _choose_loads(g, inputs, multiprocessors), TUNING[mode].threads
+    work = divide(g, loads, multiprocessors, TUNING[mode])
     # A loop passes its end by at most one round of loads before it stops, and the last part's end
     # is first computed as if the part were complete.
-    margin = tuning.threads * _MAX_VECTOR * unroll * 2
-    wide = max(reach, g.n_out, splits * chunk) + margin >= 1 << 31
+    margin = threads * _MAX_VECTOR * work.unroll * 2
     # The number of results whose parts one block would join.
-    joined = 1 if along_rows else team * vector
+    joined = 1 if g.prefers_rows else work.team * loads.vector
     one_launch = (
-        1 < splits <= ONE_LAUNCH_PARTS * tuning.threads // joined and grid[0] <= _core.MAX_COUNTERS
+        1 < work.splits <= ONE_LAUNCH_PARTS * threads // joined
+        and work.grid[0] <= _core.MAX_COUNTERS
     )
     finish_team = 1
-    if not along_rows and not one_launch:
-        finish_team = _finish_team(g.n_out, splits, multiprocessors, tuning.threads)
+    if not g.prefers_rows and not one_launch:
+        finish_team = _finish_team(g.n_out, work.splits, multiprocessors, threads)
     return Plan(
         geometry=g,
-        mode="rows" if along_rows else "columns",
-        vector=vector,
-        steps=tuple(steps),
-        peel=peel,
-        unroll=unroll,
-        team=team,
-        splits=splits,
-        chunk=chunk,
-        tiles=tiles,
-        apart=apart,
-        rows=rows,
-        grid=grid,
-        threads=tuning.threads,
-        finish_grid=-(-g.n_out // finish_team) if splits > 1 and not one_launch else 0,
+        mode=mode,
+        threads=threads,
+        finish_grid=-(-g.n_out // finish_team) if work.splits > 1 and not one_launch else 0,
         finish_team=finish_team,
-        wide=wide,
+        wide=max(_reach(g), g.n_out, work.splits * work.chunk) + margin >= 1 << 31,
         one_launch=one_launch,
+        **vars(loads),
+        **vars(work),
     )
 
 
-_Threads = tuple[int, int, int, int, tuple[int, int]]
+def _reach(g: Geometry) -> int:
+    """Return the largest distance in elements between the first element of an operand and another one."""
+    strides = [[*kept, *red] for kept, red in zip(g.kept_strides, g.red_strides, strict=True)]
+    return max(
+        # Results have no reduced dimensions.
+        sum(max(0, n - 1) * abs(s) for n, s in zip((*g.kept, *g.red), steps, strict=False))
+        for steps in (*strides, *g.out_strides)
+    )
 
 
 def _finish_team(n_out: int, splits: int, sms: int, threads: int) -> int:
@@ -239,38 +241,44 @@ def _finish_team(n_out: int, splits: int, sms: int, threads: int) -> int:
     return team
 
 
-def _plan_rows(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tuning) -> _Threads:
-    loads = -(-g.n_red // vector)
-    block = tuning.threads
-    team = min(block, power_up(-(-loads // 4)))
-    while team < block and team < loads and g.n_out * team < sms * 1024:
+def _divide_rows(g: Geometry, loads: _Loads, sms: int, tuning: Tuning) -> _Work:
+    block, vector, unroll = tuning.threads, loads.vector, tuning.unroll(loads.access)
+    rows = 0 if loads.peel else _short_rows(g, vector, loads.access, sms)
+    if rows:
+        grid = -(-g.n_out // (block * rows)), 1
+        return _Work(1, g.n_red // vector, grid, g.n_red, rows=rows)
+    count = -(-g.n_red // vector)
+    team = min(block, power_up(-(-count // 4)))
+    while team < block and team < count and g.n_out * team < sms * 1024:
         team *= 2
     blocks = -(-g.n_out * team // block)
     splits, chunk = 1, g.n_red
     wanted = sms * tuning.blocks_per_sm
-    if team == block and loads > block * LOADS_BEFORE_SPLIT and 0 < blocks < sms * _BUSY:
-        splits = min(-(-wanted // blocks), loads // (block * unroll), MAX_SPLITS)
+    if team == block and count > block * LOADS_BEFORE_SPLIT and 0 < blocks < sms * _BUSY:
+        splits = min(-(-wanted // blocks), count // (block * unroll), MAX_SPLITS)
     if splits > 1:
         chunk = -(-g.n_red // splits)
         chunk += -chunk % (vector * 32)  # whole vectors, whole cache lines
         splits = -(-g.n_red // chunk)
-    return team, splits, chunk, 1, (blocks, splits)
+    return _Work(team, unroll, (blocks, splits), chunk, splits)
 
 
-def _short_rows(g: Geometry, vector: int, access: int, sms: int) -> tuple[int, int]:
-    """The rows that a thread reduces, with all loads first, and the loads of a row; no rows for longer ones."""
+def _short_rows(g: Geometry, vector: int, access: int, sms: int) -> int:
+    """Return the rows that a thread reduces, with all loads first; 0 for longer rows."""
     loads, rest = divmod(g.n_red, vector)
     if rest or not 0 < loads <= _SHORT_LOADS or loads * access > _SHORT_BYTES:
-        return 0, loads
+        return 0
     rows = min(_SHORT_BYTES // (loads * access), _MOST_SHORT_ROWS, g.n_out // (sms * 1024))
-    return rows and power_down(rows), loads
+    return rows and power_down(rows)
 
 
-def _plan_columns(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tuning) -> _Threads:
-    width = g.kept[-1]
-    block = tuning.threads
-    stripes = -(-width // vector)
-    rows = min(block // min(tuning.side, block), power_down(g.n_red // unroll))
+def _divide_columns(g: Geometry, loads: _Loads, sms: int, tuning: Tuning) -> _Work:
+    width, block = g.kept[-1], tuning.threads
+    unroll = g.n_red if 0 < g.n_red <= _FEW else tuning.unroll(loads.access)
+    stripes = -(-width // loads.vector)
+    # With narrower accesses more threads are side by side, so that they read as many bytes.
+    side = min(tuning.side * max(1, _VECTOR_BYTES // loads.access), block)
+    rows = min(block // side, power_down(g.n_red // unroll))
     team = min(block // rows, power_up(stripes))
     batches = g.n_out // max(width, 1)
     # For few rows use narrower blocks instead of parts, which cost more to join than they save.
@@ -295,4 +303,4 @@ def _plan_columns(g: Geometry, vector: int, unroll: int, sms: int, tuning: Tunin
         chunk = -(-g.n_red // splits)
         chunk += -chunk % (rows * unroll)
         splits = -(-g.n_red // chunk)
-    return team, splits, chunk, tiles, (blocks, splits)
+    return _Work(team, unroll, (blocks, splits), chunk, splits, tiles)
