@@ -35,7 +35,7 @@ from gpuinterop.errors import (
 from gpuinterop.host_views import as_numpy_view, wrap_numpy
 from gpuinterop.layout import core_view
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray, class_for
-from gpuinterop.ops.output_arrays import taken
+from gpuinterop.ops.output_arrays import as_operands
 from gpuinterop.option_values import (
     read_copy,
     require_order,
@@ -346,7 +346,7 @@ def dimshuffle(x: Any, *pattern: Any) -> Any:
 
 def broadcast_to(x: Any, shape: Any) -> Any:
     """Return a read-only view of `x` repeated to `shape` by strides of 0; see numpy.broadcast_to."""
-    (x,) = taken("broadcast_to", x)
+    (x,) = as_operands("broadcast_to", x)
     return x.broadcast_to(shape)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import engine, registry
@@ -51,49 +51,61 @@ def pointer_arguments(
     allow_readonly = require_bool(allow_readonly, "allow_readonly", where)
     if stream is not None:
         stream = stream_number(stream)
-    args = list(args)
-    prepared: list[Any] = []
-    keep: list[Any] = []
-    copies: dict[Any, Any] = {}  # one for each memory, however often it is passed
-    back: list[tuple[Any, Any, int]] = []
-    written: list[tuple[Any, int]] = []
+    prepared = list(args)
+    used = _usable_arrays(prepared, copyif, allow_readonly, device, where)
+    written = [x for x in used if not x.array.readonly]
+    copied = [x for x in written if x.usable is not x.array]
+    # A copy is written back once, however often the array is passed.
+    back = [x for i, x in enumerate(copied) if all(x.usable is not y.usable for y in copied[:i])]
+    _require_apart(prepared, back, [x for x in written if x.usable is x.array], where)
+    for position, _, usable in used:
+        prepared[position] = usable if wrap is None else wrap(usable.ptr)
+    if stream is None:
+        yield prepared
+    else:
+        try:
+            for x in used:
+                _core.used_on(x.usable, stream, where)
+            yield prepared
+        finally:  # from here on the caller may destroy the stream
+            if used:
+                _core.end_use(used[0].usable, stream)
+    for x in back:
+        _core.copy_into(x.array, x.usable, where=where)
+
+
+class _Argument(NamedTuple):
+    """An array among the arguments, and the array whose address the kernel gets: the same, or a copy."""
+
+    position: int
+    array: Any
+    usable: Any
+
+
+def _usable_arrays(
+    args: list[Any], copyif: bool, allow_readonly: bool, device: int | None, where: str
+) -> list[_Argument]:
+    used = []
+    copies: dict[ArrayInfo, Any] = {}  # one for each memory, however often it is passed
     for position, arg in enumerate(args):
         array = _as_gpuinterop_array(arg)
         if array is None:
-            prepared.append(arg)
             continue
-        info, library = ArrayInfo.of(array), registry.library_of(arg)
-        spot = f"{where}, argument {position}"
-        plan = _plan_pointer(info, library, allow_readonly, device, spot).permit(copyif)
+        info, spot = ArrayInfo.of(array), f"{where}, argument {position}"
+        plan = _plan_pointer(info, registry.library_of(arg), allow_readonly, device, spot)
+        plan = plan.permit(copyif)
         if plan.refused:
             raise plan.exception()
         if not allow_readonly:
             _core._prepare_write(array, where)
         usable = array
         if plan.copied:
-            place = replace(info, readonly=False)
-            if place not in copies:
-                copies[place] = new_copy(array, where)
-            usable = copies[place]
-            if not array.readonly and all(usable is not other for _, other, _ in back):
-                back.append((array, usable, position))
-        elif not array.readonly:
-            written.append((array, position))
-        keep.append(usable)
-        prepared.append(usable if wrap is None else wrap(usable.ptr))
-    _require_apart(args, back, written, where)
-    if stream is None:
-        yield prepared
-    else:
-        try:
-            for usable in keep:
-                _core.used_on(usable, stream, where)
-            yield prepared
-        finally:  # from here on the caller may destroy the stream
-            if keep:
-                _core.end_use(keep[0], stream)
-    for array, usable, _ in back:
-        _core.copy_into(array, usable, where=where)
+            memory = replace(info, readonly=False)
+            if memory not in copies:
+                copies[memory] = new_copy(array, where)
+            usable = copies[memory]
+        used.append(_Argument(position, array, usable))
+    return used
 
 
 def _plan_pointer(
@@ -123,15 +135,12 @@ def _plan_pointer(
 
 
 def _require_apart(
-    args: Sequence[Any],
-    back: list[tuple[Any, Any, int]],
-    written: list[tuple[Any, int]],
-    where: str,
+    args: list[Any], back: list[_Argument], in_place: list[_Argument], where: str
 ) -> None:
     """Raise if writing a copy back would overwrite the kernel's results in another argument."""
-    for i, (array, _, position) in enumerate(back):
-        others = [(other, at) for other, _, at in back[i + 1 :]] + written
-        hit = [at for other, at in others if _core._may_overlap(array, other)]
+    for i, (position, array, _) in enumerate(back):
+        others = [*back[i + 1 :], *in_place]
+        hit = [x.position for x in others if _core._may_overlap(array, x.array)]
         if _core._overlaps_itself(array):
             hit.append(position)
         if hit:

@@ -42,7 +42,7 @@ def listed(arrays: Any, where: str) -> list[Any]:
         raise ShapeError(
             where=where, expected="at least one array", got="no arrays", fix="pass arrays"
         )
-    return output_arrays.taken(where, *parts)
+    return output_arrays.as_operands(where, *parts)
 
 
 def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) -> Any:
@@ -148,7 +148,7 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
 
 def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
     """Split `x` along `axis` into views: n equal parts, or parts at the given indices."""
-    (x,) = output_arrays.taken("split", x)
+    (x,) = output_arrays.as_operands("split", x)
     cls, x = type(x), output_arrays.plain(x)
     along = read_axis(axis, x.ndim, "split")
     n = x.shape[along]

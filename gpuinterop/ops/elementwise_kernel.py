@@ -17,7 +17,7 @@ from .cuda_text import CudaText, require_arch
 from .expression import Expression
 from .expression_codegen import ElementwiseOperation
 from .expression_stages import CompiledExpression, limits_of
-from .operand_conversion import as_scalar, viewed
+from .operand_conversion import as_array_or_none, as_scalar
 
 __all__ = ["ElementwiseKernel"]
 
@@ -126,7 +126,7 @@ class ElementwiseKernel(CompiledExpression):
             if alone or dtype is not None:
                 elements = scalars_to_array(value, dtype, f"{self.name}, parameter {name}")
             if alone:
-                args[i] = viewed(elements, None, self.name)
+                args[i] = as_array_or_none(elements, None, self.name)
             limits[i] = None
             if (
                 type(value) in (int, float)

@@ -13,14 +13,14 @@ from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.fuse import fuse
-from gpuinterop.ops.operand_conversion import implements_protocol, placed
+from gpuinterop.ops.operand_conversion import implements_protocol, on_device_of
 
 
 def as_operand(value: Any, like: Any, where: str) -> Any:
     """Return a gpuinterop array unchanged, and any other value as an array on the device of `like`."""
     if isinstance(value, _core.Array):
         return value
-    return placed(
+    return on_device_of(
         as_input_array(value if implements_protocol(value) else np.asarray(value), None, where),
         like,
         where,
@@ -89,7 +89,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
     At least one operand is a gpuinterop array.
     """
     if not any(isinstance(v, _core.Array) or hasattr(v, "__gpuinterop_trace__") for v in (a, b)):
-        (a,) = output_arrays.taken("allclose", a)
+        (a,) = output_arrays.as_operands("allclose", a)
     return bool(_compare("allclose", _all_near, a, b, rtol, atol, equal_nan))
 
 

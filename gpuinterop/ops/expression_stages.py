@@ -21,7 +21,7 @@ from .expression_dtypes import Value, is_strict, number_kind, strong
 from .expression_graph import Graph, shapes_of
 from .expression_partition import Read, Stage, depends_on_shapes, partition
 from .fused_reduction import Given, fused_reduction
-from .operand_conversion import gpuarray_class, is_foreign_array, result_class, viewed
+from .operand_conversion import as_array_or_none, gpuarray_class, is_foreign_array, result_class
 from .output_arrays import (
     check_count,
     check_out,
@@ -355,4 +355,4 @@ def _with_axes(value: Any, axes: tuple[int, ...]) -> Any:
 def _beside_each_other(operands: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
     """Return the operands, arrays of other libraries converted to the device of the first gpuinterop array."""
     like = next((x for x in (*operands, *outs) if isinstance(x, _core.Array)), None)
-    return [viewed(x, like, "fuse") if is_foreign_array(x) else x for x in operands]
+    return [as_array_or_none(x, like, "fuse") if is_foreign_array(x) else x for x in operands]

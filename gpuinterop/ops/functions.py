@@ -64,7 +64,7 @@ def _converted(where: str, x: Any, *others: Any) -> Any:
     if isinstance(x, (np.ndarray, np.generic)) or not implements_protocol(x):
         return x
     like = [a for a in others if isinstance(a, _core.Array)]
-    return output_arrays.taken(where, x, *like[:1])[0]
+    return output_arrays.as_operands(where, x, *like[:1])[0]
 
 
 def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
@@ -153,5 +153,5 @@ def astype(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
     if hasattr(type(x), "__gpuinterop_trace__"):
         return x.astype(dtype, order, copy)
     if not isinstance(x, _core.Array):
-        (x,) = output_arrays.taken("astype", x)
+        (x,) = output_arrays.as_operands("astype", x)
     return cast(x, dtype, order, copy)

@@ -27,7 +27,7 @@ from .compaction import Selection
 from .core_callbacks import CALLS, FUNCTIONS
 from .index_expression import WHERE, IndexArray, IndexExpression, read_key
 from .indexing import RAISE, Elements
-from .operand_conversion import placed
+from .operand_conversion import on_device_of
 
 ASSIGNMENT = "x[key] = value"
 
@@ -281,7 +281,7 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
     if where is True:
         target[...] = value
         return
-    mask = output_arrays.selected(where, target, COPYTO)
+    mask = output_arrays.as_mask(where, target, COPYTO)
     # NumPy casts as it copies, between its own dtypes.
     own = value.dtype.isbuiltin == target.dtype.isbuiltin == 1
     if target.device.type != "cpu" or not own:
@@ -311,7 +311,7 @@ def _source(src: Any, target: Any, casting: str) -> Any:
         value = output_arrays.new_like(target, (), dtype, COPYTO)
         value[...] = scalars_to_array(src, dtype, COPYTO).item()
         return value
-    source = placed(src, target, COPYTO)
+    source = on_device_of(src, target, COPYTO)
     output_arrays.require_arrays(COPYTO, target, source)
     return source
 

@@ -54,7 +54,7 @@ def argwhere(x: Any) -> Any:
 
 
 def _places(x: Any, where: str) -> Any:
-    (x,) = output_arrays.taken(where, x)
+    (x,) = output_arrays.as_operands(where, x)
     mask = _as_mask(x)
     if mask.ndim == 0:
         raise ShapeError(where=where, expected="an array of at least one dimension", got="a 0-d array",
@@ -71,7 +71,7 @@ def flatnonzero(x: Any) -> Any:
     >>> gpuinterop.flatnonzero(gpuinterop.asarray([0, 7, 8], device="cpu")).tolist()
     [1, 2]
     """
-    (x,) = output_arrays.taken("flatnonzero", x)
+    (x,) = output_arrays.as_operands("flatnonzero", x)
     return Selection(_as_mask(x).ravel(), "flatnonzero").places()[0]
 
 
@@ -107,7 +107,7 @@ def take(
     found = _core._take(x, indices, axis, out, number)
     if found is not None:
         return found
-    (x,) = output_arrays.taken("take", x)
+    (x,) = output_arrays.as_operands("take", x)
     source = output_arrays.plain(x)
     if axis is None:
         source = source.reshape(-1)
@@ -131,7 +131,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
     >>> gpuinterop.take_along_axis(x, [[1], [0]], axis=1).tolist()
     [[1.0], [2.0]]
     """
-    (x,) = output_arrays.taken("take_along_axis", x)
+    (x,) = output_arrays.as_operands("take_along_axis", x)
     return read(_along_axis(x, indices, axis, "take_along_axis"), x)
 
 
@@ -215,7 +215,7 @@ def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -
     >>> gpuinterop.compress([True, False, True], x, axis=1).tolist()
     [[1.0, 3.0], [4.0, 6.0]]
     """
-    (x,) = output_arrays.taken("compress", x)
+    (x,) = output_arrays.as_operands("compress", x)
     source = output_arrays.plain(x)
     if axis is None:
         source, axis = source.reshape(-1), 0
@@ -243,7 +243,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     >>> gpuinterop.repeat(gpuinterop.asarray([3, 4], device="cpu"), [2, 1]).tolist()
     [3.0, 3.0, 4.0]
     """
-    (x,) = output_arrays.taken("repeat", x)
+    (x,) = output_arrays.as_operands("repeat", x)
     if isinstance(repeats, _core.Array):
         found = _repeat_on_device(x, repeats, axis)
         if found is not None:

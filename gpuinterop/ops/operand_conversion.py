@@ -64,7 +64,7 @@ def operand(value: Any, like: Any, where: str) -> Any:
     value = as_scalar(value, where)
     if like is None and isinstance(value, (bool, int, float, complex)):
         source = as_input_array(value, np.result_type(value), where)
-        return placed(source, None, where, True)
+        return on_device_of(source, None, where, True)
     if isinstance(value, np.generic):
         number = value.item()
         if not isinstance(number, (bool, int, float, complex)):
@@ -72,14 +72,14 @@ def operand(value: Any, like: Any, where: str) -> Any:
         if like is not None and getattr(type(like), "_only", None) is not None:
             return number
         if like is None:
-            return placed(as_input_array(np.asarray(value), None, where), None, where, True)
+            return on_device_of(as_input_array(np.asarray(value), None, where), None, where, True)
         return number, dtype_id(value.dtype)
     if isinstance(value, (bool, int, float, complex)):
         # An object of a subclass, such as an IntEnum, becomes the plain number.
         plain: tuple[Any, ...] = (bool, int, float, complex)
         return next(t(value) for t in plain if isinstance(value, t))
     if not hasattr(value, "__gpuinterop_trace__") and is_foreign_array(value):
-        return placed(as_input_array(value, None, where), like, where)
+        return on_device_of(as_input_array(value, None, where), like, where)
     return NotImplemented
 
 
@@ -97,7 +97,7 @@ def implements_protocol(value: Any) -> bool:
     )
 
 
-def placed(source: Any, like: Any, where: str, values: bool = False) -> Any:
+def on_device_of(source: Any, like: Any, where: str, values: bool = False) -> Any:
     """Return `source` as an array beside `like`, or on the default device: shared if it is there.
 
     `values`: it was made from Python scalars, whose transfer to a device is not counted as a copy.
@@ -113,7 +113,7 @@ def placed(source: Any, like: Any, where: str, values: bool = False) -> Any:
     return moved
 
 
-def viewed(value: Any, like: Any, where: str) -> Any:
+def as_array_or_none(value: Any, like: Any, where: str) -> Any:
     """Return an operand as an array, shared if it is on the device of `like`; None for other values."""
     found = value if isinstance(value, _core.Array) else operand(value, like, where)
     return found if isinstance(found, _core.Array) else None

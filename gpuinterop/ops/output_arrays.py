@@ -23,7 +23,7 @@ from gpuinterop.layout import core_view
 from gpuinterop.ops.operand_conversion import (
     gpuarray_class,
     is_foreign_array,
-    placed,
+    on_device_of,
     result_class,
 )
 
@@ -90,7 +90,7 @@ def require_arrays(where: str, *operands: Any) -> Any:
     return device
 
 
-def taken(where: str, *operands: Any) -> list[Any]:
+def as_operands(where: str, *operands: Any) -> list[Any]:
     """Convert the operands to gpuinterop arrays on one device, by the same rule as the operators.
 
     Arrays of other libraries are shared on their device. Host arrays are copied to the device of the
@@ -105,7 +105,7 @@ def taken(where: str, *operands: Any) -> list[Any]:
         arrays += [x for x in found if isinstance(x, _core.Array) and x.device.type != "cpu"]
         like = arrays[0] if arrays else None
         operands = tuple(
-            placed(source, like, where) if _foreign(x) else x
+            on_device_of(source, like, where) if _foreign(x) else x
             for x, source in zip(operands, found, strict=True)
         )
     require_arrays(where, *operands)
@@ -116,7 +116,7 @@ def _foreign(x: Any) -> bool:
     return isinstance(x, np.generic) or is_foreign_array(x)
 
 
-def selected(where: Any, x: Any, op: str) -> Any:
+def as_mask(where: Any, x: Any, op: str) -> Any:
     """Return the condition on x's device, in x's shape."""
     if isinstance(where, _core.Array):
         require_arrays(op, x, where)
@@ -124,7 +124,7 @@ def selected(where: Any, x: Any, op: str) -> Any:
     else:
         refuse_mask(where, op)
         host = np.asarray(where)
-        mask = placed(as_input_array(host, None, op), x, op, host.ndim == 0)
+        mask = on_device_of(as_input_array(host, None, op), x, op, host.ndim == 0)
     if mask.dtype != np.bool_:
         raise DTypeError(
             where=op,

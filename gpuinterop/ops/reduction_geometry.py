@@ -5,6 +5,7 @@ Pure functions of shapes, strides and alignment, used on the host before a launc
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,15 +49,14 @@ class Geometry:
 @dataclass
 class _Dim:
     extent: int
-    ins: list[int]
-    outs: list[int]
+    strides: list[int]  # of the inputs, then of the outputs
 
     def nearness(self, sizes: Sequence[int]) -> int:
         """Return the bytes between neighbours in the densest input with a size above 0.
 
         In a broadcast dimension neighbours count as far apart.
         """
-        steps = zip(self.ins, sizes, strict=True)
+        steps = zip(self.strides, sizes, strict=False)
         return min((abs(s) * b for s, b in steps if s and b), default=1 << 62)
 
 
@@ -77,9 +77,8 @@ def _counted(shape: Sequence[int], inputs: Sequence[Operand]) -> list[int]:
 
 
 def _merge(dims: list[_Dim]) -> list[_Dim]:
-    merged = _core._merge_dimensions([d.extent for d in dims], [d.ins + d.outs for d in dims])
-    n = len(dims[0].ins) if dims else 0
-    return [_Dim(extent, s[:n], s[n:]) for extent, s in zip(*merged, strict=True)]
+    merged = _core._merge_dimensions([d.extent for d in dims], [d.strides for d in dims])
+    return [_Dim(extent, strides) for extent, strides in zip(*merged, strict=True)]
 
 
 def simplify(
@@ -95,35 +94,22 @@ def simplify(
     `outputs` are strides over the full shape; those along reduced axes are ignored. `ordered` keeps
     the reduced elements in C order, for reductions that return positions.
     """
-    reduced = set(axes)
-    sizes = _counted(shape, inputs)
-    in_shifts = [0] * len(inputs)
-    out_shifts = [0] * len(outputs)
+    reduced, sizes, n = set(axes), _counted(shape, inputs), len(inputs)
+    operands = [*(operand.strides for operand in inputs), *outputs]
+    shifts = [0] * len(operands)
     kept: list[_Dim] = []
     red: list[_Dim] = []
-    n_out = n_red = 1
     for axis, extent in enumerate(shape):
-        is_reduced = axis in reduced
-        if is_reduced:
-            n_red *= extent
-        else:
-            n_out *= extent
         if extent == 1:
             continue
-        dim = _Dim(
-            extent,
-            [operand.strides[axis] for operand in inputs],
-            [0 if is_reduced else strides[axis] for strides in outputs],
-        )
-        first = next((s for s in dim.ins if s), 0)
+        is_reduced = axis in reduced
+        steps = [0 if is_reduced and i >= n else s[axis] for i, s in enumerate(operands)]
+        first = next((s for s in steps[:n] if s), 0)
         if first < 0 and extent > 0 and not (ordered and is_reduced):
-            for i, stride in enumerate(dim.ins):
-                in_shifts[i] += (extent - 1) * stride
-            for j, stride in enumerate(dim.outs):
-                out_shifts[j] += (extent - 1) * stride
-            dim.ins = [-s for s in dim.ins]
-            dim.outs = [-s for s in dim.outs]
-        (red if is_reduced else kept).append(dim)
+            shifts = [at + (extent - 1) * s for at, s in zip(shifts, steps, strict=True)]
+            steps = [-s for s in steps]
+        (red if is_reduced else kept).append(_Dim(extent, steps))
+    n_out, n_red = (math.prod(d.extent for d in dims) for dims in (kept, red))
     kept.sort(key=lambda dim: -dim.nearness(sizes))
     if not ordered:
         red.sort(key=lambda dim: -dim.nearness(sizes))
@@ -133,16 +119,19 @@ def simplify(
         and min(d.nearness(sizes) for d in red)
         <= min((d.nearness(sizes) for d in kept), default=1 << 62)
     )
-    none = _Dim(1, [0] * len(inputs), [0] * len(outputs))
+    none = _Dim(1, [0] * len(operands))
     kept, red = kept or [none], red or [none]
+    kept_strides, red_strides = (
+        [*zip(*(d.strides for d in dims), strict=True)] for dims in (kept, red)
+    )
     return Geometry(
         kept=tuple(d.extent for d in kept),
         red=tuple(d.extent for d in red),
-        kept_strides=tuple(tuple(d.ins[i] for d in kept) for i in range(len(inputs))),
-        red_strides=tuple(tuple(d.ins[i] for d in red) for i in range(len(inputs))),
-        out_strides=tuple(tuple(d.outs[j] for d in kept) for j in range(len(outputs))),
-        in_shifts=tuple(in_shifts),
-        out_shifts=tuple(out_shifts),
+        kept_strides=tuple(kept_strides[:n]),
+        red_strides=tuple(red_strides[:n]),
+        out_strides=tuple(kept_strides[n:]),
+        in_shifts=tuple(shifts[:n]),
+        out_shifts=tuple(shifts[n:]),
         n_out=n_out,
         n_red=n_red,
         prefers_rows=prefers_rows,

@@ -202,7 +202,7 @@ def _reduce_selected(
 ) -> Any:  # fmt: skip
     """Return the reduction of a GpuArray, computed in `dtype` and then combined with the initial value."""
     row = REDUCTIONS[op]
-    mask = None if where is None else output_arrays.selected(where, x, op)
+    mask = None if where is None else output_arrays.as_mask(where, x, op)
     start = None if initial is None else _number(initial, _result_dtype(op, x.dtype, dtype), op)
     # Replaces the elements that are not selected.
     other = None if row.identity is not None or row.ufunc is None else start
@@ -304,7 +304,7 @@ def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
 
     Name and argument are those of the Theano tutorials; a mask of zeros returns a copy.
     """
-    (x,) = output_arrays.taken("reduce_sum", x)
+    (x,) = output_arrays.as_operands("reduce_sum", x)
     ndim = output_arrays.plain(x).ndim
     try:
         axes = tuple(i for i, bit in enumerate(mask) if int(bit))
@@ -326,7 +326,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     numpy.linalg.norm: on these arrays it computes the Frobenius norm, its default. Squares are
     summed in float64, so squares of float32 values do not overflow.
     """
-    (x,) = output_arrays.taken("norm", x)
+    (x,) = output_arrays.as_operands("norm", x)
     if ord is None or (isinstance(ord, str) and ord == "fro"):
         op = "norm2"
     elif isinstance(ord, (int, float, np.number)) and ord in (2, 1, np.inf, -np.inf):
@@ -369,7 +369,7 @@ def _reduce_other(name: str, x: Any = None, *args: Any, **options: Any) -> Any:
     """Reduce an array of another library, or a placeholder of `fuse`."""
     if hasattr(type(x), "__gpuinterop_trace__"):
         return getattr(x, name)(*args, **options)
-    (x,) = output_arrays.taken(name, x)
+    (x,) = output_arrays.as_operands(name, x)
     return FUNCTIONS_OF_AXES[name](x, *args, **options)
 
 

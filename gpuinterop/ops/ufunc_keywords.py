@@ -12,7 +12,7 @@ from gpuinterop.error_messages import integer_out_of_range
 from gpuinterop.errors import ArgumentTypeError, DTypeError, short_repr
 
 from .dtype_promotion import is_extended
-from .operand_conversion import as_scalar, viewed
+from .operand_conversion import as_array_or_none, as_scalar
 from .operation_table import Row
 
 # The accepted values of further keywords; all but order="C" request the default behaviour.
@@ -65,7 +65,7 @@ def _cast(
     for x in operands:
         x = as_scalar(x, row.name)
         if not isinstance(x, (np.generic, *_NUMBERS)) and not hasattr(x, "__gpuinterop_trace__"):
-            x = viewed(x, like, row.name)
+            x = as_array_or_none(x, like, row.name)
         if x is None:
             return operands, ()  # the plain call raises the error
         taken.append(x)
