@@ -72,10 +72,8 @@ def _plan(
         device, recipe_for(op, x.dtype, result, shift=shift_dtype), x.shape, axes, inputs,
         [(OUTPUT, 0, sink)], parameter=ddof, scratch_at=scratch,
     )  # fmt: skip
-    made = output_arrays.class_for(cls, result)
-    return _core.make_plan(
-        device, launches + more, scratch + used, [(made, dtypes.dtype_id(result), shape)]
-    )
+    output = output_arrays.class_for(cls, result), dtypes.dtype_id(result), shape
+    return _core.make_plan(device, launches + more, scratch + used, [output])
 
 
 def _place_on_host(
@@ -126,16 +124,7 @@ def _reduce(
             fix=f"call x.{op}() for the position in the flattened array",
         )  # fmt: skip
     if dtype is not None:
-        dtype = dtypes.as_supported_dtype(dtype, op)
-        averages = op in ("mean", "var", "std")
-        # With a real dtype only the mean of the real parts would be subtracted.
-        narrows = row.shifted and x.dtype.kind == "c" and dtype.kind != "c"
-        if dtype == np.bool_ or (dtype.kind in "iu" and averages) or narrows:
-            raise DTypeError(
-                where=op, expected=f"a dtype in which the {op} of {x.dtype} elements is computed",
-                got=f"dtype={dtype}", fix=f"omit dtype=, or cast the array first: x.astype('{dtype}').{op}()",
-            )  # fmt: skip
-        _check_dtype(dtype, cls, op)
+        dtype = _read_dtype(dtype, x, cls, op)
     in_loops = x.device.type == "cpu" and row.host is not None
     source = x.dtype if dtype is None else dtype
     dtypes.refuse_half_complex(source, row.where)
@@ -184,13 +173,23 @@ def _result_dtype(
     return np.dtype(row.result(source) if dtype is None or row.shifted else dtype)
 
 
-def _check_dtype(dtype: np.dtype[Any], cls: type, where: str) -> None:
-    only = getattr(cls, "_only", None)
-    if only is not None and dtype != only:
+def _read_dtype(dtype: Any, x: Any, cls: Any, op: str) -> Any:
+    """Return the argument `dtype`, in which a reduction of `x`, of class `cls`, is computed."""
+    dtype = dtypes.as_supported_dtype(dtype, op)
+    averages = op in ("mean", "var", "std")
+    # With a real dtype only the mean of the real parts would be subtracted.
+    narrows = REDUCTIONS[op].shifted and x.dtype.kind == "c" and dtype.kind != "c"
+    if dtype == np.bool_ or (dtype.kind in "iu" and averages) or narrows:
         raise DTypeError(
-            where=where, expected=f"{only}, the only dtype of a {cls.__name__}", got=f"dtype={dtype}",
+            where=op, expected=f"a dtype in which the {op} of {x.dtype} elements is computed",
+            got=f"dtype={dtype}", fix=f"omit dtype=, or cast the array first: x.astype('{dtype}').{op}()",
+        )  # fmt: skip
+    if output_arrays.class_for(cls, dtype) is not cls:
+        raise DTypeError(
+            where=op, expected=f"{cls._only}, the only dtype of a {cls.__name__}", got=f"dtype={dtype}",
             fix=f"cast the array first: x.astype('{dtype}')",
         )  # fmt: skip
+    return dtype
 
 
 # ---- where= and initial= ------------------------------------------------------------------------------
