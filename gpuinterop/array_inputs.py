@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
@@ -237,13 +238,22 @@ def refuse_foreign(value: Any, where: str) -> None:
     import_module("gpuinterop.converters.engine").refuse_foreign(value, where)
 
 
-def refuse_to_torch(array: _core.Array, where: str) -> None:
-    """Raise the error of the plan to share `array` with torch; the core calls this."""
-    import_module("gpuinterop.converters.torch").refuse_export(array, where)
+def judge_caller(module: str) -> tuple[bool, bool]:
+    """Return whether the library of a module accepts negative strides, and whether it reads later."""
+    # Do not load the converters for a script: those of this package have such rules for packages only.
+    if "." not in module and "gpuinterop.converters" not in sys.modules:
+        return True, False
+    found: tuple[bool, bool] = import_module("gpuinterop.converters.engine").judge_caller(module)
+    return found
+
+
+def refuse_to_caller(array: _core.Array, where: str, module: str) -> None:
+    """Raise the error of the plan to share `array` with the library of a module; the core calls this."""
+    import_module("gpuinterop.converters.engine").refuse_to_caller(array, where, module)
 
 
 def wait_for_readers(array: _core.Array, where: str) -> None:
-    """Wait until JAX, which reads borrowed memory when it computes, has read `array`."""
+    """Wait until libraries that read memory after their calls have returned, as JAX does, have read `array`."""
     import_module("gpuinterop.converters.jax").wait_for_readers(array, where)
 
 

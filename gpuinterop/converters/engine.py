@@ -269,6 +269,19 @@ def plan_out(
     return replace(plan, where=where) if where else plan
 
 
+def judge_caller(module: str) -> tuple[bool, bool]:
+    """Return whether the library of a module accepts negative strides, and whether it reads later."""
+    entry = registry.owner_of(module)
+    rules = None if entry is None else getattr(entry.module, "RULES", None)
+    return (True, False) if rules is None else (rules.negative, rules.reads_later)
+
+
+def refuse_to_caller(x: Any, where: str, module: str) -> None:
+    """Raise the error of the plan to share `x` with the library of a module, with `where` as the call."""
+    entry: Any = registry.owner_of(module)
+    raise plan_out(ArrayInfo.of(x), entry, False, {}, where).exception()
+
+
 def _export(x: Any, entry: Backend, library: Any, options: dict[str, Any], plan: Plan) -> Any:
     """Execute a plan: return the library's object over the memory of `x`, or of a copy."""
     source = x

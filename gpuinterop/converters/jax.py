@@ -46,6 +46,7 @@ RULES = Rules(
     layout="compact",
     negative=False,
     readonly=True,
+    reads_later=True,
     alignment=64,
     device_alignment=16,
 )
@@ -95,7 +96,7 @@ _PATIENCE = 2.0  # seconds in which JAX returns memory after its last result is 
 
 
 def wait_for_readers(array: Any, where: str) -> None:
-    """Wait until JAX has read the memory of `array`, or raise because a jax.Array still shares it.
+    """Wait until JAX, or another library that reads later, has read the memory of `array`, or raise.
 
     JAX returns the memory when the computations that read it are done, possibly long after its array was
     deleted. Only the list of existing arrays shows whether a computation or an array keeps the memory.
@@ -107,9 +108,9 @@ def wait_for_readers(array: Any, where: str) -> None:
             idle_since = time.monotonic()
         if owner or time.monotonic() > idle_since + _PATIENCE:
             raise errors.ReadOnlyError(
-                where=where, expected="memory that no jax.Array shares, because JAX arrays are immutable",
-                got=owner or "memory that JAX has not returned",
-                fix="delete the jax.Array first: del a, or write to a copy: x = x.copy()",
+                where=where, expected="memory that no library reads later, as JAX does while a jax.Array shares it",
+                got=owner or "memory that a library has not returned",
+                fix="delete the library's array first: del a, or write to a copy: x = x.copy()",
             )  # fmt: skip
         time.sleep(2e-4)
 
@@ -119,7 +120,8 @@ def _live_arrays(array: Any) -> tuple[str, bool]:
 
     Returning the jax.Array itself would keep it alive in the traceback of the error.
     """
-    exist = [a for a in sys.modules["jax"].live_arrays() if not a.is_deleted()]
+    jax = sys.modules.get("jax")
+    exist = [] if jax is None else [a for a in jax.live_arrays() if not a.is_deleted()]
     shared = (f"{a.dtype} of shape {a.shape}" for a in exist if _shares(a, array))
     owner = next((f"a jax.Array over it: {a}" for a in shared), "")
     return owner, not all(a.is_ready() for a in exist)

@@ -107,6 +107,8 @@ class Rules:
     layout : "any", "c", "f", "forc" (either) or "compact" (contiguous in some order of the axes).
     negative : whether it has negative strides.
     readonly : whether it never writes, or its `export` keeps the read-only flag; the default one does not.
+    reads_later : whether it reads memory after its call has returned. Writes by gpuinterop wait until it has
+        released what its own modules received from ``x.__dlpack__()``.
     alignment, device_alignment : required of the first byte, on the host and on a GPU; 1: none.
     min_ndim, max_ndim : its limits.
     """
@@ -118,6 +120,7 @@ class Rules:
     layout: str = "any"
     negative: bool = True
     readonly: bool = False
+    reads_later: bool = False
     alignment: int = 1
     device_alignment: int = 1
     min_ndim: int = 0

@@ -265,6 +265,15 @@ def find_backend(obj: Any) -> Backend | None:
     return _claiming(obj, True) or entry or _claiming(obj, False)
 
 
+def owner_of(module: str) -> Backend | None:
+    """Return the loaded entry of the library to which a module belongs, by the module's name."""
+    for entry in _entries.values():
+        for root in (entry.package, *entry.roots):
+            if root and f"{module}.".startswith(f"{root}."):
+                return entry
+    return None
+
+
 def library_of(obj: Any) -> str:
     """Return the name of the library to which `obj` belongs, "" if it is unknown."""
     if issubclass(type(obj), _core.Array):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from gpuinterop import _core, copy_tracking, errors
@@ -45,11 +44,6 @@ def plan_to(info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False)
             "install a CUDA build of torch, or move the array: x.to_device('cpu')",
         )  # fmt: skip
     return plan_layout(info, RULES, allow_readonly)
-
-
-def refuse_export(x: Any, where: str) -> None:
-    """Raise the error of the plan to share `x`, with `where` as the call."""
-    raise replace(plan_to(ArrayInfo.of(x)), where=where).exception()
 
 
 def export(x: Any, torch: Any) -> Any:

@@ -17,9 +17,10 @@ from gpuinterop.array_inputs import (
     copy_values,
     default_device_for,
     is_scalar_or_list,
+    judge_caller,
     needs_converter,
     refuse_foreign,
-    refuse_to_torch,
+    refuse_to_caller,
     wait_for_readers,
 )
 from gpuinterop.dtypes import dtype_id
@@ -129,8 +130,9 @@ def _assigned(value: Any, like: Any, where: str) -> Any:
 
 # The subjects of the hook; native/python/hooks.cpp lists their arguments.
 _FOREIGN: dict[str, Any] = {
-    "operand": operand, "assigned": _assigned, "refuse": refuse_foreign, "refuse to torch": refuse_to_torch,
-    "wait": wait_for_readers, "torch stream": torch_keeps_stream, "torch places": find_places,
+    "operand": operand, "assigned": _assigned, "refuse": refuse_foreign, "caller": judge_caller,
+    "refuse to caller": refuse_to_caller, "wait": wait_for_readers, "torch stream": torch_keeps_stream,
+    "torch places": find_places,
 }  # fmt: skip
 
 

@@ -84,8 +84,14 @@ void register_exchange(nanobind::module_& m) {
       "Return the array that a DLPack capsule describes, without ownership; the capsule is not "
       "consumed. None for another object.");
   m.def(
-      "_set_converters_changed", [](bool changed) { exchange::converters_changed = changed; },
-      nb::arg("changed"), "Set whether share_plain leaves all objects to the converters.");
+      "_set_converters_changed",
+      [](bool changed) {
+        exchange::converters_changed = changed;
+        exchange::forget_callers();
+      },
+      nb::arg("changed"),
+      "Set whether share_plain leaves all objects to the converters, and forget the rules of "
+      "callers.");
   m.def("_set_result_types", &set_exchange_result_types, nb::arg("float32_class"),
         nb::arg("other_class"),
         "Set the classes of the objects that the C exchange API returns to consumers.");

@@ -65,6 +65,7 @@ PyObject* import_any(PyTypeObject* cls, PyObject* obj, const Options& o);
 // A plain object (ForeignType::plain), shared. Null: Python must check it, and raises the error if there is one.
 PyObject* import_plain(ForeignType& p, PyObject* obj);
 extern bool converters_changed;  // another converter was registered for a plain class
+void forget_callers();           // the rules of the modules that called __dlpack__
 
 // Consumes a capsule. `owner` becomes the base of the array. `claimed` is the result of __dlpack_device__,
 // or null.

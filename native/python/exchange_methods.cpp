@@ -1,6 +1,5 @@
 // Export by the Python protocols: __dlpack__, __dlpack_device__, and the two interface dictionaries.
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "array/error.hpp"
@@ -12,6 +11,7 @@
 #include "ops/graph.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
+#include "python/exchange_import.hpp"
 #include "python/foreign_types.hpp"
 #include "python/parameters.hpp"
 
@@ -132,18 +132,32 @@ int read_copy(PyObject* o) {
   fail_with("not_an_optional_bool", kDlpack, {"copy", repr_text(o)});
 }
 
-// Whether Python code of this package called the method. The protocol does not name the consumer; only the
-// globals of the calling frame identify it.
-bool called_by(const char* package) {
+// What Python knows of the library whose code called the method. The protocol does not name the consumer; only
+// the module name in the globals of the calling frame identifies it.
+struct Caller {
+  PyObject* module = nullptr;  // its name; owned, so that no other object has this address
+  int negative = true;         // it accepts negative strides
+  int reads_later = false;     // it reads the memory after its call has returned
+};
+Caller callers[32];  // the latest ones
+
+Caller find_caller() {
   static PyObject* const key =
       PyUnicode_InternFromString("__name__");  // kept until the process ends
+  static size_t next = 0;
   PyObject* globals = PyEval_GetGlobals();
-  PyObject* name = globals && key ? PyDict_GetItem(globals, key) : nullptr;
-  if (!name || !PyUnicode_Check(name)) return false;
-  const char* text = PyUnicode_AsUTF8AndSize(name, nullptr);
-  forgive();
-  const size_t n = std::strlen(package);
-  return text && std::strncmp(text, package, n) == 0 && (text[n] == 0 || text[n] == '.');
+  PyObject* module = globals && key ? PyDict_GetItem(globals, key) : nullptr;
+  if (!module || !PyUnicode_CheckExact(module)) return {};
+  for (const Caller& known : callers)
+    if (known.module == module) return known;
+  PyRef kept = PyRef::borrow(module);
+  Caller found{module};
+  const PyRef answer = call_hook(Hook::Foreign, "(sO)", "caller", module);
+  if (!PyArg_ParseTuple(answer.get(), "pp", &found.negative, &found.reads_later))
+    throw PythonError();
+  const PyRef replaced = PyRef::steal(std::exchange(callers[next++ % 32], found).module);
+  kept.release();
+  return found;
 }
 
 // DLPack requires BufferError for every device to which the array cannot be exported.
@@ -162,7 +176,7 @@ Array copied(const Array& a, Device target) {
   return copy_for(a, target, kDlpack);
 }
 
-PyObject* finish(const Array& a, const RequestedStream& s, int version, bool copied) {
+PyObject* finish(const Array& a, const RequestedStream& s, int version, bool copied, bool lent) {
   if (!a.device.is_cuda()) {
     // Wait for a device that writes to host memory (pinned) before a host consumer reads it.
     settle_for_host(a, kDlpack);
@@ -178,7 +192,6 @@ PyObject* finish(const Array& a, const RequestedStream& s, int version, bool cop
          "a dtype of whole bytes, because the consumer does not support padded elements",
          std::string(kDTypes[a.dtype].name) + ", stored as one element per byte",
          "use a consumer that passes max_version=(1, 1) or later");
-  const bool lent = !copied && called_by("jax");
   if (version < 0) return capsule_of(make_legacy(a, kDlpack, lent), kLegacyName, destroy_legacy);
   return capsule_of(make_versioned(a, copied, uint32_t(version), lent), kVersionedName,
                     destroy_versioned);
@@ -201,15 +214,15 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
   if (!target.is_cuda() && stream.given)
     fail(Kind::Stream, kDlpack, "stream=None for host memory, which has no streams",
          repr_text(given[0]), "omit stream, or pass stream=None");
-  // Torch (to 2.13 at least) ends the process when a capsule holds a negative stride.
-  if (a.layout.has_negative_stride() && copy != 1 && called_by("torch"))
-    call_hook(Hook::Foreign, "(sOs)", "refuse to torch", self, kDlpack);
   if (copy == 1 || target != a.device) {
     if (copy == 0)
       fail_with("copy_forbidden", kDlpack, {device_text(a.device), device_text(target)});
-    return finish(copied(a, target), stream, version, true);
+    return finish(copied(a, target), stream, version, true, false);
   }
-  return finish(a, stream, version, false);
+  const Caller caller = find_caller();
+  if (!caller.negative && a.layout.has_negative_stride())
+    call_hook(Hook::Foreign, "(sOsO)", "refuse to caller", self, kDlpack, caller.module);
+  return finish(a, stream, version, false, caller.reads_later);
 }
 
 PyObject* dlpack_device(PyObject* self, PyObject*) {
@@ -291,6 +304,11 @@ PyObject* array_interface(PyObject* self, void*) {
 }
 
 }  // namespace
+
+void exchange::forget_callers() {
+  for (Caller& known : callers)
+    const PyRef module = PyRef::steal(std::exchange(known, Caller()).module);
+}
 
 PyMethodDef exchange_methods[] = {
     {"__dlpack__", as_method(guarded<dlpack>), METH_FASTCALL | METH_KEYWORDS,
