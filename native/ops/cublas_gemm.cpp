@@ -50,15 +50,15 @@ uint32_t alignment_of(const void* p) {
   return address ? static_cast<uint32_t>(std::min<uintptr_t>(address & (~address + 1), 256)) : 256;
 }
 
-void make_layout(Object& layout, const GemmTypes& t, int64_t rows, int64_t columns, int64_t ld,
-                 int64_t batch, int64_t stride, const char* where) {
-  check(lt_library().LayoutCreate(&layout, t.data, uint64_t(rows), uint64_t(columns), ld),
+void make_layout(Object& layout, const GemmTypes& t, int64_t rows, int64_t columns, const Matrix& m,
+                 int64_t batch, const char* where) {
+  check(lt_library().LayoutCreate(&layout, t.data, uint64_t(rows), uint64_t(columns), m.ld),
         "cublasLtMatrixLayoutCreate", where);
   if (batch > 1) {
     const int32_t count = static_cast<int32_t>(batch);
     check(lt_library().LayoutSet(layout, kLtBatchCount, &count, sizeof count),
           "cublasLtMatrixLayoutSetAttribute", where);
-    check(lt_library().LayoutSet(layout, kLtBatchStride, &stride, sizeof stride),
+    check(lt_library().LayoutSet(layout, kLtBatchStride, &m.stride, sizeof m.stride),
           "cublasLtMatrixLayoutSetAttribute", where);
   }
 }
@@ -81,10 +81,10 @@ void make_lt_plan(LtPlan& plan, const Product& p, const GemmTypes& t, int device
     describe(kLtBiasPointer, p.bias);
   }
   const bool ta = p.op_a == kTranspose, tb = p.op_b == kTranspose;
-  make_layout(plan.a, t, ta ? p.k : p.m, ta ? p.m : p.k, p.a.ld, p.batch, p.stride_a, where);
-  make_layout(plan.b, t, tb ? p.n : p.k, tb ? p.k : p.n, p.b.ld, p.batch, p.stride_b, where);
-  make_layout(plan.c, t, p.m, p.n, p.c.ld, p.batch, p.stride_c, where);
-  make_layout(plan.d, t, p.m, p.n, p.d.ld, p.batch, p.stride_d, where);
+  make_layout(plan.a, t, ta ? p.k : p.m, ta ? p.m : p.k, p.a, p.batch, where);
+  make_layout(plan.b, t, tb ? p.n : p.k, tb ? p.k : p.n, p.b, p.batch, where);
+  make_layout(plan.c, t, p.m, p.n, p.c, p.batch, where);
+  make_layout(plan.d, t, p.m, p.n, p.d, p.batch, where);
   Object preference;
   check(lt.PreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate", where);
   const uint64_t workspace = kWorkspace;
@@ -135,8 +135,8 @@ void run_gemm(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, i
                  p.b.ld, &b, p.d.data, t.data, p.d.ld, t.compute, kDefaultAlgorithm),
         "cublasGemmEx_64", where);
   check(f.GemmStridedBatchedEx(h, p.op_a, p.op_b, p.m, p.n, p.k, &a, p.a.data, t.data, p.a.ld,
-                               p.stride_a, p.b.data, t.data, p.b.ld, p.stride_b, &b, p.d.data,
-                               t.data, p.d.ld, p.stride_d, p.batch, t.compute, kDefaultAlgorithm),
+                               p.a.stride, p.b.data, t.data, p.b.ld, p.b.stride, &b, p.d.data,
+                               t.data, p.d.ld, p.d.stride, p.batch, t.compute, kDefaultAlgorithm),
         "cublasGemmStridedBatchedEx_64", where);
 }
 
@@ -147,9 +147,9 @@ bool run_lt(const Product& p, const GemmTypes& t, Scalar alpha, Scalar beta, int
   auto write_key = [&](CallKey& key) {
     key.begin(Subject::CublasLt, static_cast<uint32_t>(device));
     key.put(t);
-    for (int64_t n : {p.m, p.n, p.k, p.batch, p.stride_a, p.stride_b, p.stride_c, p.stride_d})
-      key.put(n);
+    for (int64_t n : {p.m, p.n, p.k, p.batch}) key.put(n);
     for (const Matrix* m : {&p.a, &p.b, &p.c, &p.d}) {
+      key.put(m->stride);
       key.put(m->ld);
       key.put(alignment_of(m->data));
     }

@@ -13,6 +13,7 @@ struct Matrix {
   char* data;
   bool by_rows;  // memory runs along rows, so cuBLAS sees the transpose
   int64_t ld;
+  int64_t stride;  // between the matrices of a batch, in elements
 };
 
 struct GemmTypes {
@@ -36,7 +37,6 @@ struct Product {
   blas::Operation op_a, op_b;
   int64_t m, n, k;
   Matrix a, b, c, d;
-  int64_t stride_a, stride_b, stride_c, stride_d;
   int64_t batch;
   const void* bias;  // added to every column of D, by cublasLt only
 };

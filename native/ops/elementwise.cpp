@@ -45,7 +45,7 @@ auto& ids_by_ufunc = *new std::unordered_map<PyObject*, OpId>;
 
 std::shared_ptr<const Resolution> types_from_python(OpId op, const OpInfo& info, const Input* in,
                                                     Outs outs) {
-  nb::list kinds, classes, given;
+  nb::list kinds, classes, out_dtypes;
   for (int i = 0; i < info.inputs; ++i) {
     kinds.append(in[i].kind);
     if (in[i].array)
@@ -54,17 +54,17 @@ std::shared_ptr<const Resolution> types_from_python(OpId op, const OpInfo& info,
       classes.append(nb::none());
   }
   for (int j = 0; j < info.results; ++j)
-    given.append(outs[j] ? static_cast<int>(outs[j]->dtype) : -1);
+    out_dtypes.append(outs[j] ? static_cast<int>(outs[j]->dtype) : -1);
   const nb::object answer = nb::steal(
       call_hook(Hook::Prepare, "(siNNN)", "types", int(op), nb::tuple(kinds).release().ptr(),
-                nb::tuple(classes).release().ptr(), nb::tuple(given).release().ptr())
+                nb::tuple(classes).release().ptr(), nb::tuple(out_dtypes).release().ptr())
           .release());
-  auto made = std::make_shared<Resolution>();
-  for (nb::handle row : answer[0]) made->inputs.push_back(nb::cast<DTypeId>(row));
-  for (nb::handle row : answer[1]) made->results.push_back(nb::cast<DTypeId>(row));
+  auto resolution = std::make_shared<Resolution>();
+  for (nb::handle row : answer[0]) resolution->inputs.push_back(nb::cast<DTypeId>(row));
+  for (nb::handle row : answer[1]) resolution->results.push_back(nb::cast<DTypeId>(row));
   for (nb::handle type : answer[2])
-    made->result_types.push_back(reinterpret_cast<PyTypeObject*>(type.ptr()));
-  return made;
+    resolution->result_types.push_back(reinterpret_cast<PyTypeObject*>(type.ptr()));
+  return resolution;
 }
 
 std::shared_ptr<const Resolution> resolve(OpId op, const OpInfo& info, const Input* in, Outs outs) {
@@ -102,16 +102,16 @@ bool takes(const Layout& out, const Shape& s) {
   return true;
 }
 
-// The layout of new results: that of NumPy's for order="K", where given `out` arrays count as operands.
-Layout layout_of_results(const OpInfo& info, const Input* in, const Outs& given, const Shape& shape,
+// The layout of new results: that of NumPy's for order="K", where `out` arrays count as operands.
+Layout layout_of_results(const OpInfo& info, const Input* in, Outs outs, const Shape& shape,
                          bool c_order, const char* where) {
-  const Layout* seen[kMaxOperands];
+  const Layout* layouts[kMaxOperands];
   int count = 0;
   for (int i = 0; i < info.inputs && !c_order; ++i)
-    if (in[i].array) seen[count++] = &in[i].array->layout;
+    if (in[i].array) layouts[count++] = &in[i].array->layout;
   for (int j = 0; j < info.results && !c_order; ++j)
-    if (given[j]) seen[count++] = &given[j]->layout;
-  return Layout::in_memory_order(shape.ndim, shape.extents, seen, count, where);
+    if (outs[j]) layouts[count++] = &outs[j]->layout;
+  return Layout::in_memory_order(shape.ndim, shape.extents, layouts, count, where);
 }
 
 [[noreturn]] void refuse_out(const Shape& s, const Layout& out, const char* where) {
@@ -140,21 +140,21 @@ uint32_t report_copies(const OpInfo& info, const Input* in, Outs outs) {
 }
 
 // For `out` arrays that overlap operands in host memory: computes new results, and copies them.
-void copy_new_results(OpId op, const OpInfo& info, const Input* in, Outs given, PyRef* results) {
+void copy_new_results(OpId op, const OpInfo& info, const Input* in, Outs outs, PyRef* results) {
   FewValues<PyObject*, 3> args(info.inputs);
   for (int i = 0; i < info.inputs; ++i) args[i] = in[i].object;
-  const PyRef made = PyRef::steal(call(op, args.get(), nullptr, false, false));
+  const PyRef values = PyRef::steal(call(op, args.get(), nullptr, false, false));
   const Uncounted reported(true);
   for (int j = 0; j < info.results; ++j) {
-    PyObject* one = info.results > 1 ? PyTuple_GetItem(made.get(), j) : made.get();
-    if (!given[j]) {
+    PyObject* one = info.results > 1 ? PyTuple_GetItem(values.get(), j) : values.get();
+    if (!outs[j]) {
       results[j] = PyRef::borrow(one);
       continue;
     }
     Array spread = unwrap(one);
-    const Layout& out = given[j]->layout;
+    const Layout& out = outs[j]->layout;
     spread.layout = spread.layout.broadcast_to(out.ndim(), out.shape(), info.name.c_str());
-    copy_elements(*given[j], spread, info.name.c_str());
+    copy_elements(*outs[j], spread, info.name.c_str());
   }
 }
 
@@ -182,13 +182,13 @@ void compile_program(OpId op, const OpInfo& info, const Input* in, const Resolut
 
 // `apart`: on CUDA, the inputs to copy first, because an `out` array overlaps them.
 void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, const Shape& shape,
-         const Array* const* out, Outs given, uint32_t apart) {
+         const Array* const* out, Outs outs, uint32_t apart) {
   const char* where = info.name.c_str();
   const Device device = out[0]->device;
   const bool cuda = device.is_cuda(), records = !cuda && recording_on_host();
   if (!cuda) {
     const bool in_place =
-        std::any_of(given, given + info.results, [](const auto& a) { return bool(a); });
+        std::any_of(outs, outs + info.results, [](const auto& a) { return bool(a); });
     if (!r.host) compile_program(op, info, in, r, out, in_place);
     require_recorded({});
   }
@@ -226,7 +226,7 @@ void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, cons
       call->outs.push_back(*out[j]);
     else if (!cuda)
       note_write(*out[j]);
-    else if (given[j])
+    else if (outs[j])
       note_use(*out[j]);
     else
       note_fresh(*out[j]);
@@ -240,6 +240,45 @@ void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, cons
   call->where = info.name;
   call->w = w;
   recorder->add(call);
+}
+
+// An operand or a result has a class that only Python can read.
+PyObject* call_python(OpId op, const OpInfo& info, PyObject* const* args, PyObject* const* outs) {
+  nb::list operands;
+  for (int i = 0; i < info.inputs; ++i) operands.append(nb::handle(args[i]));
+  nb::dict keywords;
+  for (int j = 0; outs && j < info.results; ++j)
+    if (outs[j]) keywords["out"] = nb::handle(outs[j]);
+  return call_hook(Hook::Call, "(iNN)", int(op), nb::tuple(operands).release().ptr(),
+                   keywords.release().ptr())
+      .release();
+}
+
+// Makes a number a 0-d array on the default device, of the class that the hook chooses.
+void read_scalar_as_array(Input& in, const char* where) {
+  in.keep = call_hook(Hook::Foreign, "(sOOs)", "operand", in.object, Py_None, where);
+  if (!is_array(in.keep.get()))
+    fail(Kind::ConversionType, where, "an array among the operands", type_text(in.object),
+         "pass gpuinterop.asarray(value)");
+  in.set(in.keep.get());
+}
+
+// Operands broadcast to the shape of an `out` array, as in NumPy; an `out` array is never broadcast.
+Shape broadcast_shape(const OpInfo& info, const Input* in, Outs outs, Device device) {
+  const char* where = info.name.c_str();
+  Shape shape;
+  for (int i = 0; i < info.inputs; ++i) {
+    if (!in[i].array) continue;
+    require_device(device, *in[i].array, where);
+    broadcast(shape, in[i].array->layout, where);
+  }
+  for (int j = 0; j < info.results; ++j) {
+    if (!outs[j]) continue;
+    const Layout& out = outs[j]->layout;
+    if (!takes(out, shape)) refuse_out(shape, out, where);
+    broadcast(shape, out, where);
+  }
+  return shape;
 }
 
 }  // namespace
@@ -295,79 +334,50 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
     require_writable(*checked[j], where);
     if (!like) like = outs[j];
   }
-  const Outs given = checked.get();
+  const Outs out_arrays = checked.get();
   for (int i = 0; i < info.inputs; ++i) {
-    if (read_input(in[i], args[i], like, where)) {
-      if (!like && in[i].array) like = in[i].object;
-      continue;
+    if (!read_input(in[i], args[i], like, where)) {
+      if (reflect) Py_RETURN_NOTIMPLEMENTED;
+      return call_python(op, info, args, outs);
     }
-    if (reflect) Py_RETURN_NOTIMPLEMENTED;
-    nb::list all;
-    for (int k = 0; k < info.inputs; ++k) all.append(nb::handle(args[k]));
-    nb::dict named;
-    for (int j = 0; outs && j < info.results; ++j)
-      if (outs[j]) named["out"] = nb::handle(outs[j]);
-    return call_hook(Hook::Call, "(iNN)", int(op), nb::tuple(all).release().ptr(),
-                     named.release().ptr())
-        .release();
+    if (!like && in[i].array) like = in[i].object;
   }
   if (!like) {
-    // All operands are scalars: a 0-d result on the default device, of the class that the hook chooses.
-    in[0].keep = call_hook(Hook::Foreign, "(sOOs)", "operand", args[0], Py_None, where);
-    if (!is_array(in[0].keep.get()))
-      fail(Kind::ConversionType, where, "an array among the operands", type_text(args[0]),
-           "pass gpuinterop.asarray(value)");
-    like = in[0].keep.get();
-    in[0].set(like);
+    read_scalar_as_array(in[0], where);
+    like = in[0].object;
   }
   if (info.compares)
     for (int i = 0; i < 2; ++i) widen_compared(in[i], in[1 - i]);
   const Device device = unwrap(like).device;
-  Shape shape;
-  for (int i = 0; i < info.inputs; ++i) {
-    if (!in[i].array) continue;
-    require_device(device, *in[i].array, where);
-    broadcast(shape, in[i].array->layout, where);
-  }
-  // Operands broadcast to the shape of an `out` array, as in NumPy; an `out` array is never broadcast.
-  for (int j = 0; j < info.results; ++j) {
-    if (!given[j]) continue;
-    const Layout& out = given[j]->layout;
-    if (!takes(out, shape)) refuse_out(shape, out, where);
-    broadcast(shape, out, where);
-  }
-  const std::shared_ptr<const Resolution> resolved = resolve(op, info, in, given);
-  const Resolution& r = *resolved;
-  const uint32_t apart = report_copies(info, in, given);
+  const Shape shape = broadcast_shape(info, in, out_arrays, device);
+  const std::shared_ptr<const Resolution> resolution = resolve(op, info, in, out_arrays);
+  const uint32_t apart = report_copies(info, in, out_arrays);
 
-  FewValues<PyRef, 1> made(info.results);
-  PyRef* const results = made.get();
+  FewValues<PyRef, 1> results(info.results);
   const Array* arrays[kMaxResults];
   for (int j = 0; j < info.results; ++j) {
-    PyObject* out = outs ? outs[j] : nullptr;
-    if (out) {
-      const Array& a = *given[j];
-      require_device(device, a, where);
-      if (!shape.is_of(a.layout)) refuse_out(shape, a.layout, where);
-      results[j] = PyRef::borrow(out);
-      arrays[j] = &a;
+    if (out_arrays[j]) {
+      arrays[j] = &*out_arrays[j];
+      require_device(device, *arrays[j], where);
+      if (!shape.is_of(arrays[j]->layout)) refuse_out(shape, arrays[j]->layout, where);
+      results[j] = PyRef::borrow(outs[j]);
     } else {
       results[j] = PyRef::steal(
-          wrap(r.result_types[static_cast<size_t>(j)],
-               make_empty(device, r.results[static_cast<size_t>(j)],
-                          layout_of_results(info, in, given, shape, c_order, where), where)));
+          wrap(resolution->result_types[static_cast<size_t>(j)],
+               make_empty(device, resolution->results[static_cast<size_t>(j)],
+                          layout_of_results(info, in, out_arrays, shape, c_order, where), where)));
       arrays[j] = &unwrap(results[j].get());
     }
     for (int k = 0; k < j; ++k)
       if (may_overlap(*arrays[j], *arrays[k], where)) fail_with("outs_overlap", where);
   }
   if (arrays[0]->layout.size() == 0)
-    require_range(info, in, r);
+    require_range(info, in, *resolution);
   else if (apart && !device.is_cuda())
-    copy_new_results(op, info, in, given, results);
+    copy_new_results(op, info, in, out_arrays, results.get());
   else
-    run(op, info, in, r, shape, arrays, given, apart);
-  return one_or_tuple(results, info.results);
+    run(op, info, in, *resolution, shape, arrays, out_arrays, apart);
+  return one_or_tuple(results.get(), info.results);
 }
 
 }  // namespace gpuinterop::ops

@@ -13,17 +13,14 @@ namespace {
 
 using namespace blas;
 
-struct Sizes {
-  int64_t m, n, k;
-};
-
 // Whether cuBLAS can read the memory in place, in row or column order. Axes of length 1 take any stride.
 bool as_matrix(const Array& x, bool by_rows, Matrix* to) {
   const int inner = x.layout.ndim() - (by_rows ? 1 : 2),
             outer = x.layout.ndim() - (by_rows ? 2 : 1);
   const int64_t length = x.layout.shape()[inner], lines = x.layout.shape()[outer];
   const int64_t along = x.layout.strides()[inner], across = x.layout.strides()[outer];
-  *to = {x.data, by_rows, lines <= 1 ? length : across};
+  const int64_t batch = x.layout.ndim() > 2 ? x.layout.strides()[x.layout.ndim() - 3] : 0;
+  *to = {x.data, by_rows, lines <= 1 ? length : across, batch};
   return (length <= 1 || along == 1) && (lines <= 1 || across >= length);
 }
 bool as_matrix(const Array& x, Matrix* to) {
@@ -58,7 +55,20 @@ struct Operands {
 
   // c is one vector, added to every row of out.
   bool c_is_row() const { return has_c && c.layout.ndim() == 1; }
+
+  // cuBLAS iterates over the innermost leading axis, gemm() over the others.
+  int leading() const { return out.layout.ndim() - 2; }
+  int64_t batch() const { return leading() > 0 ? out.layout.shape()[leading() - 1] : 1; }
+  int64_t products() const {
+    int64_t count = 1;
+    for (int axis = 0; axis < leading() - 1; ++axis) count *= out.layout.shape()[axis];
+    return count;
+  }
 };
+
+// What adds c: cuBLAS, after it was copied to the result; cublasLt, which reads it as a matrix; or the epilogue
+// of cublasLt, which reads a row.
+enum class Addend { InResult, Matrix, Row };
 
 // Replaces a c of shape (1, n) by a vector of length n.
 void flatten_row(Operands& o, const char* where) {
@@ -113,15 +123,40 @@ void merge_batches(Operands& o, const char* where) {
     o = std::move(merged);
 }
 
-Product orient(const Sizes& s, const Matrix& a, const Matrix& b, const Matrix& c, const Matrix& d) {
+Addend place_addend(Operands& o, const Matrix& d, Matrix* c, Scalar beta, const char* where) {
+  const Layout& l = o.out.layout;
+  const int64_t n = l.shape()[l.ndim() - 1];
+  *c = d;
+  if (!o.has_c) return Addend::InResult;
+  // In cublasLt's column-major order the row is a column.
+  if (o.c_is_row() && l.ndim() == 2 && beta == Scalar{1, 0} && d.by_rows &&
+      !is_complex(o.out.dtype) && o.c.layout.shape()[0] == n &&
+      (n <= 1 || o.c.layout.strides()[0] == 1))
+    return Addend::Row;
+  o.c = with_layout(o.c, o.c.layout.broadcast_to(l.ndim(), l.shape(), where));
+  if (is_same_place(o.c, o.out)) return Addend::InResult;
+  // cublasLt reads both matrices in one order. It might refuse one of several products, and then out must
+  // hold c.
+  Matrix matrix;
+  if (o.products() == 1 && as_matrix(o.c, d.by_rows, &matrix)) {
+    *c = matrix;
+    return Addend::Matrix;
+  }
+  copy_elements(o.out, o.c, where);  // one pass more, in return for any strides of c
+  return Addend::InResult;
+}
+
+Product orient(const Operands& o, const Matrix& a, const Matrix& b, const Matrix& c,
+               const Matrix& d) {
+  const int64_t* shape = o.out.layout.shape() + o.leading();
   Product p = {};
-  p.k = s.k;
-  p.batch = 1;
+  p.k = o.a.layout.shape()[o.a.layout.ndim() - 1];
+  p.batch = o.batch();
   p.c = c;
   p.d = d;
   // Row-major D is column-major D', and D' = B' A'.
-  p.m = d.by_rows ? s.n : s.m;
-  p.n = d.by_rows ? s.m : s.n;
+  p.m = shape[d.by_rows ? 1 : 0];
+  p.n = shape[d.by_rows ? 0 : 1];
   p.a = d.by_rows ? b : a;
   p.b = d.by_rows ? a : b;
   p.op_a = p.a.by_rows == d.by_rows ? kNone : kTranspose;
@@ -129,9 +164,16 @@ Product orient(const Sizes& s, const Matrix& a, const Matrix& b, const Matrix& c
   return p;
 }
 
-int64_t stride_of_batch(const Array& x) {
-  const int leading = x.layout.ndim() - 2;
-  return leading > 0 ? x.layout.strides()[leading - 1] : 0;
+// The matrix of `x` in the nth product. n is an index into the leading axes without the innermost one.
+Matrix nth_matrix(const Array& x, Matrix m, const Operands& o, int64_t n) {
+  int64_t elements = 0;
+  for (int axis = o.leading() - 2; axis >= 0; --axis) {
+    const int64_t length = o.out.layout.shape()[axis];
+    elements += n % length * x.layout.strides()[axis];
+    n /= length;
+  }
+  m.data += elements * x.itemsize();
+  return m;
 }
 
 }  // namespace
@@ -141,45 +183,21 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
   const GemmTypes types = *gemm_types(out.dtype, tf32);
   Operands o{out, a0, b0, c0 ? *c0 : Array(), c0 != nullptr};
   if (c0) flatten_row(o, where);
-  Matrix ma, mb, mc = {}, md;
+  Matrix a, b, c, d;
   // Copy only operands that cuBLAS cannot read, and do so before broadcasting repeats them.
-  if (!as_matrix(o.a, &ma)) o.a = compact(a0, where);
-  if (!as_matrix(o.b, &mb)) o.b = compact(b0, where);
+  if (!as_matrix(o.a, &a)) o.a = compact(a0, where);
+  if (!as_matrix(o.b, &b)) o.b = compact(b0, where);
   if (out.layout.ndim() > 2) merge_batches(o, where);
-
-  const int nd = o.out.layout.ndim(), leading = nd - 2;
-  const int64_t* shape = o.out.layout.shape();
-  const Sizes sizes = {shape[nd - 2], shape[nd - 1], o.a.layout.shape()[nd - 1]};
-  const bool through_copy = !as_matrix(o.out, &md);
+  const bool through_copy = !as_matrix(o.out, &d);
   if (through_copy) {
-    o.out = make_empty(out.device, out.dtype, nd, shape, where);
-    as_matrix(o.out, &md);
-    shape = o.out.layout.shape();
+    const Layout& l = o.out.layout;
+    o.out = make_empty(out.device, out.dtype, l.ndim(), l.shape(), where);
+    as_matrix(o.out, &d);
   }
-  as_matrix(o.a, &ma);
-  as_matrix(o.b, &mb);
-
-  // The epilogue of cublasLt adds a vector to every row; in its column-major order the vector is a column.
-  bool bias = o.c_is_row() && nd == 2 && beta == Scalar{1, 0} && md.by_rows &&
-              !is_complex(out.dtype) &&
-              (o.c.layout.shape()[0] == sizes.n && (sizes.n <= 1 || o.c.layout.strides()[0] == 1));
-  if (o.has_c && !bias) o.c = with_layout(o.c, o.c.layout.broadcast_to(nd, shape, where));
+  as_matrix(o.a, &a);
+  as_matrix(o.b, &b);
+  const Addend addend = place_addend(o, d, &c, beta, where);
   if (!o.has_c) beta = {0, 0};
-  bool separate = o.has_c && !bias && (through_copy || !is_same_place(o.c, o.out));
-  if (separate) {
-    // cublasLt reads both matrices in one order.
-    if (!as_matrix(o.c, md.by_rows, &mc)) {
-      copy_elements(o.out, o.c, where);  // one pass more, in return for any strides of c
-      separate = false;
-    }
-  }
-  const int64_t inner = leading ? shape[leading - 1] : 1;
-  const int64_t products = leading > 1 ? o.out.layout.size() / (inner * sizes.m * sizes.n) : 1;
-  if (separate && products > 1) {  // cublasLt might refuse one of them, and then out must hold c
-    copy_elements(o.out, o.c, where);
-    separate = false;
-  }
-  if (!separate) mc = md;
 
   const int device = out.device.id;
   cuda::DeviceGuard guard(device);
@@ -190,34 +208,17 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
     for (const Array* x : {&o.a, &o.b, &o.out, &o.c}) cuda::order(x->buffer.get(), stream, where);
   };
   order_all();
-
-  // cuBLAS iterates over the innermost leading axis, this loop over the others.
-  for (int64_t outer = 0; outer < products; ++outer) {
-    auto shifted = [&](const Array& x, Matrix m) {
-      int64_t rest = outer, at = 0;
-      for (int axis = leading - 2; axis >= 0; --axis) {
-        at += rest % shape[axis] * x.layout.strides()[axis];
-        rest /= shape[axis];
-      }
-      m.data += at * x.itemsize();
-      return m;
-    };
-    const Array& addend = separate ? o.c : o.out;
-    Product p =
-        orient(sizes, shifted(o.a, ma), shifted(o.b, mb), shifted(addend, mc), shifted(o.out, md));
-    const Array &first = md.by_rows ? o.b : o.a, &second = md.by_rows ? o.a : o.b;
-    p.batch = inner;
-    p.stride_a = stride_of_batch(first);
-    p.stride_b = stride_of_batch(second);
-    p.stride_c = stride_of_batch(addend);
-    p.stride_d = stride_of_batch(o.out);
-    if (separate || bias) {
-      p.bias = bias ? o.c.data : nullptr;
-      if (run_lt(p, types, alpha, bias ? Scalar{0, 0} : beta, device, stream, where)) continue;
+  for (int64_t i = 0; i < o.products(); ++i) {
+    Product p = orient(o, nth_matrix(o.a, a, o, i), nth_matrix(o.b, b, o, i), c,
+                       nth_matrix(o.out, d, o, i));
+    if (addend != Addend::InResult) {
+      const bool row = addend == Addend::Row;
+      p.bias = row ? o.c.data : nullptr;
+      if (run_lt(p, types, alpha, row ? Scalar{0, 0} : beta, device, stream, where)) continue;
       // cublasLt has no kernel for these sizes: cuBLAS adds what the result holds.
-      copy_elements(o.out, bias ? with_layout(o.c, o.c.layout.broadcast_to(nd, shape, where)) : o.c,
+      const Layout& l = o.out.layout;
+      copy_elements(o.out, with_layout(o.c, o.c.layout.broadcast_to(l.ndim(), l.shape(), where)),
                     where);
-      p.c = p.d;
     }
     run_gemm(p, types, alpha, beta, device, stream, where);
   }
