@@ -59,13 +59,10 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
         shapes, axis = tuple([(x.size,) for x in parts]), 0
     elif type(axis) is not int:
         axis = read_axis(axis, parts[0].ndim, where)
-    cls, shape, dtype, places = _layout(
-        axis,
-        tuple([type(x) for x in given]),
-        shapes,
-        tuple([x.dtype for x in parts]),
-    )
-    place = parts[0].device
+    leading = result_class([type(x) for x in given])
+    only = getattr(leading, "_only", None)
+    shape, dtype, places = _layout(axis, only, shapes, tuple([x.dtype for x in parts]))
+    cls, place = output_arrays.class_for(leading, dtype), parts[0].device
     if out is None:
         out = _core.empty(cls, shape, dtype, place.type_code, place.index, where=where)
     else:
@@ -85,11 +82,11 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
 @lru_cache(maxsize=1024)
 def _layout(
     axis: int,
-    classes: tuple[Any, ...],
+    dtype: np.dtype[Any] | None,
     shapes: tuple[tuple[int, ...], ...],
     dtypes: tuple[np.dtype[Any], ...],
-) -> tuple[Any, tuple[int, ...], np.dtype[Any], list[tuple[slice, ...]]]:
-    """Return the class, shape and dtype of the joined array, and the slice of each part."""
+) -> tuple[tuple[int, ...], np.dtype[Any], list[tuple[slice, ...]]]:
+    """Return the shape and dtype of the joined array, `dtype` if given, and the slice of each part."""
     first = shapes[0]
     if not first:
         raise ShapeError(
@@ -110,8 +107,6 @@ def _layout(
                 fix="reshape or slice one array",
             )
     ends = [0, *accumulate(shape[along] for shape in shapes)]
-    leading = result_class(classes)
-    dtype = getattr(leading, "_only", None)
     if dtype is None:
         dtype = common_dtype(dtypes, "concatenate")
     else:
@@ -119,7 +114,7 @@ def _layout(
     before = (slice(None),) * along
     places = [(*before, slice(low, high)) for low, high in pairwise(ends)]
     shape = (*first[:along], ends[-1], *first[along + 1 :])
-    return output_arrays.class_for(leading, dtype), shape, dtype, places
+    return shape, dtype, places
 
 
 def join(axis: int, *arrays: Any) -> Any:
