@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.array_inputs import as_assigned_array, as_input_array, is_scalar_or_list
+from gpuinterop.dtypes import is_complex
 from gpuinterop.error_messages import (
     not_an_array,
     not_one_of,
@@ -282,8 +283,10 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
         target[...] = value
         return
     mask = output_arrays.as_mask(where, target, COPYTO)
-    # NumPy casts as it copies, between its own dtypes.
-    own = value.dtype.isbuiltin == target.dtype.isbuiltin == 1
+    # NumPy casts as it copies, if it knows one of the dtypes; ml_dtypes ignores imaginary parts in a cast to bool.
+    own = value.dtype.isbuiltin == 1 or (
+        target.dtype.isbuiltin == 1 and not is_complex(value.dtype)
+    )
     if target.device.type != "cpu" or not own:
         value = cast(value, target.dtype, copy=False)
     mask, value = (unshared_copy(x, target, COPYTO) for x in (mask, value))

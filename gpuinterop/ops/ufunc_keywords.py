@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import WITHOUT_KERNELS, as_supported_dtype, dtype_id
-from gpuinterop.error_messages import integer_out_of_range
+from gpuinterop.error_messages import integer_out_of_range, negative_exponent
 from gpuinterop.errors import ArgumentTypeError, DTypeError, short_repr
 
 from .dtype_promotion import is_extended
@@ -77,14 +77,16 @@ def _cast(
     ]  # fmt: skip
     types = _loop(row, given, wanted)
     numbers = not any(hasattr(x, "dtype") for x in taken)
+    if row.name == "power" and types[0].kind == "i" and isinstance(taken[1], int):
+        if taken[1] < 0:
+            raise negative_exponent(row.name)
+        numbers = True  # a kernel that casts does not check the sign of an int
     cast, dtypes = [], []
     for x, dtype in zip(taken, types, strict=True):
         in_kernel = (
             isinstance(x, _core.Array)
             and x.dtype != dtype
             and not {x.dtype.name, dtype.name} & set(WITHOUT_KERNELS)
-            # The single operation checks the sign of an int as exponent.
-            and not (row.name == "power" and any(isinstance(y, int) for y in taken))
         )
         dtypes.append(dtype if in_kernel else None)
         if hasattr(x, "dtype"):
@@ -92,9 +94,10 @@ def _cast(
         elif numbers and isinstance(x, _NUMBERS):
             # No other operand determines the dtype, so give the number this dtype.
             try:
-                x = np.asarray(x).astype(dtype)[()]
-            except OverflowError:  # an int beyond float64
-                raise integer_out_of_range(row.name, x, dtype, "") from None
+                x = dtype.type(x)
+            except OverflowError:
+                wider = "int64" if dtype.kind in "iu" else ""
+                raise integer_out_of_range(row.name, x, dtype, wider) from None
         cast.append(x)
     return tuple(cast), tuple(dtypes) if any(dtypes) else ()
 

@@ -34,12 +34,15 @@ def test_dtype_keyword_matches_numpy(name):
     cases = [[np.array([1, 2, 3], d) for d in dtypes] for dtypes in pairs]
     if numpy_function.nin == 2:
         cases += [[np.array([1, 2, 3], d), number] for d in DTYPES[::3] for number in (2, 1.5, 1j)]
+        cases += [[300, 1], [np.array([1, 2, 3], "uint8"), -1]]
     for hosts, wanted in itertools.product(cases, DTYPES):
         if wanted == "complex64" and numpy_function.__name__ in REAL:
             continue
         arrays = [gi.GpuArray(h, device="cpu") if isinstance(h, np.ndarray) else h for h in hosts]
-        expected = answer(numpy_function, hosts, wanted, TypeError, OverflowError)
-        got = answer(getattr(gi, name), arrays, wanted, gi.DTypeError, gi.RangeError)
+        expected = answer(numpy_function, hosts, wanted, TypeError, ValueError, OverflowError)
+        got = answer(
+            getattr(gi, name), arrays, wanted, gi.DTypeError, gi.BoundsError, gi.RangeError
+        )
         assert (expected is None) == (got is None), (hosts, wanted)
         for a, b in zip(expected or (), got or (), strict=True):
             assert a.dtype == b.dtype, (hosts, wanted)

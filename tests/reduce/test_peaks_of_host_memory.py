@@ -99,6 +99,7 @@ PAIRS = {
     "dtype=": (lambda: gi.add(F, K, dtype="float64"), lambda: np.add(f, k, dtype="float64")),
     "dtype= and out=": (lambda: gi.add(F, K, dtype="float64", out=D), lambda: np.add(f, k, dtype="float64", out=d)),
     "dtype= of one operand": (lambda: gi.exp(F, dtype="float64"), lambda: np.exp(f, dtype="float64")),
+    "power of another dtype": (lambda: gi.power(U, 2, dtype="int64"), lambda: np.power(u, 2, dtype="int64")),
     "concatenate": (lambda: gi.concatenate([F, D]), lambda: np.concatenate([f, d])),
     "concatenate flattened": (lambda: gi.concatenate([F, F.T], None), lambda: np.concatenate([f, f.T], None)),
     "roll": (lambda: np.roll(F, 3), lambda: np.roll(f, 3)),
@@ -170,6 +171,8 @@ PAIRS = {
     "assignment of lists": (lambda: F.__setitem__(..., floats), lambda: f.__setitem__(..., floats)),
     "assignment of arrays in a list": (lambda: D.__setitem__(..., rows), lambda: d.__setitem__(..., rows)),
     "assignment to bfloat16": (lambda: H.__setitem__(..., F), lambda: h.__setitem__(..., f)),
+    "copyto of bfloat16": (lambda: np.copyto(H, F, "unsafe", M), lambda: np.copyto(h, f, "unsafe", m)),
+    "copyto from bfloat16": (lambda: np.copyto(F, H, where=M), lambda: np.copyto(f, h, where=m)),
     "var of selected elements": (lambda: F.var(axis=1, where=M), lambda: f.var(axis=1, where=m)),
     "std of selected complex elements": (
         lambda: IMAGINARY.std(axis=0, where=M), lambda: imaginary.std(axis=0, where=m)),
