@@ -145,7 +145,11 @@ GI_INLINE void copy(char** args, const intptr_t* n, const intptr_t* steps, void*
     std::memcpy(to, from, static_cast<size_t>(*n) * Size);
     return;
   }
-  for (intptr_t i = 0; i < *n; ++i) std::memcpy(to + i * steps[1], from + i * steps[0], Size);
+  const intptr_t from_step = steps[0], to_step = steps[1];
+  intptr_t left = *n;
+  for (; left >= 4; left -= 4, from += 4 * from_step, to += 4 * to_step)
+    for (int i = 0; i < 4; ++i) std::memcpy(to + i * to_step, from + i * from_step, Size);
+  for (; left; --left, from += from_step, to += to_step) std::memcpy(to, from, Size);
 }
 
 // X and Y: how many elements a value advances, 0 or 1.
