@@ -51,7 +51,7 @@ class Reduction:
     result : the dtype of the result for the dtype of the operand.
     kernel : for the names of both, the type that is accumulated, the CUDA expression of an element x0, and
         the accumulator, a class of gpuinterop/jit/kernels/reduce_ops.cuh.
-    loops : how the core computes on the host; made of `ufunc` by default. NumPy computes positions there.
+    loops : how the core computes on the host; made of `ufunc` by default. Positions have none.
     parameters : NumPy's, in its order; those after ``*`` are given by name.
     doc : the docstring. Without one the reduction is neither a method nor a function.
     ufunc : its method reduce is the reduction, and it joins an initial value.

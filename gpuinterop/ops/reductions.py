@@ -14,7 +14,6 @@ import numpy as np
 
 from gpuinterop import _core, dtypes
 from gpuinterop.errors import ArgumentTypeError, DTypeError, GpuInteropError, ShapeError, short_repr
-from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import CALLS, FUNCTIONS, PREPARE
@@ -76,32 +75,6 @@ def _plan(
     return _core.make_plan(device, launches + more, scratch + used, [output])
 
 
-def _place_on_host(
-    op: str, x: Any, axes: tuple[int, ...], flat: bool, keepdims: bool, out: Any
-) -> None:
-    """Write to `out` the positions that NumPy computes: no inner loop of a ufunc does."""
-    source, sink = as_numpy_view(x), as_numpy_view(out, written=True)
-    axis = None if flat or not axes else -1
-    if axis is not None:
-        source = _joined(source, axes)
-    if keepdims:
-        sink = sink.reshape([n for i, n in enumerate(sink.shape) if i not in axes])
-    find = getattr(np, op)
-
-    def work() -> None:
-        find(source, axis, sink)
-
-    output_arrays.record_or_run(work)
-
-
-def _joined(x: np.ndarray[Any, Any], axes: Sequence[int]) -> np.ndarray[Any, Any]:
-    """Return `x` with several axes merged into the last one, in C order."""
-    kept = [i for i in range(x.ndim) if i not in axes]
-    count = math.prod(x.shape[i] for i in axes)
-    joined: np.ndarray[Any, Any] = x.transpose(*kept, *axes)
-    return joined.reshape(*(x.shape[i] for i in kept), count)
-
-
 def _reduce(
     op: str,
     x: Any,
@@ -116,7 +89,6 @@ def _reduce(
 ) -> Any:
     """Return a launch plan for the core to keep, or the result if no plan can be kept."""
     row = REDUCTIONS[op]
-    flat = not has_axis
     cls, x, given_out = type(x), output_arrays.plain(x), out
     if row.is_place and has_axis and not axes and x.ndim:
         raise ArgumentTypeError(
@@ -125,7 +97,7 @@ def _reduce(
         )  # fmt: skip
     if dtype is not None:
         dtype = _read_dtype(dtype, x, cls, op)
-    in_loops = x.device.type == "cpu" and row.host is not None
+    on_host = x.device.type == "cpu"
     source = x.dtype if dtype is None else dtype
     dtypes.refuse_half_complex(source, row.where)
     result = _result_dtype(op, source, dtype)
@@ -139,21 +111,19 @@ def _reduce(
         value = _reduce_selected(op, x, axes, dtype, keepdims, ddof, initial, where, out)
         made = output_arrays.class_for(cls, value.dtype)
         return _core.view(made, value) if out is None else given_out
-    if not in_loops and source != x.dtype:
+    if not on_host and source != x.dtype:
         x = x.astype(source)
-    if x.device.type == "cpu" and not in_loops:
-        sink = output_arrays.new_like(x, shape, result, op, cls) if out is None else out
-        if output_arrays.plain(sink).size:
-            _place_on_host(op, x, axes, flat, keepdims, sink)
-        return sink if out is None else given_out
     overlaps = out is not None and _core._may_overlap(x, out)
     plan: Any
-    if in_loops:
+    if on_host:
         source_id, result_id = dtypes.dtype_id(source), dtypes.dtype_id(result)
-        count = math.prod(x.shape[i] for i in axes)
-        stages = cast_stages(op, dtypes.dtype_id(x.dtype), source_id, result_id, count, ddof)
         made = output_arrays.class_for(cls, result), result_id, shape
-        plan = _core.make_host_reduction(stages, x.shape, axes, made)
+        if row.is_place:
+            plan = _core.make_place_reduction(source_id, op == "argmax", x.shape, axes, made)
+        else:
+            count = math.prod(x.shape[i] for i in axes)
+            stages = cast_stages(op, dtypes.dtype_id(x.dtype), source_id, result_id, count, ddof)
+            plan = _core.make_host_reduction(stages, x.shape, axes, made)
     else:
         plan = _plan(op, x, axes, shape, result, None if overlaps else out, ddof, cls)
     if not overlaps and dtype is None:

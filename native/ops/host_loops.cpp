@@ -60,6 +60,17 @@ HostLoop ufunc_loop(PyObject* ufunc, int index) {
   return {fields.functions + index, fields.data ? fields.data + index : nullptr};
 }
 
+const FindBest* find_best(DTypeId dtype, bool max) {
+  const PyRef numpy = PyRef::checked(PyImport_ImportModule("numpy._core._multiarray_umath"));
+  const PyRef capsule = PyRef::checked(PyObject_GetAttrString(numpy.get(), "_ARRAY_API"));
+  auto** const api = static_cast<void**>(PyCapsule_GetPointer(capsule.get(), nullptr));
+  if (!api) throw PythonError();
+  // PyArray_GetNDArrayCVersion, and _PyDataType_GetArrFuncs, which returns a struct of pointers.
+  if (reinterpret_cast<unsigned (*)()>(api[0])() != 0x02000000) return nullptr;
+  auto* const functions = reinterpret_cast<FindBest* (*)(PyObject*)>(api[365])(dtype_object(dtype));
+  return functions + (max ? 26 : 46);
+}
+
 HostLoop cast_loop(DTypeId from, DTypeId to) {
   if (from == to) return {&own_loops().copies[log2_of(itemsize_of(from))], nullptr};
   if (from >= kOwnDTypes || to >= kOwnDTypes) return {};

@@ -25,6 +25,12 @@ struct HostLoop {
 // long as the ufunc.
 HostLoop ufunc_loop(PyObject* ufunc, int index);
 
+// NumPy's PyArray_ArgFunc, for its argmin and argmax: the position of the best of n elements without gaps.
+using FindBest = int (*)(void* data, intptr_t n, intptr_t* at, void* array);
+
+// Where NumPy keeps it for a dtype; null if NumPy's C API is not that of NumPy 2.
+const FindBest* find_best(DTypeId dtype, bool max);
+
 // One input, one output. A copy if the dtypes are equal. None for two dtypes of which one is neither NumPy's own
 // nor bfloat16.
 HostLoop cast_loop(DTypeId from, DTypeId to);

@@ -56,6 +56,7 @@ struct Dimensions {
   // Calls f(addresses) for each index of all dimensions but the last.
   template <class F>
   void for_outer(char** at, F&& f) const {
+    if (n <= 1) return f(at);
     int64_t index[kMaxDims];
     std::fill_n(index, n, 0);
     do {
@@ -100,7 +101,10 @@ struct Geometry {
       ++to.n;
     }
     kept.arrange(at, n);
-    reduced.arrange(at, n);
+    if (s.find)  // counts the elements in C order
+      reduced.n = merge_dimensions(reduced.shape, reduced.stride, reduced.n, n);
+    else
+      reduced.arrange(at, n);
     const int64_t k = kept.last_extent(), r = reduced.last_extent();
     const bool lines_are_faster =
         !kept.n || (reduced.n && reduced.pace(reduced.n - 1, n) <= kept.pace(kept.n - 1, n));
@@ -220,6 +224,66 @@ class Reducer {
   alignas(16) char values_[kAccumulators * 16];
 };
 
+// Computes positions in C order by NumPy's argmin or argmax, which reads elements without gaps.
+class PlaceFinder {
+ public:
+  PlaceFinder(FindBest find, const Array& x, const Geometry& g)
+      : find_(find), copy_(cast_loop(x.dtype, x.dtype)), g_(g), itemsize_(x.itemsize()) {}
+
+  void run(char** start) {
+    const int64_t count = g_.kept.last_extent(), x_step = g_.kept.last_stride(0),
+                  out_step = g_.kept.last_stride(1), extent = g_.reduced.last_extent();
+    const bool is_one_line = g_.reduced.n <= 1 && g_.reduced.last_stride(0) == itemsize_;
+    g_.kept.for_outer(start, [&](char** at) {
+      for (int64_t k = 0; k < count; ++k) {
+        char* const x = at[0] + k * x_step;
+        auto* const place = reinterpret_cast<intptr_t*>(at[1] + k * out_step);
+        if (is_one_line)
+          find_(x, extent, place, nullptr);
+        else
+          *place = place_in_lines(x);
+      }
+    });
+  }
+
+ private:
+  int64_t place_in_lines(char* x) {
+    const int64_t extent = g_.reduced.last_extent();
+    const intptr_t steps[] = {g_.reduced.last_stride(0), itemsize_};
+    int64_t place = 0, count = 0;  // of the elements so far
+    int64_t held = 0;              // in the buffer: the best element, then those after it
+    auto find = [&] {
+      intptr_t at = 0;
+      find_(buffer_, held, &at, nullptr);
+      if (at) {
+        place = count - held + at;
+        std::memcpy(buffer_, buffer_ + at * itemsize_, static_cast<size_t>(itemsize_));
+      }
+      held = 1;
+    };
+    g_.reduced.for_outer(&x, [&](char** line) {
+      for (int64_t done = 0; done < extent;) {
+        const int64_t n = std::min(extent - done, kHeld - held);
+        char* args[] = {line[0] + done * steps[0], buffer_ + held * itemsize_};
+        copy_(args, n, steps);
+        done += n;
+        held += n;
+        count += n;
+        if (held == kHeld) find();
+      }
+    });
+    find();
+    return place;
+  }
+
+  static constexpr int64_t kHeld = 512;
+  const FindBest find_;
+  const HostLoop copy_;
+  const Geometry& g_;
+  const int64_t itemsize_;
+  alignas(16) char buffer_[kHeld * 16];
+};
+
 struct ReductionCall : HostWork {
   std::shared_ptr<const HostReduction> plan;
   std::string where;
@@ -242,6 +306,7 @@ void HostReduction::reduce(const Array* const* ins, const Array& out, const char
     calls_python = calls_python || stage.join->calls_python || stage.finish->calls_python;
   Geometry geometry(*this, ins, out, where);
   GilRelease released(!calls_python && bytes >= kGilBytes);
+  if (find) return PlaceFinder(*find, *ins[0], geometry).run(geometry.at);
   Reducer(*this, geometry, where).run();
 }
 

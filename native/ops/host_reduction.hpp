@@ -1,4 +1,5 @@
-// Reductions in host memory: programs that join elements to accumulators, and programs of the accumulators.
+// Reductions in host memory: programs that join elements to accumulators, and programs of the accumulators; or
+// positions, by NumPy's argmin and argmax.
 #pragma once
 
 #include <memory>
@@ -23,8 +24,9 @@ constexpr size_t kMostHostStages = 2;
 struct HostReduction : Plan, std::enable_shared_from_this<HostReduction> {
   int inputs = 0;
   std::vector<HostStage> stages;
-  std::vector<int64_t> shape;  // which the inputs broadcast to
-  uint64_t axes = 0;           // the reduced ones, as bits
+  const FindBest* find = nullptr;  // of positions, which have no stages
+  std::vector<int64_t> shape;      // which the inputs broadcast to
+  uint64_t axes = 0;               // the reduced ones, as bits
 
   // `out` has the shape without the reduced axes, or with axes of extent 1 in their place.
   void reduce(const Array* const* ins, const Array& out, const char* where) const;

@@ -46,8 +46,8 @@ ops::PlannedOutput planned(const Output& output) {
 // join, finish, (low word, high word), accumulator's dtype id, value's dtype id
 using Stage = std::tuple<nb::handle, nb::handle, std::pair<uint64_t, uint64_t>, DTypeId, DTypeId>;
 
-std::shared_ptr<ops::HostReduction> make_host_reduction(std::vector<Stage> stages, nb::handle shape,
-                                                        std::vector<int> axes, Output output) {
+std::shared_ptr<ops::HostReduction> host_reduction(nb::handle shape, const std::vector<int>& axes,
+                                                   const Output& output) {
   auto made = std::make_shared<ops::HostReduction>();
   int64_t extents[kMaxDims];
   const int ndim = read_ints(shape.ptr(), extents, "plan", "a shape");
@@ -56,6 +56,13 @@ std::shared_ptr<ops::HostReduction> make_host_reduction(std::vector<Stage> stage
     if (axis < 0 || axis >= ndim) throw nb::value_error("axes of the shape expected");
     made->axes |= uint64_t{1} << axis;
   }
+  made->outputs.push_back(planned(output));
+  return made;
+}
+
+std::shared_ptr<ops::HostReduction> make_host_reduction(std::vector<Stage> stages, nb::handle shape,
+                                                        std::vector<int> axes, Output output) {
+  auto made = host_reduction(shape, axes, output);
   for (const auto& [join, finish, words, accumulator, value] : stages)
     made->stages.push_back({ops::read_program(join.ptr()),
                             ops::read_program(finish.ptr()),
@@ -69,7 +76,15 @@ std::shared_ptr<ops::HostReduction> make_host_reduction(std::vector<Stage> stage
             made->stages[i].join->results == 1 && made->stages[i].finish->operands() == 2;
   if (!valid || made->inputs < 1 || made->inputs > ops::kMaxPlanned)
     throw nb::value_error("stages of a reduction expected");
-  made->outputs.push_back(planned(output));
+  return made;
+}
+
+std::shared_ptr<ops::HostReduction> make_place_reduction(DTypeId dtype, bool max, nb::handle shape,
+                                                         std::vector<int> axes, Output output) {
+  auto made = host_reduction(shape, axes, output);
+  made->find = ops::find_best(dtype, max);
+  made->inputs = 1;
+  if (!made->find) throw nb::value_error("the C API of NumPy 2 expected");
   return made;
 }
 
@@ -228,6 +243,8 @@ void register_plans(nb::module_& m) {
   m.def("make_host_reduction", &make_host_reduction, nb::arg("stages"), nb::arg("shape"),
         nb::arg("axes"), nb::arg("output"),
         "A Plan from programs; see native/ops/host_reduction.hpp.");
+  m.def("make_place_reduction", &make_place_reduction, nb::arg("dtype"), nb::arg("max"),
+        nb::arg("shape"), nb::arg("axes"), nb::arg("output"), "A Plan of argmin or argmax.");
   m.def("make_plan", &make_plan, nb::arg("device"), nb::arg("launches"), nb::arg("scratch_bytes"),
         nb::arg("outputs"), "A Plan from parameters with null addresses and where to write them.");
   m.attr("MAX_PLANNED") = ops::kMaxPlanned;

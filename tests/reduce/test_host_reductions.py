@@ -70,6 +70,24 @@ def test_every_dtype_layout_and_axis(name, dtype):
                     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("name", ["argmin", "argmax"])
+@pytest.mark.parametrize("dtype", [*DTYPES, "bfloat16", "float8_e5m2", "int4"])
+def test_positions_of_every_dtype_layout_and_axis(name, dtype):
+    host = values("float32", (4, 6, 300)).astype(gi.GpuArray(0, dtype, "cpu").get().dtype)
+    host[1, 2, 70] = host[3, 5, 299] = np.nan if "float" in dtype or "complex" in dtype else 3
+    for view in [*views(host), host[:1], host[0].T, host[2:, ::-1].transpose(2, 1, 0)]:
+        x = gi.asarray(view, device="cpu")
+        for n in range(1, view.ndim + 1):
+            for axes in itertools.combinations(range(view.ndim), n):
+                last = np.moveaxis(view, axes, range(-n, 0))
+                expected = getattr(last.reshape(*last.shape[:-n], -1), name)(-1)
+                np.testing.assert_array_equal(getattr(x, name)(axes).get(), expected)
+                out = gi.zeros(expected.shape, "int64", device="cpu")[..., None][..., ::-1]
+                getattr(x, name)(axes, out=out[..., 0])
+                np.testing.assert_array_equal(out[..., 0].get(), expected)
+        assert getattr(x, name)().tolist() == getattr(view, name)()
+
+
 @pytest.mark.parametrize(
     "shape", [(1, 5000), (5000, 1), (3, 5000), (5000, 3), (700, 40), (40, 2100), (2, 600, 3)]
 )
