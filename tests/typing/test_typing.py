@@ -30,8 +30,10 @@ def mypy(tmp_path, mypy_cache):
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("mypy is not installed")
 
-    def check(program: Path, *stubs: Path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--python-version=3.12",
+    def check(
+        program: Path, *stubs: Path, config: Path | str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "mypy", "--strict", f"--config-file={config}", "--python-version=3.12",
                    # What is judged is the program, not the optional libraries that the package names.
                    "--follow-imports=silent", "--cache-dir", str(mypy_cache), str(program)]  # fmt: skip
         folders = [PACKAGE] * (PACKAGE.name != "site-packages") + list(stubs)
@@ -196,6 +198,21 @@ STATIC_TYPES = {
     "gi.exp(x, dtype=foreign)": EITHER,
     "gi.sum(g, dtype=foreign)": G,
 }
+# NumPy's functions, with the plug-in.
+NUMPY_TYPES = {
+    "np.exp(x)": C,
+    "np.exp(g)": G,
+    "np.exp(either)": EITHER,
+    "np.abs(x)": C,
+    "np.add(x, 1)": C,
+    "np.add(host, g)": G,
+    "np.add(b, either)": EITHER,
+    "np.less(x, 1)": G,
+    "np.divmod(x, 2)": f"tuple[{C}, {C}]",
+    "np.add(x, np.exp(np.exp(x)))": C,
+    "np.exp(x, dtype='float64')": G,
+    "np.float_power(x, 2)": G,
+}
 NAMES = """
 x = gi.CudaNdarray([[1.0, 2.0], [3.0, 4.0]], device="cpu")
 g = gi.GpuArray([[1.0, 2.0], [3.0, 4.0]], "float64", device="cpu")
@@ -255,13 +272,36 @@ def test_static_classes_of_results_are_exact(mypy, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("text", STATIC_TYPES)
+def test_plugin_gives_numpys_functions_the_types_of_gpuinterops(mypy, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "arrays.md").read_text(encoding="utf-8")
+    config, program = tmp_path / "mypy.ini", tmp_path / "ufuncs.py"
+    config.write_text("[mypy]\nplugins = gpuinterop.mypy_plugin\n")
+    assert config.read_text() in page
+    ufuncs = {f.__name__: f.nin for f in vars(np).values() if isinstance(f, np.ufunc)}
+    calls = [f"{name}({', '.join(given[:inputs])})" for name, inputs in ufuncs.items()
+             if hasattr(gpuinterop, name) for given in ("xx", "gx", "gg")]  # fmt: skip
+    assert len(calls) > 200
+    program.write_text(
+        "import numpy as np\nimport gpuinterop as gi\nfrom typing import Any, assert_type\n" + NAMES
+        + "".join(f"assert_type({text}, {kind})\n" for text, kind in NUMPY_TYPES.items())
+        + "kept: np.ndarray[Any, Any] = np.exp(host)\n"
+        + "".join(f"reveal_type({library}.{call})\n" for call in calls for library in ("gi", "np"))
+    )  # fmt: skip
+    done = mypy(program, config=config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.findall('Revealed type is "(.*)"', done.stdout)
+    assert len(found) == 2 * len(calls)
+    for call, ours, numpys in zip(calls, found[::2], found[1::2], strict=True):
+        assert ours == numpys, call
+
+
+@pytest.mark.parametrize("text", {**STATIC_TYPES, **NUMPY_TYPES})
 def test_static_classes_of_results_match_runtime(text):
     names = {"gi": gpuinterop, "np": np, "Any": Any}
     with gpuinterop.device("cpu"):
         exec(NAMES, names)
         found = eval(text, names)
-    static_type = STATIC_TYPES[text]
+    static_type = {**STATIC_TYPES, **NUMPY_TYPES}[text]
     if static_type[:5] in ("tuple", "list["):
         assert type(found).__name__ == static_type.partition("[")[0]
         found, static_type = found[0], C if C in static_type else G
