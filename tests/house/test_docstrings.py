@@ -15,7 +15,7 @@ MODULES = [
     module.name
     for module in pkgutil.walk_packages(gi.__path__, "gpuinterop.")
     if not module.name.startswith(
-        ("gpuinterop.testing.", "gpuinterop.pytensor", "gpuinterop.theano.")
+        ("gpuinterop.testing.", "gpuinterop.pytensor", "gpuinterop.theano.", "gpuinterop.mypy")
     )
     and not module.name.endswith("__main__")
 ]
