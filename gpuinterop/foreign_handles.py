@@ -152,6 +152,20 @@ def stream_device(stream: Any) -> Any:
     return number if number is not None and number >= 0 else None
 
 
+def interfaces_of(obj: Any) -> list[str]:
+    """Return the names of the exchange protocols that `obj` has as attributes."""
+    found = []
+    for name in "__dlpack__", "__cuda_array_interface__", "__array_interface__":
+        try:
+            getattr(obj, name)
+        except AttributeError:
+            continue
+        except Exception:  # the object has the protocol but raises: torch's tensors inside autograd
+            pass
+        found.append(name)
+    return found
+
+
 def protocols_of(obj: Any) -> tuple[str, ...]:
     """Return the names of the exchange protocols that `obj` has, in the order they are tried.
 
@@ -166,14 +180,7 @@ def protocols_of(obj: Any) -> tuple[str, ...]:
         found.append("DLPack C exchange API")
     if cls.__name__ == "PyCapsule" and '"dltensor' in repr(obj):
         found.append("DLPack capsule")
-    for name in "__dlpack__", "__cuda_array_interface__", "__array_interface__":
-        try:
-            getattr(obj, name)
-        except AttributeError:
-            continue
-        except Exception:  # the object has the protocol but raises: torch's tensors inside autograd
-            pass
-        found.append(name)
+    found += interfaces_of(obj)
     try:
         memoryview(obj)
     except TypeError:

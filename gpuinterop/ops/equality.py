@@ -13,7 +13,7 @@ from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.fuse import fuse
-from gpuinterop.ops.operand_conversion import implements_protocol, on_device_of
+from gpuinterop.ops.operand_conversion import is_foreign_array, on_device_of
 
 
 def as_operand(value: Any, like: Any, where: str) -> Any:
@@ -21,7 +21,7 @@ def as_operand(value: Any, like: Any, where: str) -> Any:
     if isinstance(value, _core.Array):
         return value
     return on_device_of(
-        as_input_array(value if implements_protocol(value) else np.asarray(value), None, where),
+        as_input_array(value if is_foreign_array(value) else np.asarray(value), None, where),
         like,
         where,
     )

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.array_inputs import refuse_foreign
 from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.layout import core_view
@@ -52,11 +51,7 @@ class Kernels(dict[Any, Any]):
 
 def shape_of(x: Any) -> tuple[int, ...]:
     """Return the core's shape of an array, whatever a subclass overrides; () for a number."""
-    try:
-        return tuple(core_view(x).shape if isinstance(x, _core.Array) else np.shape(x))
-    except RuntimeError:  # of torch, for tensors without memory
-        refuse_foreign(x, "fuse")
-        raise
+    return tuple(core_view(x).shape if isinstance(x, _core.Array) else np.shape(x))
 
 
 ANY_NUMBER = -math.inf, math.inf  # limits of an argument

@@ -10,11 +10,11 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.errors import ArgumentTypeError, BoundsError, short_repr
+from gpuinterop.foreign_handles import interfaces_of
 
 from . import output_arrays
 from .casting import cast
 from .core_callbacks import FUNCTIONS
-from .operand_conversion import implements_protocol
 from .operation_table import ALIASES
 
 globals().update({name: f for name, f in FUNCTIONS.items() if name != "cast"})
@@ -61,7 +61,7 @@ for _name in ("__module__", "__name__", "__qualname__", "__doc__", "__text_signa
 
 def _converted(where: str, x: Any, *others: Any) -> Any:
     """Return an array of another library as one beside the gpuinterop arrays, and any other operand unchanged."""
-    if isinstance(x, (np.ndarray, np.generic)) or not implements_protocol(x):
+    if isinstance(x, (np.ndarray, np.generic)) or not interfaces_of(x):
         return x
     like = [a for a in others if isinstance(a, _core.Array)]
     return output_arrays.as_operands(where, x, *like[:1])[0]

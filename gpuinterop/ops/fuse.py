@@ -14,7 +14,10 @@ from gpuinterop import _core
 from gpuinterop.error_messages import out_is_no_array
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 
-from . import fuse_products  # noqa: F401 - gives the placeholders their views and products
+from . import (
+    fuse_products,  # noqa: F401 - gives the placeholders their views and products
+    output_arrays,
+)
 from .expression_graph import constant_key
 from .expression_stages import ANY_NUMBER, CompiledExpression, Kernels, shape_of
 from .fuse_scalars import Scalar
@@ -83,14 +86,19 @@ class Fused(_core.PreparedCalls):
             return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
         values, names, keywords = self._bound(args, kwargs)
         is_array = [isinstance(x, _core.Array) or is_foreign_array(x) for x in values]
-        key = (keywords, *map(self._key, values, names, is_array))
-        arrays = [x for x, array in zip(values, is_array, strict=True) if array]
-        if not arrays:
+        given = [x for x, array in zip(values, is_array, strict=True) if array]
+        if not given:
             raise ArgumentTypeError(
                 where=self._name, expected="at least one array among the arguments of a fused function",
                 got=", ".join(type(x).__name__ for x in values) or "none",
                 fix="pass an array, such as gpuinterop.asarray(value), or call the function without fuse",
             )  # fmt: skip
+        arrays = output_arrays.as_operands(self._name, *given)
+        converted = iter(arrays)
+        values = tuple(
+            next(converted) if array else x for x, array in zip(values, is_array, strict=True)
+        )
+        key = (keywords, *map(self._key, values, names, is_array))
         found = self._traces.recall(key)
         if found is None or found is _BY_SHAPE:
             shapes = (key, *map(shape_of, arrays))
@@ -103,7 +111,7 @@ class Fused(_core.PreparedCalls):
         compiled, places, rebuild = found
         operands = [values[i] if i >= 0 else x(values) if i == _COMPUTED else x for i, x in places]
         operation = compiled.operation(operands)
-        if not (keywords or kwargs) and all(isinstance(x, _core.Array) for x in arrays):
+        if not (keywords or kwargs) and all(isinstance(x, _core.Array) for x in given):
             numbers = map(self._is_operand, values, names)
             limits = [ANY_NUMBER if number else None for number in numbers]
             by_shape = compiled.needs_shapes or self._traces.get(key) is _BY_SHAPE

@@ -24,11 +24,12 @@ from gpuinterop.errors import (
     IndexKindError,
     short_repr,
 )
+from gpuinterop.foreign_handles import interfaces_of
 from gpuinterop.host_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy
 from gpuinterop.layout import broadcast_shapes
 
 from . import output_arrays
-from .operand_conversion import gpuarray_class, implements_protocol
+from .operand_conversion import gpuarray_class
 
 WHERE = "x[key]"
 
@@ -169,7 +170,7 @@ def _part(item: Any, device: Any, where: str) -> Any:
     if isinstance(item, (int, np.integer)):
         return operator.index(item)
     known = isinstance(item, (_core.Array, np.ndarray, list, tuple))
-    if not known and not implements_protocol(item):
+    if not known and not interfaces_of(item):
         try:
             return operator.index(item)
         except TypeError:

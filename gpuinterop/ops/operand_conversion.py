@@ -24,7 +24,7 @@ from gpuinterop.array_inputs import (
     wait_for_readers,
 )
 from gpuinterop.dtypes import dtype_id
-from gpuinterop.foreign_handles import torch_keeps_stream
+from gpuinterop.foreign_handles import interfaces_of, torch_keeps_stream
 from gpuinterop.host_views import refuse_mask
 from gpuinterop.layout import core_view
 from gpuinterop.torch_tensors import find_places
@@ -87,15 +87,7 @@ def operand(value: Any, like: Any, where: str) -> Any:
 def is_foreign_array(value: Any) -> bool:
     """Return whether `value` is an array of another library; NumPy's scalars are numbers."""
     known = (_core.Array, int, float, complex, np.generic, type)
-    return not isinstance(value, known) and (implements_protocol(value) or needs_converter(value))
-
-
-def implements_protocol(value: Any) -> bool:
-    """Return whether `value` implements an exchange protocol."""
-    return any(
-        hasattr(value, name)
-        for name in ("__dlpack__", "__cuda_array_interface__", "__array_interface__")
-    )
+    return not isinstance(value, known) and bool(interfaces_of(value) or needs_converter(value))
 
 
 def on_device_of(source: Any, like: Any, where: str, values: bool = False) -> Any:

@@ -18,7 +18,6 @@ from gpuinterop.error_messages import (
     wrong_number_of_outs,
 )
 from gpuinterop.errors import DTypeError, ShapeError
-from gpuinterop.host_views import refuse_mask
 from gpuinterop.layout import core_view
 from gpuinterop.ops.operand_conversion import (
     gpuarray_class,
@@ -122,9 +121,9 @@ def as_mask(where: Any, x: Any, op: str) -> Any:
         require_arrays(op, x, where)
         mask = plain(where)
     else:
-        refuse_mask(where, op)
-        host = np.asarray(where)
-        mask = on_device_of(as_input_array(host, None, op), x, op, host.ndim == 0)
+        given = where if is_foreign_array(where) else np.asarray(where)  # also lists of bools
+        source = as_input_array(given, None, op)
+        mask = on_device_of(source, x, op, source.ndim == 0)
     if mask.dtype != np.bool_:
         raise DTypeError(
             where=op,

@@ -39,11 +39,7 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
   // Calls the table. False: the producer refused.
   auto fetch = [&](PyObject* from) {
     owned.m = fetch_struct(p.api, from);
-    if (owned.m) return true;
-    if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
-    tried->add("DLPack C exchange API", take_error_text());
-    tried->kind = Kind::Exchange;
-    return false;
+    return owned.m || note_refusal("DLPack C exchange API", tried);
   };
   if (torch && !has_dense_memory(p, obj)) {
     if (o.only_plain) return false;
@@ -201,27 +197,17 @@ DLDevice read_claim(PyObject* result, const Options& o) {
        "report it to the producer");
 }
 
-// The producer refused: its error is noted, so that other protocols can be tried.
-bool refused(Attempts* tried) {
-  if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_AttributeError) &&
-      !PyErr_ExceptionMatches(PyExc_NotImplementedError))
-    throw PythonError();
-  tried->add("__dlpack__", take_error_text());
-  tried->kind = Kind::Exchange;
-  return false;
-}
-
 }  // namespace
 
 bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array* out,
                    Attempts* tried) {
   bool failed;
   PyRef method = PyRef::steal(attribute_or_null(obj, names.dlpack, &failed));
-  if (failed) return refused(tried);
+  if (failed) return note_refusal("__dlpack__", tried);
   DLDevice claimed{kDLCPU, 0};
   if (p.family != Family::Numpy) {  // NumPy has arrays on no other device
     PyRef device_method = PyRef::steal(attribute_or_null(obj, names.dlpack_device, &failed));
-    if (failed) return refused(tried);
+    if (failed) return note_refusal("__dlpack__", tried);
     if (!method || !device_method) {
       if (!method && !device_method) return false;
       tried->add("__dlpack__", method ? "__dlpack_device__ is missing" : "__dlpack__ is missing");
@@ -231,7 +217,7 @@ bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array*
     PyObject* no_args[1];
     PyRef claim_object = PyRef::steal(
         run_python([&] { return PyObject_Vectorcall(device_method.get(), no_args, 0, nullptr); }));
-    if (!claim_object) return refused(tried);
+    if (!claim_object) return note_refusal("__dlpack__", tried);
     claimed = read_claim(claim_object.get(), o);
   }
   if (!is_host(claimed.device_type) && !is_cuda(claimed.device_type))
@@ -253,7 +239,7 @@ bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array*
   }
   bool ordered;
   PyRef capsule = call_dlpack(method.get(), stream.get(), &ordered);
-  if (!capsule) return refused(tried);
+  if (!capsule) return note_refusal("__dlpack__", tried);
   if (!PyCapsule_CheckExact(capsule.get()))
     fail(Kind::Protocol, o.where, "a capsule from __dlpack__()",
          "an object of type " + type_text(capsule.get()), "report it to the producer");

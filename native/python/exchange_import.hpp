@@ -39,6 +39,10 @@ struct Attempts {
   }
 };
 
+// Notes the error that the producer raised, so that other protocols can be tried; false. Throws an exception that is
+// not the producer's refusal: interrupts and MemoryError.
+bool note_refusal(const char* protocol, Attempts* tried);
+
 // Calls the converter of the object's library in Python and throws its error if the object must not be
 // shared. Returns if there is none.
 void refuse_foreign(PyObject* obj, const Options& o);

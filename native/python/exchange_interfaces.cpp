@@ -16,12 +16,6 @@ namespace {
 constexpr char kCudaInterface[] = "__cuda_array_interface__";
 constexpr char kArrayInterface[] = "__array_interface__";
 
-void note_refusal(const char* protocol, Attempts* tried) {
-  if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
-  tried->add(protocol, take_error_text());
-  tried->kind = Kind::Exchange;
-}
-
 // The attribute, or null: it is absent, or reading it raised (noted), as for torch inside autograd.
 PyRef read_attribute(PyObject* obj, PyObject* name, const char* label, Attempts* tried) {
   bool failed;
@@ -48,6 +42,14 @@ PyRef dtype_of(PyObject* typestr, PyObject* obj) {
 }
 
 }  // namespace
+
+bool note_refusal(const char* protocol, Attempts* tried) {
+  if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError))
+    throw PythonError();
+  tried->add(protocol, take_error_text());
+  tried->kind = Kind::Exchange;
+  return false;
+}
 
 bool import_cuda_interface(PyObject* obj, const Options& o, Array* out, Attempts* tried) {
   const PyRef value = read_attribute(obj, names.cuda_interface, kCudaInterface, tried);
@@ -129,10 +131,7 @@ bool import_by_numpy(const ForeignType& p, PyObject* obj, const Options& o, Arra
   }))
                                      : PyRef();
   const PyRef parts = host ? optional_attribute(host.get(), names.array_interface) : PyRef();
-  if (!parts) {
-    note_refusal(described ? kArrayInterface : "buffer protocol", tried);
-    return false;
-  }
+  if (!parts) return note_refusal(described ? kArrayInterface : "buffer protocol", tried);
   Checked c = read_parts(optional_attribute(host.get(), "shape").get(),
                          optional_attribute(host.get(), "strides").get(),
                          optional_attribute(host.get(), names.dtype).get(), o.where);

@@ -36,6 +36,8 @@ ENTRY_POINTS = {
     "x + obj": lambda obj: gi.ones(3, device="cpu") + obj,
     "sum": gi.sum,
     "take": lambda obj: gi.take(obj, 0),
+    "sum of selected elements": lambda obj: gi.ones(3, device="cpu").sum(where=obj),
+    "isclose": lambda obj: np.isclose(gi.ones(3, device="cpu"), obj),
     "concatenate": lambda obj: gi.concatenate([gi.ones(3, device="cpu"), obj]),
     "a fused function": lambda obj: gi.fuse(lambda x, y: x + y)(gi.ones(3, device="cpu"), obj),
     "x[...] = obj": assign,
@@ -45,7 +47,9 @@ ENTRY_POINTS = {
 
 def refusal(obj, library, entry_points=ENTRY_POINTS) -> gi.GpuInteropError:
     """The error of every entry point for `obj`: the same class, words and fix."""
-    calls = dict(entry_points, from_library=getattr(converters, f"from_{library}"))
+    calls = dict(entry_points)
+    if library is not None:
+        calls["from_library"] = getattr(converters, f"from_{library}")
     found, error = {}, None
     for name, call in calls.items():
         with pytest.raises(gi.GpuInteropError) as caught:
@@ -199,6 +203,48 @@ def test_dtype_error_of_cudandarray_casts_by_the_methods_of_the_library(library)
         )
         fixes.add((caught.value.expected, caught.value.got))
     assert len(fixes) == 1
+
+
+# ---- protocols that raise -------------------------------------------------------------------------
+
+
+def raising(error):
+    def fail(*_, **__):
+        raise error("broken")
+
+    return fail
+
+
+BROKEN = {
+    "__dlpack__": lambda error: {"__dlpack__": raising(error), "__dlpack_device__": lambda _: (1, 0)},
+    "__dlpack_device__": lambda error: {"__dlpack__": raising(error), "__dlpack_device__": raising(error)},
+    "__cuda_array_interface__": lambda error: {"__cuda_array_interface__": property(raising(error))},
+    "__array_interface__": lambda error: {"__array_interface__": property(raising(error))},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("error", [TypeError, ValueError, RuntimeError, BufferError])
+@pytest.mark.parametrize("protocol", BROKEN)
+def test_protocol_that_raises_is_refused_alike(protocol, error):
+    refused = refusal(type("Broken", (), BROKEN[protocol](error))(), None)
+    assert type(refused) is gi.ExchangeError
+    assert f"{error.__name__}: broken" in refused.got
+
+
+def test_fused_function_reads_the_shape_of_an_array_that_has_only_a_protocol():
+    class Producer:
+        def __init__(self, host):
+            self.host = host
+
+        def __dlpack__(self, **options):
+            return self.host.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.host.__dlpack_device__()
+
+    mean = gi.fuse(lambda x: x.sum(axis=0) / x.shape[0])
+    for host in (np.ones((2, 3), np.float32), np.ones(4, np.float32)):
+        np.testing.assert_array_equal(mean(Producer(host)).get(), host.mean(axis=0))
 
 
 # ---- numpy --------------------------------------------------------------------------------------
