@@ -22,7 +22,7 @@ from gpuinterop.dtypes import (
     refuse_half_complex,
 )
 from gpuinterop.error_context import reraise_from
-from gpuinterop.errors import DTypeError
+from gpuinterop.errors import DTypeError, GpuInteropError
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.blas_plans import compute, kernel_of_product, plan, rank_one
 from gpuinterop.ops.core_callbacks import (
@@ -106,7 +106,10 @@ def _rest(name: str, a: Any, b: Any, out: Any) -> Any:
     x, y = _flat(a), _flat(b)
     if x.dtype.kind == "c" and x.size == y.size:
         return kernel_of_product(x, y, conjugates=True)(x, y)
-    return dot(x, y)
+    try:
+        return dot(x, y)
+    except GpuInteropError as error:
+        raise error.changed(where=name) from None
 
 
 def _flat(x: Any) -> Any:

@@ -7,6 +7,7 @@ promote to float32.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -78,14 +79,18 @@ def _suggested_fix(row: Row, kinds: Sequence[int]) -> str:
         names.reverse()
     if any(d.name == "complex32" for d in strong):  # a cast to real numbers would lose a part
         names.insert(0, "complex64")
-    for name in names:
+    for name, number in itertools.product(names, (None, float, int)):
         # the values of where, and the compared operands of clip
-        operands = [np.dtype(name) if k >= 0 else WEAK[k] for k in kinds][-row.rule.nin :]
+        operands = [np.dtype(name) if k >= 0 else number or WEAK[k] for k in kinds][-row.rule.nin :]
         try:
             row.rule.resolve_dtypes((*operands, *[None] * row.rule.nout))
         except (TypeError, ValueError):
             continue
-        return f"cast first: x.astype('{name}')"
+        cast = f"cast first: x.astype('{name}')"
+        if number is None:
+            return cast
+        passed = "pass a float" if number is float else "pass an int"
+        return passed if strong[0].kind == np.dtype(name).kind else f"{cast}, and {passed}"
     return "compute it on the host: numpy.asarray(x)"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.errors import ArgumentTypeError, BoundsError, short_repr
+from gpuinterop.errors import ArgumentTypeError, BoundsError, GpuInteropError, short_repr
 from gpuinterop.foreign_handles import interfaces_of
 
 from . import output_arrays
@@ -81,13 +81,16 @@ def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
     dtype = getattr(x, "dtype", None)
     if dtype is not None and dtype.kind in "iu":
         min, max = cutting(np.dtype(dtype), min, max)
-    if min is not None and max is not None:
-        return FUNCTIONS["clip"](x, min, max, out=out)
-    if min is not None:
-        return FUNCTIONS["maximum"](x, min, out=out)
-    if max is not None:
-        return FUNCTIONS["minimum"](x, max, out=out)
-    return FUNCTIONS["positive"](x, out=out)
+    try:
+        if min is not None and max is not None:
+            return FUNCTIONS["clip"](x, min, max, out=out)
+        if min is not None:
+            return FUNCTIONS["maximum"](x, min, out=out)
+        if max is not None:
+            return FUNCTIONS["minimum"](x, max, out=out)
+        return FUNCTIONS["positive"](x, out=out)
+    except GpuInteropError as error:
+        raise error.changed(where="clip") from None
 
 
 def cutting(dtype: np.dtype[Any], min: Any, max: Any) -> tuple[Any, Any]:
@@ -114,21 +117,26 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
         x = _converted("round", x, out)
     dtype = np.dtype(x.dtype) if hasattr(x, "dtype") else None
     whole = dtype is not None and dtype.kind in "iu"
-    if whole and decimals >= 0:
-        return FUNCTIONS["positive"](x, out=out)
-    if decimals == 0:
-        return FUNCTIONS["rint"](x, out=out)
-    # Use NumPy's order of operations, so that results agree to the last bit.
-    factor = 10.0 ** (decimals if decimals > 0 else -decimals)  # abs is the array function here
-    up, down = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
-    own = out if getattr(out, "dtype", None) == dtype else None
-    if own is None and isinstance(x, _core.Array) and isinstance(out, _core.Array):
-        return _rounding(up, down)(x, factor, out=out)  # without arrays between the steps
-    scaled = FUNCTIONS[up](x, factor, out=own)
-    own = scaled if isinstance(scaled, _core.Array) else None  # a placeholder of fuse has no memory
-    whole_numbers = FUNCTIONS["rint"](scaled, out=own)
-    rounded = FUNCTIONS[down](whole_numbers, factor, out=own if out is None else out)
-    return astype(rounded, dtype) if whole and out is None else rounded
+    try:
+        if whole and decimals >= 0:
+            return FUNCTIONS["positive"](x, out=out)
+        if decimals == 0:
+            return FUNCTIONS["rint"](x, out=out)
+        # Use NumPy's order of operations, so that results agree to the last bit.
+        factor = 10.0 ** (decimals if decimals > 0 else -decimals)  # abs is the array function here
+        up, down = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+        own = out if getattr(out, "dtype", None) == dtype else None
+        if own is None and isinstance(x, _core.Array) and isinstance(out, _core.Array):
+            return _rounding(up, down)(x, factor, out=out)  # without arrays between the steps
+        scaled = FUNCTIONS[up](x, factor, out=own)
+        own = (
+            scaled if isinstance(scaled, _core.Array) else None
+        )  # a placeholder of fuse has no memory
+        whole_numbers = FUNCTIONS["rint"](scaled, out=own)
+        rounded = FUNCTIONS[down](whole_numbers, factor, out=own if out is None else out)
+        return astype(rounded, dtype) if whole and out is None else rounded
+    except GpuInteropError as error:
+        raise error.changed(where="round") from None
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.error_messages import axis_out_of_range
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
 
 from .core_callbacks import CALLS, FUNCTIONS
@@ -109,13 +110,16 @@ def __array_function__(
         _NUMPY_FUNCTIONS.update(import_module(f"{__package__}.numpy_functions").NUMPY_FUNCTIONS)
         found = _NUMPY_FUNCTIONS.get(func)
     if found is not None:
+        name = f"{func.__module__}.{func.__name__}"
         try:
             return found(*args, **kwargs)
-        except GpuInteropError:
-            raise
+        except GpuInteropError as error:
+            raise error.changed(where=name) from None
+        except np.exceptions.AxisError as error:
+            raise axis_out_of_range(name, error.axis, error.ndim or 0) from None
         except (TypeError, ValueError, IndexError) as error:
             raise (ArgumentTypeError if isinstance(error, TypeError) else ShapeError)(
-                where=f"{func.__module__}.{func.__name__}",
+                where=name,
                 expected="arguments that gpuinterop supports",
                 got=str(error), fix="omit the other arguments, or download first: x.get()",
             ) from error  # fmt: skip

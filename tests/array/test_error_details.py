@@ -57,3 +57,27 @@ def test_long_words_are_cut_between_characters(character, before):
     wordy = Wordy("a" * before + character * 200)
     with pytest.raises(gi.ExchangeError, match=rf"BufferError: a{{{before}}}{character}+\.\.\."):
         gi.from_dlpack(wordy)
+
+
+_X, _OTHER = gi.ones((2, 3), device="cpu"), gi.ones(7, device="cpu")
+COMPOSED = {
+    "clip": lambda: _X.clip(_OTHER),
+    "round": lambda: _X.round(1, out=_OTHER),
+    "vdot": lambda: gi.vdot(_X, _OTHER),
+    "numpy.clip": lambda: np.clip(_X, _OTHER, None),
+    "numpy.copyto": lambda: np.copyto(_X, _OTHER),
+    "numpy.flip": lambda: np.flip(_X, 7),
+    "numpy.full_like": lambda: np.full_like(_X, _OTHER),
+    "numpy.outer": lambda: np.outer(_X, _X, out=_OTHER),
+    "numpy.tile": lambda: np.tile(_X, -1),
+    "numpy.trace": lambda: np.trace(_X, out=_OTHER),
+    "numpy.vdot": lambda: np.vdot(_X, _OTHER),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_error_names_the_called_function_not_the_operation_inside(name):
+    with pytest.raises(gi.ShapeError) as caught:
+        COMPOSED[name]()
+    assert caught.value.where == name
+    assert ("axis from -2 to 1" in caught.value.expected) == (name == "numpy.flip")

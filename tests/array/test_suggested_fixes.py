@@ -139,3 +139,12 @@ def test_functions_that_are_missing(x):
         error = refused(call)
         assert error.where.startswith("numpy.")
         assert ("numpy.asarray(x)" if x.device.type == "cpu" else "x.get()") in error.fix
+
+
+@pytest.mark.parametrize("number", [2.5, 1j])
+def test_number_of_another_kind_for_bits(x, number):
+    x, whole = gi.GpuArray(x), x.astype("int32")
+    for call in (lambda: whole & number, lambda: number << whole):
+        assert refused(call).fix == "pass an int"
+    assert "astype('int32'), and pass an int" in refused(lambda: x ^ number).fix
+    assert refused(lambda: x % 1j).fix == "pass a float"
