@@ -13,6 +13,7 @@ from gpuinterop.ndarray import CudaNdarray, GpuArray
 
 A = TypeVar("A", bound=Array)
 T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
 Shape = int | Sequence[int]
 Float32: TypeAlias = type[np.float32] | Literal["float32", "f4"]
 OtherDType: TypeAlias = (
@@ -46,6 +47,24 @@ class _BoundOperator(Generic[A]):
     @overload
     def __call__(self, other: Any, /) -> A: ...
 
+class _Tensor(Protocol[R_co]):
+    """A tensor of torch, recognised by a method that returns one."""
+
+    def requires_grad_(self) -> R_co: ...
+
+class _Reflected:
+    """An operator whose left operand is another object: the result of a tensor's operator is a tensor."""
+
+    def __get__(self, x: A, owner: type[A]) -> _BoundReflected[A]: ...
+
+class _BoundReflected(Generic[A]):
+    @overload
+    def __call__(self, other: _Tensor[T], /) -> T: ...
+    @overload
+    def __call__(self, other: CudaNdarray, /) -> CudaNdarray: ...
+    @overload
+    def __call__(self, other: Any, /) -> A: ...
+
 class PreparedCalls:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: Any, owner: Any = None, /) -> Any: ...
@@ -67,13 +86,13 @@ class Array:
     def __gt__(self, other: Any, /) -> GpuArray: ...
     def __ge__(self, other: Any, /) -> GpuArray: ...
     __add__: _Operator
-    __radd__: _Operator
+    __radd__: _Reflected
     __sub__: _Operator
-    __rsub__: _Operator
+    __rsub__: _Reflected
     __mul__: _Operator
-    __rmul__: _Operator
+    __rmul__: _Reflected
     __mod__: _Operator
-    __rmod__: _Operator
+    __rmod__: _Reflected
     @overload
     def __divmod__(self, other: CudaNdarray, /) -> tuple[CudaNdarray, CudaNdarray]: ...
     @overload
@@ -93,15 +112,17 @@ class Array:
     def __or__(self, other: Any, /) -> Self: ...
     def __ror__(self, other: Any, /) -> Self: ...
     __floordiv__: _Operator
-    __rfloordiv__: _Operator
+    __rfloordiv__: _Reflected
     __truediv__: _Operator
-    __rtruediv__: _Operator
+    __rtruediv__: _Reflected
     __matmul__: _Operator
-    __rmatmul__: _Operator
+    __rmatmul__: _Reflected
     @overload
     def __pow__(self, other: CudaNdarray, modulus: None = None, /) -> CudaNdarray: ...
     @overload
     def __pow__(self, other: Any, modulus: None = None, /) -> Self: ...
+    @overload
+    def __rpow__(self, other: _Tensor[T], modulus: None = None, /) -> T: ...
     @overload
     def __rpow__(self, other: CudaNdarray, modulus: None = None, /) -> CudaNdarray: ...
     @overload

@@ -311,7 +311,8 @@ def test_static_classes_of_results_match_runtime(text):
 
 # One class of each library, so that the test does not depend on what is installed.
 LIBRARIES = {
-    "torch": "class Tensor: ...",
+    "torch": "class Tensor:\n    def __mul__(self, other: Tensor | float) -> Tensor: ...\n"
+    "    def requires_grad_(self, requires_grad: bool = ...) -> Tensor: ...",
     "jax": "class Array: ...",
     "cupy": "class ndarray: ...",
     "tensorflow": "class Tensor: ...",
@@ -343,6 +344,7 @@ def test_library_name_decides_the_class_of_a_conversion(mypy, tmp_path):
         f"import {', '.join(LIBRARIES)}\nimport numpy as np\nimport gpuinterop as gi\n"
         "from typing import Any, assert_type\nx = gi.ones(3)\nname = 'my' + 'lib'\n"
         + "".join(f"assert_type(gi.to(x, {name}), {kind})\n" for name, kind in CONVERTED.items())
+        + "assert_type(torch.Tensor() * x, torch.Tensor)\nassert_type(2 * x, gi.CudaNdarray)\n"
     )
     done = mypy(program, tmp_path / "stubs")
     assert done.returncode == 0, done.stdout + done.stderr
