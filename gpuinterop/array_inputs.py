@@ -15,6 +15,7 @@ import gpuinterop.devices as devices
 from gpuinterop import _core, copy_tracking, error_messages
 from gpuinterop.dtypes import NAMES, as_supported_dtype, dtype_id
 from gpuinterop.error_context import reraise_from, resolve_device
+from gpuinterop.error_messages import type_name
 from gpuinterop.errors import (
     BoundsError,
     ContiguityError,
@@ -405,6 +406,6 @@ def _unknown(value: Any, where: str) -> ConversionTypeError:
         where=where,
         expected="a number, nested lists of numbers, or an array that implements DLPack, the CUDA "
         "Array Interface, NumPy's array interface or the buffer protocol",
-        got=f"an object of type {type(value).__module__}.{type(value).__qualname__}",
+        got=type_name(value),
         fix="pass numbers, or an array of them",
     )

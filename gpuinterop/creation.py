@@ -216,7 +216,7 @@ def _empty_like(x: Any, dtype: Any, device: Any, where: str) -> Any:
     if not isinstance(x, _core.Array):
         if not hasattr(x, "shape") or not hasattr(x, "dtype"):
             raise ArgumentTypeError(where=where, expected="an array to take shape and dtype from",
-                                    got=f"an object of type {type(x).__name__}",
+                                    got=type_name(x),
                                     fix="call empty, zeros, ones or full(shape, ...)")  # fmt: skip
         if isinstance(x, np.ndarray):  # also one that cannot be shared
             kind = x.dtype.newbyteorder("=") if dtype is None else dtype

@@ -28,7 +28,7 @@ def c_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
     step = itemsize
     for n in reversed(shape):
         strides.append(step)
-        step *= n
+        step *= max(n, 1)  # as the core has it, also without elements
     return tuple(reversed(strides))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core, array_inputs, copy_tracking, dtypes, host_views
 from gpuinterop.error_context import reraise_from, resolve_device
+from gpuinterop.error_messages import type_name
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -85,7 +86,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             _core._require_values("get", self)
         if not isinstance(out, np.ndarray):
             raise ArgumentTypeError(where="get", expected="a NumPy array to fill",
-                                    got=f"an object of type {type(out).__name__}",
+                                    got=type_name(out),
                                     fix="pass numpy.empty(x.shape, x.dtype), or omit out")  # fmt: skip
         target = _core.share_plain(out)
         if target is None:

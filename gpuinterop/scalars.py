@@ -25,7 +25,7 @@ from gpuinterop.dtypes import (
     is_complex,
     name_of,
 )
-from gpuinterop.error_messages import cast_changes_values
+from gpuinterop.error_messages import cast_changes_values, type_name
 from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, short_repr
 
 NUMBERS = (bool, int, float, complex, list, tuple)
@@ -240,7 +240,7 @@ def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]
     raise ConversionTypeError(
         where=where,
         expected="numbers, or nested lists of numbers",
-        got=f"an object of type {type(value).__name__} that NumPy reads as dtype {found.dtype}",
+        got=f"{type_name(value)} that NumPy reads as dtype {found.dtype}",
         fix="pass numbers",
     )
 

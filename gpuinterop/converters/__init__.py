@@ -26,6 +26,7 @@ from gpuinterop.converters.functions import (
 from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.registry import Backend, backends, names, register
 from gpuinterop.error_context import resolve_device
+from gpuinterop.error_messages import type_name
 from gpuinterop.errors import ConversionTypeError, GpuInteropError
 from gpuinterop.ndarray import CudaNdarray, GpuArray
 from gpuinterop.option_values import read_copy, require_bool, takes_copy_keyword
@@ -233,7 +234,7 @@ def from_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
             raise ConversionTypeError(
                 where=where,
                 expected=entry.module.ARRAY,
-                got=f"{type(obj).__module__}.{type(obj).__qualname__}",
+                got=type_name(obj),
                 fix="use gpuinterop.from_any, which accepts every known array",
             )
         return engine.import_array(obj, copyif, options, where, dtype)

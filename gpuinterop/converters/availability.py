@@ -13,6 +13,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import installed_libraries
+from gpuinterop.error_messages import type_name
 from gpuinterop.errors import ConversionTypeError, MissingLibraryError, short_repr
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def unknown_object_error(obj: Any, names: list[str], where: str) -> ConversionTy
         where=where,
         expected=f"an array of {', '.join(known)}, or an object that implements DLPack, "
         "__cuda_array_interface__, __array_interface__ or the buffer protocol",
-        got=f"{type(obj).__module__}.{type(obj).__qualname__}, which is none of these",
+        got=f"{type_name(obj)}, which is none of these",
         fix="pass an array (gpuinterop.asarray makes one of numbers and lists), or register the "
         "library: gpuinterop.converters.register",
     )

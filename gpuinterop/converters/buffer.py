@@ -15,6 +15,7 @@ from gpuinterop import errors
 from gpuinterop.converters import numpy as host
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules
 from gpuinterop.dtypes import NUMPY_NAMES
+from gpuinterop.error_messages import type_name
 from gpuinterop.host_views import as_numpy_view
 
 ARRAY = "an object with Python's buffer protocol"
@@ -47,7 +48,7 @@ def _window(obj: Any) -> numpy.ndarray[Any, Any]:
         raise errors.ExchangeError(
             where="from_buffer",
             expected="an open buffer of numbers",
-            got=f"{type(obj).__module__}.{type(obj).__qualname__}: {e}",
+            got=f"{type_name(obj)}: {e}",
             fix="pass a new memoryview of the object, or cast it: memoryview(obj).cast('B')",
         ) from e
 

@@ -31,7 +31,7 @@ def read_layout(shape: Any, strides: Any, itemsize: int) -> tuple[tuple[int, ...
     """Read shape and byte strides, which the core checks later. None means C-contiguous strides."""
     lengths = tuple(map(operator.index, shape))
     if strides is None or 0 in lengths:
-        return lengths, c_strides(tuple(max(n, 1) for n in lengths), itemsize)
+        return lengths, c_strides(lengths, itemsize)
     return lengths, tuple(map(operator.index, strides))
 
 

@@ -17,6 +17,7 @@ from gpuinterop.converters import registry
 from gpuinterop.converters.plan import LAYOUTS, ArrayInfo, Incoming, Plan, copy_needed
 from gpuinterop.converters.registry import Backend
 from gpuinterop.dtypes import NUMPY_NAMES
+from gpuinterop.error_messages import type_name
 from gpuinterop.option_values import refuse_copy_keyword, require_bool
 
 COMMON = "allow_readonly"  # the option that exports to every library accept
@@ -79,7 +80,7 @@ def plan_by_own_function(incoming: Incoming, copyif: bool) -> None:
     with copy_tracking.isolated_copy_count() as counted:
         incoming.array = import_with(obj, entry, copyif, options)
     if plan_from is None and counted.bytes:
-        info, got = incoming.info, f"{type(obj).__module__}.{type(obj).__qualname__}"
+        info, got = incoming.info, type_name(obj)
         reason = "memory that the converter can share"
         plan = copy_needed("gpuinterop", where, info, errors.ContiguityError, reason, got)
         incoming.plan = replace(plan, bytes=counted.bytes)

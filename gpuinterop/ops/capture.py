@@ -13,6 +13,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.error_context import reraise_from, resolve_device
+from gpuinterop.error_messages import type_name
 from gpuinterop.errors import ArgumentTypeError, CaptureError, ShapeError, short_repr
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.expression_graph import constant_key
@@ -31,7 +32,7 @@ def _fixed_key(value: Any) -> Any:
     except TypeError:
         raise ArgumentTypeError(
             where="capture", expected="arrays, numbers and hashable constants as arguments of a captured function",
-            got=f"an object of type {type(value).__name__}",
+            got=type_name(value),
             fix="convert data first: gpuinterop.asarray(value)",
         ) from None  # fmt: skip
 
@@ -222,7 +223,7 @@ def capture(
             raise ArgumentTypeError(
                 where="capture",
                 expected="gpuinterop arrays, whose memory every replay reads, or constants",
-                got=f"an object of type {type(argument).__module__}.{type(argument).__qualname__}",
+                got=type_name(argument),
                 fix="share or copy it first: gpuinterop.asarray(x)",
             )
         if not isinstance(argument, _core.Array):

@@ -12,6 +12,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import dtype_id
 from gpuinterop.error_context import reraise_from
+from gpuinterop.error_messages import type_name
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.casting import cast_into
@@ -35,7 +36,7 @@ def listed(arrays: Any, where: str) -> list[Any]:
         raise ArgumentTypeError(
             where=where,
             expected="a sequence of arrays",
-            got=f"an object of type {type(arrays).__name__}",
+            got=type_name(arrays),
             fix=f"pass a list: {where}([x, y])",
         ) from None
     if not parts:

@@ -14,6 +14,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.array_inputs import as_input_array, is_scalar_or_list
 from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS, dtype_from_id
+from gpuinterop.error_messages import type_name
 from gpuinterop.errors import ConversionTypeError, DTypeError
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.codegen import KernelSpec, render
@@ -168,7 +169,7 @@ def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             raise ConversionTypeError(
                 where=entry.name,
                 expected="an array or a number",
-                got=f"{type(x).__module__}.{type(x).__qualname__}",
+                got=type_name(x),
                 fix="convert it first: gpuinterop.asarray(value)",
             )
     function = FUNCTIONS[entry.name]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.error_messages import out_is_no_array
+from gpuinterop.error_messages import out_is_no_array, type_name
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError
 
 from . import (
@@ -55,7 +55,7 @@ class Fused(_core.PreparedCalls):
         except (TypeError, ValueError) as error:
             raise ArgumentTypeError(
                 where="fuse", expected="a Python function of arrays",
-                got=f"an object of type {type(function).__name__}",
+                got=type_name(function),
                 fix="write @gpuinterop.fuse before a def, or call fuse(lambda x, y: x + y)",
             ) from error  # fmt: skip
         functools.update_wrapper(self, function)
@@ -156,7 +156,7 @@ class Fused(_core.PreparedCalls):
         except TypeError:
             raise ArgumentTypeError(
                 where=self._name, expected="arrays, numbers and hashable constants as arguments of a fused "
-                "function", got=f"an object of type {type(x).__name__}",
+                "function", got=type_name(x),
                 fix="convert data first: gpuinterop.asarray(value)",
             ) from None  # fmt: skip
 

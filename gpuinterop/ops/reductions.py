@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gpuinterop import _core, dtypes
+from gpuinterop.error_messages import type_name
 from gpuinterop.errors import ArgumentTypeError, DTypeError, GpuInteropError, ShapeError, short_repr
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
@@ -259,7 +260,7 @@ def _number(initial: Any, dtype: Any, op: str) -> Any:
     number = as_scalar(initial, op)
     if not isinstance(number, (bool, int, float, complex, np.generic)):
         raise ArgumentTypeError(
-            where=op, expected="a number as initial=", got=f"an object of type {type(initial).__name__}",
+            where=op, expected="a number as initial=", got=type_name(initial),
             fix="combine an array with the result: gpuinterop.add(x.sum(0), y)",
         )  # fmt: skip
     return scalars_to_array(number, dtype, f"{op}, initial").item()

@@ -12,7 +12,7 @@ from doubles.toy_library import ToyArray
 
 import gpuinterop as gi
 from gpuinterop import cli, converters
-from gpuinterop.converters.plan import ArrayInfo
+from gpuinterop.converters.plan import ArrayInfo, c_strides
 
 
 @pytest.fixture
@@ -23,6 +23,11 @@ def entry_point(clean, monkeypatch):
         internals.install_entry_points(monkeypatch, point)
 
     return install
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4), (2, 0, 3), (0, 1)])
+def test_strides_for_a_converter_are_those_of_a_new_array(shape):
+    assert c_strides(shape, 4) == gi.zeros(shape, device="cpu").strides
 
 
 class Tagged(np.ndarray):
