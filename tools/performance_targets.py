@@ -249,7 +249,7 @@ BY_TABLE = (
     "makes an array with an owner and a stream."
 )
 OF_NUMPY = (
-    "All of them ask NumPy for a capsule. gpuinterop looks up the class, checks every field of the capsule, and "
+    "All of them call NumPy's `__dlpack__`. gpuinterop looks up the class, checks every field of the capsule, and "
     "makes an array with an owner, which any library can share."
 )
 WITH_PLACES = "The tree reduces values together with their positions."

@@ -78,14 +78,14 @@ def enter_libraries(s: Stream) -> ExitStack:
     device: Any = s.device
     with ExitStack() as stack:
         if _core.cuda_available():
-            # Other libraries leave a context of their own current. The caller's comes back.
+            # Other libraries leave their own context current, so restore the caller's.
             stack.callback(_core.set_current_context, _core.current_context())
         for name, enter in ENTERS.items() if device.type == "cuda" else ():
             module = loaded_module(name)
             scope = enter(module, s) if module is not None else None
             if scope is not None:
                 stack.enter_context(scope)
-        # Entered already: what is handed out only leaves them again.
+        # The scopes are already entered, so the returned stack only exits them.
         return stack.pop_all()
 
 

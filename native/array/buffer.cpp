@@ -16,10 +16,10 @@ namespace gpuinterop {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-// Host memory below this size lies behind its Buffer: one allocation, which the C library serves from the thread's
+// Host memory below this size is allocated with its Buffer: one allocation, which the C library serves from the thread's
 // cache. Aligned allocation bypasses that cache.
 constexpr int64_t kSmall = 4096;
-// From this size on the system is asked for huge pages, as NumPy does: new memory is quicker to fill.
+// From this size on request huge pages, as NumPy does, because new memory is then faster to fill.
 constexpr int64_t kHuge = int64_t(4) << 20;
 
 Statistics& device_statistics(int id) noexcept {

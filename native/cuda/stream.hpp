@@ -50,7 +50,7 @@ void check_address(CUstream stream, const char* where);
 int device_of_stream(uintptr_t handle);
 
 // The stream on which the work of a stored handle can be waited for. Every stored handle passes through
-// this function before it reaches the driver. Kind::Capture when a capture forbids the answer.
+// this function before it reaches the driver. Kind::Capture if a capture forbids the wait.
 CUstream live_stream(DeviceState& d, CUstream stream, uint32_t token, const char* where = "free");
 CUstream last_use_stream(const Buffer& b, const char* where);  // of a buffer on CUDA
 
