@@ -1,7 +1,7 @@
 """Products of matrices and vectors: cuBLAS for matrices, gpuinterop's reductions for vectors.
 
 Row-major, column-major and transposed operands are used in place; only an operand without a unit
-stride is copied. float32 is computed in float32 unless TF32 is enabled. On "cpu" NumPy computes.
+stride is copied. float32 is computed in float32 unless TF32 is enabled. On "cpu" NumPy's loops compute.
 
 The functions are the core's. It calls the hooks below on the first call of a signature; a cached
 call on CUDA runs no Python code.
@@ -24,7 +24,7 @@ from gpuinterop.dtypes import (
 from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import DTypeError, GpuInteropError
 from gpuinterop.ops import output_arrays
-from gpuinterop.ops.blas_plans import compute, kernel_of_product, plan, rank_one
+from gpuinterop.ops.blas_plans import kernel_of_product, plan, rank_one
 from gpuinterop.ops.core_callbacks import (
     CALLS,
     FUNCTIONS,
@@ -135,7 +135,6 @@ def _dot_of_stacks(a: Any, b: Any, out: Any) -> Any:
 
 PREPARE.update({"cublas": _open, "product types": _rule, "product": plan, "rank one": rank_one})
 CALLS.update({name: partial(_rest, name) for name in ("scale", "vdot", "inner", "dot")})
-CALLS["product on host"] = compute
 
 # ---- the functions ----------------------------------------------------------------------------------
 

@@ -1,5 +1,4 @@
-"""Products that cuBLAS does not compute: with vectors, of integers, of rank one, with a long inner dimension,
-and in host memory.
+"""Products that cuBLAS does not compute: with vectors, of integers, of rank one, with a long inner dimension.
 
 The core requests a plan once for each layout of operands and keeps it.
 """
@@ -12,9 +11,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.errors import ShapeError
-from gpuinterop.host_views import as_numpy_view, wrap_numpy
 from gpuinterop.layout import broadcast_shapes
-from gpuinterop.ops import output_arrays
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.expression import Expression
 from gpuinterop.ops.operand_conversion import gpuarray_class
@@ -46,10 +43,10 @@ def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
 
 
 def kernel_of_product(
-    a: Any, b: Any, wide: bool = False, on_host: bool = False, conjugates: bool = False
+    a: Any, b: Any, wide: bool = False, conjugates: bool = False
 ) -> ReductionKernel:
     """Return the kernel that sums a * b over the last axis; both broadcast, with any strides and dtypes."""
-    key = (a.dtype, b.dtype, wide, on_host, conjugates)
+    key = (a.dtype, b.dtype, wide, conjugates)
     kernel = _products.get(key)
     if kernel is None:
         common = np.dtype(np.float32) if wide else common_dtype((a.dtype, b.dtype), "matmul")
@@ -60,8 +57,6 @@ def kernel_of_product(
         else:
             # The dtype of the sum, so that small floats are rounded once.
             held = accumulated_dtype("sum", common)
-            if on_host and held == "float32":
-                held = "float64"
             x, y = graph.cast(x, held), graph.cast(y, held)
             x = graph.apply("conjugate", x) if conjugates else x
             graph.results = [graph.apply("multiply", x, y)]
@@ -81,58 +76,3 @@ def rank_one() -> int:
     operation = compiled.operation((None, None, None))
     _kept.append(operation)
     return _core._op_of(operation)
-
-
-# ---- host memory -----------------------------------------------------------------------------------
-
-
-def sum_of_products(a: Any, b: Any, out: Any = None) -> Any:
-    """Return the sum of a * b over the last axis; floats of 16 and 32 bits are summed in float64."""
-    shape = broadcast_shapes([a.shape, b.shape], "matmul")[:-1]
-    result = np.empty(shape, a.dtype) if out is None else out
-    kernel = kernel_of_product(a, b, on_host=True)
-    kernel(wrap_numpy(a), wrap_numpy(b), out=wrap_numpy(result))
-    return result
-
-
-def compute(kind: str, result: Any, a: Any, b: Any, c: Any, alpha: complex, beta: complex) -> None:
-    """Fill `result` with ``alpha * a @ b + beta * c``: now, or at each replay of a capture.
-
-    Shapes, dtypes and `result` have been checked. As in BLAS, operands that an alpha or beta of 0
-    multiplies are not read.
-    """
-    sink, left, right = as_numpy_view(result, written=True), as_numpy_view(a), as_numpy_view(b)
-    added = None if c is None or beta == 0 else as_numpy_view(c)
-    small = result.dtype.kind in "fV" and result.dtype.itemsize == 2
-    # alpha or beta may bring a product back into the range of a small float, so compute it in a wider dtype.
-    # The widest operand determines the dtype, even an addend that is not read.
-    dtype: Any = np.dtype(np.float32) if small and (alpha != 1 or c is not None) else result.dtype
-    floating = dtype.kind in "fc"
-    scale: Any = dtype.type(alpha) if floating else alpha
-    scale_added: Any = dtype.type(beta) if floating else beta
-    # The addend is read after the product is written.
-    in_place = dtype == result.dtype and (added is None or not _core._may_overlap(result, c))
-
-    def product(out: Any) -> Any:
-        # Each replay reads the operands again.
-        x, y = left.astype(dtype, copy=False), right.astype(dtype, copy=False)
-        # NumPy gives matrices and vectors without gaps to BLAS; other vectors it would sum one by one in float32.
-        in_blas = kind != "ger" and dtype.char in "fdFD" and x.flags.forc and y.flags.forc
-        if kind == "gemm" or in_blas:
-            return np.matmul(x, y, out=out)
-        return sum_of_products(x, y if y.ndim == 1 else y.swapaxes(-1, -2), out)
-
-    def work() -> None:
-        with np.errstate(all="ignore"):
-            if alpha == 0:
-                sink[...] = 0 if added is None else added * scale_added
-                return
-            value = product(sink if in_place else None)
-            if alpha != 1:
-                np.multiply(value, scale, out=value)
-            if added is not None:
-                np.add(value, added if beta == 1 else added * scale_added, out=value)
-            if value is not sink:
-                sink[...] = value
-
-    output_arrays.record_or_run(work)

@@ -16,8 +16,10 @@ struct HostLoop {
   void* const* data = nullptr;
 
   explicit operator bool() const noexcept { return function != nullptr; }
-  void operator()(char** args, intptr_t n, const intptr_t* steps) const {
-    (*function)(args, &n, steps, data ? *data : nullptr);
+  void operator()(char** args, intptr_t n, const intptr_t* steps) const { run(args, &n, steps); }
+  // Of a generalized ufunc, whose loops have several extents.
+  void run(char** args, const intptr_t* extents, const intptr_t* steps) const {
+    (*function)(args, extents, steps, data ? *data : nullptr);
   }
 };
 

@@ -97,11 +97,10 @@ PyObject* with_vector(const ProductCall& call, Side a, Side b) {
   for (int d = 0; d < b.ndim() - 2; ++d) shape.push(b.extent(d));
   if (b.ndim() > 1) shape.push(b.extent(-1));
   const auto rule = rule_for(call, a, b, {});
-  if (a.array->device.is_cuda()) {
-    for (Side* s : {&a, &b}) widen_small(*s, rule->dtype, call.where);
-    return run_plan_into(PlanKind::Vector, call, *rule, a, b, shape);
-  }
-  return on_host("vector", call, *rule, shape, a, b, {});
+  Side none;
+  if (!a.array->device.is_cuda()) return on_host(call, *rule, shape, a, b, none);
+  for (Side* s : {&a, &b}) widen_small(*s, rule->dtype, call.where);
+  return run_plan_into(PlanKind::Vector, call, *rule, a, b, shape);
 }
 
 // cuBLAS has no answer after 40 seconds if the inner dimension exceeds 31 bits, and multiplies small floats three
@@ -160,20 +159,15 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
   const Device device = a.array->device;
   const bool floats = cublas_takes(rule.dtype);
   require_scalars(call, rule.dtype);
-  if (!device.is_cuda()) return on_host("gemm", call, rule, shape, a, b, c);
+  if (!device.is_cuda()) return on_host(call, rule, shape, a, b, c);
   if (floats && is_split(call, rule, a, b, c))
     return of_plan(PlanKind::Split, call, rule, a, b, c, shape);
   const bool plain = call.alpha == Scalar{1, 0} && call.beta == Scalar{1, 0};
   if (!floats || (plain && is_beyond_cublas(rule, a, b)))
     return of_plan(PlanKind::Integer, call, rule, a, b, c, shape);
   PyRef result = result_for(call, rule, device, shape);
+  if (needs_no_product(call, rule, result.get(), a.extent(-1), c)) return result.release();
   const Array out = unwrap(result.get());
-  if (out.layout.size() == 0) return result.release();
-  if (a.extent(-1) == 0 || call.alpha == Scalar{0, 0}) {
-    cast_side(c, rule.dtype, where);
-    scaled_into(call, result.get(), c);
-    return result.release();
-  }
   for (Side* s : {&a, &b, &c}) cast_side(*s, rule.dtype, where);
   if (!blas::is_open()) {
     require_blas();
@@ -294,17 +288,13 @@ PyObject* gemv(const ProductCall& call) {
   require_scalars(call, rule.dtype);
   const bool scales = !(call.alpha == Scalar{1, 0});
   const bool adds = y.array && !(call.beta == Scalar{0, 0});
+  if (!a.array->device.is_cuda()) return on_host(call, rule, shape, a, x, y);
   // An addend determines the dtype of the computation, whatever beta is.
   for (Side* s : {&a, &x})
     y.array ? cast_side(*s, rule.dtype, where) : widen_small(*s, rule.dtype, where);
-  if (!a.array->device.is_cuda()) return on_host("gemv", call, rule, shape, a, x, y);
   if (!scales && !adds) return run_plan_into(PlanKind::Vector, call, rule, a, x, shape);
   PyRef result = result_for(call, rule, a.array->device, shape);
-  if (call.alpha == Scalar{0, 0}) {
-    cast_side(y, rule.dtype, where);
-    scaled_into(call, result.get(), y);
-    return result.release();
-  }
+  if (needs_no_product(call, rule, result.get(), a.extent(1), y)) return result.release();
   const bool small = cublas_takes(rule.dtype) && itemsize_of(rule.dtype) == 2;
   PyRef product = run_plan(small ? PlanKind::Wide : PlanKind::Vector, call, rule, a, x, nullptr);
   if (scales)
@@ -330,16 +320,11 @@ PyObject* ger(const ProductCall& call) {
   const auto rule = rule_for(call, x, y, a);
   require_scalars(call, rule->dtype);
   if (a.array) a.array->layout.broadcast_to(shape.ndim, shape.extents, where);  // or an error
-  const bool is_zero = call.alpha == Scalar{0, 0};  // as in BLAS, x and y are not read; beta is 1
-  if (is_zero && !x.array->device.is_cuda()) return on_host("ger", call, *rule, shape, x, y, a);
   // x, y and a determine the class, not the view of x below.
   PyRef result = result_for(call, *rule, x.array->device, shape);
   PyObject* out = result.get();
-  if (is_zero) {
-    cast_side(a, rule->dtype, where);
-    scaled_into(call, out, a);
-    return result.release();
-  }
+  // As in BLAS, x and y are not read if alpha is 0; beta is 1.
+  if (needs_no_product(call, *rule, out, 1, a)) return result.release();
   // A wider addend determines the dtype of the computation; alpha is not rounded to a narrower one.
   const bool scales = !(call.alpha == Scalar{1, 0});
   if (a.array || scales) cast_side(x, rule->dtype, where);

@@ -8,7 +8,6 @@
 #include "array/text_arguments.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/graph.hpp"
-#include "ops/host_product.hpp"
 #include "ops/operands.hpp"
 #include "ops/overlap.hpp"
 
@@ -159,41 +158,31 @@ nb::object or_none(const Side& s) {
   return s.array ? nb::steal(plain(s.object).release()) : nb::none();
 }
 
-PyObject* on_host(const char* kind, const ProductCall& call, const ProductRule& rule,
-                  const Shape& shape, const Side& a, const Side& b, const Side& c) {
-  PyRef result = result_for(call, rule, {}, shape);
-  if (unwrap(result.get()).layout.size() == 0) return result.release();
-  if (!c.array && call.alpha == Scalar{1, 0} && a.ndim() > 0 && b.ndim() > 0 &&
-      multiply_by_numpys_loop(unwrap(result.get()), *a.array, *b.array, call.where))
-    return result.release();
-  require_blas();
-  call_hook(Hook::Call, "(s(sNOOOOO){})", "product on host", kind, plain(result.get()).release(),
-            or_none(a).ptr(), or_none(b).ptr(), or_none(c).ptr(), number(call.alpha).ptr(),
-            number(call.beta).ptr());
-  return result.release();
-}
-
 PyObject* run_elementwise(const char* name, PyObject* x, PyObject* y, PyObject* out) {
   PyObject* args[] = {x, y};
   return ops::call(op_by_name(name), args, out ? &out : nullptr, false);
 }
 
-// beta * c alone, if the product is multiplied by 0.
-void scaled_into(const ProductCall& call, PyObject* result, const Side& c) {
+bool needs_no_product(const ProductCall& call, const ProductRule& rule, PyObject* result, int64_t k,
+                      Side& c) {
   const Array to = unwrap(result);
   const Scalar beta = call.beta;
+  if (to.layout.size() == 0) return true;
+  if (k != 0 && !(call.alpha == Scalar{0, 0})) return false;
   note_use(to);
   if (!c.array || beta == Scalar{0, 0}) {
     const char zero[16] = {};
     fill_elements(to, zero, call.where);
-    return;
+    return true;
   }
+  cast_side(c, rule.dtype, call.where);
   note_use(*c.array);
   Array source = *c.array;
   source.layout = c.array->layout.broadcast_to(to.layout.ndim(), to.layout.shape(), call.where);
   if (!is_same_place(source, to)) copy_elements(to, source, call.where);
-  if (beta == Scalar{1, 0}) return;
-  Py_XDECREF(run_elementwise("multiply", result, number(beta).ptr(), result));
+  if (!(beta == Scalar{1, 0}))
+    Py_XDECREF(run_elementwise("multiply", result, number(beta).ptr(), result));
+  return true;
 }
 
 }  // namespace gpuinterop::ops

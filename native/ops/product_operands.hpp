@@ -54,12 +54,14 @@ void require_scalars(const ProductCall& call, DTypeId dtype);
 
 nanobind::object number(Scalar s);
 nanobind::object or_none(const Side& s);  // the array as plain() gives it
-// The product by NumPy: computed now, or at each replay of the capture that this thread records.
-PyObject* on_host(const char* kind, const ProductCall& call, const ProductRule& rule,
-                  const Shape& shape, const Side& a, const Side& b, const Side& c);
+// host_product.cpp: the product in host memory, now or at each replay of the capture that this thread records.
+PyObject* on_host(const ProductCall& call, const ProductRule& rule, const Shape& shape, Side& a,
+                  Side& b, Side& c);
 // A binary operation of the table; `out` may be null.
 PyObject* run_elementwise(const char* name, PyObject* x, PyObject* y, PyObject* out);
-// result = beta * c, if the product is multiplied by 0.
-void scaled_into(const ProductCall& call, PyObject* result, const Side& c);
+// Whether the result has no elements, or is beta * c, which this computes: the sums have no terms (k is 0), or alpha
+// is 0.
+bool needs_no_product(const ProductCall& call, const ProductRule& rule, PyObject* result, int64_t k,
+                      Side& c);
 
 }  // namespace gpuinterop::ops

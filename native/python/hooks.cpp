@@ -60,7 +60,7 @@ Entry entries[] = {
     {"encode", "gpuinterop.scalars"},
     // call(operation, arguments, keywords) -> result
     //   Called for everything else: keywords other than out, wrong arguments, operands that only Python can
-    //   read, operations of several launches, and products in host memory.
+    //   read, and operations of several launches.
     {"call", "gpuinterop.ops"},
 };
 

@@ -1,5 +1,6 @@
 """Products of matrices and vectors against NumPy in float64, on every device there is."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -103,3 +104,51 @@ def test_products_of_very_many_axes(device: str) -> None:
     whole, rows = host[0].astype("int32"), x[0].astype("int32")
     got = rows @ rows.swapaxes(-1, -2)
     np.testing.assert_array_equal(got.get(), whole @ whole.swapaxes(-1, -2))
+
+
+LAYOUTS = {
+    "rows": lambda x: GpuArray(x, device="cpu"),
+    "columns": lambda x: GpuArray(x.T.copy(), device="cpu").T,
+    "reversed": lambda x: GpuArray(x[..., ::-1].copy(), device="cpu")[..., ::-1],
+    "with gaps": lambda x: GpuArray(x.repeat(2, -1), device="cpu")[..., ::2],
+}
+SHAPES = [((70, 130), (130, 50)), ((130,), (130, 50)), ((70, 130), (130,)), ((3000,), (3000,)),
+          ((2, 3, 1, 130), (3, 130, 1)), ((2, 1, 33, 49), (3, 49, 65)), ((3, 33, 49), (49,))]  # fmt: skip
+DTYPES = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128", "int64", "uint8"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sums_of_small_integers_on_the_host_are_rounded_once(dtype: str, layout: str) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    wide = {"c": "complex128", "i": "int64", "u": "uint8"}.get(kind.kind, "float64")
+    alpha, beta = (1, 1) if kind.kind in "iu" else (1.5, -0.5)
+    rng = np.random.default_rng(0)
+
+    def operand(*shape: int):
+        host = rng.integers(0 if kind.kind == "u" else -4, 5, shape).astype(wide)
+        host = host * (1 - 2j) if kind.kind == "c" else host
+        return host, LAYOUTS[layout](host.astype(kind))
+
+    for shapes in SHAPES:
+        (a, x), (b, y) = (operand(*shape) for shape in shapes)
+        exact = a @ b
+        np.testing.assert_array_equal((x @ y).get(), exact.astype(kind))
+        if a.ndim > 1 and b.ndim > 1:
+            c, z = operand(*exact.shape[-2:])
+            out = LAYOUTS[layout](np.zeros(exact.shape, kind))
+            gpuinterop.gemm(x, y, z, alpha=alpha, beta=beta, out=out)
+        elif a.ndim == 2:
+            c, z = operand(*exact.shape)
+            out = gpuinterop.gemv(x, y, z, alpha=alpha, beta=beta)
+        else:
+            continue
+        np.testing.assert_array_equal(out.get(), (alpha * exact + beta * c).astype(kind))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_vectors_with_gaps_are_summed_accurately(device: str, dtype: str) -> None:
+    x = gpuinterop.full((1 << 18, 2), 0.1, dtype=dtype, device=device)
+    exact = float(np.float32(0.1)) ** 2 * (1 << 18)
+    for made in (gpuinterop.dot(x[:, 0], x[:, 1]), x[:, 0] @ x[:, ::-1], x[:, :1].T @ x[:, 1]):
+        np.testing.assert_allclose(made.get(), np.full(made.shape, exact), rtol=1e-6)

@@ -43,6 +43,9 @@ dots = np.dot(stack, stack)
 outer, square = w[:, :512].copy(), np.zeros((512, 512), "float32")
 STACK, NUMBER, LINE, DOTS, OUTER, SQUARE = (
     gi.GpuArray(value, device="cpu") for value in (stack, number, line, dots, outer, square))
+half, wide, some = outer.astype("f2"), square.astype("f2"), below.reshape(-1, 32, 32)
+HALF, WIDE, SOME = (gi.GpuArray(value, device="cpu") for value in (half, wide, some))
+PRODUCT, HALVES = (gi.capture(lambda x: x @ x.T, x) for x in (F, HALF))
 fused = gi.fuse(lambda x, y: gi.tanh(x * y + x))
 kernel = gi.ElementwiseKernel("T a, T x, T y", "T z", "z = a * x + y", host=lambda a, x, y: a * x + y)
 
@@ -122,6 +125,18 @@ PAIRS = {
                       lambda: np.matmul(outer.T, outer, out=square)),
     "addmm and out=": (lambda: gi.addmm(SQUARE, OUTER.T, OUTER, beta=0.5, out=SQUARE),
                        lambda: np.add(outer.T @ outer, 0.5 * square, out=square)),
+    "product of halves": (lambda: HALF @ HALF.T, lambda: half @ half.T),
+    "gemm of halves": (lambda: gi.gemm(HALF.T, HALF, WIDE, alpha=2.0, beta=0.5),
+                       lambda: 2 * (half.T @ half) + 0.5 * wide),
+    "gemm of halves and out=": (lambda: gi.gemm(HALF.T, HALF, WIDE, beta=0.5, out=WIDE),
+                                lambda: np.add(half.T @ half, 0.5 * wide, out=wide)),
+    "gemm of bfloat16": (lambda: gi.gemm(H.T[:512], H[:, :512], alpha=2.0), lambda: np.empty((512, 512), "f2")),
+    "product of stacks": (lambda: STACK @ STACK[0], lambda: np.matmul(stack, stack[0])),
+    "gemm of stacks of integers": (lambda: gi.gemm(SOME, SOME, SOME[0]), lambda: some @ some + some[0]),
+    "gemv of rows with gaps": (lambda: gi.gemv(F[:, ::2], F[0, ::2], LINE[:64], alpha=2.0),
+                               lambda: 2 * (f[:, ::2] @ f[0, ::2]) + line[:64]),
+    "replay of a product": (PRODUCT, lambda: f @ f.T),
+    "replay of a product of halves": (HALVES, lambda: half @ half.T),
     "fused function": (lambda: fused(F, F), lambda: np.tanh(f * f)),
     "ElementwiseKernel": (lambda: kernel(2, F, F[0]), lambda: np.add(f, f)),
     "ElementwiseKernel and out=": (lambda: kernel(2, D, D, out=D), lambda: np.add(d, d, out=d)),
