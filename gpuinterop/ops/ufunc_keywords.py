@@ -95,7 +95,7 @@ def _cast(
             # No other operand determines the dtype, so give the number this dtype.
             try:
                 x = dtype.type(x)
-            except OverflowError:
+            except (OverflowError, TypeError):  # TypeError: of a dtype of ml_dtypes
                 wider = "int64" if dtype.kind in "iu" else ""
                 raise integer_out_of_range(row.name, x, dtype, wider) from None
         cast.append(x)

@@ -56,6 +56,9 @@ def test_integers_out_of_range(device):
         for call in (lambda a: a + 10**400, gi.fuse(lambda a: a + 10**400)):
             with pytest.raises(RangeError, match=r"^add: .*float64"):
                 call(one(dtype, device))
+    for dtype in ("float32", "bfloat16"):
+        with pytest.raises(RangeError, match=rf"^exp: .*{dtype}"):
+            gi.exp(10**5000, dtype=dtype)
     np.testing.assert_array_equal((x < 300).get(), [True, True])
     np.testing.assert_array_equal((one("uint8", device) > -1).get(), [True, True])
     np.testing.assert_array_equal((x == 2**70).get(), [False, False])
