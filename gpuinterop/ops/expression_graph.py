@@ -131,6 +131,8 @@ def constant_key(value: Any) -> Any:
         return kind, *map(constant_key, value)
     if isinstance(value, frozenset):
         return kind, frozenset(map(constant_key, value))
+    if isinstance(value, range):  # equal ranges can end differently
+        return kind, value.start, value.stop, value.step
     if isinstance(value, np.generic):
         return kind, value.dtype, value.tobytes()
     # A subclass may hold more than its number, and may define its own equality.
