@@ -19,7 +19,7 @@ from typing import Any
 import gpuinterop.devices as devices
 from gpuinterop import _core, cuda_libraries, installed_libraries
 from gpuinterop._version import __version__
-from gpuinterop.converters import availability
+from gpuinterop.converters import availability, registry
 from gpuinterop.device_spec import device_from_variable
 from gpuinterop.doctor_rules import Facts, Finding, diagnose
 from gpuinterop.error_messages import not_one_of
@@ -81,8 +81,8 @@ class Report(Facts):
 def doctor(trial: bool = False) -> Report:
     """Examine driver, devices, contexts, streams, libraries and memory, without changing them.
 
-    With `trial`, a separate process imports every installed library and its converter and exchanges an
-    array with it, which takes seconds and, on a GPU, memory. Without it no library is imported.
+    With `trial`, a separate process imports every installed library that has arrays on the default device,
+    and exchanges an array with it, which takes seconds and, on a GPU, memory. Without it no library is imported.
 
     Examples
     --------
@@ -267,21 +267,40 @@ def _jax_devices() -> list[Any]:
 
 
 def _trial(report: Report) -> None:
-    """Run the demo, which exchanges an array with every library."""
+    """Run the demo, which exchanges an array with every library; with each alone if one ends the process."""
+    try:
+        runs = [_demo()]
+    except RuntimeError:
+        runs = []
+        for name in registry.names():
+            try:
+                runs.append(_demo("--only", name))
+            except RuntimeError as error:
+                report.failing[name] = str(error)
+        if not report.failing:
+            raise
+    for run in runs:
+        for row in run["libraries"]:
+            if row["broken"]:
+                report.failing[row["name"]] = row["why"]
+        for cell in run["cells"]:
+            for fault in cell["faults"]:
+                report.failing.setdefault(cell["library"], f"{fault['check']}: {fault['got']}")
+
+
+def _demo(*words: str) -> Any:
     paths = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(
-        [sys.executable, "-m", "gpuinterop", "demo", "--json"], env={**os.environ, "PYTHONPATH": paths},
+        [sys.executable, "-m", "gpuinterop", "demo", "--json", *words], env={**os.environ, "PYTHONPATH": paths},
         capture_output=True, text=True, errors="replace", timeout=300, check=False,
     )  # fmt: skip
+    if words and done.returncode == 2:  # not installed, or without arrays on the default device
+        return {"libraries": [], "cells": []}
     try:
-        found = json.loads(done.stdout)
+        return json.loads(done.stdout)
     except ValueError:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise RuntimeError(f"gpuinterop demo ended with code {done.returncode}: {last}") from None
-    report.failing = {row["name"]: row["why"] for row in found["libraries"] if row["broken"]}
-    for cell in found["cells"]:
-        for fault in cell["faults"]:
-            report.failing.setdefault(cell["library"], f"{fault['check']}: {fault['got']}")
 
 
 # ---- the page -----------------------------------------------------------------------------------

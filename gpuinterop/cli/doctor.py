@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="omit the trial, which imports every installed library",
+        help="omit the trial, which imports and uses installed libraries",
     )
     parser.add_argument("--json", action="store_true", help="for programs")
 

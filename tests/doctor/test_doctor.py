@@ -10,6 +10,7 @@ from doubles import driver, internals
 import gpuinterop as gi
 import gpuinterop.doctor as module
 from gpuinterop import _core
+from gpuinterop.converters import registry
 
 
 def test_doctor_imports_no_other_library():
@@ -201,3 +202,13 @@ def test_a_trial_finds_libraries_that_fail_at_import_or_in_use(tmp_path):
     assert len(trials) == len(found["failing"])
     assert any("demo --only halfbroken" in finding["fix"] for finding in trials)
     assert report("--quick")[0]["failing"] == {}
+
+
+def test_a_trial_names_the_library_that_ends_the_process(tmp_path, monkeypatch):
+    installed(tmp_path, "fatal", "import os\nos._exit(7)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("GPUINTEROP_DEVICE", "cpu")
+    monkeypatch.setattr(registry, "names", lambda: ["fatal", "numpy", "cupy"])
+    assert gi.doctor(trial=True).failing == {
+        "fatal": "gpuinterop demo ended with code 7: no output"
+    }
