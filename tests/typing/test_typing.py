@@ -20,9 +20,15 @@ import gpuinterop
 PACKAGE = Path(gpuinterop.__file__).parents[1]
 
 
+# As in docs/arrays.md. One configuration for all tests, because each needs a cache of its own.
+CONFIGURATION = "[mypy]\nplugins = gpuinterop.mypy_plugin\n"
+
+
 @pytest.fixture(scope="session")
 def mypy_cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("mypy")
+    folder = tmp_path_factory.mktemp("mypy")
+    (folder / "mypy.ini").write_text(CONFIGURATION)
+    return folder
 
 
 @pytest.fixture
@@ -30,10 +36,9 @@ def mypy(tmp_path, mypy_cache):
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("mypy is not installed")
 
-    def check(
-        program: Path, *stubs: Path, config: Path | str = ""
-    ) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "mypy", "--strict", f"--config-file={config}", "--python-version=3.12",
+    def check(program: Path, *stubs: Path) -> subprocess.CompletedProcess[str]:
+        config = f"--config-file={mypy_cache / 'mypy.ini'}"
+        command = [sys.executable, "-m", "mypy", "--strict", config, "--python-version=3.12",
                    # What is judged is the program, not the optional libraries that the package names.
                    "--follow-imports=silent", "--cache-dir", str(mypy_cache), str(program)]  # fmt: skip
         folders = [PACKAGE] * (PACKAGE.name != "site-packages") + list(stubs)
@@ -274,9 +279,8 @@ def test_static_classes_of_results_are_exact(mypy, tmp_path):
 
 def test_plugin_gives_numpys_functions_the_types_of_gpuinterops(mypy, tmp_path):
     page = (Path(__file__).parents[2] / "docs" / "arrays.md").read_text(encoding="utf-8")
-    config, program = tmp_path / "mypy.ini", tmp_path / "ufuncs.py"
-    config.write_text("[mypy]\nplugins = gpuinterop.mypy_plugin\n")
-    assert config.read_text() in page
+    program = tmp_path / "ufuncs.py"
+    assert CONFIGURATION in page
     ufuncs = {f.__name__: f.nin for f in vars(np).values() if isinstance(f, np.ufunc)}
     calls = [f"{name}({', '.join(given[:inputs])})" for name, inputs in ufuncs.items()
              if hasattr(gpuinterop, name) for given in ("xx", "gx", "gg")]  # fmt: skip
@@ -287,7 +291,7 @@ def test_plugin_gives_numpys_functions_the_types_of_gpuinterops(mypy, tmp_path):
         + "kept: np.ndarray[Any, Any] = np.exp(host)\n"
         + "".join(f"reveal_type({library}.{call})\n" for call in calls for library in ("gi", "np"))
     )  # fmt: skip
-    done = mypy(program, config=config)
+    done = mypy(program)
     assert done.returncode == 0, done.stdout + done.stderr
     found = re.findall('Revealed type is "(.*)"', done.stdout)
     assert len(found) == 2 * len(calls)
