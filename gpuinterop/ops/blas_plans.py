@@ -39,7 +39,7 @@ def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
         right = b.broadcast_to((*batch, *b.shape[-2:])).swapaxes(-1, -2).expand_dims(-3)
     else:
         left, right = a, b if b.ndim == 1 else b.swapaxes(-1, -2)
-    return kernel_of_product(left, right, kind == "wide").resolved((left, right), (), outs)
+    return kernel_of_product(left, right, kind == "wide").prepare((left, right), outs)
 
 
 def kernel_of_product(

@@ -37,7 +37,7 @@ def _fixed_key(value: Any) -> Any:
         ) from None  # fmt: skip
 
 
-def _shown(value: Any) -> str:
+def _constant_text(value: Any) -> str:
     """Show a constant; a subclass of float may print different numbers alike."""
     if isinstance(value, float) and type(value) is not float:
         return f"{type(value).__name__} of value {float.__repr__(value)}"
@@ -59,16 +59,16 @@ def _refuse_shared(inputs: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
             )
 
 
-def _is_plain(own: Any, given: Any, changed: list[tuple[Any, Any]]) -> bool:
-    if not isinstance(given, _core.Array) or (given.dtype, given.device) != (own.dtype, own.device):
+def _is_plain(own: Any, arg: Any, changed: list[tuple[Any, Any]]) -> bool:
+    if not isinstance(arg, _core.Array) or (arg.dtype, arg.device) != (own.dtype, own.device):
         return False
-    return not any(_core._may_overlap(other, given) for other, _ in changed if other is not own)
+    return not any(_core._may_overlap(other, arg) for other, _ in changed if other is not own)
 
 
-def _staged(own: Any, given: Any) -> Any:
-    made = output_arrays.new_like(own, own.shape, own.dtype)
-    made[...] = given
-    return made
+def _stage_copy(own: Any, arg: Any) -> Any:
+    copy = output_arrays.new_like(own, own.shape, own.dtype)
+    copy[...] = arg
+    return copy
 
 
 class Capture:
@@ -138,39 +138,37 @@ class Capture:
                 fix="pass all of them, or write into capture.inputs",
             )
         changed: list[tuple[Any, Any]] = []
-        for own, given in zip(self.inputs, arguments, strict=True):
+        for own, arg in zip(self.inputs, arguments, strict=True):
             if not isinstance(own, _core.Array):
-                if _fixed_key(given) != _fixed_key(own):
+                if _fixed_key(arg) != _fixed_key(own):
                     raise CaptureError(
                         where="Capture",
-                        expected=f"{_shown(own)}, which is fixed in the recorded operations",
-                        got=_shown(given),
+                        expected=f"{_constant_text(own)}, which is fixed in the recorded operations",
+                        got=_constant_text(arg),
                         fix="pass arrays as separate arguments, and a number that changes as a 0-d array",
                     )
-            elif given is not own:
+            elif arg is not own:
                 try:
-                    shape = tuple(given.shape if hasattr(given, "shape") else np.shape(given))
+                    shape = tuple(arg.shape if hasattr(arg, "shape") else np.shape(arg))
                 except (TypeError, ValueError):  # for example for ragged lists
                     shape = None
                 if shape != tuple(own.shape):
                     raise ShapeError(
                         where="Capture",
                         expected=f"an argument of shape {own.shape}, as captured",
-                        got=short_repr(given) if shape is None else str(shape),
+                        got=short_repr(arg) if shape is None else str(shape),
                         fix="capture the function again for other shapes",
                     )
-                changed.append((own, given))
+                changed.append((own, arg))
         _refuse_shared(self.inputs, arguments)
         with reraise_from("Capture"):
             # Before the first write, convert arguments that may be refused or that a write would change.
             values = [
-                given
-                if len(changed) == 1 or _is_plain(own, given, changed)
-                else _staged(own, given)
-                for own, given in changed
+                arg if len(changed) == 1 or _is_plain(own, arg, changed) else _stage_copy(own, arg)
+                for own, arg in changed
             ]
-            for (own, given), value in zip(changed, values, strict=True):
-                if value is given:
+            for (own, arg), value in zip(changed, values, strict=True):
+                if value is arg:
                     own[...] = value
                 else:  # its copy has been counted
                     _core.copy_into(own, value, where="Capture", uncounted=True)

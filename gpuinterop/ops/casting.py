@@ -21,25 +21,25 @@ from .operation_table import TABLE
 
 def cast(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
     """Return a copy of x in another dtype, of the class that can hold it."""
-    wanted = as_supported_dtype(dtype, "astype")
+    dtype = as_supported_dtype(dtype, "astype")
     cls: Any = type(x)
-    seen = core_view(x)
-    in_order = order == "C" or (order == "K" and seen.is_c_contiguous())
-    axes = None if in_order else _axes_in_memory(seen, order)
-    if copy is not True and not require_bool(copy, "copy", "astype") and seen.dtype == wanted:
+    source = core_view(x)
+    in_order = order == "C" or (order == "K" and source.is_c_contiguous())
+    axes = None if in_order else _axes_in_memory(source, order)
+    if copy is not True and not require_bool(copy, "copy", "astype") and source.dtype == dtype:
         return x
-    if getattr(cls, "_only", wanted) != wanted:
+    if getattr(cls, "_only", dtype) != dtype:
         cls = gpuarray_class()
-    shape = seen.shape if axes is None else tuple([seen.shape[i] for i in axes])
-    place = seen.device
-    made = _core.empty(cls, shape, wanted, place.type_code, place.index, where="astype")
+    shape = source.shape if axes is None else tuple([source.shape[i] for i in axes])
+    device = source.device
+    result = _core.empty(cls, shape, dtype, device.type_code, device.index, where="astype")
     if axes is not None:
-        made = made._permuted([axes.index(i) for i in range(seen.ndim)])
-    if seen.dtype == wanted:
-        _core.copy_into(made, seen, where="astype")
+        result = result._permuted([axes.index(i) for i in range(source.ndim)])
+    if source.dtype == dtype:
+        _core.copy_into(result, source, where="astype")
     else:
-        cast_into(made, seen)
-    return made
+        cast_into(result, source)
+    return result
 
 
 def cast_into(target: Any, x: Any) -> None:

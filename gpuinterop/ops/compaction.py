@@ -56,8 +56,8 @@ class Selection:
             self.count = int(np.count_nonzero(self.host))
             return
         if not self.mask.is_c_contiguous():
-            given, self.mask = self.mask, self._empty(self.mask.shape, np.bool_)
-            _core.copy_into(self.mask, given, where=where, uncounted=True)
+            mask_view, self.mask = self.mask, self._empty(self.mask.shape, np.bool_)
+            _core.copy_into(self.mask, mask_view, where=where, uncounted=True)
         self.tiles = -(-self.mask.size // _TILE)
         self.count = 0
         if not self.tiles:
@@ -81,29 +81,29 @@ class Selection:
         if self.device.type == "cpu":
             _read_on_host(as_numpy_view(x), self.host, as_numpy_view(target, written=True))
         else:
-            self._launch("gi_compact_write", self.tiles, *_merged(x), target, x, 0, READ)
+            self._launch("gi_compact_write", self.tiles, *_merge(x), target, x, 0, READ)
         return target
 
     def assign(self, x: Any, values: Any) -> None:
         """Set the selected elements of `x` to the 1-d `values`, of which there are `count`. CUDA only."""
         if self.count:
             self._launch(
-                "gi_compact_write", self.tiles, *_merged(x), x, values, values._strides[0], ASSIGN
+                "gi_compact_write", self.tiles, *_merge(x), x, values, values._strides[0], ASSIGN
             )
 
     def places(self) -> Any:
         """Return the indices of the selected elements as an int64 array with one row for each axis."""
         shape = self.mask.shape
-        made = self._empty((len(shape), self.count), np.int64)
+        indices = self._empty((len(shape), self.count), np.int64)
         if not self.count:
-            return made
+            return indices
         if self.device.type == "cpu":
-            _places_on_host(self.host, as_numpy_view(made, written=True))
+            _places_on_host(self.host, as_numpy_view(indices, written=True))
         else:
             self._launch(
-                "gi_compact_write", self.tiles, shape, shape, made, None, self.count, PLACES
+                "gi_compact_write", self.tiles, shape, shape, indices, None, self.count, PLACES
             )
-        return made
+        return indices
 
 
 def _launch(
@@ -128,11 +128,11 @@ def repeated_places(counts: Any, where: str) -> Any:
 
     None if a count is negative, or their sum is beyond all memory.
     """
-    given = counts = output_arrays.plain(counts)
+    source = counts = output_arrays.plain(counts)
     n = counts.size
     if counts.dtype != np.int64 or not counts.is_c_contiguous():
-        counts = output_arrays.new_like(given, (n,), np.int64, where)
-        FUNCTIONS["cast"](given, out=counts)
+        counts = output_arrays.new_like(source, (n,), np.int64, where)
+        FUNCTIONS["cast"](source, out=counts)
     tiles = -(-n // _COUNTS)
     offsets = output_arrays.new_like(counts, (tiles + 1,), np.int64, where)
     _launch("gi_compact_repeat_count", tiles, counts, 0, tiles, offsets, step=n)
@@ -141,11 +141,11 @@ def repeated_places(counts: Any, where: str) -> Any:
     if total >= MOST:
         return None
     index = np.int32 if max(total, n) < 1 << 31 else np.int64
-    made = output_arrays.new_like(counts, (total,), index, where)
+    out = output_arrays.new_like(counts, (total,), index, where)
     if total:
         blocks = -(-total // _RESULTS)
-        _launch("gi_compact_repeat_write", blocks, counts, total, tiles, offsets, out=made, step=n)
-    return made
+        _launch("gi_compact_repeat_write", blocks, counts, total, tiles, offsets, out=out, step=n)
+    return out
 
 
 def may_wait(device: Any) -> bool:
@@ -155,7 +155,7 @@ def may_wait(device: Any) -> bool:
     return device.type == "cpu" or not devices.current_stream(device).is_capturing
 
 
-def _merged(x: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _merge(x: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     shape, strides = _core._merge_dimensions(list(x.shape), [[s] for s in x._strides])
     return tuple(shape), tuple(s[0] for s in strides)
 
@@ -175,24 +175,24 @@ def _host_pieces(mask: Any, key: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ..
 
 
 def _read_on_host(source: Any, mask: Any, target: Any) -> None:
-    at = 0
+    start = 0
     for key in _host_pieces(mask):
-        found = source[key][mask[key]]
-        target[at : at + len(found)] = found
-        at += len(found)
+        values = source[key][mask[key]]
+        target[start : start + len(values)] = values
+        start += len(values)
 
 
 def _places_on_host(mask: Any, target: Any) -> None:
-    at = 0
+    start = 0
     for key in _host_pieces(mask):
-        found = np.nonzero(mask[key])
-        part = slice(at, at + len(found[0]))
+        indices = np.nonzero(mask[key])
+        part = slice(start, start + len(indices[0]))
         ints = sum(isinstance(k, int) for k in key)
         for axis in range(ints):
             target[axis, part] = key[axis]
-        for axis, places in enumerate(found, ints):
+        for axis, places in enumerate(indices, ints):
             target[axis, part] = places
         if len(key) > ints:
             target[ints, part] += key[ints].start
-        del found, places  # before the next piece
-        at = part.stop
+        del indices, places  # before the next piece
+        start = part.stop

@@ -25,10 +25,10 @@ from gpuinterop.views import read_axis
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["concatenate", "join", "listed", "split", "stack"]
+__all__ = ["concatenate", "join", "as_array_list", "split", "stack"]
 
 
-def listed(arrays: Any, where: str) -> list[Any]:
+def as_array_list(arrays: Any, where: str) -> list[Any]:
     """Return the arrays of a sequence: at least one, on one device."""
     try:
         parts = list(arrays)
@@ -53,19 +53,19 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
     CudaNdarray among the arrays the result is float32, as in every operation.
     """
     where = "concatenate"
-    given = listed(arrays, where)
-    parts = [output_arrays.plain(x) for x in given]
+    arrays = as_array_list(arrays, where)
+    parts = [output_arrays.plain(x) for x in arrays]
     shapes = tuple([x.shape for x in parts])
     if axis is None:
         shapes, axis = tuple([(x.size,) for x in parts]), 0
     elif type(axis) is not int:
         axis = read_axis(axis, parts[0].ndim, where)
-    leading = result_class([type(x) for x in given])
+    leading = result_class([type(x) for x in arrays])
     only = getattr(leading, "_only", None)
     shape, dtype, places = _layout(axis, only, shapes, tuple([x.dtype for x in parts]))
-    cls, place = output_arrays.class_for(leading, dtype), parts[0].device
+    cls, device = output_arrays.class_for(leading, dtype), parts[0].device
     if out is None:
-        out = _core.empty(cls, shape, dtype, place.type_code, place.index, where=where)
+        out = _core.empty(cls, shape, dtype, device.type_code, device.index, where=where)
     else:
         output_arrays.check_out(out, shape, dtype, parts[0], where)
         # Writing one part must not change the parts that are read later.
@@ -126,8 +126,8 @@ def join(axis: int, *arrays: Any) -> Any:
 
 def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
     """Join the arrays along a new axis."""
-    given = listed(arrays, "stack")
-    parts = [output_arrays.plain(x) for x in given]
+    arrays = as_array_list(arrays, "stack")
+    parts = [output_arrays.plain(x) for x in arrays]
     for x in parts[1:]:
         if x.shape != parts[0].shape:
             raise ShapeError(
@@ -137,7 +137,7 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
                 fix="reshape one",
             )
     along = read_axis(axis, parts[0].ndim + 1, "stack")
-    views = [_core.view(type(g), x.expand_dims(along)) for g, x in zip(given, parts, strict=True)]
+    views = [_core.view(type(g), x.expand_dims(along)) for g, x in zip(arrays, parts, strict=True)]
     with reraise_from("stack"):
         return concatenate(views, along, out)
 
@@ -180,22 +180,22 @@ def _together(where: str, parts: list[Any], axis: Any) -> Any:
 
 
 def vstack(tup: Any) -> Any:
-    parts = [np.atleast_2d(x) for x in listed(tup, "numpy.vstack")]
+    parts = [np.atleast_2d(x) for x in as_array_list(tup, "numpy.vstack")]
     return _together("numpy.vstack", parts, 0)
 
 
 def hstack(tup: Any) -> Any:
-    parts = [np.atleast_1d(x) for x in listed(tup, "numpy.hstack")]
+    parts = [np.atleast_1d(x) for x in as_array_list(tup, "numpy.hstack")]
     return _together("numpy.hstack", parts, 0 if parts[0].ndim == 1 else 1)
 
 
 def dstack(tup: Any) -> Any:
-    parts = [np.atleast_3d(x) for x in listed(tup, "numpy.dstack")]
+    parts = [np.atleast_3d(x) for x in as_array_list(tup, "numpy.dstack")]
     return _together("numpy.dstack", parts, 2)
 
 
 def column_stack(tup: Any) -> Any:
-    parts = listed(tup, "numpy.column_stack")
+    parts = as_array_list(tup, "numpy.column_stack")
     columns = [x if x.ndim > 1 else x.reshape((-1, 1)) for x in parts]
     return _together("numpy.column_stack", columns, 1)
 

@@ -60,7 +60,7 @@ CALLS: dict[str, Any] = {}
 
 
 def _resolve(
-    op: int, kinds: tuple[int, ...], classes: tuple[Any, ...], given: tuple[int, ...]
+    op: int, kinds: tuple[int, ...], classes: tuple[Any, ...], out_rows: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
     entry = _entry(op)
     owners = [c for c in classes if c is not None]
@@ -82,10 +82,10 @@ def _resolve(
     # A dtype without a kernel is not computed on the host either, so that both devices refuse it.
     ins, outs = entry.loop(kinds) if custom else body_for(entry, kinds)[1]
     if entry.name != "cast":
-        check_casts(entry.name, outs, given)
-    held = strict or [True] * len(outs)
-    found = (_class_for(r, special if s else None, owners) for r, s in zip(outs, held, strict=True))
-    return ins, outs, tuple(found)
+        check_casts(entry.name, outs, out_rows)
+    strict = strict or [True] * len(outs)
+    pairs = zip(outs, strict, strict=True)
+    return ins, outs, tuple(_class_for(row, special if s else None, owners) for row, s in pairs)
 
 
 def _class_for(row: int, special: Any, owners: list[Any]) -> Any:
@@ -94,8 +94,8 @@ def _class_for(row: int, special: Any, owners: list[Any]) -> Any:
     if special is not None and special._only == dtype:
         return special
     others = [c for c in owners if getattr(c, "_only", None) is None]
-    found = result_class(others) if others else _core.Array
-    return gpuarray_class() if found is _core.Array else found
+    cls = result_class(others) if others else _core.Array
+    return gpuarray_class() if cls is _core.Array else cls
 
 
 # ---- machine code ---------------------------------------------------------------------------------
@@ -121,16 +121,16 @@ def compile_operation(entry: Any, kinds: tuple[int, ...], capability: int) -> by
     """Return machine code of an operation outside the table for C-contiguous arrays of these dtypes."""
     body = entry.body(kinds)
     stored = (*body.loop_in, *body.loop_out)
-    return _compiled(KernelSpec(body, stored, "C" * len(stored), "flat", 0, 1, 1), capability)
+    return _machine_code(KernelSpec(body, stored, "C" * len(stored), "flat", 0, 1, 1), capability)
 
 
 def _build(*request: Any) -> tuple[bytes, str]:
     *rest, capability = request
     spec = _spec(*rest)
-    return _compiled(spec, capability), spec.symbol
+    return _machine_code(spec, capability), spec.symbol
 
 
-def _compiled(spec: KernelSpec, capability: int) -> bytes:
+def _machine_code(spec: KernelSpec, capability: int) -> bytes:
     return compile_source(render(spec), capability, options=EXACT, name=f"{spec.body.name}.cu")
 
 

@@ -51,7 +51,7 @@ def require_arch(arch: Any, where: str) -> int:
 
 
 def _parameters(text: str, where: str) -> list[Parameter]:
-    found = []
+    parameters = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         match = _PARAMETER.match(" ".join(part.split()))
         kind = _C_NAMES.get(match["type"], match["type"]) if match else ""
@@ -62,8 +62,8 @@ def _parameters(text: str, where: str) -> list[Parameter]:
                 got=short_repr(part),
                 fix=f"write one of {', '.join(NAMES[:15])} or a capital letter, then a name",
             )
-        found.append((kind, match["name"]))
-    return found
+        parameters.append((kind, match["name"]))
+    return parameters
 
 
 def _working(dtype: str) -> str:
@@ -72,7 +72,7 @@ def _working(dtype: str) -> str:
     return name if name in ("bool", "float", "double") else f"{NAMESPACE}::{name}"
 
 
-def assigned(name: str, dtype: str, expression: str) -> str:
+def assignment_text(name: str, dtype: str, expression: str) -> str:
     """Return the statement that sets an output of a dtype to an expression of any type."""
     return f"{name} = {NAMESPACE}::gi_to<{_working(dtype)}>({expression})"
 
@@ -141,25 +141,25 @@ class CudaText:
         """Return the dtypes of the inputs and the outputs, for operands of these kinds."""
         letters = self._letters(kinds)
         ins, outs = (self._types(declared, letters, kinds) for declared in (self.ins, self.outs))
-        for (_, name), wanted, kind in zip(self.ins, ins, kinds, strict=True):
+        for (_, name), dtype, kind in zip(self.ins, ins, kinds, strict=True):
             # Other operands are numbers, which are checked by their value.
             if 0 <= kind < STRONG_NUMBER and not np.can_cast(
-                dtype_from_id(kind), dtype_from_id(NAMES.index(wanted)), "safe"
+                dtype_from_id(kind), dtype_from_id(NAMES.index(dtype)), "safe"
             ):
                 raise DTypeError(
                     where=self.name,
-                    expected=f"for {name} an array of a dtype that NumPy casts safely to {wanted}",
+                    expected=f"for {name} an array of a dtype that NumPy casts safely to {dtype}",
                     got=NAMES[kind],
-                    fix=f"cast it: {name}.astype({wanted!r}), or declare {name} as {NAMES[kind]}",
+                    fix=f"cast it: {name}.astype({dtype!r}), or declare {name} as {NAMES[kind]}",
                 )
         return tuple(map(NAMES.index, ins)), tuple(map(NAMES.index, outs))
 
     def _letters(self, kinds: Sequence[int]) -> dict[str, str]:
         letters: dict[str, str] = {}
-        for (kind, _), given in zip(self.ins, kinds, strict=True):
-            if len(kind) > 1 or given < 0:
+        for (kind, _), operand_kind in zip(self.ins, kinds, strict=True):
+            if len(kind) > 1 or operand_kind < 0:
                 continue
-            name = NAMES[row_of_kind(given)]
+            name = NAMES[row_of_kind(operand_kind)]
             if letters.setdefault(kind, name) != name:
                 raise DTypeError(
                     where=self.name,
@@ -230,36 +230,32 @@ class CudaText:
 
 
 def host_results(
-    where: str, found: Any, shape: tuple[int, ...], dtypes: Sequence[np.dtype[Any]], whose: str = ""
+    where: str, value: Any, shape: tuple[int, ...], dtypes: Sequence[np.dtype[Any]], whose: str = ""
 ) -> tuple[Any, ...]:
     """Return the result of a user's host= as an array for each output."""
-    single = len(dtypes) == 1 and not isinstance(found, (tuple, list))
+    single = len(dtypes) == 1 and not isinstance(value, (tuple, list))
     try:
-        given = (found,) if single else tuple(found)
-        if len(given) != len(dtypes):
-            raise ValueError(f"{len(given)} items")
-        pairs = zip(given, dtypes, strict=True)
+        arrays = (value,) if single else tuple(value)
+        if len(arrays) != len(dtypes):
+            raise ValueError(f"{len(arrays)} items")
+        pairs = zip(arrays, dtypes, strict=True)
         if all(type(x) is np.ndarray and x.dtype == t and x.shape == shape for x, t in pairs):
-            return given
-        if any(np.ma.is_masked(value) for value in given):
+            return arrays
+        if any(np.ma.is_masked(x) for x in arrays):
             raise TypeError("an array with masked elements")
-        values = [np.asarray(value) for value in given]
-        if any(
-            value.dtype == object for value in values
-        ):  # for example None, which NumPy converts to nan
+        values = [np.asarray(x) for x in arrays]
+        if any(x.dtype == object for x in values):  # for example None, which NumPy converts to nan
             raise TypeError("an array of objects")
-        for value, dtype in zip(values, dtypes, strict=True):
-            if value.dtype != dtype and is_complex(value.dtype) and not is_complex(dtype):
-                raise TypeError(f"an array of {value.dtype} for an output of {dtype}")
-        if wrong := [value.shape for value in values if value.shape != shape]:
+        for x, dtype in zip(values, dtypes, strict=True):
+            if x.dtype != dtype and is_complex(x.dtype) and not is_complex(dtype):
+                raise TypeError(f"an array of {x.dtype} for an output of {dtype}")
+        if wrong := [x.shape for x in values if x.shape != shape]:
             raise TypeError(f"an array of shape {wrong[0]}")
-        return tuple(
-            value.astype(dtype, copy=False) for value, dtype in zip(values, dtypes, strict=True)
-        )
+        return tuple(x.astype(dtype, copy=False) for x, dtype in zip(values, dtypes, strict=True))
     except (TypeError, ValueError) as error:
         raise ShapeError(
             where=where,
             expected=f"{len(dtypes)} array{'s' * (len(dtypes) != 1)} of numbers of shape {shape}{whose} from host=",
-            got=f"{type(found).__name__}: {error}",
+            got=f"{type(value).__name__}: {error}",
             fix="return an array of this shape for each output, several as a tuple",
         ) from None  # fmt: skip

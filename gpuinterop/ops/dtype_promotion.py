@@ -116,16 +116,16 @@ def loop_dtypes(row: Row, kinds: tuple[int, ...]) -> Loop:
     extended = _common_extended_type(kinds)
     stand_in = _FLOAT16 if extended is not None else _FLOAT32
     rows = [k if k < 0 else row_of_kind(k) for k in kinds]
-    plain = tuple(stand_in if is_extended(r) else r for r in rows)
+    numpy_kinds = tuple(stand_in if is_extended(r) else r for r in rows)
     if extended is not None:
         # bfloat16 + int32 is bfloat16: integers are weakly typed beside it, other than beside float16.
-        plain = tuple(k if k < 0 or dtype_kind(k) == "f" else -1 for k in plain)
+        numpy_kinds = tuple(k if k < 0 or dtype_kind(k) == "f" else -1 for k in numpy_kinds)
     if row.name == "where":
-        loop = _where(row, plain, kinds)
+        loop = _where(row, numpy_kinds, kinds)
     elif row.name == "cast":
-        loop = ((plain[0],), (plain[0],))
+        loop = ((numpy_kinds[0],), (numpy_kinds[0],))
     else:
-        loop = _numpy_loop(row, plain, kinds)
+        loop = _numpy_loop(row, numpy_kinds, kinds)
     if extended is None:
         return loop
 
@@ -140,22 +140,22 @@ def common_dtype(dtypes: Sequence[Any], where: str) -> Any:
     try:
         return np.result_type(*dtypes)
     except TypeError:
-        found = dtype_id(dtypes[0])
+        row = dtype_id(dtypes[0])
         try:
             for other in dtypes[1:]:
-                found = loop_dtypes(TABLE["add"], (found, dtype_id(other)))[1][0]
+                row = loop_dtypes(TABLE["add"], (row, dtype_id(other)))[1][0]
         except DTypeError as error:
             raise DTypeError(
                 where=where, expected="arrays of dtypes that have a common one",
                 got=", ".join(str(d) for d in dtypes), fix=error.fix,
             ) from None  # fmt: skip
-        return dtype_from_id(found)
+        return dtype_from_id(row)
 
 
-def _numpy_loop(row: Row, plain: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
-    operands: list[Any] = [WEAK[k] if k < 0 else dtype_from_id(k) for k in plain]
+def _numpy_loop(row: Row, numpy_kinds: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
+    operands: list[Any] = [WEAK[k] if k < 0 else dtype_from_id(k) for k in numpy_kinds]
     rule = row.rule
-    if all(k < 0 for k in plain):
+    if all(k < 0 for k in numpy_kinds):
         # Weak operands only: their own NumPy types.
         operands = [np.result_type(o(0)) for o in operands]
     if len(operands) == 3 and rule.nin == 2:  # clip: all three together
@@ -175,17 +175,17 @@ def _numpy_loop(row: Row, plain: tuple[int, ...], kinds: tuple[int, ...]) -> Loo
 
 def _common(rule: np.ufunc, operands: list[Any], row: Row, kinds: tuple[int, ...]) -> Any:
     strong = [o for o in operands if isinstance(o, np.dtype)]
-    found: Any = strong[0]
+    common: Any = strong[0]
     try:
         for other in [*strong[1:], *(o for o in operands if o not in strong)]:
-            found = rule.resolve_dtypes((found, other, None))[-1]
+            common = rule.resolve_dtypes((common, other, None))[-1]
     except TypeError as error:
         raise _no_loop(row, kinds) from error
-    return found
+    return common
 
 
-def _where(row: Row, plain: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
-    values = plain[1:]
+def _where(row: Row, numpy_kinds: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
+    values = numpy_kinds[1:]
     if all(k == _BOOL for k in values):
         promoted = _BOOL
     elif values[0] == values[1] and values[0] >= 0:
@@ -213,9 +213,9 @@ def require_exact_in(where: str, only: Any, kinds: tuple[int, ...]) -> None:
             )
 
 
-def check_casts(where: str, outs: tuple[int, ...], given: tuple[int, ...]) -> None:
+def check_casts(where: str, outs: tuple[int, ...], out_rows: tuple[int, ...]) -> None:
     """Refuse `out` dtypes (-1 for none) to which NumPy does not cast results of these dtypes."""
-    for row, out in zip(outs, given, strict=True):
+    for row, out in zip(outs, out_rows, strict=True):
         if out < 0 or out == row:
             continue
         if NAMES[out] in WITHOUT_KERNELS:
@@ -288,14 +288,14 @@ def core_body(op: str, stored: tuple[str, ...]) -> Body:
     places = " + ".join(
         f"gi_place(a{i}, a{count + i}, a{control}, {i}, inside)" for i in range(count)
     )
-    given, body = stored[: control + 1], f"bool inside = true; const i64 at = {places};"
+    indices, body = stored[: control + 1], f"bool inside = true; const i64 at = {places};"
     if op == "check_indices":
-        return Body(op, given, (), f"{body} (void)at;", once=True)
+        return Body(op, indices, (), f"{body} (void)at;", once=True)
     frame, other = f"a{control + 1}", f"a{control + 2}"
     if op == "gather":
-        return Body(op, (*given, ADDRESS), stored[-1:], f"{body} o0 = {frame}[at];", once=True)
+        return Body(op, (*indices, ADDRESS), stored[-1:], f"{body} o0 = {frame}[at];", once=True)
     writes = {"scatter": f"*gi_writable({frame}, at) = {other};",
               "scatter_add": f"gi_atomic_add(gi_writable({frame}, at), {other});"}  # fmt: skip
     return Body(
-        op, (*given, ADDRESS, stored[-1]), (), f"{body} if (inside) {writes[op]}", once=True
+        op, (*indices, ADDRESS, stored[-1]), (), f"{body} if (inside) {writes[op]}", once=True
     )

@@ -99,30 +99,30 @@ class ElementwiseKernel(CompiledExpression):
                 where=self.name, expected=f"{len(parameters)} operand{'s' * (len(parameters) != 1)}",
                 got=f"{len(args)} operand{'s' * (len(args) != 1)}", fix=f"call {self.name}({names})",
             )  # fmt: skip
-        given, limits = self._judged(args)
-        operation = self.operation(given)
+        operands, limits = self._read_arguments(args)
+        operation = self.operation(operands)
         self._add_entry(args, limits, operation)
-        return operation(*given, out=out)
+        return operation(*operands, out=out)
 
-    def _judged(self, given: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def _read_arguments(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return the arguments, and the limits by which the core recognises the arguments of later calls.
 
         Numbers that `scalars_to_array` refuses for the dtype of their parameter are refused. If no argument
         is an array, numbers become arrays: for a parameter with a letter, a NumPy number keeps its dtype,
         and a Python number follows `asarray`.
         """
-        args = [as_scalar(value, self.name) for value in given]
+        args = [as_scalar(value, self.name) for value in values]
         numbers = [isinstance(value, (bool, int, float, complex, np.generic)) for value in args]
         alone = all(numbers)
-        named: dict[str, Any] = {}
+        dtypes: dict[str, Any] = {}
         for (kind, _), value in zip(self._text.ins, args, strict=True):
             if isinstance(value, (_core.Array, np.ndarray)) or (alone and hasattr(value, "dtype")):
-                named[kind] = np.result_type(named.get(kind, value.dtype), value.dtype)
+                dtypes[kind] = np.result_type(dtypes.get(kind, value.dtype), value.dtype)
         limits = [limits_of(value) for value in args]
         for i, ((kind, name), value) in enumerate(zip(self._text.ins, args, strict=True)):
             if not numbers[i]:
                 continue
-            dtype = named.get(kind) if len(kind) == 1 else dtype_from_id(NAMES.index(kind))
+            dtype = dtypes.get(kind) if len(kind) == 1 else dtype_from_id(NAMES.index(kind))
             if alone or dtype is not None:
                 elements = scalars_to_array(value, dtype, f"{self.name}, parameter {name}")
             if alone:

@@ -17,7 +17,7 @@ from gpuinterop.errors import ArgumentTypeError, short_repr
 
 from .cuda_text import CudaText
 from .expression_dtypes import Operation, Value
-from .expression_graph import Graph, constant_key, ordered
+from .expression_graph import Graph, constant_key, values_of
 from .expression_stages import CompiledExpression
 from .operation_table import ALIASES, TABLE
 from .reduction_table import FUSED
@@ -158,7 +158,7 @@ class Expression(Graph):
                 raise ArgumentTypeError(where="compile", expected="values of the graph as results",
                                         got=type(value).__name__,
                                         fix="pass results of input, apply, cast, reduce or cuda")  # fmt: skip
-        for value in ordered(results):
+        for value in values_of(results):
             if value.index >= 0 and value not in self.inputs[value.index : value.index + 1]:
                 raise ArgumentTypeError(where="compile", expected="values of this graph",
                                         got=f"{value!r} of another graph",

@@ -14,7 +14,7 @@ from gpuinterop.jit.codegen import STORAGE, WORKING, Body
 
 from .cuda_text import CudaText
 from .dtype_promotion import dtype_kind, loop_dtypes, substitute
-from .expression_dtypes import Value, constant_comparison, loop_of, met, strong
+from .expression_dtypes import Value, constant_comparison, loop_of, operand_kinds, strong
 from .expression_graph import Graph
 from .host_program import HostProgram, HostValue, row_results
 
@@ -27,13 +27,13 @@ class DeviceFunction(NamedTuple):
     defined: str
 
 
-def device_function(symbol: str, graph: Graph, given: Sequence[int]) -> DeviceFunction:
+def device_function(symbol: str, graph: Graph, rows: Sequence[int]) -> DeviceFunction:
     """Return the device function of a graph for inputs of these dtypes."""
-    made = _Statements(graph, given)
-    parameters = [f"{WORKING[NAMES[row]]} a{i}" for i, row in enumerate(given)]
-    parameters += [f"{WORKING[NAMES[row]]}& o{j}" for j, row in enumerate(graph.result_rows(given))]
-    text = f"GI_FN void {symbol}({', '.join(parameters)}) {{\n  {made.text}\n}}\n"
-    return DeviceFunction(text, *made.texts())
+    statements = _Statements(graph, rows)
+    parameters = [f"{WORKING[NAMES[row]]} a{i}" for i, row in enumerate(rows)]
+    parameters += [f"{WORKING[NAMES[row]]}& o{j}" for j, row in enumerate(graph.result_rows(rows))]
+    text = f"GI_FN void {symbol}({', '.join(parameters)}) {{\n  {statements.text}\n}}\n"
+    return DeviceFunction(text, *statements.texts())
 
 
 class _Statements:
@@ -72,13 +72,13 @@ class _Statements:
         if number is not None:
             return literal(number, row)
         name, working = self.names[id(value)], WORKING[NAMES[row]]
-        held = WORKING[NAMES[strong(self.kinds[id(value)])]]
-        return name if held == working else f"gi_to<{working}>({name})"
+        value_type = WORKING[NAMES[strong(self.kinds[id(value)])]]
+        return name if value_type == working else f"gi_to<{working}>({name})"
 
     def _line(self, name: str, value: Value) -> str:
         assert value.row is not None
         assert not isinstance(value.row, CudaText)
-        operands = met(value, self.kinds, self.strict)
+        operands = operand_kinds(value, self.kinds, self.strict)
         ins: tuple[int, ...]
         if value.cast_to >= 0:
             ins, out, expression = (strong(operands[0]),), NAMES[value.cast_to], "x"
@@ -101,23 +101,23 @@ class _Statements:
     def _text_line(self, name: str, value: Value) -> str:
         """Return one output of a CUDA text, with the call of the text if it is the first output."""
         assert isinstance(value.row, CudaText)
-        operands = met(value, self.kinds, self.strict)
+        operands = operand_kinds(value, self.kinds, self.strict)
         ins, outs = value.row.loop(operands)
         key = (id(value.row), *map(id, value.operands))
-        called, line = self._texts.get(key), ""
-        if called is None:
-            called = self._texts[key] = name
+        call, line = self._texts.get(key), ""
+        if call is None:
+            call = self._texts[key] = name
             symbol = f"user_{value.row.name}_element{len(self.functions) or ''}"
             self.functions.append(value.row.function(symbol, operands))
-            given = [self._as(o, row) for o, row in zip(value.operands, ins, strict=True)]
-            made = [f"{called}_{j}" for j in range(len(outs))]
+            args = [self._as(o, row) for o, row in zip(value.operands, ins, strict=True)]
+            outputs = [f"{call}_{j}" for j in range(len(outs))]
             line = " ".join(
-                f"{WORKING[NAMES[row]]} {n};" for row, n in zip(outs, made, strict=True)
+                f"{WORKING[NAMES[row]]} {n};" for row, n in zip(outs, outputs, strict=True)
             )
-            line += f" {symbol}({', '.join((*given, *made))}); "
+            line += f" {symbol}({', '.join((*args, *outputs))}); "
         out = NAMES[outs[value.result]]
         self.names[id(value)] = name
-        return f"{line}const {WORKING[out]} {name} = {_rounded(f'{called}_{value.result}', out)};"
+        return f"{line}const {WORKING[out]} {name} = {_rounded(f'{call}_{value.result}', out)};"
 
 
 def _rounded(value: str, dtype: str) -> str:
@@ -138,21 +138,21 @@ def literal(number: Any, row: int) -> str:
     """Return a number as a literal of the working type of a dtype, rounded to the dtype first."""
     name = NAMES[row]
     working = WORKING[name]
-    plain = number.item() if isinstance(number, np.generic) else number
+    scalar = number.item() if isinstance(number, np.generic) else number
     kind = dtype_kind(row)
     if kind == "b":
-        return "true" if plain else "false"
+        return "true" if scalar else "false"
     if kind in "iu":
-        held = int(np.asarray(plain, dtype=dtype_from_id(row)))
-        if held < 0:
-            return f"({working})(-{-held - 1}ll - 1)"
-        return f"({working}){held}{'ull' if kind == 'u' else 'll'}"
+        integer = int(np.asarray(scalar, dtype=dtype_from_id(row)))
+        if integer < 0:
+            return f"({working})(-{-integer - 1}ll - 1)"
+        return f"({working}){integer}{'ull' if kind == 'u' else 'll'}"
     if kind == "c":
-        value = complex(plain)
+        value = complex(scalar)
         part = "float" if name == "complex64" else "double"
         return f"gi_make({_real_literal(value.real, part)}, {_real_literal(value.imag, part)})"
     with np.errstate(all="ignore"):
-        rounded = float(np.asarray(plain).astype(dtype_from_id(row)).astype(np.float64))
+        rounded = float(np.asarray(scalar).astype(dtype_from_id(row)).astype(np.float64))
     return _real_literal(rounded, working)
 
 
@@ -172,14 +172,14 @@ class ElementwiseOperation:
         return self.graph.strict_results(kinds)
 
     def body(self, kinds: tuple[int, ...]) -> Body:
-        made = _Statements(self.graph, kinds)
+        statements = _Statements(self.graph, kinds)
         return Body(
             f"fused_{self.name}",
             tuple(NAMES[k] for k in kinds),
             tuple(NAMES[k] for k in self.graph.result_rows(kinds)),
-            made.text,
-            *made.texts(),
-            once=bool(made.functions),  # a text may do more than compute its outputs
+            statements.text,
+            *statements.texts(),
+            once=bool(statements.functions),  # a text may do more than compute its outputs
             keeps_signs=all(
                 v.row is None or getattr(v.row, "keeps_signs", False) for v in self.graph.order()
             ),
@@ -190,43 +190,43 @@ class ElementwiseOperation:
     ) -> Any:
         """Return the program of all values."""
         program = HostProgram(stored)
-        found = host_values(program, self.graph, kinds)
-        return program.finish(found, results, in_place)
+        values = host_values(program, self.graph, kinds)
+        return program.finish(values, results, in_place)
 
 
 def host_values(program: HostProgram, graph: Graph, kinds: Sequence[int]) -> list[HostValue]:
     """Add the steps of a graph, and return its results."""
-    known, strict = graph.kinds(kinds)
-    made: dict[int, HostValue] = {}
-    rows: dict[tuple[Any, ...], Sequence[HostValue]] = {}  # results of an operation, made once
+    all_kinds, strict = graph.kinds(kinds)
+    values: dict[int, HostValue] = {}
+    results: dict[tuple[Any, ...], Sequence[HostValue]] = {}  # results of an operation, made once
     for value in graph.order():
         if value.index >= 0:
-            made[id(value)] = program.inputs[value.index]
+            values[id(value)] = program.inputs[value.index]
         elif value.row is None:
             # Each use casts the number, which may fit no dtype by itself.
-            made[id(value)] = HostValue(strong(known[id(value)]), number=value.number)
+            values[id(value)] = HostValue(strong(all_kinds[id(value)]), number=value.number)
         else:
-            operands = [made[id(o)] for o in value.operands]
+            operands = [values[id(o)] for o in value.operands]
             key = (value.row, value.cast_to, *map(id, value.operands))
-            if key not in rows:
-                rows[key] = _host_steps(program, value, operands, known, strict)
-            made[id(value)] = rows[key][value.result]
-    return [made[id(value)] for value in graph.results]
+            if key not in results:
+                results[key] = _host_steps(program, value, operands, all_kinds, strict)
+            values[id(value)] = results[key][value.result]
+    return [values[id(value)] for value in graph.results]
 
 
 def _host_steps(
-    program: HostProgram, value: Value, operands: Sequence[HostValue], known: dict[int, int],
+    program: HostProgram, value: Value, operands: Sequence[HostValue], all_kinds: dict[int, int],
     strict: set[int],
 ) -> Sequence[HostValue]:  # fmt: skip
     """Add the steps of a value, and return all results of its operation."""
     if value.cast_to >= 0:
         return [program.cast(operands[0], value.cast_to)]
     assert value.row is not None
-    kinds = met(value, known, strict)
+    kinds = operand_kinds(value, all_kinds, strict)
     ins, outs = loop_of(value.row, kinds)
     if isinstance(value.row, CudaText):
-        given = [program.cast(x, row) for x, row in zip(operands, ins, strict=True)]
-        return program.call(value.row.on_host(outs), given, outs)
+        args = [program.cast(x, row) for x, row in zip(operands, ins, strict=True)]
+        return program.call(value.row.on_host(outs), args, outs)
     numbers = constant_comparison(value, ins)
     if numbers is not None:
         operands = [program.constant(n, row) for n, row in zip(numbers, ins, strict=True)]

@@ -65,58 +65,58 @@ def loop_of(row: Operation, kinds: tuple[int, ...]) -> Loop:
 
 def kinds_of(
     values: Sequence[Value],
-    given: Mapping[int, int] | Sequence[int],
-    inputs: Mapping[int, bool] | Sequence[bool],
+    input_kinds: Mapping[int, int] | Sequence[int],
+    strict_inputs: Mapping[int, bool] | Sequence[bool],
 ) -> tuple[dict[int, int], set[int]]:
     """Return the dtype of each of the ordered values, or its weak kind, and the strict values.
 
     A strict value would be a CudaNdarray in single operations: float32, computed from another.
     """
-    found: dict[int, int] = {}
+    kinds: dict[int, int] = {}
     strict: set[int] = set()
     for value in values:
-        kind = found[id(value)] = _kind(value, given, found, strict)
+        kind = kinds[id(value)] = _kind(value, input_kinds, kinds, strict)
         among = any(id(o) in strict for o in value.operands)
-        if inputs[value.index] if value.index >= 0 else among and kind == dtype_id(_STRICT):
+        if strict_inputs[value.index] if value.index >= 0 else among and kind == dtype_id(_STRICT):
             strict.add(id(value))
-    return found, strict
+    return kinds, strict
 
 
-def met(value: Value, kinds: Mapping[int, int], strict: set[int]) -> tuple[int, ...]:
+def operand_kinds(value: Value, kinds: Mapping[int, int], strict: set[int]) -> tuple[int, ...]:
     """Return the kinds of the operands of `value`; beside a CudaNdarray NumPy scalars are plain numbers."""
-    found = tuple(kinds[id(o)] for o in value.operands)
+    operands = tuple(kinds[id(o)] for o in value.operands)
     if not any(id(o) in strict for o in value.operands):
-        return found
+        return operands
     first = next((o for o in value.operands if o.number is None and not o.weak), None)
     if first is not None and id(first) in strict:
-        found = tuple(
+        operands = tuple(
             number_kind(o.number.item()) if isinstance(o.number, np.generic) else k
-            for o, k in zip(value.operands, found, strict=True)
+            for o, k in zip(value.operands, operands, strict=True)
         )
     # A CUDA text declares the dtypes of its operands itself.
     if isinstance(value.row, Row) and value.cast_to < 0:
-        require_exact_in(value.row.name, _STRICT, found)
-    return found
+        require_exact_in(value.row.name, _STRICT, operands)
+    return operands
 
 
 def _kind(
-    value: Value, given: Mapping[int, int] | Sequence[int], found: dict[int, int], strict: set[int]
+    value: Value, inputs: Mapping[int, int] | Sequence[int], kinds: dict[int, int], strict: set[int]
 ) -> int:
     if value.index >= 0:
-        return given[value.index]
+        return inputs[value.index]
     if value.axes is not None:
-        return found[id(value.operands[0])]
+        return kinds[id(value.operands[0])]
     if value.reduction is not None:
-        of = dtype_from_id(strong(found[id(value.operands[0])]))
+        of = dtype_from_id(strong(kinds[id(value.operands[0])]))
         return dtype_id(REDUCTIONS[value.reduction[0]].result(of))
     if value.row is None:
         return number_kind(value.number)
     if value.cast_to >= 0:
         return value.cast_to
-    kinds = met(value, found, strict)
+    operands = operand_kinds(value, kinds, strict)
     if isinstance(value.row, CudaText):
-        return value.row.loop(kinds)[1][value.result]
-    ins, outs = body_for(value.row, kinds)[1]
+        return value.row.loop(operands)[1][value.result]
+    ins, outs = body_for(value.row, operands)[1]
     if not value.row.compares:
         for operand, row in zip(value.operands, ins, strict=True):
             # Raise the same error as the single operation.
@@ -126,7 +126,7 @@ def _kind(
                     dtype, wider = np.dtype(wider), ""
                 raise integer_out_of_range(value.row.name, operand.number, dtype, wider)
     if value.row.name == "power":
-        _require_exponent(value.operands[1], ins[1], kinds[1])
+        _require_exponent(value.operands[1], ins[1], operands[1])
     return outs[value.result]
 
 
@@ -135,7 +135,7 @@ def is_strict(x: Any) -> bool:
     return getattr(type(x), "_only", None) is not None
 
 
-def is_number_kind(kind: int) -> bool:
+def is_scalar(kind: int) -> bool:
     """Return whether an operand of this kind is a scalar, Python's or NumPy's."""
     return kind < 0 or kind >= STRONG_NUMBER
 

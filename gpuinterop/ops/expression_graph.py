@@ -19,7 +19,7 @@ from gpuinterop.layout import broadcast_shapes
 from gpuinterop.views import read_reduced_axes
 
 from .cuda_text import CudaText
-from .expression_dtypes import Operation, Value, is_number_kind, kinds_of, loop_of, met, strong
+from .expression_dtypes import Operation, Value, is_scalar, kinds_of, loop_of, operand_kinds, strong
 from .reduction_table import check_not_empty, reduced_shape
 
 Node = TypeVar("Node")
@@ -62,7 +62,7 @@ class Graph:
         return self.known.setdefault(key, value)
 
     def order(self) -> list[Value]:
-        return ordered(self.results)
+        return values_of(self.results)
 
     def has_texts(self) -> bool:
         """Return whether a value is computed by CUDA text of a user."""
@@ -80,27 +80,27 @@ class Graph:
         ends = (places[id(value)] for value in self.results)
         return tuple(self.strict), len(self.inputs), *steps, *ends
 
-    def kinds(self, given: Sequence[int]) -> tuple[dict[int, int], set[int]]:
+    def kinds(self, input_kinds: Sequence[int]) -> tuple[dict[int, int], set[int]]:
         """Return the dtype of every value (or its weak kind) and the strict values, for these inputs."""
-        return kinds_of(self.order(), given, self.strict or [False] * len(self.inputs))
+        return kinds_of(self.order(), input_kinds, self.strict or [False] * len(self.inputs))
 
-    def input_rows(self, given: Sequence[int]) -> tuple[int, ...]:
+    def input_rows(self, input_kinds: Sequence[int]) -> tuple[int, ...]:
         """Return the dtypes in which the inputs are stored; for a number, the dtype of its use."""
-        rows = [strong(kind) for kind in given]
-        if any(map(is_number_kind, given)):
-            kinds, strict = self.kinds(given)
-            used: dict[int, set[int]] = {}
+        rows = [strong(kind) for kind in input_kinds]
+        if any(map(is_scalar, input_kinds)):
+            kinds, strict = self.kinds(input_kinds)
+            dtypes_of_uses: dict[int, set[int]] = {}
             for value in self.order():
                 if value.row is None or value.cast_to >= 0:
                     continue
-                ins = loop_of(value.row, met(value, kinds, strict))[0]
+                ins = loop_of(value.row, operand_kinds(value, kinds, strict))[0]
                 for operand, row in zip(value.operands, ins, strict=True):
-                    if operand.index < 0 or not is_number_kind(given[operand.index]):
+                    if operand.index < 0 or not is_scalar(input_kinds[operand.index]):
                         continue
                     # A CUDA text converts NumPy scalars too to the dtype that it declares.
-                    if given[operand.index] < 0 or isinstance(value.row, CudaText):
-                        used.setdefault(operand.index, set()).add(row)
-            for index, dtypes in used.items():
+                    if input_kinds[operand.index] < 0 or isinstance(value.row, CudaText):
+                        dtypes_of_uses.setdefault(operand.index, set()).add(row)
+            for index, dtypes in dtypes_of_uses.items():
                 if len(dtypes) > 1:
                     raise DTypeError(
                         where="Expression", expected="a number that is used with one dtype",
@@ -110,14 +110,14 @@ class Graph:
                 rows[index] = dtypes.pop()
         return tuple(rows)
 
-    def result_rows(self, given: Sequence[int]) -> tuple[int, ...]:
+    def result_rows(self, input_kinds: Sequence[int]) -> tuple[int, ...]:
         """Return the dtypes of the results; a single number has NumPy's default dtype."""
-        kinds, _ = self.kinds(given)
+        kinds, _ = self.kinds(input_kinds)
         return tuple(strong(kinds[id(value)]) for value in self.results)
 
-    def strict_results(self, given: Sequence[int]) -> tuple[bool, ...]:
+    def strict_results(self, input_kinds: Sequence[int]) -> tuple[bool, ...]:
         """Return for each result whether it is a CudaNdarray."""
-        _, strict = self.kinds(given)
+        _, strict = self.kinds(input_kinds)
         return tuple(id(value) in strict for value in self.results)
 
 
@@ -150,7 +150,7 @@ def constant_key(value: Any) -> Any:
     return kind, value
 
 
-def ordered(results: Sequence[Value]) -> list[Value]:
+def values_of(results: Sequence[Value]) -> list[Value]:
     """Return the values from which the results are computed, each once and after its operands."""
     return in_order(results, lambda value: value.operands)
 
@@ -173,22 +173,22 @@ def in_order(roots: Sequence[Node], operands_of: Callable[[Node], Sequence[Node]
 
 
 def shapes_of(
-    values: Sequence[Value], given: Mapping[int, tuple[int, ...]]
+    values: Sequence[Value], input_shapes: Mapping[int, tuple[int, ...]]
 ) -> dict[int, tuple[int, ...]]:
-    """Return the shape of each of the ordered values, for inputs of the shapes in `given`."""
-    found: dict[int, tuple[int, ...]] = {}
+    """Return the shape of each of the ordered values, for inputs of these shapes."""
+    shapes: dict[int, tuple[int, ...]] = {}
     for value in values:
-        shapes = [found[id(o)] for o in value.operands]
+        operands = [shapes[id(o)] for o in value.operands]
         if value.index >= 0:
-            shape = given[value.index]
+            shape = input_shapes[value.index]
         elif value.reduction is not None:
             op, axis, keepdims = value.reduction
-            axes = read_reduced_axes(axis, len(shapes[0]), op)
-            check_not_empty(op, shapes[0], axes)
-            shape = reduced_shape(shapes[0], axes, keepdims)
+            axes = read_reduced_axes(axis, len(operands[0]), op)
+            check_not_empty(op, operands[0], axes)
+            shape = reduced_shape(operands[0], axes, keepdims)
         elif value.axes is not None:
-            shape = tuple(1 if axis < 0 else shapes[0][axis] for axis in value.axes)
+            shape = tuple(1 if axis < 0 else operands[0][axis] for axis in value.axes)
         else:
-            shape = broadcast_shapes(shapes, "fuse")
-        found[id(value)] = shape
-    return found
+            shape = broadcast_shapes(operands, "fuse")
+        shapes[id(value)] = shape
+    return shapes

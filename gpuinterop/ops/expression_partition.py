@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from gpuinterop.views import read_reduced_axes
 
 from .expression_dtypes import Value
-from .expression_graph import Graph, in_order, ordered, shapes_of
+from .expression_graph import Graph, in_order, shapes_of, values_of
 
 _MOST_REDUCTIONS = 4  # of one kernel
 _SMALL = 1 << 20  # elements: a reduction of fewer takes about as long as a launch
@@ -107,11 +107,11 @@ def partition(
 
 def depends_on_shapes(results: Sequence[Value], inputs: int) -> bool:
     """Return whether the kernels, and not only their results, depend on the shapes of the inputs."""
-    values = ordered(results)
+    values = values_of(results)
     if any(value.reduction is not None or value.axes is not None for value in values):
         return True
     # Results of the same operands have one shape, that of the kernel.
-    arrays = {frozenset(v for v in ordered([r]) if v.index >= 0 and not v.weak) for r in results}
+    arrays = {frozenset(v for v in values_of([r]) if v.index >= 0 and not v.weak) for r in results}
     return len(arrays) > 1 or sum(value.index >= 0 for value in values) < inputs
 
 
@@ -120,7 +120,7 @@ class _Partition:
         self, results: Sequence[Value], shapes: Sequence[tuple[int, ...]], joined: bool
     ) -> None:
         self.results, self.joined = results, joined
-        self.values = ordered(results)
+        self.values = values_of(results)
         self.shapes = shapes_of(self.values, dict(enumerate(shapes))) if shapes else {}
         self.count = len(shapes)
         self.places: dict[int, int] = {}  # of the stored values
@@ -143,12 +143,12 @@ class _Partition:
     def _finish(self) -> None:
         """Add the kernels of the results that no reduction stores, one for each shape."""
         groups: dict[tuple[int, ...] | None, list[Value]] = {}
-        left = list(self.results)
+        results = list(self.results)
         for stage in self.stages:
             for value in stage.stores:
-                if value in left:
-                    left.remove(value)  # once: a second result of the same value is a copy
-        for value in left:
+                if value in results:
+                    results.remove(value)  # once: a second result of the same value is a copy
+        for value in results:
             groups.setdefault(self.shapes.get(id(value)), []).append(value)
         for group in groups.values():
             part, reads = self._part([Element(value) for value in group])
@@ -256,19 +256,19 @@ class _Partition:
     def _values_after(self, reduced: list[Value]) -> list[Value]:
         """Return the values that a kernel can compute from these reduced values, of one shape, and stored ones."""
         shape = self.shapes[id(reduced[0])]
-        joined = {id(v): v for v in reduced}
-        computable = set(joined)
+        dependent = {id(v): v for v in reduced}
+        computable = set(dependent)
         for value in self.values:
             view = value.axes is not None and self._is_leaf(value.operands[0])
             if view or self._is_leaf(value) or value.number is not None:
                 computable.add(id(value))
             elif value.row is not None and all(id(o) in computable for o in value.operands):
-                from_it = any(id(o) in joined for o in value.operands)
+                from_it = any(id(o) in dependent for o in value.operands)
                 if from_it and self.shapes[id(value)] == shape:
-                    joined[id(value)] = value
-                if not from_it or id(value) in joined:
+                    dependent[id(value)] = value
+                if not from_it or id(value) in dependent:
                     computable.add(id(value))
-        return list(joined.values())[len(reduced) :]
+        return list(dependent.values())[len(reduced) :]
 
     def _is_leaf(self, value: Value) -> bool:
         """Return whether a kernel reads the value instead of computing it."""
@@ -281,19 +281,19 @@ class _Partition:
         elements = in_order(ends, lambda element: self._operands(element, reduced))
         leaves = [e for e in elements if self._is_leaf(e.value) and e.value not in reduced]
         leaves.sort(key=lambda e: (self._place(e.value), e.axes or ()))
-        part, made = Graph(), {}
+        part, part_values = Graph(), {}
         for value in reduced:
-            made[Element(value)] = part.input()
+            part_values[Element(value)] = part.input()
         for leaf in leaves:
-            made[leaf] = part.input(weak=leaf.value.weak)
+            part_values[leaf] = part.input(weak=leaf.value.weak)
         for element in elements:
-            if element not in made:
-                operands = tuple(made[o] for o in self._operands(element, reduced))
-                made[element] = (
+            if element not in part_values:
+                operands = tuple(part_values[o] for o in self._operands(element, reduced))
+                part_values[element] = (
                     operands[0] if element.value.axes is not None
                     else replace(element.value, operands=operands)
                 )  # fmt: skip
-        part.results = [made[end] for end in ends]
+        part.results = [part_values[end] for end in ends]
         return part, tuple(Read(self._place(leaf.value), leaf.axes) for leaf in leaves)
 
     def _operands(self, element: Element, reduced: Sequence[Value]) -> list[Element]:

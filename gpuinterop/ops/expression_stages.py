@@ -19,7 +19,7 @@ from .expression_codegen import ElementwiseOperation
 from .expression_dtypes import Value, is_strict, number_kind, strong
 from .expression_graph import Graph, shapes_of
 from .expression_partition import Read, Stage, depends_on_shapes, partition
-from .fused_reduction import Given, fused_reduction
+from .fused_reduction import ValueType, fused_reduction
 from .operand_conversion import as_array_or_none, gpuarray_class, is_foreign_array, result_class
 from .output_arrays import (
     check_count,
@@ -104,13 +104,13 @@ class CompiledExpression(_core.PreparedCalls):
         """Return the function that computes the results of operands like these."""
         strict = tuple(map(is_strict, operands))
         shapes = tuple(map(shape_of, operands)) if self.needs_shapes else ()
-        found: Callable[..., Any] | None = self._operations.recall((strict, shapes))
-        if found is None:
-            found = self._compiled(strict, shapes)
-            self._operations[strict, shapes] = found
-        return found
+        operation: Callable[..., Any] | None = self._operations.recall((strict, shapes))
+        if operation is None:
+            operation = self._compile(strict, shapes)
+            self._operations[strict, shapes] = operation
+        return operation
 
-    def _compiled(self, strict: Sequence[bool], shapes: Sequence[Any]) -> Callable[..., Any]:
+    def _compile(self, strict: Sequence[bool], shapes: Sequence[Any]) -> Callable[..., Any]:
         stages = partition(self._results, shapes)
         first = stages[0]
         arguments = tuple(Read(i) for i in range(len(self._graph.inputs)))
@@ -121,14 +121,14 @@ class CompiledExpression(_core.PreparedCalls):
         return _Stages(graph, shapes, stages, self._function)
 
     def _function(
-        self, stage: Stage, given: Sequence[Given], stored: Sequence[Given], device: Any
+        self, stage: Stage, types: Sequence[ValueType], results: Sequence[ValueType], device: Any
     ) -> Callable[..., Sequence[Any]] | None:
         """Return the function of a stage, or None; it takes all values, and an `out` array or None for each result."""
         reads, extras = stage.reads, stage.extras
         if not stage.reductions:
-            elementwise = self._elementwise(stage.part, given)
+            elementwise = self._elementwise(stage.part, types)
             return lambda values, outs: elementwise(_operands(reads, values), outs)
-        kernel = fused_reduction(stage, given, stored, device, self._cached)
+        kernel = fused_reduction(stage, types, results, device, self._cached)
         if kernel is not None:
             return lambda values, outs: kernel(
                 _operands(reads, values), _operands(extras, values), outs
@@ -136,7 +136,7 @@ class CompiledExpression(_core.PreparedCalls):
         if stage.ends:
             return None
         is_read = stage.part.results[0].index >= 0
-        elements = None if is_read else self._elementwise(stage.part, given)
+        elements = None if is_read else self._elementwise(stage.part, types)
         ((op, axis, keepdims),) = stage.reductions
 
         def run(values: list[Any], outs: Sequence[Any]) -> Sequence[Any]:
@@ -147,9 +147,9 @@ class CompiledExpression(_core.PreparedCalls):
 
         return run
 
-    def _elementwise(self, part: Graph, given: Sequence[Given]) -> Callable[..., Sequence[Any]]:
+    def _elementwise(self, part: Graph, types: Sequence[ValueType]) -> Callable[..., Sequence[Any]]:
         """Return the kernel of a graph; its results are CudaNdarrays if its operands are."""
-        kernel = self._kernel(replace(part, strict=tuple(x.is_strict for x in given)))
+        kernel = self._kernel(replace(part, strict=tuple(x.is_strict for x in types)))
 
         def run(operands: Sequence[Any], outs: Sequence[Any]) -> Sequence[Any]:
             made = kernel(*operands, out=None if all(out is None for out in outs) else tuple(outs))
@@ -164,10 +164,10 @@ class CompiledExpression(_core.PreparedCalls):
         )
 
     def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
-        found = self._kernels.recall(key)
-        if found is None:
-            found = self._kernels[key] = make()
-        return found
+        value = self._kernels.recall(key)
+        if value is None:
+            value = self._kernels[key] = make()
+        return value
 
 
 class _Way(NamedTuple):
@@ -178,12 +178,12 @@ class _Way(NamedTuple):
     runs : the functions of the stages.
     stores : for each stage its values; for each value its place among the results, or -1, the inputs that are read
         after it is written, and the value in whose memory it is stored, or -1: the stage is the last to read that one.
-    computed : the class and dtype of each value.
+    value_types : the class and dtype of each value.
     """
 
     runs: list[Callable[..., Sequence[Any]]]
     stores: list[list[tuple[Value, int, list[int], int]]]
-    computed: dict[int, Given]
+    value_types: dict[int, ValueType]
 
 
 class _Stages:
@@ -201,16 +201,16 @@ class _Stages:
     def __call__(self, *operands: Any, out: Any = None) -> Any:
         if out is not None:
             return self._into(operands, out if isinstance(out, tuple) else (out,))
-        values = _beside_each_other(operands, ())
+        values = _on_one_device(operands, ())
         way = self._way(values)
         # The last one is for values that are not results.
-        found: list[Any] = [None] * (self.results + 1)
+        results: list[Any] = [None] * (self.results + 1)
         for run, stores in zip(way.runs, way.stores, strict=True):
-            made = run(values, [None if reused < 0 else values[reused] for *_, reused in stores])
-            for (_, place, _, _), value in zip(stores, made, strict=True):
-                found[place] = value
-            values.extend(made)
-        return found[0] if self.results == 1 else tuple(found[:-1])
+            stored = run(values, [None if reused < 0 else values[reused] for *_, reused in stores])
+            for (_, place, _, _), value in zip(stores, stored, strict=True):
+                results[place] = value
+            values.extend(stored)
+        return results[0] if self.results == 1 else tuple(results[:-1])
 
     def _way(self, values: Sequence[Any]) -> _Way:
         # Each device has one object, so its id identifies the device.
@@ -219,57 +219,57 @@ class _Stages:
         ])  # fmt: skip
         way = self._ways.get(key)
         if way is None:
-            way = self._ways[key] = self._made(values)
+            way = self._ways[key] = self._new_way(values)
         return way
 
-    def _made(self, values: Sequence[Any]) -> _Way:
-        given = [
-            Given(type(x), dtype_id(x.dtype)) if isinstance(x, _core.Array)
-            else Given(None, number_kind(x)) for x in values
+    def _new_way(self, values: Sequence[Any]) -> _Way:
+        types = [
+            ValueType(type(x), dtype_id(x.dtype)) if isinstance(x, _core.Array)
+            else ValueType(None, number_kind(x)) for x in values
         ]  # fmt: skip
-        kinds, strict = self.graph.kinds([x.kind for x in given])
+        kinds, strict = self.graph.kinds([x.kind for x in types])
         arrays = [x for x in values if isinstance(x, _core.Array)]
         device = arrays[0].device if arrays else None
         others = [type(x) for x in arrays if not is_strict(x)]
         other = result_class(others) if others else gpuarray_class()
-        computed = {
-            value: Given(type(leading(arrays)) if value in strict else other, strong(kind))
+        value_types = {
+            value: ValueType(type(leading(arrays)) if value in strict else other, strong(kind))
             for value, kind in kinds.items()
         }
         # In host memory each reduction is a program of its own.
         stages, runs = self.joined, []
         if device is not None and device.type != "cpu":
-            runs = self._runs(stages, given, computed, device)
+            runs = self._runs(stages, types, value_types, device)
         if None in runs or not runs:
             if any(stage.ends for stage in stages):
                 stages = partition(self.graph.results, self.given_shapes, joined=False)
-            runs = self._runs(stages, given, computed, device)
-        return _Way(runs, self._stores(stages, computed), computed)
+            runs = self._runs(stages, types, value_types, device)
+        return _Way(runs, self._stores(stages, value_types), value_types)
 
     def _runs(
-        self, stages: Sequence[Stage], given: Sequence[Given], computed: dict[int, Given], device: Any
+        self, stages: Sequence[Stage], types: Sequence[ValueType], value_types: dict[int, ValueType], device: Any
     ) -> list[Any]:  # fmt: skip
         """Return the functions of the stages; None for one that its operands do not permit."""
-        known, runs = [*given], []
+        all_types, runs = [*types], []
         for stage in stages:
-            stored = [computed[id(value)] for value in stage.stores]
-            read = [known[r.place] for r in (*stage.reads, *stage.extras)]
-            runs.append(self.function(stage, read, stored, device))
-            known += stored
+            result_types = [value_types[id(value)] for value in stage.stores]
+            operand_types = [all_types[r.place] for r in (*stage.reads, *stage.extras)]
+            runs.append(self.function(stage, operand_types, result_types, device))
+            all_types += result_types
         return runs
 
     def _stores(
-        self, stages: Sequence[Stage], computed: dict[int, Given]
+        self, stages: Sequence[Stage], value_types: dict[int, ValueType]
     ) -> list[list[tuple[Value, int, list[int], int]]]:
         """Return the attribute `stores` of a way."""
 
         def kind(value: Any) -> tuple[Any, ...]:
-            return computed[id(value)], self.shapes[id(value)]
+            return value_types[id(value)], self.shapes[id(value)]
 
-        left = dict(enumerate(self.graph.results))
+        unplaced = dict(enumerate(self.graph.results))
         inputs = {*range(len(self.graph.inputs))}
         temporaries: list[Value | None] = [None] * len(inputs)  # None for inputs and results
-        found = []
+        stores_of_stages = []
         for i, stage in enumerate(stages):
             later = {r.place for s in stages[i + 1 :] for r in (*s.reads, *s.extras)}
             read = [temporaries[r.place] for r in stage.reads]
@@ -279,26 +279,26 @@ class _Stages:
             }  # fmt: skip
             stores = []
             for value in stage.stores:
-                place = next((j for j, result in left.items() if result is value), -1)
-                left.pop(place, None)
+                place = next((j for j, result in unplaced.items() if result is value), -1)
+                unplaced.pop(place, None)
                 stores.append((value, place, sorted(inputs & later), last.pop(kind(value), -1)))
             temporaries += [value if place < 0 else None for value, place, *_ in stores]
-            found.append(stores)
-        return found
+            stores_of_stages.append(stores)
+        return stores_of_stages
 
     def _into(self, operands: Sequence[Any], outs: Sequence[Any]) -> Any:
         """Write the results to `outs`, each of which may be None or overlap the operands."""
         check_count(outs, self.results, "fuse")
         refuse_overlap(outs, "fuse")
-        values = _beside_each_other(operands, outs)
+        values = _on_one_device(operands, outs)
         arrays = [x for x in values if isinstance(x, _core.Array)]
         require_arrays("fuse", *arrays)
         like, way = leading(arrays), self._way(values)
         for value, out in zip(self.graph.results, outs, strict=True):
             if out is not None:  # all are checked before any is written
-                dtype = dtype_from_id(way.computed[id(value)].kind)
+                dtype = dtype_from_id(way.value_types[id(value)].kind)
                 check_out(out, self._shape_in(out, value), dtype, like, "fuse")
-        found = list(outs)
+        results = list(outs)
         copies: list[tuple[Any, Any]] = []
         for run, stores in zip(way.runs, way.stores, strict=True):
             sinks = []
@@ -312,27 +312,27 @@ class _Stages:
                         for j in later
                     )
                 ):
-                    cls, kind = way.computed[id(value)]
+                    cls, kind = way.value_types[id(value)]
                     shape = self.shapes[id(value)]
                     sink = new_like(like, shape, dtype_from_id(kind), "fuse", cls)
                 sinks.append(sink)
                 if place >= 0 and outs[place] is None:
-                    found[place] = sink
+                    results[place] = sink
                 elif place >= 0 and outs[place] is not sink:
                     copies.append((outs[place], sink))
             run(values, sinks)
             values.extend(sinks)
         for sink, value in copies:
             _core.copy_into(sink, value, where="fuse")
-        return found[0] if self.results == 1 else tuple(found)
+        return results[0] if self.results == 1 else tuple(results)
 
     def _shape_in(self, out: Any, value: Value) -> tuple[int, ...]:
         """Return the shape that `out` must have: the value's, or one to which an elementwise value broadcasts."""
         shape = self.shapes[id(value)]
-        given = shape_of(out) if isinstance(out, _core.Array) else shape
-        lead = len(given) - len(shape)
-        fits = lead >= 0 and all(n in (1, m) for n, m in zip(shape, given[lead:], strict=True))
-        return given if fits and value.reduction is None else shape
+        out_shape = shape_of(out) if isinstance(out, _core.Array) else shape
+        lead = len(out_shape) - len(shape)
+        fits = lead >= 0 and all(n in (1, m) for n, m in zip(shape, out_shape[lead:], strict=True))
+        return out_shape if fits and value.reduction is None else shape
 
 
 def _operands(reads: Sequence[Read], values: Sequence[Any]) -> list[Any]:
@@ -347,7 +347,7 @@ def _with_axes(value: Any, axes: tuple[int, ...]) -> Any:
     return _core.view(type(value), plain(value).dimshuffle(*pattern))
 
 
-def _beside_each_other(operands: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
+def _on_one_device(operands: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
     """Return the operands, arrays of other libraries converted to the device of the first gpuinterop array."""
     like = next((x for x in (*operands, *outs) if isinstance(x, _core.Array)), None)
     return [as_array_or_none(x, like, "fuse") if is_foreign_array(x) else x for x in operands]

@@ -59,7 +59,7 @@ for _name in ("__module__", "__name__", "__qualname__", "__doc__", "__text_signa
     setattr(add, _name, getattr(FUNCTIONS["add"], _name))
 
 
-def _converted(where: str, x: Any, *others: Any) -> Any:
+def _import_operand(where: str, x: Any, *others: Any) -> Any:
     """Return an array of another library as one beside the gpuinterop arrays, and any other operand unchanged."""
     if isinstance(x, (np.ndarray, np.generic)) or not interfaces_of(x):
         return x
@@ -77,10 +77,10 @@ def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
     [2.0, 5.0, 6.0]
     """
     if not isinstance(x, _core.Array):
-        x = _converted("clip", x, min, max, out)
+        x = _import_operand("clip", x, min, max, out)
     dtype = getattr(x, "dtype", None)
     if dtype is not None and dtype.kind in "iu":
-        min, max = cutting(np.dtype(dtype), min, max)
+        min, max = effective_bounds(np.dtype(dtype), min, max)
     try:
         if min is not None and max is not None:
             return FUNCTIONS["clip"](x, min, max, out=out)
@@ -93,7 +93,7 @@ def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
         raise error.changed(where="clip") from None
 
 
-def cutting(dtype: np.dtype[Any], min: Any, max: Any) -> tuple[Any, Any]:
+def effective_bounds(dtype: np.dtype[Any], min: Any, max: Any) -> tuple[Any, Any]:
     """Return the bounds, with None for a Python integer beyond the range of an integer dtype, as in NumPy."""
     if dtype.kind not in "iu":
         return min, max
@@ -114,7 +114,7 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
         raise BoundsError(where="round", expected="decimals from -300 to 300", got=short_repr(decimals),
                           fix="omit the rounding, because no float has that many decimals")  # fmt: skip
     if not isinstance(x, _core.Array):
-        x = _converted("round", x, out)
+        x = _import_operand("round", x, out)
     dtype = np.dtype(x.dtype) if hasattr(x, "dtype") else None
     whole = dtype is not None and dtype.kind in "iu"
     try:

@@ -84,7 +84,7 @@ class Fused(_core.PreparedCalls):
         if {Tracer, Scalar} & {*map(type, args), *map(type, kwargs.values())}:
             refuse_out(self._name, out)
             return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
-        values, names, keywords = self._bound(args, kwargs)
+        values, names, keywords = self._bind(args, kwargs)
         is_array = [isinstance(x, _core.Array) or is_foreign_array(x) for x in values]
         given = [x for x, array in zip(values, is_array, strict=True) if array]
         if not given:
@@ -99,16 +99,16 @@ class Fused(_core.PreparedCalls):
             next(converted) if array else x for x, array in zip(values, is_array, strict=True)
         )
         key = (keywords, *map(self._key, values, names, is_array))
-        found = self._traces.recall(key)
-        if found is None or found is _BY_SHAPE:
+        trace = self._traces.recall(key)
+        if trace is None or trace is _BY_SHAPE:
             shapes = (key, *map(shape_of, arrays))
-            found = self._traces.recall(shapes)
-            if found is None:
-                found, reads_shape = self._trace(values, names, keywords, is_array)
-                self._traces[shapes if reads_shape else key] = found
+            trace = self._traces.recall(shapes)
+            if trace is None:
+                trace, reads_shape = self._trace(values, names, keywords, is_array)
+                self._traces[shapes if reads_shape else key] = trace
                 if reads_shape:
                     self._traces[key] = _BY_SHAPE
-        compiled, places, rebuild = found
+        compiled, places, rebuild = trace
         operands = [values[i] if i >= 0 else x(values) if i == _COMPUTED else x for i, x in places]
         operation = compiled.operation(operands)
         if not (keywords or kwargs) and all(isinstance(x, _core.Array) for x in given):
@@ -116,10 +116,10 @@ class Fused(_core.PreparedCalls):
             limits = [ANY_NUMBER if number else None for number in numbers]
             by_shape = compiled.needs_shapes or self._traces.get(key) is _BY_SHAPE
             self._add(values, limits, places, operation, rebuild, by_shape)
-        made = operation(*operands, out=out)
-        return made if rebuild is None else rebuild(made)
+        results = operation(*operands, out=out)
+        return results if rebuild is None else rebuild(results)
 
-    def _bound(
+    def _bind(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], list[str], tuple[str, ...]]:
         """Return the values of the arguments, their parameters, and the names of the keyword-only ones."""
@@ -170,16 +170,16 @@ class Fused(_core.PreparedCalls):
         """Call the function with placeholders; return the trace, and whether the function read a shape."""
         trace = Trace([x for x, array in zip(values, is_array, strict=True) if array])
         inputs = iter(list(trace.graph.inputs))
-        given = [
+        placeholders = [
             Tracer(trace, next(inputs)) if array
             else Scalar(trace, name, x, operator.itemgetter(i), i) if self._is_operand(x, name)
             else x
             for i, (x, name, array) in enumerate(zip(values, names, is_array, strict=True))
         ]  # fmt: skip
-        count = len(given) - len(keywords)
-        named = dict(zip(keywords, given[count:], strict=True))
+        count = len(placeholders) - len(keywords)
+        keyword_arguments = dict(zip(keywords, placeholders[count:], strict=True))
         try:
-            returned = self.__wrapped__(*given[:count], **named)  # type: ignore[attr-defined]
+            returned = self.__wrapped__(*placeholders[:count], **keyword_arguments)  # type: ignore[attr-defined]
         except GpuInteropError as error:
             if _TRACER not in error.got:
                 raise

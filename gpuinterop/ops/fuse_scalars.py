@@ -45,7 +45,7 @@ class Scalar:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__" or options or not all(map(_is_number, inputs)):
             return NotImplemented  # an array among the inputs records the operation
-        return _computed(ufunc, *inputs)
+        return _combine(ufunc, *inputs)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -72,7 +72,7 @@ def _is_array(x: Any) -> bool:
     )
 
 
-def _computed(operation: Callable[..., Any], *operands: Any) -> Scalar:
+def _combine(operation: Callable[..., Any], *operands: Any) -> Scalar:
     """Return a number that every call computes from others."""
     first = next(x for x in operands if type(x) is Scalar)
     steps = [x.of if type(x) is Scalar else (lambda args, x=x: x) for x in operands]
@@ -96,13 +96,13 @@ def _operator(name: str, row: str, *, backward: bool = False, reads: bool = Fals
             raise self.unreadable("a comparison")
         if not _is_number(other):
             return NotImplemented
-        return _computed(operation, *((other, self) if backward else (self, other)))
+        return _combine(operation, *((other, self) if backward else (self, other)))
 
     return method
 
 
 def _unary(operation: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self: _computed(operation, self)
+    return lambda self: _combine(operation, self)
 
 
 def _reading(got: str) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ from gpuinterop.errors import ArgumentTypeError, ConversionTypeError
 from .core_callbacks import CALLS, FUNCTIONS
 from .expression import Expression
 from .expression_dtypes import Value, is_strict, kinds_of, number_kind, strong
-from .expression_graph import ordered, shapes_of
+from .expression_graph import shapes_of, values_of
 from .expression_stages import shape_of
 from .functions import clip
 from .fuse_scalars import Scalar
@@ -62,19 +62,19 @@ class Trace:
 
     def shape(self, value: Value) -> tuple[int, ...]:
         """Return the shape of a value for the arguments of this call."""
-        values = ordered([value])
-        shapes = self._given(values, lambda x: () if type(x) is Scalar else shape_of(x))
+        values = values_of([value])
+        shapes = self._by_input(values, lambda x: () if type(x) is Scalar else shape_of(x))
         return shapes_of(values, shapes)[id(value)]
 
     def dtype(self, value: Value) -> np.dtype[Any]:
         """Return the dtype of a value for the arguments of this call."""
-        values = ordered([value])
-        kinds, _ = kinds_of(values, self._given(values, _kind_of), self._given(values, is_strict))
-        return np.dtype(dtype_from_id(strong(kinds[id(value)])))
+        values = values_of([value])
+        inputs = (self._by_input(values, read) for read in (_kind_of, is_strict))
+        return np.dtype(dtype_from_id(strong(kinds_of(values, *inputs)[0][id(value)])))
 
-    def _given(self, values: Sequence[Value], read: Callable[[Any], Any]) -> dict[int, Any]:
+    def _by_input(self, values: Sequence[Value], read: Callable[[Any], Any]) -> dict[int, Any]:
         if not self.arrays:
-            raise _kept()
+            raise _escaped_value()
         operands = (*self.arrays, *self.captured)
         return {v.index: read(operands[v.index]) for v in values if v.index >= 0}
 
@@ -93,7 +93,7 @@ def _refusal(expected: str, got: str, fix: str) -> ArgumentTypeError:
     return ArgumentTypeError(where="fuse", expected=expected, got=got, fix=fix)
 
 
-def _kept() -> ArgumentTypeError:
+def _escaped_value() -> ArgumentTypeError:
     return _refusal("arguments of one function", "a value kept from another fused call",
                     "return it instead of keeping it")  # fmt: skip
 
@@ -124,19 +124,19 @@ class Tracer(NDArrayOperatorsMixin):
         row = TABLE.get(ALIASES.get(ufunc.__name__, ufunc.__name__))
         if method == "__call__" and row is not None:
             return FUNCTIONS[row.name](*inputs, **kwargs) if kwargs else record(row, inputs)
-        found = _core._call_method("ufunc method", ufunc, method)
-        if found is None:
+        function = _core._call_method("ufunc method", ufunc, method)
+        if function is None:
             raise cannot_be_fused(name if method == "__call__" else f"{name}.{method}")
-        return found(*inputs, **kwargs)
+        return function(*inputs, **kwargs)
 
     def __array_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         refuse_out(f"numpy.{func.__name__}", kwargs.get("out"))
-        found = _core._call_method("__array_function__", self, func, types, args, kwargs)
-        if found is NotImplemented:
+        result = _core._call_method("__array_function__", self, func, types, args, kwargs)
+        if result is NotImplemented:
             raise cannot_be_fused(f"numpy.{func.__name__}")
-        return found
+        return result
 
     @classmethod
     def __torch_function__(
@@ -224,25 +224,25 @@ def refuse_out(where: str, out: Any) -> None:
 def record(row: Row, operands: Sequence[Any]) -> Any:
     """Return a tracer, or several, for `row` applied to tracers, numbers and arrays."""
     trace = next(o.trace for o in operands if type(o) in (Tracer, Scalar))
-    known = [None if type(o) is Scalar else value_of(trace, o, row.name) for o in operands]
-    use = (row.name, *map(id, known))
+    operand_values = [None if type(o) is Scalar else value_of(trace, o, row.name) for o in operands]
+    use = (row.name, *map(id, operand_values))
     values = tuple(
         trace.parameter(o, (i, *use)) if value is None else value
-        for i, (o, value) in enumerate(zip(operands, known, strict=True))
+        for i, (o, value) in enumerate(zip(operands, operand_values, strict=True))
     )
-    found = tuple(
+    results = tuple(
         Tracer(trace, trace.graph.record(row, values, result=j)) for j in range(row.results)
     )
     if any(type(o) is Scalar and o.trace is not trace for o in operands):
-        raise _kept()
-    return found if row.results > 1 else found[0]
+        raise _escaped_value()
+    return results if row.results > 1 else results[0]
 
 
 def value_of(trace: Trace, operand: Any, name: str) -> Value:
     """Return the value of an operand: a placeholder, a constant or an array from outside the function."""
     if isinstance(operand, Tracer):
         if operand.trace is not trace:
-            raise _kept()
+            raise _escaped_value()
         return operand.value
     operand = as_scalar(operand, name)
     if isinstance(operand, (bool, int, float, complex, np.generic)):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpuinterop.ops.expression_partition import Stage
 
 
-class Given(NamedTuple):
+class ValueType(NamedTuple):
     """An operand or a result of a stage: its class, None for a number, and its kind."""
 
     cls: Any
@@ -56,10 +56,10 @@ class FusedReduction(NamedTuple):
                 number.fill(values[i])
                 values[i] = number
             operands, extras = values[:n], values[n:]
-        given = None if outs[0] is None else tuple(outs)
-        made = self.kernel(*operands, extras=extras, out=given)
-        results = made if isinstance(made, tuple) else (made,)
-        if given is not None:
+        out = None if outs[0] is None else tuple(outs)
+        result = self.kernel(*operands, extras=extras, out=out)
+        results = result if isinstance(result, tuple) else (result,)
+        if out is not None:
             return results
         return [
             output_arrays.plain(x) if plain else x
@@ -68,58 +68,58 @@ class FusedReduction(NamedTuple):
 
 
 def fused_reduction(
-    stage: Stage, given: Sequence[Given], stored: Sequence[Given], device: Any,
-    cached: Callable[[Any, Callable[[], ReductionKernel]], ReductionKernel],
+    stage: Stage, types: Sequence[ValueType], result_types: Sequence[ValueType], device: Any,
+    kernel_for: Callable[[Any, Callable[[], ReductionKernel]], ReductionKernel],
 ) -> FusedReduction | None:  # fmt: skip
     """Return the kernel of a stage for operands and extras of these kinds; None if no kernel can compute it.
 
-    `stored` are the results. `cached` returns the kernel that it has for a key, or makes it.
+    `result_types` are the results. `kernel_for` returns the kernel that it has for a key, or makes it.
     """
-    like = next((x for x in given if x.cls is not None), None)
+    like = next((x for x in types if x.cls is not None), None)
     results = sum(len(end.after.results) for end in stage.ends)
     plain_reduction = stage.part.results[0].index >= 0 and not stage.ends
-    if plain_reduction or like is None or max(len(given), results) > _core.MAX_PLANNED:
+    if plain_reduction or like is None or max(len(types), results) > _core.MAX_PLANNED:
         return None
     if device.type == "cpu" and stage.part.has_texts():
         return None
     n, cls, strict = len(stage.reads), like.cls, like.is_strict
     part = replace(stage.part, strict=(strict,) * n)
-    rows = part.input_rows([x.kind for x in given[:n]])
+    rows = part.input_rows([x.kind for x in types[:n]])
     mapped = [dtype_from_id(row) for row in part.result_rows(rows)]
     ops = [op for op, _, _ in stage.reductions]
     reduced = [np.dtype(REDUCTIONS[op].result(m)) for op, m in zip(ops, mapped, strict=True)]
-    held = sum(2 * max(4, dtype.itemsize) for dtype in reduced)
-    if len(reduced) > 1 and held > ACCUMULATOR_BYTES:
+    accumulator_bytes = sum(2 * max(4, dtype.itemsize) for dtype in reduced)
+    if len(reduced) > 1 and accumulator_bytes > ACCUMULATOR_BYTES:
         return None
     strict_values = [
         s and r == m for s, r, m in zip(part.strict_results(rows), reduced, mapped, strict=True)
     ]
-    ends, at = [], n
+    ends, position = [], n
     for end in stage.ends:
-        extra = given[at : at + len(end.extras)]
+        extra = types[position : position + len(end.extras)]
         flags = (*(strict_values[i] for i in end.reduced), *(strict,) * len(extra))
         after = replace(end.after, strict=flags)
         of_reduced = [dtype_id(reduced[i]) for i in end.reduced]
         after_rows = after.input_rows((*of_reduced, *(x.kind for x in extra)))
-        rows, at = (*rows, *after_rows[len(of_reduced) :]), at + len(extra)
+        rows, position = (*rows, *after_rows[len(of_reduced) :]), position + len(extra)
         ends.append(end._replace(after=after))
     dtypes = [dtype_from_id(row) for row in rows]
     # The result is a CudaNdarray only if all operands are.
-    alike = all(
+    is_one_class = all(
         (output_arrays.class_for(cls, dtype) if x.cls is None else x.cls) is cls
-        for x, dtype in zip(given, dtypes, strict=True)
+        for x, dtype in zip(types, dtypes, strict=True)
     )
-    if not alike or any(dtype.name not in ACCUMULATORS for dtype in (*dtypes, *mapped)):
+    if not is_one_class or any(dtype.name not in ACCUMULATORS for dtype in (*dtypes, *mapped)):
         return None
-    followed = [(e.reduced, e.after.signature(), e.keepdims, e.once) for e in ends]
+    signatures_of_ends = [(e.reduced, e.after.signature(), e.keepdims, e.once) for e in ends]
     _, axis, keepdims = stage.reductions[0]
-    kernel = cached(
-        (*part.signature(), stage.reductions, *followed),
+    kernel = kernel_for(
+        (*part.signature(), stage.reductions, *signatures_of_ends),
         lambda: ReductionKernel(part, ops, axis, ends, keepdims=keepdims),
     )
     numbers = [
         (i, cls, dtype, device.type_code, device.index)
-        for i, (x, dtype) in enumerate(zip(given, dtypes, strict=True))
+        for i, (x, dtype) in enumerate(zip(types, dtypes, strict=True))
         if x.cls is None
     ]
-    return FusedReduction(kernel, numbers, [x.cls is not cls and strict for x in stored])
+    return FusedReduction(kernel, numbers, [x.cls is not cls and strict for x in result_types])

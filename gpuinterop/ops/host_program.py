@@ -135,8 +135,8 @@ class HostProgram:
         """Return the results of a Python function of NumPy arrays, in these dtypes."""
         # The arrays that the function receives own their memory: an operand's owner might release its memory.
         inside = {id(output) for step in self._steps for output in step.outputs}
-        given = [o if id(o) in inside else self.cast(o, o.dtype, copy=True) for o in operands]
-        return self._step(_caller(function, len(given)), (-1, 0), given, dtypes)
+        args = [o if id(o) in inside else self.cast(o, o.dtype, copy=True) for o in operands]
+        return self._step(_caller(function, len(args)), (-1, 0), args, dtypes)
 
     def finish(self, results: Sequence[HostValue], dtypes: Sequence[int], in_place: bool) -> Any:
         """Return the program, in the core's form, that stores the results in arrays of these dtypes.
@@ -144,7 +144,7 @@ class HostProgram:
         `in_place`: the results may have the same addresses as the inputs, so they are stored after the
         inputs have been read.
         """
-        found = [self.cast(value, dtype) for value, dtype in zip(results, dtypes, strict=True)]
+        values = [self.cast(value, dtype) for value, dtype in zip(results, dtypes, strict=True)]
         reads = [i for i, step in enumerate(self._steps) if set(step.inputs) & set(self.inputs)]
         # Python functions read and write only temporaries.
         in_python = {v for step in self._steps if step.numbers[0] < 0
@@ -155,18 +155,18 @@ class HostProgram:
         }  # fmt: skip
         last_read = max(reads, default=-1) if in_place else -1
         places: dict[HostValue, int] = {value: i for i, value in enumerate(self.inputs)}
-        stores = [i for i, value in enumerate(found)
+        stores = [i for i, value in enumerate(values)
                   if made_by.get(value, -2) < last_read or value not in made_by
-                  or value in found[:i]]  # fmt: skip
-        if in_place and any(found[i] in self.inputs for i in stores):
+                  or value in values[:i]]  # fmt: skip
+        if in_place and any(values[i] in self.inputs for i in stores):
             # The store of an input must not follow the store of a result at the same address.
-            stores = list(range(len(found)))
-            found = [self.cast(v, v.dtype, copy=True) if v in self.inputs else v for v in found]
-        for i, value in enumerate(found):
+            stores = list(range(len(values)))
+            values = [self.cast(v, v.dtype, copy=True) if v in self.inputs else v for v in values]
+        for i, value in enumerate(values):
             if i in stores:
-                found[i] = self.cast(value, value.dtype, copy=True)
-            places[found[i]] = len(self.inputs) + i
-        return self._allocated(places, len(found))
+                values[i] = self.cast(value, value.dtype, copy=True)
+            places[values[i]] = len(self.inputs) + i
+        return self._allocate(places, len(values))
 
     def finish_joined(self, ufunc: np.ufunc, value: HostValue, dtype: int) -> Any:
         """Return the program, in the core's form, that joins a value to accumulators of a dtype."""
@@ -177,9 +177,9 @@ class HostProgram:
             (after,) = self.loop(ufunc, (before, self.cast(value, dtype)), (dtype,))
         places = {v: i for i, v in enumerate(self.inputs)}
         places[before] = places[after] = len(self.inputs)
-        return self._allocated(places, 1)
+        return self._allocate(places, 1)
 
-    def _allocated(self, places: dict[HostValue, int], results: int) -> Any:
+    def _allocate(self, places: dict[HostValue, int], results: int) -> Any:
         """Give every value a register; temporaries of one dtype reuse registers that are no longer needed."""
         last_use = {value: i for i, step in enumerate(self._steps) for value in step.inputs}
         operands = len(self.inputs) + results
@@ -248,8 +248,8 @@ def _caller(function: Callable[..., Any], inputs: int) -> Callable[..., Callable
 
         def run() -> None:
             with np.errstate(all="ignore"):
-                found = function(*views[:inputs])
-                results = found if isinstance(found, tuple) else (found,)
+                returned = function(*views[:inputs])
+                results = returned if isinstance(returned, tuple) else (returned,)
                 for out, value in zip(views[inputs:], results, strict=True):
                     np.copyto(out, value, casting="unsafe")
 
@@ -263,52 +263,52 @@ def row_program(
 ) -> Any:
     """Return the program of a row for operands of these kinds, whose elements have the dtypes `stored`."""
     program = HostProgram(stored)
-    found: Sequence[HostValue] = program.inputs  # of a cast
+    values: Sequence[HostValue] = program.inputs  # of a cast
     if row.name != "cast":
-        found = row_results(program, row, found, kinds)
-    return program.finish(found, results, in_place)
+        values = row_results(program, row, values, kinds)
+    return program.finish(values, results, in_place)
 
 
 def row_results(
-    program: HostProgram, row: Row, given: Sequence[HostValue], kinds: tuple[int, ...]
+    program: HostProgram, row: Row, values: Sequence[HostValue], kinds: tuple[int, ...]
 ) -> list[HostValue]:
     """Add the steps of a row for operands of these kinds, and return its results."""
     loop = loop_dtypes(row, kinds)
-    ins, outs = loop if row.name == "where" else map(_computed, loop)
-    read = [program.cast(value, dtype) for value, dtype in zip(given, ins, strict=True)]
-    found = _row_steps(program, row, read, outs)
-    return [program.cast(value, dtype) for value, dtype in zip(found, loop[1], strict=True)]
+    ins, outs = loop if row.name == "where" else map(_loop_rows, loop)
+    read = [program.cast(value, dtype) for value, dtype in zip(values, ins, strict=True)]
+    results = _row_steps(program, row, read, outs)
+    return [program.cast(value, dtype) for value, dtype in zip(results, loop[1], strict=True)]
 
 
-def _computed(dtypes: Sequence[int]) -> tuple[int, ...]:
+def _loop_rows(dtypes: Sequence[int]) -> tuple[int, ...]:
     """Return the dtypes of NumPy's loop: float32 replaces a small type."""
     return tuple(_FLOAT32 if is_extended(dtype) else dtype for dtype in dtypes)
 
 
 def _row_steps(
-    program: HostProgram, row: Row, read: Sequence[HostValue], outs: Sequence[int]
+    program: HostProgram, row: Row, values: Sequence[HostValue], outs: Sequence[int]
 ) -> Sequence[HostValue]:
     if row.name == "where":
-        return (program.choose(*read),)
+        return (program.choose(*values),)
     if row.name == "clip":
-        dtypes = tuple(value.dtype for value in read)
+        dtypes = tuple(value.dtype for value in values)
         if _CLIP is not None and _loop_index(_CLIP, dtypes, tuple(outs)) is not None:
-            return program.loop(_CLIP, read, outs)
-        above = program.loop(np.maximum, read[:2], outs)
-        return program.loop(np.minimum, (*above, read[2]), outs)
-    kind, dtype = dtype_kind(read[0].dtype), read[0].dtype
+            return program.loop(_CLIP, values, outs)
+        above = program.loop(np.maximum, values[:2], outs)
+        return program.loop(np.minimum, (*above, values[2]), outs)
+    kind, dtype = dtype_kind(values[0].dtype), values[0].dtype
     zero = program.constant(0, dtype) if kind in "iu" else None
     if row.name == "reciprocal" and zero is not None:
         # In NumPy 1 / 0 depends on the processor. gpuinterop returns 0 on both devices.
-        (is_zero,) = program.loop(np.equal, (read[0], zero), (_BOOL,))
-        divisor = program.choose(is_zero, program.constant(1, dtype), read[0])
+        (is_zero,) = program.loop(np.equal, (values[0], zero), (_BOOL,))
+        divisor = program.choose(is_zero, program.constant(1, dtype), values[0])
         (quotient,) = program.loop(np.reciprocal, (divisor,), outs)
         return (program.choose(is_zero, zero, quotient),)
     if row.name == "power" and kind in "iu":
-        return (program.integer_power(*read),)
+        return (program.integer_power(*values),)
     if isinstance(row.numpy, np.ufunc):
-        return program.loop(row.numpy, read, outs)
-    wide = [program.cast(value, _FLOAT64) for value in read]
+        return program.loop(row.numpy, values, outs)
+    wide = [program.cast(value, _FLOAT64) for value in values]
     if row.numpy is None:
         return (program.special(row.name, *wide),)
     return program.call(row.numpy, wide, (_FLOAT64,) * len(outs))

@@ -50,7 +50,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     if core_view(x).readonly:
         raise read_only(ASSIGNMENT)
     expression = read_key(x, key)
-    values = assigned(value, x, ASSIGNMENT)
+    values = as_assigned_values(value, x, ASSIGNMENT)
     if _is_one_mask(expression):
         _assign_masked(expression, values)
     else:
@@ -62,10 +62,10 @@ def add_at(x: Any, indices: Any, values: Any) -> None:
     where = "add.at"
     writable(x, where)
     expression = read_key(x, indices, where)
-    values = assigned(values, x, where)
+    values = as_assigned_values(values, x, where)
     if not expression.arrays:  # no element twice
         target, values = (
-            _flagged(expression),
+            _with_flag_axis(expression),
             values.astype(output_arrays.plain(x).dtype, copy=False),
         )
         if values.device != target.device:  # one element, in host memory
@@ -85,11 +85,11 @@ def _is_one_mask(expression: IndexExpression) -> bool:
     return array.is_mask and expression.axis == first
 
 
-def _elements(expression: IndexExpression, where: str, written: Any = None) -> Elements:
+def _elements(expression: IndexExpression, where: str, target: Any = None) -> Elements:
     """Return the elements that the key addresses; masks are replaced by the indices that they select."""
     view = expression.view
     if not expression.arrays:
-        view = _flagged(expression)
+        view = _with_flag_axis(expression)
     arrays: list[tuple[int, IndexArray]] = []
     for first, array in expression.arrays:
         if array.is_mask:
@@ -97,12 +97,12 @@ def _elements(expression: IndexExpression, where: str, written: Any = None) -> E
             places = [IndexArray(p, inside=True) for p in selection.places()]
             arrays += [(first + i, p) for i, p in enumerate(places)]
         else:
-            arrays.append((first, unshared(array, written)))
+            arrays.append((first, unshared_indices(array, target)))
     block = [(int(flag),) for flag in expression.flags] if expression.arrays else []
     return Elements(view, arrays, expression.axis, where, RAISE, block)
 
 
-def _flagged(expression: IndexExpression) -> Any:
+def _with_flag_axis(expression: IndexExpression) -> Any:
     """Return the view of a key with bools but no arrays: it has an axis of length 1, or 0 if a bool is False."""
     view, axis = expression.view, expression.axis
     if expression.flags:
@@ -113,14 +113,14 @@ def _flagged(expression: IndexExpression) -> Any:
 
 def read(elements: Elements, x: Any, out: Any = None) -> Any:
     """Return the elements as a new array of the class of `x`, or in `out`."""
-    seen = elements.view
+    view = elements.view
     if out is None:
-        target = output_arrays.new_like(seen, elements.shape, seen.dtype, elements.where, type(x))
+        target = output_arrays.new_like(view, elements.shape, view.dtype, elements.where, type(x))
     else:
         target = out
-        output_arrays.check_out(out, elements.shape, seen.dtype, seen, elements.where)
-        if _core._may_overlap(out, seen):
-            elements.view = copy_of(seen, elements.where)
+        output_arrays.check_out(out, elements.shape, view.dtype, view, elements.where)
+        if _core._may_overlap(out, view):
+            elements.view = copy_of(view, elements.where)
         elements.arrays = [
             a.copy() if isinstance(a, _core.Array) and _core._may_overlap(out, a) else a
             for a in elements.arrays
@@ -128,7 +128,7 @@ def read(elements: Elements, x: Any, out: Any = None) -> Any:
     if elements.axes:
         elements.read(target, keeps=out is not None)
     elif 0 not in elements.shape:
-        _core.copy_into(target, seen, where=elements.where, uncounted=True)
+        _core.copy_into(target, view, where=elements.where, uncounted=True)
     return target
 
 
@@ -136,19 +136,19 @@ def write(elements: Elements, values: Any, x: Any, adds: bool = False) -> None:
     """Set the elements, which belong to `x`, to values that broadcast to them, or add the values."""
     if isinstance(values, _core.Array) and _core._may_overlap(values, x):
         values = copy_of(values, elements.where)
-    fitted = _fitted(values, elements.shape, elements.where)
+    broadcast_values = _fit(values, elements.shape, elements.where)
     if elements.axes:
         _core._prepare_write(elements.view, elements.where)
-        elements.write(fitted, adds)
+        elements.write(broadcast_values, adds)
     else:
-        elements.view[...] = fitted
+        elements.view[...] = broadcast_values
 
 
 def copy_of(x: Any, where: str) -> Any:
     """Return a copy of `x`, because the operation writes to memory that `x` shares."""
-    made = output_arrays.new_like(x, x.shape, x.dtype, where)
-    _core.copy_into(made, x, where=where)
-    return made
+    copy = output_arrays.new_like(x, x.shape, x.dtype, where)
+    _core.copy_into(copy, x, where=where)
+    return copy
 
 
 def unshared_copy(x: Any, written: Any, where: str) -> Any:
@@ -156,29 +156,29 @@ def unshared_copy(x: Any, written: Any, where: str) -> Any:
     return copy_of(x, where) if _core._may_overlap(x, written) else x
 
 
-def assigned(value: Any, x: Any, where: str) -> Any:
+def as_assigned_values(value: Any, x: Any, where: str) -> Any:
     """Return the assigned value on the device of `x`, in its dtype, unless an assignment in host memory casts.
 
     One element may stay in host memory.
     """
     target = output_arrays.plain(x)
-    found = value if isinstance(value, _core.Array) and value.dtype == target.dtype else None
+    array = value if isinstance(value, _core.Array) and value.dtype == target.dtype else None
     if type(value) in (bool, int, float) and _core._recording() is None:
-        found = _core.empty(_core.Array, (), target.dtype, 1, 0)  # on "cpu"
-        found[...] = value  # the core converts Python scalars
-    elif found is None:
-        found = as_assigned_array(value, target, type(x), where)
-    found = output_arrays.plain(found)
+        array = _core.empty(_core.Array, (), target.dtype, 1, 0)  # on "cpu"
+        array[...] = value  # the core converts Python scalars
+    elif array is None:
+        array = as_assigned_array(value, target, type(x), where)
+    array = output_arrays.plain(array)
     if target.device.type != "cpu":
-        found = cast(found, target.dtype, copy=False)  # kernels that scatter do not cast
-    if found.device == target.device or (found.size == 1 and found.device.type == "cpu"):
-        return found
-    made = output_arrays.new_like(target, found.shape, found.dtype, where)
-    _core.copy_into(made, found, where=where, uncounted=is_scalar_or_list(value))
-    return made
+        array = cast(array, target.dtype, copy=False)  # kernels that scatter do not cast
+    if array.device == target.device or (array.size == 1 and array.device.type == "cpu"):
+        return array
+    moved = output_arrays.new_like(target, array.shape, array.dtype, where)
+    _core.copy_into(moved, array, where=where, uncounted=is_scalar_or_list(value))
+    return moved
 
 
-def _fitted(values: Any, shape: tuple[int, ...], where: str) -> Any:
+def _fit(values: Any, shape: tuple[int, ...], where: str) -> Any:
     """Return the values broadcast to `shape`; leading axes of length 1 are dropped, as in NumPy."""
     while values.ndim > len(shape) and values.shape[0] == 1:
         values = values[0]
@@ -214,7 +214,7 @@ def _assign_masked(expression: IndexExpression, values: Any) -> None:
 
 def _fill_selected(view: Any, mask: Any, after: int, values: Any, where: str) -> None:
     """Assign values that do not depend on the number of selected elements, so the host need not wait for it."""
-    values = _fitted(values, view.shape, where)
+    values = _fit(values, view.shape, where)
     if view.size == 0:
         return
     mask = mask[(Ellipsis,) + (None,) * after].broadcast_to(view.shape)
@@ -222,16 +222,16 @@ def _fill_selected(view: Any, mask: Any, after: int, values: Any, where: str) ->
     if view.device.type != "cpu":
         _core._assign_masked(view, mask, values, where)
         return
-    target, chosen = as_numpy_view(view, written=True), as_numpy_view(mask)
+    target, condition = as_numpy_view(view, written=True), as_numpy_view(mask)
     source = np.broadcast_to(as_numpy_view(values), view.shape)
-    output_arrays.record_or_run(lambda: np.copyto(target, source, "unsafe", chosen))
+    output_arrays.record_or_run(lambda: np.copyto(target, source, "unsafe", condition))
 
 
 def _assign_each(view: Any, first: int, selection: Selection, values: Any) -> None:
     """Assign one value to each selected element."""
     axes = selection.mask.ndim
     shape = (*view.shape[:first], selection.count, *view.shape[first + axes :])
-    values = _fitted(values, shape, ASSIGNMENT)
+    values = _fit(values, shape, ASSIGNMENT)
     if view.device.type == "cpu":
         _core._prepare_write(view, ASSIGNMENT)
         key: Any = (*[slice(None)] * first, selection.host)
@@ -253,9 +253,9 @@ def writable(x: Any, where: str) -> Any:
     return output_arrays.plain(x)
 
 
-def unshared(array: IndexArray, written: Any) -> IndexArray:
-    """Return the indices, or a copy of them if a write to `written` would change them."""
-    if written is None or not array.overlaps(written):
+def unshared_indices(array: IndexArray, target: Any) -> IndexArray:
+    """Return the indices, or a copy of them if a write to `target` would change them."""
+    if target is None or not array.overlaps(target):
         return array
     return replace(array, values=array.values.copy())
 

@@ -85,20 +85,20 @@ def upload(host: np.ndarray[Any, Any], device: Any, values: bool, where: str) ->
     `values`: they were Python scalars, whose transfer is not counted as a copy.
     """
 
-    def copied() -> Any:
-        made = _core.empty(gpuarray_class(), host.shape, host.dtype, device.type_code, device.index)
+    def transfer() -> Any:
+        copy = _core.empty(gpuarray_class(), host.shape, host.dtype, device.type_code, device.index)
         _core.copy_into(
-            made, wrap_numpy(np.asarray(host, order="C")), where=where, uncounted=values
+            copy, wrap_numpy(np.asarray(host, order="C")), where=where, uncounted=values
         )
-        return made
+        return copy
 
     if _core._recording() is None:
-        return copied()
+        return transfer()
     outside = devices.Stream(device)
     with devices.stream(outside):
-        made = copied()
+        copy = transfer()
     outside.synchronize()  # the capture then has nothing to wait for
-    return made
+    return copy
 
 
 @dataclass
@@ -125,32 +125,32 @@ def as_index_array(value: Any, device: Any, where: str, masks: bool = True) -> I
     if isinstance(value, (np.ndarray, np.generic)) or listed:
         refuse_mask(value, where)
         try:
-            found: Any = np.asarray(value)
+            index: Any = np.asarray(value)
         except (ValueError, TypeError) as error:  # of ragged lists, and of lists of arrays on a GPU
             raise IndexKindError(where=where, expected="index lists whose parts have equal lengths",
                                  got=f"{short_repr(value)}: {error}",
                                  fix="pass equal lengths, or an index array for each axis") from None  # fmt: skip
     else:
         source = value if isinstance(value, _core.Array) else as_input_array(value, None, where)
-        seen = output_arrays.plain(source)
-        if seen.device.type == "cpu":
-            found = as_numpy_view(seen)
-        elif seen.device == device:
-            found = seen
+        array = output_arrays.plain(source)
+        if array.device.type == "cpu":
+            index = as_numpy_view(array)
+        elif array.device == device:
+            index = array
         else:
-            raise devices_differ(where, device, seen.device)
-    if found.size == 0 and found.dtype == np.float64 and listed:
-        found = found.astype(np.int64)  # NumPy's dtype for an empty list is float64
-    if found.dtype.kind not in ("iub" if masks else "iu"):
-        got = f"dtype {found.dtype}"
+            raise devices_differ(where, device, array.device)
+    if index.size == 0 and index.dtype == np.float64 and listed:
+        index = index.astype(np.int64)  # NumPy's dtype for an empty list is float64
+    if index.dtype.kind not in ("iub" if masks else "iu"):
+        got = f"dtype {index.dtype}"
         if masks:
             raise _not_indices(where, got)
         raise ArgumentTypeError(where=where, expected="integer indices", got=got,
                                 fix="cast them, indices.astype('int64'), or index with a mask: x[mask]")  # fmt: skip
-    if isinstance(found, np.ndarray) and not (found.dtype.isnative and has_core_layout(found)):
-        copy_tracking.report_copy("host", found.nbytes, where)
-        found = found.astype(found.dtype.newbyteorder("="))
-    return IndexArray(found, listed, live=isinstance(value, _core.Array))
+    if isinstance(index, np.ndarray) and not (index.dtype.isnative and has_core_layout(index)):
+        copy_tracking.report_copy("host", index.nbytes, where)
+        index = index.astype(index.dtype.newbyteorder("="))
+    return IndexArray(index, listed, live=isinstance(value, _core.Array))
 
 
 def _not_indices(where: str, got: str) -> IndexKindError:
@@ -176,13 +176,13 @@ def _part(item: Any, device: Any, where: str) -> Any:
         except TypeError:
             raise _not_indices(where, type_name(item)) from None
     try:
-        found = as_index_array(item, device, where)
+        array = as_index_array(item, device, where)
     except ConversionTypeError:
         raise _not_indices(where, type_name(item)) from None
-    if found.shape == ():
-        value = found.values.item()
+    if array.shape == ():
+        value = array.values.item()
         return value if isinstance(value, bool) else int(value)
-    return found
+    return array
 
 
 def _consumed(part: Any) -> int:
@@ -197,26 +197,26 @@ def read_key(x: Any, key: Any, where: str = WHERE) -> IndexExpression:
     source = output_arrays.plain(x)
     parts = [_part(k, source.device, where) for k in (key if isinstance(key, tuple) else (key,))]
     consumed = [_consumed(part) for part in parts]
-    used, rank = sum(consumed), source.ndim
-    if used > rank:
-        raise too_many_indices(where, used, source.shape)
+    indexed, rank = sum(consumed), source.ndim
+    if indexed > rank:
+        raise too_many_indices(where, indexed, source.shape)
     ellipses = [i for i, part in enumerate(parts) if part is Ellipsis]
     if len(ellipses) > 1:
         raise ArrayIndexError(where=where, expected="at most one Ellipsis", got=f"{len(ellipses)} of them",
                               fix="write the others as slices")  # fmt: skip
-    if used < rank and ellipses:
+    if indexed < rank and ellipses:
         at = ellipses[0]
-        parts[at : at + 1] = [slice(None)] * (rank - used)
-        consumed[at : at + 1] = [1] * (rank - used)
+        parts[at : at + 1] = [slice(None)] * (rank - indexed)
+        consumed[at : at + 1] = [1] * (rank - indexed)
     basic: list[Any] = []
     arrays: list[tuple[int, IndexArray]] = []
     flags: list[bool] = []
     advanced: list[int] = []  # places in the key; ints are index arrays too beside arrays
     before = axis = dimension = 0
-    for place, (part, count) in enumerate(zip(parts, consumed, strict=True)):
+    for position, (part, count) in enumerate(zip(parts, consumed, strict=True)):
         if isinstance(part, (int, IndexArray)):  # bools are ints
             before = before if advanced else axis
-            advanced.append(place)
+            advanced.append(position)
         if isinstance(part, IndexArray):
             if part.is_mask:
                 _require_shape(part, source.shape[dimension : dimension + count], dimension, where)

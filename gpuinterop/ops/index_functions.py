@@ -19,7 +19,7 @@ from gpuinterop.views import read_axis
 from . import output_arrays
 from .casting import cast
 from .compaction import MOST, Selection, may_wait, repeated_places
-from .index_access import assigned, copy_of, read, unshared, writable, write
+from .index_access import as_assigned_values, copy_of, read, unshared_indices, writable, write
 from .index_expression import IndexArray, as_index_array
 from .indexing import MODES, Elements, ElementsAlongAxis
 
@@ -104,9 +104,9 @@ def take(
     `max_threads` is accepted for old programs and has no effect.
     """
     number = _read_mode(mode, "take")
-    found = _core._take(x, indices, axis, out, number)
-    if found is not None:
-        return found
+    result = _core._take(x, indices, axis, out, number)
+    if result is not None:
+        return result
     (x,) = output_arrays.as_operands("take", x)
     source = output_arrays.plain(x)
     if axis is None:
@@ -149,23 +149,23 @@ def put_along_axis(x: Any, indices: Any, values: Any, axis: int | None) -> None:
     [[0.0, 5.0], [5.0, 0.0]]
     """
     target = writable(x, "put_along_axis")
-    elements = _along_axis(target, indices, axis, "put_along_axis", written=x)
-    write(elements, assigned(values, x, "put_along_axis"), x)
+    elements = _along_axis(target, indices, axis, "put_along_axis", target=x)
+    write(elements, as_assigned_values(values, x, "put_along_axis"), x)
 
 
 def _along_axis(
-    x: Any, indices: Any, axis: int | None, where: str, written: Any = None
+    x: Any, indices: Any, axis: int | None, where: str, target: Any = None
 ) -> ElementsAlongAxis:
     source = output_arrays.plain(x)
     array = as_index_array(indices, source.device, where, masks=False)
     if axis is None:
-        source, axis = source.reshape(-1, copy=False if written is not None else None), 0
+        source, axis = source.reshape(-1, copy=False if target is not None else None), 0
     along = read_axis(axis, source.ndim, where)
     if len(array.shape) != source.ndim:
         raise ShapeError(where=where, expected=f"indices of {source.ndim} dimensions, as many as x has",
                          got=f"indices of shape {array.shape}",
                          fix="add axes of length 1: indices[..., None]")  # fmt: skip
-    return ElementsAlongAxis(source, unshared(array, written), along, where)
+    return ElementsAlongAxis(source, unshared_indices(array, target), along, where)
 
 
 def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
@@ -185,7 +185,7 @@ def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     number = _read_mode(mode, "put")
     target = writable(x, "put")
     array = as_index_array(ind, target.device, "put", masks=False)
-    values, count = assigned(v, x, "put").ravel(), array.values.size
+    values, count = as_assigned_values(v, x, "put").ravel(), array.values.size
     if not count or not values.size:
         return
     if not target.is_c_contiguous():
@@ -193,7 +193,7 @@ def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
         put(ordered, ind, values, mode)
         target[...] = ordered
         return
-    flat = IndexArray(unshared(array, x).values.reshape(-1), array.listed, array.live)
+    flat = IndexArray(unshared_indices(array, x).values.reshape(-1), array.listed, array.live)
     elements = Elements(target.reshape(-1), [(0, flat)], 0, "put", number)
     if elements.on_host:
         _core._prepare_write(target, "put")
@@ -220,8 +220,8 @@ def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -
     if axis is None:
         source, axis = source.reshape(-1), 0
     along = read_axis(axis, source.ndim, "compress")
-    chosen = as_index_array(condition, source.device, "compress")
-    mask = _as_mask(chosen.beside(source, "compress"))
+    selector = as_index_array(condition, source.device, "compress")
+    mask = _as_mask(selector.beside(source, "compress"))
     if mask.ndim != 1:
         raise ShapeError(where="compress", expected="a condition of one dimension", got=f"shape {mask.shape}",
                          fix="index with the condition: x[condition]")  # fmt: skip
@@ -245,9 +245,9 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     """
     (x,) = output_arrays.as_operands("repeat", x)
     if isinstance(repeats, _core.Array):
-        found = _repeat_on_device(x, repeats, axis)
-        if found is not None:
-            return found
+        result = _repeat_on_device(x, repeats, axis)
+        if result is not None:
+            return result
         repeats = to_host_array(repeats, "repeat")
     with reraise_from("repeat"):
         # Not one by one, which would take long for an array.
@@ -272,11 +272,11 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
         total = int(counts.sum()) if exact else sum(counts.tolist())
         if x.device.type != "cpu" and x.size and total < MOST:
             return take(x, np.repeat(np.arange(n), counts), along)
-        made = output_arrays.new_like(x, (*before, total, *after), x.dtype, "repeat", type(x))
-        if made.size:
-            source, target = as_numpy_view(x), as_numpy_view(made, written=True)
+        output = output_arrays.new_like(x, (*before, total, *after), x.dtype, "repeat", type(x))
+        if output.size:
+            source, target = as_numpy_view(x), as_numpy_view(output, written=True)
             output_arrays.record_or_run(lambda: _repeat_on_host(source, counts, along, target))
-        return made
+        return output
     count = int(counts[0])
     spread = x.expand_dims(along + 1).broadcast_to((*before, n, count, *after))
     return spread.copy().reshape((*before, n * count, *after))

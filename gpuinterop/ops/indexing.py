@@ -54,21 +54,21 @@ class Elements:
                 fix="merge axes: x.reshape(-1)[numpy.ravel_multi_index(indices, x.shape)]",
             )  # fmt: skip
         self._require_axes_with_elements(arrays)
-        self.arrays = [self._prepared(i, array) for i, (_, array) in enumerate(arrays)]
+        self.arrays = [self._on_device(i, array) for i, (_, array) in enumerate(arrays)]
         if mode == RAISE and all(array.inside for _, array in arrays):
             self.mode = INSIDE
 
     def _require_axes_with_elements(self, arrays: Sequence[tuple[int, IndexArray]]) -> None:
-        for (axis, array), named in zip(arrays, self.source_axes, strict=True):
+        for (axis, array), source_axis in zip(arrays, self.source_axes, strict=True):
             if not self.view.shape[axis] and 0 not in self.block:
                 count = array.values.size
                 raise ArrayIndexError(
                     where=self.where, expected="an empty index array, because the axis is empty",
-                    got="1 index" if count == 1 else f"{count} indices", axis=named,
+                    got="1 index" if count == 1 else f"{count} indices", axis=source_axis,
                     fix="check x.shape first, or index another axis",
                 )  # fmt: skip
 
-    def _prepared(self, number: int, array: IndexArray) -> Any:
+    def _on_device(self, number: int, array: IndexArray) -> Any:
         """Return the indices on the device of the elements."""
         values = array.values
         if isinstance(values, _core.Array):
@@ -162,7 +162,7 @@ class Elements:
     def _on_host(self, work: Any, *arrays: Any) -> None:
         """Run work on NumPy arrays now, or at each replay of the capture that this thread records."""
 
-        def checked() -> None:
+        def run() -> None:
             try:
                 with np.errstate(all="ignore"):
                     work(*arrays)
@@ -170,7 +170,7 @@ class Elements:
                 self._raise_for_numpy()
                 raise
 
-        output_arrays.record_or_run(checked)
+        output_arrays.record_or_run(run)
 
     def _fits_modes_of_numpy(self) -> bool:
         """Whether numpy.take and numpy.put may read the indices.
@@ -207,11 +207,11 @@ class Elements:
             # NumPy does not copy parts of arrays of one dimension.
             result = result.reshape(-1, *result.shape[len(block) :])
             indices, block = [index.reshape(-1) for index in indices], (math.prod(block),)
-        for some in _pieces(block, math.prod(block)):
-            inside = [self._in_mode(number, index[some]) for number, index in enumerate(indices)]
-            target = result[some] if some else result
-            for part in _pieces(inside[0].shape, target.size):
-                target[part] = source[tuple(index[part] for index in inside)]
+        for piece in _pieces(block, math.prod(block)):
+            places = [self._in_mode(number, index[piece]) for number, index in enumerate(indices)]
+            target = result[piece] if piece else result
+            for part in _pieces(places[0].shape, target.size):
+                target[part] = source[tuple(index[part] for index in places)]
 
     def write(self, value: Any, adds: bool = False) -> None:
         """Set the elements to `value`, or add it; it has `shape` or, in host memory, may have one element."""

@@ -20,7 +20,7 @@ from gpuinterop.host_views import as_numpy_view
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
-from gpuinterop.ops.cuda_text import CudaText, assigned, host_results, require_arch
+from gpuinterop.ops.cuda_text import CudaText, assignment_text, host_results, require_arch
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.expression import Expression
 from gpuinterop.ops.expression_partition import End
@@ -169,14 +169,14 @@ class MapReduce(ReductionKernel):
         outs = [kind.name for kind in self._dtypes(operands, extras)]
         mapped = CudaText(
             ", ".join(f"{x.dtype.name} x{i}" for i, x in enumerate(operands)),
-            f"{value} gi_value", assigned("gi_value", value, self.map), "map",
+            f"{value} gi_value", assignment_text("gi_value", value, self.map), "map",
         )  # fmt: skip
         reduced = REDUCTIONS[self.ops[0]].result(np.dtype(value)).name
         posts = CudaText(
             ", ".join([f"{reduced} r", *(f"{e.dtype.name} e{i}" for i, e in enumerate(extras))]),
             ", ".join(f"{name} gi_y{j}" for j, name in enumerate(outs)),
             self.locals + " ".join(
-                f"{assigned(f'gi_y{j}', name, post)};"
+                f"{assignment_text(f'gi_y{j}', name, post)};"
                 for j, (name, post) in enumerate(zip(outs, self.texts, strict=True))
             ), "posts",
         )  # fmt: skip

@@ -50,21 +50,21 @@ def __array_ufunc__(
             return NotImplemented
         raise _refuse_numpy_out(name, self, in_place=bool(inputs) and inputs[0] is out)
     if ufunc is np.matmul and method == "__call__":
-        found: Any = import_module(f"{__package__}.blas").matmul
+        function: Any = import_module(f"{__package__}.blas").matmul
     elif method == "__call__":
-        found = UFUNCS.get(ufunc)
+        function = UFUNCS.get(ufunc)
     elif method == "outer" and len(inputs) == 2 and ufunc in UFUNCS:
         return _outer(UFUNCS[ufunc], *inputs, out=outs, **kwargs)
     else:
-        found = ufunc_method(ufunc, method)
-    if found is None:
+        function = ufunc_method(ufunc, method)
+    if function is None:
         if not _all_known(inputs, outs):
             return NotImplemented
         raise _missing(f"numpy.{name}", self)
     if outs is not None:
         kwargs["out"] = outs[0] if len(outs) == 1 else outs
     try:
-        return found(*inputs, **kwargs)
+        return function(*inputs, **kwargs)
     except TypeError:
         if _all_known(inputs, outs):
             raise
@@ -97,22 +97,22 @@ def _outer(function: Callable[..., Any], x: Any, y: Any, out: Any, **kwargs: Any
     """Apply the function to every element of x with every element of y."""
     if not isinstance(x, _core.Array):
         x = np.asarray(x)
-    given = out[0] if out else None
-    return function(x.reshape((*x.shape, *[1] * np.ndim(y))), y, out=given, **kwargs)
+    result = out[0] if out else None
+    return function(x.reshape((*x.shape, *[1] * np.ndim(y))), y, out=result, **kwargs)
 
 
 def __array_function__(
     self: Any, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Compute a NumPy function on gpuinterop arrays."""
-    found = _NUMPY_FUNCTIONS.get(func)
-    if found is None:
+    function = _NUMPY_FUNCTIONS.get(func)
+    if function is None:
         _NUMPY_FUNCTIONS.update(import_module(f"{__package__}.numpy_functions").NUMPY_FUNCTIONS)
-        found = _NUMPY_FUNCTIONS.get(func)
-    if found is not None:
+        function = _NUMPY_FUNCTIONS.get(func)
+    if function is not None:
         name = f"{func.__module__}.{func.__name__}"
         try:
-            return found(*args, **kwargs)
+            return function(*args, **kwargs)
         except GpuInteropError as error:
             raise error.changed(where=name) from None
         except np.exceptions.AxisError as error:

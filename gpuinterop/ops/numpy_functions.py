@@ -43,23 +43,23 @@ def _like(name: str, value: Any) -> Callable[..., Any]:
     def call(
         a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
     ) -> Any:
-        return _made(name, a, value, dtype, order, shape)
+        return _new_like(name, a, value, dtype, order, shape)
 
     return call
 
 
-def _made(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> Any:
+def _new_like(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> Any:
     output_arrays.require_arrays(f"numpy.{name}", a)
     if order not in ("C", "A", "K"):
         raise ShapeError(where=f"numpy.{name}", expected="order='C', because new arrays are C-ordered",
                          got=f"order={short_repr(order)}", fix="transpose an array of the reversed shape")  # fmt: skip
-    seen = core_view(a)
-    extents = seen.shape if shape is None else _core.read_ints(shape)
-    kind = seen.dtype if dtype is None else as_supported_dtype(dtype, f"numpy.{name}")
-    made = output_arrays.new_like(a, extents, kind)
+    view = core_view(a)
+    extents = view.shape if shape is None else _core.read_ints(shape)
+    kind = view.dtype if dtype is None else as_supported_dtype(dtype, f"numpy.{name}")
+    array = output_arrays.new_like(a, extents, kind)
     if value is not None:
-        made[...] = value
-    return made
+        array[...] = value
+    return array
 
 
 # ---- splitting and repeating ------------------------------------------------------------------------
@@ -121,16 +121,16 @@ def _of_views(function: Any) -> Callable[..., Any]:
             if not isinstance(x, _core.Array):
                 return x
             arrays.append(x)
-            seen = core_view(x)
-            return np.lib.stride_tricks.as_strided(_BYTE, seen.shape, seen._strides)
+            view = core_view(x)
+            return np.lib.stride_tricks.as_strided(_BYTE, view.shape, view._strides)
 
-        found = function._implementation(
+        views = function._implementation(
             *map(stand_in, args), **{name: stand_in(x) for name, x in options.items()}
         )
-        if isinstance(found, np.ndarray):
-            return _same_view(arrays[0], found)
-        sources = arrays if len(arrays) > 1 else arrays * len(found)
-        return type(found)(map(_same_view, sources, found))
+        if isinstance(views, np.ndarray):
+            return _same_view(arrays[0], views)
+        sources = arrays if len(arrays) > 1 else arrays * len(views)
+        return type(views)(map(_same_view, sources, views))
 
     return call
 
@@ -205,17 +205,17 @@ def _clip(
     low, high = a_min if min is None else min, a_max if max is None else max
     if dtype is None:
         return functions.clip(a, low, high, out)
-    wanted = as_supported_dtype(dtype, "numpy.clip")
-    return _clipped(a, *functions.cutting(wanted, low, high), wanted, out=out)
+    dtype = as_supported_dtype(dtype, "numpy.clip")
+    return _clip_in_dtype(a, *functions.effective_bounds(dtype, low, high), dtype, out=out)
 
 
-_clipped = fuse(lambda a, low, high, dtype: functions.clip(a.astype(dtype), low, high))
+_clip_in_dtype = fuse(lambda a, low, high, dtype: functions.clip(a.astype(dtype), low, high))
 
 
 # ---- reductions -------------------------------------------------------------------------------------
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
+def _passed_arguments(options: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments that the caller passed; NumPy has a sentinel value for the others."""
     return {
         # Reductions refuse where=None; for other arguments None is the default.
@@ -229,13 +229,13 @@ def _numpy_reduction(row: Reduction) -> Callable[..., Any]:
     """Return the implementation of NumPy's function, with the parameters of the method in the same order."""
 
     def call(x: Any, *args: Any, **options: Any) -> Any:
-        given = _given(options)
-        if "correction" in given and "ddof" in row.parameters:  # the array API's name
-            if "ddof" in given:
+        keywords = _passed_arguments(options)
+        if "correction" in keywords and "ddof" in row.parameters:  # the array API's name
+            if "ddof" in keywords:
                 raise ArgumentTypeError(where=f"numpy.{row.name}", expected="ddof or correction",
                                         got="both of them", fix="pass only one")  # fmt: skip
-            given["ddof"] = given.pop("correction")
-        return FUNCTIONS_OF_AXES[row.name](x, *args, **given)
+            keywords["ddof"] = keywords.pop("correction")
+        return FUNCTIONS_OF_AXES[row.name](x, *args, **keywords)
 
     return call
 
@@ -258,13 +258,13 @@ def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = Fals
 def _ufunc_reduce(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
              **options: Any) -> Any:  # fmt: skip
-        left = _given(options)
+        keywords = _passed_arguments(options)
         if out is not None:
-            left["out"] = out
+            keywords["out"] = out
         # Reductions without a dtype raise for it themselves.
         if dtype is not None:
-            left["dtype"] = dtype
-        return function(x, axis, keepdims=keepdims, **left)
+            keywords["dtype"] = dtype
+        return function(x, axis, keepdims=keepdims, **keywords)
 
     return call
 

@@ -101,15 +101,15 @@ def on_device_of(source: Any, like: Any, where: str, values: bool = False) -> An
         return _core.view(cls, source)
     if source.device.type != "cpu":
         return _core.view(cls, source)  # the core raises the error about two GPUs
-    moved = _core.empty(cls, source.shape, source.dtype, device.type_code, device.index)
-    copy_values(moved, source, where, values)
-    return moved
+    copy = _core.empty(cls, source.shape, source.dtype, device.type_code, device.index)
+    copy_values(copy, source, where, values)
+    return copy
 
 
 def as_array_or_none(value: Any, like: Any, where: str) -> Any:
     """Return an operand as an array, shared if it is on the device of `like`; None for other values."""
-    found = value if isinstance(value, _core.Array) else operand(value, like, where)
-    return found if isinstance(found, _core.Array) else None
+    array = value if isinstance(value, _core.Array) else operand(value, like, where)
+    return array if isinstance(array, _core.Array) else None
 
 
 def _assigned(value: Any, like: Any, where: str) -> Any:

@@ -51,8 +51,8 @@ def new_like(
     x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty", cls: type | None = None
 ) -> Any:
     """Return an uninitialized C-ordered array on the device of `x`, of the class of a result for `x`."""
-    device, made = core_view(x).device, class_for(cls or type(x), dtype)
-    return _core.empty(made, shape, dtype, device.type_code, device.index, where=where)
+    device, result_cls = core_view(x).device, class_for(cls or type(x), dtype)
+    return _core.empty(result_cls, shape, dtype, device.type_code, device.index, where=where)
 
 
 def check_count(outs: Sequence[Any], count: int, where: str) -> None:
@@ -99,13 +99,13 @@ def as_operands(where: str, *operands: Any) -> list[Any]:
     if plain_arrays and len(operands) == 1:
         return [operands[0]]
     if not plain_arrays and any(map(_foreign, operands)):
-        found = [as_input_array(x, None, where) if _foreign(x) else x for x in operands]
+        sources = [as_input_array(x, None, where) if _foreign(x) else x for x in operands]
         arrays = [x for x in operands if isinstance(x, _core.Array)]
-        arrays += [x for x in found if isinstance(x, _core.Array) and x.device.type != "cpu"]
+        arrays += [x for x in sources if isinstance(x, _core.Array) and x.device.type != "cpu"]
         like = arrays[0] if arrays else None
         operands = tuple(
             on_device_of(source, like, where) if _foreign(x) else x
-            for x, source in zip(operands, found, strict=True)
+            for x, source in zip(operands, sources, strict=True)
         )
     require_arrays(where, *operands)
     return list(operands)

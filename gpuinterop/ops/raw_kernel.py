@@ -105,9 +105,9 @@ class RawKernel:
 
         If the capability is newer than the compiler, the result is PTX, which the driver compiles.
         """
-        return self._compiled(require_arch(arch, f"{self.name}.compile"))[0]
+        return self._machine_code(require_arch(arch, f"{self.name}.compile"))[0]
 
-    def _compiled(self, arch: int) -> tuple[bytes, str]:
+    def _machine_code(self, arch: int) -> tuple[bytes, str]:
         """Return machine code, and the kernel's symbol in it."""
         file = f"{self.name}.cu"
         prelude = _STRIDED if "gpuinterop_strided" in " ".join((self.source, *self.options)) else ""
@@ -153,7 +153,7 @@ class RawKernel:
         device = place.index
         kernel = self._loaded.get(device)
         if kernel is None:
-            code, symbol = self._compiled(_core._compute_capability(device))
+            code, symbol = self._machine_code(_core._compute_capability(device))
             kernel = _core._load_kernel(device, code, symbol, self.name)
             self._loaded[device] = kernel
         kernel.launch(*extents, shared, packed, arrays)

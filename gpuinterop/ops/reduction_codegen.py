@@ -104,14 +104,14 @@ def _store(recipe: Recipe, plan: Plan) -> str:
         return f"  (({kind}*)gi_p.out[{j}])[gi_at[{j}]] = gi_to<{kind}>({value});"
 
     for n, end in enumerate(recipe.ends):
-        given = [
+        args = [
             f"gi_read(((const {STORAGE[recipe.extras[e]]}*)gi_p.in[{ins + e}])[gi_at[{outs + e}]])"
             for e in end.extras
         ]
         results = [f"o{j}" for j in end.outputs]
         lines.append("  if (gi_o == 0) {" if end.once else "  {")
         lines += [f"  {WORKING[recipe.outputs[j]]} o{j};" for j in end.outputs]
-        lines.append(f"  gi_posts{n}({', '.join([*end.reduced, *given, *results])});")
+        lines.append(f"  gi_posts{n}({', '.join([*end.reduced, *args, *results])});")
         lines += [stored(j, f"o{j}") for j in end.outputs]
         lines.append("  }")
     if not recipe.ends:
@@ -125,20 +125,20 @@ def render(recipe: Recipe, plan: Plan) -> str:
     kinds = [STORAGE[d] for d in recipe.inputs]
     fixed = [not any(strides) for strides in plan.geometry.red_strides]
     # Along a row such an input has one element; in the columns of a thread it may have several.
-    held = plan.vector if plan.mode == "columns" else 1
+    fixed_values = plan.vector if plan.mode == "columns" else 1
 
-    def entries(chosen: bool) -> list[str]:
+    def entries(is_fixed: bool) -> list[str]:
         return [
             f"X({i}, {kind}, {step})"
             for i, (kind, step) in enumerate(zip(kinds, plan.steps, strict=True))
-            if fixed[i] == chosen
+            if fixed[i] == is_fixed
         ]
 
-    def members(chosen: bool, size: object) -> str:
-        return " ".join(f"{k} v{i}[{size}];" for i, k in enumerate(kinds) if fixed[i] == chosen)
+    def members(is_fixed: bool, size: object) -> str:
+        return " ".join(f"{k} v{i}[{size}];" for i, k in enumerate(kinds) if fixed[i] == is_fixed)
 
     fetched = "".join(
-        f"  const auto x{i} = gi_read({f'gi_f.v{i}[gi_k % {held}]' if fixed[i] else f'gi_q.v{i}[gi_k]'});\n"
+        f"  const auto x{i} = gi_read({f'gi_f.v{i}[gi_k % {fixed_values}]' if fixed[i] else f'gi_q.v{i}[gi_k]'});\n"
         for i in range(len(kinds))
     )
     peeled = next((one for one in entries(False) if one.endswith(", 1)")), "")
@@ -162,7 +162,7 @@ def render(recipe: Recipe, plan: Plan) -> str:
         recipe.support,
         f"typedef {recipe.value} Value;\ntypedef {recipe.op} Op;\ntypedef Op::Acc Acc;",
         f"template <int VEC>\nstruct Packs {{ {members(False, 'VEC')} }};",
-        f"struct Fixed {{ {members(True, held)} }};",
+        f"struct Fixed {{ {members(True, fixed_values)} }};",
         "template <int VEC>",
         "__device__ inline Value gi_map(const Packs<VEC>& gi_q, const Fixed& gi_f, int gi_k) {",
         f"{fetched}  return gi_to<Value>({recipe.map});\n}}",
@@ -197,13 +197,13 @@ def loaded_kernels(device: int, text: str, names: Sequence[str]) -> list[_core.L
     """Return the kernels of a text that are launched one after the other, compiled and loaded once."""
     # One text may have several kernels, and a plan that joins parts and one that does not the same text.
     key = (device, tuple(names), hashlib.sha256(text.encode()).digest())
-    found = _functions.get(key)
-    if found is None:
+    kernels = _functions.get(key)
+    if kernels is None:
         arch = _core._compute_capability(device)
         code = compile_source(text, arch, options=EXACT, name=f"{names[0]}.cu")
-        found = [_core._load_kernel(device, code, name, name) for name in names]
-        _functions[key] = found
-    return found
+        kernels = [_core._load_kernel(device, code, name, name) for name in names]
+        _functions[key] = kernels
+    return kernels
 
 
 def launches_for(
@@ -231,17 +231,17 @@ def launches_for(
     if g.n_out == 0:
         return [], 0
     # In the order of the pointers in Params.
-    shifted = [*zip(inputs, g.in_shifts, strict=True), *zip(after, g.out_shifts, strict=True)]
+    with_shifts = [*zip(inputs, g.in_shifts, strict=True), *zip(after, g.out_shifts, strict=True)]
     n = len(inputs)
-    ordered = [*shifted[:n], *shifted[n + len(outs) :], *shifted[n : n + len(outs)]]
+    operands = [*with_shifts[:n], *with_shifts[n + len(outs) :], *with_shifts[n : n + len(outs)]]
     patches = [
         (8 * i, slot, index, shift * operand.itemsize)
-        for i, ((slot, index, operand), shift) in enumerate(ordered)
+        for i, ((slot, index, operand), shift) in enumerate(operands)
     ]
-    used, at = 0, 8 * len(ordered)
+    scratch_bytes, at = 0, 8 * len(operands)
     if plan.splits > 1:
         patches.append((at, SCRATCH, 0, scratch_at))
-        used = ACCUMULATOR_BYTES * g.n_out * plan.splits
+        scratch_bytes = ACCUMULATOR_BYTES * g.n_out * plan.splits
     if plan.one_launch:
         patches.append((at + 8, BLOCK_COUNTERS, 0, 0))
     names = [f"gi_reduce_{plan.mode}", f"gi_finish_{plan.mode}"]
@@ -253,7 +253,7 @@ def launches_for(
         (function, grid, plan.threads, params, patches)
         for function, grid in zip(functions, grids, strict=True)
     ]
-    return launches, used
+    return launches, scratch_bytes
 
 
 @cache

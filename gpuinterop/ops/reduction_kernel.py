@@ -69,7 +69,7 @@ class ReductionKernel:
     ) -> None:
         self.graph, self.ops, self.axis, self.keepdims = graph, tuple(ops), axis, keepdims
         self.ends, self.dtypes, self._where = tuple(ends), dtypes, where
-        self._cache = _core.PlanCache(self._resolved, where)
+        self._cache = _core.PlanCache(self.prepare, where)
 
     def __call__(self, *operands: Any, extras: Any = (), out: Any = None) -> Any:
         """Return the result, or a tuple of several, or fill `out`, then also a tuple."""
@@ -82,12 +82,10 @@ class ReductionKernel:
         """Return the number of operands; the others are extras."""
         return len(self.graph.inputs)
 
-    def _resolved(self, given: Sequence[Any], outs: Any) -> Any:
+    def prepare(self, arrays: Sequence[Any], out: Any) -> Any:
+        """Return the plan for operands and extras on a GPU, or the result for those in host memory."""
         n = self._count()
-        return self.resolved(given[:n], given[n:], outs)
-
-    def resolved(self, operands: Sequence[Any], extras: Sequence[Any], out: Any) -> Any:
-        """Return the plan for operands on a GPU, or the result for operands in host memory."""
+        operands, extras = arrays[:n], arrays[n:]
         device = output_arrays.require_arrays(self._where, *operands, *extras)
         cls = type(output_arrays.leading(operands))
         shape = broadcast_shapes([output_arrays.plain(x).shape for x in operands], self._where)
@@ -99,13 +97,13 @@ class ReductionKernel:
         extras = [output_arrays.plain(e) for e in extras]
         after = self._broadcast(extras, kept, reduced_shape(shape, axes, True))
         kinds = self._dtypes(full, after)
-        made = self._shapes(shape, axes, len(kinds))
+        shapes = self._shapes(shape, axes, len(kinds))
         sinks = None
         if out is not None:
             output_arrays.check_count(out, len(kinds), self._where)
             sinks = [
                 output_arrays.check_out(given, extents, kind, full[0], self._where)
-                for given, extents, kind in zip(out, made, kinds, strict=True)
+                for given, extents, kind in zip(out, shapes, kinds, strict=True)
             ]
             output_arrays.refuse_overlap(sinks, self._where)
         if device.type == "cpu" and self._on_host is not None:
@@ -113,10 +111,10 @@ class ReductionKernel:
         # Within an end the thread that reads an extra then writes to the same address.
         read_by = [i for i, end in enumerate(self.ends) for _ in end.extras] or [0] * len(extras)
         written_by = [i for i, end in enumerate(self.ends) for _ in end.after.results]
-        written = [*zip(sinks or (), written_by or [0] * len(kinds), strict=False)]
-        if not any(_core._may_overlap(x, o) for x in full for o, _ in written) and not any(
+        outs_and_ends = [*zip(sinks or (), written_by or [0] * len(kinds), strict=False)]
+        if not any(_core._may_overlap(x, o) for x in full for o, _ in outs_and_ends) and not any(
             _core._may_overlap(e, o) and not (i == j and _same_place(e, o))
-            for e, i in zip(extras, read_by, strict=True) for o, j in written
+            for e, i in zip(extras, read_by, strict=True) for o, j in outs_and_ends
         ):  # fmt: skip
             return self._plan(cls, axes, full, after, kinds, sinks)
         # Elements would be overwritten before all blocks have read them.
@@ -159,10 +157,10 @@ class ReductionKernel:
         _, reduced = self._values(graph, operands)
         if not ends:
             return reduced
-        given = _given(ends, reduced, extras)
+        input_rows = _end_rows(ends, reduced, extras)
         return [
             np.dtype(dtype_from_id(row))
-            for end, rows in zip(ends, given, strict=True)
+            for end, rows in zip(ends, input_rows, strict=True)
             for row in end.after.result_rows(rows)
         ]
 
@@ -185,7 +183,7 @@ class ReductionKernel:
             value, accumulator = f"Pair<{kind}, {value}>", f"Both<{op}, {accumulator}>"
         functions = [device_function("gi_fused", graph, _rows(operands))]
         endings, results, read = [], 0, 0
-        for n, (end, given) in enumerate(zip(ends, _given(ends, reduced, extras), strict=True)):
+        for n, (end, given) in enumerate(zip(ends, _end_rows(ends, reduced, extras), strict=True)):
             functions.append(device_function(f"gi_posts{n}", end.after, given))
             extra, result = read + len(end.extras), results + len(end.after.results)
             values = [_member(i, len(parts)) for i in end.reduced]
@@ -202,7 +200,7 @@ class ReductionKernel:
             extras=tuple(e.dtype.name for e in extras),
             ends=tuple(endings),
             support="".join(function.text for function in functions)
-            + _returning(value, parts, mapped, [x.dtype.name for x in operands]),
+            + _map_function(value, parts, mapped, [x.dtype.name for x in operands]),
             declared="\n".join(function.declared for function in functions),
             defined="\n".join(function.defined for function in functions),
         )
@@ -213,17 +211,17 @@ class ReductionKernel:
     ) -> Any:  # fmt: skip
         shape, n = operands[0].shape, len(operands)
         require_accumulated(self._where, *(x.dtype for x in (*operands, *extras)))
-        made = self._shapes(shape, axes, len(kinds))
+        shapes = self._shapes(shape, axes, len(kinds))
         if operands[0].device.type == "cpu":
             rows, result = _rows(operands), dtype_id(kinds[0])
             stages = host_stages(
                 self.ops[0], rows, lambda program, _: host_values(program, self.graph, rows)[0],
                 self.graph.result_rows(rows)[0], result, math.prod(shape[i] for i in axes),
             )  # fmt: skip
-            output = output_arrays.class_for(cls, kinds[0]), result, made[0]
+            output = output_arrays.class_for(cls, kinds[0]), result, shapes[0]
             return _core.make_host_reduction(stages, shape, axes, output)
         # A result that is stored once has the same place for each element of the others.
-        sinks = [c_strides(m, 1) for m in made] if outs is None else [o._strides for o in outs]
+        sinks = [c_strides(m, 1) for m in shapes] if outs is None else [o._strides for o in outs]
         once = [end.once is not None for end in self.ends for _ in end.after.results]
         zeros = (0,) * len(shape)
         sinks = [
@@ -245,7 +243,7 @@ class ReductionKernel:
         )  # fmt: skip
         results = [
             (output_arrays.class_for(cls, kind), dtype_id(kind), extents)
-            for kind, extents in zip(kinds, made, strict=True)
+            for kind, extents in zip(kinds, shapes, strict=True)
         ]
         return _core.make_plan(device, launches, scratch, results)
 
@@ -254,7 +252,7 @@ def _rows(operands: Sequence[Any]) -> tuple[int, ...]:
     return tuple(dtype_id(x.dtype) for x in operands)
 
 
-def _given(
+def _end_rows(
     ends: Sequence[End], reduced: Sequence[Any], extras: Sequence[Any]
 ) -> list[tuple[int, ...]]:
     """Return for each end the dtypes of its reduced values and its extras."""
@@ -273,23 +271,23 @@ def _member(i: int, count: int) -> str:
 _ELEMENT = re.compile(r"\bx0\b")
 
 
-def _returning(
+def _map_function(
     value: str, parts: Sequence[tuple[str, str, str]], mapped: Sequence[Any], inputs: Sequence[str]
 ) -> str:
     """Return gi_mapped, a function that returns the elements to reduce from the values that gi_fused sets."""
     parameters = ", ".join(f"{WORKING[name]} a{i}" for i, name in enumerate(inputs))
-    given = ", ".join([f"a{i}" for i in range(len(inputs))] + [f"m{j}" for j in range(len(mapped))])
+    names = ", ".join([f"a{i}" for i in range(len(inputs))] + [f"m{j}" for j in range(len(mapped))])
     declared = " ".join(f"{WORKING[dtype.name]} m{j};" for j, dtype in enumerate(mapped))
     elements = [
         f"gi_to<{kind}>({_ELEMENT.sub(f'm{j}', element)})"
         for j, (kind, element, _) in enumerate(parts)
     ]
-    made = elements[-1]
+    pair = elements[-1]
     for element in reversed(elements[:-1]):
-        made = f"gi_pair({element}, {made})"
+        pair = f"gi_pair({element}, {pair})"
     return (
         f"GI_FN {value} gi_mapped({parameters}) {{\n"
-        f"  {declared}\n  gi_fused({given});\n  return {made};\n}}\n"
+        f"  {declared}\n  gi_fused({names});\n  return {pair};\n}}\n"
     )
 
 

@@ -253,9 +253,9 @@ def _divide_rows(g: Geometry, loads: _Loads, sms: int, tuning: Tuning) -> _Work:
         team *= 2
     blocks = -(-g.n_out * team // block)
     splits, chunk = 1, g.n_red
-    wanted = sms * tuning.blocks_per_sm
+    most_blocks = sms * tuning.blocks_per_sm
     if team == block and count > block * LOADS_BEFORE_SPLIT and 0 < blocks < sms * _BUSY:
-        splits = min(-(-wanted // blocks), count // (block * unroll), MAX_SPLITS)
+        splits = min(-(-most_blocks // blocks), count // (block * unroll), MAX_SPLITS)
     if splits > 1:
         chunk = -(-g.n_red // splits)
         chunk += -chunk % (vector * 32)  # whole vectors, whole cache lines
@@ -293,11 +293,11 @@ def _divide_columns(g: Geometry, loads: _Loads, sms: int, tuning: Tuning) -> _Wo
     tiles = -(-stripes // team)
     blocks = batches * tiles
     splits, chunk = 1, g.n_red
-    wanted = sms * tuning.blocks_per_sm
+    most_blocks = sms * tuning.blocks_per_sm
     if 0 < blocks < sms * _BUSY and g.n_red > max(rows * unroll * 4, _FEW_ROWS):
         # A few blocks more than run at once would wait for all the others.
-        splits = wanted // blocks
-        splits += splits * blocks * 5 < wanted * 4
+        splits = most_blocks // blocks
+        splits += splits * blocks * 5 < most_blocks * 4
         splits = min(splits, -(-g.n_red // (rows * unroll * 2)), MAX_SPLITS)
     if splits > 1:
         chunk = -(-g.n_red // splits)

@@ -68,12 +68,12 @@ def _plan(
             inputs.append((INPUT, 0, Operand.of(x, first)))
     strides = c_strides(shape, 1) if out is None else out._strides
     sink = Operand(full_strides(strides, axes, x.ndim), result.itemsize)
-    more, used = launches_for(
+    more, scratch_used = launches_for(
         device, recipe_for(op, x.dtype, result, shift=shift_dtype), x.shape, axes, inputs,
         [(OUTPUT, 0, sink)], parameter=ddof, scratch_at=scratch,
     )  # fmt: skip
     output = output_arrays.class_for(cls, result), dtypes.dtype_id(result), shape
-    return _core.make_plan(device, launches + more, scratch + used, [output])
+    return _core.make_plan(device, launches + more, scratch + scratch_used, [output])
 
 
 def _reduce(
@@ -187,23 +187,23 @@ def _reduce_selected(
         value[...] = start
         return value
     # A call with out= is not cached.
-    into = {} if out is None else {"out": out}
+    out_argument = {} if out is None else {"out": out}
     if mask is None:
-        given = into if dtype is None else {**into, "dtype": dtype}
-        value = getattr(x, op)(axis=axes, keepdims=keepdims, **given)
+        args = out_argument if dtype is None else {**out_argument, "dtype": dtype}
+        value = getattr(x, op)(axis=axes, keepdims=keepdims, **args)
     else:
         compiled = _of_selected(op, axes, keepdims, x.dtype, dtype, ddof)
         if op == "mean":  # in place, because the sums and the counts may be many
             if out is not None:
-                into["out"] = out if out.itemsize > 2 else None, None
-            total, count = compiled(x, mask, **into)
+                out_argument["out"] = out if out.itemsize > 2 else None, None
+            total, count = compiled(x, mask, **out_argument)
             average = FUNCTIONS["divide"](total, count, out=total if out is None else out)
             return average.astype(_result_dtype(op, x.dtype, dtype), copy=False)
         if row.shifted and not keepdims:
             if out is not None:
-                into["out"] = out.expand_dims(axes)
-            return compiled(x, mask, **into).squeeze(axes)
-        value = compiled(x, mask, *[v for v in (other,) if v is not None], **into)
+                out_argument["out"] = out.expand_dims(axes)
+            return compiled(x, mask, **out_argument).squeeze(axes)
+        value = compiled(x, mask, *[v for v in (other,) if v is not None], **out_argument)
     if start is None or row.ufunc is None:
         return value
     return FUNCTIONS[row.ufunc.__name__](value, start, out=value)
@@ -217,8 +217,8 @@ def _of_selected(
     from gpuinterop.ops.expression import Expression  # noqa: PLC0415  (not needed for the first reduction)
 
     row, graph = REDUCTIONS[op], Expression()
-    given, mask = graph.input(), graph.input()
-    x = given if dtype is None else graph.cast(given, dtype)
+    elements, mask = graph.input(), graph.input()
+    x = elements if dtype is None else graph.cast(elements, dtype)
     source = of if dtype is None else dtype
 
     def total(value: Value) -> Value:
@@ -230,10 +230,10 @@ def _of_selected(
             other = graph.input()
         elif source == np.bool_:
             other = bool(other)
-        made = graph.reduce(op, graph.apply("where", mask, x, other), axes, keepdims)
+        reduced = graph.reduce(op, graph.apply("where", mask, x, other), axes, keepdims)
         result = row.result(of) if dtype is None else dtype
         if result == row.result(source):  # the memory of a cast result is its own
-            return graph.compile([made], op)
+            return graph.compile([reduced], op)
     else:
         # The counts of a variance are also those of the means, which keep the axes.
         keepdims = keepdims or row.shifted
@@ -248,9 +248,9 @@ def _of_selected(
         if source.kind == "c":
             away = graph.apply("absolute", away)
         degrees = graph.apply("maximum", graph.apply("subtract", count, ddof), 0)
-        made = graph.apply("divide", total(graph.apply("square", away)), degrees)
-        made = graph.apply("sqrt", made) if op == "std" else made
-    return graph.compile([graph.cast(made, result)], op)
+        reduced = graph.apply("divide", total(graph.apply("square", away)), degrees)
+        reduced = graph.apply("sqrt", reduced) if op == "std" else reduced
+    return graph.compile([graph.cast(reduced, result)], op)
 
 
 def _number(initial: Any, dtype: Any, op: str) -> Any:

@@ -63,52 +63,52 @@ def _panel(x: Any, axis: int, steps: int) -> Panel:
     return Panel(lines, inner, vector if inner or across == 1 else 1, (across, along))
 
 
-def _blocks(held: str) -> int:
+def _blocks(total: str) -> int:
     """Return the number of blocks for each multiprocessor, as many as its registers allow."""
-    return 4 if held == "float" else 2
+    return 4 if total == "float" else 2
 
 
 def split_plan(a: Any, b: Any, out: Any) -> Any:
     """Return the `_core.LaunchPlan` of a @ b, for matrices of one floating dtype on a GPU."""
     (m, k), n, dtype, device = a.shape, b.shape[1], a.dtype, a.device.index
-    rows, columns, held = _tile(m), _tile(n), "double" if dtype.itemsize == 8 else "float"
+    rows, columns, total = _tile(m), _tile(n), "double" if dtype.itemsize == 8 else "float"
     groups = _THREADS * _OWN * _OWN // (rows * columns)
     # Every thread loads elements of both operands, and every group has a step.
     steps = max(groups, _THREADS // min(rows, columns), _ELEMENTS // power_down(rows + columns))
     panels = _panel(a, 0, steps), _panel(b, 1, steps)
     tiles = -(-m // rows), -(-n // columns)
-    parts = multiprocessors(device) * _blocks(held) // (tiles[0] * tiles[1])
+    parts = multiprocessors(device) * _blocks(total) // (tiles[0] * tiles[1])
     parts = max(1, min(parts, -(-k // steps)))
     chunk = -(-k // parts)
     chunk += -chunk % steps
     parts = -(-k // chunk)
-    kernel = loaded_kernels(device, text(dtype.name, held, panels, steps), ["gi_split_product"])[0]
+    kernel = loaded_kernels(device, text(dtype.name, total, panels, steps), ["gi_split_product"])[0]
     params = struct.pack(
         "<3q5q4q", 0, 0, 0, m, n, k, chunk, tiles[1], *panels[0].strides, *panels[1].strides
     )
     patches = [(0, INPUT, 0, 0), (8, INPUT, 1, 0), (16, SCRATCH, 0, 0)]
     first = (kernel, (parts, tiles[0] * tiles[1]), _THREADS, params, patches)
-    partial = "float64" if held == "double" else "float32"
-    sizes = dtype.itemsize, 8 if held == "double" else 4
+    partial = "float64" if total == "double" else "float32"
+    sizes = dtype.itemsize, 8 if total == "double" else 4
     value, element, accumulator = REDUCTIONS["sum"].kernel(partial, dtype.name)
-    used = parts * m * n * sizes[1]
-    used += -used % 16
+    scratch = parts * m * n * sizes[1]
+    scratch += -scratch % 16
     strides = (n, 1) if out is None else out._strides
-    rest, more = launches_for(
+    rest, more_scratch = launches_for(
         device, Recipe((partial,), value, element, accumulator, (dtype.name,)), (parts, m, n), (0,),
         [(SCRATCH, 0, Operand((m * n, n, 1), sizes[1]))],
-        [(OUTPUT, 0, Operand((0, *strides), sizes[0]))], scratch_at=used,
+        [(OUTPUT, 0, Operand((0, *strides), sizes[0]))], scratch_at=scratch,
     )  # fmt: skip
     results = [(type(a), dtype_id(dtype), (m, n))]
-    return _core.make_plan(device, [first, *rest], used + more, results)
+    return _core.make_plan(device, [first, *rest], scratch + more_scratch, results)
 
 
-def text(dtype: str, held: str, panels: tuple[Panel, Panel], steps: int) -> str:
+def text(dtype: str, total: str, panels: tuple[Panel, Panel], steps: int) -> str:
     """Return the program of one kernel."""
     a, b = panels
     values = {
-        "M": a.lines, "N": b.lines, "STEPS": steps, "OWN": _OWN, "BLOCKS": _blocks(held), "A_INNER": int(a.inner),
+        "M": a.lines, "N": b.lines, "STEPS": steps, "OWN": _OWN, "BLOCKS": _blocks(total), "A_INNER": int(a.inner),
         "B_INNER": int(b.inner), "A_VEC": a.vector, "B_VEC": b.vector,
     }  # fmt: skip
-    types = f"typedef {STORAGE[dtype]} Element;\ntypedef {held} Sum;"
+    types = f"typedef {STORAGE[dtype]} Element;\ntypedef {total} Sum;"
     return program(values, types, kernel_text("split_product.cuh"))

@@ -61,28 +61,28 @@ def _cast(
 ) -> tuple[tuple[Any, ...], tuple[np.dtype[Any] | None, ...]]:
     """Return the operands and the dtypes of NumPy's loop with results `wanted`, to which the kernel casts them."""
     like = next((x for x in operands if isinstance(x, _core.Array)), None)
-    taken = []
+    values = []
     for x in operands:
         x = as_scalar(x, row.name)
         if not isinstance(x, (np.generic, *_NUMBERS)) and not hasattr(x, "__gpuinterop_trace__"):
             x = as_array_or_none(x, like, row.name)
         if x is None:
             return operands, ()  # the plain call raises the error
-        taken.append(x)
-    given = [
-        _known(x.dtype) if hasattr(x, "dtype")
+        values.append(x)
+    types = [
+        _dtype_of_rules(x.dtype) if hasattr(x, "dtype")
         else np.dtype(np.bool_) if isinstance(x, bool)
         else next(t for t in _NUMBERS if isinstance(x, t))  # takes the dtype of another operand
-        for x in taken
+        for x in values
     ]  # fmt: skip
-    types = _loop(row, given, wanted)
-    numbers = not any(hasattr(x, "dtype") for x in taken)
-    if row.name == "power" and types[0].kind == "i" and isinstance(taken[1], int):
-        if taken[1] < 0:
+    loop_types = _loop(row, types, wanted)
+    numbers = not any(hasattr(x, "dtype") for x in values)
+    if row.name == "power" and loop_types[0].kind == "i" and isinstance(values[1], int):
+        if values[1] < 0:
             raise negative_exponent(row.name)
         numbers = True  # a kernel that casts does not check the sign of an int
     cast, dtypes = [], []
-    for x, dtype in zip(taken, types, strict=True):
+    for x, dtype in zip(values, loop_types, strict=True):
         in_kernel = (
             isinstance(x, _core.Array)
             and x.dtype != dtype
@@ -102,17 +102,17 @@ def _cast(
     return tuple(cast), tuple(dtypes) if any(dtypes) else ()
 
 
-def _known(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _dtype_of_rules(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the dtype, or float16 for a dtype without NumPy loops, which follows the rules of float16."""
     return np.dtype(np.float16) if is_extended(dtype_id(dtype)) else dtype
 
 
-def _loop(row: Row, given: list[Any], wanted: np.dtype[Any]) -> list[np.dtype[Any]]:
+def _loop(row: Row, types: list[Any], wanted: np.dtype[Any]) -> list[np.dtype[Any]]:
     """Return the dtypes to which NumPy casts the operands for results of a dtype."""
-    rule, requested = row.rule, _known(wanted)
+    rule, requested = row.rule, _dtype_of_rules(wanted)
     # The operands of clip and where all have the result's dtype.
-    candidates = [given] if rule.nin == row.inputs else [[given[0], one] for one in given[1:]]
-    found: list[np.dtype[Any]] = []
+    candidates = [types] if rule.nin == row.inputs else [[types[0], one] for one in types[1:]]
+    loop_types: list[np.dtype[Any]] = []
     try:
         for operands in candidates:
             if not any(isinstance(one, np.dtype) for one in operands):
@@ -121,14 +121,14 @@ def _loop(row: Row, given: list[Any], wanted: np.dtype[Any]) -> list[np.dtype[An
             resolved = rule.resolve_dtypes(
                 (*operands, *[None] * rule.nout), signature=signature, casting="same_kind"
             )
-            found = [*resolved[: rule.nin]]
+            loop_types = [*resolved[: rule.nin]]
     except TypeError as error:
-        names = ", ".join(str(one) if isinstance(one, np.dtype) else one.__name__ for one in given)
+        names = ", ".join(str(one) if isinstance(one, np.dtype) else one.__name__ for one in types)
         raise DTypeError(
             where=row.name,
             expected=f"dtype= in which NumPy computes {row.name} of {names}",
             got=f"dtype={wanted}",
             fix=f"omit dtype= and cast the result: {row.name}(...).astype('{wanted}')",
         ) from error
-    found = found if rule.nin == row.inputs else [requested] * row.inputs
-    return [wanted if one == requested else one for one in found]
+    loop_types = loop_types if rule.nin == row.inputs else [requested] * row.inputs
+    return [wanted if one == requested else one for one in loop_types]
