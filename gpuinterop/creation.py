@@ -36,11 +36,7 @@ from gpuinterop.host_views import as_numpy_view, wrap_numpy
 from gpuinterop.layout import core_view
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray, class_for
 from gpuinterop.ops.output_arrays import as_operands
-from gpuinterop.option_values import (
-    read_copy,
-    require_order,
-    takes_copy_keyword,
-)
+from gpuinterop.option_values import read_copy, require_order, takes_copy_keyword
 from gpuinterop.scalars import PIECE, scalars_to_array
 
 Part = Callable[[int, int], Any]  # the values from one index up to another, which is excluded

@@ -25,13 +25,7 @@ from gpuinterop.device_spec import (
 )
 from gpuinterop.errors import DeviceError
 from gpuinterop.foreign_handles import CUDA
-from gpuinterop.streams import (
-    as_stream,
-    current_stream,
-    legacy_stream,
-    per_thread_stream,
-    stream,
-)
+from gpuinterop.streams import as_stream, current_stream, legacy_stream, per_thread_stream, stream
 
 __all__ = [
     "Device",

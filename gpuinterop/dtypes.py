@@ -194,10 +194,7 @@ def _unknown(dtype: Any, where: str) -> DTypeError:
     elif isinstance(dtype, np.dtype) and not dtype.isnative:
         fix = f"convert the byte order: x.astype('{dtype.newbyteorder('=').str}')"
     return DTypeError(
-        where=where,
-        expected="one of " + ", ".join(NAMES),
-        got=short_repr(dtype),
-        fix=fix,
+        where=where, expected="one of " + ", ".join(NAMES), got=short_repr(dtype), fix=fix
     )
 
 

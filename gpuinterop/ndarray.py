@@ -26,13 +26,7 @@ from gpuinterop.errors import (
     StreamError,
     short_repr,
 )
-from gpuinterop.host_views import (
-    download,
-    has_core_layout,
-    only_element,
-    to_host_array,
-    wrap_numpy,
-)
+from gpuinterop.host_views import download, has_core_layout, only_element, to_host_array, wrap_numpy
 from gpuinterop.kernel_protocols import ArgumentMethods
 from gpuinterop.layout import core_view
 from gpuinterop.ops.reductions import ReductionMethods

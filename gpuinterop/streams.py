@@ -13,13 +13,7 @@ from gpuinterop import _core
 from gpuinterop._core import Stream as Stream  # library_streams imports it from here
 from gpuinterop.device_spec import gpu
 from gpuinterop.errors import StreamError, short_repr
-from gpuinterop.foreign_handles import (
-    CUDA,
-    as_int,
-    never_destroyed,
-    stream_device,
-    stream_handle,
-)
+from gpuinterop.foreign_handles import CUDA, as_int, never_destroyed, stream_device, stream_handle
 
 
 @cache

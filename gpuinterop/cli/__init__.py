@@ -48,10 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(metavar="COMMAND", dest="command")
     for row, about in COMMANDS.items():
         command = commands.add_parser(
-            row,
-            help=about,
-            description=about,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            row, help=about, description=about, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         if row == name:
             _module(row).add_arguments(command)

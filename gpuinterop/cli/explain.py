@@ -90,10 +90,7 @@ def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> 
 
 
 def _numbers(
-    text: str,
-    where: str,
-    expected: str = "integers separated by commas",
-    example: str = "3,4",
+    text: str, where: str, expected: str = "integers separated by commas", example: str = "3,4"
 ) -> tuple[int, ...]:
     try:
         return tuple(int(word) for word in text.split(",") if word.strip())

@@ -16,13 +16,7 @@ import numpy as np
 import gpuinterop.ndarray  # noqa: F401  (gives the core the classes of imported arrays)
 from gpuinterop import _core
 from gpuinterop.converters import engine, registry
-from gpuinterop.converters.functions import (
-    check_options,
-    generated,
-    reader,
-    require_made,
-    writer,
-)
+from gpuinterop.converters.functions import check_options, generated, reader, require_type, writer
 from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.registry import Backend, backends, names, register
 from gpuinterop.error_context import resolve_device
@@ -242,11 +236,11 @@ def from_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
     def theano_call(x: Any, copyif: Any = False, **options: Any) -> Any:
         return call(x, copyif, **options)
 
-    made = call if dtype is None else theano_call
+    function = call if dtype is None else theano_call
     own = reader(entry)
     if own is None and not hasattr(entry.module, "ARRAY"):  # another package's module
-        require_made(own, _core.Array, "a gpuinterop array", where, entry)
-    return own or generated(made, entry, "from", where, defaults)
+        require_type(own, _core.Array, "a gpuinterop array", where, entry)
+    return own or generated(function, entry, "from", where, defaults)
 
 
 @takes_copy_keyword("copyif")
@@ -260,7 +254,7 @@ def to_cudandarray(x: Any, copyif: bool = False) -> Any:
     stays read-only.
     """
     copyif = require_bool(copyif, "copyif", "to_cudandarray")
-    found = _core.share_plain(x)
-    if type(found) is CudaNdarray:
-        return found
+    array = _core.share_plain(x)
+    if type(array) is CudaNdarray:
+        return array
     return engine.import_array(x, copyif, {}, dtype="float32")

@@ -92,7 +92,7 @@ def _attempt(x: Any, info: ArrayInfo, allow_readonly: bool, xp: Any) -> tuple[Pl
     """Return the plan that follows from the namespace's conversion of `x`, described by `info`, and the array."""
     name = str(getattr(xp, "__name__", type(xp).__name__))
     try:
-        made = xp.from_dlpack(core_view(x))
+        result = xp.from_dlpack(core_view(x))
     except errors.CaptureError:
         raise
     except _REFUSALS as e:
@@ -102,38 +102,38 @@ def _attempt(x: Any, info: ArrayInfo, allow_readonly: bool, xp: Any) -> tuple[Pl
             f"an array that {name}.from_dlpack accepts", f"{info.text()}; its error: {e}",
             f"{cast}, or move the array to a device that the library has",
         ), None  # fmt: skip
-    seen = replace(ArrayInfo.of(x), library=info.library)
-    return _compared(seen, made, allow_readonly, name), made
+    info = replace(ArrayInfo.of(x), library=info.library)
+    return _compare(info, result, allow_readonly, name), result
 
 
-def _compared(info: ArrayInfo, made: Any, allow_readonly: bool, name: str) -> Plan:
+def _compare(info: ArrayInfo, result: Any, allow_readonly: bool, name: str) -> Plan:
     """Compare the array that a namespace made with its source: some copy, or narrow, silently."""
     library, where = "array_api", RULES.where
     try:
-        seen = ArrayInfo.of(_core.import_any(None, made))
+        shared = ArrayInfo.of(_core.import_any(None, result))
     except errors.GpuInteropError as e:
         return refuse(
             library, where, errors.ExportError,
             f"an array that can be read, to check that {name} shares its memory", e.got,
             "pass as xp a namespace whose from_dlpack returns an array",
         )  # fmt: skip
-    if (seen.shape, seen.dtype) != (info.shape, info.dtype):
-        changed = f"it would make a {seen.dtype} array of shape {seen.shape} silently"
-        narrows = seen.dtype != info.dtype
+    if (shared.shape, shared.dtype) != (info.shape, info.dtype):
+        changed = f"it would make a {shared.dtype} array of shape {shared.shape} silently"
+        narrows = shared.dtype != info.dtype
         return refuse(
             library, where, errors.DTypeError if narrows else errors.ShapeError,
             f"a dtype and a shape that {name} keeps; {changed}", info.text(),
-            f"convert the values first: {cast_line(info.library, seen.dtype)}" if narrows
+            f"convert the values first: {cast_line(info.library, shared.dtype)}" if narrows
             else "pass as xp a namespace whose from_dlpack keeps the axes",
         )  # fmt: skip
-    extents = zip(info.shape, info.strides, seen.strides, strict=True)
-    moved = (seen.ptr, seen.where) != (info.ptr, info.where)
+    extents = zip(info.shape, info.strides, shared.strides, strict=True)
+    moved = (shared.ptr, shared.where) != (info.ptr, info.where)
     if info.size and (moved or any(n > 1 and s != t for n, s, t in extents)):
         return copy_needed(
             library, where, info, errors.ExportError, f"an array that {name}.from_dlpack shares",
             f"{info.text()}, which it copies", "",
         )  # fmt: skip
-    plan = plan_layout(info, replace(RULES, library=name, readonly=seen.readonly), allow_readonly)
+    plan = plan_layout(info, replace(RULES, library=name, readonly=shared.readonly), allow_readonly)
     return replace(plan, library=library)
 
 
@@ -143,7 +143,7 @@ def export(x: Any, library: Any, allow_readonly: bool = False, xp: Any = None) -
     if own is not None:
         writable = {} if own.module.RULES.readonly else {"allow_readonly": allow_readonly}
         return engine.convert(x, own, True, writable)
-    plan, made = _attempt(x, ArrayInfo.of(x), True, xp)
+    plan, result = _attempt(x, ArrayInfo.of(x), True, xp)
     if plan.refused:
         raise plan.exception()
-    return made
+    return result

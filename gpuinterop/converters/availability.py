@@ -45,17 +45,17 @@ def import_library(entry: Backend, device: str, where: str) -> Any:
 
 def import_package(entry: Backend, name: str, where: str) -> Any:
     """Import a module of a library, or raise an error that says how to install or repair it."""
-    found = sys.modules.get(name)
-    if found is not None and not getattr(found.__spec__, "_initializing", False):
-        return found  # no thread is still importing it
+    module = sys.modules.get(name)
+    if module is not None and not getattr(module.__spec__, "_initializing", False):
+        return module  # no thread is still importing it
     # A converter may need another package than its library's: CUDAMat's needs npmat on the host.
     own = name.partition(".")[0] == entry.package.partition(".")[0]
     package = entry.package if own else name
     try:
         if installed(package):
-            found = importlib.import_module(name)
+            module = importlib.import_module(name)
             failures.pop(package, None)
-            return found
+            return module
     except Exception as e:  # a broken library may raise anything
         failures[package] = f"{type(e).__name__}: {e}"
         raise MissingLibraryError(
@@ -81,7 +81,7 @@ def disable_converter(name: str, why: str) -> None:
 
 
 def unknown_name_error(
-    name: Any, known: list[str], aliases: dict[str, str], where: str
+    name: Any, names: list[str], aliases: dict[str, str], where: str
 ) -> ConversionTypeError:
     """Return the error for a name that no library has; the closest names come first."""
     word = name
@@ -89,10 +89,10 @@ def unknown_name_error(
         module = name.__module__ if isinstance(name, type) else getattr(name, "__name__", "")
         word = str(module).partition(".")[0]
     close = difflib.get_close_matches(word.lower(), aliases)
-    near = [aliases[found] for found in close]
+    near = [aliases[alias] for alias in close]
     return ConversionTypeError(
         where=where,
-        expected=f"the name of a library: {', '.join(dict.fromkeys([*near, *known]))}",
+        expected=f"the name of a library: {', '.join(dict.fromkeys([*near, *names]))}",
         got=short_repr(name),
         fix=f"pass {near[0]!r}" if near
         else "pass one of these, or add a converter through the entry-point group gpuinterop.converters",
@@ -101,10 +101,10 @@ def unknown_name_error(
 
 def unknown_object_error(obj: Any, names: list[str], where: str) -> ConversionTypeError:
     """Return the error for an object that belongs to no known library and implements no protocol."""
-    known = [name for name in names if name not in ("buffer", "array_api")]
+    libraries = [name for name in names if name not in ("buffer", "array_api")]
     return ConversionTypeError(
         where=where,
-        expected=f"an array of {', '.join(known)}, or an object that implements DLPack, "
+        expected=f"an array of {', '.join(libraries)}, or an object that implements DLPack, "
         "__cuda_array_interface__, __array_interface__ or the buffer protocol",
         got=f"{type_name(obj)}, which is none of these",
         fix="pass an array (gpuinterop.asarray makes one of numbers and lists), or register the "

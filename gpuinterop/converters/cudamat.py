@@ -86,16 +86,16 @@ def plan_to(
 
 def export(x: Any, module: Any, layout: str = "logical") -> Any:
     """Return a matrix over the memory of `x`: of CUDAMat, or of npmat for a host array."""
-    seen = core_view(x)
+    view = core_view(x)
     if not hasattr(module, "cudamat"):
         host = as_numpy_view(x)
         if layout == "memory":
             host = host.reshape(-1).reshape(host.shape, order="F")
         return matrix_over(module, host, x)
     _core.hand_over(x, LEGACY, "to_cudamat")
-    transposed = layout == "logical" and not seen.is_f_contiguous()
-    rows, columns = seen.shape[::-1] if transposed else seen.shape
-    return wrap(module, seen.ptr, rows, columns, x, is_trans=transposed)
+    transposed = layout == "logical" and not view.is_f_contiguous()
+    rows, columns = view.shape[::-1] if transposed else view.shape
+    return wrap(module, view.ptr, rows, columns, x, is_trans=transposed)
 
 
 def wrap(module: Any, ptr: int, rows: int, columns: int, owner: Any, is_trans: bool = False) -> Any:
@@ -105,25 +105,25 @@ def wrap(module: Any, ptr: int, rows: int, columns: int, owner: Any, is_trans: b
     mat.on_host, mat.on_device = 0, 1
     mat.is_trans, mat.owns_data = int(is_trans), 0
     mat.data_device = ctypes.cast(ctypes.c_void_p(ptr), ctypes.POINTER(ctypes.c_float))
-    made = module.CUDAMatrix(mat)
-    made._base = owner
-    if getattr(made, "T", None) is not None:
+    matrix = module.CUDAMatrix(mat)
+    matrix._base = owner
+    if getattr(matrix, "T", None) is not None:
         # The transposed matrix copies the struct without a reference to its parent, so it needs the owner
         # too. The constructor does not set its flag for a transposed matrix correctly.
-        made.T._base = owner
-    return made
+        matrix.T._base = owner
+    return matrix
 
 
 def matrix_over(module: Any, host: Any, owner: Any) -> Any:
     """Return an npmat matrix of `module` over a host matrix, holding `owner`."""
     # Constructors of npmat copy their argument, so make a small matrix and set its array.
-    made = module.CUDAMatrix(numpy.zeros((1, 1), numpy.float32, order="F"))
-    made.numpy_array = host
+    matrix = module.CUDAMatrix(numpy.zeros((1, 1), numpy.float32, order="F"))
+    matrix.numpy_array = host
     for name, value in (("mat", host), ("num_elems", host.size)):
-        if name in vars(made):  # kept by the constructor, not computed
-            setattr(made, name, value)
-    made._base = owner
-    return made
+        if name in vars(matrix):  # kept by the constructor, not computed
+            setattr(matrix, name, value)
+    matrix._base = owner
+    return matrix
 
 
 # ---- from CUDAMat -------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ def describe(m: Any, layout: str = "logical") -> ArrayInfo:
     """Describe a matrix of CUDAMat or of npmat; `owner` holds the data that `adopt` needs."""
     where = "from_cudamat"
     _check_layout(layout, where)
-    host, mat = inside(m)
+    host, mat = array_or_struct(m)
     if host is not None:
         # Only the logical layout has the strides of the array itself.
         info = describe_host(m, host, where, contiguous=layout == "memory")
@@ -202,7 +202,7 @@ def describe(m: Any, layout: str = "logical") -> ArrayInfo:
     root = m
     while getattr(root, "sliceof", None) is not None:
         root = root.sliceof
-    whole = mat if root is m else inside(root)[1]
+    whole = mat if root is m else array_or_struct(root)[1]
     held_rows, held_columns, start = read_struct(whole, where)
     if not 0 <= (ptr - start) // 4 <= held_rows * held_columns - rows * columns:
         raise errors.BoundsError(
@@ -235,7 +235,7 @@ def adopt(m: Any, info: ArrayInfo, plan: Plan) -> Any:
 # ---- npmat, whose matrices are NumPy arrays on the host -----------------------------------------
 
 
-def inside(m: Any) -> tuple[Any, Any]:
+def array_or_struct(m: Any) -> tuple[Any, Any]:
     """Return the array in an npmat matrix and None, or None and the struct in a CUDAMatrix."""
     host, struct = getattr(m, "numpy_array", None), getattr(m, "mat", None)
     array = numpy.ndarray
@@ -246,16 +246,16 @@ def inside(m: Any) -> tuple[Any, Any]:
 
 def describe_host(obj: Any, host: Any, where: str, contiguous: bool) -> ArrayInfo:
     """Describe `host`, the array in the npmat matrix of `obj`, which may exchange its array later."""
-    seen = numpys.plain(host)
-    fault = numpys.judge_host(host, seen, where)
+    array = numpys.as_base_array(host)
+    fault = numpys.judge_host(host, array, where)
     if fault is not None:
         raise fault.exception()
-    gaps = contiguous and seen.size and not (seen.flags.c_contiguous or seen.flags.f_contiguous)
-    if seen.ndim != 2 or gaps:
+    gaps = contiguous and array.size and not (array.flags.c_contiguous or array.flags.f_contiguous)
+    if array.ndim != 2 or gaps:
         raise errors.ExchangeError(
             where=where,
             expected="npmat memory of two dimensions without gaps",
-            got=f"a numpy_array of shape {seen.shape} with strides {seen.strides}",
+            got=f"a numpy_array of shape {array.shape} with strides {array.strides}",
             fix="pass a copy, which the library makes dense",
         )
-    return replace(numpys.describe_host(seen), library="cudamat", owner=OwnerGroup(obj, seen))
+    return replace(numpys.describe_host(array), library="cudamat", owner=OwnerGroup(obj, array))

@@ -43,18 +43,18 @@ def plan_to(info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False)
 
 def export(x: Any, cupy: Any) -> Any:
     """Return a cupy.ndarray over the memory of `x`."""
-    seen = x if type(x) is CudaNdarray else core_view(x)
-    index = seen.device.index
+    view = x if type(x) is CudaNdarray else core_view(x)
+    index = view.device.index
     _core.hand_over(x, int(cupy.cuda.get_current_stream(index).ptr), "to_cupy")
-    shape, ptr = seen.shape, seen.ptr
+    shape, ptr = view.shape, view.ptr
     memory = cupy.cuda
-    if seen.is_c_contiguous():
-        pointer = memory.MemoryPointer(memory.UnownedMemory(ptr, seen.nbytes, x, index), 0)
-        return cupy.ndarray(shape, seen.dtype, pointer)
-    strides = seen.strides
-    low, high = byte_range(ptr, shape, strides, seen.itemsize)
+    if view.is_c_contiguous():
+        pointer = memory.MemoryPointer(memory.UnownedMemory(ptr, view.nbytes, x, index), 0)
+        return cupy.ndarray(shape, view.dtype, pointer)
+    strides = view.strides
+    low, high = byte_range(ptr, shape, strides, view.itemsize)
     pointer = memory.MemoryPointer(memory.UnownedMemory(low, high - low, x, index), ptr - low)
-    return cupy.ndarray(shape, seen.dtype, pointer, strides)
+    return cupy.ndarray(shape, view.dtype, pointer, strides)
 
 
 def stream_used_by(index: int, obj: Any = None) -> int:

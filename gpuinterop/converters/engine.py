@@ -44,7 +44,7 @@ from gpuinterop.converters.functions import (
     plan_by_own_function,
     reader,
     remember_plain,
-    require_made,
+    require_type,
 )
 from gpuinterop.converters.plan import (
     ArrayInfo,
@@ -80,7 +80,7 @@ def plan_in(obj: Any, copyif: bool, options: dict[str, Any], where: str = "") ->
     incoming = Incoming(obj, share("gpuinterop", where), entry, options=options)
     try:
         if own:
-            incoming.seen, incoming.array = ArrayInfo.of(obj), obj
+            incoming.known_info, incoming.array = ArrayInfo.of(obj), obj
         elif entry is not None and reader(entry) is not None:
             plan_by_own_function(incoming, copyif)
         elif entry is not None and (hasattr(entry.module, "describe") or _memory_of(entry)):
@@ -109,8 +109,8 @@ def describe(obj: Any, entry: Backend, options: dict[str, Any]) -> ArrayInfo:
     """Describe `obj` by the converter's own function: `describe`, or `memory`, which the core can call."""
     if memory := _memory_of(entry):
         return describe_memory(memory(obj), entry.name)
-    made: ArrayInfo = call(entry.module.describe, obj, options=options)
-    return made
+    info: ArrayInfo = call(entry.module.describe, obj, options=options)
+    return info
 
 
 def _plan_described(incoming: Incoming, entry: Backend) -> None:
@@ -119,8 +119,8 @@ def _plan_described(incoming: Incoming, entry: Backend) -> None:
     if fault is not None and fault.refused:
         incoming.plan = fault
         return
-    incoming.seen = describe(obj, entry, incoming.options)
-    incoming.plan = plan_import(incoming.seen, where) if fault is None else fault
+    incoming.known_info = describe(obj, entry, incoming.options)
+    incoming.plan = plan_import(incoming.known_info, where) if fault is None else fault
 
 
 def _plan_by_protocol(incoming: Incoming) -> None:
@@ -128,9 +128,9 @@ def _plan_by_protocol(incoming: Incoming) -> None:
     obj, entry, where = incoming.obj, incoming.entry, incoming.plan.where
     try:
         if type(obj) is _CAPSULE:
-            seen: Any = _core._look_into(obj, where, True)
-            incoming.seen = replace(ArrayInfo.of(seen), library="unknown")
-            incoming.plan = plan_import(incoming.seen, where)
+            array: Any = _core._look_into(obj, where, True)
+            incoming.known_info = replace(ArrayInfo.of(array), library="unknown")
+            incoming.plan = plan_import(incoming.known_info, where)
             return
         try:
             incoming.array = _core.import_any(None, obj, where=where)
@@ -170,22 +170,22 @@ def adopt(incoming: Incoming) -> Any:
     """Return the gpuinterop array that the plan of `incoming` promises; copies are permitted."""
     obj, entry, array, plan = incoming.obj, incoming.entry, incoming.array, incoming.plan
     if entry is not None and reader(entry) is not None:
-        made = None if plan.copied else array
-        return import_with(obj, entry, plan.copied, incoming.options) if made is None else made
+        array = None if plan.copied else array
+        return import_with(obj, entry, plan.copied, incoming.options) if array is None else array
     module = None if entry is None else entry.module
-    own = getattr(module, "adopt", None)
-    if own is not None:
-        return own(obj, incoming.info, plan)
+    own_adopt = getattr(module, "adopt", None)
+    if own_adopt is not None:
+        return own_adopt(obj, incoming.info, plan)
     stream_used_by, stream = getattr(module, "stream_used_by", None), None
     if stream_used_by is not None and incoming.info.device == "cuda":
         stream = call(stream_used_by, incoming.info.index, obj, options=incoming.options)
     if array is None and entry is not None:
-        made = import_memory(obj, incoming.info, plan, stream)
+        array = import_memory(obj, incoming.info, plan, stream)
         memory = _memory_of(entry)
         # The core imports the next ones of this class. An object of a subclass may report anything.
         if memory and plan.outcome == "shared" and registry.names_class(entry, type(obj)):
             _core._set_memory_reader(type(obj), memory)
-        return made
+        return array
     if array is None or plan.outcome == "copied":  # a capsule, or misaligned elements
         array = _core.import_any(None, obj, where=plan.where, realign=plan.copied)
     if stream is not None:
@@ -221,10 +221,10 @@ def import_array(
     plan, incoming = plan_own(x, copyif, options, where, dtype)
     if plan.refused:
         raise plan.exception()
-    found = adopt(incoming)
-    if dtype is None or issubclass(type(found), CudaNdarray):
-        return found
-    return _core.adopt(CudaNdarray, found)
+    array = adopt(incoming)
+    if dtype is None or issubclass(type(array), CudaNdarray):
+        return array
+    return _core.adopt(CudaNdarray, array)
 
 
 # ---- out: a gpuinterop array to a library's object ----------------------------------------------
@@ -254,10 +254,9 @@ def plan_out(
     """Plan to make an object of the library over the described memory, as if copies were allowed."""
     plan_to = getattr(entry.module, "plan_to", None)
     if plan_to is not None:
-        made = plan_to(info, copyif, **options)
-        plan: Plan = (
-            made if isinstance(made, Plan) else require_made(made, Plan, "a Plan", "plan_to", entry)
-        )
+        plan: Any = plan_to(info, copyif, **options)
+        if not isinstance(plan, Plan):
+            require_type(plan, Plan, "a Plan", "plan_to", entry)
     elif hasattr(entry.module, "RULES"):
         plan = plan_layout(info, entry.module.RULES, options.get("allow_readonly", False))
     else:
@@ -266,7 +265,8 @@ def plan_out(
             got=f"{entry.module.__name__}, which has no plan_to",
             fix="try the conversion, or add plan_to(info, copyif) to the converter",
         )  # fmt: skip
-    return replace(plan, where=where) if where else plan
+    result: Plan = replace(plan, where=where) if where else plan
+    return result
 
 
 def judge_caller(module: str) -> tuple[bool, bool]:
@@ -291,11 +291,11 @@ def _export(x: Any, entry: Backend, library: Any, options: dict[str, Any], plan:
     export = own or partial(_export_by_dlpack, entry.module, plan.where)
     if options:
         return call(export, source, library, options=options)
-    made = export(source, library)
+    result = export(source, library)
     # Torch's exchange table needs no call.
     if plan.outcome == "shared" and entry.name != "torch":
         remember_plain(x, entry, library, export)
-    return made
+    return result
 
 
 def _export_by_dlpack(module: Any, where: str, x: Any, library: Any) -> Any:

@@ -95,15 +95,15 @@ def plan_import(info: ArrayInfo, where: str) -> Plan:
         )  # fmt: skip
     plan = plan_layout(info, Rules("gpuinterop", where, _DTYPES, readonly=True))
     if plan.shared:
-        place = TYPE_CODES[info.device], info.index, where
+        rest = TYPE_CODES[info.device], info.index, where
         try:
-            _core.check_borrowed(info.ptr, *_as_elements(info), *place)
+            _core.check_borrowed(info.ptr, *_as_elements(info), *rest)
         except errors.ContiguityError as e:
             plan = copy_needed(
                 "gpuinterop", where, info, errors.ContiguityError, e.expected, e.got,
                 code="alignment", axis=e.axis,
             )  # fmt: skip
-            _core.check_borrowed(info.ptr, *_as_bytes(info), *place)
+            _core.check_borrowed(info.ptr, *_as_bytes(info), *rest)
     return plan
 
 
@@ -131,21 +131,21 @@ def import_memory(obj: Any, info: ArrayInfo, plan: Plan, stream: int | None = No
     )  # fmt: skip
     if plan.shared:
         return source
-    fresh: Any = new_copy(source, plan.where)
+    copy: Any = new_copy(source, plan.where)
     shape, strides, dtype = _as_elements(info.copied())
     return _core.from_pointer(
-        class_for(dtype), fresh.ptr, shape, strides, dtype, code, info.index, fresh, False,
-        fresh._stream or LEGACY, plan.where,
+        class_for(dtype), copy.ptr, shape, strides, dtype, code, info.index, copy, False,
+        copy._stream or LEGACY, plan.where,
     )  # fmt: skip
 
 
 def new_copy(x: Any, where: str, order: str = "C") -> Any:
     """Return a contiguous copy of a gpuinterop array on the same device."""
     view = _core.view(_core.Array, x)
-    place = view.device
-    fresh = _core.empty(type(x), view.shape, view.dtype, place.type_code, place.index or 0, order)
-    _core.copy_into(fresh, x, where=where)
-    return fresh
+    device = view.device
+    copy = _core.empty(type(x), view.shape, view.dtype, device.type_code, device.index or 0, order)
+    _core.copy_into(copy, x, where=where)
+    return copy
 
 
 class OwnerGroup:

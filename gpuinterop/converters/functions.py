@@ -25,41 +25,41 @@ COMMON = "allow_readonly"  # the option that exports to every library accept
 
 def reader(entry: Backend) -> Callable[..., Any] | None:
     """Return the converter's own function that imports arrays, None if the engine imports them."""
-    found: Callable[..., Any] | None = getattr(entry.module, f"from_{entry.name}", None)
-    return found or getattr(entry.module, "from_", None)
+    function: Callable[..., Any] | None = getattr(entry.module, f"from_{entry.name}", None)
+    return function or getattr(entry.module, "from_", None)
 
 
 def writer(entry: Backend) -> Callable[..., Any] | None:
     """Return the converter's own function that exports arrays, None if the engine does, by `RULES`."""
     if hasattr(entry.module, "RULES"):
         return None
-    found: Callable[..., Any] | None = getattr(entry.module, f"to_{entry.name}", None)
-    found = found or getattr(entry.module, "to", None)
-    return require_made(found, object, "an array of the library", f"to_{entry.name}", entry)  # type: ignore[no-any-return]
+    function: Callable[..., Any] | None = getattr(entry.module, f"to_{entry.name}", None)
+    function = function or getattr(entry.module, "to", None)
+    return require_type(function, object, "an array of the library", f"to_{entry.name}", entry)  # type: ignore[no-any-return]
 
 
-def require_made(made: Any, kind: type, wanted: str, function: str, entry: Backend) -> Any:
+def require_type(result: Any, kind: type, description: str, function: str, entry: Backend) -> Any:
     """Return the result of a function of another package's converter, or raise if it has the wrong type."""
-    if isinstance(made, kind) and made is not None:
-        return made
+    if isinstance(result, kind) and result is not None:
+        return result
     raise errors.ArgumentTypeError(
         where=f"gpuinterop.converters ({entry.name})",
-        expected=f"{wanted} from {function} of the converter of {entry.name!r}",
-        got=errors.short_repr(made),
-        fix=f"define {function} in the converter so that it returns {wanted}",
+        expected=f"{description} from {function} of the converter of {entry.name!r}",
+        got=errors.short_repr(result),
+        fix=f"define {function} in the converter so that it returns {description}",
     )
 
 
 def import_with(obj: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -> Any:
     """Import `obj` by the converter's own function, and check that it returns a gpuinterop array."""
-    made = reader(entry)(obj, copyif, **options)  # type: ignore[misc]
-    return require_made(made, _core.Array, "a gpuinterop array", f"from_{entry.name}", entry)
+    array = reader(entry)(obj, copyif, **options)  # type: ignore[misc]
+    return require_type(array, _core.Array, "a gpuinterop array", f"from_{entry.name}", entry)
 
 
 def export_with(x: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -> Any:
     """Export `x` by the converter's own function, and check that it does not return None."""
-    made = writer(entry)(x, copyif, **options)  # type: ignore[misc]
-    return require_made(made, object, "an array of the library", f"to_{entry.name}", entry)
+    result = writer(entry)(x, copyif, **options)  # type: ignore[misc]
+    return require_type(result, object, "an array of the library", f"to_{entry.name}", entry)
 
 
 def plan_by_own_function(incoming: Incoming, copyif: bool) -> None:
@@ -69,13 +69,13 @@ def plan_by_own_function(incoming: Incoming, copyif: bool) -> None:
     plan_from = getattr(entry.module, "plan_from", None)
     describe = getattr(entry.module, "describe", None)
     if plan_from is not None:
-        made = call(plan_from, obj, copyif, options=options)
-        incoming.plan = require_made(made, Plan, "a Plan", "plan_from", entry)
+        result = call(plan_from, obj, copyif, options=options)
+        incoming.plan = require_type(result, Plan, "a Plan", "plan_from", entry)
         if incoming.plan.refused:
             return
     if describe is not None:
-        made = call(describe, obj, options=options)
-        incoming.seen = require_made(made, ArrayInfo, "an ArrayInfo", "describe", entry)
+        result = call(describe, obj, options=options)
+        incoming.known_info = require_type(result, ArrayInfo, "an ArrayInfo", "describe", entry)
         return
     with copy_tracking.isolated_copy_count() as counted:
         incoming.array = import_with(obj, entry, copyif, options)
@@ -92,8 +92,8 @@ def plan_by_own_function(incoming: Incoming, copyif: bool) -> None:
 def call(function: Callable[..., Any], *arguments: Any, options: dict[str, Any]) -> Any:
     """Call a function of a converter with the options that are among its parameters."""
     if options:
-        known = list(inspect.signature(function).parameters)[len(arguments) :]
-        options = {name: value for name, value in options.items() if name in known}
+        names = list(inspect.signature(function).parameters)[len(arguments) :]
+        options = {name: value for name, value in options.items() if name in names}
     return function(*arguments, **options)
 
 
@@ -122,32 +122,32 @@ def check_options(
     """
     if not options:
         return options
-    known = [*_options_of(entry, direction)]
-    found = {name: value for name, value in options.items() if name in known}
+    names = [*_options_of(entry, direction)]
+    accepted = {name: value for name, value in options.items() if name in names}
     if common and COMMON in options:
         allowed = require_bool(options[COMMON], COMMON, where)
-        found |= {COMMON: allowed} if COMMON in known else {}
+        accepted |= {COMMON: allowed} if COMMON in names else {}
     for name in options:
-        if name not in known and not (common and name == COMMON):
+        if name not in names and not (common and name == COMMON):
             refuse_copy_keyword({name: options[name]}, "copyif", where)
             raise _unknown_option(
-                name, options[name], ["copyif", *known, *[COMMON] * common], where
+                name, options[name], ["copyif", *names, *[COMMON] * common], where
             )
-    return found
+    return accepted
 
 
 def _unknown_option(
-    name: str, value: Any, known: list[str], where: str
+    name: str, value: Any, names: list[str], where: str
 ) -> errors.ArgumentTypeError:
     # For a name like "copy", do not suggest allow_readonly, which shares read-only memory.
-    near = ["copyif"] if "copy" in name.lower() else difflib.get_close_matches(name, known)
+    near = ["copyif"] if "copy" in name.lower() else difflib.get_close_matches(name, names)
     fix = f"pass {near[0]}=..., or omit it" if near else "pass one of these, or omit it"
     if name in ("device", "dtype"):
-        shown = repr(value) if isinstance(value, str) else "..."
-        fix = f"convert first: gpuinterop.asarray(x, {name}={shown})"
+        text = repr(value) if isinstance(value, str) else "..."
+        fix = f"convert first: gpuinterop.asarray(x, {name}={text})"
     return errors.ArgumentTypeError(
         where=where,
-        expected=f"options among {', '.join(dict.fromkeys([*near, *known]))}",
+        expected=f"options among {', '.join(dict.fromkeys([*near, *names]))}",
         got=f"{name}=...",
         fix=fix,
     )
@@ -194,13 +194,11 @@ def _doc_to(entry: Backend) -> str:
         text += f" Copies {' and '.join(copies)}, with ``copyif=True``."
     if not rules.readonly:
         text += "\n``allow_readonly=True`` shares read-only memory if nothing writes to the result."
+    stream = f"{module.STREAM[0].upper()}{module.STREAM[1:]}"
     text += (
-        f"\nThe dtype is kept.\n{module.STREAM[0].upper()}{module.STREAM[1:]} waits for the work "
+        f"\nThe dtype is kept.\n{stream} waits for the work that is queued on `x`.\n"
+        "The result keeps `x` alive. Writes on either side are visible on the other.\n"
     )
-    text += (
-        "that is queued on `x`.\nThe result keeps `x` alive. Writes on either side are visible on "
-    )
-    text += "the other.\n"
     return text + (f"\n{module.TO_NOTE}\n" if hasattr(module, "TO_NOTE") else "")
 
 
@@ -227,15 +225,15 @@ def remember_plain(x: Any, entry: Backend, library: Any, export: Callable[..., A
     rules = entry.module.RULES
     if rules.max_ndim < 64 or library is None or registry.backend(entry.name) is not entry:
         return
-    known = rules.dtypes is None or rules.dtypes.issuperset(NUMPY_NAMES)
-    wanted = _core.NUMPY_DTYPE if known else _core.IS_FLOAT32
+    has_all_dtypes = rules.dtypes is None or rules.dtypes.issuperset(NUMPY_NAMES)
+    required = _core.NUMPY_DTYPE if has_all_dtypes else _core.IS_FLOAT32
     if rules.layout != "any":
-        wanted |= _core.F_CONTIGUOUS if rules.layout == "f" else _core.C_CONTIGUOUS
+        required |= _core.F_CONTIGUOUS if rules.layout == "f" else _core.C_CONTIGUOUS
     if rules.alignment > 1:
-        wanted |= _core.ALIGNED64
-    mask = wanted | _core.EMPTY
+        required |= _core.ALIGNED64
+    mask = required | _core.EMPTY
     mask |= 0 if rules.negative else _core.NEGATIVE
     mask |= 0 if rules.readonly else _core.READONLY
     on_cuda = bool(_core.traits(x) & _core.ON_CUDA)
     for name in (entry.name, *entry.aliases):
-        _core._set_exporter(name, on_cuda, export, library, mask, wanted)
+        _core._set_exporter(name, on_cuda, export, library, mask, required)

@@ -36,23 +36,23 @@ def plan_to(info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False)
     module = registry.load_or_none("gnumpy")
     if module is None:  # the conversion itself reports it
         return plan_layout(info, RULES, allow_readonly)
-    place = "cuda" if hasattr(_backend(module), "cudamat") else "cpu"
-    return plan_layout(info, replace(RULES, devices=frozenset({place})), allow_readonly)
+    device = "cuda" if hasattr(_backend(module), "cudamat") else "cpu"
+    return plan_layout(info, replace(RULES, devices=frozenset({device})), allow_readonly)
 
 
 def export(x: Any, module: Any) -> Any:
     """Return a garray over the memory of `x`, of the same shape."""
-    seen = core_view(x)
+    view = core_view(x)
     backend = _backend(module)
-    if seen.device.type == "cpu":
-        made = cudamat.matrix_over(backend, as_numpy_view(x).reshape(-1, 1, order="A"), x)
-    elif seen.size:
+    if view.device.type == "cpu":
+        matrix = cudamat.matrix_over(backend, as_numpy_view(x).reshape(-1, 1, order="A"), x)
+    elif view.size:
         _core.hand_over(x, LEGACY, "to_gnumpy")
-        made = cudamat.wrap(backend, seen.ptr, seen.size, 1, x)
+        matrix = cudamat.wrap(backend, view.ptr, view.size, 1, x)
     else:
         # Gnumpy's own empty arrays use a dummy element too.
-        made = module.garray(numpy.zeros(1, "float32"))._base
-    return module.garray(made, seen.shape, _alias_marker(module))
+        matrix = module.garray(numpy.zeros(1, "float32"))._base
+    return module.garray(matrix, view.shape, _alias_marker(module))
 
 
 def _alias_marker(module: Any) -> Any:
@@ -67,7 +67,7 @@ def _alias_marker(module: Any) -> Any:
 
 def describe(g: Any) -> ArrayInfo:
     """Describe a garray by its shape and by the matrix that holds its elements."""
-    host, mat = cudamat.inside(g._base)
+    host, mat = cudamat.array_or_struct(g._base)
     if host is not None:
         # npmat reshapes in place; the elements are then in memory order, and the memory must be contiguous.
         info = cudamat.describe_host(g, host, "from_gnumpy", contiguous=True)

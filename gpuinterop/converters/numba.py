@@ -58,9 +58,9 @@ def _builder(cuda: Any) -> Any:
         return lambda x, context: cuda.as_cuda_array(x, sync=False)
 
     def build(x: Any, context: Any) -> Any:
-        seen = x if type(x) is CudaNdarray else core_view(x)
-        memory = pointer(context or context_of(), pointer_of(seen.ptr), seen.nbytes, x)
-        return array(seen.shape, seen.strides, seen.dtype, 0, memory)
+        view = x if type(x) is CudaNdarray else core_view(x)
+        memory = pointer(context or context_of(), pointer_of(view.ptr), view.nbytes, x)
+        return array(view.shape, view.strides, view.dtype, 0, memory)
 
     return build
 

@@ -53,21 +53,21 @@ def export(x: Any, library: Any) -> numpy.ndarray[Any, Any]:
     return as_numpy_view(x)
 
 
-def plain(a: Any) -> numpy.ndarray[Any, Any]:
+def as_base_array(a: Any) -> numpy.ndarray[Any, Any]:
     """Return a view as NumPy's own class, because a subclass may override its shape or dtype."""
     return numpy.ndarray.view(numpy.asanyarray(a), numpy.ndarray)
 
 
 def judge(a: Any) -> Plan | None:
     """Refuse dtypes without numbers and masks; scalars and foreign byte order need a copy."""
-    return judge_host(a, plain(a), "from_numpy")
+    return judge_host(a, as_base_array(a), "from_numpy")
 
 
 def judge_host(
-    a: Any, seen: numpy.ndarray[Any, Any], where: str, library: str = "numpy"
+    a: Any, array: numpy.ndarray[Any, Any], where: str, library: str = "numpy"
 ) -> Plan | None:
-    """Judge `seen`, the array in `a`, which an object of a library holds."""
-    dtype = seen.dtype
+    """Judge `array`, the array in `a`, which an object of a library holds."""
+    dtype = array.dtype
     if dtype.newbyteorder("=").name not in NAMES:
         return refuse(
             "gpuinterop", where, errors.DTypeError, "a numeric dtype that gpuinterop has", f"dtype {dtype}",
@@ -87,22 +87,22 @@ def judge_host(
     if dtype.isnative:
         return None
     return copy_needed(
-        "gpuinterop", where, describe_host(seen), errors.DTypeError, "native byte order",
+        "gpuinterop", where, describe_host(array), errors.DTypeError, "native byte order",
         f"dtype {dtype.str}", f"convert the byte order: {cast_line(library, dtype, 'a')}",
     )  # fmt: skip
 
 
 def describe(a: Any) -> ArrayInfo:
     """Describe a NumPy array or scalar."""
-    return describe_host(plain(a), isinstance(a, numpy.generic))
+    return describe_host(as_base_array(a), isinstance(a, numpy.generic))
 
 
-def describe_host(seen: numpy.ndarray[Any, Any], scalar: bool = False) -> ArrayInfo:
+def describe_host(array: numpy.ndarray[Any, Any], scalar: bool = False) -> ArrayInfo:
     """Describe an array of NumPy's own class."""
-    ptr = 0 if scalar else seen.ctypes.data  # the array of a scalar is temporary
+    ptr = 0 if scalar else array.ctypes.data  # the array of a scalar is temporary
     return ArrayInfo(
-        seen.shape, seen.strides, name_of(seen.dtype), seen.itemsize, "cpu", 0, ptr,
-        not seen.flags.writeable, "numpy",
+        array.shape, array.strides, name_of(array.dtype), array.itemsize, "cpu", 0, ptr,
+        not array.flags.writeable, "numpy",
     )  # fmt: skip
 
 
@@ -110,10 +110,10 @@ def adopt(a: Any, info: ArrayInfo, plan: Plan) -> Any:
     """Return an array over the memory of `a`, or an aligned copy in native byte order."""
     if plan.shared:
         return import_memory(a, info, plan)
-    seen = plain(a)
+    array = as_base_array(a)
     copy_tracking.report_copy("host", plan.bytes, plan.where)
     # gpuinterop allocates aligned memory, so that other libraries can share it without another copy.
-    dtype = seen.dtype.newbyteorder("=")
-    fresh: Any = _core.empty(class_for(dtype), seen.shape, dtype, CPU, 0)
-    as_numpy_view(fresh)[...] = seen
-    return fresh
+    dtype = array.dtype.newbyteorder("=")
+    copy: Any = _core.empty(class_for(dtype), array.shape, dtype, CPU, 0)
+    as_numpy_view(copy)[...] = array
+    return copy

@@ -341,17 +341,17 @@ class Incoming:
     obj: Any
     plan: Plan
     entry: Any = None  # the Backend of the library, None for an unknown one
-    seen: ArrayInfo | None = None
+    known_info: ArrayInfo | None = None
     array: Any = None  # an array over the memory, if planning required a trial import
     options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def info(self) -> ArrayInfo:
         """The description of the object's memory."""
-        if self.seen is None:
+        if self.known_info is None:
             info = ArrayInfo.of(self.array)
             if not issubclass(type(self.obj), _core.Array):
                 library = "unknown" if self.entry is None else self.entry.name
                 info = replace(info, library=library)
-            self.seen = info
-        return self.seen
+            self.known_info = info
+        return self.known_info

@@ -83,13 +83,13 @@ def export(x: Any, gpuarray: Any, strided: bool = False) -> Any:
     if parts is not None:
         shape, strides, dtype, ptr = parts
         return gpuarray.GPUArray(shape, dtype, base=x, gpudata=ptr, strides=strides)
-    seen = core_view(x)
+    view = core_view(x)
     # Another thread may have another context.
-    fault = context_fault(seen.device.index, "to_gpuarray")
+    fault = context_fault(view.device.index, "to_gpuarray")
     if fault is not None:
         raise fault.exception()
     _core.hand_over(x, LEGACY, "to_gpuarray")
-    return gpuarray.GPUArray(seen.shape, seen.dtype, base=x, gpudata=seen.ptr, strides=seen.strides)
+    return gpuarray.GPUArray(view.shape, view.dtype, base=x, gpudata=view.ptr, strides=view.strides)
 
 
 def memory(g: Any) -> tuple[Any, ...]:

@@ -28,23 +28,23 @@ _PREFIX = "gpuinterop-"
 
 def cache_directory() -> Path:
     """Return the folder of compiled kernels, below GPUINTEROP_CACHE_DIR or the user's cache folder."""
-    chosen = os.environ.get("GPUINTEROP_CACHE_DIR")
-    root = Path(chosen or os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    folder = os.environ.get("GPUINTEROP_CACHE_DIR")
+    root = Path(folder or os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     try:
         root = root.expanduser()
     except RuntimeError:  # a user without a home folder
         root = Path(os.devnull)
-    return root / ("gpuinterop" if chosen else "gpuinterop/kernels")
+    return root / ("gpuinterop" if folder else "gpuinterop/kernels")
 
 
 def _limit() -> int:
     """Return the size limit of the folder, in megabytes."""
-    chosen = os.environ.get("GPUINTEROP_CACHE_MB", "")
+    text = os.environ.get("GPUINTEROP_CACHE_MB", "")
     try:
-        return int(chosen or _DEFAULT_MEGABYTES)
+        return int(text or _DEFAULT_MEGABYTES)
     except ValueError:
         warnings.warn(
-            f"GPUINTEROP_CACHE_MB is {chosen!r}, which is not an integer; "
+            f"GPUINTEROP_CACHE_MB is {text!r}, which is not an integer; "
             f"the limit stays {_DEFAULT_MEGABYTES}",
             RuntimeWarning,
             stacklevel=2,
@@ -113,27 +113,27 @@ class DiskCache:
 
     def _entries(self) -> list[tuple[float, int, Path]]:
         """Return kernels, and temporary files of processes that were killed before the rename."""
-        found = []
+        entries = []
         for pattern in (f"{_PREFIX}*.cubin", f".{_PREFIX}new-*"):
             with contextlib.suppress(OSError):
                 for path in self.directory.glob(pattern):
                     with contextlib.suppress(OSError):
                         status = path.stat()
-                        found.append((status.st_mtime, status.st_size, path))
-        return sorted(found)
+                        entries.append((status.st_mtime, status.st_size, path))
+        return sorted(entries)
 
     def _bound(self) -> None:
         entries = self._entries()
-        used = sum(size for _, size, _ in entries)
-        if used <= self.limit_bytes:
+        total = sum(size for _, size, _ in entries)
+        if total <= self.limit_bytes:
             return
         for _, size, path in entries:
             # Free a quarter, so that a full cache does not evict on every write.
-            if used <= self.limit_bytes * 3 // 4:
+            if total <= self.limit_bytes * 3 // 4:
                 break
             with contextlib.suppress(OSError):
                 path.unlink()
-                used -= size
+                total -= size
 
     def clear(self) -> None:
         for _, _, path in self._entries():

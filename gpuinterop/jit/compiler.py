@@ -118,17 +118,17 @@ def compile_source(
     """
     version, archs = _identity()
     target = arch if isinstance(arch, Target) else select_target(arch, archs)
-    given, options = options, (*_OPTIONS, *options)
-    use_cache = use_cache and not _reads_files(source, given)
+    own_options, options = options, (*_OPTIONS, *options)
+    use_cache = use_cache and not _reads_files(source, own_options)
     parts = (str(SCHEMA), str(version), target.option, *options, name, source)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    found = _disk_cache().get(key) if use_cache else None
-    if found is not None:
-        return found
+    code = _disk_cache().get(key) if use_cache else None
+    if code is not None:
+        return code
     if nvrtc_identity()[:2] != (version, archs):
         # The process had loaded another library than the one in the note.
         _write_note(cuda_libraries.decided_by("nvrtc"))
-        return compile_source(source, arch, options=given, name=name, use_cache=use_cache)
+        return compile_source(source, arch, options=own_options, name=name, use_cache=use_cache)
     code = nvrtc_compile(source, name, target, options)
     if use_cache:
         _disk_cache().put(key, code)

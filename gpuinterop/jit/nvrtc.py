@@ -61,21 +61,21 @@ def nvrtc_identity() -> tuple[tuple[int, int], tuple[int, ...], str]:
     return (major.value, minor.value), tuple(sorted(archs)), str(library._name)
 
 
-def select_target(capability: int, known: tuple[int, ...]) -> Target:
-    """Return the best target for a device of `capability` (90 for 9.0) among the `known` architectures.
+def select_target(capability: int, archs: tuple[int, ...]) -> Target:
+    """Return the best target for a device of `capability` (90 for 9.0) among the architectures `archs`.
 
     Machine code runs on devices of the same major and the same or a later minor version. A device that is
     newer than the compiler gets PTX, which the driver translates.
     """
-    same = [a for a in known if a // 10 == capability // 10 and a <= capability]
+    same = [a for a in archs if a // 10 == capability // 10 and a <= capability]
     if same:
         return Target(max(same), True)
-    older = [a for a in known if a <= capability]
+    older = [a for a in archs if a <= capability]
     if older:
         return Target(max(older), False)
     raise DeviceError(
         where="gpuinterop.jit",
-        expected=f"a device of compute capability {min(known) / 10:.1f} or newer for this NVRTC",
+        expected=f"a device of compute capability {min(archs) / 10:.1f} or newer for this NVRTC",
         got=f"compute capability {capability / 10:.1f}",
         fix="install an older NVRTC (CUDA 12 compiles for 5.0 and newer)",
     )

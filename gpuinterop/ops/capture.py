@@ -180,11 +180,7 @@ class Capture:
         return f"<Capture on {self.device}: {state}>"
 
 
-def capture(
-    function: Any = None,
-    *arguments: Any,
-    device: Any = None,
-) -> Capture:
+def capture(function: Any = None, *arguments: Any, device: Any = None) -> Capture:
     """Record operations into a graph that one call replays.
 
     ``with capture() as graph:`` records the block; ``f = capture(function, *arguments)`` records

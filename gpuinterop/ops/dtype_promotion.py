@@ -15,14 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.dtypes import (
-    KINDS,
-    NAMES,
-    NUMPY_NAMES,
-    WITHOUT_KERNELS,
-    dtype_from_id,
-    dtype_id,
-)
+from gpuinterop.dtypes import KINDS, NAMES, NUMPY_NAMES, WITHOUT_KERNELS, dtype_from_id, dtype_id
 from gpuinterop.error_messages import out_dtype_differs
 from gpuinterop.errors import DTypeError
 from gpuinterop.jit.codegen import ADDRESS, STORAGE, Body

@@ -67,11 +67,7 @@ class CompiledExpression(_core.PreparedCalls):
     """The result of `Expression.compile`: call it with an array or a number for each input."""
 
     def __init__(
-        self,
-        graph: Graph,
-        results: Sequence[Value],
-        name: str,
-        kernels: Kernels | None = None,
+        self, graph: Graph, results: Sequence[Value], name: str, kernels: Kernels | None = None
     ) -> None:
         super().__init__()
         self.__name__ = name

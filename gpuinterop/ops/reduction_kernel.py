@@ -21,13 +21,7 @@ from gpuinterop.ops import output_arrays
 from gpuinterop.ops.expression_codegen import device_function, host_values
 from gpuinterop.ops.expression_partition import End
 from gpuinterop.ops.host_reduction import host_stages
-from gpuinterop.ops.reduction_codegen import (
-    INPUT,
-    OUTPUT,
-    Ending,
-    Recipe,
-    launches_for,
-)
+from gpuinterop.ops.reduction_codegen import INPUT, OUTPUT, Ending, Recipe, launches_for
 from gpuinterop.ops.reduction_geometry import Operand
 from gpuinterop.ops.reduction_table import (
     REDUCTIONS,

@@ -191,13 +191,13 @@ def _int64(_: np.dtype) -> np.dtype:
 # The loops of the host.
 
 
-def _divided(program: HostProgram, value: HostValue, count: float, ddof: float) -> HostValue:
+def _divide(program: HostProgram, value: HostValue, count: float, ddof: float) -> HostValue:
     degrees = program.constant(max(count - ddof, 0), value.dtype)
     return program.loop(np.divide, (value, degrees), (value.dtype,))[0]
 
 
-def _averaged(program: HostProgram, value: HostValue, count: int, ddof: float) -> HostValue:
-    return _divided(program, value, count, 0)
+def _average(program: HostProgram, value: HostValue, count: int, ddof: float) -> HostValue:
+    return _divide(program, value, count, 0)
 
 
 def _root(program: HostProgram, value: HostValue, count: int, ddof: float) -> HostValue:
@@ -205,14 +205,14 @@ def _root(program: HostProgram, value: HostValue, count: int, ddof: float) -> Ho
 
 
 def _deviation(program: HostProgram, value: HostValue, count: int, ddof: float) -> HostValue:
-    return _root(program, _divided(program, value, count, ddof), count, ddof)
+    return _root(program, _divide(program, value, count, ddof), count, ddof)
 
 
 def _square(program: HostProgram, value: HostValue) -> HostValue:
     return program.loop(np.multiply, (value, value), (value.dtype,))[0]
 
 
-def _distance(program: HostProgram, value: HostValue, mean: HostValue) -> HostValue:
+def _squared_distance(program: HostProgram, value: HostValue, mean: HostValue) -> HostValue:
     """Return the square of the distance from the mean."""
     held = program.cast(value, mean.dtype)
     (away,) = program.loop(np.subtract, (held, mean), (mean.dtype,))
@@ -223,7 +223,7 @@ def _distance(program: HostProgram, value: HostValue, mean: HostValue) -> HostVa
     return program.cast(square, NAMES.index("float64"))
 
 
-def _size(program: HostProgram, value: HostValue, _: HostValue) -> HostValue:
+def _host_magnitude(program: HostProgram, value: HostValue, _: HostValue) -> HostValue:
     """Return the magnitude, in float64: the smallest integer has no magnitude of its own type."""
     double = NAMES.index("float64")
     kind = KINDS[NAMES[value.dtype]]
@@ -233,9 +233,9 @@ def _size(program: HostProgram, value: HostValue, _: HostValue) -> HostValue:
     return program.loop(np.absolute, (program.cast(value, double),), (double,))[0]
 
 
-def _size_squared(program: HostProgram, value: HostValue, mean: HostValue) -> HostValue:
+def _squared_magnitude(program: HostProgram, value: HostValue, mean: HostValue) -> HostValue:
     if KINDS[NAMES[value.dtype]] == "c":
-        return _square(program, _size(program, value, mean))
+        return _square(program, _host_magnitude(program, value, mean))
     return _square(program, program.cast(value, NAMES.index("float64")))
 
 
@@ -257,7 +257,7 @@ REDUCTIONS: dict[str, Reduction] = {
         Reduction("prod", _sum_dtype, _prod, _SUM, "Return the product over `axis`.",
             ufunc=np.multiply, identity=1),
         Reduction("mean", _mean_dtype, _mean, "axis dtype out keepdims * where",
-            "Return the mean over `axis`.", loops=Loops(np.add, after=_averaged)),
+            "Return the mean over `axis`.", loops=Loops(np.add, after=_average)),
         Reduction("min", _same, _extreme("Extreme", "1"), _EXTREME,
             "Return the minimum over `axis`, or NaN if an element is NaN.",
             ufunc=np.minimum, needs_elements=True, aliases=("amin",)),
@@ -274,19 +274,19 @@ REDUCTIONS: dict[str, Reduction] = {
             "Return whether all elements over `axis` are not zero.", ufunc=np.logical_and, identity=1),
         Reduction("var", _real_dtype, _variance(0), _SPREAD,
             "Return the variance over `axis`, divided by n - ddof.", shifted=True,
-            loops=Loops(np.add, _distance, _divided, "float64")),
+            loops=Loops(np.add, _squared_distance, _divide, "float64")),
         Reduction("std", _real_dtype, _variance(1), _SPREAD,
             "Return the standard deviation over `axis`.", shifted=True,
-            loops=Loops(np.add, _distance, _deviation, "float64")),
+            loops=Loops(np.add, _squared_distance, _deviation, "float64")),
         # For gpuinterop.norm.
         Reduction("norm2", _real_dtype, _norm,
-            loops=Loops(np.add, _size_squared, _root, "float64")),
+            loops=Loops(np.add, _squared_magnitude, _root, "float64")),
         Reduction("norm1", _real_dtype, _norm1,
-            loops=Loops(np.add, _size, dtype="float64")),
+            loops=Loops(np.add, _host_magnitude, dtype="float64")),
         Reduction("norm_max", _real_dtype, _norm_inf(-1), needs_elements=True,
-            loops=Loops(np.maximum, _size, dtype="float64")),
+            loops=Loops(np.maximum, _host_magnitude, dtype="float64")),
         Reduction("norm_min", _real_dtype, _norm_inf(1), needs_elements=True,
-            loops=Loops(np.minimum, _size, dtype="float64")),
+            loops=Loops(np.minimum, _host_magnitude, dtype="float64")),
         # For NumPy's functions of these names.
         Reduction("nanmin", _same, _extreme("Extreme", "1, true"), "axis out keepdims",
             needs_elements=True, loops=Loops(np.fmin)),

@@ -134,13 +134,7 @@ def _tvm_ffi() -> Bridge:
         place = ("cuda" if int(kind) == 2 else "cpu", int(index))
         return t.data_ptr(), tuple(t.shape), tuple(t.strides), str(t.dtype), place
 
-    return described(
-        "tvm_ffi",
-        describe,
-        make=make,
-        promises=holds,
-        devices=("cpu", "cuda"),
-    )
+    return described("tvm_ffi", describe, make=make, promises=holds, devices=("cpu", "cuda"))
 
 
 def _cuda_core() -> Bridge:

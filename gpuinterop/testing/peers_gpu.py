@@ -80,13 +80,7 @@ def numba_bridge() -> Bridge:
         return address, tuple(a.shape), strides, a.dtype.name, ("cuda", 0)
 
     # By address, because Numba's copy to the host refuses negative strides.
-    return described(
-        "numba",
-        describe,
-        make=make,
-        promises=writable_plain,
-        devices=("cuda",),
-    )
+    return described("numba", describe, make=make, promises=writable_plain, devices=("cuda",))
 
 
 def pycuda_bridge() -> Bridge:

@@ -190,14 +190,14 @@ std::pair<int64_t, int64_t> Layout::span(const char* where) const {
 }
 
 Layout Layout::permuted(const int64_t* axes, int n, const char* where) const {
-  uint64_t seen = 0;
+  uint64_t used_axes = 0;
   bool ok = n == ndim_;
   Layout out = with_ndim(ndim_);
   for (int i = 0; ok && i < n; ++i) {
     const int64_t axis = axes[i];
-    ok = axis >= 0 && axis < ndim_ && !(seen >> axis & 1);
+    ok = axis >= 0 && axis < ndim_ && !(used_axes >> axis & 1);
     if (!ok) break;
-    seen |= uint64_t{1} << axis;
+    used_axes |= uint64_t{1} << axis;
     out.shape()[i] = shape()[axis];
     out.strides()[i] = strides()[axis];
   }
@@ -286,9 +286,9 @@ void read_memory_order(int ndim, const Layout* const* operands, int count, int64
   };
   int64_t fastest[kMaxDims];  // the fastest axis first
   for (int axis = ndim - 1; axis >= 0; --axis) {
-    const int seen = ndim - 1 - axis;
-    int place = seen;
-    for (int i = seen - 1; i >= 0; --i) {
+    const int faster = ndim - 1 - axis;
+    int place = faster;
+    for (int i = faster - 1; i >= 0; --i) {
       bool compared = false, stays = false;
       for (int k = 0; k < count; ++k) {
         const int64_t outer = step(*operands[k], axis), inner = step(*operands[k], fastest[i]);
@@ -299,7 +299,7 @@ void read_memory_order(int ndim, const Layout* const* operands, int count, int64
       if (stays) break;
       if (compared) place = i;
     }
-    std::copy_backward(fastest + place, fastest + seen, fastest + seen + 1);
+    std::copy_backward(fastest + place, fastest + faster, fastest + faster + 1);
     fastest[place] = axis;
   }
   std::reverse_copy(fastest, fastest + ndim, axes);
@@ -321,7 +321,7 @@ std::string shape_text(int ndim, const int64_t* values) {
 
 void resolve_minus_one(int ndim, int64_t* shape, int64_t size, const char* where) {
   int unknown = -1;
-  int64_t known = 1;
+  int64_t product = 1;
   bool bad = false, overflow = false;
   for (int i = 0; i < ndim; ++i) {
     if (shape[i] == -1) {
@@ -329,21 +329,21 @@ void resolve_minus_one(int ndim, int64_t* shape, int64_t size, const char* where
       unknown = i;
     } else {
       bad |= shape[i] < 0;
-      overflow |= __builtin_mul_overflow(known, shape[i], &known);
+      overflow |= __builtin_mul_overflow(product, shape[i], &product);
     }
   }
   if (bad)
     fail(Kind::Shape, where, "axis lengths of 0 or more, and at most one -1",
          "shape " + shape_text(ndim, shape), "pass -1 for one axis at most");
   if (unknown < 0) return;
-  if (overflow || known == 0 || size % known != 0)
+  if (overflow || product == 0 || size % product != 0)
     fail(Kind::Shape, where, "axis lengths that divide the " + std::to_string(size) + " elements",
          "shape " + shape_text(ndim, shape),
-         known == 0 && !overflow
+         product == 0 && !overflow
              ? "pass the length instead of -1, because beside a 0 it could be any"
              : "choose the other axis lengths so that their product divides " +
                    std::to_string(size));
-  shape[unknown] = size / known;
+  shape[unknown] = size / product;
 }
 
 int broadcast_shapes(int na, const int64_t* a, int nb, const int64_t* b, int64_t* out,

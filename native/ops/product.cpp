@@ -186,11 +186,6 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
   return result.release();
 }
 
-PyObject* not_implemented() {
-  Py_INCREF(Py_NotImplemented);
-  return Py_NotImplemented;
-}
-
 PyObject* product_of(const ProductCall& call, Side& a, Side& b) {
   for (const Side* s : {&a, &b})
     if (s->ndim() == 0)
@@ -222,7 +217,7 @@ PyRef traced(const ProductCall& call) {
 PyObject* matmul(const ProductCall& call) {
   if (PyRef made = traced(call)) return made.release();
   Side a, b, c;
-  if (!read_sides(call, a, b, c)) return not_implemented();
+  if (!read_sides(call, a, b, c)) Py_RETURN_NOTIMPLEMENTED;
   return product_of(call, a, b);
 }
 

@@ -60,16 +60,16 @@ PyObject* get_element_strides(PyObject* o, void*) {
 int set_strides_scaled(PyObject* o, PyObject* value, int64_t unit, const char* where) {
   require_value(value, where);
   Array& a = unwrap(o);
-  int64_t given[kMaxDims];
-  const int n = read_ints(value, given, where, "strides");
+  int64_t strides[kMaxDims];
+  const int n = read_ints(value, strides, where, "strides");
   const Layout& shown = shown_layout(o);
   if (n != shown.ndim())
-    fail_with("wrong_number_of_strides", where, {int64_t{shown.ndim()}, shape_text(n, given)});
+    fail_with("wrong_number_of_strides", where, {int64_t{shown.ndim()}, shape_text(n, strides)});
   for (int i = 0; i < n; ++i)
-    if (given[i] % unit)
-      fail_with("strides_of_partial_elements", where, {unit, shape_text(n, given)});
-  for (int i = 0; i < n; ++i) given[i] /= unit;
-  const Layout layout(n, shown.shape(), given);
+    if (strides[i] % unit)
+      fail_with("strides_of_partial_elements", where, {unit, shape_text(n, strides)});
+  for (int i = 0; i < n; ++i) strides[i] /= unit;
+  const Layout layout(n, shown.shape(), strides);
   char* data = const_cast<char*>(shown_data(o));
   check_reach(a, layout, data, where);
   change_geometry(o, layout, data, where);

@@ -128,13 +128,13 @@ Array new_numpy_array(const Array& source, const char* where) {
   const Layout& l = source.layout;
   const PyRef shape = PyRef::steal(int_tuple(l.ndim(), l.shape(), 1));
   PyObject* args[] = {shape.get(), dtype_object(source.dtype)};
-  const PyRef made =
+  const PyRef array =
       PyRef::checked(run_python([&] { return PyObject_Vectorcall(empty, args, 2, nullptr); }));
   Array host;
   host.layout = Layout::c_order(l.ndim(), l.shape(), where);
   host.dtype = source.dtype;
-  host.data = address_of(made.get());
-  host.base = made;
+  host.data = address_of(array.get());
+  host.base = array;
   return host;
 }
 
@@ -267,6 +267,19 @@ nb::object element(nb::handle x, nb::tuple index, const char* where) {
   return download(host, where, true).attr("item")();
 }
 
+void copy_into(Array target, Array source, bool async, const char* where, bool uncounted,
+               bool casts) {
+  if (target.dtype != source.dtype && !(casts && copy_takes_dtypes(target, source)))
+    fail(Kind::DType, where, "equal dtypes",
+         std::string(kDTypes[target.dtype].name) + " and " + kDTypes[source.dtype].name,
+         "cast first: x.astype(dtype)");
+  if (target.readonly) fail_with("read_only", where);
+  source.layout = source.layout.broadcast_to(target.layout.ndim(), target.layout.shape(), where);
+  ops::prepare_write(target, where);
+  const Uncounted guard(uncounted);
+  copy_elements(target, source, where, async);
+}
+
 }  // namespace
 
 void register_array_functions(nb::module_& m) {
@@ -290,21 +303,8 @@ void register_array_functions(nb::module_& m) {
       },
       "dtype"_a, "device_type"_a, "Return the alignment of a dtype's elements in bytes.");
   m.def(
-      "copy_into",
-      [](Array target, Array source, bool async, const char* where, bool uncounted, bool casts) {
-        if (target.dtype != source.dtype && !(casts && copy_takes_dtypes(target, source)))
-          fail(Kind::DType, where, "equal dtypes",
-               std::string(kDTypes[target.dtype].name) + " and " + kDTypes[source.dtype].name,
-               "cast first: x.astype(dtype)");
-        if (target.readonly) fail_with("read_only", where);
-        source.layout =
-            source.layout.broadcast_to(target.layout.ndim(), target.layout.shape(), where);
-        ops::prepare_write(target, where);
-        const Uncounted guard(uncounted);
-        copy_elements(target, source, where, async);
-      },
-      "dst"_a, "src"_a, "non_blocking"_a = false, "where"_a = "copy_into", "uncounted"_a = false,
-      "casts"_a = false,
+      "copy_into", &copy_into, "dst"_a, "src"_a, "non_blocking"_a = false, "where"_a = "copy_into",
+      "uncounted"_a = false, "casts"_a = false,
       "Copy src into dst, between any strides and devices, for equal dtypes, or, with `casts`, on "
       "one device. uncounted: dst is a result, or one of the two holds Python scalars, so copy "
       "scopes do not count this copy.");

@@ -249,14 +249,14 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
     converted = call_hook(Hook::Foreign, "(sOOs)", "assigned", value, like.get(), where);
     // The hook fills the target with a list, and returns None, if no array in between is needed.
     if (converted.get() == Py_None) return;
-    PyObject* const made = PyTuple_GetItem(converted.get(), 0);
-    if (!is_array(made) || !copy_takes_dtypes(target, unwrap(made))) {
+    PyObject* const array = PyTuple_GetItem(converted.get(), 0);
+    if (!is_array(array) || !copy_takes_dtypes(target, unwrap(array))) {
       PyErr_SetString(PyExc_RuntimeError,
                       "the hook foreign did not return an array that the copy can cast");
       throw PythonError();
     }
-    is_converted = made != value;
-    value = made;
+    is_converted = array != value;
+    value = array;
     is_number = PyTuple_GetItem(converted.get(), 1) == Py_True;
   }
   require_valid_layout(value);

@@ -97,12 +97,12 @@ PyObject* copy_of(PyObject* self, std::string_view order, const char* where) {
   const Layout& l = a.layout;
   if (order.size() != 1 || std::string_view("CFAK").find(order) == order.npos)
     fail_with("wrong_order", where, {"CFAK", "'" + std::string(order) + "'"});
-  const Layout* const seen[] = {&l};
+  const Layout* const layouts[] = {&l};
   const bool columns =
       order == "F" || (order == "A" && l.is_f_contiguous() && !l.is_c_contiguous());
   Array copy =
       make_empty(a.device, a.dtype,
-                 order == "K" ? Layout::in_memory_order(l.ndim(), l.shape(), seen, 1, where)
+                 order == "K" ? Layout::in_memory_order(l.ndim(), l.shape(), layouts, 1, where)
                  : columns    ? Layout::f_order(l.ndim(), l.shape(), where)
                               : Layout::c_order(l.ndim(), l.shape(), where),
                  where);
@@ -113,13 +113,13 @@ PyObject* copy_of(PyObject* self, std::string_view order, const char* where) {
 PyObject* copy(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   require_valid_layout(self);
   static const Parameters parameters("copy", "order", 0);
-  PyObject* const given = parameters.read(args, nargs, names)[0];
-  if (!given) return copy_of(self, "C", "copy");
+  PyObject* const value = parameters.read(args, nargs, names)[0];
+  if (!value) return copy_of(self, "C", "copy");
   Py_ssize_t length = 0;
-  const char* order = PyUnicode_Check(given) ? PyUnicode_AsUTF8AndSize(given, &length) : nullptr;
+  const char* order = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, &length) : nullptr;
   if (!order) {
     forgive();  // text that is not UTF-8
-    fail_with("wrong_order", "copy", {"CFAK", repr_text(given)});
+    fail_with("wrong_order", "copy", {"CFAK", repr_text(value)});
   }
   return copy_of(self, {order, static_cast<size_t>(length)}, "copy");
 }
@@ -147,8 +147,8 @@ PyObject* fill(PyObject* self, PyObject* value) {
 PyObject* memory_order(PyObject* self, PyObject*) {
   const Layout& l = read_array(self, "memory order").layout;
   int64_t order[kMaxDims];
-  const Layout* const seen[] = {&l};
-  read_memory_order(l.ndim(), seen, 1, order);
+  const Layout* const layouts[] = {&l};
+  read_memory_order(l.ndim(), layouts, 1, order);
   return int_tuple(l.ndim(), order, 1);
 }
 
@@ -160,9 +160,9 @@ int check_axis(int64_t axis, int ndim, const char* where) {
 PyObject* set_stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
   expect_args(nargs, 2, "_set_stride");
   // Read the numbers first, because their __index__ may run code that changes the array.
-  const int64_t given = as_int64(args[0], "_set_stride"), stride = as_int64(args[1], "_set_stride");
+  const int64_t axis = as_int64(args[0], "_set_stride"), stride = as_int64(args[1], "_set_stride");
   Layout layout = shown_layout(self);
-  layout.strides()[check_axis(given, layout.ndim(), "_set_stride")] = stride;
+  layout.strides()[check_axis(axis, layout.ndim(), "_set_stride")] = stride;
   layout.finish("_set_stride");
   change_geometry(self, layout, const_cast<char*>(shown_data(self)), "_set_stride");
   Py_RETURN_NONE;
@@ -170,9 +170,9 @@ PyObject* set_stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
 
 PyObject* set_shape_i(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
   expect_args(nargs, 2, "_set_shape_i");
-  const int64_t given = as_int64(args[0], "_set_shape_i"), n = as_int64(args[1], "_set_shape_i");
+  const int64_t axis = as_int64(args[0], "_set_shape_i"), n = as_int64(args[1], "_set_shape_i");
   Layout layout = shown_layout(self);
-  layout.shape()[check_axis(given, layout.ndim(), "_set_shape_i")] = n;
+  layout.shape()[check_axis(axis, layout.ndim(), "_set_shape_i")] = n;
   layout.finish("_set_shape_i");
   if (layout.size() == 0) require_bytes(layout, unwrap(self).itemsize(), "_set_shape_i");
   const char* data = shown_data(self);

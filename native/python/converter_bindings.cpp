@@ -77,6 +77,15 @@ nb::object ready_parts(const Array& a, uint64_t consumer) {
                         reinterpret_cast<uintptr_t>(data));
 }
 
+void used_on(const Array& a, uint64_t number, const char* where, bool lasting) {
+  if (!a.device.is_cuda() || !a.buffer) return;
+  const CUstream stream = cuda::stream_of(number);
+  cuda::DeviceGuard guard(a.device.id);
+  if (lasting) cuda::note_process_lifetime(stream);
+  cuda::begin_untracked_use(a.device.id, stream, where);
+  cuda::order(a.buffer.get(), stream, where);
+}
+
 }  // namespace
 
 void register_converters(nb::module_& m) {
@@ -101,19 +110,9 @@ void register_converters(nb::module_& m) {
       },
       "x"_a, "consumer"_a, "where"_a,
       "Make a foreign stream wait for work queued on the array; no host synchronisation.");
-  m.def(
-      "used_on",
-      [](const Array& a, uint64_t number, const char* where, bool lasting) {
-        if (!a.device.is_cuda() || !a.buffer) return;
-        const CUstream stream = cuda::stream_of(number);
-        cuda::DeviceGuard guard(a.device.id);
-        if (lasting) cuda::note_process_lifetime(stream);
-        cuda::begin_untracked_use(a.device.id, stream, where);
-        cuda::order(a.buffer.get(), stream, where);
-      },
-      "x"_a, "stream"_a, "where"_a, "lasting"_a = false,
-      "Report that the next use of the array is on this stream, so that later uses wait for it. "
-      "`lasting`: the stream is never destroyed; else call end_use() before it is destroyed.");
+  m.def("used_on", &used_on, "x"_a, "stream"_a, "where"_a, "lasting"_a = false,
+        "Report that the next use of the array is on this stream, so that later uses wait for it. "
+        "`lasting`: the stream is never destroyed; else call end_use() before it is destroyed.");
   m.def(
       "end_use",
       [](const Array& a, uint64_t stream) {

@@ -91,10 +91,10 @@ PyObject* export_argument(const Converter* c, PyObject* x, PyObject* library) {
 // The result of the plain case. Null without a Python error if this is not the plain case, or it failed.
 PyObject* call_plain(const Converter* c, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   const Py_ssize_t needed = c->exports && !c->of ? 2 : 1;
-  const Py_ssize_t given = n + (names ? PyTuple_Size(names) : 0);
-  if (n < needed || given > needed + 1) return nullptr;
-  if (given > needed && !PyBool_Check(args[needed])) return nullptr;
-  if (given > n && PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "copyif") != 0)
+  const Py_ssize_t count = n + (names ? PyTuple_Size(names) : 0);
+  if (n < needed || count > needed + 1) return nullptr;
+  if (count > needed && !PyBool_Check(args[needed])) return nullptr;
+  if (count > n && PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "copyif") != 0)
     return nullptr;
   try {
     return c->exports ? export_argument(c, args[0], c->of ? c->of : args[1])
@@ -161,16 +161,16 @@ PyTypeObject* converter_type = nullptr;
 // The decorator that makes a converter of a function.
 nb::object decorator(bool exports, Family family, nb::object of) {
   return nb::cpp_function([=](nb::callable function) {
-    nb::object made = nb::steal(PyType_GenericAlloc(converter_type, 0));
-    if (!made) throw nb::python_error();
-    Converter& c = *converter(made.ptr());
+    nb::object object = nb::steal(PyType_GenericAlloc(converter_type, 0));
+    if (!object) throw nb::python_error();
+    Converter& c = *converter(object.ptr());
     c.call = call;
     c.exports = exports;
     c.family = family;
     c.of = nb::object(of).release().ptr();
     c.function = nb::object(function).release().ptr();
     return nb::module_::import_("functools")
-        .attr("update_wrapper")(made, function, "updated"_a = nb::make_tuple());
+        .attr("update_wrapper")(object, function, "updated"_a = nb::make_tuple());
   });
 }
 

@@ -111,6 +111,36 @@ nb::dict memory_statistics(int type, int id) {
   return out;
 }
 
+void reset_peak(int type, int id) {
+  Statistics& s = statistics({DeviceType(type), id});
+  s.peak_bytes.store(s.live_bytes.load());
+}
+
+void empty_cache(int ordinal) {
+  cuda::DeviceGuard guard(ordinal);
+  cuda::trim_memory(cuda::device_state(ordinal, "empty_cache"));
+  cuda::release_idle_pinned();
+}
+
+void synchronize(int ordinal) {
+  cuda::DeviceGuard guard(ordinal);
+  cuda::presume_captures_over();
+  if (cuda::any_capture())
+    fail(Kind::Capture, "synchronize", "no graph capture in progress",
+         "a graph capture that this call would break",
+         "synchronise before the capture begins or after it ends");
+  cuda::check(cuda::call_blocking([] { return cuda::driver().CtxSynchronize(); }),
+              "cuCtxSynchronize", "synchronize");
+  cuda::drain_deferred();
+}
+
+uintptr_t current_context() {
+  CUcontext current = nullptr;
+  if (cuda::available())
+    cuda::check(cuda::driver().CtxGetCurrent(&current), "cuCtxGetCurrent", "gpuinterop");
+  return reinterpret_cast<uintptr_t>(current);
+}
+
 nb::dict inspect_pointer(uintptr_t address) {
   cuda::PointerInfo info = cuda::inspect(reinterpret_cast<void*>(address));
   nb::dict out;
@@ -154,48 +184,17 @@ void register_cuda(nb::module_& m) {
   m.def("cuda_mem_info", &mem_info, nb::arg("ordinal"), "Return (free, total) bytes of a device.");
   m.def("memory_statistics", &memory_statistics, nb::arg("device_type"), nb::arg("device_id"),
         "Return the bytes and buffers that gpuinterop holds on a device.");
-  m.def(
-      "reset_peak",
-      [](int type, int id) {
-        Statistics& s = statistics({DeviceType(type), id});
-        s.peak_bytes.store(s.live_bytes.load());
-      },
-      nb::arg("device_type"), nb::arg("device_id"),
-      "Reset the peak to the bytes that are live now.");
-  m.def(
-      "cuda_empty_cache",
-      [](int ordinal) {
-        cuda::DeviceGuard guard(ordinal);
-        cuda::trim_memory(cuda::device_state(ordinal, "empty_cache"));
-        cuda::release_idle_pinned();
-      },
-      nb::arg("ordinal"), "Return cached memory to the driver and the system.");
-  m.def(
-      "cuda_synchronize",
-      [](int ordinal) {
-        cuda::DeviceGuard guard(ordinal);
-        cuda::presume_captures_over();
-        if (cuda::any_capture())
-          fail(Kind::Capture, "synchronize", "no graph capture in progress",
-               "a graph capture that this call would break",
-               "synchronise before the capture begins or after it ends");
-        cuda::check(cuda::call_blocking([] { return cuda::driver().CtxSynchronize(); }),
-                    "cuCtxSynchronize", "synchronize");
-        cuda::drain_deferred();
-      },
-      nb::arg("ordinal"), "Wait for all work that is queued on a device.");
+  m.def("reset_peak", &reset_peak, nb::arg("device_type"), nb::arg("device_id"),
+        "Reset the peak to the bytes that are live now.");
+  m.def("cuda_empty_cache", &empty_cache, nb::arg("ordinal"),
+        "Return cached memory to the driver and the system.");
+  m.def("cuda_synchronize", &synchronize, nb::arg("ordinal"),
+        "Wait for all work that is queued on a device.");
   m.def(
       "cuda_started", [](int ordinal) { return cuda::started_device(ordinal) != nullptr; },
       nb::arg("ordinal"), "Return whether gpuinterop has used a device in this process.");
-  m.def(
-      "current_context",
-      [] {
-        CUcontext current = nullptr;
-        if (cuda::available())
-          cuda::check(cuda::driver().CtxGetCurrent(&current), "cuCtxGetCurrent", "gpuinterop");
-        return reinterpret_cast<uintptr_t>(current);
-      },
-      "Return the handle of the CUDA context that is current in this thread, 0 for none.");
+  m.def("current_context", &current_context,
+        "Return the handle of the CUDA context that is current in this thread, 0 for none.");
   m.def(
       "set_current_context",
       [](uintptr_t handle) {

@@ -207,12 +207,12 @@ PyTypeObject* exchange_result_type(DTypeId dtype) noexcept {
 }
 
 void set_exchange_result_types(nanobind::handle float32_class, nanobind::handle other_class) {
-  PyTypeObject* const given[] = {read_class(float32_class, "_set_result_types"),
+  PyTypeObject* const types[] = {read_class(float32_class, "_set_result_types"),
                                  read_class(other_class, "_set_result_types")};
   for (int i = 0; i < 2; ++i) {
-    Py_INCREF(reinterpret_cast<PyObject*>(given[i]));
+    Py_INCREF(reinterpret_cast<PyObject*>(types[i]));
     const PyRef old =
-        PyRef::steal(reinterpret_cast<PyObject*>(std::exchange(result_types[i], given[i])));
+        PyRef::steal(reinterpret_cast<PyObject*>(std::exchange(result_types[i], types[i])));
   }
 }
 

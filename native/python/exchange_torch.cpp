@@ -58,17 +58,17 @@ std::vector<uint64_t> tensor_words(nb::handle tensor) {
   if (!m) throw PythonError();
   const auto context = reinterpret_cast<uintptr_t>(m->manager_ctx);
   const uint64_t distance = reinterpret_cast<uintptr_t>(m) - context;
-  std::vector<uint64_t> found{distance};
+  std::vector<uint64_t> words{distance};
   try {
     if (!context || distance == 0 || distance > 64) throw nb::value_error("no context there");
-    found.push_back(read_words(context, 1)[0]);
-    for (const uint64_t word : read_words(found[1], kWords)) found.push_back(word);
+    words.push_back(read_words(context, 1)[0]);
+    for (const uint64_t word : read_words(words[1], kWords)) words.push_back(word);
   } catch (...) {
     call_deleter(m);
     throw;
   }
   call_deleter(m);
-  return found;
+  return words;
 }
 
 }  // namespace
@@ -82,10 +82,10 @@ void find_torch_places(const ForeignType& p) {
   // The comparison also reads memory behind a tensor, which may match by chance, so try twice.
   for (const int end = tries + 2; tries < end && !places.api; ++tries) {
     try {
-      const PyRef found = call_hook(Hook::Foreign, "(s)", "torch places");
+      const PyRef offsets = call_hook(Hook::Foreign, "(s)", "torch places");
       Places read;
-      if (found.get() == Py_None) continue;
-      if (!PyArg_ParseTuple(found.get(), "niiKiKK", &read.managed, &read.flags, &read.autograd,
+      if (offsets.get() == Py_None) continue;
+      if (!PyArg_ParseTuple(offsets.get(), "niiKiKK", &read.managed, &read.flags, &read.autograd,
                             &read.pending, &read.object, &read.dense, &read.meta))
         throw PythonError();
       read.api = p.api;
@@ -127,9 +127,9 @@ void describe_torch(ForeignType* p, PyObject* base) {
 bool has_dense_memory(const ForeignType& p, PyObject* tensor) noexcept {
   if (!places.object || p.api != places.api) return true;
   const auto* const* words = reinterpret_cast<const uint64_t* const*>(tensor);
-  const uint64_t* made = words[places.object];
-  return !made || ((made[places.flags] & places.dense) == places.dense &&
-                   !(made[places.flags] & places.meta));
+  const uint64_t* object = words[places.object];
+  return !object || ((object[places.flags] & places.dense) == places.dense &&
+                     !(object[places.flags] & places.meta));
 }
 
 bool is_plain_torch(const ForeignType& p, const DLManagedTensorVersioned* m) noexcept {

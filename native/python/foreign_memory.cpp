@@ -64,15 +64,15 @@ namespace {
 // Checks the layout against the size of the memory, if the caller passes it or a gpuinterop array owns the
 // memory.
 void check_extent(const exchange::Checked& c, PyObject* base, int64_t nbytes, const char* where) {
-  Array known;
-  known.dtype = c.dtype;
+  Array memory_owner;
+  memory_owner.dtype = c.dtype;
   if (nbytes >= 0) {
-    known.buffer = BufferRef(new Buffer);
-    known.buffer->ptr = c.data;
-    known.buffer->nbytes = nbytes;
+    memory_owner.buffer = BufferRef(new Buffer);
+    memory_owner.buffer->ptr = c.data;
+    memory_owner.buffer->nbytes = nbytes;
   } else if (is_array(base)) {
     const Array& owner = unwrap(base);
-    known.buffer = owner.buffer;
+    memory_owner.buffer = owner.buffer;
     const Memory memory = owner.buffer ? owner.buffer->memory : Memory::Host;
     if (owner.device != c.device && memory != Memory::Pinned && memory != Memory::Managed)
       fail(Kind::DeviceMismatch, where,
@@ -81,7 +81,7 @@ void check_extent(const exchange::Checked& c, PyObject* base, int64_t nbytes, co
   } else {
     return;
   }
-  check_reach(known, c.layout, c.data, where);
+  check_reach(memory_owner, c.layout, c.data, where);
 }
 
 // Foreign memory as an object describes it. Checks the description, and the address with the driver. With

@@ -80,29 +80,50 @@ PyObject* make_function(int op, const char* name, const char* doc) {
   return make_function_with_id(def, op, true);
 }
 
+int add_op(const std::string& name, int inputs, int results, bool compares, nb::object ufunc,
+           bool once) {
+  if (const int known = once ? ops::find_op(name.c_str()) : -1; known >= 0) return known;
+  if (inputs < 1 || results < 1 || results > ops::kMaxResults ||
+      inputs + results > ops::kMaxOperands)
+    fail(Kind::Shape, name,
+         "at most " + std::to_string(ops::kMaxOperands) + " operands, " +
+             std::to_string(ops::kMaxResults) + " of them results",
+         std::to_string(inputs) + " inputs and " + std::to_string(results) + " results",
+         "split the computation");
+  return ops::add_op(
+      {name, inputs, results, compares, ufunc.is_none() ? PyRef() : PyRef::borrow(ufunc.ptr())});
+}
+
+auto op_of(nb::handle function) {
+  if (!PyCFunction_Check(function.ptr()) ||
+      PyCFunction_GetFunction(function.ptr()) != as_method(guarded<call_operation>))
+    throw nb::type_error("an operation expected");
+  return number_of(PyCFunction_GetSelf(function.ptr()));
+}
+
+using Strides = std::vector<std::vector<int64_t>>;  // [dimension][operand]
+
+std::pair<std::vector<int64_t>, Strides> merge_dimensions(std::vector<int64_t> shape,
+                                                          Strides strides) {
+  const size_t operands = strides.empty() ? 0 : strides[0].size();
+  for (const auto& row : strides)
+    if (row.size() != operands) throw nb::value_error("a stride of each operand expected");
+  if (strides.size() != shape.size()) throw nb::value_error("strides of each dimension expected");
+  const int count = ops::merge_dimensions(
+      shape.data(), strides.data(), static_cast<int>(shape.size()), static_cast<int>(operands));
+  shape.resize(count);
+  strides.resize(count);
+  return {shape, strides};
+}
+
 }  // namespace
 
 void register_ops(nb::module_& m) {
   register_kernels(m);
   register_indexing(m);
   m.def(
-      "_add_op",
-      [](const std::string& name, int inputs, int results, bool compares, nb::object ufunc,
-         bool once) {
-        if (const int known = once ? ops::find_op(name.c_str()) : -1; known >= 0) return known;
-        if (inputs < 1 || results < 1 || results > ops::kMaxResults ||
-            inputs + results > ops::kMaxOperands)
-          fail(Kind::Shape, name,
-               "at most " + std::to_string(ops::kMaxOperands) + " operands, " +
-                   std::to_string(ops::kMaxResults) + " of them results",
-               std::to_string(inputs) + " inputs and " + std::to_string(results) + " results",
-               "split the computation");
-        return static_cast<int>(
-            ops::add_op({name, inputs, results, compares,
-                         ufunc.is_none() ? PyRef() : PyRef::borrow(ufunc.ptr())}));
-      },
-      "name"_a, "inputs"_a, "results"_a, "compares"_a = false, "ufunc"_a = nb::none(),
-      "once"_a = false,
+      "_add_op", &add_op, "name"_a, "inputs"_a, "results"_a, "compares"_a = false,
+      "ufunc"_a = nb::none(), "once"_a = false,
       "Add an elementwise operation, and return its id. once: return an existing operation of this "
       "name, from an import that was interrupted.");
   m.def(
@@ -111,21 +132,13 @@ void register_ops(nb::module_& m) {
   m.def(
       "_op_function",
       [](int op, const char* name, const char* doc, nb::object entry) {
-        nb::object made = nb::steal(make_function(op, name, doc));
-        if (!entry.is_none()) nb::setattr(PyCFunction_GetSelf(made.ptr()), "entry", entry);
-        return made;
+        nb::object function = nb::steal(make_function(op, name, doc));
+        if (!entry.is_none()) nb::setattr(PyCFunction_GetSelf(function.ptr()), "entry", entry);
+        return function;
       },
       "op"_a, "name"_a, "doc"_a, "entry"_a = nb::none(),
       "Return the operation as a function, which keeps `entry` alive.");
-  m.def(
-      "_op_of",
-      [](nb::handle function) {
-        if (!PyCFunction_Check(function.ptr()) ||
-            PyCFunction_GetFunction(function.ptr()) != as_method(guarded<call_operation>))
-          throw nb::type_error("an operation expected");
-        return number_of(PyCFunction_GetSelf(function.ptr()));
-      },
-      "function"_a, "Return the id of an operation.");
+  m.def("_op_of", &op_of, "function"_a, "Return the id of an operation.");
   m.def(
       "_has_loop",
       [](nb::handle ufunc, int index) { return bool(ops::ufunc_loop(ufunc.ptr(), index)); },
@@ -139,23 +152,8 @@ void register_ops(nb::module_& m) {
       },
       "out"_a, "shape"_a, "dtype"_a, "like"_a, "where"_a,
       "Raise if `out` has another shape, dtype (an id) or device than `like`, or is read-only.");
-  m.def(
-      "_merge_dimensions",
-      [](std::vector<int64_t> shape, std::vector<std::vector<int64_t>> strides) {
-        const size_t operands = strides.empty() ? 0 : strides[0].size();
-        for (const auto& row : strides)
-          if (row.size() != operands) throw nb::value_error("a stride of each operand expected");
-        if (strides.size() != shape.size())
-          throw nb::value_error("strides of each dimension expected");
-        const int left =
-            ops::merge_dimensions(shape.data(), strides.data(), static_cast<int>(shape.size()),
-                                  static_cast<int>(operands));
-        shape.resize(left);
-        strides.resize(left);
-        return std::make_pair(shape, strides);
-      },
-      "shape"_a, "strides"_a,
-      "Merge dimensions through which every operand steps as one; strides[dimension][operand].");
+  m.def("_merge_dimensions", &merge_dimensions, "shape"_a, "strides"_a,
+        "Merge dimensions through which every operand steps as one; strides[dimension][operand].");
   m.def(
       "_may_overlap",
       [](const Array& a, const Array& b) { return ops::may_overlap(a, b, "may_overlap"); }, "a"_a,

@@ -45,18 +45,18 @@ size_t Parameters::find(PyObject* name) const {
 
 std::array<PyObject*, Parameters::kMost> Parameters::read(PyObject* const* args, Py_ssize_t nargs,
                                                           PyObject* keywords) const {
-  std::array<PyObject*, kMost> given{};
+  std::array<PyObject*, kMost> values{};
   if (static_cast<size_t>(nargs) > positional_)
     refuse(std::to_string(nargs) + " positional argument" + (nargs == 1 ? "" : "s"));
-  std::copy_n(args, nargs, given.begin());
+  std::copy_n(args, nargs, values.begin());
   for (Py_ssize_t k = 0, n = keywords ? PyTuple_Size(keywords) : 0; k < n; ++k) {
     const size_t i = find(PyTuple_GetItem(keywords, k));
-    if (given[i]) refuse(names[i] + " twice");
-    given[i] = args[nargs + k];
+    if (values[i]) refuse(names[i] + " twice");
+    values[i] = args[nargs + k];
   }
   for (size_t i = 0; i < required; ++i)
-    if (!given[i]) refuse("a call without " + names[i]);
-  return given;
+    if (!values[i]) refuse("a call without " + names[i]);
+  return values;
 }
 
 }  // namespace gpuinterop

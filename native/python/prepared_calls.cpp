@@ -37,36 +37,36 @@ struct ExpectedArgument {
   std::vector<int64_t> shape;  // of an array, if the operation depends on it; otherwise empty
   double low = 0, high = 0;    // of a number
 
-  ExpectedArgument(PyObject* given, const Limits& limits, bool by_shape) {
-    if (is_array(given)) {
-      const Array& a = unwrap(given);
+  ExpectedArgument(PyObject* argument, const Limits& limits, bool by_shape) {
+    if (is_array(argument)) {
+      const Array& a = unwrap(argument);
       dtype = a.dtype;
       ndim = a.layout.ndim();
       if (by_shape) shape.assign(a.layout.shape(), a.layout.shape() + ndim);
     } else if (limits) {
       std::tie(low, high) = *limits;
     } else {
-      constant = PyRef::borrow(given);
+      constant = PyRef::borrow(argument);
       return;
     }
-    type = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(given)));
+    type = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(argument)));
   }
 
-  bool met(PyObject* given) const {
+  bool accepts(PyObject* argument) const {
     if (constant) {
-      if (given == constant.get()) return true;
+      if (argument == constant.get()) return true;
       // Other constants may be equal and yet differ, such as 0.0 and -0.0, so Python compares them.
-      return PyUnicode_CheckExact(given) && PyUnicode_CheckExact(constant.get()) &&
-             PyUnicode_Compare(given, constant.get()) == 0;
+      return PyUnicode_CheckExact(argument) && PyUnicode_CheckExact(constant.get()) &&
+             PyUnicode_Compare(argument, constant.get()) == 0;
     }
-    if (reinterpret_cast<PyObject*>(Py_TYPE(given)) != type.get()) return false;
+    if (reinterpret_cast<PyObject*>(Py_TYPE(argument)) != type.get()) return false;
     if (dtype >= 0) {
-      const Array& a = unwrap(given);
+      const Array& a = unwrap(argument);
       return a.dtype == dtype && a.layout.ndim() == ndim &&
              std::equal(shape.begin(), shape.end(), a.layout.shape());
     }
     if (std::isinf(low) && std::isinf(high)) return true;
-    const double number = PyFloat_AsDouble(given);
+    const double number = PyFloat_AsDouble(argument);
     if (PyErr_Occurred()) {  // an integer beyond all floats
       PyErr_Clear();
       return false;
@@ -94,10 +94,10 @@ struct PreparedCalls {
   std::shared_ptr<const PreparedCall> find(PyObject* args) const {
     const auto n = static_cast<size_t>(PyTuple_Size(args));
     for (const auto& entry : entries) {
-      bool met = entry->expected.size() == n;
-      for (size_t i = 0; i < n && met; ++i)
-        met = entry->expected[i].met(PyTuple_GetItem(args, static_cast<Py_ssize_t>(i)));
-      if (met) return entry;
+      bool accepted = entry->expected.size() == n;
+      for (size_t i = 0; i < n && accepted; ++i)
+        accepted = entry->expected[i].accepts(PyTuple_GetItem(args, static_cast<Py_ssize_t>(i)));
+      if (accepted) return entry;
     }
     return nullptr;
   }
@@ -172,19 +172,19 @@ PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
 void add_entry(PreparedCalls& calls, std::vector<nb::object> arguments, std::vector<Limits> limits,
                std::vector<std::pair<int, nb::object>> operands, nb::object operation,
                nb::object rebuild, bool by_shape) {
-  auto made = std::make_shared<PreparedCall>();
+  auto entry = std::make_shared<PreparedCall>();
   for (size_t i = 0; i < arguments.size(); ++i)
-    made->expected.emplace_back(arguments[i].ptr(), limits.at(i), by_shape);
+    entry->expected.emplace_back(arguments[i].ptr(), limits.at(i), by_shape);
   for (auto& [position, object] : operands)
-    made->operands.push_back({position, PyRef::borrow(object.ptr())});
-  made->operation = PyRef::borrow(operation.ptr());
-  if (!rebuild.is_none()) made->rebuild = PyRef::borrow(rebuild.ptr());
+    entry->operands.push_back({position, PyRef::borrow(object.ptr())});
+  entry->operation = PyRef::borrow(operation.ptr());
+  if (!rebuild.is_none()) entry->rebuild = PyRef::borrow(rebuild.ptr());
   std::shared_ptr<const PreparedCall> dropped;  // destroyed last: Python code may run then
   if (calls.entries.size() == kMostEntries) {
     dropped = std::move(calls.entries.front());
     calls.entries.erase(calls.entries.begin());
   }
-  calls.entries.push_back(std::move(made));
+  calls.entries.push_back(std::move(entry));
 }
 
 }  // namespace

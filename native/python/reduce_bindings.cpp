@@ -48,17 +48,17 @@ auto& reduction_methods = *new std::vector<std::unique_ptr<Method>>;
 
 Arguments read_arguments(const Method& m, PyObject* const* args, Py_ssize_t nargs,
                          PyObject* names) {
-  Arguments to{};
-  if (!nargs && !names) return to;
-  const auto given = m.parameters.read(args, nargs, names);
-  for (size_t i = 0; i < m.kinds.size(); ++i) to[m.kinds[i]] = given[i];
+  Arguments arguments{};
+  if (!nargs && !names) return arguments;
+  const auto values = m.parameters.read(args, nargs, names);
+  for (size_t i = 0; i < m.kinds.size(); ++i) arguments[m.kinds[i]] = values[i];
   // NumPy treats where=None as False, which selects nothing and is rarely intended.
-  if (to[kWhere] == Py_None)
+  if (arguments[kWhere] == Py_None)
     fail(Kind::DType, m.where(), "where= of dtype bool", "where=None",
          "omit where= to include every element");
-  std::replace(to.begin(), to.end(), Py_None, static_cast<PyObject*>(nullptr));
-  if (to[kWhere] == Py_True) to[kWhere] = nullptr;
-  return to;
+  std::replace(arguments.begin(), arguments.end(), Py_None, static_cast<PyObject*>(nullptr));
+  if (arguments[kWhere] == Py_True) arguments[kWhere] = nullptr;
+  return arguments;
 }
 
 bool read_flag(PyObject* value, const Method& m) {
@@ -100,54 +100,54 @@ uint64_t read_axes(PyObject* value, int ndim, const char* where) {
 }
 
 // A launch plan, or the result of a reduction that Python has carried out.
-nb::object prepared_by_python(const Method& m, PyObject* self, const Arguments& given,
-                              uint64_t axes, bool keepdims, double ddof) {
-  nb::list picked;
+nb::object prepare_in_python(const Method& m, PyObject* self, const Arguments& arguments,
+                             uint64_t axes, bool keepdims, double ddof) {
+  nb::list reduced_axes;
   for (int i = 0; i < unwrap(self).layout.ndim(); ++i)
-    if (axes >> i & 1) picked.append(i);
+    if (axes >> i & 1) reduced_axes.append(i);
   auto or_none = [](PyObject* o) { return o ? o : Py_None; };
   return nb::steal(call_hook(Hook::Prepare, "(ssONOOOOdOO)", "reduction", m.op.c_str(), self,
-                             nb::tuple(picked).release().ptr(), given[kAxis] ? Py_True : Py_False,
-                             or_none(given[kDType]), or_none(given[kOut]),
-                             keepdims ? Py_True : Py_False, ddof, or_none(given[kInitial]),
-                             or_none(given[kWhere]))
+                             nb::tuple(reduced_axes).release().ptr(),
+                             arguments[kAxis] ? Py_True : Py_False, or_none(arguments[kDType]),
+                             or_none(arguments[kOut]), keepdims ? Py_True : Py_False, ddof,
+                             or_none(arguments[kInitial]), or_none(arguments[kWhere]))
                        .release());
 }
 
 PyObject* reduce(size_t op, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                  PyObject* names) {
   const Method& m = *reduction_methods[op];
-  const Arguments given = read_arguments(m, args, nargs, names);
+  const Arguments arguments = read_arguments(m, args, nargs, names);
   require_valid_layout(self);
   const Array& a = unwrap(self);
-  const uint64_t axes = read_axes(given[kAxis], a.layout.ndim(), m.where());
-  const bool keepdims = read_flag(given[kKeepdims], m);
-  const double ddof = read_ddof(given[kDdof], m);
+  const uint64_t axes = read_axes(arguments[kAxis], a.layout.ndim(), m.where());
+  const bool keepdims = read_flag(arguments[kKeepdims], m);
+  const double ddof = read_ddof(arguments[kDdof], m);
   // A dtype has too many spellings to be part of a key, so these calls go through Python each time. So do
   // those that consist of several operations.
-  const bool cacheable = !given[kDType] && !given[kInitial] && !given[kWhere] &&
-                         (!given[kOut] || is_array(given[kOut]));
-  if (cacheable && given[kOut]) require_valid_layout(given[kOut]);
+  const bool cacheable = !arguments[kDType] && !arguments[kInitial] && !arguments[kWhere] &&
+                         (!arguments[kOut] || is_array(arguments[kOut]));
+  if (cacheable && arguments[kOut]) require_valid_layout(arguments[kOut]);
   auto write_key = [&](ops::CallKey& key) {
     key.begin(ops::Subject::Reduction, static_cast<uint32_t>(op));
-    key.put(static_cast<char>(int(keepdims) | (given[kAxis] ? 2 : 0)));
+    key.put(static_cast<char>(int(keepdims) | (arguments[kAxis] ? 2 : 0)));
     key.put(axes);
     key.put(ddof);
     key.put_array(self);
-    if (!given[kOut]) return;
-    key.put_array(given[kOut]);
-    key.put(ops::may_overlap(a, unwrap(given[kOut]), m.where()));
+    if (!arguments[kOut]) return;
+    key.put_array(arguments[kOut]);
+    key.put(ops::may_overlap(a, unwrap(arguments[kOut]), m.where()));
   };
   nb::object result;
   auto prepare = [&] {
-    result = prepared_by_python(m, self, given, axes, keepdims, ddof);
+    result = prepare_in_python(m, self, arguments, axes, keepdims, ddof);
     std::shared_ptr<Plan> plan;
     return std::shared_ptr<const Plan>(nb::try_cast(result, plan) ? plan : nullptr);
   };
   const std::shared_ptr<const Plan> plan =
       cacheable ? ops::find_or_prepare<Plan>(write_key, prepare, m.where()) : prepare();
   if (!plan) return result.release().ptr();
-  return plan->run(&self, 1, given[kOut] ? &given[kOut] : nullptr, m.where());
+  return plan->run(&self, 1, arguments[kOut] ? &arguments[kOut] : nullptr, m.where());
 }
 
 template <size_t OP>

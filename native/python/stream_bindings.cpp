@@ -90,18 +90,18 @@ void leave(nb::handle self) {
   while (at > 0 && entered[at - 1].stream != self.ptr()) --at;
   const bool in_order = at == entered.size() && at > 0;
   if (at > 0) {
-    const Entered left = entered[at - 1];
+    const Entered entry = entered[at - 1];
     entered.erase(entered.begin() + ptrdiff_t(at - 1));
     // If streams are left out of order, the next entered one must restore the stream before the one left.
     auto next = std::find_if(entered.begin() + ptrdiff_t(at - 1), entered.end(),
-                             [&](const Entered& e) { return e.device == left.device; });
+                             [&](const Entered& e) { return e.device == entry.device; });
     if (next == entered.end())
-      cuda::set_current_stream(left.device, left.previous);
+      cuda::set_current_stream(entry.device, entry.previous);
     else
-      next->previous = left.previous;
+      next->previous = entry.previous;
     s.leave();
-    Py_DECREF(left.stream);
-    if (left.libraries) nb::steal(left.libraries).attr("close")();
+    Py_DECREF(entry.stream);
+    if (entry.libraries) nb::steal(entry.libraries).attr("close")();
   }
   if (!in_order)
     fail(Kind::Stream, "Stream.__exit__", "the stream that this thread entered last",
@@ -171,31 +171,25 @@ bool query_stream(Stream& s) {
   return true;
 }
 
-}  // namespace
-
-Device parse_device(nb::object spec) {
-  const nb::object device = nb::steal(call_hook(Hook::Device, "(O)", spec.ptr()).release());
-  return {DeviceType(nb::cast<int>(device.attr("type_code"))), nb::cast<int>(device.attr("index"))};
+nb::object record(nb::handle self, nb::object event) {
+  Stream& s = made_stream(self, "Stream.record");
+  if (event.is_none())
+    event = nb::cast(new Event(s.device, false, false), nb::rv_policy::take_ownership);
+  Event* e = nullptr;
+  if (!nb::try_cast(event, e) || !e)
+    fail(Kind::Type, "Stream.record", "a gpuinterop.Event or None", type_text(event.ptr()),
+         "omit event: stream.record() returns a new Event");
+  record_event(*e, nb::borrow(self));
+  return event;
 }
 
-nb::object python_device(Device d) {
-  PyObject* device = device_object(d);
-  if (!device) throw nb::python_error();
-  return nb::borrow(device);
+nb::object equals(const Stream& a, nb::handle b) {
+  Stream* other = nullptr;
+  if (!nb::try_cast(b, other) || !other) return nb::borrow(Py_NotImplemented);
+  return nb::bool_(a.device == other->device && a.handle == other->handle);
 }
 
-std::string stream_repr(const Stream& s) {
-  const std::string place = device_text(s.device);
-  if (!s.handle) return "<Stream on cpu>";
-  if (s.handle == CU_STREAM_LEGACY) return "<Stream legacy default on " + place + ">";
-  if (s.handle == CU_STREAM_PER_THREAD) return "<Stream per-thread default on " + place + ">";
-  std::string whose = s.origin == Stream::Origin::Own
-                          ? ""
-                          : " of " + (s.owner ? type_text(s.owner.ptr()) : "another library");
-  return "<Stream " + cuda::handle_text(s.handle) + whose + " on " + place + ">";
-}
-
-void register_streams(nb::module_& m) {
+void register_stream_class(nb::module_& m) {
   auto address = [](const Stream& s) { return reinterpret_cast<uintptr_t>(s.handle); };
   nb::class_<Stream>(
       m, "Stream", nb::is_weak_referenceable(),
@@ -207,9 +201,8 @@ void register_streams(nb::module_& m) {
           },
           nb::arg("device") = nb::none(), nb::kw_only(), nb::arg("blocking") = false,
           nb::arg("priority") = 0,
-          "Create a stream. A blocking one is ordered with the legacy default stream. Streams with "
-          "a\n"
-          "lower `priority` go first.")
+          "Create a stream. A blocking one is ordered with the legacy default stream. Streams\n"
+          "with a lower `priority` go first.")
       .def_prop_ro(
           "device", [](const Stream& s) { return python_device(s.device); },
           "The device whose work the stream orders.")
@@ -238,20 +231,8 @@ void register_streams(nb::module_& m) {
       .def("query", &query_stream, "Return whether all work queued so far is done.")
       .def("wait", &wait_any, nb::arg("other"),
            "Make later work wait for another stream's work, or for an event.")
-      .def(
-          "record",
-          [](nb::handle self, nb::object event) {
-            Stream& s = made_stream(self, "Stream.record");
-            if (event.is_none())
-              event = nb::cast(new Event(s.device, false, false), nb::rv_policy::take_ownership);
-            Event* e = nullptr;
-            if (!nb::try_cast(event, e) || !e)
-              fail(Kind::Type, "Stream.record", "a gpuinterop.Event or None",
-                   type_text(event.ptr()), "omit event: stream.record() returns a new Event");
-            record_event(*e, nb::borrow(self));
-            return event;
-          },
-          nb::arg("event") = nb::none(), "Record an event, a new one by default, and return it.")
+      .def("record", &record, nb::arg("event") = nb::none(),
+           "Record an event, a new one by default, and return it.")
       .def_prop_ro(
           "is_capturing",
           [](const Stream& s) {
@@ -261,19 +242,15 @@ void register_streams(nb::module_& m) {
           "Whether the stream is being captured into a graph.")
       .def("__enter__", [](nb::handle self) { return enter(self); })
       .def("__exit__", [](nb::handle self, nb::args) { leave(self); })
-      .def(
-          "__eq__",
-          [](const Stream& a, nb::handle b) -> nb::object {
-            Stream* other = nullptr;
-            if (!nb::try_cast(b, other) || !other) return nb::borrow(Py_NotImplemented);
-            return nb::bool_(a.device == other->device && a.handle == other->handle);
-          },
-          nb::arg("other").none())
+      .def("__eq__", &equals, nb::arg("other").none())
       .def("__hash__",
            [](const Stream& s) {
              return (reinterpret_cast<uintptr_t>(s.handle) >> 4) * 31 + uintptr_t(s.device.id);
            })
       .def("__repr__", &stream_repr);
+}
+
+void register_scope_class(nb::module_& m) {
   nb::class_<StreamScope>(m, "StreamScope", "Makes a stream current in a block, in all libraries.")
       .def(
           "__init__",
@@ -286,7 +263,35 @@ void register_streams(nb::module_& m) {
       .def(
           "__exit__", [](const StreamScope& self, nb::args) { leave(self.stream); },
           nb::sig("def __exit__(self, *args: object) -> None"));
+}
 
+}  // namespace
+
+Device parse_device(nb::object spec) {
+  const nb::object device = nb::steal(call_hook(Hook::Device, "(O)", spec.ptr()).release());
+  return {DeviceType(nb::cast<int>(device.attr("type_code"))), nb::cast<int>(device.attr("index"))};
+}
+
+nb::object python_device(Device d) {
+  PyObject* device = device_object(d);
+  if (!device) throw nb::python_error();
+  return nb::borrow(device);
+}
+
+std::string stream_repr(const Stream& s) {
+  const std::string place = device_text(s.device);
+  if (!s.handle) return "<Stream on cpu>";
+  if (s.handle == CU_STREAM_LEGACY) return "<Stream legacy default on " + place + ">";
+  if (s.handle == CU_STREAM_PER_THREAD) return "<Stream per-thread default on " + place + ">";
+  std::string whose = s.origin == Stream::Origin::Own
+                          ? ""
+                          : " of " + (s.owner ? type_text(s.owner.ptr()) : "another library");
+  return "<Stream " + cuda::handle_text(s.handle) + whose + " on " + place + ">";
+}
+
+void register_streams(nb::module_& m) {
+  register_stream_class(m);
+  register_scope_class(m);
   register_events(m);
   m.def(
       "foreign_stream",
