@@ -15,7 +15,6 @@ import gpuinterop.devices as devices
 from gpuinterop import _core, copy_tracking, error_messages
 from gpuinterop.dtypes import NAMES, as_supported_dtype, dtype_id
 from gpuinterop.error_context import reraise_from, resolve_device
-from gpuinterop.error_messages import type_name
 from gpuinterop.errors import (
     BoundsError,
     ContiguityError,
@@ -23,6 +22,7 @@ from gpuinterop.errors import (
     DTypeError,
     GpuInteropError,
     short_repr,
+    type_name,
 )
 from gpuinterop.foreign_handles import CPU, CUDA, protocols_of
 from gpuinterop.host_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy

@@ -23,7 +23,7 @@ from gpuinterop.array_inputs import (
 )
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from, resolve_device
-from gpuinterop.error_messages import not_an_array, type_name
+from gpuinterop.error_messages import not_an_array
 from gpuinterop.errors import (
     ArgumentTypeError,
     ContiguityError,
@@ -31,6 +31,7 @@ from gpuinterop.errors import (
     DTypeError,
     ShapeError,
     short_repr,
+    type_name,
 )
 from gpuinterop.host_views import as_numpy_view, wrap_numpy
 from gpuinterop.layout import core_view

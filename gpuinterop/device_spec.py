@@ -15,8 +15,8 @@ from functools import cache
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.error_messages import no_such_device, type_name
-from gpuinterop.errors import CudaError, DeviceError, short_repr
+from gpuinterop.error_messages import no_such_device
+from gpuinterop.errors import CudaError, DeviceError, short_repr, type_name
 from gpuinterop.foreign_handles import CPU, CUDA, DLPACK, NAMES, as_int, device_pair
 
 # int() limits the digits that it reads, and no device has a number of more than nine.

@@ -37,13 +37,6 @@ from gpuinterop.errors import (
 )
 
 
-def type_name(value: Any) -> str:
-    """Return "an object of type module.Class", without the module of built-in classes."""
-    cls = type(value)
-    module = "" if cls.__module__ == "builtins" else f"{cls.__module__}."
-    return f"an object of type {module}{cls.__qualname__}"
-
-
 class Shown(str):
     """A value that the core gives as its repr."""
 

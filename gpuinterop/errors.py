@@ -98,6 +98,13 @@ def _printable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
+def type_name(value: Any) -> str:
+    """Return "an object of type module.Class", without the module of built-in classes."""
+    cls = type(value)
+    module = "" if cls.__module__ == "builtins" else f"{cls.__module__}."
+    return f"an object of type {module}{cls.__qualname__}"
+
+
 def short_repr(value: Any) -> str:
     """Return a short repr for a message; never fails."""
     if isinstance(value, int) and value.bit_length() > 128:
@@ -107,7 +114,7 @@ def short_repr(value: Any) -> str:
         text = repr(value)
     except Exception:
         # The repr is faulty, or contains a long int: report the type instead.
-        return f"an object of type {type(value).__module__}.{type(value).__qualname__}"
+        return type_name(value)
     return text if len(text) <= 120 else text[:117] + "..."
 
 

@@ -15,7 +15,6 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core, array_inputs, copy_tracking, dtypes, host_views
 from gpuinterop.error_context import reraise_from, resolve_device
-from gpuinterop.error_messages import type_name
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -25,6 +24,7 @@ from gpuinterop.errors import (
     ShapeError,
     StreamError,
     short_repr,
+    type_name,
 )
 from gpuinterop.host_views import download, has_core_layout, only_element, to_host_array, wrap_numpy
 from gpuinterop.kernel_protocols import ArgumentMethods

@@ -11,8 +11,8 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from, resolve_device
-from gpuinterop.error_messages import negative_length, not_an_array, shape_too_large, type_name
-from gpuinterop.errors import DeviceError
+from gpuinterop.error_messages import negative_length, not_an_array, shape_too_large
+from gpuinterop.errors import DeviceError, type_name
 from gpuinterop.host_views import as_numpy_view, require_aligned_host, require_no_zero_strides
 from gpuinterop.layout import core_view
 

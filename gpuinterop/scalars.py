@@ -25,8 +25,8 @@ from gpuinterop.dtypes import (
     is_complex,
     name_of,
 )
-from gpuinterop.error_messages import cast_changes_values, type_name
-from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, short_repr
+from gpuinterop.error_messages import cast_changes_values
+from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, short_repr, type_name
 
 NUMBERS = (bool, int, float, complex, list, tuple)
 

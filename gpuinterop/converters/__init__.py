@@ -20,8 +20,7 @@ from gpuinterop.converters.functions import check_options, generated, reader, re
 from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.registry import Backend, backends, names, register
 from gpuinterop.error_context import resolve_device
-from gpuinterop.error_messages import type_name
-from gpuinterop.errors import ConversionTypeError, GpuInteropError
+from gpuinterop.errors import ConversionTypeError, GpuInteropError, type_name
 from gpuinterop.ndarray import CudaNdarray, GpuArray
 from gpuinterop.option_values import read_copy, require_bool, takes_copy_keyword
 

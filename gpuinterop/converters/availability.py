@@ -13,8 +13,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from gpuinterop import installed_libraries
-from gpuinterop.error_messages import type_name
-from gpuinterop.errors import ConversionTypeError, MissingLibraryError, short_repr
+from gpuinterop.errors import ConversionTypeError, MissingLibraryError, short_repr, type_name
 
 if TYPE_CHECKING:
     from gpuinterop.converters.registry import Backend

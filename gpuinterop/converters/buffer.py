@@ -15,7 +15,6 @@ from gpuinterop import errors
 from gpuinterop.converters import numpy as host
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.error_messages import type_name
 from gpuinterop.host_views import as_numpy_view
 
 ARRAY = "an object with Python's buffer protocol"
@@ -48,7 +47,7 @@ def _window(obj: Any) -> numpy.ndarray[Any, Any]:
         raise errors.ExchangeError(
             where="from_buffer",
             expected="an open buffer of numbers",
-            got=f"{type_name(obj)}: {e}",
+            got=f"{errors.type_name(obj)}: {e}",
             fix="pass a new memoryview of the object, or cast it: memoryview(obj).cast('B')",
         ) from e
 

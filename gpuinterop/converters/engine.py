@@ -57,7 +57,7 @@ from gpuinterop.converters.plan import (
 )
 from gpuinterop.converters.registry import Backend
 from gpuinterop.converters.suggested_fixes import cast_line
-from gpuinterop.error_messages import dtype_of_class, type_name
+from gpuinterop.error_messages import dtype_of_class
 from gpuinterop.foreign_handles import CUDA, protocols_of
 from gpuinterop.ndarray import CudaNdarray
 
@@ -95,7 +95,7 @@ def plan_in(obj: Any, copyif: bool, options: dict[str, Any], where: str = "") ->
         incoming.plan = refuse(
             "gpuinterop", where, errors.ConversionTypeError,
             "an array with the attributes that its library gives it",
-            f"{type_name(obj)} ({type(e).__name__}: {e})",
+            f"{errors.type_name(obj)} ({type(e).__name__}: {e})",
             "pass an array that the library itself made",
         )  # fmt: skip
     return incoming
@@ -243,7 +243,7 @@ def require_array(x: Any, where: str) -> None:
     raise errors.ConversionTypeError(
         where=where,
         expected="a CudaNdarray or GpuArray",
-        got=type_name(x),
+        got=errors.type_name(x),
         fix="convert it first with gpuinterop.from_any(x), or call gpuinterop.to(x, library)",
     )
 

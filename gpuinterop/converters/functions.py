@@ -17,7 +17,6 @@ from gpuinterop.converters import registry
 from gpuinterop.converters.plan import LAYOUTS, ArrayInfo, Incoming, Plan, copy_needed
 from gpuinterop.converters.registry import Backend
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.error_messages import type_name
 from gpuinterop.option_values import refuse_copy_keyword, require_bool
 
 COMMON = "allow_readonly"  # the option that exports to every library accept
@@ -80,7 +79,7 @@ def plan_by_own_function(incoming: Incoming, copyif: bool) -> None:
     with copy_tracking.isolated_copy_count() as counted:
         incoming.array = import_with(obj, entry, copyif, options)
     if plan_from is None and counted.bytes:
-        info, got = incoming.info, type_name(obj)
+        info, got = incoming.info, errors.type_name(obj)
         reason = "memory that the converter can share"
         plan = copy_needed("gpuinterop", where, info, errors.ContiguityError, reason, got)
         incoming.plan = replace(plan, bytes=counted.bytes)

@@ -13,7 +13,6 @@ from gpuinterop.converters.foreign_layout import LEGACY, new_copy, stream_number
 from gpuinterop.converters.plan import ArrayInfo, Plan, copy_needed, refuse, share
 from gpuinterop.converters.suggested_fixes import copy_line, move_line
 from gpuinterop.device_spec import fix_host_argument
-from gpuinterop.error_messages import type_name
 from gpuinterop.option_values import require_bool, takes_copy_keyword
 
 
@@ -45,7 +44,7 @@ def pointer_arguments(
         raise errors.ArgumentTypeError(
             where=where,
             expected="a sequence of kernel arguments",
-            got=type_name(args),
+            got=errors.type_name(args),
             fix="pass a tuple, also for one argument: (x,)",
         )
     copyif = require_bool(copyif, "copyif", where)

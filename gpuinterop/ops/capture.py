@@ -13,8 +13,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.error_context import reraise_from, resolve_device
-from gpuinterop.error_messages import type_name
-from gpuinterop.errors import ArgumentTypeError, CaptureError, ShapeError, short_repr
+from gpuinterop.errors import ArgumentTypeError, CaptureError, ShapeError, short_repr, type_name
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.expression_graph import constant_key
 from gpuinterop.ops.operand_conversion import is_foreign_array

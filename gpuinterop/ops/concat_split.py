@@ -12,8 +12,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import dtype_id
 from gpuinterop.error_context import reraise_from
-from gpuinterop.error_messages import type_name
-from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
+from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr, type_name
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.casting import cast_into
 from gpuinterop.ops.dtype_promotion import common_dtype, require_exact_in

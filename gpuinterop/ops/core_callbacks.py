@@ -14,8 +14,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.array_inputs import as_input_array, is_scalar_or_list
 from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS, dtype_from_id
-from gpuinterop.error_messages import type_name
-from gpuinterop.errors import ConversionTypeError, DTypeError
+from gpuinterop.errors import ConversionTypeError, DTypeError, type_name
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.codegen import KernelSpec, render
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.error_messages import out_is_no_array, type_name
-from gpuinterop.errors import ArgumentTypeError, GpuInteropError
+from gpuinterop.error_messages import out_is_no_array
+from gpuinterop.errors import ArgumentTypeError, GpuInteropError, type_name
 
 from . import (
     fuse_products,  # noqa: F401 - gives the placeholders their views and products

@@ -15,9 +15,8 @@ from gpuinterop.error_messages import (
     not_one_of,
     read_only,
     shapes_do_not_broadcast,
-    type_name,
 )
-from gpuinterop.errors import DTypeError, short_repr
+from gpuinterop.errors import DTypeError, short_repr, type_name
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import broadcast_shapes, core_view
 from gpuinterop.scalars import scalars_to_array

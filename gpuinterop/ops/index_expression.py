@@ -15,7 +15,7 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core, copy_tracking
 from gpuinterop.array_inputs import as_input_array, is_scalar_or_list
-from gpuinterop.error_messages import devices_differ, too_many_indices, type_name
+from gpuinterop.error_messages import devices_differ, too_many_indices
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -23,6 +23,7 @@ from gpuinterop.errors import (
     GpuInteropError,
     IndexKindError,
     short_repr,
+    type_name,
 )
 from gpuinterop.foreign_handles import interfaces_of
 from gpuinterop.host_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy

@@ -14,10 +14,9 @@ from gpuinterop.error_messages import (
     devices_differ,
     not_an_array,
     outs_overlap,
-    type_name,
     wrong_number_of_outs,
 )
-from gpuinterop.errors import DTypeError, ShapeError
+from gpuinterop.errors import DTypeError, ShapeError, type_name
 from gpuinterop.layout import core_view
 from gpuinterop.ops.operand_conversion import (
     gpuarray_class,

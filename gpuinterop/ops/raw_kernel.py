@@ -13,13 +13,14 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.device_spec import default_device, fix_host_argument
 from gpuinterop.dtypes import dtype_from_id, dtype_id
-from gpuinterop.error_messages import not_an_array, type_name
+from gpuinterop.error_messages import not_an_array
 from gpuinterop.errors import (
     ArgumentTypeError,
     ContiguityError,
     DeviceError,
     ReadOnlyError,
     short_repr,
+    type_name,
 )
 from gpuinterop.jit import compile_source, symbol_of
 from gpuinterop.layout import core_view

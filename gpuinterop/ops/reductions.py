@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gpuinterop import _core, dtypes
-from gpuinterop.error_messages import type_name
-from gpuinterop.errors import ArgumentTypeError, DTypeError, GpuInteropError, ShapeError, short_repr
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    DTypeError,
+    GpuInteropError,
+    ShapeError,
+    short_repr,
+    type_name,
+)
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import CALLS, FUNCTIONS, PREPARE
