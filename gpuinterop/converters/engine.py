@@ -155,14 +155,15 @@ def _judgement(obj: Any, entry: Backend | None, where: str) -> Plan | None:
 
 
 def refuse_foreign(obj: Any, where: str) -> None:
-    """Raise the error that `judge` of the library's converter has for `obj`, with `where` as the call.
+    """Raise the error that the library's converter has for `obj`, if any, with `where` as the call.
 
-    Return None if the converter has no objection, or if `obj` belongs to no known library. The core calls
-    this for every object that is not plain, and after an import by a protocol has failed.
+    The core calls this for every object that is not plain, and after an import by a protocol has failed.
     """
+    entry = registry.find_backend(obj)
     # Judge as if copies were allowed, because the caller may have no `copyif` that the fix could name.
-    fault = _judgement(obj, registry.find_backend(obj), where)
-    if fault is not None:
+    described = entry is not None and _memory_of(entry)
+    fault = plan_in(obj, True, {}, where).plan if described else _judgement(obj, entry, where)
+    if fault is not None and not fault.shared:
         raise (fault if fault.fix else replace(fault, fix="pass copy=True for a copy")).exception()
 
 

@@ -63,8 +63,7 @@ def export_with(x: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -
 
 def plan_by_own_function(incoming: Incoming, copyif: bool) -> None:
     """Plan an import by the converter's `plan_from` and `describe`, or by a trial without `describe`."""
-    obj, entry, options = incoming.obj, incoming.entry, incoming.options
-    where = incoming.plan.where
+    obj, entry, options, where = incoming.obj, incoming.entry, incoming.options, incoming.plan.where
     plan_from = getattr(entry.module, "plan_from", None)
     describe = getattr(entry.module, "describe", None)
     if plan_from is not None:

@@ -70,6 +70,7 @@ MALFORMED = {
     "a negative shape": {"shape": (-4,)},
     "a huge shape": {"shape": (2**64,)},
     "no dtype": {"dtype": "floaty"},
+    "a dtype of records": {"dtype": np.dtype("f4,i4")},
     "an address of nothing": {"gpudata": 4096},
 }
 
@@ -78,7 +79,13 @@ MALFORMED = {
 def test_a_malformed_array_is_refused(pycuda, case):
     g = pycuda.gpuarray.to_gpu(host(4))
     vars(g).update(MALFORMED[case])
-    assert agree(g)[0].refused
+    plan = agree(g)[0]
+    assert plan.refused
+    for call in (gi.from_dlpack, gi.asarray, gi.sum, lambda g: gi.ones(4, device="cuda") + g):
+        with pytest.raises(plan.error) as caught:
+            call(g)
+        found = caught.value
+        assert (found.expected, found.got, found.fix) == (plan.reason, plan.got, plan.fix)
 
 
 def test_a_context_of_its_own_is_refused_both_ways(pycuda, driver, gpu, monkeypatch):
