@@ -160,7 +160,7 @@ class ElementwiseOperation:
     """An operation that computes the results of a graph without reductions, element by element."""
 
     def __init__(self, name: str, graph: Graph) -> None:
-        self.name = "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
+        self.name = name
         self.graph = graph
         self.inputs = len(graph.inputs)
         self.results = len(graph.results)
@@ -173,8 +173,9 @@ class ElementwiseOperation:
 
     def body(self, kinds: tuple[int, ...]) -> Body:
         statements = _Statements(self.graph, kinds)
+        symbol = "".join(c if c.isalnum() and c.isascii() else "_" for c in self.name)
         return Body(
-            f"fused_{self.name}",
+            f"fused_{symbol}",
             tuple(NAMES[k] for k in kinds),
             tuple(NAMES[k] for k in self.graph.result_rows(kinds)),
             statements.text,

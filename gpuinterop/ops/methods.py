@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.error_messages import axis_out_of_range
-from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError, type_name
 
 from .core_callbacks import CALLS, FUNCTIONS
 from .functions import astype, clip, round
@@ -48,7 +48,7 @@ def __array_ufunc__(
             continue
         if not _all_known(inputs, outs):
             return NotImplemented
-        raise _refuse_numpy_out(name, self, in_place=bool(inputs) and inputs[0] is out)
+        raise _refuse_foreign_out(name, self, out, in_place=bool(inputs) and inputs[0] is out)
     if ufunc is np.matmul and method == "__call__":
         function: Any = import_module(f"{__package__}.blas").matmul
     elif method == "__call__":
@@ -71,8 +71,8 @@ def __array_ufunc__(
         return NotImplemented
 
 
-def _refuse_numpy_out(name: str, x: Any, in_place: bool) -> ArgumentTypeError:
-    """Return the error for a result in NumPy's memory, which `n += x` and ``out=n`` request."""
+def _refuse_foreign_out(name: str, x: Any, out: Any, in_place: bool) -> ArgumentTypeError:
+    """Return the error for a result in another library's memory, which `n += x` and ``out=n`` request."""
     if in_place:
         return ArgumentTypeError(
             where=f"numpy.{name}",
@@ -83,7 +83,7 @@ def _refuse_numpy_out(name: str, x: Any, in_place: bool) -> ArgumentTypeError:
     return ArgumentTypeError(
         where=f"numpy.{name}",
         expected="out= with a gpuinterop array, because an operand is a gpuinterop array",
-        got="out= with a NumPy array",
+        got=f"out= as {type_name(out)}",
         fix=f"omit out= and copy the result: out[...] = numpy.{name}(...).get()",
     )
 

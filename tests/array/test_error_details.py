@@ -64,6 +64,7 @@ COMPOSED = {
     "clip": lambda: _X.clip(_OTHER),
     "round": lambda: _X.round(1, out=_OTHER),
     "vdot": lambda: gi.vdot(_X, _OTHER),
+    "<lambda>": lambda: gi.fuse(lambda x: x + 1)(_X, out=_OTHER),
     "numpy.clip": lambda: np.clip(_X, _OTHER, None),
     "numpy.copyto": lambda: np.copyto(_X, _OTHER),
     "numpy.flip": lambda: np.flip(_X, 7),
