@@ -27,7 +27,7 @@ second.
 
 | | meaning |
 | --- | --- |
-| S | shared: both sides use one memory |
+| S | shared: both sides use the same memory |
 | C | raises, and copies with `copyif=True` |
 | R | raises with and without `copyif` |
 | - | the suite's bridge makes no such array, usually because the library cannot hold it |
