@@ -69,17 +69,19 @@ def new_device_copy(
     where: str,
     values: bool = False,
     dtype: Any = None,
+    fresh: bool = False,
 ) -> A:
     """Return a C-ordered copy of `source` as a `cls` on `device`; uncounted if made from scalars (`values`).
 
-    Another `dtype` needs `may_cast_in_copy`.
+    Another `dtype` needs `may_cast_in_copy`. A `fresh` source has new memory, which becomes the copy's.
     """
     given, source = source, core_view(source)
     dtype = source.dtype if dtype is None else dtype
     check_cast(cls, dtype, where)
     target = resolve_device(device, where)
-    if values and given.base is None and target.type == "cpu" and _core._recording() is None:
-        return _core.adopt(cls, given)  # new memory of the core already, made from a list
+    fresh = fresh or (values and given.base is None)  # made from a list
+    if fresh and target.type == "cpu" and _core._recording() is None:
+        return _core.adopt(cls, given)
     made = _core.empty(cls, source.shape, dtype, target.type_code, target.index, where=where)
     if dtype != source.dtype:
         _core.copy_into(made, source, where=where, casts=True)
@@ -109,12 +111,13 @@ def copy_of_value(
         held = seen.dtype if dtype is None else as_supported_dtype(dtype, where)
         check_cast(class_for(held), held, where)
     numbers = is_scalar_or_list(value)
+    given, value = value, realigned(value, dtype, where)
     source = as_input_array(value, dtype if numbers else None, where)
     place = default_device_for(value, source) if device is None else device
-    if dtype is None or numbers:
+    if dtype is None or numbers or value is not given:
         cls = class_for(source.dtype)
         check_cast(cls, source.dtype, where, None if numbers else value)
-        return new_device_copy(cls, source, place, where, numbers)
+        return new_device_copy(cls, source, place, where, numbers, fresh=value is not given)
     wanted, target = as_supported_dtype(dtype, where), resolve_device(place, where)
     if not may_cast_in_copy(source, wanted, target):
         found, source = source, cast_from(value, source, wanted, where)
@@ -186,12 +189,12 @@ def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, wher
 def as_input_array(value: Any, dtype: Any, where: str, copyif: bool = True) -> _core.Array:
     """Return `value` as an array to read from, in `dtype` if given.
 
-    Without `copyif` it shares memory or raises.
+    A NumPy array shares memory or raises; other arrays without `copyif` too.
     """
     if is_array(value):
         found = core_view(value)
     elif isinstance(value, np.ndarray) or (isinstance(value, np.generic) and dtype is None):
-        found = _from_numpy(value, where, copyif)
+        found = _from_numpy(value, where)
     elif isinstance(value, (*NUMBERS, np.generic)):
         return _from_scalars(value, dtype, where)
     else:
@@ -275,7 +278,20 @@ def torch_function(
     return call(converters.to_torch, func, args, kwargs or {})
 
 
-def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
+def realigned(value: Any, dtype: Any, where: str) -> Any:
+    """Return a NumPy array that cannot be shared as a new one, in `dtype` if given; other values unchanged."""
+    if isinstance(value, np.ndarray):
+        try:
+            _from_numpy(value, where)
+        except ContiguityError:
+            host = np.asarray(value)
+            wanted = host.dtype.newbyteorder("=") if dtype is None else dtype
+            copy_tracking.report_copy("host", host.nbytes, where)
+            return host.astype(as_supported_dtype(wanted, where))
+    return value
+
+
+def _from_numpy(value: Any, where: str) -> _core.Array:
     found = _core.share_plain(value)  # None unless this is an ordinary array
     if found is not None:
         return found
@@ -288,16 +304,13 @@ def _from_numpy(value: Any, where: str, copyif: bool) -> _core.Array:
         raise
     if host.dtype.isnative and has_core_layout(host):
         return wrap_numpy(host)
-    if not copyif:
-        raise ContiguityError(
-            where=where,
-            expected="values in aligned memory of native byte order, which can be shared",
-            got=f"dtype {host.dtype.str}, strides {host.strides} (bytes), "
-            f"address {host.ctypes.data:#x}",
-            fix=f"allow a copy, or make one: numpy.array(a, '{native}')",
-        )
-    copy_tracking.report_copy("host", host.nbytes, where)
-    return wrap_numpy(host.astype(native))
+    raise ContiguityError(
+        where=where,
+        expected="values in aligned memory of native byte order, which can be shared",
+        got=f"dtype {host.dtype.str}, strides {host.strides} (bytes), "
+        f"address {host.ctypes.data:#x}",
+        fix=f"make a copy: numpy.array(a, '{native}')",
+    )
 
 
 def as_assigned_array(value: Any, target: _core.Array, cls: type, where: str) -> _core.Array:
@@ -313,6 +326,8 @@ def as_assigned_array(value: Any, target: _core.Array, cls: type, where: str) ->
         seen = peek_capsule(value, where)
         if seen is not None and seen.dtype != dtype:
             check_cast(cls, seen.dtype, where)
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            value = realigned(value, None, where)  # a number
         found = as_input_array(value, None, where)
         if _core._recording() is not None and type(value) is np.ndarray and value.ndim == 0:
             # Operators treat it as a number, so the capture keeps its current value.

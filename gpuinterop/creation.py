@@ -20,6 +20,7 @@ from gpuinterop.array_inputs import (
     new_device_copy,
     new_full,
     peek_capsule,
+    realigned,
 )
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from, resolve_device
@@ -94,6 +95,8 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
             found.device.type != "cpu" or devices.default_device().type == "cpu"
         ):
             return found
+    if copy is None:
+        obj = realigned(obj, dtype, "asarray")
     plain = is_scalar_or_list(obj)
     # A capsule is consumed only after all checks.
     seen = peek_capsule(obj, "asarray")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import gpuinterop.devices as devices
-from gpuinterop import _core, copy_tracking
+from gpuinterop import _core
 from gpuinterop.array_inputs import as_input_array, is_scalar_or_list
 from gpuinterop.error_messages import devices_differ, too_many_indices
 from gpuinterop.errors import (
@@ -149,8 +149,7 @@ def as_index_array(value: Any, device: Any, where: str, masks: bool = True) -> I
         raise ArgumentTypeError(where=where, expected="integer indices", got=got,
                                 fix="cast them, indices.astype('int64'), or index with a mask: x[mask]")  # fmt: skip
     if isinstance(index, np.ndarray) and not (index.dtype.isnative and has_core_layout(index)):
-        copy_tracking.report_copy("host", index.nbytes, where)
-        index = index.astype(index.dtype.newbyteorder("="))
+        as_input_array(index, None, where)  # raises
     return IndexArray(index, listed, live=isinstance(value, _core.Array))
 
 

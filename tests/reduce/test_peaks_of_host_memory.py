@@ -35,7 +35,7 @@ flat = f.ravel().tolist()
 places_of_rows, places_in_rows = (v.copy() for v in np.broadcast_arrays(*np.ogrid[:64, : n // 64]))
 w, mw = f.reshape(2, -1), m.reshape(2, -1)
 W, MW = (gi.GpuArray(value, device="cpu") for value in (w, mw))
-selected = d[m]
+selected, swapped = d[m], f.astype(">f4")
 imaginary = 1j * f
 SELECTED, IMAGINARY = gi.GpuArray(selected, device="cpu"), gi.GpuArray(imaginary, device="cpu")
 stack, number, line = f.reshape(-1, 32, 32)[:32], np.asarray(np.float32(1)), w[0].copy()
@@ -209,6 +209,11 @@ PAIRS = {
     "ones": (lambda: gi.ones(n, device="cpu"), lambda: np.ones(n, "float32")),
     "array": (lambda: gi.array(f, "float64", device="cpu"), lambda: np.array(f, "float64")),
     "array of bfloat16": (lambda: gi.array(f, "bfloat16", device="cpu"), lambda: f.astype(ml_dtypes.bfloat16)),
+    "array in foreign byte order": (lambda: gi.array(swapped, device="cpu"), lambda: np.array(swapped, "float32")),
+    "array in foreign byte order and another dtype": (
+        lambda: gi.GpuArray(swapped, "float64", "cpu"), lambda: np.array(swapped, "float64")),
+    "asarray in foreign byte order and another dtype": (
+        lambda: gi.asarray(swapped, "float64", device="cpu"), lambda: np.array(swapped, "float64")),
     "array of a list": (lambda: gi.array(flat, device="cpu"), lambda: np.array(flat, "float32")),
     "array of lists": (lambda: gi.GpuArray(floats, device="cpu"), lambda: np.array(floats, "float32")),
     "complex array of lists": (
