@@ -187,11 +187,11 @@ def from_dlpack(
     ((3, 2), (4, 12), True)
     """
     copy = read_copy(copy, "from_dlpack")
-    place = None if device is None else resolve_device(device, "from_dlpack")
-    copied = copy or (copy is None and place is not None and place.type == "cuda")
-    if copied and isinstance(x, np.generic):
+    target = None if device is None else resolve_device(device, "from_dlpack")
+    copies = copy or (copy is None and target is not None and target.type == "cuda")
+    if copies and isinstance(x, np.generic):
         x = np.asarray(x)  # a scalar has no memory to share, but its value can be copied
-    pair = None if place is None else (place.type_code, place.index or 0)
+    pair = None if target is None else (target.type_code, target.index or 0)
     return _core.import_any(cls, x, pair, copy)
 
 

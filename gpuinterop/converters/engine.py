@@ -363,7 +363,7 @@ def convert(x: Any, entry: Backend, copyif: bool, options: dict[str, Any], where
     planned = plan_conversion(x, entry, copyif, options, where)
     if planned.plan.outcome == "refused":
         raise planned.plan.exception()
-    found = adopt(planned.incoming)
+    array = adopt(planned.incoming)
     if rules is None:
-        return export_with(found, entry, copyif, options)
-    return _export(found, entry, planned.library, options, planned.second)
+        return export_with(array, entry, copyif, options)
+    return _export(array, entry, planned.library, options, planned.second)

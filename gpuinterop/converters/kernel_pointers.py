@@ -52,24 +52,24 @@ def pointer_arguments(
     if stream is not None:
         stream = stream_number(stream)
     prepared = list(args)
-    used = _usable_arrays(prepared, copyif, allow_readonly, device, where)
-    written = [x for x in used if not x.array.readonly]
+    arrays = _usable_arrays(prepared, copyif, allow_readonly, device, where)
+    written = [x for x in arrays if not x.array.readonly]
     copied = [x for x in written if x.usable is not x.array]
     # A copy is written back once, however often the array is passed.
     back = [x for i, x in enumerate(copied) if all(x.usable is not y.usable for y in copied[:i])]
     _require_apart(prepared, back, [x for x in written if x.usable is x.array], where)
-    for position, _, usable in used:
+    for position, _, usable in arrays:
         prepared[position] = usable if wrap is None else wrap(usable.ptr)
     if stream is None:
         yield prepared
     else:
         try:
-            for x in used:
+            for x in arrays:
                 _core.used_on(x.usable, stream, where)
             yield prepared
         finally:  # from here on the caller may destroy the stream
-            if used:
-                _core.end_use(used[0].usable, stream)
+            if arrays:
+                _core.end_use(arrays[0].usable, stream)
     for x in back:
         _core.copy_into(x.array, x.usable, where=where)
 
@@ -85,7 +85,7 @@ class _Argument(NamedTuple):
 def _usable_arrays(
     args: list[Any], copyif: bool, allow_readonly: bool, device: int | None, where: str
 ) -> list[_Argument]:
-    used = []
+    arrays = []
     copies: dict[ArrayInfo, Any] = {}  # one for each memory, however often it is passed
     for position, arg in enumerate(args):
         array = _as_gpuinterop_array(arg)
@@ -104,8 +104,8 @@ def _usable_arrays(
             if memory not in copies:
                 copies[memory] = new_copy(array, where)
             usable = copies[memory]
-        used.append(_Argument(position, array, usable))
-    return used
+        arrays.append(_Argument(position, array, usable))
+    return arrays
 
 
 def _plan_pointer(

@@ -24,12 +24,7 @@ from gpuinterop.converters.availability import (
     unknown_name_error,
 )
 from gpuinterop.converters.availability import installed as installed
-from gpuinterop.errors import (
-    ArgumentTypeError,
-    GpuInteropError,
-    MissingLibraryError,
-    short_repr,
-)
+from gpuinterop.errors import ArgumentTypeError, GpuInteropError, MissingLibraryError, short_repr
 from gpuinterop.foreign_handles import is_being_imported, module_of
 
 GROUP = "gpuinterop.converters"
@@ -158,16 +153,16 @@ for _built_in in _BUILT_IN:
 
 def register(entry: Backend) -> None:
     """Add a library, or replace the one of the same name."""
-    given: Any = entry
-    name = given.name if isinstance(given, Backend) else None
+    value: Any = entry
+    name = value.name if isinstance(value, Backend) else None
     good = isinstance(name, str) and name != ""
-    for words in (given.types, given.roots, given.aliases, given.devices) if good else ():
+    for words in (value.types, value.roots, value.aliases, value.devices) if good else ():
         good &= isinstance(words, tuple) and all(isinstance(word, str) for word in words)
     if not good:
         raise ArgumentTypeError(
             where="gpuinterop.converters.register",
             expected="a gpuinterop.converters.Backend with a name and tuples of names",
-            got=short_repr(given),
+            got=short_repr(value),
             fix="call register(Backend('mylib', 'mylib', types=('Array',), converter='mylib.interop'))"
             " with a module that has to_mylib and from_mylib",
         )
@@ -176,8 +171,8 @@ def register(entry: Backend) -> None:
     kept = vars(sys.modules[__package__])
     for function in {f"to_{entry.name}", f"from_{entry.name}"}.difference(kept["__all__"]):
         kept.pop(function, None)
-    for known_as in (entry.name, *entry.aliases):
-        _core._set_exporter(known_as)
+    for word in (entry.name, *entry.aliases):
+        _core._set_exporter(word)
     _add(entry)
     _of_classes.clear()
     _core._set_converters_changed(any(_entries[known.name] is not known for known in _BUILT_IN))
@@ -216,21 +211,21 @@ def backends() -> list[Backend]:
 
 def backend(name: str, where: str = "gpuinterop.to") -> Backend:
     """Return the entry of a library, by name or alias, in any case."""
-    given: Any = name
-    word = given.lower() if isinstance(given, str) else None
+    value: Any = name
+    word = value.lower() if isinstance(value, str) else None
     if word in _aliases:
         return _entries[_aliases[word]]
     for plugin in _plugins():
         if plugin.lower() == word:
             return _load_plugin(plugin)
-    known = {**_aliases, **{own: own for own in (*OWN_NAMES, *_plugins())}}
-    raise unknown_name_error(name, names(), known, where)
+    aliases = {**_aliases, **{own: own for own in (*OWN_NAMES, *_plugins())}}
+    raise unknown_name_error(name, names(), aliases, where)
 
 
 def own_name(name: Any) -> str | None:
     """Return the name in `OWN_NAMES` that `name` is, in any case; None for any other value."""
-    found = name.lower() if isinstance(name, str) else None
-    return found if found in OWN_NAMES else None
+    word = name.lower() if isinstance(name, str) else None
+    return word if word in OWN_NAMES else None
 
 
 def load(name: str, where: str, module: str = "") -> Any:
@@ -287,10 +282,10 @@ _of_classes: WeakKeyDictionary[type, tuple[Backend | None, bool]] = WeakKeyDicti
 
 def _of_class(cls: type) -> tuple[Backend | None, bool]:
     # The entry that names the class or the nearest of its bases; whether objects need no further test.
-    found = _of_classes.get(cls)
-    if found is None:
-        found = _of_classes[cls] = _search(cls)
-    return found
+    result = _of_classes.get(cls)
+    if result is None:
+        result = _of_classes[cls] = _search(cls)
+    return result
 
 
 def _search(cls: type) -> tuple[Backend | None, bool]:

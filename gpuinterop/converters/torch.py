@@ -13,14 +13,7 @@ from typing import Any
 from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import registry
 from gpuinterop.converters.foreign_layout import refusal_of
-from gpuinterop.converters.plan import (
-    ArrayInfo,
-    Plan,
-    Rules,
-    copy_needed,
-    plan_layout,
-    refuse,
-)
+from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, copy_needed, plan_layout, refuse
 
 ARRAY = "a torch.Tensor"
 STREAM = "torch's current stream"

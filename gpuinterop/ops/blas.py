@@ -25,11 +25,7 @@ from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import DTypeError, GpuInteropError
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.blas_plans import kernel_of_product, plan, rank_one
-from gpuinterop.ops.core_callbacks import (
-    CALLS,
-    FUNCTIONS,
-    PREPARE,
-)
+from gpuinterop.ops.core_callbacks import CALLS, FUNCTIONS, PREPARE
 from gpuinterop.ops.dtype_promotion import common_dtype, require_exact_in
 from gpuinterop.ops.operand_conversion import gpuarray_class, result_class
 
@@ -75,13 +71,13 @@ def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[
     if only is not None:
         require_exact_in(where, only, rows)
     types = [dtype_from_id(row) for row in rows]
-    for found in types:
-        refuse_half_complex(found, where)
+    for dtype in types:
+        refuse_half_complex(dtype, where)
     common = common_dtype(types, where)
     # The kernels that sum accept no floats below 16 bits, so refuse them on both devices.
-    if common.name not in ACCUMULATORS or any(found.name in WITHOUT_KERNELS for found in types):
-        names = ", ".join(found.name for found in types)
-        wide = "int32" if all("int" in found.name for found in types) else "float32"
+    if common.name not in ACCUMULATORS or any(dtype.name in WITHOUT_KERNELS for dtype in types):
+        names = ", ".join(dtype.name for dtype in types)
+        wide = "int32" if all("int" in dtype.name for dtype in types) else "float32"
         raise DTypeError(
             where=where, expected=f"dtypes for which {where} is defined", got=names,
             fix=f"cast first: x.astype('{wide}')",

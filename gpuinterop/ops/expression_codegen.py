@@ -95,7 +95,7 @@ class _Statements:
             for operand, number, row, b in zip(value.operands, numbers, ins, bound, strict=True)
         )
         self.names[id(value)] = name
-        rounded = _rounded(f"gi_to<{WORKING[out]}>({substitute(expression, bound)})", out)
+        rounded = _round(f"gi_to<{WORKING[out]}>({substitute(expression, bound)})", out)
         return f"{declared} {WORKING[out]} {name} = {rounded};"
 
     def _text_line(self, name: str, value: Value) -> str:
@@ -117,10 +117,10 @@ class _Statements:
             line += f" {symbol}({', '.join((*args, *outputs))}); "
         out = NAMES[outs[value.result]]
         self.names[id(value)] = name
-        return f"{line}const {WORKING[out]} {name} = {_rounded(f'{call}_{value.result}', out)};"
+        return f"{line}const {WORKING[out]} {name} = {_round(f'{call}_{value.result}', out)};"
 
 
-def _rounded(value: str, dtype: str) -> str:
+def _round(value: str, dtype: str) -> str:
     """Return a value of a working type, rounded to the dtype."""
     if WORKING[dtype] == STORAGE[dtype]:
         return value

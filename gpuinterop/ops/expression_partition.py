@@ -214,7 +214,7 @@ class _Partition:
 
     def _reduce(self, group: list[Element]) -> None:
         values = [element.value for element in group]
-        part, reads = self._part([self._ordered(v.operands[0], axes) for v, axes in group])
+        part, reads = self._part([self._element(v.operands[0], axes) for v, axes in group])
         reductions = tuple(v.reduction for v in values if v.reduction is not None)
         alike: dict[tuple[Any, ...], list[int]] = {}  # the reductions whose results have one shape
         for i, (value, axes) in enumerate(group):
@@ -222,7 +222,7 @@ class _Partition:
         if not self.joined:
             self._add(Stage(part, reads, (values[0],), reductions))
             # Later kernels read them, and so do not compute them for each of their elements.
-            stored = tuple(v for v in self._stored(values) if v is not values[0])
+            stored = tuple(v for v in self._values_to_store(values) if v is not values[0])
             if stored:
                 part, reads = self._part([Element(v) for v in stored])
                 self._add(Stage(part, reads, stored))
@@ -236,7 +236,7 @@ class _Partition:
         for stored in stage.stores:
             self.places[id(stored)] = self.count + len(self.places)
 
-    def _stored(self, reduced: list[Value]) -> tuple[Value, ...]:
+    def _values_to_store(self, reduced: list[Value]) -> tuple[Value, ...]:
         """Return the values, of these and of those after them, that other kernels or the caller read."""
         joined = self._values_after(reduced)
         return tuple(
@@ -247,7 +247,7 @@ class _Partition:
     def _end(self, places: list[int], group: list[Element]) -> End:
         reduced = [group[i].value for i in places]
         value, axes = group[places[0]]
-        stores = self._stored(reduced)
+        stores = self._values_to_store(reduced)
         after, extras = self._part([Element(v) for v in stores], reduced)
         assert value.reduction is not None
         once = None if axes is None else len(self._shape_of_elements(value))
@@ -309,11 +309,11 @@ class _Partition:
         if axes is None:
             return [Element(operand) for operand in value.operands]
         return [
-            self._ordered(operand, self._aligned(operand, value, axes))
+            self._element(operand, self._aligned(operand, value, axes))
             for operand in value.operands
         ]
 
-    def _ordered(self, value: Value, axes: tuple[int, ...] | None) -> Element:
+    def _element(self, value: Value, axes: tuple[int, ...] | None) -> Element:
         """Return the element of a value with these axes; without axes if they are its own."""
         own = axes == tuple(range(len(self.shapes.get(id(value), ()))))
         return Element(value, None if own else axes)

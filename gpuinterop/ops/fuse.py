@@ -86,14 +86,14 @@ class Fused(_core.PreparedCalls):
             return self.__wrapped__(*args, **kwargs)  # type: ignore[attr-defined]
         values, names, keywords = self._bind(args, kwargs)
         is_array = [isinstance(x, _core.Array) or is_foreign_array(x) for x in values]
-        given = [x for x, array in zip(values, is_array, strict=True) if array]
-        if not given:
+        originals = [x for x, array in zip(values, is_array, strict=True) if array]
+        if not originals:
             raise ArgumentTypeError(
                 where=self._name, expected="at least one array among the arguments of a fused function",
                 got=", ".join(type(x).__name__ for x in values) or "none",
                 fix="pass an array, such as gpuinterop.asarray(value), or call the function without fuse",
             )  # fmt: skip
-        arrays = output_arrays.as_operands(self._name, *given)
+        arrays = output_arrays.as_operands(self._name, *originals)
         converted = iter(arrays)
         values = tuple(
             next(converted) if array else x for x, array in zip(values, is_array, strict=True)
@@ -111,7 +111,7 @@ class Fused(_core.PreparedCalls):
         compiled, places, rebuild = trace
         operands = [values[i] if i >= 0 else x(values) if i == _COMPUTED else x for i, x in places]
         operation = compiled.operation(operands)
-        if not (keywords or kwargs) and all(isinstance(x, _core.Array) for x in given):
+        if not (keywords or kwargs) and all(isinstance(x, _core.Array) for x in originals):
             numbers = map(self._is_operand, values, names)
             limits = [ANY_NUMBER if number else None for number in numbers]
             by_shape = compiled.needs_shapes or self._traces.get(key) is _BY_SHAPE

@@ -270,10 +270,10 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
     if casting not in _CASTINGS:
         raise not_one_of(COPYTO, "casting", _CASTINGS, casting)
     if not isinstance(dst, _core.Array):
-        given = (
+        sources = (
             output_arrays.plain(x).get() if isinstance(x, _core.Array) else x for x in (src, where)
         )
-        values, mask = given
+        values, mask = sources
         np.copyto(dst, values, casting=casting, where=mask)  # type: ignore[arg-type]
         return
     target = output_arrays.plain(dst)
@@ -300,13 +300,13 @@ def _source(src: Any, target: Any, casting: str) -> Any:
         src = np.asarray(src)
     if not number and not isinstance(src, (_core.Array, np.generic)):
         src = as_input_array(src, None, COPYTO)
-    given = np.result_type(src) if number else src.dtype
+    source_dtype = np.result_type(src) if number else src.dtype
     # Python scalars have a kind but no size.
-    allowed = np.can_cast(given, dtype, casting)  # type: ignore[arg-type]
+    allowed = np.can_cast(source_dtype, dtype, casting)  # type: ignore[arg-type]
     if not (allowed or (number and np.result_type(src, dtype) == dtype)):
         raise DTypeError(
             where=COPYTO, expected=f"elements that casting={casting!r} allows to cast to {dtype}",
-            got=short_repr(src) if number else f"dtype {given}", fix='pass casting="unsafe"',
+            got=short_repr(src) if number else f"dtype {source_dtype}", fix='pass casting="unsafe"',
         )  # fmt: skip
     if number or isinstance(src, np.generic):
         # Fill instead of uploading, because a capture records a fill.

@@ -77,9 +77,9 @@ def flatnonzero(x: Any) -> Any:
 
 def _as_mask(x: Any) -> Any:
     """Return x, or whether its elements are not zero; NumPy finds these in arrays of its own dtypes."""
-    plain = output_arrays.plain(x)
-    found_by_numpy = plain.device.type == "cpu" and plain.dtype.isbuiltin == 1
-    return plain if found_by_numpy or plain.dtype == np.bool_ else cast(plain, np.bool_)
+    view = output_arrays.plain(x)
+    found_by_numpy = view.device.type == "cpu" and view.dtype.isbuiltin == 1
+    return view if found_by_numpy or view.dtype == np.bool_ else cast(view, np.bool_)
 
 
 # ---- take and similar functions ---------------------------------------------------------------------

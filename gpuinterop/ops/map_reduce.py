@@ -112,11 +112,11 @@ class MapReduce(ReductionKernel):
         where = f"{self._where}.compile"
         arch = require_arch(arch, where)
         counts = zip(self._counts, (dtypes, extras), strict=True)
-        given = [kinds or ("float32",) * count for count, kinds in counts]
-        self._require_counts(*given)
+        dtypes_of = [kinds or ("float32",) * count for count, kinds in counts]
+        self._require_counts(*dtypes_of)
         operands, after = (
             [SimpleNamespace(dtype=as_supported_dtype(kind, where)) for kind in kinds]
-            for kinds in given
+            for kinds in dtypes_of
         )
         reduced = len(self.axis) if isinstance(self.axis, tuple) else 1
         shape = (256,) * (reduced + 1)

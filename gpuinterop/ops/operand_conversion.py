@@ -112,7 +112,7 @@ def as_array_or_none(value: Any, like: Any, where: str) -> Any:
     return array if isinstance(array, _core.Array) else None
 
 
-def _assigned(value: Any, like: Any, where: str) -> Any:
+def _convert_assigned(value: Any, like: Any, where: str) -> Any:
     """Convert a value assigned to `like`, and return whether it is a scalar or a list; None if a list was assigned."""
     target, cls = core_view(like), type(like)
     if assign_list(target, value, where, not hasattr(cls, "_only")):
@@ -122,7 +122,7 @@ def _assigned(value: Any, like: Any, where: str) -> Any:
 
 # The subjects of the hook; native/python/hooks.cpp lists their arguments.
 _FOREIGN: dict[str, Any] = {
-    "operand": operand, "assigned": _assigned, "refuse": refuse_foreign, "caller": judge_caller,
+    "operand": operand, "assigned": _convert_assigned, "refuse": refuse_foreign, "caller": judge_caller,
     "refuse to caller": refuse_to_caller, "wait": wait_for_readers, "torch stream": torch_keeps_stream,
     "torch places": find_places,
 }  # fmt: skip

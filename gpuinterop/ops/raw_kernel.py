@@ -146,17 +146,17 @@ class RawKernel:
                                     got=short_repr(shared), fix="pass an int")  # fmt: skip
         arrays: list[Any] = []
         packed = [self._pack(a, arrays) for a in args]
-        place = arrays[0].device if arrays else default_device()
-        if place.type != "cuda":
+        device = arrays[0].device if arrays else default_device()
+        if device.type != "cuda":
             raise DeviceError(where=self.name, expected="arrays on a CUDA device",
-                              got=f"arrays on {place}" if arrays else f"no arrays, and {place} as the default device",
+                              got=f"arrays on {device}" if arrays else f"no arrays, and {device} as the default device",
                               fix=fix_host_argument("x = x.to_device('cuda')"))  # fmt: skip
-        device = place.index
-        kernel = self._loaded.get(device)
+        index = device.index
+        kernel = self._loaded.get(index)
         if kernel is None:
-            code, symbol = self._machine_code(_core._compute_capability(device))
-            kernel = _core._load_kernel(device, code, symbol, self.name)
-            self._loaded[device] = kernel
+            code, symbol = self._machine_code(_core._compute_capability(index))
+            kernel = _core._load_kernel(index, code, symbol, self.name)
+            self._loaded[index] = kernel
         kernel.launch(*extents, shared, packed, arrays)
 
     def _extents(self, value: Any, what: str) -> tuple[int, ...]:

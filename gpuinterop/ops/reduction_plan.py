@@ -115,7 +115,7 @@ def _choose_loads(g: Geometry, inputs: Sequence[Operand], sms: int) -> _Loads:
         most = min(g.kept[-1], loads // g.n_red, g.n_out // (sms * 1024))
         vector = min(power_down(most), _MAX_VECTOR)
     elif not g.prefers_rows and g.n_red <= _FEW_ROWS:
-        vector = _narrowed(g, vector, widest, sms)
+        vector = _narrow(g, vector, widest, sms)
     apart = few and vector > 1
     if apart:
         steps = _steps_of_one(steps)
@@ -153,7 +153,7 @@ def _vector(g: Geometry, inputs: Sequence[Operand]) -> tuple[int, tuple[int, ...
     return vector, _steps_of_one(steps), False
 
 
-def _narrowed(g: Geometry, vector: int, itemsize: int, sms: int) -> int:
+def _narrow(g: Geometry, vector: int, itemsize: int, sms: int) -> int:
     """Return narrower loads for columns that would occupy few multiprocessors; threads side by side read a sector."""
     width = g.kept[-1]
     while vector > 1 and vector * itemsize * _NARROWEST > _SECTOR_BYTES:

@@ -96,7 +96,7 @@ def _reduce(
 ) -> Any:
     """Return a launch plan for the core to keep, or the result if no plan can be kept."""
     row = REDUCTIONS[op]
-    cls, x, given_out = type(x), output_arrays.plain(x), out
+    cls, x, user_out = type(x), output_arrays.plain(x), out
     if row.is_place and has_axis and not axes and x.ndim:
         raise ArgumentTypeError(
             where=op, expected="one or more axes, or axis=None", got="axis=()",
@@ -116,21 +116,21 @@ def _reduce(
         out = output_arrays.check_out(out, shape, result, x, op)
     if selects:
         value = _reduce_selected(op, x, axes, dtype, keepdims, ddof, initial, where, out)
-        made = output_arrays.class_for(cls, value.dtype)
-        return _core.view(made, value) if out is None else given_out
+        output = output_arrays.class_for(cls, value.dtype)
+        return _core.view(output, value) if out is None else user_out
     if not on_host and source != x.dtype:
         x = x.astype(source)
     overlaps = out is not None and _core._may_overlap(x, out)
     plan: Any
     if on_host:
         source_id, result_id = dtypes.dtype_id(source), dtypes.dtype_id(result)
-        made = output_arrays.class_for(cls, result), result_id, shape
+        output = output_arrays.class_for(cls, result), result_id, shape
         if row.is_place:
-            plan = _core.make_place_reduction(source_id, op == "argmax", x.shape, axes, made)
+            plan = _core.make_place_reduction(source_id, op == "argmax", x.shape, axes, output)
         else:
             count = math.prod(x.shape[i] for i in axes)
             stages = cast_stages(op, dtypes.dtype_id(x.dtype), source_id, result_id, count, ddof)
-            plan = _core.make_host_reduction(stages, x.shape, axes, made)
+            plan = _core.make_host_reduction(stages, x.shape, axes, output)
     else:
         plan = _plan(op, x, axes, shape, result, None if overlaps else out, ddof, cls)
     if not overlaps and dtype is None:
@@ -138,7 +138,7 @@ def _reduce(
     value = plan.run((x,), None if overlaps or out is None else (out,))
     if overlaps:
         _core.copy_into(out, value, where=op)
-    return value if out is None else given_out
+    return value if out is None else user_out
 
 
 @cache

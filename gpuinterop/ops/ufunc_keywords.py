@@ -49,17 +49,17 @@ def bind_keywords(
             if key == "where"
             else f"omit {key}=",
         )
-    wanted = kwargs.get("dtype")
-    if wanted is None:
+    dtype = kwargs.get("dtype")
+    if dtype is None:
         return args[:n], args[n:], ()
-    operands, casts = _cast(entry, args[:n], as_supported_dtype(wanted, name))
+    operands, casts = _cast(entry, args[:n], as_supported_dtype(dtype, name))
     return operands, args[n:], casts
 
 
 def _cast(
-    row: Row, operands: tuple[Any, ...], wanted: np.dtype[Any]
+    row: Row, operands: tuple[Any, ...], result_dtype: np.dtype[Any]
 ) -> tuple[tuple[Any, ...], tuple[np.dtype[Any] | None, ...]]:
-    """Return the operands and the dtypes of NumPy's loop with results `wanted`, to which the kernel casts them."""
+    """Return the operands, and the dtypes of NumPy's loop with results `result_dtype`, to which the kernel casts."""
     like = next((x for x in operands if isinstance(x, _core.Array)), None)
     values = []
     for x in operands:
@@ -75,7 +75,7 @@ def _cast(
         else next(t for t in _NUMBERS if isinstance(x, t))  # takes the dtype of another operand
         for x in values
     ]  # fmt: skip
-    loop_types = _loop(row, types, wanted)
+    loop_types = _loop(row, types, result_dtype)
     numbers = not any(hasattr(x, "dtype") for x in values)
     if row.name == "power" and loop_types[0].kind == "i" and isinstance(values[1], int):
         if values[1] < 0:
@@ -107,9 +107,9 @@ def _dtype_of_rules(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float16) if is_extended(dtype_id(dtype)) else dtype
 
 
-def _loop(row: Row, types: list[Any], wanted: np.dtype[Any]) -> list[np.dtype[Any]]:
+def _loop(row: Row, types: list[Any], result_dtype: np.dtype[Any]) -> list[np.dtype[Any]]:
     """Return the dtypes to which NumPy casts the operands for results of a dtype."""
-    rule, requested = row.rule, _dtype_of_rules(wanted)
+    rule, requested = row.rule, _dtype_of_rules(result_dtype)
     # The operands of clip and where all have the result's dtype.
     candidates = [types] if rule.nin == row.inputs else [[types[0], one] for one in types[1:]]
     loop_types: list[np.dtype[Any]] = []
@@ -127,8 +127,8 @@ def _loop(row: Row, types: list[Any], wanted: np.dtype[Any]) -> list[np.dtype[An
         raise DTypeError(
             where=row.name,
             expected=f"dtype= in which NumPy computes {row.name} of {names}",
-            got=f"dtype={wanted}",
-            fix=f"omit dtype= and cast the result: {row.name}(...).astype('{wanted}')",
+            got=f"dtype={result_dtype}",
+            fix=f"omit dtype= and cast the result: {row.name}(...).astype('{result_dtype}')",
         ) from error
     loop_types = loop_types if rule.nin == row.inputs else [requested] * row.inputs
-    return [wanted if one == requested else one for one in loop_types]
+    return [result_dtype if one == requested else one for one in loop_types]

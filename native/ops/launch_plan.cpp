@@ -49,9 +49,9 @@ BufferRef fresh(int device, CUstream stream, const char* where) {
   b->stream_thread = stream == CU_STREAM_PER_THREAD ? cuda::thread_token() : 0;
   b->ptr = static_cast<char*>(cuda::allocate(device, kBytes, stream, where));
   b->release = cuda::release;
-  BufferRef made(b.release());
-  clear(made, stream, where);
-  return made;
+  BufferRef memory(b.release());
+  clear(memory, stream, where);
+  return memory;
 }
 
 // A graph has counters of its own, because its replays may overlap any launch. For gpuinterop's graphs they

@@ -57,12 +57,12 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
     if (out) key.put_array(out);
   };
   auto prepare = [&] {
-    const nb::object made =
+    const nb::object answer =
         nb::steal(call_hook(Hook::Prepare, "(ssOON)", "product", kPlanNames[static_cast<int>(kind)],
                             or_none(a).ptr(), or_none(b).ptr(),
                             out ? plain(out).release() : Py_NewRef(Py_None))
                       .release());
-    auto plan = nb::cast<std::shared_ptr<LaunchPlan>>(made);
+    auto plan = nb::cast<std::shared_ptr<LaunchPlan>>(answer);
     plan->outputs[0].type = rule.type;
     return std::shared_ptr<const LaunchPlan>(plan);
   };
@@ -78,9 +78,9 @@ PyObject* run_plan_into(PlanKind kind, const ProductCall& call, const ProductRul
   const Array to = unwrap(call.out);
   if (may_be_written(to, a, b, {}, call.where))
     return run_plan(kind, call, rule, a, b, call.out).release();
-  PyRef made = run_plan(kind, call, rule, a, b, nullptr);
+  PyRef result = run_plan(kind, call, rule, a, b, nullptr);
   note_use(to);
-  copy_elements(to, unwrap(made.get()), call.where);
+  copy_elements(to, unwrap(result.get()), call.where);
   return Py_NewRef(call.out);
 }
 
@@ -203,7 +203,7 @@ PyObject* the_rest(const char* name, const ProductCall& call, const Side& a, con
 }
 
 // The product as a value of the function that is being fused, if an operand is a placeholder of one.
-PyRef traced(const ProductCall& call) {
+PyRef traced_product(const ProductCall& call) {
   if (is_array(call.a) && is_array(call.b)) return {};
   for (PyObject* o : {call.a, call.b})
     if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(o)), "__gpuinterop_trace__"))
@@ -215,14 +215,14 @@ PyRef traced(const ProductCall& call) {
 }  // namespace
 
 PyObject* matmul(const ProductCall& call) {
-  if (PyRef made = traced(call)) return made.release();
+  if (PyRef value = traced_product(call)) return value.release();
   Side a, b, c;
   if (!read_sides(call, a, b, c)) Py_RETURN_NOTIMPLEMENTED;
   return product_of(call, a, b);
 }
 
 PyObject* dot(const ProductCall& call) {
-  if (PyRef made = traced(call)) return made.release();
+  if (PyRef value = traced_product(call)) return value.release();
   Side a, b, c;
   read_sides(call, a, b, c, true);
   if (!a.array || !b.array || a.ndim() == 0 || b.ndim() == 0) return the_rest("scale", call, a, b);
@@ -240,9 +240,9 @@ PyObject* inner(const ProductCall& call) {
   check_inner(a, b, a.extent(-1), b.extent(-1), call.where);
   if (b.ndim() == 1) return with_vector(call, a, b);
   if (a.ndim() > 2 || b.ndim() > 2) return the_rest("inner", call, a, b);
-  const int64_t turned[] = {1, 0};
-  Side columns =
-      operand_with_layout(b, b.array->layout.permuted(turned, 2, call.where), Py_TYPE(b.object));
+  const int64_t transposed[] = {1, 0};
+  Side columns = operand_with_layout(b, b.array->layout.permuted(transposed, 2, call.where),
+                                     Py_TYPE(b.object));
   if (a.ndim() == 1) return with_vector(call, a, columns);
   Side none;
   return of_matrices(call, a, columns, none);

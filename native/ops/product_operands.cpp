@@ -24,16 +24,16 @@ void require_blas() {
 }
 
 bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers) {
-  struct Given {
+  struct Argument {
     Side* side;
     PyObject* object;
   };
-  const Given given[] = {{&a, call.a}, {&b, call.b}, {&c, call.c}};
+  const Argument arguments[] = {{&a, call.a}, {&b, call.b}, {&c, call.c}};
   PyObject* like = nullptr;
-  for (const Given& g : given)
+  for (const Argument& g : arguments)
     if (!like && g.object && is_array(g.object)) like = g.object;
   if (!like && call.out && is_array(call.out)) like = call.out;
-  for (const Given& g : given) {
+  for (const Argument& g : arguments) {
     if (!g.object) continue;
     if (!read_input(*g.side, g.object, like, call.where)) {
       if (call.operand_may_answer && g.object == call.b &&
@@ -50,7 +50,7 @@ bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers
            "a number of type " + type_text(g.object), "use *");
     if (!like && g.side->array) like = g.side->object;
   }
-  for (const Given& g : given)
+  for (const Argument& g : arguments)
     if (like && is_array(like) && g.side->array)
       require_device(unwrap(like).device, *g.side->array, call.where);
   return true;
@@ -79,10 +79,10 @@ std::shared_ptr<const ProductRule> rule_for(const ProductCall& call, const Side&
         nb::steal(call_hook(Hook::Prepare, "(ssNN)", "product types", call.where,
                             nb::tuple(classes).release().ptr(), nb::tuple(rows).release().ptr())
                       .release());
-    auto made = std::make_shared<ProductRule>();
-    made->dtype = nb::cast<DTypeId>(nb::object(answer[0]));
-    made->type = reinterpret_cast<PyTypeObject*>(nb::object(answer[1]).ptr());
-    return std::shared_ptr<const ProductRule>(made);
+    auto rule = std::make_shared<ProductRule>();
+    rule->dtype = nb::cast<DTypeId>(nb::object(answer[0]));
+    rule->type = reinterpret_cast<PyTypeObject*>(nb::object(answer[1]).ptr());
+    return std::shared_ptr<const ProductRule>(rule);
   };
   return find_or_prepare<ProductRule>(write_key, prepare, call.where);
 }
@@ -105,9 +105,8 @@ PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device
     check_out(call.out, rule.dtype, device, shape.ndim, shape.extents, call.where);
     return PyRef::borrow(call.out);
   }
-  PyRef made = PyRef::steal(
+  return PyRef::steal(
       wrap(rule.type, make_empty(device, rule.dtype, shape.ndim, shape.extents, call.where)));
-  return made;
 }
 
 void cast_side(Side& side, DTypeId dtype, const char* where) {
@@ -115,21 +114,20 @@ void cast_side(Side& side, DTypeId dtype, const char* where) {
   static int op = -1;  // no dynamic initialiser: that would hold a lock while Python runs
   if (op < 0) op = op_by_name("cast");
   const Layout& l = side.array->layout;
-  PyRef made = PyRef::steal(
+  PyRef result = PyRef::steal(
       wrap(array_type, make_empty(side.array->device, dtype, l.ndim(), l.shape(), where)));
-  PyObject* target = made.get();
+  PyObject* target = result.get();
   Py_XDECREF(call(static_cast<OpId>(op), &side.object, &target, false));
-  side.set(std::move(made));
+  side.set(std::move(result));
 }
 
 Side operand_with_layout(const Side& side, Layout layout, PyTypeObject* type) {
   Array view = view_of(side.object);
   view.layout = std::move(layout);
   view.data = side.array->data;
-  PyRef made = PyRef::steal(wrap(type ? type : array_type, std::move(view)));
-  Side seen;
-  seen.set(std::move(made));
-  return seen;
+  Side operand;
+  operand.set(PyRef::steal(wrap(type ? type : array_type, std::move(view))));
+  return operand;
 }
 
 PyRef plain(PyObject* array) {

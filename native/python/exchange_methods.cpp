@@ -70,7 +70,7 @@ int read_version(PyObject* o) {
 
 // The stream order that the consumer requests.
 struct RequestedStream {
-  bool given = false;
+  bool requested = false;
   bool order = true;
   void* handle = CU_STREAM_LEGACY;
 };
@@ -78,7 +78,7 @@ struct RequestedStream {
 RequestedStream read_stream(PyObject* o) {
   RequestedStream s;
   if (o == Py_None) return s;
-  s.given = true;
+  s.requested = true;
   if (PyBool_Check(o) || !PyIndex_Check(o))
     fail(Kind::Type, kDlpack, "stream as None or an int", repr_text(o),
          "pass the stream's handle as an int, for example stream.cuda_stream");
@@ -108,7 +108,7 @@ std::optional<DevicePair> read_dl_device(PyObject* o) {
 }
 
 // The device on which the consumer needs the memory; `a.device` if it is already there.
-Device wanted_device(const std::optional<DevicePair>& pair, const Array& a, PyObject* shown) {
+Device target_device(const std::optional<DevicePair>& pair, const Array& a, PyObject* shown) {
   if (!pair) return a.device;
   const auto [type, id] = *pair;
   if (type == kDLCPU && id == 0) return {};
@@ -170,18 +170,12 @@ void require_device(Device target) {
        "pass a device of gpuinterop.devices()");
 }
 
-// A copy for the consumer, complete for work that is queued on `s`.
-Array copied(const Array& a, Device target) {
-  require_device(target);
-  return copy_for(a, target, kDlpack);
-}
-
 PyObject* finish(const Array& a, const RequestedStream& s, int version, bool copied, bool lent) {
   if (!a.device.is_cuda()) {
     // Wait for a device that writes to host memory (pinned) before a host consumer reads it.
     settle_for_host(a, kDlpack);
   } else if (s.order) {
-    if (s.given) check_stream(a.device, s.handle, kDlpack);
+    if (s.requested) check_stream(a.device, s.handle, kDlpack);
     hand_over(a, s.handle, kDlpack);
   } else {
     join_before_use(a, kDlpack);
@@ -199,25 +193,26 @@ PyObject* finish(const Array& a, const RequestedStream& s, int version, bool cop
 
 PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   static const Parameters parameters(kDlpack, "* stream max_version dl_device copy", 0);
-  auto given = parameters.read(args, nargs, kwnames);
-  std::replace(given.begin(), given.end(), static_cast<PyObject*>(nullptr), Py_None);
-  const RequestedStream stream = read_stream(given[0]);
-  const int version = read_version(given[1]);
-  const std::optional<DevicePair> place = read_dl_device(given[2]);
-  const int copy = read_copy(given[3]);
+  auto values = parameters.read(args, nargs, kwnames);
+  std::replace(values.begin(), values.end(), static_cast<PyObject*>(nullptr), Py_None);
+  const RequestedStream stream = read_stream(values[0]);
+  const int version = read_version(values[1]);
+  const std::optional<DevicePair> place = read_dl_device(values[2]);
+  const int copy = read_copy(values[3]);
   require_valid_layout(self);
   // By value: a copy scope, a finaliser or another thread may change the object's shape.
   const Array a = unwrap(self);
   if (!a.device.is_cuda()) ops::require_values(kDlpack, a);
   require_no_fork(a, kDlpack);
-  const Device target = wanted_device(place, a, given[2]);
-  if (!target.is_cuda() && stream.given)
+  const Device target = target_device(place, a, values[2]);
+  if (!target.is_cuda() && stream.requested)
     fail(Kind::Stream, kDlpack, "stream=None for host memory, which has no streams",
-         repr_text(given[0]), "omit stream, or pass stream=None");
+         repr_text(values[0]), "omit stream, or pass stream=None");
   if (copy == 1 || target != a.device) {
     if (copy == 0)
       fail_with("copy_forbidden", kDlpack, {device_text(a.device), device_text(target)});
-    return finish(copied(a, target), stream, version, true, false);
+    require_device(target);
+    return finish(copy_for(a, target, kDlpack), stream, version, true, false);
   }
   const Caller caller = find_caller();
   if (!caller.negative && a.layout.has_negative_stride())
