@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.error_messages import shapes_do_not_broadcast
 
 
 def is_array(x: Any) -> bool:
@@ -30,16 +29,3 @@ def c_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
         strides.append(step)
         step *= max(n, 1)  # as the core has it, also without elements
     return tuple(reversed(strides))
-
-
-def broadcast_shapes(shapes: Sequence[tuple[int, ...]], where: str) -> tuple[int, ...]:
-    """Return the shape that all of `shapes` broadcast to; NumPy's function allows 32 axes only."""
-    found: list[int] = []
-    for shape in shapes:
-        found[:0] = [1] * (len(shape) - len(found))
-        for axis, extent in enumerate(shape, len(found) - len(shape)):
-            if found[axis] == 1:
-                found[axis] = extent
-            elif extent not in (1, found[axis]):
-                raise shapes_do_not_broadcast(where, *shapes)
-    return tuple(found)

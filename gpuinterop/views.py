@@ -46,25 +46,6 @@ def read_axis(axis: Any, ndim: int, where: str) -> int:
     return index % ndim
 
 
-def read_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
-    """Return one axis or several, each once, counted from 0 and in the given order; all for None."""
-    if axis is None:
-        return tuple(range(ndim))
-    given = axis if isinstance(axis, (tuple, list)) or bool(getattr(axis, "ndim", 0)) else (axis,)
-    axes = tuple([read_axis(i, ndim, where) for i in given])
-    if len(set(axes)) != len(axes):
-        raise error_messages.repeated_axis(where, short_repr(axis))
-    return axes
-
-
-def read_reduced_axes(axis: Any, ndim: int, where: str) -> tuple[int, ...]:
-    """Return the axes of a reduction in ascending order; NumPy reduces a 0-d array over axis 0 or -1."""
-    if ndim == 0 and axis in (0, -1, (0,), (-1,)):
-        return ()
-    axes = None if axis is None else _core.read_ints(axis, where, "an axis or axes")
-    return tuple(sorted(read_axes(axes, ndim, where)))
-
-
 def own_state(x: Any) -> tuple[dict[str, Any] | None, dict[str, Any]] | None:
     """Return the __dict__ and the slots of an object of a subclass, in pickle's form; None if empty."""
     names: list[str] = copyreg._slotnames(type(x))  # type: ignore[attr-defined]
@@ -295,7 +276,7 @@ class ViewMethods(_core.Array):
         if axis is None:
             drop = {i for i, n in enumerate(shape) if n == 1}
         else:
-            drop = set(read_axes(axis, len(shape), "squeeze"))
+            drop = set(_core.read_axes(axis, len(shape), "squeeze"))
             _require_length_1(drop, shape, "squeeze")
         view: Self = self[tuple(0 if i in drop else slice(None) for i in range(len(shape)))]
         return view
@@ -304,7 +285,7 @@ class ViewMethods(_core.Array):
         """Return a view with new axes of length 1 at the given positions."""
         given = axis if isinstance(axis, (tuple, list)) else (axis,)
         ndim = core_view(self).ndim + len(given)
-        new = read_axes(given, ndim, "expand_dims")
+        new = _core.read_axes(given, ndim, "expand_dims")
         view: Self = self[tuple(None if i in new else slice(None) for i in range(ndim))]
         return view
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.errors import ShapeError
-from gpuinterop.layout import broadcast_shapes
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.expression import Expression
 from gpuinterop.ops.operand_conversion import gpuarray_class
@@ -29,7 +28,7 @@ def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
         return split_plan(a, b, out)
     outs = None if out is None else (out,)
     if kind == "integer":
-        batch = broadcast_shapes((a.shape[:-2], b.shape[:-2]), "matmul")
+        batch = _core.broadcast_shapes((a.shape[:-2], b.shape[:-2]), "matmul")
         if len(batch) > _core.MAX_DIMS - 3:  # the sum's axis and the two of the result
             raise ShapeError(
                 where="matmul", expected=f"at most {_core.MAX_DIMS - 1} axes for products of integers on CUDA",

@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gpuinterop import _core
 from gpuinterop.dtypes import NAMES
 from gpuinterop.errors import DTypeError
-from gpuinterop.layout import broadcast_shapes
-from gpuinterop.views import read_reduced_axes
 
 from .cuda_text import CudaText
 from .expression_dtypes import Operation, Value, is_scalar, kinds_of, loop_of, operand_kinds, strong
@@ -183,12 +182,12 @@ def shapes_of(
             shape = input_shapes[value.index]
         elif value.reduction is not None:
             op, axis, keepdims = value.reduction
-            axes = read_reduced_axes(axis, len(operands[0]), op)
+            axes = _core.read_axes(axis, len(operands[0]), op)
             check_not_empty(op, operands[0], axes)
             shape = reduced_shape(operands[0], axes, keepdims)
         elif value.axes is not None:
             shape = tuple(1 if axis < 0 else operands[0][axis] for axis in value.axes)
         else:
-            shape = broadcast_shapes(operands, "fuse")
+            shape = _core.broadcast_shapes(operands, "fuse")
         shapes[id(value)] = shape
     return shapes

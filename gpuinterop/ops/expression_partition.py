@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from gpuinterop.views import read_reduced_axes
+from gpuinterop import _core
 
 from .expression_dtypes import Value
 from .expression_graph import Graph, in_order, shapes_of, values_of
@@ -333,4 +333,4 @@ class _Partition:
 def _reduced_axes(value: Value, ndim: int) -> tuple[int, ...]:
     assert value.reduction is not None
     op, axis, _ = value.reduction
-    return read_reduced_axes(axis, ndim, op)
+    return _core.read_axes(axis, ndim, op)

@@ -18,7 +18,7 @@ from gpuinterop.error_messages import (
 )
 from gpuinterop.errors import DTypeError, short_repr, type_name
 from gpuinterop.host_views import as_numpy_view
-from gpuinterop.layout import broadcast_shapes, core_view
+from gpuinterop.layout import core_view
 from gpuinterop.scalars import scalars_to_array
 
 from . import output_arrays
@@ -181,7 +181,7 @@ def _fit(values: Any, shape: tuple[int, ...], where: str) -> Any:
     """Return the values broadcast to `shape`; leading axes of length 1 are dropped, as in NumPy."""
     while values.ndim > len(shape) and values.shape[0] == 1:
         values = values[0]
-    if broadcast_shapes([values.shape, shape], where) != shape:
+    if _core.broadcast_shapes([values.shape, shape], where) != shape:
         raise shapes_do_not_broadcast(where, values.shape, shape)
     return (
         values if values.size == 1 and values.device.type == "cpu" else values.broadcast_to(shape)

@@ -27,7 +27,6 @@ from gpuinterop.errors import (
 )
 from gpuinterop.foreign_handles import interfaces_of
 from gpuinterop.host_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy
-from gpuinterop.layout import broadcast_shapes
 
 from . import output_arrays
 from .operand_conversion import gpuarray_class
@@ -248,7 +247,7 @@ def _require_shape(mask: IndexArray, shape: tuple[int, ...], axis: int, where: s
 def block_shape(shapes: Sequence[tuple[int, ...]], where: str) -> tuple[int, ...]:
     """Return the shape to which index arrays broadcast."""
     try:
-        return broadcast_shapes(shapes, where)
+        return _core.broadcast_shapes(shapes, where)
     except GpuInteropError as error:
         raise ArrayIndexError(
             where=where, expected="index arrays whose shapes broadcast", got=error.got, fix=error.fix

@@ -12,7 +12,6 @@ from gpuinterop import _core
 from gpuinterop.error_messages import index_out_of_range
 from gpuinterop.errors import ArrayIndexError, UnsupportedError
 from gpuinterop.host_views import as_numpy_view
-from gpuinterop.layout import broadcast_shapes
 from gpuinterop.scalars import PIECE
 
 from . import output_arrays
@@ -275,7 +274,7 @@ class ElementsAlongAxis(Elements):
         whole = (*view.shape[:axis], array.shape[axis], *view.shape[axis + 1 :])
         super().__init__(view, [(axis, array)], axis, where)
         self.axis = -1  # kAlong in native/ops/indexing.hpp
-        self.shape = self.block = broadcast_shapes([array.shape, whole], where)
+        self.shape = self.block = _core.broadcast_shapes([array.shape, whole], where)
 
     def _read_on_host(self, source: Any, result: Any) -> None:
         axis, (indices,) = self.axes[0], self._host_indices()

@@ -18,7 +18,7 @@ from gpuinterop.array_inputs import as_input_array
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
-from gpuinterop.layout import broadcast_shapes, core_view
+from gpuinterop.layout import core_view
 from gpuinterop.ops import (
     blas,
     concat_split,
@@ -34,7 +34,7 @@ from gpuinterop.ops.fuse import fuse
 from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction
 from gpuinterop.ops.reductions import FUNCTIONS_OF_AXES, norm
 from gpuinterop.option_values import is_index
-from gpuinterop.views import read_axes, read_axis, read_reduced_axes
+from gpuinterop.views import read_axis
 
 # ---- new arrays -------------------------------------------------------------------------------------
 
@@ -153,12 +153,12 @@ def _at_least(function: Any) -> Callable[..., Any]:
 
 def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     output_arrays.require_arrays("numpy.broadcast_arrays", *args)
-    shape = broadcast_shapes([x.shape for x in args], "numpy.broadcast_arrays")
+    shape = _core.broadcast_shapes([x.shape for x in args], "numpy.broadcast_arrays")
     return tuple(x.broadcast_to(shape) for x in args)
 
 
 def _size(a: Any, axis: Any = None) -> Any:
-    return math.prod(a.shape[i] for i in read_axes(axis, a.ndim, "numpy.size"))
+    return math.prod(a.shape[i] for i in _core.read_axes(axis, a.ndim, "numpy.size"))
 
 
 # ---- tests ------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = Fals
     """Return the norm; for two axes, a matrix in NumPy, only the Frobenius norm is supported."""
     if ord is None and axis is None:
         return norm(x, None, None, keepdims)
-    axes = read_reduced_axes(axis, x.ndim, "numpy.linalg.norm")
+    axes = _core.read_axes(axis, x.ndim, "numpy.linalg.norm")
     frobenius = isinstance(ord, str) and ord == "fro"
     if len(axes) != (2 if frobenius else 1) and not (ord is None and len(axes) == 2):
         raise ShapeError(

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import WORKING, dtype_from_id, dtype_id
-from gpuinterop.layout import broadcast_shapes, c_strides
+from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.expression_codegen import device_function, host_values
 from gpuinterop.ops.expression_partition import End
@@ -30,7 +30,6 @@ from gpuinterop.ops.reduction_table import (
     reduced_shape,
     require_accumulated,
 )
-from gpuinterop.views import read_reduced_axes
 
 if TYPE_CHECKING:
     from gpuinterop.ops.expression_graph import Graph
@@ -82,8 +81,10 @@ class ReductionKernel:
         operands, extras = arrays[:n], arrays[n:]
         device = output_arrays.require_arrays(self._where, *operands, *extras)
         cls = type(output_arrays.leading(operands))
-        shape = broadcast_shapes([output_arrays.plain(x).shape for x in operands], self._where)
-        axes = read_reduced_axes(self.axis, len(shape), self._where)
+        shape = _core.broadcast_shapes(
+            [output_arrays.plain(x).shape for x in operands], self._where
+        )
+        axes = _core.read_axes(self.axis, len(shape), self._where)
         kept = reduced_shape(shape, axes)
         for op in self.ops:
             check_not_empty(op, shape, axes)

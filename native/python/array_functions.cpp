@@ -296,6 +296,18 @@ void register_array_functions(nb::module_& m) {
       "value"_a.none(), "where"_a = "shape", "what"_a = "shape",
       "Return a shape, given as an int or a sequence of ints, as a tuple of ints.");
   m.def(
+      "broadcast_shapes",
+      [](nb::sequence shapes, const char* where) {
+        int64_t extents[kMaxDims], found[kMaxDims];
+        int ndim = 0;
+        for (nb::handle shape : shapes) {
+          const int n = read_ints(shape.ptr(), extents, where, "shape");
+          ndim = broadcast_shapes(ndim, found, n, extents, found, where);
+        }
+        return nb::steal<nb::tuple>(int_tuple(ndim, found, 1));
+      },
+      "shapes"_a, "where"_a, "Return the shape to which all of `shapes` broadcast.");
+  m.def(
       "alignment_of",
       [](nb::handle dtype, int device_type) {
         return alignment_of(read_dtype(dtype, "alignment_of"),

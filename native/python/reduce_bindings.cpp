@@ -99,15 +99,19 @@ uint64_t read_axes(PyObject* value, int ndim, const char* where) {
   return mask;
 }
 
+nb::tuple axis_tuple(uint64_t axes) {
+  nb::list set;
+  for (int i = 0; i < kMaxDims; ++i)
+    if (axes >> i & 1) set.append(i);
+  return nb::tuple(set);
+}
+
 // A launch plan, or the result of a reduction that Python has carried out.
 nb::object prepare_in_python(const Method& m, PyObject* self, const Arguments& arguments,
                              uint64_t axes, bool keepdims, double ddof) {
-  nb::list reduced_axes;
-  for (int i = 0; i < unwrap(self).layout.ndim(); ++i)
-    if (axes >> i & 1) reduced_axes.append(i);
   auto or_none = [](PyObject* o) { return o ? o : Py_None; };
   return nb::steal(call_hook(Hook::Prepare, "(ssONOOOOdOO)", "reduction", m.op.c_str(), self,
-                             nb::tuple(reduced_axes).release().ptr(),
+                             axis_tuple(axes).release().ptr(),
                              arguments[kAxis] ? Py_True : Py_False, or_none(arguments[kDType]),
                              or_none(arguments[kOut]), keepdims ? Py_True : Py_False, ddof,
                              or_none(arguments[kInitial]), or_none(arguments[kWhere]))
@@ -203,6 +207,15 @@ nb::object add_reduction(const std::string& op, const std::string& name,
 }  // namespace
 
 void register_reductions(nb::module_& m) {
+  m.def(
+      "read_axes",
+      [](nb::handle axis, int ndim, const char* where) {
+        return axis_tuple(read_axes(axis.is_none() ? nullptr : axis.ptr(), ndim, where));
+      },
+      nb::arg("axis").none(), nb::arg("ndim"), nb::arg("where"),
+      "Return one axis or several, each once, in ascending order; all for None. As in NumPy, axis "
+      "0 or -1 of no "
+      "dimension is no axis.");
   m.def(
       "_add_reduction", add_reduction, nb::arg("op"), nb::arg("name"), nb::arg("parameters"),
       nb::arg("doc"), nb::arg("is_method"),
