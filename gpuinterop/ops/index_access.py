@@ -282,7 +282,7 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
         target[...] = value
         return
     mask = output_arrays.as_mask(where, target, COPYTO)
-    # NumPy casts as it copies, if it knows one of the dtypes; ml_dtypes ignores imaginary parts in a cast to bool.
+    # NumPy casts as it copies, if one of the dtypes is its own; ml_dtypes ignores imaginary parts in a cast to bool.
     own = value.dtype.isbuiltin == 1 or (
         target.dtype.isbuiltin == 1 and not is_complex(value.dtype)
     )

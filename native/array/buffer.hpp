@@ -68,7 +68,7 @@ struct Buffer {
   bool producer_elsewhere = false, producer_alive = false;
 };
 
-// The stream of the last use, or, before the first one, the producer's if it lives as long as the memory.
+// The stream of the last use, or, before the first one, the producer's if that stream exists as long as the memory.
 inline void* last_stream(const Buffer& b) noexcept {
   return b.stream || !b.producer_alive ? b.stream : b.producer;
 }

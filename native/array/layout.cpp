@@ -93,7 +93,7 @@ Layout& Layout::operator=(Layout&& o) noexcept {
   ndim_ = o.ndim_;
   c_contiguous_ = o.c_contiguous_;
   f_contiguous_ = o.f_contiguous_;
-  // A borrowed DLTensor may point into heap_, so it lives as long as this layout.
+  // A borrowed DLTensor may point into heap_, so it is kept as long as this layout.
   if (!heap_ && o.ndim_ > kInlineDims)
     heap_ = std::exchange(o.heap_, nullptr);
   else

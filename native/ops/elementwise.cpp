@@ -94,7 +94,7 @@ void broadcast(Shape& s, const Layout& l, const char* where) {
 }
 
 // Whether the operands, whose broadcast shape this is, broadcast to the shape of an `out` array.
-bool takes(const Layout& out, const Shape& s) {
+bool broadcasts_to(const Shape& s, const Layout& out) {
   const int n = out.ndim();
   if (n < s.ndim) return false;
   for (int i = 1; i <= s.ndim; ++i)
@@ -275,7 +275,7 @@ Shape broadcast_shape(const OpInfo& info, const Input* in, Outs outs, Device dev
   for (int j = 0; j < info.results; ++j) {
     if (!outs[j]) continue;
     const Layout& out = outs[j]->layout;
-    if (!takes(out, shape)) refuse_out(shape, out, where);
+    if (!broadcasts_to(shape, out)) refuse_out(shape, out, where);
     broadcast(shape, out, where);
   }
   return shape;

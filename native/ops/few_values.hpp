@@ -7,8 +7,8 @@
 
 namespace gpuinterop::ops {
 
-// The array of an object as it was at one time, or nothing. The object must live longer, because its references
-// to the memory serve for this copy too: counting them would cost as much as a small addition.
+// The array of an object as it was at one time, or nothing. The object must outlive the copy, which uses its
+// references to the memory: counting new ones would cost as much as a small addition.
 class MaybeArray {
  public:
   MaybeArray() noexcept {}

@@ -23,7 +23,7 @@ struct HostLoop {
   }
 };
 
-// Loop number `index` of ufunc.types. None if the object is not laid out as NumPy 2 documents it. It lives as
+// Loop number `index` of ufunc.types. None if the object is not laid out as NumPy 2 documents it. Valid as
 // long as the ufunc.
 HostLoop ufunc_loop(PyObject* ufunc, int index);
 

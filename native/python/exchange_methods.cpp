@@ -132,8 +132,8 @@ int read_copy(PyObject* o) {
   fail_with("not_an_optional_bool", kDlpack, {"copy", repr_text(o)});
 }
 
-// What Python knows of the library whose code called the method. The protocol does not name the consumer; only
-// the module name in the globals of the calling frame identifies it.
+// The rules of the library whose code called the method, which Python reads from its converter. The protocol
+// does not name the consumer; only the module name in the globals of the calling frame identifies it.
 struct Caller {
   PyObject* module = nullptr;  // its name; owned, so that no other object has this address
   int negative = true;         // it accepts negative strides
