@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 import sys
 from collections.abc import Callable
@@ -16,18 +15,15 @@ from gpuinterop import _core, copy_tracking, error_messages
 from gpuinterop.dtypes import NAMES, as_supported_dtype, dtype_id
 from gpuinterop.error_context import reraise_from, resolve_device
 from gpuinterop.errors import (
-    BoundsError,
     ContiguityError,
     ConversionTypeError,
     DTypeError,
     GpuInteropError,
-    short_repr,
     type_name,
 )
-from gpuinterop.foreign_handles import CPU, CUDA, protocols_of
+from gpuinterop.foreign_handles import protocols_of
 from gpuinterop.host_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy
 from gpuinterop.layout import core_view, is_array
-from gpuinterop.option_values import require_bool
 from gpuinterop.scalars import NUMBERS, fill_with_lists, lists_fit, scalars_to_array
 
 A = TypeVar("A", bound=_core.Array)
@@ -352,67 +348,6 @@ def assign_list(target: _core.Array, value: Any, where: str, casts: bool) -> boo
         return False
     _core._prepare_write(target, where)
     return fill_with_lists(as_numpy_view(target, written=True), value, where, casts)
-
-
-def from_address(
-    cls: type[A],
-    ptr: int,
-    shape: Any,
-    strides: Any,
-    base: Any,
-    device: Any,
-    nbytes: int,
-    readonly: bool,
-    dtype: Any = np.float32,
-    in_elements: bool = True,
-    where: str = "from_gpu_pointer",
-) -> A:
-    """Return an array over memory at an address; strides count elements, or bytes.
-
-    Its bounds are checked against `nbytes`, else against the memory of `base` if that is a gpuinterop
-    array, else on a GPU against the driver's allocation.
-    """
-    if isinstance(ptr, bool | _core.Array) or not hasattr(ptr, "__index__"):
-        raise error_messages.not_an_int(where, "address", ptr, fix="pass int(x.gpudata) or x.ptr")
-    address = operator.index(ptr)
-    if not 0 <= address < 1 << 64:
-        raise BoundsError(where=where, expected="an address from 0 to 2**64 - 1",
-                          got=short_repr(address), fix="pass x.ptr, which is not negative")  # fmt: skip
-    try:
-        limit = operator.index(nbytes)
-    except TypeError:
-        raise error_messages.not_an_int(where, "nbytes", nbytes) from None
-    if not -1 <= limit < 1 << 63:
-        raise BoundsError(where=where, expected="nbytes of at least 0, below 2**63",
-                          got=short_repr(limit), fix="omit nbytes if the size is unknown")  # fmt: skip
-    readonly = require_bool(readonly, "readonly", where)
-    target = resolve_device(device, where) if device is not None else _locate(address)
-    with reraise_from(where):  # the check of a layout may fail
-        return _core.from_pointer(
-            cls,
-            address,
-            _core.read_ints(shape, where),
-            strides,
-            as_supported_dtype(dtype, where),
-            target.type_code,
-            target.index,
-            base,
-            nbytes=limit,
-            readonly=readonly,
-            where=where,
-            in_elements=in_elements,
-        )
-
-
-def _locate(address: int) -> devices.Device:
-    """Return the device of a pointer, also of pinned memory; "cpu" if the driver does not know it."""
-    default = devices.default_device()
-    if address == 0 or not _core.cuda_device_count():
-        return default
-    found = _core.inspect_pointer(address)
-    if default.type == "cpu" and found["memory"] != "device":  # the host can read it too
-        return default
-    return devices.device_from_dlpack(*((CUDA, found["device"]) if found["known"] else (CPU, 0)))
 
 
 def _unknown(value: Any, where: str) -> ConversionTypeError:

@@ -10,12 +10,12 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core
+from gpuinterop.address_inputs import from_address
 from gpuinterop.array_inputs import (
     as_input_array,
     cast_from,
     copy_of_value,
     default_device_for,
-    from_address,
     is_scalar_or_list,
     new_device_copy,
     new_full,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 import gpuinterop.devices as devices
-from gpuinterop import _core, array_inputs, copy_tracking, dtypes, host_views
+from gpuinterop import _core, address_inputs, array_inputs, copy_tracking, dtypes, host_views
 from gpuinterop.error_context import reraise_from, resolve_device
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -325,7 +325,7 @@ class CudaNdarray(ArrayMethods):
         are checked against the memory of `base` if that is a gpuinterop array, else on a GPU against
         the driver's allocation.
         """
-        return array_inputs.from_address(
+        return address_inputs.from_address(
             cls, ptr, shape, strides, base, device, nbytes, readonly,
             where="CudaNdarray.from_pointer",
         )  # fmt: skip
@@ -361,7 +361,7 @@ class GpuArray(ArrayMethods):
         readonly: bool = False,
     ) -> GpuArray:
         """Wrap memory of any dtype, as `CudaNdarray.from_pointer` does; `strides` are in bytes."""
-        return array_inputs.from_address(
+        return address_inputs.from_address(
             cls, ptr, shape, strides, base, device, nbytes, readonly, dtype, False,
             "GpuArray.from_pointer",
         )  # fmt: skip
