@@ -114,12 +114,6 @@ def test_refusals_leave_the_target_alone(device, value, error, words):
     np.testing.assert_array_equal(x.get(), numbers((2, 3)))
 
 
-def test_deletion_is_refused(device):
-    x = gi.zeros((2, 3), device=device)
-    with pytest.raises(TypeError, match="deletion"):
-        del x[0]
-
-
 def cast_into(made, x):
     made[...] = x
 

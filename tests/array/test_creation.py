@@ -84,6 +84,10 @@ def test_linspace(device, given, dtype):
     made = gi.linspace(*given, dtype=dtype, device=device)
     np.testing.assert_array_equal(made.get(), np.linspace(*given, dtype=dtype))
     assert (made.dtype, str(made.device)) == (dtype, device)
+    if dtype == "float32":
+        assert type(gi.linspace(*given, device=device)) is gi.CudaNdarray
+    whole = gi.linspace(-1, 1, 7, dtype="int64", device=device)  # rounded down
+    assert whole.tolist() == np.linspace(-1, 1, 7, dtype="int64").tolist()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
@@ -97,14 +101,6 @@ def test_values_computed_in_parts_are_those_of_numpy(dtype, n):
             made = gi.linspace(start, step, n, endpoint, dtype=dtype, device="cpu")
             expected = np.linspace(start, step, n, endpoint, dtype=dtype)
             np.testing.assert_array_equal(made.get(), expected, strict=True)
-
-
-def test_linspace_is_float32_and_rounds_integers_down(device):
-    made = gi.linspace(-1, 1, 7, device=device)
-    assert type(made) is gi.CudaNdarray
-    np.testing.assert_array_equal(made.get(), np.linspace(-1, 1, 7).astype("float32"))
-    whole = gi.linspace(-1, 1, 7, dtype="int64", device=device)
-    assert whole.tolist() == np.linspace(-1, 1, 7, dtype="int64").tolist()
 
 
 @pytest.mark.parametrize(

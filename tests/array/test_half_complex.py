@@ -89,13 +89,3 @@ def test_torch_shares_complex32_memory():
     back = gi.converters.to_torch(x)
     assert back.dtype == torch.complex32
     assert back.data_ptr() == t.data_ptr()
-
-
-@pytest.mark.parametrize("dtype", ["int1", "uint1"])
-def test_single_bits_are_marked_padded(dtype):
-    x = gi.from_any(np.array([0, 1, 1], dtype))
-    with pytest.raises(BufferError, match="bytes"):
-        x.__dlpack__()
-    back = gi.from_dlpack(x.__dlpack__(max_version=(1, 1)))
-    assert back.dtype == x.dtype
-    assert back.ptr == x.ptr

@@ -173,7 +173,8 @@ def test_iteration_and_length(device):
         iter(array[0, 0])
 
 
-@pytest.mark.parametrize("kind", [tuple, list, np.array, lambda n: gi.asarray(n, "int32")])
+@pytest.mark.parametrize("kind", [tuple, list, np.array, lambda n: gi.asarray(n, "int32"),
+                                  lambda n: tuple(map(np.int64, n))])  # fmt: skip
 def test_shapes_and_axes_mean_the_same_in_every_kind_of_sequence(device, kind):
     numpy_array = np.arange(24, dtype="f4").reshape(2, 3, 4)
     x = gi.CudaNdarray(numpy_array, device=device)
@@ -188,6 +189,7 @@ def test_shapes_and_axes_mean_the_same_in_every_kind_of_sequence(device, kind):
     assert x.transpose(kind([2, 0, 1])).shape == (4, 2, 3)
     assert x.dimshuffle(kind([2, -1, 0, 1])).shape == (4, 1, 2, 3)
     assert x[:1].broadcast_to(kind([5, 3, 4])).shape == (5, 3, 4)
+    assert gi.zeros(kind([4, 3]), device=device).shape == (4, 3)
 
 
 def test_stride_of_an_axis_of_size_1_continues_the_next_axis():

@@ -73,6 +73,7 @@ CALLS = [
     ("gi.concatenate([x, x], True)", "ArgumentTypeError: concatenate"),
     # keys
     ("x[10**5000]", "ArrayIndexError: x[key]"),
+    ("del x[0]", "ArgumentTypeError: del x[key]", "deletion"),
     ("x[::0]", "ShapeError: x[key]"),
     ('x[:"a"]', "ArgumentTypeError: x[key]"),
     ("x[0, 1.5:]", "ArgumentTypeError: x[key]"),

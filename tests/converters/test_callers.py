@@ -78,10 +78,13 @@ def test_writes_wait_for_a_registered_library_that_reads_later(toy, device, monk
     held = [code_of(__name__="other")["take"](x)]
     x.fill(1)
     held = [code_of(__name__="toy")["take"](x)]
+    gi.zeros(64, device=device).fill(1)
+    assert held
     thread = threading.Timer(0.2, held.clear)
     thread.start()
     x.fill(2)
     assert not held
+    assert x.tolist() == [2] * 64
     thread.join()
 
 

@@ -83,16 +83,6 @@ def test_conversion_matches_explain(source, target):
             assert (type(error), plan.code) == (gi.CopyForbiddenError, gi.CopyForbiddenError.reason)
 
 
-def test_to_cudandarray_copies_nothing_in_vain():
-    x = np.zeros(1000, ">i8")
-    with gi.count_copies() as copied, pytest.raises(gi.DTypeError):
-        gi.to_cudandarray(x, copyif=True)
-    assert copied.count == 0
-    with gi.count_copies() as copied:
-        assert gi.to_cudandarray(x.astype(">f4"), copyif=True).shape == (1000,)
-    assert (copied.count, copied.bytes) == (1, 4000)
-
-
 # ---- capsules -----------------------------------------------------------------------------------
 
 

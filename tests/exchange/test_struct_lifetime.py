@@ -263,6 +263,11 @@ for a in (x, foreign, kept):
     "numpy holds the memory": "sys.keep = np.from_dlpack(x), np.asarray(kept), np.from_dlpack(foreign)",
     "a cycle with a module": "me = sys.modules[__name__]; me.cycle = [me, x, kept, foreign.T]",
     "atexit makes new ones": "import atexit; atexit.register(lambda: np.from_dlpack(foreign[1:]))",
+    "a cycle that owns what it views": """
+class Holder: pass
+me = Holder(); me.me = me; me.view = x[1:]; sys.later = x.T
+me.raw = gi.from_gpu_pointer(x.ptr, (6,), (1,), me, device="cpu")
+""",
     "an exception ends it": "raise SystemExit(0)",
 }
 
@@ -270,7 +275,8 @@ for a in (x, foreign, kept):
 @pytest.mark.parametrize("name", EXITS)
 def test_process_ends_well(name):
     peer()
-    run(f"""
+    run(
+        f"""
 import sys
 import numpy as np
 import gpuinterop as gi
@@ -279,4 +285,6 @@ x = gi.full((2, 3), 1.0, device="cpu")
 foreign = gi.from_dlpack(capsule())
 kept = gi.from_dlpack(bytearray(64))
 {EXITS[name]}
-""")
+""",
+        PYTHONDEVMODE="1" if "owns" in name else "",
+    )

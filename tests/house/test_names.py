@@ -14,7 +14,7 @@ from gpuinterop import converters, errors, testing
 @pytest.mark.parametrize("name", gi.__all__)
 def test_name_resolves(name):
     value = getattr(gi, name)
-    assert name == "__version__" or callable(value)
+    assert name == "__version__" or (callable(value) and inspect.getdoc(value))
     assert name in dir(gi)
 
 

@@ -42,8 +42,10 @@ def folded(request, device):
         lambda x, out: gi.where(x, x, 0, out=out),
         lambda x, out: np.exp(x, out=out),
         lambda x, out: out.__iadd__(x),
+        lambda x, out: x[None].sum(axis=0, out=out),
+        lambda x, out: np.sum(x[None], axis=0, out=out),
     ],
-    ids=["add", "concatenate", "stack", "take", "where", "exp", "+="],
+    ids=["add", "concatenate", "stack", "take", "where", "exp", "+=", "sum", "numpy.sum"],
 )
 def test_out_with_overlapping_elements_is_refused(x, folded, call):
     with pytest.raises(ContiguityError, match="do not overlap"):

@@ -41,6 +41,7 @@ SELECTED, IMAGINARY = gi.GpuArray(selected, device="cpu"), gi.GpuArray(imaginary
 stack, number, line = f.reshape(-1, 32, 32)[:32], np.asarray(np.float32(1)), w[0].copy()
 dots = np.dot(stack, stack)
 outer, square = w[:, :512].copy(), np.zeros((512, 512), "float32")
+TALL = F.reshape(-1, 64)
 STACK, NUMBER, LINE, DOTS, OUTER, SQUARE = (
     gi.GpuArray(value, device="cpu") for value in (stack, number, line, dots, outer, square))
 half, wide, some = outer.astype("f2"), square.astype("f2"), below.reshape(-1, 32, 32)
@@ -159,6 +160,15 @@ PAIRS = {
     "take from columns, wrap": (
         lambda: gi.take(F.T, B, mode="wrap"), lambda: np.take(f.T, below, mode="wrap")),
     "take_along_axis": (lambda: gi.take_along_axis(F, B, 0), lambda: np.take_along_axis(f, below, 0)),
+    "take_along_axis of the longest": (
+        lambda: gi.take_along_axis(F.T, P[:4096, None], 0), lambda: np.empty((4096, 64), "f4")),
+    "rows": (lambda: TALL[P[:4096]], lambda: np.empty((4096, 64), "f4")),
+    "columns of a transpose": (lambda: F[:, P[:4096]], lambda: np.empty((64, 4096), "f4")),
+    "columns": (lambda: TALL[:, B[0, :64]], lambda: np.empty((4096, 64), "f4")),
+    "several arrays": (lambda: TALL[P[:4096], P[4096:8192]], lambda: np.empty(4096, "f4")),
+    "transposed mask": (lambda: F.T[M.T], lambda: f[m]),
+    "assignment to rows": (lambda: TALL.__setitem__(P[:4096], TALL[0]), lambda: None),
+    "values for selected elements": (lambda: D.__setitem__(M, SELECTED), lambda: None),
     "put": (lambda: gi.put(F, B, 3), lambda: np.put(f, below, 3)),
     "put, clip": (lambda: gi.put(F, B, 3, mode="clip"), lambda: np.put(f, below, 3, mode="clip")),
     "repeat with counts": (lambda: gi.repeat(F, C), lambda: np.repeat(f, counts)),

@@ -60,11 +60,6 @@ def test_numba_cupy_and_mpi_read_the_dictionary(gpu):
     assert interface["stream"] not in (0, None)
 
 
-def test_host_array_has_no_gpu_kernel_attributes():
-    x = gi.array(HOST, device="cpu")
-    assert not hasattr(x, "__cuda_array_interface__")
-
-
 def prepared(*args):
     with converters.pointer_arguments(args, copyif=True) as made:
         return [m.ptr for m in made]
