@@ -85,29 +85,6 @@ def test_matrix_tries_draws_and_saves(run, tmp_path):
     assert Matrix.from_json(out) == Matrix.load(path)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["/nonexistent/file.json"], "gpuinterop matrix: [Errno 2] No such file"),
-        (["--only", "numpy", "--output", "/nonexistent/m.json"], "No such file"),
-        (["--only", "tourch"], "--only: expected the name of a library: torch, numpy, "),
-        (["--only", "tourch"], "fix: pass 'torch'"),
-        (["--only", "numpy", "--layouts", "spiral"], "'spiral'"),
-        (["--only", "numpy", "--dtypes", "float31"], "'float31'"),
-        (["--only", "numpy", "--device", "tpu"], "tpu"),
-        (["--bridge", "nosuchmodule:x"], "add the module's folder to PYTHONPATH"),
-        (["--bridge", "json"], "module 'json' has no attribute 'bridge'"),
-        (["--bridge", "json:dumps"], "got: TypeError: dumps() missing 1 required"),
-        (["--bridge", "json:JSONDecoder"], "JSONDecoder"),
-        (["--only", ", "], "--only: expected names separated by commas"),
-    ],
-)
-def test_matrix_reports_invalid_arguments(run, words, message):
-    code, out, err = run("matrix", *words)
-    assert (code, out) == (2, "")
-    assert message in err
-
-
 def test_a_bridge_is_found_under_its_usual_name(run, tmp_path, monkeypatch):
     text = "from gpuinterop.testing.peers import load\nbridge = load('numpy')\n"
     (tmp_path / "my_bridge.py").write_text(text)

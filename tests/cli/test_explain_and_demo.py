@@ -87,33 +87,6 @@ def test_array_api_has_two_names(run):
         assert [row["name"] for row in json.loads(out)["libraries"]] == ["array_api"]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--to", "nolib"], "--to: expected the name of a library"),
-        (["--to", "tourch"], "fix: pass 'torch'"),
-        (["--to", "numpy", "--shape", "3,x"], "3,x"),
-        (["--to", "numpy", "--shape=-1"], "--shape: expected axis lengths"),
-        (["--to", "numpy", "--layout", "zigzag"], "zigzag"),
-        (["--to", "numpy", "--layout", "revrsed"], "fix: pass --layout=reversed"),
-        (["--to", "numpy", "--device", "nowhere"], "--device: expected"),
-        (["--to", "numpy", "--layout", "4,4,4"], "(4, 4, 4)"),
-        (["--to", "numpy", "--layout=3,1"], "multiples of the itemsize"),
-        (["--to", "numpy", "--dtype", "text"], "'text'"),
-        (["--to", "numpy", "--device", "tpu"], "tpu"),
-        (
-            ["--to", "numpy", "--shape", "99999999999999,99999999999"],
-            "--shape: expected an int that fits 63 bits",
-        ),
-    ],
-)
-def test_explain_reports_invalid_arguments(run, words, message):
-    code, out, err = run("explain", *words)
-    assert code == 2, out
-    assert message in err
-    assert not out
-
-
 # ---- demo and version ---------------------------------------------------------------------------
 
 
@@ -147,21 +120,6 @@ def test_demo_on_a_gpu_without_libraries_for_it_is_on_the_host(run, monkeypatch)
     internals.install_only(monkeypatch, "numpy", "builtins")
     code, out, _ = run("demo")
     assert (code, "on cpu: one array" in out) == (0, True)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--only="], "--only: expected names separated by commas"),
-        (["--only", "nosuch"], "--only: expected the name of a library"),
-        (["--only", "numba", "--device", "cpu"], "has arrays on cpu\n  got: numba"),
-        (["--device", "mars"], "--device: expected"),
-    ],
-)
-def test_demo_refuses_wrong_arguments(run, words, message):
-    code, out, err = run("demo", *words)
-    assert (code, out) == (2, "")
-    assert message in err
 
 
 def test_version(run):

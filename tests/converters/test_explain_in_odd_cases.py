@@ -100,17 +100,6 @@ def test_capsule_is_consumed_by_the_conversion_alone():
     assert "consumed" in plan.got
 
 
-@pytest.mark.parametrize(
-    ("target", "copyif", "dtype"),
-    [("cudandarray", False, "float64"), ("cudandarray", True, "float64"), ("cupy", False, "float64"),
-     ("buffer", True, "bfloat16")],
-)  # fmt: skip
-def test_refused_capsule_can_still_be_taken(target, copyif, dtype):
-    capsule = gi.zeros(16, dtype, device="cpu").__dlpack__()
-    assert agree(capsule, target, copyif)[0].refused
-    assert gi.from_any(capsule).dtype == dtype
-
-
 # ---- converters without a plan ------------------------------------------------------------------
 
 

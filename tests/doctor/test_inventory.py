@@ -1,7 +1,5 @@
 """Versions and CUDA majors from metadata, broken metadata included."""
 
-import sys
-
 import pytest
 
 from gpuinterop.installed_libraries import canonical, numbers, scan
@@ -57,37 +55,31 @@ def test_cuda_major(name, version, text, cuda):
     assert found[name].version == version
 
 
-def test_unknown_packages_are_left_out():
-    assert rows(Distribution("requests", "2"), Distribution("numpy-stl", "1")) == {}
+@pytest.mark.parametrize(
+    ("installed", "listed"),
+    [
+        ([("requests", "2"), ("numpy-stl", "1")], []),
+        ([("numpy", "2.0"), ("NumPy", "1.0")], ["numpy 2.0"]),  # the first on the path counts
+        ([("cupy", "1"), ("cupy-cuda12x", "2")], ["cupy 1", "cupy-cuda12x 2"]),
+    ],
+)
+def test_each_known_distribution_is_listed_once(installed, listed):
+    found = scan([Distribution(*one) for one in installed])
+    assert sorted(f"{row.distribution} {row.version}" for row in found) == listed
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_package_without_its_module_is_broken(monkeypatch, tmp_path, folder):
+    if folder:  # as an installation that was broken off, or undone, leaves it
+        (tmp_path / "gnumpy").mkdir()
+        monkeypatch.syspath_prepend(tmp_path)
+    assert "gnumpy is missing" in rows(Distribution("gnumpy", "0.2"))["gnumpy"].broken
 
 
 def test_damaged_metadata_does_not_stop_the_scan():
     found = rows(Damaged(), Nameless(), Distribution("numpy", ""), Distribution("", "1"))
     assert list(found) == ["numpy"]
     assert "no version" in found["numpy"].broken
-
-
-def test_a_package_without_its_module_is_broken(monkeypatch):
-    monkeypatch.setitem(sys.modules, "warp", None)
-    found = rows(Distribution("gnumpy", "0.2"))
-    assert "gnumpy is missing" in found["gnumpy"].broken
-
-
-def test_a_bare_folder_is_no_module(monkeypatch, tmp_path):
-    (tmp_path / "gnumpy").mkdir()  # as an installation that was broken off, or undone, leaves it
-    monkeypatch.syspath_prepend(tmp_path)
-    assert "gnumpy is missing" in rows(Distribution("gnumpy", "0.2"))["gnumpy"].broken
-
-
-def test_the_first_of_two_on_the_path_counts():
-    found = scan([Distribution("numpy", "2.0"), Distribution("NumPy", "1.0")])
-    assert [row.version for row in found] == ["2.0"]
-
-
-def test_two_names_of_one_library_are_both_listed():
-    assert set(rows(Distribution("cupy", "1"), Distribution("cupy-cuda12x", "2"))) == {
-        "cupy", "cupy-cuda12x",
-    }  # fmt: skip
 
 
 def test_names_and_numbers():

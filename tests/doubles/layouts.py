@@ -1,4 +1,4 @@
-"""Hypothesis strategies: the same strided view on both sides."""
+"""Layouts by name, and Hypothesis strategies: the same strided view on both sides."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,15 @@ import numpy as np
 from hypothesis import strategies as st
 
 import gpuinterop as gi
+
+# An array equal to the first argument, as a view of what the second makes of a C-ordered array.
+LAYOUTS = {
+    "C": lambda a, to: to(a),
+    "F": lambda a, to: to(a.T.copy()).T,
+    "reversed": lambda a, to: to(np.flip(a).copy())[(slice(None, None, -1),) * a.ndim],
+    "misaligned": lambda a, to: to(np.concatenate([a[..., :1], a], axis=-1))[..., 1:],
+    "steps": lambda a, to: to(np.repeat(a, 2, axis=-1))[..., ::2],
+}
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,9 @@ def assigned(shape, dtype):
 REFUSALS = {
     "the class by from_dlpack": (lambda cap: gi.from_dlpack(cap, cls=gi.CudaNdarray), TypeError),
     "the class itself": (lambda cap: gi.CudaNdarray(cap, device="cpu"), TypeError),
+    "to_cudandarray": (gi.to_cudandarray, TypeError),
+    "a copy as CudaNdarray": (lambda cap: gi.to(cap, "cudandarray", copyif=True), TypeError),
+    "to a library": (lambda cap: gi.to(cap, "cupy"), gi.GpuInteropError),
     "no cast": (lambda cap: gi.asarray(cap, "int32", device="cpu", copy=False), BufferError),
     "assigned to another dtype": (assigned((2, 3), "float32"), TypeError),
     "assigned to another shape": (assigned((4, 5), "float64"), ValueError),

@@ -12,8 +12,6 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "gpuinterop"
 ALLOWED_UPWARD = {("array_inputs", "converters"), ("ops", "ndarray")}
@@ -156,26 +154,6 @@ def test_the_picture_has_every_module_and_nine_layers_at_most():
 def test_the_decision_draws_the_same_picture():
     page = (ROOT / "docs/adr/0021-the-second-house.md").read_text(encoding="utf-8")
     assert read_picture(page) == PICTURE
-
-
-UP = "import_module('gpuinterop.converters.torch')"
-
-
-@pytest.mark.parametrize(
-    ("file", "source", "expected"),
-    [("ops/a.py", "from gpuinterop import ndarray", ["1: ops (4) imports ndarray (5)"]),
-     ("ops/a.py", "from ..ndarray import x", ["1: ops (4) imports ndarray (5)"]),
-     ("ops/a.py", "def f():\n    import gpuinterop.converters.torch", ["2: ops (4) imports converters (6)"]),
-     ("ops/a.py", "from .elementwise import f\nfrom gpuinterop.errors import E\nimport numpy", []),
-     ("ops/a.py", "from gpuinterop import zeros", ["1: ops (4) imports __init__ (8)"]),
-     ("cli/demo.py", "import gpuinterop as gi", []),
-     ("ops/a.py", f"def f():\n    return {UP}", ["2: ops (4) imports converters (6)"]),
-     ("ops/a.py", "import_module('gpuinterop.ndarray')\n__import__('gpuinterop.cli')", ["2: ops (4) imports cli (8)"]),
-     ("ops/a.py", "import_module(f'{__package__}.blas'); import_module(name)", []),
-     ("stray.py", "", [" stray is not in the picture of CONTRIBUTING.md"])],
-)  # fmt: skip
-def test_the_rule_of_imports(file, source, expected):
-    assert violations(PACKAGE / file, source, set()) == [f"{file}:{line}" for line in expected]
 
 
 # Folders of native/. exchange and ops have one number and include nothing of each other.

@@ -31,6 +31,8 @@ import gpuinterop
 x = gpuinterop.zeros((2, 3), device="cpu")
 x[:, ::-1] = gpuinterop.asarray(numpy.ones((2, 3), "float32"), device="cpu", copy=False)
 assert numpy.from_dlpack(x).sum() == 6
+DType = type("DType", (), {"__repr__": lambda self: "torch.float64"})
+assert gpuinterop.zeros(2, DType(), device="cpu").dtype == "float64"
 try:
     gpuinterop.from_any(object())
 except TypeError:

@@ -3,6 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from doubles.layouts import LAYOUTS
 from doubles.property_tests import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,10 +20,7 @@ def on(device, host=HOST):
 
 def layouts(device):
     """HOST in several layouts."""
-    return [
-        on(device), on(device, HOST.T.copy()).T, on(device, HOST[:, ::-1].copy())[:, ::-1],
-        on(device, np.repeat(HOST, 2, axis=1))[:, ::2],
-    ]  # fmt: skip
+    return [make(HOST, lambda a: on(device, a)) for make in LAYOUTS.values()]
 
 
 def equal(found, expected):
@@ -80,7 +78,7 @@ def test_put(device, size, values, mode, dtype, data):
     places = np.array(places, dtype)
     expected = HOST.copy()
     np.put(expected, places.astype("i8"), values, mode)
-    layout = data.draw(st.integers(0, 3))
+    layout = data.draw(st.integers(0, 4))
     x = layouts(device)[layout]
     gi.put(x, on(device, places), values, mode)
     equal(x, expected)

@@ -2,19 +2,13 @@
 
 import numpy as np
 import pytest
+from doubles.layouts import LAYOUTS
 from doubles.property_tests import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from keys import FORMS, given_as, is_valid, keys, shapes
 
 import gpuinterop as gi
-
-LAYOUTS = {
-    "C": lambda a, to: to(a),
-    "transposed": lambda a, to: to(a.T.copy()).T,
-    "reversed": lambda a, to: to(a[::-1].copy())[::-1],
-    "steps": lambda a, to: to(np.repeat(a, 2, axis=-1))[..., ::2],
-}
 
 
 @st.composite

@@ -2,18 +2,11 @@
 
 import numpy as np
 import pytest
+from doubles.layouts import LAYOUTS
 
 import gpuinterop as gi
 
 SHAPES = [(70, 40), (9, 33, 64), (40, 3, 48), (200, 4), (6, 2, 2)]
-# An array equal to the first argument, as a view of what the second makes of a C-ordered array.
-LAYOUTS = {
-    "C": lambda a, to: to(a),
-    "F": lambda a, to: to(a.T.copy()).T,
-    "reversed": lambda a, to: to(a[::-1, ..., ::-1].copy())[::-1, ..., ::-1],
-    "misaligned": lambda a, to: to(np.concatenate([a[..., :1], a], axis=-1))[..., 1:],
-    "steps": lambda a, to: to(np.repeat(a, 2, axis=-1))[..., ::2],
-}
 
 
 def strided(host: np.ndarray, layout: str, device) -> gi.GpuArray:

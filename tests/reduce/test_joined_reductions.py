@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from doubles.layouts import LAYOUTS
 
 import gpuinterop as gi
 
@@ -71,26 +72,12 @@ def test_number_of_kernels(name: str) -> None:
     assert gi.capture(gi.fuse(function), *arrays).nodes == count
 
 
-LAYOUTS = {
-    "transposed": lambda a: np.ascontiguousarray(a.T).T,
-    "reversed": lambda a: a[::-1, ::-1],
-    "every second": lambda a: np.repeat(np.repeat(a, 2, 0), 2, 1)[::2, ::2],
-    "one row": lambda a: a[:1],
-    "one column": lambda a: a[:, :1],
-    "one element": lambda a: a[:1, :1],
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_layouts(device: str, layout: str) -> None:
-    host = LAYOUTS[layout](X)
-    x = gi.asarray(np.ascontiguousarray(host), device=device)
-    if layout == "transposed":
-        x = gi.asarray(np.ascontiguousarray(host.T), device=device).T
-    elif layout == "reversed":
-        x = gi.asarray(np.ascontiguousarray(X), device=device)[::-1, ::-1]
-    elif layout == "every second":
-        x = gi.asarray(np.repeat(np.repeat(X, 2, 0), 2, 1), device=device)[::2, ::2]
+@pytest.mark.parametrize(
+    ("layout", "host"),
+    [*((layout, X) for layout in LAYOUTS), *(("C", part) for part in (X[:1], X[:, :1], X[:1, :1]))],
+)
+def test_layouts(device: str, layout: str, host: np.ndarray) -> None:
+    x = LAYOUTS[layout](host, lambda a: gi.asarray(np.ascontiguousarray(a), device=device))
     col = gi.asarray(np.ascontiguousarray(host[:, 0]), device=device)
     fused = gi.fuse(lambda x, col: (x.sum(axis=0), x.max(axis=0), col.sum(), col @ x))
     wide, tall = host.astype("float64"), host[:, 0].astype("float64")

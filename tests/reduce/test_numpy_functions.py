@@ -29,8 +29,6 @@ CALLS = {
     "split at an array": lambda m, v, c: np.split(v, np.array([1, 3]))[2],
     "split at one": lambda m, v, c: np.split(m, np.array([1]))[1],
     "hsplit at an array": lambda m, v, c: np.hsplit(m, np.uint8([1, 2]))[1],
-    "repeat by an array": lambda m, v, c: np.repeat(m, np.array([2]), 1),
-    "repeat by a list": lambda m, v, c: np.repeat(m, [2]),
     "tile by an array": lambda m, v, c: np.tile(m, np.array([2, 1])),
     "zeros_like of an array's shape": lambda m, v, c: np.zeros_like(m, shape=np.array([2])),
     "flip an array": lambda m, v, c: np.flip(c, np.array([0, 2])),
@@ -42,9 +40,6 @@ CALLS = {
     "tile by many": lambda m, v, c: np.tile(m.T, (2, 1, 3)),
     "tile by few": lambda m, v, c: np.tile(c, (2, 1)),
     "repeat": lambda m, v, c: np.repeat(m, 3),
-    "repeat along": lambda m, v, c: np.repeat(m, 2, axis=0),
-    "repeat by several": lambda m, v, c: np.repeat(m, [2, 0, 3, 1][: m.shape[1]], axis=1),
-    "repeat by several, all": lambda m, v, c: np.repeat(m, np.arange(m.size)),
     "clip in another dtype": lambda m, v, c: np.clip(m, 2, 5, dtype="float64"),
     "roll": lambda m, v, c: np.roll(m, 5),
     "roll along": lambda m, v, c: np.roll(m, -1, axis=1),
@@ -94,8 +89,6 @@ CALLS = {
     "norm": lambda m, v, c: np.linalg.norm(m, axis=1),
     "diff": lambda m, v, c: np.diff(m**2, 2),
     "diff of bools": lambda m, v, c: np.diff(m > 0, axis=0),
-    "isclose": lambda m, v, c: np.isclose(m, m + 1e-9),
-    "count_nonzero": lambda m, v, c: np.count_nonzero(m, axis=1),
     "where": lambda m, v, c: np.where(m > 0, m, v),
 }  # fmt: skip
 

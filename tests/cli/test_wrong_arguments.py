@@ -1,0 +1,44 @@
+"""Arguments that a command refuses, with a message and nothing on the standard output."""
+
+import pytest
+
+REFUSED = [
+    (["matrix", "/nonexistent/file.json"], "gpuinterop matrix: [Errno 2] No such file"),
+    (["matrix", "--only", "numpy", "--output", "/nonexistent/m.json"], "No such file"),
+    (["matrix", "--only", "tourch"], "--only: expected the name of a library: torch, numpy, "),
+    (["matrix", "--only", "tourch"], "fix: pass 'torch'"),
+    (["matrix", "--only", "numpy", "--layouts", "spiral"], "'spiral'"),
+    (["matrix", "--only", "numpy", "--dtypes", "float31"], "'float31'"),
+    (["matrix", "--only", "numpy", "--device", "tpu"], "tpu"),
+    (["matrix", "--bridge", "nosuchmodule:x"], "add the module's folder to PYTHONPATH"),
+    (["matrix", "--bridge", "json"], "module 'json' has no attribute 'bridge'"),
+    (["matrix", "--bridge", "json:dumps"], "got: TypeError: dumps() missing 1 required"),
+    (["matrix", "--bridge", "json:JSONDecoder"], "JSONDecoder"),
+    (["matrix", "--only", ", "], "--only: expected names separated by commas"),
+    (["explain", "--to", "nolib"], "--to: expected the name of a library"),
+    (["explain", "--to", "tourch"], "fix: pass 'torch'"),
+    (["explain", "--to", "numpy", "--shape", "3,x"], "3,x"),
+    (["explain", "--to", "numpy", "--shape=-1"], "--shape: expected axis lengths"),
+    (["explain", "--to", "numpy", "--layout", "zigzag"], "zigzag"),
+    (["explain", "--to", "numpy", "--layout", "revrsed"], "fix: pass --layout=reversed"),
+    (["explain", "--to", "numpy", "--device", "nowhere"], "--device: expected"),
+    (["explain", "--to", "numpy", "--layout", "4,4,4"], "(4, 4, 4)"),
+    (["explain", "--to", "numpy", "--layout=3,1"], "multiples of the itemsize"),
+    (["explain", "--to", "numpy", "--dtype", "text"], "'text'"),
+    (["explain", "--to", "numpy", "--device", "tpu"], "tpu"),
+    (
+        ["explain", "--to", "numpy", "--shape", "99999999999999,99999999999"],
+        "--shape: expected an int that fits 63 bits",
+    ),
+    (["demo", "--only="], "--only: expected names separated by commas"),
+    (["demo", "--only", "nosuch"], "--only: expected the name of a library"),
+    (["demo", "--only", "numba", "--device", "cpu"], "has arrays on cpu\n  got: numba"),
+    (["demo", "--device", "mars"], "--device: expected"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), REFUSED)
+def test_wrong_arguments_are_refused(run, words, message):
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert message in err
