@@ -121,9 +121,6 @@ def test_view_only_subclasses_are_shared_without_a_copy(tmp_path):
     kept = np.memmap(tmp_path / "kept", "f4", "w+", shape=(4,))
     for host in (kept, np.ones(2, "f4").view(np.recarray), np.ma.array(np.ones(3, "f4"))):
         assert gi.shares_memory(gi.asarray(host, device="cpu", copy=False), host)
-    for value in (np.ones(3, ">f4"), [1.0, 2.0], np.float32(1)):
-        with pytest.raises(gi.CopyForbiddenError):
-            gi.asarray(value, device="cpu", copy=False)
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 2), (2, 1, 2), (0, 3)])

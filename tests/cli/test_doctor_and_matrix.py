@@ -20,6 +20,10 @@ def test_help_lists_every_command(capsys):
         main(["--help"])
     lines = capsys.readouterr().out.partition("COMMAND\n")[2].partition("\n\n")[0].splitlines()
     assert [line.split()[0] for line in lines if line[4] != " "] == [*COMMANDS]
+    assert main([]) == 2
+    assert capsys.readouterr().out.startswith("usage: gpuinterop")
+    with pytest.raises(SystemExit, match="2"):
+        main(["nonsense"])
 
 
 @pytest.mark.parametrize("name", COMMANDS)

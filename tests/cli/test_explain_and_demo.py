@@ -24,13 +24,9 @@ def test_explain_shares_refuses_and_copies(run):
     code, out, _ = run("explain", "--layout", "reversed", "--to", "torch", "--copyif")
     assert code == 0
     assert "copied (48 bytes)" in out
-
-
-def test_explain_json(run):
     code, out, _ = run("explain", "--layout", "readonly", "--to", "numpy", "--json")
-    assert code == 0
     data = json.loads(out)
-    assert (data["outcome"], data["library"]) == ("shared", "numpy")
+    assert (code, data["outcome"], data["library"]) == (0, "shared", "numpy")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import inspect
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import gpuinterop as gi
@@ -75,15 +74,3 @@ def test_docstring_answers_the_same_questions_in_order(name):
         found = re.compile(words).search(text, at)
         assert found, f"{name} does not tell, after the others, {question}"
         at = found.end()
-
-
-@pytest.mark.parametrize(
-    "call", [lambda **o: gi.to(np.ones(2), "numpy", **o), lambda **o: gi.from_any(np.ones(2), **o)]
-)
-def test_device_and_dtype_as_options_suggest_asarray(call):
-    for option in ({"device": "cpu"}, {"dtype": "float16"}):
-        ((name, value),) = option.items()
-        with pytest.raises(gi.ArgumentTypeError) as caught:
-            call(**option)
-        assert caught.value.fix == f"convert first: gpuinterop.asarray(x, {name}={value!r})"
-        assert gi.asarray(np.ones(2), **option).shape == (2,)

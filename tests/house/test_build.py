@@ -76,11 +76,3 @@ def test_a_free_threaded_interpreter_is_refused(monkeypatch, free_threaded):
         return
     with pytest.raises(SystemExit, match="free-threaded"):
         runpy.run_path(str(NATIVE / "check_python.py"))
-
-
-@pytest.mark.parametrize("words", [[], ["--help"], ["nonsense"]])
-def test_the_command_line_helps(words):
-    command = [sys.executable, "-m", "gpuinterop", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == (0 if "--help" in words else 2)
-    assert "usage: gpuinterop" in done.stdout + done.stderr

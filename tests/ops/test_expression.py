@@ -107,12 +107,6 @@ def test_numbers_are_operands_of_every_method(device):
     assert (found.dtype, found.tolist()) == ("int32", [4, 5])
 
 
-def test_an_unknown_operation_suggests_a_similar_name():
-    graph = gi.Expression()
-    with pytest.raises(ArgumentTypeError, match="pass 'sqrt'"):
-        graph.apply("sqr", graph.input())
-
-
 def test_repr_of_a_value_is_short_for_a_graph_with_shared_values():
     graph = gi.Expression()
     x = value = graph.input()
