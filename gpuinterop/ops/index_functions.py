@@ -76,10 +76,9 @@ def flatnonzero(x: Any) -> Any:
 
 
 def _as_mask(x: Any) -> Any:
-    """Return x, or whether its elements are not zero; NumPy finds these in arrays of its own dtypes."""
+    """Return x, or on a GPU whether its elements are not zero; on "cpu" NumPy finds these without a mask."""
     view = output_arrays.plain(x)
-    found_by_numpy = view.device.type == "cpu" and view.dtype.isbuiltin == 1
-    return view if found_by_numpy or view.dtype == np.bool_ else cast(view, np.bool_)
+    return view if view.device.type == "cpu" or view.dtype == np.bool_ else cast(view, np.bool_)
 
 
 # ---- take and similar functions ---------------------------------------------------------------------

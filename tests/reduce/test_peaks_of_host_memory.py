@@ -45,6 +45,8 @@ TALL = F.reshape(-1, 64)
 STACK, NUMBER, LINE, DOTS, OUTER, SQUARE = (
     gi.GpuArray(value, device="cpu") for value in (stack, number, line, dots, outer, square))
 half, wide, some = outer.astype("f2"), square.astype("f2"), below.reshape(-1, 32, 32)
+brain = f.astype(ml_dtypes.bfloat16)
+BRAIN = gi.GpuArray(brain, device="cpu")
 HALF, WIDE, SOME = (gi.GpuArray(value, device="cpu") for value in (half, wide, some))
 PRODUCT, HALVES = (gi.capture(lambda x: x @ x.T, x) for x in (F, HALF))
 fused = gi.fuse(lambda x, y: gi.tanh(x * y + x))
@@ -147,6 +149,7 @@ PAIRS = {
     "nonzero of many columns": (lambda: gi.nonzero(F.reshape(1024, -1)), lambda: np.nonzero(f.reshape(1024, -1))),
     "nonzero": (lambda: gi.nonzero(F), lambda: np.nonzero(f)),
     "flatnonzero": (lambda: gi.flatnonzero(M), lambda: np.flatnonzero(m)),
+    "nonzero of bfloat16": (lambda: gi.nonzero(BRAIN), lambda: np.nonzero(brain)),
     "selection": (lambda: F[M], lambda: f[m]),
     "assignment to selected elements": (lambda: F.__setitem__(M, 1), lambda: f.__setitem__(m, 1)),
     "compress": (lambda: gi.compress(m[0], F, axis=1), lambda: np.compress(m[0], f, axis=1)),
