@@ -76,6 +76,13 @@ def test_type_error_from_inside_a_producer_is_its_own():
     assert take(Producer(lambda **_: capsule(flags=1))).readonly
 
 
+def test_a_class_belongs_to_a_library_by_the_whole_name_of_its_module():
+    # What JAX owns is imported read-only; "abc" is as long as "jax".
+    for module, readonly in (("jax.maker", True), ("abc", False), ("jaxes", False)):
+        maker = type("Maker", (Producer,), {"__module__": module})
+        assert take(maker(lambda **_: capsule())).readonly is readonly
+
+
 # ---- dictionaries ---------------------------------------------------------------------------------
 
 CAI, NUMPY = "__cuda_array_interface__", "__array_interface__"

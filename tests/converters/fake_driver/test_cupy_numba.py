@@ -51,6 +51,14 @@ def test_every_entry_point_reads_an_ordinary_array_by_its_attributes(cupy, drive
     assert first.ptr == a.data.ptr
 
 
+def test_cupy_is_told_of_the_memory_between_the_first_and_the_last_element(cupy, gpu):
+    for x in (gpu(host(4, 6))[1:3, ::-2], gpu(host(4, 6)).T[:5], gpu(host(5))[2:]):
+        known = converters.to_cupy(x).data.mem
+        steps = [(n - 1) * step for n, step in zip(x.shape, x.strides, strict=True)]
+        assert known.ptr == x.ptr + sum(min(step, 0) for step in steps)
+        assert known.size == sum(abs(step) for step in steps) + x.itemsize
+
+
 def test_import_and_release_make_no_driver_call(cupy, driver, gpu):
     a = converters.to_cupy(gpu(host(3, 4)))
     converters.from_cupy(a)
