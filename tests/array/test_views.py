@@ -76,6 +76,16 @@ def test_reshape_shares_exactly_when_numpy_does(device, data, shape):
     )
 
 
+@pytest.mark.parametrize("wanted", [(-1, -1), (-1, 2, -1), (2, -2), (-1, 0), (-1, 4)], ids=str)
+def test_a_shape_that_decides_nothing_is_refused(device, wanted):
+    x = gi.GpuArray(numbers((2, 3)), device=device)
+    with pytest.raises(gi.ShapeError, match=r"at most one -1|divide the 6 elements"):
+        x.reshape(wanted)
+    with pytest.raises(gi.ShapeError, match=r"at most one -1|divide the 6 elements"):
+        x.shape = wanted
+    assert x.shape == (2, 3)
+
+
 @examples(300)
 @given(data=st.data(), shape=shapes)
 def test_orders_of_memory(device, data, shape):
