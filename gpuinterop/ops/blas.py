@@ -101,7 +101,7 @@ def _rest(name: str, a: Any, b: Any, out: Any) -> Any:
         return _dot_of_stacks(a, b, out)
     x, y = _flat(a), _flat(b)
     if x.dtype.kind == "c" and x.size == y.size:
-        return kernel_of_product(x, y, conjugates=True)(x, y)
+        return kernel_of_product(x, y, conjugates=True).run((x, y))
     try:
         return dot(x, y)
     except GpuInteropError as error:

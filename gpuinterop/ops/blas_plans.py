@@ -13,6 +13,7 @@ from gpuinterop import _core
 from gpuinterop.errors import ShapeError
 from gpuinterop.ops.dtype_promotion import common_dtype
 from gpuinterop.ops.expression import Expression
+from gpuinterop.ops.expression_partition import End
 from gpuinterop.ops.operand_conversion import gpuarray_class
 from gpuinterop.ops.reduction_kernel import ReductionKernel
 from gpuinterop.ops.reduction_table import accumulated_dtype
@@ -59,8 +60,10 @@ def kernel_of_product(
             x, y = graph.cast(x, held), graph.cast(y, held)
             x = graph.apply("conjugate", x) if conjugates else x
             graph.results = [graph.apply("multiply", x, y)]
-        op = "any" if common == np.bool_ else "sum"
-        kernel = _products[key] = ReductionKernel(graph, (op,), dtypes=(common,), where="matmul")
+        op, after = "any" if common == np.bool_ else "sum", Expression()
+        after.results = [after.cast(after.input(), common)]
+        ends = [End((0,), after, ())]
+        kernel = _products[key] = ReductionKernel(graph, (op,), -1, ends, "matmul")
     return kernel
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,21 +19,17 @@ from .expression_graph import Graph
 from .host_program import HostProgram, HostValue, row_results
 
 
-class DeviceFunction(NamedTuple):
-    """A graph as a CUDA function; its parameters are the inputs and then references to the results."""
+def device_function(symbol: str, graph: Graph, rows: Sequence[int]) -> tuple[str, str, str]:
+    """Return the device function of a graph for inputs of these dtypes.
 
-    text: str
-    declared: str  # the CUDA texts that it calls, outside the generator's namespace
-    defined: str
-
-
-def device_function(symbol: str, graph: Graph, rows: Sequence[int]) -> DeviceFunction:
-    """Return the device function of a graph for inputs of these dtypes."""
+    Its parameters are the inputs and then references to the results. The second and the third text declare and
+    define the CUDA texts that it calls, outside the generator's namespace.
+    """
     statements = _Statements(graph, rows)
     parameters = [f"{WORKING[NAMES[row]]} a{i}" for i, row in enumerate(rows)]
     parameters += [f"{WORKING[NAMES[row]]}& o{j}" for j, row in enumerate(graph.result_rows(rows))]
     text = f"GI_FN void {symbol}({', '.join(parameters)}) {{\n  {statements.text}\n}}\n"
-    return DeviceFunction(text, *statements.texts())
+    return text, *statements.texts()
 
 
 class _Statements:

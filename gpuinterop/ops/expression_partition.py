@@ -72,6 +72,13 @@ class End(NamedTuple):
         return (1,) * self.once if self.keepdims else ()
 
 
+def plain_end(keepdims: bool) -> End:
+    """Return the end whose result is the reduced value itself."""
+    after = Graph()
+    after.results = [after.input()]
+    return End((0,), after, (), keepdims=keepdims)
+
+
 @dataclass(frozen=True)
 class Stage:
     """One kernel.

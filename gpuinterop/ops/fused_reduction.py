@@ -11,6 +11,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import ACCUMULATORS, dtype_from_id, dtype_id
 from gpuinterop.ops import output_arrays
+from gpuinterop.ops.expression_partition import plain_end
 from gpuinterop.ops.reduction_codegen import ACCUMULATOR_BYTES
 from gpuinterop.ops.reduction_kernel import ReductionKernel
 from gpuinterop.ops.reduction_table import REDUCTIONS
@@ -57,7 +58,7 @@ class FusedReduction(NamedTuple):
                 values[i] = number
             operands, extras = values[:n], values[n:]
         out = None if outs[0] is None else tuple(outs)
-        result = self.kernel(*operands, extras=extras, out=out)
+        result = self.kernel.run((*operands, *extras), out)
         results = result if isinstance(result, tuple) else (result,)
         if out is not None:
             return results
@@ -76,9 +77,8 @@ def fused_reduction(
     `result_types` are the results. `kernel_for` returns the kernel that it has for a key, or makes it.
     """
     like = next((x for x in types if x.cls is not None), None)
-    results = sum(len(end.after.results) for end in stage.ends)
     plain_reduction = stage.part.results[0].index >= 0 and not stage.ends
-    if plain_reduction or like is None or max(len(types), results) > _core.MAX_PLANNED:
+    if plain_reduction or like is None or max(len(types), len(result_types)) > _core.MAX_PLANNED:
         return None
     if device.type == "cpu" and stage.part.has_texts():
         return None
@@ -95,7 +95,7 @@ def fused_reduction(
         s and r == m for s, r, m in zip(part.strict_results(rows), reduced, mapped, strict=True)
     ]
     ends, position = [], n
-    for end in stage.ends:
+    for end in stage.ends or [plain_end(stage.reductions[0][2])]:
         extra = types[position : position + len(end.extras)]
         flags = (*(strict_values[i] for i in end.reduced), *(strict,) * len(extra))
         after = replace(end.after, strict=flags)
@@ -112,10 +112,9 @@ def fused_reduction(
     if not is_one_class or any(dtype.name not in ACCUMULATORS for dtype in (*dtypes, *mapped)):
         return None
     signatures_of_ends = [(e.reduced, e.after.signature(), e.keepdims, e.once) for e in ends]
-    _, axis, keepdims = stage.reductions[0]
     kernel = kernel_for(
         (*part.signature(), stage.reductions, *signatures_of_ends),
-        lambda: ReductionKernel(part, ops, axis, ends, keepdims=keepdims),
+        lambda: ReductionKernel(part, ops, stage.reductions[0][1], ends),
     )
     numbers = [
         (i, cls, dtype, device.type_code, device.index)

@@ -7,13 +7,13 @@ of the result's shape); `host` computes the same in NumPy. Each becomes a `CudaT
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import as_supported_dtype
+from gpuinterop.dtypes import NAMES, as_supported_dtype, dtype_from_id, dtype_id
 from gpuinterop.error_messages import not_one_of
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.host_views import as_numpy_view
@@ -28,7 +28,12 @@ from gpuinterop.ops.reduction_codegen import render
 from gpuinterop.ops.reduction_geometry import Operand
 from gpuinterop.ops.reduction_kernel import ReductionKernel
 from gpuinterop.ops.reduction_plan import plan_reduction
-from gpuinterop.ops.reduction_table import FUSED, REDUCTIONS, accumulated_dtype
+from gpuinterop.ops.reduction_table import (
+    FUSED,
+    REDUCTIONS,
+    accumulated_dtype,
+    require_accumulated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["MapReduce"]
 
 
-class MapReduce(ReductionKernel):
+class MapReduce:
     """A reusable kernel ``posts(reduce(map(x0, x1, ...)), e0, ...)`` over one or more axes.
 
     Parameters
@@ -90,9 +95,7 @@ class MapReduce(ReductionKernel):
                 where=where, expected="as many dtypes as posts", got=f"{len(dtypes)} and {len(posts)}",
                 fix="name the dtype of each result: dtypes=('float32', 'bool')",
             )  # fmt: skip
-        super().__init__(
-            Expression(), (op,), axis, (), dtypes, where
-        )  # the graphs follow the dtypes
+        self.op, self.axis, self.dtypes, self._where = op, axis, dtypes, where
         self.map, self.host = map, host
         self.texts, self.locals = tuple(posts), locals
         self._counts = max(1, _mentioned("x", map)), _mentioned("e", locals, *posts)
@@ -102,6 +105,8 @@ class MapReduce(ReductionKernel):
                 got=f"x{self._counts[0] - 1} and {self._counts[1]} extras",
                 fix="number the operands without gaps: x0, x1, ...",
             )  # fmt: skip
+        self._cache = _core.PlanCache(self._prepare, where)
+        self.kernel = cache(self._new_kernel)
 
     def compile(self, arch: int, *dtypes: Any, extras: Sequence[Any] = ()) -> bytes:
         """Return machine code for C-contiguous arrays and a compute capability times ten.
@@ -112,18 +117,17 @@ class MapReduce(ReductionKernel):
         where = f"{self._where}.compile"
         arch = require_arch(arch, where)
         counts = zip(self._counts, (dtypes, extras), strict=True)
-        dtypes_of = [kinds or ("float32",) * count for count, kinds in counts]
-        self._require_counts(*dtypes_of)
-        operands, after = (
-            [SimpleNamespace(dtype=as_supported_dtype(kind, where)) for kind in kinds]
-            for kinds in dtypes_of
+        rows, after = (
+            tuple(dtype_id(kind, where) for kind in kinds or ("float32",) * count)
+            for count, kinds in counts
         )
+        self._require_counts(rows, after)
         reduced = len(self.axis) if isinstance(self.axis, tuple) else 1
         shape = (256,) * (reduced + 1)
-        inputs = [Operand(c_strides(shape, 1), x.dtype.itemsize) for x in operands]
+        inputs = [Operand(c_strides(shape, 1), dtype_from_id(row).itemsize) for row in rows]
         outs = [(1, *(0,) * reduced)] * (len(self.texts) + len(after))
         plan = plan_reduction(shape, tuple(range(1, reduced + 1)), inputs, outs)
-        text = render(self.recipe(operands, after), plan)
+        text = render(self.kernel(rows, after).recipe(rows, after), plan)
         return compile_source(text, arch, options=EXACT, name=f"gi_reduce_{plan.mode}.cu")
 
     def __call__(self, *operands: Any, extras: Any = (), out: Any = None) -> Any:
@@ -135,10 +139,10 @@ class MapReduce(ReductionKernel):
         if isinstance(extras, _core.Array):
             extras = (extras,)
         self._require_counts(operands, extras)
-        return super().__call__(*operands, extras=extras, out=out)
-
-    def _count(self) -> int:
-        return self._counts[0]
+        if out is not None and not isinstance(out, tuple):
+            out = (out,)
+        # A planned layout has been checked before: the core finds the plan by the operands.
+        return self._cache((*operands, *extras), out)
 
     def _require_counts(self, operands: Sequence[Any], extras: Sequence[Any]) -> None:
         if (len(operands), len(extras)) != self._counts:
@@ -150,37 +154,35 @@ class MapReduce(ReductionKernel):
                 fix="pass an array for each of x0, x1, ..., and extras=(...) for each of e0, e1, ...",
             )
 
-    def _dtypes(self, operands: Sequence[Any], extras: Sequence[Any]) -> list[np.dtype[Any]]:
-        reduced = REDUCTIONS[self.ops[0]].result(self._common(operands))
-        return [
-            as_supported_dtype(reduced if self.dtypes is None else self.dtypes[j], "MapReduce")
-            for j in range(len(self.texts))
-        ]
+    def _prepare(self, arrays: Sequence[Any], out: Any) -> Any:
+        output_arrays.require_arrays(self._where, *arrays)
+        rows, n = tuple(dtype_id(x.dtype) for x in arrays), self._counts[0]
+        return self.kernel(rows[:n], rows[n:]).prepare(arrays, out)
 
-    def _common(self, operands: Sequence[Any]) -> np.dtype[Any]:
-        common: np.dtype[Any] = common_dtype([x.dtype for x in operands], self._where)
-        return common
-
-    def graphs(
-        self, operands: Sequence[Any], extras: Sequence[Any]
-    ) -> tuple[Expression, Sequence[End]]:
-        """Return the graphs of the texts for operands of these dtypes."""
-        value = accumulated_dtype(self.ops[0], self._common(operands))
-        outs = [kind.name for kind in self._dtypes(operands, extras)]
+    def _new_kernel(self, rows: tuple[int, ...], extras: tuple[int, ...]) -> ReductionKernel:
+        """Return the kernel for operands and extras of these dtypes."""
+        dtypes = [dtype_from_id(row) for row in rows]
+        require_accumulated(self._where, *dtypes, *map(dtype_from_id, extras))
+        common = common_dtype(dtypes, self._where)
+        value = accumulated_dtype(self.op, common)
+        given = self.dtypes or [REDUCTIONS[self.op].result(common)] * len(self.texts)
+        outs = [as_supported_dtype(kind, "MapReduce").name for kind in given]
         mapped = CudaText(
-            ", ".join(f"{x.dtype.name} x{i}" for i, x in enumerate(operands)),
+            ", ".join(f"{NAMES[row]} x{i}" for i, row in enumerate(rows)),
             f"{value} gi_value", assignment_text("gi_value", value, self.map), "map",
         )  # fmt: skip
-        reduced = REDUCTIONS[self.ops[0]].result(np.dtype(value)).name
+        reduced = REDUCTIONS[self.op].result(np.dtype(value)).name
         posts = CudaText(
-            ", ".join([f"{reduced} r", *(f"{e.dtype.name} e{i}" for i, e in enumerate(extras))]),
+            ", ".join([f"{reduced} r", *(f"{NAMES[row]} e{i}" for i, row in enumerate(extras))]),
             ", ".join(f"{name} gi_y{j}" for j, name in enumerate(outs)),
             self.locals + " ".join(
                 f"{assignment_text(f'gi_y{j}', name, post)};"
                 for j, (name, post) in enumerate(zip(outs, self.texts, strict=True))
             ), "posts",
         )  # fmt: skip
-        return Expression.of_text(mapped), [End((0,), Expression.of_text(posts), extras)]
+        ends = [End((0,), Expression.of_text(posts), extras)]
+        graph = Expression.of_text(mapped)
+        return ReductionKernel(graph, (self.op,), self.axis, ends, self._where, self._on_host)
 
     def _on_host(
         self, cls: type, operands: Sequence[Any], extras: Sequence[Any], kept: tuple[int, ...],

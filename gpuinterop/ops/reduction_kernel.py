@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import WORKING, dtype_from_id, dtype_id
+from gpuinterop.dtypes import NAMES, WORKING, dtype_from_id, dtype_id
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.expression_codegen import device_function, host_values
@@ -36,48 +37,36 @@ if TYPE_CHECKING:
 
 
 class ReductionKernel:
-    """Reductions of the results of a graph, and the graphs of the reduced values, if there are any.
+    """Reductions of the results of a graph, and the graphs of the reduced values.
 
     Parameters
     ----------
     graph : of the elements of the operands.
     ops : the reductions, one for each result of the graph.
-    axis, keepdims : of the first reduction.
-    ends : what follows, with the extras, which have the result's shape.
-    dtypes : of the results; by default those of the graph that computes them.
+    axis : of the first reduction.
+    ends : the results, with the extras, which have the shape of their results.
     where : the name in errors.
+    on_host : computes the results in host memory; by default programs do, for one `plain_end`.
     """
-
-    _on_host: Callable[..., Any] | None = None  # computes the results in host memory
 
     def __init__(
         self,
         graph: Graph,
         ops: Sequence[str],
-        axis: int | tuple[int, ...] | None = -1,
-        ends: Sequence[End] = (),
-        dtypes: Sequence[Any] | None = None,
+        axis: int | tuple[int, ...] | None,
+        ends: Sequence[End],
         where: str = "fuse",
-        keepdims: bool = False,
+        on_host: Callable[..., Any] | None = None,
     ) -> None:
-        self.graph, self.ops, self.axis, self.keepdims = graph, tuple(ops), axis, keepdims
-        self.ends, self.dtypes, self._where = tuple(ends), dtypes, where
-        self._cache = _core.PlanCache(self.prepare, where)
-
-    def __call__(self, *operands: Any, extras: Any = (), out: Any = None) -> Any:
-        """Return the result, or a tuple of several, or fill `out`, then also a tuple."""
-        # A planned layout has been checked before: the core finds the plan by the operands.
-        if out is not None and not isinstance(out, tuple):
-            out = (out,)
-        return self._cache((*operands, *extras) if extras else operands, out)
-
-    def _count(self) -> int:
-        """Return the number of operands; the others are extras."""
-        return len(self.graph.inputs)
+        self.graph, self.ops, self.axis, self.ends = graph, tuple(ops), axis, tuple(ends)
+        self._where, self._on_host = where, on_host
+        self._dtypes = cache(self._new_dtypes)
+        # Computes the results of operands and extras, or fills `out`, a tuple.
+        self.run = _core.PlanCache(self.prepare, where)
 
     def prepare(self, arrays: Sequence[Any], out: Any) -> Any:
         """Return the plan for operands and extras on a GPU, or the result for those in host memory."""
-        n = self._count()
+        n = len(self.graph.inputs)
         operands, extras = arrays[:n], arrays[n:]
         device = output_arrays.require_arrays(self._where, *operands, *extras)
         cls = type(output_arrays.leading(operands))
@@ -91,8 +80,8 @@ class ReductionKernel:
         full = [output_arrays.plain(x).broadcast_to(shape) for x in operands]
         extras = [output_arrays.plain(e) for e in extras]
         after = self._broadcast(extras, kept, reduced_shape(shape, axes, True))
-        kinds = self._dtypes(full, after)
-        shapes = self._shapes(shape, axes, len(kinds))
+        kinds = self._dtypes(_rows(full), _rows(after))
+        shapes = self._shapes(shape, axes)
         sinks = None
         if out is not None:
             output_arrays.check_count(out, len(kinds), self._where)
@@ -104,9 +93,9 @@ class ReductionKernel:
         if device.type == "cpu" and self._on_host is not None:
             return self._on_host(cls, full, after, kept, kinds, out)
         # Within an end the thread that reads an extra then writes to the same address.
-        read_by = [i for i, end in enumerate(self.ends) for _ in end.extras] or [0] * len(extras)
+        read_by = [i for i, end in enumerate(self.ends) for _ in end.extras]
         written_by = [i for i, end in enumerate(self.ends) for _ in end.after.results]
-        outs_and_ends = [*zip(sinks or (), written_by or [0] * len(kinds), strict=False)]
+        outs_and_ends = [*zip(sinks or (), written_by, strict=False)]
         if not any(_core._may_overlap(x, o) for x in full for o, _ in outs_and_ends) and not any(
             _core._may_overlap(e, o) and not (i == j and _same_place(e, o))
             for e, i in zip(extras, read_by, strict=True) for o, j in outs_and_ends
@@ -123,52 +112,35 @@ class ReductionKernel:
     ) -> list[Any]:
         """Return the extras in the shapes of the reduced values: without or with the reduced axes."""
         ends = [end for end in self.ends for _ in end.extras]
-        if not ends:
-            return [e.broadcast_to(kept) for e in extras]
         return [
             e.reshape(()).broadcast_to(kept) if end.once is not None
             else e.broadcast_to(kept_all if end.keepdims else kept)
             for e, end in zip(extras, ends, strict=True)
         ]  # fmt: skip
 
-    def graphs(self, operands: Sequence[Any], extras: Sequence[Any]) -> tuple[Graph, Sequence[End]]:
-        """Return the graph of the elements, and what follows, for operands of these dtypes."""
-        return self.graph, self.ends
-
-    def _shapes(
-        self, shape: tuple[int, ...], axes: tuple[int, ...], count: int
-    ) -> list[tuple[int, ...]]:
+    def _shapes(self, shape: tuple[int, ...], axes: tuple[int, ...]) -> list[tuple[int, ...]]:
         """Return the shapes of the results."""
         kept, kept_all = (reduced_shape(shape, axes, keepdims) for keepdims in (False, True))
-        if not self.ends:
-            return [kept_all if self.keepdims else kept] * count
         return [end.shape(kept, kept_all) for end in self.ends for _ in end.after.results]
 
-    def _dtypes(self, operands: Sequence[Any], extras: Sequence[Any]) -> list[np.dtype[Any]]:
-        """Return the dtypes of the results."""
-        if self.dtypes is not None:
-            return list(self.dtypes)
-        graph, ends = self.graphs(operands, extras)
-        _, reduced = self._values(graph, operands)
-        if not ends:
-            return reduced
-        input_rows = _end_rows(ends, reduced, extras)
+    def _new_dtypes(self, rows: tuple[int, ...], extras: tuple[int, ...]) -> list[np.dtype[Any]]:
+        """Return the dtypes of the results, for those of operands and extras."""
+        input_rows = _end_rows(self.ends, self._values(rows)[1], extras)
         return [
             np.dtype(dtype_from_id(row))
-            for end, rows in zip(ends, input_rows, strict=True)
-            for row in end.after.result_rows(rows)
+            for end, given in zip(self.ends, input_rows, strict=True)
+            for row in end.after.result_rows(given)
         ]
 
-    def _values(self, graph: Graph, operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def _values(self, rows: Sequence[int]) -> tuple[list[Any], list[Any]]:
         """Return the dtypes of the elements and of the reduced values."""
-        mapped = [dtype_from_id(row) for row in graph.result_rows(_rows(operands))]
+        mapped = [dtype_from_id(row) for row in self.graph.result_rows(rows)]
         pairs = zip(self.ops, mapped, strict=True)
         return mapped, [np.dtype(REDUCTIONS[op].result(dtype)) for op, dtype in pairs]
 
-    def recipe(self, operands: Sequence[Any], extras: Sequence[Any]) -> Recipe:
-        """Return the recipe of the kernel for operands of these dtypes."""
-        graph, ends = self.graphs(operands, extras)
-        mapped, reduced = self._values(graph, operands)
+    def recipe(self, rows: tuple[int, ...], extras: tuple[int, ...]) -> Recipe:
+        """Return the recipe of the kernel for operands and extras of these dtypes."""
+        mapped, reduced = self._values(rows)
         parts = [
             REDUCTIONS[op].kernel(m.name, r.name)
             for op, m, r in zip(self.ops, mapped, reduced, strict=True)
@@ -176,28 +148,29 @@ class ReductionKernel:
         value, _, accumulator = parts[-1]
         for kind, _, op in reversed(parts[:-1]):
             value, accumulator = f"Pair<{kind}, {value}>", f"Both<{op}, {accumulator}>"
-        functions = [device_function("gi_fused", graph, _rows(operands))]
+        functions = [device_function("gi_fused", self.graph, rows)]
         endings, results, read = [], 0, 0
-        for n, (end, given) in enumerate(zip(ends, _end_rows(ends, reduced, extras), strict=True)):
+        end_rows = _end_rows(self.ends, reduced, extras)
+        for n, (end, given) in enumerate(zip(self.ends, end_rows, strict=True)):
             functions.append(device_function(f"gi_posts{n}", end.after, given))
             extra, result = read + len(end.extras), results + len(end.after.results)
             values = [_member(i, len(parts)) for i in end.reduced]
             once = end.once is not None
             endings.append(Ending(values, range(read, extra), range(results, result), once))
             read, results = extra, result
-        names = ", ".join(f"x{i}" for i in range(len(operands)))
+        texts, declared, defined = zip(*functions, strict=True)
+        inputs = tuple(NAMES[row] for row in rows)
         return Recipe(
-            inputs=tuple(x.dtype.name for x in operands),
+            inputs=inputs,
             value=value,
-            map=f"gi_mapped({names})",
+            map=f"gi_mapped({', '.join(f'x{i}' for i in range(len(rows)))})",
             op=accumulator,
-            outputs=tuple(kind.name for kind in self._dtypes(operands, extras)),
-            extras=tuple(e.dtype.name for e in extras),
+            outputs=tuple(kind.name for kind in self._dtypes(rows, extras)),
+            extras=tuple(NAMES[row] for row in extras),
             ends=tuple(endings),
-            support="".join(function.text for function in functions)
-            + _map_function(value, parts, mapped, [x.dtype.name for x in operands]),
-            declared="\n".join(function.declared for function in functions),
-            defined="\n".join(function.defined for function in functions),
+            support="".join(texts) + _map_function(value, parts, mapped, inputs),
+            declared="\n".join(declared),
+            defined="\n".join(defined),
         )
 
     def _plan(
@@ -206,7 +179,7 @@ class ReductionKernel:
     ) -> Any:  # fmt: skip
         shape, n = operands[0].shape, len(operands)
         require_accumulated(self._where, *(x.dtype for x in (*operands, *extras)))
-        shapes = self._shapes(shape, axes, len(kinds))
+        shapes = self._shapes(shape, axes)
         if operands[0].device.type == "cpu":
             rows, result = _rows(operands), dtype_id(kinds[0])
             stages = host_stages(
@@ -221,11 +194,11 @@ class ReductionKernel:
         zeros = (0,) * len(shape)
         sinks = [
             zeros if alone else full_strides(strides, axes, len(shape))
-            for strides, alone in zip(sinks, once or [False] * len(kinds), strict=True)
+            for strides, alone in zip(sinks, once, strict=True)
         ]
         device = operands[0].device.index
         launches, scratch = launches_for(
-            device, self.recipe(operands, extras), shape, axes,
+            device, self.recipe(_rows(operands), _rows(extras)), shape, axes,
             [(INPUT, i, Operand.of(x)) for i, x in enumerate(operands)],
             [
                 (OUTPUT, j, Operand(strides, kind.itemsize))
@@ -248,10 +221,10 @@ def _rows(operands: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _end_rows(
-    ends: Sequence[End], reduced: Sequence[Any], extras: Sequence[Any]
+    ends: Sequence[End], reduced: Sequence[Any], extras: Sequence[int]
 ) -> list[tuple[int, ...]]:
     """Return for each end the dtypes of its reduced values and its extras."""
-    rest = iter(_rows(extras))
+    rest = iter(extras)
     return [
         (*(dtype_id(reduced[i]) for i in end.reduced), *islice(rest, len(end.extras)))
         for end in ends

@@ -84,6 +84,8 @@ import gpuinterop as gi
 x = gi.GpuArray(np.arange(6, dtype="float32").reshape(2, 3), device="cpu")
 """
 OPERATIONS = """
+from gpuinterop.dtypes import NAMES
+
 assert gi.average(x, 1).tolist() == ((x + 1) / 2).tolist()
 assert x.sum_of_squares(axis=1).tolist() == [5, 50]
 assert gi.sum_of_squares(x, axis=0, keepdims=True).tolist() == [[9, 17, 29]]
@@ -94,7 +96,8 @@ graph = gi.Expression()
 total = graph.reduce("sum_of_squares", graph.apply("average", graph.input(), 1))
 assert graph.compile([total])(x).item() == (((x + 1) / 2) ** 2).sum().item()
 twice = gi.MapReduce("x0 * 2", lambda x, e: (np.sum(4 * x[0] ** 2, axis=-1),), op="sum_of_squares")
-assert twice.recipe([x], []).support.splitlines()[-2].count("m0") == 2
+float32 = (NAMES.index("float32"),)
+assert twice.kernel(float32, ()).recipe(float32, ()).support.splitlines()[-2].count("m0") == 2
 """
 KERNELS = """
 from gpuinterop import jit

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop.dtypes import ACCUMULATORS
+from gpuinterop.dtypes import ACCUMULATORS, NAMES
 from gpuinterop.jit import compile_source, supported_archs
 from gpuinterop.ops import blas_plans, split_product
 from gpuinterop.ops.expression import Expression
@@ -92,13 +92,11 @@ FACTORS = [
 ]
 
 
-def product_text(kernel, operands: list[str], extras: list[str]) -> str:
-    """The kernel for operands of 64 rows of 256 and extras of 64 elements."""
-    arrays = [SimpleNamespace(dtype=dtype_named(name)) for name in operands]
-    after = [SimpleNamespace(dtype=dtype_named(name)) for name in extras]
-    rows = [Operand((256, 1), x.dtype.itemsize) for x in arrays]
-    outs = [(1, 0)] * (1 + len(after))
-    return render(kernel.recipe(arrays, after), plan_reduction((64, 256), (1,), rows, outs))
+def product_text(kernel, *dtypes: str) -> str:
+    """The kernel for operands of 64 rows of 256."""
+    operands = [Operand((256, 1), dtype_named(name).itemsize) for name in dtypes]
+    plan = plan_reduction((64, 256), (1,), operands, [(1, 0)])
+    return render(kernel.recipe(tuple(map(NAMES.index, dtypes)), ()), plan)
 
 
 @pytest.mark.parametrize(("a", "b"), FACTORS)
@@ -107,7 +105,7 @@ def test_products_of_any_two_dtypes_compile(a: str, b: str) -> None:
         return
     kernel = blas_plans.kernel_of_product(*[SimpleNamespace(dtype=dtype_named(n)) for n in (a, b)])
     arch = archs()[len(a + b) % len(archs())]
-    assert compile_source(product_text(kernel, [a, b], []), arch, use_cache=False)
+    assert compile_source(product_text(kernel, a, b), arch, use_cache=False)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
@@ -138,13 +136,13 @@ def test_joined_reductions_compile(dtype: str, axis: int | None) -> None:
     (stage,) = partition(results, [(4096, 256), lengths])
     ops = [op for op, _, _ in stage.reductions]
     kernel = ReductionKernel(stage.part, ops, axis, stage.ends)
-    arrays = [SimpleNamespace(dtype=dtype_named(dtype))] * len(stage.reads)
-    item = arrays[0].dtype.itemsize
+    item = dtype_named(dtype).itemsize
     strides = {0: (1, 0), 1: (0, 1), None: (256, 1)}[axis]
     rows = [Operand((256, 1), item), Operand(strides, item)]
     axes = (0, 1) if axis is None else (axis,)
     outs = [tuple(int(i not in axes) for i in range(2))] * len(results)
-    text = render(kernel.recipe(arrays, []), plan_reduction((4096, 256), axes, rows, outs))
+    dtypes = (NAMES.index(dtype),) * len(stage.reads)
+    text = render(kernel.recipe(dtypes, ()), plan_reduction((4096, 256), axes, rows, outs))
     assert "Both<" in text
     assert compile_source(text, archs()[0], use_cache=False)
 
