@@ -29,12 +29,15 @@ settings.load_profile("gpuinterop")
 # JAX takes three quarters of a GPU's memory when it is first used, which leaves too little for the
 # tests of the other libraries. Read when JAX is imported, and by child processes.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+# Each process of the tests multiplies with one thread, because the threads of several would wait for one
+# another's cores. Read when NumPy and PyTorch are imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 LIBRARY_MARKERS = ("torch", "jax", "cupy", "pycuda", "numba")
 # What a test needs: a device, real or fake; a real one; two real ones; the inside of the fake driver.
 DRIVER_MARKERS = ("driver", "gpu", "multi_gpu", "fake_driver")
 # Folders whose tests compile a kernel for each case, by g++ on the fake driver: minutes.
-SLOW_ON_FAKE = {"array", "blas", "examples", "ops", "reduce"}
+SLOW_ON_FAKE = {"array", "blas", "examples", "index", "ops", "reduce"}
 NOT_ON_FAKE = Path(__file__).with_name("doubles") / "not_on_fake.txt"
 ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
 
