@@ -22,6 +22,8 @@ pip := $(bin)/python -m pip --disable-pip-version-check --quiet
 # "torch" would install several GB of CUDA packages on a machine without a GPU, so nothing here requires it.
 native := $(shell find native -type f 2>/dev/null)
 quick := -m "not slow and not bench"
+# The tests of the repository, for `make lint`. Those of programs in the documentation stay in the suite.
+repository := $(filter-out %/test_demo.py %/test_docs.py,$(wildcard tests/house/test_*.py))
 # The tests whose results may differ with another build of the core.
 core := -m "not slow and not bench and not text" $(addprefix tests/,array blas capture converters cuda exchange ops reduce)
 
@@ -42,7 +44,7 @@ demo: $(VENV)/.installed ## share arrays with every installed library (WITH="jax
 	@$(bin)/python -m gpuinterop demo
 
 test: $(VENV)/.installed ## run the quick tests (JOBS=1: in one process)
-	@$(call on_both_drivers,$(bin)/python,$(quick))
+	@$(call on_both_drivers,$(bin)/python,$(quick) $(addprefix --ignore=,$(repository)))
 
 test-all: $(VENV)/.installed ## run all tests, the slow ones too
 	@$(call on_both_drivers,$(bin)/python,-m "not bench")
@@ -67,12 +69,12 @@ sanitize: $(VENV)/.installed ## run TESTS on a GPU under compute-sanitizer: TOOL
 bench: $(VENV)/.installed ## run every benchmark that this machine can run
 	@for file in $(filter-out %/bench_common.py,$(wildcard benchmarks/bench_*.py)); do echo "== $$file"; $(bin)/python "$$file" || exit 1; done
 
-lint: $(VENV)/.installed $(VENV)/.lint ## run ruff, mypy --strict and clang-format, and check the layering and the light import
+lint: $(VENV)/.installed $(VENV)/.lint ## run ruff, mypy --strict and clang-format, and the tests of the repository
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/mypy
 	find native -name '*.[ch]pp' -print0 | xargs -0 $(bin)/clang-format --dry-run --Werror
-	$(bin)/python -m pytest -q tests/house/test_layering.py tests/house/test_light_import.py
+	$(bin)/python -m pytest -n $(JOBS) $(quick) $(repository)
 
 format: $(VENV)/.lint ## rewrite Python and C++ in the project's format
 	$(bin)/ruff check --fix-only .
