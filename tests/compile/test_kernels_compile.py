@@ -1,7 +1,7 @@
 """Every operation, on every dtype, in every class of layouts, compiles: no GPU, no driver.
 
-The quick suite takes a quarter of the operations and casts and spreads dtypes and layouts over them; the
-rest is marked slow.
+The quick suite takes a quarter of the operations, casts and types and spreads layouts over them; the rest
+is marked slow.
 """
 
 import os
@@ -35,6 +35,13 @@ ARCHS = (75, 80, 90, 100, 120)
 EVERYTHING = float(os.environ.get("GPUINTEROP_SOAK", "1")) > 1
 
 
+def a_quarter(values):
+    """The values as parameters, of which all but every fourth are slow."""
+    return [
+        pytest.param(v, marks=[pytest.mark.slow] if i % 4 else []) for i, v in enumerate(values)
+    ]
+
+
 def known_archs() -> list[int]:
     return [a for a in ARCHS if a in jit.supported_archs()]
 
@@ -64,7 +71,7 @@ def build(specs: list[KernelSpec], arch: int) -> None:
         assert spec.symbol.encode() in code
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=pytest.mark.slow) for i in (1, 2, 3))])
+@pytest.mark.parametrize("part", a_quarter(range(4)))
 def test_every_operation_and_cast_once(part):
     cast = next(row for row in ROWS if row.name == "cast")
     specs = []
@@ -109,9 +116,7 @@ def test_whole_vectors_in_one_access(layout):
         assert min(accesses) > 0, body[:80]
 
 
-@pytest.mark.parametrize(
-    "size", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 8, 16))]
-)
+@pytest.mark.parametrize("size", a_quarter((4, 1, 2, 8, 16)))
 def test_moves_of_bits(size):
     raw = f"u{8 * size}"
     specs = [spec_for(core_body("copy", (raw, raw)), (raw, raw), layout) for layout in LAYOUTS]
@@ -136,7 +141,7 @@ def index_specs(op: str, index: str, element: str) -> list[KernelSpec]:
     ]
 
 
-@pytest.mark.parametrize("index", INDEX_TYPES)
+@pytest.mark.parametrize("index", a_quarter(INDEX_TYPES))
 def test_index_arrays_of_every_type(index):
     at = INDEX_TYPES.index(index)
     element = ("u8", "u16", "u32", "u64", "u128")[at % 5]
@@ -146,7 +151,7 @@ def test_index_arrays_of_every_type(index):
     build(specs, known_archs()[at % len(known_archs())])
 
 
-@pytest.mark.parametrize("element", [n for n in NAMES if n not in WITHOUT_KERNELS])
+@pytest.mark.parametrize("element", a_quarter(n for n in NAMES if n not in WITHOUT_KERNELS))
 def test_addition_at_indices_of_every_type(element):
     specs = index_specs("scatter_add", "int64", element)
     build(specs if EVERYTHING else specs[:1], known_archs()[0])

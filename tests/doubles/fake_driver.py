@@ -52,7 +52,7 @@ def built(folder: str, name: str) -> Path:
     if target.exists():
         return target
     BUILD.mkdir(parents=True, exist_ok=True)
-    flags = ["-std=c++20", "-shared", "-fPIC", "-O1", "-g", "-pthread"]
+    flags = ["-std=c++20", "-shared", "-fPIC", "-O1", "-pthread"]
     for header in ("cuda.h", "dlpack/dlpack.h"):
         finder = [sys.executable, str(ROOT / "native" / "find_header.py"), header]
         include = subprocess.run(finder, check=True, capture_output=True, text=True).stdout.strip()

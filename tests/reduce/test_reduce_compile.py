@@ -108,7 +108,13 @@ def test_products_of_any_two_dtypes_compile(a: str, b: str) -> None:
     assert compile_source(product_text(kernel, a, b), arch, use_cache=False)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float32",
+        *(pytest.param(d, marks=pytest.mark.slow) for d in ("float16", "bfloat16", "float64")),
+    ],
+)
 def test_products_with_a_long_inner_dimension(dtype: str) -> None:
     held = "double" if dtype == "float64" else "float"
     for arch in archs():
