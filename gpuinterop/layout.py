@@ -1,4 +1,4 @@
-"""The core's shape and strides of an array, whatever a subclass overrides; C strides, broadcasting."""
+"""The core's shape and strides of an array, whatever a subclass overrides; C strides, addresses."""
 
 from __future__ import annotations
 
@@ -29,3 +29,13 @@ def c_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
         strides.append(step)
         step *= max(n, 1)  # as the core has it, also without elements
     return tuple(reversed(strides))
+
+
+def byte_range(
+    ptr: int, shape: Sequence[int], strides: Sequence[int], itemsize: int
+) -> tuple[int, int]:
+    """Return the address of the first byte and the one after the last; ``(0, 0)`` when empty. Strides in bytes."""
+    if 0 in shape:
+        return 0, 0
+    steps = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
+    return ptr + sum(s for s in steps if s < 0), ptr + sum(s for s in steps if s > 0) + itemsize

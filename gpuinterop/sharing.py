@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gpuinterop import _core
 from gpuinterop.converters import engine, registry
 from gpuinterop.converters.functions import reader
 from gpuinterop.converters.plan import ArrayInfo
-from gpuinterop.overlap import share_bytes
+from gpuinterop.errors import BoundsError
 
 __all__ = ["may_share_memory", "shares_memory"]
 
@@ -43,19 +45,37 @@ def may_share_memory(a: Any, b: Any) -> bool:
     return _share(a, b, 0, "may_share_memory")
 
 
+class _Window:
+    """The memory of an array on any device, for NumPy to describe and not to read."""
+
+    def __init__(self, info: ArrayInfo) -> None:
+        # Without memory, as in a meta tensor or a scalar, it is empty.
+        shape, strides = (info.shape, info.strides) if info.ptr else ((0,), (info.itemsize,))
+        # Elements are texts of bytes: NumPy 2.1 crashes if void elements have no "descr".
+        self.__array_interface__: dict[str, Any] = {
+            "version": 3, "shape": shape, "strides": strides, "typestr": f"|S{info.itemsize}",
+            "data": (info.ptr, False),
+        }  # fmt: skip
+
+
 def _share(a: Any, b: Any, budget: int, where: str) -> bool:
-    a_reach, a_kept = _reach(a, where)
-    b_reach, b_kept = _reach(b, where)
-    shared = share_bytes(a_reach, b_reach, budget)
-    del a_kept, b_kept  # kept until now, because a freed address could be reused
-    return shared
-
-
-def _reach(x: Any, where: str) -> tuple[tuple[int, tuple[int, ...], tuple[int, ...], int], Any]:
-    info, kept = _describe(x, where)
-    if not info.ptr:  # without memory: a meta tensor, a scalar
-        return (0, (0,), (info.itemsize,), info.itemsize), kept
-    return (info.ptr, info.shape, info.strides, info.itemsize), kept
+    """Return whether the arrays have a byte in common; with a budget of 0, whether their address ranges have."""
+    # The owners are kept until the answer, because a freed address could be reused.
+    described = [_describe(x, where) for x in (a, b)]
+    one, other = (info for info, _ in described)
+    first, second = (np.asarray(_Window(info)) for info in (one, other))
+    if not budget:
+        return np.may_share_memory(first, second)
+    steps: Any = min(budget, 1 << 62)  # the stubs of NumPy 2.4 accept no other number than -1 and 0
+    try:
+        return np.shares_memory(first, second, max_work=steps)
+    except (np.exceptions.TooHardError, OverflowError):
+        raise BoundsError(
+            where=where,
+            expected=f"strides whose overlap is decided within {budget} steps",
+            got=f"shapes {one.shape} and {other.shape} with strides {one.strides} and {other.strides} (bytes)",
+            fix="pass a larger budget, or call may_share_memory(a, b), which compares address ranges",
+        ) from None
 
 
 def _describe(obj: Any, where: str) -> tuple[ArrayInfo, Any]:

@@ -18,8 +18,7 @@ from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from, resolve_device
 from gpuinterop.error_messages import strides_of_partial_elements, wrong_number_of_strides
 from gpuinterop.errors import ArgumentTypeError
-from gpuinterop.layout import c_strides
-from gpuinterop.overlap import byte_range
+from gpuinterop.layout import byte_range, c_strides
 from gpuinterop.testing.layouts import LAYOUTS
 
 EPILOG = """\

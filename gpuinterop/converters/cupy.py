@@ -18,10 +18,9 @@ from gpuinterop.converters.foreign_layout import describe_memory
 from gpuinterop.converters.kernel_pointers import pointer_arguments
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout
 from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.layout import core_view
+from gpuinterop.layout import byte_range, core_view
 from gpuinterop.ndarray import CudaNdarray
 from gpuinterop.option_values import takes_copy_keyword
-from gpuinterop.overlap import byte_range
 
 ARRAY = "a cupy.ndarray"
 STREAM = "CuPy's current stream"

@@ -17,7 +17,7 @@ from gpuinterop.converters import registry
 from gpuinterop.converters.foreign_layout import refusal_of
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 from gpuinterop.converters.suggested_fixes import cast_line
-from gpuinterop.overlap import byte_range
+from gpuinterop.layout import byte_range
 
 ARRAY = "a jax.Array"
 STREAM = "the stream of JAX"

@@ -95,11 +95,6 @@ class KernelSpec:
         )
 
 
-_DEFINITIONS = ("NAME", "PARAMS", "K", "ND", "V", "U", "THREADS", "TILE", "ACROSS", "SKEW",
-                "LOADS(DO)", "STORES(DO)", "LEAD(DO)", "TILED(DO)", "CALL(e, k)", "CALL_TILED(e, k)",
-                "WHERE(live)")  # fmt: skip
-
-
 def _apply(body: Body, stored: tuple[str, ...], symbol: str) -> str:
     """Return the source code of the function that the kernel calls for every element."""
     n = len(body.loop_in)
@@ -128,7 +123,8 @@ def _apply(body: Body, stored: tuple[str, ...], symbol: str) -> str:
     return "\n".join(lines)
 
 
-def _define(spec: KernelSpec, symbol: str) -> str:
+def _definitions(spec: KernelSpec, symbol: str) -> dict[str, object]:
+    """Return the macros that the kernel's text uses; their names begin with GI_."""
     n = len(spec.body.loop_in)
     operands = range(len(spec.stored))
 
@@ -141,7 +137,7 @@ def _define(spec: KernelSpec, symbol: str) -> str:
     results = [i for i in operands if i >= n]
     call = ", ".join(f"r{i} e.at(k)" for i in operands)
     call_tiled = ", ".join(f"r{i}{'[0]' if i in tiled else ' e'}.at(k)" for i in operands)
-    values = {
+    return {
         "NAME": symbol,
         "PARAMS": f"{symbol}_arguments",
         "K": len(spec.stored),
@@ -160,27 +156,21 @@ def _define(spec: KernelSpec, symbol: str) -> str:
         "CALL_TILED(e, k)": f"{symbol}_apply({call_tiled});",
         "WHERE(live)": "if (live)" if spec.body.once else "",
     }
-    return "\n".join(f"#define GI_{name} {values[name]}" for name in _DEFINITIONS)
 
 
 MATH = ("math.cuh", "digamma.cuh")
 
 
-def _undefine() -> str:
-    return "\n".join(f"#undef GI_{name.split('(')[0]}" for name in _DEFINITIONS)
-
-
 def _kernel(spec: KernelSpec) -> str:
     symbol = spec.symbol
-    return "\n".join(
-        (
-            _apply(spec.body, spec.stored, symbol),
-            _define(spec, symbol),
-            f'#line 1 "{spec.layout}.cuh"',
-            kernel_text(f"{spec.layout}.cuh"),
-            _undefine(),
-        )
-    )
+    definitions = _definitions(spec, symbol)
+    return "\n".join((
+        _apply(spec.body, spec.stored, symbol),
+        *(f"#define GI_{name} {value}" for name, value in definitions.items()),
+        f'#line 1 "{spec.layout}.cuh"',
+        kernel_text(f"{spec.layout}.cuh"),
+        *(f"#undef GI_{name.partition('(')[0]}" for name in definitions),
+    ))  # fmt: skip
 
 
 def _needs_math(body: Body) -> bool:
@@ -211,8 +201,8 @@ def program(definitions: Mapping[str, object], *parts: str) -> str:
     ])  # fmt: skip
 
 
-def render_many(specs: list[KernelSpec]) -> str:
-    """Return a program with several kernels."""
+def render(*specs: KernelSpec) -> str:
+    """Return the program of one or more kernels."""
     keep = any(s.body.keeps_signs or nan_signs(s.body.statements) for s in specs)
     texts = ["access.cuh"]
     if any(_needs_indexing(spec.body) for spec in specs):
@@ -225,8 +215,3 @@ def render_many(specs: list[KernelSpec]) -> str:
     # Kernels with the same body share one definition.
     parts += dict.fromkeys(spec.body.defined for spec in specs if spec.body.defined)
     return "\n".join(parts)
-
-
-def render(spec: KernelSpec) -> str:
-    """Return the program of one kernel."""
-    return render_many([spec])

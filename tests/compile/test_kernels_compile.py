@@ -65,7 +65,7 @@ def instances(row, types=TYPES):
 
 def build(specs: list[KernelSpec], arch: int) -> None:
     unique = list({spec.symbol: spec for spec in specs}.values())
-    code = jit.compile_source(codegen.render_many(unique), arch, use_cache=False)
+    code = jit.compile_source(codegen.render(*unique), arch, use_cache=False)
     assert code.startswith(b"\x7fELF")
     for spec in unique:
         assert spec.symbol.encode() in code
@@ -107,7 +107,7 @@ def test_whole_vectors_in_one_access(layout):
             shape = ("CC", "rows", 1) if layout == "rows" else ("TC", "tile", 0)
             edge = 0 if layout == "rows" else 64 if v > 2 else 32
             specs.append(KernelSpec(body, stored, *shape, v, 2, edge, v, skew))
-    ptx = jit.compile_source(codegen.render_many(specs), Target(known_archs()[0], is_cubin=False))
+    ptx = jit.compile_source(codegen.render(*specs), Target(known_archs()[0], is_cubin=False))
     for body in ptx.split(b".entry ")[1:]:
         accesses = [
             len(re.findall(rb"\b%s\.global\.(v2\.[buf]64|v4)" % kind, body))

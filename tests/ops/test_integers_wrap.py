@@ -85,7 +85,7 @@ def test_no_operation_overflows_under_the_sanitizer(tmp_path, dtype):
         calls.append(f"{loops} {{ {declared} {spec.symbol}_apply({', '.join(given + results)}); }}")
     assert len(specs) > 20
     kind = codegen.STORAGE[dtype]
-    text = host_kernels.host_text(codegen.render_many(specs))
+    text = host_kernels.host_text(codegen.render(*specs))
     text += f"\nint main() {{ using namespace {codegen.NAMESPACE};\n"
     text += f"  static const {kind} v[] = {{{values}}};\n  const int N = sizeof v / sizeof *v;\n  "
     source, program = tmp_path / "rows.cpp", tmp_path / "rows"
