@@ -18,7 +18,7 @@ HEAD = """\
 
 The table gives the largest measured error, in units of the last place of the exact result, and the largest error that
 is guaranteed on every device. Tests check the guarantee. The error of a correctly rounded result is at most 0.5.
-float16 and bfloat16 are computed in float32 and rounded at the end; `ger` rounds the products too.
+float16 and bfloat16 are computed in float32 and rounded at the end.
 
 Other operations on real numbers are exact or round once: comparisons, `floor`, `minimum`, casts and so on. The
 exceptions are `erfinv` and `digamma`; `float_power`, which computes as `power` does; `round` to decimals, which

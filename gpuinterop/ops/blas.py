@@ -183,7 +183,8 @@ Return ``alpha * a @ b + beta * c``; leading axes are batches and broadcast.
 `c` broadcasts to the result and is only read: cuBLAS adds it as it writes the result, without a
 further pass over memory. With ``out=c`` the result replaces it. `out` alone is overwritten, and a
 beta without `c` raises. `out` may have any strides and may overlap the operands. As in BLAS, an
-operand that is multiplied by an alpha or beta of 0 is not read.
+operand that is multiplied by an alpha or beta of 0 is not read. Beside float32 operands they are float32,
+as the number in ``x * 1e39`` is, so 1e39 is infinite; beside integers they must be 1.
 Queued on the current stream.
 
 Raises
@@ -221,7 +222,7 @@ ger: Any = _core._product_function(
 
 Return ``alpha * outer(x, y) + a`` in one pass over the matrix; with ``out=a`` in place.
 
-Each element is rounded after the product and after the sum, in every dtype. As in BLAS, an alpha of 0
-means that `x` and `y` are not read.
+Each element is rounded after the product and after the sum; float16 and bfloat16 are computed in float32
+and rounded once. As in BLAS, an alpha of 0 means that `x` and `y` are not read.
 """,
 )

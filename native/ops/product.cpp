@@ -21,6 +21,9 @@ namespace gpuinterop::ops {
 
 namespace {
 
+// float16 and bfloat16, whose products are sums of float32.
+bool is_small(DTypeId dtype) { return cublas_takes(dtype) && itemsize_of(dtype) == 2; }
+
 Shape matrix_shape(const Side& a, const Side& b, const char* where) {
   Shape shape;
   const int64_t *p = a.array->layout.shape(), *q = b.array->layout.shape();
@@ -290,7 +293,7 @@ PyObject* gemv(const ProductCall& call) {
   if (!scales && !adds) return run_plan_into(PlanKind::Vector, call, rule, a, x, shape);
   PyRef result = result_for(call, rule, a.array->device, shape);
   if (needs_no_product(call, rule, result.get(), a.extent(1), y)) return result.release();
-  const bool small = cublas_takes(rule.dtype) && itemsize_of(rule.dtype) == 2;
+  const bool small = is_small(rule.dtype);
   PyRef product = run_plan(small ? PlanKind::Wide : PlanKind::Vector, call, rule, a, x, nullptr);
   if (scales)
     product = PyRef::steal(run_elementwise("multiply", product.get(), number(call.alpha).ptr(),
@@ -320,9 +323,10 @@ PyObject* ger(const ProductCall& call) {
   PyObject* out = result.get();
   // As in BLAS, x and y are not read if alpha is 0; beta is 1.
   if (needs_no_product(call, *rule, out, 1, a)) return result.release();
-  // A wider addend determines the dtype of the computation; alpha is not rounded to a narrower one.
+  // A wider addend determines the dtype of the computation; alpha is not rounded to a narrower one. Beside an x
+  // in float32, small floats are computed in it and rounded once.
   const bool scales = !(call.alpha == Scalar{1, 0});
-  if (a.array || scales) cast_side(x, rule->dtype, where);
+  if (a.array || scales) cast_side(x, is_small(rule->dtype) ? kFloat32 : rule->dtype, where);
   if (a.array) cast_side(y, rule->dtype, where);
   const int64_t column_shape[] = {shape.extents[0], 1};
   const int64_t column_strides[] = {x.array->layout.strides()[0], 1};

@@ -137,19 +137,21 @@ PyRef plain(PyObject* array) {
   return operand_with_layout(side, side.array->layout).keep;
 }
 
+nb::object number(Scalar s) {
+  return s.imag == 0 ? nb::object(nb::float_(s.real))
+                     : nb::steal(PyComplex_FromDoubles(s.real, s.imag));
+}
+
 void require_scalars(const ProductCall& call, DTypeId dtype) {
   const Scalar one = {1, 0};
   if (!cublas_takes(dtype) && !(call.alpha == one && call.beta == one))
     fail(Kind::DType, call.where, "alpha and beta of 1 for integers",
-         std::string("other numbers for ") + kDTypes[dtype].name, "cast the operands to float64");
+         "alpha=" + repr_text(number(call.alpha).ptr()) +
+             " and beta=" + repr_text(number(call.beta).ptr()) + " for " + kDTypes[dtype].name,
+         "multiply separately: alpha * (a @ b) + beta * c");
   if ((call.alpha.imag != 0 || call.beta.imag != 0) && !is_complex(dtype))
     fail(Kind::DType, call.where, std::string("real alpha and beta for ") + kDTypes[dtype].name,
          "a complex alpha or beta", "cast the operands to complex64");
-}
-
-nb::object number(Scalar s) {
-  return s.imag == 0 ? nb::object(nb::float_(s.real))
-                     : nb::steal(PyComplex_FromDoubles(s.real, s.imag));
 }
 
 nb::object or_none(const Side& s) {

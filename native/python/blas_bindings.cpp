@@ -116,10 +116,7 @@ PyObject* dot_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs, Py
   constexpr size_t kDot = 1;
   PyObject* all[8] = {self};
   const Py_ssize_t rest = nargs + (names ? PyTuple_Size(names) : 0);
-  if (rest > 7) {
-    PyErr_SetString(PyExc_TypeError, "dot takes an operand and out");
-    throw PythonError();
-  }
+  if (rest > 7) functions()[kDot].parameters.read(args, nargs, names);  // raises
   for (Py_ssize_t i = 0; i < rest; ++i) all[i + 1] = args[i];
   return run(kDot, all, nargs + 1, names);
 }
@@ -151,7 +148,7 @@ void register_blas(nb::module_& m) {
         ops::tf32_allowed = read_switch(allowed.ptr(), "allow_tf32", "allowed");
         return before;
       },
-      nb::arg("allowed"),
+      nb::arg("allowed").none(),
       "Set whether this thread's float32 products may use TF32, and return the previous value.");
   const PyRef method = PyRef::checked(PyDescr_NewMethod(array_type, &dot_def));
   nb::handle(reinterpret_cast<PyObject*>(array_type)).attr("dot") = nb::handle(method.get());

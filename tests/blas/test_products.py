@@ -152,3 +152,23 @@ def test_vectors_with_gaps_are_summed_accurately(device: str, dtype: str) -> Non
     exact = float(np.float32(0.1)) ** 2 * (1 << 18)
     for made in (gpuinterop.dot(x[:, 0], x[:, 1]), x[:, 0] @ x[:, ::-1], x[:, :1].T @ x[:, 1]):
         np.testing.assert_allclose(made.get(), np.full(made.shape, exact), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("alpha", [1, 0.375])
+def test_ger_of_small_floats_rounds_once(device: str, dtype: type, alpha: float) -> None:
+    x, y, a = (values(*shape).astype(dtype) for shape in ((30,), (20,), (30, 20)))
+    got = gpuinterop.ger(*(GpuArray(v, device=device) for v in (x, y, a)), alpha=alpha)
+    x, y, addend = (v.astype("float64") for v in (x, y, a))
+    exact = alpha * np.outer(x, y) + addend
+    np.testing.assert_array_equal(got.get(), exact.astype("float32").astype(dtype))
+
+
+def test_alpha_beside_float32_is_float32_as_the_number_of_an_operator_is(device: str) -> None:
+    x = gpuinterop.ones((2, 2), device=device)
+    for number in (1e39, -(10**50), 0.1):
+        expected = (x * number).tolist()
+        assert (
+            gpuinterop.gemm(x, gpuinterop.eye(2, device=device), alpha=number)
+        ).tolist() == expected
+        assert gpuinterop.ger(x[0], x[0], alpha=number).tolist() == expected
