@@ -93,7 +93,7 @@ def copy_values(
 ) -> None:
     """Copy `source`, uncounted if made from scalars (`values`): one scalar is filled in without a wait."""
     if values and fills and source.ndim == 0 and target.device.type != "cpu":
-        target[...] = as_numpy_view(source)[()]
+        target[...] = as_numpy_view(source, where)[()]
     else:
         _core.copy_into(target, source, where=where, uncounted=values)
 
@@ -209,10 +209,10 @@ def cast_from(value: Any, found: _core.Array, dtype: Any, where: str) -> _core.A
     if found.device.type == "cpu" and not unmade:
         with reraise_from(where):
             if _core._recording() is not None:
-                return wrap_numpy(as_numpy_view(found).astype(dtype))
+                return wrap_numpy(as_numpy_view(found, where).astype(dtype))
             # In gpuinterop memory, so that no second copy is needed.
             made = _core.empty(_core.Array, found.shape, dtype, 1, 0, where=where)
-            as_numpy_view(made, written=True)[...] = as_numpy_view(found)
+            as_numpy_view(made, written=True)[...] = as_numpy_view(found, where)
             return made
     other: _core.Array = (value if isinstance(value, _core.Array) else found).astype(dtype)
     return other
@@ -238,18 +238,20 @@ def refuse_foreign(value: Any, where: str) -> None:
     import_module("gpuinterop.converters.engine").refuse_foreign(value, where)
 
 
-def judge_caller(module: str) -> tuple[bool, bool]:
+def judge_caller(module: str) -> tuple[bool, bool, bool]:
     """Return whether the library of a module accepts negative strides, and whether it reads later."""
     # Do not load the converters for a script: those of this package have such rules for packages only.
     if "." not in module and "gpuinterop.converters" not in sys.modules:
-        return True, False
-    found: tuple[bool, bool] = import_module("gpuinterop.converters.engine").judge_caller(module)
+        return True, True, False
+    found: tuple[bool, bool, bool] = import_module("gpuinterop.converters.engine").judge_caller(
+        module
+    )
     return found
 
 
-def refuse_to_caller(array: _core.Array, where: str, module: str) -> None:
-    """Raise the error of the plan to share `array` with the library of a module; the core calls this."""
-    import_module("gpuinterop.converters.engine").refuse_to_caller(array, where, module)
+def check_strides_for_caller(array: _core.Array, where: str, module: str) -> None:
+    """Raise if the library of a module cannot share memory with the strides of `array`; the core calls this."""
+    import_module("gpuinterop.converters.engine").check_strides_for_caller(array, where, module)
 
 
 def wait_for_readers(array: _core.Array, where: str) -> None:
@@ -327,7 +329,7 @@ def as_assigned_array(value: Any, target: _core.Array, cls: type, where: str) ->
         found = as_input_array(value, None, where)
         if _core._recording() is not None and type(value) is np.ndarray and value.ndim == 0:
             # Operators treat it as a number, so the capture keeps its current value.
-            found = wrap_numpy(as_numpy_view(found).copy())
+            found = wrap_numpy(as_numpy_view(found, where).copy())
         if found.dtype == dtype:
             return found
         check_cast(cls, found.dtype, where, value)

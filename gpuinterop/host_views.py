@@ -38,7 +38,9 @@ class _HostView:
 DLPACK_WORKS = np.lib.NumpyVersion(np.__version__) >= "2.2.5"
 
 
-def as_numpy_view(array: _core.Array, *, written: bool = False) -> np.ndarray[Any, Any]:
+def as_numpy_view(
+    array: _core.Array, where: str = "gpuinterop.capture", *, written: bool = False
+) -> np.ndarray[Any, Any]:
     """Return a NumPy array that shares a host array's memory and keeps it alive.
 
     A result of a capture that no replay has computed yet is refused, unless the view is `written`.
@@ -46,7 +48,7 @@ def as_numpy_view(array: _core.Array, *, written: bool = False) -> np.ndarray[An
     if written:
         _core._note_write(array)
     else:
-        _core._require_set("gpuinterop.capture", array)
+        _core._require_set(where, array)
     # A view of the core's class, because a subclass may override any attribute and NumPy would read
     # outside the memory. This also refuses an incomplete layout (_set_stride and similar).
     seen = _core.view(_core.Array, array)

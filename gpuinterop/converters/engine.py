@@ -148,9 +148,13 @@ def _plan_by_protocol(incoming: Incoming) -> None:
         raise
 
 
-def _judgement(obj: Any, entry: Backend | None, where: str) -> Plan | None:
+def _judge(obj: Any, entry: Backend | None) -> Plan | None:
     judge = None if entry is None else getattr(entry.module, "judge", None)
-    fault = None if judge is None else judge(obj)
+    return None if judge is None else judge(obj)
+
+
+def _judgement(obj: Any, entry: Backend | None, where: str) -> Plan | None:
+    fault = _judge(obj, entry)
     return fault if fault is None or fault.where == where else replace(fault, where=where)
 
 
@@ -162,9 +166,9 @@ def refuse_foreign(obj: Any, where: str) -> None:
     entry = registry.find_backend(obj)
     # Judge as if copies were allowed, because the caller may have no `copyif` that the fix could name.
     described = entry is not None and _memory_of(entry)
-    fault = plan_in(obj, True, {}, where).plan if described else _judgement(obj, entry, where)
+    fault = plan_in(obj, True, {}, where).plan if described else _judge(obj, entry)
     if fault is not None and not fault.shared:
-        raise (fault if fault.fix else replace(fault, fix="pass copy=True for a copy")).exception()
+        raise fault.exception(where, fault.fix or "pass copy=True for a copy")
 
 
 def adopt(incoming: Incoming) -> Any:
@@ -270,17 +274,21 @@ def plan_out(
     return result
 
 
-def judge_caller(module: str) -> tuple[bool, bool]:
-    """Return whether the library of a module accepts negative strides, and whether it reads later."""
+def judge_caller(module: str) -> tuple[bool, bool, bool]:
+    """Return whether the library of a module accepts gaps, and negative strides, and whether it reads later."""
     entry = registry.owner_of(module)
     rules = None if entry is None else getattr(entry.module, "RULES", None)
-    return (True, False) if rules is None else (rules.negative, rules.reads_later)
+    if rules is None:
+        return True, True, False
+    return rules.layout == "any", rules.negative, rules.reads_later
 
 
-def refuse_to_caller(x: Any, where: str, module: str) -> None:
-    """Raise the error of the plan to share `x` with the library of a module, with `where` as the call."""
+def check_strides_for_caller(x: Any, where: str, module: str) -> None:
+    """Raise if the library of a module cannot share memory with the strides of `x`; `where` is the call."""
     entry: Any = registry.owner_of(module)
-    raise plan_out(ArrayInfo.of(x), entry, False, {}, where).exception()
+    plan = plan_layout(ArrayInfo.of(x), replace(entry.module.RULES, dtypes=None, where=where), True)
+    if plan.code == "strides":
+        raise plan.exception()
 
 
 def _export(x: Any, entry: Backend, library: Any, options: dict[str, Any], plan: Plan) -> Any:

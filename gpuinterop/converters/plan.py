@@ -171,12 +171,13 @@ class Plan:
         fix = f"pass copyif=True, or {self.fix}" if self.fix else f"pass copyif=True {download}"
         return replace(self, outcome="refused", bytes=0, fix=fix)
 
-    def exception(self) -> errors.GpuInteropError:
+    def exception(self, where: str = "", fix: str = "") -> errors.GpuInteropError:
+        """Return the error of a refusal, with `where` and `fix` instead of those of the plan."""
         return self.error(
-            where=self.where,
+            where=where or self.where,
             expected=self.reason,
             got=self.got,
-            fix=self.fix,
+            fix=fix or self.fix,
             reason=self.code,
             axis=self.axis,
         )

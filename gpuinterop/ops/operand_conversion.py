@@ -14,13 +14,13 @@ from gpuinterop.array_inputs import (
     as_assigned_array,
     as_input_array,
     assign_list,
+    check_strides_for_caller,
     copy_values,
     default_device_for,
     is_scalar_or_list,
     judge_caller,
     needs_converter,
     refuse_foreign,
-    refuse_to_caller,
     wait_for_readers,
 )
 from gpuinterop.dtypes import dtype_id
@@ -123,7 +123,7 @@ def _convert_assigned(value: Any, like: Any, where: str) -> Any:
 # The subjects of the hook; native/python/hooks.cpp lists their arguments.
 _FOREIGN: dict[str, Any] = {
     "operand": operand, "assigned": _convert_assigned, "refuse": refuse_foreign, "caller": judge_caller,
-    "refuse to caller": refuse_to_caller, "wait": wait_for_readers, "torch stream": torch_keeps_stream,
+    "check strides": check_strides_for_caller, "wait": wait_for_readers, "torch stream": torch_keeps_stream,
     "torch places": find_places,
 }  # fmt: skip
 

@@ -136,6 +136,7 @@ int read_copy(PyObject* o) {
 // does not name the consumer; only the module name in the globals of the calling frame identifies it.
 struct Caller {
   PyObject* module = nullptr;  // its name; owned, so that no other object has this address
+  int gaps = true;             // it accepts strided memory that is not contiguous
   int negative = true;         // it accepts negative strides
   int reads_later = false;     // it reads the memory after its call has returned
 };
@@ -153,7 +154,7 @@ Caller find_caller() {
   PyRef kept = PyRef::borrow(module);
   Caller found{module};
   const PyRef answer = call_hook(Hook::Foreign, "(sO)", "caller", module);
-  if (!PyArg_ParseTuple(answer.get(), "pp", &found.negative, &found.reads_later))
+  if (!PyArg_ParseTuple(answer.get(), "ppp", &found.gaps, &found.negative, &found.reads_later))
     throw PythonError();
   const PyRef replaced = PyRef::steal(std::exchange(callers[next++ % 32], found).module);
   kept.release();
@@ -215,8 +216,9 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
     return finish(copy_for(a, target, kDlpack), stream, version, true, false);
   }
   const Caller caller = find_caller();
-  if (!caller.negative && a.layout.has_negative_stride())
-    call_hook(Hook::Foreign, "(sOsO)", "refuse to caller", self, kDlpack, caller.module);
+  if ((!caller.gaps && !a.layout.is_c_contiguous()) ||
+      (!caller.negative && a.layout.has_negative_stride()))
+    call_hook(Hook::Foreign, "(sOsO)", "check strides", self, kDlpack, caller.module);
   return finish(a, stream, version, false, caller.reads_later);
 }
 

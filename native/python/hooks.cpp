@@ -37,10 +37,11 @@ Entry entries[] = {
     //     scalar or a list), or None if a list was assigned. Called for every value that is neither such an array nor
     //     a number that scalar_bytes() stores.
     //   "refuse", value, where: raises the error that forbids sharing the value, if its library has one.
-    //   "caller", name of a module -> whether its library accepts negative strides, and whether it reads memory
-    //     after its call has returned. Called when code of the module calls __dlpack__ for the first time.
-    //   "refuse to caller", array, where, name of a module: raises the error of the plan to share the array with
-    //     its library.
+    //   "caller", name of a module -> whether its library accepts memory that is not contiguous, and negative
+    //     strides, and whether it reads memory after its call has returned. Called when code of the module calls
+    //     __dlpack__ for the first time.
+    //   "check strides", array, where, name of a module: raises if its library cannot share the array for its
+    //     strides.
     //   "wait", array, where: called before a write to an array whose memory is lent (array/loans.hpp).
     //     Returns when the loans are returned.
     //   "torch stream", device number, handle -> whether torch owns the stream and never destroys it.

@@ -112,9 +112,12 @@ def test_namespaces_are_neither_kept_nor_confused(toy):
 @pytest.mark.jax
 def test_jax_is_refused_with_the_words_of_its_plan():
     jax = pytest.importorskip("jax")
-    x = gi.ones((64, 2), device="cpu")[::-1]
-    plan = gi.explain(x, "jax")
-    for call in (jax.dlpack.from_dlpack, jax.numpy.from_dlpack):
-        with pytest.raises(gi.ContiguityError) as raised:
-            call(x)
-        assert (raised.value.expected, raised.value.axis) == (plan.reason, plan.axis)
+    x = gi.ones((64, 2), device="cpu")
+    for view in (x[::-1], x[::2], x[:1].broadcast_to((4, 2)), x.astype("float64")[::2]):
+        plan = gi.explain(view.astype("float32") if view.dtype == "float64" else view, "jax")
+        for call in (jax.dlpack.from_dlpack, jax.numpy.from_dlpack):
+            with pytest.raises(gi.ContiguityError) as raised:
+                call(view)
+            if view.dtype == "float32":
+                assert (raised.value.expected, raised.value.axis) == (plan.reason, plan.axis)
+    assert jax.dlpack.from_dlpack(x.T).shape == (2, 64)
