@@ -231,7 +231,8 @@ def _empty_like(x: Any, dtype: Any, device: Any, where: str) -> Any:
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a matrix with ones on its `k`-th diagonal and zeros elsewhere."""
     made = _full((n, n if m is None else m), 0, dtype, device, "eye")
-    diagonal = made.diagonal(k)
+    with reraise_from("eye"):
+        diagonal = made.diagonal(k)
     if diagonal.size:
         diagonal[...] = 1
     return made

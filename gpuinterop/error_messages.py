@@ -206,10 +206,18 @@ def too_many_indices(where: str, count: int, shape: Any) -> ArrayIndexError:
 def index_out_of_range(where: str, extent: int, index: str, axis: int) -> ArrayIndexError:
     other = {"x[key]": ", or read with x.take(indices, axis, mode='clip')"}
     other |= dict.fromkeys(("take", "put"), ", or pass mode='clip' or mode='wrap'")
+    expected, fix = (
+        f"indices from {-extent} to {extent - 1}",
+        f"correct the indices{other.get(where, '')}",
+    )
+    if not extent:
+        expected, fix = (
+            "no index, because the axis is empty",
+            "check x.shape first, or index another axis",
+        )
     return ArrayIndexError(
-        where=where, expected=f"indices from {-extent} to {extent - 1}", got=f"{index} on axis {axis}", axis=axis,
-        fix=f"correct the indices{other.get(where, '')}",
-    )  # fmt: skip
+        where=where, expected=expected, got=f"{index} on axis {axis}", fix=fix, axis=axis
+    )
 
 
 # ---- dtypes, memory and devices ------------------------------------------------------------------
@@ -333,6 +341,6 @@ outs_overlap = Builder(
     got="two out= arrays that share memory", fix="pass a copy of one of them",
 )  # fmt: skip
 wrong_number_of_outs = Builder(
-    ShapeError, "count found", expected="{count} out= arrays, one for each result", got="{found}",
+    ShapeError, "count found", expected="an out= array for each result, {count} in all", got="{found}",
     fix="pass a tuple with one array or None for each result",
 )  # fmt: skip

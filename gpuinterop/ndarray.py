@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
+from types import FunctionType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -193,7 +194,8 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def set(self, value: Any) -> None:
         """Set the elements from an array of the same shape (PyCUDA's name for assignment)."""
-        self[...] = value
+        with reraise_from("set"):
+            self[...] = value
 
     # ---- devices --------------------------------------------------------------------------------
 
@@ -366,6 +368,14 @@ class GpuArray(ArrayMethods):
             "GpuArray.from_pointer",
         )  # fmt: skip
 
+
+for _mixin in ArrayMethods.__mro__[: ArrayMethods.__mro__.index(_core.Array)]:
+    for _method in vars(_mixin).values():
+        # Errors of Python name the class, and pickle reads it.
+        for _function in (_method, getattr(_method, "__wrapped__", None)):
+            if isinstance(_function, FunctionType):
+                _function.__module__ = __name__
+                _function.__qualname__ = f"GpuArray.{_function.__name__}"
 
 _MISSING = {
     *(name for name in dir(np.ndarray) if not name.startswith("_")),

@@ -48,11 +48,11 @@ class Selection:
         if not may_wait(self.device):
             raise CaptureError(
                 where=where, expected="results whose shape does not depend on values, during a capture",
-                got="elements selected by a mask, whose number depends on the mask's values",
-                fix="select before the capture, or compute all elements: gpuinterop.where(mask, x, 0)",
+                got="a result for each element that is true or not zero",
+                fix="call it before the capture, or compute all elements: gpuinterop.where(mask, x, 0)",
             )  # fmt: skip
         if self.device.type == "cpu":
-            self.host = as_numpy_view(self.mask)
+            self.host = as_numpy_view(self.mask, where)
             self.count = int(np.count_nonzero(self.host))
             return
         if not self.mask.is_c_contiguous():
@@ -79,7 +79,9 @@ class Selection:
         if not self.count:
             return target
         if self.device.type == "cpu":
-            _read_on_host(as_numpy_view(x), self.host, as_numpy_view(target, written=True))
+            _read_on_host(
+                as_numpy_view(x, self.where), self.host, as_numpy_view(target, written=True)
+            )
         else:
             self._launch("gi_compact_write", self.tiles, *_merge(x), target, x, 0, READ)
         return target

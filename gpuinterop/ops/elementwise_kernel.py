@@ -34,8 +34,8 @@ class ElementwiseKernel(CompiledExpression):
     name : of the kernel in profiles and messages.
     preamble : functions that the operation calls.
     host : a function that computes the same on device "cpu". It is called for each block of elements, with a
-        read-only NumPy array of one dimension for each input, and returns an array for each output. The
-        arrays are valid during the call only.
+        read-only NumPy array of one dimension for each input, and returns an array for each output, which is
+        cast to the output's dtype. The arrays are valid during the call only.
 
     Examples
     --------
@@ -90,15 +90,9 @@ class ElementwiseKernel(CompiledExpression):
             ElementwiseOperation(self.name, self._graph), kinds, require_arch(arch, where)
         )
 
-    def _prepare(self, *args: Any, out: Any = None) -> Any:
+    def _prepare(self, *args: Any, out: Any = None, **others: Any) -> Any:
         """Handle a call that is not cached; returns new arrays, or `out`."""
-        parameters = self._text.ins
-        if len(args) != len(parameters):
-            names = ", ".join(name for _, name in parameters)
-            raise ArgumentTypeError(
-                where=self.name, expected=f"{len(parameters)} operand{'s' * (len(parameters) != 1)}",
-                got=f"{len(args)} operand{'s' * (len(args) != 1)}", fix=f"call {self.name}({names})",
-            )  # fmt: skip
+        self._require_call([name for _, name in self._text.ins], args, others)
         operands, limits = self._read_arguments(args)
         operation = self.operation(operands)
         self._add_entry(args, limits, operation)

@@ -79,16 +79,24 @@ class CompiledExpression(_core.PreparedCalls):
     def __repr__(self) -> str:
         return f"<compiled expression {self.__name__} of {len(self._graph.inputs)} inputs>"
 
-    def _prepare(self, *operands: Any, out: Any = None) -> Any:
+    def _prepare(self, *operands: Any, out: Any = None, **others: Any) -> Any:
         """Handle a call that is not cached."""
-        if len(operands) != len(self._graph.inputs):
-            raise ArgumentTypeError(
-                where=self.__name__, expected=f"{len(self._graph.inputs)} operands",
-                got=f"{len(operands)} operands", fix="pass an array or a number for each input",
-            )  # fmt: skip
+        self._require_call([f"x{i}" for i in range(len(self._graph.inputs))], operands, others)
         operation = self.operation(operands)
         self._add_entry(operands, [*map(limits_of, operands)], operation)
         return operation(*operands, out=out)
+
+    def _require_call(
+        self, names: Sequence[str], operands: Sequence[Any], others: dict[str, Any]
+    ) -> None:
+        """Raise unless a call has an operand for each name, and no other keyword arguments than ``out=``."""
+        if len(operands) != len(names) or others:
+            count, got = (f"{n} operand{'s' * (n != 1)}" for n in (len(names), len(operands)))
+            raise ArgumentTypeError(
+                where=self.__name__, expected=f"{count}, and out= as the only keyword",
+                got=", ".join([got, *(f"{name}=..." for name in others)]),
+                fix=f"call {self.__name__}({', '.join(names)})",
+            )  # fmt: skip
 
     def _add_entry(self, operands: Sequence[Any], limits: list[Any], operation: Any) -> None:
         """Register the call with the core, if it recognises the operands."""

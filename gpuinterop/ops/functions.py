@@ -57,6 +57,7 @@ class _Add(partial):  # type: ignore[type-arg]
 add = _Add(FUNCTIONS["add"])
 for _name in ("__module__", "__name__", "__qualname__", "__doc__", "__text_signature__"):
     setattr(add, _name, getattr(FUNCTIONS["add"], _name))
+_Add.at.__qualname__ = "add.at"
 
 
 def _import_operand(where: str, x: Any, *others: Any) -> Any:

@@ -127,7 +127,8 @@ class Fused(_core.PreparedCalls):
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise ArgumentTypeError(
-                where=self._name, expected=f"the arguments {self._signature}", got=str(error),
+                where=self._name, expected=f"the arguments {self._signature}",
+                got=str(error).removeprefix("got "),
                 fix="call it as it is declared, with at most out= in addition",
             ) from error  # fmt: skip
         names: list[str] = []

@@ -10,13 +10,14 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.array_inputs import as_assigned_array, as_input_array, is_scalar_or_list
 from gpuinterop.dtypes import is_complex
+from gpuinterop.error_context import reraise_from
 from gpuinterop.error_messages import (
     not_an_array,
     not_one_of,
     read_only,
     shapes_do_not_broadcast,
 )
-from gpuinterop.errors import DTypeError, short_repr, type_name
+from gpuinterop.errors import DTypeError, GpuInteropError, short_repr, type_name
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.layout import core_view
 from gpuinterop.scalars import scalars_to_array
@@ -48,7 +49,7 @@ def setitem(x: Any, key: Any, value: Any) -> None:
     """Carry out ``x[key] = value`` for a key with index arrays."""
     if core_view(x).readonly:
         raise read_only(ASSIGNMENT)
-    expression = read_key(x, key)
+    expression = read_key(x, key, ASSIGNMENT)
     values = as_assigned_values(value, x, ASSIGNMENT)
     if _is_one_mask(expression):
         _assign_masked(expression, values)
@@ -68,10 +69,11 @@ def add_at(x: Any, indices: Any, values: Any) -> None:
             values.astype(output_arrays.plain(x).dtype, copy=False),
         )
         if values.device != target.device:  # one element, in host memory
-            number = as_numpy_view(values).reshape(-1)[0]
+            number = as_numpy_view(values, where).reshape(-1)[0]
             values = output_arrays.new_like(target, (), target.dtype, where)
             values[...] = number
-        FUNCTIONS["add"](target, values, out=target)
+        with reraise_from(where):
+            FUNCTIONS["add"](target, values, out=target)
         return
     write(_elements(expression, where, x), values, x, adds=True)
 
@@ -164,7 +166,10 @@ def as_assigned_values(value: Any, x: Any, where: str) -> Any:
     array = value if isinstance(value, _core.Array) and value.dtype == target.dtype else None
     if type(value) in (bool, int, float) and _core._recording() is None:
         array = _core.empty(_core.Array, (), target.dtype, 1, 0)  # on "cpu"
-        array[...] = value  # the core converts Python scalars
+        try:
+            array[...] = value  # the core converts Python scalars
+        except GpuInteropError as error:
+            raise error.changed(where=where) from None
     elif array is None:
         array = as_assigned_array(value, target, type(x), where)
     array = output_arrays.plain(array)
@@ -221,8 +226,8 @@ def _fill_selected(view: Any, mask: Any, after: int, values: Any, where: str) ->
     if view.device.type != "cpu":
         _core._assign_masked(view, mask, values, where)
         return
-    target, condition = as_numpy_view(view, written=True), as_numpy_view(mask)
-    source = np.broadcast_to(as_numpy_view(values), view.shape)
+    target, condition = as_numpy_view(view, written=True), as_numpy_view(mask, where)
+    source = np.broadcast_to(as_numpy_view(values, where), view.shape)
     output_arrays.record_or_run(lambda: np.copyto(target, source, "unsafe", condition))
 
 
@@ -234,7 +239,7 @@ def _assign_each(view: Any, first: int, selection: Selection, values: Any) -> No
     if view.device.type == "cpu":
         _core._prepare_write(view, ASSIGNMENT)
         key: Any = (*[slice(None)] * first, selection.host)
-        as_numpy_view(view, written=True)[key] = as_numpy_view(values)
+        as_numpy_view(view, written=True)[key] = as_numpy_view(values, ASSIGNMENT)
     elif axes == view.ndim:
         _core._prepare_write(view, ASSIGNMENT)
         selection.assign(view, values)

@@ -15,7 +15,8 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.array_inputs import as_input_array, is_scalar_or_list
-from gpuinterop.error_messages import devices_differ, too_many_indices
+from gpuinterop.error_context import reraise_from
+from gpuinterop.error_messages import devices_differ, index_out_of_range, too_many_indices
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -134,7 +135,7 @@ def as_index_array(value: Any, device: Any, where: str, masks: bool = True) -> I
         source = value if isinstance(value, _core.Array) else as_input_array(value, None, where)
         array = output_arrays.plain(source)
         if array.device.type == "cpu":
-            index = as_numpy_view(array)
+            index = as_numpy_view(array, where)
         elif array.device == device:
             index = array
         else:
@@ -144,19 +145,22 @@ def as_index_array(value: Any, device: Any, where: str, masks: bool = True) -> I
     if index.dtype.kind not in ("iub" if masks else "iu"):
         got = f"dtype {index.dtype}"
         if masks:
-            raise _not_indices(where, got)
+            fix = "pass ints or bools" if listed else "convert it: key.astype('int64')"
+            raise _not_indices(where, got, fix)
+        fix = "pass ints" if listed else "cast them: indices.astype('int64')"
         raise ArgumentTypeError(where=where, expected="integer indices", got=got,
-                                fix="cast them, indices.astype('int64'), or index with a mask: x[mask]")  # fmt: skip
+                                fix=f"{fix}, or index with a mask: x[mask]")  # fmt: skip
     if isinstance(index, np.ndarray) and not (index.dtype.isnative and has_core_layout(index)):
         as_input_array(index, None, where)  # raises
     return IndexArray(index, listed, live=isinstance(value, _core.Array))
 
 
-def _not_indices(where: str, got: str) -> IndexKindError:
+def _not_indices(
+    where: str, got: str, fix: str = "convert it: int(key) or list(key)"
+) -> IndexKindError:
     return IndexKindError(
-        where=where, got=got,
-        expected="ints, slices, Ellipsis, None, arrays of integers or bools, and tuples of them",
-        fix="convert the key: x[int(key)], x[list(key)] or x[key.astype('int64')]",
+        where=where, got=got, fix=fix,
+        expected="ints, slices, Ellipsis, None, arrays of integers or bools, and tuples of them as key",
     )  # fmt: skip
 
 
@@ -226,12 +230,16 @@ def read_key(x: Any, key: Any, where: str = WHERE) -> IndexExpression:
         elif isinstance(part, bool):
             flags.append(part)
         elif part is not Ellipsis:  # which separates index arrays even if it stands for no axis
+            n = source.shape[dimension] if type(part) is int else 0
+            if type(part) is int and not -n <= part < n:
+                raise index_out_of_range(where, n, f"index {part}", dimension)
             basic.append(part)
             axis += not isinstance(part, int)
         dimension += count
     together = not advanced or advanced[-1] - advanced[0] + 1 == len(advanced)
     whole = all(type(part) is slice and part == slice(None) for part in basic)
-    view = source if whole else source[tuple(basic)]
+    with reraise_from(where):
+        view = source if whole else source[tuple(basic)]
     return IndexExpression(view, arrays, before if together else 0, tuple(flags))
 
 

@@ -273,7 +273,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
             return take(x, np.repeat(np.arange(n), counts), along)
         output = output_arrays.new_like(x, (*before, total, *after), x.dtype, "repeat", type(x))
         if output.size:
-            source, target = as_numpy_view(x), as_numpy_view(output, written=True)
+            source, target = as_numpy_view(x, "repeat"), as_numpy_view(output, written=True)
             output_arrays.record_or_run(lambda: _repeat_on_host(source, counts, along, target))
         return output
     count = int(counts[0])

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.error_messages import index_out_of_range
-from gpuinterop.errors import ArrayIndexError, UnsupportedError
+from gpuinterop.errors import UnsupportedError
 from gpuinterop.host_views import as_numpy_view
 from gpuinterop.scalars import PIECE
 
@@ -61,11 +61,8 @@ class Elements:
         for (axis, array), source_axis in zip(arrays, self.source_axes, strict=True):
             if not self.view.shape[axis] and 0 not in self.block:
                 count = array.values.size
-                raise ArrayIndexError(
-                    where=self.where, expected="an empty index array, because the axis is empty",
-                    got="1 index" if count == 1 else f"{count} indices", axis=source_axis,
-                    fix="check x.shape first, or index another axis",
-                )  # fmt: skip
+                got = "1 index" if count == 1 else f"{count} indices"
+                raise index_out_of_range(self.where, 0, got, source_axis)
 
     def _on_device(self, number: int, array: IndexArray) -> Any:
         """Return the indices on the device of the elements."""
@@ -155,7 +152,9 @@ class Elements:
             )
             return
         self._on_host(
-            self._read_on_host, as_numpy_view(self.view), as_numpy_view(target, written=True)
+            self._read_on_host,
+            as_numpy_view(self.view, self.where),
+            as_numpy_view(target, written=True),
         )
 
     def _on_host(self, work: Any, *arrays: Any) -> None:
@@ -235,7 +234,7 @@ class Elements:
                 where=self.where, expected="at most 32 axes, because numpy.add.at has no more",
                 got=f"{len(self.shape)} axes", fix="merge axes first: x.reshape(...)",
             )  # fmt: skip
-        target, values = as_numpy_view(self.view, written=True), as_numpy_view(value)
+        target, values = as_numpy_view(self.view, written=True), as_numpy_view(value, self.where)
         values = (
             values if values.size == 1 and not self.axis else np.broadcast_to(values, self.shape)
         )
@@ -264,7 +263,9 @@ class Elements:
                 mode = WRAP
             np.put(target, indices, values, _NAMES[mode])
 
-        self._on_host(work, as_numpy_view(self.view, written=True), as_numpy_view(values))
+        self._on_host(
+            work, as_numpy_view(self.view, written=True), as_numpy_view(values, self.where)
+        )
 
 
 class ElementsAlongAxis(Elements):

@@ -191,8 +191,8 @@ class MapReduce:
         outs = out or [
             output_arrays.new_like(operands[0], kept, kind, self._where, cls) for kind in kinds
         ]
-        reads = [as_numpy_view(x) for x in operands]
-        reads_after = [as_numpy_view(e) for e in extras]
+        reads = [as_numpy_view(x, self._where) for x in operands]
+        reads_after = [as_numpy_view(e, self._where) for e in extras]
         writes = [as_numpy_view(o, written=True) for o in outs]
 
         def work() -> None:

@@ -152,9 +152,14 @@ def _missing(name: str, x: Any) -> ArgumentTypeError:
     )
 
 
+def _compress(x: Any, condition: Any, axis: int | None = None, out: Any = None) -> Any:
+    return compress(condition, x, axis, out)
+
+
+_compress.__qualname__ = "compress"
 CALLS["ufunc method"] = ufunc_method
 CALLS.update(
     astype=astype, clip=clip, round=round, take=take, put=put, nonzero=nonzero, repeat=repeat,
-    compress=lambda x, condition, axis=None, out=None: compress(condition, x, axis, out),
+    compress=_compress,
     __array_ufunc__=__array_ufunc__, __array_function__=__array_function__,
 )  # fmt: skip

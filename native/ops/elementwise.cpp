@@ -211,7 +211,7 @@ void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, cons
     else if (cuda)
       note_use(*a);
     else
-      require_set(kCapture, *a);
+      require_set(where, *a);
     if (apart >> i & 1) {
       const Layout& l = a->layout;
       copies.push_back(make_empty(device, a->dtype, l.ndim(), l.shape(), where));

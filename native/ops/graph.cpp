@@ -54,7 +54,7 @@ void add_to_capture(CUstream stream, CUgraph inner) {
 }  // namespace
 
 void HostWork::run() const {
-  for (const Array& a : inputs) require_set(kCapture, a);
+  for (const Array& a : inputs) require_set(where.c_str(), a);
   for (const Array& a : outs) note_write(a);
   compute();
 }

@@ -18,6 +18,7 @@ namespace gpuinterop::ops {
 // What each replay of a capture on the host repeats. Created, run and destroyed with the GIL held.
 struct HostWork {
   std::vector<Array> inputs, outs;  // as they were recorded
+  std::string where = "replay";     // the name in errors
 
   virtual ~HostWork() = default;
   void run() const;  // checks that the inputs have values

@@ -73,7 +73,6 @@ void run_lines(const HostLoop& loop, const Block (&blocks)[N], int64_t rows, int
 
 struct HostProduct : HostWork {
   Scalar alpha, beta;
-  std::string where;
 
   void compute() const override;
 };

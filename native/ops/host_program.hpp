@@ -40,7 +40,6 @@ struct HostProgram {
 struct HostCall : HostWork {
   std::shared_ptr<const HostProgram> program;
   PyRef operation;  // if the program calls Python: the program does not keep a user's functions
-  std::string where;
   IterationSpace w;
 
  protected:

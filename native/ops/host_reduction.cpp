@@ -286,7 +286,6 @@ class PlaceFinder {
 
 struct ReductionCall : HostWork {
   std::shared_ptr<const HostReduction> plan;
-  std::string where;
 
   void compute() const override {
     const Array* ins[kMaxPlanned];
@@ -324,7 +323,7 @@ void HostReduction::compute(const MaybeArray* ins, int n_ins, const MaybeArray* 
     call->where = where;
     recorder->add(std::move(call));
   } else {
-    for (int i = 0; i < n_ins; ++i) require_set(kCapture, *read[i]);
+    for (int i = 0; i < n_ins; ++i) require_set(where, *read[i]);
     note_write(*outs[0]);
     reduce(read, *outs[0], where);
   }

@@ -33,7 +33,7 @@ bool is_index_array(PyObject* item, int64_t number) {
 }
 
 // True and the value when `item` is an integer; bools and index arrays are not.
-bool read_index(PyObject* item, int64_t* out) {
+bool read_index(PyObject* item, int64_t* out, const char* where) {
   if (PyBool_Check(item) || PyList_Check(item) || PyTuple_Check(item)) return false;
   if (is_array(item) && unwrap(item).layout.ndim() > 0) return false;
   if (!PyLong_Check(item) && !PyIndex_Check(item)) return false;
@@ -43,18 +43,18 @@ bool read_index(PyObject* item, int64_t* out) {
     if (!index_array && !PyErr_ExceptionMatches(PyExc_IndexError)) throw PythonError();
     PyErr_Clear();
     if (index_array) return false;
-    fail(Kind::Index, kGet, "an index that fits 63 bits", repr_text(item),
+    fail(Kind::Index, where, "an index that fits 63 bits", repr_text(item),
          "index within the array's shape");
   }
   return PyLong_Check(item) || !is_index_array(item, *out);
 }
 
 // Called when a slice could not be read. Errors raised by its parts pass through.
-[[noreturn]] void bad_slice(PyObject* slice) {
+[[noreturn]] void bad_slice(PyObject* slice, const char* where) {
   const bool zero = PyErr_ExceptionMatches(PyExc_ValueError);
   if (!zero && !PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
   PyErr_Clear();
-  fail(zero ? Kind::Shape : Kind::Type, kGet, "a slice of ints whose step is not zero",
+  fail(zero ? Kind::Shape : Kind::Type, where, "a slice of ints whose step is not zero",
        repr_text(slice), "convert its parts with int(), and omit a step of zero");
 }
 
@@ -75,8 +75,12 @@ bool is_basic(PyObject* key) {
 class KeyReader {
  public:
   // Copies what it reads: an __index__ in the key may run code that changes the array.
-  KeyReader(const Array& source, Array& view)
-      : layout_(source.layout), data_(source.data), item_(source.itemsize()), view_(view) {}
+  KeyReader(const Array& source, Array& view, const char* where)
+      : layout_(source.layout),
+        data_(source.data),
+        item_(source.itemsize()),
+        view_(view),
+        where_(where) {}
 
   // False for keys with other arrays, or with ints beside them, and for keys with too many parts:
   // gpuinterop/ops/index_expression.py reads the first and raises for the second.
@@ -103,7 +107,7 @@ class KeyReader {
     view_.layout = Layout::with_ndim(count_);
     std::copy_n(shape_, count_, view_.layout.shape());
     std::copy_n(strides_, count_, view_.layout.strides());
-    view_.layout.finish(kGet);
+    view_.layout.finish(where_);
     view_.data = view_.layout.size() ? data_ + offset_ * item_ : nullptr;
     return true;
   }
@@ -119,7 +123,7 @@ class KeyReader {
     const int64_t n = layout_.shape()[axis_], step = layout_.strides()[axis_];
     if (PySlice_Check(item)) {
       Py_ssize_t start, stop, by;
-      if (PySlice_Unpack(item, &start, &stop, &by) < 0) bad_slice(item);
+      if (PySlice_Unpack(item, &start, &stop, &by) < 0) bad_slice(item, where_);
       const Py_ssize_t length = PySlice_AdjustIndices(n, &start, &stop, by);
       if (length > 0) offset_ += start * step;
       // With one element the step is not used, and step * by might overflow.
@@ -139,11 +143,12 @@ class KeyReader {
       return true;
     }
     int64_t index;
-    if (!read_index(item, &index)) return false;
+    if (!read_index(item, &index, where_)) return false;
     has_int_ = true;
     if (index < -n || index >= n) {
       if (!is_basic(key_)) return false;
-      fail_with("index_out_of_range", kGet, {n, "index " + std::to_string(index), int64_t{axis_}});
+      fail_with("index_out_of_range", where_,
+                {n, "index " + std::to_string(index), int64_t{axis_}});
     }
     offset_ += (index < 0 ? index + n : index) * step;
     ++axis_;
@@ -156,7 +161,7 @@ class KeyReader {
 
   void push(int64_t n, int64_t stride) {
     if (count_ == kMaxDims)
-      fail(Kind::Index, kGet, "a view of at most " + std::to_string(kMaxDims) + " dimensions",
+      fail(Kind::Index, where_, "a view of at most " + std::to_string(kMaxDims) + " dimensions",
            "more dimensions", "insert fewer new axes");
     shape_[count_] = n;
     strides_[count_++] = stride;
@@ -166,6 +171,7 @@ class KeyReader {
   char* const data_;
   const int64_t item_;
   Array& view_;
+  const char* const where_;
   PyObject* key_ = nullptr;
   IndexArrays arrays_;
   Py_ssize_t last_place_ = 0;  // in the key, of an index array
@@ -279,17 +285,19 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   copy_elements(target, source, where);
 }
 
-Py_ssize_t array_length(PyObject* self) {
+static Py_ssize_t length(PyObject* self, const char* where) {
   const Layout& l = shown_layout(self);
   if (l.ndim()) return static_cast<Py_ssize_t>(l.shape()[0]);
-  fail(Kind::Type, "len", "an array of at least one dimension", "a 0-d array",
+  fail(Kind::Type, where, "an array of at least one dimension", "a 0-d array",
        "read the value with x.item()");
 }
+
+Py_ssize_t array_length(PyObject* self) { return length(self, "len"); }
 
 PyObject* array_subscript(PyObject* self, PyObject* key) {
   require_valid_layout(self);
   Array view = view_of(self);
-  KeyReader reader(unwrap(self), view);
+  KeyReader reader(unwrap(self), view, kGet);
   const bool plain = reader.run(key);
   if (plain && reader.arrays().arrays.empty()) return wrap(Py_TYPE(self), std::move(view));
   PyRef made = plain ? read_at(Py_TYPE(self), view, reader.arrays(), kGet) : PyRef();
@@ -303,7 +311,7 @@ int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
          "select the remaining elements: x[key]");
   require_valid_layout(self);
   Array target = view_of(self);
-  KeyReader reader(unwrap(self), target);
+  KeyReader reader(unwrap(self), target, kSet);
   const bool plain = reader.run(key);
   if (plain && reader.arrays().arrays.empty())
     assign(target, Py_TYPE(self), value, kSet);
@@ -318,7 +326,7 @@ PyObject* array_item(PyObject* self, Py_ssize_t i) {
 }
 
 PyObject* array_iter(PyObject* self) {
-  array_length(self);  // or an error
+  length(self, "iter");  // or an error
   return PySeqIter_New(self);
 }
 

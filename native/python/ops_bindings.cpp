@@ -66,9 +66,8 @@ PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs
     for (int j = 0; j < results; ++j) set_out(j, PyTuple_GetItem(out, j));
   } else if (out) {
     if (results > 1 && out != Py_None)
-      fail(Kind::Type, info.name,
-           "a tuple of " + std::to_string(results) + " arrays as out=", type_text(out),
-           "pass out=(a, b)");
+      fail(Kind::Type, info.name, "a tuple of " + std::to_string(results) + " arrays as out=",
+           "an object of type " + type_text(out), "pass out=(a, b)");
     set_out(0, out);
   }
   return ops::call(op, args, given ? outs : nullptr, false, c_order);

@@ -43,10 +43,14 @@ PyObject* method_of(PyObject* a, PyObject*) {
 // NotImplemented would make Python use the + and * of sequences, which repeat a list, and compare with a
 // list to a single False. Lists are therefore refused like any other object that is not an array.
 bool is_list(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o); }
+// For text Python would call __index__ of the array.
+bool is_repeatable(PyObject* o) {
+  return is_list(o) || PyUnicode_Check(o) || PyBytes_Check(o) || PyByteArray_Check(o);
+}
 template <Operator& O>
 PyObject* binary(PyObject* a, PyObject* b) {
   PyObject* args[] = {a, b};
-  return ops::call(O.id(), args, nullptr, !is_list(a) && !is_list(b));
+  return ops::call(O.id(), args, nullptr, !is_repeatable(a) && !is_repeatable(b));
 }
 // Runs an in-place operator; its errors name the statement, such as "x += y", and do not mention out=.
 template <class F>

@@ -1,6 +1,7 @@
 """Wrong calls: each raises an error of this library that names the call, the rule, the value and a fix."""
 
 import functools
+import pickle
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ CALLS = [
     ("gi.CudaNdarray.zeros(-1)", "ShapeError: CudaNdarray.zeros"),
     ("gi.zeros(3, device=10**5000)", "DeviceError: zeros"),
     ('gi.device("cuda:" + "9" * 5000)', "DeviceError: device"),
-    ('gi.eye(3, k="a")', "ArgumentTypeError: diagonal"),
+    ('gi.eye(3, k="a")', "ArgumentTypeError: eye"),
     ('gi.full((2,), "a")', "ConversionTypeError: full"),
     ("gi.zeros_like(3)", "ArgumentTypeError: zeros_like"),
     ("gi.full_like([1, 2], 0)", "ArgumentTypeError: full_like"),
@@ -81,6 +82,22 @@ CALLS = [
     ("x[::0]", "ShapeError: x[key]"),
     ('x[:"a"]', "ArgumentTypeError: x[key]"),
     ("x[0, 1.5:]", "ArgumentTypeError: x[key]"),
+    ("x[5] = 1", "ArrayIndexError: x[key] = value", "fix: correct the indices"),
+    ("x[[0], 5] = 1", "ArrayIndexError: x[key] = value", "index 5 on axis 1"),
+    ("x[::0] = 1", "ShapeError: x[key] = value"),
+    ("x[10**5000] = 1", "ArrayIndexError: x[key] = value"),
+    ("x[..., ...] = 1", "ArrayIndexError: x[key] = value"),
+    ("x[[0.0, 1.0]]", "IndexKindError: x[key]", "fix: pass ints or bools"),
+    ("x[np.ones(2)]", "IndexKindError: x[key]", "astype"),
+    ("gi.add.at(x, (0, 5), 1)", "ArrayIndexError: add.at", "index 5 on axis 1"),
+    ("gi.add.at(x, slice(0, 2, 0), 1)", "ShapeError: add.at"),
+    ("gi.add.at(x, slice(0, 2), [1, 2])", "ShapeError: add.at"),
+    ('gi.add.at(x.astype("int8"), [0], 1000)', "DTypeError: add.at"),
+    ('x.astype("int8").set(1000)', "DTypeError: set"),
+    ("gi.zeros(0)[0]", "ArrayIndexError: x[key]", "the axis is empty"),
+    ("gi.capture(gi.nonzero, x)", "CaptureError: nonzero", "true or not zero"),
+    ("iter(gi.asarray(3))", "ArgumentTypeError: iter"),
+    ("x.take([0.5])", "ArgumentTypeError: take", "fix: pass ints"),
     ("x.item()", "ShapeError: item", "x.any()"),
     ("x.item(10**5000)", "ArrayIndexError: item"),
     ("gi.zeros((0, 2)).item()", "ShapeError: item", "x.size"),
@@ -118,6 +135,15 @@ CALLS = [
     # operators and functions
     ("(x > 3) << 1.0", "DTypeError: left_shift"),
     ('gi.exp(10**5000, dtype="float32")', "RangeError: exp"),
+    ('x * "a"', "ConversionTypeError: multiply", "type str"),
+    ('b"a" * x', "ConversionTypeError: multiply", "type bytes"),
+    ("gi.divmod(x, 2, out=x)", "ArgumentTypeError: divmod", "an object of type"),
+    ("x.dot(x, x, x, x, x, x, x, x)", "ArgumentTypeError: dot"),
+    ("gi.allow_tf32(None)", "ArgumentTypeError: allow_tf32"),
+    ("gi.gemm(n, n, alpha=2)", "DTypeError: gemm", "alpha=2.0 and beta=1.0 for int32"),
+    ("kernel(x, foo=1)", "ArgumentTypeError: double", "foo=..."),
+    ("kernel()", "ArgumentTypeError: double", "call double(x)"),
+    ("compiled(x, foo=1)", "ArgumentTypeError: negative", "foo=..."),
     ("gi.allclose([1.0], [1.0])", "ArgumentTypeError: allclose", "asarray"),
     ("x.var(correction=1)", "ArgumentTypeError: var"),
     ("x.any(0, None, True, 1)", "ArgumentTypeError: any"),
@@ -180,7 +206,11 @@ CALLS = [
 
 
 def names() -> dict[str, object]:
+    graph = gi.Expression()
     return {
+        "kernel": gi.ElementwiseKernel("float32 x", "float32 z", "z = x * 2", "double"),
+        "compiled": graph.compile([graph.apply("negative", graph.input())], "negative"),
+        "n": gi.ones((2, 2), "int32", device="cpu"),
         "gi": gi,
         "np": np,
         "x": gi.asarray(np.arange(6, dtype="float32").reshape(2, 3), device="cpu"),
@@ -200,3 +230,25 @@ def test_wrong_call_raises_an_error_that_is_complete(row):
     assert f"{type(error).__name__}: {error.where}" == summary
     assert all(word in str(error) for word in words)
     assert str(error).encode()  # any text can be printed
+
+
+@pytest.mark.parametrize(
+    ("call", "function"),
+    [
+        ("gi.add.at(x, 0)", "add.at()"),
+        ("x.compress()", "compress()"),
+        ("x.take([0], foo=1)", "take()"),
+        ("x.item(foo=1)", "GpuArray.item()"),
+        ("x.reshape(foo=1)", "GpuArray.reshape()"),
+        ("x.norm(foo=1)", "GpuArray.norm()"),
+    ],
+)
+def test_type_error_of_python_names_a_public_function(call, function):
+    with pytest.raises(TypeError) as caught:
+        exec(call, names())
+    assert str(caught.value).startswith(f"{function} ")
+
+
+def test_methods_of_arrays_can_be_pickled():
+    for method in (gi.GpuArray.reshape, gi.CudaNdarray.item, gi.GpuArray.to_device):
+        assert pickle.loads(pickle.dumps(method)) is method

@@ -73,6 +73,25 @@ def test_read_before_the_first_replay_is_refused(name: str) -> None:
     assert y.tolist() == [2, 4, 6]
 
 
+@pytest.mark.parametrize(
+    ("call", "where"),
+    [
+        (lambda y: y + 1, "add"),
+        (lambda y: y.sum(), "sum"),
+        (lambda y: y @ y, "matmul"),
+        (lambda y: y.take([0]), "take"),
+        (lambda y: y[[0]], "x[key]"),
+        (gi.nonzero, "nonzero"),
+        (lambda y: array(0, 0, 0).__setitem__(y > 0, 1), "greater"),
+    ],
+)
+def test_error_names_the_call_that_reads(call, where: str) -> None:
+    _graph, y = recorded()
+    with pytest.raises(CaptureError) as caught:
+        call(y)
+    assert caught.value.where == where
+
+
 @pytest.mark.torch
 def test_torch_shares_the_result_after_a_replay() -> None:
     torch = pytest.importorskip("torch")
