@@ -65,10 +65,9 @@ _MODULES: dict[str, str] = {
     "gpuinterop.ops.map_reduce": "MapReduce",
     "gpuinterop.ops.capture": "Capture capture",
     "gpuinterop.copy_tracking": "count_copies log_transfers no_copies",
-    "gpuinterop.explain": "explain",
     "gpuinterop.doctor": "doctor show_config",
     "gpuinterop.converters": (
-        "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray from_any from_dlpack "
+        "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray explain from_any from_dlpack "
         "garray_to_cudandarray to to_cudandarray to_gpuarray"
     ),
 }
@@ -111,12 +110,9 @@ def _after_fork_in_child() -> None:
     _loading = RLock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
-        after_in_child=_after_fork_in_child,
-    )
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -178,14 +174,14 @@ class _CallableModule(ModuleType):
         return getattr(self, self.__name__.rpartition(".")[2])
 
 
-class _Face(ModuleType):
+class _Package(ModuleType):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _BOTH and isinstance(value, ModuleType):
             value.__class__ = _CallableModule
         super().__setattr__(name, value)
 
 
-sys.modules[__name__].__class__ = _Face
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -38,16 +38,9 @@ _RAW = 64
 _CORE_OPERATIONS = ("copy", "fill", "gather", "scatter", "scatter_add", "check_indices", "select")
 
 
-# Rows of the table, and the operations of compiled expressions (`ElementwiseOperation`).
-_by_id: dict[int, Any] = {}  # operations of the table
-# Others, which their functions keep: a user's host= may refer to the function.
-_users: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-
-
-def _entry(op: int) -> Any:
-    return _by_id.get(op) or _users[op]
-
-
+# By id: rows of the table, and the operations of compiled expressions (`ElementwiseOperation`). Their functions
+# keep these, because a user's host= may refer to the function.
+_entries: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 FUNCTIONS: dict[str, Any] = {}
 # The functions for the core's hooks `prepare` and `call`, by subject or name. Reductions and products
 # add entries of their own when their modules are imported.
@@ -61,7 +54,7 @@ CALLS: dict[str, Any] = {}
 def _resolve(
     op: int, kinds: tuple[int, ...], classes: tuple[Any, ...], out_rows: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
-    entry = _entry(op)
+    entry = _entries[op]
     owners = [c for c in classes if c is not None]
     special = result_class(owners) if owners else None
     if getattr(special, "_only", None) is None:
@@ -108,7 +101,7 @@ def _spec(
     if op < len(_CORE_OPERATIONS):
         body = core_body(_CORE_OPERATIONS[op], stored)
     else:
-        entry = _entry(op)
+        entry = _entries[op]
         inputs = types[: entry.inputs]
         body = body_for(entry, inputs)[0] if isinstance(entry, Row) else entry.body(inputs)
     return KernelSpec(
@@ -139,7 +132,7 @@ def _machine_code(spec: KernelSpec, capability: int) -> bytes:
 def _host_program(
     op: int, kinds: tuple[int, ...], stored: tuple[int, ...], results: tuple[int, ...], in_place: bool
 ) -> Any:  # fmt: skip
-    entry = _entry(op)
+    entry = _entries[op]
     if isinstance(entry, Row):
         return row_program(entry, kinds, stored, results, in_place)
     return entry.host_program(kinds, stored, results, in_place)
@@ -152,7 +145,7 @@ def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Carry out a call with further keywords, wrong arguments, or operands of unknown classes."""
     if isinstance(op, str):
         return CALLS[op](*args, **kwargs)
-    entry = _entry(op)
+    entry = _entries[op]
     operands, outs, casts = bind_keywords(entry, args, kwargs)
     out = kwargs.get("out")
     for x in operands:
@@ -186,7 +179,7 @@ def add_operation(entry: Any) -> tuple[int, Any]:
     The operation is removed when the function is destroyed.
     """
     op = _core._add_op(entry.name, entry.inputs, entry.results)
-    _users[op] = entry
+    _entries[op] = entry
     function = _core._op_function(op, entry.name, entry.__doc__ or "", entry)
     weakref.finalize(function, _core._drop_op, op).atexit = False
     return op, function
@@ -199,14 +192,19 @@ def _prepare(subject: str, *request: Any) -> Any:
 
 def _register() -> None:
     PREPARE.update(
-        {"types": _resolve, "kernel": _build, "host program": _host_program, "operation": _entry}
+        {
+            "types": _resolve,
+            "kernel": _build,
+            "host program": _host_program,
+            "operation": _entries.__getitem__,
+        }
     )
     # Plans are Python objects, so the core releases them before the interpreter shuts down.
     atexit.register(_core._forget_calls)
     for row in ROWS:
         ufunc = row.numpy if isinstance(row.numpy, np.ufunc) and row.name != "cast" else None
         op = _core._add_op(row.name, row.inputs, row.results, row.compares, ufunc, once=True)
-        _by_id[op] = row
+        _entries[op] = row
         names = ", ".join(row.operands[: row.inputs])
         doc = (
             f"{row.name}({names}, /, out=None, *, dtype=None, order='K')\n--\n\n{row.doc}\n\n"

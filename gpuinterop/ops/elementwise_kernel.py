@@ -63,6 +63,7 @@ class ElementwiseKernel(CompiledExpression):
         self._declared = inputs, outputs
         self.name, graph = name, Expression.of_text(self._text)
         super().__init__(graph, graph.results, name)
+        self._names = [name for _, name in self._text.ins]
 
     def __reduce__(self) -> tuple[Any, ...]:
         text = self._text
@@ -89,14 +90,6 @@ class ElementwiseKernel(CompiledExpression):
         return compile_operation(
             ElementwiseOperation(self.name, self._graph), kinds, require_arch(arch, where)
         )
-
-    def _prepare(self, *args: Any, out: Any = None, **others: Any) -> Any:
-        """Handle a call that is not cached; returns new arrays, or `out`."""
-        self._require_call([name for _, name in self._text.ins], args, others)
-        operands, limits = self._read_arguments(args)
-        operation = self.operation(operands)
-        self._add_entry(args, limits, operation)
-        return operation(*operands, out=out)
 
     def _read_arguments(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return the arguments, and the limits by which the core recognises the arguments of later calls.

@@ -43,6 +43,12 @@ class Kernels(dict[Any, Any]):
             self[key] = value  # now the most recent one
         return value
 
+    def get_or_make(self, key: Any, make: Callable[[], Any]) -> Any:
+        value = self.recall(key)
+        if value is None:
+            value = self[key] = make()
+        return value
+
     def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(key, value)
         if len(self) > _MOST:
@@ -74,6 +80,7 @@ class CompiledExpression(_core.PreparedCalls):
         self._graph, self._results = graph, list(results)
         self._kernels = Kernels() if kernels is None else kernels
         self._operations = Kernels()
+        self._names = [f"x{i}" for i in range(len(graph.inputs))]
         self.needs_shapes = depends_on_shapes(results, len(graph.inputs))
 
     def __repr__(self) -> str:
@@ -81,15 +88,7 @@ class CompiledExpression(_core.PreparedCalls):
 
     def _prepare(self, *operands: Any, out: Any = None, **others: Any) -> Any:
         """Handle a call that is not cached."""
-        self._require_call([f"x{i}" for i in range(len(self._graph.inputs))], operands, others)
-        operation = self.operation(operands)
-        self._add_entry(operands, [*map(limits_of, operands)], operation)
-        return operation(*operands, out=out)
-
-    def _require_call(
-        self, names: Sequence[str], operands: Sequence[Any], others: dict[str, Any]
-    ) -> None:
-        """Raise unless a call has an operand for each name, and no other keyword arguments than ``out=``."""
+        names = self._names
         if len(operands) != len(names) or others:
             count, got = (f"{n} operand{'s' * (n != 1)}" for n in (len(names), len(operands)))
             raise ArgumentTypeError(
@@ -97,21 +96,24 @@ class CompiledExpression(_core.PreparedCalls):
                 got=", ".join([got, *(f"{name}=..." for name in others)]),
                 fix=f"call {self.__name__}({', '.join(names)})",
             )  # fmt: skip
-
-    def _add_entry(self, operands: Sequence[Any], limits: list[Any], operation: Any) -> None:
-        """Register the call with the core, if it recognises the operands."""
+        values, limits = self._read_arguments(operands)
+        operation = self.operation(values)
         if None not in limits:
             places = [(i, None) for i in range(len(operands))]
             self._add(operands, limits, places, operation, by_shape=self.needs_shapes)
+        return operation(*values, out=out)
+
+    def _read_arguments(self, values: Sequence[Any]) -> tuple[Sequence[Any], list[Any]]:
+        """Return the operands, and the limits by which the core recognises the arguments of later calls."""
+        return values, [*map(limits_of, values)]
 
     def operation(self, operands: Sequence[Any]) -> Callable[..., Any]:
         """Return the function that computes the results of operands like these."""
         strict = tuple(map(is_strict, operands))
         shapes = tuple(map(shape_of, operands)) if self.needs_shapes else ()
-        operation: Callable[..., Any] | None = self._operations.recall((strict, shapes))
-        if operation is None:
-            operation = self._compile(strict, shapes)
-            self._operations[strict, shapes] = operation
+        operation: Callable[..., Any] = self._operations.get_or_make(
+            (strict, shapes), lambda: self._compile(strict, shapes)
+        )
         return operation
 
     def _compile(self, strict: Sequence[bool], shapes: Sequence[Any]) -> Callable[..., Any]:
@@ -132,7 +134,7 @@ class CompiledExpression(_core.PreparedCalls):
         if not stage.reductions:
             elementwise = self._elementwise(stage.part, types)
             return lambda values, outs: elementwise(_operands(reads, values), outs)
-        kernel = fused_reduction(stage, types, results, device, self._cached)
+        kernel = fused_reduction(stage, types, results, device, self._kernels.get_or_make)
         if kernel is not None:
             return lambda values, outs: kernel(
                 _operands(reads, values), _operands(extras, values), outs
@@ -163,18 +165,12 @@ class CompiledExpression(_core.PreparedCalls):
 
     def _kernel(self, part: Graph) -> Any:
         """Return the core's operation for a graph; equal graphs share one."""
-        return self._cached(
+        return self._kernels.get_or_make(
             part.signature(), lambda: add_operation(ElementwiseOperation(self.__name__, part))[1]
         )
 
-    def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
-        value = self._kernels.recall(key)
-        if value is None:
-            value = self._kernels[key] = make()
-        return value
 
-
-class _Way(NamedTuple):
+class _StagePlan(NamedTuple):
     """How operands of certain kinds are computed.
 
     Attributes
@@ -200,33 +196,33 @@ class _Stages:
         self.graph, self.results, self.function = graph, len(graph.results), function
         self.given_shapes, self.joined = shapes, joined
         self.shapes = shapes_of(graph.order(), dict(enumerate(shapes)))
-        self._ways: dict[tuple[Any, ...], _Way] = {}  # by the kinds of the operands
+        self._plans: dict[tuple[Any, ...], _StagePlan] = {}  # by the kinds of the operands
 
     def __call__(self, *operands: Any, out: Any = None) -> Any:
         if out is not None:
             return self._into(operands, out if isinstance(out, tuple) else (out,))
         values = _on_one_device(operands, ())
-        way = self._way(values)
+        plan = self._plan_for(values)
         # The last one is for values that are not results.
         results: list[Any] = [None] * (self.results + 1)
-        for run, stores in zip(way.runs, way.stores, strict=True):
+        for run, stores in zip(plan.runs, plan.stores, strict=True):
             stored = run(values, [None if reused < 0 else values[reused] for *_, reused in stores])
             for (_, place, _, _), value in zip(stores, stored, strict=True):
                 results[place] = value
             values.extend(stored)
         return results[0] if self.results == 1 else tuple(results[:-1])
 
-    def _way(self, values: Sequence[Any]) -> _Way:
+    def _plan_for(self, values: Sequence[Any]) -> _StagePlan:
         # Each device has one object, so its id identifies the device.
         key = tuple([
             (type(x), x.dtype, id(x.device)) if isinstance(x, _core.Array) else type(x) for x in values
         ])  # fmt: skip
-        way = self._ways.get(key)
-        if way is None:
-            way = self._ways[key] = self._new_way(values)
-        return way
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = self._new_plan(values)
+        return plan
 
-    def _new_way(self, values: Sequence[Any]) -> _Way:
+    def _new_plan(self, values: Sequence[Any]) -> _StagePlan:
         types = [
             ValueType(type(x), dtype_id(x.dtype)) if isinstance(x, _core.Array)
             else ValueType(None, number_kind(x)) for x in values
@@ -248,7 +244,7 @@ class _Stages:
             if any(stage.ends for stage in stages):
                 stages = partition(self.graph.results, self.given_shapes, joined=False)
             runs = self._runs(stages, types, value_types, device)
-        return _Way(runs, self._stores(stages, value_types), value_types)
+        return _StagePlan(runs, self._stores(stages, value_types), value_types)
 
     def _runs(
         self, stages: Sequence[Stage], types: Sequence[ValueType], value_types: dict[int, ValueType], device: Any
@@ -265,7 +261,7 @@ class _Stages:
     def _stores(
         self, stages: Sequence[Stage], value_types: dict[int, ValueType]
     ) -> list[list[tuple[Value, int, list[int], int]]]:
-        """Return the attribute `stores` of a way."""
+        """Return the attribute `stores` of a plan."""
 
         def kind(value: Any) -> tuple[Any, ...]:
             return value_types[id(value)], self.shapes[id(value)]
@@ -297,14 +293,14 @@ class _Stages:
         values = _on_one_device(operands, outs)
         arrays = [x for x in values if isinstance(x, _core.Array)]
         require_arrays("fuse", *arrays)
-        like, way = leading(arrays), self._way(values)
+        like, plan = leading(arrays), self._plan_for(values)
         for value, out in zip(self.graph.results, outs, strict=True):
             if out is not None:  # all are checked before any is written
-                dtype = dtype_from_id(way.value_types[id(value)].kind)
+                dtype = dtype_from_id(plan.value_types[id(value)].kind)
                 check_out(out, self._shape_in(out, value), dtype, like, "fuse")
         results = list(outs)
         copies: list[tuple[Any, Any]] = []
-        for run, stores in zip(way.runs, way.stores, strict=True):
+        for run, stores in zip(plan.runs, plan.stores, strict=True):
             sinks = []
             for value, place, later, reused in stores:
                 sink = outs[place] if place >= 0 else values[reused] if reused >= 0 else None
@@ -316,7 +312,7 @@ class _Stages:
                         for j in later
                     )
                 ):
-                    cls, kind = way.value_types[id(value)]
+                    cls, kind = plan.value_types[id(value)]
                     shape = self.shapes[id(value)]
                     sink = new_like(like, shape, dtype_from_id(kind), "fuse", cls)
                 sinks.append(sink)

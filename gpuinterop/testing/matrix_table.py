@@ -14,7 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from gpuinterop.errors import ArgumentTypeError, ExchangeError
+from gpuinterop.errors import ArgumentTypeError, ExchangeError, GpuInteropError
 
 SCHEMA = "gpuinterop.matrix/1"
 LETTERS = {"shared": "S", "copied": "C", "refused": "R", "wrong": "W", "none": "-", "": " "}
@@ -22,9 +22,9 @@ LETTERS = {"shared": "S", "copied": "C", "refused": "R", "wrong": "W", "none": "
 _WORST = ("wrong", "refused", "copied", "shared", "none")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Cell:
-    """A case and its outcome."""
+    """A case and its outcome; a fault has the name of the check, the expected and the actual value."""
 
     library: str
     direction: str  # "to" the library or "from" it
@@ -36,7 +36,21 @@ class Cell:
     forecast: str = ""  # the outcome that explain predicted; "" if it was not called
     reason: str = ""
     fix: str = ""
-    faults: tuple[dict[str, str], ...] = ()
+    faults: list[dict[str, str]] = field(default_factory=list)
+
+    def fault(self, check: str, expected: object, got: object) -> None:
+        self.faults.append({"check": check, "expected": str(expected), "got": str(got)})
+
+    def expect(self, holds: bool, check: str, expected: object, got: object) -> None:
+        if not holds:
+            self.fault(check, expected, got)
+
+    def refuse(self, error: GpuInteropError) -> None:
+        """Record the reason and the fix of a refusal, and check that no part of its message is missing."""
+        for part in ("where", "expected", "got", "fix"):
+            present = bool(getattr(error, part))
+            self.expect(present, "error", f"a message with its {part}", repr(str(error)))
+        self.reason, self.fix = error.expected, error.fix
 
     def __str__(self) -> str:
         case = f"{self.direction} {self.library}, {self.layout} {self.dtype} on {self.device}"
@@ -114,7 +128,7 @@ class Matrix:
         if found != SCHEMA:
             raise _unreadable(f"schema {found!r}")
         try:
-            cells = [Cell(**{**row, "faults": tuple(row["faults"])}) for row in data["cells"]]
+            cells = [Cell(**row) for row in data["cells"]]
             libraries = [Library(**row) for row in data["libraries"]]
             return cls(cells, libraries, list(data["devices"]), dict(data["about"]))
         except (KeyError, TypeError, ValueError) as error:

@@ -12,7 +12,8 @@ of the source and that of the result.
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,9 @@ from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.devices import Device
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import Layout
+from gpuinterop.testing.matrix_table import Cell
 from gpuinterop.testing.memory import Store, elements, poke
-from gpuinterop.testing.verdict import Verdict, alike, another, buffers, settled
+from gpuinterop.testing.verdict import alike, another, buffers, settled
 
 
 def _place(x: Any) -> tuple[str, int]:
@@ -50,7 +52,7 @@ _GPUINTEROP = Bridge(
 
 @dataclass(frozen=True)
 class Case:
-    """One conversion to try, and its verdict."""
+    """One conversion to try."""
 
     bridge: Bridge
     direction: str
@@ -58,7 +60,14 @@ class Case:
     layout: Layout
     dtype: np.dtype[Any]
     stream: str = "default"
-    verdict: Verdict = field(default_factory=Verdict)
+
+    @cached_property
+    def cell(self) -> Cell:
+        """The outcome so far."""
+        return Cell(
+            self.bridge.name, self.direction, str(self.device), self.layout.name, self.dtype.name,
+            self.stream, "none",
+        )  # fmt: skip
 
     @property
     def to(self) -> bool:
@@ -95,26 +104,26 @@ class Case:
 
 
 def run(case: Case) -> None:
-    """Run one case. Its verdict holds all faults; none is raised."""
-    verdict, place = case.verdict, case.place
+    """Run one case. Its cell holds all faults; none is raised."""
+    cell, place = case.cell, case.place
     held = buffers(place)
     # The library itself copies the values of a new array to the GPU.
     store = Store(case.layout.count, case.dtype, place if case.to else ("cpu", 0))
     try:
         _try(case, store)
     except Exception as error:  # from the library: it is a fault of this case
-        verdict.fault("usable", "an array that its own library can use", _named(error))
+        cell.fault("usable", "an array that its own library can use", _named(error))
         error.__traceback__ = None
     finally:
         store.keeper = None
         # Fewer buffers are no leak: the collection also frees garbage of earlier code.
         if not settled(lambda: buffers(place) <= held, case.bridge.name):
             left = f"{buffers(place) - held} buffers"
-            verdict.fault("leaks", "no buffers left after the case", left)
-        verdict.expect(store.intact(), "bounds", "no write outside the array", "a write")
+            cell.fault("leaks", "no buffers left after the case", left)
+        cell.expect(store.intact(), "bounds", "no write outside the array", "a write")
         store.close()
-    if verdict.forecast and verdict.outcome != "none" and verdict.forecast != verdict.outcome:
-        verdict.fault("forecast", f"{verdict.outcome} predicted by explain", verdict.forecast)
+    if cell.forecast and cell.outcome != "none" and cell.forecast != cell.outcome:
+        cell.fault("forecast", f"{cell.outcome} predicted by explain", cell.forecast)
 
 
 def _named(error: BaseException) -> str:
@@ -122,7 +131,7 @@ def _named(error: BaseException) -> str:
 
 
 def _try(case: Case, store: Store) -> None:
-    verdict, layout = case.verdict, case.layout
+    cell, layout = case.cell, case.layout
     alive = weakref.ref(store.keeper)
     source = case.make(store)
     if source is None:
@@ -132,45 +141,45 @@ def _try(case: Case, store: Store) -> None:
         return
     before = layout.of(store.values)
     if not alike(case.source.values(source), before):
-        verdict.fault("made", "an array of the layout's values from make()", "other values")
+        cell.fault("made", "an array of the layout's values from make()", "other values")
         return
-    verdict.forecast = _forecast(case, source)
+    cell.forecast = _forecast(case, source)
     result = _convert(case, source)
     if layout.size:  # a conversion must not write to its source
         same = alike(case.at(start), before)
-        verdict.expect(same, "writes", "no write by the conversion", "other values")
+        cell.expect(same, "writes", "no write by the conversion", "other values")
     promised = case.to and case.bridge.promises
     if promised and promised(layout, case.dtype.name, case.place[0]):
-        shared = verdict.outcome == "shared"
-        verdict.expect(shared, "shares", "memory shared, as the bridge promises", verdict.outcome)
+        shared = cell.outcome == "shared"
+        cell.expect(shared, "shares", "memory shared, as the bridge promises", cell.outcome)
     there = result is not None and _check(case, source, result, start, before)
     kept = case.result.values(result).copy() if there else None
     borrowed = start == store.address + layout.offset * case.dtype.itemsize
     del source
     store.keeper = None
-    if kept is not None and verdict.outcome == "shared" and layout.size:
+    if kept is not None and cell.outcome == "shared" and layout.size:
         _check_lifetime(case, store, result, kept, alive if borrowed else None)
     del result
     released = settled(lambda: alive() is None, case.bridge.name)
-    verdict.expect(released, "released", "memory released with the last user", "kept")
+    cell.expect(released, "released", "memory released with the last user", "kept")
 
 
 # ---- attempts -----------------------------------------------------------------------------------
 
 
 def _attempt(case: Case, argument: Any, copyif: bool) -> Any:
-    """Return the result, or None after a refusal, which is recorded in the verdict."""
-    verdict = case.verdict
+    """Return the result, or None after a refusal, which is recorded in the cell."""
+    cell = case.cell
     try:
         result = case.convert(argument, copyif)
         if result is None:
-            verdict.fault("error", "an array, or an error with the reason", "None")
+            cell.fault("error", "an array, or an error with the reason", "None")
         return result
     except errors.GpuInteropError as error:
-        verdict.refuse(error)
+        cell.refuse(error)
         refused: Exception = error
     except Exception as error:  # any other class is a fault
-        verdict.fault("error", "no error, or a GpuInteropError", _named(error))
+        cell.fault("error", "no error, or a GpuInteropError", _named(error))
         refused = error
     # The traceback refers to frames, and so to the arrays whose release is checked below.
     refused.__traceback__ = refused.__context__ = refused.__cause__ = None
@@ -179,23 +188,23 @@ def _attempt(case: Case, argument: Any, copyif: bool) -> Any:
 
 def _convert(case: Case, argument: Any) -> Any:
     """Convert without copyif, and with copyif=True if that is refused; set the outcome."""
-    verdict, size = case.verdict, case.layout.size
+    cell, size = case.cell, case.layout.size
     with copy_tracking.count_copies() as counted:
         result = _attempt(case, argument, False)
     copies = f"{counted.count} copies"
-    verdict.expect(counted.count == 0, "copies", "no copy without copyif", copies)
+    cell.expect(counted.count == 0, "copies", "no copy without copyif", copies)
     with copy_tracking.count_copies() as counted:
         again = _attempt(case, argument, True)
     if result is not None:
-        verdict.outcome, verdict.reason, verdict.fix = "shared", "", ""
+        cell.outcome, cell.reason, cell.fix = "shared", "", ""
         if again is not None and size:
             same = case.result.address(again) == case.result.address(result)
-            verdict.expect(same, "copyif", "memory shared with copyif=True as well", "a copy")
+            cell.expect(same, "copyif", "memory shared with copyif=True as well", "a copy")
         return result
-    verdict.outcome = "refused" if again is None else "copied"
+    cell.outcome = "refused" if again is None else "copied"
     nbytes = size * case.dtype.itemsize
     if again is not None and counted.bytes < nbytes:
-        verdict.fault("counted", f"{nbytes} bytes in count_copies()", counted.bytes)
+        cell.fault("counted", f"{nbytes} bytes in count_copies()", counted.bytes)
     return again
 
 
@@ -207,7 +216,7 @@ def _forecast(case: Case, argument: Any) -> str:
     with copy_tracking.count_copies() as counted:
         first = explain(argument, library, False, **options)
         second = explain(argument, library, True, **options)
-    case.verdict.expect(counted.count == 0, "forecast", "no copy", f"{counted.count} copies")
+    case.cell.expect(counted.count == 0, "forecast", "no copy", f"{counted.count} copies")
     outcome = "shared" if first.shared else str(second.outcome)
     return "" if outcome == "unknown" else outcome
 
@@ -228,20 +237,20 @@ def _is_there(case: Case, address: int, strides: tuple[int, ...] | None) -> bool
     try:
         elements(address, shape, strides, case.dtype, case.place)
     except RuntimeError as error:
-        case.verdict.fault("address", "an address of memory", error)
+        case.cell.fault("address", "an address of memory", error)
         return False
     return True
 
 
 def _check(case: Case, source: Any, result: Any, start: int, before: Any) -> bool:
     """Check a result; return False if there is no memory at its address."""
-    bridge, verdict, layout = case.result, case.verdict, case.layout
-    shared = verdict.outcome == "shared"
+    bridge, cell, layout = case.result, case.cell, case.layout
+    shared = cell.outcome == "shared"
     if not case.to:
         if not isinstance(result, _core.Array):
-            verdict.fault("type", "a gpuinterop array", type(result).__name__)
+            cell.fault("type", "a gpuinterop array", type(result).__name__)
             return False
-        verdict.expect(_place(result) == case.place, "device", case.place, _place(result))
+        cell.expect(_place(result) == case.place, "device", case.place, _place(result))
     address = bridge.address(result) if layout.size else 0
     # A shared array must have the same strides; a copy may be contiguous.
     strides = bridge.strides(result) if bridge.strides else case.strides if shared else None
@@ -250,17 +259,17 @@ def _check(case: Case, source: Any, result: Any, start: int, before: Any) -> boo
     values = bridge.values(result)
     if bridge.dtype is not None:
         name = bridge.dtype(result)
-        verdict.expect(name == case.dtype.name, "dtype", case.dtype.name, name)
-    verdict.expect(tuple(values.shape) == layout.shape, "shape", layout.shape, values.shape)
+        cell.expect(name == case.dtype.name, "dtype", case.dtype.name, name)
+    cell.expect(tuple(values.shape) == layout.shape, "shape", layout.shape, values.shape)
     if not layout.size:
         return True
     if shared:
-        verdict.expect(address == start, "address", hex(start), f"{address:#x}: a silent copy")
+        cell.expect(address == start, "address", hex(start), f"{address:#x}: a silent copy")
         if bridge.strides is not None:
             _check_strides(case, bridge.strides(result))
         _check_readonly(case, source, result)
     else:
-        verdict.expect(address != start, "address", "another address, for a copy", hex(address))
+        cell.expect(address != start, "address", "another address, for a copy", hex(address))
     _check_writes(case, source, result, start, before)
     return True
 
@@ -268,7 +277,7 @@ def _check(case: Case, source: Any, result: Any, start: int, before: Any) -> boo
 def _check_strides(case: Case, found: tuple[int, ...]) -> None:
     meant = [s for n, s in zip(case.layout.shape, case.strides, strict=True) if n > 1]
     got = [s for n, s in zip(case.layout.shape, found, strict=False) if n > 1]
-    case.verdict.expect(meant == got, "strides", meant, got)
+    case.cell.expect(meant == got, "strides", meant, got)
 
 
 def _is_readonly(bridge: Bridge, array: Any) -> bool:
@@ -278,20 +287,20 @@ def _is_readonly(bridge: Bridge, array: Any) -> bool:
 def _check_readonly(case: Case, source: Any, result: Any) -> None:
     if _is_readonly(case.source, source):
         kept = _is_readonly(case.result, result)
-        case.verdict.expect(kept, "readonly", "a read-only array, or a refusal", "writable memory")
+        case.cell.expect(kept, "readonly", "a read-only array, or a refusal", "writable memory")
 
 
 def _check_writes(case: Case, source: Any, result: Any, start: int, before: Any) -> None:
     """Write to the last element on each side, and read it on the other."""
-    verdict, bridge = case.verdict, case.result
-    shared = verdict.outcome == "shared"
+    cell, bridge = case.cell, case.result
+    shared = cell.outcome == "shared"
     index = tuple(n - 1 for n in case.layout.shape)
     distance = sum(i * s for i, s in zip(index, case.strides, strict=True))
     value = another(before[index])
     poke(start + distance, value.tobytes(), case.place)
     same = alike(bridge.values(result), case.at(start) if shared else before)
     meant = "the source's write visible in the result" if shared else "a copy without later writes"
-    verdict.expect(same, "writes", meant, "other values")
+    cell.expect(same, "writes", meant, "other values")
     # At another address or with other values the memory may belong to something else.
     mine = bridge.address(result) == start if shared else same
     if bridge.write is None or _is_readonly(bridge, result) or not mine:
@@ -300,22 +309,22 @@ def _check_writes(case: Case, source: Any, result: Any, start: int, before: Any)
     bridge.write(result, index, value.item())
     found = np.asarray(case.source.values(source))[index]
     if shared:
-        verdict.expect(alike(found, value), "writes", "the result's write visible", found)
+        cell.expect(alike(found, value), "writes", "the result's write visible", found)
     elif alike(found, value):
-        verdict.fault("writes", "a copy with separate memory", "a shared write")
+        cell.fault("writes", "a copy with separate memory", "a shared write")
 
 
 def _check_lifetime(case: Case, store: Store, result: Any, kept: Any, alive: Any) -> None:
     """Check that the result, which is the last user, keeps the memory; `alive` if the store has it."""
-    verdict = case.verdict
+    cell = case.cell
     if alive is not None:
         meant = "memory kept while the result lives"
-        verdict.expect(alive() is not None, "lifetime", meant, "freed early")
+        cell.expect(alive() is not None, "lifetime", meant, "freed early")
     # A pool reuses freed memory for the next array: if it was freed too early, the values change now.
     make, later = case.bridge.make, []
     if alive is None and make is not None:
         zeros = np.zeros(case.layout.count, case.dtype)
         later = [make(zeros, case.layout, case.place[0]) for _ in range(4)]
     same = alike(case.result.values(result), kept)
-    verdict.expect(same, "lifetime", "the same values when only the result is left", "other values")
+    cell.expect(same, "lifetime", "the same values when only the result is left", "other values")
     del later

@@ -12,9 +12,9 @@ import numpy as np
 from gpuinterop import creation, devices, errors
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import Layout
+from gpuinterop.testing.matrix_table import Cell
 from gpuinterop.testing.memory import fill, require_memory, slow, wait
 from gpuinterop.testing.run_case import Case
-from gpuinterop.testing.verdict import Verdict
 
 _NEW = 0x40000000  # 2.0 as float32
 _ROUNDS = 3
@@ -22,21 +22,21 @@ _ROUNDS = 3
 
 def run_order(case: Case) -> None:
     """Try one direction on a GPU; float32."""
-    verdict, index = case.verdict, case.device.index
+    cell, index = case.cell, case.device.index
     try:
         for _ in range(_ROUNDS):
-            if not (_to if case.to else _from)(case.bridge, case.layout, index, verdict):
+            if not (_to if case.to else _from)(case.bridge, case.layout, index, cell):
                 break
     except errors.GpuInteropError as error:
-        verdict.outcome = "refused"
-        verdict.refuse(error)
+        cell.outcome = "refused"
+        cell.refuse(error)
     except Exception as error:  # from the library under test: it is a fault of this case
-        verdict.fault("usable", "an array that its own library can use", repr(error))
+        cell.fault("usable", "an array that its own library can use", repr(error))
     finally:
         wait(index)
 
 
-def _to(bridge: Bridge, layout: Layout, index: int, verdict: Verdict) -> bool:
+def _to(bridge: Bridge, layout: Layout, index: int, cell: Cell) -> bool:
     """Write with gpuinterop on a side stream; read with the library on its own stream."""
     side = devices.Stream(f"cuda:{index}")
     flat = creation.full((layout.count,), 1.0, device=f"cuda:{index}")
@@ -50,17 +50,15 @@ def _to(bridge: Bridge, layout: Layout, index: int, verdict: Verdict) -> bool:
         else:
             x = layout.over(flat.ptr, flat.dtype, ("cuda", index), flat)
         foreign = bridge.convert_to(x, True)
-    verdict.outcome = "shared" if bridge.address(foreign) == x.ptr else "copied"
+    cell.outcome = "shared" if bridge.address(foreign) == x.ptr else "copied"
     require_memory(bridge.address(foreign), 4, ("cuda", index))
     found = np.asarray(bridge.values(foreign))
     same = found.tobytes() == np.full(layout.shape, 2.0, np.float32).tobytes()
-    verdict.expect(
-        same, "order", "gpuinterop's queued write visible in the library", "older values"
-    )
+    cell.expect(same, "order", "gpuinterop's queued write visible in the library", "older values")
     return same
 
 
-def _from(bridge: Bridge, layout: Layout, index: int, verdict: Verdict) -> bool:
+def _from(bridge: Bridge, layout: Layout, index: int, cell: Cell) -> bool:
     """Write with the library on a side stream; read with gpuinterop on its own stream."""
     if bridge.make is None or bridge.stream is None:
         return False
@@ -78,7 +76,7 @@ def _from(bridge: Bridge, layout: Layout, index: int, verdict: Verdict) -> bool:
         fill(start, _NEW, layout.count, handle, index)
         x = bridge.convert_from(foreign, False)
         found = np.asarray(x)
-    verdict.outcome = "shared"
+    cell.outcome = "shared"
     same = found.tobytes() == np.full(layout.shape, 2.0, np.float32).tobytes()
-    verdict.expect(same, "order", "the library's queued write visible", "older values")
+    cell.expect(same, "order", "the library's queued write visible", "older values")
     return same

@@ -164,14 +164,11 @@ def _known(
 
 def try_case(case: Case) -> Cell:
     """Run one case."""
-    verdict = case.verdict
     with case.device:
         (run_order if case.stream == "side" else run)(case)
-    return Cell(
-        case.bridge.name, case.direction, str(case.device), case.layout.name, case.dtype.name, case.stream,
-        "wrong" if verdict.faults else verdict.outcome, verdict.forecast, verdict.reason, verdict.fix,
-        tuple(verdict.faults),
-    )  # fmt: skip
+    if case.cell.faults:
+        case.cell.outcome = "wrong"
+    return case.cell
 
 
 def about() -> dict[str, str]:

@@ -1,44 +1,17 @@
-"""The verdict of a case, and the comparisons that it is based on."""
+"""The comparisons on which the outcome of a case is based."""
 
 from __future__ import annotations
 
 import gc
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gpuinterop import _core, devices
-from gpuinterop.errors import GpuInteropError
 
 _PATIENCE = 2.0  # seconds that a library may take to release memory: some do it on another thread
 _waited: dict[str, float] = {}  # seconds waited without success, for each bridge
-
-
-@dataclass
-class Verdict:
-    """The outcome of a case, its reason, and the failed checks, with the expected and the actual value of each."""
-
-    outcome: str = "none"
-    forecast: str = ""
-    reason: str = ""
-    fix: str = ""
-    faults: list[dict[str, str]] = field(default_factory=list)
-
-    def fault(self, check: str, expected: object, got: object) -> None:
-        self.faults.append({"check": check, "expected": str(expected), "got": str(got)})
-
-    def refuse(self, error: GpuInteropError) -> None:
-        """Record the reason and the fix of a refusal, and check that no part of its message is missing."""
-        for part in ("where", "expected", "got", "fix"):
-            present = bool(getattr(error, part))
-            self.expect(present, "error", f"a message with its {part}", repr(str(error)))
-        self.reason, self.fix = error.expected, error.fix
-
-    def expect(self, holds: bool, check: str, expected: object, got: object) -> None:
-        if not holds:
-            self.fault(check, expected, got)
 
 
 def buffers(place: tuple[str, int]) -> int:

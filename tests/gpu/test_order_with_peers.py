@@ -53,8 +53,8 @@ def test_import_waits_for_a_slow_producer(library, batches, monkeypatch):
         bridge = replace(bridge, make=lent)
     internals.pause_for(monkeypatch, PAUSE)
     for _ in np.concatenate(batches)[::3]:  # each three times
-        verdict = internals.run_order(bridge, "from")
-        assert (verdict.outcome, verdict.faults) == ("shared", [])
+        cell = internals.run_order(bridge, "from")
+        assert (cell.outcome, cell.faults) == ("shared", [])
 
 
 @pytest.mark.parametrize("library", ["torch", "cupy", "jax"])

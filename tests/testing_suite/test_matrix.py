@@ -26,7 +26,7 @@ def small():
         Cell("toy", "to", "cpu", "C", "int8", "default", "refused"),
         Cell("toy", "from", "cpu", "C", "float32", "default", "none"),
         Cell("toy", "to", "cpu", "0-d", "float32", "default", "wrong",
-             faults=({"check": "address", "expected": "0x10", "got": "0x20"},)),
+             faults=[{"check": "address", "expected": "0x10", "got": "0x20"}]),
     ]  # fmt: skip
     return Matrix(cells, [Library("toy", "1.0"), Library("lib", why="not installed")], ["cpu"])
 
