@@ -34,6 +34,7 @@ def checked(text: str) -> None:
     assert {"name", "unit", "figure", "picture", "device", "versions", "date"} <= set(record)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_on_the_host(name: str, tmp_path: Path) -> None:
     file = tmp_path / "numbers.json"

@@ -1,7 +1,6 @@
 """Operations on "cpu" need no more memory than NumPy's: no arrays in between."""
 
 import json
-import os
 
 import pytest
 from doubles import driver
@@ -245,10 +244,7 @@ print(json.dumps({name: [min(peak(call), peak(call)) for call in pair] for name,
 """
 
 
-@pytest.mark.skipif(
-    "GPUINTEROP_SANITIZED" in os.environ,
-    reason="not under AddressSanitizer: it keeps released memory for a while",
-)
+@pytest.mark.slow
 def test_no_operation_needs_more_memory_than_numpy():
     # Python's own allocator would allocate blocks of many objects.
     counting = {"LD_PRELOAD": str(built("heap", "heap.cpp")), "PYTHONMALLOC": "malloc"}
