@@ -1,15 +1,13 @@
 """What explain() says is what happens, for objects and circumstances that need two steps or are rare."""
 
-import types
-
 import numpy as np
 import pytest
 from cases import Fresh, agree, frozen
-from doubles import driver, fake_driver
+from doubles import driver, fake_driver, toy_library
 from doubles.placed import placed
+from doubles.toy_library import ToyArray
 
 import gpuinterop as gi
-from gpuinterop import converters
 
 
 def conjugated():
@@ -103,23 +101,13 @@ def test_capsule_is_consumed_by_the_conversion_alone():
 # ---- converters without a plan ------------------------------------------------------------------
 
 
-class Own:
-    def __init__(self, host):
-        self.host = host
-
-
 @pytest.mark.parametrize("copyif", [False, True])
 @pytest.mark.parametrize("to", ["any", "cudandarray", "numpy"])
 def test_converter_that_cannot_plan_is_explained(clean, to, copyif):
-    module = types.ModuleType("own")
-    module.from_own = lambda obj, copyif=False: gi.from_any(obj.host, copyif)
-    module.to_own = lambda x, copyif=False: x
-    converters.register(
-        converters.Backend("own", "own", converter=module, matches=lambda o: isinstance(o, Own))
-    )
-    swapped = Own(np.ones(3, ">f4"))
+    toy_library.register()
+    swapped = ToyArray(np.ones(3, ">f4"))
     assert gi.explain(swapped, to, copyif).copied == copyif
-    assert agree(Own(np.ones(3, np.float32)), to, copyif)[0].shared
+    assert agree(ToyArray(np.ones(3, np.float32)), to, copyif)[0].shared
     with gi.no_copies():
         assert gi.explain(swapped, to, copyif).refused
 

@@ -148,6 +148,8 @@ def test_object_without_plain_memory_is_refused_alike(name):
     [
         (lambda z: z.conj(), "resolve_conj", [1 - 2j]),
         (lambda z: z.conj().imag, "resolve_neg", [-2]),
+        (lambda z: z.conj().imag[:0], "resolve_neg", []),
+        (lambda z: z.imag.int()._neg_view(), "resolve_neg", [-2]),
     ],
 )
 def test_pending_sign_is_refused_or_copied(make, word, values):
@@ -158,6 +160,8 @@ def test_pending_sign_is_refused_or_copied(make, word, values):
     assert word in refused.fix
     assert gi.explain(t, copyif=True).copied
     assert gi.from_any(t, copyif=True).tolist() == values
+    if word == "resolve_neg":  # twice is not at all
+        assert gi.explain(torch._neg_view(t)).shared
 
 
 @pytest.mark.parametrize("transform", ["torch.vmap", "torch.func.grad", "jax.jit", "jax.vmap"])

@@ -17,6 +17,33 @@ LAYOUTS = {
 }
 
 
+def values(dtype, shape, seed: int = 0) -> np.ndarray:
+    """Small integers, or normal numbers."""
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return rng.random(shape) < 0.5
+    if dtype.kind in "iu":
+        return rng.integers(0 if dtype.kind == "u" else -6, 7, shape).astype(dtype)
+    found = rng.normal(size=shape)
+    if dtype.kind == "c":
+        found = found + 1j * rng.normal(size=shape)
+    return np.asarray(found).astype(dtype)
+
+
+def views(host):
+    """Views of a three-dimensional array: orders, steps, broadcasts, odd bases, a 0-d and an empty one."""
+    yield host
+    yield host[::-1, :, ::-2]
+    yield host.transpose(2, 0, 1)
+    yield np.broadcast_to(host[:, :1], host.shape)
+    yield np.broadcast_to(host[0, 0], (5, *host.shape[1:]))
+    yield host.ravel()[1:]
+    yield host[0, 0, 0:1].reshape(())
+    yield host[:0]
+    yield host[:, :, :3].transpose(1, 0, 2)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """A view of a larger array: permuted axes, steps, an offset, and axes of extent 1."""

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from doubles.layouts import values, views
 
 import gpuinterop as gi
 
@@ -13,25 +14,10 @@ DTYPES = ["bool", "int8", "int32", "int64", "uint8", "uint64", "float16", "float
 NAMES = ["sum", "prod", "mean", "min", "max", "any", "all", "var", "std"]
 
 
-def values(dtype, shape, seed=0):
-    rng = np.random.default_rng(seed)
-    dtype = np.dtype(dtype)
-    if dtype.kind in "biu":
-        return rng.integers(0 if dtype.kind != "i" else -3, 4, shape).astype(dtype)
-    found = rng.normal(size=shape)
-    return np.asarray(found + 1j * rng.normal(size=shape) if dtype.kind == "c" else found).astype(
-        dtype
-    )
-
-
-def views(host):
-    yield host
-    yield host.transpose(2, 0, 1)[::-1]
-    yield host[:, ::-2, 1:]
-    yield np.broadcast_to(host[:, :1], host.shape)
-    yield np.broadcast_to(host[0, 0, :1], (3, 2, 4))
-    yield host.ravel()[1:]
-    yield host[:1, :1, 0]
+def filled_views(host):
+    return [
+        view for view in (*views(host), np.broadcast_to(host[0, 0, :1], (3, 2, 4))) if view.size
+    ]
 
 
 def reference(name, host, axis, **options):
@@ -41,8 +27,8 @@ def reference(name, host, axis, **options):
         options["dtype"] = "complex128" if dtype.kind == "c" else "float64"
     with np.errstate(all="ignore"):
         found = np.asarray(getattr(np, name)(host, axis=axis, **options))
-    if name in ("sum", "prod", "mean") and dtype.kind in "fc":
-        found = found.astype(dtype)
+        if name in ("sum", "prod", "mean") and dtype.kind in "fc":
+            found = found.astype(dtype)
     if name in ("var", "std") and dtype.kind in "fc":
         found = found.real.astype(np.zeros(1, dtype).real.dtype)
     return found
@@ -52,7 +38,7 @@ def reference(name, host, axis, **options):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype_layout_and_axis(name, dtype):
     host = values(dtype, (4, 6, 20))
-    for view in views(host):
+    for view in filled_views(host):
         x = gi.asarray(view, device="cpu", copy=False) if view.flags.writeable else None
         x = gi.GpuArray(view, device="cpu") if x is None else x
         axes = [
@@ -75,7 +61,7 @@ def test_every_dtype_layout_and_axis(name, dtype):
 def test_positions_of_every_dtype_layout_and_axis(name, dtype):
     host = values("float32", (4, 6, 300)).astype(gi.GpuArray(0, dtype, "cpu").get().dtype)
     host[1, 2, 70] = host[3, 5, 299] = np.nan if "float" in dtype or "complex" in dtype else 3
-    for view in [*views(host), host[:1], host[0].T, host[2:, ::-1].transpose(2, 1, 0)]:
+    for view in [*filled_views(host), host[:1], host[0].T, host[2:, ::-1].transpose(2, 1, 0)]:
         x = gi.asarray(view, device="cpu")
         for n in range(1, view.ndim + 1):
             for axes in itertools.combinations(range(view.ndim), n):
