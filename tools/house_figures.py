@@ -16,8 +16,8 @@ sys.path[:0] = [str(ROOT / "tests" / "house")]
 
 from test_layering import LAYERS  # noqa: E402 - its folder is on the path now
 
-# Follows a call with sys.setprofile and prints the number of the package's files that it passes, and of its
-# returns to a file that it had left.
+# Follows a call with sys.setprofile and prints the number of the package's files that it passes, that of its
+# returns to a file that it had left, and the files.
 JOURNEY = """
 import os, sys
 import numpy as np
@@ -37,7 +37,7 @@ call = {call}
 sys.setprofile(follow)
 call()
 sys.setprofile(None)
-print(len(set(files)), len(files) - len(set(files)))
+print(len(set(files)), len(files) - len(set(files)), *(os.path.relpath(file, root) for file in files))
 """
 JOURNEYS = {
     "to": "import torch\nto = gi.to\ncall = lambda: to(x, 'torch')",
@@ -69,14 +69,22 @@ def hooks() -> int:
     return len([name for name in entries.split(",") if name.strip() and "Count" not in name])
 
 
+def program_of(name: str) -> str:
+    """Return the program that makes a journey."""
+    return JOURNEY.replace("call = {call}", JOURNEYS[name])
+
+
 def journey(name: str) -> str:
-    program = JOURNEY.replace("call = {call}", JOURNEYS[name])
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program_of(name)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         return "not installed" if "ModuleNotFoundError" in done.stderr else "failed"
-    return " files, ".join(done.stdout.split()) + " returns"
+    return " files, ".join(done.stdout.split()[:2]) + " returns"
 
 
 def figures() -> list[tuple[str, str, str, str]]:
