@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from gpuinterop.error_context import reraise_from, resolve_device
 from gpuinterop.errors import (
     ContiguityError,
     ConversionTypeError,
+    CopyForbiddenError,
     DTypeError,
     GpuInteropError,
     type_name,
@@ -107,13 +109,13 @@ def copy_of_value(
         held = seen.dtype if dtype is None else as_supported_dtype(dtype, where)
         check_cast(class_for(held), held, where)
     numbers = is_scalar_or_list(value)
-    given, value = value, realigned(value, dtype, where)
-    source = as_input_array(value, dtype if numbers else None, where)
+    source = as_source(value, dtype, where)
+    fresh = source.base is None and isinstance(value, np.ndarray)
     place = default_device_for(value, source) if device is None else device
-    if dtype is None or numbers or value is not given:
+    if dtype is None or numbers or fresh:
         cls = class_for(source.dtype)
         check_cast(cls, source.dtype, where, None if numbers else value)
-        return new_device_copy(cls, source, place, where, numbers, fresh=value is not given)
+        return new_device_copy(cls, source, place, where, numbers, fresh=fresh)
     wanted, target = as_supported_dtype(dtype, where), resolve_device(place, where)
     if not may_cast_in_copy(source, wanted, target):
         found, source = source, cast_from(value, source, wanted, where)
@@ -190,7 +192,11 @@ def as_input_array(value: Any, dtype: Any, where: str, copyif: bool = True) -> _
     if is_array(value):
         found = core_view(value)
     elif isinstance(value, np.ndarray) or (isinstance(value, np.generic) and dtype is None):
-        found = _from_numpy(value, where)
+        shared = _share_numpy(value, where)
+        if shared is None:
+            engine = import_module("gpuinterop.converters.engine")
+            raise engine.plan_in(value, True, {}, where).plan.exception()
+        found = shared
     elif isinstance(value, (*NUMBERS, np.generic)):
         return _from_scalars(value, dtype, where)
     else:
@@ -276,39 +282,49 @@ def torch_function(
     return call(converters.to_torch, func, args, kwargs or {})
 
 
-def realigned(value: Any, dtype: Any, where: str) -> Any:
-    """Return a NumPy array that cannot be shared as a new one, in `dtype` if given; other values unchanged."""
+def as_source(value: Any, dtype: Any, where: str, copy: bool | None = None) -> _core.Array:
+    """Return the array of which a new one is made: `value`, or a copy if it cannot be shared and `copy` is None.
+
+    Scalars and lists, and copies of NumPy arrays, are in `dtype` if given.
+    """
+    if is_scalar_or_list(value):
+        return as_input_array(value, dtype, where)
     if isinstance(value, np.ndarray):
-        try:
-            _from_numpy(value, where)
-        except ContiguityError:
-            host = np.asarray(value)
-            wanted = host.dtype.newbyteorder("=") if dtype is None else dtype
-            copy_tracking.report_copy("host", host.nbytes, where)
-            return host.astype(as_supported_dtype(wanted, where))
-    return value
+        found = _share_numpy(value, where)
+        return _copy_by_plan(value, dtype, where, copy) if found is None else found
+    try:
+        return as_input_array(value, None, where, copyif=copy is None)
+    except (ContiguityError, DTypeError) as error:
+        return _copy_by_plan(value, None, where, copy, error)
 
 
-def _from_numpy(value: Any, where: str) -> _core.Array:
+def _copy_by_plan(
+    value: Any, dtype: Any, where: str, copy: bool | None, error: GpuInteropError | None = None
+) -> _core.Array:
+    """Return the copy that the conversion engine plans, of a NumPy array in `dtype` if given, or raise."""
+    engine = import_module("gpuinterop.converters.engine")
+    incoming = engine.plan_in(value, True, {}, where)
+    plan = incoming.plan
+    if not plan.copied:
+        raise error or plan.exception()
+    if copy is not None:
+        raise CopyForbiddenError(where=where, expected=plan.reason, got=plan.got,
+                                 fix="pass copy=None to allow a copy")  # fmt: skip
+    if dtype is not None:
+        name = as_supported_dtype(dtype, where).name
+        incoming.known_info = replace(incoming.info, dtype=name)
+    made: _core.Array = engine.adopt(incoming)
+    return made
+
+
+def _share_numpy(value: Any, where: str) -> _core.Array | None:
+    """Return an array over the memory of a NumPy array or scalar, None if it cannot be shared."""
     found = _core.share_plain(value)  # None unless this is an ordinary array
     if found is not None:
         return found
     refuse_mask(value, where)
     host = np.asarray(value)
-    try:
-        native = as_supported_dtype(host.dtype.newbyteorder("="), where)
-    except DTypeError:
-        refuse_foreign(value, where)
-        raise
-    if host.dtype.isnative and has_core_layout(host):
-        return wrap_numpy(host)
-    raise ContiguityError(
-        where=where,
-        expected="values in aligned memory of native byte order, which can be shared",
-        got=f"dtype {host.dtype.str}, strides {host.strides} (bytes), "
-        f"address {host.ctypes.data:#x}",
-        fix=f"make a copy: numpy.array(a, '{native}')",
-    )
+    return wrap_numpy(host) if has_core_layout(host) else None
 
 
 def as_assigned_array(value: Any, target: _core.Array, cls: type, where: str) -> _core.Array:
@@ -324,10 +340,9 @@ def as_assigned_array(value: Any, target: _core.Array, cls: type, where: str) ->
         seen = peek_capsule(value, where)
         if seen is not None and seen.dtype != dtype:
             check_cast(cls, seen.dtype, where)
-        if isinstance(value, np.ndarray) and value.ndim == 0:
-            value = realigned(value, None, where)  # a number
-        found = as_input_array(value, None, where)
-        if _core._recording() is not None and type(value) is np.ndarray and value.ndim == 0:
+        is_number = isinstance(value, np.ndarray) and value.ndim == 0
+        found = (as_source if is_number else as_input_array)(value, None, where)
+        if is_number and _core._recording() is not None:
             # Operators treat it as a number, so the capture keeps its current value.
             found = wrap_numpy(as_numpy_view(found, where).copy())
         if found.dtype == dtype:

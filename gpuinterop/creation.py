@@ -13,6 +13,7 @@ from gpuinterop import _core
 from gpuinterop.address_inputs import from_address
 from gpuinterop.array_inputs import (
     as_input_array,
+    as_source,
     cast_from,
     copy_of_value,
     default_device_for,
@@ -20,14 +21,12 @@ from gpuinterop.array_inputs import (
     new_device_copy,
     new_full,
     peek_capsule,
-    realigned,
 )
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from, resolve_device
 from gpuinterop.error_messages import not_an_array
 from gpuinterop.errors import (
     ArgumentTypeError,
-    ContiguityError,
     CopyForbiddenError,
     DTypeError,
     ShapeError,
@@ -95,12 +94,10 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
             found.device.type != "cpu" or devices.default_device().type == "cpu"
         ):
             return found
-    if copy is None:
-        obj = realigned(obj, dtype, "asarray")
     plain = is_scalar_or_list(obj)
     # A capsule is consumed only after all checks.
     seen = peek_capsule(obj, "asarray")
-    source = _as_source(obj, dtype if plain else None, copy) if seen is None else seen
+    source = as_source(obj, dtype, "asarray", copy) if seen is None else seen
     wanted = source.dtype if dtype is None else as_supported_dtype(dtype, "asarray")
     target = (
         default_device_for(obj, source) if device is None else resolve_device(device, "asarray")
@@ -121,24 +118,13 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     if not needs and issubclass(type(obj), (CudaNdarray, GpuArray)):
         return obj
     if seen is not None:
-        source = _as_source(obj, None, copy)
+        source = as_source(obj, None, "asarray", copy)
     if wanted != source.dtype:
         source = cast_from(obj, source, wanted, "asarray")
     cls = class_for(wanted)
     if target == source.device:
         return _core.adopt(cls, source)
     return new_device_copy(cls, source, target, "asarray", plain)
-
-
-def _as_source(obj: Any, dtype: Any, copy: bool | None) -> _core.Array:
-    """Return the array that `asarray` reads; no converter copies if `copy` is false."""
-    try:
-        return as_input_array(obj, dtype, "asarray", copyif=copy is None)
-    except ContiguityError as error:
-        if copy is None:
-            raise
-        raise CopyForbiddenError(where="asarray", expected=error.expected, got=error.got,
-                                 fix="pass copy=None to allow a copy") from error  # fmt: skip
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C") -> Any:

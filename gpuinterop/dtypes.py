@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.errors import DTypeError, short_repr
+from gpuinterop.error_messages import foreign_byte_order
+from gpuinterop.errors import DTypeError, GpuInteropError, short_repr
 
 
 class DTypeEntry(NamedTuple):
@@ -172,6 +173,11 @@ def as_supported_dtype(dtype: Any, where: str = "dtype") -> np.dtype[Any]:
         raise error.changed(where=where) from None
 
 
+def is_supported(dtype: np.dtype[Any]) -> bool:
+    """Return whether gpuinterop arrays can hold a dtype of NumPy or ml_dtypes."""
+    return dtype.isnative and name_of(dtype) in NAMES
+
+
 def refuse_half_complex(dtype: np.dtype[Any], where: str) -> None:
     """Refuse complex32, with which no device computes."""
     if dtype.isbuiltin != 1 and dtype.name == "complex32":
@@ -179,20 +185,20 @@ def refuse_half_complex(dtype: np.dtype[Any], where: str) -> None:
                          fix="cast first: x.astype('complex64')")  # fmt: skip
 
 
-def _unknown(dtype: Any, where: str) -> DTypeError:
+def _unknown(dtype: Any, where: str) -> GpuInteropError:
     from difflib import get_close_matches  # costs more than this module, and is rarely needed
 
     if isinstance(dtype, str) and dtype.partition(":")[0] in ("cpu", "cuda", "gpu"):
         return DTypeError(where=where, expected="a dtype, such as 'float32'", got=short_repr(dtype),
                           fix=f"name a device by its keyword: device={dtype!r}")  # fmt: skip
+    if isinstance(dtype, np.dtype) and not dtype.isnative and dtype.name in NAMES:
+        return foreign_byte_order(where, dtype.str, f"a.astype('{dtype.name}')")
     fix = "name one of these, or cast to one of them first"
     near = get_close_matches(_printed_name(dtype), _LIKELY, 1)
     if isinstance(dtype, int):  # zeros(2, 3)
         fix = "name one of these, and pass a shape as one tuple: (2, 3)"
     elif near and not isinstance(dtype, np.dtype):
         fix = f"pass {near[0]!r}"
-    elif isinstance(dtype, np.dtype) and not dtype.isnative:
-        fix = f"convert the byte order: x.astype('{dtype.newbyteorder('=').str}')"
     return DTypeError(
         where=where, expected="one of " + ", ".join(NAMES), got=short_repr(dtype), fix=fix
     )

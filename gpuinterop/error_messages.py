@@ -220,6 +220,13 @@ def index_out_of_range(where: str, extent: int, index: str, axis: int) -> ArrayI
     )
 
 
+def misaligned(where: str, itemsize: int, address: str) -> ContiguityError:
+    return ContiguityError(
+        where=where, expected=f"memory aligned to the itemsize, {itemsize} bytes", got=f"address {address}",
+        fix="make a copy: gpuinterop.asarray(x)", reason="alignment",
+    )  # fmt: skip
+
+
 # ---- dtypes, memory and devices ------------------------------------------------------------------
 
 
@@ -246,6 +253,11 @@ def integer_out_of_range(where: str, value: Any, dtype: Any, wider: Any) -> Rang
 cast_changes_values = Builder(
     DTypeError, "dtype array", expected="arrays that {dtype} holds exactly", got="{array}",
     fix="write the cast: a.astype('{dtype}'), or numpy.stack(list) to keep the dtype",
+)  # fmt: skip
+# The conversion is a call in the library of the array.
+foreign_byte_order = Builder(
+    DTypeError, "dtype conversion", expected="native byte order", got="dtype {dtype}",
+    fix="convert the byte order: {conversion}",
 )  # fmt: skip
 negative_exponent = Builder(
     BoundsError, "", expected="an exponent of 0 or more for integers", got="a negative exponent",
@@ -313,7 +325,7 @@ cuda_memory_without_driver = Builder(
 # The object is given by `type_name`.
 out_is_no_array = Builder(
     ArgumentTypeError, "object", expected="a gpuinterop array as out=", got="out= as {object}",
-    fix="share its memory: out=gpuinterop.asarray(out), or omit out=",
+    fix="share its memory: out=gpuinterop.from_any(out), or omit out=",
 )  # fmt: skip
 out_shape_differs = Builder(
     ShapeError, "shape found", expected="{out} with shape {shape}", got="{out} with shape {found}",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.dtypes import as_supported_dtype
+from gpuinterop.dtypes import as_supported_dtype, is_supported
 from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ContiguityError, ShapeError, UnsupportedError
 from gpuinterop.layout import core_view
@@ -113,7 +113,9 @@ def wrap_numpy(host: np.ndarray[Any, Any]) -> _core.Array:
 
 
 def has_core_layout(host: np.ndarray[Any, Any]) -> bool:
-    """Return whether a core array can describe the memory: strides of whole elements, aligned addresses."""
+    """Return whether a core array can describe the memory: its dtype, strides of whole elements, aligned addresses."""
+    if not is_supported(host.dtype):
+        return False
     size, step = host.dtype.itemsize, _core.alignment_of(host.dtype, 1)
     return not host.size or (
         host.ctypes.data % step == 0 and not any(s % size for s in host.strides)
@@ -124,7 +126,7 @@ def require_aligned_host(host: np.ndarray[Any, Any], where: str) -> _core.Array:
     """Return a core array over a NumPy array that a copy reads or fills in place."""
     refuse_mask(host, where)
     plain = np.asarray(host)
-    size = as_supported_dtype(plain.dtype).itemsize
+    size = as_supported_dtype(plain.dtype, where).itemsize
     if not has_core_layout(plain):
         raise ContiguityError(
             where=where,

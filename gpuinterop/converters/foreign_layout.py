@@ -16,10 +16,12 @@ from gpuinterop.converters.plan import (
     Rules,
     c_strides,
     copy_needed,
+    plan_from_error,
     plan_layout,
     refuse,
 )
 from gpuinterop.dtypes import NAMES, as_supported_dtype, name_of
+from gpuinterop.error_messages import foreign_byte_order
 from gpuinterop.ndarray import class_for
 from gpuinterop.streams import as_stream
 
@@ -89,10 +91,9 @@ def plan_import(info: ArrayInfo, where: str) -> Plan:
     forbids sharing, the core raises the error.
     """
     if info.dtype[:1] in ("<", ">"):
-        return refuse(
-            "gpuinterop", where, errors.DTypeError, "native byte order", f"dtype {info.dtype}",
-            f"convert the values in the other library first: a.astype('{info.dtype[1:]}')",
-        )  # fmt: skip
+        conversion = f"a.astype('{name_of(numpy.dtype(info.dtype))}')"
+        error = foreign_byte_order(where, info.dtype, conversion)
+        return plan_from_error(error, "gpuinterop", where)
     plan = plan_layout(info, Rules("gpuinterop", where, _DTYPES, readonly=True))
     if plan.shared:
         rest = TYPE_CODES[info.device], info.index, where
@@ -101,7 +102,7 @@ def plan_import(info: ArrayInfo, where: str) -> Plan:
         except errors.ContiguityError as e:
             plan = copy_needed(
                 "gpuinterop", where, info, errors.ContiguityError, e.expected, e.got,
-                code="alignment", axis=e.axis,
+                "make a copy: gpuinterop.asarray(x)", code="alignment", axis=e.axis,
             )  # fmt: skip
             _core.check_borrowed(info.ptr, *_as_bytes(info), *rest)
     return plan

@@ -18,7 +18,8 @@ from gpuinterop.converters.plan import (
     refuse,
 )
 from gpuinterop.converters.suggested_fixes import cast_line, fix_dtype, move_line
-from gpuinterop.dtypes import NAMES, name_of
+from gpuinterop.dtypes import NAMES, as_supported_dtype, name_of
+from gpuinterop.error_messages import foreign_byte_order
 from gpuinterop.foreign_handles import CPU
 from gpuinterop.host_views import DLPACK_WORKS, as_numpy_view, refuse_mask, to_host_array
 from gpuinterop.ndarray import class_for
@@ -86,10 +87,9 @@ def judge_host(
         return plan_from_error(error, "gpuinterop", where)
     if dtype.isnative:
         return None
-    return copy_needed(
-        "gpuinterop", where, describe_host(array), errors.DTypeError, "native byte order",
-        f"dtype {dtype.str}", f"convert the byte order: {cast_line(library, dtype, 'a')}",
-    )  # fmt: skip
+    swapped = foreign_byte_order(where, dtype.str, cast_line(library, dtype, "a"))
+    return copy_needed("gpuinterop", where, describe_host(array), type(swapped), swapped.expected,
+                       swapped.got, swapped.fix)  # fmt: skip
 
 
 def describe(a: Any) -> ArrayInfo:
@@ -107,13 +107,13 @@ def describe_host(array: numpy.ndarray[Any, Any], scalar: bool = False) -> Array
 
 
 def adopt(a: Any, info: ArrayInfo, plan: Plan) -> Any:
-    """Return an array over the memory of `a`, or an aligned copy in native byte order."""
+    """Return an array over the memory of `a`, or an aligned copy in native byte order, cast to `info.dtype`."""
     if plan.shared:
         return import_memory(a, info, plan)
     array = as_base_array(a)
     copy_tracking.report_copy("host", plan.bytes, plan.where)
     # gpuinterop allocates aligned memory, so that other libraries can share it without another copy.
-    dtype = array.dtype.newbyteorder("=")
+    dtype = as_supported_dtype(info.dtype)
     copy: Any = _core.empty(class_for(dtype), array.shape, dtype, CPU, 0)
     as_numpy_view(copy)[...] = array
     return copy

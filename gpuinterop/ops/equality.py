@@ -37,6 +37,8 @@ def _pair(a: Any, b: Any, where: str) -> tuple[Any, Any] | None:
         first, second = (output_arrays.plain(as_operand(v, like, where)) for v in (a, b))
         return first, second
     except (ConversionTypeError, DTypeError, ValueError):
+        if any(isinstance(v, np.ndarray) and v.dtype.kind in "biufc" for v in (a, b)):
+            raise
         return None
 
 

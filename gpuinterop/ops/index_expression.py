@@ -150,7 +150,7 @@ def as_index_array(value: Any, device: Any, where: str, masks: bool = True) -> I
         fix = "pass ints" if listed else "cast them: indices.astype('int64')"
         raise ArgumentTypeError(where=where, expected="integer indices", got=got,
                                 fix=f"{fix}, or index with a mask: x[mask]")  # fmt: skip
-    if isinstance(index, np.ndarray) and not (index.dtype.isnative and has_core_layout(index)):
+    if isinstance(index, np.ndarray) and not has_core_layout(index):
         as_input_array(index, None, where)  # raises
     return IndexArray(index, listed, live=isinstance(value, _core.Array))
 

@@ -186,9 +186,7 @@ void check_memory(Checked* c, Trust trust, bool may_copy, const char* where) {
   c->low = c->data + low_bytes;
   c->reach = nbytes;
   if (!may_copy && !is_aligned(*c))
-    fail(Kind::Contiguity, where,
-         "memory aligned to the itemsize, " + std::to_string(item) + " bytes",
-         "address " + cuda::handle_text(c->data), "pass copy=True for a copy");
+    fail_with("misaligned", where, {item, cuda::handle_text(c->data)});
   if (c->device.is_cuda()) verify_cuda(c, trust, where);
 }
 

@@ -48,13 +48,7 @@ Array exchange::array_over(Checked&& c, PyObject* base, void* stream, const char
 exchange::Checked exchange::read_parts(PyObject* shape, PyObject* strides, PyObject* dtype,
                                        const char* where, bool in_elements) {
   Checked c;
-  try {
-    c.dtype = read_dtype(dtype, where);
-  } catch (const PythonError&) {
-    forgive();
-    fail(Kind::DType, where, "a numeric dtype of gpuinterop in native byte order", repr_text(dtype),
-         "cast the array in its own library first");
-  }
+  c.dtype = read_dtype(dtype, where);
   c.layout = read_layout(shape, strides, itemsize_of(c.dtype), in_elements, where);
   return c;
 }

@@ -27,7 +27,6 @@ CROOKED = {
 @pytest.mark.parametrize("make", CROOKED.values(), ids=CROOKED)
 def test_realigning_a_numpy_array_counts_as_a_copy(make, device):
     host = make()
-    x = gi.zeros(3, device=device)
     np.testing.assert_array_equal(gi.array(host, "float64", device=device).get(), host)
     np.testing.assert_array_equal(gi.asarray(host, "int8", device=device).get(), host)
     upload = int(device != "cpu")
@@ -41,10 +40,6 @@ def test_realigning_a_numpy_array_counts_as_a_copy(make, device):
         ):
             with pytest.raises(gi.CopyForbiddenError):
                 call()
-    for use in (lambda h: x + h, lambda h: np.add(h, x), lambda h: x.__setitem__(..., h)):
-        with pytest.raises(gi.ContiguityError, match="native byte order") as caught:
-            use(host)
-        use(eval(caught.value.fix.removeprefix("make a copy: "), {"numpy": np, "a": host}))
 
 
 @pytest.mark.parametrize("make", CROOKED.values(), ids=CROOKED)
@@ -53,7 +48,7 @@ def test_refused_source_is_not_realigned_by_a_copy(make):
     with gi.count_copies() as copies, pytest.raises(gi.CopyForbiddenError) as caught:
         gi.asarray(host, device="cpu", copy=False)
     assert copies.count == 0
-    assert "native byte order" in caught.value.expected
+    assert caught.value.expected == gi.explain(host).reason
     # The shape alone is no reason either.
     assert counted(lambda: gi.zeros_like(host)) == (0, 0)
     assert gi.zeros_like(host).dtype == "float32"

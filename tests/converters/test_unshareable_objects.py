@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from doubles import internals
+from doubles.placed import placed
 
 import gpuinterop as gi
 from gpuinterop import converters
@@ -22,17 +23,24 @@ def raise_plan(obj) -> None:
     raise gi.explain(obj).exception()
 
 
+def capture_sum(obj) -> None:
+    with gi.capture():
+        gi.ones(3, device="cpu") + obj
+
+
 STRICT = {
     "from_any": gi.from_any,
     "from_dlpack": gi.from_dlpack,
     "explain": raise_plan,
 }
-ENTRY_POINTS = {
-    **STRICT,
+CREATION = {
     "asarray": gi.asarray,
     "array": gi.array,
     "CudaNdarray": gi.CudaNdarray,
     "GpuArray": gi.GpuArray,
+}
+READERS = {
+    **STRICT,
     "x + obj": lambda obj: gi.ones(3, device="cpu") + obj,
     "sum": gi.sum,
     "take": lambda obj: gi.take(obj, 0),
@@ -44,6 +52,7 @@ ENTRY_POINTS = {
     "to": lambda obj: gi.to(obj, "numpy"),
     "copyto": lambda obj: np.copyto(gi.ones(3, device="cpu"), obj),
 }
+ENTRY_POINTS = {**CREATION, **READERS}
 
 
 def refusal(obj, library, entry_points=ENTRY_POINTS) -> gi.GpuInteropError:
@@ -58,7 +67,8 @@ def refusal(obj, library, entry_points=ENTRY_POINTS) -> gi.GpuInteropError:
         error = caught.value
         assert error.where, name
         # Where there is such an option, and in the words of an assignment.
-        fix = error.fix.removeprefix("pass copyif=True, or ").replace("value.astype", "x.astype")
+        fix = error.fix.removeprefix("pass copyif=True, or ")
+        fix = fix.replace("value.astype", "x.astype").replace("asarray(value)", "asarray(x)")
         found[name] = (type(error), error.reason, error.expected, error.got, fix)
     assert set(found.values()) == {found["from_any"]}, found
     return error
@@ -265,6 +275,57 @@ def test_masked_array_is_shared_only_without_a_masked_element():
     assert "a masked array of shape (3,)" in str(refusal(odd, "numpy"))
     assert gi.explain(odd, copyif=True).error is gi.UnsupportedError
     assert gi.from_dlpack(np.ma.masked_array(np.ones(3, "f4"))).tolist() == [1, 1, 1]
+
+
+NUMPYS = {
+    **READERS,
+    "obj + x": lambda obj: obj + gi.ones(3, device="cpu"),
+    "x += obj": lambda obj: operator.iadd(gi.ones(3, device="cpu"), obj),
+    "x == obj": lambda obj: gi.ones(3, device="cpu") == obj,
+    "array_equal": lambda obj: np.array_equal(gi.ones(3, device="cpu"), obj),
+    "dot": lambda obj: gi.dot(gi.ones(3, device="cpu"), obj),
+    "x[list] = obj": lambda obj: operator.setitem(gi.ones(3, device="cpu"), [0, 1, 2], obj),
+    "put": lambda obj: gi.put(gi.ones(3, device="cpu"), [0, 1, 2], obj),
+    "full": lambda obj: gi.full(3, obj, device="cpu"),
+    "capture": capture_sum,
+    "ElementwiseKernel": gi.ElementwiseKernel("T x", "T y", "y = x", host=lambda x: x),
+}
+INDICES = {
+    "x[obj]": lambda obj: gi.ones(3, device="cpu")[obj],
+    "x[obj] = 1": lambda obj: operator.setitem(gi.ones(3, device="cpu"), obj, 1),
+    "indices of take": lambda obj: gi.take(gi.ones(3, device="cpu"), obj),
+}
+TARGETS = {
+    "get": lambda obj: gi.ones(3, device="cpu").get(obj),
+    "copy_async": lambda obj: gi.copy_async(obj, gi.ones(3, device="cpu")),
+}
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">i4"])
+def test_array_in_foreign_byte_order_is_refused_alike(dtype):
+    host = np.arange(3, dtype=dtype)
+    more = INDICES if dtype == ">i4" else {"to_cudandarray": gi.to_cudandarray}
+    refused = refusal(host, "numpy", NUMPYS | TARGETS | more)
+    assert (type(refused), refused.expected) == (gi.DTypeError, "native byte order")
+    fixed = eval(refused.fix.rpartition("byte order: ")[2], {"a": host})
+    assert gi.from_any(fixed).tolist() == [0, 1, 2]
+
+
+def test_misaligned_array_is_refused_alike():
+    host = placed(np.arange(3, dtype="int32"))
+    refused = refusal(host, "numpy", NUMPYS | INDICES)
+    assert (type(refused), refused.reason) == (gi.ContiguityError, "alignment")
+    fixed = eval(refused.fix.rpartition("copy: ")[2], {"gpuinterop": gi, "x": host})
+    assert gi.from_any(fixed).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("make", [lambda: np.arange(3, dtype=">f4"), lambda: placed(np.arange(3, dtype="f4")),
+                                  lambda: memoryview(np.arange(3, dtype=">f4"))])  # fmt: skip
+def test_array_that_cannot_be_shared_is_converted_where_one_is_made(make):
+    for call in CREATION.values():
+        assert call(make()).tolist() == [0, 1, 2]
+    with pytest.raises(gi.CopyForbiddenError, match=gi.explain(make()).reason):
+        gi.asarray(make(), copy=False)
 
 
 def test_class_named_like_a_numpy_class_is_not_shared():

@@ -93,7 +93,7 @@ def test_index_array_that_cannot_be_shared(device, indices):
     found[:] = 3, 1
     x = gi.arange(4, device=device)
     for use in (lambda i: x[i], lambda i: x.__setitem__(i, 7), lambda i: gi.take(x, i)):
-        with pytest.raises(gi.ContiguityError, match="native byte order"):
+        with pytest.raises((gi.ContiguityError, gi.DTypeError), match=r"byte order|aligned|whole"):
             use(found)
         use(gi.asarray(found, device="cpu"))
     assert x.tolist() == [0, 7, 2, 7]
