@@ -57,7 +57,7 @@ class Reduction:
     ufunc : its method reduce is the reduction, and it joins an initial value.
     identity : the result over no elements; it also replaces elements that `where=` does not select.
     needs_elements : empty axes raise an error.
-    is_place : the result is a position in C order among the reduced elements.
+    place_of : "min" or "max", whose position in C order among the reduced elements is the result.
     shifted : of the variance: a second input carries the shift.
     aliases : further names.
     """
@@ -70,7 +70,7 @@ class Reduction:
     ufunc: np.ufunc | None = None
     identity: int | None = None
     needs_elements: bool = False
-    is_place: bool = False
+    place_of: str = ""
     shifted: bool = False
     aliases: tuple[str, ...] = ()
     loops: Loops | None = None
@@ -83,7 +83,7 @@ class Reduction:
     @property
     def fused(self) -> bool:
         """Whether `fuse` and `MapReduce` reduce computed values with it."""
-        return bool(self.doc) and not self.is_place and not self.shifted
+        return bool(self.doc) and not self.place_of and not self.shifted
 
     @property
     def where(self) -> str:
@@ -265,9 +265,9 @@ REDUCTIONS: dict[str, Reduction] = {
             "Return the maximum over `axis`, or NaN if an element is NaN.",
             ufunc=np.maximum, needs_elements=True, aliases=("amax",)),
         Reduction("argmin", _int64, _extreme("ArgExtreme", "1"), "axis out keepdims",
-            _PLACE_DOC.format("minimum"), needs_elements=True, is_place=True),
+            _PLACE_DOC.format("minimum"), needs_elements=True, place_of="min"),
         Reduction("argmax", _int64, _extreme("ArgExtreme", "-1"), "axis out keepdims",
-            _PLACE_DOC.format("maximum"), needs_elements=True, is_place=True),
+            _PLACE_DOC.format("maximum"), needs_elements=True, place_of="max"),
         Reduction("any", _bool, _logical("AnyOrAll<0>"), "axis out keepdims * where",
             "Return whether any element over `axis` is not zero.", ufunc=np.logical_or, identity=0),
         Reduction("all", _bool, _logical("AnyOrAll<1>"), "axis out keepdims * where",

@@ -21,6 +21,7 @@ from gpuinterop.errors import (
     short_repr,
     type_name,
 )
+from gpuinterop.host_views import as_numpy_view, wrap_numpy
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import CALLS, FUNCTIONS, PREPARE
@@ -97,7 +98,7 @@ def _reduce(
     """Return a launch plan for the core to keep, or the result if no plan can be kept."""
     row = REDUCTIONS[op]
     cls, x, user_out = type(x), output_arrays.plain(x), out
-    if row.is_place and has_axis and not axes and x.ndim:
+    if row.place_of and has_axis and not axes and x.ndim:
         raise ArgumentTypeError(
             where=op, expected="one or more axes, or axis=None", got="axis=()",
             fix=f"call x.{op}() for the position in the flattened array",
@@ -125,8 +126,15 @@ def _reduce(
     if on_host:
         source_id, result_id = dtypes.dtype_id(source), dtypes.dtype_id(result)
         output = output_arrays.class_for(cls, result), result_id, shape
-        if row.is_place:
-            plan = _core.make_place_reduction(source_id, op == "argmax", x.shape, axes, output)
+        if row.place_of:
+            finds_max = row.place_of == "max"
+            plan = _core.make_place_reduction(source_id, finds_max, x.shape, axes, output)
+            if plan is None:
+                value = _core.view(output[0], _find_places(op, x, axes, shape))
+                if out is None:
+                    return value
+                out[...] = value
+                return user_out
         else:
             count = math.prod(x.shape[i] for i in axes)
             stages = cast_stages(op, dtypes.dtype_id(x.dtype), source_id, result_id, count, ddof)
@@ -139,6 +147,16 @@ def _reduce(
     if overlaps:
         _core.copy_into(out, value, where=op)
     return value if out is None else user_out
+
+
+def _find_places(op: str, x: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """Return positions by NumPy's function, whose C API is not that of NumPy 2."""
+    _core._require_values(op, x)
+    kept = [axis for axis in range(x.ndim) if axis not in axes]
+    lines = as_numpy_view(x).transpose(*kept, *sorted(axes))
+    lines = lines.reshape(*reduced_shape(x.shape, axes), math.prod(x.shape[i] for i in axes))
+    find = np.argmax if REDUCTIONS[op].place_of == "max" else np.argmin
+    return wrap_numpy(np.reshape(find(lines, axis=-1), shape))
 
 
 @cache

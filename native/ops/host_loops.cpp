@@ -50,6 +50,14 @@ HostLoop in_table(const InnerLoop* table, int x) {
 
 int log2_of(int64_t itemsize) { return std::countr_zero(static_cast<uint64_t>(itemsize)); }
 
+// Places in NumPy's table of C functions, which every NumPy 2 has. The first one returns the version of the
+// ABI, also in other NumPys; the second one a PyArray_ArrFuncs.
+constexpr int kGetNDArrayCVersion = 0, kGetArrFuncs = 365;
+constexpr unsigned kNumPy2 = 0x02000000;
+// Fields of PyArray_ArrFuncs, which are all pointers: argmax follows 21 casts and 5 functions. argmin is the last
+// field, because NumPy added it later.
+constexpr int kArgMax = 26, kArgMin = 46;
+
 }  // namespace
 
 HostLoop ufunc_loop(PyObject* ufunc, int index) {
@@ -61,14 +69,17 @@ HostLoop ufunc_loop(PyObject* ufunc, int index) {
 }
 
 const FindBest* find_best(DTypeId dtype, bool max) {
-  const PyRef numpy = PyRef::checked(PyImport_ImportModule("numpy._core._multiarray_umath"));
-  const PyRef capsule = PyRef::checked(PyObject_GetAttrString(numpy.get(), "_ARRAY_API"));
-  auto** const api = static_cast<void**>(PyCapsule_GetPointer(capsule.get(), nullptr));
-  if (!api) throw PythonError();
-  // PyArray_GetNDArrayCVersion, and _PyDataType_GetArrFuncs, which returns a struct of pointers.
-  if (reinterpret_cast<unsigned (*)()>(api[0])() != 0x02000000) return nullptr;
-  auto* const functions = reinterpret_cast<FindBest* (*)(PyObject*)>(api[365])(dtype_object(dtype));
-  return functions + (max ? 26 : 46);
+  const PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy._core._multiarray_umath"));
+  const PyRef capsule =
+      PyRef::steal(numpy ? PyObject_GetAttrString(numpy.get(), "_ARRAY_API") : nullptr);
+  auto** const api =
+      capsule ? static_cast<void**>(PyCapsule_GetPointer(capsule.get(), nullptr)) : nullptr;
+  if (!api) PyErr_Clear();
+  if (!api || reinterpret_cast<unsigned (*)()>(api[kGetNDArrayCVersion])() != kNumPy2)
+    return nullptr;
+  auto* const functions =
+      reinterpret_cast<FindBest* (*)(PyObject*)>(api[kGetArrFuncs])(dtype_object(dtype));
+  return functions + (max ? kArgMax : kArgMin);
 }
 
 HostLoop cast_loop(DTypeId from, DTypeId to) {

@@ -25,6 +25,11 @@ def examples(section: str) -> list[str]:
 
 (OPERATOR,) = examples("Add an operator")
 FUNCTIONS, _, REDUCTION = examples("Add a reduction")[0].rpartition("\n\n")
+# A position is a field of its row.
+PLACE = """
+Reduction("place_of_most", _int64, _extreme("ArgExtreme", "-1"), "axis out keepdims", "Return a position.",
+          needs_elements=True, place_of="max"),
+"""
 MYLIB, BLOCKS, BRIDGE = examples("Add a converter")
 (ENTRY,) = re.findall(r'`(Backend\("mylib".*\),)`', PAGE)
 # The bridge to the second library.
@@ -89,6 +94,7 @@ from gpuinterop.dtypes import NAMES
 assert gi.average(x, 1).tolist() == ((x + 1) / 2).tolist()
 assert x.sum_of_squares(axis=1).tolist() == [5, 50]
 assert gi.sum_of_squares(x, axis=0, keepdims=True).tolist() == [[9, 17, 29]]
+assert x.place_of_most().item() == 5 and x.place_of_most(axis=0).tolist() == [1, 1, 1]
 assert gi.full(3, 100, "int8", device="cpu").sum_of_squares().item() == 30_000
 fused = gi.fuse(lambda x: gi.average(x, x) - x.sum_of_squares(axis=0))
 assert fused(x).tolist() == (x - (x * x).sum(axis=0)).tolist()
@@ -140,7 +146,7 @@ EDITS = {
     "ops/operation_table.py": ('    Row("subtract",', f'    {OPERATOR}    Row("subtract",'),
     "ops/reduction_table.py": (
         '        Reduction("prod",',
-        f'{textwrap.indent(REDUCTION, " " * 8)}        Reduction("prod",',
+        f'{textwrap.indent(REDUCTION + PLACE, " " * 8)}        Reduction("prod",',
     ),
 }
 ENTRIES = {'"abs absolute ': '"average abs absolute ', '"all amax ': '"sum_of_squares all amax '}

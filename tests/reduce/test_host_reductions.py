@@ -1,5 +1,6 @@
 """Reductions on "cpu": NumPy's results for every dtype, layout and axis, in the promised accuracy."""
 
+import ctypes
 import itertools
 import math
 
@@ -72,6 +73,29 @@ def test_positions_of_every_dtype_layout_and_axis(name, dtype):
                 getattr(x, name)(axes, out=out[..., 0])
                 np.testing.assert_array_equal(out[..., 0].get(), expected)
         assert getattr(x, name)().tolist() == getattr(view, name)()
+
+
+def test_positions_where_numpy_has_another_abi(monkeypatch):
+    version = ctypes.CFUNCTYPE(ctypes.c_uint)(lambda: 0x03000000)
+    table = (ctypes.c_void_p * 1)(ctypes.cast(version, ctypes.c_void_p).value)
+    make = ctypes.PYFUNCTYPE(ctypes.py_object, *[ctypes.c_void_p] * 3)(
+        ("PyCapsule_New", ctypes.pythonapi)
+    )
+    capsule = make(ctypes.addressof(table), None, None)
+    monkeypatch.setattr(np._core._multiarray_umath, "_ARRAY_API", capsule)
+    host = values("float32", (3, 7, 11))  # of no other test, so that no plan is cached
+    x, out = gi.asarray(host, device="cpu"), gi.zeros(7, "int64", device="cpu")
+    for name in ("argmin", "argmax"):
+        for axis, keepdims in itertools.product((None, 0, 1, -1), (False, True)):
+            expected = getattr(host, name)(axis, keepdims=keepdims)
+            found = getattr(x, name)(axis, keepdims=keepdims)
+            assert (type(found), found.dtype) == (gi.GpuArray, "int64")
+            np.testing.assert_array_equal(found.get(), expected)
+        assert getattr(x.transpose(2, 0, 1), name)((1, 0), out=out) is out
+        expected = getattr(host.transpose(1, 2, 0).reshape(7, -1), name)(-1)
+        np.testing.assert_array_equal(out.get(), expected)
+        with pytest.raises(gi.CaptureError), gi.capture():
+            getattr(x[:, 1:], name)()
 
 
 @pytest.mark.parametrize(
