@@ -12,7 +12,7 @@ from gpuinterop.errors import GpuInteropError
 
 NATIVE = Path(__file__).parents[2] / "native"
 FUNCTIONS = ("axis_out_of_range", "dtype_of_class", "index_out_of_range", "integer_out_of_range",
-             "not_one_of", "no_such_device", "wrong_order", "shapes_do_not_broadcast",
+             "misaligned", "not_one_of", "no_such_device", "wrong_order", "shapes_do_not_broadcast",
              "too_many_indices")  # fmt: skip
 BUILDERS = {
     name: value
