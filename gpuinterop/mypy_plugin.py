@@ -9,8 +9,17 @@ from collections.abc import Callable
 
 from mypy.checker import TypeChecker
 from mypy.nodes import TempNode
-from mypy.plugin import MethodContext, Plugin
-from mypy.types import Instance, LiteralType, Type, flatten_nested_unions, get_proper_type
+from mypy.plugin import MethodContext, MethodSigContext, Plugin
+from mypy.types import (
+    AnyType,
+    FunctionLike,
+    Instance,
+    LiteralType,
+    Type,
+    TypeOfAny,
+    flatten_nested_unions,
+    get_proper_type,
+)
 
 
 def _is_array(found: Type) -> bool:
@@ -22,6 +31,26 @@ class _Ufuncs(Plugin):
     def get_method_hook(self, fullname: str) -> Callable[[MethodContext], Type] | None:
         named = fullname.startswith("numpy._typing._ufunc.") and fullname.endswith(".__call__")
         return self._result if named else None
+
+    def get_method_signature_hook(
+        self, fullname: str
+    ) -> Callable[[MethodSigContext], FunctionLike] | None:
+        return self._signature if self.get_method_hook(fullname) else None
+
+    def _signature(self, context: MethodSigContext) -> FunctionLike:
+        """Return a signature that accepts gpuinterop arrays everywhere, as operands and as ``out=``."""
+        signature, api = context.default_signature, context.api
+        given = [
+            api.get_expression_type(argument) for formal in context.args for argument in formal
+        ]
+        if not any(map(_is_array, given)):
+            return signature
+        anything, kinds = AnyType(TypeOfAny.special_form), signature.arg_kinds
+        types = [
+            found if kind.is_star() else anything
+            for found, kind in zip(signature.arg_types, kinds, strict=True)
+        ]
+        return signature.copy_modified(arg_types=types)
 
     def _result(self, context: MethodContext) -> Type:
         """Return the type that gpuinterop's function of the same name has for the arguments."""

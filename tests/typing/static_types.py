@@ -162,4 +162,7 @@ NUMPY_TYPES = {
     "np.add(x, np.exp(np.exp(x)))": C,
     "np.exp(x, dtype='float64')": G,
     "np.float_power(x, 2)": G,
+    "np.maximum(x, 0, out=x)": C,
+    "np.exp(g, g)": G,
+    "np.divmod(x, 2, out=(x, x.copy()))": f"tuple[{C}, {C}]",
 }
