@@ -10,6 +10,11 @@ from doubles.placed import placed
 import gpuinterop as gi
 
 
+def host(*shape, dtype="float32"):
+    """Numbers from 0 on."""
+    return np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
+
+
 def aligned(count, dtype, offset=0):
     """`count` elements that start `offset` bytes past a multiple of 64, with different values."""
     return placed((np.arange(count) % 13).astype(dtype), offset)

@@ -162,16 +162,13 @@ def test_own_stream_by_its_handle_is_the_same_stream(wrap, inside):
 
 
 def test_stream_of_a_foreign_context_is_refused():
-    context = driver.c_void_p()
-    driver.call("cuCtxCreate_v2", driver.byref(context), 0, 0)
-    stream = driver.c_void_p()
-    driver.call("cuStreamCreateWithPriority", driver.byref(stream), 1, 0)
-    driver.call("cuCtxPopCurrent_v2", driver.byref(context))
+    context = driver.new_context()
+    stream = driver.new_stream(context=context)
     try:
         with pytest.raises(ContextError, match="autoprimaryctx"):
-            devices.as_stream(stream.value)
+            devices.as_stream(stream)
     finally:
-        driver.call("cuCtxDestroy_v2", context)
+        driver.call("cuCtxDestroy_v2", driver.c_void_p(context))
 
 
 @pytest.fixture
@@ -239,8 +236,7 @@ def test_the_context_is_as_before_when_a_library_leaves_its_own(before, another_
 
     context = driver.c_void_p()
     if before == "foreign":
-        driver.call("cuCtxCreate_v2", driver.byref(context), 0, 0)
-        driver.call("cuCtxPopCurrent_v2", driver.byref(context))
+        context.value = driver.new_context()
     elif before == "primary":
         context.value = driver.primary()
     at_first = driver.current_context()

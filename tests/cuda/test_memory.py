@@ -1,6 +1,5 @@
 """Allocation, reuse, exhaustion, statistics, what the driver says of pointers."""
 
-import ctypes
 import gc
 
 import numpy as np
@@ -168,28 +167,23 @@ def test_inspect_pointer_reports_the_driver_attributes():
     found = internals.inspect_pointer(x.ptr + 40)
     assert found["start"] <= x.ptr
     assert found["start"] + found["nbytes"] >= x.ptr + x.nbytes
-    context, foreign, pinned, managed = (ctypes.c_void_p() for _ in range(4))
-    with driver.Current():
-        driver.call("cuMemHostAlloc", ctypes.byref(pinned), ctypes.c_size_t(4096), 0)
-        driver.call("cuMemAllocManaged", ctypes.byref(managed), ctypes.c_size_t(4096), 1)
-    driver.call("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
-    driver.call("cuMemAlloc_v2", ctypes.byref(foreign), ctypes.c_size_t(4096))
+    pinned, managed = driver.allocate_pinned(4096), driver.allocate_managed(4096)
+    context = driver.new_context()
+    foreign = driver.allocate(4096, context)
     for address, memory, device, same_context in (
         *((empty(9, d).ptr, "device", d.index, True) for d in gi.devices()[1:]),
-        (foreign.value, "device", 0, False),
-        (pinned.value, "pinned", 0, True),
-        (managed.value, "managed", 0, True),
+        (foreign, "device", 0, False),
+        (pinned, "pinned", 0, True),
+        (managed, "managed", 0, True),
     ):
         found = internals.inspect_pointer(address)
         assert (found["known"], found["memory"], found["device"]) == (True, memory, device)
         assert found["same_context"] == same_context
     for address in (0, 8, host.ctypes.data, 2**63 + 5):
         assert not internals.inspect_pointer(address)["known"]
-    driver.call("cuMemFree_v2", foreign)
-    driver.call("cuCtxPopCurrent_v2", ctypes.byref(context))
-    with driver.Current():
-        driver.call("cuMemFreeHost", pinned)
-        driver.call("cuMemFree_v2", managed)
+    driver.free(foreign, context)
+    driver.free(managed)
+    driver.free_pinned(pinned)
 
 
 # ---- contexts -----------------------------------------------------------------------------------
@@ -197,14 +191,13 @@ def test_inspect_pointer_reports_the_driver_attributes():
 
 @pytest.mark.parametrize("which", ["none", "own", "foreign", "second"])
 def test_the_callers_context_stays_current(which, request):
-    context = ctypes.c_void_p()
     if which == "foreign":
-        driver.call("cuCtxCreate_v2", ctypes.byref(context), 0, 0)
+        driver.push(driver.new_context())
     elif which == "own":
-        driver.call("cuCtxPushCurrent_v2", ctypes.c_void_p(driver.primary(0)))
+        driver.push(driver.primary(0))
     elif which == "second":
         request.getfixturevalue("second_device")
-        driver.call("cuCtxPushCurrent_v2", ctypes.c_void_p(driver.primary(1)))
+        driver.push(driver.primary(1))
     before = driver.current_context()
     try:
         s = gi.Stream()
@@ -225,7 +218,7 @@ def test_the_callers_context_stays_current(which, request):
         assert driver.current_context() == before
     finally:
         if which != "none":
-            driver.call("cuCtxPopCurrent_v2", ctypes.byref(context))
+            driver.pop()
 
 
 def test_device_of_a_pointer_does_not_depend_on_the_default_device():

@@ -31,10 +31,8 @@ def test_source_may_change_as_soon_as_the_upload_returns(n):
 
 
 def test_pinned_source_may_change_after_a_blocking_upload():
-    pinned = ctypes.c_void_p()
-    with driver.Current():
-        driver.call("cuMemHostAlloc", ctypes.byref(pinned), ctypes.c_size_t(4 * MiB), 0)
-    host = np.frombuffer((ctypes.c_char * (4 * MiB)).from_address(pinned.value), np.float32)
+    pinned = driver.allocate_pinned(4 * MiB)
+    host = np.frombuffer((ctypes.c_char * (4 * MiB)).from_address(pinned), np.float32)
     host[:] = 3.0
     s = gi.Stream()
     with s:
@@ -42,8 +40,7 @@ def test_pinned_source_may_change_after_a_blocking_upload():
         x = gi.asarray(host, device=CUDA)
     host[:] = 4.0
     assert np.asarray(x).max() == 3.0
-    with driver.Current():
-        driver.call("cuMemFreeHost", pinned)
+    driver.free_pinned(pinned)
 
 
 # ---- between devices ----------------------------------------------------------------------------

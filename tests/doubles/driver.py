@@ -42,6 +42,23 @@ def current_context() -> int | None:
     return context.value
 
 
+def push(context: int | None) -> None:
+    call("cuCtxPushCurrent_v2", c_void_p(context))
+
+
+def pop() -> None:
+    call("cuCtxPopCurrent_v2", byref(c_void_p()))
+
+
+def new_context(device: int = 0) -> int:
+    """A context beside the primary one; it is not current."""
+    call("cuInit", 0)
+    context = c_void_p()
+    call("cuCtxCreate_v2", byref(context), 0, device)
+    pop()
+    return context.value
+
+
 class Current:
     """Make a context, by default a device's primary one, current for a block."""
 
@@ -49,10 +66,42 @@ class Current:
         self.context = primary(device) if context is None else context
 
     def __enter__(self) -> None:
-        call("cuCtxPushCurrent_v2", c_void_p(self.context))
+        push(self.context)
 
     def __exit__(self, *error) -> None:
-        call("cuCtxPopCurrent_v2", byref(c_void_p()))
+        pop()
+
+
+def allocate(nbytes: int, context: int | None = None) -> int:
+    """Device memory of a context, by default the primary one."""
+    address = c_void_p()
+    with Current(context):
+        call("cuMemAlloc_v2", byref(address), c_size_t(nbytes))
+    return address.value
+
+
+def allocate_managed(nbytes: int, device: int = 0) -> int:
+    address = c_void_p()
+    with Current(device=device):
+        call("cuMemAllocManaged", byref(address), c_size_t(nbytes), 1)
+    return address.value
+
+
+def allocate_pinned(nbytes: int) -> int:
+    address = c_void_p()
+    with Current():
+        call("cuMemHostAlloc", byref(address), c_size_t(nbytes), 0)
+    return address.value
+
+
+def free(address: int, context: int | None = None) -> None:
+    with Current(context):
+        call("cuMemFree_v2", c_void_p(address))
+
+
+def free_pinned(address: int) -> None:
+    with Current():
+        call("cuMemFreeHost", c_void_p(address))
 
 
 @functools.cache
@@ -84,10 +133,10 @@ class Gate:
         self.libc.sem_post(self.semaphore)
 
 
-def new_stream(blocking: bool = False, device: int = 0) -> int:
+def new_stream(blocking: bool = False, device: int = 0, context: int | None = None) -> int:
     """A stream of another library."""
     stream = c_void_p()
-    with Current(device=device):
+    with Current(context, device):
         call("cuStreamCreateWithPriority", byref(stream), c_uint(0 if blocking else 1), 0)
     return stream.value
 

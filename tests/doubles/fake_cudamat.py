@@ -10,6 +10,8 @@ from collections import defaultdict
 
 import numpy as np
 
+from doubles import driver, fake_pycuda
+
 
 class MatrixStruct(ctypes.Structure):
     """The struct of a matrix in CUDAMat's C library."""
@@ -28,8 +30,8 @@ class MatrixStruct(ctypes.Structure):
 # ---- CUDAMat ------------------------------------------------------------------------------------
 
 
-def cudamat(driver):
-    """A CUDAMat for Python 3 on the memory of `driver`."""
+def cudamat():
+    """A CUDAMat for Python 3, in the primary context."""
     module = types.ModuleType("cudamat")
 
     class Struct(MatrixStruct):
@@ -68,7 +70,7 @@ def cudamat(driver):
 
         def copy_to_device(self):
             ptr = driver.allocate(self.numpy_array.nbytes)
-            driver.write(ptr, self.numpy_array.ravel(order="F"))
+            fake_pycuda.write(ptr, self.numpy_array.ravel(order="F"))
             self.mat.data_device = ctypes.cast(ctypes.c_void_p(ptr), ctypes.POINTER(ctypes.c_float))
             self.mat.on_device = 1
 
@@ -93,7 +95,7 @@ def cudamat(driver):
 
         def asarray(self):
             rows, columns = self.shape
-            flat = driver.read(address(self.mat), rows * columns)
+            flat = fake_pycuda.read(address(self.mat), rows * columns)
             self.numpy_array = flat.reshape((rows, columns), order="F")
             return self.numpy_array
 

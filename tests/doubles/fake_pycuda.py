@@ -11,54 +11,26 @@ import types
 
 import numpy as np
 
-from doubles import driver, fake_driver
+from doubles import driver
 
 
-class Driver:
-    """The few driver calls that the fakes need."""
+# The fake driver's memory is the host's, so values are read and written where they are.
+def write(ptr, host):
+    host = np.ascontiguousarray(host)
+    ctypes.memmove(ptr, host.ctypes.data, host.nbytes)
 
-    check = staticmethod(driver.call)
-    calls = staticmethod(fake_driver.calls)
-    current = staticmethod(driver.current_context)
-    lib = property(lambda self: driver.libcuda())
 
-    def __init__(self):
-        self.check("cuInit", 0)
+def read(ptr, count, dtype="float32"):
+    driver.call("cuCtxSynchronize")
+    host = np.empty(count, dtype)
+    ctypes.memmove(host.ctypes.data, ptr, host.nbytes)
+    return host
 
-    def primary(self, ordinal=0):
-        return ctypes.c_void_p(driver.primary(ordinal))
 
-    def new_context(self, ordinal=0):
-        context = ctypes.c_void_p()
-        self.check("cuCtxCreate_v2", ctypes.byref(context), 0, ordinal)
-        self.pop()  # a new context is current at once
-        return context
-
-    def push(self, context):
-        self.check("cuCtxPushCurrent_v2", context)
-
-    def pop(self):
-        context = ctypes.c_void_p()
-        self.check("cuCtxPopCurrent_v2", ctypes.byref(context))
-
-    def allocate(self, nbytes):
-        ptr = ctypes.c_uint64()
-        self.check("cuMemAlloc_v2", ctypes.byref(ptr), ctypes.c_size_t(nbytes))
-        return ptr.value
-
-    def free(self, ptr):
-        self.check("cuMemFree_v2", ctypes.c_uint64(ptr))
-
-    # The fake driver's memory is the host's, so values are read and written where they are.
-    def write(self, ptr, host):
-        host = np.ascontiguousarray(host)
-        ctypes.memmove(ptr, host.ctypes.data, host.nbytes)
-
-    def read(self, ptr, count, dtype="float32"):
-        self.check("cuCtxSynchronize")
-        host = np.empty(count, dtype)
-        ctypes.memmove(host.ctypes.data, ptr, host.nbytes)
-        return host
+def window(x):
+    """The memory of a gpuinterop array in fake GPU memory, as an array of NumPy."""
+    base = (ctypes.c_char * x.itemsize).from_address(x.ptr)
+    return np.lib.stride_tricks.as_strided(np.frombuffer(base, x.dtype), x.shape, x.strides)
 
 
 def values(x):
@@ -67,15 +39,7 @@ def values(x):
     A download of a strided array would have g++ compile a kernel.
     """
     x.sync()
-    if not x.size:
-        return np.empty(x.shape, x.dtype)
-    window = types.SimpleNamespace(
-        __array_interface__={
-            "shape": x.shape, "strides": tuple(x.strides), "typestr": x.dtype.str,
-            "data": (x.ptr, True), "version": 3,
-        }
-    )  # fmt: skip
-    return np.array(window)
+    return np.array(window(x)) if x.size else np.empty(x.shape, x.dtype)
 
 
 # ---- PyCUDA -------------------------------------------------------------------------------------
@@ -86,8 +50,8 @@ class DeviceAllocation:
 
     alive = 0
 
-    def __init__(self, driver, nbytes):
-        self.driver, self.ptr = driver, driver.allocate(nbytes)
+    def __init__(self, nbytes):
+        self.ptr = driver.allocate(nbytes, driver.current_context())
         type(self).alive += 1
 
     def __int__(self):
@@ -96,10 +60,7 @@ class DeviceAllocation:
     __index__ = __int__
 
     def free(self):
-        # As PyCUDA does, with a context made current for the call.
-        self.driver.push(self.driver.primary())
-        self.driver.free(self.ptr)
-        self.driver.pop()
+        driver.free(self.ptr)  # as PyCUDA does, with a context made current for the call
         type(self).alive -= 1
         self.ptr = None
 
@@ -122,12 +83,12 @@ class LogicError(Exception):
     pass
 
 
-def pycuda(driver, name="pycuda"):
-    """The modules of a PyCUDA that works with a `Driver`; install them with `installed`."""
-    package = types.ModuleType(name)
-    drv = types.ModuleType(f"{name}.driver")
-    gpuarray = types.ModuleType(f"{name}.gpuarray")
-    tools = types.ModuleType(f"{name}.tools")
+def pycuda():
+    """The modules of a PyCUDA; install them with `installed`."""
+    package = types.ModuleType("pycuda")
+    drv = types.ModuleType("pycuda.driver")
+    gpuarray = types.ModuleType("pycuda.gpuarray")
+    tools = types.ModuleType("pycuda.tools")
     package.__path__ = []
 
     class OfThread(threading.local):
@@ -159,7 +120,7 @@ def pycuda(driver, name="pycuda"):
 
         @staticmethod
         def get_device():
-            if driver.current() is None:
+            if driver.current_context() is None:
                 raise LogicError("cuCtxGetDevice failed: invalid device context")
             return Device(stacks.contexts[-1].ordinal if stacks.contexts else 0)
 
@@ -183,14 +144,14 @@ def pycuda(driver, name="pycuda"):
             return Context(driver.new_context(self.ordinal), self.ordinal)
 
     drv.Context, drv.Device, drv.LogicError, drv.init = Context, Device, LogicError, lambda: None
-    drv.mem_alloc = lambda nbytes: DeviceAllocation(driver, nbytes)
+    drv.mem_alloc = DeviceAllocation
     tools.cleared = []
     tools.clear_context_caches = lambda: tools.cleared.append(len(stacks.contexts))
 
     class GPUArray:
         """The documented attributes; strides in bytes, not validated, as in PyCUDA."""
 
-        __module__ = f"{name}.gpuarray"
+        __module__ = "pycuda.gpuarray"
         __qualname__ = "GPUArray"
 
         def __init__(
@@ -255,7 +216,7 @@ def pycuda(driver, name="pycuda"):
     def to_gpu(host):
         made = GPUArray(host.shape, host.dtype, order="F" if host.flags.fnc else "C")
         if host.size:
-            driver.write(int(made.gpudata), host.ravel(order="K"))
+            write(int(made.gpudata), host.ravel(order="K"))
         return made
 
     gpuarray.to_gpu = to_gpu

@@ -5,7 +5,7 @@ libraries that are built on it. On the fake driver, because no real library does
 """
 
 import ctypes
-from ctypes import byref, c_void_p
+from ctypes import c_void_p
 
 import pytest
 from doubles import driver, internals
@@ -85,15 +85,12 @@ CONVERSIONS = {
 @pytest.mark.parametrize("name", CONVERSIONS)
 def test_context_is_the_same_after_a_conversion(name, inside):
     x = gi.zeros((2, 3), device="cuda:0")
-    context = c_void_p()
-    if inside:
-        driver.call("cuCtxCreate_v2", byref(context), 0, 0)
-        driver.call("cuCtxPopCurrent_v2", byref(c_void_p()))
-    driver.call("cuCtxPushCurrent_v2", context)
+    context = driver.new_context() if inside else None
+    driver.push(context)
     try:
         kept = CONVERSIONS[name](x)
-        assert driver.current_context() == context.value
+        assert driver.current_context() == context
         del kept
-        assert driver.current_context() == context.value
+        assert driver.current_context() == context
     finally:
-        driver.call("cuCtxPopCurrent_v2", byref(c_void_p()))
+        driver.pop()

@@ -2,7 +2,6 @@
 
 import functools
 import gc
-from ctypes import byref, c_size_t, c_void_p
 
 import numpy as np
 import pytest
@@ -24,28 +23,13 @@ def there(device: int = 0) -> gi.CudaNdarray:
     return gi.zeros((2, 3), device=f"cuda:{device}")
 
 
-@functools.cache
-def other_context() -> int:
-    context = c_void_p()
-    driver.call("cuCtxCreate_v2", byref(context), 0, 0)
-    driver.call("cuCtxPopCurrent_v2", byref(c_void_p()))
-    return context.value
+other_context = functools.cache(driver.new_context)
 
 
-def memory(context: int | None = None, freed: bool = False) -> int:
-    address = c_void_p()
-    with driver.Current(context):
-        driver.call("cuMemAlloc_v2", byref(address), c_size_t(64))
-        if freed:
-            driver.call("cuMemFree_v2", address)
-    return address.value
-
-
-def stream_of(context: int | None = None) -> int:
-    stream = c_void_p()
-    with driver.Current(context):
-        driver.call("cuStreamCreateWithPriority", byref(stream), 1, 0)
-    return stream.value
+def freed_memory() -> int:
+    address = driver.allocate(64)
+    driver.free(address)
+    return address
 
 
 def shown(**entries):
@@ -73,16 +57,16 @@ REFUSED = {
     "memory of cuda:1 as cuda:0": (lambda: take(held(data=there(1).ptr)), BufferError, "cuda:1"),
     "host memory": (lambda: take(held(data=ADDRESS)), ValueError, "live"),
     "host memory in a dictionary": (lambda: take(interface()), ValueError, "live"),
-    "freed memory": (lambda: take(held(data=memory(freed=True))), ValueError, "live"),
+    "freed memory": (lambda: take(held(data=freed_memory())), ValueError, "live"),
     "a null pointer": (lambda: take(interface(data=(0, False))), BufferError, "null"),
     "more than was allocated": (lambda: take(held(shape=(1 << 20, 3))), BufferError, "allocation"),
     "strides beyond all addresses": (lambda: take(held(strides=(2**61, 1))), BufferError, "address"),
     "unsigned strides out of the allocation": (
         lambda: take(held(shape=(6, 8), strides=(2**62 - 8 - 2**20, 1))), BufferError, ""),
     "memory of another context": (
-        lambda: take(held(data=memory(other_context()))), RuntimeError, "primary"),
+        lambda: take(held(data=driver.allocate(64, other_context()))), RuntimeError, "primary"),
     "a dictionary from another context": (
-        lambda: take(interface(data=(memory(other_context()), False))), RuntimeError, "primary"),
+        lambda: take(interface(data=(driver.allocate(64, other_context()), False))), RuntimeError, "primary"),
     "version 4": (lambda: take(shown(version=4)), TypeError, "version 3"),
     "stream 0 in a dictionary": (lambda: take(shown(stream=0)), TypeError, "stream"),
     "a negative extent": (lambda: take(shown(shape=(-2, 3))), ValueError, ""),
@@ -94,7 +78,7 @@ REFUSED = {
     "another device's stream": (
         lambda: there().__dlpack__(stream=gi.Stream("cuda:1").handle), ValueError, "cuda:0"),
     "another context's stream": (
-        lambda: there().__dlpack__(stream=stream_of(other_context())), ValueError, "cuda:0"),
+        lambda: there().__dlpack__(stream=driver.new_stream(context=other_context())), ValueError, "cuda:0"),
     "a stream for a copy on the host": (lambda: copied_to_the_host(stream=1), ValueError, "None"),
     **{f"stream {stream!r}": (lambda stream=stream: there().__dlpack__(stream=stream), error, "")
        for error, streams in ((ValueError, (0, -2, 2**64)), (TypeError, (True, "1"))) for stream in streams},
@@ -121,10 +105,7 @@ def test_device_of_memory_is_what_the_driver_reports(device):
     for obj in (held((2, device), x.ptr), interface(data=(x.ptr, False))):
         y = take(obj)
         assert (y.ptr, y.shape, y.device) == (x.ptr, (2, 3), x.device)
-    address = c_void_p()
-    with driver.Current(device=device):
-        driver.call("cuMemAllocManaged", byref(address), c_size_t(64), 1)
-    managed = take(capsule(device=MANAGED, data=address.value))
+    managed = take(capsule(device=MANAGED, data=driver.allocate_managed(64, device)))
     assert (managed.memory, managed.device) == ("managed", x.device)
     # An empty array has no memory to find.
     empty = take(capsule(device=(2, device), shape=(0,), strides=(1,), data=3))
@@ -216,22 +197,19 @@ def test_imports_in_a_capture_are_not_ordered(captured):
 
 
 FIRST_USE = """
-from ctypes import byref, c_size_t, c_void_p
 import gpuinterop as gi
 from doubles import driver
 from peers import ADDRESS, CUDA, capsule
 
-address = c_void_p()
-with driver.Current():
-    driver.call("cuMemAlloc_v2", byref(address), c_size_t(64))
+address = driver.allocate(64)
 try:
     gi.from_dlpack(capsule(device=CUDA, data=ADDRESS))
 except ValueError as error:
     assert "live" in str(error), error
 else:
     raise AssertionError("host memory was taken for the device's")
-x = gi.from_dlpack(capsule(device=CUDA, data=address.value))
-assert (x.ptr, str(x.device)) == (address.value, "cuda:0")
+x = gi.from_dlpack(capsule(device=CUDA, data=address))
+assert (x.ptr, str(x.device)) == (address, "cuda:0")
 """
 
 

@@ -5,36 +5,30 @@ import importlib
 import types
 
 import pytest
-from doubles import fake_cudamat, fake_pycuda
+from doubles import driver, fake_cudamat, fake_pycuda
 from doubles.fake_numba import DeviceNDArray, MemoryPointer
 
 import gpuinterop as gi
 from gpuinterop import converters
 
 
-@pytest.fixture(scope="session")
-def driver():
-    return fake_pycuda.Driver()
-
-
 @pytest.fixture
-def primary(driver):
+def primary():
     """The primary context is current, as pycuda.autoprimaryctx makes it."""
-    driver.push(driver.primary())
-    yield
-    driver.pop()
+    with driver.Current():
+        yield
 
 
 @pytest.fixture
-def pycuda(monkeypatch, driver, primary):
-    modules = fake_pycuda.pycuda(driver)
+def pycuda(monkeypatch, primary):
+    modules = fake_pycuda.pycuda()
     fake_pycuda.installed(monkeypatch, modules)
     return modules["pycuda"]
 
 
 @pytest.fixture
-def cudamat(monkeypatch, driver, primary):
-    module = fake_cudamat.cudamat(driver)
+def cudamat(monkeypatch, primary):
+    module = fake_cudamat.cudamat()
     fake_pycuda.installed(monkeypatch, module)
     return module
 

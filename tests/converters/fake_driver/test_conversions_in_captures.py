@@ -1,11 +1,9 @@
 """Conversions while a stream is captured: what a graph cannot hold raises, and reaches no library."""
 
-import ctypes
-
 import numpy as np
 import pytest
 from cases import agree
-from doubles import internals
+from doubles import driver, internals
 
 import gpuinterop as gi
 
@@ -63,15 +61,13 @@ def test_conversion_of_a_captured_array_is_refused_on_another_stream(libraries):
                     gi.to(x, to, True)
 
 
-def test_a_capture_of_a_blocking_stream_bars_the_legacy_one(libraries, driver):
+def test_a_capture_of_a_blocking_stream_bars_the_legacy_one(libraries):
     g = gi.to_gpuarray(gi.array(HOST, device="cuda"))
-    stream, graph = gi.Stream(blocking=True), ctypes.c_void_p()
-    driver.check("cuStreamBeginCapture_v2", ctypes.c_void_p(stream.handle), 2)
-    try:
-        with gi.stream(stream), pytest.raises(gi.CaptureError):
-            gi.from_any(g).copy()
-    finally:
-        driver.check("cuStreamEndCapture", ctypes.c_void_p(stream.handle), ctypes.byref(graph))
+    stream = gi.Stream(blocking=True)
+    capture = driver.Capture(stream.handle, driver.Capture.RELAXED)
+    with gi.stream(stream), pytest.raises(gi.CaptureError):
+        gi.from_any(g).copy()
+    capture.finish()
 
 
 def test_a_host_capture_gives_no_array_to_other_libraries(libraries):

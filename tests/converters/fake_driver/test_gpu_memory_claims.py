@@ -5,18 +5,14 @@ import types
 
 import numpy as np
 import pytest
-from cases import refused
+from cases import host, refused
 from doubles.fake_numba import DeviceNDArray, MemoryPointer
-from doubles.fake_pycuda import values
+from doubles.fake_pycuda import values, window
 
 import gpuinterop as gi
 from gpuinterop import _core, converters
 
 CONTEXT = types.SimpleNamespace(device=types.SimpleNamespace(id=0))
-
-
-def host(*shape):
-    return np.arange(np.prod(shape, dtype=int), dtype="float32").reshape(shape)
 
 
 # ---- byte order ---------------------------------------------------------------------------------
@@ -56,14 +52,6 @@ def add_one(monkeypatch):
         np.ctypeslib.as_array(address, (12,))[...] += 1
 
     return function
-
-
-def window(x):
-    """The elements of an array, in the fake driver's memory."""
-    return np.lib.stride_tricks.as_strided(
-        np.ctypeslib.as_array(ctypes.cast(x.ptr, ctypes.POINTER(ctypes.c_float)), (1,)),
-        x.shape, x.strides,
-    )  # fmt: skip
 
 
 def test_one_array_passed_twice_is_copied_once_and_keeps_the_result(gpu, add_one):

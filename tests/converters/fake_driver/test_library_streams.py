@@ -2,14 +2,14 @@
 
 import ctypes
 import gc
-import os
 import sys
 import threading
 import types
 
 import numpy as np
 import pytest
-from doubles import internals
+from cases import host
+from doubles import driver, fake_driver, internals
 from doubles.fake_pycuda import DeviceAllocation
 
 import gpuinterop as gi
@@ -19,64 +19,55 @@ from gpuinterop import converters
 @pytest.fixture
 def slow():
     """Everything queued on a stream takes 20 ms."""
-    lib = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
-    lib.fakecuda_set_delay_us(20_000)
-    yield lib
-    lib.fakecuda_set_delay_us(0)
+    fake_driver.set_delay(20_000)
+    yield
+    fake_driver.set_delay(0)
 
 
-def host(n=64):
-    return np.arange(n, dtype="float32")
+def waits():
+    return fake_driver.calls("cuStreamWaitEvent")
 
 
 def test_memory_is_released_to_its_library_after_the_last_use(pycuda, monkeypatch):
     """The library's stream waits for the gpuinterop stream before the owner is released."""
-    lib = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
-    calls = lambda: lib.fakecuda_calls(b"cuStreamWaitEvent")  # noqa: E731
     at_free = []
     free = DeviceAllocation.free
     monkeypatch.setattr(
-        DeviceAllocation, "free", lambda self: (at_free.append(calls()), free(self))
+        DeviceAllocation, "free", lambda self: (at_free.append(waits()), free(self))
     )
-    g = pycuda.gpuarray.to_gpu(host())
+    g = pycuda.gpuarray.to_gpu(host(64))
     x = gi.from_any(g)
     del g
     with gi.stream(gi.Stream()):
         x.fill(3)
-    before = calls()
+    before = waits()
     del x
     gc.collect()
     assert at_free
     assert at_free[0] > before
 
 
-def test_consumer_on_the_legacy_stream_waits_for_the_gpuinterop_stream(pycuda, slow, driver):
+def test_consumer_on_the_legacy_stream_waits_for_the_gpuinterop_stream(pycuda, slow):
     s = gi.Stream()
     x = gi.array(np.zeros(64, "float32"), device="cuda")
     with gi.stream(s):
-        x[...] = gi.array(host(), device="cuda")
+        x[...] = gi.array(host(64), device="cuda")
     g = gi.to_gpuarray(x)
     # A copy on the legacy stream, as PyCUDA's get() makes.
-    found = np.empty(64, "float32")
-    driver.check(
-        "cuMemcpyDtoHAsync_v2", ctypes.c_void_p(found.ctypes.data), ctypes.c_uint64(int(g.gpudata)),
-        ctypes.c_size_t(256), ctypes.c_void_p(1),
-    )  # fmt: skip
-    driver.check("cuStreamSynchronize", ctypes.c_void_p(1))
-    assert np.array_equal(found, host())
+    assert np.array_equal(driver.read(int(g.gpudata), 64, driver.LEGACY), host(64))
 
 
-def test_we_wait_for_a_producer_on_the_legacy_stream(pycuda, slow, driver):
-    source = pycuda.gpuarray.to_gpu(host())
+def test_we_wait_for_a_producer_on_the_legacy_stream(pycuda, slow):
+    source = pycuda.gpuarray.to_gpu(host(64))
     target = pycuda.gpuarray.to_gpu(np.zeros(64, "float32"))
-    driver.check(
+    driver.call(
         "cuMemcpyDtoDAsync_v2", ctypes.c_uint64(int(target.gpudata)),
         ctypes.c_uint64(int(source.gpudata)), ctypes.c_size_t(256), ctypes.c_void_p(1),
     )  # fmt: skip
     with gi.stream(gi.Stream()):
         x = gi.from_any(target)
         copy = x.copy()
-    assert np.array_equal(copy.get(), host())
+    assert np.array_equal(copy.get(), host(64))
 
 
 def test_one_scope_in_two_threads(monkeypatch):

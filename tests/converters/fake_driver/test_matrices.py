@@ -8,14 +8,11 @@ import gc
 
 import numpy as np
 import pytest
+from cases import host
 from doubles.fake_pycuda import values
 
 import gpuinterop as gi
 from gpuinterop import converters
-
-
-def host(*shape):
-    return np.arange(np.prod(shape, dtype=int), dtype="float32").reshape(shape)
 
 
 def address(m):

@@ -6,18 +6,14 @@ import types
 
 import numpy as np
 import pytest
-from cases import agree
-from doubles import fake_pycuda
+from cases import agree, host
+from doubles import driver, fake_pycuda
 from doubles.fake_pycuda import values
 from doubles.profile import functions_of
 from doubles.threads import in_thread
 
 import gpuinterop as gi
 from gpuinterop import converters
-
-
-def host(*shape, dtype="float32"):
-    return np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
 
 
 def test_to_gpuarray_shares(pycuda, gpu):
@@ -41,7 +37,7 @@ def test_strided_on_request(pycuda, gpu, key):
     assert np.array_equal(values(gi.from_any(g)), host(4, 6)[key])
 
 
-def test_every_form_of_gpudata(pycuda, driver):
+def test_every_form_of_gpudata(pycuda):
     whole = host(2, 3)
     g = pycuda.gpuarray.to_gpu(whole)
     for data in (g.gpudata, int(g.gpudata), fake_pycuda.PointerHolderBase(g.gpudata)):
@@ -88,11 +84,10 @@ def test_a_malformed_array_is_refused(pycuda, case):
         assert (found.expected, found.got, found.fix) == (plan.reason, plan.got, plan.fix)
 
 
-def test_a_context_of_its_own_is_refused_both_ways(pycuda, driver, gpu, monkeypatch):
+def test_a_context_of_its_own_is_refused_both_ways(pycuda, gpu, monkeypatch):
     x = gpu(host(4))
     monkeypatch.setitem(sys.modules, "pycuda.autoinit", types.ModuleType("pycuda.autoinit"))
-    driver.push(driver.new_context())
-    try:
+    with driver.Current(driver.new_context()):
         with pytest.raises(gi.ContextError, match=r"pycuda\.autoprimaryctx") as raised:
             gi.to_gpuarray(x)
         assert "pycuda.autoinit" in raised.value.got
@@ -100,20 +95,18 @@ def test_a_context_of_its_own_is_refused_both_ways(pycuda, driver, gpu, monkeypa
         assert plan.refused
         assert plan.code == "context"
         g = pycuda.gpuarray.to_gpu(host(4))
-    finally:
-        driver.pop()
     with pytest.raises(gi.ContextError, match=r"pycuda\.autoprimaryctx"):
         gi.to_cudandarray(g)
 
 
-def test_no_context_at_all_names_init(monkeypatch, driver, gpu):
-    fake_pycuda.installed(monkeypatch, fake_pycuda.pycuda(driver))
+def test_no_context_at_all_names_init(monkeypatch, gpu):
+    fake_pycuda.installed(monkeypatch, fake_pycuda.pycuda())
     with pytest.raises(gi.ContextError, match=r"pycuda\.init\(\)"):
         gi.to_gpuarray(gpu(host(4)))
 
 
-def test_init_uses_the_primary_context_and_undoes_it(monkeypatch, driver, gpu):
-    modules = fake_pycuda.pycuda(driver)
+def test_init_uses_the_primary_context_and_undoes_it(monkeypatch, gpu):
+    modules = fake_pycuda.pycuda()
     fake_pycuda.installed(monkeypatch, modules)
     made = converters.pycuda.init()
     try:
@@ -127,15 +120,15 @@ def test_init_uses_the_primary_context_and_undoes_it(monkeypatch, driver, gpu):
     assert modules["pycuda.driver"].Context.get_current() is None
 
 
-def test_init_is_refused_in_a_thread_without_cleanup(monkeypatch, driver):
-    fake_pycuda.installed(monkeypatch, fake_pycuda.pycuda(driver))
+def test_init_is_refused_in_a_thread_without_cleanup(monkeypatch):
+    fake_pycuda.installed(monkeypatch, fake_pycuda.pycuda())
     with pytest.raises(gi.ContextError, match="the main thread") as caught:
         in_thread(converters.pycuda.init)
     assert "retain_primary_context()" in caught.value.fix
 
 
-def test_init_refuses_a_context_of_its_own(monkeypatch, driver):
-    modules = fake_pycuda.pycuda(driver)
+def test_init_refuses_a_context_of_its_own(monkeypatch):
+    modules = fake_pycuda.pycuda()
     fake_pycuda.installed(monkeypatch, modules)
     modules["pycuda.driver"].Device(0).make_context().push()
     try:
@@ -145,14 +138,14 @@ def test_init_refuses_a_context_of_its_own(monkeypatch, driver):
         modules["pycuda.driver"].Context.pop()
 
 
-def test_kernel_wrapper_refuses_and_copies(pycuda, gpu, driver):
+def test_kernel_wrapper_refuses_and_copies(pycuda, gpu):
     seen = []
 
     def launch(*args, **options):
         seen.append((args, options))
         # A "kernel" that adds 1 to three floats at its first argument.
         ptr = int(args[0])
-        driver.write(ptr, driver.read(ptr, 3) + 1)
+        fake_pycuda.write(ptr, fake_pycuda.read(ptr, 3) + 1)
 
     x = gpu(host(6))
     kernel = converters.pycuda.kernel(launch)
