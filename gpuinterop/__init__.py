@@ -56,7 +56,7 @@ _MODULES: dict[str, str] = {
     "gpuinterop.converters.library_streams": "stream",
     "gpuinterop.ops.elementwise_kernel": "ElementwiseKernel",
     "gpuinterop.ops.raw_kernel": "RawKernel strided",
-    "gpuinterop.sharing": "may_share_memory shares_memory",
+    "gpuinterop.sharing": "explain may_share_memory shares_memory",
     "gpuinterop.ops.reductions": (
         "all amax amin any argmax argmin max mean min norm prod reduce_sum std sum var"
     ),
@@ -67,7 +67,7 @@ _MODULES: dict[str, str] = {
     "gpuinterop.copy_tracking": "count_copies log_transfers no_copies",
     "gpuinterop.doctor": "doctor show_config",
     "gpuinterop.converters": (
-        "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray explain from_any from_dlpack "
+        "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray from_any from_dlpack "
         "garray_to_cudandarray to to_cudandarray to_gpuarray"
     ),
 }

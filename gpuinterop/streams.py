@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop._core import Stream as Stream  # library_streams imports it from here
+from gpuinterop._core import Stream
 from gpuinterop.device_spec import gpu
 from gpuinterop.errors import StreamError, short_repr
 from gpuinterop.foreign_handles import CUDA, as_int, never_destroyed, stream_device, stream_handle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from gpuinterop.testing.layouts import legend
+from gpuinterop.testing.layouts import LAYOUTS
 from gpuinterop.testing.matrix_table import Cell, Matrix
 
 ROOT = Path(__file__).parents[1]
@@ -151,7 +151,7 @@ def section(place: str, matrix: Matrix) -> list[str]:
 
 
 def page() -> str:
-    rows = "\n".join(f"| *{name}* | `{made_by}` |" for name, made_by in legend())
+    rows = "\n".join(f"| *{layout.name}* | `{layout.made_by}` |" for layout in LAYOUTS.values())
     lines = [HEAD.format(layouts=rows)]
     for place in PLACES:
         file = RESULTS / f"matrix-{place}.json"

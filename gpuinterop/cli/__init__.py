@@ -22,7 +22,7 @@ COMMANDS = {
     "explain": "predict whether a conversion shares, copies or refuses, and why",
     "demo": "share one array with every library that is installed",
     "run": "run a program that was written for Theano",
-    "version": "print the versions of gpuinterop, Python, NumPy and the driver",
+    "version": "print the versions of gpuinterop, Python and NumPy, and the machine",
 }
 
 # The library with which commands try the converter "array_api", which serves many libraries.
@@ -101,9 +101,9 @@ def words_of(text: str | None, option: str) -> list[str] | None:
 
 def layouts_in_help() -> str:
     """Return the legend of the layouts, for the end of a command's help."""
-    from gpuinterop.testing.layouts import legend  # noqa: PLC0415
+    from gpuinterop.testing.layouts import LAYOUTS  # noqa: PLC0415
 
-    rows = "\n".join(f"  {name:12} {made_by}" for name, made_by in legend())
+    rows = "\n".join(f"  {layout.name:12} {layout.made_by}" for layout in LAYOUTS.values())
     return f"layouts, and how NumPy makes one:\n{rows}\n"
 
 

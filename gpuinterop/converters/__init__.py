@@ -1,6 +1,6 @@
 """Conversions between gpuinterop arrays and those of other libraries: share memory, or raise.
 
-``to(x, "library")``, ``explain`` and ``from_any(obj)`` for every library; ``to_<library>(x, copyif=False)`` and
+``to(x, "library")`` and ``from_any(obj)`` for every library; ``to_<library>(x, copyif=False)`` and
 ``from_<library>(obj, copyif=False)`` for each. Modules and libraries are loaded on first use.
 """
 
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import gpuinterop.ndarray  # noqa: F401  (gives the core the classes of imported arrays)
-from gpuinterop import _core, copy_tracking
+from gpuinterop import _core
 from gpuinterop.converters import engine, registry
 from gpuinterop.converters.functions import check_options, generated, reader, require_type, writer
 from gpuinterop.converters.kernel_pointers import pointer_arguments
-from gpuinterop.converters.plan import Plan, plan_from_error
 from gpuinterop.converters.registry import Backend, backends, names, register
 from gpuinterop.error_context import resolve_device
 from gpuinterop.errors import ConversionTypeError, GpuInteropError, type_name
@@ -31,7 +30,6 @@ __all__ = [
     "cudamat_to_cudandarray",
     "cudandarray_to_cudamat",
     "cudandarray_to_garray",
-    "explain",
     "from_any",
     "from_dlpack",
     "garray_to_cudandarray",
@@ -126,38 +124,6 @@ def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     if entry is None:
         return engine.import_array(x, copyif, options, dtype=dtype)
     return engine.convert(x, entry, copyif, options)
-
-
-def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any) -> Plan:
-    """Report what converting `x` would do: share, copy or raise, why, and a fix.
-
-    Nothing is converted, and a DLPack capsule is not consumed. The result is the plan that the converter
-    itself carries out, with ``.shared``, ``.copied``, ``.refused``, ``.reason``, ``.axis``, ``.bytes``
-    and ``.fix``; printing it shows all of them. `x` may be a gpuinterop array or an array of another
-    library; `to` is a library's name, or "gpuinterop" and "cudandarray" for a gpuinterop array. The library
-    is imported, as by the conversion, to check that this works. Inside `no_copies` a copy is refused. Of
-    other packages' converters, one without ``plan_to`` gives ``.unknown``, and one without ``plan_from``
-    is tried. Only the conversion itself raises CaptureError on a GPU, because it finds out there which
-    streams may wait inside a capture.
-
-    Examples
-    --------
-    >>> import numpy, gpuinterop
-    >>> x = gpuinterop.from_any(numpy.zeros((4, 6), "float32"))
-    >>> gpuinterop.explain(x[:, ::-1], to="numpy").shared
-    True
-    """
-    copyif = copyif if type(copyif) is bool else require_bool(copyif, "copyif", "explain")  # type: ignore[redundant-expr]
-    entry, dtype, options = read_target(x, to, options, "explain")
-    if entry is None:
-        plan = engine.plan_own(x, copyif, options, dtype=dtype)[0]
-    else:
-        plan = engine.plan_conversion(x, entry, copyif, options).plan
-    if plan.outcome == "copied" and plan.bytes:
-        forbidden = copy_tracking.forbidden_copy_error(plan.crosses, plan.bytes, plan.where)
-        if forbidden is not None:
-            return plan_from_error(forbidden, plan.library, plan.where)
-    return plan
 
 
 @_core.imports()

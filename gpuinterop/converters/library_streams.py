@@ -13,11 +13,10 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop._core import StreamScope
+from gpuinterop._core import Stream, StreamScope
+from gpuinterop.converters.foreign_layout import LEGACY
 from gpuinterop.foreign_handles import loaded_module
-from gpuinterop.streams import Stream, as_stream
-
-LEGACY = 1  # the driver's own handle of the default stream
+from gpuinterop.streams import as_stream
 
 
 def _torch(torch: Any, stream: Any) -> AbstractContextManager[Any] | None:

@@ -15,25 +15,13 @@ from gpuinterop import _core
 from gpuinterop.error_context import reraise_from, resolve_device
 from gpuinterop.errors import ArgumentTypeError, CaptureError, ShapeError, short_repr, type_name
 from gpuinterop.ops import output_arrays
-from gpuinterop.ops.expression_graph import constant_key
+from gpuinterop.ops.expression_graph import argument_key, constant_key
 from gpuinterop.ops.operand_conversion import is_foreign_array
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 __all__ = ["Capture", "capture"]
-
-
-def _fixed_key(value: Any) -> Any:
-    """Return a key that is equal for constants of one type and exactly the same value."""
-    try:
-        return constant_key(value)
-    except TypeError:
-        raise ArgumentTypeError(
-            where="capture", expected="arrays, numbers and hashable constants as arguments of a captured function",
-            got=type_name(value),
-            fix="convert data first: gpuinterop.asarray(value)",
-        ) from None  # fmt: skip
 
 
 def _constant_text(value: Any) -> str:
@@ -139,7 +127,7 @@ class Capture:
         changed: list[tuple[Any, Any]] = []
         for own, arg in zip(self.inputs, arguments, strict=True):
             if not isinstance(own, _core.Array):
-                if _fixed_key(arg) != _fixed_key(own):
+                if argument_key(arg, "capture", "captured") != constant_key(own):
                     raise CaptureError(
                         where="Capture",
                         expected=f"{_constant_text(own)}, which is fixed in the recorded operations",
@@ -220,7 +208,7 @@ def capture(function: Any = None, *arguments: Any, device: Any = None) -> Captur
                 fix="share or copy it first: gpuinterop.asarray(x)",
             )
         if not isinstance(argument, _core.Array):
-            _fixed_key(argument)
+            argument_key(argument, "capture", "captured")
     if device is None:
         device = next((a.device for a in arguments if isinstance(a, _core.Array)), None)
     graph = Capture(device)

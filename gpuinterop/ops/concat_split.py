@@ -173,33 +173,31 @@ def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
     return pieces
 
 
-def _together(where: str, parts: list[Any], axis: Any) -> Any:
-    with reraise_from(where):
-        return concatenate(parts, axis)
+# NumPy's functions, whose names their errors get later.
 
 
 def vstack(tup: Any) -> Any:
     parts = [np.atleast_2d(x) for x in as_array_list(tup, "numpy.vstack")]
-    return _together("numpy.vstack", parts, 0)
+    return concatenate(parts, 0)
 
 
 def hstack(tup: Any) -> Any:
     parts = [np.atleast_1d(x) for x in as_array_list(tup, "numpy.hstack")]
-    return _together("numpy.hstack", parts, 0 if parts[0].ndim == 1 else 1)
+    return concatenate(parts, 0 if parts[0].ndim == 1 else 1)
 
 
 def dstack(tup: Any) -> Any:
     parts = [np.atleast_3d(x) for x in as_array_list(tup, "numpy.dstack")]
-    return _together("numpy.dstack", parts, 2)
+    return concatenate(parts, 2)
 
 
 def column_stack(tup: Any) -> Any:
     parts = as_array_list(tup, "numpy.column_stack")
     columns = [x if x.ndim > 1 else x.reshape((-1, 1)) for x in parts]
-    return _together("numpy.column_stack", columns, 1)
+    return concatenate(columns, 1)
 
 
 def append(arr: Any, values: Any, axis: Any = None) -> Any:
     like = arr if isinstance(arr, _core.Array) else values
     parts = [as_operand(v, like, "numpy.append") for v in (arr, values)]
-    return _together("numpy.append", parts, axis)
+    return concatenate(parts, axis)

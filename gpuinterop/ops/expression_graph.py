@@ -15,7 +15,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES
-from gpuinterop.errors import DTypeError
+from gpuinterop.errors import ArgumentTypeError, DTypeError, type_name
 
 from .cuda_text import CudaText
 from .expression_dtypes import Operation, Value, is_scalar, kinds_of, loop_of, operand_kinds, strong
@@ -147,6 +147,18 @@ def constant_key(value: Any) -> Any:
     except ValueError as error:  # of a writable memoryview
         raise TypeError(str(error)) from None
     return kind, value
+
+
+def argument_key(value: Any, where: str, kind: str) -> Any:
+    """Return the key of an argument that a fused or captured function keeps as a constant."""
+    try:
+        return constant_key(value)
+    except TypeError:
+        raise ArgumentTypeError(
+            where=where,
+            expected=f"arrays, numbers and hashable constants as arguments of a {kind} function",
+            got=type_name(value), fix="convert data first: gpuinterop.asarray(value)",
+        ) from None  # fmt: skip
 
 
 def values_of(results: Sequence[Value]) -> list[Value]:

@@ -18,7 +18,7 @@ from . import (
     fuse_products,  # noqa: F401 - gives the placeholders their views and products
     output_arrays,
 )
-from .expression_graph import constant_key
+from .expression_graph import argument_key
 from .expression_stages import ANY_NUMBER, CompiledExpression, Kernels, shape_of
 from .fuse_scalars import Scalar
 from .fuse_tracer import Trace, Tracer, cannot_be_fused, refuse_out
@@ -152,14 +152,7 @@ class Fused(_core.PreparedCalls):
             return type(x), str(getattr(x, "dtype", None)), len(shape_of(x))
         if self._is_operand(x, name):
             return type(x)
-        try:
-            return constant_key(x)
-        except TypeError:
-            raise ArgumentTypeError(
-                where=self._name, expected="arrays, numbers and hashable constants as arguments of a fused "
-                "function", got=type_name(x),
-                fix="convert data first: gpuinterop.asarray(value)",
-            ) from None  # fmt: skip
+        return argument_key(x, self._name, "fused")
 
     def _trace(
         self,

@@ -16,7 +16,6 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.array_inputs import as_input_array
 from gpuinterop.dtypes import as_supported_dtype
-from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.layout import core_view
 from gpuinterop.ops import (
@@ -39,27 +38,27 @@ from gpuinterop.views import read_axis
 # ---- new arrays -------------------------------------------------------------------------------------
 
 
-def _like(name: str, value: Any) -> Callable[..., Any]:
+def _like(value: Any) -> Callable[..., Any]:
+    """Return the function that makes an array of another one's shape and fills it with a value; None: it does not."""
+
     def call(
         a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
     ) -> Any:
-        return _new_like(name, a, value, dtype, order, shape)
+        output_arrays.require_arrays("numpy", a)
+        if order not in ("C", "A", "K"):
+            raise ShapeError(
+                where="numpy", expected="order='C', because new arrays are C-ordered",
+                got=f"order={short_repr(order)}", fix="transpose an array of the reversed shape",
+            )  # fmt: skip
+        view = core_view(a)
+        extents = view.shape if shape is None else _core.read_ints(shape)
+        kind = view.dtype if dtype is None else as_supported_dtype(dtype)
+        array = output_arrays.new_like(a, extents, kind)
+        if value is not None:
+            array[...] = value
+        return array
 
     return call
-
-
-def _new_like(name: str, a: Any, value: Any, dtype: Any, order: str, shape: Any) -> Any:
-    output_arrays.require_arrays(f"numpy.{name}", a)
-    if order not in ("C", "A", "K"):
-        raise ShapeError(where=f"numpy.{name}", expected="order='C', because new arrays are C-ordered",
-                         got=f"order={short_repr(order)}", fix="transpose an array of the reversed shape")  # fmt: skip
-    view = core_view(a)
-    extents = view.shape if shape is None else _core.read_ints(shape)
-    kind = view.dtype if dtype is None else as_supported_dtype(dtype, f"numpy.{name}")
-    array = output_arrays.new_like(a, extents, kind)
-    if value is not None:
-        array[...] = value
-    return array
 
 
 # ---- splitting and repeating ------------------------------------------------------------------------
@@ -78,11 +77,6 @@ def _tile(A: Any, reps: Any) -> Any:
     pairs = tuple(n for pair in zip(counts, x.shape, strict=True) for n in pair)
     spread = x.expand_dims(tuple(2 * i for i in range(x.ndim))).broadcast_to(pairs)
     return spread.copy().reshape(tuple(r * n for r, n in zip(counts, x.shape, strict=True)))
-
-
-def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    with reraise_from("numpy.repeat"):
-        return index_functions.repeat(a, repeats, axis)
 
 
 def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
@@ -292,11 +286,11 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.matmul: blas.matmul,
     np.linalg.matmul: blas.matmul,
     np.linalg.norm: _numpy_norm,
-    np.empty_like: _like("empty_like", None),
-    np.zeros_like: _like("zeros_like", 0),
-    np.ones_like: _like("ones_like", 1),
+    np.empty_like: _like(None),
+    np.zeros_like: _like(0),
+    np.ones_like: _like(1),
     np.full_like: lambda a, fill_value, *given, **options: (
-        _like("full_like", fill_value)(a, *given, **options)
+        _like(fill_value)(a, *given, **options)
     ),
     np.concatenate: concat_split.concatenate,
     np.stack: concat_split.stack,
@@ -307,7 +301,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.append: concat_split.append,
     np.unstack: _unstack,
     np.tile: _tile,
-    np.repeat: _repeat,
+    np.repeat: lambda a, repeats, axis=None: index_functions.repeat(a, repeats, axis),
     np.roll: _roll,
     np.rot90: lambda m, k=1, axes=(0, 1): _of_views(np.rot90)(m, operator.index(k), tuple(axes)),
     np.transpose: lambda a, axes=None: a.transpose(axes) if axes is not None else a.T,

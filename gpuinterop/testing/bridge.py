@@ -11,6 +11,7 @@ import numpy as np
 
 from gpuinterop import converters
 from gpuinterop.converters import registry
+from gpuinterop.sharing import explain
 from gpuinterop.testing.layouts import Layout
 
 
@@ -86,7 +87,7 @@ class Bridge:
         """The function that predicts conversions in a direction."""
         own = self.to if direction == "to" else self.from_
         registered = own is None and self._registered()
-        return self.explain or (converters.explain if registered else None)
+        return self.explain or (explain if registered else None)
 
     def convert_to(self, x: Any, copyif: bool) -> Any:
         function = self.to or converters.to_function(registry.backend(self.name))

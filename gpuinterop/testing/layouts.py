@@ -108,11 +108,6 @@ LAYOUTS = {
 }
 
 
-def legend() -> list[tuple[str, str]]:
-    """Return each layout's name and a NumPy expression for it."""
-    return [(layout.name, layout.made_by) for layout in LAYOUTS.values()]
-
-
 def named_dtype(name: str) -> np.dtype[Any] | None:
     """Return NumPy's dtype, or None if it needs ml_dtypes and that package is not installed."""
     try:
