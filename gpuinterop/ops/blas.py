@@ -60,11 +60,11 @@ def _allowing(allowed: bool) -> Iterator[None]:
 # ---- callbacks of the core --------------------------------------------------------------------------
 
 
-def _open() -> None:
+def _load_cublas() -> None:
     _core.blas_open(cuda_libraries.find("cublas").path, cuda_libraries.find("cublasLt").path)
 
 
-def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[int, Any]:
+def _product_type(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[int, Any]:
     """Return the dtype and the class of a product, by the operators' rule."""
     leading = result_class(classes)
     only = getattr(leading, "_only", None)
@@ -86,7 +86,7 @@ def _rule(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[
     return dtype_id(common), gpuarray_class() if cls is _core.Array else cls
 
 
-def _rest(name: str, a: Any, b: Any, out: Any) -> Any:
+def _other_product(name: str, a: Any, b: Any, out: Any) -> Any:
     """Compute a product of operands with other numbers of axes by products that the core has."""
     if name == "scale":
         multiply = FUNCTIONS["multiply"]
@@ -116,7 +116,9 @@ def _dot_of_stacks(a: Any, b: Any, out: Any) -> Any:
     """Multiply every row of `a` with every column of each matrix of `b`, in dot's order of axes."""
     left, right = output_arrays.plain(a), output_arrays.plain(b)
     lead, stack = left.ndim - 2, right.ndim - 2
-    dtype, cls = _rule("dot", (type(a), type(b)), (dtype_id(left.dtype), dtype_id(right.dtype)))
+    dtype, cls = _product_type(
+        "dot", (type(a), type(b)), (dtype_id(left.dtype), dtype_id(right.dtype))
+    )
     shape = (*left.shape[:-1], *right.shape[:-2], right.shape[-1])
     if out is None:
         out = output_arrays.new_like(left, shape, dtype_from_id(dtype), "dot", cls)
@@ -129,8 +131,10 @@ def _dot_of_stacks(a: Any, b: Any, out: Any) -> Any:
     return out
 
 
-PREPARE.update({"cublas": _open, "product types": _rule, "product": plan, "rank one": rank_one})
-CALLS.update({name: partial(_rest, name) for name in ("scale", "vdot", "inner", "dot")})
+PREPARE.update(
+    {"cublas": _load_cublas, "product types": _product_type, "product": plan, "rank one": rank_one}
+)
+CALLS.update({name: partial(_other_product, name) for name in ("scale", "vdot", "inner", "dot")})
 
 # ---- the functions ----------------------------------------------------------------------------------
 

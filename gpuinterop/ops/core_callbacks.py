@@ -29,7 +29,7 @@ from .dtype_promotion import (
     row_of_kind,
 )
 from .host_program import row_program
-from .operand_conversion import gpuarray_class, operand, result_class
+from .operand_conversion import general_class, operand, result_class
 from .operation_table import ROWS, Row
 from .ufunc_keywords import bind_keywords
 
@@ -85,9 +85,7 @@ def _class_for(row: int, special: Any, owners: list[Any]) -> Any:
     dtype = dtype_from_id(row)
     if special is not None and special._only == dtype:
         return special
-    others = [c for c in owners if getattr(c, "_only", None) is None]
-    cls = result_class(others) if others else _core.Array
-    return gpuarray_class() if cls is _core.Array else cls
+    return general_class(owners)
 
 
 # ---- machine code ---------------------------------------------------------------------------------

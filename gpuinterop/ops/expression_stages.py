@@ -20,7 +20,7 @@ from .expression_dtypes import Value, is_strict, number_kind, strong
 from .expression_graph import Graph, shapes_of
 from .expression_partition import Read, Stage, depends_on_shapes, partition
 from .fused_reduction import ValueType, fused_reduction
-from .operand_conversion import as_array_or_none, gpuarray_class, is_foreign_array, result_class
+from .operand_conversion import as_array_or_none, general_class, is_foreign_array
 from .output_arrays import (
     check_count,
     check_out,
@@ -230,8 +230,7 @@ class _Stages:
         kinds, strict = self.graph.kinds([x.kind for x in types])
         arrays = [x for x in values if isinstance(x, _core.Array)]
         device = arrays[0].device if arrays else None
-        others = [type(x) for x in arrays if not is_strict(x)]
-        other = result_class(others) if others else gpuarray_class()
+        other = general_class([type(x) for x in arrays])
         value_types = {
             value: ValueType(type(leading(arrays)) if value in strict else other, strong(kind))
             for value, kind in kinds.items()

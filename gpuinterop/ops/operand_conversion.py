@@ -47,6 +47,13 @@ def result_class(classes: Sequence[Any]) -> Any:
     return first
 
 
+def general_class(classes: Sequence[Any]) -> Any:
+    """Return the class of a result that a CudaNdarray among these classes of operands cannot hold."""
+    others = [c for c in classes if getattr(c, "_only", None) is None]
+    cls = result_class(others) if others else _core.Array
+    return gpuarray_class() if cls is _core.Array else cls
+
+
 def as_scalar(value: Any, where: str) -> Any:
     """Return a 0-d NumPy array as a number, and any other value unchanged."""
     if isinstance(value, np.ndarray) and value.ndim == 0:

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from gpuinterop.layout import byte_range
+
 # ---- the driver, called without gpuinterop ------------------------------------------------------
 
 _LEGACY = 1  # CU_STREAM_LEGACY
@@ -172,12 +174,10 @@ def elements(
     """
     if 0 in shape:
         return np.empty(shape, dtype)
-    steps = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
-    low = sum(step for step in steps if step < 0)
-    high = sum(step for step in steps if step > 0) + dtype.itemsize
-    raw = np.frombuffer(_read(address + low, high - low, place, patient), np.uint8)
+    low, high = byte_range(address, shape, strides, dtype.itemsize)
+    raw = np.frombuffer(_read(low, high - low, place, patient), np.uint8)
     window = np.lib.stride_tricks.as_strided(
-        raw[-low:], (*shape, dtype.itemsize), (*strides, 1), writeable=False
+        raw[address - low :], (*shape, dtype.itemsize), (*strides, 1), writeable=False
     )
     return np.ascontiguousarray(window).reshape(-1).view(dtype).reshape(shape)
 
