@@ -20,19 +20,16 @@ KERNEL(undescribed) {}
 """
 
 START = """
-import ctypes, gc, os
+import gc
 import numpy as np
 import gpuinterop as gi
+from doubles.fake_driver import calls, clear_log
 from gpuinterop.ops import raw_kernel
 
-driver = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
 raw_kernel.compile_source = lambda *_, **__: b"FAKECUDA:{library}"
 scale, by_value, none, undescribed = (
     gi.RawKernel("", name) for name in ("scale", "by_value", "none", "undescribed"))
 x = gi.ones(4, device="cuda:0")
-
-def calls(name):
-    return driver.fakecuda_calls(name.encode())
 
 def outcome(function, *arguments, **keywords):
     try:
@@ -88,7 +85,7 @@ def test_warm_launches_ask_the_driver_nothing(run):
     output = run("""
 scale((1,), (1,), x, np.float64(2))
 gi.synchronize()
-driver.fakecuda_clear_log()
+clear_log()
 for _ in range(5):
     scale((1,), (1,), x, np.float64(2))
 print(calls("cuLaunchKernel"), calls("cuFuncGetParamInfo"), calls("cuFuncGetAttribute"))

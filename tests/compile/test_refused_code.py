@@ -13,13 +13,12 @@ WAYS = {
 QUICK = [pytest.param(way, marks=[] if way == "elementwise" else pytest.mark.slow) for way in WAYS]
 
 PROGRAM = """
-import ctypes, os
 import gpuinterop as gi
+from doubles import fake_driver
 
-driver = ctypes.CDLL(os.environ["GPUINTEROP_LIBCUDA"])
 x = gi.zeros((4, 4), device="cuda:0")
 for code in (209, 200, 2):  # NO_BINARY_FOR_GPU, INVALID_IMAGE, OUT_OF_MEMORY
-    driver.fakecuda_fail(b"cuModuleLoadDataEx", code, 0, 1)
+    fake_driver.fail("cuModuleLoadDataEx", code)
     try:
         {way}
     except gi.GpuInteropError as error:

@@ -25,14 +25,7 @@ class Consumer:
     def read(self, x) -> None:
         self.capsule = x.__dlpack__(stream=self.stream, max_version=(1, 0))
         driver.slow(self.stream, 30_000)
-        with driver.Current():
-            driver.call(
-                "cuMemcpyDtoDAsync_v2",
-                driver.c_void_p(self.result.ptr),
-                driver.c_void_p(x.ptr),
-                driver.c_size_t(4 * N),
-                driver.c_void_p(self.stream),
-            )
+        driver.copy(self.result.ptr, x.ptr, 4 * N, self.stream)
 
     def let_go(self) -> None:
         del self.capsule

@@ -164,6 +164,18 @@ def read(address: int, count: int, stream: int, device: int = 0, dtype=np.float3
     return out
 
 
+def copy(target: int, source: int, nbytes: int, stream: int) -> None:
+    """Queue a copy of device memory, as another library would."""
+    with Current():
+        call(
+            "cuMemcpyDtoDAsync_v2",
+            c_void_p(target),
+            c_void_p(source),
+            c_size_t(nbytes),
+            c_void_p(stream),
+        )
+
+
 class Capture:
     """A capture of a stream; `end` gives the number of nodes and keeps the graph."""
 

@@ -199,11 +199,7 @@ def test_a_borrower_may_queue_its_work_after_another_thread(gpu):
 
     in_thread(other, x)
     gate = driver.Gate(gpu.own_stream.handle)
-    with driver.Current():
-        driver.call(
-            "cuMemcpyDtoDAsync_v2", ctypes.c_void_p(y.ptr), ctypes.c_void_p(x.ptr),
-            ctypes.c_size_t(256), ctypes.c_void_p(gpu.own_stream.handle),
-        )  # fmt: skip
+    driver.copy(y.ptr, x.ptr, 256, gpu.own_stream.handle)
     del x
     with gpu.other_stream:
         again = gi.full((64,), 9, device="cuda:0")

@@ -1,6 +1,5 @@
 """The order of streams between libraries, on a driver whose streams run on threads and can be slow."""
 
-import ctypes
 import gc
 import sys
 import threading
@@ -24,12 +23,9 @@ def slow():
     fake_driver.set_delay(0)
 
 
-def waits():
-    return fake_driver.calls("cuStreamWaitEvent")
-
-
 def test_memory_is_released_to_its_library_after_the_last_use(pycuda, monkeypatch):
     """The library's stream waits for the gpuinterop stream before the owner is released."""
+    waits = lambda: fake_driver.calls("cuStreamWaitEvent")  # noqa: E731
     at_free = []
     free = DeviceAllocation.free
     monkeypatch.setattr(
@@ -60,10 +56,7 @@ def test_consumer_on_the_legacy_stream_waits_for_the_gpuinterop_stream(pycuda, s
 def test_we_wait_for_a_producer_on_the_legacy_stream(pycuda, slow):
     source = pycuda.gpuarray.to_gpu(host(64))
     target = pycuda.gpuarray.to_gpu(np.zeros(64, "float32"))
-    driver.call(
-        "cuMemcpyDtoDAsync_v2", ctypes.c_uint64(int(target.gpudata)),
-        ctypes.c_uint64(int(source.gpudata)), ctypes.c_size_t(256), ctypes.c_void_p(1),
-    )  # fmt: skip
+    driver.copy(int(target.gpudata), int(source.gpudata), 256, driver.LEGACY)
     with gi.stream(gi.Stream()):
         x = gi.from_any(target)
         copy = x.copy()
