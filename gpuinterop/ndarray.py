@@ -194,8 +194,10 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def set(self, value: Any) -> None:
         """Set the elements from an array of the same shape (PyCUDA's name for assignment)."""
-        with reraise_from("set"):
+        try:  # not by reraise_from, which would run six more Python functions in a cached call
             self[...] = value
+        except GpuInteropError as error:
+            raise error.changed(where="set") from None
 
     # ---- devices --------------------------------------------------------------------------------
 

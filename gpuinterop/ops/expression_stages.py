@@ -130,15 +130,14 @@ class CompiledExpression(_core.PreparedCalls):
         self, stage: Stage, types: Sequence[ValueType], results: Sequence[ValueType], device: Any
     ) -> Callable[..., Sequence[Any]] | None:
         """Return the function of a stage, or None; it takes all values, and an `out` array or None for each result."""
-        reads, extras = stage.reads, stage.extras
+        reads = stage.reads
         if not stage.reductions:
             elementwise = self._elementwise(stage.part, types)
             return lambda values, outs: elementwise(_operands(reads, values), outs)
         kernel = fused_reduction(stage, types, results, device, self._kernels.get_or_make)
         if kernel is not None:
-            return lambda values, outs: kernel(
-                _operands(reads, values), _operands(extras, values), outs
-            )
+            all_reads = (*reads, *stage.extras)
+            return lambda values, outs: kernel(_operands(all_reads, values), outs)
         if stage.ends:
             return None
         is_read = stage.part.results[0].index >= 0

@@ -45,20 +45,14 @@ class FusedReduction(NamedTuple):
     numbers: list[tuple[int, Any, Any, int, int]]
     plain: Sequence[bool]
 
-    def __call__(
-        self, operands: Sequence[Any], extras: Sequence[Any], outs: Sequence[Any]
-    ) -> Sequence[Any]:
-        """Return the results, new arrays or `outs`."""
-        n = len(operands)
-        if self.numbers:
-            values = [*operands, *extras]
-            for i, cls, dtype, code, index in self.numbers:
-                number = _core.empty(cls, (), dtype, code, index, where="fuse")
-                number.fill(values[i])
-                values[i] = number
-            operands, extras = values[:n], values[n:]
+    def __call__(self, operands: list[Any], outs: Sequence[Any]) -> Sequence[Any]:
+        """Return the results, new arrays or `outs`; the extras follow the operands."""
+        for i, cls, dtype, code, index in self.numbers:
+            number = _core.empty(cls, (), dtype, code, index, where="fuse")
+            number.fill(operands[i])
+            operands[i] = number
         out = None if outs[0] is None else tuple(outs)
-        result = self.kernel.run((*operands, *extras), out)
+        result = self.kernel.run(tuple(operands), out)
         results = result if isinstance(result, tuple) else (result,)
         if out is not None:
             return results

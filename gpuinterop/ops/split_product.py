@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gpuinterop import _core
 from gpuinterop.dtypes import STORAGE, dtype_id
 from gpuinterop.jit import kernel_text
@@ -17,14 +19,13 @@ from gpuinterop.ops.reduction_codegen import (
     INPUT,
     OUTPUT,
     SCRATCH,
-    Recipe,
     launches_for,
     loaded_kernels,
     multiprocessors,
 )
 from gpuinterop.ops.reduction_geometry import Operand
 from gpuinterop.ops.reduction_plan import power_down, power_up
-from gpuinterop.ops.reduction_table import REDUCTIONS
+from gpuinterop.ops.reduction_table import recipe_for
 
 _THREADS = 256
 _SMALLEST, _LARGEST = 4, 64  # edges of a tile
@@ -88,16 +89,14 @@ def split_plan(a: Any, b: Any, out: Any) -> Any:
     )
     patches = [(0, INPUT, 0, 0), (8, INPUT, 1, 0), (16, SCRATCH, 0, 0)]
     first = (kernel, (parts, tiles[0] * tiles[1]), _THREADS, params, patches)
-    partial = "float64" if total == "double" else "float32"
-    sizes = dtype.itemsize, 8 if total == "double" else 4
-    value, element, accumulator = REDUCTIONS["sum"].kernel(partial, dtype.name)
-    scratch = parts * m * n * sizes[1]
+    partial = np.dtype(np.float64 if total == "double" else np.float32)
+    scratch = parts * m * n * partial.itemsize
     scratch += -scratch % 16
     strides = (n, 1) if out is None else out._strides
     rest, more_scratch = launches_for(
-        device, Recipe((partial,), value, element, accumulator, (dtype.name,)), (parts, m, n), (0,),
-        [(SCRATCH, 0, Operand((m * n, n, 1), sizes[1]))],
-        [(OUTPUT, 0, Operand((0, *strides), sizes[0]))], scratch_at=scratch,
+        device, recipe_for("sum", partial, dtype), (parts, m, n), (0,),
+        [(SCRATCH, 0, Operand((m * n, n, 1), partial.itemsize))],
+        [(OUTPUT, 0, Operand((0, *strides), dtype.itemsize))], scratch_at=scratch,
     )  # fmt: skip
     results = [(type(a), dtype_id(dtype), (m, n))]
     return _core.make_plan(device, [first, *rest], scratch + more_scratch, results)
