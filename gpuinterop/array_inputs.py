@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -237,32 +236,6 @@ def _import(value: Any, where: str, copyif: bool) -> _core.Array:
         if isinstance(value, type) or protocols_of(value):
             raise
         raise _unknown(value, where) from None
-
-
-def refuse_foreign(value: Any, where: str) -> None:
-    """Raise the error that the converter of the value's library has for it; the core calls this."""
-    import_module("gpuinterop.converters.engine").refuse_foreign(value, where)
-
-
-def judge_caller(module: str) -> tuple[bool, bool, bool]:
-    """Return whether the library of a module accepts negative strides, and whether it reads later."""
-    # Do not load the converters for a script: those of this package have such rules for packages only.
-    if "." not in module and "gpuinterop.converters" not in sys.modules:
-        return True, True, False
-    found: tuple[bool, bool, bool] = import_module("gpuinterop.converters.engine").judge_caller(
-        module
-    )
-    return found
-
-
-def check_strides_for_caller(array: _core.Array, where: str, module: str) -> None:
-    """Raise if the library of a module cannot share memory with the strides of `array`; the core calls this."""
-    import_module("gpuinterop.converters.engine").check_strides_for_caller(array, where, module)
-
-
-def wait_for_readers(array: _core.Array, where: str) -> None:
-    """Wait until libraries that read memory after their calls have returned, as JAX does, have read `array`."""
-    import_module("gpuinterop.converters.jax").wait_for_readers(array, where)
 
 
 def needs_converter(value: Any) -> bool:

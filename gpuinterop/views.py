@@ -33,19 +33,6 @@ def _spread(values: tuple[Any, ...]) -> Any:
     return values
 
 
-def read_axis(axis: Any, ndim: int, where: str) -> int:
-    """Return an axis counted from 0; a negative one counts from the end."""
-    try:
-        if isinstance(axis, bool):  # probably an argument in the wrong place
-            raise TypeError("a bool")
-        index = operator.index(axis)
-    except TypeError:
-        raise error_messages.not_an_int(where, "axis", axis) from None
-    if not -ndim <= index < ndim:
-        raise error_messages.axis_out_of_range(where, index, ndim)
-    return index % ndim
-
-
 def own_state(x: Any) -> tuple[dict[str, Any] | None, dict[str, Any]] | None:
     """Return the __dict__ and the slots of an object of a subclass, in pickle's form; None if empty."""
     names: list[str] = copyreg._slotnames(type(x))  # type: ignore[attr-defined]
@@ -265,7 +252,7 @@ class ViewMethods(_core.Array):
         """Return a view with two axes exchanged."""
         ndim = core_view(self).ndim
         order = list(range(ndim))
-        a, b = read_axis(axis1, ndim, "swapaxes"), read_axis(axis2, ndim, "swapaxes")
+        a, b = _core.read_axis(axis1, ndim, "swapaxes"), _core.read_axis(axis2, ndim, "swapaxes")
         order[a], order[b] = order[b], order[a]
         view: Self = self._permuted(order)
         return view
@@ -301,7 +288,7 @@ class ViewMethods(_core.Array):
         if ndim < 2:
             raise ShapeError(where="diagonal", expected="at least two dimensions",
                              got=f"shape {seen.shape}", fix="reshape to a matrix")  # fmt: skip
-        a, b = read_axis(axis1, ndim, "diagonal"), read_axis(axis2, ndim, "diagonal")
+        a, b = _core.read_axis(axis1, ndim, "diagonal"), _core.read_axis(axis2, ndim, "diagonal")
         if a == b:
             raise ShapeError(where="diagonal", expected="two different axes",
                              got=f"{axis1} and {axis2}", fix="pass different axes")  # fmt: skip

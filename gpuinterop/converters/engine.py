@@ -274,13 +274,14 @@ def plan_out(
     return result
 
 
-def judge_caller(module: str) -> tuple[bool, bool, bool]:
-    """Return whether the library of a module accepts gaps, and negative strides, and whether it reads later."""
+def judge_caller(module: str) -> tuple[bool, bool, bool] | None:
+    """Return whether the library of a module accepts gaps, and negative strides, and whether it reads later.
+
+    None if the library is unknown.
+    """
     entry = registry.owner_of(module)
     rules = None if entry is None else getattr(entry.module, "RULES", None)
-    if rules is None:
-        return True, True, False
-    return rules.layout == "any", rules.negative, rules.reads_later
+    return None if rules is None else (rules.layout == "any", rules.negative, rules.reads_later)
 
 
 def check_strides_for_caller(x: Any, where: str, module: str) -> None:

@@ -28,7 +28,7 @@ def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
     if kind == "split":
         return split_plan(a, b, out)
     outs = None if out is None else (out,)
-    if kind == "integer":
+    if kind == "matrices":
         batch = _core.broadcast_shapes((a.shape[:-2], b.shape[:-2]), "matmul")
         if len(batch) > _core.MAX_DIMS - 3:  # the sum's axis and the two of the result
             raise ShapeError(

@@ -19,7 +19,6 @@ from gpuinterop.ops.dtype_promotion import common_dtype, require_exact_in
 from gpuinterop.ops.equality import as_operand
 from gpuinterop.ops.operand_conversion import result_class
 from gpuinterop.option_values import is_index
-from gpuinterop.views import read_axis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +57,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
     if axis is None:
         shapes, axis = tuple([(x.size,) for x in parts]), 0
     elif type(axis) is not int:
-        axis = read_axis(axis, parts[0].ndim, where)
+        axis = _core.read_axis(axis, parts[0].ndim, where)
     leading = result_class([type(x) for x in arrays])
     only = getattr(leading, "_only", None)
     shape, dtype, places = _layout(axis, only, shapes, tuple([x.dtype for x in parts]))
@@ -95,7 +94,7 @@ def _layout(
             got="a 0-d array",
             fix="use stack",
         )
-    along = read_axis(axis, len(first), "concatenate")
+    along = _core.read_axis(axis, len(first), "concatenate")
     for other in shapes[1:]:
         if (*other[:along], *other[along + 1 :]) != (*first[:along], *first[along + 1 :]) or len(
             other
@@ -135,7 +134,7 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
                 got=f"{parts[0].shape} and {x.shape}",
                 fix="reshape one",
             )
-    along = read_axis(axis, parts[0].ndim + 1, "stack")
+    along = _core.read_axis(axis, parts[0].ndim + 1, "stack")
     views = [_core.view(type(g), x.expand_dims(along)) for g, x in zip(arrays, parts, strict=True)]
     with reraise_from("stack"):
         return concatenate(views, along, out)
@@ -145,7 +144,7 @@ def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
     """Split `x` along `axis` into views: n equal parts, or parts at the given indices."""
     (x,) = output_arrays.as_operands("split", x)
     cls, x = type(x), output_arrays.plain(x)
-    along = read_axis(axis, x.ndim, "split")
+    along = _core.read_axis(axis, x.ndim, "split")
     n = x.shape[along]
     try:
         count = operator.index(sections) if is_index(sections) else None

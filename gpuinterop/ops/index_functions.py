@@ -14,7 +14,6 @@ from gpuinterop.host_views import as_numpy_view, to_host_array
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import read_counts
 from gpuinterop.scalars import PIECE
-from gpuinterop.views import read_axis
 
 from . import output_arrays
 from .casting import cast
@@ -112,7 +111,7 @@ def take(
         source = source.reshape(-1)
     if source.ndim == 0:
         source = source.reshape(1)
-    along = read_axis(0 if axis is None else axis, source.ndim, "take")
+    along = _core.read_axis(0 if axis is None else axis, source.ndim, "take")
     array = as_index_array(indices, source.device, "take", masks=False)
     return read(Elements(source, [(along, array)], along, "take", number), x, out)
 
@@ -159,7 +158,7 @@ def _along_axis(
     array = as_index_array(indices, source.device, where, masks=False)
     if axis is None:
         source, axis = source.reshape(-1, copy=False if target is not None else None), 0
-    along = read_axis(axis, source.ndim, where)
+    along = _core.read_axis(axis, source.ndim, where)
     if len(array.shape) != source.ndim:
         raise ShapeError(where=where, expected=f"indices of {source.ndim} dimensions, as many as x has",
                          got=f"indices of shape {array.shape}",
@@ -218,7 +217,7 @@ def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -
     source = output_arrays.plain(x)
     if axis is None:
         source, axis = source.reshape(-1), 0
-    along = read_axis(axis, source.ndim, "compress")
+    along = _core.read_axis(axis, source.ndim, "compress")
     selector = as_index_array(condition, source.device, "compress")
     mask = _as_mask(selector.beside(source, "compress"))
     if mask.ndim != 1:
@@ -257,7 +256,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
         if counts.dtype != object:
             counts = counts.astype(np.intp, copy=False)  # not uint64, nor the float64 of []
     x = x.ravel() if axis is None else x
-    along = read_axis(0 if axis is None else axis, x.ndim, "repeat")
+    along = _core.read_axis(0 if axis is None else axis, x.ndim, "repeat")
     n = x.shape[along]
     if counts.dtype == object or len(counts) not in (1, n) or counts.min(initial=0) < 0:
         raise ShapeError(
@@ -284,7 +283,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
 def _repeat_on_device(x: Any, repeats: Any, axis: int | None) -> Any:
     """Return x repeated by several counts on its GPU, or None if `repeats` are not that or not valid."""
     counts, x = core_view(repeats), x.ravel() if axis is None else x
-    along = read_axis(0 if axis is None else axis, x.ndim, "repeat")
+    along = _core.read_axis(0 if axis is None else axis, x.ndim, "repeat")
     fits = 1 < counts.size == x.shape[along] and counts.ndim == 1 and counts.dtype.kind in "iu"
     if (
         not fits

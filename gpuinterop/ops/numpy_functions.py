@@ -33,7 +33,6 @@ from gpuinterop.ops.fuse import fuse
 from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction
 from gpuinterop.ops.reductions import FUNCTIONS_OF_AXES, norm
 from gpuinterop.option_values import is_index
-from gpuinterop.views import read_axis
 
 # ---- new arrays -------------------------------------------------------------------------------------
 
@@ -65,7 +64,7 @@ def _like(value: Any) -> Callable[..., Any]:
 
 
 def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
-    along = read_axis(axis, x.ndim, "numpy.unstack")
+    along = _core.read_axis(axis, x.ndim, "numpy.unstack")
     return tuple(x[(slice(None),) * along + (i,)] for i in range(x.shape[along]))
 
 
@@ -84,7 +83,7 @@ def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
         return _roll(a.ravel(), np.sum(shift), 0).reshape(a.shape)
     shifts = [0] * a.ndim
     for by, one in np.broadcast(shift, axis):
-        shifts[read_axis(operator.index(one), a.ndim, "numpy.roll")] += operator.index(by)
+        shifts[_core.read_axis(operator.index(one), a.ndim, "numpy.roll")] += operator.index(by)
     cuts = [by % n if n else 0 for by, n in zip(shifts, a.shape, strict=True)]
     moves = [((slice(cut, None), slice(n - cut)), (slice(cut), slice(n - cut, None)))[: 2 if cut else 1]
              for cut, n in zip(cuts, a.shape, strict=True)]  # fmt: skip
@@ -177,7 +176,7 @@ def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
     if not is_index(n) or n < 0:
         raise ShapeError(where="numpy.diff", expected="an int of 0 or more as the number of times",
                          got=short_repr(n), fix="pass n=1 for the differences")  # fmt: skip
-    along = read_axis(axis, a.ndim, "numpy.diff")
+    along = _core.read_axis(axis, a.ndim, "numpy.diff")
     before = (slice(None),) * along
     later, earlier = (*before, slice(1, None)), (*before, slice(-1))
     name = "not_equal" if a.dtype == np.bool_ else "subtract"

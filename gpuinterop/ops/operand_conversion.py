@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
@@ -14,14 +15,10 @@ from gpuinterop.array_inputs import (
     as_assigned_array,
     as_input_array,
     assign_list,
-    check_strides_for_caller,
     copy_values,
     default_device_for,
     is_scalar_or_list,
-    judge_caller,
     needs_converter,
-    refuse_foreign,
-    wait_for_readers,
 )
 from gpuinterop.dtypes import dtype_id
 from gpuinterop.foreign_handles import interfaces_of, torch_keeps_stream
@@ -129,14 +126,24 @@ def _convert_assigned(value: Any, like: Any, where: str) -> Any:
 
 # The subjects of the hook; native/python/hooks.cpp lists their arguments.
 _FOREIGN: dict[str, Any] = {
-    "operand": operand, "assigned": _convert_assigned, "refuse": refuse_foreign, "caller": judge_caller,
-    "check strides": check_strides_for_caller, "wait": wait_for_readers, "torch stream": torch_keeps_stream,
+    "operand": operand, "assigned": _convert_assigned, "torch stream": torch_keeps_stream,
     "torch places": find_places,
+}  # fmt: skip
+# The subjects that converters answer, which are imported on first use.
+_CONVERTERS = {
+    "refuse": ("engine", "refuse_foreign"), "caller": ("engine", "judge_caller"),
+    "check strides": ("engine", "check_strides_for_caller"), "wait": ("jax", "wait_for_readers"),
 }  # fmt: skip
 
 
 def _foreign(subject: str, *request: Any) -> Any:
-    return _FOREIGN[subject](*request)
+    if subject in _FOREIGN:
+        return _FOREIGN[subject](*request)
+    # Do not load the converters for a script: those of this package have rules for modules of packages only.
+    if subject == "caller" and "." not in request[0] and "gpuinterop.converters" not in sys.modules:
+        return None
+    module, name = _CONVERTERS[subject]
+    return getattr(import_module(f"gpuinterop.converters.{module}"), name)(*request)
 
 
 _core.set_hooks(foreign=_foreign)

@@ -24,7 +24,7 @@ namespace {
 
 constexpr double kGilProducts = 1 << 16;  // of numbers: from here on other threads run meanwhile
 constexpr int64_t kTileBytes = 12 << 10;  // of each tile: all of them stay in the cache
-enum Tile { kLeft, kRight, kTerm, kSum, kTiles };
+enum Tile { kLeft, kRight, kPart, kSum, kTiles };  // kPart: what is added to the sum
 enum Role { kA, kB, kTo, kC, kMatrices };
 
 // NumPy's loops for operands and a result of one dtype.
@@ -179,10 +179,10 @@ class Multiplication {
             is_tiled_ ? sum_of_tiles(x[kA].from(i, 0), x[kB].from(0, j), rows, columns) : to;
         if (scales_) run_lines(loops_.multiply, {sum, alpha, sum}, rows, columns);
         if (adds_) {
-          const Block term = tile(kTerm, columns);
-          run_lines(cast_loop(addend_, dtype_), {x[kC].from(i, j), term}, rows, columns);
-          if (scales_addend_) run_lines(loops_.multiply, {term, beta, term}, rows, columns);
-          run_lines(loops_.add, {sum, term, sum}, rows, columns);
+          const Block part = tile(kPart, columns);
+          run_lines(cast_loop(addend_, dtype_), {x[kC].from(i, j), part}, rows, columns);
+          if (scales_addend_) run_lines(loops_.multiply, {part, beta, part}, rows, columns);
+          run_lines(loops_.add, {sum, part, sum}, rows, columns);
         }
         if (is_tiled_) run_lines(cast_loop(dtype_, stored_), {sum, to}, rows, columns);
       }
@@ -190,15 +190,15 @@ class Multiplication {
 
   Block sum_of_tiles(const Block& a, const Block& b, int64_t rows, int64_t columns) {
     const HostLoop cast = cast_loop(stored_, dtype_);
-    const Block sum = tile(kSum, columns), term = tile(kTerm, columns);
+    const Block sum = tile(kSum, columns), part = tile(kPart, columns);
     const int64_t longest = kTileBytes / size_ / std::max(rows, columns);
     for (int64_t start = 0; start < k_; start += longest) {
       const int64_t n = std::min(longest, k_ - start);
       const Block left = tile(kLeft, n), right = tile(kRight, columns);
       run_lines(cast, {a.from(0, start), left}, rows, n);
       run_lines(cast, {b.from(start, 0), right}, n, columns);
-      multiply({left, right, start ? term : sum}, rows, n, columns);
-      if (start) run_lines(loops_.add, {sum, term, sum}, rows, columns);
+      multiply({left, right, start ? part : sum}, rows, n, columns);
+      if (start) run_lines(loops_.add, {sum, part, sum}, rows, columns);
     }
     return sum;
   }
@@ -241,17 +241,17 @@ void HostProduct::compute() const {
 
 }  // namespace
 
-PyObject* on_host(const ProductCall& call, const ProductRule& rule, const Shape& shape, Side& a,
-                  Side& b, Side& c) {
+PyObject* on_host(const ProductCall& call, const ProductRule& rule, const Shape& shape, Operand& a,
+                  Operand& b, Operand& c) {
   PyRef result = result_for(call, rule, {}, shape);
   if (needs_no_product(call, rule, result.get(), a.extent(-1), c)) return result.release();
-  for (Side* s : {&a, &b}) cast_side(*s, rule.dtype, call.where);
+  for (Operand* s : {&a, &b}) cast_operand(*s, rule.dtype, call.where);
   const bool adds = c.array && !(call.beta == Scalar{0, 0});
-  if (adds && !cast_loop(c.array->dtype, rule.dtype)) cast_side(c, rule.dtype, call.where);
+  if (adds && !cast_loop(c.array->dtype, rule.dtype)) cast_operand(c, rule.dtype, call.where);
   // It holds the memory while other threads run.
   auto product = std::make_shared<HostProduct>();
   product->inputs.reserve(3);
-  for (const Side* s : {&a, &b, &c})
+  for (const Operand* s : {&a, &b, &c})
     if (s != &c || adds) product->inputs.push_back(*s->array);
   product->outs.push_back(unwrap(result.get()));
   product->alpha = call.alpha;

@@ -24,7 +24,7 @@ namespace {
 // float16 and bfloat16, whose products are sums of float32.
 bool is_small(DTypeId dtype) { return cublas_takes(dtype) && itemsize_of(dtype) == 2; }
 
-Shape matrix_shape(const Side& a, const Side& b, const char* where) {
+Shape matrix_shape(const Operand& a, const Operand& b, const char* where) {
   Shape shape;
   const int64_t *p = a.array->layout.shape(), *q = b.array->layout.shape();
   const int na = a.ndim() - 2, nb = b.ndim() - 2;
@@ -43,15 +43,15 @@ Shape matrix_shape(const Side& a, const Side& b, const char* where) {
 
 // The kernel of a product that cuBLAS does not compute: a reduction. Wide: the result for vectors of small
 // floats stays float32, because alpha may bring it back into range. Split: gpuinterop/ops/split_product.py.
-enum class PlanKind : uint8_t { Vector, Wide, Integer, Split };
-constexpr const char* kPlanNames[] = {"vector", "wide", "integer", "split"};
+enum class PlanKind : uint8_t { Vector, Wide, Matrices, Split };
+constexpr const char* kPlanNames[] = {"vector", "wide", "matrices", "split"};
 constexpr int64_t kLeastSplit = 1024;  // of the inner dimension
 // The most results: of float32, of other dtypes and TF32, which cuBLAS multiplies with tensor cores.
 constexpr int64_t kMostSplit = 1 << 14, kMostTensorSplit = 256;
 
 // A planned product, into a new array or into `out`, which does not overlap a and b.
-PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, const Side& a,
-               const Side& b, PyObject* out) {
+PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, const Operand& a,
+               const Operand& b, PyObject* out) {
   PyObject* ins[] = {a.object, b.object};
   auto write_key = [&](CallKey& key) {
     key.begin(Subject::Product, static_cast<uint32_t>(kind));
@@ -75,7 +75,7 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
 
 // As run_plan, for any `out` array.
 PyObject* run_plan_into(PlanKind kind, const ProductCall& call, const ProductRule& rule,
-                        const Side& a, const Side& b, const Shape& shape) {
+                        const Operand& a, const Operand& b, const Shape& shape) {
   if (!call.out) return run_plan(kind, call, rule, a, b, nullptr).release();
   check_out(call.out, rule.dtype, a.array->device, shape.ndim, shape.extents, call.where);
   const Array to = unwrap(call.out);
@@ -88,35 +88,35 @@ PyObject* run_plan_into(PlanKind kind, const ProductCall& call, const ProductRul
 }
 
 // The kernels of reductions read no floats below 16 bits.
-void widen_small(Side& side, DTypeId dtype, const char* where) {
-  if (side.array && side.array->dtype > kBFloat16) cast_side(side, dtype, where);
+void widen_small(Operand& x, DTypeId dtype, const char* where) {
+  if (x.array && x.array->dtype > kBFloat16) cast_operand(x, dtype, where);
 }
 
 // a (..., k) times a vector, or a vector times b (..., k, n).
-PyObject* with_vector(const ProductCall& call, Side a, Side b) {
+PyObject* with_vector(const ProductCall& call, Operand a, Operand b) {
   check_inner(a, b, a.extent(-1), b.ndim() == 1 ? b.extent(0) : b.extent(-2), call.where);
   Shape shape;
   for (int d = 0; d < a.ndim() - 1; ++d) shape.push(a.extent(d));
   for (int d = 0; d < b.ndim() - 2; ++d) shape.push(b.extent(d));
   if (b.ndim() > 1) shape.push(b.extent(-1));
   const auto rule = rule_for(call, a, b, {});
-  Side none;
+  Operand none;
   if (!a.array->device.is_cuda()) return on_host(call, *rule, shape, a, b, none);
-  for (Side* s : {&a, &b}) widen_small(*s, rule->dtype, call.where);
+  for (Operand* s : {&a, &b}) widen_small(*s, rule->dtype, call.where);
   return run_plan_into(PlanKind::Vector, call, *rule, a, b, shape);
 }
 
 // cuBLAS has no answer after 40 seconds if the inner dimension exceeds 31 bits, and multiplies small floats three
 // times as slowly as a reduction if another dimension does.
-bool is_beyond_cublas(const ProductRule& rule, const Side& a, const Side& b) {
+bool is_beyond_cublas(const ProductRule& rule, const Operand& a, const Operand& b) {
   const int64_t k = a.extent(-1);
   return (itemsize_of(rule.dtype) == 2 ? std::max({a.extent(-2), k, b.extent(-1)}) : k) > INT32_MAX;
 }
 
 // Whether a product is faster if the blocks share the inner dimension: few results, of many elements each. The
 // limits are where the times of both cross on an H200. cuBLAS is as fast for small floats of any shape.
-bool is_split(const ProductCall& call, const ProductRule& rule, const Side& a, const Side& b,
-              const Side& c) {
+bool is_split(const ProductCall& call, const ProductRule& rule, const Operand& a, const Operand& b,
+              const Operand& c) {
   if (a.ndim() != 2 || b.ndim() != 2 || is_complex(rule.dtype)) return false;
   const int64_t m = a.extent(0), k = a.extent(1), n = b.extent(1);
   if (k < kLeastSplit || k / 4 < std::max(m, n) || std::min(m, n) < 2 || std::min(m, n) > 32 ||
@@ -131,11 +131,11 @@ bool is_split(const ProductCall& call, const ProductRule& rule, const Side& a, c
 
 // Matrices on CUDA without a cuBLAS product: a planned launch, to which the addend is added. Of integers: one
 // reduction over all triples, exact but slow; also of floats, if neither of the others computes it.
-PyObject* of_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, Side& a, Side& b,
-                  const Side& c, const Shape& shape) {
+PyObject* of_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, Operand& a,
+                  Operand& b, const Operand& c, const Shape& shape) {
   // A wider addend determines the dtype of the computation.
   if (c.array || cublas_takes(rule.dtype))
-    for (Side* s : {&a, &b}) cast_side(*s, rule.dtype, call.where);
+    for (Operand* s : {&a, &b}) cast_operand(*s, rule.dtype, call.where);
   if (!c.array) return run_plan_into(kind, call, rule, a, b, shape);
   if (call.out)
     check_out(call.out, rule.dtype, a.array->device, shape.ndim, shape.extents, call.where);
@@ -144,7 +144,7 @@ PyObject* of_plan(PlanKind kind, const ProductCall& call, const ProductRule& rul
 }
 
 // Both have two axes or more.
-PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
+PyObject* of_matrices(const ProductCall& call, Operand& a, Operand& b, Operand& c) {
   const char* where = call.where;
   check_inner(a, b, a.extent(-1), b.extent(-2), where);
   const Shape shape = matrix_shape(a, b, where);
@@ -167,11 +167,11 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
     return of_plan(PlanKind::Split, call, rule, a, b, c, shape);
   const bool plain = call.alpha == Scalar{1, 0} && call.beta == Scalar{1, 0};
   if (!floats || (plain && is_beyond_cublas(rule, a, b)))
-    return of_plan(PlanKind::Integer, call, rule, a, b, c, shape);
+    return of_plan(PlanKind::Matrices, call, rule, a, b, c, shape);
   PyRef result = result_for(call, rule, device, shape);
   if (needs_no_product(call, rule, result.get(), a.extent(-1), c)) return result.release();
   const Array out = unwrap(result.get());
-  for (Side* s : {&a, &b, &c}) cast_side(*s, rule.dtype, where);
+  for (Operand* s : {&a, &b, &c}) cast_operand(*s, rule.dtype, where);
   if (!blas::is_open()) {
     require_blas();
     call_hook(Hook::Prepare, "(s)", "cublas");
@@ -189,16 +189,16 @@ PyObject* of_matrices(const ProductCall& call, Side& a, Side& b, Side& c) {
   return result.release();
 }
 
-PyObject* product_of(const ProductCall& call, Side& a, Side& b) {
-  for (const Side* s : {&a, &b})
+PyObject* product_of(const ProductCall& call, Operand& a, Operand& b) {
+  for (const Operand* s : {&a, &b})
     if (s->ndim() == 0)
       fail(Kind::Shape, call.where, "operands of one axis or more", "a 0-d array", "use *");
   if (a.ndim() == 1 || b.ndim() == 1) return with_vector(call, a, b);
-  Side none;
+  Operand none;
   return of_matrices(call, a, b, none);
 }
 
-PyObject* the_rest(const char* name, const ProductCall& call, const Side& a, const Side& b) {
+PyObject* the_rest(const char* name, const ProductCall& call, const Operand& a, const Operand& b) {
   require_blas();
   return call_hook(Hook::Call, "(s(OO){sO})", name, a.object, b.object, "out",
                    call.out ? call.out : Py_None)
@@ -219,15 +219,15 @@ PyRef traced_product(const ProductCall& call) {
 
 PyObject* matmul(const ProductCall& call) {
   if (PyRef value = traced_product(call)) return value.release();
-  Side a, b, c;
-  if (!read_sides(call, a, b, c)) Py_RETURN_NOTIMPLEMENTED;
+  Operand a, b, c;
+  if (!read_operands(call, a, b, c)) Py_RETURN_NOTIMPLEMENTED;
   return product_of(call, a, b);
 }
 
 PyObject* dot(const ProductCall& call) {
   if (PyRef value = traced_product(call)) return value.release();
-  Side a, b, c;
-  read_sides(call, a, b, c, true);
+  Operand a, b, c;
+  read_operands(call, a, b, c, true);
   if (!a.array || !b.array || a.ndim() == 0 || b.ndim() == 0) return the_rest("scale", call, a, b);
   if (b.ndim() > 2 && a.ndim() > 1) {
     check_inner(a, b, a.extent(-1), b.extent(-2), call.where);
@@ -237,31 +237,31 @@ PyObject* dot(const ProductCall& call) {
 }
 
 PyObject* inner(const ProductCall& call) {
-  Side a, b, c;
-  read_sides(call, a, b, c, true);
+  Operand a, b, c;
+  read_operands(call, a, b, c, true);
   if (!a.array || !b.array || a.ndim() == 0 || b.ndim() == 0) return the_rest("scale", call, a, b);
   check_inner(a, b, a.extent(-1), b.extent(-1), call.where);
   if (b.ndim() == 1) return with_vector(call, a, b);
   if (a.ndim() > 2 || b.ndim() > 2) return the_rest("inner", call, a, b);
   const int64_t transposed[] = {1, 0};
-  Side columns = operand_with_layout(b, b.array->layout.permuted(transposed, 2, call.where),
-                                     Py_TYPE(b.object));
+  Operand columns = operand_with_layout(b, b.array->layout.permuted(transposed, 2, call.where),
+                                        Py_TYPE(b.object));
   if (a.ndim() == 1) return with_vector(call, a, columns);
-  Side none;
+  Operand none;
   return of_matrices(call, a, columns, none);
 }
 
 PyObject* vdot(const ProductCall& call) {
-  Side a, b, c;
-  read_sides(call, a, b, c);
+  Operand a, b, c;
+  read_operands(call, a, b, c);
   if (a.ndim() == 1 && b.ndim() == 1 && !is_complex(a.array->dtype)) return with_vector(call, a, b);
   return the_rest("vdot", call, a, b);
 }
 
 PyObject* gemm(const ProductCall& call) {
-  Side a, b, c;
-  read_sides(call, a, b, c);
-  for (const Side* s : {&a, &b})
+  Operand a, b, c;
+  read_operands(call, a, b, c);
+  for (const Operand* s : {&a, &b})
     if (s->ndim() < 2)
       fail(Kind::Shape, call.where, "matrices (two axes or more)", "shape " + s->text(),
            "use dot or matmul for vectors");
@@ -269,9 +269,9 @@ PyObject* gemm(const ProductCall& call) {
 }
 
 PyObject* gemv(const ProductCall& call) {
-  Side a, x, y;
+  Operand a, x, y;
   const char* where = call.where;
-  read_sides(call, a, x, y);
+  read_operands(call, a, x, y);
   if (a.ndim() != 2 || x.ndim() != 1)
     fail(Kind::Shape, where, "a matrix and a vector", "shapes " + a.text() + " and " + x.text(),
          "use matmul for other shapes");
@@ -288,8 +288,8 @@ PyObject* gemv(const ProductCall& call) {
   const bool adds = y.array && !(call.beta == Scalar{0, 0});
   if (!a.array->device.is_cuda()) return on_host(call, rule, shape, a, x, y);
   // An addend determines the dtype of the computation, whatever beta is.
-  for (Side* s : {&a, &x})
-    y.array ? cast_side(*s, rule.dtype, where) : widen_small(*s, rule.dtype, where);
+  for (Operand* s : {&a, &x})
+    y.array ? cast_operand(*s, rule.dtype, where) : widen_small(*s, rule.dtype, where);
   if (!scales && !adds) return run_plan_into(PlanKind::Vector, call, rule, a, x, shape);
   PyRef result = result_for(call, rule, a.array->device, shape);
   if (needs_no_product(call, rule, result.get(), a.extent(1), y)) return result.release();
@@ -299,16 +299,16 @@ PyObject* gemv(const ProductCall& call) {
     product = PyRef::steal(run_elementwise("multiply", product.get(), number(call.alpha).ptr(),
                                            adds ? product.get() : result.get()));
   if (!adds) return product.release();
-  cast_side(y, small ? kFloat32 : rule.dtype, where);
+  cast_operand(y, small ? kFloat32 : rule.dtype, where);
   if (!(call.beta == Scalar{1, 0}))
     y.set(PyRef::steal(run_elementwise("multiply", y.object, number(call.beta).ptr(), nullptr)));
   return run_elementwise("add", product.get(), y.object, result.get());
 }
 
 PyObject* ger(const ProductCall& call) {
-  Side x, y, a;
+  Operand x, y, a;
   const char* where = call.where;
-  read_sides(call, x, y, a);
+  read_operands(call, x, y, a);
   if (x.ndim() != 1 || y.ndim() != 1)
     fail(Kind::Shape, where, "two vectors", "shapes " + x.text() + " and " + y.text(),
          "ravel them");
@@ -326,11 +326,11 @@ PyObject* ger(const ProductCall& call) {
   // A wider addend determines the dtype of the computation; alpha is not rounded to a narrower one. Beside an x
   // in float32, small floats are computed in it and rounded once.
   const bool scales = !(call.alpha == Scalar{1, 0});
-  if (a.array || scales) cast_side(x, is_small(rule->dtype) ? kFloat32 : rule->dtype, where);
-  if (a.array) cast_side(y, rule->dtype, where);
+  if (a.array || scales) cast_operand(x, is_small(rule->dtype) ? kFloat32 : rule->dtype, where);
+  if (a.array) cast_operand(y, rule->dtype, where);
   const int64_t column_shape[] = {shape.extents[0], 1};
   const int64_t column_strides[] = {x.array->layout.strides()[0], 1};
-  Side column = operand_with_layout(x, Layout(2, column_shape, column_strides));
+  Operand column = operand_with_layout(x, Layout(2, column_shape, column_strides));
   if (scales)
     column.set(PyRef::steal(
         run_elementwise("multiply", column.object, number(call.alpha).ptr(), nullptr)));

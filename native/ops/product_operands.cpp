@@ -23,9 +23,9 @@ void require_blas() {
   imported = true;
 }
 
-bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers) {
+bool read_operands(const ProductCall& call, Operand& a, Operand& b, Operand& c, bool numbers) {
   struct Argument {
-    Side* side;
+    Operand* operand;
     PyObject* object;
   };
   const Argument arguments[] = {{&a, call.a}, {&b, call.b}, {&c, call.c}};
@@ -35,33 +35,33 @@ bool read_sides(const ProductCall& call, Side& a, Side& b, Side& c, bool numbers
   if (!like && call.out && is_array(call.out)) like = call.out;
   for (const Argument& g : arguments) {
     if (!g.object) continue;
-    if (!read_input(*g.side, g.object, like, call.where)) {
+    if (!read_input(*g.operand, g.object, like, call.where)) {
       if (call.operand_may_answer && g.object == call.b &&
           PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(g.object)), "__rmatmul__"))
         return false;
       fail_with("not_an_array", call.where,
                 {"an operand", "an object of type " + type_text(g.object)});
     }
-    if (!g.side->array && !numbers && g.side == &c)
+    if (!g.operand->array && !numbers && g.operand == &c)
       fail(Kind::Type, call.where, "an array as the addend",
            "a number of type " + type_text(g.object), "omit it and add it to the product with +");
-    if (!g.side->array && !numbers)
+    if (!g.operand->array && !numbers)
       fail(Kind::Shape, call.where, "operands of one axis or more",
            "a number of type " + type_text(g.object), "use *");
-    if (!like && g.side->array) like = g.side->object;
+    if (!like && g.operand->array) like = g.operand->object;
   }
   for (const Argument& g : arguments)
-    if (like && is_array(like) && g.side->array)
-      require_device(unwrap(like).device, *g.side->array, call.where);
+    if (like && is_array(like) && g.operand->array)
+      require_device(unwrap(like).device, *g.operand->array, call.where);
   return true;
 }
 
-std::shared_ptr<const ProductRule> rule_for(const ProductCall& call, const Side& a, const Side& b,
-                                            const Side& c) {
-  const Side* sides[] = {&a, &b, &c};
+std::shared_ptr<const ProductRule> rule_for(const ProductCall& call, const Operand& a,
+                                            const Operand& b, const Operand& c) {
+  const Operand* operands[] = {&a, &b, &c};
   auto write_key = [&](CallKey& key) {
     key.begin(Subject::ProductTypes, 0);
-    for (const Side* s : sides) {
+    for (const Operand* s : operands) {
       if (!s->array) continue;
       key.put_class(Py_TYPE(s->object));
       key.put(s->array->dtype);
@@ -69,7 +69,7 @@ std::shared_ptr<const ProductRule> rule_for(const ProductCall& call, const Side&
   };
   auto prepare = [&] {
     nb::list classes, rows;
-    for (const Side* s : sides) {
+    for (const Operand* s : operands) {
       if (!s->array) continue;
       classes.append(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(s->object))));
       rows.append(static_cast<int>(s->array->dtype));
@@ -87,13 +87,13 @@ std::shared_ptr<const ProductRule> rule_for(const ProductCall& call, const Side&
   return find_or_prepare<ProductRule>(write_key, prepare, call.where);
 }
 
-void check_inner(const Side& a, const Side& b, int64_t n, int64_t m, const char* where) {
+void check_inner(const Operand& a, const Operand& b, int64_t n, int64_t m, const char* where) {
   if (n == m) return;
   fail_with("inner_dimensions_differ", where,
             {a.text(), b.text(), std::to_string(n), std::to_string(m)});
 }
 
-bool may_be_written(const Array& out, const Side& a, const Side& b, const Side& c,
+bool may_be_written(const Array& out, const Operand& a, const Operand& b, const Operand& c,
                     const char* where) {
   return !may_overlap(*a.array, out, where) && !may_overlap(*b.array, out, where) &&
          (!c.array || !must_go_apart(*c.array, out, where));
@@ -109,32 +109,32 @@ PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device
       wrap(rule.type, make_empty(device, rule.dtype, shape.ndim, shape.extents, call.where)));
 }
 
-void cast_side(Side& side, DTypeId dtype, const char* where) {
-  if (!side.array || side.array->dtype == dtype) return;
+void cast_operand(Operand& operand, DTypeId dtype, const char* where) {
+  if (!operand.array || operand.array->dtype == dtype) return;
   static int op = -1;  // no dynamic initialiser: that would hold a lock while Python runs
   if (op < 0) op = op_by_name("cast");
-  const Layout& l = side.array->layout;
+  const Layout& l = operand.array->layout;
   PyRef result = PyRef::steal(
-      wrap(array_type, make_empty(side.array->device, dtype, l.ndim(), l.shape(), where)));
+      wrap(array_type, make_empty(operand.array->device, dtype, l.ndim(), l.shape(), where)));
   PyObject* target = result.get();
-  Py_XDECREF(call(static_cast<OpId>(op), &side.object, &target, false));
-  side.set(std::move(result));
+  Py_XDECREF(call(static_cast<OpId>(op), &operand.object, &target, false));
+  operand.set(std::move(result));
 }
 
-Side operand_with_layout(const Side& side, Layout layout, PyTypeObject* type) {
-  Array view = view_of(side.object);
+Operand operand_with_layout(const Operand& x, Layout layout, PyTypeObject* type) {
+  Array view = view_of(x.object);
   view.layout = std::move(layout);
-  view.data = side.array->data;
-  Side operand;
-  operand.set(PyRef::steal(wrap(type ? type : array_type, std::move(view))));
-  return operand;
+  view.data = x.array->data;
+  Operand made;
+  made.set(PyRef::steal(wrap(type ? type : array_type, std::move(view))));
+  return made;
 }
 
 PyRef plain(PyObject* array) {
   if (Py_TYPE(array) == array_type) return PyRef::borrow(array);
-  Side side;
-  side.set(PyRef::borrow(array));
-  return operand_with_layout(side, side.array->layout).keep;
+  Operand operand;
+  operand.set(PyRef::borrow(array));
+  return operand_with_layout(operand, operand.array->layout).keep;
 }
 
 nb::object number(Scalar s) {
@@ -154,7 +154,7 @@ void require_scalars(const ProductCall& call, DTypeId dtype) {
          "a complex alpha or beta", "cast the operands to complex64");
 }
 
-nb::object or_none(const Side& s) {
+nb::object or_none(const Operand& s) {
   return s.array ? nb::steal(plain(s.object).release()) : nb::none();
 }
 
@@ -164,7 +164,7 @@ PyObject* run_elementwise(const char* name, PyObject* x, PyObject* y, PyObject* 
 }
 
 bool needs_no_product(const ProductCall& call, const ProductRule& rule, PyObject* result, int64_t k,
-                      Side& c) {
+                      Operand& c) {
   const Array to = unwrap(result);
   const Scalar beta = call.beta;
   if (to.layout.size() == 0) return true;
@@ -175,7 +175,7 @@ bool needs_no_product(const ProductCall& call, const ProductRule& rule, PyObject
     fill_elements(to, zero, call.where);
     return true;
   }
-  cast_side(c, rule.dtype, call.where);
+  cast_operand(c, rule.dtype, call.where);
   note_use(*c.array);
   Array source = *c.array;
   source.layout = c.array->layout.broadcast_to(to.layout.ndim(), to.layout.shape(), call.where);

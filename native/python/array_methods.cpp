@@ -38,12 +38,7 @@ PyObject* permuted(PyObject* self, PyObject* value) {
   int64_t axes[kMaxDims];
   const int n = read_ints(value, axes, "transpose", "axes");
   const Array& a = read_array(self, "transpose");
-  const int64_t ndim = a.layout.ndim();
-  for (int i = 0; i < n; ++i) {
-    if (axes[i] < -ndim || axes[i] >= ndim)
-      fail_with("axis_out_of_range", "transpose", {axes[i], ndim});
-    if (axes[i] < 0) axes[i] += ndim;
-  }
+  for (int i = 0; i < n; ++i) axes[i] = count_axis(axes[i], a.layout.ndim(), "transpose");
   return retyped_view(self, Py_TYPE(self), a.layout.permuted(axes, n, "transpose"), a.data);
 }
 
@@ -152,17 +147,12 @@ PyObject* memory_order(PyObject* self, PyObject*) {
   return int_tuple(l.ndim(), order, 1);
 }
 
-int check_axis(int64_t axis, int ndim, const char* where) {
-  if (axis < 0 || axis >= ndim) fail_with("axis_out_of_range", where, {axis, int64_t{ndim}});
-  return static_cast<int>(axis);
-}
-
 PyObject* set_stride(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
   expect_args(nargs, 2, "_set_stride");
   // Read the numbers first, because their __index__ may run code that changes the array.
   const int64_t axis = as_int64(args[0], "_set_stride"), stride = as_int64(args[1], "_set_stride");
   Layout layout = shown_layout(self);
-  layout.strides()[check_axis(axis, layout.ndim(), "_set_stride")] = stride;
+  layout.strides()[count_axis(axis, layout.ndim(), "_set_stride")] = stride;
   layout.finish("_set_stride");
   change_geometry(self, layout, const_cast<char*>(shown_data(self)), "_set_stride");
   Py_RETURN_NONE;
@@ -172,7 +162,7 @@ PyObject* set_shape_i(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
   expect_args(nargs, 2, "_set_shape_i");
   const int64_t axis = as_int64(args[0], "_set_shape_i"), n = as_int64(args[1], "_set_shape_i");
   Layout layout = shown_layout(self);
-  layout.shape()[check_axis(axis, layout.ndim(), "_set_shape_i")] = n;
+  layout.shape()[count_axis(axis, layout.ndim(), "_set_shape_i")] = n;
   layout.finish("_set_shape_i");
   if (layout.size() == 0) require_bytes(layout, unwrap(self).itemsize(), "_set_shape_i");
   const char* data = shown_data(self);
@@ -282,6 +272,11 @@ int read_ints(PyObject* value, int64_t* out, const char* where, const char* what
     out[i] = as_int64(number.get(), where);
   }
   return static_cast<int>(n);
+}
+
+int count_axis(int64_t axis, int ndim, const char* where) {
+  if (axis < -ndim || axis >= ndim) fail_with("axis_out_of_range", where, {axis, int64_t{ndim}});
+  return static_cast<int>(axis < 0 ? axis + ndim : axis);
 }
 
 bool within_memory(const Array& a, const Layout& layout, const char* data, const char* where) {

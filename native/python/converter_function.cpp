@@ -83,9 +83,7 @@ PyObject* export_argument(const Converter* c, PyObject* x, PyObject* library) {
   const Exporter* e = find_exporter(library, unwrap(x).device.is_cuda());
   if (!e) return nullptr;
   if (e->module) return export_by_function(*e, x);
-  return is_plain_export(unwrap(x))
-             ? exchange_export(x, reinterpret_cast<PyTypeObject*>(e->maker.get()))
-             : nullptr;
+  return exchange_export(x, reinterpret_cast<PyTypeObject*>(e->maker.get()));
 }
 
 // The result of the plain case. Null without a Python error if this is not the plain case, or it failed.

@@ -216,10 +216,6 @@ void set_exchange_result_types(nanobind::handle float32_class, nanobind::handle 
   }
 }
 
-bool is_plain_export(const Array& a) noexcept {
-  return !a.readonly && !a.layout.has_negative_stride() && !is_subbyte(a.dtype);
-}
-
 PyObject* exchange_export(PyObject* x, PyTypeObject* type) {
   const char* where = "export_via";
   const Array a = read_array(x, where);  // by value: the table must get the array that was checked
@@ -229,7 +225,7 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type) {
   if (!api || !api->managed_tensor_to_py_object_no_sync)
     fail(Kind::Export, where, "a type with a DLPack C exchange API (torch 2.10 or later)",
          repr_text(reinterpret_cast<PyObject*>(type)), "use the type's own from_dlpack(x)");
-  if (!is_plain_export(a))
+  if (a.readonly || a.layout.has_negative_stride() || is_subbyte(a.dtype))
     fail(Kind::Export, where, "an array that every exchange table can take",
          std::string(a.readonly ? "a read-only " : "an ") + kDTypes[a.dtype].name + " array of " +
              layout_text(a.layout),

@@ -132,8 +132,9 @@ int read_copy(PyObject* o) {
   fail_with("not_an_optional_bool", kDlpack, {"copy", repr_text(o)});
 }
 
-// The rules of the library whose code called the method, which Python reads from its converter. The protocol
-// does not name the consumer; only the module name in the globals of the calling frame identifies it.
+// The rules of the library whose code called the method, which Python reads from its converter; for an unknown
+// library the defaults. The protocol does not name the consumer; only the module name in the globals of the
+// calling frame identifies it.
 struct Caller {
   PyObject* module = nullptr;  // its name; owned, so that no other object has this address
   int gaps = true;             // it accepts strided memory that is not contiguous
@@ -154,7 +155,8 @@ Caller find_caller() {
   PyRef kept = PyRef::borrow(module);
   Caller found{module};
   const PyRef answer = call_hook(Hook::Foreign, "(sO)", "caller", module);
-  if (!PyArg_ParseTuple(answer.get(), "ppp", &found.gaps, &found.negative, &found.reads_later))
+  if (answer.get() != Py_None &&
+      !PyArg_ParseTuple(answer.get(), "ppp", &found.gaps, &found.negative, &found.reads_later))
     throw PythonError();
   const PyRef replaced = PyRef::steal(std::exchange(callers[next++ % 32], found).module);
   kept.release();

@@ -38,8 +38,8 @@ Entry entries[] = {
     //     a number that scalar_bytes() stores.
     //   "refuse", value, where: raises the error that forbids sharing the value, if its library has one.
     //   "caller", name of a module -> whether its library accepts memory that is not contiguous, and negative
-    //     strides, and whether it reads memory after its call has returned. Called when code of the module calls
-    //     __dlpack__ for the first time.
+    //     strides, and whether it reads memory after its call has returned; None for an unknown library. Called
+    //     when code of the module calls __dlpack__ for the first time.
     //   "check strides", array, where, name of a module: raises if its library cannot share the array for its
     //     strides.
     //   "wait", array, where: called before a write to an array whose memory is lent (array/loans.hpp).
@@ -55,14 +55,14 @@ Entry entries[] = {
     //   of results, "kernel" for machine code, "host program" for the loops that compute an operation in host
     //   memory, "operation" for the object that keeps the functions of such a program, "reduction" and "product" for launch plans, "rank one" for the operation x * y + a, "cublas"
     //   to open cuBLAS. A reduction that Python carries out, such as one with where=, returns its result.
-    {"prepare", "gpuinterop.ops"},
+    {"prepare", "gpuinterop.ops.core_callbacks"},
     // encode(number, dtype id) -> (low word, high word)
     //   Called when a scalar becomes the bytes of a dtype for which the core has no rule.
     {"encode", "gpuinterop.scalars"},
     // call(operation, arguments, keywords) -> result
     //   Called for everything else: keywords other than out, wrong arguments, operands that only Python can
     //   read, and operations of several launches.
-    {"call", "gpuinterop.ops"},
+    {"call", "gpuinterop.ops.core_callbacks"},
 };
 
 }  // namespace

@@ -91,8 +91,7 @@ uint64_t read_axes(PyObject* value, int ndim, const char* where) {
   uint64_t mask = 0;
   for (int i = 0; i < n; ++i) {
     if (ndim == 0 && n == 1 && (axes[i] == 0 || axes[i] == -1)) return 0;
-    const int64_t axis = axes[i] < 0 ? axes[i] + ndim : axes[i];
-    if (axis < 0 || axis >= ndim) fail_with("axis_out_of_range", where, {axes[i], int64_t{ndim}});
+    const int axis = count_axis(axes[i], ndim, where);
     if (mask >> axis & 1) fail_with("repeated_axis", where, {shape_text(n, axes)});
     mask |= uint64_t(1) << axis;
   }
@@ -216,6 +215,16 @@ void register_reductions(nb::module_& m) {
       "Return one axis or several, each once, in ascending order; all for None. As in NumPy, axis "
       "0 or -1 of no "
       "dimension is no axis.");
+  m.def(
+      "read_axis",
+      [](nb::handle axis, int ndim, const char* where) {
+        int64_t axes[kMaxDims];
+        if (!PyIndex_Check(axis.ptr()) || read_ints(axis.ptr(), axes, where, "axis") != 1)
+          fail_with("not_an_int", where, {"axis", repr_text(axis.ptr())});
+        return count_axis(axes[0], ndim, where);
+      },
+      nb::arg("axis").none(), nb::arg("ndim"), nb::arg("where"),
+      "Return one axis, counted from 0.");
   m.def(
       "_add_reduction", add_reduction, nb::arg("op"), nb::arg("name"), nb::arg("parameters"),
       nb::arg("doc"), nb::arg("is_method"),
