@@ -2,7 +2,6 @@
 
 from .compiler import (
     EXACT,
-    clear_cache,
     compile_source,
     compiler_version,
     kernel_text,
@@ -12,7 +11,6 @@ from .nvrtc import symbol_of
 
 __all__ = [
     "EXACT",
-    "clear_cache",
     "compile_source",
     "compiler_version",
     "kernel_text",

@@ -135,11 +135,6 @@ class DiskCache:
                 path.unlink()
                 total -= size
 
-    def clear(self) -> None:
-        for _, _, path in self._entries():
-            with contextlib.suppress(OSError):
-                path.unlink()
-
     def _note_path(self) -> Path:
         return self.directory / f"{_PREFIX}nvrtc.json"
 

@@ -99,7 +99,6 @@ def compile_source(
     *,
     options: tuple[str, ...] = (),
     name: str = "kernel.cu",
-    use_cache: bool = True,
 ) -> bytes:
     """Return a cubin (or PTX, for a device newer than the compiler) for `source`.
 
@@ -119,7 +118,7 @@ def compile_source(
     version, archs = _identity()
     target = arch if isinstance(arch, Target) else select_target(arch, archs)
     own_options, options = options, (*_OPTIONS, *options)
-    use_cache = use_cache and not _reads_files(source, own_options)
+    use_cache = not _reads_files(source, own_options)
     parts = (str(SCHEMA), str(version), target.option, *options, name, source)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     code = _disk_cache().get(key) if use_cache else None
@@ -128,13 +127,8 @@ def compile_source(
     if nvrtc_identity()[:2] != (version, archs):
         # The process had loaded another library than the one in the note.
         _write_note(cuda_libraries.decided_by("nvrtc"))
-        return compile_source(source, arch, options=own_options, name=name, use_cache=use_cache)
+        return compile_source(source, arch, options=own_options, name=name)
     code = nvrtc_compile(source, name, target, options)
     if use_cache:
         _disk_cache().put(key, code)
     return code
-
-
-def clear_cache() -> None:
-    """Remove the compiled kernels from the disk."""
-    _disk_cache().clear()

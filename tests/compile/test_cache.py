@@ -278,9 +278,7 @@ def test_files_of_the_user_are_neither_counted_nor_removed(folder, tmp_path):
     cache = DiskCache(folder, limit_bytes=2000)
     for key in "abcd":
         cache.put(key, bytes(700))
-    jit.compile_source(TEXT, 90)
-    jit.clear_cache()
-    assert entries(folder) == []
+    assert 0 < len(entries(folder)) < 4
     assert all(file.exists() for file in user_files)
 
 
@@ -289,5 +287,6 @@ def test_remains_of_a_killed_process_are_removed(folder):
     folder.mkdir(exist_ok=True)
     remains = folder / ".gpuinterop-new-old"
     remains.write_bytes(bytes(100))
-    jit.clear_cache()
+    os.utime(remains, (1, 1))
+    DiskCache(folder, limit_bytes=1000).put("a", bytes(950))
     assert not remains.exists()

@@ -65,7 +65,7 @@ def instances(row, types=TYPES):
 
 def build(specs: list[KernelSpec], arch: int) -> None:
     unique = list({spec.symbol: spec for spec in specs}.values())
-    code = jit.compile_source(codegen.render(*unique), arch, use_cache=False)
+    code = jit.compile_source(codegen.render(*unique), arch)
     assert code.startswith(b"\x7fELF")
     for spec in unique:
         assert spec.symbol.encode() in code

@@ -59,7 +59,7 @@ def test_compiles(op: str, dtype: str) -> None:
     given = dtype_named(dtype)
     arch = archs()[len(op + dtype) % len(archs())]  # all of them: the slow test below
     axes = (len(op + dtype) % 2,)
-    assert compile_source(text_of(op, given, (64, 256), axes), arch, use_cache=False)
+    assert compile_source(text_of(op, given, (64, 256), axes), arch)
 
 
 @pytest.mark.slow
@@ -69,9 +69,7 @@ def test_compiles_everywhere(op: str) -> None:
     for turn, arch in enumerate(archs()):
         # All shapes on the oldest; the others share them.
         for shape, axes in shapes if turn == 0 else [shapes[(turn + len(op)) % 3]]:
-            assert compile_source(
-                text_of(op, np.dtype(np.float32), shape, axes), arch, use_cache=False
-            )
+            assert compile_source(text_of(op, np.dtype(np.float32), shape, axes), arch)
 
 
 # ---- products with vectors ------------------------------------------------------------------------
@@ -105,7 +103,7 @@ def test_products_of_any_two_dtypes_compile(a: str, b: str) -> None:
         return
     kernel = blas_plans.kernel_of_product(*[SimpleNamespace(dtype=dtype_named(n)) for n in (a, b)])
     arch = archs()[len(a + b) % len(archs())]
-    assert compile_source(product_text(kernel, a, b), arch, use_cache=False)
+    assert compile_source(product_text(kernel, a, b), arch)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +122,7 @@ def test_products_with_a_long_inner_dimension(dtype: str) -> None:
                 split_product.Panel(columns, False, 2, (1, 1)),
             )
             text = split_product.text(dtype, held, panels, steps)
-            assert b"gi_split_product" in compile_source(text, arch, use_cache=False)
+            assert b"gi_split_product" in compile_source(text, arch)
 
 
 JOINED = [(d, 0) for d in ("bool", "int8", "float64", "complex64")]
@@ -150,7 +148,7 @@ def test_joined_reductions_compile(dtype: str, axis: int | None) -> None:
     dtypes = (NAMES.index(dtype),) * len(stage.reads)
     text = render(kernel.recipe(dtypes, ()), plan_reduction((4096, 256), axes, rows, outs))
     assert "Both<" in text
-    assert compile_source(text, archs()[0], use_cache=False)
+    assert compile_source(text, archs()[0])
 
 
 def test_later_kernels_read_values_after_a_reduction():
