@@ -122,6 +122,8 @@ PyObject* device_object(Device device);
 // dst[...] = src for equal shapes, any strides, any devices; overlap is safe. On CUDA it is queued on the
 // current stream; from or to the host it blocks unless `async`. May drop the GIL.
 void copy_elements(const Array& dst, const Array& src, const char* where, bool async = false);
+// A C-contiguous copy; reported to copy scopes.
+Array copy_for(const Array& a, Device target, const char* where);
 // Whether their dtypes allow that: equal ones, or, on one device, two that the core casts.
 bool copy_takes_dtypes(const Array& dst, const Array& src);
 // The same in host memory, or by a kernel on one GPU, without a report and without waiting; they do not overlap.

@@ -160,10 +160,4 @@ void settle_for_host(const Array& a, const char* where) {
   cuda::synchronize_stream(b->device.id, stream, where);
 }
 
-Array copy_for(const Array& a, Device target, const char* where) {
-  Array out = make_empty(target, a.dtype, a.layout.ndim(), a.layout.shape(), where);
-  copy_elements(out, a, where);
-  return out;
-}
-
 }  // namespace gpuinterop::exchange

@@ -39,7 +39,4 @@ void hand_over(const Array& a, void* consumer, const char* where);
 // raises Kind::Capture instead of blocking in a capture.
 void settle_for_host(const Array& a, const char* where);
 
-// Copies for a caller that requested a copy (copy=True, another device); reported to copy scopes.
-Array copy_for(const Array& a, Device target, const char* where);
-
 }  // namespace gpuinterop::exchange

@@ -27,12 +27,6 @@ bool as_matrix(const Array& x, Matrix* to) {
   return as_matrix(x, true, to) || as_matrix(x, false, to);
 }
 
-Array compact(const Array& x, const char* where) {
-  Array copy = make_empty(x.device, x.dtype, x.layout.ndim(), x.layout.shape(), where);
-  copy_elements(copy, x, where);
-  return copy;
-}
-
 // The same memory under another layout.
 Array with_layout(const Array& x, Layout layout) {
   Array view = x;
@@ -185,8 +179,8 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
   if (c0) flatten_row(o, where);
   Matrix a, b, c, d;
   // Copy only operands that cuBLAS cannot read, and do so before broadcasting repeats them.
-  if (!as_matrix(o.a, &a)) o.a = compact(a0, where);
-  if (!as_matrix(o.b, &b)) o.b = compact(b0, where);
+  if (!as_matrix(o.a, &a)) o.a = copy_for(a0, a0.device, where);
+  if (!as_matrix(o.b, &b)) o.b = copy_for(b0, b0.device, where);
   if (out.layout.ndim() > 2) merge_batches(o, where);
   const bool through_copy = !as_matrix(o.out, &d);
   if (through_copy) {
