@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from typing import Any
 
 import numpy as np
@@ -298,13 +299,18 @@ def _too_large(value: Any, wanted: np.dtype[Any], where: str) -> DTypeError:
     )
 
 
+def element_words(element: Any) -> tuple[int, int]:
+    """Return the bytes of an element as two words of the core."""
+    data = element.tobytes().ljust(16, b"\0")
+    return int.from_bytes(data[:8], sys.byteorder), int.from_bytes(data[8:], sys.byteorder)
+
+
 def _encode(number: Any, row: int) -> tuple[int, int]:
-    """Return the bytes of a number of a dtype of ml_dtypes as two little-endian words."""
+    """Return the bytes of a number of a dtype of ml_dtypes."""
     if type(number) is int and number.bit_length() > 63:
         number = float(number)  # NumPy holds it as an object, which ml_dtypes does not cast
     with np.errstate(all="ignore"):
-        data = np.asarray(number).astype(dtype_from_id(row)).tobytes().ljust(16, b"\0")
-    return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:16], "little")
+        return element_words(np.asarray(number).astype(dtype_from_id(row)))
 
 
 _core.set_hooks(encode=_encode)

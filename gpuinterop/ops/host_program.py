@@ -6,7 +6,6 @@ two values, or a call of Python. The core runs the steps block by block (native/
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +17,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import NAMES, NUMPY_NAMES, dtype_from_id
 from gpuinterop.host_views import as_numpy_view
+from gpuinterop.scalars import element_words
 
 from .dtype_promotion import dtype_kind, is_extended, loop_dtypes
 from .operation_table import Row
@@ -216,12 +216,6 @@ class HostProgram:
                 for step in self._steps
             ],
         )
-
-
-def element_words(element: Any) -> tuple[int, int]:
-    """Return the bytes of an element as two words of the core."""
-    data = element.tobytes().ljust(16, b"\0")
-    return int.from_bytes(data[:8], sys.byteorder), int.from_bytes(data[8:], sys.byteorder)
 
 
 @lru_cache(maxsize=4096)

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuinterop.dtypes import NAMES, dtype_from_id, dtype_id, is_complex
+from gpuinterop.scalars import element_words
 
 from .dtype_promotion import dtype_kind, is_extended
-from .host_program import HostProgram, HostValue, element_words
+from .host_program import HostProgram, HostValue
 from .reduction_table import REDUCTIONS, Reduction
 
 _BOOL, _FLOAT32, _FLOAT64, _COMPLEX128 = (
