@@ -45,12 +45,6 @@ void register_recorder(nb::module_& m) {
       .def("end", &Recorder::end)
       .def("leave", &Recorder::leave)
       .def("replay", &Recorder::replay)
-      .def(
-          "keep",
-          [](Recorder& r, nb::object array) {
-            if (is_array(array.ptr())) r.use(unwrap(array.ptr()));
-          },
-          nb::arg("array"))
       .def_prop_ro("nodes", &Recorder::nodes)
       .def_prop_ro("ready", &Recorder::ready);
   m.def(
