@@ -67,8 +67,7 @@ ops::Scalar read_scalar(PyObject* o, const Function& f, const char* name) {
 bool read_switch(PyObject* o, const char* where, const char* name) {
   if (o == Py_True) return true;
   if (o == Py_False) return false;
-  fail(Kind::Type, where, std::string("True or False as ") + name, repr_text(o),
-       std::string("pass ") + name + "=True to allow TF32, or omit it");
+  fail_with("not_a_bool", where, {name, repr_text(o)});
 }
 
 // In BLAS, beta scales the old value of `out`; here it scales only an addend.

@@ -193,8 +193,8 @@ DLDevice read_claim(PyObject* result, const Options& o) {
   if (PyTuple_Check(result) && PyArg_ParseTuple(result, "ii", &type, &id))
     return {static_cast<DLDeviceType>(type), id};
   forgive();
-  fail(Kind::Protocol, o.where, "a tuple of two ints from __dlpack_device__()", repr_text(result),
-       "report it to the producer");
+  fail_with("protocol_broken", o.where,
+            {"a tuple of two ints from __dlpack_device__()", repr_text(result)});
 }
 
 }  // namespace
@@ -221,8 +221,7 @@ bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array*
     claimed = read_claim(claim_object.get(), o);
   }
   if (!is_host(claimed.device_type) && !is_cuda(claimed.device_type))
-    fail(Kind::Exchange, o.where, "memory on \"cpu\" or \"cuda\"", text(claimed),
-         "copy it to the host in the producer");
+    fail_with("memory_elsewhere", o.where, {text(claimed)});
 
   // The memory is imported on its own device; the caller of this function copies it elsewhere.
   PyRef stream;
@@ -241,8 +240,8 @@ bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array*
   PyRef capsule = call_dlpack(method.get(), stream.get(), &ordered);
   if (!capsule) return note_refusal("__dlpack__", tried);
   if (!PyCapsule_CheckExact(capsule.get()))
-    fail(Kind::Protocol, o.where, "a capsule from __dlpack__()",
-         "an object of type " + type_text(capsule.get()), "report it to the producer");
+    fail_with("protocol_broken", o.where,
+              {"a capsule from __dlpack__()", "an object of type " + type_text(capsule.get())});
   *out = consume_capsule(capsule.get(), obj, &claimed, p.family == Family::Jax, o);
   // A producer that accepted the stream has made it wait; another producer may work on the legacy stream.
   if (stream && out->buffer)

@@ -61,13 +61,12 @@ Arguments read_arguments(const Method& m, PyObject* const* args, Py_ssize_t narg
   return arguments;
 }
 
-bool read_flag(PyObject* value, const Method& m) {
+bool read_keepdims(PyObject* value, const char* where) {
   if (!value || PyBool_Check(value)) return value == Py_True;
   const int is = PyUnicode_Check(value) || PySequence_Check(value) ? -1 : PyObject_IsTrue(value);
   if (is < 0) {
     forgive();
-    fail(Kind::Type, m.where(), "True or False as keepdims", repr_text(value),
-         "pass keepdims=True");
+    fail_with("not_a_bool", where, {"keepdims", repr_text(value)});
   }
   return is != 0;
 }
@@ -124,7 +123,7 @@ PyObject* reduce(size_t op, PyObject* self, PyObject* const* args, Py_ssize_t na
   require_valid_layout(self);
   const Array& a = unwrap(self);
   const uint64_t axes = read_axes(arguments[kAxis], a.layout.ndim(), m.where());
-  const bool keepdims = read_flag(arguments[kKeepdims], m);
+  const bool keepdims = read_keepdims(arguments[kKeepdims], m.where());
   const double ddof = read_ddof(arguments[kDdof], m);
   // A dtype has too many spellings to be part of a key, so these calls go through Python each time. So do
   // those that consist of several operations.
