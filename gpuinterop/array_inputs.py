@@ -24,21 +24,12 @@ from gpuinterop.errors import (
 )
 from gpuinterop.foreign_handles import protocols_of
 from gpuinterop.host_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy
-from gpuinterop.layout import core_view, is_array
+from gpuinterop.layout import core_view
 from gpuinterop.scalars import NUMBERS, fill_with_lists, lists_fit, scalars_to_array
 
 A = TypeVar("A", bound=_core.Array)
 
 _BFLOAT16 = NAMES.index("bfloat16")  # the last dtype with casts in the core
-_Capsule = type(_core.Array.__dlpack_c_exchange_api__)
-
-
-def peek_capsule(value: Any, where: str) -> _core.Array | None:
-    """Return the array that a DLPack capsule describes, None for another object.
-
-    The capsule is not consumed: a capsule can be imported once, so checks run before that.
-    """
-    return _core._look_into(value, where, True) if isinstance(value, _Capsule) else None
 
 
 def check_cast(cls: Any, got: Any, where: str, value: Any = None) -> None:
@@ -103,7 +94,7 @@ def copy_of_value(
     class_for: Callable[[Any], type[A]], value: Any, dtype: Any, device: Any, where: str
 ) -> A:
     """Return a copy of `value`, of the class for its dtype; on the default device if `value` is on the host."""
-    seen = peek_capsule(value, where)
+    seen = _core._look_into(value, where)
     if seen is not None:
         held = seen.dtype if dtype is None else as_supported_dtype(dtype, where)
         check_cast(class_for(held), held, where)
@@ -188,7 +179,7 @@ def as_input_array(value: Any, dtype: Any, where: str, copyif: bool = True) -> _
 
     A NumPy array shares memory or raises; other arrays without `copyif` too.
     """
-    if is_array(value):
+    if _core.is_array(value):
         found = core_view(value)
     elif isinstance(value, np.ndarray) or (isinstance(value, np.generic) and dtype is None):
         shared = _share_numpy(value, where)
@@ -310,7 +301,7 @@ def as_assigned_array(value: Any, target: _core.Array, cls: type, where: str) ->
     if isinstance(value, (*NUMBERS, np.generic)):
         return _from_scalars(value, dtype, where, not hasattr(cls, "_only"))
     try:
-        seen = peek_capsule(value, where)
+        seen = _core._look_into(value, where)
         if seen is not None and seen.dtype != dtype:
             check_cast(cls, seen.dtype, where)
         is_number = isinstance(value, np.ndarray) and value.ndim == 0

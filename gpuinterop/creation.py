@@ -20,7 +20,6 @@ from gpuinterop.array_inputs import (
     is_scalar_or_list,
     new_device_copy,
     new_full,
-    peek_capsule,
 )
 from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from, resolve_device
@@ -96,7 +95,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
             return found
     plain = is_scalar_or_list(obj)
     # A capsule is consumed only after all checks.
-    seen = peek_capsule(obj, "asarray")
+    seen = _core._look_into(obj, "asarray")
     source = as_source(obj, dtype, "asarray", copy) if seen is None else seen
     wanted = source.dtype if dtype is None else as_supported_dtype(dtype, "asarray")
     target = (

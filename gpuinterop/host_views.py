@@ -138,20 +138,6 @@ def require_aligned_host(host: np.ndarray[Any, Any], where: str) -> _core.Array:
     return wrap_numpy(plain)
 
 
-def require_no_zero_strides(target: _core.Array, where: str) -> None:
-    """Refuse to fill a broadcast array, in which a stride of 0 repeats one element."""
-    for axis, (extent, stride) in enumerate(zip(target.shape, target.strides, strict=True)):
-        if stride == 0 and extent > 1 and target.size:
-            raise ContiguityError(
-                where=where,
-                expected="a destination without zero strides",
-                got=f"shape {target.shape} with strides {target.strides} (bytes): "
-                f"axis {axis} is broadcast",
-                fix="copy into a new array, for example pinned_empty(shape, dtype)",
-                axis=axis,
-            )
-
-
 def refuse_mask(value: Any, where: str) -> None:
     """Refuse a NumPy masked array with masked elements, because gpuinterop arrays have no mask."""
     if not isinstance(value, np.ma.MaskedArray) or value.dtype.names is not None:

@@ -8,11 +8,6 @@ from typing import Any
 from gpuinterop import _core
 
 
-def is_array(x: Any) -> bool:
-    """Return whether `x` itself is a gpuinterop array; a weak proxy or a mock only reports such a class."""
-    return issubclass(type(x), _core.Array)
-
-
 def core_view(x: Any) -> _core.Array:
     """Return a view of `x` as the core's class, because a subclass may override attributes.
 
@@ -21,14 +16,7 @@ def core_view(x: Any) -> _core.Array:
     return _core.view(_core.Array, x)
 
 
-def c_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Return the byte strides of a C-contiguous array; with itemsize 1, strides in elements."""
-    strides: list[int] = []
-    step = itemsize
-    for n in reversed(shape):
-        strides.append(step)
-        step *= max(n, 1)  # as the core has it, also without elements
-    return tuple(reversed(strides))
+c_strides = _core.c_strides
 
 
 def byte_range(

@@ -89,8 +89,6 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         if target.shape != seen.shape:
             raise ShapeError(where="get", expected=f"shape {seen.shape}", got=str(target.shape),
                              fix="pass an array of the same shape")  # fmt: skip
-        if not target.is_c_contiguous():
-            host_views.require_no_zero_strides(target, "get")
         _core.copy_into(target, self, where="get")
         return out
 

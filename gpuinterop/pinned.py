@@ -13,7 +13,7 @@ from gpuinterop.dtypes import as_supported_dtype
 from gpuinterop.error_context import reraise_from, resolve_device
 from gpuinterop.error_messages import negative_length, not_an_array, shape_too_large
 from gpuinterop.errors import DeviceError, type_name
-from gpuinterop.host_views import as_numpy_view, require_aligned_host, require_no_zero_strides
+from gpuinterop.host_views import as_numpy_view, require_aligned_host
 from gpuinterop.layout import core_view
 
 __all__ = ["copy_async", "pinned_empty"]
@@ -51,7 +51,7 @@ def pinned_empty(shape: Any, dtype: Any = None, *, device: Any = None) -> np.nda
     return as_numpy_view(memory).view(kind).reshape(extents)
 
 
-def _side(x: Any, name: str) -> _core.Array:
+def _read_array(x: Any, name: str) -> _core.Array:
     if isinstance(x, _core.Array):
         return core_view(x)
     if isinstance(x, np.ndarray):
@@ -89,8 +89,7 @@ def copy_async(dst: Any, src: Any) -> None:
     >>> host.tolist()
     [1.0, 1.0, 1.0]
     """
-    target, source = _side(dst, "dst"), _side(src, "src")
-    require_no_zero_strides(target, "copy_async")
+    target, source = _read_array(dst, "dst"), _read_array(src, "src")
     if (target.device.type == "cpu") != (source.device.type == "cpu"):
         host = target if target.device.type == "cpu" else source
         inside = host.is_c_contiguous()

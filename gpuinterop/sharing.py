@@ -113,7 +113,7 @@ def _share(a: Any, b: Any, budget: int, where: str) -> bool:
 
 def _describe(obj: Any, where: str) -> tuple[ArrayInfo, Any]:
     """Return the description of any array, and the object that keeps its memory alive."""
-    entry = None if issubclass(type(obj), _core.Array) else registry.find_backend(obj)
+    entry = None if _core.is_array(obj) else registry.find_backend(obj)
     planned = entry is not None and reader(entry) is None
     if entry is not None and planned and hasattr(entry.module, "describe"):
         try:  # an object that cannot be shared may still have memory

@@ -91,7 +91,7 @@ def read_target(
     where = f"{function}(x, {library!r})" if isinstance(library, str) else function  # type: ignore[redundant-expr]
     own = registry.own_name(library)
     if own is not None:
-        foreign = own != "cudandarray" and not issubclass(type(x), _core.Array)
+        foreign = own != "cudandarray" and not _core.is_array(x)
         source = registry.find_backend(x) if foreign else None
         return None, registry.OWN_NAMES[own], check_options(source, "from", options, where)
     entry = registry.backend(library, f"gpuinterop.{function}")

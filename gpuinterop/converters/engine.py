@@ -34,7 +34,6 @@ from gpuinterop.converters.availability import import_library, unknown_object_er
 from gpuinterop.converters.foreign_layout import (
     describe_memory,
     import_memory,
-    new_copy,
     plan_import,
 )
 from gpuinterop.converters.functions import (
@@ -61,12 +60,7 @@ from gpuinterop.error_messages import dtype_of_class
 from gpuinterop.foreign_handles import CUDA, protocols_of
 from gpuinterop.ndarray import CudaNdarray
 
-_CAPSULE = type(_core.Array.__dlpack_c_exchange_api__)
 _NOTHING = _core.empty(_core.Array, (0,), "float32", 1, 0)  # an array on the host
-
-
-def _is_array(x: Any) -> bool:
-    return issubclass(type(x), _core.Array)
 
 
 # ---- in: an object to a gpuinterop array --------------------------------------------------------
@@ -74,7 +68,7 @@ def _is_array(x: Any) -> bool:
 
 def plan_in(obj: Any, copyif: bool, options: dict[str, Any], where: str = "") -> Incoming:
     """Plan to make `obj` a gpuinterop array."""
-    own = _is_array(obj)
+    own = _core.is_array(obj)
     entry = None if own else registry.find_backend(obj)
     where = where or ("from_any" if entry is None else f"from_{entry.name}")
     incoming = Incoming(obj, share("gpuinterop", where), entry, options=options)
@@ -127,8 +121,7 @@ def _plan_by_protocol(incoming: Incoming) -> None:
     """Plan by a trial import in the core, which has no side effect except on a capsule."""
     obj, entry, where = incoming.obj, incoming.entry, incoming.plan.where
     try:
-        if type(obj) is _CAPSULE:
-            array: Any = _core._look_into(obj, where, True)
+        if (array := _core._look_into(obj, where)) is not None:
             incoming.known_info = replace(ArrayInfo.of(array), library="unknown")
             incoming.plan = plan_import(incoming.known_info, where)
             return
@@ -220,7 +213,7 @@ def import_array(
     x: Any, copyif: bool, options: dict[str, Any], where: str = "", dtype: str | None = None
 ) -> Any:
     """Return a gpuinterop array over the memory of `x`, a copy if `copyif` allows it, or raise."""
-    entry = None if dtype or _is_array(x) else registry.find_backend(x)
+    entry = None if dtype or _core.is_array(x) else registry.find_backend(x)
     if entry is not None and reader(entry) is not None:
         return import_with(x, entry, copyif, options)
     plan, incoming = plan_own(x, copyif, options, where, dtype)
@@ -241,7 +234,7 @@ def require_array(x: Any, where: str) -> None:
     During a capture on "cpu" its memory has no values, and a replay would not repeat the work of other
     libraries.
     """
-    if _is_array(x):
+    if _core.is_array(x):
         if not _core.traits(x) & _core.ON_CUDA:
             _core._require_values(where, x)
         return
@@ -296,7 +289,7 @@ def _export(x: Any, entry: Backend, library: Any, options: dict[str, Any], plan:
     """Execute a plan: return the library's object over the memory of `x`, or of a copy."""
     source = x
     if plan.outcome == "copied" and plan.crosses != "device_to_host":
-        source = new_copy(x, plan.where, plan.order)
+        source = x._copied(plan.where, plan.order)
     own = getattr(entry.module, "export", None)
     export = own or partial(_export_by_dlpack, entry.module, plan.where)
     if options:
@@ -340,7 +333,7 @@ def plan_conversion(
     if first.outcome == "refused":
         return Conversion(first, incoming, first)
     info = incoming.info if first.outcome == "shared" else incoming.info.copied()
-    if entry.name == "array_api" and first.outcome == "shared" and not _is_array(info.owner):
+    if entry.name == "array_api" and first.outcome == "shared" and not _core.is_array(info.owner):
         # Its plan is a trial with the array itself.
         info = replace(info, owner=adopt(incoming))
     library = None
@@ -367,7 +360,7 @@ def plan_conversion(
 def convert(x: Any, entry: Backend, copyif: bool, options: dict[str, Any], where: str = "") -> Any:
     """Return an object of the library over the memory of `x`, an array of any library, or over a copy; or raise."""
     rules = getattr(entry.module, "RULES", None)
-    if rules is None and _is_array(x):
+    if rules is None and _core.is_array(x):
         return export_with(x, entry, copyif, options)
     planned = plan_conversion(x, entry, copyif, options, where)
     if planned.plan.outcome == "refused":

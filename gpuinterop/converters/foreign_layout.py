@@ -132,21 +132,12 @@ def import_memory(obj: Any, info: ArrayInfo, plan: Plan, stream: int | None = No
     )  # fmt: skip
     if plan.shared:
         return source
-    copy: Any = new_copy(source, plan.where)
+    copy: Any = source._copied(plan.where)
     shape, strides, dtype = _as_elements(info.copied())
     return _core.from_pointer(
         class_for(dtype), copy.ptr, shape, strides, dtype, code, info.index, copy, False,
         copy._stream or LEGACY, plan.where,
     )  # fmt: skip
-
-
-def new_copy(x: Any, where: str, order: str = "C") -> Any:
-    """Return a contiguous copy of a gpuinterop array on the same device."""
-    view = _core.view(_core.Array, x)
-    device = view.device
-    copy = _core.empty(type(x), view.shape, view.dtype, device.type_code, device.index or 0, order)
-    _core.copy_into(copy, x, where=where)
-    return copy
 
 
 class OwnerGroup:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gpuinterop import _core, errors
 from gpuinterop.converters import engine, registry
-from gpuinterop.converters.foreign_layout import LEGACY, new_copy, stream_number
+from gpuinterop.converters.foreign_layout import LEGACY, stream_number
 from gpuinterop.converters.plan import ArrayInfo, Plan, copy_needed, refuse, share
 from gpuinterop.converters.suggested_fixes import copy_line, move_line
 from gpuinterop.device_spec import fix_host_argument
@@ -102,7 +102,7 @@ def _usable_arrays(
         if plan.copied:
             memory = replace(info, readonly=False)
             if memory not in copies:
-                copies[memory] = new_copy(array, where)
+                copies[memory] = array._copied(where)
             usable = copies[memory]
         arrays.append(_Argument(position, array, usable))
     return arrays

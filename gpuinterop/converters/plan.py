@@ -351,7 +351,7 @@ class Incoming:
         """The description of the object's memory."""
         if self.known_info is None:
             info = ArrayInfo.of(self.array)
-            if not issubclass(type(self.obj), _core.Array):
+            if not _core.is_array(self.obj):
                 library = "unknown" if self.entry is None else self.entry.name
                 info = replace(info, library=library)
             self.known_info = info

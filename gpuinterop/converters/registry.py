@@ -271,7 +271,7 @@ def owner_of(module: str) -> Backend | None:
 
 def library_of(obj: Any) -> str:
     """Return the name of the library to which `obj` belongs, "" if it is unknown."""
-    if issubclass(type(obj), _core.Array):
+    if _core.is_array(obj):
         return "gpuinterop"
     entry = find_backend(obj)
     return "" if entry is None else entry.name

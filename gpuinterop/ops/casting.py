@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,27 +13,20 @@ from gpuinterop.host_views import as_numpy_view, wrap_numpy
 from gpuinterop.layout import core_view
 from gpuinterop.option_values import require_bool, require_order
 
+from . import output_arrays
 from .core_callbacks import CALLS, FUNCTIONS
-from .operand_conversion import gpuarray_class
 from .operation_table import TABLE
 
 
 def cast(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
     """Return a copy of x in another dtype, of the class that can hold it."""
     dtype = as_supported_dtype(dtype, "astype")
-    cls: Any = type(x)
     source = core_view(x)
-    in_order = order == "C" or (order == "K" and source.is_c_contiguous())
-    axes = None if in_order else _axes_in_memory(source, order)
+    require_order(order, "CFAK", "astype")
     if copy is not True and not require_bool(copy, "copy", "astype") and source.dtype == dtype:
         return x
-    if getattr(cls, "_only", dtype) != dtype:
-        cls = gpuarray_class()
-    shape = source.shape if axes is None else tuple([source.shape[i] for i in axes])
-    device = source.device
-    result = _core.empty(cls, shape, dtype, device.type_code, device.index, where="astype")
-    if axes is not None:
-        result = result._permuted([axes.index(i) for i in range(source.ndim)])
+    cls = output_arrays.class_for(type(x), dtype)
+    result: Any = _core._empty_like(cls, source, dtype, order, "astype")
     if source.dtype == dtype:
         _core.copy_into(result, source, where="astype")
     else:
@@ -49,15 +41,6 @@ def cast_into(target: Any, x: Any) -> None:
             _cast_on_host(x, target)
             return
     FUNCTIONS["cast"](x, out=target)
-
-
-def _axes_in_memory(x: Any, order: str) -> Sequence[int] | None:
-    """Return the axes in the order of the result's memory, None for C order."""
-    if require_order(order, "CFAK", "astype") == "K":
-        in_memory: tuple[int, ...] = x._memory_order()
-        return in_memory
-    columns = order == "F" or (x.is_f_contiguous() and not x.is_c_contiguous())
-    return list(range(x.ndim))[::-1] if columns else None
 
 
 def _cast_on_host(x: _core.Array, target: _core.Array) -> None:

@@ -121,7 +121,7 @@ def read(elements: Elements, x: Any, out: Any = None) -> Any:
         target = out
         output_arrays.check_out(out, elements.shape, view.dtype, view, elements.where)
         if _core._may_overlap(out, view):
-            elements.view = copy_of(view, elements.where)
+            elements.view = view._copied(elements.where)
         elements.arrays = [
             a.copy() if isinstance(a, _core.Array) and _core._may_overlap(out, a) else a
             for a in elements.arrays
@@ -136,7 +136,7 @@ def read(elements: Elements, x: Any, out: Any = None) -> Any:
 def write(elements: Elements, values: Any, x: Any, adds: bool = False) -> None:
     """Set the elements, which belong to `x`, to values that broadcast to them, or add the values."""
     if isinstance(values, _core.Array) and _core._may_overlap(values, x):
-        values = copy_of(values, elements.where)
+        values = values._copied(elements.where)
     broadcast_values = _fit(values, elements.shape, elements.where)
     if elements.axes:
         _core._prepare_write(elements.view, elements.where)
@@ -145,16 +145,9 @@ def write(elements: Elements, values: Any, x: Any, adds: bool = False) -> None:
         elements.view[...] = broadcast_values
 
 
-def copy_of(x: Any, where: str) -> Any:
-    """Return a copy of `x`, because the operation writes to memory that `x` shares."""
-    copy = output_arrays.new_like(x, x.shape, x.dtype, where)
-    _core.copy_into(copy, x, where=where)
-    return copy
-
-
 def unshared_copy(x: Any, written: Any, where: str) -> Any:
     """Return `x`, or a copy of it if a write to `written` would change it."""
-    return copy_of(x, where) if _core._may_overlap(x, written) else x
+    return x._copied(where) if _core._may_overlap(x, written) else x
 
 
 def as_assigned_values(value: Any, x: Any, where: str) -> Any:

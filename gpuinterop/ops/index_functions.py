@@ -18,7 +18,7 @@ from gpuinterop.scalars import PIECE
 from . import output_arrays
 from .casting import cast
 from .compaction import MOST, Selection, may_wait, repeated_places
-from .index_access import as_assigned_values, copy_of, read, unshared_indices, writable, write
+from .index_access import as_assigned_values, read, unshared_indices, writable, write
 from .index_expression import IndexArray, as_index_array
 from .indexing import MODES, Elements, ElementsAlongAxis
 
@@ -187,7 +187,7 @@ def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     if not count or not values.size:
         return
     if not target.is_c_contiguous():
-        ordered = copy_of(target, "put")
+        ordered = target._copied("put")
         put(ordered, ind, values, mode)
         target[...] = ordered
         return
@@ -195,7 +195,7 @@ def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     elements = Elements(target.reshape(-1), [(0, flat)], 0, "put", number)
     if elements.on_host:
         _core._prepare_write(target, "put")
-        elements.put(copy_of(values, "put") if _core._may_overlap(values, x) else values)
+        elements.put(values._copied("put") if _core._may_overlap(values, x) else values)
         return
     if 1 < values.size != count:
         times = -(-count // values.size)

@@ -140,6 +140,12 @@ const Array& read_out(PyObject* out, const char* where) {
   return unwrap(out);
 }
 
+void require_apart(const Array& target, const Array& source, const char* where) {
+  if (source.layout.size() > 1 && overlaps_itself(target))
+    fail(Kind::Contiguity, where, "a target whose elements do not overlap",
+         layout_text(target.layout), "assign one number, or write to a copy: x.copy()");
+}
+
 void require_writable(const Array& out, const char* where) {
   if (out.readonly) fail_with("out_read_only", where);
   const Layout& l = out.layout;

@@ -73,6 +73,8 @@ Constant encode(PyObject* number, DTypeId dtype, const OpInfo& info);
 
 // ---- `out` arrays ------------------------------------------------------------------------------
 const Array& read_out(PyObject* out, const char* where);
+// Raises if several values would be written to one element, because the result would depend on their order.
+void require_apart(const Array& target, const Array& source, const char* where);
 // Raises unless `out` is writable and no two of its elements overlap.
 void require_writable(const Array& out, const char* where);
 // All checks of an `out` array in an operation without broadcasting or casts.

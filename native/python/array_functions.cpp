@@ -15,6 +15,7 @@
 #include "cuda/pinned.hpp"
 #include "cuda/staging.hpp"
 #include "ops/graph.hpp"
+#include "ops/operands.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 
@@ -97,6 +98,15 @@ nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_
   const DTypeId id = read_dtype(dtype, where);
   require_holds(type, id, where);
   return nb::steal(wrap(type, make_empty(device, id, std::move(layout), where)));
+}
+
+nb::object empty_like(nb::handle cls, const Array& x, nb::handle dtype, const std::string& order,
+                      const char* where) {
+  PyTypeObject* type = read_class(cls, where);
+  const DTypeId id = read_dtype(dtype, where);
+  require_holds(type, id, where);
+  Layout layout = layout_of_copy(x.layout, order, where);
+  return nb::steal(wrap(type, make_empty(x.device, id, std::move(layout), where)));
 }
 
 // The first field of NumPy's PyArrayObject, which its ABI fixes.
@@ -274,6 +284,7 @@ void copy_into(Array target, Array source, bool async, const char* where, bool u
          std::string(kDTypes[target.dtype].name) + " and " + kDTypes[source.dtype].name,
          "cast first: x.astype(dtype)");
   if (target.readonly) fail_with("read_only", where);
+  ops::require_apart(target, source, where);
   source.layout = source.layout.broadcast_to(target.layout.ndim(), target.layout.shape(), where);
   ops::prepare_write(target, where);
   const Uncounted guard(uncounted);
@@ -284,8 +295,13 @@ void copy_into(Array target, Array source, bool async, const char* where, bool u
 
 void register_array_functions(nb::module_& m) {
   using namespace nb::literals;
+  m.def(
+      "is_array", [](nb::handle x) { return is_array(x.ptr()); }, "x"_a.none(),
+      "Return whether `x` itself is an array; a weak proxy or a mock only reports such a class.");
   m.def("empty", &empty, "cls"_a, "shape"_a, "dtype"_a, "device_type"_a, "device_id"_a,
         "order"_a = "C", "where"_a = "empty", "Return an uninitialized array of `cls`.");
+  m.def("_empty_like", &empty_like, "cls"_a, "x"_a, "dtype"_a, "order"_a, "where"_a,
+        "Return an uninitialized array of the shape of `x`, beside it, in one of NumPy's orders.");
   m.def(
       "read_ints",
       [](nb::handle value, const char* where, const char* what) {
@@ -295,6 +311,16 @@ void register_array_functions(nb::module_& m) {
       },
       "value"_a.none(), "where"_a = "shape", "what"_a = "shape",
       "Return a shape, given as an int or a sequence of ints, as a tuple of ints.");
+  m.def(
+      "c_strides",
+      [](nb::handle shape, int64_t itemsize) {
+        int64_t extents[kMaxDims];
+        const int n = read_ints(shape.ptr(), extents, "strides", "shape");
+        const Layout layout = Layout::c_order(n, extents, "strides");
+        return nb::steal<nb::tuple>(int_tuple(n, layout.strides(), itemsize));
+      },
+      "shape"_a, "itemsize"_a,
+      "Return the byte strides of a C-contiguous array; with itemsize 1, strides in elements.");
   m.def(
       "broadcast_shapes",
       [](nb::sequence shapes, const char* where) {

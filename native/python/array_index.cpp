@@ -267,10 +267,7 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   }
   require_valid_layout(value);
   Array source = unwrap(value);
-  // With several values for one element the result would depend on their order.
-  if (source.layout.size() > 1 && ops::overlaps_itself(target))
-    fail(Kind::Contiguity, where, "a target whose elements do not overlap",
-         layout_text(target.layout), "assign one number, or write to a copy: x.copy()");
+  ops::require_apart(target, source, where);
   const bool may_fill = is_converted && source.layout.size() == 1 && !source.device.is_cuda();
   source.layout = fitted(source.layout, target, where);
   if (target.layout.size() == 0) return;

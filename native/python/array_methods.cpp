@@ -89,18 +89,7 @@ PyObject* restrided(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
 PyObject* copy_of(PyObject* self, std::string_view order, const char* where) {
   // By value: allocating may let other threads run.
   const Array a = unwrap(self);
-  const Layout& l = a.layout;
-  if (order.size() != 1 || std::string_view("CFAK").find(order) == order.npos)
-    fail_with("wrong_order", where, {"CFAK", "'" + std::string(order) + "'"});
-  const Layout* const layouts[] = {&l};
-  const bool columns =
-      order == "F" || (order == "A" && l.is_f_contiguous() && !l.is_c_contiguous());
-  Array copy =
-      make_empty(a.device, a.dtype,
-                 order == "K" ? Layout::in_memory_order(l.ndim(), l.shape(), layouts, 1, where)
-                 : columns    ? Layout::f_order(l.ndim(), l.shape(), where)
-                              : Layout::c_order(l.ndim(), l.shape(), where),
-                 where);
+  Array copy = make_empty(a.device, a.dtype, layout_of_copy(a.layout, order, where), where);
   copy_elements(copy, a, where);
   return wrap(Py_TYPE(self), std::move(copy));
 }
@@ -119,12 +108,14 @@ PyObject* copy(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject
   return copy_of(self, {order, static_cast<size_t>(length)}, "copy");
 }
 
-// _copied(where): a C-ordered copy for a method of another name.
-PyObject* copied(PyObject* self, PyObject* where) {
+// _copied(where, order="C"): a copy for a function of another name.
+PyObject* copied(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
+  if (nargs != 1) expect_args(nargs, 2, "_copied");
   require_valid_layout(self);
-  const char* name = PyUnicode_AsUTF8AndSize(where, nullptr);
-  if (!name) throw PythonError();
-  return copy_of(self, "C", name);
+  const char* name = PyUnicode_AsUTF8AndSize(args[0], nullptr);
+  const char* order = nargs > 1 ? PyUnicode_AsUTF8AndSize(args[1], nullptr) : "C";
+  if (!name || !order) throw PythonError();
+  return copy_of(self, order, name);
 }
 
 // fill(value)
@@ -194,7 +185,8 @@ PyMethodDef array_methods[] = {
      "copy($self, /, order='C')\n--\n\n"
      "Return an independent contiguous copy, in C order or another of NumPy's orders."},
     {"fill", guarded<fill>, METH_O, "fill($self, value, /)\n--\n\nSet every element to one value."},
-    {"_copied", guarded<copied>, METH_O, "C-ordered copy for the method that is named."},
+    {"_copied", as_method(guarded<copied>), METH_FASTCALL,
+     "Copy in an order for the function that is named."},
     {"_memory_order", guarded<memory_order>, METH_NOARGS,
      "The axes from the longest step to the shortest."},
     {"_set_stride", as_method(guarded<set_stride>), METH_FASTCALL,
@@ -272,6 +264,17 @@ int read_ints(PyObject* value, int64_t* out, const char* where, const char* what
     out[i] = as_int64(number.get(), where);
   }
   return static_cast<int>(n);
+}
+
+Layout layout_of_copy(const Layout& l, std::string_view order, const char* where) {
+  if (order.size() != 1 || std::string_view("CFAK").find(order) == order.npos)
+    fail_with("wrong_order", where, {"CFAK", "'" + std::string(order) + "'"});
+  const Layout* const layouts[] = {&l};
+  if (order == "K") return Layout::in_memory_order(l.ndim(), l.shape(), layouts, 1, where);
+  const bool columns =
+      order == "F" || (order == "A" && l.is_f_contiguous() && !l.is_c_contiguous());
+  return columns ? Layout::f_order(l.ndim(), l.shape(), where)
+                 : Layout::c_order(l.ndim(), l.shape(), where);
 }
 
 int count_axis(int64_t axis, int ndim, const char* where) {

@@ -85,6 +85,8 @@ int64_t as_int64(PyObject* o, const char* where);
 // Reads a sequence of ints, or one int, as int64: at most kMaxDims; no bools. The only reader of shapes,
 // strides and axes. Throws.
 int read_ints(PyObject* value, int64_t* out, const char* where, const char* what);
+// The layout of a copy in one of NumPy's orders: "C", "F", "A" or "K". Throws for another order.
+Layout layout_of_copy(const Layout& l, std::string_view order, const char* where);
 // An axis counted from 0; a negative one counts from the end. Throws for an axis outside of the array.
 int count_axis(int64_t axis, int ndim, const char* where);
 

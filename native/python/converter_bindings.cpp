@@ -67,14 +67,9 @@ nb::object ready_parts(const Array& a, uint64_t consumer) {
   const Layout layout = a.layout;
   const char* data = a.data;
   const DTypeId id = a.dtype;
-  int64_t steps[kMaxDims], step = itemsize_of(id);
-  for (int i = layout.ndim() - 1; i >= 0; --i) {
-    steps[i] = step;
-    if (layout.size()) step *= layout.shape()[i];
-  }
   return nb::make_tuple(nb::steal(int_tuple(layout.ndim(), layout.shape(), 1)),
-                        nb::steal(int_tuple(layout.ndim(), steps, 1)), nb::borrow(dtype_object(id)),
-                        reinterpret_cast<uintptr_t>(data));
+                        nb::steal(int_tuple(layout.ndim(), layout.strides(), itemsize_of(id))),
+                        nb::borrow(dtype_object(id)), reinterpret_cast<uintptr_t>(data));
 }
 
 void used_on(const Array& a, uint64_t number, const char* where, bool lasting) {

@@ -73,16 +73,14 @@ void register_exchange(nanobind::module_& m) {
       "Return an object of `type` over the memory of `x`, by that type's DLPack C exchange API.");
   m.def(
       "_look_into",
-      [](nb::handle capsule, const std::string& where, bool realign) -> nb::object {
+      [](nb::handle capsule, const std::string& where) -> nb::object {
         if (!PyCapsule_CheckExact(capsule.ptr())) return nb::none();
-        return nb::steal(
-            wrap(array_type, exchange::look_into(capsule.ptr(), where.c_str(), realign)));
+        return nb::steal(wrap(array_type, exchange::look_into(capsule.ptr(), where.c_str(), true)));
       },
-      nb::sig("def _look_into(capsule: object, where: str = 'from_dlpack', realign: bool = False) "
-              "-> Array | None"),
-      nb::arg("capsule").none(), nb::arg("where") = "from_dlpack", nb::arg("realign") = false,
-      "Return the array that a DLPack capsule describes, without ownership; the capsule is not "
-      "consumed. None for another object.");
+      nb::sig("def _look_into(capsule: object, where: str) -> Array | None"),
+      nb::arg("capsule").none(), nb::arg("where"),
+      "Return the array that a DLPack capsule describes, without ownership; None for another "
+      "object. The capsule is not consumed: it can be imported once, so checks run before that.");
   m.def(
       "_set_converters_changed",
       [](bool changed) {
