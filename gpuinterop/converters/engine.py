@@ -328,7 +328,7 @@ def plan_conversion(
     x: Any, entry: Backend, copyif: bool, options: dict[str, Any], where: str = ""
 ) -> Conversion:
     """Plan ``to(x, entry.name, copyif, **options)`` before anything is copied."""
-    incoming = plan_in(x, copyif, {})
+    incoming = plan_in(x, copyif, {}, where or f"to(x, {entry.name!r})")
     first, own = incoming.plan, incoming.array is x
     if first.outcome == "refused":
         return Conversion(first, incoming, first)

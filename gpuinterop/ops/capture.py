@@ -172,12 +172,12 @@ def capture(function: Any = None, *arguments: Any, device: Any = None) -> Captur
 
     ``with capture() as graph:`` records the block; ``f = capture(function, *arguments)`` records
     one call of the function, and ``f(*arguments)`` replays it, copying arguments other than the
-    captured ones into these. `device` is by default that of the first array among the arguments, or
-    the default device; work on another device raises an error. Nothing is computed, and results have
-    no values, until the first replay. The graph keeps every array that it uses alive and owns the
-    memory of the results: each replay overwrites them, so copy results that must not change. A
-    capture that is replayed inside another capture becomes part of it. A replay gives the same bits
-    as the operations one by one.
+    captured ones into these. Pass keywords in a lambda: ``capture(lambda x: f(x, k=2), x)``. `device`
+    is by default that of the first array among the arguments, or the default device; work on another
+    device raises an error. Nothing is computed, and results have no values, until the first replay. The
+    graph keeps every array that it uses alive and owns the memory of the results: each replay overwrites
+    them, so copy results that must not change. A capture that is replayed inside another capture becomes
+    part of it. A replay gives the same bits as the operations one by one.
 
     Calls that wait for the device raise an error inside: `item`, ``numpy.asarray``, printing.
 

@@ -163,6 +163,7 @@ CALLS = [
         "ArgumentTypeError: from_any",
         "asarray(x, dtype='int8')",
     ),
+    ('gi.to(np.array(["a"]), "buffer")', "DTypeError: to(x, 'buffer')"),
     ("gi.to(v, 5)", "ConversionTypeError: gpuinterop.to"),
     ('gi.to(v, "torch", strided=True)', "ArgumentTypeError: to(x, 'torch')"),
     ('gi.explain(v, "torch", strided=True)', "ArgumentTypeError: explain(x, 'torch')"),
