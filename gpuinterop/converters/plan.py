@@ -105,7 +105,8 @@ class Rules:
     dtypes : names of its dtypes, or None for all of gpuinterop's.
     devices : "cpu", "cuda" or both.
     layout : "any", "c", "f", "forc" (either) or "compact" (contiguous in some order of the axes).
-    negative : whether it has negative strides.
+    negative : whether it has negative strides. ``x.__dlpack__()`` raises for strides that the library of the calling
+        module cannot share.
     readonly : whether it never writes, or its `export` keeps the read-only flag; the default one does not.
     reads_later : whether it reads memory after its call has returned. Writes by gpuinterop wait until it has
         released what its own modules received from ``x.__dlpack__()``.

@@ -109,6 +109,19 @@ def test_namespaces_are_neither_kept_nor_confused(toy):
             assert held() is None
 
 
+@pytest.mark.parametrize(
+    ("layout", "shared"),
+    [("any", "cfgb"), ("c", "c"), ("forc", "cf"), ("compact", "cf")],
+)
+def test_layout_of_the_rules_limits_the_strides_that_a_caller_receives(toy, device, layout, shared):
+    toy(layout=layout)
+    x = gi.ones((2, 3), device=device)
+    views = {"c": x, "f": x.T, "g": x[:, ::2], "b": x[:, :1].broadcast_to((2, 3))}
+    code = code_of(__name__="toy")
+    assert [name for name in views if accepts(code, views[name])] == list(shared)
+    assert all(code["take"](view, copy=True) for view in views.values())
+
+
 @pytest.mark.jax
 def test_jax_is_refused_with_the_words_of_its_plan():
     jax = pytest.importorskip("jax")
