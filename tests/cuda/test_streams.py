@@ -19,9 +19,7 @@ PAUSE = 30_000  # microseconds
 
 
 def filled(value, n=1000):
-    x = gi.empty((n,), device="cuda:0")
-    x.fill(value)
-    return x
+    return gi.full((n,), value, device="cuda:0")
 
 
 def test_default_is_the_legacy_stream():
