@@ -1,12 +1,13 @@
 """The reducing methods and functions against NumPy, on every device there is."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from doubles.property_tests import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuinterop import CudaNdarray, GpuArray
+from gpuinterop import CudaNdarray, DTypeError, GpuArray
 
 NAMES = ["sum", "prod", "mean", "min", "max", "argmin", "argmax", "any", "all", "var", "std"]
 
@@ -232,3 +233,19 @@ def test_infinities_and_nans_survive_compensation(device: str) -> None:
         for axis in (0, 1):
             found = CudaNdarray(host, device=device).sum(axis=axis)
             np.testing.assert_array_equal(found.get(), host.sum(axis=axis))
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2"])
+def test_integers_of_less_than_a_byte_are_reduced_on_the_host_only(device, dtype):
+    host = np.asarray([[1, 0, 1], [0, 1, 1]]).astype(getattr(ml_dtypes, dtype))
+    x, wide = GpuArray(host, device=device), host.astype("int64")
+    with pytest.raises(DTypeError, match="cast first"):
+        x + x
+    if device != "cpu":
+        with pytest.raises(DTypeError, match="cast first"):
+            x.sum()
+        return
+    total = x.sum(axis=1)
+    assert total.dtype == ("uint64" if dtype.startswith("u") else "int64")
+    assert total.tolist() == wide.sum(axis=1).tolist()
+    assert (x.max().item(), x.argmin().item()) == (wide.max(), wide.argmin())
