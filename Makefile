@@ -22,7 +22,8 @@ pip := $(bin)/python -m pip --disable-pip-version-check --quiet
 # "torch" would install several GB of CUDA packages on a machine without a GPU, so nothing here requires it.
 native := $(shell find native -type f 2>/dev/null)
 quick := -m "not slow and not bench"
-# The tests of the repository, for `make lint`. Those of programs in the documentation stay in the suite.
+# The tests of the repository, for `make lint`. Those of the documentation and the demo stay in the suite, because
+# they run programs, on a GPU where there is one.
 repository := $(filter-out %/test_demo.py %/test_docs.py,$(wildcard tests/house/test_*.py))
 # The tests whose results may differ with another build of the core.
 core := -m "not slow and not bench and not text" $(addprefix tests/,array blas capture converters cuda exchange ops reduce)
