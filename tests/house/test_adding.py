@@ -1,4 +1,4 @@
-"""An operator, a reduction and converters are added as CONTRIBUTING says, and nothing else is needed."""
+"""Operators, reductions, converters and dtypes need the places that CONTRIBUTING names, and no other."""
 
 import re
 import shutil
@@ -196,3 +196,25 @@ def test_an_operator_a_reduction_and_converters_need_only_their_places(run):
 @pytest.mark.usefixtures("nvrtc")
 def test_kernels_of_the_added_reduction_compile(run):
     run(KERNELS)
+
+
+def test_a_small_float_is_named_in_its_three_places():
+    # None can be added in a copy, because its row in dtype.cpp needs another core.
+    root = Path(__file__).parents[2]
+    sources = {
+        str(path.relative_to(root)): path.read_text(encoding="utf-8")
+        for folder in ("gpuinterop", "native")
+        for path in (root / folder).rglob("*.*")
+        if path.suffix in (".py", ".cpp", ".hpp", ".cuh")
+        and path.parent.name not in ("converters", "testing")  # what other libraries can hold
+    }
+    places = {
+        "gpuinterop/dtypes.py",
+        "native/array/dtype.cpp",
+        "gpuinterop/jit/kernels/prelude.cuh",
+    }
+    rows = re.findall(r'DTypeEntry\("(float[468]_\w+)", "(\w+)"', sources["gpuinterop/dtypes.py"])
+    assert len(rows) > 10
+    for row in rows:
+        word = re.compile(rf"\b({'|'.join(row)})\b")
+        assert {path for path, text in sources.items() if word.search(text)} == places
