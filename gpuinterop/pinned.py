@@ -76,7 +76,7 @@ def copy_async(dst: Any, src: Any) -> None:
     DeviceError
         The host array is pageable, which allows no asynchronous copy.
     ContiguityError
-        A stride of `dst` is 0, or the elements of a NumPy array are misaligned.
+        Elements of `dst` overlap, or the elements of a NumPy array are misaligned.
     UnsupportedError
         One array is a NumPy array with masked elements.
 

@@ -56,7 +56,8 @@ UNFIT = {
     "a shape": (4, lambda: np.zeros(3, np.float32), gi.ShapeError, ""),
     "a mask": (3, lambda: np.ma.masked_array(np.zeros(3, np.float32), [1, 0, 0]),
                gi.UnsupportedError, "mask"),
-    "a stride of 0": (3, repeated, gi.ContiguityError, "broadcast"),
+    "a stride of 0": (3, repeated, gi.ContiguityError, "overlap"),
+    "rows that overlap": ((2, 2), lambda: repeated((2, 2), (4, 4)), gi.ContiguityError, "overlap"),
     "misaligned memory": (1, lambda: np.zeros(5, np.uint8)[1:].view(np.float32),
                           gi.ContiguityError, "aligned"),
     "a field of records": (3, lambda: np.zeros(3, [("a", "f4"), ("b", "i2")])["a"],
@@ -69,11 +70,9 @@ UNFIT = {
 def test_unfit_destination_is_refused_and_left_alone(fill, name):
     count, make, error, words = UNFIT[name]
     out = make()
-    with pytest.raises(error, match=rf"^{fill.__name__}: [\s\S]*{words}") as caught:
+    with pytest.raises(error, match=rf"^{fill.__name__}: [\s\S]*{words}"):
         fill(gi.ones(count, device="cpu"), out)
     assert not np.ndarray.tobytes(out).strip(b"\0")
-    if error is gi.ContiguityError and "broadcast" in words:
-        assert caught.value.axis == 0
 
 
 @both
@@ -102,7 +101,7 @@ def test_source_of_a_copy_is_read_by_its_memory():
     assert x.tolist() == [1, 1, 1]
     gi.copy_async(x, repeated())
     assert x.tolist() == [0, 0, 0]
-    with pytest.raises(gi.ContiguityError, match="axis 0"):
+    with pytest.raises(gi.ContiguityError, match="overlap"):
         gi.copy_async(gi.from_any(repeated()), x)
 
 
