@@ -32,7 +32,7 @@ enum LtPreference {
   kLtAlignC = 7,
   kLtAlignD = 8
 };
-enum LtEpilogue { kLtPlain = 1, kLtBias = 4 };
+enum LtEpilogue { kLtBias = 4 };
 
 struct LtHeuristic {
   uint64_t algorithm[8];
@@ -44,7 +44,6 @@ struct LtHeuristic {
 
 #define GPUINTEROP_CUBLAS(X)                                                                      \
   X(Create, cublasCreate_v2, (Handle*))                                                           \
-  X(GetVersion, cublasGetVersion_v2, (Handle, int*))                                              \
   X(SetStream, cublasSetStream_v2, (Handle, CUstream))                                            \
   X(SetWorkspace, cublasSetWorkspace_v2, (Handle, void*, size_t))                                 \
   X(GemmEx, cublasGemmEx_64,                                                                      \

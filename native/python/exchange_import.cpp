@@ -40,8 +40,6 @@ void import_own(PyObject* obj, Array* out) {
        "fix the first cause above, or copy the object in the producer");
 }
 
-void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out);
-
 void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* out) {
   if (p.judged) refuse_foreign(obj, o);
   if (p.family == Family::Cupy && import_cupy(obj, o.where, out)) return;
