@@ -128,8 +128,7 @@ Array copy_for(const Array& a, Device target, const char* where);
 bool copy_takes_dtypes(const Array& dst, const Array& src);
 // The same in host memory, or by a kernel on one GPU, without a report and without waiting; they do not overlap.
 // May drop the GIL.
-void copy_host(const Array& dst, const Array& src);
-void copy_by_kernel(const Array& dst, const Array& src, const char* where);
+void copy_unreported(const Array& dst, const Array& src, const char* where);
 // Reports to this thread's active copy scopes that bytes are about to move. kind: "host_to_device",
 // "device_to_host", "peer", "copy" (on one device), "host" (host memory). May throw PythonError:
 // a policy such as no_copies() refuses. `watching` is a plain counter, so idle cost is one load.

@@ -15,15 +15,10 @@ namespace gpuinterop {
 
 namespace {
 
-struct HostCopy : ops::HostWork {
-  void compute() const override { copy_elements(outs[0], inputs[0], "replay"); }
-};
-
 void record_copy(const Array& dst, const Array& src) {
-  auto copy = std::make_shared<HostCopy>();
-  copy->outs.push_back(dst);
-  copy->inputs.push_back(src);
-  ops::recorder->add(std::move(copy));
+  ops::recorder->add({{src}, {dst}, [](const ops::HostWork& copy) {
+                        copy_elements(copy.outs[0], copy.inputs[0], "replay");
+                      }});
 }
 
 // The iteration space of a copy: source first, then target. Without a cast, kernels move bits.
@@ -62,8 +57,7 @@ void copy_same_device(const Array& dst, const Array& src, const char* where) {
   }
   if (!dst.device.is_cuda()) {
     note_copy("host", dst.nbytes(), where);
-    copy_host(dst, src);
-    return;
+    return copy_unreported(dst, src, where);
   }
   note_copy("copy", dst.nbytes(), where);
   ops::IterationSpace w;
@@ -83,12 +77,10 @@ void copy_same_device(const Array& dst, const Array& src, const char* where) {
 // Packs or spreads elements on one side of a transfer. These copies of host memory, and those after an
 // upload, are not reported.
 void copy_beside(const Array& dst, const Array& src, bool from_device, const char* where) {
-  if (!dst.device.is_cuda())
-    copy_host(dst, src);
-  else if (from_device)
+  if (dst.device.is_cuda() && from_device)
     copy_same_device(dst, src, where);
   else
-    copy_by_kernel(dst, src, where);
+    copy_unreported(dst, src, where);
 }
 
 // Between two GPUs; both arrays are C-contiguous.
@@ -140,17 +132,12 @@ void transfer(const Array& dst, const Array& src, const char* where, bool async)
 
 }  // namespace
 
-void copy_host(const Array& dst, const Array& src) {
+void copy_unreported(const Array& dst, const Array& src, const char* where) {
   ops::IterationSpace w;
   plan_copy(w, dst, src);
+  if (dst.device.is_cuda()) return ops::launch(ops::kCopy, w, dst.device.id, where);
   GilRelease released(dst.nbytes() >= kGilBytes);
   ops::run_loop(ops::cast_loop(src.dtype, dst.dtype), w);
-}
-
-void copy_by_kernel(const Array& dst, const Array& src, const char* where) {
-  ops::IterationSpace w;
-  plan_copy(w, dst, src);
-  ops::launch(ops::kCopy, w, dst.device.id, where);
 }
 
 std::atomic<int> watching{0};
@@ -209,8 +196,7 @@ void fill_elements(const Array& dst, const void* item, const char* where) {
       return record_copy(dst, kept);
     }
     ops::note_write(dst);
-    copy_host(dst, one);
-    return;
+    return copy_unreported(dst, one, where);
   }
   ops::note_use(dst);
   uint64_t words[2] = {0, 0};

@@ -119,7 +119,8 @@ Layout layout_of_results(const OpInfo& info, const Input* in, Outs outs, const S
 }
 
 // The inputs that an `out` array overlaps, as bits: a kernel reads a copy of each. Each copy is reported, and
-// may be forbidden, before the operation starts. In host memory new results are copied to the `out` arrays.
+// may be forbidden, before the operation starts. In host memory new results are copied to the `out` arrays, because
+// copies of the operands would need more memory than NumPy's temporaries.
 uint32_t report_copies(const OpInfo& info, const Input* in, Outs outs) {
   static_assert(kMaxOperands <= 32);
   const char* where = info.name.c_str();
@@ -192,9 +193,7 @@ void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, cons
     if (!r.host) compile_program(op, info, in, r, out, in_place);
     require_recorded({});
   }
-  std::shared_ptr<HostCall> call;
-  if (records) [[unlikely]]
-    call = std::make_shared<HostCall>();
+  HostWork work;
   std::vector<Array> copies;
   if (apart) copies.reserve(static_cast<size_t>(info.inputs));  // `w` refers to their layouts
   IterationSpace w;
@@ -206,24 +205,23 @@ void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, cons
       continue;
     }
     const Array* a = &*in[i].array;
-    if (records)
-      call->inputs.push_back(*a);
-    else if (cuda)
+    if (cuda)
       note_use(*a);
     else
       require_set(where, *a);
     if (apart >> i & 1) {
       const Layout& l = a->layout;
       copies.push_back(make_empty(device, a->dtype, l.ndim(), l.shape(), where));
-      copy_by_kernel(copies.back(), *a, where);
+      copy_unreported(copies.back(), *a, where);
       a = &copies.back();
     }
+    if (records) work.inputs.push_back(*a);
     w.add_array(*a);
   }
   for (int j = 0; j < info.results; ++j) {
     w.add_array(*out[j]);
     if (records)
-      call->outs.push_back(*out[j]);
+      work.outs.push_back(*out[j]);
     else if (!cuda)
       note_write(*out[j]);
     else if (outs[j])
@@ -234,12 +232,13 @@ void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, cons
   build_iteration_space(w, shape.ndim, shape.extents);
   if (cuda) return launch(op, w, device.id, where);
   if (!records) return run_program(*r.host, w, where);
-  call->program = r.host;
-  if (r.host->calls_python)
-    call->operation = call_hook(Hook::Prepare, "(si)", "operation", int(op));
-  call->where = info.name;
-  call->w = w;
-  recorder->add(call);
+  if (r.host->calls_python)  // the program does not keep a user's functions
+    work.object = call_hook(Hook::Prepare, "(si)", "operation", int(op));
+  work.where = info.name;
+  work.compute = [program = r.host, w](const HostWork& call) {
+    run_program(*program, w, call.where.c_str());
+  };
+  recorder->add(std::move(work));
 }
 
 // An operand or a result has a class that only Python can read.

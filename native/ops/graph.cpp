@@ -56,10 +56,11 @@ void add_to_capture(CUstream stream, CUgraph inner) {
 void HostWork::run() const {
   for (const Array& a : inputs) require_set(where.c_str(), a);
   for (const Array& a : outs) note_write(a);
-  compute();
+  compute(*this);
 }
 
 int HostWork::traverse(visitproc visit, void* arg) const {
+  Py_VISIT(object.get());
   for (const auto* list : {&inputs, &outs})
     for (const Array& a : *list) Py_VISIT(a.base.get());
   return 0;

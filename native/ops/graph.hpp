@@ -5,6 +5,7 @@
 #include <Python.h>
 #include <cuda.h>
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -18,14 +19,12 @@ namespace gpuinterop::ops {
 // What each replay of a capture on the host repeats. Created, run and destroyed with the GIL held.
 struct HostWork {
   std::vector<Array> inputs, outs;  // as they were recorded
-  std::string where = "replay";     // the name in errors
+  std::function<void(const HostWork&)> compute;
+  PyRef object = {};             // a Python object that compute() needs, or null
+  std::string where = "replay";  // the name in errors
 
-  virtual ~HostWork() = default;
   void run() const;  // checks that the inputs have values
-  virtual int traverse(visitproc visit, void* arg) const;
-
- protected:
-  virtual void compute() const = 0;
+  int traverse(visitproc visit, void* arg) const;
 };
 
 constexpr size_t kIndexFlagBytes = 64;
@@ -60,7 +59,7 @@ class Recorder {
   // Kind::Capture error for work on another device: it would run now and not at a replay.
   void require_device(Device device) const;
   // On the host: what every replay does, in order.
-  void add(std::shared_ptr<const HostWork> work) { calls_.push_back(std::move(work)); }
+  void add(HostWork work) { calls_.push_back(std::make_shared<const HostWork>(std::move(work))); }
 
   bool on_host() const noexcept { return on_host_; }
   Device device() const noexcept { return device_; }

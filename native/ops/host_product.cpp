@@ -71,20 +71,14 @@ void run_lines(const HostLoop& loop, const Block (&blocks)[N], int64_t rows, int
   }
 }
 
-struct HostProduct : HostWork {
-  Scalar alpha, beta;
-
-  void compute() const override;
-};
-
 // One product, into an array that does not overlap the operands. NumPy's loop multiplies whole matrices. Small floats,
 // and vectors that NumPy would not give to BLAS, are multiplied in tiles of float64 or complex128.
 class Multiplication {
  public:
-  Multiplication(const HostProduct& p, const Array& to)
-      : scales_(!(p.alpha == Scalar{1, 0})),
+  Multiplication(const HostWork& p, Scalar alpha, Scalar beta, const Array& to, const char* where)
+      : scales_(!(alpha == Scalar{1, 0})),
         adds_(p.inputs.size() > 2),
-        scales_addend_(adds_ && !(p.beta == Scalar{1, 0})),
+        scales_addend_(adds_ && !(beta == Scalar{1, 0})),
         stored_(to.dtype),
         addend_(p.inputs.back().dtype) {
     const Array &a = p.inputs[0], &b = p.inputs[1];
@@ -99,16 +93,16 @@ class Multiplication {
     place(kB, b, true, columns);
     place(kTo, to, rows, columns);
     Array c = adds_ ? p.inputs[2] : to;
-    c.layout = c.layout.broadcast_to(ndim, stack_, p.where.c_str());
+    c.layout = c.layout.broadcast_to(ndim, stack_, where);
     place(kC, c, rows, columns);
     is_tiled_ = needs_tiles(itemsize_of(stored_));
     dtype_ = !is_tiled_ ? stored_ : is_complex(stored_) ? kComplex128 : kFloat64;
     size_ = itemsize_of(dtype_);
     side_ = static_cast<int64_t>(std::sqrt(kTileBytes / size_)) & ~7;
     loops_ = loops_of(dtype_);
-    cast_one(&p.alpha, kComplex128, alpha_, dtype_);
-    cast_one(&p.beta, kComplex128, beta_, dtype_);
-    if (is_tiled_ || adds_) tiles_ = allocate({}, kTiles * kTileBytes, p.where.c_str());
+    cast_one(&alpha, kComplex128, alpha_, dtype_);
+    cast_one(&beta, kComplex128, beta_, dtype_);
+    if (is_tiled_ || adds_) tiles_ = allocate({}, kTiles * kTileBytes, where);
   }
 
   // Does not need the GIL.
@@ -222,21 +216,22 @@ class Multiplication {
   BufferRef tiles_;
 };
 
-void HostProduct::compute() const {
-  const Array& out = outs[0];
-  const bool apart = std::any_of(inputs.begin(), inputs.end(), [&](const Array& x) {
-    return may_overlap(x, out, where.c_str());
-  });
+// The inputs are two operands and, where it adds one, an addend.
+void compute_product(const HostWork& work, Scalar alpha, Scalar beta) {
+  const char* where = work.where.c_str();
+  const std::vector<Array>& inputs = work.inputs;
+  const Array& out = work.outs[0];
+  const bool apart = std::any_of(inputs.begin(), inputs.end(),
+                                 [&](const Array& x) { return may_overlap(x, out, where); });
   Array fresh;
-  if (apart)
-    fresh = make_empty({}, out.dtype, out.layout.ndim(), out.layout.shape(), where.c_str());
-  Multiplication product(*this, apart ? fresh : out);
+  if (apart) fresh = make_empty({}, out.dtype, out.layout.ndim(), out.layout.shape(), where);
+  Multiplication product(work, alpha, beta, apart ? fresh : out, where);
   {
     const double inner = double(inputs[0].layout.shape()[inputs[0].layout.ndim() - 1]);
     GilRelease released(double(out.layout.size()) * inner >= kGilProducts);
     product.run();
   }
-  if (apart) copy_host(out, fresh);
+  if (apart) copy_unreported(out, fresh, where);
 }
 
 }  // namespace
@@ -249,19 +244,20 @@ PyObject* on_host(const ProductCall& call, const ProductRule& rule, const Shape&
   const bool adds = c.array && !(call.beta == Scalar{0, 0});
   if (adds && !cast_loop(c.array->dtype, rule.dtype)) cast_operand(c, rule.dtype, call.where);
   // It holds the memory while other threads run.
-  auto product = std::make_shared<HostProduct>();
-  product->inputs.reserve(3);
+  HostWork product;
+  product.inputs.reserve(3);
   for (const Operand* s : {&a, &b, &c})
-    if (s != &c || adds) product->inputs.push_back(*s->array);
-  product->outs.push_back(unwrap(result.get()));
-  product->alpha = call.alpha;
-  product->beta = call.beta;
-  product->where = call.where;
+    if (s != &c || adds) product.inputs.push_back(*s->array);
+  product.outs.push_back(unwrap(result.get()));
+  product.where = call.where;
+  product.compute = [alpha = call.alpha, beta = call.beta](const HostWork& work) {
+    compute_product(work, alpha, beta);
+  };
   require_recorded({});
   if (recording_on_host())
     recorder->add(std::move(product));
   else
-    product->run();
+    product.run();
   return result.release();
 }
 

@@ -189,8 +189,6 @@ void run_program(const HostProgram& program, const IterationSpace& w, const char
   run_elements(run, w, at, program.calls_python ? program.block : kShortLine);
 }
 
-void HostCall::compute() const { run_program(*program, w, where.c_str()); }
-
 std::shared_ptr<const HostProgram> read_program(PyObject* compiled) {
   const nb::handle answer(compiled);
   auto program = std::make_shared<HostProgram>();

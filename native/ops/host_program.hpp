@@ -36,16 +36,6 @@ struct HostProgram {
   size_t registers() const noexcept { return operands() + temporaries.size() + constants.size(); }
 };
 
-// A program and its operands, kept by a capture for its replays.
-struct HostCall : HostWork {
-  std::shared_ptr<const HostProgram> program;
-  PyRef operation;  // if the program calls Python: the program does not keep a user's functions
-  IterationSpace w;
-
- protected:
-  void compute() const override;
-};
-
 // The program that PREPARE["host program"] returned: (inputs, results, temporaries, constants, steps).
 std::shared_ptr<const HostProgram> read_program(PyObject* compiled);
 

@@ -284,16 +284,6 @@ class PlaceFinder {
   alignas(16) char buffer_[kHeld * 16];
 };
 
-struct ReductionCall : HostWork {
-  std::shared_ptr<const HostReduction> plan;
-
-  void compute() const override {
-    const Array* ins[kMaxPlanned];
-    for (size_t i = 0; i < inputs.size(); ++i) ins[i] = &inputs[i];
-    plan->reduce(ins, outs[0], where.c_str());
-  }
-};
-
 }  // namespace
 
 void HostReduction::reduce(const Array* const* ins, const Array& out, const char* where) const {
@@ -316,12 +306,16 @@ void HostReduction::compute(const MaybeArray* ins, int n_ins, const MaybeArray* 
   for (int i = 0; i < n_ins; ++i) read[i] = &*ins[i];
   require_recorded({});
   if (recording_on_host()) {
-    auto call = std::make_shared<ReductionCall>();
-    for (int i = 0; i < n_ins; ++i) call->inputs.push_back(*read[i]);
-    call->outs.push_back(*outs[0]);
-    call->plan = shared_from_this();
-    call->where = where;
-    recorder->add(std::move(call));
+    HostWork work;
+    for (int i = 0; i < n_ins; ++i) work.inputs.push_back(*read[i]);
+    work.outs.push_back(*outs[0]);
+    work.where = where;
+    work.compute = [plan = shared_from_this()](const HostWork& call) {
+      const Array* arrays[kMaxPlanned];
+      for (size_t i = 0; i < call.inputs.size(); ++i) arrays[i] = &call.inputs[i];
+      plan->reduce(arrays, call.outs[0], call.where.c_str());
+    };
+    recorder->add(std::move(work));
   } else {
     for (int i = 0; i < n_ins; ++i) require_set(where, *read[i]);
     note_write(*outs[0]);

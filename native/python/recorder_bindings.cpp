@@ -16,17 +16,11 @@ using ops::Recorder;
 
 namespace {
 
-struct PythonCall : ops::HostWork {
-  PyRef callable;
-  void compute() const override {
-    const PyRef result =
-        PyRef::checked(run_python([&] { return PyObject_CallNoArgs(callable.get()); }));
-  }
-  int traverse(visitproc visit, void* arg) const override {
-    Py_VISIT(callable.get());
-    return 0;
-  }
-};
+// The work of calling `object`.
+void call_object(const ops::HostWork& work) {
+  const PyRef result =
+      PyRef::checked(run_python([&] { return PyObject_CallNoArgs(work.object.get()); }));
+}
 
 }  // namespace
 
@@ -71,9 +65,7 @@ void register_recorder(nb::module_& m) {
         // False: nothing records, so the caller does the work itself.
         ops::require_recorded({DeviceType::Cpu, 0});
         if (!ops::recording_on_host()) return false;
-        auto call = std::make_shared<PythonCall>();
-        call->callable = PyRef::borrow(fn.ptr());
-        ops::recorder->add(std::move(call));
+        ops::recorder->add({.compute = call_object, .object = PyRef::borrow(fn.ptr())});
         return true;
       },
       nb::arg("call"));
