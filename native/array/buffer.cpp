@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <string>
@@ -21,11 +22,6 @@ constexpr int64_t kAlignment = 64;
 constexpr int64_t kSmall = 4096;
 // From this size on request huge pages, as NumPy does, because new memory is then faster to fill.
 constexpr int64_t kHuge = int64_t(4) << 20;
-
-Statistics& device_statistics(int id) noexcept {
-  static Statistics all[kMaxDevices];
-  return all[id < 0 || id >= kMaxDevices ? kMaxDevices - 1 : id];
-}
 
 void count(Buffer* b) noexcept {
   Statistics& s = statistics(b->device);
@@ -81,8 +77,8 @@ const char* memory_name(Memory m) noexcept {
 }
 
 Statistics& statistics(Device device) noexcept {
-  static Statistics host;
-  return device.is_cuda() ? device_statistics(device.id) : host;
+  static Statistics all[1 + kMaxDevices];  // of the host, then of the GPUs
+  return all[device.is_cuda() ? 1 + std::clamp(device.id, 0, kMaxDevices - 1) : 0];
 }
 
 void BufferRef::destroy(Buffer* b) noexcept {

@@ -111,13 +111,11 @@ PyRef result_for(const ProductCall& call, const ProductRule& rule, Device device
 
 void cast_operand(Operand& operand, DTypeId dtype, const char* where) {
   if (!operand.array || operand.array->dtype == dtype) return;
-  static int op = -1;  // no dynamic initialiser: that would hold a lock while Python runs
-  if (op < 0) op = op_by_name("cast");
   const Layout& l = operand.array->layout;
   PyRef result = PyRef::steal(
       wrap(array_type, make_empty(operand.array->device, dtype, l.ndim(), l.shape(), where)));
   PyObject* target = result.get();
-  Py_XDECREF(call(static_cast<OpId>(op), &operand.object, &target, false));
+  Py_XDECREF(call(op_by_name("cast"), &operand.object, &target, false));
   operand.set(std::move(result));
 }
 
