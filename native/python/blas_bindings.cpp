@@ -134,10 +134,8 @@ void register_blas(nb::module_& m) {
         size_t which = 0;
         while (which < functions().size() && name != functions()[which].name()) ++which;
         if (which == functions().size()) throw nb::value_error("unknown product");
-        // Kept until the process ends, like the function itself.
-        auto* def = new PyMethodDef{functions()[which].name(), as_method(guarded<call_product>),
-                                    METH_FASTCALL | METH_KEYWORDS, strdup(doc.c_str())};
-        return nb::steal(make_function_with_id(def, static_cast<int>(which)));
+        return nb::steal(make_function_with_id(static_cast<int>(which), name.c_str(), doc.c_str(),
+                                               as_method(guarded<call_product>)));
       },
       nb::arg("name"), nb::arg("doc"), "Return a product as a function.");
   m.def(

@@ -1,51 +1,45 @@
-// Functions of the package that carry an id: of an operation, or of a product.
+// Functions of the package that carry an id: of an operation, a reduction or a product.
 #pragma once
 
 #include <Python.h>
 
 #include <cstdlib>
+#include <cstring>
+
+#include "array/array.hpp"
 
 namespace gpuinterop {
 
 struct FunctionState {
   int number;
-  PyMethodDef* owned;  // freed with the function; null: static
+  PyMethodDef definition;  // owns its texts
 };
 
-inline void free_function_state(void* self) {
-  auto* state = static_cast<FunctionState*>(PyModule_GetState(static_cast<PyObject*>(self)));
-  if (!state || !state->owned) return;
-  std::free(const_cast<char*>(state->owned->ml_name));
-  std::free(const_cast<char*>(state->owned->ml_doc));
-  delete state->owned;
+inline FunctionState& state_of_function(PyObject* self) {
+  return *static_cast<FunctionState*>(PyModule_GetState(self));
+}
+inline int number_of(PyObject* self) { return state_of_function(self).number; }
+
+inline void free_texts(void* self) {
+  const PyMethodDef& definition = state_of_function(static_cast<PyObject*>(self)).definition;
+  std::free(const_cast<char*>(definition.ml_name));
+  std::free(const_cast<char*>(definition.ml_doc));
 }
 
 // The id is the state of a module that belongs to this function alone. help(), inspect and pickle then treat
 // it as a function of a module; an int as `self` would make it a method of that int.
-inline PyObject* make_function_with_id(PyMethodDef* def, int number, bool owned = false) {
-  static PyModuleDef home = {PyModuleDef_HEAD_INIT,
-                             "gpuinterop",
-                             nullptr,
-                             sizeof(FunctionState),
-                             nullptr,
-                             nullptr,
-                             nullptr,
-                             nullptr,
-                             free_function_state};
-  PyObject* self = PyModule_Create(&home);
-  PyObject* name = self ? PyUnicode_FromString("gpuinterop") : nullptr;
-  PyObject* function = nullptr;
-  if (name) {
-    *static_cast<FunctionState*>(PyModule_GetState(self)) = {number, owned ? def : nullptr};
-    function = PyCFunction_NewEx(def, self, name);
-  }
-  Py_XDECREF(name);
-  Py_XDECREF(self);
-  return function;
-}
-
-inline int number_of(PyObject* self) {
-  return static_cast<FunctionState*>(PyModule_GetState(self))->number;
+inline PyObject* make_function_with_id(int number, const char* name, const char* doc,
+                                       PyCFunction call) {
+  static PyModuleDef home = {.m_base = PyModuleDef_HEAD_INIT,
+                             .m_name = "gpuinterop",
+                             .m_size = sizeof(FunctionState),
+                             .m_free = free_texts};
+  const PyRef self = PyRef::checked(PyModule_Create(&home));
+  const PyRef module_name = PyRef::checked(PyUnicode_FromString("gpuinterop"));
+  FunctionState& state = state_of_function(self.get());
+  state = {number, {strdup(name), call, METH_FASTCALL | METH_KEYWORDS, strdup(doc)}};
+  return PyRef::checked(PyCFunction_NewEx(&state.definition, self.get(), module_name.get()))
+      .release();
 }
 
 }  // namespace gpuinterop

@@ -73,12 +73,6 @@ PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs
   return ops::call(op, args, given ? outs : nullptr, false, c_order);
 }
 
-PyObject* make_function(int op, const char* name, const char* doc) {
-  auto* def = new PyMethodDef{strdup(name), as_method(guarded<call_operation>),
-                              METH_FASTCALL | METH_KEYWORDS, strdup(doc)};
-  return make_function_with_id(def, op, true);
-}
-
 int add_op(const std::string& name, int inputs, int results, bool compares, nb::object ufunc,
            bool once) {
   if (const int known = once ? ops::find_op(name.c_str()) : -1; known >= 0) return known;
@@ -131,7 +125,8 @@ void register_ops(nb::module_& m) {
   m.def(
       "_op_function",
       [](int op, const char* name, const char* doc, nb::object entry) {
-        nb::object function = nb::steal(make_function(op, name, doc));
+        nb::object function =
+            nb::steal(make_function_with_id(op, name, doc, as_method(guarded<call_operation>)));
         if (!entry.is_none()) nb::setattr(PyCFunction_GetSelf(function.ptr()), "entry", entry);
         return function;
       },

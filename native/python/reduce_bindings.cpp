@@ -36,8 +36,8 @@ using Arguments = std::array<PyObject*, kArguments>;  // null: the default
 struct Method {
   std::string op;  // the entry's name
   Parameters parameters;
-  std::string method_doc, function_doc;
-  PyMethodDef method, function;
+  std::string method_doc;
+  PyMethodDef method;
   std::vector<Argument> kinds;  // of the parameters
   const char* where() const { return parameters.function.c_str(); }
 };
@@ -167,13 +167,10 @@ PyObject* reduce_function(PyObject* self, PyObject* const* args, Py_ssize_t narg
   return call_python(PyUnicode_FromString(m.op.c_str()), nullptr, args, nargs, names).release();
 }
 
-constexpr int kFlags = METH_FASTCALL | METH_KEYWORDS;
-
 template <size_t... OPS>
-void set_entry_points(Method& m, size_t number, std::index_sequence<OPS...>) {
+PyCFunction entry_point(size_t number, std::index_sequence<OPS...>) {
   static constexpr decltype(&reduce_method<0>) kEntries[] = {guarded<reduce_method<OPS>>...};
-  m.method = {m.op.c_str(), as_method(kEntries[number]), kFlags, m.method_doc.c_str()};
-  m.function = {m.op.c_str(), as_method(guarded<reduce_function>), kFlags, m.function_doc.c_str()};
+  return as_method(kEntries[number]);
 }
 
 nb::object add_reduction(const std::string& op, const std::string& name,
@@ -184,14 +181,15 @@ nb::object add_reduction(const std::string& op, const std::string& name,
   const auto number = static_cast<size_t>(known - reduction_methods.begin());
   if (number == kMostMethods) throw nb::value_error("more reductions than entry points");
   if (number == reduction_methods.size()) {
-    auto m = std::make_unique<Method>(Method{op, Parameters(name, parameters, 0),
-                                             op + "($self, /, " + doc, op + "(x, /, " + doc});
+    auto m = std::make_unique<Method>(
+        Method{op, Parameters(name, parameters, 0), op + "($self, /, " + doc});
     for (const std::string& word : m->parameters.names) {
       const auto found = std::find(std::begin(kNames), std::end(kNames), word);
       if (found == std::end(kNames)) throw nb::value_error("an unknown parameter of a reduction");
       m->kinds.push_back(static_cast<Argument>(found - std::begin(kNames)));
     }
-    set_entry_points(*m, number, std::make_index_sequence<kMostMethods>());
+    m->method = {m->op.c_str(), entry_point(number, std::make_index_sequence<kMostMethods>()),
+                 METH_FASTCALL | METH_KEYWORDS, m->method_doc.c_str()};
     reduction_methods.push_back(std::move(m));
   }
   Method& added = *reduction_methods[number];
@@ -199,7 +197,9 @@ nb::object add_reduction(const std::string& op, const std::string& name,
     const PyRef method = PyRef::checked(PyDescr_NewMethod(array_type, &added.method));
     nb::setattr(reinterpret_cast<PyObject*>(array_type), op.c_str(), nb::handle(method.get()));
   }
-  return nb::steal(make_function_with_id(&added.function, static_cast<int>(number)));
+  return nb::steal(make_function_with_id(static_cast<int>(number), op.c_str(),
+                                         (op + "(x, /, " + doc).c_str(),
+                                         as_method(guarded<reduce_function>)));
 }
 
 }  // namespace
