@@ -169,7 +169,7 @@ void set_grid(ElementwiseLaunch* p, int64_t blocks, const char* where) {
   if (blocks > 0x7fffffff)
     fail(Kind::Shape, where, "at most 2^31 blocks in one launch", std::to_string(blocks),
          "split the array");
-  p->grid = static_cast<uint32_t>(blocks);
+  p->how.grid[0] = static_cast<unsigned>(blocks);
 }
 
 // Fills p[] and s[] of every parameter struct. The bytes of a constant occupy both.
@@ -201,7 +201,7 @@ void plan_flat(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   Words words(p, where);
   put_operands(words, w, inner);
   words.put(w.size);
-  p->block_x = kThreads;
+  p->how.block[0] = kThreads;
   set_grid(p, blocks_for(w.size, int64_t{kThreads} * variant.vector * variant.unroll), where);
 }
 
@@ -215,18 +215,18 @@ void plan_rows(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   variant.skew = static_cast<uint8_t>(access.skew);
   const int64_t n = w.shape[inner], rows = w.size / n, reach = n + access.skew - 1;
   const int64_t lanes = blocks_for(reach, variant.vector);
-  p->block_x = static_cast<uint32_t>(
+  unsigned &block_x = p->how.block[0], &block_y = p->how.block[1];
+  block_x = static_cast<unsigned>(
       std::min<int64_t>(kThreads, std::bit_ceil(static_cast<uint64_t>(lanes))));
   // At most an eighth of the threads lies behind the row's end, unless a warp is too wide for that.
-  while (p->block_x > 32 && blocks_for(lanes, p->block_x) * p->block_x > lanes + lanes / 8)
-    p->block_x /= 2;
-  p->block_y = kThreads / p->block_x;
+  while (block_x > 32 && blocks_for(lanes, block_x) * block_x > lanes + lanes / 8) block_x /= 2;
+  block_y = kThreads / block_x;
   int unroll = variant.vector * widest(w, variant.modes) < 16 ? 8 : 2;
   if (operands_in_memory(w) > 4) unroll /= 2;
   if (w.size <= kSmall) unroll = 1;
-  while (unroll > 1 && int64_t{p->block_y} * unroll / 2 >= rows) unroll /= 2;
+  while (unroll > 1 && int64_t{block_y} * unroll / 2 >= rows) unroll /= 2;
   variant.unroll = static_cast<uint8_t>(std::clamp(unroll, 1, 8));
-  const int64_t chunks = blocks_for(reach, int64_t{p->block_x} * variant.vector);
+  const int64_t chunks = blocks_for(reach, int64_t{block_x} * variant.vector);
   int dims[kMaxDims];
   for (int k = 0; k < inner; ++k) dims[k] = inner - 1 - k;
   Words words(p, where);
@@ -235,7 +235,7 @@ void plan_rows(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   words.put(rows);
   words.put(chunks);
   put_outer(words, w, dims, inner);
-  set_grid(p, chunks * blocks_for(rows, int64_t{p->block_y} * variant.unroll), where);
+  set_grid(p, chunks * blocks_for(rows, int64_t{block_y} * variant.unroll), where);
 }
 
 void plan_general(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
@@ -252,7 +252,7 @@ void plan_general(const IterationSpace& w, ElementwiseLaunch* p, const char* whe
   put_operands(words, w, -1);
   words.put(w.size);
   put_outer(words, w, dims, w.ndim);
-  p->block_x = kThreads;
+  p->how.block[0] = kThreads;
   set_grid(p, blocks_for(w.size, int64_t{kThreads} * variant.unroll), where);
 }
 
@@ -327,7 +327,7 @@ bool plan_tile(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   for (int i = 0; i < w.operands; ++i) words.put(int64_t{0});
   int64_t batch = 1;
   for (int k = 0; k < n; ++k) batch *= w.shape[dims[k]];
-  p->block_x = kThreads;
+  p->how.block[0] = kThreads;
   set_grid(p, tiles_x * tiles_y * batch, where);
   return true;
 }
@@ -354,9 +354,6 @@ int dimension_to_halve(const IterationSpace& w) {
 }
 
 void plan_launch(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
-  p->words = 0;
-  p->block_y = 1;
-  p->variant = KernelVariant();
   if (w.ndim <= 1) {
     plan_flat(w, p, where);
     return;

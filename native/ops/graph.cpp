@@ -66,13 +66,11 @@ int HostWork::traverse(visitproc visit, void* arg) const {
   return 0;
 }
 
-Recorder::Recorder(Device device, bool on_host) : device_(device), on_host_(on_host) {}
-
 Recorder::~Recorder() { destroy_graph(); }
 
 // Its memory returns to the cache after the last launch.
 void Recorder::destroy_graph() noexcept {
-  const cuda::DeviceState* d = on_host_ ? nullptr : cuda::started_device(device_.id);
+  const cuda::DeviceState* d = on_host() ? nullptr : cuda::started_device(device_.id);
   if (!d || cuda::driver_is_gone() || !cuda::context_exists(*d)) return;
   if (const uint64_t capture = std::exchange(capture_, 0))
     cuda::end_graph_memory(device_.id, capture, last_stream_, last_thread_);
@@ -86,7 +84,7 @@ void Recorder::destroy_graph() noexcept {
 }
 
 void Recorder::begin(PyObject* self) {
-  if (active_ || ready_)
+  if (self_ || ready_)
     fail(Kind::Capture, kCapture, "a capture that has not begun", "a capture that has begun",
          "create a new capture: gpuinterop.capture()");
   if (recorder)
@@ -94,7 +92,7 @@ void Recorder::begin(PyObject* self) {
          "a capture inside a capture",
          "record the inner capture first and replay it in the outer block, or write its operations "
          "in the outer block");
-  if (!on_host_) {
+  if (!on_host()) {
     cuda::require(kCapture);
     cuda::DeviceGuard guard(device_.id);
     outer_stream_ = cuda::current_stream(device_.id);
@@ -117,7 +115,6 @@ void Recorder::begin(PyObject* self) {
       throw;
     }
   }
-  active_ = true;
   self_ = PyRef::borrow(self);
   recorder = this;
 }
@@ -125,12 +122,12 @@ void Recorder::begin(PyObject* self) {
 void Recorder::end() {
   if (recorder != this)
     fail(Kind::Capture, kCapture, "the end of a capture in the thread that began it",
-         active_ ? "another thread, while the first one still records" : "no capture in progress",
+         self_ ? "another thread, while the first one still records" : "no capture in progress",
          "use it as a with-block, and leave the block in the thread that entered it");
   const PyRef self = stop();
   drop_unused();
   try {
-    if (!on_host_) make_executable();
+    if (!on_host()) make_executable();
     for (const auto* list : {&used_, &fresh_})
       for (const Array& a : *list)
         if (std::find(buffers_.begin(), buffers_.end(), a.buffer.get()) == buffers_.end())
@@ -146,14 +143,13 @@ void Recorder::end() {
 void Recorder::leave() noexcept {
   if (recorder != this) return;
   const PyRef self = stop();
-  if (!on_host_) end_stream_capture();
+  if (!on_host()) end_stream_capture();
   destroy_graph();
   clear();
 }
 
 // Returns the reference that keeps this object alive; the caller holds it until it returns.
 PyRef Recorder::stop() noexcept {
-  active_ = false;
   recorder = nullptr;
   return std::move(self_);
 }
@@ -203,12 +199,12 @@ void Recorder::run_calls() {
 void Recorder::replay() {
   if (!ready_)
     fail(Kind::Capture, "replay", "a finished capture",
-         active_ ? "a capture in progress" : "a capture without operations",
+         self_ ? "a capture in progress" : "a capture without operations",
          "replay after the with-block");
   require_recorded(device_);
   for (const auto* list : {&written_, &fresh_})
     for (const Array& a : *list) prepare_write(a, "replay");
-  if (on_host_) {
+  if (on_host()) {
     if (recorder) {  // its calls become calls of the capture around it
       recorder->calls_.insert(recorder->calls_.end(), calls_.begin(), calls_.end());
       recorder->unset_.insert(recorder->unset_.end(), unset_.begin(), unset_.end());
@@ -224,7 +220,7 @@ void Recorder::replay() {
     for (const BufferRef& flags : checked_flags_)
       cuda::note_pinned_use(device_.id, flags->ptr, stream, "replay");
     // The copy may outlive this graph, so the outer graph must hold the memory that it reads and writes.
-    if (recorder && !recorder->on_host_ && recorder->device_.id == device_.id) {
+    if (recorder && !recorder->on_host() && recorder->device_.id == device_.id) {
       for (const auto* list : {&used_, &fresh_})
         for (const Array& array : *list) recorder->use(array);
       recorder->inner_nodes_ += nodes() - 1;
@@ -285,8 +281,8 @@ void Recorder::require_device(Device device) const {
 
 void Recorder::use(const Array& array) {
   // A graph may hold copies of pinned host memory.
-  if (on_host_ || array.device.is_cuda()) require_device(array.device);
-  if (on_host_ || !array.buffer) return;  // host calls hold their arrays
+  if (on_host() || array.device.is_cuda()) require_device(array.device);
+  if (on_host() || !array.buffer) return;  // host calls hold their arrays
   auto shares = [&](const Array& known) { return known.buffer.get() == array.buffer.get(); };
   const bool needs_base = array.buffer->needs_base;
   auto is_held = [&](const Array& known) {
@@ -302,13 +298,13 @@ void Recorder::use(const Array& array) {
 
 void Recorder::fresh(const Array& array) {
   require_device(array.device);
-  if (on_host_ || !array.buffer) return;
+  if (on_host() || !array.buffer) return;
   drop_unused();
   fresh_.push_back(array);
 }
 
 void Recorder::unset(const Array& array) {
-  if (!on_host_ || array.device.is_cuda() || !array.buffer) return;
+  if (!on_host() || array.device.is_cuda() || !array.buffer) return;
   std::memset(array.buffer->ptr, 0, static_cast<size_t>(array.buffer->nbytes));
   array.buffer->unset = true;
   unset_.push_back(array.buffer);
@@ -351,7 +347,7 @@ int64_t Recorder::references(const Buffer* buffer) const noexcept {
 }
 
 size_t Recorder::nodes() const {
-  if (on_host_) return calls_.size();
+  if (on_host()) return calls_.size();
   if (!graph_) return inner_nodes_;
   size_t n = 0;
   cuda::DeviceGuard guard(device_.id);

@@ -31,7 +31,7 @@ constexpr size_t kIndexFlagBytes = 64;
 
 class Recorder {
  public:
-  Recorder(Device device, bool on_host);
+  explicit Recorder(Device device) : device_(device) {}
   ~Recorder();
   Recorder(const Recorder&) = delete;
 
@@ -61,7 +61,7 @@ class Recorder {
   // On the host: what every replay does, in order.
   void add(HostWork work) { calls_.push_back(std::make_shared<const HostWork>(std::move(work))); }
 
-  bool on_host() const noexcept { return on_host_; }
+  bool on_host() const noexcept { return !device_.is_cuda(); }
   Device device() const noexcept { return device_; }
   int64_t references(const Buffer* buffer) const noexcept;  // how many this recorder has
   size_t nodes() const;  // kernels, copies, fills; calls on the host
@@ -79,8 +79,7 @@ class Recorder {
   void require_no_index_flag();
 
   Device device_;
-  bool on_host_;
-  bool active_ = false, ready_ = false;
+  bool ready_ = false;
   CUstream stream_ = nullptr, outer_stream_ = nullptr;
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
@@ -88,7 +87,7 @@ class Recorder {
   uint64_t capture_ = 0;            // the driver's id of the capture
   CUstream last_stream_ = nullptr;  // of the last launch
   uint32_t last_thread_ = 0;
-  PyRef self_;                                          // while active
+  PyRef self_;                                          // while a thread records
   std::vector<std::shared_ptr<const HostWork>> calls_;  // shared with captures that replay this one
   std::vector<Array> used_, fresh_;
   std::vector<Array> written_;  // beside fresh_

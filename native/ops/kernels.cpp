@@ -8,7 +8,6 @@
 #include "array/error.hpp"
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
-#include "cuda/module.hpp"
 #include "ops/call_cache.hpp"
 
 namespace nb = nanobind;
@@ -85,13 +84,9 @@ void launch(OpId op, const IterationSpace& w, int device, const char* where) {
   // A reference, because a launch may let other threads run, which may empty the call cache.
   const auto compiled = find_or_prepare<Compiled>(
       write_key, [&] { return build(op, w, variant, device, where); }, where);
-  cuda::Launch how;
-  how.grid[0] = planned.grid;
-  how.block[0] = planned.block_x;
-  how.block[1] = planned.block_y;
   void* arguments[] = {planned.parameters};
   cuda::queue(w.buffer, w.operands, stream, where,
-              [&] { cuda::launch_here(compiled->kernel, how, stream, arguments, where); });
+              [&] { cuda::launch_here(compiled->kernel, planned.how, stream, arguments, where); });
 }
 
 }  // namespace gpuinterop::ops

@@ -1,7 +1,7 @@
 // Launches of elementwise kernels. Python compiles each of them once (Hook::Prepare), for the call cache.
 #pragma once
 
-#include "cuda/cuda.hpp"
+#include "cuda/module.hpp"
 #include "ops/iteration_space.hpp"
 
 namespace gpuinterop::ops {
@@ -38,7 +38,7 @@ struct KernelVariant {
 
 struct ElementwiseLaunch {
   KernelVariant variant;
-  uint32_t grid = 0, block_x = 0, block_y = 1;
+  cuda::Launch how;
   int words = 0;
   uint64_t parameters[kMaxParameterWords];
 };
@@ -48,7 +48,7 @@ struct ElementwiseLaunch {
 // again. There are few parts, because each has or spans about 2^30 elements or more, and memory is finite.
 int dimension_to_halve(const IterationSpace& w);
 
-// Fills *p, at each launch. It is no launch plan (launch_plan.hpp), which is stored for one layout.
+// Fills *p, a fresh one, at each launch. It is no launch plan (launch_plan.hpp), which is stored for one layout.
 void plan_launch(const IterationSpace& w, ElementwiseLaunch* p, const char* where);
 
 }  // namespace gpuinterop::ops

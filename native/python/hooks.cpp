@@ -53,8 +53,9 @@ Entry entries[] = {
     // prepare(subject, ...) -> the new entry of the call cache
     //   Called when the call cache has no entry: "types" and "product types" for the dtypes and the classes
     //   of results, "kernel" for machine code, "host program" for the loops that compute an operation in host
-    //   memory, "operation" for the object that keeps the functions of such a program, "reduction" and "product" for launch plans, "rank one" for the operation x * y + a, "cublas"
-    //   to open cuBLAS. A reduction that Python carries out, such as one with where=, returns its result.
+    //   memory, "operation" for the object that keeps the functions of such a program, "reduction" and "product"
+    //   for plans, "rank one" for the operation x * y + a, "cublas" to open cuBLAS. A reduction that Python
+    //   carries out, such as one with where=, returns its result.
     {"prepare", "gpuinterop.ops.core_callbacks"},
     // encode(number, dtype id) -> (low word, high word)
     //   Called when a scalar becomes the bytes of a dtype for which the core has no rule.

@@ -31,8 +31,7 @@ void register_recorder(nb::module_& m) {
       .def(
           "__init__",
           [](Recorder* self, int device_type, int device_id) {
-            const Device device = read_device(device_type, device_id, "capture");
-            new (self) Recorder(device, !device.is_cuda());
+            new (self) Recorder(read_device(device_type, device_id, "capture"));
           },
           nb::arg("device_type"), nb::arg("device_id"))
       .def("begin", [](nb::handle self) { nb::cast<Recorder&>(self).begin(self.ptr()); })

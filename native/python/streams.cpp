@@ -45,14 +45,11 @@ void Stream::check_usable(const char* where) const {
   cuda::require_context(cuda::device_state(device.id, where), where);
 }
 
-void Stream::put_to_use() {
-  if (origin != Origin::Lent) return;
-  cuda::borrow_stream(device.id, handle, used_, "Stream");
-  used_ = true;
-}
-
 void Stream::enter() {
-  put_to_use();
+  if (origin == Origin::Lent) {
+    cuda::borrow_stream(device.id, handle, used_, "Stream");
+    used_ = true;
+  }
   ++blocks_;
 }
 

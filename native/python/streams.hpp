@@ -37,7 +37,6 @@ class Stream {
   nanobind::object owner;
 
  private:
-  void put_to_use();       // called before the first work is queued on an external stream
   void retire() noexcept;  // the handle is not used afterwards
   bool used_ = false;
   int blocks_ = 0;
