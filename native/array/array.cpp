@@ -73,6 +73,10 @@ Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where)
   return a;
 }
 
+Array empty_like(const Array& a, Device device, const char* where) {
+  return make_empty(device, a.dtype, a.layout.ndim(), a.layout.shape(), where);
+}
+
 Array make_empty(Device device, DTypeId dtype, int ndim, const int64_t* shape, const char* where) {
   return make_empty(device, dtype, Layout::c_order(ndim, shape, where), where);
 }

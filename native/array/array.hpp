@@ -104,6 +104,8 @@ Array view_of(PyObject* owner);
 std::string device_text(Device device);  // as str() of a gpuinterop.Device
 // A fresh C-ordered array that owns its memory.
 Array make_empty(Device device, DTypeId dtype, int ndim, const int64_t* shape, const char* where);
+// As above, of the shape and dtype of `a`.
+Array empty_like(const Array& a, Device device, const char* where);
 // As above, with the given dense layout.
 Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where);
 

@@ -43,14 +43,10 @@ bool ranges_overlap(const Array& dst, const Array& src, const char* where) {
   return d0 < s1 && s0 < d1;
 }
 
-Array compact_like(const Array& a, const char* where) {
-  return make_empty(a.device, a.dtype, a.layout.ndim(), a.layout.shape(), where);
-}
-
 void copy_same_device(const Array& dst, const Array& src, const char* where) {
   if (ranges_overlap(dst, src, where)) {
     if (dst.dtype == src.dtype && ops::is_same_place(dst, src)) return;
-    Array detour = compact_like(src, where);
+    Array detour = empty_like(src, src.device, where);
     copy_same_device(detour, src, where);
     copy_same_device(dst, detour, where);
     return;
@@ -107,12 +103,12 @@ void transfer(const Array& dst, const Array& src, const char* where, bool async)
   if (up && async && !src.layout.is_c_contiguous())
     cuda::finish_current_stream(dst.device.id, where);
   if (!src.layout.is_c_contiguous()) {
-    Array packed = compact_like(src, where);
+    Array packed = empty_like(src, src.device, where);
     copy_beside(packed, src, !up, where);
     return transfer(dst, packed, where, false);
   }
   if (!dst.layout.is_c_contiguous()) {
-    Array landed = compact_like(dst, where);
+    Array landed = empty_like(dst, dst.device, where);
     transfer(landed, src, where, false);
     return copy_beside(dst, landed, !up, where);
   }
@@ -176,7 +172,7 @@ void copy_elements(const Array& dst, const Array& src, const char* where, bool a
 }
 
 Array copy_for(const Array& a, Device target, const char* where) {
-  Array out = make_empty(target, a.dtype, a.layout.ndim(), a.layout.shape(), where);
+  Array out = empty_like(a, target, where);
   copy_elements(out, a, where);
   return out;
 }

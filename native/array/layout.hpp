@@ -5,6 +5,7 @@
 // size 1" is only displayed (Array._strides).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
@@ -42,6 +43,9 @@ class Layout {
   void finish(const char* where);
 
   int ndim() const noexcept { return ndim_; }
+  bool has_shape(int ndim, const int64_t* wanted) const noexcept {
+    return ndim == ndim_ && std::equal(wanted, wanted + ndim, shape());
+  }
   int64_t size() const noexcept { return size_; }
   int64_t* shape() noexcept { return data(); }
   int64_t* strides() noexcept { return data() + ndim_; }

@@ -180,9 +180,7 @@ void check_memory(Checked* c, Trust trust, bool may_copy, const char* where) {
       (first = address + uintptr_t(low_bytes)) == 0 ||
       __builtin_add_overflow(first, uintptr_t(nbytes), &last) || last > kAddressEnd)
     malformed(where, "strides whose reach fits the address space",
-              "shape " + shape_text(c->layout.ndim(), c->layout.shape()) + " with strides " +
-                  shape_text(c->layout.ndim(), c->layout.strides()) + " (elements) from " +
-                  cuda::handle_text(c->data));
+              layout_text(c->layout) + " from " + cuda::handle_text(c->data));
   c->low = c->data + low_bytes;
   c->reach = nbytes;
   if (!may_copy && !is_aligned(*c))

@@ -210,8 +210,7 @@ void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, cons
     else
       require_set(where, *a);
     if (apart >> i & 1) {
-      const Layout& l = a->layout;
-      copies.push_back(make_empty(device, a->dtype, l.ndim(), l.shape(), where));
+      copies.push_back(empty_like(*a, device, where));
       copy_unreported(copies.back(), *a, where);
       a = &copies.back();
     }

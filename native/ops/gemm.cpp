@@ -184,8 +184,7 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
   if (out.layout.ndim() > 2) merge_batches(o, where);
   const bool through_copy = !as_matrix(o.out, &d);
   if (through_copy) {
-    const Layout& l = o.out.layout;
-    o.out = make_empty(out.device, out.dtype, l.ndim(), l.shape(), where);
+    o.out = empty_like(o.out, out.device, where);
     as_matrix(o.out, &d);
   }
   as_matrix(o.a, &a);

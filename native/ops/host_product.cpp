@@ -224,7 +224,7 @@ void compute_product(const HostWork& work, Scalar alpha, Scalar beta) {
   const bool apart = std::any_of(inputs.begin(), inputs.end(),
                                  [&](const Array& x) { return may_overlap(x, out, where); });
   Array fresh;
-  if (apart) fresh = make_empty({}, out.dtype, out.layout.ndim(), out.layout.shape(), where);
+  if (apart) fresh = empty_like(out, {}, where);
   Multiplication product(work, alpha, beta, apart ? fresh : out, where);
   {
     const double inner = double(inputs[0].layout.shape()[inputs[0].layout.ndim() - 1]);

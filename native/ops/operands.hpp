@@ -20,9 +20,7 @@ struct Shape {
 
   void push(int64_t n) { extents[ndim++] = n; }
   std::string text() const { return shape_text(ndim, extents); }
-  bool is_of(const Layout& l) const noexcept {
-    return ndim == l.ndim() && std::equal(extents, extents + ndim, l.shape());
-  }
+  bool is_of(const Layout& l) const noexcept { return l.has_shape(ndim, extents); }
 };
 
 // How an operand takes part in dtype promotion. An array counts with its dtype id.

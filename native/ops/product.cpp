@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "array/error.hpp"
+#include "array/gil.hpp"
 #include "array/hooks.hpp"
 #include "array/text_arguments.hpp"
 #include "ops/cublas_gemm.hpp"
@@ -148,15 +149,7 @@ PyObject* of_matrices(const ProductCall& call, Operand& a, Operand& b, Operand& 
   const char* where = call.where;
   check_inner(a, b, a.extent(-1), b.extent(-2), where);
   const Shape shape = matrix_shape(a, b, where);
-  if (c.array) {
-    int64_t whole[kMaxDims];
-    const int ndim = broadcast_shapes(shape.ndim, shape.extents, c.ndim(), c.array->layout.shape(),
-                                      whole, where);
-    if (ndim != shape.ndim ||
-        std::memcmp(whole, shape.extents, sizeof(int64_t) * size_t(ndim)) != 0)
-      fail(Kind::Shape, where, "an addend that broadcasts to " + shape.text(), c.text(),
-           "reshape or slice the addend");
-  }
+  if (c.array) c.array->layout.broadcast_to(shape.ndim, shape.extents, where);  // or an error
   const auto rule_held = rule_for(call, a, b, c);
   const ProductRule& rule = *rule_held;
   const Device device = a.array->device;
@@ -181,8 +174,7 @@ PyObject* of_matrices(const ProductCall& call, Operand& a, Operand& b, Operand& 
   if (c.array) note_use(*c.array);
   call.out ? note_use(out) : note_fresh(out);
   const bool apart = call.out && !may_be_written(out, a, b, c, where);
-  const Array target =
-      apart ? make_empty(device, rule.dtype, shape.ndim, shape.extents, where) : out;
+  const Array target = apart ? empty_like(out, device, where) : out;
   gemm(target, *a.array, *b.array, c.array ? &*c.array : nullptr, call.alpha, call.beta, call.tf32,
        where);
   if (apart) copy_elements(out, target, where);
@@ -335,13 +327,14 @@ PyObject* ger(const ProductCall& call) {
     column.set(PyRef::steal(
         run_elementwise("multiply", column.object, number(call.alpha).ptr(), nullptr)));
   if (!a.array) return run_elementwise("multiply", column.object, y.object, out);
-  static int op = -1;
-  if (op < 0) {
+  static PyObject* rank_one = nullptr;  // owned until the process ends
+  if (!rank_one) {
     require_blas();
-    op = static_cast<int>(PyLong_AsLong(call_hook(Hook::Prepare, "(s)", "rank one").get()));
+    rank_one = call_hook(Hook::Prepare, "(s)", "rank one").release();
   }
-  PyObject* args[] = {column.object, y.object, a.object};
-  return ops::call(static_cast<OpId>(op), args, &out, false);
+  PyObject* args[] = {column.object, y.object, a.object, out};
+  return PyRef::checked(run_python([&] { return PyObject_Vectorcall(rank_one, args, 4, nullptr); }))
+      .release();
 }
 
 }  // namespace gpuinterop::ops

@@ -100,8 +100,8 @@ nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_
   return nb::steal(wrap(type, make_empty(device, id, std::move(layout), where)));
 }
 
-nb::object empty_like(nb::handle cls, const Array& x, nb::handle dtype, const std::string& order,
-                      const char* where) {
+nb::object empty_of_shape(nb::handle cls, const Array& x, nb::handle dtype,
+                          const std::string& order, const char* where) {
   PyTypeObject* type = read_class(cls, where);
   const DTypeId id = read_dtype(dtype, where);
   require_holds(type, id, where);
@@ -300,7 +300,7 @@ void register_array_functions(nb::module_& m) {
       "Return whether `x` itself is an array; a weak proxy or a mock only reports such a class.");
   m.def("empty", &empty, "cls"_a, "shape"_a, "dtype"_a, "device_type"_a, "device_id"_a,
         "order"_a = "C", "where"_a = "empty", "Return an uninitialized array of `cls`.");
-  m.def("_empty_like", &empty_like, "cls"_a, "x"_a, "dtype"_a, "order"_a, "where"_a,
+  m.def("_empty_like", &empty_of_shape, "cls"_a, "x"_a, "dtype"_a, "order"_a, "where"_a,
         "Return an uninitialized array of the shape of `x`, beside it, in one of NumPy's orders.");
   m.def(
       "read_ints",

@@ -137,9 +137,7 @@ void require_valid_layout(PyObject* o) {
   if (!g) return;
   const Buffer* b = cast(o)->value.buffer.get();
   fail(Kind::Bounds, "array", "a shape, strides and pointer that stay inside the memory",
-       "shape " + shape_text(g->layout.ndim(), g->layout.shape()) + " with strides " +
-           shape_text(g->layout.ndim(), g->layout.strides()) + " (elements), " +
-           std::to_string(b ? g->data - b->ptr : 0) + " bytes into " +
+       layout_text(g->layout) + ", " + std::to_string(b ? g->data - b->ptr : 0) + " bytes into " +
            std::to_string(b ? b->nbytes : 0) + " bytes",
        "finish the change of _dev_data, _set_stride and _set_shape_i, or slice: x[::-1]");
 }

@@ -22,10 +22,6 @@ namespace gpuinterop {
 
 namespace {
 
-bool same_shape(int ndim, const int64_t* shape, const Layout& l) {
-  return l.ndim() == ndim && std::equal(shape, shape + ndim, l.shape());
-}
-
 // An array of integers at which kernels can index `view`.
 bool is_index_for(const Array& a, const Array& view) {
   return a.device == view.device && is_integer(a.dtype);
@@ -57,7 +53,7 @@ ops::IndexedElements read_elements(const Array& v, nb::list indices, std::vector
 // Checks for an operand of the shape of the iteration, or one element in host memory.
 void check_value(const Array& a, const Array& target, int ndim, const int64_t* shape,
                  const char* where) {
-  if (a.dtype != target.dtype || !(a.device == target.device ? same_shape(ndim, shape, a.layout)
+  if (a.dtype != target.dtype || !(a.device == target.device ? a.layout.has_shape(ndim, shape)
                                                              : a.layout.size() == 1 && a.data))
     ops::fail_changed(where);
 }
@@ -176,7 +172,7 @@ void register_indexing(nb::module_& m) {
         const ops::IndexedElements at = read_elements(view, indices, std::move(axes),
                                                       std::move(source_axes), axis, mode, where);
         if (d.dtype != at.frame.dtype || d.device != at.frame.device ||
-            !same_shape(at.ndim(), at.shape(), d.layout))
+            !d.layout.has_shape(at.ndim(), at.shape()))
           ops::fail_changed(where);
         ops::gather(at, d, keeps_dst, where);
       },
@@ -203,7 +199,7 @@ void register_indexing(nb::module_& m) {
       [](Array target, Array m, Array value, const char* where) {
         check_value(value, target, target.layout.ndim(), target.layout.shape(), where);
         if (m.dtype != kBool || m.device != target.device || !target.device.is_cuda() ||
-            !same_shape(target.layout.ndim(), target.layout.shape(), m.layout))
+            !m.layout.has_shape(target.layout.ndim(), target.layout.shape()))
           ops::fail_changed(where);
         ops::assign_masked(target, m, value, where);
       },

@@ -87,13 +87,6 @@ int add_op(const std::string& name, int inputs, int results, bool compares, nb::
       {name, inputs, results, compares, ufunc.is_none() ? PyRef() : PyRef::borrow(ufunc.ptr())});
 }
 
-auto op_of(nb::handle function) {
-  if (!PyCFunction_Check(function.ptr()) ||
-      PyCFunction_GetFunction(function.ptr()) != as_method(guarded<call_operation>))
-    throw nb::type_error("an operation expected");
-  return number_of(PyCFunction_GetSelf(function.ptr()));
-}
-
 using Strides = std::vector<std::vector<int64_t>>;  // [dimension][operand]
 
 std::pair<std::vector<int64_t>, Strides> merge_dimensions(std::vector<int64_t> shape,
@@ -132,7 +125,6 @@ void register_ops(nb::module_& m) {
       },
       "op"_a, "name"_a, "doc"_a, "entry"_a = nb::none(),
       "Return the operation as a function, which keeps `entry` alive.");
-  m.def("_op_of", &op_of, "function"_a, "Return the id of an operation.");
   m.def(
       "_has_loop",
       [](nb::handle ufunc, int index) { return bool(ops::ufunc_loop(ufunc.ptr(), index)); },

@@ -272,11 +272,7 @@ Device parse_device(nb::object spec) {
   return {DeviceType(nb::cast<int>(device.attr("type_code"))), nb::cast<int>(device.attr("index"))};
 }
 
-nb::object python_device(Device d) {
-  PyObject* device = device_object(d);
-  if (!device) throw nb::python_error();
-  return nb::borrow(device);
-}
+nb::object python_device(Device d) { return nb::borrow(device_object(d)); }
 
 std::string stream_repr(const Stream& s) {
   const std::string place = device_text(s.device);
