@@ -7,7 +7,8 @@ namespace gpuinterop::ops {
 
 namespace {
 
-// Whether all operands are one contiguous run of memory. This common case needs no loop over dimensions.
+// Whether all operands are one contiguous run of memory. This common case of several dimensions needs no loop over
+// them.
 bool is_one_run(const IterationSpace& w, int ndim, const int64_t* shape) {
   bool c_order = true, f_order = true;
   for (int i = 0; i < w.operands; ++i) {
@@ -31,7 +32,7 @@ void build_iteration_space(IterationSpace& w, int ndim, const int64_t* shape) {
     w.ndim = 0;
     return;
   }
-  if (is_one_run(w, ndim, shape)) {
+  if (ndim > 1 && is_one_run(w, ndim, shape)) {
     w.ndim = 1;
     w.shape[0] = w.size;
     for (int i = 0; i < w.operands; ++i)
