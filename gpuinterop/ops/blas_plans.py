@@ -23,7 +23,7 @@ _products: dict[tuple[Any, ...], ReductionKernel] = {}
 
 
 def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
-    """Return the `_core.LaunchPlan` of a product of CUDA operands, whose shapes were checked."""
+    """Return the `_core.Plan` of a product of CUDA operands, whose shapes were checked."""
     a, b, out = (None if x is None else _core.view(gpuarray_class(), x) for x in (a, b, out))
     if kind == "split":
         return split_plan(a, b, out)

@@ -70,7 +70,7 @@ def _blocks(total: str) -> int:
 
 
 def split_plan(a: Any, b: Any, out: Any) -> Any:
-    """Return the `_core.LaunchPlan` of a @ b, for matrices of one floating dtype on a GPU."""
+    """Return the `_core.Plan` of a @ b, for matrices of one floating dtype on a GPU."""
     (m, k), n, dtype, device = a.shape, b.shape[1], a.dtype, a.device.index
     rows, columns, total = _tile(m), _tile(n), "double" if dtype.itemsize == 8 else "float"
     groups = _THREADS * _OWN * _OWN // (rows * columns)

@@ -27,35 +27,33 @@ int line_dimension(const IterationSpace& w, int64_t shortest) {
   return static_cast<int>(std::max_element(w.shape, w.shape + w.ndim) - w.shape);
 }
 
-// Calls line(addresses, n) of `run` until all elements are done.
-template <class Run>
-void run_lines(Run& run, const IterationSpace& w, char** at, int64_t shortest) {
-  const int line = line_dimension(w, shortest);
-  const int64_t extent = w.shape[line], tile = line == w.ndim - 1 ? extent : kTile;
-  intptr_t step[kMaxOperands];
-  for (int i = 0; i < w.operands; ++i) step[i] = w.stride[line][i] * w.itemsize[i];
-  run.set_steps(step);
+// Calls line(addresses, steps, n) until all elements are done.
+template <class Line>
+void run_lines(Line&& line, const IterationSpace& w, char** at, int64_t shortest) {
+  const int along = line_dimension(w, shortest);
+  const int64_t extent = w.shape[along], tile = along == w.ndim - 1 ? extent : kTile;
+  int64_t step[kMaxOperands];
+  for (int i = 0; i < w.operands; ++i) step[i] = w.stride[along][i] * w.itemsize[i];
   int64_t index[kMaxDims];
   std::fill_n(index, w.ndim, 0);
   auto step_of = [&](int d, int i) { return w.stride[d][i] * w.itemsize[i]; };
   for (int64_t start = 0; start < extent; start += tile) {
     const int64_t n = std::min(tile, extent - start);
     do {
-      run.line(at, n);
-    } while (advance(at, w.operands, index, w.shape, w.ndim, line, step_of));
+      line(at, step, n);
+    } while (advance(at, w.operands, index, w.shape, w.ndim, along, step_of));
     for (int i = 0; i < w.operands; ++i) at[i] += n * step[i];
   }
 }
 
-// Calls `run` for the elements of w, of which there is at least one.
-template <class Run>
-void run_elements(Run& run, const IterationSpace& w, char** at, int64_t shortest = kShortLine) {
-  if (w.ndim > 1) return run_lines(run, w, at, shortest);
+// The same for any number of dimensions; there is at least one element.
+template <class Line>
+void run_elements(Line&& line, const IterationSpace& w, char** at, int64_t shortest = kShortLine) {
+  if (w.ndim > 1) return run_lines(line, w, at, shortest);
   int64_t step[kMaxOperands];
   for (int i = 0; i < w.operands; ++i)
     step[i] = w.constant[i] ? 0 : (w.ndim ? w.stride[0][i] : 1) * w.itemsize[i];
-  run.set_steps(step);
-  run.line(at, w.ndim ? w.shape[0] : 1);
+  line(at, step, w.ndim ? w.shape[0] : 1);
 }
 
 bool is_two(const char* number, DTypeId dtype) {
@@ -76,13 +74,13 @@ ProgramRun::ProgramRun(const HostProgram& program, int64_t longest, const char* 
     *next++ = {reinterpret_cast<char*>(const_cast<Constant*>(&constant)), 0};
 }
 
-void ProgramRun::line(char* const* at, int64_t n) {
-  if (n <= block_) return run_steps(at, n);
+void ProgramRun::line(char* const* at, const int64_t* steps, int64_t n) {
+  if (n <= block_) return run_steps(at, steps, n);
   char* start[kMaxOperands];
   for (size_t i = 0; i < operands_; ++i) start[i] = at[i];
   for (int64_t done = 0; done < n; done += block_) {
-    run_steps(start, std::min(block_, n - done));
-    for (size_t i = 0; i < operands_; ++i) start[i] += block_ * steps_[i];
+    run_steps(start, steps, std::min(block_, n - done));
+    for (size_t i = 0; i < operands_; ++i) start[i] += block_ * steps[i];
   }
 }
 
@@ -109,7 +107,7 @@ void ProgramRun::place_temporaries(const char* where) {
   }
 }
 
-void ProgramRun::run_steps(char* const* at, int64_t n) {
+void ProgramRun::run_steps(char* const* at, const int64_t* given, int64_t n) {
   for (const HostStep& step : program_.steps) {
     if (!step.loop) {
       call_python(step, n);
@@ -119,9 +117,8 @@ void ProgramRun::run_steps(char* const* at, int64_t n) {
     intptr_t steps[kMaxOperands];
     for (size_t i = 0; i < step.registers.size(); ++i) {
       const size_t r = step.registers[i];
-      const bool given = r < operands_;
       const Register inner =
-          given ? Register{at[r], steps_[r]} : inner_[static_cast<int>(r - operands_)];
+          r < operands_ ? Register{at[r], given[r]} : inner_[static_cast<int>(r - operands_)];
       args[i] = inner.at;
       steps[i] = inner.step;
     }
@@ -158,17 +155,12 @@ PyRef ProgramRun::bind(const HostStep& step, int64_t n) {
 }
 
 void run_loop(const HostLoop& loop, const IterationSpace& w) {
-  struct {
-    const HostLoop& loop;
-    const int64_t* steps;
-    void set_steps(const int64_t* given) { steps = given; }
-    void line(char* const* at, int64_t n) {
-      char* args[] = {at[0], at[1]};
-      loop(args, n, steps);
-    }
-  } run{loop, nullptr};
+  auto line = [&](char* const* start, const int64_t* steps, int64_t n) {
+    char* args[] = {start[0], start[1]};
+    loop(args, n, steps);
+  };
   char* at[] = {w.data[0], w.data[1]};
-  run_elements(run, w, at);
+  run_elements(line, w, at);
 }
 
 void run_program(const HostProgram& program, const IterationSpace& w, const char* where) {
@@ -186,7 +178,10 @@ void run_program(const HostProgram& program, const IterationSpace& w, const char
     at[i] = reinterpret_cast<char*>(numbers[i]);
   }
   ProgramRun run(program, w.size, where);
-  run_elements(run, w, at, program.calls_python ? program.block : kShortLine);
+  auto line = [&](char* const* start, const int64_t* steps, int64_t n) {
+    run.line(start, steps, n);
+  };
+  run_elements(line, w, at, program.calls_python ? program.block : kShortLine);
 }
 
 std::shared_ptr<const HostProgram> read_program(PyObject* compiled) {

@@ -46,10 +46,8 @@ class ProgramRun {
   ProgramRun(const HostProgram& program, int64_t longest, const char* where);
   ProgramRun(const ProgramRun&) = delete;
 
-  // Sets the step in bytes between the elements of each operand along the lines. Called before line(); borrowed.
-  void set_steps(const int64_t* steps) { steps_ = steps; }
-  // Computes n > 0 elements of each operand, starting at these addresses.
-  void line(char* const* at, int64_t n);
+  // Computes n > 0 elements of each operand, at these addresses and then every steps[operand] bytes.
+  void line(char* const* at, const int64_t* steps, int64_t n);
 
  private:
   struct Register {
@@ -58,14 +56,13 @@ class ProgramRun {
   };
 
   void place_temporaries(const char* where);
-  void run_steps(char* const* at, int64_t n);
+  void run_steps(char* const* at, const int64_t* steps, int64_t n);
   void call_python(const HostStep& step, int64_t n);
   PyRef bind(const HostStep& step, int64_t n);
 
   const HostProgram& program_;
   const size_t operands_;
-  int64_t block_;  // elements that a step computes at once
-  const int64_t* steps_ = nullptr;
+  int64_t block_;                  // elements that a step computes at once
   FewValues<Register, 16> inner_;  // temporaries, then constants
   std::vector<Array> arrays_;      // the temporaries of a program that calls Python
   struct Bound {

@@ -160,8 +160,7 @@ class Reducer {
       char* const at[] = {accumulators_, to};
       const int64_t steps[] = {
           item, i == last_ ? g_.kept.last_stride(s_.inputs) : itemsize_of(run.stage.value)};
-      run.finish.set_steps(steps);
-      run.finish.line(at, count);
+      run.finish.line(at, steps, count);
     }
   }
 
@@ -170,7 +169,6 @@ class Reducer {
     const int64_t extent = g_.reduced.last_extent();
     int64_t steps[kMostPointers + 1] = {};
     for (int i = 0; i < n; ++i) steps[i] = g_.reduced.last_stride(i);
-    run.join.set_steps(steps);
     char* outer[kMostPointers];
     for (int i = 0; i < n; ++i) outer[i] = start[i];
     g_.reduced.for_outer(outer, [&](char** at) {
@@ -180,7 +178,7 @@ class Reducer {
           for (int i = 0; i < n; ++i)
             line[i] = at[i] + done * g_.reduced.last_stride(i) + k * g_.kept.last_stride(i);
           place(run, stage, k, line);
-          run.join.line(line, std::min(g_.tile, extent - done));
+          run.join.line(line, steps, std::min(g_.tile, extent - done));
         }
     });
   }
@@ -191,7 +189,6 @@ class Reducer {
     for (int i = 0; i < n; ++i) steps[i] = g_.kept.last_stride(i);
     if (stage) steps[n] = itemsize_of(before(stage).value);
     steps[n + (stage > 0)] = itemsize_of(run.stage.accumulator);
-    run.join.set_steps(steps);
     char* outer[kMostPointers];
     for (int i = 0; i < n; ++i) outer[i] = start[i];
     const int64_t extent = g_.reduced.last_extent();
@@ -200,7 +197,7 @@ class Reducer {
       place(run, stage, 0, line);
       std::copy(at, at + n, line);
       for (int64_t r = 0; r < extent; ++r) {
-        run.join.line(line, count);
+        run.join.line(line, steps, count);
         for (int i = 0; i < n; ++i) line[i] += g_.reduced.last_stride(i);
       }
     });

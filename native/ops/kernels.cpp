@@ -20,15 +20,7 @@ struct Compiled : Prepared {
   cuda::Kernel kernel;
 };
 
-const char* class_name(LayoutClass c) {
-  switch (c) {
-    case LayoutClass::Flat: return "flat";
-    case LayoutClass::Rows: return "rows";
-    case LayoutClass::General: return "general";
-    case LayoutClass::Tile: return "tile";
-  }
-  return "";
-}
+constexpr const char* kClassNames[] = {"flat", "rows", "general", "tile"};  // of LayoutClass
 
 std::shared_ptr<const Compiled> build(OpId op, const IterationSpace& w,
                                       const KernelVariant& variant, int device, const char* where) {
@@ -38,9 +30,9 @@ std::shared_ptr<const Compiled> build(OpId op, const IterationSpace& w,
   const std::string modes(variant.modes, static_cast<size_t>(w.operands));
   const nb::object answer = nb::steal(
       call_hook(Hook::Prepare, "(siOssiiiiiiii)", "kernel", int(op), stored.ptr(), modes.c_str(),
-                class_name(variant.layout), int(variant.ndim), int(variant.vector),
-                int(variant.unroll), int(variant.tile), int(variant.across), int(variant.skew),
-                kThreads, cuda::compute_capability(device, where))
+                kClassNames[static_cast<int>(variant.layout)], int(variant.ndim),
+                int(variant.vector), int(variant.unroll), int(variant.tile), int(variant.across),
+                int(variant.skew), kThreads, cuda::compute_capability(device, where))
           .release());
   const nb::bytes image = nb::cast<nb::bytes>(answer[0]);
   const auto module = cuda::Module::load(device, image.c_str(), where);

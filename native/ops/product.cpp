@@ -66,11 +66,11 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
                             or_none(a).ptr(), or_none(b).ptr(),
                             out ? plain(out).release() : Py_NewRef(Py_None))
                       .release());
-    auto plan = nb::cast<std::shared_ptr<LaunchPlan>>(answer);
+    auto plan = nb::cast<std::shared_ptr<Plan>>(answer);
     plan->outputs[0].type = rule.type;
-    return std::shared_ptr<const LaunchPlan>(plan);
+    return std::shared_ptr<const Plan>(plan);
   };
-  const auto plan = find_or_prepare<LaunchPlan>(write_key, prepare, call.where);
+  const auto plan = find_or_prepare<Plan>(write_key, prepare, call.where);
   return PyRef::steal(plan->run(ins, 2, out ? &out : nullptr, call.where));
 }
 

@@ -1,4 +1,4 @@
-// Python types of launch plans: LaunchPlan and PlanCache.
+// Python types of plans: Plan and PlanCache.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -60,8 +60,8 @@ std::shared_ptr<ops::HostReduction> host_reduction(nb::handle shape, const std::
   return made;
 }
 
-std::shared_ptr<ops::HostReduction> make_host_reduction(std::vector<Stage> stages, nb::handle shape,
-                                                        std::vector<int> axes, Output output) {
+std::shared_ptr<Plan> make_host_reduction(std::vector<Stage> stages, nb::handle shape,
+                                          std::vector<int> axes, Output output) {
   auto made = host_reduction(shape, axes, output);
   for (const auto& [join, finish, words, accumulator, value] : stages)
     made->stages.push_back({ops::read_program(join.ptr()),
@@ -79,8 +79,8 @@ std::shared_ptr<ops::HostReduction> make_host_reduction(std::vector<Stage> stage
   return made;
 }
 
-std::shared_ptr<ops::HostReduction> make_place_reduction(DTypeId dtype, bool max, nb::handle shape,
-                                                         std::vector<int> axes, Output output) {
+std::shared_ptr<Plan> make_place_reduction(DTypeId dtype, bool max, nb::handle shape,
+                                           std::vector<int> axes, Output output) {
   auto made = host_reduction(shape, axes, output);
   made->find = ops::find_best(dtype, max);
   made->inputs = 1;
@@ -92,8 +92,8 @@ using Patch = std::tuple<uint32_t, int, uint8_t, int64_t>;  // offset, slot, ind
 using Launch = std::tuple<const LoadedKernel*, std::pair<unsigned, unsigned>, unsigned, nb::bytes,
                           std::vector<Patch>>;
 
-std::shared_ptr<LaunchPlan> make_plan(int device, std::vector<Launch> launches,
-                                      int64_t scratch_bytes, std::vector<Output> outputs) {
+std::shared_ptr<Plan> make_plan(int device, std::vector<Launch> launches, int64_t scratch_bytes,
+                                std::vector<Output> outputs) {
   auto plan = std::make_shared<LaunchPlan>();
   plan->device = {DeviceType::Cuda, device};
   plan->scratch_bytes = scratch_bytes;
@@ -123,7 +123,7 @@ std::shared_ptr<LaunchPlan> make_plan(int device, std::vector<Launch> launches,
 
 // ---- PlanCache: layouts of the operands to plans ------------------------------------------------
 
-// The arrays of a call, as LaunchPlan::run takes them; borrowed from the tuples.
+// The arrays of a call, as Plan::run takes them; borrowed from the tuples.
 struct Operands {
   PyObject* ins[ops::kMaxPlanned];
   PyObject* outs[ops::kMaxPlanned] = {};
@@ -158,7 +158,7 @@ struct Operands {
 // The part of the call cache that belongs to one Python object.
 struct PlanCache {
   uint32_t number;
-  nb::object miss;    // (operands, outputs or None) -> LaunchPlan, or the finished result
+  nb::object miss;    // (operands, outputs or None) -> Plan, or the finished result
   std::string where;  // name of the function in errors
 
   PlanCache(nb::object function, std::string name)
@@ -237,8 +237,6 @@ void register_plans(nb::module_& m) {
             return Operands(operands, outs, "plan").run(*plan, "plan");
           },
           nb::arg("operands"), nb::arg("outs") = nb::none());
-  nb::class_<LaunchPlan, Plan>(m, "LaunchPlan", "Kernels of an operation.");
-  nb::class_<ops::HostReduction, Plan>(m, "HostReduction", "A reduction in host memory.");
   m.def("make_host_reduction", &make_host_reduction, nb::arg("stages"), nb::arg("shape"),
         nb::arg("axes"), nb::arg("output"),
         "A Plan from programs; see native/ops/host_reduction.hpp.");
