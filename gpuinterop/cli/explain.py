@@ -68,7 +68,8 @@ def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> 
     element = as_supported_dtype(dtype, "--dtype")
     extents = (named or LAYOUTS["C"]).shape if shape is None else _numbers(shape, "--shape")
     if named is not None:
-        strides = tuple(s * element.itemsize for s in _strides(layout, extents))
+        with reraise_from("--shape"):
+            strides = tuple(s * element.itemsize for s in _strides(layout, extents))
     else:
         strides = _numbers(
             layout, "--layout", f"one of {', '.join(LAYOUTS)}, or byte strides", "16,4"

@@ -28,7 +28,7 @@ REFUSED = [
     (["explain", "--to", "numpy", "--device", "tpu"], "tpu"),
     (
         ["explain", "--to", "numpy", "--shape", "99999999999999,99999999999"],
-        "--shape: expected an int that fits 63 bits",
+        "--shape: expected a shape whose bytes",
     ),
     (["demo", "--only="], "--only: expected names separated by commas"),
     (["demo", "--only", "nosuch"], "--only: expected the name of a library"),
