@@ -22,7 +22,8 @@ def cast(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
     """Return a copy of x in another dtype, of the class that can hold it."""
     dtype = as_supported_dtype(dtype, "astype")
     source = core_view(x)
-    require_order(order, "CFAK", "astype")
+    if order != "K":
+        require_order(order, "CFAK", "astype")
     if copy is not True and not require_bool(copy, "copy", "astype") and source.dtype == dtype:
         return x
     cls = output_arrays.class_for(type(x), dtype)

@@ -132,7 +132,7 @@ SLOWER = {
     "clip of integers": (6, lambda o: o.whole.clip(2, max=5)),
     "round": (2, lambda o: o.x.round(2)),
     "round of integers": (10, lambda o: gi.round(o.whole, -1)),
-    "astype": (7, lambda o: o.x.astype("float64")),
+    "astype": (8, lambda o: o.x.astype("float64")),
     "astype, a type": (8, lambda o: gi.astype(o.x, np.int32)),
     "astype, the same": (8, lambda o: o.x.astype("float32", copy=False)),
     "set": (1, lambda o: o.out.set(o.x)),
