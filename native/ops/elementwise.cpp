@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -193,7 +194,9 @@ void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, cons
     if (!r.host) compile_program(op, info, in, r, out, in_place);
     require_recorded({});
   }
-  HostWork work;
+  std::optional<HostWork> work;  // for a capture only, because each call would pay for it
+  if (records) [[unlikely]]
+    work.emplace();
   std::vector<Array> copies;
   if (apart) copies.reserve(static_cast<size_t>(info.inputs));  // `w` refers to their layouts
   IterationSpace w;
@@ -214,13 +217,13 @@ void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, cons
       copy_unreported(copies.back(), *a, where);
       a = &copies.back();
     }
-    if (records) work.inputs.push_back(*a);
+    if (records) work->inputs.push_back(*a);
     w.add_array(*a);
   }
   for (int j = 0; j < info.results; ++j) {
     w.add_array(*out[j]);
     if (records)
-      work.outs.push_back(*out[j]);
+      work->outs.push_back(*out[j]);
     else if (!cuda)
       note_write(*out[j]);
     else if (outs[j])
@@ -232,12 +235,12 @@ void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, cons
   if (cuda) return launch(op, w, device.id, where);
   if (!records) return run_program(*r.host, w, where);
   if (r.host->calls_python)  // the program does not keep a user's functions
-    work.object = call_hook(Hook::Prepare, "(si)", "operation", int(op));
-  work.where = info.name;
-  work.compute = [program = r.host, w](const HostWork& call) {
+    work->object = call_hook(Hook::Prepare, "(si)", "operation", int(op));
+  work->where = info.name;
+  work->compute = [program = r.host, w](const HostWork& call) {
     run_program(*program, w, call.where.c_str());
   };
-  recorder->add(std::move(work));
+  recorder->add(std::move(*work));
 }
 
 // An operand or a result has a class that only Python can read.
