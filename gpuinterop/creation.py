@@ -204,8 +204,9 @@ def _empty_like(x: Any, dtype: Any, device: Any, where: str) -> Any:
                                     got=type_name(x),
                                     fix="call empty, zeros, ones or full(shape, ...)")  # fmt: skip
         if isinstance(x, np.ndarray):  # also one that cannot be shared
-            kind = x.dtype.newbyteorder("=") if dtype is None else dtype
-            return _empty(x.shape, kind, "cpu" if device is None else device, where)
+            if dtype is None:
+                dtype = x.dtype if x.dtype.isnative else x.dtype.newbyteorder("=")
+            return _empty(x.shape, dtype, "cpu" if device is None else device, where)
         # Converted, because NumPy does not know the dtypes of other libraries.
         x = as_input_array(x, None, where)
     x = core_view(x)

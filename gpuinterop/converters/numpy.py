@@ -69,7 +69,7 @@ def judge_host(
 ) -> Plan | None:
     """Judge `array`, the array in `a`, which an object of a library holds."""
     dtype = array.dtype
-    if dtype.newbyteorder("=").name not in NAMES:
+    if dtype.name not in NAMES:
         return refuse(
             "gpuinterop", where, errors.DTypeError, "a numeric dtype that gpuinterop has", f"dtype {dtype}",
             fix_dtype(library, dtype.name, frozenset(NAMES)) if dtype.kind in "fc"

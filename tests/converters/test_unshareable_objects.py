@@ -128,6 +128,7 @@ OBJECTS = {
     "jax int4": (lambda j: j.numpy.ones(3, "int4"), gi.DTypeError, "int4", lambda x, _: x.astype("float32")),
     "numpy objects": (lambda n: n.array([None, 1]), gi.DTypeError, "object", None),
     "numpy texts": (lambda n: n.array(["x"]), gi.DTypeError, "U1", None),
+    "numpy strings": (lambda n: n.array(["x"], dtype=n.dtypes.StringDType()), gi.DTypeError, "StringDType", None),
     "numpy dates": (lambda n: n.zeros(2, "M8[s]"), gi.DTypeError, "datetime64", None),
     "numpy records": (lambda n: n.zeros(2, "f4,i4"), gi.DTypeError, "f4", None),
     "numpy long doubles": (lambda n: n.zeros(2, "g"), gi.DTypeError, "", None),
@@ -144,6 +145,9 @@ def test_object_without_plain_memory_is_refused_alike(name):
     assert type(refused) is error
     assert word in str(refused)
     assert gi.explain(obj, copyif=True).error is error
+    if package == "numpy":
+        with pytest.raises(error, match="empty_like"):
+            gi.empty_like(obj)
     if package != "numpy" and name not in ("torch released", "jax int4"):  # NumPy reads these
         with pytest.raises(error, match=re.escape(word)):
             gi.array([[obj], [obj]], device="cpu")
