@@ -19,6 +19,7 @@ from gpuinterop.errors import (
     ConversionTypeError,
     CopyForbiddenError,
     DTypeError,
+    ExportError,
     GpuInteropError,
     type_name,
 )
@@ -258,7 +259,7 @@ def as_source(value: Any, dtype: Any, where: str, copy: bool | None = None) -> _
         return _copy_by_plan(value, dtype, where, copy) if found is None else found
     try:
         return as_input_array(value, None, where, copyif=copy is None)
-    except (ContiguityError, DTypeError) as error:
+    except (ContiguityError, DTypeError, ExportError) as error:
         return _copy_by_plan(value, None, where, copy, error)
 
 

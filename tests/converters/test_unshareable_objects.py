@@ -169,11 +169,15 @@ def test_object_without_plain_memory_is_refused_alike(name):
 def test_pending_sign_is_refused_or_copied(make, word, values):
     torch = pytest.importorskip("torch")
     t = make(torch.tensor([1 + 2j], dtype=torch.complex64))
-    refused = refusal(t, "torch")
+    refused = refusal(t, "torch", READERS)
     assert (type(refused), refused.reason) == (gi.ExportError, "lazy")
     assert word in refused.fix
     assert gi.explain(t, copyif=True).copied
     assert gi.from_any(t, copyif=True).tolist() == values
+    for copies in (gi.asarray, gi.array, gi.GpuArray, lambda t: gi.asarray(t, copy=True)):
+        assert copies(t).tolist() == values
+    with pytest.raises(gi.CopyForbiddenError, match=word[8:]):
+        gi.asarray(t, copy=False)
     if word == "resolve_neg":  # twice is not at all
         assert gi.explain(torch._neg_view(t)).shared
 
