@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from doubles import fake_driver
 
 import gpuinterop
 
@@ -91,15 +92,15 @@ x = gi.GpuArray(np.arange(6, dtype="float32").reshape(2, 3), device="cpu")
 OPERATIONS = """
 from gpuinterop.dtypes import NAMES
 
-assert gi.average(x, 1).tolist() == ((x + 1) / 2).tolist()
+assert gi.midpoint(x, 1).tolist() == ((x + 1) / 2).tolist()
 assert x.sum_of_squares(axis=1).tolist() == [5, 50]
 assert gi.sum_of_squares(x, axis=0, keepdims=True).tolist() == [[9, 17, 29]]
 assert x.place_of_most().item() == 5 and x.place_of_most(axis=0).tolist() == [1, 1, 1]
 assert gi.full(3, 100, "int8", device="cpu").sum_of_squares().item() == 30_000
-fused = gi.fuse(lambda x: gi.average(x, x) - x.sum_of_squares(axis=0))
+fused = gi.fuse(lambda x: gi.midpoint(x, x) - x.sum_of_squares(axis=0))
 assert fused(x).tolist() == (x - (x * x).sum(axis=0)).tolist()
 graph = gi.Expression()
-total = graph.reduce("sum_of_squares", graph.apply("average", graph.input(), 1))
+total = graph.reduce("sum_of_squares", graph.apply("midpoint", graph.input(), 1))
 assert graph.compile([total])(x).item() == (((x + 1) / 2) ** 2).sum().item()
 twice = gi.MapReduce("x0 * 2", lambda x, e: (np.sum(4 * x[0] ** 2, axis=-1),), op="sum_of_squares")
 float32 = (NAMES.index("float32"),)
@@ -117,11 +118,26 @@ for dtype in map(np.dtype, ("bool", "int8", "uint64", "float16", "float64", "com
     plan = plan_reduction((64, 256), (1,), [Operand((256, 1), dtype.itemsize)], [(0, 0)])
     assert jit.compile_source(render(recipe, plan), min(jit.supported_archs()))
 """
+TESTS = Path(__file__).parents[1]
+ROWS = f"""
+sys.path += [{str(TESTS)!r}, {str(TESTS / "ops")!r}]
+if PLACE != "cpu":
+    from doubles import fake_driver
+
+    fake_driver.use()
+import test_operators
+
+(row,) = (row for row in test_operators.ROWS if row.name == "midpoint")
+test_operators.test_rows(PLACE, row)
+test_operators.test_row_computes_the_numpy_function_of_its_name(row)
+"""
 CONVERTERS = """
 from gpuinterop import converters, testing
 
 m = testing.matrix(["mylib", "blocks"], ["cpu"])
 assert m.ok, str(m)
+for entry in converters.backends():
+    assert {*entry.devices} == entry.module.RULES.devices, entry.name
 for layout in ("C", "F", "reversed", "broadcast"):
     for direction in ("to", "from"):
         cell = {"library": "mylib", "direction": direction, "layout": layout}
@@ -149,7 +165,7 @@ EDITS = {
         f'{textwrap.indent(REDUCTION + PLACE, " " * 8)}        Reduction("prod",',
     ),
 }
-ENTRIES = {'"abs absolute ': '"average abs absolute ', '"all amax ': '"sum_of_squares all amax '}
+ENTRIES = {'"abs absolute ': '"midpoint abs absolute ', '"all amax ': '"sum_of_squares all amax '}
 
 
 def edit(file: Path, old: str, new: str) -> None:
@@ -191,6 +207,12 @@ def run(tmp_path):
 
 def test_an_operator_a_reduction_and_converters_need_only_their_places(run):
     run(OPERATIONS + CONVERTERS)
+
+
+@pytest.mark.parametrize("place", ["cpu", "cuda:0"])
+def test_the_added_operator_passes_the_tests_of_all_rows(run, place):
+    fake_driver.library()  # skips if there is no compiler
+    run(f"PLACE = {place!r}{ROWS}")
 
 
 @pytest.mark.usefixtures("nvrtc")
