@@ -199,7 +199,7 @@ void Recorder::run_calls() {
 void Recorder::replay() {
   if (!ready_)
     fail(Kind::Capture, "replay", "a finished capture",
-         self_ ? "a capture in progress" : "a capture without operations",
+         self_ ? "a capture in progress" : "a capture that has not begun, or whose block raised",
          "replay after the with-block");
   require_recorded(device_);
   for (const auto* list : {&written_, &fresh_})

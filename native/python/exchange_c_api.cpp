@@ -227,7 +227,7 @@ PyObject* exchange_export(PyObject* x, PyTypeObject* type) {
          repr_text(reinterpret_cast<PyObject*>(type)), "use the type's own from_dlpack(x)");
   if (a.readonly || a.layout.has_negative_stride() || is_subbyte(a.dtype))
     fail(Kind::Export, where, "an array that every exchange table can take",
-         std::string(a.readonly ? "a read-only " : "an ") + kDTypes[a.dtype].name + " array of " +
+         std::string(kDTypes[a.dtype].name) + (a.readonly ? ", read-only, " : ", ") +
              layout_text(a.layout),
          "pass a copy: x.copy()");
   // The other library uses the CUDA runtime, which makes the primary context current if another context or

@@ -184,11 +184,6 @@ PyObject* finish(const Array& a, const RequestedStream& s, int version, bool cop
     join_before_use(a, kDlpack);
     note_foreign_use(a, kUsedElsewhere | kUsedBeside);
   }
-  if (version < 1 && is_subbyte(a.dtype))
-    fail(Kind::Export, kDlpack,
-         "a dtype of whole bytes, because the consumer does not support padded elements",
-         std::string(kDTypes[a.dtype].name) + ", stored as one element per byte",
-         "use a consumer that passes max_version=(1, 1) or later");
   if (version < 0) return capsule_of(make_legacy(a, kDlpack, lent), kLegacyName, destroy_legacy);
   return capsule_of(make_versioned(a, copied, uint32_t(version), lent), kVersionedName,
                     destroy_versioned);
@@ -207,6 +202,11 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObje
   const Array a = unwrap(self);
   if (!a.device.is_cuda()) ops::require_values(kDlpack, a);
   require_no_fork(a, kDlpack);
+  if (version < 1 && is_subbyte(a.dtype))
+    fail(Kind::Export, kDlpack,
+         "a dtype of whole bytes, because the consumer does not support padded elements",
+         std::string(kDTypes[a.dtype].name) + ", stored as one element per byte",
+         "use a consumer that passes max_version=(1, 1) or later");
   const Device target = target_device(place, a, values[2]);
   if (!target.is_cuda() && stream.requested)
     fail(Kind::Stream, kDlpack, "stream=None for host memory, which has no streams",

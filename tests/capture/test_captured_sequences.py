@@ -95,8 +95,13 @@ def test_buffers_live_with_the_graph(device: str) -> None:
 
 def test_replay_needs_a_finished_capture(device: str) -> None:
     graph = gi.capture(device=device)
-    with pytest.raises(CaptureError, match="finished capture"):
+    with pytest.raises(CaptureError, match="finished capture") as refused:
         graph.replay()
+    with pytest.raises(KeyError), graph:
+        raise KeyError
+    with pytest.raises(CaptureError, match="raised") as raised:
+        graph.replay()
+    assert refused.value.got == raised.value.got
     with graph:
         pass
     graph.replay()

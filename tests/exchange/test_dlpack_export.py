@@ -99,6 +99,11 @@ def test_subbyte_dtype_is_marked_padded(dtype):
     for unaware in (None, (1, 0)):
         with pytest.raises(BufferError, match="bytes"):
             x.__dlpack__(max_version=unaware)
+        with (
+            gi.no_copies(),
+            pytest.raises(gi.ExportError),
+        ):  # before anything is done for the consumer
+            x.__dlpack__(max_version=unaware, copy=True)
 
 
 def test_copies():

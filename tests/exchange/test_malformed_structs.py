@@ -294,6 +294,14 @@ def test_refused_export_leaves_the_array(index, error, word, freed):
     assert freed() == 1
 
 
+def test_a_refused_export_describes_the_array():
+    x = gi.ones((2, 3), device="cpu")
+    x.readonly = True
+    with pytest.raises(gi.ExportError) as refused:
+        internals.export_via(x, gi.GpuArray)
+    assert refused.value.got == "float32, read-only, shape (2, 3) with strides (3, 1) (elements)"
+
+
 NO_DRIVER = """
 import gpuinterop as gi
 from peers import CUDA, Producer, capsule, counting
