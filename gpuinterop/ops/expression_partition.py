@@ -32,9 +32,8 @@ class Read(NamedTuple):
     """An operand of a kernel: an input of the expression, or a value that an earlier kernel stored."""
 
     place: int  # the position among the inputs and, after them, the stored values
-    axes: tuple[int, ...] | None = (
-        None  # for each axis that of the source, -1 for a new one; None: all
-    )
+    # For each axis that of the source, -1 for a new one; None: all.
+    axes: tuple[int, ...] | None = None
 
 
 class Element(NamedTuple):

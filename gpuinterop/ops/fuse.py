@@ -30,9 +30,8 @@ _Traced = tuple[CompiledExpression, list[tuple[int, Any]], Callable[[Any], Any] 
 _CAPTURED, _COMPUTED = -1, -2  # in place of the position of an operand among the arguments
 
 _DECORATOR: Any = object()  # in place of the function: fuse(static_argnames=...) is a decorator
-_BY_SHAPE = (
-    object()
-)  # in place of a trace: the function reads shapes, so there is one trace for each
+# In place of a trace: the function reads shapes, so there is one trace for each.
+_BY_SHAPE = object()
 
 # The name in errors of functions that do not support `fuse`.
 _TRACER = f"{Tracer.__module__}.{Tracer.__qualname__}"

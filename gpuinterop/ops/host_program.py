@@ -42,7 +42,7 @@ _SUMS = {
 }
 # The ufunc of np.clip is private. maximum and minimum give the same results, slowly with a number.
 _CLIP: Any = getattr(np._core.umath, "clip", None)  # type: ignore[attr-defined]
-# Functions that NumPy lacks: special_loops in native/ops/special_loops.cpp.
+# Functions that NumPy lacks, in the order of special_loops in native/ops/special_loops.cpp.
 SPECIAL = ("rsqrt", "sigmoid", "softplus", "erf", "erfc", "erfinv", "gamma", "lgamma", "digamma")
 # NumPy 2.4 writes wrong values of these into an output with gaps, so the results are stored by a copy.
 _DENSE = (np.isfinite, np.isinf, np.isnan, np.signbit)

@@ -12,13 +12,13 @@ namespace {
 
 constexpr int64_t kMostTileBytes = 40'000;  // of the shared memory that every block may have
 constexpr int kSector = 32;                 // the fewest bytes that memory reads or writes at once
-constexpr int kMostSkew =
-    16;  // elements: more would cost more than a sector that is written in two parts
+// Elements: more would cost more than a sector that is written in two parts.
+constexpr int kMostSkew = 16;
 constexpr int kFlatBytes = 16;  // bytes of the widest operand that a thread has in flight
 constexpr int kGeneralUnroll = 4;
 constexpr int kTileEdge = 64;
-constexpr int64_t kSmall =
-    1 << 19;  // up to this size, more threads are faster than more work per thread
+// Up to this size, more threads are faster than more work per thread.
+constexpr int64_t kSmall = 1 << 19;
 constexpr int64_t kInt32Room = (int64_t{1} << 31) - (1 << 17);  // minus the last block's overshoot
 
 class Words {

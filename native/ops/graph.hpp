@@ -83,7 +83,8 @@ class Recorder {
   CUstream stream_ = nullptr, outer_stream_ = nullptr;
   CUgraph graph_ = nullptr;
   CUgraphExec exec_ = nullptr;
-  std::mutex launch_lock_;          // the driver's graph objects serve one thread at a time
+  // The driver's graph objects serve one thread at a time. Taken inside cuda::queue, with the GIL released.
+  std::mutex launch_lock_;
   uint64_t capture_ = 0;            // the driver's id of the capture
   CUstream last_stream_ = nullptr;  // of the last launch
   uint32_t last_thread_ = 0;
@@ -98,7 +99,7 @@ class Recorder {
   size_t inner_nodes_ = 0;                // of captures replayed inside, less one for each
 };
 
-// Of the innermost capture of this thread. Every call reads it: with this model, without a function call.
+// Of the capture of this thread, null if there is none. Every call reads it: with this model, without a function call.
 extern constinit thread_local Recorder* recorder [[gnu::tls_model("initial-exec")]];
 inline void note_use(const Array& array) {
   if (recorder) [[unlikely]]

@@ -27,7 +27,8 @@ struct HostLoop {
 // long as the ufunc.
 HostLoop ufunc_loop(PyObject* ufunc, int index);
 
-// NumPy's PyArray_ArgFunc, for its argmin and argmax: the position of the best of n elements without gaps.
+// NumPy's PyArray_ArgFunc, for its argmin and argmax: the position of the best of n elements without gaps. Those of
+// bool and of numbers read nothing but the elements, so they need no GIL, and `array` may be null.
 using FindBest = int (*)(void* data, intptr_t n, intptr_t* at, void* array);
 
 // Where NumPy keeps it for a dtype; null if NumPy's C API is not that of NumPy 2.

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kAccumulators = 512;  // that are joined at a time
 constexpr int64_t kStridedTile = 2048;  // elements of a strided line at a time
-constexpr int64_t kShortReduction =
-    16;  // shorter lines cost more in calls than longer strided ones
+// Shorter lines cost more in calls than longer strided ones.
+constexpr int64_t kShortReduction = 16;
 constexpr int kMostPointers = kMaxPlanned + 1;
 
 // Dimensions that are all kept or all reduced, the fastest of the inputs last. Strides in bytes of the inputs

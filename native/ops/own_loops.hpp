@@ -16,7 +16,7 @@ struct OwnLoops {
 
 const OwnLoops& own_loops();
 
-// Of float64, in the order of SPECIAL in gpuinterop/ops/host_program.py.
+// Of float64. A program names one by its position: the order is that of SPECIAL in gpuinterop/ops/host_program.py.
 constexpr int kSpecialLoops = 9;
 extern const InnerLoop special_loops[kSpecialLoops];
 
