@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from gpuinterop import _core, copy_tracking, errors
+from gpuinterop import _core, copy_tracking, error_messages, errors
 from gpuinterop.converters import registry
 from gpuinterop.converters.foreign_layout import refusal_of
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, copy_needed, plan_layout, refuse
@@ -143,6 +143,7 @@ def call_with_tensors(
     The result is torch's: tensors, also where an array was passed as ``out=``.
     """
     tensors: list[Any] = []
+    given = _items(kwargs.get("out"))
     try:
         args, kwargs = (
             _replace_arrays(args, to_torch, tensors),
@@ -153,7 +154,44 @@ def call_with_tensors(
     # The array is in an unknown kind of container, so torch would call this function again.
     if not tensors:
         return NotImplemented
-    return func(*args, **kwargs)
+    pairs = zip(given, _items(kwargs.get("out")), strict=True)
+    outs = [(array, tensor) for array, tensor in pairs if isinstance(array, _core.Array)]
+    return _call_with_outputs(func, args, kwargs, outs) if outs else func(*args, **kwargs)
+
+
+def _items(out: Any) -> Any:
+    return out if isinstance(out, (tuple, list)) else (out,)
+
+
+def _call_with_outputs(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], outs: list[Any]
+) -> Any:
+    """Call `func`, which writes to the tensors of `outs`, pairs of an array and its tensor.
+
+    If the result has another shape, torch gives it to the tensor, and writes to the start of its storage. So
+    a tensor that skips elements of its storage has a contiguous copy as storage during the call.
+    """
+    from torch.overrides import resolve_name
+
+    where = resolve_name(func) or "torch"
+    for array, _ in outs:
+        _core._prepare_write(array, where)
+    views = [tensor.detach() for _, tensor in outs]
+    for _, tensor in outs:
+        if tensor.untyped_storage().nbytes() != tensor.nbytes:
+            tensor.set_(tensor.contiguous())
+    try:
+        result = func(*args, **kwargs)
+    finally:
+        for array, tensor in outs:
+            if tensor.shape != array.shape:
+                raise error_messages.out_shape_differs(
+                    where, tuple(tensor.shape), array.shape
+                ) from None
+    for (_, tensor), view in zip(outs, views, strict=True):
+        if tensor.data_ptr() != view.data_ptr():
+            tensor.set_(view.copy_(tensor))
+    return result
 
 
 def _replace_arrays(value: Any, to_torch: Callable[..., Any], tensors: list[Any]) -> Any:

@@ -85,6 +85,18 @@ def test_a_write_is_refused_while_a_jax_array_shares_the_memory(jax, write, devi
     write(x)
 
 
+def test_out_of_a_torch_function_is_a_write(jax):
+    torch = pytest.importorskip("torch")
+    y = gi.zeros((4, 16), device="cpu")
+    j = gi.to(y, "jax")
+    with pytest.raises(gi.ReadOnlyError, match=r"torch\.mul: .*jax"):
+        torch.mul(torch.ones(4, 16), 7, out=y)
+    assert float(j.sum()) == 0
+    del j
+    torch.mul(torch.ones(4, 16), 7, out=y)
+    assert y.tolist() == [[7] * 16] * 4
+
+
 def test_memory_beside_the_lent_elements_can_be_written(jax, device):
     x = gi.zeros((4, 64), device=device)
     j = gi.to(x[1], "jax")

@@ -88,6 +88,33 @@ def test_out_takes_tensors_and_arrays(x, t):
     assert (values.item(), places.item()) == (5, 1)
 
 
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("key", [np.s_[:, :3], np.s_[:, ::2], np.s_[:2], np.s_[:0], np.s_[0, :1]])
+def test_out_of_another_shape_is_refused_and_nothing_beside_it_is_written(key):
+    big, t = gi.zeros((4, 10), device="cpu"), torch.ones(3, 4)
+    with pytest.raises(gi.ShapeError) as caught:
+        torch.add(t, t, out=big[key])
+    assert (caught.value.where, caught.value.fix[:31]) == (
+        "torch.add",
+        "pass an array of shape (3, 4), ",
+    )
+    big[key] = 0
+    assert not np.any(big.get())
+
+
+def test_out_that_is_a_view_with_gaps_gets_the_result():
+    big, expected = gi.zeros((4, 10), device="cpu"), np.zeros((4, 10), np.float32)
+    a = np.arange(12, dtype=np.float32).reshape(3, 4)
+    result = torch.add(torch.tensor(a), 1, out=big[:3, 1:8:2])
+    np.add(a, 1, out=expected[:3, 1:8:2])
+    assert np.array_equal(big, expected)
+    result[0, 0] = 50  # the result shares the memory of out
+    assert big[0, 1].item() == 50
+    values, places = big[0, ::5], gi.zeros((2, 2), dtype="int64", device="cpu")[:, 1]
+    torch.max(torch.tensor([[1.0, 5.0], [8.0, 7.0]]), 1, out=(values, places))
+    assert (values.tolist(), places.tolist()) == ([5, 8], [1, 0])
+
+
 def test_arrays_take_part_in_autograd_as_constants(x):
     w = torch.ones(3, requires_grad=True)
     (w * x).sum().backward()
