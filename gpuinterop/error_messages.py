@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy
+
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -120,11 +122,30 @@ not_an_array = Builder(
     ArgumentTypeError, "name object", expected="a gpuinterop array as {name}", got="{object}",
     fix="convert it: gpuinterop.asarray(x)",
 )  # fmt: skip
-missing_name = Builder(
-    MissingNameError, "name", expected="a name that gpuinterop has", got="{name}",
-    fix='write numpy.{name} if NumPy has it, or call another library on the same memory, as in '
-    'cupy.cumsum(gpuinterop.to(x, "cupy")); docs/first-steps.md and docs/not-here.md list what to use',
-)  # fmt: skip
+# Methods of other libraries' arrays that gpuinterop has under other names.
+OTHER_NAMES = {
+    "clone": "x.copy()", "contiguous": "x.copy()",
+    "detach": "x", "double": 'x.astype("float64")', "expand": "x.broadcast_to(shape)",
+    "float": 'x.astype("float32")', "half": 'x.astype("float16")', "int": 'x.astype("int32")',
+    "long": 'x.astype("int64")', "numpy": "x.get()", "permute": "x.transpose(1, 0)",
+    "to": 'gpuinterop.to(x, "torch") or x.astype("float16")',
+    "unsqueeze": "x[None]",
+}  # fmt: skip
+
+
+def missing_name(where: str, name: str) -> MissingNameError:
+    fix = ""
+    if where.startswith("x.") and name in OTHER_NAMES:
+        fix = f"write {OTHER_NAMES[name]}, or "
+    elif callable(getattr(numpy, name, None)):
+        fix = f"write numpy.{name}(x.get()), or numpy.{name}(x) if docs/not-here.md does not list it, or "
+    elif where.startswith("x."):
+        fix = f"write x.get().{name}, or "
+    return MissingNameError(
+        where=where, expected="a name that gpuinterop has", got=name,
+        fix=f'{fix}call another library: gpuinterop.to(x, "torch"); docs/first-steps.md and '
+        "docs/not-here.md list what to use",
+    )  # fmt: skip
 
 
 def not_one_of(
@@ -325,7 +346,7 @@ cuda_memory_without_driver = Builder(
 # The object is given by `type_name`.
 out_is_no_array = Builder(
     ArgumentTypeError, "object", expected="a gpuinterop array as out=", got="out= as {object}",
-    fix="share its memory: out=gpuinterop.from_any(out), or omit out=",
+    fix="omit out=, and copy the result into it",
 )  # fmt: skip
 out_shape_differs = Builder(
     ShapeError, "shape found", expected="{out} with shape {shape}", got="{out} with shape {found}",

@@ -284,6 +284,6 @@ class MissingLibraryError(GpuInteropError, ImportError):
 
 
 class MissingNameError(GpuInteropError, AttributeError):
-    """A name that the package or its arrays do not have."""
+    """A name that the package does not have, or a familiar attribute of other libraries' arrays."""
 
     reason = "name"

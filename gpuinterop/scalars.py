@@ -29,7 +29,7 @@ from gpuinterop.dtypes import (
 from gpuinterop.error_messages import cast_changes_values
 from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, short_repr, type_name
 
-NUMBERS = (bool, int, float, complex, list, tuple)
+NUMBERS = (bool, int, float, complex, list, tuple, range)
 
 _PLAIN = {bool, int, float, complex}  # items of lists that need no check
 PIECE = 1 << 11  # elements that the host handles at once, so that temporary arrays stay small
@@ -45,6 +45,8 @@ def scalars_to_array(
     inside the lists; by default it is whether a dtype is given. `memory` makes the array for a long list.
     """
     wanted = dtype_from_id(FLOAT32) if dtype is None else as_supported_dtype(dtype, where)
+    if isinstance(value, range):
+        value = list(value)
     if type(value) is int and wanted.kind in "iu":
         # NumPy's own check has the same rule, and is fastest.
         try:

@@ -167,11 +167,15 @@ class ViewMethods(_core.Array):
         """``c_contiguous``, ``f_contiguous``, ``writeable``, ``owndata`` and more, as NumPy's."""
         return Flags(self)
 
-    def view(self: Self, dtype: Any = None) -> Self:
+    def view(self: Self, dtype: Any = None, *lengths: int) -> Self:
         """Return another array object over the same memory.
 
         Another dtype raises, because a view does not reinterpret the bytes.
         """
+        if lengths or isinstance(dtype, (tuple, list)):  # as PyTorch's view
+            raise ArgumentTypeError(where="view", expected="a dtype, or no argument",
+                                    got=short_repr((dtype, *lengths) if lengths else dtype),
+                                    fix="change the shape: x.reshape(shape)")  # fmt: skip
         view: Self = super().view()
         if dtype is not None and as_supported_dtype(dtype, "view") != core_view(view).dtype:
             raise UnsupportedError(

@@ -106,6 +106,6 @@ def unknown_object_error(obj: Any, names: list[str], where: str) -> ConversionTy
         expected=f"an array of {', '.join(libraries)}, or an object that implements DLPack, "
         "__cuda_array_interface__, __array_interface__ or the buffer protocol",
         got=f"{type_name(obj)}, which is none of these",
-        fix="pass an array (gpuinterop.asarray makes one of numbers and lists), or register the "
+        fix="pass an array (gpuinterop.asarray makes one of numbers, lists and ranges), or register the "
         "library: gpuinterop.converters.register",
     )

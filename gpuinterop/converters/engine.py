@@ -28,6 +28,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy
+
 from gpuinterop import _core, errors
 from gpuinterop.converters import registry
 from gpuinterop.converters.availability import import_library, unknown_object_error
@@ -56,7 +58,7 @@ from gpuinterop.converters.plan import (
 )
 from gpuinterop.converters.registry import Backend
 from gpuinterop.converters.suggested_fixes import cast_line
-from gpuinterop.error_messages import dtype_of_class
+from gpuinterop.error_messages import dtype_of_class, out_is_no_array
 from gpuinterop.foreign_handles import CUDA, protocols_of
 from gpuinterop.ndarray import CudaNdarray
 
@@ -162,6 +164,14 @@ def refuse_foreign(obj: Any, where: str) -> None:
     fault = plan_in(obj, True, {}, where).plan if described else _judge(obj, entry)
     if fault is not None and not fault.shared:
         raise fault.exception(where, fault.fix or "pass copy=True for a copy")
+
+
+def refuse_out(out: Any, where: str) -> None:
+    """Raise the error for an `out` that is no gpuinterop array."""
+    writable = isinstance(out, numpy.ndarray) and out.flags.writeable
+    shares = writable and plan_in(out, False, {}, where).plan.shared
+    fix = "share its memory: out=gpuinterop.from_any(out)" if shares else ""
+    raise out_is_no_array(where, errors.type_name(out), fix=fix)
 
 
 def adopt(incoming: Incoming) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.error_messages import axis_out_of_range
-from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError, type_name
+from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
 
 from .core_callbacks import CALLS, FUNCTIONS
 from .functions import astype, clip, round
@@ -48,7 +48,8 @@ def __array_ufunc__(
             continue
         if not _all_known(inputs, outs):
             return NotImplemented
-        raise _refuse_foreign_out(name, self, out, in_place=bool(inputs) and inputs[0] is out)
+        if inputs and inputs[0] is out:
+            raise _refuse_in_place(name, self)
     if ufunc is np.matmul and method == "__call__":
         function: Any = import_module(f"{__package__}.blas").matmul
     elif method == "__call__":
@@ -71,20 +72,13 @@ def __array_ufunc__(
         return NotImplemented
 
 
-def _refuse_foreign_out(name: str, x: Any, out: Any, in_place: bool) -> ArgumentTypeError:
-    """Return the error for a result in another library's memory, which `n += x` and ``out=n`` request."""
-    if in_place:
-        return ArgumentTypeError(
-            where=f"numpy.{name}",
-            expected="NumPy operands for an in-place operator of a NumPy array",
-            got=f"a {type(x).__name__} on {x.device}",
-            fix="download it first: x.get()",
-        )
+def _refuse_in_place(name: str, x: Any) -> ArgumentTypeError:
+    """Return the error for a result in another library's memory, which `n += x` requests."""
     return ArgumentTypeError(
         where=f"numpy.{name}",
-        expected="out= with a gpuinterop array, because an operand is a gpuinterop array",
-        got=f"out= as {type_name(out)}",
-        fix=f"omit out= and copy the result: out[...] = numpy.{name}(...).get()",
+        expected="NumPy operands for an in-place operator of a NumPy array",
+        got=f"a {type(x).__name__} on {x.device}",
+        fix="download it first: x.get()",
     )
 
 

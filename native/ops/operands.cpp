@@ -135,7 +135,7 @@ Constant encode(PyObject* number, DTypeId dtype, const OpInfo& info) {
 }
 
 const Array& read_out(PyObject* out, const char* where) {
-  if (!is_array(out)) fail_with("out_is_no_array", where, {"an object of type " + type_text(out)});
+  if (!is_array(out)) call_hook(Hook::Foreign, "(sOs)", "out", out, where);  // raises
   require_valid_layout(out);
   return unwrap(out);
 }

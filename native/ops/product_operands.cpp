@@ -40,7 +40,8 @@ bool read_operands(const ProductCall& call, Operand& a, Operand& b, Operand& c, 
           PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(g.object)), "__rmatmul__"))
         return false;
       fail_with("not_an_array", call.where,
-                {"an operand", "an object of type " + type_text(g.object)});
+                {"an operand, or an array of another library",
+                 "an object of type " + type_text(g.object)});
     }
     if (!g.operand->array && !numbers && g.operand == &c)
       fail(Kind::Type, call.where, "an array as the addend",

@@ -23,7 +23,7 @@ Parameters::Parameters(std::string name, const std::string& words, size_t requir
   positional_ = std::min(positional_, names.size());
 }
 
-void Parameters::refuse(const std::string& got) const {
+void Parameters::refuse(const std::string& got, const std::string& fix) const {
   std::string call = function + "(";
   for (size_t i = 0; i < names.size(); ++i) {
     if (i) call += ", ";
@@ -31,7 +31,8 @@ void Parameters::refuse(const std::string& got) const {
     call += names[i];
     if (i >= required) call += "=...";
   }
-  fail(Kind::Type, function, call + ")", got, "omit optional arguments, or pass them by name");
+  fail(Kind::Type, function, call + ")", got,
+       fix.empty() ? "omit optional arguments, or pass them by name" : fix);
 }
 
 size_t Parameters::find(PyObject* name) const {
@@ -40,6 +41,9 @@ size_t Parameters::find(PyObject* name) const {
   // Names in a program are interned; one that is built at run time is compared by its text.
   for (size_t i = nameless_; i < names.size(); ++i)
     if (PyUnicode_Compare(name, interned_[i]) == 0) return i;
+  for (const auto& [torch, numpy] : {std::pair{"dim", "axis"}, {"keepdim", "keepdims"}})
+    if (PyUnicode_CompareWithASCIIString(name, torch) == 0 && std::ranges::count(names, numpy))
+      refuse("the argument " + repr_text(name), std::string("write ") + numpy + "=");
   refuse("the argument " + repr_text(name));
 }
 

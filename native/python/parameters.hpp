@@ -26,7 +26,7 @@ class Parameters {
 
  private:
   size_t find(PyObject* name) const;
-  [[noreturn]] void refuse(const std::string& got) const;
+  [[noreturn]] void refuse(const std::string& got, const std::string& fix = "") const;
 
   std::vector<PyObject*>
       interned_;  // owned until the process ends, so that names are compared by address

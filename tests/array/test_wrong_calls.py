@@ -57,6 +57,34 @@ CALLS = [
     ("gi.concatenate([huge, huge])", "OutOfMemoryError: concatenate"),
     ("huge.expand_dims(1).sum(axis=1)", "OutOfMemoryError: sum"),
     ('f"{x:.2f}"', "ShapeError: format", "x.item(0)"),
+    # out=
+    (
+        "gi.exp(x, out=np.zeros((2, 3), 'f'))",
+        "ArgumentTypeError: exp",
+        "out=gpuinterop.from_any(out)",
+    ),
+    (
+        "np.exp(x, out=np.zeros((2, 3), 'f'))",
+        "ArgumentTypeError: exp",
+        "out=gpuinterop.from_any(out)",
+    ),
+    (
+        "gi.exp(x, out=np.zeros((2, 3), '>f4'))",
+        "ArgumentTypeError: exp",
+        "omit out=, and copy the result",
+    ),
+    ("gi.exp(v, out=large[:3])", "ArgumentTypeError: exp", "omit out=, and copy the result"),
+    ("gi.exp(x, out=range(3))", "ArgumentTypeError: exp", "omit out=, and copy the result"),
+    ("gi.exp(x, out={})", "ArgumentTypeError: exp", "omit out=, and copy the result"),
+    # names of other libraries
+    ("x.sum(dim=0)", "ArgumentTypeError: sum", "write axis="),
+    ("gi.mean(x, keepdim=True)", "ArgumentTypeError: mean", "write keepdims="),
+    ("x.sum(foo=0)", "ArgumentTypeError: sum", "omit optional arguments"),
+    ("x.view((3, 2))", "ArgumentTypeError: view", "x.reshape"),
+    ("x.view(3, 2)", "ArgumentTypeError: view", "x.reshape"),
+    # byte order
+    ('gi.zeros(3, ">f4")', "DTypeError: zeros", "pass dtype='float32'"),
+    ('x.sum(dtype=">f8")', "DTypeError: sum", "pass dtype='float64'"),
     # shapes and axes
     ("x.reshape((-1, 7))", "ShapeError: reshape"),
     ("gi.ones(12).reshape(7, -1)", "ShapeError: reshape"),
