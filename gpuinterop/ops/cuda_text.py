@@ -257,5 +257,6 @@ def host_results(
             where=where,
             expected=f"{len(dtypes)} array{'s' * (len(dtypes) != 1)} of numbers of shape {shape}{whose} from host=",
             got=f"{type(value).__name__}: {error}",
-            fix="return an array of this shape for each output, several as a tuple",
+            fix="return an array of this shape for each output, of dtype "
+            f"{', '.join(str(dtype) for dtype in dtypes)}, several as a tuple",
         ) from None  # fmt: skip
