@@ -114,7 +114,22 @@ void register_kernels(nb::module_& m) {
   nb::class_<LoadedKernel>(m, "LoadedKernel", "A kernel in a device's memory.")
       .def("launch", launch, "grid"_a, "block"_a, "shared"_a, "arguments"_a, "used"_a,
            "Queue the kernel on the current stream: arguments as bytes, and the arrays that it "
-           "uses.");
+           "uses.")
+      .def(
+          "repeat",
+          [](const LoadedKernel& k, int times) {
+            // Launches with zeros as arguments: the cost of the driver's call alone, for benchmarks of
+            // kernels that read no arguments.
+            const uint64_t zeros[16] = {};
+            void* pointers[16];
+            for (auto& p : pointers) p = const_cast<uint64_t*>(zeros);
+            cuda::DeviceGuard guard(k.kernel.device);
+            CUstream stream = cuda::current_stream(k.kernel.device);
+            GilRelease released;
+            for (int i = 0; i < times; ++i)
+              cuda::launch_here(k.kernel, {}, stream, pointers, k.kernel.name.c_str());
+          },
+          "times"_a, "Launch one thread many times, to measure the cost of a launch.");
   m.def(
       "_load_kernel",
       [](int device, nb::bytes image, const std::string& symbol, const std::string& name) {
