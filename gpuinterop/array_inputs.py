@@ -242,9 +242,10 @@ def torch_function(
     cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
 ) -> Any:
     """Implement `__torch_function__` of the array classes, whose arrays torch accepts as tensors."""
-    converters = import_module("gpuinterop.converters")
-    call = converters.torch.call_with_tensors
-    return call(converters.to_torch, func, args, kwargs or {})
+    from gpuinterop.torch_functions import call_with_tensors
+
+    to_torch = import_module("gpuinterop.converters").to_torch
+    return call_with_tensors(to_torch, func, args, kwargs or {})
 
 
 def as_source(value: Any, dtype: Any, where: str, copy: bool | None = None) -> _core.Array:

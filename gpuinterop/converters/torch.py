@@ -7,10 +7,9 @@ negation and fake tensors, and it ends the process on a negative stride, so the 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
-from gpuinterop import _core, copy_tracking, error_messages, errors
+from gpuinterop import _core, copy_tracking, errors
 from gpuinterop.converters import registry
 from gpuinterop.converters.foreign_layout import refusal_of
 from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, copy_needed, plan_layout, refuse
@@ -126,99 +125,4 @@ def judge(t: Any) -> Plan | None:
         "gpuinterop", "from_torch", describe(t), errors.ExportError,
         f"a tensor without pending {call[8:]}, so that its memory holds its values",
         f"a tensor with is_{call[8:]}() true", f"pass t.{call}()", code="lazy",
-    )  # fmt: skip
-
-
-# ---- `__torch_function__`: torch's functions and operators accept gpuinterop arrays as tensors ----
-
-
-def call_with_tensors(
-    to_torch: Callable[..., Any],
-    func: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    """Call torch's function `func` with tensors that share the memory of gpuinterop arrays.
-
-    The result is torch's: tensors, also where an array was passed as ``out=``.
-    """
-    tensors: list[Any] = []
-    given = _items(kwargs.get("out"))
-    try:
-        args, kwargs = (
-            _replace_arrays(args, to_torch, tensors),
-            _replace_arrays(kwargs, to_torch, tensors),
-        )
-    except errors.GpuInteropError as error:
-        raise _refusal(error, func) from None
-    # The array is in an unknown kind of container, so torch would call this function again.
-    if not tensors:
-        return NotImplemented
-    pairs = zip(given, _items(kwargs.get("out")), strict=True)
-    outs = [(array, tensor) for array, tensor in pairs if isinstance(array, _core.Array)]
-    return _call_with_outputs(func, args, kwargs, outs) if outs else func(*args, **kwargs)
-
-
-def _items(out: Any) -> Any:
-    return out if isinstance(out, (tuple, list)) else (out,)
-
-
-def _call_with_outputs(
-    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], outs: list[Any]
-) -> Any:
-    """Call `func`, which writes to the tensors of `outs`, pairs of an array and its tensor.
-
-    If the result has another shape, torch gives it to the tensor, and writes to the start of its storage. So
-    a tensor that skips elements of its storage has a contiguous copy as storage during the call.
-    """
-    from torch.overrides import resolve_name
-
-    where = resolve_name(func) or "torch"
-    for array, _ in outs:
-        _core._prepare_write(array, where)
-    views = [tensor.detach() for _, tensor in outs]
-    for _, tensor in outs:
-        if tensor.untyped_storage().nbytes() != tensor.nbytes:
-            tensor.set_(tensor.contiguous())
-    try:
-        result = func(*args, **kwargs)
-    finally:
-        for array, tensor in outs:
-            if tensor.shape != array.shape:
-                raise error_messages.out_shape_differs(
-                    where, tuple(tensor.shape), array.shape
-                ) from None
-    for (_, tensor), view in zip(outs, views, strict=True):
-        if tensor.data_ptr() != view.data_ptr():
-            tensor.set_(view.copy_(tensor))
-    return result
-
-
-def _replace_arrays(value: Any, to_torch: Callable[..., Any], tensors: list[Any]) -> Any:
-    """Return `value` with a tensor for each gpuinterop array in it, and collect the tensors."""
-    if isinstance(value, _core.Array):
-        tensors.append(to_torch(value))
-        return tensors[-1]
-    if isinstance(value, dict):
-        return {key: _replace_arrays(item, to_torch, tensors) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_replace_arrays(item, to_torch, tensors) for item in value]
-    if isinstance(value, tuple):
-        items = [_replace_arrays(item, to_torch, tensors) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-    return value
-
-
-def _refusal(error: errors.GpuInteropError, func: Callable[..., Any]) -> errors.GpuInteropError:
-    """Return the error of `to_torch` as an error of the torch function that the user called.
-
-    Torch's operators turn a TypeError into NotImplemented. Python would then call the array's own
-    operator, and `t -= x` would rebind `t`; so the result is never a TypeError.
-    """
-    from torch.overrides import resolve_name
-
-    fix = "pass a copy: x.copy()" if error.reason in ("strides", "readonly") else error.fix
-    return (errors.ExportError if isinstance(error, TypeError) else type(error))(
-        where=resolve_name(func) or "torch", expected=error.expected, got=error.got, fix=fix,
-        reason=error.reason, axis=error.axis,
     )  # fmt: skip
