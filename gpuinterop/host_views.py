@@ -9,6 +9,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.dtypes import as_supported_dtype, is_supported
 from gpuinterop.error_context import reraise_from
+from gpuinterop.error_messages import foreign_byte_order
 from gpuinterop.errors import ContiguityError, ShapeError, UnsupportedError
 from gpuinterop.layout import core_view
 
@@ -126,6 +127,8 @@ def require_aligned_host(host: np.ndarray[Any, Any], where: str) -> _core.Array:
     """Return a core array over a NumPy array that a copy reads or fills in place."""
     refuse_mask(host, where)
     plain = np.asarray(host)
+    if not plain.dtype.isnative:
+        raise foreign_byte_order(where, plain.dtype.str, f"a.astype('{plain.dtype.name}')")
     size = as_supported_dtype(plain.dtype, where).itemsize
     if not has_core_layout(plain):
         raise ContiguityError(
