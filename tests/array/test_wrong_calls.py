@@ -35,7 +35,6 @@ CALLS = [
     # ranges
     ("gi.arange(0, 3, 0)", "ShapeError: arange"),
     ('gi.arange("a")', "ShapeError: arange"),
-    ("gi.arange(2**70)", "ShapeError: arange"),
     ('gi.arange(float("nan"))', "ShapeError: arange"),
     ("gi.arange(3, dtype=bool)", "DTypeError: arange"),
     ("gi.arange(2**63)", "ShapeError: arange"),
@@ -66,6 +65,7 @@ CALLS = [
     (
         "np.exp(x, out=np.zeros((2, 3), 'f'))",
         "ArgumentTypeError: exp",
+        "ndarray",
         "out=gpuinterop.from_any(out)",
     ),
     (
@@ -86,7 +86,6 @@ CALLS = [
     ('gi.zeros(3, ">f4")', "DTypeError: zeros", "pass dtype='float32'"),
     ('x.sum(dtype=">f8")', "DTypeError: sum", "pass dtype='float64'"),
     # shapes and axes
-    ("x.reshape((-1, 7))", "ShapeError: reshape"),
     ("gi.ones(12).reshape(7, -1)", "ShapeError: reshape"),
     ("gi.ones(0).reshape(0, -1)", "ShapeError: reshape"),
     ("x.swapaxes(0, 10**5000)", "BoundsError: swapaxes"),
@@ -162,7 +161,6 @@ CALLS = [
     ("del x.readonly", "ArgumentTypeError: readonly"),
     # operators and functions
     ("(x > 3) << 1.0", "DTypeError: left_shift"),
-    ('gi.exp(10**5000, dtype="float32")', "RangeError: exp"),
     ('x * "a"', "ConversionTypeError: multiply", "type str"),
     ('b"a" * x', "ConversionTypeError: multiply", "type bytes"),
     ("gi.divmod(x, 2, out=x)", "ArgumentTypeError: divmod", "an object of type"),

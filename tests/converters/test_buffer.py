@@ -9,16 +9,12 @@ from gpuinterop import converters
 
 
 def test_the_fix_for_foreign_byte_order_is_a_line_that_works():
-    for a, words in (
-        (memoryview(np.arange(4, dtype=">f4")), "numpy.asarray(memoryview(a)).astype('float32')"),
-        (np.arange(4, dtype=">i2"), "a.astype('int16')"),
-    ):
-        with pytest.raises(gi.DTypeError) as raised:
-            gi.from_any(a)
-        for error in (gi.explain(a), raised.value):
-            line = error.fix.rpartition("byte order: ")[2]
-            assert line == words
-            assert gi.from_any(eval(line, {"numpy": np, "a": a})).tolist() == [0, 1, 2, 3]
+    a = memoryview(np.arange(4, dtype=">f4"))
+    with pytest.raises(gi.DTypeError) as raised:
+        gi.from_any(a)
+    assert gi.explain(a).fix == raised.value.fix
+    line = raised.value.fix.rpartition("byte order: ")[2]
+    assert gi.from_any(eval(line, {"numpy": np, "a": a})).tolist() == [0, 1, 2, 3]
 
 
 def test_the_function_that_was_called_is_named():

@@ -85,20 +85,6 @@ def test_addition_counts_repeated_indices_and_the_operator_does_not(device, case
     np.testing.assert_array_equal(x.get(), expected, strict=True)
 
 
-@pytest.mark.parametrize("indices", ["byte-swapped", "packed", "offset"])
-def test_index_array_that_cannot_be_shared(device, indices):
-    packed = np.zeros(2, [("tag", "u1"), ("value", "i4")])["value"]
-    offset = np.frombuffer(bytearray(9), "i4", offset=1)
-    found = {"byte-swapped": np.zeros(2, ">i4"), "packed": packed, "offset": offset}[indices]
-    found[:] = 3, 1
-    x = gi.arange(4, device=device)
-    for use in (lambda i: x[i], lambda i: x.__setitem__(i, 7), lambda i: gi.take(x, i)):
-        with pytest.raises((gi.ContiguityError, gi.DTypeError), match=r"byte order|aligned|whole"):
-            use(found)
-        use(gi.asarray(found, device="cpu"))
-    assert x.tolist() == [0, 7, 2, 7]
-
-
 @pytest.mark.parametrize("axes", [32, 33, 60])
 def test_addition_to_arrays_of_many_axes(device, axes):
     x = gi.zeros((2,) + (1,) * (axes - 1), device=device)
