@@ -92,13 +92,10 @@ WRONG = {
     "a text as axis": (ArgumentTypeError, lambda x: x.sum(axis="a")),
     "a float as axis": (ArgumentTypeError, lambda x: x.sum(axis=0.5)),
     "out of NumPy": (ArgumentTypeError, lambda x: x.sum(out=np.zeros(()))),
-    "a list": (ArgumentTypeError, lambda x: gi.sum([1.0])),
     "nothing": (ArgumentTypeError, lambda x: gi.sum()),
-    "a list of norm": (ArgumentTypeError, lambda x: gi.norm([1.0])),
     "a list of reduce_sum": (ArgumentTypeError, lambda x: gi.reduce_sum([1.0], (1,))),
     "ord": (ShapeError, lambda x: gi.norm(x, 3)),
     "ord of matrices": (ShapeError, lambda x: gi.norm(x, "nuc")),
-    "a dtype": (DTypeError, lambda x: x.sum(dtype="nonsense")),
     "map as bytes": (ArgumentTypeError, lambda x: gi.MapReduce(b"x0", lambda x, e: ())),
     "posts as text": (ArgumentTypeError, lambda x: gi.MapReduce("x0", lambda x, e: (), posts="r")),
     "too few dtypes": (

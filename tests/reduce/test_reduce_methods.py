@@ -239,8 +239,6 @@ def test_infinities_and_nans_survive_compensation(device: str) -> None:
 def test_integers_of_less_than_a_byte_are_reduced_on_the_host_only(device, dtype):
     host = np.asarray([[1, 0, 1], [0, 1, 1]]).astype(getattr(ml_dtypes, dtype))
     x, wide = GpuArray(host, device=device), host.astype("int64")
-    with pytest.raises(DTypeError, match="cast first"):
-        x + x
     if device != "cpu":
         with pytest.raises(DTypeError, match="cast first"):
             x.sum()
