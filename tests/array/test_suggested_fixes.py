@@ -35,10 +35,6 @@ def test_bits_of_floats(x, dtype, call):
 
 
 def test_out_of_another_shape(device, x):
-    for call in (gi.exp, gi.isnan):
-        error = refused(call, x, out=gi.empty(4, device=device))
-        assert isinstance(error, gi.ShapeError)
-        assert (error.expected, error.got) == ("out= with shape (2, 3)", "out= with shape (4,)")
     error = refused(lambda: x.__iadd__(gi.ones((4, 2, 3), device=device)))
     assert (error.expected, error.got) == ("x with shape (4, 2, 3)", "x with shape (2, 3)")
     assert "x = x + y" in error.fix

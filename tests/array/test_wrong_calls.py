@@ -12,7 +12,6 @@ import gpuinterop as gi
 CALLS = [
     # creation
     ("gi.zeros(10**5000)", "BoundsError: zeros"),
-    ("gi.ones(1 << 62)", "ShapeError: ones"),
     ("gi.zeros(3, 10**5000)", "DTypeError: zeros"),
     ('gi.zeros(3, "cpu")', "DTypeError: zeros", "device='cpu'"),
     ("gi.empty(3, 3)", "DTypeError: empty"),
@@ -57,11 +56,6 @@ CALLS = [
     ("huge.expand_dims(1).sum(axis=1)", "OutOfMemoryError: sum"),
     ('f"{x:.2f}"', "ShapeError: format", "x.item(0)"),
     # out=
-    (
-        "gi.exp(x, out=np.zeros((2, 3), 'f'))",
-        "ArgumentTypeError: exp",
-        "out=gpuinterop.from_any(out)",
-    ),
     (
         "np.exp(x, out=np.zeros((2, 3), 'f'))",
         "ArgumentTypeError: exp",
@@ -124,7 +118,6 @@ CALLS = [
     ("gi.zeros(0)[0]", "ArrayIndexError: x[key]", "the axis is empty"),
     ("gi.capture(gi.nonzero, x)", "CaptureError: nonzero", "true or not zero"),
     ("iter(gi.asarray(3))", "ArgumentTypeError: iter"),
-    ("x.take([0.5])", "ArgumentTypeError: take", "fix: pass ints"),
     ("x.item()", "ShapeError: item", "x.any()"),
     ("x.item(10**5000)", "ArrayIndexError: item"),
     ("gi.zeros((0, 2)).item()", "ShapeError: item", "x.size"),
@@ -201,7 +194,6 @@ CALLS = [
     ("x.round(10**5000)", "BoundsError: round"),
     ("x.round(400)", "BoundsError: round"),
     ('x.round("a")', "ArgumentTypeError: round"),
-    ("x.round(1.5)", "ArgumentTypeError: round"),
     ("x.round(None)", "ArgumentTypeError: round"),
     ("np.linalg.norm(x, 10**5000)", "ShapeError: numpy.linalg.norm"),
     ("gi.to(x, 10**5000)", "ConversionTypeError: gpuinterop.to"),

@@ -9,10 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpuinterop as gi
-from gpuinterop.errors import (
-    BoundsError,
-    ContiguityError,
-)
+from gpuinterop.errors import ContiguityError
 
 HOST = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -74,8 +71,6 @@ def test_an_out_is_taken_if_its_elements_share_no_memory(data):
 
 def test_integer_powers(device):
     base = gi.GpuArray(np.array([1, -1, -1, 2, 0, 3]), device=device)
-    with pytest.raises(BoundsError, match="exponent"):
-        base**-1
     with pytest.raises(ValueError, match="exponent"):
         base ** np.int64(-1)
     # No kernel can raise for an element: the true value, cut towards zero, on both devices.

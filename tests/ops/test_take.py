@@ -74,9 +74,8 @@ def test_an_empty_axis_has_nothing_to_take(device):
             assert "mode=" not in error.value.fix
         for index in ([], none):
             assert x.take(index, axis=1, mode=mode).shape == (2, 0)
-    for wrong in (lambda: x.take([0], axis="a"), lambda: x.take([0.5])):
-        with pytest.raises(gi.ArgumentTypeError):
-            wrong()
+    with pytest.raises(gi.ArgumentTypeError):
+        x.take([0], axis="a")
     for index in (one.astype("float32"), one.astype("bool")):
         with pytest.raises(TypeError, match="integer indices"):
             x.take(index, mode="clip")

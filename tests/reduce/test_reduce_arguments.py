@@ -78,9 +78,7 @@ def sums(x, e):
 
 
 WRONG = {
-    "an axis": (gi.ShapeError, lambda x: x.sum(axis=2)),
     "axes": (gi.ShapeError, lambda x: x.sum(axis=(0, -2))),
-    "no axis for a position": (TypeError, lambda x: x.argmax(axis=())),
     "a dtype of a CudaNdarray": (DTypeError, lambda x: x.sum(dtype=np.float64)),
     "a dtype of minimum": (ArgumentTypeError, lambda x: np.minimum.reduce(x, dtype="float32")),
     "seven arguments": (ArgumentTypeError, lambda x: x.sum(0, None, None, False, 5, True, 0)),
@@ -89,7 +87,6 @@ WRONG = {
     "keepdims of ptp": (ArgumentTypeError, lambda x: x.ptp(axis=0, keepdims="no")),
     "ddof": (ArgumentTypeError, lambda x: x.var(ddof="one")),
     "ddof of NaN": (ArgumentTypeError, lambda x: x.var(ddof=float("nan"))),
-    "a text as axis": (ArgumentTypeError, lambda x: x.sum(axis="a")),
     "a float as axis": (ArgumentTypeError, lambda x: x.sum(axis=0.5)),
     "out of NumPy": (ArgumentTypeError, lambda x: x.sum(out=np.zeros(()))),
     "nothing": (ArgumentTypeError, lambda x: gi.sum()),
