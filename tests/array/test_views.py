@@ -112,10 +112,6 @@ def test_orders_of_memory_share(device):
     assert x.T.ravel("K").base is x
     assert x.T.reshape((2, 3), order="A").base is x
     assert x.T.reshape((3, 2), order="C", copy=None).base is x
-    with pytest.raises(gi.ShapeError, match="'A'"):
-        x.reshape(-1, order="K")  # as NumPy
-    with pytest.raises(gi.ShapeError, match=r"flatten.*'K'"):
-        x.flatten("B")
 
 
 @examples(200)
@@ -166,8 +162,6 @@ def test_views_beyond_the_dimension_limit_are_refused():
         gi.empty((1,) * 65, device="cpu")
     with pytest.raises(IndexError):
         x[(0,) * 65]
-    with pytest.raises(IndexError):
-        x[..., ...]
     np.testing.assert_array_equal(x.transpose(*range(63, -1, -1)).shape, x.shape)
 
 
@@ -179,8 +173,6 @@ def test_iteration_and_length(device):
     assert all(row.base is array for row in array)
     with pytest.raises(TypeError, match="0-d"):
         len(array[0, 0])
-    with pytest.raises(TypeError, match="0-d"):
-        iter(array[0, 0])
 
 
 @pytest.mark.parametrize("kind", [tuple, list, np.array, lambda n: gi.asarray(n, "int32"),

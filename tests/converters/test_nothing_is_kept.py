@@ -32,12 +32,6 @@ def array_class(x, i):
     return [made]
 
 
-def float32_class(x, i):
-    made = type(f"Made{i}", (gi.CudaNdarray,), {})
-    y = made([1.0, 2.0, 3.0, 4.0], device=x.device)
-    return [made, type(y + x)]
-
-
 def class_of_another_library(x, i):
     obj = Described()
     gi.from_any(obj)
@@ -143,7 +137,7 @@ def plan_and_error(x, i):
     return [gi.explain(x, "numpy"), error.value]
 
 
-KINDS = [array_class, float32_class, class_of_another_library, dlpack_class, class_without_memory,
+KINDS = [array_class, class_of_another_library, dlpack_class, class_without_memory,
          number_class, elementwise_kernel, fused_function, expression, cuda_text, map_reduce, raw_kernel,
          capture, unfinished_capture, stream, converter, plan_and_error]  # fmt: skip
 

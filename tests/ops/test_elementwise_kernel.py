@@ -19,9 +19,6 @@ def test_several_results_of_broadcast_operands(device):
     expected = 2 * x.get()[:, ::-1] + x.get()[:, :1]
     np.testing.assert_array_equal(z.get(), expected)
     np.testing.assert_array_equal(big.get(), expected > 3)
-    with pytest.raises(ArgumentTypeError) as caught:
-        axpy(2, x)
-    assert caught.value.fix == "call axpy(a, x, y)"
     for count in (1, 2, 31, 32, 40):
         with pytest.raises(ArgumentTypeError):
             axpy(*[x] * count)

@@ -104,11 +104,7 @@ def test_cuda_ndarray_stays_float32(device):
     with pytest.raises(DTypeError):
         x + np.ones(2)
     with pytest.raises(TypeError):
-        operator.add(x, [1, 2])
-    with pytest.raises(TypeError):
         x += "text"
-    with pytest.raises(ValueError, match="broadcast"):
-        x + gi.CudaNdarray(np.ones(3, np.float32), device=device)
 
 
 def test_extended_floats(device):
