@@ -5,14 +5,11 @@ import types
 
 import numpy as np
 import pytest
+from cases import host
 from doubles import fake_cudamat, fake_pycuda
 
 import gpuinterop as gi
 from gpuinterop import converters
-
-
-def host(*shape, order="C"):
-    return np.asarray(np.arange(np.prod(shape), dtype="float32").reshape(shape), order=order)
 
 
 @pytest.fixture(params=[False, True], ids=["takes over", "copies"])
@@ -60,7 +57,7 @@ def test_trans_needs_a_flag_that_npmat_lacks(npmat):
 
 
 def test_matrix_that_replaces_its_array_leaves_the_shared_array_unchanged(npmat):
-    m = npmat.CUDAMatrix(host(3, 4, order="F"))
+    m = npmat.CUDAMatrix(np.asfortranarray(host(3, 4)))
     x = converters.from_cudamat(m)
     m.set_trans(True)
     gc.collect()

@@ -171,8 +171,6 @@ def test_empty_and_single_elements(device: str) -> None:
     with pytest.raises(ShapeError):
         gi.fuse(softmax)(gi.ones((3, 0), device=device))
     assert gi.fuse(lambda x: x - x.max())(gi.ones((), device=device)).tolist() == 0
-    with pytest.raises(ValueError, match="axes"):
-        gi.fuse(lambda x: x - x.max(axis=2))(gi.ones((3, 3), device=device))
     with pytest.raises(ValueError, match="broadcast"):
         gi.fuse(lambda x: x - x.max(axis=1))(gi.ones((3, 4), device=device))
 
