@@ -2,13 +2,10 @@
 
 import numpy as np
 import pytest
+from test_products import values
 
 import gpuinterop
 from gpuinterop import CudaNdarray, DTypeError, GpuArray
-
-
-def values(*shape: int) -> np.ndarray:
-    return np.random.default_rng(1).standard_normal(shape).astype(np.float32)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1, None])
