@@ -16,7 +16,6 @@ CALLS = [
     ('gi.zeros(3, "cpu")', "DTypeError: zeros", "device='cpu'"),
     ("gi.empty(3, 3)", "DTypeError: empty"),
     ("gi.CudaNdarray.zeros(2, 63)", "DeviceError: CudaNdarray.zeros"),
-    ("gi.CudaNdarray.zeros(3, 99)", "DeviceError: CudaNdarray.zeros"),
     ("gi.CudaNdarray.zeros(-1)", "ShapeError: CudaNdarray.zeros"),
     ("gi.zeros(3, device=10**5000)", "DeviceError: zeros"),
     ('gi.device("cuda:" + "9" * 5000)', "DeviceError: device"),
@@ -79,7 +78,6 @@ CALLS = [
     ('gi.zeros(3, ">f4")', "DTypeError: zeros", "pass dtype='float32'"),
     ('x.sum(dtype=">f8")', "DTypeError: sum", "pass dtype='float64'"),
     # shapes and axes
-    ("gi.ones(12).reshape(7, -1)", "ShapeError: reshape"),
     ("gi.ones(0).reshape(0, -1)", "ShapeError: reshape"),
     ("x.swapaxes(0, 10**5000)", "BoundsError: swapaxes"),
     ("x.squeeze((0, -2))", "ShapeError: squeeze"),
@@ -192,7 +190,6 @@ CALLS = [
     # numbers that Python does not print, and text that is not UTF-8
     ("x.round(10**5000)", "BoundsError: round"),
     ("x.round(400)", "BoundsError: round"),
-    ('x.round("a")', "ArgumentTypeError: round"),
     ("x.round(None)", "ArgumentTypeError: round"),
     ("np.linalg.norm(x, 10**5000)", "ShapeError: numpy.linalg.norm"),
     ("gi.to(x, 10**5000)", "ConversionTypeError: gpuinterop.to"),

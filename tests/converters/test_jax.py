@@ -50,17 +50,6 @@ def test_conversions_of_ordinary_arrays_run_only_jaxs_functions(jax):
         assert functions_of(call) == ["_export_by_dlpack", *of_jax]
 
 
-def test_refusals_of_jax_arrays_name_the_called_function(jax):
-    j = jax.numpy.ones(3)
-    converters.from_jax(j)
-    assert converters.from_jax(j > 0).dtype == "bool"
-    j.delete()
-    with pytest.raises(gi.ExchangeError, match=r"from_jax: [^:]*: a deleted"):
-        converters.from_jax(j)
-    with pytest.raises(gi.ConversionTypeError, match="from_jax: "):
-        jax.jit(converters.from_jax)(jax.numpy.ones(3))
-
-
 def test_jax_never_narrows(jax):
     for dtype in ("float64", "int64", "uint64", "complex128"):
         x = gi.from_any(aligned(3, dtype))

@@ -63,6 +63,7 @@ def refusal(obj, library, entry_points=ENTRY_POINTS) -> gi.GpuInteropError:
             call(obj)
         error = caught.value
         assert error.where, name
+        assert name != "from_library" or error.where == f"from_{library}"
         # Where there is such an option, and in the words of an assignment.
         fix = error.fix.removeprefix("pass copyif=True, or ")
         fix = fix.replace("value.astype", "x.astype").replace("asarray(value)", "asarray(x)")

@@ -90,6 +90,8 @@ WRONG = {
     "a float as axis": (ArgumentTypeError, lambda x: x.sum(axis=0.5)),
     "out of NumPy": (ArgumentTypeError, lambda x: x.sum(out=np.zeros(()))),
     "nothing": (ArgumentTypeError, lambda x: gi.sum()),
+    **{f"the mask {mask!r} of reduce_sum": (TypeError, lambda x, mask=mask: x.reduce_sum(mask))
+       for mask in [(1,), (1, 0, 1), 1, "ab", None]},
     "a list of reduce_sum": (ArgumentTypeError, lambda x: gi.reduce_sum([1.0], (1,))),
     "ord": (ShapeError, lambda x: gi.norm(x, 3)),
     "ord of matrices": (ShapeError, lambda x: gi.norm(x, "nuc")),
