@@ -14,16 +14,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 import gpuinterop.devices as devices
-from gpuinterop import (
-    _core,
-    address_inputs,
-    array_inputs,
-    copy_tracking,
-    dtypes,
-    error_messages,
-    host_views,
-)
+from gpuinterop import _core, address_inputs, array_inputs, copy_tracking, dtypes, host_views
 from gpuinterop.error_context import reraise_from, resolve_device
+from gpuinterop.error_messages import OTHER_NAMES
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -387,7 +380,7 @@ for _mixin in ArrayMethods.__mro__[: ArrayMethods.__mro__.index(_core.Array)]:
 
 _MISSING = {
     *(name for name in dir(np.ndarray) if not name.startswith("_")),
-    *error_messages.OTHER_NAMES,
+    *OTHER_NAMES,
 } - {*dir(ArrayMethods)}
 for _name in _MISSING:
     setattr(ArrayMethods, _name, MissingName(_name))
