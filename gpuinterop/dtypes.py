@@ -192,7 +192,9 @@ def _unknown(dtype: Any, where: str) -> GpuInteropError:
         return DTypeError(where=where, expected="a dtype, such as 'float32'", got=short_repr(dtype),
                           fix=f"name a device by its keyword: device={dtype!r}")  # fmt: skip
     if isinstance(dtype, np.dtype) and not dtype.isnative and dtype.name in NAMES:
-        return foreign_byte_order(where, dtype.str, "", fix=f"pass dtype='{dtype.name}'")
+        data = f"numpy.asarray(a).astype('{dtype.name}')"
+        fix = f"pass dtype='{dtype.name}', or convert the byte order of the data: {data}"
+        return foreign_byte_order(where, dtype.str, data, fix=fix)
     fix = "name one of these, or cast to one of them first"
     near = get_close_matches(_printed_name(dtype), _LIKELY, 1)
     if isinstance(dtype, int):  # zeros(2, 3)

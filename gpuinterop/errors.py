@@ -64,11 +64,13 @@ class GpuInteropError(Exception):
         reason: str = "",
         axis: int | None = None,
     ) -> None:
-        self.where, self.expected, self.got, self.fix = map(_printable, (where, expected, got, fix))
-        self.axis = axis
+        text = _compose(where, expected, got, fix)
+        if not text.isascii():
+            where, expected, got, fix, text = map(_printable, (where, expected, got, fix, text))
+        self.where, self.expected, self.got, self.fix, self.axis = where, expected, got, fix, axis
         if reason:
             self.reason = reason
-        super().__init__(_compose(self.where, self.expected, self.got, self.fix))
+        super().__init__(text)
 
     def changed(self, **parts: Any) -> GpuInteropError:
         """Return the same error with other parts, such as `where`."""
@@ -95,7 +97,7 @@ def _compose(where: str, expected: str, got: str, fix: str) -> str:
 
 def _printable(text: str) -> str:
     """Return the text with escapes for lone surrogates, which keywords and paths may have."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def type_name(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -152,9 +153,8 @@ def stream_device(stream: Any) -> Any:
     return number if number is not None and number >= 0 else None
 
 
-def interfaces_of(obj: Any) -> list[str]:
-    """Return the names of the exchange protocols that `obj` has as attributes."""
-    found = []
+def interfaces_of(obj: Any) -> Iterator[str]:
+    """Yield the names of the exchange protocols that `obj` has as attributes."""
     for name in "__dlpack__", "__cuda_array_interface__", "__array_interface__":
         try:
             getattr(obj, name)
@@ -162,8 +162,7 @@ def interfaces_of(obj: Any) -> list[str]:
             continue
         except Exception:  # the object has the protocol but raises: torch's tensors inside autograd
             pass
-        found.append(name)
-    return found
+        yield name
 
 
 def protocols_of(obj: Any) -> tuple[str, ...]:

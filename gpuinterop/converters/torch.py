@@ -100,6 +100,10 @@ _REFUSALS = (
         "pass the bytes: t.view(torch.uint8)",
     ),
     (
+        lambda t: t.is_meta, errors.DeviceMismatchError, "", "a tensor on cpu or cuda",
+        "a tensor on meta, which has no values", "create it on a device: torch.empty_like(t, device='cpu')",
+    ),
+    (
         lambda t: t.device.type not in ("cpu", "cuda"), errors.DeviceMismatchError, "", "a tensor on cpu or cuda",
         "a tensor on {0.device}", "move it first: t.to('cpu')",
     ),

@@ -7,24 +7,21 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.array_inputs import as_input_array
+from gpuinterop.array_inputs import as_input_array, is_scalar_or_list
 from gpuinterop.error_context import reraise_from
 from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import FUNCTIONS
 from gpuinterop.ops.fuse import fuse
-from gpuinterop.ops.operand_conversion import is_foreign_array, on_device_of
+from gpuinterop.ops.operand_conversion import on_device_of
 
 
 def as_operand(value: Any, like: Any, where: str) -> Any:
     """Return a gpuinterop array unchanged, and any other value as an array on the device of `like`."""
     if isinstance(value, _core.Array):
         return value
-    return on_device_of(
-        as_input_array(value if is_foreign_array(value) else np.asarray(value), None, where),
-        like,
-        where,
-    )
+    given = np.asarray(value) if is_scalar_or_list(value) else value
+    return on_device_of(as_input_array(given, None, where), like, where)
 
 
 def _pair(a: Any, b: Any, where: str) -> tuple[Any, Any] | None:

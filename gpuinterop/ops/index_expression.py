@@ -173,7 +173,7 @@ def _part(item: Any, device: Any, where: str) -> Any:
     if isinstance(item, (int, np.integer)):
         return operator.index(item)
     known = isinstance(item, (_core.Array, np.ndarray, list, tuple))
-    if not known and not interfaces_of(item):
+    if not known and not any(interfaces_of(item)):
         try:
             return operator.index(item)
         except TypeError:

@@ -91,7 +91,7 @@ def operand(value: Any, like: Any, where: str) -> Any:
 def is_foreign_array(value: Any) -> bool:
     """Return whether `value` is an array of another library; NumPy's scalars are numbers."""
     known = (_core.Array, int, float, complex, np.generic, type)
-    return not isinstance(value, known) and bool(interfaces_of(value) or needs_converter(value))
+    return not isinstance(value, known) and (any(interfaces_of(value)) or needs_converter(value))
 
 
 def on_device_of(source: Any, like: Any, where: str, values: bool = False) -> Any:

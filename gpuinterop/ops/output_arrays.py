@@ -120,7 +120,7 @@ def as_mask(where: Any, x: Any, op: str) -> Any:
         require_arrays(op, x, where)
         mask = plain(where)
     else:
-        given = where if is_foreign_array(where) else np.asarray(where)  # also lists of bools
+        given = np.asarray(where) if is_scalar_or_list(where) else where
         source = as_input_array(given, None, op)
         mask = on_device_of(source, x, op, source.ndim == 0)
     if mask.dtype != np.bool_:

@@ -41,7 +41,6 @@ void import_own(PyObject* obj, Array* out) {
 }
 
 void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* out) {
-  if (p.judged) refuse_foreign(obj, o);
   if (p.family == Family::Cupy && import_cupy(obj, o.where, out)) return;
   if (PyCapsule_CheckExact(obj)) {
     *out = consume_capsule(obj, obj, nullptr, false, o);
@@ -69,6 +68,7 @@ void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* 
 // After a failure the converter of the object's library may give the reason; else the protocol's own error
 // is raised.
 void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out) {
+  if (p.judged) refuse_foreign(obj, o);
   try {
     import_by_protocol(p, obj, o, out);
   } catch (const Error&) {
