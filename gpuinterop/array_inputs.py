@@ -15,8 +15,11 @@ from gpuinterop import _core, copy_tracking, error_messages
 from gpuinterop.dtypes import NAMES, as_supported_dtype, dtype_id
 from gpuinterop.error_context import reraise_from, resolve_device
 from gpuinterop.errors import (
+    ContiguityError,
     ConversionTypeError,
     CopyForbiddenError,
+    DTypeError,
+    ExportError,
     GpuInteropError,
     type_name,
 )
@@ -252,23 +255,30 @@ def as_source(value: Any, dtype: Any, where: str, copy: bool | None = None) -> _
     """
     if is_scalar_or_list(value):
         return as_input_array(value, dtype, where)
-    if _core.is_array(value):
-        return core_view(value)
-    on_host = isinstance(value, np.ndarray)
-    found = _share_numpy(value, where) if on_host else _core.share_plain(value)
-    if found is not None:
-        return found
+    if isinstance(value, np.ndarray):
+        found = _share_numpy(value, where)
+        return _copy_by_plan(value, dtype, where, copy) if found is None else found
+    try:
+        return as_input_array(value, None, where, copyif=copy is None)
+    except (ContiguityError, DTypeError, ExportError) as error:
+        if error.reason == ExportError.reason:  # no copy can read it
+            raise
+        return _copy_by_plan(value, None, where, copy, error)
+
+
+def _copy_by_plan(
+    value: Any, dtype: Any, where: str, copy: bool | None, error: GpuInteropError | None = None
+) -> _core.Array:
+    """Return the copy that the conversion engine plans, of a NumPy array in `dtype` if given, or raise."""
     engine = import_module("gpuinterop.converters.engine")
     incoming = engine.plan_in(value, True, {}, where)
     plan = incoming.plan
-    if plan.refused:
-        if incoming.entry is None and not protocols_of(value):
-            raise _unknown(value, where)
-        raise plan.exception()
-    if plan.copied and copy is not None:
+    if not plan.copied:
+        raise error or plan.exception()
+    if copy is not None:
         raise CopyForbiddenError(where=where, expected=plan.reason, got=plan.got,
                                  fix="pass copy=None to allow a copy")  # fmt: skip
-    if plan.copied and on_host and dtype is not None:
+    if dtype is not None:
         name = as_supported_dtype(dtype, where).name
         incoming.known_info = replace(incoming.info, dtype=name)
     made: _core.Array = engine.adopt(incoming)

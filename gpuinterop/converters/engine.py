@@ -161,8 +161,8 @@ def _judgement(obj: Any, entry: Backend | None, where: str) -> Plan | None:
     return named
 
 
-def refuse_foreign(obj: Any, where: str) -> None:
-    """Raise the error that the library's converter has for `obj`, if any, with `where` as the call.
+def refusal(obj: Any, where: str) -> errors.GpuInteropError | None:
+    """Return the error that the library's converter has for `obj`, if any, with `where` as the call.
 
     The core calls this for every object that is not plain, and after an import by a protocol has failed.
     """
@@ -171,8 +171,9 @@ def refuse_foreign(obj: Any, where: str) -> None:
     if fault is None and entry is not None and _is_described(entry):
         # Plan as if copies were allowed, because the caller may have no `copyif` that the fix could name.
         fault = plan_in(obj, True, {}, where).plan
-    if fault is not None and not fault.shared:
-        raise fault.exception(where, fault.fix or "pass copy=True for a copy")
+    if fault is None or fault.shared:
+        return None
+    return fault.exception(where, fault.fix or "pass copy=True for a copy")
 
 
 def refuse_out(out: Any, where: str) -> None:

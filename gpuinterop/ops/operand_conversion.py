@@ -131,7 +131,7 @@ _FOREIGN: dict[str, Any] = {
 }  # fmt: skip
 # The subjects that converters answer, which are imported on first use.
 _CONVERTERS = {
-    "refuse": ("engine", "refuse_foreign"), "caller": ("engine", "judge_caller"),
+    "refuse": ("engine", "refusal"), "caller": ("engine", "judge_caller"),
     "check strides": ("engine", "check_strides_for_caller"), "out": ("engine", "refuse_out"),
     "wait": ("jax", "wait_for_readers"),
 }  # fmt: skip

@@ -34,24 +34,20 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
                   Attempts* tried) {
   if (!p.api) return false;
   const bool torch = p.family == Family::Torch;
-  if (torch && !p.searched) find_torch_places(p);
   Owned owned{nullptr};
   // Calls the table. False: the producer refused.
   auto fetch = [&](PyObject* from) {
     owned.m = fetch_struct(p.api, from);
     return owned.m || note_refusal("DLPack C exchange API", tried);
   };
-  if (torch && !has_dense_memory(p, obj)) {
-    if (o.only_plain) return false;
-    refuse_foreign(obj, o);
-  }
+  if (torch && o.only_plain && !has_dense_memory(p, obj)) return false;
   if (!fetch(obj)) return false;
   if (owned.m->version.major != kMajor) refuse_version(owned.m->version, o.where);
   const DLDataType& dtype = owned.m->dl_tensor.dtype;
   if (torch && !(is_plain_torch(p, owned.m) &&
                  (dtype.code > kDLUInt || dtype.bits != 8 || has_whole_bytes(obj)))) {
     if (o.only_plain) return false;
-    refuse_foreign(obj, o);
+    if (is_refused(obj, o)) throw PythonError();
   }
   // Modules replace the memory of their parameters (module.double(), module.to()), and torch's struct holds
   // the parameter, not the memory. A detached tensor holds the memory.

@@ -40,6 +40,11 @@ void import_own(PyObject* obj, Array* out) {
        "fix the first cause above, or copy the object in the producer");
 }
 
+// Throws the error of the converter of the object's library, if it has one.
+void refuse_foreign(PyObject* obj, const Options& o) {
+  if (is_refused(obj, o)) throw PythonError();
+}
+
 void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* out) {
   if (p.family == Family::Cupy && import_cupy(obj, o.where, out)) return;
   if (PyCapsule_CheckExact(obj)) {
@@ -68,7 +73,6 @@ void import_by_protocol(ForeignType& p, PyObject* obj, const Options& o, Array* 
 // After a failure the converter of the object's library may give the reason; else the protocol's own error
 // is raised.
 void import_foreign(ForeignType& p, PyObject* obj, const Options& o, Array* out) {
-  if (p.judged) refuse_foreign(obj, o);
   try {
     import_by_protocol(p, obj, o, out);
   } catch (const Error&) {
@@ -122,6 +126,9 @@ PyObject* exchange::import_any(PyTypeObject* cls, PyObject* obj, const Options& 
   ForeignType& p = foreign_type_of(Py_TYPE(obj));
   // A capsule can be consumed only once, so check before consuming it.
   if (PyCapsule_CheckExact(obj)) require_wanted(look_into(obj, o.where, o.may_copy()), cls, p, o);
+  const bool doubtful =
+      p.judged || (p.family == Family::Torch && p.api && !has_dense_memory(p, obj));
+  if (doubtful && is_refused(obj, o)) return nullptr;  // takes half the time of a C++ exception
   Imported imported;
   Array& a = imported.array;
   p.own ? import_own(obj, &a) : import_foreign(p, obj, o, &a);
@@ -133,8 +140,12 @@ PyObject* exchange::import_any(PyTypeObject* cls, PyObject* obj, const Options& 
   return wrap(cls ? cls : exchange_result_type(a.dtype), std::move(a));
 }
 
-void exchange::refuse_foreign(PyObject* obj, const Options& o) {
-  if (!std::exchange(o.judged, true)) call_hook(Hook::Foreign, "(sOs)", "refuse", obj, o.where);
+bool exchange::is_refused(PyObject* obj, const Options& o) {
+  if (std::exchange(o.judged, true)) return false;
+  const PyRef error = call_hook(Hook::Foreign, "(sOs)", "refuse", obj, o.where);
+  if (error.get() == Py_None) return false;
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
+  return true;
 }
 
 PyObject* exchange::import_plain(ForeignType& p, PyObject* obj) {

@@ -43,9 +43,9 @@ struct Attempts {
 // not the producer's refusal: interrupts and MemoryError.
 bool note_refusal(const char* protocol, Attempts* tried);
 
-// Calls the converter of the object's library in Python and throws its error if the object must not be
-// shared. Returns if there is none.
-void refuse_foreign(PyObject* obj, const Options& o);
+// Asks the converter of the object's library in Python, once, whether the object must not be shared. True: its
+// error is set.
+bool is_refused(PyObject* obj, const Options& o);
 
 // Each returns true with *out set, or false to continue with the next protocol. It throws if the failure is
 // final: malformed data must not be read again by another protocol.

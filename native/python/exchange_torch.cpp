@@ -124,7 +124,8 @@ void describe_torch(ForeignType* p, PyObject* base) {
   forgive();
 }
 
-bool has_dense_memory(const ForeignType& p, PyObject* tensor) noexcept {
+bool has_dense_memory(const ForeignType& p, PyObject* tensor) {
+  if (!p.searched) find_torch_places(p);
   if (!places.object || p.api != places.api) return true;
   const auto* const* words = reinterpret_cast<const uint64_t* const*>(tensor);
   const uint64_t* object = words[places.object];

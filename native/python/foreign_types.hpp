@@ -87,7 +87,7 @@ void register_torch(nanobind::module_& m);
 // conjugation pending. False: Python checks the tensor.
 bool is_plain_torch(const ForeignType& p, const DLManagedTensorVersioned* m) noexcept;
 // False if torch would refuse to export a tensor because it is sparse, for example, or on "meta".
-bool has_dense_memory(const ForeignType& p, PyObject* tensor) noexcept;
+bool has_dense_memory(const ForeignType& p, PyObject* tensor);
 // False for torch's integers of 1 to 7 bits, which torch exports as if they had 8.
 bool has_whole_bytes(PyObject* tensor);
 // Whether torch's current stream, given by its handle, is a process-lifetime stream: torch's own are. The

@@ -37,7 +37,7 @@ Entry entries[] = {
     //     scalar or a list), or None if a list was assigned. Called for every value that is neither such an array nor
     //     a number that scalar_bytes() stores.
     //   "out", value, where: raises the error for an `out` that is no array.
-    //   "refuse", value, where: raises the error that forbids sharing the value, if its library has one.
+    //   "refuse", value, where -> the error that forbids sharing the value, None if its library has none.
     //   "caller", name of a module -> whether its library accepts memory that is not contiguous, and negative
     //     strides, and whether it reads memory after its call has returned; None for an unknown library. Called
     //     when code of the module calls __dlpack__ for the first time.
