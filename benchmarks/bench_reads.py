@@ -12,7 +12,7 @@ import gpuinterop as gi
 
 
 def small_reads(bench: Benchmark, device: str, libraries: dict[str, Any]) -> None:
-    """Measure the microseconds of reads of so few bytes that only the latency counts."""
+    """Measure the microseconds of small reads, in which only the latency counts."""
     host = np.random.default_rng(1).random(4096, np.float32)
     x, out = gi.asarray(host, device=device), np.empty_like(host)
     rows: dict[str, dict[str, Callable[[], Any]]] = {

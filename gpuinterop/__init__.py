@@ -89,7 +89,7 @@ _PACKAGES = frozenset({"converters", "pytensor", "testing", "theano"})
 
 
 # Held while a name is loaded, and by a fork: the child does not have the threads that would finish an
-# import, so it would wait for ever for a module that one of them was loading.
+# import, so it would wait forever for a module that one of them was loading.
 _loading = RLock()
 _held_for_fork: list[bool] = []
 

@@ -69,7 +69,7 @@ def from_address(
 
 
 def _locate(address: int) -> devices.Device:
-    """Return the device of a pointer, also of pinned memory; "cpu" if the driver does not know it."""
+    """Return the device of a pointer, which may be to pinned memory; "cpu" if the driver does not know it."""
     default = devices.default_device()
     if address == 0 or not _core.cuda_device_count():
         return default

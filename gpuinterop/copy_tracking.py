@@ -157,7 +157,7 @@ def _caller() -> str:
 def no_copies() -> Iterator[None]:
     """Forbid every copy that this thread would make in the block, by any converter.
 
-    `CopyForbiddenError` is raised before memory is touched, also for explicit copies: ``x.copy()``,
+    `CopyForbiddenError` is raised before memory is touched, even for explicit copies: ``x.copy()``,
     ``x.get()``, ``CudaNdarray(y)``. Results of arithmetic and of casts are not copies, nor are arrays
     made from Python scalars, nor ``print(x)``. Copies that another library makes itself, as
     ``numpy.array(x)`` does, are not tracked.

@@ -280,7 +280,7 @@ def _computed(where: str, function: Any, given: tuple[Any, ...], expected: str) 
     """Return the result of NumPy's function for the user's numbers; raise ShapeError if it fails."""
     try:
         if None in given:
-            raise TypeError("None is no number")
+            raise TypeError("None is not a number")
         with reraise_from(where):
             return function(*given)
     except (ArithmeticError, ValueError, TypeError) as error:

@@ -97,7 +97,7 @@ def _pair(kind: Any, number: Any) -> tuple[int, int | None] | None:
 
 
 def stream_handle(stream: Any) -> int | None:
-    """Return the driver's handle of a stream-like object, else None, also for arrays and events."""
+    """Return the driver's handle of a stream-like object; None for anything else, including arrays and events."""
     found = as_int(stream)
     # The attributes of a class are descriptors.
     if found is not None or isinstance(stream, (bool, type)):

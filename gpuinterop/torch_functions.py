@@ -17,7 +17,7 @@ def call_with_tensors(
 ) -> Any:
     """Call torch's function `func` with tensors that share the memory of gpuinterop arrays.
 
-    The result is torch's: tensors, also where an array was passed as ``out=``.
+    The result is torch's: tensors, even if an array was passed as ``out=``.
     """
     tensors: list[Any] = []
     given = _items(kwargs.get("out"))

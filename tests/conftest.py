@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# A busy machine is slow, which is no fault of the code; what fails in CI must fail again there.
+# A busy machine is slow, which is not a fault of the code; what fails in CI must fail again there.
 settings.register_profile("gpuinterop", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("gpuinterop")
 

@@ -32,7 +32,7 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_name("mutants.txt")
-LIMIT_S = 900  # a mutant may loop for ever
+LIMIT_S = 900  # a mutant may loop forever
 MEMORY = 24 << 30
 # The tests are the same on every machine: none uses a GPU, on which only one run is possible at a time.
 ENVIRONMENT = {"CI": "true", "PYTHONDONTWRITEBYTECODE": "1", "CUDA_VISIBLE_DEVICES": ""}

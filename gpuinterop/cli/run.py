@@ -12,7 +12,7 @@ EPILOG = """exit code: that of the program; 2 a wrong flag, no such program, or 
 
 THEANO_FLAGS and .theanorc are read:
 {flags}.
-Programs in Python 2 and the modules beside them are translated in memory. Needs PyTensor, and so Python 3.12 or later:
+Programs in Python 2 and the modules next to them are translated in memory. Needs PyTensor, and so Python 3.12 or later:
 pip install 'gpuinterop[pytensor]'.
 
 With THEANO_FLAGS=device=gpu,floatX=float32 in the environment,

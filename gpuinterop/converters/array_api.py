@@ -127,7 +127,7 @@ def _compare(info: ArrayInfo, result: Any, allow_readonly: bool, name: str) -> P
             else "pass as xp a namespace whose from_dlpack keeps the axes",
         )  # fmt: skip
     extents = zip(info.shape, info.strides, shared.strides, strict=True)
-    moved = (shared.ptr, shared.where) != (info.ptr, info.where)
+    moved = (shared.ptr, shared.device_name) != (info.ptr, info.device_name)
     if info.size and (moved or any(n > 1 and s != t for n, s, t in extents)):
         return copy_needed(
             library, where, info, errors.ExportError, f"an array that {name}.from_dlpack shares",

@@ -177,7 +177,7 @@ def refusal(obj: Any, where: str) -> errors.GpuInteropError | None:
 
 
 def refuse_out(out: Any, where: str) -> None:
-    """Raise the error for an `out` that is no gpuinterop array."""
+    """Raise the error for an `out` that is not a gpuinterop array."""
     writable = isinstance(out, numpy.ndarray) and out.flags.writeable
     shares = writable and plan_in(out, False, {}, where).plan.shared
     fix = "share its memory: out=gpuinterop.from_any(out)" if shares else ""

@@ -113,7 +113,7 @@ def _as_elements(info: ArrayInfo) -> tuple[tuple[int, ...], tuple[int, ...], Any
 
 
 def _as_bytes(info: ArrayInfo) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
-    # Strides or an address that are no multiple of the itemsize: add an axis for the bytes of an element.
+    # Strides or an address that are not multiples of the itemsize: add an axis for the bytes of an element.
     return (*info.shape, info.itemsize), (*info.strides, 1), _BYTE
 
 

@@ -57,7 +57,7 @@ def export(x: Any, module: Any) -> Any:
 
 def _alias_marker(module: Any) -> Any:
     # A dying garray without an alias marker pushes its matrix into gnumpy's reuse cache, which would
-    # keep the memory for ever and reuse it as scratch. The marker may be any garray.
+    # keep the memory forever and reuse it as scratch. The marker may be any garray.
     # It is stored in gnumpy's own module, so that it is destroyed with gnumpy.
     marker = getattr(module, "_gpuinterop_alias_marker", None)
     if marker is None:

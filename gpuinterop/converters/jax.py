@@ -74,7 +74,7 @@ def plan_to(info: ArrayInfo, copyif: bool = False) -> Plan:
     if without:
         return refuse(
             "jax", "to_jax", errors.DeviceMismatchError,
-            f"a JAX that has arrays on {info.where}", without,
+            f"a JAX that has arrays on {info.device_name}", without,
             "pip install jax[cuda13], or move the array: x.to_device('cpu')",
         )  # fmt: skip
     if wide and jax is not None and not jax.config.jax_enable_x64:

@@ -45,7 +45,7 @@ def pointer_arguments(
             where=where,
             expected="a sequence of kernel arguments",
             got=errors.type_name(args),
-            fix="pass a tuple, also for one argument: (x,)",
+            fix="pass a tuple, even for one argument: (x,)",
         )
     copyif = require_bool(copyif, "copyif", where)
     allow_readonly = require_bool(allow_readonly, "allow_readonly", where)
@@ -113,11 +113,11 @@ def _plan_pointer(
 ) -> Plan:
     """Plan to give a kernel the address of an array, or of a copy that is written back."""
     wanted = "cuda" if device is None else f"cuda:{device}"
-    if info.size and not info.where.startswith(wanted):
+    if info.size and not info.device_name.startswith(wanted):
         return refuse(
             library, where, errors.DeviceMismatchError,
             f"an array on {'the GPU' if device is None else wanted}, which runs the kernel",
-            f"an array on {info.where}", fix_host_argument(f"x = {move_line(library, wanted)}"),
+            f"an array on {info.device_name}", fix_host_argument(f"x = {move_line(library, wanted)}"),
         )  # fmt: skip
     if not info.c_contiguous:
         return copy_needed(

@@ -23,7 +23,7 @@ TYPE_CODES = {"cpu": CPU, "cuda": CUDA}
 class ArrayInfo:
     """The description of an array, without access to its memory.
 
-    Strides are in bytes. Contiguity follows NumPy's rule, also for axes of length 0 or 1.
+    Strides are in bytes. Contiguity follows NumPy's rule, including axes of length 0 or 1.
     `ptr` is the address of element [0, ..., 0]. `owner` is the object that keeps that memory alive, if it is
     not the array itself.
     """
@@ -83,11 +83,11 @@ class ArrayInfo:
         return axes[0] if axes and self.size else None
 
     @property
-    def where(self) -> str:
+    def device_name(self) -> str:
         return "cpu" if self.device == "cpu" else f"{self.device}:{self.index}"
 
     def text(self) -> str:
-        return f"{self.dtype} array of shape {self.shape} with strides {self.strides} (bytes) on {self.where}"
+        return f"{self.dtype} array of shape {self.shape} with strides {self.strides} (bytes) on {self.device_name}"
 
     def copied(self) -> ArrayInfo:
         """Describe the C-contiguous copy of this array."""
@@ -293,7 +293,7 @@ def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> 
             library, where, info, errors.ContiguityError,
             f"strides that are not negative, because {library} has none",
             f"stride {info.strides[axis]} bytes on axis {axis} of shape {info.shape}",
-            _again(info, order), axis=axis, order=order,
+            _reuse_copy(info, order), axis=axis, order=order,
         )  # fmt: skip
     words, fitting = LAYOUTS[rules.layout]
     if fitting and not any(getattr(info, fits) for fits in fitting):
@@ -303,7 +303,7 @@ def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> 
             library, where, info, errors.ContiguityError,
             f"{words}, the layout that {library} shares",
             f"shape {info.shape} with strides {info.strides} (bytes){breaks}",
-            _again(info, order), axis=axis, order=order,
+            _reuse_copy(info, order), axis=axis, order=order,
         )  # fmt: skip
     if info.readonly and info.size and not rules.readonly and not allow_readonly:
         return copy_needed(
@@ -317,12 +317,12 @@ def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> 
             library, where, info, errors.ContiguityError,
             f"memory aligned to {alignment} bytes, which {library} needs to share it",
             f"address {info.ptr:#x}, {info.ptr % alignment} bytes past a multiple of {alignment}",
-            f"{_again(info)}, because new arrays are aligned", code="alignment",
+            f"{_reuse_copy(info)}, because new arrays are aligned", code="alignment",
         )  # fmt: skip
     return share(library, where)
 
 
-def _again(info: ArrayInfo, order: str = "C") -> str:
+def _reuse_copy(info: ArrayInfo, order: str = "C") -> str:
     return f"make {copy_line(info.library, order)} once and reuse it"
 
 

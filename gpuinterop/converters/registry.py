@@ -253,7 +253,7 @@ def find_backend(obj: Any) -> Backend | None:
     """
     cls: Any = type(obj)
     entry, named = _of_class(cls)
-    if not named and _load_waiting():
+    if not named and _load_plugins_in_use():
         entry, named = _of_class(cls)
     if named or isinstance(obj, type):  # a class has its arrays' attributes but no memory
         return entry
@@ -321,7 +321,7 @@ def _claiming(obj: Any, of_others: bool) -> Backend | None:
     return None
 
 
-def _load_waiting() -> bool:
+def _load_plugins_in_use() -> bool:
     # Whether there were plugins to load. Only a loaded library can have made an object.
     found = False
     for name in _plugins():

@@ -31,7 +31,7 @@ def plan_to(info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False)
     if torch is not None and not torch.version.cuda:
         return refuse(
             "torch", "to_torch", errors.DeviceMismatchError,
-            f"a torch that has arrays on {info.where}",
+            f"a torch that has arrays on {info.device_name}",
             f"torch {torch.__version__}, built without CUDA",
             "install a CUDA build of torch, or move the array: x.to_device('cpu')",
         )  # fmt: skip

@@ -138,7 +138,7 @@ class DiskCache:
     def _note_path(self) -> Path:
         return self.directory / f"{_PREFIX}nvrtc.json"
 
-    # The compiler's version is part of every key. With the version on disk, beside the path and time stamp
+    # The compiler's version is part of every key. With the version on disk, next to the path and time stamp
     # of the library, a process that finds all its kernels in the cache does not load 100 MB of NVRTC.
     def load_note(self) -> dict[str, Any]:
         try:

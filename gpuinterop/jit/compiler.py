@@ -21,7 +21,7 @@ _OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--diag-suppre
 # operation with one rounding, where NumPy rounds twice. Kernels that memory limits lose no time by it.
 EXACT = ("--fmad=false",)
 
-# Matches source code that reads files, which are no part of the cache key.
+# Matches source code that reads files, which are not part of the cache key.
 # The expression for a comment stops at the first "*/": with a second way to match, time would be exponential.
 _INCLUDES = re.compile(r"(?:#|%:)(?:\s|/\*(?:(?!\*/).)*\*/)*include|__has_include", re.DOTALL)
 

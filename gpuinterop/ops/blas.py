@@ -187,8 +187,8 @@ Return ``alpha * a @ b + beta * c``; leading axes are batches and broadcast.
 `c` broadcasts to the result and is only read: cuBLAS adds it as it writes the result, without a
 further pass over memory. With ``out=c`` the result replaces it. `out` alone is overwritten, and a
 beta without `c` raises. `out` may have any strides and may overlap the operands. As in BLAS, an
-operand that is multiplied by an alpha or beta of 0 is not read. Beside float32 operands they are float32,
-as the number in ``x * 1e39`` is, so 1e39 is infinite; beside integers they must be 1.
+operand that is multiplied by an alpha or beta of 0 is not read. With float32 operands they are float32,
+as the number in ``x * 1e39`` is, so 1e39 is infinite; with integers they must be 1.
 Queued on the current stream.
 
 Raises

@@ -154,7 +154,7 @@ def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         known = isinstance(x, (_core.Array, bool, int, float, complex))
         if not known and operand(x, None, entry.name) is NotImplemented:
             if not is_scalar_or_list(x) or isinstance(x, np.generic):
-                # The error that lists the dtypes, or that of an object that is no array.
+                # The error that lists the dtypes, or that of an object that is not an array.
                 as_input_array(np.asarray(x) if isinstance(x, np.generic) else x, None, entry.name)
             raise ConversionTypeError(
                 where=entry.name,

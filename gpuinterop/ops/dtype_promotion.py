@@ -111,7 +111,7 @@ def loop_dtypes(row: Row, kinds: tuple[int, ...]) -> Loop:
     rows = [k if k < 0 else row_of_kind(k) for k in kinds]
     numpy_kinds = tuple(stand_in if is_extended(r) else r for r in rows)
     if extended is not None:
-        # bfloat16 + int32 is bfloat16: integers are weakly typed beside it, other than beside float16.
+        # bfloat16 + int32 is bfloat16: integers are weakly typed with it, but not with float16.
         numpy_kinds = tuple(k if k < 0 or dtype_kind(k) == "f" else -1 for k in numpy_kinds)
     if row.name == "where":
         loop = _where(row, numpy_kinds, kinds)
@@ -200,7 +200,7 @@ def require_exact_in(where: str, only: Any, kinds: tuple[int, ...]) -> None:
         ):
             raise DTypeError(
                 where=where,
-                expected=f"operands that {only} holds exactly, beside a CudaNdarray",
+                expected=f"operands that {only} holds exactly, because one is a CudaNdarray",
                 got=name_of_kind(kind),
                 fix="cast the operand to float32, or the CudaNdarray to the wider dtype: x.astype('float64')",
             )

@@ -83,7 +83,7 @@ def kinds_of(
 
 
 def operand_kinds(value: Value, kinds: Mapping[int, int], strict: set[int]) -> tuple[int, ...]:
-    """Return the kinds of the operands of `value`; beside a CudaNdarray NumPy scalars are plain numbers."""
+    """Return the kinds of the operands of `value`; with a CudaNdarray, NumPy scalars are plain numbers."""
     operands = tuple(kinds[id(o)] for o in value.operands)
     if not any(id(o) in strict for o in value.operands):
         return operands

@@ -61,7 +61,7 @@ _Add.at.__qualname__ = "add.at"
 
 
 def _import_operand(where: str, x: Any, *others: Any) -> Any:
-    """Return an array of another library as one beside the gpuinterop arrays, and any other operand unchanged."""
+    """Convert an array of another library to the device of the gpuinterop arrays; return other operands unchanged."""
     if isinstance(x, (np.ndarray, np.generic)) or not any(interfaces_of(x)):
         return x
     like = [a for a in others if isinstance(a, _core.Array)]

@@ -40,7 +40,7 @@ def getitem(x: Any, key: Any) -> Any:
     """Return ``x[key]`` for a key with index arrays, as a new array."""
     expression = read_key(x, key)
     if _is_one_mask(expression) and expression.view.ndim == len(expression.arrays[0][1].shape):
-        mask = expression.arrays[0][1].beside(expression.view, WHERE)
+        mask = expression.arrays[0][1].to_device_of(expression.view, WHERE)
         return Selection(mask, WHERE).read(expression.view, type(x))
     return read(_elements(expression, WHERE), x)
 
@@ -94,7 +94,7 @@ def _elements(expression: IndexExpression, where: str, target: Any = None) -> El
     arrays: list[tuple[int, IndexArray]] = []
     for first, array in expression.arrays:
         if array.is_mask:
-            selection = Selection(array.beside(view, where), where)
+            selection = Selection(array.to_device_of(view, where), where)
             places = [IndexArray(p, inside=True) for p in selection.places()]
             arrays += [(first + i, p) for i, p in enumerate(places)]
         else:
@@ -192,7 +192,7 @@ def _fit(values: Any, shape: tuple[int, ...], where: str) -> Any:
 def _assign_masked(expression: IndexExpression, values: Any) -> None:
     """Carry out x[..., mask, ...] = values."""
     view, (first, array) = expression.view, expression.arrays[0]
-    mask = array.beside(view, ASSIGNMENT)
+    mask = array.to_device_of(view, ASSIGNMENT)
     mask, values = (unshared_copy(x, view, ASSIGNMENT) for x in (mask, values))
     after = view.ndim - first - mask.ndim
     while values.ndim > first + 1 + after and values.shape[0] == 1:

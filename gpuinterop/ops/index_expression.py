@@ -69,7 +69,7 @@ class IndexArray:
             return bool(_core._may_overlap(self.values, x))
         return bool(x.device.type == "cpu" and _core._may_overlap(wrap_numpy(self.values), x))
 
-    def beside(self, view: Any, where: str) -> Any:
+    def to_device_of(self, view: Any, where: str) -> Any:
         """Return the values as a gpuinterop array on the device of `view`."""
         if isinstance(self.values, _core.Array):
             return self.values
@@ -214,7 +214,7 @@ def read_key(x: Any, key: Any, where: str = WHERE) -> IndexExpression:
     basic: list[Any] = []
     arrays: list[tuple[int, IndexArray]] = []
     flags: list[bool] = []
-    advanced: list[int] = []  # places in the key; ints are index arrays too beside arrays
+    advanced: list[int] = []  # places in the key; ints are index arrays too if the key has arrays
     before = axis = dimension = 0
     for position, (part, count) in enumerate(zip(parts, consumed, strict=True)):
         if isinstance(part, (int, IndexArray)):  # bools are ints

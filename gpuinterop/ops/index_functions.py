@@ -219,7 +219,7 @@ def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -
         source, axis = source.reshape(-1), 0
     along = _core.read_axis(axis, source.ndim, "compress")
     selector = as_index_array(condition, source.device, "compress")
-    mask = _as_mask(selector.beside(source, "compress"))
+    mask = _as_mask(selector.to_device_of(source, "compress"))
     if mask.ndim != 1:
         raise ShapeError(where="compress", expected="a condition of one dimension", got=f"shape {mask.shape}",
                          fix="index with the condition: x[condition]")  # fmt: skip

@@ -173,7 +173,7 @@ class Elements:
     def _fits_modes_of_numpy(self) -> bool:
         """Whether numpy.take and numpy.put may read the indices.
 
-        They cast 2**64 - 1 to -1. Their "wrap" adds or subtracts the length until the index is inside: for ever,
+        They cast 2**64 - 1 to -1. Their "wrap" adds or subtracts the length until the index is inside: forever,
         if it is far outside.
         """
         values, extent = self.arrays[0], self.view.shape[self.axes[0]]

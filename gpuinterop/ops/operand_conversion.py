@@ -62,7 +62,7 @@ def as_scalar(value: Any, where: str) -> Any:
 def operand(value: Any, like: Any, where: str) -> Any:
     """Convert a value that is not a gpuinterop array to an operand, or return NotImplemented.
 
-    NumPy scalars and 0-d NumPy arrays are numbers of their dtype (beside a CudaNdarray: of
+    NumPy scalars and 0-d NumPy arrays are numbers of their dtype (with a CudaNdarray, of
     float32). Other arrays are imported by the exchange protocols; host arrays are copied to the
     device of `like`.
     """
@@ -95,7 +95,7 @@ def is_foreign_array(value: Any) -> bool:
 
 
 def on_device_of(source: Any, like: Any, where: str, values: bool = False) -> Any:
-    """Return `source` as an array beside `like`, or on the default device: shared if it is there.
+    """Return `source` as an array on the device of `like`, or on the default device: shared if it is there.
 
     `values`: it was made from Python scalars, whose transfer to a device is not counted as a copy.
     """

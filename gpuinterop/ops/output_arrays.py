@@ -78,7 +78,7 @@ def require_arrays(where: str, *operands: Any) -> Any:
     for x in operands:
         if not isinstance(x, _core.Array):
             if not is_scalar_or_list(x):
-                as_input_array(x, None, where)  # the error of an object that is no array
+                as_input_array(x, None, where)  # the error of an object that is not an array
             raise not_an_array(where, "an operand", type_name(x))
     device = core_view(operands[0]).device
     for x in operands[1:]:

@@ -42,20 +42,20 @@ class Tuning:
 TUNING = {"rows": Tuning(512, 8, 4), "columns": Tuning(256, 4, 4, 32)}
 # Rows longer than this many loads a thread are split into parts that are merged afterwards.
 LOADS_BEFORE_SPLIT = 32
-# The last block of a launch merges the parts if each of its threads reads at most so many. For more
+# The last block of a launch merges the parts if each of its threads reads at most this many. For more
 # (tall and narrow matrices: 4,000 parts of 64 columns) a second launch of several blocks is faster.
 ONE_LAUNCH_PARTS = 32
 MAX_SPLITS = 65535
 _NARROWEST = 8  # threads side by side: 128 bytes of 16 each, a cache line
-_BUSY = 8  # with so many blocks for each multiprocessor no row is split into parts
+_BUSY = 8  # rows are not split with this many blocks for each multiprocessor
 _FEW_ROWS = 1024  # a thread then reads at most a few dozen of them
 _VECTOR_BYTES = 16
 _SECTOR_BYTES = 32  # of memory, read at once
 _RAGGED_BYTES = 8  # columns of a thread where rows are not aligned
-# Up to so many elements of a column, results are a large part of the bytes: neighbouring threads write
-# neighbouring results, and a thread has so many loads and bytes in flight.
+# In columns of at most this many elements, results are a large part of the bytes. Neighbouring threads then write
+# neighbouring results, and each thread has this many loads and bytes in flight.
 _FEW, _FEW_LOADS, _FEW_BYTES = 8, 16, 40
-# One thread reduces a row of so many loads and bytes, and as many such rows as have those bytes together.
+# The most loads and bytes of a row that one thread reduces alone. It reduces several rows of fewer bytes.
 _SHORT_LOADS, _SHORT_BYTES = 8, 64
 _MOST_SHORT_ROWS = 8
 _MAX_VECTOR = 8

@@ -29,8 +29,8 @@ from gpuinterop.ops.reduction_table import recipe_for
 
 _THREADS = 256
 _SMALLEST, _LARGEST = 4, 64  # edges of a tile
-_OWN = 4  # a thread has so many results in each direction
-_ELEMENTS = 2048  # of both operands, that a block loads at once
+_OWN = 4  # results of a thread in each direction
+_ELEMENTS = 2048  # that a block loads at once, of both operands
 
 
 class Panel(NamedTuple):

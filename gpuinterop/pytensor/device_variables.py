@@ -149,7 +149,7 @@ class CudaNdarrayType(GpuArrayType):
 def device_type(
     dtype: str, shape: Iterable[Any], like: type[GpuArrayType] = CudaNdarrayType
 ) -> GpuArrayType:
-    """Return the type of a result: beside `CudaNdarrayType`, float32 is a CudaNdarray, any other dtype a GpuArray."""
+    """Return the type of a result: with `CudaNdarrayType`, float32 is a CudaNdarray, any other dtype a GpuArray."""
     if issubclass(like, CudaNdarrayType) and dtype == "float32":
         return CudaNdarrayType(tuple(shape))
     return GpuArrayType(dtype, shape)

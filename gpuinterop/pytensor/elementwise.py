@@ -114,7 +114,7 @@ def _dimshuffle(op: Any, x: Any) -> Any:
 
 
 def fits_kernel(inputs: int, outputs: int) -> bool:
-    """Return whether a kernel can have so many operands. The host has no such limit."""
+    """Return whether a kernel can have this many operands. The host has no such limit."""
     return outputs <= 8 and inputs + outputs <= 24
 
 

@@ -32,7 +32,7 @@ from .sequence import sequence
 
 GRAPHS = 8  # of one segment, and fixed arrays of one input
 HELD = 3  # graphs for the same inputs, for results that callers still hold
-# Inputs of up to so many bytes whose address changes are staged: copied to a fixed array on the device, in each call.
+# Inputs of at most this size whose address changes are staged: each call copies them to a fixed array on the device.
 STAGED_BYTES = 4 << 20
 
 

@@ -27,7 +27,7 @@ PLAIN = frozenset(NUMPY_NAMES)
 class Layout:
     """A strided view of `count` elements; strides and offset are in elements.
 
-    `strides` has an entry for every axis, also for axes of length 1. `made_by` is a NumPy expression
+    `strides` has an entry for every axis, including axes of length 1. `made_by` is a NumPy expression
     for such an array.
     """
 

@@ -116,7 +116,7 @@ def run(case: Case) -> None:
         error.__traceback__ = None
     finally:
         store.keeper = None
-        # Fewer buffers are no leak: the collection also frees garbage of earlier code.
+        # Fewer buffers are not a leak: the collection also frees garbage of earlier code.
         if not settled(lambda: buffers(place) <= held, case.bridge.name):
             left = f"{buffers(place) - held} buffers"
             cell.fault("leaks", "no buffers left after the case", left)

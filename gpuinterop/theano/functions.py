@@ -47,7 +47,7 @@ def Param(variable: Any, default: Any = None, name: Any = None, *rest: Any, **op
 
 
 def ifelse(condition: Any, then_branch: Any, else_branch: Any, name: str | None = None) -> Any:
-    """Return one of two values, or one of two lists; a shared variable on the device may stand beside a tensor."""
+    """Return one of two values, or one of two lists; a shared variable on the device may be paired with a tensor."""
 
     def tensors(branch: Any) -> Any:
         if isinstance(branch, list | tuple):

@@ -75,7 +75,7 @@ class Module(types.ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         sources = self.__dict__["_sources"]
-        # Read by `from theano import *`. Without the list, a source that is no package also has names of others.
+        # Read by `from theano import *`. Without the list, a source that is not a package also has names of others.
         if name == "__all__":
             lists = (
                 vars(s) if hasattr(s, "__path__") else getattr(s, "__all__", ()) for s in sources

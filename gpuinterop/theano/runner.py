@@ -42,7 +42,7 @@ def run(script: str, arguments: list[str], as_python2: bool = False, replace: bo
     # Tracebacks show these lines: a pipe cannot be read again.
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     folder = Path.cwd() if piped else Path(script).resolve().parent
-    # A `theano` package beside the script counts as installed.
+    # A `theano` package next to the script counts as installed.
     sys.path.insert(0, str(folder))
     sys.meta_path.insert(0, _Theano(replace))
     _translate_modules(folder, as_python2 or bool(names))  # names: the program was translated

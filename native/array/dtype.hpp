@@ -31,7 +31,7 @@ std::string typestr_of(DTypeId id);
 
 inline int64_t itemsize_of(DTypeId id) noexcept { return kDTypes[id].itemsize; }
 inline bool is_complex(DTypeId id) noexcept { return kDTypes[id].code == 5; }
-// Of 8 bits or more; bool is none.
+// Whether it is an integer of 8 bits or more; bool is not.
 inline bool is_integer(DTypeId id) noexcept {
   return kDTypes[id].code <= 1 && kDTypes[id].bits >= 8;
 }

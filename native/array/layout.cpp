@@ -340,7 +340,7 @@ void resolve_minus_one(int ndim, int64_t* shape, int64_t size, const char* where
     fail(Kind::Shape, where, "axis lengths that divide the " + std::to_string(size) + " elements",
          "shape " + shape_text(ndim, shape),
          product == 0 && !overflow
-             ? "pass the length instead of -1, because beside a 0 it could be any"
+             ? "pass the length instead of -1, because with a 0 it could be any"
              : "choose the other axis lengths so that their product divides " +
                    std::to_string(size));
   shape[unknown] = size / product;

@@ -178,7 +178,7 @@ void compile_program(OpId op, const OpInfo& info, const Input* in, const Resolut
       call_hook(Hook::Prepare, "(siNNNO)", "host program", int(op),
                 nb::tuple(kinds).release().ptr(), nb::tuple(stored).release().ptr(),
                 nb::tuple(results).release().ptr(), in_place ? Py_True : Py_False);
-  // Another thread may have compiled it meanwhile, and runs it without the GIL.
+  // While Python ran, another thread may have compiled it, and may now run it without the GIL.
   if (!r.host) r.host = read_program(compiled.get());
 }
 

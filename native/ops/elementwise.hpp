@@ -11,7 +11,7 @@ constexpr int kMaxResults = 8;
 struct OpInfo {
   std::string name;  // "add", for messages
   int inputs = 0, results = 0;
-  bool compares = false;  // Python ints of any size are allowed beside narrow integers
+  bool compares = false;  // Python ints of any size are compared with narrow integers
   PyRef ufunc = {};       // the NumPy ufunc that the operation carries out, or null
 };
 

@@ -152,7 +152,7 @@ int access_across(const IterationSpace& w, char* modes, int y, int skew) {
   return v;
 }
 
-// The numbers beside an address are those of index arrays, which need few registers.
+// If an operand is an address, the numbers are those of index arrays, which need few registers.
 int operands_in_memory(const IterationSpace& w) {
   int arrays = 0;
   bool addresses = false;

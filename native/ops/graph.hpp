@@ -91,7 +91,7 @@ class Recorder {
   PyRef self_;                                          // while a thread records
   std::vector<std::shared_ptr<const HostWork>> calls_;  // shared with captures that replay this one
   std::vector<Array> used_, fresh_;
-  std::vector<Array> written_;  // beside fresh_
+  std::vector<Array> written_;  // without those in fresh_
   std::vector<BufferRef> unset_;
   BufferRef index_flags_;                 // of this graph; null if none of its kernels needs them
   std::vector<BufferRef> checked_flags_;  // these, and those of captures replayed inside

@@ -22,7 +22,7 @@ namespace gpuinterop::ops {
 
 namespace {
 
-constexpr double kGilProducts = 1 << 16;  // of numbers: from here on other threads run meanwhile
+constexpr double kGilProducts = 1 << 16;  // of multiplications: with more, the GIL is released
 constexpr int64_t kTileBytes = 12 << 10;  // of each tile: all of them stay in the cache
 enum Tile { kLeft, kRight, kPart, kSum, kTiles };  // kPart: what is added to the sum
 enum Role { kA, kB, kTo, kC, kMatrices };
@@ -148,7 +148,7 @@ class Multiplication {
     return m_ == 1 ? a[1] <= 0 || !has_lines(b, k_, n_) : b[0] <= 0 || !has_lines(a, m_, k_);
   }
 
-  // `count` products of matrices that lie so many bytes apart.
+  // `count` products of matrices; `next` are the bytes from one matrix to the next.
   void multiply(const Block (&blocks)[3], int64_t m, int64_t k, int64_t n, int64_t count = 1,
                 const int64_t* next = nullptr) {
     const intptr_t extents[] = {count, m, k, n};

@@ -146,9 +146,7 @@ PyRef ProgramRun::bind(const HostStep& step, int64_t n) {
   for (size_t i = 0; i < step.registers.size(); ++i) {
     Array part = arrays_[step.registers[i] - operands_];
     part.layout = Layout::c_order(1, &n, "gpuinterop");
-    PyObject* object = wrap(array_type, std::move(part));
-    if (!object) throw PythonError();
-    PyTuple_SetItem(arguments.get(), static_cast<Py_ssize_t>(i), object);
+    PyTuple_SetItem(arguments.get(), static_cast<Py_ssize_t>(i), wrap(array_type, std::move(part)));
   }
   return PyRef::checked(
       run_python([&] { return PyObject_CallObject(step.owner.get(), arguments.get()); }));

@@ -96,7 +96,7 @@ class IndexedOperands {
     if (raw_places_ > 0) widen();
     ops::launch(op, space, device.id, where);
   }
-  // The frame, and the array beside it whose bits are moved, are the last two operands added.
+  // The frame, and the array from or to which the bits are moved, are the last two operands added.
   void may_widen(size_t indices) { raw_places_ = static_cast<int>(indices); }
 
  private:

@@ -7,7 +7,7 @@
 namespace gpuinterop::ops {
 
 using OpId = uint32_t;
-// Operations that are no entry of the operation table. All but kScatterAdd move bits, and are the same for all
+// Operations that are not in the operation table. All but kScatterAdd move bits, and are the same for all
 // types of one size. The table in elementwise.cpp and gpuinterop/ops/core_callbacks.py have the same order.
 constexpr OpId kCopy = 0, kFill = 1, kGather = 2, kScatter = 3, kScatterAdd = 4, kCheckIndices = 5,
                kSelect = 6;
@@ -48,7 +48,7 @@ struct ElementwiseLaunch {
 // again. There are few parts, because each has or spans about 2^30 elements or more, and memory is finite.
 int dimension_to_halve(const IterationSpace& w);
 
-// Fills *p, a fresh one, at each launch. It is no launch plan (launch_plan.hpp), which is stored for one layout.
+// Fills *p, a fresh one, at each launch. A launch plan (launch_plan.hpp) is stored for one layout instead.
 void plan_launch(const IterationSpace& w, ElementwiseLaunch* p, const char* where);
 
 }  // namespace gpuinterop::ops

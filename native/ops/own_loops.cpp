@@ -33,7 +33,7 @@ constexpr bool is_complex_type<Complex<T>> = true;
 GI_INLINE float to_float(Half h) {
   const uint32_t sign = uint32_t(h.bits & 0x8000) << 16, magnitude = h.bits & 0x7fff;
   if (magnitude >= 0x7c00) return std::bit_cast<float>(sign | 0x7f800000 | (magnitude << 13));
-  // The product is exact, also where the half is subnormal.
+  // The product is exact, even if the half is subnormal.
   const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
   return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(scaled));
 }

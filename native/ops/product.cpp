@@ -315,7 +315,7 @@ PyObject* ger(const ProductCall& call) {
   PyObject* out = result.get();
   // As in BLAS, x and y are not read if alpha is 0; beta is 1.
   if (needs_no_product(call, *rule, out, 1, a)) return result.release();
-  // A wider addend determines the dtype of the computation; alpha is not rounded to a narrower one. Beside an x
+  // A wider addend determines the dtype of the computation; alpha is not rounded to a narrower one. With an x
   // in float32, small floats are computed in it and rounded once.
   const bool scales = !(call.alpha == Scalar{1, 0});
   if (a.array || scales) cast_operand(x, is_small(rule->dtype) ? kFloat32 : rule->dtype, where);

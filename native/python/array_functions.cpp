@@ -301,7 +301,8 @@ void register_array_functions(nb::module_& m) {
   m.def("empty", &empty, "cls"_a, "shape"_a, "dtype"_a, "device_type"_a, "device_id"_a,
         "order"_a = "C", "where"_a = "empty", "Return an uninitialized array of `cls`.");
   m.def("_empty_like", &empty_of_shape, "cls"_a, "x"_a, "dtype"_a, "order"_a, "where"_a,
-        "Return an uninitialized array of the shape of `x`, beside it, in one of NumPy's orders.");
+        "Return an uninitialized array on the device of `x`, of its shape, in one of NumPy's "
+        "orders.");
   m.def(
       "read_ints",
       [](nb::handle value, const char* where, const char* what) {

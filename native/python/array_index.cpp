@@ -70,8 +70,8 @@ bool is_basic(PyObject* key) {
   return true;
 }
 
-// Reads a key of ints, slices, Ellipsis and None, and writes the view's layout and address into `view`. Beside
-// slices, the key may have arrays of integers on the array's GPU, whose axes the view keeps.
+// Reads a key of ints, slices, Ellipsis and None, and writes the view's layout and address into `view`. The
+// key may also have arrays of integers on the array's GPU, whose axes the view keeps.
 class KeyReader {
  public:
   // Copies what it reads: an __index__ in the key may run code that changes the array.
@@ -82,7 +82,7 @@ class KeyReader {
         view_(view),
         where_(where) {}
 
-  // False for keys with other arrays, or with ints beside them, and for keys with too many parts:
+  // False for keys with other arrays, or with arrays and ints, and for keys with too many parts:
   // gpuinterop/ops/index_expression.py reads the first and raises for the second.
   bool run(PyObject* key) {
     key_ = key;

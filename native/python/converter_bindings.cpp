@@ -50,7 +50,7 @@ bool primary_is_current(int device) {
 }
 
 // Returns all data of a C-contiguous array that a library without a protocol needs: shape, strides in
-// bytes (those of C order, also for axes of length 1), dtype, address. The consumer's stream then waits for
+// bytes (those of C order, even for axes of length 1), dtype, address. The consumer's stream then waits for
 // work queued on the array. Returns None, so that the slow path raises the error, if a context other than
 // the device's primary one is current, or a capture forbids the wait.
 nb::object ready_parts(const Array& a, uint64_t consumer) {

@@ -100,7 +100,7 @@ void register_errors() {
 GilForCleanup::GilForCleanup() {
   if (interpreter_gone.load() || !Py_IsInitialized()) return;
   // During shutdown only the thread that holds the GIL may use Python. PyGILState_Ensure would block any
-  // other thread for ever, or unwind it.
+  // other thread forever, or unwind it.
   if (is_finalizing && is_finalizing() && !PyGILState_Check()) return;
   state_ = PyGILState_Ensure();
   held_ = true;

@@ -63,7 +63,7 @@ struct Guarded<F> {
 template <auto F>
 constexpr auto guarded = Guarded<F>::call;
 
-// A function as tables of methods hold it; flags beside it describe its arguments.
+// A function as tables of methods hold it, next to the flags that describe its arguments.
 template <class F>
 PyCFunction as_method(F f) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));

@@ -14,7 +14,7 @@ void publish_exchange_api();  // puts the table on the Array type; throws Python
 PyTypeObject* exchange_result_type(DTypeId dtype) noexcept;
 
 void set_exchange_result_types(nanobind::handle float32_class, nanobind::handle other_class);
-// An object of `type` over the memory of array `x`, made by that type's table. Throws, also for arrays that no
+// An object of `type` over the memory of array `x`, made by that type's table. Throws for arrays that no
 // table can take: tables ignore flags and the sign of strides.
 PyObject* exchange_export(PyObject* x, PyTypeObject* type);
 

@@ -34,7 +34,7 @@ struct Places {
   int flags = 0, autograd = 0;             // words of the tensor
   unsigned long long pending = 0;          // the two bits
   int object = 0;  // the word of the Python object with the address of the C++ tensor; 0: not found
-  unsigned long long dense = 0;  // bits beside `pending`: which tensors with dense memory have,
+  unsigned long long dense = 0;  // bits next to `pending`: which tensors with dense memory have,
   unsigned long long meta = 0;   // and which tensors on the device "meta" have
 } places;
 

@@ -36,7 +36,7 @@ Entry entries[] = {
     //   "assigned", value, target, where -> (an array that a copy into the target can cast, whether it was a
     //     scalar or a list), or None if a list was assigned. Called for every value that is neither such an array nor
     //     a number that scalar_bytes() stores.
-    //   "out", value, where: raises the error for an `out` that is no array.
+    //   "out", value, where: raises the error for an `out` that is not an array.
     //   "refuse", value, where -> the error that forbids sharing the value, None if its library has none.
     //   "caller", name of a module -> whether its library accepts memory that is not contiguous, and negative
     //     strides, and whether it reads memory after its call has returned; None for an unknown library. Called

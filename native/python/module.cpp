@@ -15,15 +15,15 @@ int claim_process(PyObject*) {
   const int64_t here = PyInterpreterState_GetID(PyInterpreterState_Get());
   int64_t first = -1;
   if (owner.compare_exchange_strong(first, here)) return 0;
-  PyErr_SetString(
-      PyExc_ImportError,
-      first == here ? "import gpuinterop: expected the first load of the core in a process\n"
-                      "  got: a second load, because the package was removed from sys.modules\n"
-                      "  fix: keep it in sys.modules, or start a new process"
-                    : "import gpuinterop: expected one interpreter for each process\n"
-                      "  got: a second interpreter, such as a subinterpreter, beside the one that "
-                      "loaded the core\n"
-                      "  fix: use threads, or a process for each interpreter (multiprocessing)");
+  PyErr_SetString(PyExc_ImportError,
+                  first == here
+                      ? "import gpuinterop: expected the first load of the core in a process\n"
+                        "  got: a second load, because the package was removed from sys.modules\n"
+                        "  fix: keep it in sys.modules, or start a new process"
+                      : "import gpuinterop: expected one interpreter for each process\n"
+                        "  got: a second interpreter, such as a subinterpreter, after the one that "
+                        "loaded the core\n"
+                        "  fix: use threads, or a process for each interpreter (multiprocessing)");
   return -1;
 }
 

@@ -211,9 +211,8 @@ void register_reductions(nb::module_& m) {
         return axis_tuple(read_axes(axis.is_none() ? nullptr : axis.ptr(), ndim, where));
       },
       nb::arg("axis").none(), nb::arg("ndim"), nb::arg("where"),
-      "Return one axis or several, each once, in ascending order; all for None. As in NumPy, axis "
-      "0 or -1 of no "
-      "dimension is no axis.");
+      "Return one axis or several, each once, in ascending order; all for None. As in NumPy, a 0-d "
+      "array may be reduced over axis 0 or -1.");
   m.def(
       "read_axis",
       [](nb::handle axis, int ndim, const char* where) {

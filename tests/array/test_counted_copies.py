@@ -49,7 +49,7 @@ def test_refused_source_is_not_realigned_by_a_copy(make):
         gi.asarray(host, device="cpu", copy=False)
     assert copies.count == 0
     assert caught.value.expected == gi.explain(host).reason
-    # The shape alone is no reason either.
+    # The shape alone is not a reason either.
     assert counted(lambda: gi.zeros_like(host)) == (0, 0)
     assert gi.zeros_like(host).dtype == "float32"
 

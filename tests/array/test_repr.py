@@ -1,4 +1,4 @@
-"""How the objects that are no arrays show themselves: in one line, by what they do."""
+"""The repr of objects that are not arrays: one line that says what they do."""
 
 import threading
 

@@ -45,7 +45,7 @@ for _ in range(50):
 
 @pytest.mark.parametrize("name", ["shape", "strides", "_strides", "__array_interface__"])
 def test_a_finaliser_may_change_what_is_being_read(name):
-    """Making the tuple runs the collector on Python 3.10 and 3.11, and freed the extents meanwhile."""
+    """On Python 3.10 and 3.11, making the tuple runs the collector, which then freed the extents."""
     driver.run(f"name = {name!r}\n{FINALISER}", timeout=120)
 
 

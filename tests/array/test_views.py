@@ -89,7 +89,7 @@ def test_a_shape_that_decides_nothing_is_refused(device, wanted):
 @examples(300)
 @given(data=st.data(), shape=shapes)
 def test_orders_of_memory(device, data, shape):
-    """'A' and 'K' depend on the layout, also with negative strides, gaps and broadcast axes."""
+    """'A' and 'K' depend on the layout, including negative strides, gaps and broadcast axes."""
     host = numbers(shape)
     array = gi.CudaNdarray(host, device=device)
     if data.draw(st.booleans()):

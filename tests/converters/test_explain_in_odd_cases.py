@@ -75,7 +75,7 @@ def test_conversion_matches_explain(source, target):
             np.testing.assert_array_equal(made.get(), np.asarray(gi.to(x, "numpy", True)))
         with gi.no_copies():
             plan, _, error = agree(x, target, copyif)
-        # An empty copy moves no bytes, which is no copy for no_copies().
+        # An empty copy moves no bytes, so no_copies() does not count it.
         assert plan.refused == (allowed.refused or (allowed.copied and allowed.bytes > 0))
         if plan.refused and not allowed.refused:
             assert (type(error), plan.code) == (gi.CopyForbiddenError, gi.CopyForbiddenError.reason)

@@ -1,4 +1,4 @@
-"""Each kind of thing that users make is destroyed when its user lets go, also when it refers to itself."""
+"""Every kind of object that users make is destroyed with its last reference, even if it refers to itself."""
 
 import gc
 import weakref

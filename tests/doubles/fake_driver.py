@@ -99,12 +99,12 @@ def give_handle_again(stream: int) -> None:
 
 
 def set_delay(microseconds: int) -> None:
-    """Let each operation that is queued on a stream take so long."""
+    """Set how long each operation that is queued on a stream takes."""
     driver.libcuda().fakecuda_set_delay_us(c_long(microseconds))
 
 
 def set_capacity(most: int) -> None:
-    """Let calls that queue work wait while a stream has so much; 0 is no bound."""
+    """Set how many operations a stream may hold; calls that queue more wait. 0: no limit."""
     driver.libcuda().fakecuda_set_capacity(c_size_t(most))
 
 

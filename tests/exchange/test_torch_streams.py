@@ -99,7 +99,7 @@ y = gi.from_dlpack(Tensor())
 assert y.ptr == y.ptr == x.ptr
 assert waits() == 1
 """,
-    "memory that only torch has used is released at once, also while torch's stream is busy": """
+    "memory that only torch has used is released at once, even while torch's stream is busy": """
 handle = driver.new_stream()
 current = Stream(handle, 3)
 gate = Gate(handle)

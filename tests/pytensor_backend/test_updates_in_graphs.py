@@ -1,4 +1,4 @@
-"""New values of shared variables that captured graphs write, also where memory or values have other users."""
+"""New values of shared variables that captured graphs write, even if memory or values have other users."""
 
 import numpy as np
 import pytest

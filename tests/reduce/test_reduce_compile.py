@@ -130,7 +130,7 @@ JOINED = [(d, 0) for d in ("bool", "int8", "float64", "complex64")]
 
 @pytest.mark.parametrize(("dtype", "axis"), [("float32", 1), ("float32", None), *JOINED])
 def test_joined_reductions_compile(dtype: str, axis: int | None) -> None:
-    """Several accumulators fit into the shared memory of a block, also where a thread has most columns."""
+    """Several accumulators fit into the shared memory of a block, even if a thread has the most columns."""
     graph = Expression()
     x, v = graph.input(), graph.input()
     results = [graph.reduce("mean", x, axis), graph.reduce("any", v, None)]

@@ -12,7 +12,7 @@ def test_one_launch_unless_one_block_had_too_much_to_join() -> None:
     assert tall.splits > 500
     assert (tall.one_launch, tall.finish_team, tall.finish_grid) == (False, 2, 32)
     less = plan_reduction((1 << 20, 64), (0,), [Operand((64, 1), 4)], [(0, 1)], multiprocessors=50)
-    assert (less.splits, less.one_launch) == (200, False)  # 64 results of so many parts each
+    assert (less.splits, less.one_launch) == (200, False)  # 64 results of that many parts each
     side = 1 << 14
     for axes, strides in (((0,), (0, 1)), ((0, 1), (0, 0))):
         square = plan_reduction((side, side), axes, [Operand((side, 1), 4)], [strides])

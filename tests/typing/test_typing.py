@@ -81,7 +81,7 @@ class Model:
 def scaled(x: gi.CudaNdarray, *, up: bool = True) -> tuple[gi.CudaNdarray, gi.CudaNdarray]:
     return x * 2.0, x
 """
-# The same of what is no array.
+# The same of other objects.
 MORE = """
 assert_type(x.shape, tuple[int, ...])
 assert_type(x.ptr, int)

@@ -6,7 +6,7 @@
 // 1 (unit stride along the row: vector loads), 0 (broadcast) or 2 (any stride). GI_FIXED(X) lists the inputs that
 // do not change along the reduced axes, which are loaded once. gi_map(packs, fixed, k) is element k of the
 // mapped value. GI_PEEL: rows are not aligned, and GI_PEELED(X) is the one input with unit stride. GI_ROWS > 0: a
-// thread reduces so many short rows of GI_UNROLL loads each.
+// thread reduces this many short rows of GI_UNROLL loads each.
 
 template <int VEC>
 __device__ inline void gi_row_load(const Params& p, const Index (&base)[GI_INS], Index r,

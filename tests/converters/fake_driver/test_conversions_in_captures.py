@@ -15,7 +15,7 @@ HOST = np.arange(24, dtype="float32").reshape(4, 6)
 def libraries(pycuda, numba, cudamat, gnumpy, cupy, monkeypatch):
     internals.enter_streams_by(monkeypatch)  # CuPy's needs a runtime library
     x = gi.array(HOST, device="cuda")
-    for to in LIBRARIES:  # what is loaded at a first use is no concern of a capture
+    for to in LIBRARIES:  # so that the capture includes no first use
         gi.to(x, to, True)
     return LIBRARIES
 
