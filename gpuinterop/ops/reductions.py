@@ -21,7 +21,6 @@ from gpuinterop.errors import (
     short_repr,
     type_name,
 )
-from gpuinterop.host_views import as_numpy_view, wrap_numpy
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import CALLS, FUNCTIONS, PREPARE
@@ -129,12 +128,6 @@ def _reduce(
         if row.place_of:
             finds_max = row.place_of == "max"
             plan = _core.make_place_reduction(source_id, finds_max, x.shape, axes, output)
-            if plan is None:
-                value = _core.view(output[0], _find_places(op, x, axes, shape))
-                if out is None:
-                    return value
-                out[...] = value
-                return user_out
         else:
             count = math.prod(x.shape[i] for i in axes)
             stages = cast_stages(op, dtypes.dtype_id(x.dtype), source_id, result_id, count, ddof)
@@ -147,16 +140,6 @@ def _reduce(
     if overlaps:
         _core.copy_into(out, value, where=op)
     return value if out is None else user_out
-
-
-def _find_places(op: str, x: Any, axes: tuple[int, ...], shape: tuple[int, ...]) -> Any:
-    """Return positions by NumPy's function, whose C API is not that of NumPy 2."""
-    _core._require_values(op, x)
-    kept = [axis for axis in range(x.ndim) if axis not in axes]
-    lines = as_numpy_view(x).transpose(*kept, *sorted(axes))
-    lines = lines.reshape(*reduced_shape(x.shape, axes), math.prod(x.shape[i] for i in axes))
-    find = np.argmax if REDUCTIONS[op].place_of == "max" else np.argmin
-    return wrap_numpy(np.reshape(find(lines, axis=-1), shape))
 
 
 @cache
@@ -202,7 +185,7 @@ def _reduce_selected(
     other = None if row.identity is not None or row.ufunc is None else start
     if mask is not None and row.needs_elements and other is None:
         raise ShapeError(
-            where=op, expected="initial= beside where=, because there is no identity",
+            where=op, expected="initial= with where=, because there is no identity",
             got="only where=", fix=f"pass initial=, the {op} of no elements",
         )  # fmt: skip
     if row.needs_elements and not all(x.shape[i] for i in axes):
@@ -378,7 +361,7 @@ def _add(row: Reduction) -> Any:
     return _core._add_reduction(row.name, row.where, row.parameters, doc, bool(row.doc))
 
 
-# The functions, also those that are not methods: `where` is the name in their errors.
+# The functions, including those that are not methods: `where` is the name in their errors.
 FUNCTIONS_OF_AXES: dict[str, Any] = {row.name: _add(row) for row in REDUCTIONS.values()}
 CALLS.update({name: partial(_reduce_other, name) for name in REDUCTIONS})
 FUNCTIONS_OF_AXES.update({

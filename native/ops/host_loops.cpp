@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "array/error.hpp"
 #include "ops/own_loops.hpp"
 
 namespace gpuinterop::ops {
@@ -50,8 +51,8 @@ HostLoop in_table(const InnerLoop* table, int x) {
 
 int log2_of(int64_t itemsize) { return std::countr_zero(static_cast<uint64_t>(itemsize)); }
 
-// Places in NumPy's table of C functions, which every NumPy 2 has. The first one returns the version of the
-// ABI, also in other NumPys; the second one a PyArray_ArrFuncs.
+// Places in NumPy's table of C functions, which every NumPy 2 has. The first returns the version of the
+// ABI, in every NumPy; the second a PyArray_ArrFuncs.
 constexpr int kGetNDArrayCVersion = 0, kGetArrFuncs = 365;
 constexpr unsigned kNumPy2 = 0x02000000;
 // Fields of PyArray_ArrFuncs, which are all pointers: argmax follows 21 casts and 5 functions. argmin is the last
@@ -76,7 +77,8 @@ const FindBest* find_best(DTypeId dtype, bool max) {
       capsule ? static_cast<void**>(PyCapsule_GetPointer(capsule.get(), nullptr)) : nullptr;
   if (!api) PyErr_Clear();
   if (!api || reinterpret_cast<unsigned (*)()>(api[kGetNDArrayCVersion])() != kNumPy2)
-    return nullptr;
+    fail(Kind::Unsupported, max ? "argmax" : "argmin", "the C API of NumPy 2",
+         "a NumPy with another one", "install 'numpy<3'");
   auto* const functions =
       reinterpret_cast<FindBest* (*)(PyObject*)>(api[kGetArrFuncs])(dtype_object(dtype));
   return functions + (max ? kArgMax : kArgMin);

@@ -31,7 +31,7 @@ HostLoop ufunc_loop(PyObject* ufunc, int index);
 // bool and of numbers read nothing but the elements, so they need no GIL, and `array` may be null.
 using FindBest = int (*)(void* data, intptr_t n, intptr_t* at, void* array);
 
-// Where NumPy keeps it for a dtype; null if NumPy's C API is not that of NumPy 2.
+// Where NumPy keeps it for a dtype. Kind::Unsupported error if NumPy's C API is not that of NumPy 2.
 const FindBest* find_best(DTypeId dtype, bool max);
 
 // One input, one output. A copy if the dtypes are equal. None for two dtypes of which one is neither NumPy's own

@@ -84,7 +84,7 @@ std::shared_ptr<Plan> make_place_reduction(DTypeId dtype, bool max, nb::handle s
   auto made = host_reduction(shape, axes, output);
   made->find = ops::find_best(dtype, max);
   made->inputs = 1;
-  return made->find ? made : nullptr;
+  return made;
 }
 
 using Patch = std::tuple<uint32_t, int, uint8_t, int64_t>;  // offset, slot, index, shift
@@ -241,8 +241,7 @@ void register_plans(nb::module_& m) {
         nb::arg("axes"), nb::arg("output"),
         "A Plan from programs; see native/ops/host_reduction.hpp.");
   m.def("make_place_reduction", &make_place_reduction, nb::arg("dtype"), nb::arg("max"),
-        nb::arg("shape"), nb::arg("axes"), nb::arg("output"),
-        "A Plan of argmin or argmax, or None.");
+        nb::arg("shape"), nb::arg("axes"), nb::arg("output"), "A Plan of argmin or argmax.");
   m.def("make_plan", &make_plan, nb::arg("device"), nb::arg("launches"), nb::arg("scratch_bytes"),
         nb::arg("outputs"), "A Plan from parameters with null addresses and where to write them.");
   m.attr("MAX_PLANNED") = ops::kMaxPlanned;

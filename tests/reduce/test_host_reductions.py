@@ -84,18 +84,10 @@ def test_positions_where_numpy_has_another_abi(monkeypatch):
     capsule = make(ctypes.addressof(table), None, None)
     monkeypatch.setattr(np._core._multiarray_umath, "_ARRAY_API", capsule)
     host = values("float32", (3, 7, 11))  # of no other test, so that no plan is cached
-    x, out = gi.asarray(host, device="cpu"), gi.zeros(7, "int64", device="cpu")
+    x = gi.asarray(host, device="cpu")
     for name in ("argmin", "argmax"):
-        for axis, keepdims in itertools.product((None, 0, 1, -1), (False, True)):
-            expected = getattr(host, name)(axis, keepdims=keepdims)
-            found = getattr(x, name)(axis, keepdims=keepdims)
-            assert (type(found), found.dtype) == (gi.GpuArray, "int64")
-            np.testing.assert_array_equal(found.get(), expected)
-        assert getattr(x.transpose(2, 0, 1), name)((1, 0), out=out) is out
-        expected = getattr(host.transpose(1, 2, 0).reshape(7, -1), name)(-1)
-        np.testing.assert_array_equal(out.get(), expected)
-        with pytest.raises(gi.CaptureError), gi.capture():
-            getattr(x[:, 1:], name)()
+        with pytest.raises(gi.UnsupportedError, match="numpy<3"):
+            getattr(x, name)()
 
 
 @pytest.mark.parametrize(
