@@ -131,7 +131,7 @@ def wants_cuda(config) -> bool:
 
 @pytest.fixture(scope="module")
 def device(request) -> str:
-    """Each device there is: "cpu" always, "cuda:0" where a driver answers; on the fake driver that alone."""
+    """Each device there is: "cpu" always, and "cuda:0" where a driver works; on the fake driver "cuda:0" alone."""
     return request.param
 
 

@@ -88,7 +88,7 @@ def test_misaligned_memory_is_copied(unaligned, way):
     assert found.ptr % 4 == 0
 
 
-def test_misaligned_memory_is_not_copied_unasked(unaligned):
+def test_misaligned_memory_is_not_copied_without_permission(unaligned):
     with pytest.raises(gi.CopyForbiddenError):
         gi.asarray(unaligned, copy=False, device="cpu")
     for refuse in (gi.from_dlpack, gi.from_any):
@@ -110,7 +110,7 @@ def test_misaligned_memory_is_distinguished_from_aligned_memory(make):
 
 
 class Once:
-    """Answers otherwise at the second time."""
+    """Has other contents the second time."""
 
     def __init__(self):
         self.asked = 0

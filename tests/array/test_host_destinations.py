@@ -9,7 +9,7 @@ BIG = 10**6
 
 
 class Boaster(np.ndarray):
-    """Four numbers that say they are a million."""
+    """Four elements that report a shape of a million."""
 
     shape = property(lambda self: (BIG,))
     strides = property(lambda self: (4,))
@@ -17,7 +17,7 @@ class Boaster(np.ndarray):
 
 
 class Misnamed(np.ndarray):
-    """Integers that say they are floats."""
+    """Integers that report a dtype of floats."""
 
     dtype = property(lambda self: np.dtype(np.float32))
 

@@ -80,7 +80,7 @@ def test_wider_arrays_among_rows_are_refused(device):
 
 
 @pytest.mark.parametrize("item", ["a", None, object()])
-def test_items_that_are_no_numbers(device, item):
+def test_items_that_are_not_numbers(device, item):
     with pytest.raises(gi.ConversionTypeError, match="numbers"):
         gi.array([1.0] * LONG + [item], device=device)
 

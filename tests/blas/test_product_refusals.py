@@ -11,7 +11,7 @@ PRODUCTS = [gi.matmul, gi.dot, gi.inner, gi.gemm, gi.ger, gi.gemv, gi.vdot]
 
 
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda p: p.__name__)
-def test_operand_that_is_no_array_is_refused(device: str, product) -> None:
+def test_operand_that_is_not_an_array_is_refused(device: str, product) -> None:
     x = CudaNdarray(values(2, 2), device=device)
     for strange in (None, "a", [[1.0]], object()):
         for operands in ((x, strange), (strange, x)):

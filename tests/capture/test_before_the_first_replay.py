@@ -195,7 +195,7 @@ def test_result_of_a_failed_capture_is_not_readable() -> None:
         kept[0].tolist()
 
 
-def test_memory_of_a_capture_that_no_replay_filled_goes_with_it() -> None:
+def test_memory_that_no_replay_filled_is_released_with_its_capture() -> None:
     gc.collect()
     before = gi.memory_stats("cpu")["live_bytes"]
     graph, y = recorded()
@@ -207,7 +207,7 @@ def test_memory_of_a_capture_that_no_replay_filled_goes_with_it() -> None:
 
 @pytest.mark.parametrize("library", ["numpy", "torch", "jax", "tvm_ffi", "buffer"])
 @pytest.mark.parametrize("view", [np.s_[:], np.s_[1:], np.s_[::-1]])
-def test_explain_says_what_the_converter_does_inside_of_a_capture(library, view):
+def test_explain_predicts_the_conversion_inside_of_a_capture(library, view):
     if library not in ("numpy", "buffer"):
         pytest.importorskip(library)
     x = gi.ones(40, device="cpu")

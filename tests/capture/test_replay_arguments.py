@@ -109,7 +109,7 @@ def test_a_short_repr_does_not_make_values_equal(device):
     assert "19.6" in refused.value.got
 
 
-def test_arrays_of_other_libraries_are_no_arguments(device: str) -> None:
+def test_arrays_of_other_libraries_are_not_arguments(device: str) -> None:
     x, foreign = array([1, 2], device), np.ones(2, np.float32)
     for arguments in ((foreign,), (x, foreign), (x, np.ones(()))):
         with pytest.raises(TypeError, match=r"numpy.ndarray\n  fix: .*gpuinterop.asarray"):

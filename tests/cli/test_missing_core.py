@@ -15,7 +15,7 @@ SOURCES = Path(gpuinterop.__file__).parent
 @pytest.mark.parametrize(
     "line", ["from gpuinterop import _core", "import gpuinterop as gi; gi.zeros(3)"]
 )
-def test_import_without_the_core_says_how_to_build_it(tmp_path, line):
+def test_import_error_without_the_core_explains_how_to_build_it(tmp_path, line):
     shutil.copytree(
         SOURCES, tmp_path / "gpuinterop", ignore=shutil.ignore_patterns("*.so", "__pycache__")
     )

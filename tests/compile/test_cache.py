@@ -283,7 +283,7 @@ def test_files_of_the_user_are_neither_counted_nor_removed(folder, tmp_path):
 
 
 def test_remains_of_a_killed_process_are_removed(folder):
-    """A process killed between its write and the rename leaves a file that no name leads to."""
+    """A process killed between its write and the rename leaves a temporary file."""
     folder.mkdir(exist_ok=True)
     remains = folder / ".gpuinterop-new-old"
     remains.write_bytes(bytes(100))

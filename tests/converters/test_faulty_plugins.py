@@ -60,7 +60,7 @@ def test_a_to_that_makes_nothing(clean):
         ("plan_to", "Plan", lambda: gi.explain(gpuinterop_array(), "toy")),
     ],
 )
-def test_a_plan_that_is_none(clean, name, kind, ask, made):
+def test_a_plan_of_another_type(clean, name, kind, ask, made):
     functions = {name: lambda x, copyif=False: made}
     toy_library.register(**functions)
     with pytest.raises(gi.errors.ArgumentTypeError, match=rf"\(toy\).*{kind} from {name}"):

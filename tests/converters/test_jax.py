@@ -64,7 +64,7 @@ def test_jax_never_narrows(jax):
         jax.config.update("jax_enable_x64", False)
 
 
-def test_jax_shares_aligned_memory_and_copies_nothing_unasked(jax):
+def test_jax_shares_aligned_memory_and_copies_only_with_permission(jax):
     """Whatever the alignment: shared means the same address, and else it is refused or counted."""
     for offset in range(0, 132, 4):
         x = converters.from_numpy(aligned(16, "float32", offset))
@@ -78,7 +78,7 @@ def test_jax_shares_aligned_memory_and_copies_nothing_unasked(jax):
         assert np.array_equal(np.asarray(j), x.get())
 
 
-def test_jax_memory_that_is_looked_at_is_not_donated(jax):
+def test_jax_memory_with_a_view_is_not_donated(jax):
     add = jax.jit(lambda a: a + 1, donate_argnums=0)
     j = jax.numpy.ones(64)
     x = gi.from_any(j)

@@ -97,7 +97,7 @@ def test_out_of_a_torch_function_is_a_write(jax):
     assert y.tolist() == [[7] * 16] * 4
 
 
-def test_memory_beside_the_lent_elements_can_be_written(jax, device):
+def test_memory_next_to_the_lent_elements_can_be_written(jax, device):
     x = gi.zeros((4, 64), device=device)
     j = gi.to(x[1], "jax")
     x[2:] = 5

@@ -66,7 +66,7 @@ CALLS = {
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("value", ["no", 1, np.ones(2)])
-def test_option_that_is_no_bool_is_refused(call, value):
+def test_option_that_is_not_a_bool_is_refused(call, value):
     with pytest.raises(gi.errors.ArgumentTypeError, match="True"):
         CALLS[call](value)
 

@@ -125,7 +125,7 @@ def test_arrays_take_part_in_autograd_as_constants(x):
     ("call", "where"),
     [(lambda x, t: torch.sin(x), "torch.sin"), (lambda x, t: t - x, "torch.Tensor.sub")],
 )
-def test_refusal_speaks_of_the_call(call, where, x, t):
+def test_refusal_names_the_call(call, where, x, t):
     with pytest.raises(gi.ContiguityError) as caught:
         call(x[::-1], t)
     error = caught.value

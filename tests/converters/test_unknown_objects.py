@@ -66,7 +66,7 @@ def test_error_for_an_unknown_object_lists_the_known_libraries(obj):
         gi.to(obj, "numpy")
 
 
-def test_mock_of_an_array_is_no_array():
+def test_mock_of_an_array_is_not_an_array():
     for odd in (mock.Mock(spec=gi.CudaNdarray), mock.MagicMock(spec=gi.zeros(3, device="cpu"))):
         for call in (
             gi.from_any,
@@ -80,7 +80,7 @@ def test_mock_of_an_array_is_no_array():
         assert gi.explain(odd, "numpy").refused
 
 
-def test_fix_of_an_assignment_speaks_of_the_assigned_value():
+def test_fix_of_an_assignment_names_the_assigned_value():
     x = gi.zeros(4, device="cpu")
     with pytest.raises(gi.DTypeError, match=r"value\.astype\('float32'\)"):
         x[...] = np.zeros(4)

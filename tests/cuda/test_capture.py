@@ -90,7 +90,7 @@ def test_synchronising_call_is_refused_and_the_capture_survives(stream, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_allocation_in_a_capture_is_no_node_and_waits_for_nothing(stream, mode):
+def test_allocation_in_a_capture_adds_no_node_and_does_not_wait(stream, mode):
     capture = driver.Capture(stream.handle, mode)
     x = empty(1000)
     y = empty(3_000_000)
@@ -153,7 +153,7 @@ def test_entering_a_stream_that_its_owner_captures_leaves_the_capture_whole():
     driver.destroy_stream(raw)
 
 
-def test_freeing_outside_memory_in_a_capture_is_no_node(stream):
+def test_freeing_outside_memory_in_a_capture_adds_no_node(stream):
     x, y = filled(1000, 1.0), filled(2_000_000, 1.0)
     stream.synchronize()
     capture = driver.Capture(stream.handle)

@@ -63,7 +63,7 @@ def test_invalid_stream_is_refused(value):
 
 
 @pytest.mark.parametrize("place", ["cpu", "cuda:0"])
-def test_arrays_and_events_have_a_handle_of_something_else(place):
+def test_handles_of_arrays_and_events_are_not_streams(place):
     for value in (gi.ones(3, device=place), gi.Event(place)):
         with pytest.raises(StreamError):
             gi.stream(value)

@@ -236,7 +236,7 @@ def test_device_of_a_pointer_does_not_depend_on_the_default_device():
         assert gi.from_gpu_pointer(pinned.ctypes.data, (4,), None, pinned).device == "cpu"
 
 
-def test_memory_of_an_array_is_not_taken_for_that_of_another_device():
+def test_memory_of_an_array_is_not_imported_on_another_device():
     x, host = gi.zeros((4,), device="cuda:0"), gi.zeros((4,), device="cpu")
     pairs = [(x, "cpu"), (host, "cuda:0")]
     if len(gi.devices()) > 2:

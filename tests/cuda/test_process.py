@@ -47,7 +47,7 @@ print(_core.cuda_unavailable_reason())
 """
 
 
-def test_files_that_are_no_driver(tmp_path):
+def test_files_that_are_not_a_driver(tmp_path):
     text = tmp_path / "libcuda.so.1"
     text.write_bytes(b"not ELF at all")
     for path in ("/nowhere/libcuda.so", text):
@@ -170,7 +170,7 @@ def test_in_a_process_of_its_own(fake, name):
     run(PROGRAMS[name], fake, **VARIABLES.get(name, {}))
 
 
-def test_a_default_device_that_is_not_there_is_named(fake, tmp_path):
+def test_error_names_a_default_device_that_does_not_exist(fake, tmp_path):
     code = """
     import gpuinterop as gi
     for _ in range(2):

@@ -166,7 +166,7 @@ def test_second_device(second_device):
 
 
 @pytest.mark.parametrize("text", ["-1", "65", "two", "1.5", "0x10"])
-def test_number_of_threads_that_is_none(text, monkeypatch):
+def test_invalid_number_of_threads(text, monkeypatch):
     x = gi.asarray(np.zeros(MiB, np.uint8), device=CUDA)
     monkeypatch.setenv(THREADS, text)
     with pytest.raises(ValueError, match=THREADS) as caught:

@@ -148,7 +148,7 @@ def test_events_measure():
     assert start.elapsed_time(end) > 0.8 * PAUSE / 1000
 
 
-def test_events_that_cannot_measure_say_why():
+def test_events_that_cannot_measure_give_the_reason():
     timed = gi.Event(timing=True)
     with pytest.raises(StreamError, match="never recorded"):
         timed.elapsed_time(timed)

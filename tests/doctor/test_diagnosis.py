@@ -35,7 +35,7 @@ def only(findings):
     return findings[0]
 
 
-def test_a_good_set_is_well():
+def test_consistent_libraries_cause_no_warning():
     assert not found(
         lib("torch", "2.11.0", 13), lib("cupy", "14.2.0", 13, "cupy-cuda13x"),
         lib("jax", "0.11"), lib("jax plugin", "0.11", 13, "jax-cuda13-plugin"),
@@ -107,7 +107,7 @@ MIXES = {
 
 
 @pytest.mark.parametrize("name", MIXES)
-def test_mix_that_breaks_is_found_with_its_fix(name):
+def test_versions_that_do_not_work_together_are_reported_with_a_fix(name):
     libraries, facts, code, level, fix = MIXES[name]
     finding = only(found(*libraries, **facts))
     assert (finding.code, finding.level) == (code, level)

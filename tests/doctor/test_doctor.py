@@ -22,7 +22,7 @@ def test_doctor_imports_no_other_library():
     )
 
 
-def test_json_and_text_say_the_same():
+def test_json_and_text_contain_the_same():
     report = gi.doctor()
     data = json.loads(report.to_json())
     assert data["schema"] == module.SCHEMA
@@ -105,7 +105,7 @@ def test_the_pool_of_jax_when_it_has_been_used(monkeypatch, started):
 
 
 @pytest.mark.jax
-def test_jax_still_tells_whether_it_has_been_used():
+def test_jax_still_reports_whether_it_was_used():
     out = driver.run(
         "import sys, jax, gpuinterop.doctor as doctor\n"
         "print(len(doctor._jax_devices()))\n"

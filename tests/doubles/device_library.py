@@ -25,7 +25,7 @@ class Toy:
 
 
 def bridge(ordered: bool = True, beside: int = 0) -> Bridge:
-    """The toy's bridge; without `ordered` its converter hands over bare pointers.
+    """The toy's bridge; without `ordered` its converter passes bare pointers.
 
     `beside` is how far from the memory its results are.
     """

@@ -239,7 +239,7 @@ def python(
     stdin: str | None = None,
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """A fresh interpreter with these arguments, which has come to its end. It can import `doubles`."""
+    """The finished process of an interpreter with these arguments, which can import `doubles`."""
     path = [environment.pop("PYTHONPATH", ""), str(ROOT), str(ROOT / "tests")]
     path.append(os.environ.get("PYTHONPATH", ""))
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, path))

@@ -12,7 +12,7 @@ from gpuinterop.testing import Bridge, layouts, memory, peers, run_case, stream_
 
 
 def forget_dtypes() -> None:
-    """Let the next use of each dtype ask ml_dtypes again."""
+    """Make the next use of each dtype import it from ml_dtypes again."""
     dtypes.dtype_from_id.cache_clear()
 
 

@@ -212,7 +212,7 @@ def test_owned_structs_go_out_and_in():
         assert (type(y), y.ptr, y.tolist()) == (cls, address, [[0, 1, 2], [3, 4, 5]])
 
 
-def test_struct_that_cannot_be_taken_stays_with_its_owner(freed):
+def test_struct_that_is_refused_stays_with_its_owner(freed):
     give, made = TO_OBJECT(table()[4]), ctypes.c_void_p()
     for wrong in (struct(version=(2, 0)), struct(shape=(-1, 3)), struct(dtype=(3, 64, 1)), None):
         with pytest.raises(BufferError):

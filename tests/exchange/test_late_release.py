@@ -147,7 +147,7 @@ def test_owner_of_borrowed_memory_lives_as_long(gpu, name, cycle):
 
 
 @pytest.mark.parametrize("used_on", ["own_stream", "legacy"])
-def test_stream_that_its_producer_has_destroyed_is_not_spoken_to(gpu, used_on):
+def test_stream_that_its_producer_has_destroyed_is_not_used(gpu, used_on):
     stream = driver.new_stream()
     stream_used = gpu.own_stream if used_on == "own_stream" else legacy()
     owner = borrowed(gpu.x, stream)
@@ -234,7 +234,7 @@ del y
 """)
 
 
-def test_deleter_that_runs_within_an_import_finds_its_capsule_taken(gpu):
+def test_deleter_that_runs_within_an_import_finds_its_capsule_consumed(gpu):
     ended = []
 
     def made(name, body=lambda: None):

@@ -126,7 +126,7 @@ def test_producer_that_refuses_to_move_is_copied():
         assert take(producer, device="cpu").tolist() == [[3, 3, 3], [3, 3, 3]]
 
 
-def test_refused_capsule_can_still_be_taken(freed):
+def test_refused_capsule_can_still_be_consumed(freed):
     cap = held()
     before = name_of(cap)
     with pytest.raises(BufferError, match="copy=False"):

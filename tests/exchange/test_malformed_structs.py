@@ -194,7 +194,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize("name", REFUSALS)
-def test_refused_capsule_can_still_be_taken(name, legacy, freed):
+def test_refused_capsule_can_still_be_consumed(name, legacy, freed):
     refuse, error = REFUSALS[name]
     cap = capsule(dtype=(2, 64, 1), legacy=legacy)
     before = name_of(cap)
@@ -318,7 +318,7 @@ for make in (lambda: capsule(device=CUDA), lambda: Producer(device=CUDA)):
 """
 
 
-def test_memory_of_a_device_that_no_driver_answers_for_is_refused():
+def test_memory_of_a_device_without_a_driver_is_refused():
     run(NO_DRIVER, "/nonexistent/libcuda.so.1")
     with pytest.raises(BufferError, match="cuda:0"):
         gi.from_dlpack(Producer(lambda **_: capsule(device=CUDA), device=(1, 0)))

@@ -273,7 +273,7 @@ me.raw = gi.from_gpu_pointer(x.ptr, (6,), (1,), me, device="cpu")
 
 
 @pytest.mark.parametrize("name", EXITS)
-def test_process_ends_well(name):
+def test_process_exits_cleanly(name):
     peer()
     run(
         f"""

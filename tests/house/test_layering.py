@@ -97,7 +97,7 @@ def imports_of(path: Path, source: str) -> Iterator[Import]:
 
 
 def module_in(name: str) -> str:
-    """The module that a dotted name lies in: `gpuinterop.errors.ShapeError` is in gpuinterop.errors."""
+    """The module that has a dotted name: `gpuinterop.errors.ShapeError` is in gpuinterop.errors."""
     while name not in MODULES and name != "gpuinterop._core":
         name = name.rpartition(".")[0]
     return name

@@ -55,7 +55,7 @@ def test_the_page_lists_the_missing_functions():
 
 
 @pytest.mark.parametrize("name", ["cumsum", "real", "sort", "numpy", "clone"])
-def test_an_absent_attribute_of_an_array_raises_what_to_do(name):
+def test_error_for_a_missing_attribute_suggests_a_replacement(name):
     x = gi.zeros(3, device="cpu")
     for owner in (x, type(x), gi.GpuArray([1], device="cpu")):
         with pytest.raises(gi.MissingNameError, match=f"x.{name}: ") as caught:
@@ -90,7 +90,7 @@ def test_a_subclass_may_define_an_absent_attribute():
     assert (s.sort(), s.real) == ("sorted", 3)
 
 
-def test_an_absent_name_of_the_package_raises_what_to_do():
+def test_error_for_a_missing_name_suggests_a_replacement():
     with pytest.raises(gi.MissingNameError, match=r"gpuinterop\.sort: ") as caught:
         getattr(gi, "sort")  # noqa: B009
     assert (caught.value.name, caught.value.obj) == ("sort", gi)

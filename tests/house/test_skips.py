@@ -86,7 +86,7 @@ def test_each_test_that_a_fake_driver_cannot_run_exists():
         assert reason
 
 
-def test_a_second_run_of_gpu_tests_says_what_it_waits_for(run, tmp_path, monkeypatch):
+def test_a_second_run_of_gpu_tests_reports_what_it_waits_for(run, tmp_path, monkeypatch):
     (tmp_path / "libcuda.so.1").symlink_to(fake_driver.library())
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -96,7 +96,7 @@ def test_indices_beside_an_empty_index_array_are_not_checked(device, on_device):
 @pytest.mark.parametrize("key", [
     [[0, 1], [2]], 1.5, "a", np.array([0.5]), [0.5], {0}, (0, "a"), np.array(["a"]), np.array([1j]), b"a",
 ], ids=repr)  # fmt: skip
-def test_a_key_that_is_no_index(device, key):
+def test_a_key_that_is_not_an_index(device, key):
     x = on(device)
     for call in (lambda: x[key], lambda: x.__setitem__(key, 0), lambda: gi.add.at(x, key, 0)):
         with pytest.raises(gi.IndexKindError) as error:

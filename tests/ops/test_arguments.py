@@ -51,7 +51,7 @@ def test_out_with_overlapping_elements_is_refused(x, folded, call):
 
 @examples(300)
 @given(data=st.data())
-def test_an_out_is_taken_if_its_elements_share_no_memory(data):
+def test_out_is_accepted_if_its_elements_do_not_overlap(data):
     n = data.draw(st.integers(1, 3))
     shape = [data.draw(st.integers(1, 5)) for _ in range(n)]
     steps = [data.draw(st.integers(-12, 12)) for _ in range(n)]

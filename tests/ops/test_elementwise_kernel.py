@@ -170,7 +170,7 @@ def test_host_function_is_called_with_blocks_of_elements():
     np.testing.assert_array_equal(x.get(), 3 * values)
 
 
-def test_replay_calls_the_host_function_of_a_kernel_that_is_gone():
+def test_replay_calls_the_host_function_of_a_destroyed_kernel():
     def recorded(x):
         kernel = gi.ElementwiseKernel("T x", "T z", "z = x + 1", host=lambda x: x + 1)
         return gi.capture(lambda: kernel(x))

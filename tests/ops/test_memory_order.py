@@ -32,7 +32,7 @@ def require_equal_in_order(expected, result):
 
 
 def require_order_of(expected, result):
-    """The same strides. Those of axes of length 1 and of empty arrays lead nowhere, so they may differ."""
+    """Whether the strides are equal, except those of axes of length 1 and of empty arrays, which have no effect."""
     assert result.shape == expected.shape
     assert result.dtype == expected.dtype
     if not expected.size:

@@ -51,7 +51,7 @@ def test_a_masked_number_is_refused(name, kind):
 @pytest.mark.parametrize("take", [
     lambda x, m: x.sum(where=m), lambda x, m: np.copyto(x, 0, where=m), lambda x, m: x.take(m.astype(int)),
 ])  # fmt: skip
-def test_masks_of_conditions_and_indices_are_seen(take):
+def test_masked_conditions_and_indices_are_refused(take):
     x = gi.GpuArray(HOST, device="cpu")
     condition = np.ma.array([True, False, True, True], mask=[0, 0, 1, 0])
     with pytest.raises(gi.UnsupportedError, match="masked array"):

@@ -35,7 +35,7 @@ FLOATS = [-77.5, -3, -1.5, -1, -0.5, -0.25, -0.0, 0.0, 1e-4, 0.125, 0.5, 0.75, 1
 
 
 def sample(dtype: str, which: int) -> np.ndarray:
-    """A vector of values; the second operand walks through them in another rhythm."""
+    """All values in a vector; those of both operands occur in all pairs."""
     t = np.dtype(dtype)
     if t.kind == "b":
         values = np.array([False, True])
@@ -206,7 +206,7 @@ OPERATORS = (
 )  # fmt: skip
 
 
-def test_lists_are_no_operands(device):
+def test_lists_are_not_operands(device):
     x = gi.asarray(np.array([1, 2], "float32"), device=device)
     for compare in (operator.eq, operator.ne, operator.lt):
         for other in ([1, 2], (1, 2)):
@@ -255,7 +255,7 @@ def test_without_numpys_table_of_loops_the_results_are_the_same(monkeypatch):
         _core._forget_calls()
 
 
-def test_what_is_no_ufunc_of_numpys_table_has_no_loop():
+def test_only_ufuncs_of_numpy_have_loops():
     assert _core._has_loop(np.add, 0)
     assert _core._has_loop(np.add, np.add.ntypes - 1)
     for wrong, index in ((np.add, -1), (np.add, 10000), (3, 0), ("add", 0), (np.sum, 0),

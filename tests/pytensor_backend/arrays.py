@@ -1,4 +1,4 @@
-"""Values of tests, and a question that several of them ask."""
+"""Values of tests, and a check that several of them make."""
 
 import numpy as np
 

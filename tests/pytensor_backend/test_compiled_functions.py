@@ -59,7 +59,7 @@ def test_results_of_every_layout_and_length_are_downloaded(on_device):
             np.testing.assert_allclose(one, right, rtol=1e-4, atol=1e-5)
 
 
-def test_transfers_say_why_and_what_to_do(on_device):
+def test_transfers_report_the_reason_and_a_fix(on_device):
     x, w = pt.matrix("x", dtype="float32"), pytensor.shared(values(1, 4, 4), name="w")
     step = pytensor.function([x], pt.dot(x, w))
     up, down = backend.transfers(step)

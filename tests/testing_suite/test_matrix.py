@@ -281,7 +281,7 @@ def test_a_run_of_nothing_fails(monkeypatch, config, absent):
 # ---- the libraries themselves -------------------------------------------------------------------
 
 
-def test_arrays_that_a_library_cannot_make_are_taken_from_dlpack():
+def test_arrays_that_a_library_cannot_make_are_imported_from_dlpack():
     pytest.importorskip("tvm_ffi")
     pytest.importorskip("ml_dtypes")
     m = matrix(["tvm_ffi"], ["cpu"], layouts=["C"], dtypes=["bfloat16", "float8_e5m2"])

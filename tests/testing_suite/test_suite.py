@@ -42,7 +42,7 @@ def test_a_sound_converter_passes():
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_the_legend_says_how_each_layout_is_made(name):
+def test_the_legend_shows_how_each_layout_is_made(name):
     layout = LAYOUTS[name]
     made = eval(layout.made_by, {"np": np, "as_strided": np.lib.stride_tricks.as_strided})
     meant = layout.of(np.zeros(layout.count))

@@ -1,4 +1,4 @@
-"""What users write passes mypy --strict, the classes that it tells are right, and mistakes are found."""
+"""Users' programs pass mypy --strict, mypy infers the right classes, and it finds mistakes."""
 
 import ast
 import importlib.util

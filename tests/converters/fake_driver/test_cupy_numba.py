@@ -46,7 +46,7 @@ def test_every_entry_point_reads_an_ordinary_array_by_its_attributes(cupy, gpu):
     assert first.ptr == a.data.ptr
 
 
-def test_cupy_is_told_of_the_memory_between_the_first_and_the_last_element(cupy, gpu):
+def test_cupy_receives_the_bounds_of_the_memory(cupy, gpu):
     for x in (gpu(host(4, 6))[1:3, ::-2], gpu(host(4, 6)).T[:5], gpu(host(5))[2:]):
         known = converters.to_cupy(x).data.mem
         steps = [(n - 1) * step for n, step in zip(x.shape, x.strides, strict=True)]

@@ -115,7 +115,7 @@ def test_theanos_names_reinterpret_and_round_trip(cudamat, gpu):
 # ---- gnumpy -------------------------------------------------------------------------------------
 
 
-def test_the_reuse_cache_and_arrays_have_no_memory_in_common(gnumpy, gpu):
+def test_the_reuse_cache_and_arrays_share_no_memory(gnumpy, gpu):
     g = gnumpy.garray(host(8))
     x = gi.garray_to_cudandarray(g)
     assert x.base is g

@@ -167,7 +167,7 @@ def test_kernel_wrapper_refuses_and_copies(pycuda, gpu):
 
 
 @pytest.mark.parametrize("stream", [0, object()])
-def test_kernel_wrapper_says_which_streams_pycuda_takes(pycuda, gpu, stream):
+def test_kernel_wrapper_error_lists_the_streams_that_pycuda_accepts(pycuda, gpu, stream):
     launch = converters.pycuda.kernel(lambda *args, **options: pytest.fail("launched"))
     for args in ((gpu(host(3)),), ()):
         with pytest.raises(gi.StreamError) as raised:

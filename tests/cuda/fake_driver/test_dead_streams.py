@@ -79,7 +79,7 @@ def waits_for_the_gate(gate: driver.Gate, wait) -> bool:
     return not early
 
 
-def test_the_array_interface_names_a_stream_that_lives(last_used):
+def test_the_array_interface_names_a_live_stream(last_used):
     x, gate = last_used
     named = x.__cuda_array_interface__["stream"]
     assert waits_for_the_gate(gate, lambda: driver.read(x.ptr, N, named))
