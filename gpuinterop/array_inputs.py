@@ -202,17 +202,12 @@ def cast_from(value: Any, found: _core.Array, dtype: Any, where: str) -> _core.A
     """
     if dtype is None or found.dtype == as_supported_dtype(dtype, where):
         return found
-    unmade = isinstance(value, _core.Array) and _core._recording() is not None
-    if found.device.type == "cpu" and not unmade:
-        with reraise_from(where):
-            if _core._recording() is not None:
-                return wrap_numpy(as_numpy_view(found, where).astype(dtype))
-            # In gpuinterop memory, so that no second copy is needed.
-            made = _core.empty(_core.Array, found.shape, dtype, 1, 0, where=where)
-            as_numpy_view(made, written=True)[...] = as_numpy_view(found, where)
-            return made
-    other: _core.Array = (value if isinstance(value, _core.Array) else found).astype(dtype)
-    return other
+    own = isinstance(value, _core.Array)
+    with reraise_from(where):
+        if found.device.type == "cpu" and not own and _core._recording() is not None:
+            return wrap_numpy(as_numpy_view(found, where).astype(dtype))
+        made: _core.Array = _core.Array.astype(value if own else found, dtype, order="C")
+        return made
 
 
 def _import(value: Any, where: str, copyif: bool) -> _core.Array:

@@ -230,6 +230,7 @@ def test_a_written_cast_narrows_arrays_in_lists(device):
     values, expected = [np.array([0.1]), np.array([2**24 + 1])], np.float32([[0.1], [2**24]])
     assert (gi.CudaNdarray(values, device, dtype="float32").get() == expected).all()
     assert (gi.asarray(values, "float32", device=device).get() == expected).all()
+    assert gi.asarray(np.array([1e300, 2j]), "float32", device=device).tolist() == [np.inf, 0]
     # Nor is anything refused where an array would be cast too.
     x = gi.GpuArray(np.zeros((2, 1), "float32"), device=device)
     x[...] = values
