@@ -290,24 +290,28 @@ def _share_numpy(value: Any, where: str) -> _core.Array | None:
     return wrap_numpy(host) if has_core_layout(host) else None
 
 
+def as_scalar(value: Any, where: str) -> Any:
+    """Return a 0-d NumPy array as a number, and any other value unchanged."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        refuse_mask(value, where)
+        return np.asarray(value)[()]
+    return value
+
+
 def as_assigned_array(value: Any, target: _core.Array, cls: type, where: str) -> _core.Array:
     """Return the array that ``x[key] = value`` assigns, in the target's dtype unless the copy can cast.
 
-    Python and NumPy scalars are converted. Arrays, alone or in a list, must have the dtype if the target
-    is a `CudaNdarray`; a `GpuArray` casts, as NumPy does.
+    Python and NumPy scalars and 0-d NumPy arrays are converted. Other arrays, alone or in a list, must have
+    the dtype if the target is a `CudaNdarray`; a `GpuArray` casts, as NumPy does.
     """
-    dtype = target.dtype
+    dtype, value = target.dtype, as_scalar(value, where)
     if isinstance(value, (*NUMBERS, np.generic)):
         return _from_scalars(value, dtype, where, not hasattr(cls, "_only"))
     try:
         seen = _core._look_into(value, where)
         if seen is not None and seen.dtype != dtype:
             check_cast(cls, seen.dtype, where)
-        is_number = isinstance(value, np.ndarray) and value.ndim == 0
-        found = (as_source if is_number else as_input_array)(value, None, where)
-        if is_number and _core._recording() is not None:
-            # Operators treat it as a number, so the capture keeps its current value.
-            found = wrap_numpy(as_numpy_view(found, where).copy())
+        found = as_input_array(value, None, where)
         if found.dtype == dtype:
             return found
         check_cast(cls, found.dtype, where, value)

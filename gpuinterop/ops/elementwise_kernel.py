@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import as_scalar
 from gpuinterop.dtypes import NAMES, dtype_from_id, dtype_id
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.scalars import scalars_to_array
@@ -17,7 +18,7 @@ from .cuda_text import CudaText, require_arch
 from .expression import Expression
 from .expression_codegen import ElementwiseOperation
 from .expression_stages import CompiledExpression, limits_of
-from .operand_conversion import as_array_or_none, as_scalar
+from .operand_conversion import as_array_or_none
 
 __all__ = ["ElementwiseKernel"]
 

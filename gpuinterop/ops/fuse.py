@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import as_scalar
 from gpuinterop.error_messages import out_is_no_array
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError, type_name
 
@@ -22,7 +23,7 @@ from .expression_graph import argument_key
 from .expression_stages import ANY_NUMBER, CompiledExpression, Kernels, shape_of
 from .fuse_scalars import Scalar
 from .fuse_tracer import Trace, Tracer, cannot_be_fused, refuse_out
-from .operand_conversion import as_scalar, is_foreign_array
+from .operand_conversion import is_foreign_array
 
 # The compiled expression, its operands, as `_core.PreparedCalls._add` takes them, and the function that
 # makes the returned object from its results, if that is not the results themselves.

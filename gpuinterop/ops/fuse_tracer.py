@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import as_scalar
 from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError
 
@@ -20,7 +21,6 @@ from .expression_graph import shapes_of, values_of
 from .expression_stages import shape_of
 from .functions import clip
 from .fuse_scalars import Scalar
-from .operand_conversion import as_scalar
 from .operation_table import ALIASES, TABLE, Row
 from .reduction_table import FUSED
 

@@ -14,6 +14,7 @@ from gpuinterop import _core
 from gpuinterop.array_inputs import (
     as_assigned_array,
     as_input_array,
+    as_scalar,
     assign_list,
     copy_values,
     default_device_for,
@@ -22,7 +23,6 @@ from gpuinterop.array_inputs import (
 )
 from gpuinterop.dtypes import dtype_id
 from gpuinterop.foreign_handles import interfaces_of, torch_keeps_stream
-from gpuinterop.host_views import refuse_mask
 from gpuinterop.layout import core_view
 from gpuinterop.torch_tensors import find_places
 
@@ -49,14 +49,6 @@ def general_class(classes: Sequence[Any]) -> Any:
     others = [c for c in classes if getattr(c, "_only", None) is None]
     cls = result_class(others) if others else _core.Array
     return gpuarray_class() if cls is _core.Array else cls
-
-
-def as_scalar(value: Any, where: str) -> Any:
-    """Return a 0-d NumPy array as a number, and any other value unchanged."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        refuse_mask(value, where)
-        return np.asarray(value)[()]
-    return value
 
 
 def operand(value: Any, like: Any, where: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import as_scalar
 from gpuinterop.device_spec import default_device, fix_host_argument
 from gpuinterop.dtypes import dtype_from_id, dtype_id
 from gpuinterop.error_messages import not_an_array
@@ -26,7 +27,6 @@ from gpuinterop.jit import compile_source, symbol_of
 from gpuinterop.layout import core_view
 
 from .cuda_text import require_arch, require_text
-from .operand_conversion import as_scalar
 
 # Kernels may take arrays with their strides: gpuinterop_strided<float, 2> x, then x(i, j). Options such as
 # -DN=4 apply to this text too, so its names are long ones that a macro is unlikely to have.

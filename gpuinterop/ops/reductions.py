@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gpuinterop import _core, dtypes
+from gpuinterop.array_inputs import as_scalar
 from gpuinterop.errors import (
     ArgumentTypeError,
     DTypeError,
@@ -25,7 +26,6 @@ from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import CALLS, FUNCTIONS, PREPARE
 from gpuinterop.ops.host_reduction import cast_stages
-from gpuinterop.ops.operand_conversion import as_scalar
 from gpuinterop.ops.reduction_codegen import INPUT, OUTPUT, SCRATCH, launches_for
 from gpuinterop.ops.reduction_geometry import Operand
 from gpuinterop.ops.reduction_table import (

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.array_inputs import as_scalar
 from gpuinterop.dtypes import WITHOUT_KERNELS, as_supported_dtype, dtype_id
 from gpuinterop.error_messages import integer_out_of_range, negative_exponent
 from gpuinterop.errors import ArgumentTypeError, DTypeError, short_repr
 
 from .dtype_promotion import is_extended
-from .operand_conversion import as_array_or_none, as_scalar
+from .operand_conversion import as_array_or_none
 from .operation_table import Row
 
 # The accepted values of further keywords; all but order="C" request the default behaviour.

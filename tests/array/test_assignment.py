@@ -71,7 +71,7 @@ def test_overlapping_views_of_one_array(device, data, shape):
 
 
 KEYS = [..., 1, (slice(None), 1), (slice(None, None, -2), slice(1, 3)), (0, 0)]
-SCALARS = [0, 0.5, -1, True, np.float32(2.5), np.float64(0.1), np.int64(7)]
+SCALARS = [0, 0.5, -1, True, np.float32(2.5), np.array(0.1), np.array(7, ">i8")]
 ARRAYS = [[1, 2, 3], [[1.5], [2.5]], (4.0, 5.0, 6.0), np.arange(3, dtype="float32")[::-1],
           stdlib_array.array("f", [1, 2, 3])]  # fmt: skip
 
