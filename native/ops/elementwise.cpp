@@ -359,7 +359,9 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   for (int j = 0; j < info.results; ++j) {
     if (out_arrays[j]) {
       arrays[j] = &*out_arrays[j];
-      require_device(device, *arrays[j], where);
+      if (arrays[j]->device != device)
+        fail_with("out_on_other_device", where,
+                  {device_text(device), device_text(arrays[j]->device)});
       if (!shape.is_of(arrays[j]->layout)) refuse_out(shape, arrays[j]->layout, where);
       results[j] = PyRef::borrow(outs[j]);
     } else {

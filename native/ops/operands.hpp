@@ -45,7 +45,7 @@ struct Input {
 // False: this type of object is not supported.
 bool read_input(Input& in, PyObject* o, PyObject* like, const char* where);
 
-// DeviceMismatchError for an operand or a result on another device.
+// DeviceMismatchError for an operand on another device.
 void require_device(Device device, const Array& other, const char* where);
 
 // x < 300 is true for every int8: a Python integer beyond the range of the other operand's type is compared
