@@ -135,6 +135,7 @@ PREPARE.update(
     {"cublas": _load_cublas, "product types": _product_type, "product": plan, "rank one": rank_one}
 )
 CALLS.update({name: partial(_other_product, name) for name in ("scale", "vdot", "inner", "dot")})
+CALLS["require arrays"] = output_arrays.require_arrays
 
 # ---- the functions ----------------------------------------------------------------------------------
 

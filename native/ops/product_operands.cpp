@@ -39,9 +39,8 @@ bool read_operands(const ProductCall& call, Operand& a, Operand& b, Operand& c, 
       if (call.operand_may_answer && g.object == call.b &&
           PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(g.object)), "__rmatmul__"))
         return false;
-      fail_with("not_an_array", call.where,
-                {"an operand, or an array of another library",
-                 "an object of type " + type_text(g.object)});
+      require_blas();
+      call_hook(Hook::Call, "(s(sO){})", "require arrays", call.where, g.object);  // raises
     }
     if (!g.operand->array && !numbers && g.operand == &c)
       fail(Kind::Type, call.where, "an array as the addend",
