@@ -117,7 +117,6 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
 // ---- python/array_functions.cpp ----------------------------------------------------------------
 // Throw. The objects are borrowed.
 PyObject* dtype_object(DTypeId id);
-DTypeId dtype_id_of(PyObject* dtype);  // of anything that NumPy accepts as a dtype
 PyObject* device_object(Device device);
 
 // ---- array/copy.cpp ---------------------------------------------------------------------------

@@ -43,13 +43,6 @@ PyObject* dtype_object(DTypeId id) {
   return cached;
 }
 
-DTypeId dtype_id_of(PyObject* dtype) {
-  for (int i = 0; i < kDTypeCount; ++i)
-    if (dtype_objects[i] == dtype) return static_cast<DTypeId>(i);
-  const PyRef id = call_hook(Hook::Dtype, "(O)", dtype);
-  return static_cast<DTypeId>(PyLong_AsLong(id.get()));
-}
-
 PyObject* device_object(Device device) {
   static PyObject* last = nullptr;  // keeps an uncached object alive until the next call
   const bool small = device.id >= 0 && device.id < kMaxDevices;
@@ -70,7 +63,12 @@ PyTypeObject* read_class(nb::handle cls, const char* where) {
 }
 
 DTypeId read_dtype(nb::handle dtype, const char* where) {
-  if (!PyLong_CheckExact(dtype.ptr())) return dtype_id_of(dtype.ptr());
+  if (!PyLong_CheckExact(dtype.ptr())) {
+    for (int i = 0; i < kDTypeCount; ++i)
+      if (dtype_objects[i] == dtype.ptr()) return static_cast<DTypeId>(i);
+    const PyRef found = call_hook(Hook::Dtype, "(Os)", dtype.ptr(), where);
+    return static_cast<DTypeId>(PyLong_AsLong(found.get()));
+  }
   const int64_t id = as_int64(dtype.ptr(), where);
   if (id < 0 || id >= kDTypeCount)
     fail(Kind::DType, where, "the id of a dtype", std::to_string(id), "pass a numpy dtype");

@@ -24,7 +24,7 @@ struct Entry {
 
 // In the order of enum Hook.
 Entry entries[] = {
-    // dtype(dtype id) -> NumPy dtype, dtype(dtype-like value) -> dtype id
+    // dtype(dtype id) -> NumPy dtype, dtype(dtype-like value, where) -> dtype id
     //   Called when an id becomes an object for the first time, and for a dtype that is not an id.
     {"dtype", "gpuinterop.dtypes"},
     // device((device type, number)) -> Device, device(device-like value) -> Device
