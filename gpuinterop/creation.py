@@ -278,6 +278,7 @@ def _whole(values: np.ndarray[Any, Any]) -> tuple[int, Part]:
 
 def _computed(where: str, function: Any, given: tuple[Any, ...], expected: str) -> Any:
     """Return the result of NumPy's function for the user's numbers; raise ShapeError if it fails."""
+    given = tuple(n.item() if isinstance(n, ArrayMethods) and n.ndim == 0 else n for n in given)
     try:
         if None in given:
             raise TypeError("None is not a number")

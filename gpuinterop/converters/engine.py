@@ -180,7 +180,7 @@ def refuse_out(out: Any, where: str) -> None:
     """Raise the error for an `out` that is not a gpuinterop array."""
     writable = isinstance(out, numpy.ndarray) and out.flags.writeable
     shares = writable and plan_in(out, False, {}, where).plan.shared
-    fix = "share its memory: out=gpuinterop.from_any(out)" if shares else ""
+    fix = 'on "cpu" share its memory, out=gpuinterop.from_any(out), or omit out=' if shares else ""
     raise out_is_no_array(where, errors.type_name(out), fix=fix)
 
 

@@ -244,7 +244,7 @@ def _assign_each(view: Any, first: int, selection: Selection, values: Any) -> No
 def writable(x: Any, where: str) -> Any:
     """Return `x` as a `GpuArray`; raise if it is not an array, or is read-only."""
     if not isinstance(x, _core.Array):
-        raise not_an_array(where, "x", type_name(x), fix="share its memory: gpuinterop.asarray(x)")
+        raise not_an_array(where, "x", type_name(x), fix="share its memory: gpuinterop.from_any(x)")
     if core_view(x).readonly:
         raise read_only(where)
     return output_arrays.plain(x)

@@ -120,6 +120,8 @@ def _of_views(function: Any) -> Callable[..., Any]:
         views = function._implementation(
             *map(stand_in, args), **{name: stand_in(x) for name, x in options.items()}
         )
+        if isinstance(views, np.generic):  # NumPy's view of a 0-d array
+            return arrays[0].view()
         if isinstance(views, np.ndarray):
             return _same_view(arrays[0], views)
         sources = arrays if len(arrays) > 1 else arrays * len(views)

@@ -96,7 +96,7 @@ def test_linspace(device, given, dtype):
     assert (made.dtype, str(made.device)) == (dtype, device)
     if dtype == "float32":
         assert type(gi.linspace(*given, device=device)) is gi.CudaNdarray
-    whole = gi.linspace(-1, 1, 7, dtype="int64", device=device)  # rounded down
+    whole = gi.linspace(-1, gi.asarray(1), 7, dtype="int64", device=device)  # rounded down
     assert whole.tolist() == np.linspace(-1, 1, 7, dtype="int64").tolist()
 
 

@@ -31,6 +31,7 @@ CALLS = {
     "hsplit at an array": lambda m, v, c: np.hsplit(m, np.uint8([1, 2]))[1],
     "tile by an array": lambda m, v, c: np.tile(m, np.array([2, 1])),
     "zeros_like of an array's shape": lambda m, v, c: np.zeros_like(m, shape=np.array([2])),
+    "flip a number": lambda m, v, c: np.flip(np.max(m)),
     "flip an array": lambda m, v, c: np.flip(c, np.array([0, 2])),
     "moveaxis by arrays": lambda m, v, c: np.moveaxis(c, np.array([0]), np.array([2])),
     "vsplit": lambda m, v, c: np.vsplit(m, 3)[2],
