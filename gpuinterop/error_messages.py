@@ -134,13 +134,15 @@ OTHER_NAMES = {
 
 
 def missing_name(where: str, name: str) -> MissingNameError:
-    fix = ""
+    fix, found = "", getattr(numpy, name, None)
     if where.startswith("x.") and name in OTHER_NAMES:
         fix = f"write {OTHER_NAMES[name]}, or "
-    elif callable(getattr(numpy, name, None)):
+    elif callable(found) and not isinstance(found, type):
         fix = f"write numpy.{name}(x.get()), or numpy.{name}(x) if docs/not-here.md does not list it, or "
     elif where.startswith("x."):
         fix = f"write x.get().{name}, or "
+    elif hasattr(numpy, name):
+        fix = f"write numpy.{name}, or "
     return MissingNameError(
         where=where, expected="a name that gpuinterop has", got=name,
         fix=f'{fix}call another library: gpuinterop.to(x, "torch"); docs/first-steps.md and '
