@@ -16,13 +16,13 @@ from gpuinterop.option_values import require_bool
 __all__ = ["explain", "may_share_memory", "shares_memory"]
 
 
-def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any) -> Plan:
+def explain(x: Any, library: str = "gpuinterop", copyif: bool = False, **options: Any) -> Plan:
     """Report what converting `x` would do: share, copy or raise, why, and a fix.
 
     Nothing is converted, and a DLPack capsule is not consumed. The result is the plan that the converter
     itself carries out, with ``.shared``, ``.copied``, ``.refused``, ``.reason``, ``.axis``, ``.bytes``
     and ``.fix``; printing it shows all of them. `x` may be a gpuinterop array or an array of another
-    library; `to` is a library's name, or "gpuinterop" and "cudandarray" for a gpuinterop array. The library
+    library; `library` is a name as for `to`, or "gpuinterop" and "cudandarray" for a gpuinterop array. The library
     is imported, as by the conversion, to check that this works. Inside `no_copies` a copy is refused. Of
     other packages' converters, one without ``plan_to`` gives ``.unknown``, and one without ``plan_from``
     is tried. Only the conversion itself raises CaptureError on a GPU, because it finds out there which
@@ -32,11 +32,11 @@ def explain(x: Any, to: str = "gpuinterop", copyif: bool = False, **options: Any
     --------
     >>> import numpy, gpuinterop
     >>> x = gpuinterop.from_any(numpy.zeros((4, 6), "float32"))
-    >>> gpuinterop.explain(x[:, ::-1], to="numpy").shared
+    >>> gpuinterop.explain(x[:, ::-1], "numpy").shared
     True
     """
     copyif = copyif if type(copyif) is bool else require_bool(copyif, "copyif", "explain")  # type: ignore[redundant-expr]
-    entry, dtype, options = read_target(x, to, options, "explain")
+    entry, dtype, options = read_target(x, library, options, "explain")
     if entry is None:
         plan = engine.plan_own(x, copyif, options, dtype=dtype)[0]
     else:

@@ -106,7 +106,7 @@ def test_capsule_is_consumed_by_the_conversion_alone():
 def test_converter_that_cannot_plan_is_explained(clean, to, copyif):
     toy_library.register()
     swapped = ToyArray(np.ones(3, ">f4"))
-    assert gi.explain(swapped, to, copyif).copied == copyif
+    assert gi.explain(swapped, library=to, copyif=copyif).copied == copyif
     assert agree(ToyArray(np.ones(3, np.float32)), to, copyif)[0].shared
     with gi.no_copies():
         assert gi.explain(swapped, to, copyif).refused
