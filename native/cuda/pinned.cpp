@@ -80,6 +80,11 @@ PinnedBlock* pop_idle(int64_t nbytes) {
   return block;
 }
 
+bool keeps_too_much() {
+  std::lock_guard guard(blocks_lock);
+  return idle_bytes > std::max(most_used_bytes, kKeptIdleBytes);
+}
+
 // May wait for the devices, and must not run while a stream is captured.
 void free_blocks(const std::vector<PinnedBlock*>& unused) noexcept {
   for (PinnedBlock* block : unused) {
@@ -145,7 +150,7 @@ BufferRef allocate_pinned(int device, int64_t nbytes, const char* where) {
     void* ptr = nullptr;
     // The idle blocks do not fit. A program whose sizes change would lock ever more memory, so idle
     // memory is bounded by the most that was in use at once. The allocation below may wait anyway.
-    if (idle_bytes > std::max(most_used_bytes, kKeptIdleBytes)) release_idle_pinned();
+    if (keeps_too_much()) release_idle_pinned();
     // This may wait for the device, and for work of the device that needs the GIL.
     auto lock_pages = [&] {
       DeviceGuard context(device);

@@ -17,7 +17,8 @@ struct Prepared {
   virtual ~Prepared() = default;
 };
 
-// What is called. Keys begin with it and the id of an operation, of a reduction or of a PlanCache.
+// What is called. Keys begin with it and a number: the id of an operation, a reduction or a PlanCache, the kind of a
+// product, or the device of cublasLt.
 enum class Subject : uint8_t {
   Operation,
   Kernel,

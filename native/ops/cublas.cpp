@@ -65,7 +65,7 @@ const LtLibrary& lt_library() noexcept { return lt_functions; }
 void check(int status, const char* call, const char* where) {
   if (status == 0) return;
   const Kind kind = status == 3 ? Kind::OutOfMemory : Kind::Cuda;
-  fail(kind, where, std::string("success from ") + call, "cublasStatus_t " + std::to_string(status),
+  fail(kind, where, std::string(call) + " to succeed", "cublasStatus_t " + std::to_string(status),
        status == 3 ? "free memory: gpuinterop.empty_cache()"
                    : "see gpuinterop.doctor() for the versions in use");
 }
