@@ -16,6 +16,8 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 
 # Tests start hundreds of interpreters, each of which would recompile the package.
 export PYTHONDONTWRITEBYTECODE :=
+# pip compiles no modules: Python compiles those that it imports. Falsy, because pip turns its "no" options round.
+export PIP_NO_COMPILE := 0
 
 bin := $(VENV)/bin
 pip := $(bin)/python -m pip --disable-pip-version-check --quiet
