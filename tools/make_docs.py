@@ -31,7 +31,7 @@ ERRORS_HEAD = """\
 
 <!-- Written by tools/make_docs.py from gpuinterop/errors.py: change it there. -->
 
-Every error is a subclass of `GpuInteropError` and of the built-in exceptions beside its name, so programs that catch
+Every error is a subclass of `GpuInteropError` and of the built-in exceptions next to its name, so programs that catch
 those continue to work. The message has up to three lines: the call with the expected value, the actual value, and a
 fix. The attributes `where`, `expected`, `got` and `fix` hold the same parts. `reason` is an *error code* for programs,
 `axis` the axis at fault, or `None`. All classes can be imported from `gpuinterop`.

@@ -341,7 +341,7 @@ def summary(found: dict[str, dict[str, Any]]) -> str:
     text = f", {lost} are missed; [why](#where-other-libraries-are-faster)" if lost else ""
     return (
         f"Measured on {machine(found)}; {dates}{sources(found)}. {every - lost} of {every} targets are met{text}. "
-        "A target with another library or a baseline beside it counts as a ratio to those: the *scaled target*."
+        "A target that was set next to another library or a baseline counts as a ratio to it: the *scaled target*."
     )
 
 
