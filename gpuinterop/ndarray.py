@@ -141,6 +141,8 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         with reraise_from("tobytes"):
             return to_host_array(self, "tobytes", memory=True).tobytes()
 
+    __bytes__ = tobytes  # Python would otherwise read one byte from each integer
+
     def __float__(self) -> float:
         return float(only_element(self, "float"))
 

@@ -117,7 +117,7 @@ def test_reading_memory_is_a_copy_but_reading_numbers_is_not(device):
             with pytest.raises(gi.CopyForbiddenError):
                 call()
     assert text.getvalue() == "[[1. 2.]\n [3. 4.]]\n"
-    for call in (x.get, x.tobytes, x.copy):
+    for call in (x.get, x.tobytes, x.copy, lambda: bytes(x)):
         assert counted(call) == (1, 16)
 
 
