@@ -115,7 +115,8 @@ def __array_function__(
             raise (ArgumentTypeError if isinstance(error, TypeError) else ShapeError)(
                 where=name,
                 expected="arguments that gpuinterop supports",
-                got=str(error), fix="omit the other arguments, or download first: x.get()",
+                got=str(error).replace(function.__qualname__, func.__name__),
+                fix="omit the other arguments, or download first: x.get()",
             ) from error  # fmt: skip
     if all(issubclass(t, (_core.Array, np.ndarray)) for t in types):
         raise _missing(f"{func.__module__}.{func.__name__}", self)

@@ -258,7 +258,7 @@ def test_copyto_refuses_what_numpy_refuses(device):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda x: np.stack([x, x], dtype="float64"),
+        lambda x: np.diff(x, prepend=0),
         lambda x: np.repeat(x, [1, 2]),
         lambda x: np.repeat(x, np.array([[2]])),
         lambda x: np.repeat(x, np.array([1.5])),
@@ -277,7 +277,7 @@ def test_copyto_refuses_what_numpy_refuses(device):
     ],
 )
 def test_missing_function_raises_an_error_with_a_fix(device, call):
-    with pytest.raises(gi.GpuInteropError, match=r"numpy\.\w+.*: expected .*\n  got: .*\n  fix: "):
+    with pytest.raises(gi.GpuInteropError, match=r"^numpy.*: expected .*\n  got: [^_].*\n  fix: "):
         call(arrays_on(device)[0])
 
 
