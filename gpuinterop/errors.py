@@ -212,7 +212,7 @@ class ProtocolError(GpuInteropError, TypeError):
 
 
 class UnsupportedError(GpuInteropError, NotImplementedError):
-    """An unsupported feature: the mask of a protocol, assignment to ``shape``."""
+    """An unsupported feature: masked elements, assignment to ``shape``."""
 
     reason = "protocol"
 
