@@ -193,7 +193,7 @@ def _unknown(dtype: Any, where: str) -> GpuInteropError:
                           fix=f"name a device by its keyword: device={dtype!r}")  # fmt: skip
     if isinstance(dtype, np.dtype) and not dtype.isnative and dtype.name in NAMES:
         data = f"numpy.asarray(a).astype('{dtype.name}')"
-        fix = f"pass dtype='{dtype.name}', or convert the byte order of the data: {data}"
+        fix = f"convert the byte order of the data: {data}, or pass dtype='{dtype.name}' for a new array"
         return foreign_byte_order(where, dtype.str, data, fix=fix)
     fix = "name one of these, or cast to one of them first"
     near = get_close_matches(_printed_name(dtype), _LIKELY, 1)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.error_messages import out_shape_differs
+
+_IN_PLACE = re.compile(r"[^_]_$")  # names of torch's functions that write to their first argument
 
 
 def call_with_tensors(
@@ -20,7 +23,7 @@ def call_with_tensors(
     The result is torch's: tensors, even if an array was passed as ``out=``.
     """
     tensors: list[Any] = []
-    given = _items(kwargs.get("out"))
+    given, first = _items(kwargs.get("out")), args[0] if args else None
     try:
         args, kwargs = (
             _replace_arrays(args, to_torch, tensors),
@@ -31,9 +34,19 @@ def call_with_tensors(
     # The array is in an unknown kind of container, so torch would call this function again.
     if not tensors:
         return NotImplemented
+    if isinstance(first, _core.Array) and (
+        _IN_PLACE.search(func.__name__) or kwargs.get("inplace")
+    ):
+        _core._prepare_write(first, _name_of(func))
     pairs = zip(given, _items(kwargs.get("out")), strict=True)
     outs = [(array, tensor) for array, tensor in pairs if isinstance(array, _core.Array)]
     return _call_with_outputs(func, args, kwargs, outs) if outs else func(*args, **kwargs)
+
+
+def _name_of(func: Callable[..., Any]) -> str:
+    from torch.overrides import resolve_name
+
+    return resolve_name(func) or "torch"
 
 
 def _items(out: Any) -> Any:
@@ -48,9 +61,7 @@ def _call_with_outputs(
     If the result has another shape, torch gives it to the tensor, and writes to the start of its storage. So
     a tensor that skips elements of its storage has a contiguous copy as storage during the call.
     """
-    from torch.overrides import resolve_name
-
-    where = resolve_name(func) or "torch"
+    where = _name_of(func)
     for array, _ in outs:
         _core._prepare_write(array, where)
     views = [tensor.detach() for _, tensor in outs]
@@ -90,10 +101,8 @@ def _refusal(error: errors.GpuInteropError, func: Callable[..., Any]) -> errors.
     Torch's operators turn a TypeError into NotImplemented. Python would then call the array's own
     operator, and `t -= x` would rebind `t`; so the result is never a TypeError.
     """
-    from torch.overrides import resolve_name
-
     fix = "pass a copy: x.copy()" if error.reason in ("strides", "readonly") else error.fix
     return (errors.ExportError if isinstance(error, TypeError) else type(error))(
-        where=resolve_name(func) or "torch", expected=error.expected, got=error.got, fix=fix,
+        where=_name_of(func), expected=error.expected, got=error.got, fix=fix,
         reason=error.reason, axis=error.axis,
     )  # fmt: skip

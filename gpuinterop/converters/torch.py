@@ -90,9 +90,16 @@ _REFUSALS = (
         "pass the tensor inside, or convert outside of vmap, grad, FakeTensorMode and torch.compile",
     ),
     (
-        lambda t: t.is_nested or t.is_quantized or str(t.layout) != "torch.strided",
-        errors.ExportError, "", "a dense strided tensor", "{0.dtype}, {0.layout}, is_nested={0.is_nested}",
-        "pass t.to_dense(), t.dequantize(), or the parts one by one: t.unbind()",
+        lambda t: t.is_nested, errors.ExportError, "", "a dense strided tensor", "a nested tensor of {0.dtype}",
+        "pass the parts one by one: t.unbind()",
+    ),
+    (
+        lambda t: t.is_quantized, errors.ExportError, "", "a dense strided tensor", "a tensor of {0.dtype}",
+        "pass t.dequantize()",
+    ),
+    (
+        lambda t: str(t.layout) != "torch.strided", errors.ExportError, "", "a dense strided tensor",
+        "{0.dtype}, {0.layout}", "pass t.to_dense()",
     ),
     (
         lambda t: _dtype_of(t) not in _DTYPES, errors.DTypeError, "",

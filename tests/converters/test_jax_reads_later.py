@@ -1,6 +1,7 @@
 """JAX reads memory when it computes: writes by gpuinterop wait for that, or are refused while a jax.Array exists."""
 
 import gc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -85,12 +86,15 @@ def test_a_write_is_refused_while_a_jax_array_shares_the_memory(jax, write, devi
     write(x)
 
 
-def test_out_of_a_torch_function_is_a_write(jax):
+def test_torch_functions_that_write_are_writes(jax):
     torch = pytest.importorskip("torch")
     y = gi.zeros((4, 16), device="cpu")
     j = gi.to(y, "jax")
     with pytest.raises(gi.ReadOnlyError, match=r"torch\.mul: .*jax"):
         torch.mul(torch.ones(4, 16), 7, out=y)
+    for write in (torch.exp_, partial(torch.nn.functional.elu, inplace=True)):
+        with pytest.raises(gi.ReadOnlyError, match=r"torch\..*jax"):
+            write(y)
     assert float(j.sum()) == 0
     del j
     torch.mul(torch.ones(4, 16), 7, out=y)

@@ -326,7 +326,7 @@ def test_memory_in_foreign_byte_order_is_refused_alike(kind):
         a = types.SimpleNamespace(__array_interface__=np.asarray(a).__array_interface__, owner=a)
     names = ["from_any", "from_dlpack", "explain", "sum", "sum of selected elements", "isclose"]
     refused = refusal(a, kind, {name: READERS[name] for name in names})
-    line = refused.fix[refused.fix.index("numpy.asarray") :]
+    line = refused.fix[refused.fix.index("numpy.asarray") :].partition(", or")[0]
     assert gi.from_any(eval(line, {"numpy": np, "a": a})).tolist() == [0, 1, 2]
 
 
