@@ -122,7 +122,14 @@ bool import_by_numpy(const ForeignType& p, PyObject* obj, const Options& o, Arra
   // A wrapper may create an array for each access. Its dictionary does not keep the memory alive, but the
   // capsule does: while it is held, the dictionary's array has another address.
   const PyRef held = optional_attribute(obj, "__array_struct__");
-  const bool described = bool(read_attribute(obj, names.array_interface, kArrayInterface, tried));
+  const PyRef interface = read_attribute(obj, names.array_interface, kArrayInterface, tried);
+  const bool described = bool(interface);
+  PyObject* mask = described && PyDict_Check(interface.get())
+                       ? PyDict_GetItemString(interface.get(), "mask")
+                       : nullptr;
+  if (mask && mask != Py_None)
+    fail(Kind::Exchange, o.where, "data without masked elements",
+         std::string(kArrayInterface) + " with a mask", "fill the masked elements in the producer");
   if (!described && !PyObject_CheckBuffer(obj)) return false;
   const PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy"));
   const PyRef source = described ? PyRef::borrow(obj) : PyRef::steal(PyMemoryView_FromObject(obj));

@@ -87,12 +87,12 @@ def test_a_class_belongs_to_a_library_by_the_whole_name_of_its_module():
 CAI, NUMPY = "__cuda_array_interface__", "__array_interface__"
 # Entries of a dictionary, None for one that is missing; refused for the CUDA interface, and for NumPy's, which
 # NumPy reads it and words the error. Without a driver the shape of CUDA memory is not read.
-BOTH = [{"data": data} for data in ((8,), (None, False), ("8", False))] + [{"typestr": 4}]
+BOTH = [{"data": data} for data in ((8,), (None, False), ("8", False))]
+BOTH += [{"typestr": 4}, {"mask": 1}]
 CUDA_ONLY = [
     *[{key: None} for key in ("shape", "typestr", "version", "data")],
     {"data": ADDRESS},
     *[{"version": version} for version in (-1, 4)],
-    {"mask": 1},
     *[{"stream": stream} for stream in (0, "1")],
 ]
 NUMPY_ONLY = [
