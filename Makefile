@@ -64,10 +64,11 @@ cycles: $(VENV)/.installed ## check that ten million exports, imports and views 
 
 # The sanitizer checks only the process of the tests, not those that a test starts. It keeps the Python frames
 # that it shows in its reports, and so the arrays in them: tests marked "lifetime" would fail.
+# Tests marked "numba" first run the demo in another process, which does not end under the sanitizer.
 # Errors that the driver returns are not reported: tests provoke some, and cuCtxGetId fails in threads without a context.
 sanitize: $(VENV)/.installed ## run TESTS on a GPU under compute-sanitizer: TOOL=memcheck, racecheck, initcheck, synccheck
 	compute-sanitizer --tool $(TOOL) --target-processes application-only --launch-timeout 0 --report-api-errors no --error-exitcode 9 \
-	    $(bin)/python -m pytest -p no:xdist --timeout 0 --require-cuda -m "(gpu or driver) and not slow and not bench and not lifetime" $(TESTS) $(PYTEST_FLAGS)
+	    $(bin)/python -m pytest -p no:xdist --timeout 0 --require-cuda -m "(gpu or driver) and not slow and not bench and not lifetime and not numba" $(TESTS) $(PYTEST_FLAGS)
 
 bench: $(VENV)/.installed ## run every benchmark that this machine can run
 	@for file in $(filter-out %/bench_common.py,$(wildcard benchmarks/bench_*.py)); do echo "== $$file"; $(bin)/python "$$file" || exit 1; done
