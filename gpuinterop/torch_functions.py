@@ -30,7 +30,7 @@ def call_with_tensors(
             _replace_arrays(kwargs, to_torch, tensors),
         )
     except errors.GpuInteropError as error:
-        raise _refusal(error, func) from None
+        raise _refusal(error, func, "out" in kwargs) from None
     # The array is in an unknown kind of container, so torch would call this function again.
     if not tensors:
         return NotImplemented
@@ -95,13 +95,17 @@ def _replace_arrays(value: Any, to_torch: Callable[..., Any], tensors: list[Any]
     return value
 
 
-def _refusal(error: errors.GpuInteropError, func: Callable[..., Any]) -> errors.GpuInteropError:
+def _refusal(
+    error: errors.GpuInteropError, func: Callable[..., Any], has_out: bool
+) -> errors.GpuInteropError:
     """Return the error of `to_torch` as an error of the torch function that the user called.
 
     Torch's operators turn a TypeError into NotImplemented. Python would then call the array's own
     operator, and `t -= x` would rebind `t`; so the result is never a TypeError.
     """
     fix = "pass a copy: x.copy()" if error.reason in ("strides", "readonly") else error.fix
+    if has_out and error.reason == "strides":
+        fix += ", and for out= copy the result back: x[...] = y"
     return (errors.ExportError if isinstance(error, TypeError) else type(error))(
         where=_name_of(func), expected=error.expected, got=error.got, fix=fix,
         reason=error.reason, axis=error.axis,

@@ -131,6 +131,8 @@ def test_refusal_names_the_call(call, where, x, t):
     error = caught.value
     assert (error.where, error.reason, error.fix) == (where, "strides", "pass a copy: x.copy()")
     assert torch.equal(call(x[::-1].copy(), t), call(torch.tensor([3.0, 2.0, 1.0]), t))
+    with pytest.raises(gi.ContiguityError, match=r"for out= copy the result back: x\[\.\.\.\]"):
+        torch.sin(t, out=x[::-1])
     x.readonly = True
     with pytest.raises(gi.ReadOnlyError, match=where):
         call(x, t)
