@@ -282,6 +282,17 @@ Shape broadcast_shape(const OpInfo& info, const Input* in, Outs outs, Device dev
   return shape;
 }
 
+// Reads the arrays given as out=; the first is what results are like when no input is an array.
+void read_outs(const OpInfo& info, PyObject* const* outs, MaybeArray* found, PyObject*& like) {
+  const char* where = info.name.c_str();
+  for (int j = 0; j < info.results; ++j) {
+    if (!outs[j]) continue;
+    found[j] = read_out(outs[j], where);
+    require_writable(*found[j], where);
+    if (!like) like = outs[j];
+  }
+}
+
 }  // namespace
 
 OpId add_op(OpInfo info) {
@@ -329,12 +340,7 @@ PyObject* call(OpId op, PyObject* const* args, PyObject* const* outs, bool refle
   for (int i = 0; i < info.inputs && !like; ++i)
     if (is_array(args[i])) like = args[i];
   FewValues<MaybeArray, 1> checked(info.results);
-  for (int j = 0; j < info.results && outs; ++j) {
-    if (!outs[j]) continue;
-    checked[j] = read_out(outs[j], where);
-    require_writable(*checked[j], where);
-    if (!like) like = outs[j];
-  }
+  if (outs) read_outs(info, outs, checked.get(), like);
   const Outs out_arrays = checked.get();
   for (int i = 0; i < info.inputs; ++i) {
     if (!read_input(in[i], args[i], like, where)) {

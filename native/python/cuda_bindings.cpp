@@ -17,6 +17,44 @@ namespace gpuinterop {
 
 namespace {
 
+// The names are those of the runtime API's structure, because existing scripts use them.
+const struct {
+  const char* name;
+  CUdevice_attribute what;
+} attributes[] = {
+    {"major", CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR},
+    {"minor", CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR},
+    {"multiProcessorCount", CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT},
+    {"totalConstMem", CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY},
+    {"sharedMemPerBlock", CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK},
+    {"sharedMemPerBlockOptin", CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN},
+    {"regsPerBlock", CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK},
+    {"warpSize", CU_DEVICE_ATTRIBUTE_WARP_SIZE},
+    {"maxThreadsPerBlock", CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK},
+    {"maxThreadsDim0", CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X},
+    {"maxThreadsDim1", CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y},
+    {"maxThreadsDim2", CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z},
+    {"maxGridSize0", CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X},
+    {"maxGridSize1", CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y},
+    {"maxGridSize2", CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z},
+    {"memPitch", CU_DEVICE_ATTRIBUTE_MAX_PITCH},
+    {"textureAlignment", CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT},
+    {"clockRate", CU_DEVICE_ATTRIBUTE_CLOCK_RATE},
+    {"memoryClockRate", CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE},
+    {"memoryBusWidth", CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH},
+    {"l2CacheSize", CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE},
+    {"deviceOverlap", CU_DEVICE_ATTRIBUTE_GPU_OVERLAP},
+    {"asyncEngineCount", CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT},
+    {"kernelExecTimeoutEnabled", CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT},
+    {"integrated", CU_DEVICE_ATTRIBUTE_INTEGRATED},
+    {"canMapHostMemory", CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY},
+    {"computeMode", CU_DEVICE_ATTRIBUTE_COMPUTE_MODE},
+    {"concurrentKernels", CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS},
+    {"ECCEnabled", CU_DEVICE_ATTRIBUTE_ECC_ENABLED},
+    {"tccDriver", CU_DEVICE_ATTRIBUTE_TCC_DRIVER},
+    {"memoryPoolsSupported", CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED},
+};
+
 nb::dict device_properties(int ordinal) {
   // Read everything without a context, because creating one takes time and much of the GPU's memory.
   const char* where = "device_properties";
@@ -34,43 +72,6 @@ nb::dict device_properties(int ordinal) {
   out["name"] = name;
   out["driverVersion"] = cu.version;
   out["totalGlobalMem"] = int64_t(total);
-  // The names are those of the runtime API's structure, because existing scripts use them.
-  static const struct {
-    const char* name;
-    CUdevice_attribute what;
-  } attributes[] = {
-      {"major", CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR},
-      {"minor", CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR},
-      {"multiProcessorCount", CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT},
-      {"totalConstMem", CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY},
-      {"sharedMemPerBlock", CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK},
-      {"sharedMemPerBlockOptin", CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN},
-      {"regsPerBlock", CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK},
-      {"warpSize", CU_DEVICE_ATTRIBUTE_WARP_SIZE},
-      {"maxThreadsPerBlock", CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK},
-      {"maxThreadsDim0", CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X},
-      {"maxThreadsDim1", CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y},
-      {"maxThreadsDim2", CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z},
-      {"maxGridSize0", CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X},
-      {"maxGridSize1", CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y},
-      {"maxGridSize2", CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z},
-      {"memPitch", CU_DEVICE_ATTRIBUTE_MAX_PITCH},
-      {"textureAlignment", CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT},
-      {"clockRate", CU_DEVICE_ATTRIBUTE_CLOCK_RATE},
-      {"memoryClockRate", CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE},
-      {"memoryBusWidth", CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH},
-      {"l2CacheSize", CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE},
-      {"deviceOverlap", CU_DEVICE_ATTRIBUTE_GPU_OVERLAP},
-      {"asyncEngineCount", CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT},
-      {"kernelExecTimeoutEnabled", CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT},
-      {"integrated", CU_DEVICE_ATTRIBUTE_INTEGRATED},
-      {"canMapHostMemory", CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY},
-      {"computeMode", CU_DEVICE_ATTRIBUTE_COMPUTE_MODE},
-      {"concurrentKernels", CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS},
-      {"ECCEnabled", CU_DEVICE_ATTRIBUTE_ECC_ENABLED},
-      {"tccDriver", CU_DEVICE_ATTRIBUTE_TCC_DRIVER},
-      {"memoryPoolsSupported", CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED},
-  };
   for (const auto& a : attributes) {
     int value = 0;
     // An attribute that an old driver does not support reads as 0.
