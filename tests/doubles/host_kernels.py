@@ -28,9 +28,9 @@ BUILD = Path(tempfile.gettempdir()) / f"gpuinterop-hostkernels-{os.getuid()}"
 SHIM = (HERE / "host_shim.hpp").read_text()
 ASAN = os.environ.get("GPUINTEROP_TEST_ASAN") == "1"
 
-# The kernels of a generated program: of elementwise operations, and of a launch plan.
+# The kernels of a generated program: of elementwise operations, and all others.
 _ELEMENTWISE = re.compile(r"^#define GI_NAME (\w+)$", re.MULTILINE)
-_PLANNED = re.compile(r"\b(gi_(?:reduce|finish|compact|split)_\w+)\(const Params p\)")
+_PLANNED = re.compile(r"\b(gi_\w+)\(const Params p\)")
 
 # What the fake driver calls, and the sizes of the parameters, which it copies at a launch.
 _ENTRY = """

@@ -1,4 +1,4 @@
-"""Operators, reductions, converters and dtypes need the places that CONTRIBUTING names, and no other."""
+"""Operators, reductions, converters, dtypes and kernels need the places that docs/extending names, and no other."""
 
 import re
 import shutil
@@ -15,24 +15,28 @@ import gpuinterop
 
 PACKAGE = Path(gpuinterop.__file__).parent
 CORE = str(find_spec("gpuinterop._core").origin)
-PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+RECIPES = Path(__file__).parents[2] / "docs" / "extending"
 
 
-def examples(section: str) -> list[str]:
-    """The Python examples of a section of CONTRIBUTING."""
-    text = PAGE.partition(f"## {section}\n")[2].partition("\n## ")[0]
-    return [textwrap.dedent(code) for code in re.findall(r"```py\n(.*?)```", text, re.DOTALL)]
+def examples(recipe: str, language: str = "py") -> list[str]:
+    """The examples of a recipe."""
+    text = (RECIPES / f"{recipe}.md").read_text(encoding="utf-8")
+    found = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+    return [textwrap.dedent(code) for code in found]
 
 
-(OPERATOR,) = examples("Add an operator")
-FUNCTIONS, _, REDUCTION = examples("Add a reduction")[0].rpartition("\n\n")
+(OPERATOR,) = examples("operator")
+FUNCTIONS, _, REDUCTION = examples("reduction")[0].rpartition("\n\n")
+(KERNEL,), (LAUNCH,) = examples("kernel", "cuda"), examples("kernel")
 # A position is a field of its row.
 PLACE = """
 Reduction("place_of_most", _int64, _extreme("ArgExtreme", "-1"), "axis out keepdims", "Return a position.",
           needs_elements=True, place_of="max"),
 """
-MYLIB, BLOCKS, BRIDGE = examples("Add a converter")
-(ENTRY,) = re.findall(r'`(Backend\("mylib".*\),)`', PAGE)
+MYLIB, BLOCKS, BRIDGE = examples("converter")
+(ENTRY,) = re.findall(
+    r'`(Backend\("mylib".*\),)`', (RECIPES / "converter.md").read_text(encoding="utf-8")
+)
 # The bridge to the second library.
 BLOCKS_BRIDGE = """
 def _blocks() -> Bridge:
@@ -131,6 +135,17 @@ import test_operators
 test_operators.test_rows(PLACE, row)
 test_operators.test_row_computes_the_numpy_function_of_its_name(row)
 """
+REVERSED = f"""
+sys.path += [{str(Path(__file__).parents[1])!r}]
+from doubles import fake_driver
+
+fake_driver.use()
+from gpuinterop.ops.reverse import reversed_copy
+
+for dtype, size in (("float32", 1000), ("int8", 1), ("complex128", 300), ("float64", 0)):
+    y = gi.arange(size, dtype=dtype, device="cuda:0")
+    assert reversed_copy(y).tolist() == y.tolist()[::-1]
+"""
 CONVERTERS = """
 from gpuinterop import converters, testing
 
@@ -191,6 +206,8 @@ def run(tmp_path):
     for name, code in (("mylib", MYLIB), ("blocks", BLOCKS)):
         (copy / "converters" / f"{name}.py").write_text(code, encoding="utf-8")
         (tmp_path / f"{name}.py").write_text(LIBRARIES[name], encoding="utf-8")
+    (copy / "jit" / "kernels" / "reverse.cuh").write_text(KERNEL, encoding="utf-8")
+    (copy / "ops" / "reverse.py").write_text(LAUNCH, encoding="utf-8")
     for old, new in ENTRIES.items():
         edit(copy / "__init__.py", old, new)
 
@@ -213,6 +230,11 @@ def test_an_operator_a_reduction_and_converters_need_only_their_places(run):
 def test_the_added_operator_passes_the_tests_of_all_rows(run, place):
     fake_driver.library()  # skips if there is no compiler
     run(f"PLACE = {place!r}{ROWS}")
+
+
+def test_the_added_kernel_runs(run):
+    fake_driver.library()
+    run(REVERSED)
 
 
 @pytest.mark.usefixtures("nvrtc")
