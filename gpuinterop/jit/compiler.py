@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -41,32 +43,38 @@ def _identity() -> Identity:
     return nvrtc_identity()[:2] if is_open() else noted
 
 
+# The compiler's version is part of every key. With the version on disk, beside the path and time stamp of the
+# library, a process that finds all its kernels in the cache does not load 100 MB of NVRTC.
 @lru_cache(maxsize=8)
 def _read_note(decided_by: str) -> Identity:
     """Return the identity that the note on disk holds, or write the note if the library has changed."""
-    note = _disk_cache().load_note().get(decided_by)
-    if isinstance(note, dict):
-        try:
-            status = Path(note["path"]).stat()
-            archs = tuple(int(a) for a in note["archs"])
-            if [status.st_mtime_ns, status.st_size] == note["stamp"] and archs:
-                major, minor = note["version"]
-                return (int(major), int(minor)), archs
-        except (OSError, KeyError, TypeError, ValueError):
-            pass  # the note is out of date
+    text = _disk_cache().get(_entry("note", decided_by))
+    if text is not None:
+        note = json.loads(text)  # as it was written: the checksum is right
+        with contextlib.suppress(OSError):
+            if _stamp(Path(note["path"])) == note["stamp"]:
+                return tuple(note["version"]), tuple(note["archs"])
     return _write_note(decided_by)
 
 
 def _write_note(decided_by: str) -> Identity:
     """Return the identity of the library, and write it to disk for later processes."""
     version, archs, path = nvrtc_identity()
-    file = Path(path)
-    if file.is_file():
-        status, disk = file.stat(), _disk_cache()
-        stamp = [status.st_mtime_ns, status.st_size]
-        note = {"path": path, "stamp": stamp, "version": version, "archs": archs}
-        disk.save_note({**disk.load_note(), decided_by: note})
+    with contextlib.suppress(OSError):  # a name that only the loader resolves has no stamp
+        note = {"path": path, "stamp": _stamp(Path(path)), "version": version, "archs": archs}
+        _disk_cache().put(_entry("note", decided_by), json.dumps(note).encode())
     return version, archs
+
+
+def _stamp(library: Path) -> list[int]:
+    status = library.stat()
+    return [status.st_mtime_ns, status.st_size]
+
+
+def _entry(kind: str, *parts: str) -> str:
+    """Return the name of an entry on disk. A path in `parts` may contain any bytes, as surrogates."""
+    text = "\0".join((str(SCHEMA), *parts))
+    return f"{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()}.{kind}"
 
 
 def compiler_version() -> tuple[int, int]:
@@ -119,9 +127,8 @@ def compile_source(
     target = arch if isinstance(arch, Target) else select_target(arch, archs)
     own_options, options = options, (*_OPTIONS, *options)
     use_cache = not _reads_files(source, own_options)
-    parts = (str(SCHEMA), str(version), target.option, *options, name, source)
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    code = _disk_cache().get(key) if use_cache else None
+    entry = _entry("cubin", str(version), target.option, *options, name, source)
+    code = _disk_cache().get(entry) if use_cache else None
     if code is not None:
         return code
     if nvrtc_identity()[:2] != (version, archs):
@@ -130,5 +137,5 @@ def compile_source(
         return compile_source(source, arch, options=own_options, name=name)
     code = nvrtc_compile(source, name, target, options)
     if use_cache:
-        _disk_cache().put(key, code)
+        _disk_cache().put(entry, code)
     return code

@@ -1,9 +1,15 @@
 """The caches in front of the compiler."""
 
+import itertools
 import os
+import random
 import shutil
 import subprocess
 import sys
+import threading
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from doubles import driver
@@ -87,7 +93,7 @@ def test_a_second_process_loads_no_compiler(folder):
 def test_the_size_bound_drops_the_oldest(tmp_path):
     cache = DiskCache(tmp_path, limit_bytes=5000)
     for i in range(20):
-        cache.put(f"{i:02}", bytes(600))
+        cache.put(f"{i:02}.cubin", bytes(600))
         os.utime(tmp_path / f"gpuinterop-{i:02}.cubin", (i + 1, i + 1))
     kept = [path.stem.removeprefix("gpuinterop-") for path in entries(tmp_path)]
     assert "19" in kept
@@ -181,19 +187,16 @@ def test_version_of_a_replaced_compiler_is_read_again(folder, stubs, tmp_path):
         assert version == f"(11, {minor})"
 
 
-@pytest.mark.parametrize(
-    ("written", "damaged"),
-    [("[11, 4]", "[]"), ("{", "[" * 100_000)],
-    ids=["version", "very deep"],
-)
-def test_damaged_version_note_is_rewritten(folder, stubs, written, damaged):
+def test_damaged_version_note_is_rewritten(folder, stubs):
     named = {"GPUINTEROP_LIBNVRTC": str(stubs / "libnvrtc4.so")}
     show = "print(jit.compiler_version(), jit.supported_archs())"
     assert ask(folder, show, **named) == "(11, 4) (80, 90)"
-    note = folder / "gpuinterop-nvrtc.json"
-    assert written in note.read_text()
-    note.write_text(note.read_text().replace(written, damaged))
-    assert ask(folder, show, **named) == "(11, 4) (80, 90)"
+    (note,) = folder.glob("gpuinterop-*.note")
+    whole = note.read_bytes()
+    for damaged in (whole.replace(b"[11, 4]", b"[11, 5]"), b"[" * 100_000):
+        note.write_bytes(damaged)
+        assert ask(folder, show, **named) == "(11, 4) (80, 90)"
+        assert note.read_bytes() == whole
 
 
 # ---- several processes, and folders that will not have it -----------------------------------------
@@ -244,11 +247,11 @@ def test_a_folder_that_may_not_be_written(folder):
             cache = DiskCache(blocked)
         else:
             cache = DiskCache(folder)
-            assert cache.get(entry.stem.removeprefix("gpuinterop-")) is not None
+            assert cache.get(entry.name.removeprefix("gpuinterop-")) is not None
         with pytest.warns(RuntimeWarning, match="cannot be kept.*GPUINTEROP_CACHE_DIR"):
-            cache.put("new", b"code")
-        cache.put("new", b"code")  # warned of once
-        assert cache.get("new") is None
+            cache.put("new.cubin", b"code")
+        cache.put("new.cubin", b"code")  # warned of once
+        assert cache.get("new.cubin") is None
     finally:
         folder.chmod(0o700)
 
@@ -256,8 +259,8 @@ def test_a_folder_that_may_not_be_written(folder):
 def test_a_bound_of_nothing_keeps_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUINTEROP_CACHE_MB", "0")
     cache = DiskCache(tmp_path)
-    cache.put("a", b"code")
-    assert cache.get("a") is None
+    cache.put("a.cubin", b"code")
+    assert cache.get("a.cubin") is None
     monkeypatch.setenv("GPUINTEROP_CACHE_MB", "many")
     with pytest.warns(RuntimeWarning, match="GPUINTEROP_CACHE_MB"):
         assert DiskCache(tmp_path).limit_bytes == 512 << 20
@@ -277,7 +280,7 @@ def test_files_of_the_user_are_neither_counted_nor_removed(folder, tmp_path):
         os.utime(file, (1, 1))
     cache = DiskCache(folder, limit_bytes=2000)
     for key in "abcd":
-        cache.put(key, bytes(700))
+        cache.put(f"{key}.cubin", bytes(700))
     assert 0 < len(entries(folder)) < 4
     assert all(file.exists() for file in user_files)
 
@@ -288,5 +291,160 @@ def test_remains_of_a_killed_process_are_removed(folder):
     remains = folder / ".gpuinterop-new-old"
     remains.write_bytes(bytes(100))
     os.utime(remains, (1, 1))
-    DiskCache(folder, limit_bytes=1000).put("a", bytes(950))
+    DiskCache(folder, limit_bytes=1000).put("a.cubin", bytes(950))
     assert not remains.exists()
+
+
+# ---- folders and files of others, and damaged ones ------------------------------------------------
+
+
+def _give_away(path, monkeypatch):
+    """Let `path` belong to another user."""
+    if os.geteuid() == 0:
+        os.chown(path, 12345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 12345)
+
+
+@pytest.mark.parametrize(
+    ("change", "safe"),
+    [("0700", True), ("0755", True), ("0770", False), ("0707", False), ("owner", False), ("parent 0777", False),
+     ("parent 0770", False), ("parent owner", False), ("parent 1777", True), ("link", True), ("link to 0777", False)],
+)  # fmt: skip
+def test_a_folder_into_which_others_could_write_is_refused(tmp_path, monkeypatch, change, safe):
+    folder = tmp_path / "parent" / "kernels"
+    cache = DiskCache(folder, 1 << 20)
+    cache.put("a.cubin", b"code")
+    changed = folder.parent if "parent" in change else folder
+    if "owner" in change:
+        _give_away(changed, monkeypatch)
+    elif mode := change.rpartition(" ")[2].removeprefix("link"):
+        changed.chmod(int(mode, 8))
+    if "link" in change:
+        (tmp_path / "link").symlink_to(folder)
+        cache = DiskCache(tmp_path / "link", 1 << 20)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        assert cache.get("a.cubin") == (b"code" if safe else None)
+        cache.put("b.cubin", b"more")
+        assert cache.get("b.cubin") == (b"more" if safe else None)
+    assert len(seen) == (not safe), [str(w.message) for w in seen]
+    if not safe:
+        assert "neither read from nor kept in" in str(seen[0].message)
+        assert list(folder.iterdir()) == [folder / "gpuinterop-a.cubin"]
+
+
+# Only root can give a file away.
+@pytest.mark.parametrize("change", ["0666", "0620", *(["owner"] if os.geteuid() == 0 else [])])
+def test_a_file_that_others_could_have_written_is_no_entry(tmp_path, monkeypatch, change):
+    cache = DiskCache(tmp_path, 1 << 20)
+    cache.put("a.cubin", b"code")
+    entry = tmp_path / "gpuinterop-a.cubin"
+    if change == "owner":
+        _give_away(entry, monkeypatch)
+    else:
+        entry.chmod(int(change, 8))
+    assert cache.get("a.cubin") is None
+    cache.put("a.cubin", b"new")
+    assert cache.get("a.cubin") == b"new"
+
+
+def test_folders_that_are_made_are_for_the_user_alone(tmp_path):
+    mask = os.umask(0)
+    try:
+        DiskCache(tmp_path / "new" / "kernels").put("a.cubin", b"code")
+    finally:
+        os.umask(mask)
+    modes = [p.stat().st_mode & 0o777 for p in (tmp_path / "new", tmp_path / "new" / "kernels")]
+    assert modes == [0o700, 0o700]
+
+
+def _damages(path, other):
+    """Functions that damage the entry at `path` in one of all the ways in which a file can be wrong."""
+
+    def replace_by(make):
+        def damage(_):
+            path.unlink()
+            make()
+
+        return damage
+
+    def edit(change):
+        return lambda random: path.write_bytes(change(random, bytearray(path.read_bytes())))
+
+    def flip(random, data):
+        data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+        return data
+
+    return [
+        edit(flip),
+        edit(lambda random, data: data[: random.randrange(len(data))]),
+        edit(lambda random, data: data + random.randbytes(random.randrange(1, 99))),
+        edit(lambda random, data: data[random.randrange(1, len(data)) :]),
+        replace_by(lambda: path.write_bytes(other.read_bytes())),  # another entry under this name
+        replace_by(lambda: path.symlink_to(other)),
+        replace_by(lambda: path.symlink_to(path)),
+        replace_by(lambda: path.symlink_to("missing")),
+        replace_by(lambda: os.mkfifo(path)),
+        replace_by(lambda: (path.touch(), os.truncate(path, 1 << 40))),
+    ]
+
+
+def test_damaged_entries_are_replaced_and_never_read(tmp_path):
+    cache, draw = DiskCache(tmp_path, 1 << 20), random.Random(0)
+    cache.put("other.cubin", b"other code")
+    path, other = tmp_path / "gpuinterop-a.cubin", tmp_path / "gpuinterop-other.cubin"
+    for damage in (d for d in _damages(path, other) for _ in range(60)):
+        code = draw.randbytes(draw.randrange(1, 200))
+        cache.put("a.cubin", code)
+        assert cache.get("a.cubin") == code
+        damage(draw)
+        assert cache.get("a.cubin") is None
+    cache.put("a.cubin", code)
+    assert (cache.get("a.cubin"), cache.get("other.cubin")) == (code, b"other code")
+
+
+def test_a_folder_in_the_place_of_an_entry_only_warns(tmp_path):
+    cache = DiskCache(tmp_path, 1 << 20)
+    (tmp_path / "gpuinterop-a.cubin").mkdir()
+    assert cache.get("a.cubin") is None
+    with pytest.warns(RuntimeWarning, match="cannot be kept"):
+        cache.put("a.cubin", b"code")
+    assert [p.name for p in tmp_path.iterdir()] == ["gpuinterop-a.cubin"]
+    circle = tmp_path / "circle"
+    circle.symlink_to(circle)
+    assert DiskCache(circle, 1 << 20).get("a.cubin") is None
+    with pytest.warns(RuntimeWarning, match="cannot be kept"):
+        DiskCache(circle, 1 << 20).put("a.cubin", b"code")
+
+
+def test_threads_that_read_write_and_damage_one_entry(tmp_path):
+    path, other = tmp_path / "gpuinterop-a.cubin", tmp_path / "gpuinterop-b.cubin"
+    codes = {name: {f"{name}{i}".encode() * 500 for i in range(4)} for name in "ab"}
+    end = time.monotonic() + 1
+
+    def write():
+        for code in itertools.cycle(sorted(codes["a"])):
+            if time.monotonic() > end:
+                return
+            DiskCache(tmp_path, 1 << 20).put("a.cubin", code)
+            DiskCache(tmp_path, 1 << 20).put("b.cubin", code.replace(b"a", b"b"))
+
+    def damage():
+        draw = random.Random(threading.get_ident())
+        while time.monotonic() < end:
+            try:
+                draw.choice(_damages(path, other)[:8])(
+                    draw
+                )  # without a pipe, which blocks this thread
+            except (OSError, ValueError):  # another thread has just replaced the file
+                pass
+
+    def read():
+        while time.monotonic() < end:
+            for name, valid in codes.items():
+                assert DiskCache(tmp_path, 1 << 20).get(f"{name}.cubin") in {None, *valid}
+
+    with ThreadPoolExecutor(6) as pool:
+        for task in [pool.submit(f) for f in (write, write, damage, read, read, read)]:
+            task.result()
