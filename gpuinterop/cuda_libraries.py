@@ -83,7 +83,10 @@ def _search(name: str) -> Library:
     if override:
         try:
             handle = ctypes.CDLL(override)._handle
-        except OSError as error:
+        except (
+            OSError,
+            UnicodeError,
+        ) as error:  # UnicodeError: the loader's message has the path's bytes
             raise _missing(name, f"{variable}={override}: {error}") from None
         return Library(name, override, variable, handle)
     try:

@@ -23,7 +23,7 @@ from gpuinterop.converters import availability, registry
 from gpuinterop.device_spec import device_from_variable
 from gpuinterop.doctor_rules import Facts, Finding, diagnose
 from gpuinterop.error_messages import not_one_of
-from gpuinterop.errors import GpuInteropError
+from gpuinterop.errors import GpuInteropError, printable
 from gpuinterop.foreign_handles import CUDA
 from gpuinterop.option_values import require_bool
 
@@ -72,7 +72,7 @@ class Report(Facts):
 
     def text(self, verbose: bool = False) -> str:
         """The report as a page: one line for each library, or with `verbose` everything."""
-        return "\n".join(_page(self, verbose))
+        return printable("\n".join(_page(self, verbose)))
 
     def __str__(self) -> str:
         return self.text()

@@ -66,7 +66,7 @@ class GpuInteropError(Exception):
     ) -> None:
         text = _compose(where, expected, got, fix)
         if not text.isascii():
-            where, expected, got, fix, text = map(_printable, (where, expected, got, fix, text))
+            where, expected, got, fix, text = map(printable, (where, expected, got, fix, text))
         self.where, self.expected, self.got, self.fix, self.axis = where, expected, got, fix, axis
         if reason:
             self.reason = reason
@@ -95,7 +95,7 @@ def _compose(where: str, expected: str, got: str, fix: str) -> str:
     return "\n".join(lines)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Return the text with escapes for lone surrogates, which keywords and paths may have."""
     return text.encode("utf-8", "backslashreplace").decode()
 

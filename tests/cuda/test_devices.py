@@ -6,6 +6,7 @@ import ctypes.util
 import enum
 import os
 import pickle
+import re
 import sys
 
 import numpy as np
@@ -345,3 +346,56 @@ def test_library_named_by_the_environment():
         assert gi.doctor().runtime["nvrtc"] == "{path} (GPUINTEROP_LIBNVRTC)", gi.doctor().runtime
     """
     driver.run(code, fake_driver.library(), GPUINTEROP_LIBNVRTC=path)
+
+
+# ---- variables whose bytes are no UTF-8 -----------------------------------------------------------
+
+USE_EVERY_VARIABLE = """
+import pickle, sys, warnings
+import numpy as np
+import gpuinterop as gi
+from gpuinterop import cuda_libraries, jit
+
+warnings.simplefilter("ignore", RuntimeWarning)
+SOURCE = 'extern "C" __global__ void k(int* x) { x[0] = 1; }'
+calls = [
+    lambda: print(gi.doctor()), lambda: gi.show_config(), lambda: gi.zeros(3),
+    lambda: pickle.loads(pickle.dumps(gi.ones(3, device="cpu"))), lambda: jit.compile_source(SOURCE, 90),
+    lambda: gi.asarray(np.zeros(1 << 19, "f4"), device="cuda"),
+    *(lambda name=name: cuda_libraries.find(name) for name in ("nvrtc", "cublas", "cublasLt")),
+]
+for call in calls:
+    try:
+        call()
+    except gi.GpuInteropError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    "alone", ["DEVICE", "UNPICKLE_DEVICE", "LIBCUDA", "CACHE_DIR", "XDG_CACHE_HOME", ""]
+)
+def test_bytes_of_a_variable_that_are_not_utf8_work_or_raise_an_error_of_ours(
+    alone, tmp_path, monkeypatch
+):
+    """With "": all variables at once, except those without which the calls end before they read the others."""
+    page = (driver.ROOT / "docs" / "devices.md").read_text(encoding="utf-8")
+    listed = [
+        f"GPUINTEROP_{name}" for name in re.findall(r"^\| `GPUINTEROP_(\w+)`", page, re.MULTILINE)
+    ]
+    assert len(listed) > 10
+    early = ["GPUINTEROP_DEVICE", "GPUINTEROP_UNPICKLE_DEVICE", "GPUINTEROP_LIBCUDA"]
+    names = [
+        n
+        for n in [*listed, "CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH", "THEANORC"]
+        if n not in early
+    ]
+    environment = {
+        "GPUINTEROP_LIBCUDA": str(fake_driver.library()),
+        "PYTHONIOENCODING": "utf-8:strict",
+    }
+    if alone:
+        names = [alone if alone.startswith("XDG") else f"GPUINTEROP_{alone}"]
+        monkeypatch.delenv("GPUINTEROP_CACHE_DIR", raising=False)
+    environment |= dict.fromkeys(names, str(tmp_path / os.fsdecode(b"\xff\xfe")))
+    driver.run(USE_EVERY_VARIABLE, **environment)
