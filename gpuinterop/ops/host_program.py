@@ -44,8 +44,6 @@ _SUMS = {
 _CLIP: Any = getattr(np._core.umath, "clip", None)  # type: ignore[attr-defined]
 # Functions that NumPy lacks, in the order of special_loops in native/ops/special_loops.cpp.
 SPECIAL = ("rsqrt", "sigmoid", "softplus", "erf", "erfc", "erfinv", "gamma", "lgamma", "digamma")
-# NumPy 2.4 writes wrong values of these into an output with gaps, so the results are stored by a copy.
-_DENSE = (np.isfinite, np.isinf, np.isnan, np.signbit)
 
 
 @dataclass(eq=False)
@@ -54,7 +52,6 @@ class HostValue:
 
     dtype: int
     number: Any = None  # of a constant
-    dense: bool = False  # whether its loop needs an output without gaps
 
 
 @dataclass(eq=False)
@@ -87,9 +84,8 @@ class HostProgram:
         numbers: tuple[int, int],
         inputs: Sequence[HostValue],
         dtypes: Sequence[int],
-        dense: bool = False,
     ) -> tuple[HostValue, ...]:
-        outputs = tuple(HostValue(dtype, dense=dense) for dtype in dtypes)
+        outputs = tuple(HostValue(dtype) for dtype in dtypes)
         self._steps.append(_Step(owner, numbers, tuple(inputs), outputs))
         return outputs
 
@@ -114,7 +110,7 @@ class HostProgram:
         squared = (
             operands[0].dtype if ufunc is np.power and dtypes[0] in (_FLOAT32, _FLOAT64) else 0
         )
-        return self._step(ufunc, (index, squared), operands, dtypes, ufunc in _DENSE)
+        return self._step(ufunc, (index, squared), operands, dtypes)
 
     def choose(self, condition: HostValue, x: HostValue, y: HostValue) -> HostValue:
         """Return x where the condition is true, y elsewhere."""
@@ -151,7 +147,7 @@ class HostProgram:
                      for v in (*step.inputs, *step.outputs)}  # fmt: skip
         made_by = {
             output: i for i, step in enumerate(self._steps) for output in step.outputs
-            if output not in in_python and not output.dense
+            if output not in in_python
         }  # fmt: skip
         last_read = max(reads, default=-1) if in_place else -1
         places: dict[HostValue, int] = {value: i for i, value in enumerate(self.inputs)}

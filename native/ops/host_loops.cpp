@@ -1,6 +1,8 @@
 #include "ops/host_loops.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <string_view>
 
 #include "array/error.hpp"
 #include "ops/own_loops.hpp"
@@ -44,6 +46,19 @@ bool is_laid_out_as_documented(PyObject* ufunc, int index) {
          PyUnicode_CompareWithASCIIString(name.get(), fields.name) == 0 && fields.functions[index];
 }
 
+// The number of bytes of a letter in ufunc.types; 0 for a letter that is not a number's.
+uint8_t itemsize_of_letter(char letter) {
+  switch (letter) {
+    case 'l':
+    case 'L': return sizeof(long);
+    default: {
+      constexpr std::string_view kLetters = "?bhiqBHIQefdFD";
+      const size_t id = kLetters.find(letter);
+      return id == kLetters.npos ? 0 : static_cast<uint8_t>(itemsize_of(static_cast<DTypeId>(id)));
+    }
+  }
+}
+
 HostLoop in_table(const InnerLoop* table, int x) {
   if (x < 0 || x >= kOwnDTypes || !table[x]) return {};
   return {table + x, nullptr};
@@ -58,6 +73,7 @@ constexpr unsigned kNumPy2 = 0x02000000;
 // Fields of PyArray_ArrFuncs, which are all pointers: argmax follows 21 casts and 5 functions. argmin is the last
 // field, because NumPy added it later.
 constexpr int kArgMax = 26, kArgMin = 46;
+constexpr int kMostArguments = 8;  // of a ufunc
 
 }  // namespace
 
@@ -66,7 +82,43 @@ HostLoop ufunc_loop(PyObject* ufunc, int index) {
   if (PyErr_Occurred()) PyErr_Clear();
   if (!known) return {};
   const auto& fields = *reinterpret_cast<const UfuncFields*>(ufunc);
-  return {fields.functions + index, fields.data ? fields.data + index : nullptr};
+  HostLoop loop = {fields.functions + index, fields.data ? fields.data + index : nullptr};
+  const PyRef types = PyRef::checked(PyObject_GetAttrString(ufunc, "types"));
+  const PyRef signature = PyRef::checked(PySequence_GetItem(types.get(), index));  // such as "ff->f"
+  Py_ssize_t length = 0;
+  const char* const text = PyUnicode_AsUTF8AndSize(signature.get(), &length);
+  if (!text) throw PythonError();
+  if (fields.nargs > kMostArguments || fields.nout > kMostResults || length != fields.nargs + 2)
+    return {};
+  loop.inputs = static_cast<uint8_t>(fields.nin);
+  loop.results = static_cast<uint8_t>(fields.nout);
+  for (int i = 0; i < fields.nout; ++i) {
+    loop.itemsizes[i] = itemsize_of_letter(text[fields.nin + 2 + i]);
+    if (!loop.itemsizes[i]) return {};
+  }
+  return loop;
+}
+
+void HostLoop::run_without_gaps(char** args, intptr_t n, const intptr_t* steps) const {
+  constexpr intptr_t kHeld = 512;
+  alignas(64) char held[kMostResults][kHeld * 16];
+  char* at[kMostArguments];
+  intptr_t by[kMostArguments];
+  for (intptr_t done = 0; done < n; done += kHeld) {
+    const intptr_t count = std::min(kHeld, n - done);
+    for (int i = 0; i < inputs + results; ++i) {
+      const bool is_result = i >= inputs;
+      at[i] = is_result ? held[i - inputs] : args[i] + done * steps[i];
+      by[i] = is_result ? itemsizes[i - inputs] : steps[i];
+    }
+    run(at, &count, by);
+    for (int i = 0; i < results; ++i) {
+      const int place = inputs + i;
+      char* copied[] = {held[i], args[place] + done * steps[place]};
+      const intptr_t copied_by[] = {by[place], steps[place]};
+      own_loops().copies[log2_of(itemsizes[i])](copied, &count, copied_by, nullptr);
+    }
+  }
 }
 
 const FindBest* find_best(DTypeId dtype, bool max) {

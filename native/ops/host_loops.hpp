@@ -10,21 +10,37 @@ namespace gpuinterop::ops {
 // GIL nor different addresses: an output may be at the same place as an input of the same itemsize.
 using InnerLoop = void (*)(char** args, const intptr_t* n, const intptr_t* steps, void* data);
 
+constexpr int kMostResults = 2;  // of a loop
+
 // A loop and its `data` argument, read at each call: NumPy's C API can replace the loops of a ufunc.
 struct HostLoop {
   const InnerLoop* function = nullptr;  // null: there is none
   void* const* data = nullptr;
+  // Of NumPy's loops, which write only results without gaps, because NumPy has loops that write wrong values into
+  // others. The core's own loops have none here, because they write with any steps.
+  uint8_t inputs = 0, results = 0;
+  uint8_t itemsizes[kMostResults] = {};
 
   explicit operator bool() const noexcept { return function != nullptr; }
-  void operator()(char** args, intptr_t n, const intptr_t* steps) const { run(args, &n, steps); }
+  // A result with a step of 0 is the accumulator of a reduction.
+  void operator()(char** args, intptr_t n, const intptr_t* steps) const {
+    for (int i = 0; i < results; ++i)
+      if (const intptr_t step = steps[inputs + i]; step && step != itemsizes[i])
+        return run_without_gaps(args, n, steps);
+    run(args, &n, steps);
+  }
   // Of a generalized ufunc, whose loops have several extents.
   void run(char** args, const intptr_t* extents, const intptr_t* steps) const {
     (*function)(args, extents, steps, data ? *data : nullptr);
   }
+
+ private:
+  // Computes the results part by part in a buffer, and copies each part to its place.
+  void run_without_gaps(char** args, intptr_t n, const intptr_t* steps) const;
 };
 
-// Loop number `index` of ufunc.types. None if the object is not laid out as NumPy 2 documents it. Valid as
-// long as the ufunc.
+// Loop number `index` of ufunc.types. None if the object is not laid out as NumPy 2 documents it, or if the loop is
+// not one of numbers. Valid as long as the ufunc.
 HostLoop ufunc_loop(PyObject* ufunc, int index);
 
 // NumPy's PyArray_ArgFunc, for its argmin and argmax: the position of the best of n elements without gaps. Those of
