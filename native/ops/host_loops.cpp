@@ -84,7 +84,8 @@ HostLoop ufunc_loop(PyObject* ufunc, int index) {
   const auto& fields = *reinterpret_cast<const UfuncFields*>(ufunc);
   HostLoop loop = {fields.functions + index, fields.data ? fields.data + index : nullptr};
   const PyRef types = PyRef::checked(PyObject_GetAttrString(ufunc, "types"));
-  const PyRef signature = PyRef::checked(PySequence_GetItem(types.get(), index));  // such as "ff->f"
+  const PyRef signature =
+      PyRef::checked(PySequence_GetItem(types.get(), index));  // such as "ff->f"
   Py_ssize_t length = 0;
   const char* const text = PyUnicode_AsUTF8AndSize(signature.get(), &length);
   if (!text) throw PythonError();

@@ -1,6 +1,8 @@
 """Device "cpu" computes in NumPy's inner loops: the results are NumPy's, for every dtype and layout."""
 
 import warnings
+from functools import cache, partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -63,6 +65,113 @@ def check_loop(name, dtype):
                 *((x if isinstance(x, tuple) else (x,)) for x in (found, expected)), strict=True
             ):
                 close(one.get(), np.asarray(other))
+
+
+STEPS = (*range(-9, 10), 16, 17)
+LONGEST = 70
+ENDS = np.cumsum(np.arange(LONGEST + 1))  # of results of 1 to 70 elements, one after the other
+PREFIXES = np.concatenate([np.arange(n) for n in range(1, LONGEST + 1)])
+REDUCING = ("add", "multiply", "maximum", "minimum", "fmax", "fmin", "logical_or", "logical_and")
+OTHERS = {"clip": np.clip, "where": np.where}
+
+
+@cache
+def lines(dtype, seed):
+    """The first 1 to 70 elements of views with each step: of NumPy, and as core arrays."""
+    host = values(dtype, LONGEST * 17, seed)
+    if seed and host.dtype.kind == "i":  # a shift or an exponent
+        host = np.abs(host)
+    found = {}
+    for step in STEPS:
+        whole = np.broadcast_to(host[:1], LONGEST) if step == 0 else host[::step][:LONGEST]
+        found[step] = whole, [shared(whole)[:n] for n in range(1, LONGEST + 1)]
+    return found
+
+
+def same(found, expected):
+    if not np.array_equal(found, expected):
+        close(found, expected)
+
+
+def operands(name, dtype):
+    """The dtypes of a function's operands, or None if it does not take this dtype."""
+    ufunc = getattr(np, name)
+    dtypes = {"where": ["bool", dtype, dtype], "clip": [dtype] * 3}.get(name) or [dtype] * ufunc.nin
+    if name == "ldexp":
+        dtypes[1] = "int32"
+    try:
+        getattr(gi, name)(*(on_cpu(np.ones(1, d)) for d in dtypes))
+    except gi.DTypeError:
+        return None
+    return dtypes
+
+
+def reference(name, host):
+    """NumPy's results of contiguous copies, as a tuple."""
+    expected = getattr(np, name)(*map(np.ascontiguousarray, host))
+    if name == "reciprocal" and host[0].dtype.kind in "iu":
+        expected = np.where(host[0] == 0, 0, expected).astype(expected.dtype)
+    return expected if isinstance(expected, tuple) else (expected,)
+
+
+@pytest.mark.parametrize("name", sorted({*UFUNCS, *OTHERS} - NOT_ELEMENTWISE))
+def test_every_loop_with_every_step(name):
+    """One input has the step, into results without gaps; NumPy has other loops for some steps and lengths."""
+    function = getattr(gi, name)
+    for dtype in DTYPES:
+        with np.errstate(all="ignore"):
+            dtypes = operands(name, dtype)
+            for which, step in product(range(len(dtypes or ())), STEPS):
+                given = [lines(d, i)[step if i == which else 1] for i, d in enumerate(dtypes)]
+                expected = reference(name, [whole for whole, _ in given])
+                outs = [shared(np.empty(ENDS[-1], e.dtype)) for e in expected]
+                for n, inputs in enumerate(zip(*(parts for _, parts in given), strict=True)):
+                    out = tuple(o[ENDS[n] : ENDS[n + 1]] for o in outs)
+                    function(*inputs, out=out if len(out) > 1 else out[0])
+                for out, e in zip(outs, expected, strict=True):
+                    same(out.get(), e[PREFIXES])
+
+
+@pytest.mark.parametrize("name", REDUCING)
+def test_every_reducing_loop_with_every_step(name):
+    """NumPy's reduce calls the loop as the core does: the accumulator has a step of 0."""
+    for dtype, step in product(DTYPES, STEPS):
+        reduce = partial(getattr(np, name).reduce, dtype=None if "logical" in name else dtype)
+        whole = lines(dtype, 0)[step][0]
+        with np.errstate(all="ignore"):
+            for n in range(1, LONGEST + 1):
+                same(*(np.asarray(reduce(x)) for x in (whole[:n], whole[:n].copy())))
+
+
+@pytest.mark.parametrize("name", sorted({*UFUNCS, *OTHERS} - NOT_ELEMENTWISE))
+def test_every_loop_into_results_with_gaps(name):
+    """Also in place. NumPy writes wrong values there with some steps of the inputs."""
+    function = getattr(gi, name)
+    for dtype, n, gap, step in product(DTYPES, (1, 5, 37, 600), (2, 3, 4, 8, -1, -2), (1, 4, -4)):
+        if n == 600 and (gap, step) != (4, 4):  # longer than the buffer of a loop
+            continue
+        with np.errstate(all="ignore"):
+            dtypes = operands(name, dtype)
+            if dtypes is None:
+                continue
+            host = [
+                values(d, 8 * n, i)[::s][:n]
+                for i, (d, s) in enumerate(zip(dtypes, (step, gap, 1)[: len(dtypes)], strict=True))
+            ]
+            if len(host) > 1 and host[1].dtype.kind == "i":
+                host[1] = np.abs(host[1])
+            expected = reference(name, host)
+            canvas = [np.zeros(8 * n, e.dtype) for e in expected]
+            out = tuple(shared(c)[::gap][:n] for c in canvas)
+            given = [*map(shared, host)]
+            function(*given, out=out if len(out) > 1 else out[0])
+            for c, e in zip(canvas, expected, strict=True):
+                same(c[::gap][:n].copy(), e)
+                c[::gap][:n] = 0
+                assert not c.any()
+            if len(expected) == 1 and expected[0].dtype == host[0].dtype:
+                function(*given, out=given[0])
+                same(given[0].get(), expected[0])
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of numpy.testing, in NumPy 2.1
