@@ -256,11 +256,11 @@ class Elements:
 
         def work(target: Any, values: Any) -> None:
             indices, mode = self.arrays[0], self.mode
-            if not self._fits_modes_of_numpy():
-                indices, mode = self._in_mode(0, indices).astype(np.intp), WRAP
-            elif mode == RAISE:
+            if mode == RAISE:
                 self._require_inside(0, indices)  # before the first element is written
                 mode = WRAP
+            if not self._fits_modes_of_numpy():
+                indices, mode = self._in_mode(0, indices).astype(np.intp), WRAP
             np.put(target, indices, values, _NAMES[mode])
 
         self._on_host(

@@ -243,3 +243,80 @@ def test_addition_converts_the_value_as_assignment_does(device):
             gi.add.at(x[:1].broadcast_to(3), key, 1)
     with pytest.raises(TypeError):
         gi.add.at(np.zeros(3), [0], 1)
+
+
+def _set(call):
+    """A function of x and indices that returns the x which `call` has changed."""
+
+    def run(x, indices):
+        call(x, indices)
+        return x
+
+    return run
+
+
+# Each with NumPy's function of the same array at the index that the mode makes of the given one.
+INDEXING = {
+    "x[i]": (lambda x, i: x[i], "raise"),
+    "x[:, i]": (lambda x, i: x[None].broadcast_to((2, 5))[:, i][1], "raise"),
+    "x[i, j]": (lambda x, i: x[:, None][i, on(x.device, np.zeros(2, "u8"))], "raise"),
+    "x[i] = v": (_set(lambda x, i: x.__setitem__(i, 7)), "raise"),
+    "x[:, i] = v": (_set(lambda x, i: x[None].__setitem__((slice(None), i), 7)), "raise"),
+    "add.at": (_set(lambda x, i: gi.add.at(x, i, 7)), "raise"),
+    "take_along_axis": (lambda x, i: gi.take_along_axis(x, i, 0), "raise"),
+    "put_along_axis": (_set(lambda x, i: gi.put_along_axis(x, i, 7, 0)), "raise"),
+    **{f"take {mode}": (lambda x, i, mode=mode: gi.take(x, i, mode=mode), mode) for mode in ("raise", "wrap", "clip")},
+    **{f"put {mode}": (_set(lambda x, i, mode=mode: gi.put(x, i, [7], mode)), mode) for mode in ("raise", "wrap", "clip")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", INDEX_DTYPES)
+@pytest.mark.parametrize("name", INDEXING)
+def test_indices_at_the_limits_of_their_dtype(device, name, dtype):
+    call, mode = INDEXING[name]
+    limits, host = np.iinfo(dtype), np.arange(5, dtype="f4") + 10
+    for index in {
+        limits.min,
+        limits.max,
+        limits.max // 2 + 1,
+        4,
+        5,
+        0,
+        *((-5, -6) if limits.min else ()),
+    }:
+        given = np.array([2, index], dtype)
+        inside = {"raise": index, "wrap": index % 5, "clip": min(max(index, 0), 4)}[mode]
+        listed = given.tolist() if index < 1 << 63 else given  # NumPy makes floats of this list
+        for indices in (on(device, given), given, listed, on(device, given[::-1])[::-1]):
+            x = on(device, host)
+            if not -5 <= inside < 5:
+                with pytest.raises(IndexError):
+                    call(x, indices)
+                equal(x, host)
+                continue
+            places = [2, inside]
+            if "take" in name or name[-1] == "]":
+                equal(call(x, indices), host[places])
+                continue
+            expected = host.copy()
+            expected[places] = 7
+            if name == "add.at":
+                expected = host.copy()
+                np.add.at(expected, places, 7)
+            equal(call(x, indices), expected)
+
+
+@pytest.mark.parametrize("dtype", INDEX_DTYPES)
+def test_counts_and_conditions_at_the_limits_of_their_dtype(device, dtype):
+    limits, x = np.iinfo(dtype), on(device, np.arange(3, dtype="f4"))
+    for given in (
+        np.array([limits.min, 0, limits.max], dtype),
+        np.array([1, 0, limits.max // 2 + 1], dtype),
+    ):
+        for condition in (given, on(device, given)):
+            equal(gi.compress(condition, x), np.arange(3, dtype="f4")[given != 0])
+            if given.min() >= 0 and given.max() < 1 << 17:
+                equal(gi.repeat(x, condition), np.arange(3, dtype="f4").repeat(given.tolist()))
+            elif given.min() < 0 or given.max() > 1 << 62:
+                with pytest.raises((ValueError, MemoryError)):
+                    gi.repeat(x, condition)
