@@ -91,8 +91,10 @@ class _Statements:
             for operand, number, row, b in zip(value.operands, numbers, ins, bound, strict=True)
         )
         self.names[id(value)] = name
-        rounded = _round(f"gi_to<{WORKING[out]}>({substitute(expression, bound)})", out)
-        return f"{declared} {WORKING[out]} {name} = {rounded};"
+        computed = substitute(expression, bound)
+        if value.cast_to < 0 or WORKING[out] == STORAGE[out]:  # a cast rounds once, to the dtype
+            computed = f"gi_to<{WORKING[out]}>({computed})"
+        return f"{declared} {WORKING[out]} {name} = {_round(computed, out)};"
 
     def _text_line(self, name: str, value: Value) -> str:
         """Return one output of a CUDA text, with the call of the text if it is the first output."""

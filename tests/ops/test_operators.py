@@ -199,6 +199,41 @@ def test_small_floats_convert_as_in_ml_dtypes(device, name):
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.driver
+@pytest.mark.parametrize("name", ["float16", "float32", "float64", *SMALL])
+def test_integers_are_rounded_once_on_cuda(name):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    small = np.dtype(getattr(ml_dtypes, name, name))
+    digits = ml_dtypes.finfo(small).nmant + 1
+
+    def rounded(number: int) -> int:
+        """To `digits` binary digits; ties to even, of a scale, which has one digit, away from zero."""
+        shift = max(abs(number).bit_length() - digits, 0)
+        kept, rest = divmod(abs(number), 1 << shift)
+        up = 2 * rest > 1 << shift or (
+            shift and 2 * rest == 1 << shift and (kept % 2 or digits == 1)
+        )
+        return (kept + bool(up) << shift) * (-1 if number < 0 else 1)
+
+    near = {(m << k) + (1 << k >> 1) + d for k in range(64) for d in (-1, 0, 1)
+            for m in (1, (1 << digits) - 1, (1 << digits - 1) | 1, 1 << digits - 1)}  # fmt: skip
+    assign = gi.GpuArray(np.zeros(0, small), device="cuda:0")
+    ways = {
+        "astype": lambda x: x.astype(small),
+        "fuse": gi.fuse(lambda x: x.astype(small)),
+        "copy": lambda x: assign.__class__(x, dtype=small),
+    }
+    for dtype in ("int64", "uint64", "int32"):
+        bounds = np.iinfo(dtype)
+        numbers = sorted(n for n in {*near, *(-n for n in near)} if bounds.min <= n <= bounds.max)
+        x = gi.GpuArray(np.array(numbers, dtype), device="cuda:0")
+        with np.errstate(all="ignore"):
+            expected = np.array([float(rounded(n)) for n in numbers]).astype(small)
+        for way, cast in ways.items():
+            got = cast(x).get().astype("f8")
+            np.testing.assert_array_equal(got, expected.astype("f8"), f"{way} of {dtype}")
+
+
 # A sequence means something else by + and *, and a 0-d integer would be its repetition.
 OPERATORS = (
     operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod,

@@ -234,7 +234,7 @@ struct gi_cast<minifloat<E, M, B, K>> {
   typedef minifloat<E, M, B, K> T;
   template <class S>
   GI_FN T from(S x) {
-    return {(u8)gi_narrow<E, M, B, K>((double)x)};
+    return {(u8)gi_narrow<E, M, B, K>(gi_double_to_round(x))};
   }
   GI_FN T from(c64 x) { return from(x.re); }
   GI_FN T from(c128 x) { return from(x.re); }

@@ -4,6 +4,19 @@
 #define GI_NAN_SIGNS 0
 #endif
 
+// Values as doubles from which a rounding to at most 32 bits has the result that it has from the value itself.
+// A 64-bit integer beyond 2^53 is rounded to odd: the bits that a double cannot hold become one bit.
+static __device__ __forceinline__ double gi_double_to_round(unsigned long long x) {
+  return (double)(x >> 53 ? (x & ~0x7ffull) | (x & 0x7ff ? 0x800 : 0) : x);
+}
+static __device__ __forceinline__ double gi_double_to_round(long long x) {
+  return x < 0 ? -gi_double_to_round(0 - (unsigned long long)x) : gi_double_to_round((unsigned long long)x);
+}
+template <class S>
+static __device__ __forceinline__ double gi_double_to_round(S x) {
+  return (double)x;
+}
+
 // The bits of 16-bit floats: rounded once to nearest even, from any working type.
 static __device__ __forceinline__ unsigned short gi_half_bits(float x) {
   return (unsigned short)(gi_float_to_half(x) | (GI_NAN_SIGNS ? __float_as_uint(x) >> 16 & 0x8000u : 0u));
@@ -30,5 +43,5 @@ static __device__ __forceinline__ unsigned short gi_bfloat_bits(double x) {
 }
 template <class S>
 static __device__ __forceinline__ unsigned short gi_bfloat_bits(S x) {
-  return gi_bfloat_bits((double)x);
+  return gi_bfloat_bits(gi_double_to_round(x));
 }
