@@ -22,12 +22,13 @@ from . import (
 from .expression_graph import argument_key
 from .expression_stages import ANY_NUMBER, CompiledExpression, Kernels, shape_of
 from .fuse_scalars import Scalar
-from .fuse_tracer import Trace, Tracer, cannot_be_fused, refuse_out
+from .fuse_tracer import NumbersRead, Trace, Tracer, cannot_be_fused, refuse_out
 from .operand_conversion import is_foreign_array
 
-# The compiled expression, its operands, as `_core.PreparedCalls._add` takes them, and the function that
-# makes the returned object from its results, if that is not the results themselves.
-_Traced = tuple[CompiledExpression, list[tuple[int, Any]], Callable[[Any], Any] | None]
+# The compiled expression, its operands, as `_core.PreparedCalls._add` takes them, the function that
+# makes the returned object from its results, if that is not the results themselves, and the 0-d NumPy arrays
+# whose values the trace contains.
+_Traced = tuple[CompiledExpression, list[tuple[int, Any]], Callable[[Any], Any] | None, NumbersRead]
 _CAPTURED, _COMPUTED = -1, -2  # in place of the position of an operand among the arguments
 
 _DECORATOR: Any = object()  # in place of the function: fuse(static_argnames=...) is a decorator
@@ -70,6 +71,8 @@ class Fused(_core.PreparedCalls):
                 got=", ".join(sorted(map(repr, unknown))), fix="pass the names as they are declared",
             )  # fmt: skip
         self._static = {*names}
+        parameters = signature.parameters.items()
+        self._changing = {name for name, p in parameters if _can_change(p.default)}
         self._traces = Kernels()
         self._kernels = Kernels()
 
@@ -100,20 +103,21 @@ class Fused(_core.PreparedCalls):
         )
         key = (keywords, *map(self._key, values, names, is_array))
         trace = self._traces.recall(key)
-        if trace is None or trace is _BY_SHAPE:
+        if trace is None or trace is _BY_SHAPE or trace[3].changed():
             shapes = (key, *map(shape_of, arrays))
             trace = self._traces.recall(shapes)
-            if trace is None:
+            if trace is None or trace[3].changed():
                 trace, reads_shape = self._trace(values, names, keywords, is_array)
                 self._traces[shapes if reads_shape else key] = trace
                 if reads_shape:
                     self._traces[key] = _BY_SHAPE
-        compiled, places, rebuild = trace
+        compiled, places, rebuild, numbers = trace
         operands = [values[i] if i >= 0 else x(values) if i == _COMPUTED else x for i, x in places]
         operation = compiled.operation(operands)
-        if not (keywords or kwargs) and all(isinstance(x, _core.Array) for x in originals):
-            numbers = map(self._is_operand, values, names)
-            limits = [ANY_NUMBER if number else None for number in numbers]
+        positional = len(values) == len(args) and not (keywords or numbers)
+        if positional and all(isinstance(x, _core.Array) for x in originals):
+            are_numbers = map(self._is_operand, values, names)
+            limits = [ANY_NUMBER if number else None for number in are_numbers]
             by_shape = compiled.needs_shapes or self._traces.get(key) is _BY_SHAPE
             self._add(values, limits, places, operation, rebuild, by_shape)
         results = operation(*operands, out=out)
@@ -131,6 +135,12 @@ class Fused(_core.PreparedCalls):
                 got=str(error).removeprefix("got "),
                 fix="call it as it is declared, with at most out= in addition",
             ) from error  # fmt: skip
+        # A default that can change is an argument of each call. Other defaults are constants of the function.
+        bound.arguments = {
+            name: bound.arguments.get(name, parameter.default)
+            for name, parameter in self._signature.parameters.items()
+            if name in bound.arguments or name in self._changing
+        }
         names: list[str] = []
         for name, value in bound.arguments.items():
             several = self._signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
@@ -194,7 +204,12 @@ class Fused(_core.PreparedCalls):
         trace.arrays = ()
         places = [(i, None) for i, array in enumerate(is_array) if array]
         places += map(_place_of, trace.captured)
-        return (compiled, places, _rebuilder(returned)), trace.reads_shape
+        return (compiled, places, _rebuilder(returned), trace.numbers), trace.reads_shape
+
+
+def _can_change(default: Any) -> bool:
+    """Return whether a default may change after `fuse`: gpuinterop's arrays are read by each call anyway."""
+    return not isinstance(default, _core.Array) and getattr(type(default), "__hash__", None) is None
 
 
 def _place_of(captured: Any) -> tuple[int, Any]:
@@ -234,7 +249,8 @@ def fuse(
     booleans, text and `self`, are constants, compared by type and exact value, and must be hashable.
     Globals, closures and attributes keep the values that they have when the function is traced. An
     array among them is captured by reference: each call reads its memory. A value that depends only
-    on such arrays is computed once.
+    on such arrays is computed once. A 0-d NumPy array among them is a constant: the function is traced
+    again when it has changed. A default that can change, such as an array, is an argument of each call.
 
     The function may read shapes (``x.shape``, ``x.size``, ``len(x)``); it is then traced for each.
     Values may be reduced: ``(x * y).sum()``, likewise prod, mean, min, max, any and all, over all axes

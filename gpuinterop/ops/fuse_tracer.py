@@ -25,6 +25,14 @@ from .operation_table import ALIASES, TABLE, Row
 from .reduction_table import FUSED
 
 
+class NumbersRead(list[tuple[np.ndarray[Any, Any], Any]]):
+    """0-d NumPy arrays, and the numbers that they were when a function was traced."""
+
+    def changed(self) -> bool:
+        """Return whether one of the arrays has other bits now."""
+        return any(a.dtype != number.dtype or a.tobytes() != number.tobytes() for a, number in self)
+
+
 class Trace:
     """One call of a function with placeholders.
 
@@ -34,10 +42,12 @@ class Trace:
     arrays : the arguments that are arrays, while the function runs.
     captured : arrays from outside the function, and numbers.
     reads_shape : whether the function read a shape.
+    numbers : the 0-d NumPy arrays from outside the function, which are constants of the graph.
     """
 
     def __init__(self, arrays: Sequence[Any]) -> None:
         self.graph, self.arrays = Expression(), arrays
+        self.numbers = NumbersRead()
         self.captured: list[Any] = []
         self.reads_shape = False
         for _ in arrays:
@@ -244,7 +254,9 @@ def value_of(trace: Trace, operand: Any, name: str) -> Value:
         if operand.trace is not trace:
             raise _escaped_value()
         return operand.value
-    operand = as_scalar(operand, name)
+    given, operand = operand, as_scalar(operand, name)
+    if given is not operand:
+        trace.numbers.append((given, operand))
     if isinstance(operand, (bool, int, float, complex, np.generic)):
         return trace.graph.constant(operand)
     if isinstance(operand, _core.Array):

@@ -332,3 +332,29 @@ def test_products_and_dtypes_of_arrays_of_other_libraries():
         assert product(one, other).tolist() == (host @ vector + 4).tolist()
     wide = product(torch.from_numpy(host).double(), w.double())
     assert (wide.dtype, wide.tolist()) == ("float64", (host @ vector + 8).tolist())
+
+
+def test_a_default_or_captured_number_of_numpy_that_changes_is_read_by_each_call(device):
+    held, values = np.array(2.0, "f4"), np.array([1.0, 2.0], "f4")
+    box = type("Box", (), {"number": held})
+    functions = {
+        "default": lambda x, n=held: x * n,
+        "keyword-only default": lambda x, *, n=held: x * n,
+        "second default": lambda x, k=1.0, n=held: x * n * k,
+        "read by Python": lambda x, n=held: x * float(n),
+        "closure": lambda x: x * held,
+        "attribute": lambda x: gi.where(x > 0, box.number, 1) * x,
+        "with its shape": lambda x: x * held * len(x) / 2,
+        "reduced": lambda x, n=held: (x * n) / x.max() * 2,
+        "fused": lambda x, inner=gi.fuse(lambda y, n=held: y * n): inner(x),
+        "array": lambda x, n=values: x * n,
+    }
+    for name, function in functions.items():
+        fused = gi.fuse(function)
+        for n in (2, 2, 5, -0.0):
+            held[...] = n
+            values[...] = n
+            x = gi.asarray([1.0, 2.0], device=device)
+            np.testing.assert_array_equal(fused(x).get(), np.array([n, 2 * n], "f4"), name)
+    with pytest.raises(ArgumentTypeError, match="hashable"):
+        gi.fuse(lambda x, n=[2]: x * n[0])(ones(device))  # noqa: B006
