@@ -265,8 +265,8 @@ INDEXING = {
     "add.at": (_set(lambda x, i: gi.add.at(x, i, 7)), "raise"),
     "take_along_axis": (lambda x, i: gi.take_along_axis(x, i, 0), "raise"),
     "put_along_axis": (_set(lambda x, i: gi.put_along_axis(x, i, 7, 0)), "raise"),
-    **{f"take {mode}": (lambda x, i, mode=mode: gi.take(x, i, mode=mode), mode) for mode in ("raise", "wrap", "clip")},
-    **{f"put {mode}": (_set(lambda x, i, mode=mode: gi.put(x, i, [7], mode)), mode) for mode in ("raise", "wrap", "clip")},
+    **{f"take {m}": (lambda x, i, m=m: gi.take(x, i, mode=m), m) for m in ("raise", "wrap", "clip")},
+    **{f"put {m}": (_set(lambda x, i, m=m: gi.put(x, i, [7], m)), m) for m in ("raise", "wrap", "clip")},
 }  # fmt: skip
 
 
@@ -284,10 +284,15 @@ def test_indices_at_the_limits_of_their_dtype(device, name, dtype):
         0,
         *((-5, -6) if limits.min else ()),
     }:
-        given = np.array([2, index], dtype)
+        wanted = np.array([2, index], dtype)
         inside = {"raise": index, "wrap": index % 5, "clip": min(max(index, 0), 4)}[mode]
-        listed = given.tolist() if index < 1 << 63 else given  # NumPy makes floats of this list
-        for indices in (on(device, given), given, listed, on(device, given[::-1])[::-1]):
+        listed = wanted.tolist() if index < 1 << 63 else wanted  # NumPy makes floats of this list
+        for indices in (
+            on(device, wanted),
+            wanted,
+            listed,
+            on(device, wanted[::-1])[::-1],
+        ):
             x = on(device, host)
             if not -5 <= inside < 5:
                 with pytest.raises(IndexError):
@@ -309,14 +314,14 @@ def test_indices_at_the_limits_of_their_dtype(device, name, dtype):
 @pytest.mark.parametrize("dtype", INDEX_DTYPES)
 def test_counts_and_conditions_at_the_limits_of_their_dtype(device, dtype):
     limits, x = np.iinfo(dtype), on(device, np.arange(3, dtype="f4"))
-    for given in (
+    for counts in (
         np.array([limits.min, 0, limits.max], dtype),
         np.array([1, 0, limits.max // 2 + 1], dtype),
     ):
-        for condition in (given, on(device, given)):
-            equal(gi.compress(condition, x), np.arange(3, dtype="f4")[given != 0])
-            if given.min() >= 0 and given.max() < 1 << 17:
-                equal(gi.repeat(x, condition), np.arange(3, dtype="f4").repeat(given.tolist()))
-            elif given.min() < 0 or given.max() > 1 << 62:
+        for condition in (counts, on(device, counts)):
+            equal(gi.compress(condition, x), np.arange(3, dtype="f4")[counts != 0])
+            if counts.min() >= 0 and counts.max() < 1 << 17:
+                equal(gi.repeat(x, condition), np.arange(3, dtype="f4").repeat(counts.tolist()))
+            elif counts.min() < 0 or counts.max() > 1 << 62:
                 with pytest.raises((ValueError, MemoryError)):
                     gi.repeat(x, condition)

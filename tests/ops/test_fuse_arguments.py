@@ -336,6 +336,7 @@ def test_products_and_dtypes_of_arrays_of_other_libraries():
 
 def test_a_default_or_captured_number_of_numpy_that_changes_is_read_by_each_call(device):
     held, values = np.array(2.0, "f4"), np.array([1.0, 2.0], "f4")
+    inner = gi.fuse(lambda y, n=held: y * n)
     box = type("Box", (), {"number": held})
     functions = {
         "default": lambda x, n=held: x * n,
@@ -346,7 +347,7 @@ def test_a_default_or_captured_number_of_numpy_that_changes_is_read_by_each_call
         "attribute": lambda x: gi.where(x > 0, box.number, 1) * x,
         "with its shape": lambda x: x * held * len(x) / 2,
         "reduced": lambda x, n=held: (x * n) / x.max() * 2,
-        "fused": lambda x, inner=gi.fuse(lambda y, n=held: y * n): inner(x),
+        "fused": lambda x: inner(x),
         "array": lambda x, n=values: x * n,
     }
     for name, function in functions.items():
@@ -357,4 +358,4 @@ def test_a_default_or_captured_number_of_numpy_that_changes_is_read_by_each_call
             x = gi.asarray([1.0, 2.0], device=device)
             np.testing.assert_array_equal(fused(x).get(), np.array([n, 2 * n], "f4"), name)
     with pytest.raises(ArgumentTypeError, match="hashable"):
-        gi.fuse(lambda x, n=[2]: x * n[0])(ones(device))  # noqa: B006
+        gi.fuse(lambda x, n=[2]: x * n[0])(ones(device))
