@@ -1,25 +1,35 @@
 // gpuinterop._core: registers its parts. Importing it does not load the driver.
 #include <atomic>
-#include <iterator>
+#include <utility>
 
 #include "python/error_translation.hpp"
 #include "python/register.hpp"
 
 namespace {
 
-// Types, hooks and interned names are static, one set for the process. A second interpreter would replace
-// them and leave the first without. From 3.12 on Python itself refuses the module in an isolated
-// interpreter, because nanobind declares it so; this check covers the others.
-int claim_process(PyObject*) {
+int (*fill_first)(PyObject*);  // nanobind's, which registers everything
+PyObject* loaded = nullptr;    // the first module, once it is complete; never freed
+
+// Types, hooks and interned names are static, one set for the process, so the module is filled once. Python
+// drops a module whose import an interrupt ends: the next import gets the contents of the first. A second
+// interpreter would need its own types. From 3.12 on Python itself refuses the module in an isolated interpreter,
+// because nanobind declares it so; this check covers the others.
+int fill(PyObject* module) {
   static std::atomic<int64_t> owner{-1};
   const int64_t here = PyInterpreterState_GetID(PyInterpreterState_Get());
   int64_t first = -1;
-  if (owner.compare_exchange_strong(first, here)) return 0;
+  if (owner.compare_exchange_strong(first, here)) {
+    if (fill_first(module)) return -1;
+    loaded = Py_NewRef(module);
+    return 0;
+  }
+  if (first == here && loaded)
+    return PyDict_Update(PyModule_GetDict(module), PyModule_GetDict(loaded));
   PyErr_SetString(PyExc_ImportError,
                   first == here
-                      ? "import gpuinterop: expected the first load of the core in a process\n"
-                        "  got: a second load, because the package was removed from sys.modules\n"
-                        "  fix: keep it in sys.modules, or start a new process"
+                      ? "import gpuinterop: expected a core that could be loaded\n"
+                        "  got: a core whose first load in this process failed\n"
+                        "  fix: start a new process"
                       : "import gpuinterop: expected one interpreter for each process\n"
                         "  got: a second interpreter, such as a subinterpreter, after the one that "
                         "loaded the core\n"
@@ -31,24 +41,20 @@ int claim_process(PyObject*) {
 
 extern "C" PyObject* init_of_nanobind();
 
-// Runs claim_process before nanobind's slots, which also write statics. The check cannot be made in this
-// function: Python 3.13 calls it in the main interpreter for any other one, and frees an error that was
-// raised here with the wrong allocator.
+// Puts fill() in the place of nanobind's function. The checks cannot be made here: Python 3.13 calls this function
+// in the main interpreter for any other one, and frees an error that was raised here with the wrong allocator.
 extern "C" NB_EXPORT PyObject* PyInit__core() {
-  static PyModuleDef_Slot slots[8];  // zeros end it
   PyObject* module = init_of_nanobind();
-  if (!module || slots[0].slot) return module;
-  auto* definition = reinterpret_cast<PyModuleDef*>(module);
-  size_t count = 1;
-  for (const PyModuleDef_Slot* slot = definition->m_slots; slot->slot; ++slot) {
-    if (count + 1 == std::size(slots)) {
-      PyErr_SetString(PyExc_SystemError, "gpuinterop: nanobind's module has more slots than known");
-      return nullptr;
-    }
-    slots[count++] = *slot;
+  if (!module || fill_first) return module;
+  auto* slot = reinterpret_cast<PyModuleDef*>(module)->m_slots;
+  while (slot->slot && slot->slot != Py_mod_exec) ++slot;
+  if (!slot->slot) {
+    PyErr_SetString(PyExc_SystemError,
+                    "gpuinterop: nanobind's module has no function that fills it");
+    return nullptr;
   }
-  slots[0] = {Py_mod_exec, reinterpret_cast<void*>(claim_process)};
-  definition->m_slots = slots;
+  fill_first = reinterpret_cast<int (*)(PyObject*)>(
+      std::exchange(slot->value, reinterpret_cast<void*>(fill)));
   return module;
 }
 

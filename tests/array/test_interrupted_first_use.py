@@ -1,4 +1,4 @@
-"""An exception at any point of the import and the first operations leaves a process in which they can be repeated."""
+"""An interrupt at any point of the import and the first operations leaves a process in which they can be repeated."""
 
 import pytest
 from doubles import driver
@@ -6,13 +6,16 @@ from doubles import driver
 PARTS = 8  # of all points, for several processes
 
 # The process forks at each point, and the child is interrupted there. Points are counted by place in the source,
-# at its first execution; in the body of a class there are none, because it is dropped with its module.
+# at its first execution; in the body of a class there are none, because it is dropped with its module. In importlib
+# they are counted for the package and for the core each, which it can drop from sys.modules after they were loaded.
 PROGRAM = """
 import os, sys
 import numpy
+from doubles import interrupts
 
 step, part, parts = map(int, sys.argv[1:])
 known, tried, wrong, answer = set(), 0, [], None
+imported = "gpuinterop", "gpuinterop._core"
 
 def first_use():
     import gpuinterop as gi
@@ -22,21 +25,32 @@ def first_use():
 def trace(frame, event, argument):
     global answer, tried
     code = frame.f_code
-    if f"{os.sep}gpuinterop{os.sep}" not in code.co_filename or "site-packages" in code.co_filename:
+    module = None
+    if tried is None:  # in a child
         return None
-    if code.co_name != "<module>" and not code.co_flags & 1:  # CO_OPTIMIZED: a function
+    if code.co_filename.startswith("<frozen importlib"):
+        # Its arguments are the name, or a spec or a lock that has it.
+        arguments = [getattr(value, "__dict__", {"name": value}).get("name") for value in frame.f_locals.values()]
+        module = next((name for name in imported if name in arguments), None)
+        if module is None:
+            return None
+    elif f"{os.sep}gpuinterop{os.sep}" not in code.co_filename or "site-packages" in code.co_filename:
         return None
-    place = code.co_filename, frame.f_lineno, event
-    if event == "exception" or place in known:
+    elif code.co_name != "<module>" and not code.co_flags & 1:  # CO_OPTIMIZED: a function
+        return None
+    place = code.co_filename, frame.f_lineno, event, module
+    if event in ("exception", "return") or place in known:
         return trace
     known.add(place)
-    every = 4 if step > 4 and code.co_filename.endswith("core_callbacks.py") else step
+    many = module or code.co_filename.endswith("core_callbacks.py")
+    every = 6 if step > 4 and many else step
     if len(known) % every or len(known) // every % parts != part:
         return trace
     reading, answer = os.pipe()
     if os.fork() == 0:
-        sys.settrace(None)
-        raise KeyboardInterrupt
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        frame.f_trace, tried = interrupts.interrupt, None
+        return None  # f_trace stays
     os.close(answer)
     with os.fdopen(reading) as pipe:
         found = pipe.read()
@@ -45,18 +59,20 @@ def trace(frame, event, argument):
         wrong.append((place, found))
     return trace
 
+interrupts.prepare()
 sys.settrace(trace)
 try:
     first_use()
-except KeyboardInterrupt:  # in a child
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+except KeyboardInterrupt:
+    pass
+sys.settrace(None)
+if tried is None:  # in a child
     try:
         found = first_use()
     except BaseException as error:
         found = f"{type(error).__name__}: {error}"
     os.write(answer, str(found).encode())
     os._exit(0)
-sys.settrace(None)
 print(tried, "points", wrong)
 """
 
