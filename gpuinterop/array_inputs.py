@@ -311,7 +311,7 @@ def as_assigned_array(value: Any, target: _core.Array, cls: type, where: str) ->
         seen = _core._look_into(value, where)
         if seen is not None and seen.dtype != dtype:
             check_cast(cls, seen.dtype, where)
-        found = as_input_array(value, None, where)
+        found = as_source(value, None, where)
         if found.dtype == dtype:
             return found
         check_cast(cls, found.dtype, where, value)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.array_inputs import as_assigned_array, as_input_array, is_scalar_or_list
+from gpuinterop.array_inputs import as_assigned_array, as_source, is_scalar_or_list
 from gpuinterop.dtypes import is_complex
 from gpuinterop.error_context import reraise_from
 from gpuinterop.error_messages import (
@@ -297,7 +297,7 @@ def _source(src: Any, target: Any, casting: str) -> Any:
     if isinstance(src, (list, tuple)):
         src = np.asarray(src)
     if not number and not isinstance(src, (_core.Array, np.generic)):
-        src = as_input_array(src, None, COPYTO)
+        src = as_source(src, None, COPYTO)
     source_dtype = np.result_type(src) if number else src.dtype
     # Python scalars have a kind but no size.
     allowed = np.can_cast(source_dtype, dtype, casting)  # type: ignore[arg-type]

@@ -5,8 +5,10 @@ The core's type calls these through its hook `call`: `x.astype(...)` is `astype(
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.machinery import ExtensionFileLoader
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,8 @@ UFUNCS |= {
 }
 
 
+_OTHER_NAMES = {"expit": "sigmoid"}  # SciPy's
+
 # numpy.where -> the function for gpuinterop arrays; filled by the first call, because conversions and
 # operators do not need the module.
 _NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -42,14 +46,13 @@ def __array_ufunc__(
 ) -> Any:
     """Compute `ufunc` on gpuinterop arrays; NotImplemented if another operand may, and gpuinterop cannot."""
     outs = out
-    name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
     for out in outs or ():
         if out is None or isinstance(out, _core.Array):
             continue
         if not _all_known(inputs, outs):
             return NotImplemented
         if inputs and inputs[0] is out:
-            raise _refuse_in_place(name, self)
+            raise _refuse_in_place(_path(ufunc, method), self)
     if ufunc is np.matmul and method == "__call__":
         function: Any = import_module(f"{__package__}.blas").matmul
     elif method == "__call__":
@@ -61,7 +64,7 @@ def __array_ufunc__(
     if function is None:
         if not _all_known(inputs, outs):
             return NotImplemented
-        raise _missing(f"numpy.{name}", self)
+        raise _missing_ufunc(ufunc, method, self)
     if outs is not None:
         kwargs["out"] = outs[0] if len(outs) == 1 else outs
     try:
@@ -72,10 +75,30 @@ def __array_ufunc__(
         return NotImplemented
 
 
+def _path(ufunc: np.ufunc, method: str) -> str:
+    """Return the name under which programs call a ufunc: its own, in the public part of the compiled module's."""
+    name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+    for home, module in list(sys.modules.items()):
+        compiled = isinstance(getattr(module, "__loader__", None), ExtensionFileLoader)
+        if compiled and vars(module).get(ufunc.__name__) is ufunc:
+            return f"{home.partition('._')[0]}.{name}"
+    return name
+
+
+def _missing_ufunc(ufunc: np.ufunc, method: str, x: Any) -> GpuInteropError:
+    """Return the error for a ufunc without an implementation, such as SciPy's, of which gpuinterop may have its own."""
+    error, name = (
+        _missing(_path(ufunc, method), x),
+        _OTHER_NAMES.get(ufunc.__name__, ufunc.__name__),
+    )
+    own = f"call gpuinterop.{name}(x), or " if name in FUNCTIONS or name in ALIASES else ""
+    return error.changed(fix=own + error.fix) if method == "__call__" else error
+
+
 def _refuse_in_place(name: str, x: Any) -> ArgumentTypeError:
     """Return the error for a result in another library's memory, which `n += x` requests."""
     return ArgumentTypeError(
-        where=f"numpy.{name}",
+        where=name,
         expected="NumPy operands for an in-place operator of a NumPy array",
         got=f"a {type(x).__name__} on {x.device}",
         fix="download it first: x.get()",

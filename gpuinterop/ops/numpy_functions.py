@@ -140,16 +140,25 @@ def _at_least(function: Any) -> Callable[..., Any]:
     views = _of_views(function)
 
     def call(*arys: Any) -> Any:
-        output_arrays.require_arrays(f"numpy.{function.__name__}", *arys)
-        return views(*arys)
+        made = tuple((views if isinstance(x, _core.Array) else function)(x) for x in arys)
+        return made if len(made) > 1 else made[0]
 
     return call
 
 
 def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
-    output_arrays.require_arrays("numpy.broadcast_arrays", *args)
-    shape = _core.broadcast_shapes([x.shape for x in args], "numpy.broadcast_arrays")
-    return tuple(x.broadcast_to(shape) for x in args)
+    """Return a view of each operand: of NumPy's class for those that are not gpuinterop arrays."""
+    parts: list[Any] = [
+        x if isinstance(x, _core.Array) else np.array(x, copy=None, subok=subok) for x in args
+    ]
+    shape = _core.broadcast_shapes([x.shape for x in parts], "numpy.broadcast_arrays")
+    return tuple(np.broadcast_to(x, shape, subok=subok) for x in parts)
+
+
+def _where(condition: Any, *choices: Any) -> Any:
+    return (
+        FUNCTIONS["where"](condition, *choices) if choices else index_functions.nonzero(condition)
+    )
 
 
 def _size(a: Any, axis: Any = None) -> Any:
@@ -340,7 +349,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.array_str: lambda a: str(a),
     np.outer: _outer,
     np.diff: _diff,
-    np.where: FUNCTIONS["where"],
+    np.where: _where,
     **{
         function: _of_views(function)
         for function in (

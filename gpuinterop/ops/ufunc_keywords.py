@@ -31,11 +31,12 @@ def bind_keywords(
     name, n = entry.name, entry.inputs
     names = [parameter for _, parameter in getattr(entry, "ins", ())] or "xyzuvw"
     if not n <= len(args) <= n + entry.results or ("out" in kwargs and len(args) > n):
+        indices = ", or nonzero(x) for indices" if name == "where" else ""
         raise ArgumentTypeError(
             where=name,
             expected=f"{n} operand{'s' if n != 1 else ''}, and optionally out=",
             got=f"{len(args)}",
-            fix=f"call {name}({', '.join(names[i % len(names)] for i in range(n))})",
+            fix=f"call {name}({', '.join(names[i % len(names)] for i in range(n))}){indices}",
         )
     for key, value in kwargs.items():
         if key in ("out", "dtype") or any(

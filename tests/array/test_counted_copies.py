@@ -42,6 +42,33 @@ def test_realigning_a_numpy_array_counts_as_a_copy(make, device):
                 call()
 
 
+def _at(x, key, value):
+    x[key] = value
+
+
+ASSIGNMENTS = {
+    "x[...] = n": lambda x, n: _at(x, ..., n),
+    "x[ints] = n": lambda x, n: _at(x, [2, 0, 1], n),
+    "x[mask] = n": lambda x, n: _at(x, np.array([True] * 3), n),
+    "x.set(n)": lambda x, n: x.set(n),
+    "put": lambda x, n: gi.put(x, [0, 1, 2], n),
+    "add.at": lambda x, n: gi.add.at(x, [0, 1, 2], n),
+    "copyto": lambda x, n: np.copyto(x, n),
+}
+
+
+@pytest.mark.parametrize("assign", ASSIGNMENTS.values(), ids=ASSIGNMENTS)
+@pytest.mark.parametrize("make", CROOKED.values(), ids=CROOKED)
+def test_assignment_realigns_its_source_by_one_more_copy(make, assign, device):
+    host = make()
+    x, y = gi.zeros(3, device=device), gi.zeros(3, device=device)
+    plain = counted(lambda: assign(y, host.astype("float32")))
+    assert counted(lambda: assign(x, host)) == (plain[0] + 1, plain[1] + 12)
+    assert x.tolist() == y.tolist()
+    with gi.no_copies(), pytest.raises(gi.CopyForbiddenError):
+        assign(x, host)
+
+
 @pytest.mark.parametrize("make", CROOKED.values(), ids=CROOKED)
 def test_refused_source_is_not_realigned_by_a_copy(make):
     host = make()

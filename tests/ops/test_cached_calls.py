@@ -149,7 +149,7 @@ SLOWER = {
     "ptp": (1, lambda o: o.x.ptp()),
     "numpy.matmul": (7, lambda o: np.matmul(o.x, o.y.T)),
     "numpy.round": (4, lambda o: np.round(o.x)),
-    "numpy.where": (4, lambda o: np.where(o.x, o.x, o.y)),
+    "numpy.where": (5, lambda o: np.where(o.x, o.x, o.y)),
     "numpy.sum": (6, lambda o: np.sum(o.x)),
     "norm": (5, lambda o: o.x.norm()),
 }

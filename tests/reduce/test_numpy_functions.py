@@ -109,6 +109,30 @@ def test_functions(device, name):
     np.testing.assert_allclose(got.get(), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "function", [np.broadcast_arrays, np.atleast_1d, np.atleast_2d, np.atleast_3d]
+)
+def test_each_operand_of_either_library_is_viewed(device, function):
+    text, masked = np.array("text"), np.ma.masked_less(VECTOR, 0)
+    hosts = (MATRIX, VECTOR, 0.5, None, text, masked)
+    x = gi.CudaNdarray(MATRIX, device=device)
+    with gi.no_copies():
+        first, last = function(x, *hosts[1:]), function(*hosts[1:], x)
+    for got, order in ((first, hosts), (last, (*hosts[1:], MATRIX))):
+        expected = function(*order)
+        assert type(got) is type(expected)
+        for one, other in zip(got, expected, strict=True):
+            np.testing.assert_array_equal(np.asarray(one), other, strict=True)
+    assert isinstance(first[0], gi.CudaNdarray)
+    assert gi.shares_memory(first[0], x)
+    assert [type(one) for one in first[1:]] == [type(one) for one in function(*hosts)[1:]]
+    assert np.shares_memory(first[1], VECTOR)
+    with pytest.raises(
+        gi.ShapeError, match=r"numpy\.broadcast_arrays: expected shapes that broadcast"
+    ):
+        np.broadcast_arrays(x, VECTOR[:3])
+
+
 @pytest.mark.filterwarnings("ignore:All-NaN")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool"])
 def test_nan_is_ignored(device, dtype):
@@ -130,6 +154,31 @@ def test_nan_is_ignored(device, dtype):
         assert function(host, axis=1, out=out) is out
         with pytest.raises(ValueError):
             function(x[:0])
+
+
+def test_where_of_a_condition_alone_returns_indices(device):
+    for got, expected in zip(np.where(arrays_on(device)[0]), np.where(MATRIX), strict=True):
+        assert isinstance(got, gi.GpuArray)
+        np.testing.assert_array_equal(got.get(), expected, strict=True)
+
+
+SCIPY = {"erf": "erf", "gammaln": "gammaln", "psi": "psi", "expit": "sigmoid", "jv": ""}
+
+
+@pytest.mark.parametrize("name", SCIPY)
+def test_error_for_a_ufunc_of_scipy_names_it_and_the_function_of_the_package(name):
+    special, own = pytest.importorskip("scipy.special"), SCIPY[name]
+    x, ufunc = gi.asarray(VECTOR, device="cpu"), getattr(special, name)
+    arguments = (x,) * ufunc.nin
+    with pytest.raises(gi.ArgumentTypeError) as caught:
+        ufunc(*arguments)
+    assert caught.value.where == f"scipy.special.{name}"
+    call, found, _ = caught.value.fix.rpartition(", or call it with numpy.asarray(x)")
+    if own:
+        result = eval(call.removeprefix("call "), {"gpuinterop": gi, "x": x})
+        np.testing.assert_allclose(result.get(), ufunc(*[VECTOR] * ufunc.nin), rtol=1e-5)
+    else:
+        assert not found
 
 
 def test_questions_answer_with_python_values(device):
