@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import pickle
 import string
 import sys
 import time
+import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from .old_builtins import Buffer, File
 
 _python3: dict[str, Any] = {**vars(pickle), **vars(csv)}
 
@@ -31,6 +35,19 @@ _NUMPY = {
 }  # fmt: skip
 
 
+_ITERTOOLS = {
+    "imap": map, "izip": zip, "ifilter": filter, "ifilterfalse": itertools.filterfalse,
+    "izip_longest": itertools.zip_longest,
+}  # fmt: skip
+_TYPES = {
+    "BooleanType": bool, "BufferType": Buffer, "ClassType": type, "ComplexType": complex, "DictType": dict,
+    "DictionaryType": dict, "FileType": File, "FloatType": float, "InstanceType": object, "IntType": int,
+    "ListType": list, "LongType": int, "ObjectType": object, "SliceType": slice, "StringType": str,
+    "StringTypes": (str,), "TupleType": tuple, "TypeType": type, "UnboundMethodType": types.FunctionType,
+    "UnicodeType": str, "XRangeType": range,
+}  # fmt: skip
+
+
 def restore() -> None:
     """Give the modules these names, and let pickle and csv use files opened in the other mode, text or binary."""
     vars(time)["clock"] = time.process_time
@@ -41,8 +58,8 @@ def restore() -> None:
         join=lambda words, sep=" ": sep.join(words), atof=float, atoi=int, atol=int, letters=string.ascii_letters,
         lowercase=string.ascii_lowercase, uppercase=string.ascii_uppercase,
     )  # fmt: skip
-    for name, value in _NUMPY.items():
-        vars(np).setdefault(name, value)
+    for module, names in ((np, _NUMPY), (itertools, _ITERTOOLS), (types, _TYPES)):
+        vars(module).update(names | vars(module))
     vars(pickle).update(load=_load, loads=_loads, dump=_dump)
     vars(csv).update(reader=_reader, writer=_writer)
 

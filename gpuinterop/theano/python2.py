@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import difflib
+import builtins
 import functools
 import importlib.util
 import operator
@@ -18,13 +18,13 @@ import numpy as np
 
 from gpuinterop.errors import MissingLibraryError
 
+from .old_builtins import BUILTINS, sort_key
 from .old_libraries import restore
 
 # Names of Python 2 that valid Python 3 can contain.
 NAMES = frozenset(
-    "ConfigParser Queue StringIO basestring cPickle cmp execfile file has_key iteritems itervalues izip long "
-    "raw_input reduce unichr unicode urllib2 xrange".split()
-)
+    "ConfigParser Queue StringIO cPickle has_key iteritems itervalues izip urllib2".split()
+) | (BUILTINS.keys() - vars(builtins).keys())
 
 
 def compiled(
@@ -42,7 +42,7 @@ def compiled(
             if not any(map(_is_python2, ast.walk(tree))):
                 return compile(tree, name, "exec"), {}
     try:
-        after = _translated(text, name, module)
+        after, numbers = _translated(text, name, module)
     except SyntaxError:
         if python2:
             with suppress(SyntaxError):
@@ -52,12 +52,14 @@ def compiled(
         tree = ast.parse(after, name)
     except TabError:  # in Python 2 a tab ended at a multiple of eight columns
         tree = ast.parse(re.sub(r"(?m)^[ \t]+", lambda m: m[0].expandtabs(), after), name)
-    if text.count("\n") != after.count("\n"):
-        _renumber(tree, text.splitlines(), after.splitlines())
+    except SyntaxError as error:
+        line = numbers[min(error.lineno or 1, len(numbers)) - 1]
+        raise SyntaxError(error.msg, (name, line, None, _line(text, line))) from None
+    _renumber(tree, numbers)
     tree = _OldMethods().visit(tree)
     if not any(_imports_division(statement) for statement in tree.body):
         tree = _Division().visit(tree)
-    return compile(ast.fix_missing_locations(tree), name, "exec"), dict(_FUNCTIONS)
+    return compile(ast.fix_missing_locations(tree), name, "exec"), {"__builtins__": _BUILTINS}
 
 
 def _is_python2(node: ast.AST) -> bool:
@@ -68,12 +70,33 @@ def _is_python2(node: ast.AST) -> bool:
     return False
 
 
-def _translated(text: str, name: str, module: bool = False) -> str:
-    """Return Python 2 source code as Python 3."""
+# Fixers of fissix that are not used. "future" would delete the import that changes the division, "import" makes imports
+# relative. The others recognise built-in functions by their names, and change a program's own functions and
+# parameters of these names too; programs get the functions of Python 2 instead.
+_LEFT_OUT = (
+    "future import apply basestring execfile filter input intern itertools itertools_imports long map raw_input reduce "
+    "reload sorted standarderror types xrange zip"
+)
+
+
+@functools.cache
+def _translator(module: bool) -> Any:
+    """Return fissix with the fixers for a program, or for a module of a package."""
+    from fissix.refactor import RefactoringTool, get_fixers_from_package
+
+    left_out = {f"fissix.fixes.fix_{name}" for name in _LEFT_OUT.split()}
+    if module:
+        left_out.remove("fissix.fixes.fix_import")
+    return RefactoringTool(
+        [f for f in get_fixers_from_package("fissix.fixes") if f not in left_out]
+    )
+
+
+def _translated(text: str, name: str, module: bool = False) -> tuple[str, list[int]]:
+    """Return Python 2 source code as Python 3, and for each of its lines the number in the original."""
     try:
         from fissix.pgen2.parse import ParseError
         from fissix.pgen2.tokenize import TokenError
-        from fissix.refactor import RefactoringTool, get_fixers_from_package
     except ImportError as error:
         raise MissingLibraryError(
             where="gpuinterop run",
@@ -81,32 +104,41 @@ def _translated(text: str, name: str, module: bool = False) -> str:
             got=str(error),
             fix="pip install 'gpuinterop[pytensor]'",
         ) from error
-
-    # "import" makes imports relative. "future" deletes the import that changes the division. `_execute` translates.
-    left_out = (".fix_future", ".fix_execfile") + (() if module else (".fix_import",))
-    fixers = [f for f in get_fixers_from_package("fissix.fixes") if not f.endswith(left_out)]
     try:
-        return str(RefactoringTool(fixers).refactor_string(text.rstrip("\n") + "\n", name))
+        tree = _translator(module).refactor_string(text.rstrip("\n") + "\n", name)
+        return str(tree), _numbers(tree)
     except ParseError as error:
         line, column = error.context[1]
     except TokenError as error:
         line, column = error.args[1]
-    shown = [*text.splitlines(), ""][line - 1]
+    shown = _line(text, line)
     raise SyntaxError("neither Python 3 nor Python 2", (name, line, column + 1, shown))
 
 
-def _renumber(tree: ast.AST, before: list[str], after: list[str]) -> None:
-    """Give the nodes the line numbers of the Python 2 program: a translation can add and remove lines."""
-    numbers: dict[int, int] = {}
-    for _, i1, i2, j1, j2 in difflib.SequenceMatcher(
-        None, before, after, autojunk=False
-    ).get_opcodes():
-        for j in range(j1, j2):
-            numbers[j + 1] = max(1, min(i1 + j - j1 + 1, i2))
-    for node in ast.walk(tree):
-        for field in ("lineno", "end_lineno"):
-            if hasattr(node, field):
-                setattr(node, field, numbers[getattr(node, field)])
+def _line(text: str, number: int) -> str:
+    return [*text.splitlines(), ""][number - 1]
+
+
+def _numbers(tree: Any) -> list[int]:
+    """Return the original number of each line: a token keeps its own, and those that fissix adds have none."""
+    numbers = [0]
+    for leaf in tree.leaves():
+        numbers += [0] * leaf.prefix.count("\n")
+        numbers[-1] = numbers[-1] or leaf.lineno
+        numbers += [0] * leaf.value.count("\n")
+    for i, number in enumerate(numbers):
+        numbers[i] = number or (numbers[i - 1] + 1 if i else 1)
+    return numbers
+
+
+def _renumber(tree: ast.AST, numbers: list[int]) -> None:
+    """Give the nodes the line numbers of the Python 2 program, and no columns, which differ from those of its lines."""
+    located: Any
+    for located in ast.walk(tree):
+        if hasattr(located, "lineno"):
+            located.lineno = numbers[located.lineno - 1]
+            located.end_lineno = max(located.lineno, numbers[located.end_lineno - 1])
+            located.col_offset = located.end_col_offset = -1
 
 
 def _imports_division(statement: ast.stmt) -> bool:
@@ -127,11 +159,10 @@ class _OldMethods(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         self.generic_visit(node)
-        match node:  # fissix takes the axis for a function that compares
-            case ast.Call(
-                ast.Attribute(x, "sort"), [], [ast.keyword("key", ast.Call(ast.Name("cmp_to_key"), [order]))]
-            ):  # fmt: skip
-                return _call("__sort__", x, order, node)
+        match node:
+            case ast.Call(ast.Attribute(x, "sort")) if node.args or node.keywords:
+                node.func = ast.copy_location(ast.Name("__sort__", ast.Load()), node)
+                node.args.insert(0, x)
         return node
 
 
@@ -141,7 +172,7 @@ class _Division(ast.NodeTransformer):
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         self.generic_visit(node)
         return (
-            _call("__divide__", node.left, node.right, node)
+            _call("__divide__", node, node.left, node.right)
             if isinstance(node.op, ast.Div)
             else node
         )
@@ -150,21 +181,22 @@ class _Division(ast.NodeTransformer):
         self.generic_visit(node)
         if not isinstance(node.op, ast.Div):
             return node
+        match node.target:
+            case ast.Subscript(x, index):
+                key = ast.Subscript(ast.Name("__key__", ast.Load()), index, ast.Load())
+                call = _call("__divide_item__", node, x, ast.copy_location(key, node), node.value)
+                return ast.copy_location(ast.Expr(call), node)
         # A second node for the target, which is read here.
         read = ast.copy_location(ast.parse(ast.unparse(node.target), mode="eval").body, node)
         for part in ast.walk(read):
             ast.copy_location(part, node)
-        value = _call("__divide_in_place__", read, node.value, node)
+        value = _call("__divide_in_place__", node, read, node.value)
         return ast.copy_location(ast.Assign([node.target], value), node)
 
 
-def _call(name: str, left: ast.expr, right: ast.expr, node: ast.AST) -> ast.Call:
+def _call(name: str, node: ast.AST, *arguments: ast.expr) -> ast.Call:
     function = ast.copy_location(ast.Name(name, ast.Load()), node)
-    return ast.copy_location(ast.Call(function, [left, right], []), node)
-
-
-def _compare(a: Any, b: Any) -> int:
-    return int(a > b) - int(a < b)
+    return ast.copy_location(ast.Call(function, list(arguments), []), node)
 
 
 def _execute(path: Any, names: Any = None, local: Any = None) -> None:
@@ -192,6 +224,17 @@ def _divide_in_place(a: Any, b: Any) -> Any:
     return a
 
 
+class _Key:
+    """Returns what is written in brackets: slices too."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return key
+
+
+def _divide_item(x: Any, key: Any, value: Any) -> None:
+    x[key] = _divide_in_place(x[key], value)
+
+
 def _is_integer(value: Any) -> bool:
     dtype = getattr(value, "dtype", None)
     if dtype is None:
@@ -201,9 +244,15 @@ def _is_integer(value: Any) -> bool:
     return False
 
 
-def _sort(x: Any, order: Any) -> Any:
-    """Sort a list by a function that compares two elements, or an array along an axis."""
-    return x.sort(key=functools.cmp_to_key(order)) if callable(order) else x.sort(order)
+def _sort(x: Any, *arguments: Any, **options: Any) -> Any:
+    """Call the method, whose arguments are other ones if it is that of a list."""
+    if getattr(type(x), "sort", None) is not list.sort:
+        return x.sort(*arguments, **options)
+    options |= dict(zip(("cmp", "key", "reverse"), arguments, strict=False))
+    x.sort(
+        key=sort_key(options.get("cmp"), options.get("key")), reverse=options.get("reverse", False)
+    )
+    return None
 
 
 def _old_class(cls: Any) -> Any:
@@ -222,7 +271,7 @@ def _comparison(operation: Any) -> Any:
 
 
 # What translated programs call.
-_FUNCTIONS = {
-    "cmp": _compare, "execfile": _execute, "file": open, "__divide__": _divide, "__divide_in_place__": _divide_in_place,
-    "__sort__": _sort, "__old_class__": _old_class,
+_BUILTINS = {
+    **BUILTINS, "execfile": _execute, "__divide__": _divide, "__divide_in_place__": _divide_in_place, "__key__": _Key(),
+    "__divide_item__": _divide_item, "__sort__": _sort, "__old_class__": _old_class,
 }  # fmt: skip

@@ -186,21 +186,117 @@ def test_names_and_files_of_python_2(tmp_path) -> None:
     assert (names["order"], names["found"]) == ([3, 2, 1], (True, -6, 1))
 
 
-def test_sort_compares_elements_or_sorts_an_axis_of_numpy() -> None:
-    names = values_of(
-        "import numpy\nx = [2, 3, 1]\nx.sort(lambda a, b: cmp(b, a))\ny = sorted(x, cmp)\n"
-        "z, w = numpy.eye(2), numpy.eye(2)\nz.sort(0)\nw.sort(-1)\nprint ''\n"
-    )
-    assert (names["x"], names["y"]) == ([3, 2, 1], [1, 2, 3])
-    assert (names["z"].tolist(), names["w"].tolist()) == ([[0, 0], [1, 1]], [[0, 1], [0, 1]])
+# Programs, and what Python 2.7 with NumPy 1.11 prints for them.
+PROGRAMS = {
+    "sort": ("""\
+import numpy as np
+a = np.array([[3, 1], [2, 5]])
+print np.sort(a, axis=0).tolist(), np.sort(a, 0, 'mergesort').tolist(), np.sort(a, axis=1).tolist()
+for axis in (0, -1):
+    a.sort(axis)
+    print a.tolist()
+x = [3, 1, 2]
+x.sort(lambda p, q: cmp(q, p)); print x
+x.sort(None, lambda v: -v, True); print x
+x.sort(cmp=lambda p, q: cmp(q, p), key=lambda v: v % 3); print x
+print sorted('bca', reverse=True), sorted(x, lambda p, q: cmp(q, p), None, True), sorted(x, None, lambda v: -v)
+""", """\
+[[2, 1], [3, 5]] [[2, 1], [3, 5]] [[1, 3], [2, 5]]
+[[2, 1], [3, 5]]
+[[1, 2], [3, 5]]
+[3, 2, 1]
+[1, 2, 3]
+[2, 1, 3]
+['c', 'b', 'a'] [1, 2, 3] [3, 2, 1]
+"""),
+    "lists": ("""\
+print map(None, [1, 2], 'abc'), map(None, 'ab'), map(lambda a, b: (a, b), [1], [2, 3]), map(str, xrange(3))[1]
+print filter(None, [0, 1, 2]), filter(lambda c: c > 'a', 'abc'), filter(None, (0, 1)), zip([1, 2], 'ab')[1]
+f = map
+print range(3) + [9], f(None, 'ab', 'c'), callable(raw_input)
+""", """\
+[(1, 'a'), (2, 'b'), (None, 'c')] ['a', 'b'] [(1, 2), (None, 3)] 1
+[1, 2] bc (1,) (2, 'b')
+[0, 1, 2, 9] [('a', 'c'), ('b', None)] True
+"""),
+    "iterators": ("""\
+from itertools import izip, imap, count, ifilter, izip_longest
+import itertools
+print list(izip(count(), 'ab')), imap(lambda v: v * v, count()).next(), list(itertools.ifilterfalse(None, [0, 1]))
+print list(itertools.islice(ifilter(None, count()), 2)), list(izip_longest('a', 'bc'))
+""", """\
+[(0, 'a'), (1, 'b')] 0 [0]
+[1, 2] [('a', 'b'), (None, 'c')]
+"""),
+    "functions": ("""\
+import types
+print apply(max, (1, 2)), reduce(lambda p, q: p * 2 + q, [1, 1, 1]), intern('a'), unichr(65) == u'A', cmp(2, 1)
+print round(2.5), round(-0.5), round(0.125, 2), round(1234.5, -2), round(2.675, 2), round(7), round(1e300, -299)
+with open('/dev/null') as f:
+    print len(buffer('abcdef', 2, 3)), isinstance(f, file), isinstance('s', basestring), unicode(2)
+print isinstance('a', types.StringType), isinstance(u'a', types.StringTypes), types.ListType is list, long('7')
+try:
+    raise StandardError, 'old'
+except StandardError, e:
+    print e
+""", """\
+2 7 a True 1
+3.0 -1.0 0.13 1200.0 2.67 7.0 1e+300
+3 True True 2
+True True True 7
+old
+"""),
+    "names of the program": ("""\
+def apply(f, x): return f + x
+class C(object):
+    def sort(self, axis, order='x'): return axis, order
+    def map(self, f): return f
+def f(input, filter=None, map=lambda v: v, long=3): return input(1), filter, map(5), long
+print apply(1, 2), C().sort(1), C().sort(axis=2, order='y'), C().map(3), f(lambda v: v + 1, filter=2)
+""", "3 (1, 'x') (2, 'y') 3 (2, 2, 5, 3)\n"),
+    "division in place": ("""\
+import numpy as np
+def index(): print 'once',; return 0
+d, m = [7.0, 7], np.arange(6).reshape(2, 3)
+d[index()] /= 2
+d[1] /= 2
+m[:, 1:] /= 2
+print d, m.tolist()
+""", "once [3.5, 3] [[0, 0, 1], [3, 2, 2]]\n"),
+}  # fmt: skip
 
 
-def test_sort_takes_an_axis_from_a_variable() -> None:
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_prints_what_it_printed_in_python_2(name, capsys) -> None:
+    text, printed = PROGRAMS[name]
+    values_of(text)
+    assert capsys.readouterr().out == printed
+
+
+def test_sort_of_a_module_takes_an_axis() -> None:
     names = values_of(
-        "import numpy\nimport pytensor.tensor as T\nx, axis = numpy.array([[2, 0], [1, 3]]), 0\nx.sort(axis)\n"
-        "y = T.sort(T.constant([2, 1])).eval()\nprint ''\n"
+        "import pytensor.tensor as T\nx = T.constant([[2, 1], [0, 3]])\nprint ''\n"
+        "y, axis = T.sort(x, axis=0).eval(), 0\nz = T.sort(x, axis).eval(), T.sort(x).eval()\n"
     )
-    assert (names["x"].tolist(), names["y"].tolist()) == ([[1, 0], [2, 3]], [1, 2])
+    assert names["y"].tolist() == names["z"][0].tolist() == [[0, 1], [2, 3]]
+    assert names["z"][1].tolist() == [[1, 2], [0, 3]]
+
+
+def test_input_is_evaluated_in_the_variables_of_its_caller(script) -> None:
+    text = "def f(n):\n    return input()\nprint f(7), raw_input()\n"
+    assert run(script(text), stdin="n + 1\nline\n", device="cpu")[0] == "8 line\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("print ''\ndef f(a,\n      (b, c)):\n    x = {}.has_key(1)\n    from os import *\n", 5),
+     ("raise E, 'a', tb\nprint\nx.sort(\n  lambda a, b: 1)\nf(await=1)\n", 5),
+     ("print '''a\nb'''\nprint\ntry: pass\nexcept (A, B), e: pass\nNone = 3\n", 6)],
+)  # fmt: skip
+def test_a_program_that_python_3_refuses_is_a_syntax_error_with_its_line(text, line) -> None:
+    with pytest.raises(SyntaxError) as raised:
+        values_of(text)
+    assert (raised.value.filename, raised.value.lineno) == ("old.py", line)
 
 
 def test_classes_have_the_special_methods_of_python_2() -> None:
