@@ -3,8 +3,8 @@
 import pytest
 
 REFUSED = [
-    (["matrix", "/nonexistent/file.json"], "gpuinterop matrix: [Errno 2] No such file"),
-    (["matrix", "--only", "numpy", "--output", "/nonexistent/m.json"], "No such file"),
+    (["matrix", "{missing}/file.json"], "gpuinterop matrix: [Errno 2] No such file"),
+    (["matrix", "--only", "numpy", "--output", "{missing}/m.json"], "No such file"),
     (["matrix", "--only", "tourch"], "--only: expected the name of a library: torch, numpy, "),
     (["matrix", "--only", "tourch"], "fix: pass 'torch'"),
     (["matrix", "--only", "numpy", "--layouts", "spiral"], "'spiral'"),
@@ -38,7 +38,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("words", "message"), REFUSED)
-def test_wrong_arguments_are_refused(run, words, message):
-    code, out, err = run(*words)
+def test_wrong_arguments_are_refused(run, words, message, tmp_path):
+    code, out, err = run(*(word.replace("{missing}", f"{tmp_path}/missing") for word in words))
     assert (code, out) == (2, "")
     assert message in err

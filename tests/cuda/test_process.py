@@ -50,7 +50,7 @@ print(_core.cuda_unavailable_reason())
 def test_files_that_are_not_a_driver(tmp_path):
     text = tmp_path / "libcuda.so.1"
     text.write_bytes(b"not ELF at all")
-    for path in ("/nowhere/libcuda.so", text):
+    for path in (tmp_path / "missing" / "libcuda.so", text):
         assert str(path) in run(WITHOUT, path)
     path = compiled(tmp_path / "libcuda.so", "int cuInit(unsigned f) { return 0; }")
     assert "it lacks cuDriverGetVersion" in run(WITHOUT, path)

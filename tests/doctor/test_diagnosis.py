@@ -99,7 +99,7 @@ MIXES = {
         (), {"driver": {"kernel_module": "580", "reason": "no libcuda"}, "devices": []}, "driver", "warning", "",
     ),
     "a forked process": ((), driver(forked=True), "fork", "warning", "spawn"),
-    "a named driver": ((), {"environment": {"GPUINTEROP_LIBCUDA": "/x.so"}}, "stand-in", "hint", ""),
+    "a named driver": ((), {"environment": {"GPUINTEROP_LIBCUDA": "x.so"}}, "stand-in", "hint", ""),
     "a default device that does not exist": (
         (), driver(default_device_fault="'cpuu': no device"), "device", "warning", "unset GPUINTEROP_DEVICE",
     ),

@@ -318,7 +318,7 @@ for make in (lambda: capsule(device=CUDA), lambda: Producer(device=CUDA)):
 """
 
 
-def test_memory_of_a_device_without_a_driver_is_refused():
-    run(NO_DRIVER, "/nonexistent/libcuda.so.1")
+def test_memory_of_a_device_without_a_driver_is_refused(tmp_path):
+    run(NO_DRIVER, tmp_path / "libcuda.so.1")
     with pytest.raises(BufferError, match="cuda:0"):
         gi.from_dlpack(Producer(lambda **_: capsule(device=CUDA), device=(1, 0)))

@@ -71,6 +71,21 @@ def test_test_modules_have_names_of_their_own():
     assert twice <= {"__init__.py", "conftest.py"}
 
 
+def test_tests_name_no_path_of_a_machine():
+    """A path that a test needs to be missing is in a folder of its own, because a machine may have any other."""
+    system = ("/bin/", "/dev/", "/etc/", "/proc/", "/sys/", "/usr/")
+    absolute = []
+    for path, text in sources("tests"):
+        nodes = [*ast.walk(ast.parse(text))]
+        parts = {
+            id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values
+        }
+        texts = [n.value for n in nodes if isinstance(n, ast.Constant) and id(n) not in parts]
+        found = [t for t in texts if isinstance(t, str) and re.fullmatch(r"(/[\w.-]{2,})+", t)]
+        absolute += [f"{path.name}: {t}" for t in found if not t.startswith(system)]
+    assert absolute == []
+
+
 def test_the_table_of_environment_variables_names_all_that_are_read():
     page = (ROOT / "docs" / "devices.md").read_text(encoding="utf-8")
     table = page.partition("## Environment variables")[2]

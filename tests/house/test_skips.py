@@ -26,7 +26,9 @@ DEVICE = "def test_of_both(device): assert device in ('cpu', 'cuda:0')\n"
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Runs pytest on one file with a copy of the configuration."""
-    monkeypatch.setenv("GPUINTEROP_LIBCUDA", "/nonexistent")  # no real GPU in these runs
+    monkeypatch.setenv(
+        "GPUINTEROP_LIBCUDA", str(tmp_path / "libcuda.so")
+    )  # no real GPU in these runs
     (tmp_path / "doubles").mkdir()
     for name in ("conftest.py", "allowed_skips.txt", "doubles/not_on_fake.txt"):
         shutil.copy(TESTS / name, tmp_path / name)
