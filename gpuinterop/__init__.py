@@ -10,6 +10,7 @@ import os
 import sys
 from _thread import RLock
 from importlib import import_module
+from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any
 
@@ -126,12 +127,13 @@ def __getattr__(name: str) -> Any:
 
 
 def _missing(name: str) -> AttributeError:
-    if name.startswith("__"):
+    # `from gpuinterop import devices` reads the attribute before it imports the module.
+    if name.startswith("__") or PathFinder.find_spec(f"{__name__}.{name}", __path__):
         return AttributeError(f"module 'gpuinterop' has no attribute {name!r}")
-    error_messages = import_module("gpuinterop.error_messages")
-    error: AttributeError = error_messages.missing_name(f"gpuinterop.{name}", name)
-    if name.startswith(("to_", "from_")):
-        error = error.changed(fix=f"write gpuinterop.converters.{name}")
+    missing_names, call = import_module("gpuinterop.ops.missing_names"), ""
+    if name.startswith(("to_", "from_")) and hasattr(import_module("gpuinterop.converters"), name):
+        call = f"gpuinterop.converters.{name}"
+    error: AttributeError = missing_names.missing_name(f"gpuinterop.{name}", name, _HOMES, call)
     error.name, error.obj = name, sys.modules[__name__]  # Python prints "Did you mean: 'zeros'?"
     return error
 

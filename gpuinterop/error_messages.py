@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy
-
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -122,31 +120,12 @@ not_an_array = Builder(
     ArgumentTypeError, "name object", expected="a gpuinterop array as {name}", got="{object}",
     fix="convert it: gpuinterop.asarray(x)",
 )  # fmt: skip
-# Methods of other libraries' arrays that gpuinterop has under other names.
-OTHER_NAMES = {
-    "clone": "x.copy()", "contiguous": "x.copy()",
-    "detach": "x", "double": 'x.astype("float64")', "expand": "x.broadcast_to(shape)",
-    "float": 'x.astype("float32")', "half": 'x.astype("float16")', "int": 'x.astype("int32")',
-    "long": 'x.astype("int64")', "numpy": "x.get()", "permute": "x.transpose(1, 0)",
-    "to": 'gpuinterop.to(x, "torch") or x.astype("float16")',
-    "unsqueeze": "x[None]",
-}  # fmt: skip
 
 
-def missing_name(where: str, name: str) -> MissingNameError:
-    fix, found = "", getattr(numpy, name, None)
-    if where.startswith("x.") and name in OTHER_NAMES:
-        fix = f"write {OTHER_NAMES[name]}, or "
-    elif callable(found) and not isinstance(found, type):
-        fix = f"write numpy.{name}(x.get()), or numpy.{name}(x) if docs/not-here.md does not list it, or "
-    elif where.startswith("x."):
-        fix = f"write x.get().{name}, or "
-    elif hasattr(numpy, name):
-        fix = f"write numpy.{name}, or "
+def missing_name(where: str, name: str, fix: str) -> MissingNameError:
     return MissingNameError(
         where=where, expected="a name that gpuinterop has", got=name,
-        fix=f'{fix}call another library: gpuinterop.to(x, "torch"); docs/first-steps.md and '
-        "docs/not-here.md list what to use",
+        fix=f"{fix}docs/first-steps.md and docs/not-here.md list what to use",
     )  # fmt: skip
 
 

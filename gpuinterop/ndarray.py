@@ -16,7 +16,6 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core, address_inputs, array_inputs, copy_tracking, dtypes, host_views
 from gpuinterop.error_context import reraise_from, resolve_device
-from gpuinterop.error_messages import OTHER_NAMES
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -31,9 +30,10 @@ from gpuinterop.errors import (
 from gpuinterop.host_views import download, has_core_layout, only_element, to_host_array, wrap_numpy
 from gpuinterop.kernel_protocols import ArgumentMethods
 from gpuinterop.layout import core_view
+from gpuinterop.ops.missing_names import OTHER_NAMES, MissingName
 from gpuinterop.ops.reductions import ReductionMethods
 from gpuinterop.option_values import require_bool, takes_copy_keyword
-from gpuinterop.views import MissingName, ViewMethods, own_state
+from gpuinterop.views import ViewMethods, own_state
 
 __all__ = ["CudaNdarray", "GpuArray"]
 

@@ -143,20 +143,6 @@ class Flags:
         return "\n".join(f"  {n.upper()} : {getattr(self, n)}" for n in self._printed)
 
 
-class MissingName:
-    """An attribute of other libraries' arrays that gpuinterop's do not have; reading it raises the fix.
-
-    A `__getattr__` would slow down every search for an absent attribute: numpy.asarray(x) nearly twice.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.__doc__ = "Missing: docs/not-here.md lists what to use."
-
-    def __get__(self, x: Any, owner: type) -> Any:
-        raise error_messages.missing_name(f"x.{self.name}", self.name)
-
-
 class ViewMethods(_core.Array):
     """Methods that return views of the same memory, where strides allow it."""
 

@@ -155,9 +155,20 @@ def as_index_array(value: Any, device: Any, where: str, masks: bool = True) -> I
     return IndexArray(index, listed, live=isinstance(value, _core.Array))
 
 
-def _not_indices(
-    where: str, got: str, fix: str = "convert it: int(key) or list(key)"
-) -> IndexKindError:
+def _no_index(where: str, item: Any) -> IndexKindError:
+    """Return the error for an object that is no index, with a conversion that may make it one."""
+    fix = "pass ints: an array has no named fields"
+    if not isinstance(item, (str, bytes)):
+        fix = "pass ints or slices"
+        convert = next((f for f, m in _CONVERSIONS.items() if hasattr(type(item), m)), None)
+        fix = f"convert it: {convert}(key)" if convert else fix
+    return _not_indices(where, type_name(item), fix)
+
+
+_CONVERSIONS = {"list": "__iter__", "int": "__int__"}
+
+
+def _not_indices(where: str, got: str, fix: str) -> IndexKindError:
     return IndexKindError(
         where=where, got=got, fix=fix,
         expected="ints, slices, Ellipsis, None, arrays of integers or bools, and tuples of them as key",
@@ -177,11 +188,11 @@ def _part(item: Any, device: Any, where: str) -> Any:
         try:
             return operator.index(item)
         except TypeError:
-            raise _not_indices(where, type_name(item)) from None
+            raise _no_index(where, item) from None
     try:
         array = as_index_array(item, device, where)
     except ConversionTypeError:
-        raise _not_indices(where, type_name(item)) from None
+        raise _no_index(where, item) from None
     if array.shape == ():
         value = array.values.item()
         return value if isinstance(value, bool) else int(value)

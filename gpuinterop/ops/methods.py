@@ -20,6 +20,7 @@ from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
 from .core_callbacks import CALLS, FUNCTIONS
 from .functions import astype, clip, round
 from .index_functions import compress, nonzero, put, repeat, take
+from .missing_names import own_call
 from .operation_table import ALIASES, ROWS
 
 UFUNCS: dict[Any, Any] = {
@@ -33,8 +34,6 @@ UFUNCS |= {
     if isinstance(getattr(np, alias, None), np.ufunc)
 }
 
-
-_OTHER_NAMES = {"expit": "sigmoid"}  # SciPy's
 
 # numpy.where -> the function for gpuinterop arrays; filled by the first call, because conversions and
 # operators do not need the module.
@@ -87,12 +86,9 @@ def _path(ufunc: np.ufunc, method: str) -> str:
 
 def _missing_ufunc(ufunc: np.ufunc, method: str, x: Any) -> GpuInteropError:
     """Return the error for a ufunc without an implementation, such as SciPy's, of which gpuinterop may have its own."""
-    error, name = (
-        _missing(_path(ufunc, method), x),
-        _OTHER_NAMES.get(ufunc.__name__, ufunc.__name__),
-    )
-    own = f"call gpuinterop.{name}(x), or " if name in FUNCTIONS or name in ALIASES else ""
-    return error.changed(fix=own + error.fix) if method == "__call__" else error
+    error = _missing(_path(ufunc, method), x)
+    own = own_call(ufunc.__name__) if method == "__call__" else ""
+    return error.changed(fix=f"call {own}, or {error.fix}") if own else error
 
 
 def _refuse_in_place(name: str, x: Any) -> ArgumentTypeError:
