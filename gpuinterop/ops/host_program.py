@@ -42,8 +42,10 @@ _SUMS = {
 }
 # The ufunc of np.clip is private. maximum and minimum give the same results, slowly with a number.
 _CLIP: Any = getattr(np._core.umath, "clip", None)  # type: ignore[attr-defined]
+# Loops of the core; see own_loop in native/ops/host_loops.hpp.
+_OWN = {"limit": -6, "odds": -7}
 # Functions that NumPy lacks, in the order of special_loops in native/ops/special_loops.cpp.
-SPECIAL = ("rsqrt", "sigmoid", "softplus", "erf", "erfc", "erfinv", "gamma", "lgamma", "digamma")
+SPECIAL = ("erf", "erfc", "erfinv", "gamma", "lgamma", "digamma")
 
 
 @dataclass(eq=False)
@@ -120,6 +122,10 @@ class HostProgram:
     def integer_power(self, x: HostValue, y: HostValue) -> HostValue:
         """Return the power of integers of one dtype; negative exponents give the same results as in a kernel."""
         return self._step(None, (x.dtype, -3), (x, y), (x.dtype,))[0]
+
+    def own(self, name: str, x: HostValue) -> HostValue:
+        """Return the function of `_OWN` of a float32 or float64."""
+        return self._step(None, (x.dtype, _OWN[name]), (x,), (x.dtype,))[0]
 
     def special(self, name: str, x: HostValue) -> HostValue:
         """Return the function of `SPECIAL` of a float64."""
@@ -298,7 +304,24 @@ def _row_steps(
         return (program.integer_power(*values),)
     if isinstance(row.numpy, np.ufunc):
         return program.loop(row.numpy, values, outs)
+    if row.name in ("rsqrt", "sigmoid", "softplus"):
+        return (_formula(program, row.name, values[0]),)
     wide = [program.cast(value, _FLOAT64) for value in values]
     if row.numpy is None:
         return (program.special(row.name, *wide),)
     return program.call(row.numpy, wide, (_FLOAT64,) * len(outs))
+
+
+def _formula(program: HostProgram, name: str, x: HostValue) -> HostValue:
+    """Return 1 / sqrt(x), t / (1 + t) or log(1 + t), where t is exp(x), by the loops of float32 or float64."""
+    dtype = _FLOAT64 if x.dtype == _FLOAT64 else _FLOAT32
+
+    def loop(ufunc: np.ufunc, *operands: HostValue) -> HostValue:
+        return program.loop(ufunc, operands, (dtype,))[0]
+
+    x = program.cast(x, dtype)
+    if name == "rsqrt":
+        return loop(np.divide, program.constant(1, dtype), loop(np.sqrt, x))
+    # The limit keeps t finite. Above it the results are 1 and x.
+    t = loop(np.exp, program.own("limit", x))
+    return program.own("odds", t) if name == "sigmoid" else loop(np.maximum, loop(np.log1p, t), x)

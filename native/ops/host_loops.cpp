@@ -150,6 +150,8 @@ HostLoop own_loop(int of, int kind) {
     case -3: return in_table(own_loops().powers, of);
     case -4: return in_table(own_loops().squares, of);
     case -5: return {special_loops + of, nullptr};
+    case -6: return in_table(own_loops().limits, of);
+    case -7: return in_table(own_loops().odds, of);
     default: return cast_loop(static_cast<DTypeId>(of), static_cast<DTypeId>(kind));
   }
 }

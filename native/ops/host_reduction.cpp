@@ -12,8 +12,8 @@ namespace gpuinterop::ops {
 
 namespace {
 
-constexpr int64_t kAccumulators = 512;  // that are joined at a time
-constexpr int64_t kStridedTile = 2048;  // elements of a strided line at a time
+constexpr int64_t kAccumulators = 4096;  // that are joined at a time
+constexpr int64_t kStridedTile = 2048;   // elements of a strided line at a time
 // Shorter lines cost more in calls than longer strided ones.
 constexpr int64_t kShortReduction = 16;
 constexpr int kMostPointers = kMaxPlanned + 1;
@@ -118,10 +118,8 @@ struct StageRun {
   const HostStage& stage;
   ProgramRun join, finish;
 
-  StageRun(const HostStage& stage, int64_t longest, const char* where)
-      : stage(stage),
-        join(*stage.join, longest, where),
-        finish(*stage.finish, kAccumulators, where) {}
+  StageRun(const HostStage& stage, int64_t longest, int64_t count, const char* where)
+      : stage(stage), join(*stage.join, longest, where), finish(*stage.finish, count, where) {}
 };
 
 class Reducer {
@@ -130,18 +128,24 @@ class Reducer {
       : s_(s),
         g_(g),
         where_(where),
-        longest_(std::max(g.tile, kAccumulators)),
-        last_(static_cast<int>(s.stages.size()) - 1) {}
+        count_(std::min(g.kept.last_extent(), kAccumulators)),
+        longest_(g.by_lines ? std::min(g.tile, g.reduced.last_extent()) : count_),
+        last_(static_cast<int>(s.stages.size()) - 1) {
+    const int64_t parts = last_ ? 2 : 1;
+    if (parts * count_ * kItem > int64_t{sizeof stack_})
+      heap_ = allocate({}, parts * count_ * kItem, where);
+    accumulators_ = heap_ ? heap_->ptr : stack_;
+    values_ = accumulators_ + (parts - 1) * count_ * kItem;
+  }
 
   void run() {
     const int64_t extent = g_.kept.last_extent();
     g_.kept.for_outer(g_.at, [&](char** at) {
       char* start[kMostPointers];
       std::copy(at, at + g_.kept.pointers, start);
-      for (int64_t done = 0; done < extent; done += kAccumulators) {
-        block(start, std::min(kAccumulators, extent - done));
-        for (int i = 0; i < g_.kept.pointers; ++i)
-          start[i] += kAccumulators * g_.kept.last_stride(i);
+      for (int64_t done = 0; done < extent; done += count_) {
+        block(start, std::min(count_, extent - done));
+        for (int i = 0; i < g_.kept.pointers; ++i) start[i] += count_ * g_.kept.last_stride(i);
       }
     });
   }
@@ -150,7 +154,7 @@ class Reducer {
   // Computes `count` results along the fastest kept dimension.
   void block(char* const* start, int64_t count) {
     for (int i = 0; i <= last_; ++i) {
-      StageRun run(s_.stages[static_cast<size_t>(i)], longest_, where_);
+      StageRun run(s_.stages[static_cast<size_t>(i)], longest_, count_, where_);
       const int64_t item = itemsize_of(run.stage.accumulator);
       for (int64_t k = 0; k < count; ++k)
         std::memcpy(accumulators_ + k * item, &run.stage.initial, static_cast<size_t>(item));
@@ -215,10 +219,14 @@ class Reducer {
   const HostReduction& s_;
   Geometry& g_;
   const char* where_;
+  const int64_t count_;    // the most accumulators of a block
   const int64_t longest_;  // elements of a line
   const int last_;
-  alignas(16) char accumulators_[kAccumulators * 16];
-  alignas(16) char values_[kAccumulators * 16];
+  static constexpr int64_t kItem = 16;  // bytes of the largest element
+  char* accumulators_;
+  char* values_;  // of the stage before
+  BufferRef heap_;
+  alignas(64) char stack_[2 * 256 * kItem];  // enough for small calls
 };
 
 // Computes positions in C order by NumPy's argmin or argmax, which reads elements without gaps.

@@ -265,6 +265,16 @@ GI_INLINE void square(char** args, const intptr_t* n, const intptr_t* steps, voi
   map_elements<T, T>(args, *n, steps, [](T x) { return x * x; });
 }
 
+// For the logistic function. exp(80) is a finite float, and 1 + exp(80) rounds to exp(80) in every type.
+template <class T>
+GI_INLINE void limit(char** args, const intptr_t* n, const intptr_t* steps, void*) {
+  map_elements<T, T>(args, *n, steps, [](T x) { return x > 80 ? T{80} : x; });
+}
+template <class T>
+GI_INLINE void odds(char** args, const intptr_t* n, const intptr_t* steps, void*) {
+  map_elements<T, T>(args, *n, steps, [](T t) { return t / (1 + t); });
+}
+
 // ---- the tables -----------------------------------------------------------------------------------
 
 template <InnerLoop Loop>
@@ -317,8 +327,13 @@ OwnLoops make_loops([[maybe_unused]] bool wide) {
   GI_SET(kUInt64, uint64_t, uint64_t);
 #undef GI_SET
   loops.sums[kBool] = GI_COMPILED((add_wider<int64_t, bool>));
-  loops.squares[kFloat32] = GI_COMPILED(square<float>);
-  loops.squares[kFloat64] = GI_COMPILED(square<double>);
+#define GI_SET(dtype, T)                         \
+  loops.squares[dtype] = GI_COMPILED(square<T>); \
+  loops.limits[dtype] = GI_COMPILED(limit<T>);   \
+  loops.odds[dtype] = GI_COMPILED(odds<T>);
+  GI_SET(kFloat32, float);
+  GI_SET(kFloat64, double);
+#undef GI_SET
   loops.sums[kFloat32] = GI_COMPILED((add_wider<double, float>));
 #define GI_SET(i)                                \
   loops.copies[i] = GI_COMPILED(copy<(1 << i)>); \

@@ -15,15 +15,6 @@ double gi_double(unsigned long long bits) { return std::bit_cast<double>(bits); 
 #include "../../gpuinterop/jit/kernels/digamma.cuh"
 #undef GI_FN
 
-double sigmoid(double x) {
-  const double t = std::exp(-std::fabs(x));  // does not overflow
-  return (x >= 0 ? 1 : t) / (1 + t);
-}
-
-double softplus(double x) {
-  return x != x ? x : (x > 0 ? x : 0) + std::log1p(std::exp(-std::fabs(x)));
-}
-
 // Newton's method, corrected for the curvature. Winitzki's first approximation is good to 2e-3 everywhere; the error
 // squares with each step.
 double inverse_of_erf(double x) {
@@ -55,9 +46,6 @@ void each(char** args, const intptr_t* n, const intptr_t* steps, void*) {
 }  // namespace
 
 const InnerLoop special_loops[kSpecialLoops] = {
-    each<[](double x) { return 1 / std::sqrt(x); }>,
-    each<sigmoid>,
-    each<softplus>,
     each<[](double x) { return std::erf(x); }>,
     each<[](double x) { return std::erfc(x); }>,
     each<inverse_of_erf>,

@@ -264,6 +264,30 @@ def test_limits(dtype):
             np.testing.assert_array_equal(found, np.minimum(np.maximum(view, bounds[0]), bounds[1]))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_logistic_functions_keep_their_digits_everywhere(dtype):
+    x = np.concatenate(
+        [np.linspace(-800, 800, 40_001), np.linspace(-1, 1, 999), [np.inf, -np.inf, np.nan]]
+    )
+    x = x.astype(dtype)
+    wide = x.astype("longdouble")
+    with np.errstate(all="ignore"):
+        t = np.exp(-np.abs(wide))
+        expected = {
+            "sigmoid": np.where(wide < 0, t, 1) / (1 + t), "softplus": np.maximum(wide, 0) + np.log1p(t),
+            "rsqrt": 1 / np.sqrt(wide),
+        }  # fmt: skip
+        for name, exact in expected.items():
+            rounded = exact.astype(dtype)
+            spacing = np.spacing(np.abs(rounded)).astype("longdouble")
+            for view in (slice(None), slice(None, None, -3)):
+                found = getattr(gi, name)(shared(x)[view]).get()
+                finite = np.isfinite(rounded[view])
+                np.testing.assert_array_equal(found[~finite], rounded[view][~finite])
+                error = np.abs(found.astype("longdouble") - exact[view]) / spacing[view]
+                assert error[finite].max() < 4, name
+
+
 def test_choices_of_every_size():
     condition = values("bool", (30, 40))
     for dtype in ("bool", "int16", "float32", "float64", "complex128"):
@@ -309,3 +333,16 @@ def test_a_replay_runs_no_python_function():
     assert functions_of(lambda: replay()) == []
     close(graph.outputs[0].get(), np.tanh((x.get() + y.get()) * 2) - x.get()[::-1])
     np.testing.assert_array_equal(graph.outputs[1].get(), x.get().argmax(1))
+
+
+@pytest.mark.parametrize("columns", [255, 257, 4095, 4097, 9000])
+def test_reductions_of_many_columns(columns):
+    """More results than accumulators, on the stack and in memory of their own."""
+    host = values("float32", (2, 5, columns))
+    for view in (host, host[..., ::-2], host.transpose(1, 0, 2)):
+        for name in ("sum", "max", "mean", "var", "any"):
+            expected = getattr(view.astype("float64"), name)(axis=1)
+            canvas = np.zeros((*expected.shape[:1], 2 * expected.shape[1]), expected.dtype)
+            out = shared(canvas.astype("bool" if name == "any" else "float32"))[:, ::-2]
+            getattr(shared(view), name)(axis=1, out=out)
+            np.testing.assert_allclose(out.get(), expected, rtol=1e-6, atol=1e-7)
