@@ -46,6 +46,23 @@ def cast_stages(
     )  # fmt: skip
 
 
+def selected_stages(op: str, dtypes: tuple[int, ...], source: int, result: int) -> list[HostStage]:
+    """Return the stage of a reduction that starts from a given value, of the elements that a mask, if any, selects."""
+    row = REDUCTIONS[op]
+    assert row.host is not None
+    neutral = _initial(row.host.ufunc, source, 1)
+
+    def elements(program: HostProgram, inputs: Sequence[HostValue]) -> HostValue:
+        value = program.cast(inputs[0], source)
+        return (
+            program.choose(inputs[1], value, program.constant(neutral, source))
+            if inputs[1:]
+            else value
+        )
+
+    return host_stages(op, dtypes, elements, source, result, 1)
+
+
 def host_stages(
     op: str, inputs: Sequence[int], elements: Elements, source: int, result: int, count: int,
     ddof: float = 0.0,
@@ -111,7 +128,7 @@ def _initial(ufunc: np.ufunc, accumulator: int, count: int) -> Any:
     dtype = dtype_from_id(accumulator)
     if ufunc is np.add:
         # Only negative zeros have a negative sum, which 0.0 would hide.
-        return np.zeros((), dtype) if dtype.kind in "iu" or count == 0 else -np.zeros((), dtype)
+        return np.zeros((), dtype) if dtype.kind in "biu" or count == 0 else -np.zeros((), dtype)
     if ufunc in (np.multiply, np.logical_and):
         return np.ones((), dtype)
     if ufunc is np.logical_or or dtype.kind == "b":

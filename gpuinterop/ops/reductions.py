@@ -25,7 +25,7 @@ from gpuinterop.errors import (
 from gpuinterop.layout import c_strides
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.core_callbacks import CALLS, FUNCTIONS, PREPARE
-from gpuinterop.ops.host_reduction import cast_stages
+from gpuinterop.ops.host_reduction import cast_stages, selected_stages
 from gpuinterop.ops.reduction_codegen import INPUT, OUTPUT, SCRATCH, launches_for
 from gpuinterop.ops.reduction_geometry import Operand
 from gpuinterop.ops.reduction_table import (
@@ -177,10 +177,11 @@ def _reduce_selected(
     op: str, x: Any, axes: tuple[int, ...], dtype: Any, keepdims: bool, ddof: float, initial: Any,
     where: Any, out: Any,
 ) -> Any:  # fmt: skip
-    """Return the reduction of a GpuArray, computed in `dtype` and then combined with the initial value."""
+    """Return the reduction of a GpuArray, computed in `dtype` from the initial value on."""
     row = REDUCTIONS[op]
     mask = None if where is None else output_arrays.as_mask(where, x, op)
-    start = None if initial is None else _number(initial, _result_dtype(op, x.dtype, dtype), op)
+    result = _result_dtype(op, x.dtype, dtype)
+    start = None if initial is None else _number(initial, result, op)
     # Replaces the elements that are not selected.
     other = None if row.identity is not None or row.ufunc is None else start
     if mask is not None and row.needs_elements and other is None:
@@ -188,6 +189,9 @@ def _reduce_selected(
             where=op, expected="initial= with where=, because there is no identity",
             got="only where=", fix=f"pass initial=, the {op} of no elements",
         )  # fmt: skip
+    if x.device.type == "cpu" and row.ufunc is not None:
+        start = row.identity if start is None else start
+        return _selected_on_host(op, x, mask, start, axes, dtype, keepdims, out)
     if row.needs_elements and not all(x.shape[i] for i in axes):
         shape = reduced_shape(x.shape, axes, keepdims)
         value = output_arrays.new_like(x, shape, x.dtype) if out is None else out
@@ -195,6 +199,10 @@ def _reduce_selected(
         return value
     # A call with out= is not cached.
     out_argument = {} if out is None else {"out": out}
+    if start is not None and op in ("sum", "prod") and result.kind not in "iu":
+        inputs = [x, start, *([] if mask is None else [mask])]
+        compiled = _from_start(op, axes, keepdims, result, mask is not None)
+        return compiled(*inputs, **out_argument)
     if mask is None:
         args = out_argument if dtype is None else {**out_argument, "dtype": dtype}
         value = getattr(x, op)(axis=axes, keepdims=keepdims, **args)
@@ -205,7 +213,7 @@ def _reduce_selected(
                 out_argument["out"] = out if out.itemsize > 2 else None, None
             total, count = compiled(x, mask, **out_argument)
             average = FUNCTIONS["divide"](total, count, out=total if out is None else out)
-            return average.astype(_result_dtype(op, x.dtype, dtype), copy=False)
+            return average.astype(result, copy=False)
         if row.shifted and not keepdims:
             if out is not None:
                 out_argument["out"] = out.expand_dims(axes)
@@ -214,6 +222,58 @@ def _reduce_selected(
     if start is None or row.ufunc is None:
         return value
     return FUNCTIONS[row.ufunc.__name__](value, start, out=value)
+
+
+def _selected_on_host(
+    op: str, x: Any, mask: Any, start: Any, axes: tuple[int, ...], dtype: Any, keepdims: bool, out: Any
+) -> Any:  # fmt: skip
+    """Return the reduction of the elements that the mask selects, joined to `start` one after the other."""
+    inputs = [x] if mask is None else [x, mask]
+    source = x.dtype if dtype is None else dtype
+    result = _result_dtype(op, source, dtype)
+    output = output_arrays.class_for(type(x), result), reduced_shape(x.shape, axes, keepdims)
+    rows = tuple(dtypes.dtype_id(i.dtype) for i in inputs)
+    plan, accumulator = _plan_from_start(op, rows, x.shape, axes, source, result, *output)
+    first = output_arrays.new_like(x, (), accumulator)
+    first[...] = start
+    overlaps = out is not None and any(_core._may_overlap(i, out) for i in inputs)
+    value = plan.run((*inputs, first), None if overlaps or out is None else (out,))
+    if overlaps:
+        _core.copy_into(out, value, where=op)
+    return value if out is None else out
+
+
+@lru_cache(maxsize=256)
+def _plan_from_start(
+    op: str, rows: tuple[int, ...], shape: tuple[int, ...], axes: tuple[int, ...], source: np.dtype[Any],
+    result: np.dtype[Any], cls: type, extents: tuple[int, ...],
+) -> tuple[Any, np.dtype[Any]]:  # fmt: skip
+    """Return the plan of a reduction on "cpu" whose last operand is the start, and the dtype of that."""
+    result_id = dtypes.dtype_id(result)
+    stages = selected_stages(op, rows, dtypes.dtype_id(source), result_id)
+    plan = _core.make_host_reduction(stages, shape, axes, (cls, result_id, extents), True)
+    return plan, dtypes.dtype_from_id(stages[0].accumulator)
+
+
+@lru_cache(maxsize=256)
+def _from_start(
+    op: str, axes: tuple[int, ...], keepdims: bool, result: np.dtype[Any], masked: bool
+) -> Any:
+    """Return the sum or product of inexact elements and a start, combined before they are rounded to `result`."""
+    from gpuinterop.ops.expression import Expression  # noqa: PLC0415  (not needed for the first reduction)
+
+    row, graph = REDUCTIONS[op], Expression()
+    wide = np.complex128 if dtypes.is_complex(result) else np.float64
+    x, start = graph.cast(graph.cast(graph.input(), result), wide), graph.input()
+    if op == "prod":
+        # A product of many elements may be infinite; with a zero it is zero.
+        x = graph.apply("where", graph.apply("equal", start, 0), graph.apply("multiply", x, 0), x)
+    if masked:
+        x = graph.apply("where", graph.input(), x, row.identity)
+    assert row.ufunc is not None
+    reduced = graph.reduce(op, x, axes, keepdims)
+    joined = graph.apply(row.ufunc.__name__, reduced, graph.cast(start, wide))
+    return graph.compile([graph.cast(joined, result)], op)
 
 
 @lru_cache(maxsize=256)

@@ -124,18 +124,23 @@ struct StageRun {
 
 class Reducer {
  public:
-  Reducer(const HostReduction& s, Geometry& g, const char* where)
+  // `start`: the first value of the accumulators, or null.
+  Reducer(const HostReduction& s, Geometry& g, const char* start, const char* where)
       : s_(s),
         g_(g),
+        start_(start),
         where_(where),
         count_(std::min(g.kept.last_extent(), kAccumulators)),
         longest_(g.by_lines ? std::min(g.tile, g.reduced.last_extent()) : count_),
         last_(static_cast<int>(s.stages.size()) - 1) {
-    const int64_t parts = last_ ? 2 : 1;
-    if (parts * count_ * kItem > int64_t{sizeof stack_})
-      heap_ = allocate({}, parts * count_ * kItem, where);
+    // The accumulators, then the values of the stage before.
+    int64_t item = 0;
+    for (const HostStage& stage : s.stages) item = std::max(item, itemsize_of(stage.accumulator));
+    const int64_t before = last_ ? count_ * itemsize_of(s.stages[0].value) : 0;
+    const int64_t bytes = (count_ * item + 15 & ~int64_t{15}) + before;
+    if (bytes > int64_t{sizeof stack_}) heap_ = allocate({}, bytes, where);
     accumulators_ = heap_ ? heap_->ptr : stack_;
-    values_ = accumulators_ + (parts - 1) * count_ * kItem;
+    values_ = accumulators_ + bytes - before;
   }
 
   void run() {
@@ -156,8 +161,9 @@ class Reducer {
     for (int i = 0; i <= last_; ++i) {
       StageRun run(s_.stages[static_cast<size_t>(i)], longest_, count_, where_);
       const int64_t item = itemsize_of(run.stage.accumulator);
+      const void* const initial = start_ ? start_ : static_cast<const void*>(&run.stage.initial);
       for (int64_t k = 0; k < count; ++k)
-        std::memcpy(accumulators_ + k * item, &run.stage.initial, static_cast<size_t>(item));
+        std::memcpy(accumulators_ + k * item, initial, static_cast<size_t>(item));
       if (g_.has_elements && g_.by_lines) join_lines(run, i, start, count);
       if (g_.has_elements && !g_.by_lines) join_accumulators(run, i, start, count);
       char* const to = i == last_ ? start[s_.inputs] : values_;
@@ -218,15 +224,15 @@ class Reducer {
 
   const HostReduction& s_;
   Geometry& g_;
+  const char* start_;
   const char* where_;
   const int64_t count_;    // the most accumulators of a block
   const int64_t longest_;  // elements of a line
   const int last_;
-  static constexpr int64_t kItem = 16;  // bytes of the largest element
   char* accumulators_;
   char* values_;  // of the stage before
   BufferRef heap_;
-  alignas(64) char stack_[2 * 256 * kItem];  // enough for small calls
+  alignas(64) char stack_[8192];  // enough for small calls
 };
 
 // Computes positions in C order by NumPy's argmin or argmax, which reads elements without gaps.
@@ -301,14 +307,16 @@ void HostReduction::reduce(const Array* const* ins, const Array& out, const char
   Geometry geometry(*this, ins, out, where);
   GilRelease released(!calls_python && bytes >= kGilBytes);
   if (find) return PlaceFinder(*find, *ins[0], geometry).run(geometry.at);
-  Reducer(*this, geometry, where).run();
+  Reducer(*this, geometry, starts ? ins[inputs]->data : nullptr, where).run();
 }
 
 void HostReduction::compute(const MaybeArray* ins, int n_ins, const MaybeArray* outs, const bool*,
                             const char* where) const {
-  if (n_ins != inputs) fail_changed(where);
+  if (n_ins != inputs + starts) fail_changed(where);
   const Array* read[kMaxPlanned];
   for (int i = 0; i < n_ins; ++i) read[i] = &*ins[i];
+  if (starts && (read[inputs]->dtype != stages[0].accumulator || read[inputs]->layout.size() != 1))
+    fail_changed(where);
   require_recorded({});
   if (recording_on_host()) {
     HostWork work;

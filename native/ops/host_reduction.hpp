@@ -24,6 +24,8 @@ constexpr size_t kMostHostStages = 2;
 struct HostReduction : Plan, std::enable_shared_from_this<HostReduction> {
   int inputs = 0;
   std::vector<HostStage> stages;
+  bool starts =
+      false;  // the first value of the accumulators of the only stage is a further operand
   const FindBest* find = nullptr;  // of positions, which have no stages
   std::vector<int64_t> shape;      // which the inputs broadcast to
   uint64_t axes = 0;               // the reduced ones, as bits

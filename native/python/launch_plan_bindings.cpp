@@ -61,20 +61,21 @@ std::shared_ptr<ops::HostReduction> host_reduction(nb::handle shape, const std::
 }
 
 std::shared_ptr<Plan> make_host_reduction(std::vector<Stage> stages, nb::handle shape,
-                                          std::vector<int> axes, Output output) {
+                                          std::vector<int> axes, Output output, bool starts) {
   auto made = host_reduction(shape, axes, output);
+  made->starts = starts;
   for (const auto& [join, finish, words, accumulator, value] : stages)
     made->stages.push_back({ops::read_program(join.ptr()),
                             ops::read_program(finish.ptr()),
                             {words.first, words.second},
                             accumulator,
                             value});
-  bool valid = !made->stages.empty() && made->stages.size() <= ops::kMostHostStages;
+  bool valid = !made->stages.empty() && made->stages.size() <= (starts ? 1 : ops::kMostHostStages);
   if (valid) made->inputs = made->stages[0].join->inputs;
   for (size_t i = 0; i < made->stages.size() && valid; ++i)
     valid = made->stages[i].join->inputs == made->inputs + (i > 0) &&
             made->stages[i].join->results == 1 && made->stages[i].finish->operands() == 2;
-  if (!valid || made->inputs < 1 || made->inputs > ops::kMaxPlanned)
+  if (!valid || made->inputs < 1 || made->inputs + starts > ops::kMaxPlanned)
     throw nb::value_error("stages of a reduction expected");
   return made;
 }
@@ -238,7 +239,7 @@ void register_plans(nb::module_& m) {
           },
           nb::arg("operands"), nb::arg("outs") = nb::none());
   m.def("make_host_reduction", &make_host_reduction, nb::arg("stages"), nb::arg("shape"),
-        nb::arg("axes"), nb::arg("output"),
+        nb::arg("axes"), nb::arg("output"), nb::arg("starts") = false,
         "A Plan from programs; see native/ops/host_reduction.hpp.");
   m.def("make_place_reduction", &make_place_reduction, nb::arg("dtype"), nb::arg("max"),
         nb::arg("shape"), nb::arg("axes"), nb::arg("output"), "A Plan of argmin or argmax.");

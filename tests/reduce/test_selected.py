@@ -88,6 +88,35 @@ def test_initial_values(device: str) -> None:
         np.testing.assert_array_equal(got.get(), expected)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64"])
+def test_initial_values_are_joined_before_results_are_rounded(device: str, dtype: str) -> None:
+    """NumPy starts from the value, so a zero stays zero, and a sum that fits does not overflow before it."""
+    large = {"float16": 6e4, "float64": 1e200}.get(dtype, 3e38)
+    host = np.array([[large, -large, large, large / 4], [large, np.inf, 3, 4], [large] * 4], dtype)
+    wide = host.astype("clongdouble" if host.dtype.kind == "c" else "longdouble")
+    x = gi.GpuArray(np.repeat(host, 50, 1), device=device)[:, ::50]
+    chosen = np.array([[True], [False], [True]])
+    for axis, where in ((1, True), (None, chosen), (1, chosen)):
+        for name, start in (("prod", 0), ("prod", -0.0), ("sum", -large), ("min", 5), ("max", 5)):
+            expected = getattr(np, name)(wide, axis=axis, initial=start, where=where)
+            more = {} if where is True else {"where": chosen}
+            first = gi.GpuArray(np.array(start, dtype), device=device)
+            for given in (start, first):
+                got = getattr(x, name)(axis, initial=given, **more)
+                assert got.dtype == host.dtype
+                close(got.get() / large, expected.astype(dtype) / large)
+    out = gi.empty((3, 2), dtype, device=device)[:, 1]
+    assert x.prod(1, initial=0, out=out) is out
+    np.testing.assert_array_equal(out.get(), host.prod(1, initial=0))
+    if device == "cpu":  # NumPy multiplies in this order
+        tiny = gi.GpuArray(np.full(5, 1e70 if dtype == "float64" else 100, dtype), device=device)
+        start = 1e-300 if dtype == "float64" else 1e-4
+        np.testing.assert_allclose(
+            tiny.prod(initial=start).get(), tiny.get().prod(initial=start), 1e-2
+        )
+
+
 def test_small_floats_do_not_overflow(device: str) -> None:
     host = np.full(4, 49152, np.float16)
     chosen = np.array([True, True, False, True])
