@@ -19,15 +19,18 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from gpuinterop import _core
 from gpuinterop.errors import CopyForbiddenError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # The core's kinds. The first two stay within one memory, the others are transfers.
 KINDS = {
@@ -73,29 +76,39 @@ class TransferLog(list[Transfer]):
         return "\n".join(map(str, self)) or "no transfers between host and device"
 
 
-T = TypeVar("T")
+class _Ban:
+    """Copies are forbidden."""
 
 
-class _Local(threading.local):
-    def __init__(self) -> None:
-        self.scopes: list[Any] = []  # of CopyCount, TransferLog, or None: copies are forbidden
+class _Isolated(CopyCount):
+    """The scopes around this one neither count nor forbid copies."""
 
 
-_local = _Local()
+class _Scope(_core.Block):
+    """A copy scope, as a context manager or a decorator."""
+
+    def __init__(self, record: Any, result: Any) -> None:
+        enter, leave = partial(_core._enter_copies, record), partial(_core._leave_copies, record)
+        super().__init__((enter, leave), result=result)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def inside(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self:
+                return function(*args, **kwargs)
+
+        return inside
 
 
-@contextmanager
-def _scope(record: T) -> Iterator[T]:
-    """Add a record to the copy scopes of this thread, and remove it from them in whatever thread the block ends."""
-    scopes = _local.scopes
-    _core._watch(+1)
-    scopes.append(record)
-    try:
-        yield record
-    finally:
-        # By identity: two new counters are equal as dataclasses, and blocks may end out of order.
-        del scopes[next(i for i, other in enumerate(scopes) if other is record)]
-        _core._watch(-1)
+def _scopes() -> list[Any]:
+    """Return the records that this thread's copies concern."""
+    scopes = _core._copy_scopes()
+    isolated = [i for i, record in enumerate(scopes) if isinstance(record, _Isolated)]
+    return scopes[isolated[-1] :] if isolated else scopes
+
+
+def _forbids(scopes: list[Any]) -> bool:
+    return any(isinstance(record, _Ban) for record in scopes)
 
 
 def report_copy(kind: str, nbytes: int, where: str, uncounted: bool = False) -> None:
@@ -108,10 +121,10 @@ def report_copy(kind: str, nbytes: int, where: str, uncounted: bool = False) -> 
     CopyForbiddenError
         The calling thread is inside ``no_copies()``.
     """
-    scopes = _local.scopes
-    if not nbytes or not scopes:
+    scopes = _scopes()
+    if not nbytes:
         return
-    if not uncounted and None in scopes:
+    if not uncounted and _forbids(scopes):
         raise _forbidden(kind, nbytes, where)
     for record in scopes:
         if isinstance(record, CopyCount) and not uncounted:
@@ -132,18 +145,13 @@ def _forbidden(kind: str, nbytes: int, where: str) -> CopyForbiddenError:
 
 def forbidden_copy_error(kind: str, nbytes: int, where: str) -> CopyForbiddenError | None:
     """Return the error that `report_copy` would raise, or None; counts nothing."""
-    return _forbidden(kind, nbytes, where) if None in _local.scopes else None
+    return _forbidden(kind, nbytes, where) if _forbids(_scopes()) else None
 
 
-@contextmanager
-def isolated_copy_count() -> Iterator[CopyCount]:
+def isolated_copy_count() -> AbstractContextManager[CopyCount]:
     """Count copies in the block without reporting them to, or being limited by, the enclosing scopes."""
-    enclosing, _local.scopes = _local.scopes, []
-    try:
-        with count_copies() as counted:
-            yield counted
-    finally:
-        _local.scopes = enclosing
+    record = _Isolated()
+    return _Scope(record, record)
 
 
 def _caller() -> str:
@@ -153,8 +161,7 @@ def _caller() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-@contextmanager
-def no_copies() -> Iterator[None]:
+def no_copies() -> _Scope:
     """Forbid every copy that this thread would make in the block, by any converter.
 
     `CopyForbiddenError` is raised before memory is touched, even for explicit copies: ``x.copy()``,
@@ -169,12 +176,10 @@ def no_copies() -> Iterator[None]:
     >>> with gpuinterop.no_copies():
     ...     y = gpuinterop.converters.to_numpy(x)  # shares, hence allowed
     """
-    with _scope(None):
-        yield
+    return _Scope(_Ban(), None)
 
 
-@contextmanager
-def count_copies() -> Iterator[CopyCount]:
+def count_copies() -> AbstractContextManager[CopyCount]:
     """Count the copies that this thread makes in the block: ``.count`` and ``.bytes``.
 
     Examples
@@ -186,12 +191,11 @@ def count_copies() -> Iterator[CopyCount]:
     >>> copies
     CopyCount(count=1, bytes=24)
     """
-    with _scope(CopyCount()) as copies:
-        yield copies
+    record = CopyCount()
+    return _Scope(record, record)
 
 
-@contextmanager
-def log_transfers() -> Iterator[TransferLog]:
+def log_transfers() -> AbstractContextManager[TransferLog]:
     """List this thread's transfers between host and device, or devices, in the block.
 
     The list has `Transfer` objects with ``kind``, ``bytes``, ``where`` (the function that copied) and
@@ -206,8 +210,8 @@ def log_transfers() -> Iterator[TransferLog]:
     >>> print(log)
     no transfers between host and device
     """
-    with _scope(TransferLog()) as log:
-        yield log
+    record = TransferLog()
+    return _Scope(record, record)
 
 
 _core.set_hooks(copied=report_copy)

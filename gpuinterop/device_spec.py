@@ -11,7 +11,7 @@ import os
 import re
 import threading
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from gpuinterop import _core
@@ -24,7 +24,7 @@ _SPELLING = re.compile(r"(cpu|host|cuda|gpu)(?::?0*(\d{1,9}))?", re.IGNORECASE)
 _ACCEPTED = '"cpu", "cuda", "cuda:1", "gpu0", an int, (type, id) or another library\'s device'
 
 
-class Device:
+class Device(_core.Block):
     """The CPU or one GPU. Equal to its name: ``x.device == "cuda:0"``.
 
     ``with device:`` makes it the default in the block, for the running thread or task.
@@ -43,6 +43,9 @@ class Device:
     def __new__(cls, spec: Any = None) -> Device:
         """Return ``device(spec)``; each device has one object."""
         return device(spec)
+
+    def __init__(self, spec: Any = None) -> None:
+        pass  # it is made once, by device_from_dlpack
 
     def __setattr__(self, name: str, value: object) -> None:
         # All arrays on the device share this object.
@@ -70,13 +73,6 @@ class Device:
         if self.type == "cuda":
             _core.cuda_synchronize(self.index)
 
-    def __enter__(self) -> Device:
-        _blocks.set((*_blocks.get(), self))
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        _blocks.set(_blocks.get()[:-1])
-
     def __eq__(self, other: object) -> bool:
         if isinstance(other, str):
             return str(self) == other
@@ -101,7 +97,8 @@ def device_from_dlpack(type_code: int, index: int) -> Device:
     code = DLPACK[type_code]
     if code != type_code or (code == CPU and index):
         return device_from_dlpack(code, 0 if code == CPU else index)
-    made = object.__new__(Device)
+    made = _core.Block.__new__(Device)
+    _core.Block.__init__(made, (partial(_core._push, _blocks, made), partial(_core._pop, _blocks)))
     for name, value in (
         ("type_code", code),
         ("type", "cpu" if code == CPU else "cuda"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from gpuinterop import _core, errors
@@ -17,7 +18,6 @@ from gpuinterop.option_values import require_bool, takes_copy_keyword
 
 
 @takes_copy_keyword("copyif")
-@contextmanager
 def pointer_arguments(
     args: Sequence[Any],
     *,
@@ -27,7 +27,7 @@ def pointer_arguments(
     where: str = "pointer_arguments",
     wrap: Callable[[int], Any] | None = None,
     device: int | None = None,
-) -> Iterator[list[Any]]:
+) -> AbstractContextManager[list[Any]]:
     """Prepare arguments for a kernel that takes raw addresses, so that it reads arrays correctly.
 
     CuPy's RawKernel, PyCUDA and ctypes pass an array's address and drop its strides. Inside the
@@ -60,18 +60,14 @@ def pointer_arguments(
     _require_apart(prepared, back, [x for x in written if x.usable is x.array], where)
     for position, _, usable in arrays:
         prepared[position] = usable if wrap is None else wrap(usable.ptr)
-    if stream is None:
-        yield prepared
-    else:
-        try:
-            for x in arrays:
-                _core.used_on(x.usable, stream, where)
-            yield prepared
-        finally:  # from here on the caller may destroy the stream
-            if arrays:
-                _core.end_use(arrays[0].usable, stream)
-    for x in back:
-        _core.copy_into(x.array, x.usable, where=where)
+    changes: list[tuple[Any, ...]] = [
+        (None, partial(_core.copy_into, x.array, x.usable, where=where), None) for x in back
+    ]
+    if stream is not None and arrays:
+        # From the end of the block on the caller may destroy the stream.
+        changes.append((None, partial(_core.end_use, arrays[0].usable, stream)))
+        changes += [(partial(_core.used_on, x.usable, stream, where), None) for x in arrays]
+    return _core.Block(*changes, result=prepared)
 
 
 class _Argument(NamedTuple):

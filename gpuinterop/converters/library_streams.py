@@ -9,28 +9,39 @@ library queues later on its own stream (docs/devices.md, "Streams").
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop._core import Stream, StreamScope
+from gpuinterop._core import Stream
 from gpuinterop.converters.foreign_layout import LEGACY
 from gpuinterop.foreign_handles import loaded_module
 from gpuinterop.streams import as_stream
 
+# Functions that set the current stream of a library and restore it, as _core.Block takes them. An interrupt may come
+# while a function runs, so that each gives the same result when it is called again.
+Changes = list[tuple[Callable[[], object], Callable[[], object]]]
 
-def _torch(torch: Any, stream: Any) -> AbstractContextManager[Any] | None:
+
+def torch_changes(torch: Any, stream: Any, index: int) -> Changes:
+    """Return what makes a stream of torch current, and its device."""
+    use, here, there = (
+        torch.cuda.set_stream, torch.cuda.current_stream(), torch.cuda.current_stream(index)
+    )  # fmt: skip
+    return [(partial(use, here), partial(use, here)), (partial(use, stream), partial(use, there))]
+
+
+def _torch(torch: Any, stream: Any) -> Changes:
     if torch.version.cuda is None:
-        return None
+        return []
     index = stream.device.index
     if stream.handle == LEGACY:
-        s = torch.cuda.default_stream(index)
-    else:
-        s = torch.cuda.ExternalStream(stream.handle, device=index)
-    return torch.cuda.stream(s)  # type: ignore[no-any-return]
+        return torch_changes(torch, torch.cuda.default_stream(index), index)
+    return torch_changes(torch, torch.cuda.ExternalStream(stream.handle, device=index), index)
 
 
-def _cupy(cupy: Any, stream: Any) -> AbstractContextManager[Any]:
+def _cupy(cupy: Any, stream: Any) -> Changes:
     index = stream.device.index
     if stream.handle == LEGACY:
         s = cupy.cuda.Stream.null
@@ -38,23 +49,29 @@ def _cupy(cupy: Any, stream: Any) -> AbstractContextManager[Any]:
         s = cupy.cuda.Stream.from_external(stream)
     else:
         s = cupy.cuda.ExternalStream(stream.handle, index)
-    stack = ExitStack()
-    # CuPy enters a stream on its own current device.
-    stack.enter_context(cupy.cuda.Device(index))
-    stack.enter_context(s)
-    return stack
+    # CuPy enters a stream on its own current device. These functions are compiled: no interrupt ends them.
+    return [
+        (cupy.cuda.Device(index).use, cupy.cuda.Device().use),
+        (s.__enter__, partial(s.__exit__, None, None, None)),
+    ]
 
 
-def _tvm_ffi(tvm_ffi: Any, stream: Any) -> AbstractContextManager[Any]:
+def _tvm_ffi(tvm_ffi: Any, stream: Any) -> Changes:
     device = tvm_ffi.device("cuda", stream.device.index)
-    return tvm_ffi.use_raw_stream(device, _with_zero(stream.handle))  # type: ignore[no-any-return]
+    former = tvm_ffi.get_raw_stream(device)
+    new = _with_zero(stream.handle)
+    use = tvm_ffi.use_raw_stream
+    return [(use(device, new).__enter__, use(device, former).__enter__)]
 
 
-def _warp(warp: Any, stream: Any) -> AbstractContextManager[Any] | None:
+def _warp(warp: Any, stream: Any) -> Changes:
     if not warp.is_cuda_available():
-        return None
-    s = warp.Stream(f"cuda:{stream.device.index}", cuda_stream=_with_zero(stream.handle))
-    return warp.ScopedStream(s, sync_enter=False)  # type: ignore[no-any-return]
+        return []
+    device = f"cuda:{stream.device.index}"
+    new, former = (
+        warp.Stream(device, cuda_stream=_with_zero(stream.handle)), warp.get_stream(device)
+    )  # fmt: skip
+    return [(partial(warp.set_stream, new, device), partial(warp.set_stream, former, device))]
 
 
 def _with_zero(handle: int) -> int:
@@ -62,9 +79,9 @@ def _with_zero(handle: int) -> int:
     return 0 if handle == LEGACY else handle
 
 
-# How each library makes a stream current: (module, gpuinterop stream) -> context manager, or None
-# when the library as it is built has no GPU. Another package may add its own.
-ENTERS: dict[str, Callable[[Any, Any], AbstractContextManager[Any] | None]] = {
+# How each library makes a stream current: (module, gpuinterop stream) -> changes, none when the library as it is
+# built has no GPU. Another package may add its own.
+ENTERS: dict[str, Callable[[Any, Any], Changes]] = {
     "torch": _torch,
     "cupy": _cupy,
     "tvm_ffi": _tvm_ffi,
@@ -72,23 +89,22 @@ ENTERS: dict[str, Callable[[Any, Any], AbstractContextManager[Any] | None]] = {
 }
 
 
-def enter_libraries(s: Stream) -> ExitStack:
-    """Make `s` current in every loaded library; closing the result restores each library's former one."""
+def changes_in_libraries(s: Stream) -> Changes:
+    """Return what makes `s` current in every loaded library, and what restores each library's stream of now."""
     device: Any = s.device
-    with ExitStack() as stack:
-        if _core.cuda_available():
-            # Other libraries leave their own context current, so restore the caller's.
-            stack.callback(_core.set_current_context, _core.current_context())
-        for name, enter in ENTERS.items() if device.type == "cuda" else ():
-            module = loaded_module(name)
-            scope = enter(module, s) if module is not None else None
-            if scope is not None:
-                stack.enter_context(scope)
-        # The scopes are already entered, so the returned stack only exits them.
-        return stack.pop_all()
+    if device.type != "cuda":
+        return []
+    # Other libraries leave their own context current, so restore the caller's.
+    context = partial(_core.set_current_context, _core.current_context())
+    changes: Changes = [(context, context)]
+    for name, enter in ENTERS.items():
+        module = loaded_module(name)
+        if module is not None:
+            changes += enter(module, s)
+    return changes
 
 
-def stream(stream: Any = None, device: Any = None) -> StreamScope:
+def stream(stream: Any = None, device: Any = None) -> AbstractContextManager[Stream]:
     """Return a context manager that makes a stream current in this thread for a block.
 
     `stream` is anything that `gpuinterop.devices.as_stream` takes. ``with`` gives the `Stream`. It
@@ -96,4 +112,5 @@ def stream(stream: Any = None, device: Any = None) -> StreamScope:
     `Stream` itself does it for this library alone. One such object may be entered several times, and
     in several threads.
     """
-    return StreamScope(as_stream(stream, device), enter_libraries)
+    s = as_stream(stream, device)
+    return _core.Block((s.__enter__, s.__exit__), result=s, plan=partial(changes_in_libraries, s))

@@ -9,9 +9,8 @@ call on CUDA runs no Python code.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpuinterop import _core, cuda_libraries
 from gpuinterop.dtypes import (
@@ -28,9 +27,7 @@ from gpuinterop.ops.blas_plans import kernel_of_product, plan, rank_one
 from gpuinterop.ops.core_callbacks import CALLS, FUNCTIONS, PREPARE
 from gpuinterop.ops.dtype_promotion import common_dtype, require_exact_in
 from gpuinterop.ops.operand_conversion import gpuarray_class, result_class
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from gpuinterop.option_values import require_bool
 
 
 def allow_tf32(allowed: bool = True) -> Any:
@@ -44,17 +41,8 @@ def allow_tf32(allowed: bool = True) -> Any:
     >>> with gpuinterop.allow_tf32():
     ...     pass  # products here may use TF32
     """
-    _core._allow_tf32(_core._allow_tf32(allowed))  # raises at once for a value that is not a bool
-    return _allowing(allowed)
-
-
-@contextmanager
-def _allowing(allowed: bool) -> Iterator[None]:
-    before = _core._allow_tf32(allowed)
-    try:
-        yield
-    finally:
-        _core._allow_tf32(before)
+    allowed = require_bool(allowed, "allowed", "allow_tf32")
+    return _core.Block((partial(_core._enter_tf32, allowed), _core._leave_tf32), result=None)
 
 
 # ---- callbacks of the core --------------------------------------------------------------------------

@@ -7,7 +7,7 @@ while it is recorded, and everything at each replay.
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from gpuinterop.errors import ArgumentTypeError, CaptureError, ShapeError, short
 from gpuinterop.ops import output_arrays
 from gpuinterop.ops.expression_graph import argument_key, constant_key
 from gpuinterop.ops.operand_conversion import is_foreign_array
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 __all__ = ["Capture", "capture"]
 
@@ -58,7 +55,7 @@ def _stage_copy(own: Any, arg: Any) -> Any:
     return copy
 
 
-class Capture:
+class Capture(_core.Block):
     """A recorded sequence of operations; made by `gpuinterop.capture`.
 
     Attributes
@@ -71,22 +68,8 @@ class Capture:
         self.device = resolve_device(device, "capture")
         self.inputs: tuple[Any, ...] = ()
         self.outputs: Any = None
-        self._recorder = _core.Recorder(self.device.type_code, self.device.index)
-
-    def __enter__(self) -> Capture:
-        self._recorder.begin()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self._recorder.end()
-        else:
-            self._recorder.leave()
+        self._recorder = recorder = _core.Recorder(self.device.type_code, self.device.index)
+        super().__init__((recorder.begin, recorder.end, recorder.leave))
 
     def __del__(self) -> None:
         recorder = getattr(self, "_recorder", None)

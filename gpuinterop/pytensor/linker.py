@@ -16,8 +16,8 @@ import copy
 import copyreg
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import cached_property
+from contextlib import AbstractContextManager
+from functools import cached_property, partial
 from itertools import cycle
 from typing import Any
 
@@ -28,6 +28,7 @@ from pytensor.configdefaults import config
 from pytensor.link.vm import Loop, VMLinker
 
 import gpuinterop as gi
+from gpuinterop import _core
 
 from . import settings
 from .device_variables import HostFromGpu
@@ -147,15 +148,14 @@ class GpuVM(Loop):
             self.call_counts[k] += 1
         return self.perform_updates()
 
-    @contextmanager
-    def timed(self, synchronise: bool) -> Iterator[None]:
+    def timed(self, synchronise: bool) -> AbstractContextManager[None]:
         """Time the thunks of all calls in a block."""
-        before = self.time_thunks, self.synchronise
-        self.time_thunks, self.synchronise = True, synchronise
-        try:
-            yield
-        finally:
-            self.time_thunks, self.synchronise = before
+        new = {"time_thunks": True, "synchronise": synchronise}
+        return _core.Block(
+            *((partial(setattr, self, name, value), partial(setattr, self, name, getattr(self, name)))
+              for name, value in new.items()),
+            result=None,
+        )  # fmt: skip
 
 
 class GpuFunction(Function):

@@ -10,13 +10,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from ctypes import byref, c_size_t, c_void_p
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from gpuinterop import _core
 from gpuinterop.layout import byte_range
 
 # ---- the driver, called without gpuinterop ------------------------------------------------------
@@ -43,14 +44,11 @@ def _primary(device: int) -> int:
     return int(context.value or 0)
 
 
-@contextmanager
-def _current(device: int) -> Iterator[None]:
+def _current(device: int) -> AbstractContextManager[None]:
     """Make the primary context of a device current for a block."""
-    _call("cuCtxPushCurrent_v2", c_void_p(_primary(device)))
-    try:
-        yield
-    finally:
-        _call("cuCtxPopCurrent_v2", byref(c_void_p()))
+    library, popped = _libcuda(), c_void_p()
+    push = partial(library.cuCtxPushCurrent_v2, c_void_p(_primary(device)))
+    return _core.Block((push, partial(library.cuCtxPopCurrent_v2, byref(popped))), result=None)
 
 
 def wait(device: int) -> None:

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from gpuinterop import _core
 from gpuinterop.converters import availability, registry
+from gpuinterop.converters.library_streams import torch_changes
 from gpuinterop.installed_libraries import version_of
 from gpuinterop.layout import c_strides
 from gpuinterop.testing import peers_gpu
@@ -57,11 +59,10 @@ def _torch() -> Bridge:
         raw = t.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
         return raw.view(f"V{t.element_size()}").reshape(tuple(t.shape))
 
-    @contextmanager
-    def stream(device: str) -> Iterator[int]:
+    def stream(device: str) -> AbstractContextManager[int]:
         side = torch.cuda.Stream(device)
-        with torch.cuda.stream(side):
-            yield side.cuda_stream
+        changes = torch_changes(torch, side, side.device_index)
+        return _core.Block(*changes, result=side.cuda_stream)
 
     return Bridge(
         "torch",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from ctypes import c_void_p, cast
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from gpuinterop import converters, creation
+from gpuinterop import _core, converters, creation
 from gpuinterop.converters import availability, registry
 from gpuinterop.layout import c_strides
 from gpuinterop.testing.bridge import Bridge
@@ -30,11 +30,10 @@ def cupy_bridge() -> Bridge:
             layout.byte_strides(flat.itemsize),
         )  # fmt: skip
 
-    @contextmanager
-    def stream(device: str) -> Iterator[int]:
+    def stream(device: str) -> AbstractContextManager[int]:
         side = cupy.cuda.Stream(non_blocking=True)
-        with side:
-            yield side.ptr
+        leave = partial(side.__exit__, None, None, None)
+        return _core.Block((side.__enter__, leave), result=side.ptr)
 
     return Bridge(
         "cupy",

@@ -368,9 +368,6 @@ void register_array_functions(nb::module_& m) {
         return nb::steal(wrap(type, std::move(same)));
       },
       "cls"_a, "x"_a, "Return the same array as an object of another class, with the same base.");
-  m.def(
-      "_watch", [](int change) { return watching.fetch_add(change) + change; }, "change"_a,
-      "Add to the number of active copy scopes, and return it.");
   m.attr("MAX_DIMS") = kMaxDims;
 }
 

@@ -138,15 +138,6 @@ void register_blas(nb::module_& m) {
                                                as_method(guarded<call_product>)));
       },
       nb::arg("name"), nb::arg("doc"), "Return a product as a function.");
-  m.def(
-      "_allow_tf32",
-      [](nb::object allowed) {
-        const bool before = ops::tf32_allowed;
-        ops::tf32_allowed = read_switch(allowed.ptr(), "allow_tf32", "allowed");
-        return before;
-      },
-      nb::arg("allowed").none(),
-      "Set whether this thread's float32 products may use TF32, and return the previous value.");
   const PyRef method = PyRef::checked(PyDescr_NewMethod(array_type, &dot_def));
   nb::handle(reinterpret_cast<PyObject*>(array_type)).attr("dot") = nb::handle(method.get());
 }

@@ -66,6 +66,7 @@ NB_MODULE(_core, m) {
   gpuinterop::register_errors();
   gpuinterop::register_hooks(m);
   gpuinterop::register_array(m);
+  gpuinterop::register_blocks(m);
   gpuinterop::register_cuda(m);
   gpuinterop::register_exchange(m);
   gpuinterop::register_ops(m);

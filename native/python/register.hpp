@@ -6,6 +6,7 @@
 namespace gpuinterop {
 
 void register_hooks(nanobind::module_& m);                // python/hooks.cpp
+void register_blocks(nanobind::module_& m);               // python/blocks.cpp
 void register_array(nanobind::module_& m);                // python/array_type.cpp
 void register_cuda(nanobind::module_& m);                 // python/cuda_bindings.cpp
 void register_exchange(nanobind::module_& m);             // python/exchange_bindings.cpp

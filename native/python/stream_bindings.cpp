@@ -24,10 +24,9 @@ struct Entered {
   int device;
   CUstream previous;
   PyObject* stream;
-  PyObject* libraries;  // an ExitStack that leaves the stream in other libraries, or null
 };
 
-// Streams that threads had entered and not left when they ended, and their Entered::libraries.
+// Streams that threads had entered and not left when they ended.
 std::mutex abandoned_lock;
 std::vector<PyObject*> abandoned;
 
@@ -52,10 +51,7 @@ struct EnteredStreams : std::vector<Entered> {
     if (empty() || !Py_IsInitialized()) return;
     try {
       std::lock_guard lock(abandoned_lock);
-      for (const Entered& e : *this) {
-        abandoned.push_back(e.stream);
-        if (e.libraries) abandoned.push_back(e.libraries);
-      }
+      for (const Entered& e : *this) abandoned.push_back(e.stream);
     } catch (...) {
     }
     Py_AddPendingCall(release_abandoned, nullptr);
@@ -79,7 +75,7 @@ nb::object enter(nb::handle self) {
   s.check_usable("Stream.__enter__");
   const int device = ordinal_of(s.device);
   s.enter();
-  entered.push_back({device, cuda::current_stream(device), self.inc_ref().ptr(), nullptr});
+  entered.push_back({device, cuda::current_stream(device), self.inc_ref().ptr()});
   cuda::set_current_stream(device, s.handle);
   return nb::borrow(self);
 }
@@ -101,33 +97,12 @@ void leave(nb::handle self) {
       next->previous = entry.previous;
     s.leave();
     Py_DECREF(entry.stream);
-    if (entry.libraries) nb::steal(entry.libraries).attr("close")();
   }
   if (!in_order)
     fail(Kind::Stream, "Stream.__exit__", "the stream that this thread entered last",
          stream_repr(s),
          "leave streams in the reverse order, on the thread that entered them: use `with stream:`");
 }
-
-// What gpuinterop.stream returns. Python checks for signals while it runs Python code, so the stream itself
-// is entered and left here: an interrupt in the Python functions of other libraries leaves no stream current.
-struct StreamScope {
-  nb::object stream;
-  nb::object enter_libraries;  // (stream) -> ExitStack
-
-  nb::object enter() const {
-    gpuinterop::enter(stream);
-    const size_t at = entered.size();
-    try {
-      nb::object libraries = enter_libraries(stream);
-      entered[at - 1].libraries = libraries.release().ptr();
-    } catch (...) {
-      leave(stream);
-      throw;
-    }
-    return stream;
-  }
-};
 
 // The object that was entered, so that `current_stream() is s` is true inside `with s:`; null if the current
 // stream was not set from Python.
@@ -250,21 +225,6 @@ void register_stream_class(nb::module_& m) {
       .def("__repr__", &stream_repr);
 }
 
-void register_scope_class(nb::module_& m) {
-  nb::class_<StreamScope>(m, "StreamScope", "Makes a stream current in a block, in all libraries.")
-      .def(
-          "__init__",
-          [](StreamScope* self, nb::object stream, nb::object enter_libraries) {
-            made_stream(stream, "StreamScope");
-            new (self) StreamScope{std::move(stream), std::move(enter_libraries)};
-          },
-          nb::arg("stream"), nb::arg("enter_libraries"))
-      .def("__enter__", &StreamScope::enter, nb::sig("def __enter__(self) -> Stream"))
-      .def(
-          "__exit__", [](const StreamScope& self, nb::args) { leave(self.stream); },
-          nb::sig("def __exit__(self, *args: object) -> None"));
-}
-
 }  // namespace
 
 Device parse_device(nb::object spec) {
@@ -287,7 +247,6 @@ std::string stream_repr(const Stream& s) {
 
 void register_streams(nb::module_& m) {
   register_stream_class(m);
-  register_scope_class(m);
   register_events(m);
   m.def(
       "foreign_stream",

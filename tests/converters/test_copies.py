@@ -46,7 +46,7 @@ def test_a_block_in_a_generator_ends_in_another_thread():
             x.copy()
         counts.append(c.count)
     assert counts == [1] * 6
-    assert not _core._watch(0)
+    assert not _core._copy_scopes()
 
 
 def test_core_calls_python_only_in_an_active_copy_scope():

@@ -4,6 +4,7 @@ import gc
 import sys
 import threading
 import types
+from functools import partial
 
 import numpy as np
 import pytest
@@ -67,17 +68,11 @@ def test_one_scope_in_two_threads(monkeypatch):
     """Each thread returns to its own previous stream, whichever thread leaves first."""
     current = threading.local()
 
-    class Enters:
-        def __init__(self, handle):
-            self.handle = handle
+    def changes(_, stream):
+        use = partial(partial, setattr, current, "stream")
+        return [(use(stream.handle), use(current.stream))]
 
-        def __enter__(self):
-            self.former, current.stream = current.stream, self.handle
-
-        def __exit__(self, *error):
-            current.stream = self.former
-
-    internals.enter_streams_by(monkeypatch, one=lambda _, stream: Enters(stream.handle))
+    internals.enter_streams_by(monkeypatch, one=changes)
     monkeypatch.setitem(sys.modules, "one", types.ModuleType("one"))
     scope = gi.stream(gi.Stream())
     entered, first_is_out, after = threading.Event(), threading.Event(), []
