@@ -6,7 +6,6 @@ On CUDA the mask is read twice, to count and to write, and the host reads the nu
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -15,10 +14,8 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.errors import CaptureError
-from gpuinterop.host_views import as_numpy_view
 from gpuinterop.jit import kernel_text
 from gpuinterop.jit.codegen import program
-from gpuinterop.scalars import PIECE
 
 from . import output_arrays
 from .core_callbacks import FUNCTIONS
@@ -52,8 +49,8 @@ class Selection:
                 fix="call it before the capture, or compute all elements: gpuinterop.where(mask, x, 0)",
             )  # fmt: skip
         if self.device.type == "cpu":
-            self.host = as_numpy_view(self.mask, where)
-            self.count = int(np.count_nonzero(self.host))
+            _core._require_set(where, self.mask)
+            self.count = _core._count_selected(self.mask)
             return
         if not self.mask.is_c_contiguous():
             mask_view, self.mask = self.mask, self._empty(self.mask.shape, np.bool_)
@@ -79,16 +76,16 @@ class Selection:
         if not self.count:
             return target
         if self.device.type == "cpu":
-            _read_on_host(
-                as_numpy_view(x, self.where), self.host, as_numpy_view(target, written=True)
-            )
+            _core._select(self.mask, x, target, self.where)
         else:
             self._launch("gi_compact_write", self.tiles, *_merge(x), target, x, 0, READ)
         return target
 
     def assign(self, x: Any, values: Any) -> None:
-        """Set the selected elements of `x` to the 1-d `values`, of which there are `count`. CUDA only."""
-        if self.count:
+        """Set the selected elements of `x` to the 1-d `values`, of which there are `count`."""
+        if self.count and self.device.type == "cpu":
+            _core._select(self.mask, values, x, self.where)
+        elif self.count:
             self._launch(
                 "gi_compact_write", self.tiles, *_merge(x), x, values, values._strides[0], ASSIGN
             )
@@ -100,7 +97,7 @@ class Selection:
         if not self.count:
             return indices
         if self.device.type == "cpu":
-            _places_on_host(self.host, as_numpy_view(indices, written=True))
+            _core._select(self.mask, None, indices, self.where)
         else:
             self._launch(
                 "gi_compact_write", self.tiles, shape, shape, indices, None, self.count, PLACES
@@ -160,41 +157,3 @@ def may_wait(device: Any) -> bool:
 def _merge(x: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     shape, strides = _core._merge_dimensions(list(x.shape), [[s] for s in x._strides])
     return tuple(shape), tuple(s[0] for s in strides)
-
-
-def _host_pieces(mask: Any, key: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield keys of ints and at most one slice, which divide a mask into pieces in C order."""
-    if mask.size <= PIECE:
-        yield key
-        return
-    step = max(1, PIECE * len(mask) // mask.size)
-    if step == 1 and mask.ndim > 1:
-        for i in range(len(mask)):
-            yield from _host_pieces(mask[i], (*key, i))
-        return
-    for start in range(0, len(mask), step):
-        yield (*key, slice(start, start + step))
-
-
-def _read_on_host(source: Any, mask: Any, target: Any) -> None:
-    start = 0
-    for key in _host_pieces(mask):
-        values = source[key][mask[key]]
-        target[start : start + len(values)] = values
-        start += len(values)
-
-
-def _places_on_host(mask: Any, target: Any) -> None:
-    start = 0
-    for key in _host_pieces(mask):
-        indices = np.nonzero(mask[key])
-        part = slice(start, start + len(indices[0]))
-        ints = sum(isinstance(k, int) for k in key)
-        for axis in range(ints):
-            target[axis, part] = key[axis]
-        for axis, places in enumerate(indices, ints):
-            target[axis, part] = places
-        if len(key) > ints:
-            target[ints, part] += key[ints].start
-        del indices, places  # before the next piece
-        start = part.stop

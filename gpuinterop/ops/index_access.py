@@ -9,7 +9,6 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.array_inputs import as_assigned_array, as_source, is_scalar_or_list
-from gpuinterop.dtypes import is_complex
 from gpuinterop.error_context import reraise_from
 from gpuinterop.error_messages import (
     not_an_array,
@@ -151,7 +150,7 @@ def unshared_copy(x: Any, written: Any, where: str) -> Any:
 
 
 def as_assigned_values(value: Any, x: Any, where: str) -> Any:
-    """Return the assigned value on the device of `x`, in its dtype, unless an assignment in host memory casts.
+    """Return the assigned value on the device of `x`, in its dtype.
 
     One element may stay in host memory.
     """
@@ -166,8 +165,7 @@ def as_assigned_values(value: Any, x: Any, where: str) -> Any:
     elif array is None:
         array = as_assigned_array(value, target, type(x), where)
     array = output_arrays.plain(array)
-    if target.device.type != "cpu":
-        array = cast(array, target.dtype, copy=False)  # kernels that scatter do not cast
+    array = cast(array, target.dtype, copy=False)  # neither kernels nor loops that scatter cast
     if array.device == target.device or (array.size == 1 and array.device.type == "cpu"):
         return array
     moved = output_arrays.new_like(target, array.shape, array.dtype, where)
@@ -216,12 +214,7 @@ def _fill_selected(view: Any, mask: Any, after: int, values: Any, where: str) ->
         return
     mask = mask[(Ellipsis,) + (None,) * after].broadcast_to(view.shape)
     _core._prepare_write(view, where)
-    if view.device.type != "cpu":
-        _core._assign_masked(view, mask, values, where)
-        return
-    target, condition = as_numpy_view(view, written=True), as_numpy_view(mask, where)
-    source = np.broadcast_to(as_numpy_view(values, where), view.shape)
-    output_arrays.record_or_run(lambda: np.copyto(target, source, "unsafe", condition))
+    _core._assign_masked(view, mask, values, where)
 
 
 def _assign_each(view: Any, first: int, selection: Selection, values: Any) -> None:
@@ -229,11 +222,9 @@ def _assign_each(view: Any, first: int, selection: Selection, values: Any) -> No
     axes = selection.mask.ndim
     shape = (*view.shape[:first], selection.count, *view.shape[first + axes :])
     values = _fit(values, shape, ASSIGNMENT)
-    if view.device.type == "cpu":
-        _core._prepare_write(view, ASSIGNMENT)
-        key: Any = (*[slice(None)] * first, selection.host)
-        as_numpy_view(view, written=True)[key] = as_numpy_view(values, ASSIGNMENT)
-    elif axes == view.ndim:
+    if axes == view.ndim:
+        if values.ndim == 0:
+            values = values.broadcast_to((selection.count,))
         _core._prepare_write(view, ASSIGNMENT)
         selection.assign(view, values)
     else:
@@ -280,12 +271,7 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
         target[...] = value
         return
     mask = output_arrays.as_mask(where, target, COPYTO)
-    # NumPy casts as it copies, if one of the dtypes is its own; ml_dtypes ignores imaginary parts in a cast to bool.
-    own = value.dtype.isbuiltin == 1 or (
-        target.dtype.isbuiltin == 1 and not is_complex(value.dtype)
-    )
-    if target.device.type != "cpu" or not own:
-        value = cast(value, target.dtype, copy=False)
+    value = cast(value, target.dtype, copy=False)
     mask, value = (unshared_copy(x, target, COPYTO) for x in (mask, value))
     _fill_selected(target, mask, 0, value, COPYTO)
 

@@ -54,7 +54,7 @@ def argwhere(x: Any) -> Any:
 
 def _places(x: Any, where: str) -> Any:
     (x,) = output_arrays.as_operands(where, x)
-    mask = _as_mask(x)
+    mask = _as_mask(x, where)
     if mask.ndim == 0:
         raise ShapeError(where=where, expected="an array of at least one dimension", got="a 0-d array",
                          fix="reshape it: x.reshape(1)")  # fmt: skip
@@ -71,13 +71,14 @@ def flatnonzero(x: Any) -> Any:
     [1, 2]
     """
     (x,) = output_arrays.as_operands("flatnonzero", x)
-    return Selection(_as_mask(x).ravel(), "flatnonzero").places()[0]
+    return Selection(_as_mask(x, "flatnonzero").ravel(), "flatnonzero").places()[0]
 
 
-def _as_mask(x: Any) -> Any:
-    """Return x, or on a GPU whether its elements are not zero; on "cpu" NumPy finds these without a mask."""
+def _as_mask(x: Any, where: str) -> Any:
+    """Return whether the elements of x are not zero."""
     view = output_arrays.plain(x)
-    return view if view.device.type == "cpu" or view.dtype == np.bool_ else cast(view, np.bool_)
+    _core._require_set(where, view)
+    return view if view.dtype == np.bool_ else cast(view, np.bool_)
 
 
 # ---- take and similar functions ---------------------------------------------------------------------
@@ -193,10 +194,6 @@ def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
         return
     flat = IndexArray(unshared_indices(array, x).values.reshape(-1), array.listed, array.live)
     elements = Elements(target.reshape(-1), [(0, flat)], 0, "put", number)
-    if elements.on_host:
-        _core._prepare_write(target, "put")
-        elements.put(values._copied("put") if _core._may_overlap(values, x) else values)
-        return
     if 1 < values.size != count:
         times = -(-count // values.size)
         values = values[None].broadcast_to((times, values.size)).reshape(-1)[:count]
@@ -219,7 +216,7 @@ def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -
         source, axis = source.reshape(-1), 0
     along = _core.read_axis(axis, source.ndim, "compress")
     selector = as_index_array(condition, source.device, "compress")
-    mask = _as_mask(selector.to_device_of(source, "compress"))
+    mask = _as_mask(selector.to_device_of(source, "compress"), "compress")
     if mask.ndim != 1:
         raise ShapeError(where="compress", expected="a condition of one dimension", got=f"shape {mask.shape}",
                          fix="index with the condition: x[condition]")  # fmt: skip

@@ -8,6 +8,7 @@
 #include "cuda/cuda.hpp"
 #include "cuda/pinned.hpp"
 #include "ops/graph.hpp"
+#include "ops/host_indexing.hpp"
 #include "ops/kernels.hpp"
 
 namespace gpuinterop::ops {
@@ -176,6 +177,28 @@ void check_indices(const IndexedElements& at, const char* where) {
   flags.require_none(at);
 }
 
+// Runs compute(elements, array), which reads and writes in host memory, now or at each replay.
+template <class Compute>
+void run_on_host(const IndexedElements& at, const Array& read, const Array& written,
+                 const Array& array, Compute&& compute, const char* where) {
+  if (!recording_on_host()) {
+    for (const Array& a : at.indices) require_set(where, a);
+    require_set(where, read);
+    note_write(written);
+    return compute(at, array, where);
+  }
+  // The arrays are those of the work, which the garbage collector sees.
+  HostWork work{at.indices, {written}};
+  work.inputs.push_back(at.frame);
+  work.inputs.push_back(array);
+  work.where = where;
+  work.compute = [axes = at.axes, mode = at.mode, compute](const HostWork& w) {
+    const auto end = w.inputs.end();
+    compute({end[-2], {w.inputs.begin(), end - 2}, axes, mode}, end[-1], w.where.c_str());
+  };
+  recorder->add(std::move(work));
+}
+
 }  // namespace
 
 IndexedElements locate(const Array& view, std::vector<Array> indices, std::vector<int> axes,
@@ -234,6 +257,12 @@ IndexedElements locate(const Array& view, std::vector<Array> indices, std::vecto
 void gather(const IndexedElements& at, const Array& dst, bool keeps_dst, const char* where) {
   if (dst.layout.size() == 0) return;
   prepare_write(dst, where);
+  if (!dst.device.is_cuda()) {
+    auto compute = [keeps_dst](const IndexedElements& e, const Array& to, const char* name) {
+      gather_on_host(e, to, keeps_dst, name);
+    };
+    return run_on_host(at, at.frame, dst, dst, compute, where);
+  }
   const StoredType raw = raw_type(dst.itemsize());
   const Layout rest = rest_of(at);
   auto run = [&](uint64_t flags) {
@@ -254,9 +283,16 @@ void gather(const IndexedElements& at, const Array& dst, bool keeps_dst, const c
   flags.require_none(at);
 }
 
-void scatter(const IndexedElements& at, const Array& value, bool adds, const char* where) {
+void scatter(const IndexedElements& at, const Array& value, bool adds, const char* where,
+             std::shared_ptr<const HostProgram> sum) {
   const Layout rest = rest_of(at);
   if (rest.size() == 0) return;
+  if (!at.frame.device.is_cuda()) {
+    auto compute = [sum](const IndexedElements& e, const Array& from, const char* name) {
+      scatter_on_host(e, from, sum.get(), name);
+    };
+    return run_on_host(at, value, at.frame, value, compute, where);
+  }
   uint64_t flags = 0;
   if (at.mode == OutOfRange::Raise) {
     if (recorder) {
@@ -277,6 +313,19 @@ void scatter(const IndexedElements& at, const Array& value, bool adds, const cha
 
 void assign_masked(const Array& x, const Array& mask, const Array& value, const char* where) {
   if (x.layout.size() == 0) return;
+  if (!x.device.is_cuda()) {
+    if (recording_on_host())
+      return recorder->add(
+          {{mask, value},
+           {x},
+           [](const HostWork& w) { assign_selected(w.inputs[0], w.outs[0], w.inputs[1]); },
+           {},
+           where});
+    require_set(where, mask);
+    require_set(where, value);
+    note_write(x);
+    return assign_selected(mask, x, value);
+  }
   const StoredType raw = raw_type(x.itemsize());
   IndexedOperands o;
   o.add(mask, kBool, mask.layout);

@@ -1,6 +1,7 @@
-// Reads, writes and adds elements at the positions given by index arrays. On CUDA, by kernels.
+// Reads, writes and adds elements at the positions given by index arrays: by kernels, or by loops in host memory.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "array/array.hpp"
@@ -41,7 +42,10 @@ IndexedElements locate(const Array& view, std::vector<Array> indices, std::vecto
 void gather(const IndexedElements& at, const Array& dst, bool keeps_dst, const char* where);
 // Element i becomes value[i], or grows by it. `value` has the shape of the iteration, or is one element in
 // host memory. With OutOfRange::Raise nothing is written when this throws: the indices are checked before.
-void scatter(const IndexedElements& at, const Array& value, bool adds, const char* where);
+// In host memory `sum` is the program that adds.
+struct HostProgram;
+void scatter(const IndexedElements& at, const Array& value, bool adds, const char* where,
+             std::shared_ptr<const HostProgram> sum = {});
 // x[i] = value[i] where mask[i]; one shape, `value` may be one element in host memory.
 void assign_masked(const Array& x, const Array& mask, const Array& value, const char* where);
 

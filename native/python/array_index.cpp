@@ -71,7 +71,7 @@ bool is_basic(PyObject* key) {
 }
 
 // Reads a key of ints, slices, Ellipsis and None, and writes the view's layout and address into `view`. The
-// key may also have arrays of integers on the array's GPU, whose axes the view keeps.
+// key may also have arrays of integers on the array's device, whose axes the view keeps.
 class KeyReader {
  public:
   // Copies what it reads: an __index__ in the key may run code that changes the array.
@@ -293,6 +293,12 @@ Py_ssize_t array_length(PyObject* self) { return length(self, "len"); }
 
 PyObject* array_subscript(PyObject* self, PyObject* key) {
   require_valid_layout(self);
+  if (is_array(key) && unwrap(key).dtype != kBool)
+    if (PyRef made = read_line(Py_TYPE(self), Array(unwrap(self)), key, kGet))
+      return made.release();
+  if (is_mask_of(key, unwrap(self)))
+    if (PyRef made = read_masked(Py_TYPE(self), Array(unwrap(self)), key, kGet))
+      return made.release();
   Array view = view_of(self);
   KeyReader reader(unwrap(self), view, kGet);
   const bool plain = reader.run(key);
@@ -308,6 +314,11 @@ int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
          "select the remaining elements: x[key]");
   require_valid_layout(self);
   Array target = view_of(self);
+  if (is_mask_of(key, unwrap(self))) {
+    target.layout = unwrap(self).layout;
+    target.data = unwrap(self).data;
+    if (write_masked(target, key, value, kSet)) return 0;
+  }
   KeyReader reader(unwrap(self), target, kSet);
   const bool plain = reader.run(key);
   if (plain && reader.arrays().arrays.empty())

@@ -88,9 +88,5 @@ def test_addition_counts_repeated_indices_and_the_operator_does_not(device, case
 @pytest.mark.parametrize("axes", [32, 33, 60])
 def test_addition_to_arrays_of_many_axes(device, axes):
     x = gi.zeros((2,) + (1,) * (axes - 1), device=device)
-    if device == "cpu" and axes > 32:  # numpy.add.at ends the process
-        with pytest.raises(gi.UnsupportedError, match="at most 32 axes"):
-            gi.add.at(x, [1, 1], 2)
-        x = x.reshape(2)
     gi.add.at(x, [1, 1], 2)
     assert x.get().ravel().tolist() == [0, 4]
