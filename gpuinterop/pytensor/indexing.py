@@ -51,6 +51,8 @@ def _inc_subtensor(op: Any, node: Any) -> Any:
         x, y, *index = inputs
         if check is not None:
             check(node, x, y, index[0])
+        if y.dtype != x.dtype and y.ndim:
+            y = y.astype(x.dtype)
         y = y.item() if isinstance(y, np.ndarray) and y.ndim == 0 else y
         result = x if op.inplace else x.copy()
         key = _key(op, index)

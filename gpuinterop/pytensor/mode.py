@@ -19,8 +19,7 @@ from .shared import device_shared_constructor
 # PyTensor fuses elementwise operations into reductions for its C code only, and before they can move to the device.
 _REWRITES = OPT_FAST_RUN.excluding("local_careduce_fusion")
 GPU = GpuMode(GpuLinker(), _REWRITES.including("gpu"))
-# Without a C++ compiler, PyTensor computes a fused operation element by element in Python.
-HOST = GpuMode(GpuLinker(), _REWRITES if config.cxx else _REWRITES.excluding("fusion"))
+HOST = GpuMode(GpuLinker(), _REWRITES.including("gpu_host"))
 predefined_modes["GPU"] = GPU
 for _array in (gi.CudaNdarray, gi.GpuArray):
     shared_constructor.register(_array)(device_shared_constructor)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from pytensor.compile.mode import optdb
 from pytensor.compile.rewriting import inline_ofg_node
+from pytensor.configdefaults import config
 from pytensor.graph.basic import Constant
 from pytensor.graph.rewriting.basic import (
     EquilibriumGraphRewriter,
@@ -143,6 +144,25 @@ def _split(node: Any) -> list[Any] | None:
         results += Elemwise(scalar_op)(*[node.inputs[i] for i in places], return_list=True)
     if any(new.type != old.type for new, old in zip(results, node.outputs, strict=True)):
         return None  # broadcast by an operand of another group
+    copy_stack_trace(node.outputs, results)
+    return results
+
+
+@node_rewriter([Elemwise])
+def open_fused(fgraph: Any, node: Any) -> list[Any] | None:
+    """Compute a fused operation of the host by its parts: without a C++ compiler it would run in Python, element by
+    element, and integers of Python overflow where NumPy's wrap.
+    """
+    if config.cxx or not isinstance(node.op.scalar_op, Composite):
+        return None
+    inner = node.op.scalar_op.fgraph.unfreeze()
+    known: dict[Any, Any] = dict(zip(inner.inputs, node.inputs, strict=True))
+    for part in inner.toposort():
+        operands = [known[x] if x in known else np.asarray(x.data) for x in part.inputs]
+        known.update(zip(part.outputs, Elemwise(part.op)(*operands, return_list=True), strict=True))
+    results = [known[x] for x in inner.outputs]
+    if any(new.type != old.type for new, old in zip(results, node.outputs, strict=True)):
+        return None  # a result that another operand broadcasts
     copy_stack_trace(node.outputs, results)
     return results
 
@@ -282,6 +302,9 @@ _moves.register("gpu_fuse", Fuse(), "gpu", position=3)
 # Before the fusion of elementwise Ops (49).
 optdb.register("gpu_symbolic", in2out(open_symbolic_op, name="gpu_symbolic"), "gpu", position=48.9)
 optdb.register("gpu_opt", _moves, "gpu", position=49.05)
+optdb.register(
+    "open_fused", in2out(open_fused, name="open_fused"), "gpu", "gpu_host", position=49.1
+)
 # After the destroy handler (49.5); products first, so that they can write to the memory of their addends.
 optdb.register(
     "gpu_write_in_place", in2out(write_in_place, name="gpu_write_in_place"),

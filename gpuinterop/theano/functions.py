@@ -10,12 +10,15 @@ from typing import Any
 import pytensor
 from pytensor.compile.debug import monitormode
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.configdefaults import config
 from pytensor.link.basic import Container
-from pytensor.scalar import GE, GT, LE, LT
+from pytensor.scalar import basic as scalar
 from pytensor.tensor.variable import _tensor_py_operators
 
 from gpuinterop.pytensor import host_from_gpu
 from gpuinterop.pytensor.device_variables import is_device
+
+from . import tensor
 
 conditional: Any  # the module of ifelse
 try:
@@ -104,14 +107,48 @@ def _of_four(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
 
 
 def _is_true(variable: Any) -> bool:
-    operation = getattr(variable.owner and variable.owner.op, "scalar_op", None)
-    if isinstance(operation, GE | GT | LE | LT):
+    made = variable.owner
+    if made and isinstance(
+        getattr(made.op, "scalar_op", None), scalar.Cast
+    ):  # a comparison, in int8
+        made = made.inputs[0].owner
+    operation = getattr(made and made.op, "scalar_op", None)
+    if isinstance(operation, scalar.GE | scalar.GT | scalar.LE | scalar.LT):
         raise TypeError(
             "a comparison of symbolic variables has no value yet; use T.switch, or compile a function"
         )
     return True
 
 
+def _gradient_of_extreme(op: Any, inputs: Any, outputs: Any, gradients: Any) -> list[Any]:
+    """Return the gradient of a maximum or minimum: both operands have it where they are equal."""
+    (z,), (g,) = outputs, gradients
+    if z.type in scalar.discrete_types:
+        return [x.zeros_like(dtype=config.floatX) for x in inputs]
+    return [scalar.eq(z, x) * g for x in inputs]
+
+
+def _no_gradient(op: Any, inputs: Any, outputs: Any, gradients: Any) -> list[Any]:
+    """Return zeros, of an input's dtype if it has floats: PyTensor's have the dtype floatX."""
+    floats = (x.dtype if x.type in scalar.continuous_types else config.floatX for x in inputs)
+    return [x.zeros_like(dtype=dtype) for x, dtype in zip(inputs, floats, strict=True)]
+
+
 def install() -> None:
-    """Make ``if x:`` true for a variable, as in Theano, so that programs can distinguish it from None."""
+    """Give PyTensor's variables and operations Theano's meaning, where the two differ.
+
+    ``if x:`` is true for a variable, so that programs can distinguish it from None.
+    """
     _tensor_py_operators.__bool__ = _is_true
+    for name in ("lt", "le", "gt", "ge", "ceil", "floor", "trunc"):
+        setattr(_tensor_py_operators, f"__{name}__", getattr(tensor, name))
+    for name in ("any", "all", "ceil", "floor", "trunc", "round"):
+        setattr(_tensor_py_operators, name, getattr(tensor, name))
+    # The name of the method in the versions of PyTensor.
+    gradient = "pullback" if hasattr(scalar.ScalarOp, "pullback") else "L_op"
+    for operation in (scalar.Maximum, scalar.Minimum):
+        setattr(operation, gradient, _gradient_of_extreme)
+    for operation in (scalar.LogicalComparison, scalar.FixedLogicalComparison, scalar.Trunc):
+        setattr(operation, gradient, _no_gradient)
+    if "uint64" not in scalar.autocast_int.dtypes:  # else 2**63 becomes negative
+        scalar.autocast_int.dtypes += ("uint64",)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytensor.tensor as pt
 from pytensor.tensor import special
 
 __all__ = [
     "batch_normalization", "binary_crossentropy", "categorical_crossentropy", "crossentropy_categorical_1hot",
     "crossentropy_softmax_1hot", "crossentropy_softmax_1hot_with_bias",
-    "crossentropy_softmax_argmax_1hot_with_bias", "elu", "hard_sigmoid", "log_softmax", "logsoftmax", "relu",
-    "selu", "sigmoid", "sigmoid_binary_crossentropy", "softmax", "softmax_with_bias", "softplus", "softsign",
+    "crossentropy_softmax_argmax_1hot_with_bias", "crossentropy_softmax_max_and_argmax_1hot",
+    "crossentropy_softmax_max_and_argmax_1hot_with_bias", "elu", "hard_sigmoid", "log_softmax", "logsoftmax",
+    "prepend_0_to_each_row", "prepend_1_to_each_row", "prepend_scalar_to_each_row", "relu", "selu", "sigmoid",
+    "sigmoid_binary_crossentropy", "softmax", "softmax_graph", "softmax_with_bias", "softplus", "softsign",
     "ultra_fast_sigmoid",
 ]  # fmt: skip
 
-sigmoid = ultra_fast_sigmoid = pt.sigmoid
+sigmoid = pt.sigmoid
 softplus = pt.softplus
 
 
@@ -29,18 +32,38 @@ def _rows(function: Any) -> Any:
     return of_rows
 
 
-softmax = _rows(special.softmax)
+softmax = softmax_graph = _rows(special.softmax)
 log_softmax = logsoftmax = _rows(special.log_softmax)
+
+
+def _of_floats(x: Any, *numbers: float) -> list[Any]:
+    """Return a variable, in a dtype of floats, and numbers in this dtype."""
+    x = pt.as_tensor_variable(x)
+    dtype = np.result_type(x.dtype, "float32")
+    return [pt.cast(x, dtype), *(pt.constant(number, dtype=dtype) for number in numbers)]
 
 
 def hard_sigmoid(x: Any) -> Any:
     """Return a piecewise linear approximation of the sigmoid."""
-    return pt.clip(0.2 * x + 0.5, 0, 1)
+    x, slope, shift = _of_floats(x, 0.2, 0.5)
+    return pt.clip(x * slope + shift, 0, 1)
+
+
+def ultra_fast_sigmoid(x: Any) -> Any:
+    """Return a sigmoid that is wrong by up to 0.03: a rational function, a line and a constant."""
+    x, half, slope, shift, most = _of_floats(
+        x, 0.5, 0.0458812946797165, 0.857410869647581, 0.99505475368673
+    )
+    size = pt.abs(half * x)
+    fraction = pt.cast(1.5, x.dtype) * size / (1 + size)
+    tanh = pt.switch(size < 1.7, fraction, pt.switch(size < 3, slope * size + shift, most))
+    return half * (pt.sign(x) * tanh + 1)
 
 
 def relu(x: Any, alpha: Any = 0) -> Any:
-    """Return the larger of x and alpha * x."""
-    return pt.maximum(x, 0) if alpha == 0 else pt.switch(x > 0, x, alpha * x)
+    """Return the larger of x and alpha * x. The gradient at 0 is the mean of 1 and alpha."""
+    x = pt.as_tensor_variable(x)
+    return 0.5 * (1 + alpha) * x + 0.5 * (1 - alpha) * pt.abs(x)
 
 
 def elu(x: Any, alpha: Any = 1) -> Any:
@@ -103,4 +126,34 @@ def crossentropy_softmax_1hot_with_bias(x: Any, b: Any, y: Any) -> tuple[Any, An
 
 def crossentropy_softmax_argmax_1hot_with_bias(x: Any, b: Any, y: Any) -> tuple[Any, Any, Any]:
     """Return the same of x + b, and the most probable classes."""
-    return *crossentropy_softmax_1hot(x + b, y), pt.argmax(x + b, axis=-1)
+    y = pt.as_tensor_variable(y)
+    return *crossentropy_softmax_1hot(x + b, y), pt.cast(pt.argmax(x + b, axis=-1), y.dtype)
+
+
+def crossentropy_softmax_max_and_argmax_1hot(x: Any, y: Any) -> tuple[Any, Any, Any, Any]:
+    """Return the cross-entropy, the softmax, and the largest probability of each row and its class."""
+    cost, p = crossentropy_softmax_1hot(x, y)
+    return cost, p, *pt.max_and_argmax(p, axis=-1)
+
+
+def crossentropy_softmax_max_and_argmax_1hot_with_bias(
+    x: Any, b: Any, y: Any
+) -> tuple[Any, Any, Any, Any]:
+    """Return the same of x + b."""
+    return crossentropy_softmax_max_and_argmax_1hot(x + b, y)
+
+
+def prepend_scalar_to_each_row(value: Any, x: Any) -> Any:
+    """Return a matrix with one more column, the first, of a value."""
+    x = pt.as_tensor_variable(x)
+    return pt.concatenate([pt.alloc(pt.cast(value, x.dtype), x.shape[0], 1), x], axis=1)
+
+
+def prepend_0_to_each_row(x: Any) -> Any:
+    """Return a matrix with a first column of zeros."""
+    return prepend_scalar_to_each_row(0, x)
+
+
+def prepend_1_to_each_row(x: Any) -> Any:
+    """Return a matrix with a first column of ones."""
+    return prepend_scalar_to_each_row(1, x)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import string
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytensor.gradient
 import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant
+from pytensor.tensor import variable
 
-__all__ = ["Lop", "Rop", "abs_", "addbroadcast", "batched_dot", "batched_tensordot", "flatten", "grad", "hessian",
-           "inv", "jacobian", "patternbroadcast", "solve_lower_triangular", "solve_upper_triangular", "split", "stack",
+__all__ = ["Lop", "Rop", "TensorVariable", "abs_", "addbroadcast", "all", "allclose", "any", "as_tensor_variable",
+           "batched_dot", "batched_tensordot", "ceil", "constant", "eq", "flatten", "floor", "ge", "grad", "gt",
+           "hessian", "inv", "iround", "isclose", "isinf", "isnan", "jacobian", "le", "lt", "neq", "patternbroadcast",
+           "round", "solve_lower_triangular", "solve_upper_triangular", "split", "stack", "tile", "trunc",
            "unbroadcast", "verify_grad"]  # fmt: skip
 
 abs_ = pt.abs
@@ -25,9 +32,84 @@ solve_lower_triangular = partial(pt.linalg.solve_triangular, lower=True)
 solve_upper_triangular = partial(pt.linalg.solve_triangular, lower=False)
 
 
+def _of_truths(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose results are int8, as Theano had no bool: they can be added and subtracted."""
+
+    @functools.wraps(function, updated=())
+    def of_int8(*arguments: Any, **options: Any) -> Any:
+        return pt.cast(function(*arguments, **options), "int8")
+
+    return of_int8
+
+
+eq, neq, lt, le, gt, ge, isnan, isinf, isclose, allclose, any, all = map(
+    _of_truths,
+    (pt.eq, pt.neq, pt.lt, pt.le, pt.gt, pt.ge, pt.isnan, pt.isinf, pt.isclose, pt.allclose, pt.any, pt.all),
+)  # fmt: skip
+
+
+def _of_floats(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that rounds, which returns integers as they are."""
+
+    @functools.wraps(function, updated=())
+    def rounded(x: Any, *options: Any, **named: Any) -> Any:
+        x = pt.as_tensor_variable(x)
+        return x if np.dtype(x.dtype).kind in "biu" else function(x, *options, **named)
+
+    return rounded
+
+
+ceil, floor, trunc = map(_of_floats, (pt.ceil, pt.floor, pt.trunc))
+
+
+@_of_floats
+def round(x: Any, mode: str | None = None) -> Any:
+    """Return the nearest integers. Halves are rounded away from zero, or to even integers if `mode` says so."""
+    if mode not in (None, "half_away_from_zero"):
+        return pt.round(x, mode)
+    whole = pt.trunc(x)
+    return whole + pt.sign(x) * pt.ge(pt.abs(x - whole), 0.5)
+
+
+def iround(x: Any, mode: str | None = None) -> Any:
+    """Return `round` in int64."""
+    return pt.cast(round(x, mode), "int64")
+
+
+def constant(x: Any, name: str | None = None, ndim: int | None = None, dtype: Any = None) -> Any:
+    """Return a constant. An array of bool becomes uint8."""
+    return pt.constant(_without_bool(x), name, ndim, dtype)
+
+
+def as_tensor_variable(x: Any, name: str | None = None, ndim: int | None = None) -> Any:
+    """Return a variable, or a constant of a value. An array of bool becomes uint8."""
+    return pt.as_tensor_variable(_without_bool(x), name, ndim)
+
+
+def _without_bool(x: Any) -> Any:
+    return x.astype("uint8") if isinstance(x, np.ndarray | np.bool_) and x.dtype == bool else x
+
+
+class _Variables(type(variable.TensorVariable)):  # type: ignore[misc]  # the type of a class
+    """The type of `TensorVariable`: PyTensor's constants and shared variables are subclasses, Theano's were not."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, variable.TensorVariable) and not isinstance(
+            x, Constant | SharedVariable
+        )
+
+
+class TensorVariable(variable.TensorVariable, metaclass=_Variables):
+    """Symbolic arrays that are neither constants nor shared variables."""
+
+
 def batched_dot(a: Any, b: Any) -> Any:
-    """Return the products of the matrices, or vectors, a[i] and b[i]."""
+    """Return the products of the matrices, vectors or numbers a[i] and b[i]."""
     a, b = pt.as_tensor_variable(a), pt.as_tensor_variable(b)
+    if 1 in (a.ndim, b.ndim):
+        return pt.shape_padright(a, max(b.ndim - a.ndim, 0)) * pt.shape_padright(
+            b, max(a.ndim - b.ndim, 0)
+        )
     product = pt.matmul(a if a.ndim > 2 else a[:, None, :], b if b.ndim > 2 else b[:, :, None])
     if b.ndim == 2:
         product = product[..., 0]
@@ -73,6 +155,12 @@ def stack(*tensors: Any, axis: int = 0) -> Any:
     if isinstance(tensors[0], (list, tuple)):
         return pt.stack(*tensors, axis=axis) if len(tensors) == 1 else pt.stack(*tensors)
     return pt.stack(tensors, axis=axis)
+
+
+def tile(x: Any, reps: Any, ndim: int | None = None) -> Any:
+    """Repeat an array `reps` times along its axes; `ndim` is the number of axes of the result."""
+    reps = reps if isinstance(reps, list | tuple) else (reps,)
+    return pt.tile(x, (1,) * ((ndim or 0) - len(reps)) + tuple(reps))
 
 
 def verify_grad(fun: Any, pt: Any, n_tests: int = 2, rng: Any = None, **options: Any) -> None:

@@ -1,5 +1,6 @@
 """The mode by itself, PyTensor's checking modes, copies and pickles of functions, and Ops of a user."""
 
+import itertools
 import pickle
 from functools import partial
 
@@ -13,9 +14,11 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.debug.debugmode import DebugMode
 from pytensor.compile.debug.nanguardmode import NanGuardMode
+from pytensor.compile.mode import Mode
 from pytensor.configdefaults import config
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
+from pytensor.tensor.type import TensorType
 from test_graphs import GRAPHS, made, values
 
 import gpuinterop as gi
@@ -31,6 +34,32 @@ def test_mode_alone_compiles_one_function(device):
     np.testing.assert_allclose(f(values(1, 4)), np.exp(values(1, 4)), rtol=1e-6)
     g = pytensor.function([x], pt.exp(x))
     assert not any(isinstance(node.op, backend.GpuOp) for node in g.maker.fgraph.toposort())
+
+
+@pytest.mark.parametrize("dtype", "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split())
+def test_integers_without_dimensions_wrap_as_in_pytensors_own_modes(dtype):
+    i, j = (TensorType(dtype, ())(name) for name in "ij")
+    results = [
+        i * i + 1, i * j - i + 3, i % j + 1, i // j + i, i ** pt.cast(3, dtype), pt.cast(i * j, "int8") + 1,
+        pt.abs(i) - j * 2,
+        pt.switch(i > j, i + 1, i * 2), pt.sqr(i) - pt.sqr(j), (i & j) + (i | j),
+        pt.minimum(i + 1, j - 1), pt.sign(i) * j,
+    ]  # fmt: skip
+    own = Mode("py", "fast_compile")
+    device, host, expected = (
+        pytensor.function([i, j], results, mode=m) for m in ("GPU", backend.HOST, own)
+    )
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    limits = [
+        np.array(v).astype(dtype)
+        for v in {least, least + 1, 0, 1, 3, most - 1, most, -1 if least else 2}
+    ]
+    with np.errstate(all="ignore"):
+        for pair in itertools.product(limits, repeat=2):
+            for one in (device, host):
+                assert [(v.dtype, v.item()) for v in one(*pair)] == [
+                    (v.dtype, v.item()) for v in expected(*pair)
+                ]
 
 
 def test_unuse_restores_what_use_changed(device):
