@@ -51,6 +51,9 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
     CudaNdarray among the arrays the result is float32, as in every operation.
     """
     where = "concatenate"
+    joined = _core._join(arrays, axis, False, where) if out is None else None
+    if joined is not None:
+        return joined
     arrays = as_array_list(arrays, where)
     parts = [output_arrays.plain(x) for x in arrays]
     shapes = tuple([x.shape for x in parts])
@@ -124,6 +127,9 @@ def join(axis: int, *arrays: Any) -> Any:
 
 def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
     """Join the arrays along a new axis."""
+    joined = _core._join(arrays, axis, True, "stack") if out is None else None
+    if joined is not None:
+        return joined
     arrays = as_array_list(arrays, "stack")
     parts = [output_arrays.plain(x) for x in arrays]
     for x in parts[1:]:

@@ -289,6 +289,58 @@ void copy_into(Array target, Array source, bool async, const char* where, bool u
   copy_elements(target, source, where, async);
 }
 
+// Joins the arrays along `axis`, or along a new axis, without Python code; None for calls that Python carries out:
+// several dtypes or classes, captures, and arguments to refuse.
+nb::object join(nb::handle arrays, nb::handle axis, bool stacks, const char* where) {
+  if (!(PyList_CheckExact(arrays.ptr()) || PyTuple_CheckExact(arrays.ptr())) || ops::recorder ||
+      !PyLong_CheckExact(axis.ptr()))
+    return nb::none();
+  const nb::object items = nb::steal(PySequence_Tuple(arrays.ptr()));
+  const Py_ssize_t n = items.is_valid() ? PyTuple_Size(items.ptr()) : 0;
+  std::vector<Array> parts;  // copies, because a finalizer may change the objects
+  parts.reserve(static_cast<size_t>(n));
+  PyTypeObject* const type = n ? Py_TYPE(PyTuple_GetItem(items.ptr(), 0)) : nullptr;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* const item = PyTuple_GetItem(items.ptr(), i);
+    if (!is_array(item) || Py_TYPE(item) != type) return nb::none();
+    parts.push_back(read_array(item, where));
+  }
+  if (n == 0) return nb::none();
+  const Array& first = parts[0];
+  const int ndim = first.layout.ndim() + stacks;
+  int overflow = 0;
+  int64_t along = PyLong_AsLongLongAndOverflow(axis.ptr(), &overflow);
+  along += along < 0 ? ndim : 0;
+  if (overflow || along < 0 || along >= ndim || ndim > kMaxDims) return nb::none();
+  const int at = static_cast<int>(along);
+  int64_t total = 0;
+  for (const Array& a : parts) {
+    if (a.dtype != first.dtype || !(a.device == first.device) ||
+        a.layout.ndim() != first.layout.ndim())
+      return nb::none();
+    for (int d = 0; d < a.layout.ndim(); ++d)
+      if ((stacks || d != at) && a.layout.shape()[d] != first.layout.shape()[d]) return nb::none();
+    if (__builtin_add_overflow(total, stacks ? 1 : a.layout.shape()[at], &total)) return nb::none();
+  }
+  int64_t shape[kMaxDims];
+  for (int d = 0; d < ndim; ++d)
+    shape[d] = d == at ? total : first.layout.shape()[stacks && d > at ? d - 1 : d];
+  nb::object made =
+      nb::steal(wrap(type, make_empty(first.device, first.dtype, ndim, shape, where)));
+  const Uncounted guard(true);
+  Array part = unwrap(made.ptr());
+  const Layout whole = part.layout;
+  for (const Array& source : parts) {
+    part.layout = source.layout;
+    for (int d = 0, own = 0; d < ndim; ++d)
+      if (!stacks || d != at) part.layout.strides()[own++] = whole.strides()[d];
+    part.layout.finish(where);
+    copy_elements(part, source, where);
+    part.data += (stacks ? 1 : source.layout.shape()[at]) * whole.strides()[at] * part.itemsize();
+  }
+  return made;
+}
+
 }  // namespace
 
 void register_array_functions(nb::module_& m) {
@@ -345,6 +397,10 @@ void register_array_functions(nb::module_& m) {
       "Copy src into dst, between any strides and devices, for equal dtypes, or, with `casts`, on "
       "one device. uncounted: dst is a result, or one of the two holds Python scalars, so copy "
       "scopes do not count this copy.");
+  m.def(
+      "_join", &join, "arrays"_a.none(), "axis"_a.none(), "stacks"_a, "where"_a,
+      "numpy.concatenate or numpy.stack of arrays of one class; None for calls that Python carries "
+      "out.");
   m.def("download", &download, "x"_a, "where"_a = "download", "uncounted"_a = false,
         "Return a new NumPy array with the elements of an array on any device.");
   m.def("download_all", &download_all, "arrays"_a,

@@ -143,9 +143,10 @@ SLOWER = {
     "x.item(i, j)": (1, lambda o: o.x.item(3, -1)),
     "float(x)": (2, lambda o: float(o.total)),
     "x.get()": (2, lambda o: o.x.get()),
-    "concatenate": (17, lambda o: gi.concatenate([o.x, o.y])),
+    "concatenate": (1, lambda o: gi.concatenate([o.x, o.y])),
+    "stack": (1, lambda o: gi.stack([o.x, o.y], -1)),
     "concatenate, dtypes": (24, lambda o: gi.concatenate((o.wide, o.whole), axis=1)),
-    "join": (24, lambda o: gi.join(0, o.x, o.y)),
+    "join": (8, lambda o: gi.join(0, o.x, o.y)),
     "ptp": (1, lambda o: o.x.ptp()),
     "numpy.matmul": (7, lambda o: np.matmul(o.x, o.y.T)),
     "numpy.round": (4, lambda o: np.round(o.x)),
@@ -161,7 +162,7 @@ def test_a_cached_call_runs_no_python_function(device, name):
     assert functions_of(partial({**CALLS, **PRODUCTS}[name], Operands(device))) == []
 
 
-# Index arrays beside slices, on one GPU: without ints, masks, lists and other libraries' arrays.
+# Index arrays beside slices, on one device: without ints, lists and other libraries' arrays.
 AT_INDICES = {
     "x[i]": lambda o: o.x[o.places],
     "x[i, j]": lambda o: o.x[o.places, o.places[::-1]],
@@ -169,7 +170,18 @@ AT_INDICES = {
     "x[i, None, 1:]": lambda o: o.x[o.places, None, 1:],
     "x[i] = 1": lambda o: o.out.__setitem__(o.places, 1),
     "x[:, i] = y": lambda o: o.out.__setitem__((slice(None), o.places), o.x[:, :2]),
+    "x[mask] = 1": lambda o: o.out.__setitem__(o.logical, 1),
 }
+AT_INDICES_ON_THE_HOST = AT_INDICES | {
+    "v[i]": lambda o: o.v[o.places],
+    "x[mask]": lambda o: o.x[o.logical],
+    "x[mask] = y": lambda o: o.out.__setitem__(o.logical, o.x[o.logical]),
+}
+
+
+@pytest.mark.parametrize("name", AT_INDICES_ON_THE_HOST)
+def test_index_arrays_on_the_host_run_no_python_function(name):
+    assert functions_of(partial(AT_INDICES_ON_THE_HOST[name], Operands("cpu"))) == []
 
 
 @pytest.mark.driver
