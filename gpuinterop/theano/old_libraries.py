@@ -9,13 +9,10 @@ import pickle
 import string
 import sys
 import time
-import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
-from .old_builtins import Buffer, File
 
 _python3: dict[str, Any] = {**vars(pickle), **vars(csv)}
 
@@ -39,13 +36,6 @@ _ITERTOOLS = {
     "imap": map, "izip": zip, "ifilter": filter, "ifilterfalse": itertools.filterfalse,
     "izip_longest": itertools.zip_longest,
 }  # fmt: skip
-_TYPES = {
-    "BooleanType": bool, "BufferType": Buffer, "ClassType": type, "ComplexType": complex, "DictType": dict,
-    "DictionaryType": dict, "FileType": File, "FloatType": float, "InstanceType": object, "IntType": int,
-    "ListType": list, "LongType": int, "ObjectType": object, "SliceType": slice, "StringType": str,
-    "StringTypes": (str,), "TupleType": tuple, "TypeType": type, "UnboundMethodType": types.FunctionType,
-    "UnicodeType": str, "XRangeType": range,
-}  # fmt: skip
 
 
 def restore() -> None:
@@ -58,7 +48,7 @@ def restore() -> None:
         join=lambda words, sep=" ": sep.join(words), atof=float, atoi=int, atol=int, letters=string.ascii_letters,
         lowercase=string.ascii_lowercase, uppercase=string.ascii_uppercase,
     )  # fmt: skip
-    for module, names in ((np, _NUMPY), (itertools, _ITERTOOLS), (types, _TYPES)):
+    for module, names in ((np, _NUMPY), (itertools, _ITERTOOLS)):
         vars(module).update(names | vars(module))
     vars(pickle).update(load=_load, loads=_loads, dump=_dump)
     vars(csv).update(reader=_reader, writer=_writer)

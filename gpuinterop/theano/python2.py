@@ -75,15 +75,17 @@ def _is_python2(node: ast.AST) -> bool:
 # parameters of these names too; programs get the functions of Python 2 instead.
 _LEFT_OUT = (
     "future import apply basestring execfile filter input intern itertools itertools_imports long map raw_input reduce "
-    "reload sorted standarderror types xrange zip"
+    "reload sorted standarderror xrange zip"
 )
 
 
 @functools.cache
 def _translator(module: bool) -> Any:
     """Return fissix with the fixers for a program, or for a module of a package."""
+    from fissix.fixes import fix_types
     from fissix.refactor import RefactoringTool, get_fixers_from_package
 
+    fix_types._TYPE_MAPPING["StringType"] = "str"  # instead of bytes
     left_out = {f"fissix.fixes.fix_{name}" for name in _LEFT_OUT.split()}
     if module:
         left_out.remove("fissix.fixes.fix_import")

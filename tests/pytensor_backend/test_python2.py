@@ -4,6 +4,7 @@ import pickle
 import re
 import signal
 import traceback
+import types
 
 import numpy as np
 import pytest
@@ -271,6 +272,13 @@ def test_a_program_prints_what_it_printed_in_python_2(name, capsys) -> None:
     text, printed = PROGRAMS[name]
     values_of(text)
     assert capsys.readouterr().out == printed
+
+
+def test_the_module_types_keeps_its_names() -> None:
+    """Numba's cache, which other processes read, names classes by the names that they have in this module."""
+    values_of("import types\nprint types.StringType\n")
+    assert not hasattr(types, "ObjectType")
+    assert not hasattr(types, "StringType")
 
 
 def test_sort_of_a_module_takes_an_axis() -> None:
