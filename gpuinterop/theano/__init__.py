@@ -14,6 +14,7 @@ __all__ = ["install"]
 _ADVICE = (
     "Scan return signature will change", "RandomVariable Ops will stop hiding", ".* should implement `pullback`",
     r"(Setting )?\S+ is deprecated", "The `mode` argument of `scan` is deprecated",
+    "Loop fusion failed because",  # of the arithmetic of shapes, which convolutions of unknown shapes have much of
 )  # fmt: skip
 
 
@@ -22,9 +23,7 @@ def install(environment: Mapping[str, str] | None = None, *, replace: bool = Fal
 
     Reads THEANO_FLAGS and .theanorc. A `theano` package that is installed is used instead, unless `replace`.
     """
-    present = sys.modules.get("theano")
-    own = getattr(present, "__gpuinterop__", False)
-    if not (replace or own) and (present or importlib.util.find_spec("theano")):
+    if not replace and _is_installed():
         return
     importlib.import_module("gpuinterop.pytensor")  # its error names what is missing
     from . import functions
@@ -41,3 +40,12 @@ def install(environment: Mapping[str, str] | None = None, *, replace: bool = Fal
     functions.install()
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.append(Finder())
+
+
+def _is_installed() -> bool:
+    """Return whether the real Theano is there, and not gpuinterop's names or a folder without __init__.py."""
+    present = sys.modules.get("theano")
+    if getattr(present, "__gpuinterop__", False):
+        return False
+    spec = present.__spec__ if present else importlib.util.find_spec("theano")
+    return bool(spec.origin if spec else present)

@@ -43,8 +43,10 @@ class Configuration:
             return _Section(self, name)
         if hasattr(config, _pytensors(name)):
             return getattr(config, _pytensors(name))
-        if name == "compute_test_value":  # PyTensor does not compute these
-            return "off"
+        if name in _UNUSED:
+            return _UNUSED[name]
+        if name.startswith("warn."):
+            return False
         raise AttributeError(explain(f"theano.config.{name}"))
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -109,6 +111,8 @@ class Configuration:
             print(line, file=sys.stderr)
 
 
+# The values of flags without an effect, until a program sets them. PyTensor computes no test values.
+_UNUSED = {"compute_test_value": "off", "unittests.rseed": 666, "warn.ignore_bug_before": "0.7"}
 # The beginnings of Theano's flags with a dot in their names.
 _SECTIONS = frozenset(
     "blas cmodule compile cuda dnn dnn.conv experimental gcc gpuarray gpuelemwise lib nvcc numpy optdb profiling scan "

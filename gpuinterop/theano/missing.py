@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NoReturn
+
 _RANDOM = "pytensor.tensor.random, which draws on the host"
 _IMAGES = (
     "theano.tensor.nnet.conv2d and theano.tensor.signal.pool.pool_2d, or PyTorch on shared memory"
@@ -10,7 +12,6 @@ _KERNELS = "gpuinterop.RawKernel, or gpuinterop.pytensor.KernelOp"
 _CONTEXTS = "the one device that device= chooses"
 # By name, or by the longest beginning of a name; docs/old-programs.md has the same table.
 _INSTEAD = {
-    "theano.tensor.inplace": "theano.tensor: compiled graphs work in place where they can",
     "theano.tensor.raw_random": _RANDOM,
     "theano.sandbox.cuda.dnn": _IMAGES,
     "theano.sandbox.neighbours": _IMAGES,
@@ -30,7 +31,6 @@ _INSTEAD = {
     "theano.tensor.nnet.neighbours": _IMAGES,
     "theano.gof.local_optimizer": "pytensor.graph.rewriting.basic.node_rewriter",
     "theano.config": "PYTENSOR_FLAGS, if pytensor.config has it",
-    "theano.misc.pkl_utils": "pickle",
     "theano.tensor.opt": "pytensor.tensor.rewriting",
     "theano.gof.opt": "pytensor.graph.rewriting",
     "theano.sandbox.cuda.opt": "gpuinterop.pytensor.lower",
@@ -42,3 +42,17 @@ def explain(name: str) -> str:
     known = max((start for start in _INSTEAD if name.startswith(start)), key=len, default=None)
     fix = f"use {_INSTEAD[known]}" if known else "look for the name in pytensor"
     return f"{name} is missing in gpuinterop; {fix} (see docs/old-programs.md)"
+
+
+def unavailable(module: str, names: str) -> dict[str, Any]:
+    """Return classes that programs can import and test for with `isinstance`, and that raise when they are called."""
+    return {
+        name: type(name, (), {"__new__": _refusal(f"{module}.{name}")}) for name in names.split()
+    }
+
+
+def _refusal(name: str) -> Any:
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise NotImplementedError(explain(name))
+
+    return refuse

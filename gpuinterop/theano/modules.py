@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import builtins
 import collections
 import importlib
@@ -27,10 +28,11 @@ from gpuinterop.pytensor import settings
 from gpuinterop.pytensor.device_variables import GpuArrayConstant, GpuArrayVariable
 from gpuinterop.pytensor.shared import GpuArraySharedVariable, device_shared_constructor
 
-from . import images, nnet, profiles, tensor
+from . import images, nnet, pkl_utils, profiles, tensor
 from .configuration import Configuration
 from .functions import In, MonitorMode, Param, conditional, ifelse, with_defaults
-from .missing import explain
+from .missing import explain, unavailable
+from .old_builtins import compare
 from .printing import debugprint
 from .random import RandomStreams
 from .renamed import DEVICE_CLASSES, renamed
@@ -66,6 +68,36 @@ class ProfileMode(str):
         """Do nothing: the profile follows."""
 
 
+class Join(abc.ABC):  # noqa: B024 (the base of PyTensor's class, which is registered)
+    """Theano's operation, which is called with the axis. PyTensor's are instances, and each has its own axis."""
+
+    def __init__(self, view: int = -1) -> None:
+        self.view = (
+            view  # the number of the only operand with elements: Theano returned a view of it
+        )
+
+    def __call__(self, axis: Any, *tensors: Any) -> Any:
+        """Join tensors along an axis."""
+        return pytensor.tensor.join(axis, *tensors)
+
+    def make_node(self, axis: Any, *tensors: Any) -> Any:
+        """Return the node of PyTensor's operation."""
+        return self(axis, *tensors).owner
+
+
+Join.register(pytensor.tensor.basic.Join)
+
+
+class _InPlace:
+    """The functions of theano.tensor by the names of those that overwrote their operands."""
+
+    def __getattr__(self, name: str) -> Any:
+        for source in (tensor, pytensor.tensor):
+            if name.endswith("_inplace") and hasattr(source, name.removesuffix("_inplace")):
+                return getattr(source, name.removesuffix("_inplace"))
+        raise AttributeError(name)
+
+
 class Module(types.ModuleType):
     """A module with its own names and those of the first of `sources` that has them."""
 
@@ -96,7 +128,7 @@ def _imported(names: str) -> list[types.ModuleType]:
 # Modules that have the names of their package: `theano.tensor.basic` is `theano.tensor`.
 _ALIASES = {
     "theano.tensor": "basic elemwise blas blas_c var type subtensor sharedvar extra_ops nlinalg slinalg sort",
-    "theano.tensor.nnet": "nnet sigm conv bn",
+    "theano.tensor.nnet": "nnet sigm conv bn abstract_conv",
     "theano.compile": "mode io debugmode nanguardmode profilemode monitormode profiling function_module sharedvalue "
     "ops pfunc builders",
     "theano.gof": "op graph fg type utils link vm null_type",
@@ -104,7 +136,8 @@ _ALIASES = {
     "theano.scan_module": "scan scan_op scan_utils scan_views",
     "theano.sandbox.linalg": "ops",
     "theano.compat": "python2x six six.moves",
-    "theano.sandbox.cuda": "basic_ops blas dnn elemwise nnet type var cuda_ndarray cuda_ndarray.cuda_ndarray",
+    "theano.typed_list": "basic type",
+    "theano.sandbox.cuda": "basic_ops blas elemwise nnet type var cuda_ndarray cuda_ndarray.cuda_ndarray",
     "theano.sandbox.gpuarray": "basic_ops blas elemwise nnet subtensor type var",
 }
 # Modules of PyTensor with other names; finder.py finds the others.
@@ -118,6 +151,19 @@ _CONVERTERS = {
     "cudamat_utils": "cudandarray_to_cudamat cudamat_to_cudandarray",
     "gnumpy_utils": "cudandarray_to_garray garray_to_cudandarray",
 }
+
+
+# Operations that programs look for in graphs, or use if a GPU or cuDNN is there.
+_DNN = (
+    "DnnBase GpuDnnConvDesc GpuDnnConv GpuDnnConv3d GpuDnnConvGradW GpuDnnConv3dGradW GpuDnnConvGradI "
+    "GpuDnnConv3dGradI GpuDnnPoolDesc GpuDnnPool GpuDnnPoolGrad GpuDnnSoftmaxBase GpuDnnSoftmax GpuDnnSoftmaxGrad "
+    "GpuDnnBatchNorm dnn_conv3d dnn_gradweight dnn_gradinput dnn_batch_normalization_train "
+    "dnn_batch_normalization_test"
+)
+_CUDA = (
+    "GpuConv GpuCorrMM_gradInputs GpuCorrMM_gradWeights GpuCorr3dMM GpuDownsampleFactorMax "
+    "GpuDownsampleFactorMaxGrad"
+)
 
 
 class _Modules(dict[str, types.ModuleType]):
@@ -140,6 +186,11 @@ class _Modules(dict[str, types.ModuleType]):
 
 def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
     """Return the modules by their names."""
+    Variable.__init__.__defaults__ = (
+        None,
+        None,
+        None,
+    )  # as in Theano, a variable needs only a type
     found = _Modules()
     _add_graphs(found, configuration)
     _add_tensors(found)
@@ -162,6 +213,7 @@ def modules(configuration: Configuration) -> dict[str, types.ModuleType]:
             **available,
             **{text: getattr(gi, text) for text in functions.split()},
         )
+    found.add("theano.misc.pkl_utils", pkl_utils)
     found.add("theano.misc.may_share_memory", may_share_memory=gi.shares_memory)
     found.add("theano.gof.python25", collections, builtins)
     found.add("theano.tests")
@@ -212,6 +264,8 @@ def _add_graphs(found: _Modules, configuration: Configuration) -> None:
         ifilter=filter,
         xrange=range,
         PY3=True,
+        cmp=compare,
+        exc_message=_exc_message,
     )
     found.add("theano.scalar", pytensor.scalar)
     found.add("theano.ifelse", conditional, ifelse=ifelse)
@@ -220,26 +274,48 @@ def _add_graphs(found: _Modules, configuration: Configuration) -> None:
     found.add("theano.compile", pytensor.compile, *_imported("compile.debug.debugmode compile.debug.nanguardmode"),
               SharedVariable=pytensor.compile.sharedvalue.SharedVariable, **compiling)  # fmt: skip
     found.add("theano.gof", pytensor.graph, **graphs)
+    found.add("theano.typed_list", *_imported("typed_list typed_list.basic typed_list.type"))
     found.add("theano.printing", pytensor.printing, debugprint=debugprint)
+
+
+def _exc_message(error: BaseException) -> Any:
+    """Return the first argument of an exception, or of the exception that it contains."""
+    first = error.args[0]
+    return _exc_message(first) if isinstance(first, BaseException) else first
 
 
 def _add_tensors(found: _Modules) -> None:
     """Add the modules of symbolic arrays, neural networks and random numbers."""
+    found.add("theano.sandbox")
     parts = "math basic subtensor shape extra_ops nlinalg slinalg variable type elemwise sharedvar sort blas".split()
     found.add(
         "theano.tensor",
         tensor,
         pytensor.tensor,
         *_imported(" ".join(f"tensor.{part}" for part in parts)),
+        Join=Join,
     )
-    found.add("theano.tensor.nnet", nnet, images)
+    found.add("theano.tensor.inplace", _InPlace())
+    convolutions = _of_images("conv2d_grad_wrt_inputs conv2d_grad_wrt_weights AbstractConv2d AbstractConv2d_gradInputs "
+                              "AbstractConv2d_gradWeights get_conv_output_shape")  # fmt: skip
+    found.add("theano.tensor.nnet", nnet, images, **convolutions)
+    found.add("theano.tensor.nnet.conv3d2d", conv3d=images.conv3d)
+    neighbours = _of_images("images2neibs neibs2images")
+    for name in ("theano.tensor.nnet", "theano.sandbox"):
+        found.add(f"{name}.neighbours", **neighbours)
+    found["theano.sandbox.neighbourhoods"] = found["theano.sandbox.neighbours"]
+    pooling = {"Pool": images.Pool, "DownsampleFactorMax": images.Pool}
     found.add("theano.tensor.signal")
+    found.add("theano.tensor.signal.conv", conv2d=images.signal_conv2d)
     for name in ("downsample", "pool"):
-        found.add(f"theano.tensor.signal.{name}", images)
+        found.add(f"theano.tensor.signal.{name}", images, **pooling)
     found.add("theano.tensor.shared_randomstreams", RandomStreams=RandomStreams)
-    found.add("theano.sandbox")
     found.add("theano.sandbox.linalg", *_imported("tensor.nlinalg tensor.slinalg tensor.basic"))
     found.add("theano.sandbox.rng_mrg", MRG_RandomStreams=RandomStreams)
+
+
+def _of_images(names: str) -> dict[str, Any]:
+    return {name: getattr(images, name) for name in names.split()}
 
 
 def _add_devices(found: _Modules, configuration: Configuration) -> None:
@@ -280,10 +356,17 @@ def _add_devices(found: _Modules, configuration: Configuration) -> None:
         device_properties=properties, active_device_number=lambda: settings.device().index,
         active_device_name=lambda: properties(settings.device().index)["name"],
         **types, **{f"f{name}": kind for name, kind in types.items()}, **both)  # fmt: skip
+    vars(found["theano.sandbox.cuda"]).update(
+        GpuCorrMM=images.GpuCorrMM, **unavailable("theano.sandbox.cuda", _CUDA)
+    )
     found.add("theano.sandbox.cuda.rng_curand", CURAND_RandomStreams=RandomStreams)
     found.add("theano.sandbox.gpuarray", DEVICE_CLASSES, GpuArrayType=backend.GpuArrayType,
         GpuArrayVariable=GpuArrayVariable, GpuArrayConstant=GpuArrayConstant,
         GpuArraySharedVariable=GpuArraySharedVariable, as_gpuarray_variable=backend.as_device_variable,
         as_gpuarray=gi.asarray, gpuarray_shared_constructor=device_shared_constructor,
         pygpu_activated=both["cuda_available"], **both)  # fmt: skip
+    for package in ("theano.sandbox.cuda", "theano.sandbox.gpuarray"):
+        found.add(f"{package}.dnn", dnn_conv=images.dnn_conv, dnn_pool=images.dnn_pool,
+                  dnn_available=lambda *_: False, version=lambda raises=True: -1,
+                  **unavailable(f"{package}.dnn", _DNN))  # fmt: skip
     cuda, gpuarray = (vars(found[f"theano.sandbox.{name}"]) for name in ("cuda", "gpuarray"))

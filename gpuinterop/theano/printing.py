@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pytensor.graph.basic import Apply, Constant
+from pytensor.printing import FunctionPrinter, Printer, pprint
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstant
@@ -26,6 +27,16 @@ def install() -> None:
     }
     for printed_class, text in texts.items():
         printed_class.__str__ = text
+    pprint.assign(Elemwise, _FunctionOfElements())
+
+
+class _FunctionOfElements(Printer):
+    """Prints ``exp(x)`` in expressions, and not the name of the operation."""
+
+    def process(self, output: Any, pstate: Any) -> str:
+        """Return the text of a variable."""
+        name = type(output.owner.op.scalar_op).__name__.lower()
+        return str(FunctionPrinter([name]).process(output, pstate))
 
 
 def debugprint(obj: Any, file: Any = None, **_: Any) -> Any:

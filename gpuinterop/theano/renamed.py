@@ -8,6 +8,8 @@ from pkgutil import resolve_name
 from typing import Any
 
 from pytensor.graph import traversal
+from pytensor.graph.basic import equal_computations
+from pytensor.graph.replace import graph_replace
 
 from gpuinterop.pytensor import device_op
 
@@ -15,7 +17,7 @@ from gpuinterop.pytensor import device_op
 _NAMES = {
     "theano": "graph.type.Type graph.fg.FunctionGraph compile.sharedvalue.SharedVariable compile.builders.OpFromGraph "
     "compile.debug.profiling.ProfileStats compile.mode.predefined_modes compile.mode.predefined_linkers "
-    "link.basic.Container link.basic.PerformLinker link.c.basic.CLinker link.c.basic.OpWiseCLinker "
+    "printing.pprint link.basic.Container link.basic.PerformLinker link.c.basic.CLinker link.c.basic.OpWiseCLinker "
     "gradient.subgraph_grad link.c.type.generic tensor.shape.shape_padright "
     "tensor.basic.get_scalar_constant_value compile.debug.dump.function_dump",
     "theano.compile": "compile.builders.OpFromGraph compile.debug.profiling.ProfileStats tensor.shape.Shape_i "
@@ -41,6 +43,7 @@ _NAMES = {
     "AdvancedIncSubtensor1=tensor.subtensor.AdvancedIncSubtensor true_divide=tensor.math.true_div "
     "CAReduceDtype=tensor.elemwise.CAReduce ger=tensor.math.outer generic=link.c.type.generic "
     "tensor.exceptions.ShapeError tensor.exceptions.AdvancedIndexingError CumsumOp=tensor.extra_ops.CumOp "
+    "printing.pprint "
     "RepeatOp=tensor.extra_ops.Repeat _shared=tensor.sharedvar.tensor_constructor",
 }
 
@@ -65,11 +68,17 @@ def _inputs(variables: list[Any], blockers: Any = None) -> list[Any]:
     return [x for x in _ancestors(variables, blockers) if x.owner is None]
 
 
-# Functions of theano.gof.graph, which returned lists.
+def _is_same_graph(one: Any, other: Any, givens: Any = None) -> bool:
+    """Return whether two variables are computed alike from the same variables, or from those of `givens`."""
+    one, other = graph_replace([one, other], dict(givens or {}), strict=False)
+    return bool(equal_computations([one], [other]))
+
+
+# Functions of theano.gof.graph; the others returned lists.
 _TRAVERSALS = {
     "inputs": _inputs, "ancestors": _ancestors, "io_toposort": _as_list(traversal.io_toposort),
     "ops": _as_list(traversal.applys_between), "variables": _as_list(traversal.vars_between),
-    "orphans": _as_list(traversal.orphans_between),
+    "orphans": _as_list(traversal.orphans_between), "is_same_graph": _is_same_graph,
 }  # fmt: skip
 
 

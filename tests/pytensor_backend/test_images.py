@@ -12,8 +12,9 @@ import pytensor.tensor as pt
 from arrays import values
 from old_programs import run
 from pytensor.gradient import verify_grad
-from scipy.signal import convolve2d, correlate2d
+from scipy.signal import convolve, convolve2d, correlate2d
 
+from gpuinterop.theano import images
 from gpuinterop.theano.images import conv2d, pool_2d
 
 
@@ -44,6 +45,12 @@ def test_conv2d(options, pad, on_device) -> None:
     function = convolve2d if options.get("filter_flip", True) else correlate2d
     expected = convolved(x, filters, pad, options.get("subsample", (1, 1)), function)
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("border_mode", [None, "same"])
+def test_an_unknown_border_mode_is_refused(border_mode) -> None:
+    with pytest.raises(ValueError, match=f"border_mode={border_mode!r}"):
+        conv2d(*(values(i, *shape) for i, shape in enumerate(SHAPES)), border_mode=border_mode)
 
 
 def pooled(x, window, step, mode, ignore_border, pad):
@@ -96,6 +103,119 @@ def test_gradients(function) -> None:
     verify_grad(
         lambda x, f: function(x, f) + f.sum(), [rng.random((2, 2, 5, 6)), rng.random((2, 2, 3, 3))], rng=rng
     )  # fmt: skip
+
+
+SHAPES = (2, 3, 7, 8), (4, 3, 3, 4)  # of images and filters
+
+
+@pytest.mark.parametrize(
+    ("border_mode", "subsample", "filter_flip"),
+    [("valid", (1, 1), True), ("full", (2, 1), True), ("half", (1, 3), False), ((1, 2), (2, 2), False)],
+    ids=str,
+)  # fmt: skip
+def test_gradients_of_convolutions_are_operations(
+    border_mode, subsample, filter_flip, on_device
+) -> None:
+    """They are the transposed convolution: sum(y * conv(x, w)) == sum(x * back(y, w)) == sum(w * back(x, y))."""
+    options = {"border_mode": border_mode, "subsample": subsample, "filter_flip": filter_flip}
+    x, w = (pt.constant(values(i, *shape).astype("float64")) for i, shape in enumerate(SHAPES))
+    found = images.AbstractConv2d(**options)(x, w)
+    shape = images.get_conv_output_shape(*SHAPES, border_mode, subsample)
+    assert found.shape.eval().tolist() == list(shape)
+    y = pt.constant(values(2, *shape).astype("float64"))
+    sums = [
+        (y * found).sum(),
+        (x * images.conv2d_grad_wrt_inputs(y, w, (None, None, 7, 8), **options)).sum(),
+        (x * images.AbstractConv2d_gradInputs(**options)(w, y, x.shape[2:])).sum(),
+        (w * images.conv2d_grad_wrt_weights(x, y, SHAPES[1], **options)).sum(),
+        (w * images.AbstractConv2d_gradWeights(**options)(x, y, w.shape[2:])).sum(),
+    ]
+    numbers = [float(np.asarray(v)) for v in pytensor.function([], sums)()]
+    np.testing.assert_allclose(numbers, numbers[0], rtol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore:Loop fusion failed")  # of the arithmetic of unknown shapes
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("mode", ["valid", "full"])
+def test_conv3d(mode, known, on_device) -> None:
+    x, w = values(0, 2, 5, 2, 6, 7), values(1, 3, 2, 2, 3, 4)
+    symbols = [pt.tensor5(dtype="float32") for _ in range(2)]
+    shapes = (x.shape, w.shape) if known else ()
+    y = images.conv3d(*symbols, *shapes, border_mode=("valid", mode, mode))
+    found = np.asarray(pytensor.function(symbols, y)(x, w))
+    padded = np.pad(x, [(0, 0)] * 3 + [(2, 2), (3, 3)]) if mode == "full" else x
+    films, filters = (v.astype("float64").swapaxes(1, 2) for v in (padded, w))
+    expected = [
+        [
+            sum(convolve(a, b, "valid") for a, b in zip(film, filter, strict=True))
+            for filter in filters
+        ]
+        for film in films
+    ]
+    np.testing.assert_allclose(found, np.array(expected).swapaxes(1, 2), rtol=1e-4, atol=1e-4)
+    with pytest.raises(NotImplementedError, match="border_mode"):
+        images.conv3d(*symbols, border_mode="full")
+
+
+@pytest.mark.parametrize(
+    ("window", "step", "mode"), [((2, 3), None, "valid"), ((3, 3), (1, 3), "valid"), ((4, 2), None, "ignore_borders")]
+)  # fmt: skip
+def test_windows_are_rows(window, step, mode, on_device) -> None:
+    x = values(0, 2, 3, 6, 9)
+    symbol = pt.tensor4(dtype="float32")
+    rows = images.images2neibs(symbol, window, step, mode)
+    (h, w), (dh, dw) = window, step or window
+    expected = [
+        plane[i : i + h, j : j + w].ravel()
+        for plane in x.reshape(-1, 6, 9) for i in range(0, 6 - h + 1, dh) for j in range(0, 9 - w + 1, dw)
+    ]  # fmt: skip
+    found = pytensor.function([symbol], rows)(x)
+    np.testing.assert_array_equal(np.asarray(found), expected)
+    if step is None:
+        back = images.neibs2images(rows, window, symbol.shape, mode)
+        covered = np.zeros_like(x)
+        covered[..., : 6 // h * h, : 9 // w * w] = x[..., : 6 // h * h, : 9 // w * w]
+        np.testing.assert_array_equal(np.asarray(pytensor.function([symbol], back)(x)), covered)
+
+
+def test_windows_that_do_not_cover_the_images_are_refused(on_device) -> None:
+    x = pt.tensor4(dtype="float32")
+    with pytest.raises(AssertionError, match="do not cover"):
+        pytensor.function([x], images.images2neibs(x, (4, 3)))(values(0, 1, 1, 6, 9))
+    with pytest.raises(NotImplementedError, match="wrap_centered"):
+        images.images2neibs(x, (3, 3), mode="wrap_centered")
+
+
+@pytest.mark.parametrize(("count", "filters"), [((), ()), ((2,), ()), ((), (3,)), ((2,), (3,))])
+def test_signal_conv2d_has_no_channels(count, filters, on_device) -> None:
+    x, w = (
+        values(i, *shape).astype("float64")
+        for i, shape in enumerate([(*count, 6, 7), (*filters, 2, 3)])
+    )
+    found = images.signal_conv2d(pt.constant(x), pt.constant(w), border_mode="full")
+    expected = [convolve2d(a, b) for a in x.reshape(-1, 6, 7) for b in w.reshape(-1, 2, 3)]
+    found = np.asarray(pytensor.function([], found)())
+    np.testing.assert_allclose(found, np.reshape(expected, (*count, *filters, 7, 9)))
+
+
+def test_operations_of_cudnn_are_those_of_theano(on_device) -> None:
+    x, w = (pt.constant(values(i, *shape)) for i, shape in enumerate(SHAPES))
+    pairs = [
+        (images.dnn_conv(x, w), conv2d(x, w)),
+        (images.dnn_conv(x, w, "half", (2, 2), "cross"), images.GpuCorrMM("half", (2, 2))(x, w)),
+        (images.GpuCorrMM(pad=(1, 1))(x, w), conv2d(x, w, border_mode=1, filter_flip=False)),
+        (
+            images.dnn_pool(x, (3, 3), (2, 2), "max", (1, 1)),
+            pool_2d(x, (3, 3), True, (2, 2), (1, 1)),
+        ),
+        (
+            images.dnn_pool(x, (2, 2), (2, 2), "average"),
+            images.Pool((2, 2), True, mode="average_inc_pad")(x),
+        ),
+    ]
+    for one, other in pairs:
+        found, expected = (np.asarray(v) for v in pytensor.function([], [one, other])())
+        np.testing.assert_array_equal(found, expected)
 
 
 LENET = """\

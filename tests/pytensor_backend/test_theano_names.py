@@ -1,6 +1,7 @@
 """Theano's flags, profiles, debugprint and module names."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -198,11 +199,20 @@ theano.sandbox.cuda.type.CudaNdarray_unpickler theano.gof.destroyhandler.Destroy
 theano.as_op theano.OrderedUpdates theano.sparse_grad theano.version.short_version theano.sandbox.linalg.ops.diag
 theano.tensor.nnet.bn.batch_normalization theano.tensor.batched_tensordot
 theano.tensor.slinalg.solve_lower_triangular
+theano.tensor.nnet.abstract_conv.conv2d theano.tensor.nnet.abstract_conv.AbstractConv2d_gradInputs theano.tensor.Join
+theano.tensor.nnet.abstract_conv.conv2d_grad_wrt_weights theano.tensor.nnet.conv3d2d.conv3d theano.pprint
+theano.gof.graph.is_same_graph theano.printing.pprint theano.tensor.inplace.exp_inplace theano.compat.exc_message
+theano.sandbox.cuda.dnn.dnn_conv theano.sandbox.cuda.dnn.GpuDnnConv theano.sandbox.gpuarray.dnn.dnn_available
+theano.gpuarray.dnn.GpuDnnPool theano.sandbox.cuda.blas.GpuCorrMM theano.sandbox.cuda.blas.GpuDownsampleFactorMax
+theano.config.warn.sum_sum_bug theano.config.unittests.rseed theano.tensor.signal.conv.conv2d
+theano.tensor.signal.downsample.DownsampleFactorMax theano.tensor.signal.pool.Pool theano.misc.pkl_utils.dump
+theano.misc.pkl_utils.CompatUnpickler theano.tensor.nnet.neighbours.images2neibs
+theano.sandbox.neighbours.neibs2images theano.typed_list.TypedListType theano.typed_list.basic.Append
 """.split()
 
 
 def test_names_of_theano_are_there(script) -> None:
-    modules = sorted({name.rpartition(".")[0] for name in NAMES})
+    modules = sorted({re.sub(r"(config.*|\.\w+)$", "", name) for name in NAMES} - {"theano."})
     imports = "".join(f"import {module}\n" for module in modules)
     uses = "".join(f"{name}\n" for name in NAMES)
     assert run(script(f"{imports}{uses}print('all')\n"), device="cpu")[0] == "all\n"
@@ -249,10 +259,55 @@ def test_renamed_names_do_what_theano_did(device, script) -> None:
     assert "Function profiling" in err
 
 
+LEFT = """\
+import theano, theano.tensor as T, numpy as np, pickle
+from theano.sandbox.cuda import dnn
+from theano.gof.graph import is_same_graph
+from theano.misc.pkl_utils import dump, load
+x, y, z = T.matrix('x'), T.matrix('y'), T.matrix('z')
+print is_same_graph(x.mean() + 1, x.mean() + 1), is_same_graph(x + y, y + x), is_same_graph(x + 1, x + 2)
+print is_same_graph(x + 1, y + 1), is_same_graph(x + 1, y + 1, givens={x: y}), is_same_graph(x + 1, z + 1, [(x, z)])
+print theano.pprint(x + T.exp(y)), theano.pp(x * 2), theano.Variable(x.type).owner
+joined = T.Join()(1, x, y)
+print joined.eval({x: [[1]], y: [[2]]}).tolist(), isinstance(joined.owner.op, T.Join), \\
+    isinstance((x + y).owner.op, T.Join)
+print T.inplace.add_inplace(x, T.inplace.exp_inplace(y)).eval({x: [[1]], y: [[0]]}).tolist()
+print isinstance(joined.owner.op, dnn.GpuDnnConv), dnn.dnn_available(), T.inplace.__name__
+try:
+    dnn.GpuDnnSoftmax('bc01', 'fast', 'channel')
+except NotImplementedError, error:
+    print error
+print theano.compat.exc_message(ValueError(KeyError('inner'))), theano.config.unittests.rseed, \\
+    theano.config.warn.sum_sum_bug
+w = theano.shared(np.arange(3.), name='w')
+with open('FILE', 'wb') as f:
+    dump((w, np.ones(2), w.get_value(borrow=True), 'text'), f)
+print sorted(np.load('FILE').keys())
+with open('FILE', 'rb') as f:
+    v, ones, same, text = load(f)
+print v.name, v.get_value().tolist(), ones.tolist(), same.tolist(), text
+"""
+
+
+def test_left_over_names_do_what_theano_did(script, tmp_path) -> None:
+    out, _ = run(
+        script(LEFT.replace("FILE", str(tmp_path / "file.zip"))), device="cpu", floatX="float64"
+    )
+    assert out.splitlines() == [
+        "True False False", "False True True", "(x + exp(y)) (x * 2) None", "[[1.0, 2.0]] True False", "[[2.0]]",
+        "False False theano.tensor.inplace",
+        "theano.sandbox.cuda.dnn.GpuDnnSoftmax is missing in gpuinterop; use theano.tensor.nnet.conv2d and "
+        "theano.tensor.signal.pool.pool_2d, or PyTorch on shared memory (see docs/old-programs.md)",
+        "inner 666 False", "['array_0', 'pkl', 'w']", "w [0.0, 1.0, 2.0] [1.0, 1.0] [0.0, 1.0, 2.0] text",
+    ]  # fmt: skip
+
+
 def test_a_missing_name_has_the_most_special_successor() -> None:
     from gpuinterop.theano.missing import explain
 
-    assert "theano.tensor.signal.pool" in explain("theano.tensor.nnet.abstract_conv.conv2d")
+    assert "theano.tensor.signal.pool" in explain(
+        "theano.tensor.nnet.abstract_conv.bilinear_upsampling"
+    )
     assert "operations of theano.tensor" in explain("theano.tensor.nnet.h_softmax")
 
 
@@ -264,8 +319,14 @@ def test_all_names_can_be_imported_at_once(script) -> None:
     assert run(everything, device="cpu")[0] == "[[1.5]] cpu\n"
 
 
-def test_an_installed_theano_wins(tmp_path, script) -> None:
+def test_an_installed_theano_wins(tmp_path, script, monkeypatch) -> None:
     (tmp_path / "theano").mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = "import gpuinterop as gi\nif {}: import theano\ngi.theano.install({{'THEANORC': ''}})\n"
+    for before in range(2):  # a folder without __init__.py is not Theano, but a namespace package
+        code = found.format(before) + "import theano.tensor as T\nprint(T.constant(2).eval())\n"
+        assert driver.run(code, PYTENSOR_FLAGS="cxx=,blas__ldflags=") == "2\n"
+    assert run(script("import theano\nprint theano.__version__\n"), device="cpu")[0] == "0.8.2\n"
     (tmp_path / "theano/__init__.py").write_text("mine = True\n")
     uses = script("import theano\nprint(getattr(theano, 'mine', False))\n")
     assert run(uses, device="cpu")[0] == "True\n"
