@@ -142,8 +142,10 @@ def dtype_id(dtype: Any, where: str = "dtype") -> int:
         return _rows[dtype]
     if isinstance(dtype, str) and dtype in NAMES:
         return NAMES.index(dtype)
+    # Read before NumPy does, because before 2.4 it discards an interrupt of this attribute.
+    held = getattr(dtype, "dtype", None)
     try:
-        found = np.dtype(dtype)
+        found = held if isinstance(held, np.dtype) else np.dtype(dtype)
     except (TypeError, ValueError):
         found = np.dtype(object)
     if found in _rows:

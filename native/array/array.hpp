@@ -95,7 +95,9 @@ PyObject* wrap(PyTypeObject* type, Array&& a);
 // ---- python/error_translation.cpp -------------------------------------------------------------------------
 // repr() of an object for messages, cut at 120 bytes, or its type; throws only an interrupt.
 std::string repr_text(PyObject* o);
-std::string type_text(PyObject* o) noexcept;  // "torch.Tensor"
+std::string type_text(PyObject* o);  // "torch.Tensor"; throws only an interrupt
+// hasattr() of Python, which passes an interrupt on; PyObject_HasAttr discards it.
+bool has_attribute(PyObject* o, const char* name);
 
 // ---- array/array.cpp --------------------------------------------------------------------------
 // A view of `owner` (an Array object): base, buffer, device, dtype and flags as for a view; the

@@ -201,7 +201,7 @@ PyObject* the_rest(const char* name, const ProductCall& call, const Operand& a, 
 PyRef traced_product(const ProductCall& call) {
   if (is_array(call.a) && is_array(call.b)) return {};
   for (PyObject* o : {call.a, call.b})
-    if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(o)), "__gpuinterop_trace__"))
+    if (has_attribute(reinterpret_cast<PyObject*>(Py_TYPE(o)), "__gpuinterop_trace__"))
       return call_hook(Hook::Call, "(s(sOO){sO})", "traced product", call.where, call.a, call.b,
                        "out", call.out ? call.out : Py_None);
   return {};

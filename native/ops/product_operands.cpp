@@ -37,7 +37,7 @@ bool read_operands(const ProductCall& call, Operand& a, Operand& b, Operand& c, 
     if (!g.object) continue;
     if (!read_input(*g.operand, g.object, like, call.where)) {
       if (call.operand_may_answer && g.object == call.b &&
-          PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(g.object)), "__rmatmul__"))
+          has_attribute(reinterpret_cast<PyObject*>(Py_TYPE(g.object)), "__rmatmul__"))
         return false;
       require_blas();
       call_hook(Hook::Call, "(s(sO){})", "require arrays", call.where, g.object);  // raises

@@ -53,9 +53,9 @@ ops::Scalar read_scalar(PyObject* o, const Function& f, const char* name) {
     return {value, 0};
   }
   // NumPy scalars are accepted, arrays are not: reading an array's value would have to wait.
-  const bool number = PyComplex_Check(o) ||
-                      (PyNumber_Check(o) && !is_array(o) && !PyObject_HasAttrString(o, "__len__") &&
-                       !PyObject_HasAttrString(o, "__cuda_array_interface__"));
+  const bool number =
+      PyComplex_Check(o) || (PyNumber_Check(o) && !is_array(o) && !has_attribute(o, "__len__") &&
+                             !has_attribute(o, "__cuda_array_interface__"));
   if (!number)
     fail(Kind::Type, f.name(), std::string("a number as ") + name,
          "an object of type " + type_text(o), "multiply by an array in a separate operation");

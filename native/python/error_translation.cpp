@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <optional>
+#include <stdexcept>
 
 #include "array/text_arguments.hpp"
 
@@ -124,32 +125,48 @@ std::string cut_text(std::string text, size_t most) {
   return text.substr(0, end) + "...";
 }
 
-std::string repr_text(PyObject* o) {
+namespace {
+
+// The text that Python code makes, "" if that fails; throws only an interrupt. A pending error stays.
+template <typename Make>
+std::string text_made_by(Make make) {
   std::optional<nb::python_error> interrupt;
   {
     ErrorSaver saver;
     try {
-      return cut_text(nb::repr(nb::handle(o)).c_str(), 120);
+      return make();
     } catch (const nb::python_error& error) {
       if (!error.matches(PyExc_Exception)) interrupt.emplace(error);
+    } catch (const std::logic_error&) {  // of text that is not UTF-8, which is a null pointer
     }
   }
-  if (!interrupt) return type_text(o);
+  if (!interrupt) return "";
   PyErr_Clear();
   interrupt->restore();
   throw PythonError();
 }
 
-std::string type_text(PyObject* o) noexcept {
-  ErrorSaver saver;
-  try {
+}  // namespace
+
+std::string repr_text(PyObject* o) {
+  std::string text = text_made_by([&] { return cut_text(nb::repr(nb::handle(o)).c_str(), 120); });
+  return text.empty() ? type_text(o) : text;
+}
+
+std::string type_text(PyObject* o) {
+  std::string text = text_made_by([&] {
     nb::handle type((PyObject*)Py_TYPE(o));
     std::string module = nb::str(type.attr("__module__")).c_str();
     std::string name = nb::str(type.attr("__qualname__")).c_str();
     return module == "builtins" ? name : module + "." + name;
-  } catch (...) {
-    return "object";
-  }
+  });
+  return text.empty() ? "object" : text;
+}
+
+bool has_attribute(PyObject* o, const char* name) {
+  const PyRef value = PyRef::steal(PyObject_GetAttrString(o, name));
+  forgive();
+  return static_cast<bool>(value);
 }
 
 }  // namespace gpuinterop
