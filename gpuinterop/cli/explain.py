@@ -102,6 +102,12 @@ def _numbers(
         ) from None  # fmt: skip
 
 
+def _part_of(extents: tuple[int, ...], *gaps: int) -> tuple[int, ...]:
+    """Return the strides of a part of a C-ordered array whose last axes are longer by `gaps`."""
+    longer = zip(extents, ((0,) * len(extents) + gaps)[-len(extents) :], strict=True)
+    return c_strides(tuple(n + gap for n, gap in longer), 1)
+
+
 def _strides(layout: str, extents: tuple[int, ...]) -> tuple[int, ...]:
     """Return the strides of a named layout, in elements, for any shape."""
     strides = c_strides(extents, 1)
@@ -113,7 +119,13 @@ def _strides(layout: str, extents: tuple[int, ...]) -> tuple[int, ...]:
         outer = c_strides((*extents[1:], extents[0]), 1)
         return (outer[-1], *outer[:-1])
     first, last = strides[0], strides[-1]
+    pitched = _part_of(extents, 2)
     return {
+        "pitch": pitched,
+        "flipped": (-pitched[0], *pitched[1:]),
+        "F-pitch": _part_of(extents[::-1], 2)[::-1],
+        "planes": _part_of(extents, 2, 0),
+        "block": _part_of(extents, 1, 2),
         "sliced": tuple(2 * s * (2 if i == 0 else 1) for i, s in enumerate(strides)),
         "every-other": tuple(2 * s for s in strides),
         "reversed": (-first, *strides[1:]),

@@ -28,7 +28,7 @@ class Layout:
     """A strided view of `count` elements; strides and offset are in elements.
 
     `strides` has an entry for every axis, including axes of length 1. `made_by` is a NumPy expression
-    for such an array.
+    for such an array. `dtypes` are those with which it is tried unless the user names some; () are all.
     """
 
     name: str
@@ -38,6 +38,7 @@ class Layout:
     offset: int = 0
     readonly: bool = False
     made_by: str = ""
+    dtypes: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -78,6 +79,9 @@ class Layout:
         )  # fmt: skip
 
 
+# The narrowest dtype, the usual one and the widest, because the layouts with gaps differ in strides alone.
+_WIDTHS = ("int8", "float32", "complex128")
+
 LAYOUTS = {
     layout.name: layout
     for layout in (
@@ -103,6 +107,36 @@ LAYOUTS = {
             (4, 1),
             readonly=True,
             made_by="np.broadcast_to(np.zeros((3, 4)), (3, 4))",
+        ),
+        # Rows without a step inside, but with gaps between them: a row pitch.
+        Layout("pitch", 18, (3, 4), (6, 1), made_by="np.zeros((3, 6))[:, :4]", dtypes=_WIDTHS),
+        Layout("F-pitch", 20, (3, 4), (1, 5), 1, made_by="np.zeros((4, 5)).T[1:4]", dtypes=_WIDTHS),
+        Layout(
+            "flipped",
+            18,
+            (3, 4),
+            (-6, 1),
+            12,
+            made_by="np.zeros((3, 6))[::-1, :4]",
+            dtypes=_WIDTHS,
+        ),
+        # Gaps between the planes alone, and gaps along every axis with an offset.
+        Layout(
+            "planes",
+            40,
+            (2, 3, 4),
+            (20, 4, 1),
+            made_by="np.zeros((2, 5, 4))[:, :3]",
+            dtypes=_WIDTHS,
+        ),
+        Layout(
+            "block",
+            72,
+            (2, 3, 4),
+            (24, 6, 1),
+            32,
+            made_by="np.zeros((3, 4, 6))[1:, 1:, 2:]",
+            dtypes=_WIDTHS,
         ),
     )
 }

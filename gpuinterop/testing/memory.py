@@ -192,8 +192,8 @@ class Keeper:
         }
 
 
-_MARGIN = 1024
-_BLANK = b"\xa5" * _MARGIN
+MARGIN = 1024
+_BLANK = b"\xa5" * MARGIN
 
 
 class Store:
@@ -204,7 +204,7 @@ class Store:
         values = (np.arange(count) % (2 if dtype == np.bool_ else 13)).astype(dtype)
         self.nbytes = values.nbytes
         # Margins, because a bridge that ignores strides reads and writes outside the array.
-        whole = self.nbytes + 2 * _MARGIN
+        whole = self.nbytes + 2 * MARGIN
         if place[0] == "cpu":
             self._raw = np.zeros(whole + 64, np.uint8)
             self._start = self._raw.ctypes.data + -self._raw.ctypes.data % 64
@@ -213,7 +213,7 @@ class Store:
             with _current(place[1]):
                 _call("cuMemAlloc_v2", byref(pointer), c_size_t(whole))
             self._start = int(pointer.value or 0)
-        self.address = self._start + _MARGIN
+        self.address = self._start + MARGIN
         self.values = values
         poke(self._start, _BLANK + values.tobytes() + _BLANK, place)
         self.keeper: Keeper | None = Keeper(self.address, self.nbytes)
@@ -225,7 +225,7 @@ class Store:
     def intact(self) -> bool:
         """Return whether the margins around the array are unchanged."""
         around = (self._start, self.address + self.nbytes)
-        return all(_read(address, _MARGIN, self.place) == _BLANK for address in around)
+        return all(_read(address, MARGIN, self.place) == _BLANK for address in around)
 
     def close(self) -> None:
         """Free the memory."""

@@ -136,7 +136,8 @@ def cases(
                 continue
             for direction in bridge.directions():
                 for layout in chosen:
-                    for dtype in kinds:
+                    few = layout.dtypes if dtypes is None else ()
+                    for dtype in (kind for kind in kinds if not few or kind.name in few):
                         yield Case(bridge, direction, place, layout, dtype)
                     if place.type != "cpu" and layout.name in ORDERED and np.float32 in kinds:
                         yield Case(bridge, direction, place, layout, np.dtype("float32"), "side")

@@ -79,7 +79,7 @@ def test_wrong_prediction_is_found():
 
     m = matrix([replace(faulty.SOUND, explain=optimist)], ["cpu"], dtypes=["float32"])
     assert {f["check"] for cell in m.wrong for f in cell.faults} == {"forecast"}
-    assert {cell.layout for cell in m.wrong} == {"reversed", "mirrored"}
+    assert {cell.layout for cell in m.wrong} == {"reversed", "mirrored", "flipped"}
 
 
 @pytest.mark.parametrize(
