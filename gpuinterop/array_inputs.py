@@ -23,7 +23,7 @@ from gpuinterop.errors import (
     GpuInteropError,
     type_name,
 )
-from gpuinterop.foreign_handles import protocols_of
+from gpuinterop.foreign_handles import has_array_method, protocols_of
 from gpuinterop.host_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy
 from gpuinterop.layout import core_view
 from gpuinterop.scalars import NUMBERS, fill_with_lists, lists_fit, scalars_to_array
@@ -217,7 +217,7 @@ def _import(value: Any, where: str, copyif: bool) -> _core.Array:
         return _core.import_any(_core.Array, value, where=where, realign=copyif)
     except ConversionTypeError:
         # Last, so that arrays that implement a protocol need no search for a converter.
-        if needs_converter(value):
+        if needs_converter(value) or has_array_method(value):
             with reraise_from(where):
                 return core_view(import_module("gpuinterop.converters").from_any(value, copyif))
         if isinstance(value, type) or protocols_of(value):

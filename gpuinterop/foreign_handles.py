@@ -189,4 +189,10 @@ def protocols_of(obj: Any) -> tuple[str, ...]:
     return (*found, "buffer protocol")
 
 
+def has_array_method(obj: Any) -> bool:
+    """Return whether `obj` has NumPy's method `__array__` but no exchange protocol, as a Series of pandas."""
+    cls = type(obj)
+    return hasattr(cls, "__array__") and not isinstance(obj, type) and not protocols_of(obj)
+
+
 _EXCHANGE_TABLES = "__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"

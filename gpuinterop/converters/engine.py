@@ -51,6 +51,7 @@ from gpuinterop.converters.plan import (
     ArrayInfo,
     Incoming,
     Plan,
+    copy_needed,
     plan_from_error,
     plan_layout,
     refuse,
@@ -59,7 +60,7 @@ from gpuinterop.converters.plan import (
 from gpuinterop.converters.registry import Backend
 from gpuinterop.converters.suggested_fixes import cast_line
 from gpuinterop.error_messages import dtype_of_class, out_is_no_array
-from gpuinterop.foreign_handles import CUDA, protocols_of
+from gpuinterop.foreign_handles import CUDA, has_array_method, protocols_of
 from gpuinterop.ndarray import CudaNdarray
 
 _NOTHING = _core.empty(_core.Array, (0,), "float32", 1, 0)  # an array on the host
@@ -74,6 +75,8 @@ def plan_in(obj: Any, copyif: bool, options: dict[str, Any], where: str = "") ->
     entry = None if own else registry.find_backend(obj)
     where = where or ("from_any" if entry is None else f"from_{entry.name}")
     incoming = Incoming(obj, share("gpuinterop", where), entry, options=options)
+    if entry is None and not own and has_array_method(obj):
+        return _plan_by_array_method(incoming)
     try:
         if own:
             incoming.known_info, incoming.array = ArrayInfo.of(obj), obj
@@ -145,6 +148,30 @@ def _plan_by_protocol(incoming: Incoming) -> None:
         if unknown and not protocols_of(obj):
             raise unknown_object_error(obj, registry.names(), where) from None
         raise
+
+
+def _plan_by_array_method(incoming: Incoming) -> Incoming:
+    """Plan to share or copy the array that `__array__` returns."""
+    obj, where = incoming.obj, incoming.plan.where
+    host = reason = None
+    for options in ({"copy": False}, {}):  # a method of the time before `copy` may always copy
+        try:
+            host = obj.__array__(**options)
+            break
+        except Exception as e:  # of another library
+            reason = reason or f"{type(e).__name__}: {e}"
+    if type(host) is not numpy.ndarray:
+        incoming.plan = plan_from_error(
+            unknown_object_error(obj, registry.names(), where), "gpuinterop", where
+        )
+        return incoming
+    found = plan_in(host, True, {}, where)
+    if reason and found.plan.shared:
+        found.plan = copy_needed(
+            "gpuinterop", where, found.info, errors.ContiguityError, "memory that __array__ shares",
+            f"{errors.type_name(obj)} ({reason})",
+        )  # fmt: skip
+    return found
 
 
 def _judge(obj: Any, entry: Backend | None) -> Plan | None:
