@@ -20,6 +20,10 @@ import gpuinterop as gi  # noqa: E402
 # Row, size, target in microseconds.
 MARKS = {
     ("x + y", 64): 0.3,
+    ("zeros", 64): 1.0,
+    ("empty", 64): 1.0,
+    ("full", 64): 1.0,
+    ("arange", 64): 1.0,
     ("x.sum()", 64): 0.9,
     ("x.sum()", 1 << 18): 40.0,
     ("tanh(x * y + x), fused", 64): 1.5,
@@ -34,13 +38,54 @@ def at_once() -> None:
     """Return at once, because no work is queued in host memory."""
 
 
+def others(n: int, h: Any, m: Any) -> dict[str, dict[str, Any]]:
+    """Return further rows, of a vector, a matrix with short lines and a square one, which torch does not run."""
+    side = int(n**0.5)
+    s = h[: side * side].reshape(side, side)
+    x, a, b = (gi.asarray(value, device="cpu") for value in (h, m, s))
+    return {
+        "exp(A[:, :32])": {
+            GPUINTEROP: lambda: gi.exp(a[:, :32]),
+            "numpy": lambda: np.exp(m[:, :32]),
+        },
+        "softplus(x)": {
+            GPUINTEROP: lambda: gi.softplus(x),
+            "numpy": lambda: np.log1p(np.exp(h)),
+        },
+        "A.mean(axis=0)": {GPUINTEROP: lambda: b.mean(axis=0), "numpy": lambda: s.mean(axis=0)},
+        "A.max(axis=0)": {GPUINTEROP: lambda: b.max(axis=0), "numpy": lambda: s.max(axis=0)},
+        "x.argmax()": {GPUINTEROP: lambda: x.argmax(), "numpy": lambda: h.argmax()},
+        "A.T.copy()": {GPUINTEROP: lambda: b.T.copy(), "numpy": lambda: s.T.copy()},
+        "x.astype('float64')": {
+            GPUINTEROP: lambda: x.astype("float64"),
+            "numpy": lambda: h.astype("float64"),
+        },
+        "zeros": {
+            GPUINTEROP: lambda: gi.zeros(n, device="cpu"),
+            "numpy": lambda: np.zeros(n, "float32"),
+        },
+        "empty": {
+            GPUINTEROP: lambda: gi.empty(n, device="cpu"),
+            "numpy": lambda: np.empty(n, "float32"),
+        },
+        "full": {
+            GPUINTEROP: lambda: gi.full(n, 2.0, device="cpu"),
+            "numpy": lambda: np.full(n, 2.0, "float32"),
+        },
+        "arange": {
+            GPUINTEROP: lambda: gi.arange(n, device="cpu"),
+            "numpy": lambda: np.arange(n, dtype="float32"),
+        },
+    }
+
+
 def contenders(n: int, libraries: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the calls by row and library, on vectors of n elements and matrices of about as many."""
     rng = np.random.default_rng(0)
     h, k = (rng.random(n, np.float32) for _ in range(2))
     w, m = rng.integers(0, 9, n).astype("int16"), rng.random((max(1, n // 64), 64), np.float32)
     out = np.empty_like(h)
-    x, y, z, a = (gi.asarray(value, device="cpu") for value in (h, k, w, m))
+    x, y, z, a, o = (gi.asarray(value, device="cpu") for value in (h, k, w, m, out))
     fused = gi.fuse(lambda x, y: gi.tanh(x * y + x))
     graph = gi.capture(lambda x, y: x + y, x, y)
     rows = {
@@ -53,6 +98,11 @@ def contenders(n: int, libraries: dict[str, Any]) -> dict[str, dict[str, Any]]:
             GPUINTEROP: lambda: fused(x, y),
             "numpy": lambda: np.tanh(h * k + h),
         },
+        "add(x, y, out=)": {
+            GPUINTEROP: lambda: gi.add(x, y, out=o),
+            "numpy": lambda: np.add(h, k, out=out),
+        },
+        **others(n, h, m),
         "x + y, replayed": {
             GPUINTEROP: graph.replay,
             "numpy": lambda: np.add(h, k, out=out),

@@ -163,16 +163,23 @@ def default_device_for(value: Any, source: _core.Array) -> devices.Device:
     return source.device
 
 
-def new_full(cls: type[A], shape: Any, value: Any, dtype: Any, device: Any, where: str = "") -> A:
-    """Return an array filled with `value`."""
-    where = where or f"{cls.__name__}.zeros"
-    check_cast(cls, as_supported_dtype(dtype, where), cls.__name__)
-    target = resolve_device(device, where)
-    with reraise_from(where):
-        extents = _core.read_ints(shape)
-        made = _core.empty(cls, extents, dtype, target.type_code, target.index)
-        made[...] = value
-    return made
+def new_full(
+    cls: type[A] | None, shape: Any, value: Any, dtype: Any, device: Any, where: str = ""
+) -> A:
+    """Return an array filled with `value`, of the class of the dtype if `cls` is None."""
+    if cls is not None:
+        where = where or f"{cls.__name__}.zeros"
+        check_cast(cls, as_supported_dtype(dtype, where), cls.__name__)
+    target = devices.default_device() if device is None else resolve_device(device, where)
+    place = target.type_code, target.index
+    made: Any
+    if type(value) in (bool, int, float):  # which need no reader of other values
+        made = _core.full(cls, shape, value, dtype, *place, where)
+    else:
+        with reraise_from(where):
+            made = _core.full(cls, shape, value, dtype, *place, where)
+    found: A = made
+    return found
 
 
 def as_input_array(value: Any, dtype: Any, where: str, copyif: bool = True) -> _core.Array:

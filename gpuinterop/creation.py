@@ -39,6 +39,8 @@ from gpuinterop.ops.output_arrays import as_operands
 from gpuinterop.option_values import read_copy, require_order, takes_copy_keyword
 from gpuinterop.scalars import PIECE, scalars_to_array
 
+_EXACT = 1 << 24  # float32 represents all integers up to it
+_OF_INTEGERS = ("float32", "float64", "int32", "int64", np.float32, np.float64, np.int32, np.int64)
 Part = Callable[[int, int], Any]  # the values from one index up to another, which is excluded
 
 
@@ -55,8 +57,8 @@ def _from_values(count: int, part: Part, dtype: Any, device: Any, where: str) ->
     ends = np.concatenate([part(0, 1), part(count - 1, count)]) if count else part(0, 0)
     cast = scalars_to_array(ends, dtype, where)
     place = devices.default_device() if device is None else resolve_device(device, where)
-    # All values fit if the first and the last fit; float32 represents all integers up to 2**24.
-    if ends.dtype.kind in "iuf" and (dtype is not None or np.all(np.abs(cast) <= 1 << 24)):
+    # All values fit if the first and the last fit.
+    if ends.dtype.kind in "iuf" and (dtype is not None or np.all(np.abs(cast) <= _EXACT)):
         made = _empty((count,), cast.dtype, "cpu", where)
         host = as_numpy_view(made, written=True)
         for i in range(0, count, PIECE):
@@ -136,25 +138,33 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C"
 
 
 def _empty(shape: Any, dtype: Any, device: Any, where: str, order: str = "C") -> Any:
-    wanted = as_supported_dtype(np.float32 if dtype is None else dtype, where)
-    target = resolve_device(device, where)
-    extents = _core.read_ints(shape, where)
-    return _core.empty(
-        class_for(wanted), extents, wanted, target.type_code, target.index, order, where
-    )
+    place = devices.default_device() if device is None else resolve_device(device, where)
+    wanted = _for_core(dtype, where)
+    return _core.empty(None, shape, wanted, place.type_code, place.index, order, where)
 
 
 def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of one value; float32 unless `dtype` is given."""
-    if dtype is None and isinstance(value, (int, np.integer, list, tuple)):
+    is_small = type(value) is int and -_EXACT <= value <= _EXACT
+    if dtype is None and not is_small and isinstance(value, (int, np.integer, list, tuple)):
         # Only the check, because the scalar is filled in on the device without an upload.
         scalars_to_array(value, None, "full")
     return _full(shape, value, dtype, device, "full")
 
 
 def _full(shape: Any, value: Any, dtype: Any, device: Any, where: str) -> Any:
-    wanted = as_supported_dtype(np.float32 if dtype is None else dtype, where)
-    return new_full(class_for(wanted), shape, value, wanted, device, where)
+    return new_full(None, shape, value, _for_core(dtype, where), device, where)
+
+
+def _for_core(dtype: Any, where: str) -> Any:
+    """Return what the core reads as the dtype of a new array; it reads an int, which is no dtype, as an id."""
+    return (
+        "float32"
+        if dtype is None
+        else as_supported_dtype(dtype, where)
+        if type(dtype) is int
+        else dtype
+    )
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
@@ -235,6 +245,10 @@ def arange(
     """
     if stop is None:
         start, stop = 0, start
+    if type(start) is type(stop) is type(step) is int and step:
+        made = _integers(range(start, stop, step), dtype, device)
+        if made is not None:
+            return made
     given = (start, stop, step)
     count, part = _computed(
         "arange", _spaced, given, "finite start, stop and step, with step not 0"
@@ -244,6 +258,17 @@ def arange(
                          got=f"{count} values",
                          fix="compare integers: gpuinterop.arange(n) > 0")  # fmt: skip
     return _from_values(count, part, dtype, device, "arange")
+
+
+def _integers(numbers: range, dtype: Any, device: Any) -> Any:
+    """Return the numbers if they, the dtype and the device are such that nothing is to be checked, else None."""
+    wanted = "float32" if dtype is None else dtype
+    place = devices.default_device() if device is None else resolve_device(device, "arange")
+    if place.type != "cpu" or wanted not in _OF_INTEGERS or not numbers:
+        return None
+    if max(abs(numbers[0]), abs(numbers[-1])) > _EXACT:
+        return None
+    return _core.range(numbers[0], numbers.step, len(numbers), wanted, "arange")
 
 
 def _spaced(start: Any, stop: Any, step: Any) -> tuple[int, Part]:

@@ -210,7 +210,9 @@ def _unknown(dtype: Any, where: str) -> GpuInteropError:
 
 def _dtype_or_id(value: Any, where: str = "dtype") -> Any:
     """Return the dtype of an id, or the id of anything that NumPy accepts as a dtype."""
-    return dtype_from_id(value) if type(value) is int else dtype_id(value, where)
+    return (
+        dtype_from_id(value) if type(value) is int else dtype_id(as_supported_dtype(value, where))
+    )
 
 
 _core.set_hooks(dtype=_dtype_or_id)

@@ -253,7 +253,7 @@ class Event:
     def device(self) -> Device: ...
 
 def empty(
-    cls: type[A], shape: Shape, dtype: Any, device_type: int, device_id: int, order: str = "C", where: str = "empty"
+    cls: type[A] | None, shape: Shape, dtype: Any, device_type: int, device_id: int, order: str = "C", where: str = "empty"
 ) -> A: ...
 def from_pointer(
     cls: type[A] | None,

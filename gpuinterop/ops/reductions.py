@@ -268,9 +268,10 @@ def _from_start(
     if op == "prod":
         # A product of many elements may be infinite; with a zero it is zero.
         x = graph.apply("where", graph.apply("equal", start, 0), graph.apply("multiply", x, 0), x)
+    assert row.ufunc is not None
+    assert row.identity is not None
     if masked:
         x = graph.apply("where", graph.input(), x, row.identity)
-    assert row.ufunc is not None
     reduced = graph.reduce(op, x, axes, keepdims)
     joined = graph.apply(row.ufunc.__name__, reduced, graph.cast(start, wide))
     return graph.compile([graph.cast(joined, result)], op)

@@ -62,11 +62,11 @@ void require_bytes(const Layout& l, int64_t item, const char* where) {
   if (!bytes_fit(l, item)) fail_with("shape_too_large", where, {shape_text(l.ndim(), l.shape())});
 }
 
-Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where) {
+Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where, bool zeroed) {
   Array a{.layout = std::move(layout), .device = device, .dtype = dtype};
   require_bytes(a.layout, a.itemsize(), where);
   if (a.nbytes() > 0) {
-    a.buffer = allocate(device, a.nbytes(), where);
+    a.buffer = allocate(device, a.nbytes(), where, zeroed);
     a.data = a.buffer->ptr;
     ops::note_unset(a);
   }

@@ -108,8 +108,9 @@ std::string device_text(Device device);  // as str() of a gpuinterop.Device
 Array make_empty(Device device, DTypeId dtype, int ndim, const int64_t* shape, const char* where);
 // As above, of the shape and dtype of `a`.
 Array empty_like(const Array& a, Device device, const char* where);
-// As above, with the given dense layout.
-Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where);
+// As above, with the given dense layout. `zeroed`: of zeros, in host memory only.
+Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where,
+                 bool zeroed = false);
 
 // ---- python/array_index.cpp --------------------------------------------------------------------
 // target[...] = value for every assignable value: arrays, scalars, foreign arrays, lists.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <string>
 
@@ -41,10 +42,19 @@ void use_huge_pages(char* ptr, int64_t nbytes) noexcept {
   madvise(ptr + before, size_t(nbytes) - before, MADV_HUGEPAGE);  // failure: small pages
 }
 
-void allocate_host(Buffer* b, const char* where) {
+void release_zeroed(Buffer* b) noexcept { std::free(b->context); }
+
+char* aligned(uintptr_t address) noexcept {
+  return reinterpret_cast<char*>((address + kAlignment - 1) & ~uintptr_t(kAlignment - 1));
+}
+
+void allocate_host(Buffer* b, bool zeroed, const char* where) {
   void* memory = nullptr;
-  if (posix_memalign(&memory, size_t(kAlignment), size_t(b->nbytes)) == 0) {
-    b->ptr = static_cast<char*>(memory);
+  // The system's new pages are zeros already, which calloc knows.
+  if (zeroed) b->context = memory = std::calloc(1, size_t(b->nbytes + kAlignment));
+  if (zeroed ? memory != nullptr
+             : posix_memalign(&memory, size_t(kAlignment), size_t(b->nbytes)) == 0) {
+    b->ptr = zeroed ? aligned(reinterpret_cast<uintptr_t>(memory)) : static_cast<char*>(memory);
     if (b->nbytes >= kHuge) use_huge_pages(b->ptr, b->nbytes);
   } else {
     int64_t held = statistics(b->device).live_bytes.load(std::memory_order_relaxed);
@@ -55,7 +65,7 @@ void allocate_host(Buffer* b, const char* where) {
              std::to_string(held) + " bytes",
          "delete arrays that are no longer used, or process the data in smaller parts");
   }
-  b->release = release_host;
+  b->release = zeroed ? release_zeroed : release_host;
 }
 
 void free_now(Buffer* b) noexcept {
@@ -87,7 +97,7 @@ void BufferRef::destroy(Buffer* b) noexcept {
   free_iteratively<free_now, [](Buffer* dead) -> Buffer*& { return dead->next_dead; }>(b);
 }
 
-BufferRef allocate(Device device, int64_t nbytes, const char* where) {
+BufferRef allocate(Device device, int64_t nbytes, const char* where, bool zeroed) {
   if (nbytes < 0)
     fail(Kind::Bounds, where, "a number of bytes that fits 63 bits", std::to_string(nbytes),
          "check the shape: the product of its entries overflows");
@@ -101,10 +111,11 @@ BufferRef allocate(Device device, int64_t nbytes, const char* where) {
   if (device.is_cuda())
     cuda::allocate_buffer(b, where);
   else if (!together)
-    allocate_host(b, where);
+    allocate_host(b, zeroed, where);
   else if (nbytes)
-    b->ptr = reinterpret_cast<char*>((end + kAlignment - 1) & ~uintptr_t(kAlignment - 1));
+    b->ptr = aligned(end);
   // else: an empty array owns no memory and its address is 0, which every protocol allows.
+  if (together && zeroed && nbytes) std::memset(b->ptr, 0, size_t(nbytes));
   b->owned = true;
   count(b);
   return ref;

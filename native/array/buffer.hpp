@@ -105,7 +105,7 @@ class BufferRef {
 
 // Fresh memory, 64-byte aligned on the host (XLA's rule for sharing), from the stream-ordered pool
 // on CUDA, where it belongs to the calling thread's current stream. Kind::OutOfMemory on failure.
-BufferRef allocate(Device device, int64_t nbytes, const char* where);
+BufferRef allocate(Device device, int64_t nbytes, const char* where, bool zeroed = false);
 
 struct Statistics {
   std::atomic<int64_t> live_bytes{0}, live_buffers{0}, peak_bytes{0};

@@ -36,9 +36,20 @@ void run_lines(Line&& line, const IterationSpace& w, char** at, int64_t shortest
   for (int i = 0; i < w.operands; ++i) step[i] = w.stride[along][i] * w.itemsize[i];
   int64_t index[kMaxDims];
   std::fill_n(index, w.ndim, 0);
+  const int other =
+      1 - along;  // of two dimensions, over which advance() would take as long as short lines
   auto step_of = [&](int d, int i) { return w.stride[d][i] * w.itemsize[i]; };
   for (int64_t start = 0; start < extent; start += tile) {
     const int64_t n = std::min(tile, extent - start);
+    if (w.ndim == 2) {
+      const int64_t lines = w.shape[other];
+      for (int64_t k = 0; k < lines; ++k) {
+        line(at, step, n);
+        for (int i = 0; i < w.operands; ++i) at[i] += step_of(other, i);
+      }
+      for (int i = 0; i < w.operands; ++i) at[i] += n * step[i] - lines * step_of(other, i);
+      continue;
+    }
     do {
       line(at, step, n);
     } while (advance(at, w.operands, index, w.shape, w.ndim, along, step_of));

@@ -136,6 +136,14 @@ GI_INLINE void cast(char** args, const intptr_t* n, const intptr_t* steps, void*
 
 // ---- copies and choices ---------------------------------------------------------------------------
 
+// A type of this size, of which the compiler makes vectors.
+template <int Size>
+using Bits = std::conditional_t<
+    Size == 16, Complex<double>,
+    std::conditional_t<
+        Size == 8, uint64_t,
+        std::conditional_t<Size == 4, uint32_t, std::conditional_t<Size == 2, uint16_t, uint8_t>>>>;
+
 template <int Size>
 GI_INLINE void copy(char** args, const intptr_t* n, const intptr_t* steps, void*) {
   const char* from = args[0];
@@ -143,6 +151,11 @@ GI_INLINE void copy(char** args, const intptr_t* n, const intptr_t* steps, void*
   if (from == to && steps[0] == steps[1]) return;
   if (steps[0] == Size && steps[1] == Size) {
     std::memcpy(to, from, static_cast<size_t>(*n) * Size);
+    return;
+  }
+  if (steps[0] == 0 && steps[1] == Size) {
+    const auto value = load<Bits<Size>>(from);
+    for (intptr_t i = 0; i < *n; ++i) store(to + i * intptr_t{Size}, value);
     return;
   }
   const intptr_t from_step = steps[0], to_step = steps[1];
@@ -153,14 +166,14 @@ GI_INLINE void copy(char** args, const intptr_t* n, const intptr_t* steps, void*
 }
 
 // X and Y: how many elements a value advances, 0 or 1.
-template <class Bits, int X, int Y>
+template <class T, int X, int Y>
 GI_INLINE void choose_lines(char** args, intptr_t n) {
   const auto* __restrict condition = reinterpret_cast<const uint8_t*>(args[0]);
-  const auto* __restrict x = reinterpret_cast<const Bits*>(args[1]);
-  const auto* __restrict y = reinterpret_cast<const Bits*>(args[2]);
-  auto* __restrict to = reinterpret_cast<Bits*>(args[3]);
+  const auto* __restrict x = reinterpret_cast<const T*>(args[1]);
+  const auto* __restrict y = reinterpret_cast<const T*>(args[2]);
+  auto* __restrict to = reinterpret_cast<T*>(args[3]);
   for (intptr_t i = 0; i < n; ++i) {
-    const Bits a = x[i * X], b = y[i * Y];
+    const T a = x[i * X], b = y[i * Y];
     to[i] = condition[i] ? a : b;
   }
 }
@@ -168,13 +181,11 @@ GI_INLINE void choose_lines(char** args, intptr_t n) {
 template <int Size>
 GI_INLINE void choose(char** args, const intptr_t* n, const intptr_t* steps, void*) {
   if constexpr (Size <= 8) {
-    using Bits = std::conditional_t<
-        Size == 8, uint64_t,
-        std::conditional_t<Size == 4, uint32_t, std::conditional_t<Size == 2, uint16_t, uint8_t>>>;
     const bool dense = steps[0] == 1 && steps[3] == Size;
-    if (dense && steps[1] == Size && steps[2] == Size) return choose_lines<Bits, 1, 1>(args, *n);
-    if (dense && steps[1] == Size && steps[2] == 0) return choose_lines<Bits, 1, 0>(args, *n);
-    if (dense && steps[1] == 0 && steps[2] == Size) return choose_lines<Bits, 0, 1>(args, *n);
+    if (dense && steps[1] == Size && steps[2] == Size)
+      return choose_lines<Bits<Size>, 1, 1>(args, *n);
+    if (dense && steps[1] == Size && steps[2] == 0) return choose_lines<Bits<Size>, 1, 0>(args, *n);
+    if (dense && steps[1] == 0 && steps[2] == Size) return choose_lines<Bits<Size>, 0, 1>(args, *n);
   }
   for (intptr_t i = 0; i < *n; ++i)
     std::memmove(args[3] + i * steps[3],

@@ -15,9 +15,11 @@
 #include "cuda/pinned.hpp"
 #include "cuda/staging.hpp"
 #include "ops/graph.hpp"
+#include "ops/host_loops.hpp"
 #include "ops/operands.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
+#include "python/exchange_c_api.hpp"
 
 namespace nb = nanobind;
 
@@ -66,7 +68,14 @@ DTypeId read_dtype(nb::handle dtype, const char* where) {
   if (!PyLong_CheckExact(dtype.ptr())) {
     for (int i = 0; i < kDTypeCount; ++i)
       if (dtype_objects[i] == dtype.ptr()) return static_cast<DTypeId>(i);
+    // Names and NumPy's classes, of which there are few, keep their meaning.
+    static PyObject* const known = PyRef::checked(PyDict_New()).release();
+    const bool keeps = PyUnicode_CheckExact(dtype.ptr()) || Py_TYPE(dtype.ptr()) == &PyType_Type;
+    if (keeps)
+      if (PyObject* const id = PyDict_GetItem(known, dtype.ptr()))
+        return static_cast<DTypeId>(PyLong_AsLong(id));
     const PyRef found = call_hook(Hook::Dtype, "(Os)", dtype.ptr(), where);
+    if (keeps && PyDict_Size(known) < 256) PyDict_SetItem(known, dtype.ptr(), found.get());
     return static_cast<DTypeId>(PyLong_AsLong(found.get()));
   }
   const int64_t id = as_int64(dtype.ptr(), where);
@@ -84,9 +93,16 @@ Device read_device(int type, int id, const char* where) {
 
 namespace {
 
+// `cls` may be None: the class of new arrays of the dtype.
+PyTypeObject* class_of_new(nb::handle cls, DTypeId dtype, const char* where) {
+  if (cls.is_none()) return exchange_result_type(dtype);
+  PyTypeObject* const type = read_class(cls, where);
+  require_holds(type, dtype, where);
+  return type;
+}
+
 nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_type, int device_id,
                  const std::string& order, const char* where) {
-  PyTypeObject* type = read_class(cls, where);
   int64_t extents[kMaxDims];
   const int n = read_ints(shape.ptr(), extents, where, "shape");
   const Device device = read_device(device_type, device_id, where);
@@ -94,8 +110,44 @@ nb::object empty(nb::handle cls, nb::handle shape, nb::handle dtype, int device_
   Layout layout =
       order == "F" ? Layout::f_order(n, extents, where) : Layout::c_order(n, extents, where);
   const DTypeId id = read_dtype(dtype, where);
-  require_holds(type, id, where);
+  PyTypeObject* const type = class_of_new(cls, id, where);
   return nb::steal(wrap(type, make_empty(device, id, std::move(layout), where)));
+}
+
+nb::object full(nb::handle cls, nb::handle shape, nb::handle value, nb::handle dtype,
+                int device_type, int device_id, const char* where) {
+  int64_t extents[kMaxDims];
+  const int n = read_ints(shape.ptr(), extents, where, "shape");
+  const Device device = read_device(device_type, device_id, where);
+  const DTypeId id = read_dtype(dtype, where);
+  PyTypeObject* const type = class_of_new(cls, id, where);
+  unsigned char item[16] = {};
+  const auto is_set = [](unsigned char byte) { return byte != 0; };
+  const bool zeroed = !device.is_cuda() && !ops::recording_on_host() &&
+                      scalar_bytes(value.ptr(), id, item) &&
+                      std::none_of(item, item + itemsize_of(id), is_set);
+  const Array made = make_empty(device, id, Layout::c_order(n, extents, where), where, zeroed);
+  PyRef result = PyRef::steal(wrap(type, Array(made)));
+  if (!zeroed) assign(made, type, value.ptr(), where);
+  return nb::steal(result.release());
+}
+
+// Of integers that the dtype represents, in host memory; None while a capture records.
+nb::object range(int64_t first, int64_t step, int64_t count, nb::handle dtype, const char* where) {
+  if (ops::recording_on_host()) return nb::none();
+  const DTypeId id = read_dtype(dtype, where);
+  Array made = make_empty({}, id, 1, &count, where);
+  const ops::HostLoop cast = ops::cast_loop(kInt64, id);
+  constexpr int64_t kHeld = 512;
+  int64_t held[kHeld];
+  const intptr_t steps[] = {sizeof(int64_t), made.itemsize()};
+  for (int64_t done = 0; done < count; done += kHeld) {
+    const int64_t n = std::min(kHeld, count - done);
+    for (int64_t i = 0; i < n; ++i) held[i] = first + (done + i) * step;
+    char* args[] = {reinterpret_cast<char*>(held), made.data + done * made.itemsize()};
+    cast(args, n, steps);
+  }
+  return nb::steal(wrap(exchange_result_type(id), std::move(made)));
 }
 
 nb::object empty_of_shape(nb::handle cls, const Array& x, nb::handle dtype,
@@ -348,8 +400,13 @@ void register_array_functions(nb::module_& m) {
   m.def(
       "is_array", [](nb::handle x) { return is_array(x.ptr()); }, "x"_a.none(),
       "Return whether `x` itself is an array; a weak proxy or a mock only reports such a class.");
-  m.def("empty", &empty, "cls"_a, "shape"_a, "dtype"_a, "device_type"_a, "device_id"_a,
-        "order"_a = "C", "where"_a = "empty", "Return an uninitialized array of `cls`.");
+  m.def("full", &full, "cls"_a.none(), "shape"_a.none(), "value"_a.none(), "dtype"_a,
+        "device_type"_a, "device_id"_a, "where"_a, "Return a C-ordered array of one value.");
+  m.def("range", &range, "first"_a, "step"_a, "count"_a, "dtype"_a, "where"_a,
+        "Return integers that the dtype represents, on \"cpu\"; None while a capture records.");
+  m.def("empty", &empty, "cls"_a.none(), "shape"_a.none(), "dtype"_a, "device_type"_a,
+        "device_id"_a, "order"_a = "C", "where"_a = "empty",
+        "Return an uninitialized array of `cls`.");
   m.def("_empty_like", &empty_of_shape, "cls"_a, "x"_a, "dtype"_a, "order"_a, "where"_a,
         "Return an uninitialized array on the device of `x`, of its shape, in one of NumPy's "
         "orders.");

@@ -3,8 +3,11 @@
 
 #include "array/hooks.hpp"
 #include "ops/elementwise.hpp"
+#include "ops/graph.hpp"
+#include "ops/host_loops.hpp"
 #include "ops/product.hpp"
 #include "python/error_translation.hpp"
+#include "python/exchange_c_api.hpp"
 
 namespace gpuinterop {
 
@@ -93,6 +96,32 @@ PyObject* forward(const char* name, PyObject* self, PyObject* const* args, Py_ss
   return call_python(PyUnicode_FromString(name), self, args, nargs, names).release();
 }
 
+// x.astype(dtype) of an array of one of the two public classes, by a loop of the core or the kernel of casts; null if
+// Python carries it out.
+PyObject* cast_plainly(PyObject* self, PyObject* dtype) {
+  if (PyLong_CheckExact(dtype)) return nullptr;  // which read_dtype takes for an id
+  require_valid_layout(self);
+  const Array from = unwrap(self);  // by value: allocating may let other threads run
+  const DTypeId to = read_dtype(dtype, "astype");
+  if (Py_TYPE(self) != exchange_result_type(from.dtype) || !ops::cast_loop(from.dtype, to))
+    return nullptr;
+  Array made = make_empty(from.device, to, layout_of_copy(from.layout, "K", "astype"), "astype");
+  const bool casts = to != from.dtype;
+  if (!casts) {
+    copy_elements(made, from, "astype");
+  } else if (!from.device.is_cuda() && !ops::recording_on_host()) {
+    ops::require_set("astype", from);
+    copy_unreported(made, from, "astype");
+  }
+  PyRef result = PyRef::steal(wrap(exchange_result_type(to), std::move(made)));
+  if (casts && (from.device.is_cuda() || ops::recording_on_host())) {
+    static Operator cast{"cast"};
+    PyObject* out = result.get();
+    return ops::call(cast.id(), &self, &out, false);
+  }
+  return result.release();
+}
+
 bool is_plain_operand(PyObject* o) {
   return is_array(o) || PyFloat_CheckExact(o) || PyLong_CheckExact(o) || PyBool_Check(o) ||
          PyComplex_CheckExact(o);
@@ -158,10 +187,18 @@ PyObject* matmul_in_place(PyObject* a, PyObject* b) {
     "Return the parts along an axis for which a condition is true.")                       \
   X(repeat, "/, repeats, axis=None", "Return each element repeated, as numpy.repeat.")
 
-#define X(name, arguments, doc)                                                    \
-  PyObject* method_##name(PyObject* self, PyObject* const* args, Py_ssize_t nargs, \
-                          PyObject* names) {                                       \
-    return forward(#name, self, args, nargs, names);                               \
+template <bool IsCast>
+PyObject* method(const char* name, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
+                 PyObject* names) {
+  if (IsCast && nargs == 1 && !names)
+    if (PyObject* const result = cast_plainly(self, args[0])) return result;
+  return forward(name, self, args, nargs, names);
+}
+
+#define X(name, arguments, doc)                                                          \
+  PyObject* method_##name(PyObject* self, PyObject* const* args, Py_ssize_t nargs,       \
+                          PyObject* names) {                                             \
+    return method<std::string_view(#name) == "astype">(#name, self, args, nargs, names); \
   }
 GI_METHODS(X)
 #undef X

@@ -150,3 +150,33 @@ def test_large_host_memory_asks_for_huge_pages():
                 found = int(match[1], 16) <= middle < int(match[2], 16)
             elif found and line.startswith("VmFlags:"):
                 assert "hg" in line.split()
+
+
+@pytest.mark.parametrize("dtype", ["float32", np.int64, "complex128", "bool", np.dtype("uint8")])
+def test_new_memory_of_every_size_is_aligned_and_filled(dtype):
+    for n in (0, 1, 64, 4096, 70_000, 1 << 21):
+        for made, expected in (
+            (gi.zeros(n, dtype, device="cpu"), np.zeros(n, dtype)),
+            (gi.full((n, 1), 1, dtype, device="cpu"), np.full((n, 1), 1, dtype)),
+        ):
+            assert made.ptr % 64 == 0
+            np.testing.assert_array_equal(made.get(), expected, strict=True)
+            made[...] = 1  # all of it is the array's
+            assert np.all(made.get() == 1)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [(0,), (7,), (3, 70), (5, -9, -2), (-300, 4000, 7), (2**24 - 3, 2**24 + 1), (0, 2, 1)],
+    ids=str,
+)
+def test_ranges_of_integers(given):
+    for dtype in (None, "float32", np.int32, "int64", np.float64, "uint8", "bool"):
+        try:
+            expected = np.arange(*given, dtype="float32" if dtype is None else dtype)
+            expected = np.arange(*given).astype(expected.dtype) if dtype != "bool" else expected
+            found = gi.arange(*given, dtype=dtype, device="cpu")
+        except (gi.GpuInteropError, OverflowError, TypeError, ValueError):
+            assert dtype in ("uint8", "bool")
+            continue
+        np.testing.assert_array_equal(found.get(), expected, strict=True)
