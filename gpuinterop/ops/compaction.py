@@ -113,8 +113,14 @@ def _launch(
     item = source.itemsize if source is not None else 8
     wide = max(n, step) >= 1 << 31
     kernel = _kernel(offsets.device.index, name, action, item, len(extents), wide)
-    arrays = [a for a in (mask, offsets, out, source) if a is not None]
-    mask_at, out_at, source_at = (0 if a is None else a.ptr for a in (mask, out, source))
+    arrays, addresses = [offsets], [0, 0, 0]
+    for i, array in enumerate(
+        (mask, out, source)
+    ):  # comprehensions would cost each launch a microsecond
+        if array is not None:
+            arrays.append(array)
+            addresses[i] = array.ptr
+    mask_at, out_at, source_at = addresses
     params = struct.pack(
         f"<6Q{1 + 2 * len(extents)}q", mask_at, n, tiles, offsets.ptr, out_at, source_at, step,
         *extents, *strides,

@@ -37,6 +37,11 @@ ASSIGNMENT = "x[key] = value"
 
 def getitem(x: Any, key: Any) -> Any:
     """Return ``x[key]`` for a key with index arrays, as a new array."""
+    if isinstance(key, _core.Array):  # the most frequent mask, without reading the key
+        view, mask = output_arrays.plain(x), output_arrays.plain(key)
+        whole = mask.ndim and mask.shape == view.shape and mask.device == view.device
+        if whole and mask.dtype == np.bool_:
+            return Selection(mask, WHERE).read(view, type(x))
     expression = read_key(x, key)
     if _is_one_mask(expression) and expression.view.ndim == len(expression.arrays[0][1].shape):
         mask = expression.arrays[0][1].to_device_of(expression.view, WHERE)
