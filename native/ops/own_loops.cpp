@@ -155,7 +155,8 @@ GI_INLINE void copy(char** args, const intptr_t* n, const intptr_t* steps, void*
   }
   if (steps[0] == 0 && steps[1] == Size) {
     const auto value = load<Bits<Size>>(from);
-    for (intptr_t i = 0; i < *n; ++i) store(to + i * intptr_t{Size}, value);
+    const intptr_t count = *n;  // which the compiler would read again after each store
+    for (intptr_t i = 0; i < count; ++i) store(to + i * intptr_t{Size}, value);
     return;
   }
   const intptr_t from_step = steps[0], to_step = steps[1];
