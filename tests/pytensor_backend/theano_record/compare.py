@@ -60,9 +60,7 @@ def main(device, floats, mode, share):
 
     def compute(texts):
         used = [
-            x
-            for x in theano.gof.graph.inputs([outputs[t] for t in texts])
-            if x in variables.values()
+            x for x in theano.gof.graph.inputs([outputs[t] for t in texts]) if x in symbols.values()
         ]
         function = theano.function(used, [outputs[t] for t in texts], mode=mode)
         return function(*(arrays[x.name] for x in used))
