@@ -17,7 +17,7 @@ import gpuinterop as gi
 __all__ = ["CompatUnpickler", "StripPickler", "dump", "load"]
 
 # The words before the names of arrays in the pickle.
-_KINDS = {"ndarray": np.asarray, "cuda_ndarray": gi.CudaNdarray}
+_KINDS: dict[str, Any] = {"ndarray": np.asarray, "cuda_ndarray": gi.CudaNdarray}
 
 
 def dump(obj: Any, file_handler: Any, protocol: int = 2) -> None:
@@ -68,7 +68,7 @@ def load(f: Any) -> Any:
                     found[name] = _KINDS[kind](np.lib.format.read_array(file))
             return found[name]
 
-        unpickler = CompatUnpickler(archive.open("pkl"))
+        unpickler: Any = CompatUnpickler(archive.open("pkl"))
         unpickler.persistent_load = persistent_load
         return unpickler.load()
 
