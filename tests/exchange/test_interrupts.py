@@ -23,7 +23,7 @@ class Trap:
         self.names[name] = None
         if first and self.k is not None:
             if self.k == 0:
-                self.hit = name
+                self.k, self.hit = None, name
                 raise KeyboardInterrupt(name)
             self.k -= 1
 
