@@ -5,12 +5,15 @@ The library is opened on the first compilation, not on import and not on a cache
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import re
-from functools import lru_cache
+import threading
+import time
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from gpuinterop import cuda_libraries
+from gpuinterop import _core, cuda_libraries
 
 from ..errors import CompileError, CudaError, DeviceError
 
@@ -95,8 +98,28 @@ def _compile_error(name: str, source: str, command: str, log: str) -> CompileErr
     return error
 
 
+# When a process ends, NVRTC destroys its static objects, which a compilation in another thread uses. So the exit waits
+# for compilations, and no thread but the main one can begin another.
+_gate = threading.RLock()
+_running: list[None] = []
+
+
+@atexit.register
+def _finish() -> None:
+    _gate.acquire()
+    end = time.monotonic() + 10
+    while _running and time.monotonic() < end:
+        time.sleep(0.002)
+
+
 def nvrtc_compile(source: str, name: str, target: Target, options: tuple[str, ...]) -> bytes:
     """Compile one translation unit; a CompileError holds the log and the source code."""
+    begin = (partial(_running.append, None), _running.pop)
+    with _core.Block((_gate.acquire, None), begin, (_gate.release, None)):
+        return _compile(source, name, target, options)
+
+
+def _compile(source: str, name: str, target: Target, options: tuple[str, ...]) -> bytes:
     library = _library()
     program = ctypes.c_void_p()
     _check(

@@ -1,18 +1,10 @@
-// How code below python/ calls Python, releases the GIL, and releases Python objects.
-//
-// If a thread acquires the GIL while the interpreter is shutting down, CPython before 3.14 unwinds its
-// stack. That terminates the process in a noexcept function, and runs destructors that use Python
-// without the GIL. Such a thread waits for the end of the process instead, as in 3.14.
+// How code below python/ releases the GIL, and releases Python objects. Any function of Python's C API may take it
+// again: see array/runtime.cpp.
 #pragma once
 
 #include <Python.h>
-#include <unistd.h>
 
 #include <cstdint>
-#include <utility>
-#ifdef __GLIBCXX__
-#include <cxxabi.h>
-#endif
 
 // Exported by every CPython, but not declared for the stable ABI.
 extern "C" PyAPI_FUNC(int) PyGILState_Check(void);
@@ -20,15 +12,6 @@ extern "C" PyAPI_FUNC(int) PyGILState_Check(void);
 namespace gpuinterop {
 
 inline bool holds_gil() noexcept { return Py_IsInitialized() && PyGILState_Check(); }
-
-// Takes the GIL again after a blocking call.
-inline void reacquire_gil(PyThreadState* state) noexcept {
-  try {
-    PyEval_RestoreThread(state);
-  } catch (...) {
-    for (;;) pause();
-  }
-}
 
 // Below this many bytes of host memory, releasing the GIL costs more than other threads gain.
 constexpr int64_t kGilBytes = 1 << 20;
@@ -43,30 +26,13 @@ class GilRelease {
   enum Held { kHeld };  // the caller holds the GIL: no check
   explicit GilRelease(Held) noexcept : saved_(PyEval_SaveThread()) {}
   ~GilRelease() {
-    if (saved_) reacquire_gil(saved_);
+    if (saved_) PyEval_RestoreThread(saved_);
   }
   GilRelease(const GilRelease&) = delete;
 
  private:
   PyThreadState* saved_;
 };
-
-// The handler does not use its reference, but UBSan reports it as null.
-#define GPUINTEROP_CATCHES_UNWINDING __attribute__((no_sanitize("undefined")))
-
-// Runs Python code: `f` calls the C API and has no local objects with destructors.
-template <class F>
-GPUINTEROP_CATCHES_UNWINDING auto run_python(F&& f) {
-#ifdef __GLIBCXX__
-  try {
-    return std::forward<F>(f)();
-  } catch (abi::__forced_unwind&) {
-    for (;;) pause();
-  }
-#else
-  return std::forward<F>(f)();
-#endif
-}
 
 // Keeps a pending Python error across code that may set or clear one (destructors, deleters).
 class ErrorSaver {

@@ -53,7 +53,7 @@ std::string device_text(int32_t device_type, int32_t device_id);  // also of oth
 template <class Managed>
 void call_deleter(Managed* m) noexcept {
   try {
-    if (m->deleter) run_python([m] { m->deleter(m); });
+    if (m->deleter) m->deleter(m);
   } catch (...) {
   }
 }

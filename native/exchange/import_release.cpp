@@ -28,7 +28,7 @@ void end_later(void* managed) noexcept {
 
 void drop_object(void* object) noexcept {
   ErrorSaver saver;
-  run_python([&] { Py_DECREF(static_cast<PyObject*>(object)); });
+  Py_DECREF(static_cast<PyObject*>(object));
 }
 
 // Handle 2 is another stream in every thread; the legacy stream keeps order with all of them.
@@ -98,8 +98,7 @@ void nothing(void*) noexcept {}
 // none and report the stream that is current (CuPy), so read the attribute again.
 bool still_names(PyObject* owner, const void* stream) noexcept {
   ErrorSaver saver;
-  PyRef dict = PyRef::steal(
-      run_python([&] { return PyObject_GetAttrString(owner, "__cuda_array_interface__"); }));
+  PyRef dict = PyRef::steal(PyObject_GetAttrString(owner, "__cuda_array_interface__"));
   PyObject* named =
       dict && PyDict_Check(dict.get()) ? PyDict_GetItemString(dict.get(), "stream") : nullptr;
   return named && PyLong_Check(named) && PyLong_AsVoidPtr(named) == stream;

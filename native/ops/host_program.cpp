@@ -147,8 +147,7 @@ void ProgramRun::call_python(const HostStep& step, int64_t n) {
   auto bound = std::find_if(bound_.begin(), bound_.end(),
                             [&](const Bound& b) { return b.step == &step && b.length == n; });
   if (bound == bound_.end()) bound = bound_.insert(bound, {&step, n, bind(step, n)});
-  const PyRef result =
-      PyRef::checked(run_python([&] { return PyObject_CallNoArgs(bound->call.get()); }));
+  const PyRef result = PyRef::checked(PyObject_CallNoArgs(bound->call.get()));
 }
 
 // Its registers are temporaries, so the arrays own their memory.
@@ -159,8 +158,7 @@ PyRef ProgramRun::bind(const HostStep& step, int64_t n) {
     part.layout = Layout::c_order(1, &n, "gpuinterop");
     PyTuple_SetItem(arguments.get(), static_cast<Py_ssize_t>(i), wrap(array_type, std::move(part)));
   }
-  return PyRef::checked(
-      run_python([&] { return PyObject_CallObject(step.owner.get(), arguments.get()); }));
+  return PyRef::checked(PyObject_CallObject(step.owner.get(), arguments.get()));
 }
 
 void run_loop(const HostLoop& loop, const IterationSpace& w) {

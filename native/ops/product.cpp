@@ -333,8 +333,7 @@ PyObject* ger(const ProductCall& call) {
     rank_one = call_hook(Hook::Prepare, "(s)", "rank one").release();
   }
   PyObject* args[] = {column.object, y.object, a.object, out};
-  return PyRef::checked(run_python([&] { return PyObject_Vectorcall(rank_one, args, 4, nullptr); }))
-      .release();
+  return PyRef::checked(PyObject_Vectorcall(rank_one, args, 4, nullptr)).release();
 }
 
 }  // namespace gpuinterop::ops

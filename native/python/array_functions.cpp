@@ -188,8 +188,7 @@ Array new_numpy_array(const Array& source, const char* where) {
   const Layout& l = source.layout;
   const PyRef shape = PyRef::steal(int_tuple(l.ndim(), l.shape(), 1));
   PyObject* args[] = {shape.get(), dtype_object(source.dtype)};
-  const PyRef array =
-      PyRef::checked(run_python([&] { return PyObject_Vectorcall(empty, args, 2, nullptr); }));
+  const PyRef array = PyRef::checked(PyObject_Vectorcall(empty, args, 2, nullptr));
   Array host;
   host.layout = Layout::c_order(l.ndim(), l.shape(), where);
   host.dtype = source.dtype;

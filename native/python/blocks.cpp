@@ -29,8 +29,7 @@ bool is_interrupt(const nb::python_error& e) { return !e.matches(PyExc_Exception
 
 // None: nothing to do.
 void call(nb::handle function) {
-  if (!function.is_none() &&
-      !PyRef::steal(run_python([&] { return PyObject_CallNoArgs(function.ptr()); })))
+  if (!function.is_none() && !PyRef::steal(PyObject_CallNoArgs(function.ptr())))
     throw nb::python_error();
 }
 
@@ -203,7 +202,8 @@ void register_blocks(nb::module_& m) {
             if (options.contains("result")) self->result = options["result"];
             if (options.contains("plan")) self->plan = options["plan"];
           },
-          nb::sig("def __init__(self, *changes: tuple[Callable[[], object], ...], result: object = "
+          nb::sig("def __init__(self, *changes: tuple[Callable[[], object] | None, ...], result: "
+                  "object = "
                   "..., plan: "
                   "Callable[[], Sequence[tuple[Callable[[], object], ...]]] = ...) -> None"))
       .def(

@@ -75,7 +75,7 @@ PyObject* export_by_function(const Exporter& e, PyObject* x) {
   if (PyDict_GetItem(PyImport_GetModuleDict(), e.module_name.get()) != module.get()) return nullptr;
   if (!a.device.is_cuda()) ops::require_values("to", a);
   PyObject* const args[] = {x, module.get()};
-  return run_python([&] { return PyObject_Vectorcall(function.get(), args, 2, nullptr); });
+  return PyObject_Vectorcall(function.get(), args, 2, nullptr);
 }
 
 PyObject* export_argument(const Converter* c, PyObject* x, PyObject* library) {

@@ -81,9 +81,6 @@ void name_statement_in_error(const char* statement) noexcept {
 void register_errors() {
   nb::register_exception_translator(
       [](const std::exception_ptr& p, void*) {
-        // This is not an exception: CPython is unwinding this thread. See array/gil.hpp.
-        if (!p)
-          for (;;) pause();
         try {
           std::rethrow_exception(p);
         } catch (const Error& e) {

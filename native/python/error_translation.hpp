@@ -25,7 +25,7 @@ void name_statement_in_error(const char* statement) noexcept;
 
 // Runs f; on a C++ exception sets the Python error and returns `failed`.
 template <class F, class R>
-GPUINTEROP_CATCHES_UNWINDING R guard(R failed, F&& f) noexcept {
+R guard(R failed, F&& f) noexcept {
   try {
     return std::forward<F>(f)();
   } catch (const Error& e) {
@@ -37,10 +37,6 @@ GPUINTEROP_CATCHES_UNWINDING R guard(R failed, F&& f) noexcept {
     PyErr_NoMemory();
   } catch (const std::exception& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what());
-#ifdef __GLIBCXX__
-  } catch (abi::__forced_unwind&) {
-    for (;;) pause();  // see array/gil.hpp
-#endif
   } catch (...) {
     PyErr_SetString(PyExc_RuntimeError, "unknown C++ exception");
   }

@@ -53,7 +53,7 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
   // the parameter, not the memory. A detached tensor holds the memory.
   PyRef alias;
   if (torch && p.parameter) {
-    alias = PyRef::checked(run_python([&] { return PyObject_CallMethod(obj, "detach", nullptr); }));
+    alias = PyRef::checked(PyObject_CallMethod(obj, "detach", nullptr));
     Owned before{std::exchange(owned.m, nullptr)};
     if (!fetch(alias.get())) return false;
   }
@@ -173,9 +173,8 @@ PyRef call_dlpack(PyObject* method, PyObject* stream, bool* ordered) {
   PyObject* values[] = {nullptr, stream ? stream : version, version};
   for (int n = stream ? 2 : 1;; --n) {
     PyObject* keywords = stream || n == 0 ? with_stream[n] : only_version;
-    PyRef result = PyRef::steal(run_python([&] {
-      return PyObject_Vectorcall(method, values + 1, PY_VECTORCALL_ARGUMENTS_OFFSET, keywords);
-    }));
+    PyRef result = PyRef::steal(
+        PyObject_Vectorcall(method, values + 1, PY_VECTORCALL_ARGUMENTS_OFFSET, keywords));
     *ordered = stream && n > 0;
     if (result || n == 0 ||
         !(PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_ValueError)))
@@ -211,8 +210,8 @@ bool import_dlpack(const ForeignType& p, PyObject* obj, const Options& o, Array*
       return false;
     }
     PyObject* no_args[1];
-    PyRef claim_object = PyRef::steal(
-        run_python([&] { return PyObject_Vectorcall(device_method.get(), no_args, 0, nullptr); }));
+    PyRef claim_object =
+        PyRef::steal(PyObject_Vectorcall(device_method.get(), no_args, 0, nullptr));
     if (!claim_object) return note_refusal("__dlpack__", tried);
     claimed = read_claim(claim_object.get(), o);
   }

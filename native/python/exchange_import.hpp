@@ -89,7 +89,7 @@ Checked read_parts(PyObject* shape, PyObject* strides, PyObject* dtype, const ch
 Array array_over(Checked&& c, PyObject* base, void* stream, const char* where);
 
 inline PyObject* attribute_or_null(PyObject* obj, PyObject* name, bool* failed) {
-  PyObject* value = run_python([&] { return PyObject_GetAttr(obj, name); });
+  PyObject* value = PyObject_GetAttr(obj, name);
   *failed = false;
   if (!value) {
     if (PyErr_ExceptionMatches(PyExc_AttributeError))

@@ -133,10 +133,9 @@ bool import_by_numpy(const ForeignType& p, PyObject* obj, const Options& o, Arra
   if (!described && !PyObject_CheckBuffer(obj)) return false;
   const PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy"));
   const PyRef source = described ? PyRef::borrow(obj) : PyRef::steal(PyMemoryView_FromObject(obj));
-  const PyRef host = numpy && source ? PyRef::steal(run_python([&] {
-    return PyObject_CallMethod(numpy.get(), "asarray", "O", source.get());
-  }))
-                                     : PyRef();
+  const PyRef host =
+      numpy && source ? PyRef::steal(PyObject_CallMethod(numpy.get(), "asarray", "O", source.get()))
+                      : PyRef();
   const PyRef parts = host ? optional_attribute(host.get(), names.array_interface) : PyRef();
   if (!parts) return note_refusal(described ? kArrayInterface : "buffer protocol", tried);
   Checked c = read_parts(optional_attribute(host.get(), "shape").get(),

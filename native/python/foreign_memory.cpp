@@ -134,8 +134,7 @@ bool exchange::import_described(const ForeignType& p, PyObject* obj, const char*
                                 Array* out) {
   const PyRef reader = PyRef::borrow(p.reader);
   try {
-    const PyRef parts = PyRef::steal(
-        run_python([&] { return PyObject_CallFunctionObjArgs(reader.get(), obj, nullptr); }));
+    const PyRef parts = PyRef::steal(PyObject_CallFunctionObjArgs(reader.get(), obj, nullptr));
     PyObject *shape, *strides, *dtype, *address, *stream;
     int device;
     if (!parts || !PyArg_ParseTuple(parts.get(), "OOOOiO", &shape, &strides, &dtype, &address,

@@ -69,9 +69,7 @@ Entry entries[] = {
 
 }  // namespace
 
-void import_module(const char* name) {
-  PyRef::checked(run_python([&] { return PyImport_ImportModule(name); }));
-}
+void import_module(const char* name) { PyRef::checked(PyImport_ImportModule(name)); }
 
 PyRef call_hook(Hook hook, const char* format, ...) {
   const Entry& entry = entries[static_cast<int>(hook)];
@@ -86,8 +84,7 @@ PyRef call_hook(Hook hook, const char* format, ...) {
     throw PythonError();
   }
   const PyRef callable = PyRef::borrow(entry.callable);
-  return PyRef::checked(
-      run_python([&] { return PyObject_CallObject(callable.get(), arguments.get()); }));
+  return PyRef::checked(PyObject_CallObject(callable.get(), arguments.get()));
 }
 
 PyRef call_python(PyObject* operation, PyObject* self, PyObject* const* args, Py_ssize_t nargs,

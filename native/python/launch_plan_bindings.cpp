@@ -213,9 +213,8 @@ struct PlanCache {
       if (!function)
         fail(Kind::Type, where, "a PlanCache in use",
              "a PlanCache that the garbage collector has cleared", "create a new PlanCache");
-      result = nb::steal(PyRef::checked(run_python([&] {
-                           return PyObject_CallObject(function.ptr(), arguments.ptr());
-                         })).release());
+      result =
+          nb::steal(PyRef::checked(PyObject_CallObject(function.ptr(), arguments.ptr())).release());
       std::shared_ptr<Plan> plan;
       return nb::try_cast(result, plan) ? plan : nullptr;
     };

@@ -120,8 +120,7 @@ struct PreparedCalls {
 };
 
 PyRef call_with(PyObject* function, PyObject* argument) {
-  return PyRef::checked(
-      run_python([&] { return PyObject_CallFunctionObjArgs(function, argument, nullptr); }));
+  return PyRef::checked(PyObject_CallFunctionObjArgs(function, argument, nullptr));
 }
 
 PyRef run_entry(const PreparedCall& entry, PyObject* args, PyObject* out) {
@@ -137,9 +136,8 @@ PyRef run_entry(const PreparedCall& entry, PyObject* args, PyObject* out) {
                                                    : computed.back().get();
   }
   values[int(n)] = out;  // borrowed, like the others
-  PyRef result = PyRef::checked(run_python([&] {
-    return PyObject_Vectorcall(entry.operation.get(), values.get(), n, out ? names : nullptr);
-  }));
+  PyRef result = PyRef::checked(
+      PyObject_Vectorcall(entry.operation.get(), values.get(), n, out ? names : nullptr));
   return entry.rebuild ? call_with(entry.rebuild.get(), result.get()) : result;
 }
 
@@ -154,7 +152,7 @@ PyObject* call_prepared(PyObject* self, PyObject* args, PyObject* kwargs) {
     if (const auto entry = nb::inst_ptr<PreparedCalls>(self)->find(args))
       return run_entry(*entry, args, out).release();
   const PyRef prepare = PyRef::checked(PyObject_GetAttrString(self, "_prepare"));
-  return run_python([&] { return PyObject_Call(prepare.get(), args, kwargs); });
+  return PyObject_Call(prepare.get(), args, kwargs);
 }
 
 PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {

@@ -18,8 +18,7 @@ namespace {
 
 // The work of calling `object`.
 void call_object(const ops::HostWork& work) {
-  const PyRef result =
-      PyRef::checked(run_python([&] { return PyObject_CallNoArgs(work.object.get()); }));
+  const PyRef result = PyRef::checked(PyObject_CallNoArgs(work.object.get()));
 }
 
 }  // namespace

@@ -136,8 +136,23 @@ PROGRAMS = {
         capture = driver.Capture(s.handle)
         y = x.copy()
     """,
+    "exit beside compilations": """
+    import itertools, threading, time
+    import gpuinterop as gi
+    from gpuinterop import jit
+    number = itertools.count()
+
+    def compile():
+        while True:
+            gi.RawKernel(f'extern "C" __global__ void f() {{ int x = {next(number)}; }}', "f").compile(90)
+
+    for _ in range(3):
+        threading.Thread(target=compile, daemon=True).start()
+    time.sleep(0.3)
+    """,
     "exit beside daemon threads": """
     import threading, time
+    import numpy
     import gpuinterop as gi
 
     def synchronize():
@@ -154,7 +169,12 @@ PROGRAMS = {
         while True:
             x.T.copy()
 
-    for work in (synchronize, download, copy):
+    def upload_and_download():
+        host = numpy.ones(1 << 19, "float32")
+        while True:
+            gi.asarray(host, device="cuda:0").get()
+
+    for work in (synchronize, download, copy, upload_and_download):
         threading.Thread(target=work, daemon=True).start()
     time.sleep(0.2)
     """,
@@ -240,6 +260,7 @@ def test_forked_child_raises_an_error_and_the_parent_continues(fake, how):
     [
         "x + x",
         "gi.from_any(Plain())",
+        "refused(lambda: x.reshape(7, 7))",
         *(pytest.param(body, marks=pytest.mark.slow) for body in ("gi.exp(x)", "x.sum()", "x @ x")),
     ],
 )
@@ -257,6 +278,13 @@ def test_exit_beside_daemon_threads_that_run_python(body):
             return self.kept.__array_interface__
 
     x = gi.ones((100,), device="cpu")
+
+    def refused(call):
+        try:
+            call()
+        except gi.GpuInteropError:
+            return
+        raise SystemExit("no error")
 
     def work():
         while True:

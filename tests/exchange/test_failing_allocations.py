@@ -77,6 +77,39 @@ def test_failing_allocation_of_an_operator_is_a_memory_error():
     run("import test_failing_allocations as tests; tests.fail_allocations_of_a_product()")
 
 
+MADE = {
+    "fuse": lambda: gi.fuse(lambda x: x + 1),
+    "ElementwiseKernel": lambda: gi.ElementwiseKernel(
+        "float32 x", "float32 y", "y = x", host=np.copy
+    ),
+    "capture": lambda: gi.capture(device="cpu"),
+    "stream": lambda: gi.stream(gi.Stream("cpu")).__enter__,
+    "event": lambda: gi.Event("cpu").record,
+    "blocks": lambda: (gi.no_copies(), gi.allow_tf32(), gi.device("cpu").__enter__),
+    "RawKernel": lambda: gi.RawKernel('extern "C" __global__ void f() {}', "f"),
+}
+
+
+def fail_allocations_of_objects() -> None:
+    for name, make in MADE.items():
+        make()
+        failed = step = 0
+        while step < failed + 3:
+            testcapi.set_nomemory(step, step + 1)
+            try:
+                make()
+            except (MemoryError, SystemError):
+                failed = step + 1
+            finally:
+                testcapi.remove_mem_hooks()
+            step += 1
+        assert failed, name
+
+
+def test_failing_allocation_of_an_object_is_an_error():
+    run("import test_failing_allocations as tests; tests.fail_allocations_of_objects()")
+
+
 TEXTS = """
 import gpuinterop as gi
 from doubles import internals
