@@ -27,7 +27,7 @@ struct Function {
   const char* name() const { return parameters.function.c_str(); }
 };
 
-const std::vector<Function>& functions() {
+const std::vector<Function>& products() {
   static const auto& table = *new std::vector<Function>{
       {{"matmul", "a b / out * tf32", 2}, "abot", ops::matmul},
       {{"dot", "a b out", 2}, "abo", ops::dot},
@@ -81,7 +81,7 @@ void require_addend(const Function& f, const ops::ProductCall& call, bool beta_g
 }
 
 PyObject* run(size_t which, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
-  const Function& f = functions()[which];
+  const Function& f = products()[which];
   const auto given = f.parameters.read(args, nargs, names);
   ops::ProductCall call;
   call.where = f.name();
@@ -115,7 +115,7 @@ PyObject* dot_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs, Py
   constexpr size_t kDot = 1;
   PyObject* all[8] = {self};
   const Py_ssize_t rest = nargs + (names ? PyTuple_Size(names) : 0);
-  if (rest > 7) functions()[kDot].parameters.read(args, nargs, names);  // raises
+  if (rest > 7) products()[kDot].parameters.read(args, nargs, names);  // raises
   for (Py_ssize_t i = 0; i < rest; ++i) all[i + 1] = args[i];
   return run(kDot, all, nargs + 1, names);
 }
@@ -132,8 +132,8 @@ void register_blas(nb::module_& m) {
       "_product_function",
       [](const std::string& name, const std::string& doc) {
         size_t which = 0;
-        while (which < functions().size() && name != functions()[which].name()) ++which;
-        if (which == functions().size()) throw nb::value_error("unknown product");
+        while (which < products().size() && name != products()[which].name()) ++which;
+        if (which == products().size()) throw nb::value_error("unknown product");
         return nb::steal(make_function_with_id(static_cast<int>(which), name.c_str(), doc.c_str(),
                                                as_method(guarded<call_product>)));
       },
