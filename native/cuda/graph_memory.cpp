@@ -128,9 +128,15 @@ void free_graph_block(DeviceState& d, Buffer* b) noexcept {
     }
     if (pool->is_unused()) destroyed_count.fetch_add(1);  // an empty pool to delete
   }
-  // The array may have been used outside the graph since, so check its last use.
-  if (foreign_use == 0 && is_done(d, *b)) block = without_work(d, block);
-  free_block({&d, block, foreign_use});
+  // The last launch, or a use outside the graph since, may still run. Filed under its stream the block would
+  // serve no later capture, and a program that records again and again would fill the cache.
+  if (foreign_use == 0 && is_done(d, *b)) return free_block({&d, without_work(d, block), 0});
+  auto* kept = new (std::nothrow) FreedBlock{&d, without_work(d, block), 0};
+  if (!kept) return free_block({&d, block, foreign_use});
+  const Finish finish = [](void* what) noexcept {
+    free_block(*std::unique_ptr<FreedBlock>(static_cast<FreedBlock*>(what)));
+  };
+  release_when_done(d, *b, foreign_use != 0, finish, finish, kept);
 }
 
 bool any_destroyed_graph() noexcept { return destroyed_count.load(std::memory_order_relaxed) != 0; }

@@ -46,6 +46,28 @@ def test_dropped_captures_hold_no_memory(late_graph_ends, replays):
     assert x[-1].item() == 1
 
 
+@pytest.mark.driver
+@pytest.mark.parametrize("outlives", ["capture", "result"])
+def test_memory_of_captures_dropped_during_their_replay_serves_the_next_captures(outlives):
+    x = gi.ones(MIB, "float32", device=CUDA)
+    gi.empty_cache()
+    before = peak = gi.memory_stats(CUDA)["pool_bytes"]
+    for _ in range(40):
+        with gi.capture(device=CUDA) as graph:
+            result = x + 1
+        if FAKE:
+            driver.slow(driver.LEGACY, 2000)
+        graph.replay()
+        if outlives == "result":
+            del graph
+            del result
+        else:
+            del result
+            del graph
+        peak = max(peak, gi.memory_stats(CUDA)["pool_bytes"])
+    assert peak - before < (24 if FAKE else 100) * MIB
+
+
 @pytest.mark.fake_driver
 @pytest.mark.parametrize("captures", [False, True])
 def test_memory_of_a_dropped_capture_returns_after_its_running_replay(late_graph_ends, captures):
