@@ -72,18 +72,47 @@ def test_handles_of_arrays_and_events_are_not_streams(place):
 def test_no_junk_handle_reaches_the_driver():
     x = filled(1.0)
 
-    class Producer:
-        def __init__(self, stream):
-            self.__cuda_array_interface__ = {**x.__cuda_array_interface__, "stream": stream}
-
     for junk in (99, 0xDEAD0000, driver.new_stream() + 1, driver.new_stream() + 8):
         for call in (
             lambda junk=junk: x.__dlpack__(stream=junk),
-            lambda junk=junk: gi.asarray(Producer(junk)),
+            lambda junk=junk: gi.asarray(Producer(x, junk)),
         ):
             with pytest.raises(StreamError, match=f"got: {junk:#x}") as caught:
                 call()
             assert "cuStreamGetCtx" not in str(caught.value)
+
+
+class Producer:
+    """Of a dict that names a stream."""
+
+    def __init__(self, x, stream):
+        self.keep = x
+        self.__cuda_array_interface__ = {**x.__cuda_array_interface__, "stream": stream}
+
+
+ENTRANCES = {
+    "stream": lambda x, s: gi.stream(s).__enter__(),
+    "as_stream": lambda x, s: devices.as_stream(s),
+    "torch": lambda x, s: gi.stream(Torch(s)).__enter__(),
+    "cupy": lambda x, s: gi.stream(CuPy(s)).__enter__(),
+    "protocol": lambda x, s: gi.stream(Protocol(s)).__enter__(),
+    "to_device": lambda x, s: x.to_device("cpu", stream=s),
+    "wait": lambda x, s: gi.Stream(x.device).wait(s),
+    "record": lambda x, s: gi.Event(x.device).record(s),
+    "__dlpack__": lambda x, s: x.__dlpack__(stream=s),
+    "dict": lambda x, s: gi.asarray(Producer(x, s)),
+}
+
+
+@pytest.mark.parametrize("value", [-1, -16, 2**64 - 1, 2**64 - 16, 16])
+@pytest.mark.parametrize("entrance", ENTRANCES)
+def test_no_entrance_takes_a_number_that_is_no_address_of_a_stream(entrance, value):
+    x = filled(1.0)
+    if (entrance, value) != ("__dlpack__", -1):  # to which DLPack gives a meaning
+        with pytest.raises(gi.GpuInteropError):
+            ENTRANCES[entrance](x, value)
+    x.fill(2.0)
+    assert x.get().max() == 2
 
 
 def test_a_copy_takes_no_stream_of_a_device_that_has_no_part_in_it(second_device):
