@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -41,6 +42,18 @@ from gpuinterop.scalars import PIECE, scalars_to_array
 
 _EXACT = 1 << 24  # float32 represents all integers up to it
 _OF_INTEGERS = ("float32", "float64", "int32", "int64", np.float32, np.float64, np.int32, np.int64)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _served_by_the_core(function: F) -> F:
+    """Return the core's function of this name, which calls `function` for arguments that are not plain."""
+    given = inspect.signature(function)
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in given.parameters.values()]
+    shown = given.replace(parameters=bare, return_annotation=inspect.Signature.empty)
+    doc = f"{function.__name__}{shown}\n--\n\n{inspect.getdoc(function)}"
+    return cast(F, _core._maker(function.__name__, doc, function))
+
+
 Part = Callable[[int, int], Any]  # the values from one index up to another, which is excluded
 
 
@@ -128,6 +141,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     return new_device_copy(cls, source, target, "asarray", plain)
 
 
+@_served_by_the_core
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C") -> Any:
     """Return an uninitialized array; float32 unless `dtype` is given.
 
@@ -143,6 +157,7 @@ def _empty(shape: Any, dtype: Any, device: Any, where: str, order: str = "C") ->
     return _core.empty(None, shape, wanted, place.type_code, place.index, order, where)
 
 
+@_served_by_the_core
 def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of one value; float32 unless `dtype` is given."""
     is_small = type(value) is int and -_EXACT <= value <= _EXACT
@@ -167,16 +182,19 @@ def _for_core(dtype: Any, where: str) -> Any:
     )
 
 
+@_served_by_the_core
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of zeros; float32 unless `dtype` is given."""
     return _full(shape, 0, dtype, device, "zeros")
 
 
+@_served_by_the_core
 def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of ones; float32 unless `dtype` is given."""
     return _full(shape, 1, dtype, device, "ones")
 
 
+@_served_by_the_core
 def empty_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return an uninitialized C-ordered array of `x`'s shape, dtype and device.
 
@@ -185,16 +203,19 @@ def empty_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     return _empty_like(x, dtype, device, "empty_like")
 
 
+@_served_by_the_core
 def full_like(x: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of one value with `x`'s shape, dtype and device."""
     return _full_like(x, value, dtype, device, "full_like")
 
 
+@_served_by_the_core
 def zeros_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return C-ordered zeros with `x`'s shape, dtype and device."""
     return _full_like(x, 0, dtype, device, "zeros_like")
 
 
+@_served_by_the_core
 def ones_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return C-ordered ones with `x`'s shape, dtype and device."""
     return _full_like(x, 1, dtype, device, "ones_like")
@@ -234,6 +255,7 @@ def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, device: 
     return made
 
 
+@_served_by_the_core
 def arange(
     start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None
 ) -> Any:
@@ -315,6 +337,7 @@ def _computed(where: str, function: Any, given: tuple[Any, ...], expected: str) 
                          fix="pass numbers that give a finite count") from error  # fmt: skip
 
 
+@_served_by_the_core
 def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, dtype: Any = None,
     device: Any = None,

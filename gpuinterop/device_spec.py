@@ -289,3 +289,4 @@ def _device_for_core(spec: Any) -> Device:
 
 
 _core.set_hooks(device=_device_for_core)
+_core._set_default_devices(_blocks.get, globals())

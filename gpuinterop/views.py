@@ -186,13 +186,8 @@ class ViewMethods(_core.Array):
         return copied
 
     @takes_copy_keyword("copy")
-    def reshape(self: Self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
-        """Return the elements, in C order (or F), in another shape; one length may be -1.
-
-        Order 'A' means F for an array that is F-contiguous and not C-contiguous. Shares memory
-        where strides allow it and copies otherwise. ``copy=False`` raises instead of copying,
-        ``copy=True`` always copies.
-        """
+    def _reshape_with(self: Self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
+        """Carry out reshape with options, or with a copy."""
         if shape and isinstance(shape[-1], str):
             raise ArgumentTypeError(where="reshape", expected="a shape of ints", got=short_repr(shape),
                                     fix=f"pass it by name: order={shape[-1]!r}")  # fmt: skip
@@ -218,19 +213,16 @@ class ViewMethods(_core.Array):
             assert view is not None  # a C-ordered copy allows every shape
         return view
 
-    def ravel(self: Self, order: str = "C") -> Self:
-        """Return the elements as a vector, in order 'C', 'F', 'A' or 'K' (the order in memory).
-
-        Shares memory where strides allow it.
-        """
+    def _ravel_with(self: Self, order: str = "C") -> Self:
+        """Carry out ravel with an order, or with a copy."""
         return _vector(self, order, "ravel", None)
 
     def flatten(self: Self, order: str = "C") -> Self:
         """Return a copy of the elements as a vector, in order 'C', 'F', 'A' or 'K'."""
         return _vector(self, order, "flatten", True)
 
-    def transpose(self: Self, *axes: Any) -> Self:
-        """Return a view with the axes reversed, or in the order given."""
+    def _transpose_with(self: Self, *axes: Any) -> Self:
+        """Carry out transpose with other arguments than plain ints."""
         wanted = _spread(axes)
         ndim = core_view(self).ndim
         if not axes or wanted is None or (not ndim and len(wanted) == 0):
@@ -335,3 +327,9 @@ class ViewMethods(_core.Array):
         key = (*(None if i < 0 else slice(None) for i in entries), *(0 for _ in dropped))
         final: Self = view[key]
         return final
+
+
+for _name in ("reshape", "ravel", "transpose"):  # errors name the public method
+    _function: Any = getattr(ViewMethods, f"_{_name}_with")
+    for _part in (_function, getattr(_function, "__wrapped__", _function)):
+        _part.__name__ = _name

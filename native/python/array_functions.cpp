@@ -56,6 +56,19 @@ PyObject* device_object(Device device) {
   return slot;
 }
 
+std::optional<Device> find_device(PyObject* device) {
+  for (const auto& row : device_objects)
+    for (int id = 0; id < kMaxDevices && row[id]; ++id)
+      if (row[id] == device)
+        return Device{&row == device_objects ? DeviceType::Cpu : DeviceType::Cuda, id};
+  if (Py_TYPE(device) != Py_TYPE(device_object(Device{}))) return {};
+  const auto number = [device](const char* name) {
+    const PyRef value = PyRef::checked(PyObject_GetAttrString(device, name));
+    return static_cast<int>(PyLong_AsLong(value.get()));
+  };
+  return read_device(number("type_code"), number("index"), "device");
+}
+
 PyTypeObject* read_class(nb::handle cls, const char* where) {
   if (!PyType_Check(cls.ptr()) ||
       !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls.ptr()), array_type))

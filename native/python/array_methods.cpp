@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "array/error.hpp"
+#include "array/gil.hpp"
 #include "python/array_type.hpp"
 #include "python/error_translation.hpp"
 #include "python/parameters.hpp"
@@ -51,6 +52,63 @@ PyObject* reshaped(PyObject* self, PyObject* value) {
   Layout layout;
   if (!a.layout.reshaped(n, shape, &layout, "reshape")) Py_RETURN_NONE;
   return retyped_view(self, Py_TYPE(self), std::move(layout), a.data);
+}
+
+// ---- calls without options, which a loop may contain; the others go to a method of gpuinterop/views.py -----------
+
+PyObject* call_own(PyObject* self, const char* method, PyObject* const* args, Py_ssize_t nargs,
+                   PyObject* names) {
+  const PyRef function = PyRef::checked(PyObject_GetAttrString(self, method));
+  return run_python(
+      [&] { return PyObject_Vectorcall(function.get(), args, size_t(nargs), names); });
+}
+
+// f(2, 3), f((2, 3)), f([2, 3]) or f(6), with plain ints: their number; -1 for other arguments.
+int plain_ints(PyObject* const* args, Py_ssize_t nargs, PyObject* names, int64_t* out,
+               const char* where, const char* what) {
+  if (names || nargs < 1 || nargs > kMaxDims) return -1;
+  if (nargs == 1 && (PyTuple_CheckExact(args[0]) || PyList_CheckExact(args[0])))
+    return read_ints(args[0], out, where, what);
+  for (Py_ssize_t i = 0; i < nargs; ++i) {
+    if (!PyLong_CheckExact(args[i])) return -1;
+    out[i] = as_int64(args[i], where);
+  }
+  return static_cast<int>(nargs);
+}
+
+PyObject* view_of_shape(PyObject* self, int n, int64_t* shape) {
+  const Array& a = read_array(self, "reshape");
+  resolve_minus_one(n, shape, a.layout.size(), "reshape");
+  Layout layout;
+  if (!a.layout.reshaped(n, shape, &layout, "reshape")) return nullptr;
+  return retyped_view(self, Py_TYPE(self), std::move(layout), a.data);
+}
+
+PyObject* reshape(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  int64_t shape[kMaxDims];
+  const int n = plain_ints(args, nargs, names, shape, "reshape", "shape");
+  if (n >= 0)
+    if (PyObject* view = view_of_shape(self, n, shape)) return view;
+  return call_own(self, "_reshape_with", args, nargs, names);
+}
+
+PyObject* ravel(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  int64_t shape[] = {-1};
+  if (!names && !nargs)
+    if (PyObject* view = view_of_shape(self, 1, shape)) return view;
+  return call_own(self, "_ravel_with", args, nargs, names);
+}
+
+PyObject* transpose(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
+  int64_t axes[kMaxDims];
+  int n = plain_ints(args, nargs, names, axes, "transpose", "axes");
+  const Array& a = read_array(self, "transpose");
+  if (!names && !nargs)
+    for (n = 0; n < a.layout.ndim(); ++n) axes[n] = a.layout.ndim() - 1 - n;
+  else if (n <= 0)
+    return call_own(self, "_transpose_with", args, nargs, names);
+  for (int i = 0; i < n; ++i) axes[i] = count_axis(axes[i], a.layout.ndim(), "transpose");
+  return retyped_view(self, Py_TYPE(self), a.layout.permuted(axes, n, "transpose"), a.data);
 }
 
 PyObject* broadcast_to(PyObject* self, PyObject* value) {
@@ -178,6 +236,21 @@ PyMethodDef array_methods[] = {
     {"_permuted", guarded<permuted>, METH_O, "View with the axes in another order."},
     {"_reshaped", guarded<reshaped>, METH_O,
      "View under another shape, or None when strides forbid one."},
+    {"reshape", as_method(guarded<reshape>), METH_FASTCALL | METH_KEYWORDS,
+     "reshape($self, /, *shape, order='C', copy=None)\n--\n\n"
+     "Return the elements, in C order (or F), in another shape; one length may be -1.\n"
+     "\n"
+     "Order 'A' means F for an array that is F-contiguous and not C-contiguous. Shares memory\n"
+     "where strides allow it and copies otherwise. ``copy=False`` raises instead of copying,\n"
+     "``copy=True`` always copies."},
+    {"ravel", as_method(guarded<ravel>), METH_FASTCALL | METH_KEYWORDS,
+     "ravel($self, /, order='C')\n--\n\n"
+     "Return the elements as a vector, in order 'C', 'F', 'A' or 'K' (the order in memory).\n"
+     "\n"
+     "Shares memory where strides allow it."},
+    {"transpose", as_method(guarded<transpose>), METH_FASTCALL | METH_KEYWORDS,
+     "transpose($self, /, *axes)\n--\n\n"
+     "Return a view with the axes reversed, or in the order given."},
     {"_broadcast_to", guarded<broadcast_to>, METH_O, "Read-only view repeated to a larger shape."},
     {"_restrided", as_method(guarded<restrided>), METH_FASTCALL,
      "Checked view: shape, strides and offset in elements."},

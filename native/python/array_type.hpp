@@ -4,6 +4,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <optional>
 #include <vector>
 
 #include "array/array.hpp"
@@ -35,6 +36,8 @@ bool is_cudandarray(PyTypeObject* type) noexcept;
 PyTypeObject* read_class(nanobind::handle cls, const char* where);
 DTypeId read_dtype(nanobind::handle dtype, const char* where);
 Device read_device(int type, int id, const char* where);
+// The device of a gpuinterop.Device; nothing for another object.
+std::optional<Device> find_device(PyObject* device);
 // The array passed as an argument, or a Kind::Type error; its layout is valid.
 Array& read_array(nanobind::handle o, const char* where);
 

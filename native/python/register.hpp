@@ -20,6 +20,7 @@ void register_reductions(nanobind::module_& m);           // python/reduce_bindi
 void register_recorder(nanobind::module_& m);             // python/recorder_bindings.cpp
 void register_replays(nanobind::module_& m);              // python/replays.cpp
 void register_blas(nanobind::module_& m);                 // python/blas_bindings.cpp
+void register_creation(nanobind::module_& m);             // python/creation.cpp
 void register_prepared_calls(nanobind::module_& m);       // python/prepared_calls.cpp
 
 }  // namespace gpuinterop

@@ -1,9 +1,11 @@
 """Functions that make arrays, and NumPy's names for what is done with them, checked against NumPy."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
+from doubles.profile import functions_of
 
 import gpuinterop as gi
 
@@ -180,3 +182,65 @@ def test_ranges_of_integers(given):
             assert dtype in ("uint8", "bool")
             continue
         np.testing.assert_array_equal(found.get(), expected, strict=True)
+
+
+# ---- calls that the core carries out alone --------------------------------------------------------
+
+WARM = {
+    "empty": lambda d, x: gi.empty((2, 3), device=d),
+    "zeros": lambda d, x: gi.zeros(64, "int64", device=d),
+    "ones": lambda d, x: gi.ones([2, 3], np.float64, device=d),
+    "full": lambda d, x: gi.full(4, 2.5, device=d),
+    "empty_like": lambda d, x: gi.empty_like(x),
+    "zeros_like": lambda d, x: gi.zeros_like(x),
+    "ones_like": lambda d, x: gi.ones_like(x, "int32"),
+    "full_like": lambda d, x: gi.full_like(x, 3),
+    "arange": lambda d, x: gi.arange(64, device=d),
+    "linspace": lambda d, x: gi.linspace(0, 1, 64, device=d),
+    "reshape": lambda d, x: x.reshape(-1),
+    "reshape to a tuple": lambda d, x: x.reshape((2, 3)),
+    "ravel": lambda d, x: x.ravel(),
+    "transpose": lambda d, x: x.transpose(1, 0),
+}
+
+
+@pytest.mark.parametrize("name", WARM)
+def test_warm_calls_run_no_python_code_of_the_package(name, device):
+    place = gi.device(device)
+    x = gi.zeros((3, 2), device=place)
+    assert functions_of(partial(WARM[name], place, x)) == []
+    with place:  # as the default device
+        assert functions_of(partial(WARM[name], None, x)) == []
+        assert WARM[name](None, x).device == place
+
+
+@pytest.mark.parametrize(
+    "dtype", [None, "float32", "float64", "int8", "uint8", "int32", "uint64", "int64"]
+)
+@pytest.mark.parametrize(
+    "given",
+    [(5,), (0,), (-3,), (1, 7), (7, 1, -2), (-128, 128), (0, 256), (0, 2**24 + 2), (5, 5), (0.0, 1.0, 0.1),
+     (1, 0, -0.3), (0, 3.5), (2.5, -1, -0.5), (0.1, 0.7), (1e300, 1e301, 1e300), (0, 1, 1e-3), (2**62, 2**62 + 3)],
+)  # fmt: skip
+def test_ranges_have_the_bits_of_numpy(given, dtype, device):
+    try:
+        made = gi.arange(*given, dtype=dtype, device=device)
+    except gi.GpuInteropError:
+        values = np.arange(*given)
+        with np.errstate(all="ignore"):
+            stored = values.astype(dtype or "float32")
+        assert values.min() < 0 or not np.array_equal(stored.astype(values.dtype), values)
+        return
+    wanted = np.arange(*given).astype(dtype or "float32")
+    assert made.dtype == wanted.dtype
+    assert np.asarray(made).tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [None, "float64"])
+@pytest.mark.parametrize("endpoint", [True, False])
+@pytest.mark.parametrize("num", [0, 1, 2, 3, 10, 1001])
+@pytest.mark.parametrize("ends", [(0, 1), (1, 0.1), (-5, 7), (3, 3), (0.1, 1e30), (0, 5e-324)])
+def test_spaced_values_have_the_bits_of_numpy(ends, num, endpoint, dtype):
+    made = gi.linspace(*ends, num, endpoint, dtype=dtype, device="cpu")
+    wanted = np.linspace(*ends, num, endpoint).astype(dtype or "float32")
+    assert np.asarray(made).tobytes() == wanted.tobytes()
