@@ -137,7 +137,7 @@ class Reducer {
     int64_t item = 0;
     for (const HostStage& stage : s.stages) item = std::max(item, itemsize_of(stage.accumulator));
     const int64_t before = last_ ? count_ * itemsize_of(s.stages[0].value) : 0;
-    const int64_t bytes = (count_ * item + 15 & ~int64_t{15}) + before;
+    const int64_t bytes = ((count_ * item + 15) & ~int64_t{15}) + before;
     if (bytes > int64_t{sizeof stack_}) heap_ = allocate({}, bytes, where);
     accumulators_ = heap_ ? heap_->ptr : stack_;
     values_ = accumulators_ + bytes - before;

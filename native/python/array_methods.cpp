@@ -59,8 +59,7 @@ PyObject* reshaped(PyObject* self, PyObject* value) {
 PyObject* call_own(PyObject* self, const char* method, PyObject* const* args, Py_ssize_t nargs,
                    PyObject* names) {
   const PyRef function = PyRef::checked(PyObject_GetAttrString(self, method));
-  return run_python(
-      [&] { return PyObject_Vectorcall(function.get(), args, size_t(nargs), names); });
+  return PyObject_Vectorcall(function.get(), args, size_t(nargs), names);
 }
 
 // f(2, 3), f((2, 3)), f([2, 3]) or f(6), with plain ints: their number; -1 for other arguments.

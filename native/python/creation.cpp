@@ -283,7 +283,7 @@ PyObject* call_maker(PyObject* self, PyObject* const* args, Py_ssize_t nargs, Py
   if (PyObject* made = maker.make(maker.parameters.read(args, nargs, names))) return made;
   static PyObject* const entry = PyUnicode_InternFromString("entry");
   const PyRef python = PyRef::checked(PyObject_GetAttr(self, entry));
-  return run_python([&] { return PyObject_Vectorcall(python.get(), args, size_t(nargs), names); });
+  return PyObject_Vectorcall(python.get(), args, size_t(nargs), names);
 }
 
 }  // namespace
