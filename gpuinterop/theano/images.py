@@ -145,8 +145,8 @@ def conv2d_grad_wrt_weights(input: Any, output_grad: Any, filter_shape: Any, inp
     return grad(None, filters, known_grads={found: top})
 
 
-class AbstractConv2d:
-    """Convolution with options."""
+class BaseAbstractConv2d:
+    """The options of a convolution and of its gradients."""
 
     def __init__(self, imshp: Any = None, kshp: Any = None, border_mode: Any = "valid",
                  subsample: Sequence[int] = (1, 1), filter_flip: bool = True) -> None:  # fmt: skip
@@ -157,12 +157,16 @@ class AbstractConv2d:
             "filter_flip": filter_flip,
         }
 
+
+class AbstractConv2d(BaseAbstractConv2d):
+    """Convolution with options."""
+
     def __call__(self, img: Any, kern: Any) -> Any:
         """Return `conv2d` of images and filters."""
         return conv2d(img, kern, *self.shapes, **self.options)
 
 
-class AbstractConv2d_gradInputs(AbstractConv2d):
+class AbstractConv2d_gradInputs(BaseAbstractConv2d):
     """The gradient of the convolution with respect to the images."""
 
     def __call__(self, kern: Any, topgrad: Any, shape: Any) -> Any:
@@ -173,7 +177,7 @@ class AbstractConv2d_gradInputs(AbstractConv2d):
         )
 
 
-class AbstractConv2d_gradWeights(AbstractConv2d):
+class AbstractConv2d_gradWeights(BaseAbstractConv2d):
     """The gradient of the convolution with respect to the filters."""
 
     def __call__(self, img: Any, topgrad: Any, shape: Any) -> Any:
@@ -231,10 +235,10 @@ def signal_conv2d(input: Any, filters: Any, image_shape: Any = None, filter_shap
                   border_mode: Any = "valid", subsample: Sequence[int] = (1, 1), **_: Any) -> Any:  # fmt: skip
     """Return the convolutions of an image, or some, with a filter, or some: all have one channel."""
     x, w = pt.as_tensor_variable(input), pt.as_tensor_variable(filters)
-    planes = [
+    images, planes = (
         v.dimshuffle(0, "x", 1, 2) if v.ndim == 3 else v.dimshuffle("x", "x", 0, 1) for v in (x, w)
-    ]
-    found = conv2d(*planes, border_mode=border_mode, subsample=subsample)
+    )
+    found = conv2d(images, planes, border_mode=border_mode, subsample=subsample)
     one = {axis for axis, v in enumerate((x, w)) if v.ndim == 2}
     return found[tuple(0 if axis in one else slice(None) for axis in range(4))]
 
