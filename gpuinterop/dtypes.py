@@ -1,4 +1,4 @@
-"""The element types, in the order of the core's table (native/array/dtype.cpp)."""
+"""The element types, in the order of the core's table (native/arrays/dtype.cpp)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _OF_ML_DTYPES = (
     *map(DTypeEntry, SUB_BYTE_INTEGERS),
     DTypeEntry("complex32"),
 )
-# A dtype is added here, in the core's table (native/array/dtype.cpp) and, if kernels compute with it,
+# A dtype is added here, in the core's table (native/arrays/dtype.cpp) and, if kernels compute with it,
 # as a CUDA type in prelude.cuh.
 DTYPES = (*_OF_NUMPY, *_OF_ML_DTYPES)
 

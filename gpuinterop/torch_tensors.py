@@ -16,7 +16,7 @@ _OBJECT_WORDS = 6
 
 
 def find_places() -> tuple[int, ...] | None:
-    """Return the fields of `Places` in native/python/exchange_torch.cpp, or None if they are not beyond doubt."""
+    """Return the fields of `Places` in native/exchange/torch_state.cpp, or None if they are not beyond doubt."""
     torch = sys.modules["torch"]
     distances: set[int] = set()
     flags: set[tuple[int, int]] = set()

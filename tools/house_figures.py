@@ -61,7 +61,7 @@ def lines(paths: list[Path]) -> int:
 
 def hooks() -> int:
     """Return the number of entries of the table by which the core calls Python."""
-    table = (ROOT / "native/array/hooks.hpp").read_text(encoding="utf-8")
+    table = (ROOT / "native/interpreter/hooks.hpp").read_text(encoding="utf-8")
     names = re.search(r"enum class Hook[^{]*\{([^}]*)\}", table)
     if not names:
         return 0

@@ -33,7 +33,7 @@ from .operand_conversion import general_class, operand, result_class
 from .operation_table import ROWS, Row
 from .ufunc_keywords import bind_keywords
 
-# The constants in native/ops/kernels.hpp: the type code of raw bits, and the ids of operations outside the table.
+# The constants in native/elementwise/launch.hpp: the type code of raw bits, and the ids of operations outside the table.
 _RAW = 64
 _CORE_OPERATIONS = ("copy", "fill", "gather", "scatter", "scatter_add", "check_indices", "select")
 

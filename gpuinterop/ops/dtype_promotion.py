@@ -24,7 +24,7 @@ from .operation_table import TABLE, Row
 
 # The core's type code of an operand ("kind"): a dtype id for an array, STRONG_NUMBER + dtype id for a number
 # of that dtype, or one of these.
-STRONG_NUMBER = 64  # kStrongNumber in native/ops/operands.hpp
+STRONG_NUMBER = 64  # kStrongNumber in native/elementwise/operands.hpp
 WEAK: dict[int, type] = {-1: int, -2: float, -3: complex}
 _FLOAT16, _FLOAT32, _COMPLEX64 = (NAMES.index(n) for n in ("float16", "float32", "complex64"))
 _BOOL = NAMES.index("bool")
@@ -267,7 +267,7 @@ def raw_name(itemsize: int) -> str:
 
 @lru_cache(maxsize=64)
 def core_body(op: str, stored: tuple[str, ...]) -> Body:
-    """Return the body of an operation of the core outside the table; `stored` as in native/ops/indexing.cpp.
+    """Return the body of an operation of the core outside the table; `stored` as in native/index/elements.cpp.
 
     Operations that move bits have one kernel for all dtypes of one size.
     """

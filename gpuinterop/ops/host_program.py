@@ -1,7 +1,7 @@
 """Programs of inner loops, which compute an operation in host memory.
 
 A program is a list of steps over values. Each step is an inner loop of a NumPy ufunc, a cast, a choice between
-two values, or a call of Python. The core runs the steps block by block (native/ops/host_program.cpp).
+two values, or a call of Python. The core runs the steps block by block (native/elementwise/host_program.cpp).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _SUMS = {
 }
 # The ufunc of np.clip is private. maximum and minimum give the same results, slowly with a number.
 _CLIP: Any = getattr(np._core.umath, "clip", None)  # type: ignore[attr-defined]
-# Loops of the core; see own_loop in native/ops/host_loops.hpp.
+# Loops of the core; see own_loop in native/elementwise/host_loops.hpp.
 _OWN = {"limit": -6, "odds": -7}
-# Functions that NumPy lacks, in the order of special_loops in native/ops/special_loops.cpp.
+# Functions that NumPy lacks, in the order of special_loops in native/elementwise/special_loops.cpp.
 SPECIAL = ("erf", "erfc", "erfinv", "gamma", "lgamma", "digamma")
 
 
@@ -59,7 +59,7 @@ class HostValue:
 @dataclass(eq=False)
 class _Step:
     owner: Any  # a ufunc, a Python function, or None
-    numbers: tuple[int, int]  # see read_program in native/ops/host_program.cpp
+    numbers: tuple[int, int]  # see read_program in native/elementwise/host_program.cpp
     inputs: tuple[HostValue, ...]
     outputs: tuple[HostValue, ...]
 

@@ -27,7 +27,7 @@ Elements = Callable[[HostProgram, Sequence[HostValue]], HostValue]
 
 
 class HostStage(NamedTuple):
-    """One stage for _core.make_host_reduction; see native/ops/host_reduction.hpp."""
+    """One stage for _core.make_host_reduction; see native/reduce/host_program.hpp."""
 
     join: Any
     finish: Any

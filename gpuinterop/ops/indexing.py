@@ -19,7 +19,7 @@ from .host_program import row_program
 from .index_expression import IndexArray, block_shape, upload
 from .operation_table import TABLE
 
-# OutOfRange in native/ops/indexing.hpp. INSIDE: the indices are known to be in range.
+# OutOfRange in native/index/elements.hpp. INSIDE: the indices are known to be in range.
 RAISE, CLIP, WRAP, INSIDE = range(4)
 MODES = {"raise": RAISE, "clip": CLIP, "wrap": WRAP}
 
@@ -142,5 +142,5 @@ class ElementsAlongAxis(Elements):
     def __init__(self, view: Any, array: IndexArray, axis: int, where: str) -> None:
         whole = (*view.shape[:axis], array.shape[axis], *view.shape[axis + 1 :])
         super().__init__(view, [(axis, array)], axis, where)
-        self.axis = -1  # kAlong in native/ops/indexing.hpp
+        self.axis = -1  # kAlong in native/index/elements.hpp
         self.shape = self.block = _core.broadcast_shapes([array.shape, whole], where)

@@ -116,7 +116,7 @@ def _convert_assigned(value: Any, like: Any, where: str) -> Any:
     return as_assigned_array(value, target, cls, where), is_scalar_or_list(value)
 
 
-# The subjects of the hook; native/python/hooks.cpp lists their arguments.
+# The subjects of the hook; native/interpreter/hooks.cpp lists their arguments.
 _FOREIGN: dict[str, Any] = {
     "operand": operand, "assigned": _convert_assigned, "torch stream": torch_keeps_stream,
     "torch places": find_places,

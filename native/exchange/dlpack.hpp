@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "array/array.hpp"
-#include "array/gil.hpp"
+#include "arrays/array.hpp"
+#include "interpreter/gil.hpp"
 
 namespace gpuinterop::exchange {
 

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <new>
 
-#include "array/error.hpp"
-#include "cuda/cuda.hpp"
-#include "cuda/device_state.hpp"
-#include "cuda/stream.hpp"
+#include "devices/cuda.hpp"
+#include "devices/device_state.hpp"
+#include "devices/stream.hpp"
+#include "interpreter/error.hpp"
 
 namespace gpuinterop::exchange {
 

@@ -1,7 +1,7 @@
 // Export of arrays: managed tensors that keep the memory, not the Python object, alive.
 #pragma once
 
-#include "array/loans.hpp"
+#include "arrays/loans.hpp"
 #include "exchange/dlpack.hpp"
 
 namespace gpuinterop::exchange {

@@ -3,9 +3,9 @@
 #include <atomic>
 #include <tuple>
 
-#include "array/error.hpp"
-#include "cuda/cuda.hpp"
-#include "cuda/stream.hpp"
+#include "devices/cuda.hpp"
+#include "devices/stream.hpp"
+#include "interpreter/error.hpp"
 
 namespace gpuinterop::exchange {
 

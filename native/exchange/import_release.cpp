@@ -2,13 +2,13 @@
 // gpuinterop and of the consumers to which gpuinterop exported the memory.
 #include <new>
 
-#include "array/gil.hpp"
-#include "cuda/cuda.hpp"
-#include "cuda/deferred_release.hpp"
-#include "cuda/device_state.hpp"
-#include "cuda/stream.hpp"
+#include "devices/cuda.hpp"
+#include "devices/deferred_release.hpp"
+#include "devices/device_state.hpp"
+#include "devices/stream.hpp"
 #include "exchange/export.hpp"
 #include "exchange/import.hpp"
+#include "interpreter/gil.hpp"
 
 namespace gpuinterop::exchange {
 

@@ -254,7 +254,7 @@ def test_a_small_float_is_named_in_its_three_places():
     }
     places = {
         "gpuinterop/dtypes.py",
-        "native/array/dtype.cpp",
+        "native/arrays/dtype.cpp",
         "gpuinterop/jit/kernels/prelude.cuh",
     }
     rows = re.findall(r'DTypeEntry\("(float[468]_\w+)", "(\w+)"', sources["gpuinterop/dtypes.py"])

@@ -21,9 +21,9 @@ LISTED = {
 
 # Outside native/cuda/: who sets the stream of a buffer, compares with it, or shows its number.
 READERS_OF_STREAMS = {
-    "array/buffer.hpp", "cuda/cuda.hpp", "cuda/graph_memory.cpp", "cuda/external_streams.cpp", "cuda/memory.cpp",
-    "cuda/deferred_release.cpp", "cuda/stream.cpp", "exchange/export.cpp", "exchange/import_release.cpp",
-    "ops/launch_plan.cpp", "python/array_attributes.cpp",
+    "devices/buffer.hpp", "devices/cuda.hpp", "devices/graph_memory.cpp", "devices/external_streams.cpp", "devices/memory.cpp",
+    "devices/deferred_release.cpp", "devices/stream.cpp", "exchange/export.cpp", "exchange/import_release.cpp",
+    "reduce/launch_plan.cpp", "arrays/attributes.cpp",
 }  # fmt: skip
 
 

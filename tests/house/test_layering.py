@@ -160,15 +160,15 @@ def test_the_decision_draws_the_same_picture():
 NATIVE = {"array": 0, "cuda": 1, "exchange": 2, "ops": 2, "python": 3}
 # Sources (never headers) that include a higher folder, because an array's memory and copies depend on its device.
 NATIVE_UPWARD = {
-    ("array/array.cpp", "ops/graph.hpp"),
-    ("array/buffer.cpp", "cuda/memory.hpp"),
-    ("array/copy.cpp", "cuda/cuda.hpp"),
-    ("array/copy.cpp", "ops/elementwise.hpp"),
-    ("array/copy.cpp", "ops/host_program.hpp"),
-    ("array/copy.cpp", "ops/overlap.hpp"),
-    ("array/copy.cpp", "ops/graph.hpp"),
-    ("array/loans.cpp", "cuda/device_state.hpp"),
-    ("array/loans.cpp", "cuda/stream.hpp"),
+    ("arrays/array.cpp", "captures/recorder.hpp"),
+    ("devices/buffer.cpp", "devices/memory.hpp"),
+    ("elementwise/copy.cpp", "devices/cuda.hpp"),
+    ("elementwise/copy.cpp", "elementwise/calls.hpp"),
+    ("elementwise/copy.cpp", "elementwise/host_program.hpp"),
+    ("elementwise/copy.cpp", "elementwise/overlap.hpp"),
+    ("elementwise/copy.cpp", "captures/recorder.hpp"),
+    ("arrays/loans.cpp", "devices/device_state.hpp"),
+    ("arrays/loans.cpp", "devices/stream.hpp"),
 }
 
 

@@ -1,7 +1,7 @@
 // Positions given by index arrays, and additions to positions that other threads may add to at the same time.
 
 // The offset of an index along its axis. axis: {extent, stride in elements}. control: {address of words for
-// indices that are outside, or 0; OutOfRange of native/ops/indexing.hpp}. Such an index sets `inside` to
+// indices that are outside, or 0; OutOfRange of native/index/elements.hpp}. Such an index sets `inside` to
 // false and reads element 0. If there are several such indices, any one of them may be recorded.
 template <class T>
 GI_FN i64 gi_place(T index, const u128& axis, const u128& control, int number, bool& inside) {

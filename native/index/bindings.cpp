@@ -1,0 +1,310 @@
+// Reading and writing by index arrays and masks.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/vector.h>
+#include "interpreter/text_arguments.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "arrays/type.hpp"
+#include "captures/recorder.hpp"
+#include "elementwise/call_cache.hpp"
+#include "elementwise/operands.hpp"
+#include "elementwise/overlap.hpp"
+#include "index/elements.hpp"
+#include "index/host_elements.hpp"
+#include "interpreter/error.hpp"
+#include "interpreter/register.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gpuinterop {
+
+namespace {
+
+// An array of integers at which the core can index `view`.
+bool is_index_for(const Array& a, const Array& view) {
+  return a.device == view.device && is_integer(a.dtype);
+}
+
+// Reads the arguments. Python made the arrays to fit; a finalizer may have changed them since.
+ops::IndexedElements read_elements(const Array& v, nb::list indices, std::vector<int> axes,
+                                   std::vector<int> source_axes, int axis, int mode,
+                                   const char* where) {
+  std::vector<Array> arrays;
+  for (nb::handle item : indices) arrays.push_back(read_array(item, where));
+  const size_t k = arrays.size();
+  bool fit = k > 0 && k <= ops::kMaxIndexArrays && axes.size() == k && source_axes.size() == k;
+  for (size_t i = 0; i < k && fit; ++i)
+    fit = is_index_for(arrays[i], v) && axes[i] >= 0 && axes[i] < v.layout.ndim() &&
+          std::count(axes.begin(), axes.end(), axes[i]) == 1;
+  const int most = v.layout.ndim() - static_cast<int>(k);
+  fit =
+      fit && axis <= most &&
+      (axis >= 0 || (axis == ops::kAlong && k == 1 && arrays[0].layout.ndim() == v.layout.ndim()));
+  if (!fit) ops::fail_changed(where);
+  auto at = ops::locate(v, std::move(arrays), std::move(axes), axis,
+                        static_cast<ops::OutOfRange>(mode), where);
+  at.axes = std::move(source_axes);
+  return at;
+}
+
+// Checks for an operand of the shape of the iteration, or one element in host memory.
+void check_value(const Array& a, const Array& target, int ndim, const int64_t* shape,
+                 const char* where) {
+  const bool is_one = a.layout.size() == 1 && !a.device.is_cuda();
+  if (a.dtype != target.dtype ||
+      !(is_one || (a.device == target.device && a.layout.has_shape(ndim, shape))))
+    ops::fail_changed(where);
+}
+
+// Null if the call is Python's: nothing to read, or shapes that do not broadcast.
+std::optional<ops::IndexedElements> elements_at(const Array& view, const IndexArrays& key,
+                                                ops::OutOfRange mode, const char* where) {
+  // Python makes the arrays that a capture in host memory needs.
+  if (key.arrays.size() > ops::kMaxIndexArrays || ops::recording_on_host()) return std::nullopt;
+  std::vector<Array> indices;
+  for (PyObject* o : key.arrays) {
+    require_valid_layout(o);
+    indices.push_back(unwrap(o));
+  }
+  for (const int axis : key.axes)
+    if (view.layout.shape()[axis] == 0) return std::nullopt;
+  try {
+    auto at = ops::locate(view, std::move(indices), key.axes, key.axis, mode, where);
+    if (at.frame.layout.size() == 0) return std::nullopt;
+    at.axes = key.source_axes;
+    return at;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+bool overlaps_any(const Array& written, const Array& view, const ops::IndexedElements& at,
+                  const char* where) {
+  bool found = ops::may_overlap(written, view, where);
+  for (const Array& a : at.indices) found = found || ops::may_overlap(written, a, where);
+  return found;
+}
+
+PyRef read(PyTypeObject* type, const Array& view, const IndexArrays& key, ops::OutOfRange mode,
+           PyObject* out, const char* where) {
+  const auto at = elements_at(view, key, mode, where);
+  if (!at) return {};
+  if (!out) {
+    PyRef made = PyRef::steal(
+        wrap(type, make_empty(view.device, view.dtype, at->ndim(), at->shape(), where)));
+    const Array target = unwrap(made.get());
+    ops::note_fresh(target);
+    ops::gather(*at, target, false, where);
+    return made;
+  }
+  ops::check_out(out, view.dtype, view.device, at->ndim(), at->shape(), where);
+  const Array target = unwrap(out);
+  if (overlaps_any(target, view, *at, where)) return {};
+  ops::gather(*at, target, true, where);
+  return PyRef::borrow(out);
+}
+
+// numpy.take of arrays on one device, without Python code; None for calls that Python carries out.
+nb::object take(nb::handle x, nb::handle indices, nb::handle axis, nb::handle out, int mode) {
+  const char* where = "take";
+  if (!is_array(x.ptr()) || !is_array(indices.ptr()) || (!out.is_none() && !is_array(out.ptr())))
+    return nb::none();
+  Array view = read_array(x, where);
+  const bool flat = axis.is_none();
+  if (flat && view.layout.is_c_contiguous()) {
+    const int64_t size = view.layout.size();
+    view.layout = Layout::c_order(1, &size, where);
+  }
+  const int ndim = view.layout.ndim();
+  const int64_t along = flat ? 0 : PyLong_CheckExact(axis.ptr()) ? as_int64(axis.ptr(), where) : -1;
+  if (!is_index(indices.ptr(), view) || along < 0 || along >= ndim || (flat && ndim != 1))
+    return nb::none();
+  const int at = static_cast<int>(along);
+  const IndexArrays key{{indices.ptr()}, {at}, {at}, at};
+  PyRef made = read(Py_TYPE(x.ptr()), view, key, static_cast<ops::OutOfRange>(mode),
+                    out.is_none() ? nullptr : out.ptr(), where);
+  return made ? nb::steal(made.release()) : nb::none();
+}
+
+}  // namespace
+
+bool is_index(PyObject* o, const Array& view) {
+  return is_array(o) && is_index_for(unwrap(o), view);
+}
+
+PyRef read_at(PyTypeObject* type, const Array& view, const IndexArrays& key, const char* where) {
+  return read(type, view, key, ops::OutOfRange::Raise, nullptr, where);
+}
+
+bool write_at(const Array& view, const IndexArrays& key, PyObject* value, const char* where) {
+  if (view.readonly) return false;
+  const auto at = elements_at(view, key, ops::OutOfRange::Raise, where);
+  if (!at) return false;
+  for (const Array& a : at->indices)
+    if (ops::may_overlap(view, a, where)) return false;
+  alignas(16) unsigned char item[16];
+  Array source;
+  if (is_array(value)) {
+    require_valid_layout(value);
+    source = unwrap(value);
+    if (source.dtype != view.dtype || source.device != view.device ||
+        ops::may_overlap(view, source, where))
+      return false;
+    Array target = at->frame;
+    target.layout = Layout::c_order(at->ndim(), at->shape(), where);
+    source.layout = fitted(source.layout, target, where);
+  } else {
+    if (!scalar_bytes(value, view.dtype, item)) return false;
+    source.dtype = view.dtype;
+    source.data = reinterpret_cast<char*>(item);
+  }
+  ops::prepare_write(view, where);
+  ops::scatter(*at, source, false, where);
+  return true;
+}
+
+bool is_mask_of(PyObject* o, const Array& x) {
+  if (!is_array(o)) return false;
+  const Array& mask = unwrap(o);
+  return mask.dtype == kBool && mask.device == x.device && mask.layout.ndim() > 0 &&
+         mask.layout.has_shape(x.layout.ndim(), x.layout.shape());
+}
+
+PyRef read_line(PyTypeObject* type, const Array& x, PyObject* key, const char* where) {
+  if (x.layout.ndim() != 1 || x.device.is_cuda() || ops::recorder || !is_index(key, x)) return {};
+  require_valid_layout(key);
+  const Array index = unwrap(key);
+  const Layout& l = index.layout;
+  if (l.ndim() == 0 || !l.is_c_contiguous()) return {};
+  ops::require_set(where, index);
+  ops::require_set(where, x);
+  PyRef made = PyRef::steal(wrap(type, make_empty(x.device, x.dtype, l.ndim(), l.shape(), where)));
+  return ops::take_on_host(x, index, unwrap(made.get())) ? std::move(made) : PyRef();
+}
+
+PyRef read_masked(PyTypeObject* type, const Array& x, PyObject* key, const char* where) {
+  if (ops::recorder || x.device.is_cuda()) return {};
+  require_valid_layout(key);
+  const Array mask = unwrap(key);
+  ops::require_set(where, mask);
+  ops::require_set(where, x);
+  const int64_t count = ops::count_selected(mask);
+  PyRef made = PyRef::steal(wrap(type, make_empty(x.device, x.dtype, 1, &count, where)));
+  ops::read_selected(mask, x, unwrap(made.get()));
+  return made;
+}
+
+bool write_masked(const Array& x, PyObject* key, PyObject* value, const char* where) {
+  if (x.readonly || ops::recorder) return false;
+  require_valid_layout(key);
+  const Array mask = unwrap(key);
+  alignas(16) unsigned char item[16];
+  Array source;
+  if (is_array(value)) {
+    require_valid_layout(value);
+    source = unwrap(value);
+    const bool is_one = source.layout.size() == 1 && source.layout.ndim() <= 1;
+    const bool may_count = source.layout.ndim() == 1 && !x.device.is_cuda();
+    if (source.dtype != x.dtype || source.device != x.device || !(is_one || may_count) ||
+        ops::may_overlap(x, source, where))
+      return false;
+    if (!is_one && source.layout.size() != ops::count_selected(mask)) return false;
+    if (is_one) source.layout = Layout().broadcast_to(x.layout.ndim(), x.layout.shape(), where);
+  } else {
+    if (!scalar_bytes(value, x.dtype, item)) return false;
+    source.dtype = x.dtype;
+    source.data = reinterpret_cast<char*>(item);
+  }
+  if (ops::may_overlap(x, mask, where)) return false;
+  ops::prepare_write(x, where);
+  if (source.layout.has_shape(x.layout.ndim(), x.layout.shape()) || source.layout.ndim() == 0) {
+    ops::assign_masked(x, mask, source, where);
+    return true;
+  }
+  ops::require_set(where, mask);
+  ops::require_set(where, source);
+  ops::note_write(x);
+  ops::write_selected(mask, x, source);
+  return true;
+}
+
+void register_indexing(nb::module_& m) {
+  m.def(
+      "_gather",
+      [](Array view, nb::list indices, Array d, std::vector<int> axes, std::vector<int> source_axes,
+         int axis, int mode, bool keeps_dst, const char* where) {
+        const ops::IndexedElements at = read_elements(view, indices, std::move(axes),
+                                                      std::move(source_axes), axis, mode, where);
+        if (d.dtype != at.frame.dtype || d.device != at.frame.device ||
+            !d.layout.has_shape(at.ndim(), at.shape()))
+          ops::fail_changed(where);
+        ops::gather(at, d, keeps_dst, where);
+      },
+      "view"_a, "indices"_a, "dst"_a, "axes"_a, "source_axes"_a, "axis"_a, "mode"_a, "keeps_dst"_a,
+      "where"_a,
+      "Read elements at index arrays: see locate() in native/index/elements.hpp. "
+      "mode: 0 raise, 1 clip, 2 wrap, 3 known to be inside.");
+  m.def(
+      "_scatter",
+      [](Array view, nb::list indices, Array value, std::vector<int> axes,
+         std::vector<int> source_axes, int axis, int mode, nb::object sum, const char* where) {
+        const ops::IndexedElements at = read_elements(view, indices, std::move(axes),
+                                                      std::move(source_axes), axis, mode, where);
+        check_value(value, at.frame, at.ndim(), at.shape(), where);
+        const bool adds = !sum.is_none();
+        const bool on_host = !view.device.is_cuda();
+        ops::scatter(at, value, adds, where,
+                     adds && on_host ? ops::read_program(sum.ptr()) : nullptr);
+      },
+      "view"_a, "indices"_a, "value"_a, "axes"_a, "source_axes"_a, "axis"_a, "mode"_a,
+      "sum"_a.none(), "where"_a,
+      "Set elements at index arrays to those of `value`, or add these. sum: None to set; otherwise "
+      "the "
+      "program that adds in host memory.");
+  m.def("_take", &take, "x"_a.none(), "indices"_a.none(), "axis"_a.none(), "out"_a.none(), "mode"_a,
+        "numpy.take of arrays on one device; None for calls that Python carries out.");
+  m.attr("MAX_INDEX_ARRAYS") = ops::kMaxIndexArrays;
+  m.def(
+      "_assign_masked",
+      [](Array target, Array m, Array value, const char* where) {
+        check_value(value, target, target.layout.ndim(), target.layout.shape(), where);
+        if (m.dtype != kBool || m.device != target.device ||
+            !m.layout.has_shape(target.layout.ndim(), target.layout.shape()))
+          ops::fail_changed(where);
+        ops::assign_masked(target, m, value, where);
+      },
+      "x"_a, "mask"_a, "value"_a, "where"_a, "x[i] = value[i] where mask[i].");
+  m.def(
+      "_count_selected", [](Array m) { return ops::count_selected(m); }, "mask"_a,
+      "The number of true elements of a mask in host memory.");
+  m.def(
+      "_select",
+      [](Array m, nb::handle read, nb::handle written, const char* where) {
+        // One of the two arrays has the shape of the mask, the other one dimension.
+        const Array dst = read_array(written, where);
+        ops::note_write(dst);
+        if (read.is_none()) {
+          const int rows = m.layout.ndim();
+          if (dst.dtype != kInt64 || dst.layout.ndim() != 2 || dst.layout.shape()[0] != rows ||
+              !dst.layout.is_c_contiguous())
+            ops::fail_changed(where);
+          return ops::find_selected(m, dst);
+        }
+        const Array src = read_array(read, where);
+        auto fits = [&](const Array& x, const Array& values) {
+          return x.dtype == values.dtype && values.layout.ndim() == 1 &&
+                 m.layout.has_shape(x.layout.ndim(), x.layout.shape());
+        };
+        if (fits(src, dst) && dst.layout.is_c_contiguous()) return ops::read_selected(m, src, dst);
+        if (!fits(dst, src)) ops::fail_changed(where);
+        ops::write_selected(m, dst, src);
+      },
+      "mask"_a, "read"_a.none(), "written"_a, "where"_a,
+      "In host memory: written[...] = read[mask], or written[mask] = read, or where the mask is "
+      "true.");
+}
+
+}  // namespace gpuinterop

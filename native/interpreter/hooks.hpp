@@ -1,0 +1,23 @@
+// The functions by which the core calls Python. The table in interpreter/hooks.cpp gives for each the module that
+// registers it and the calls.
+#pragma once
+
+#include "arrays/array.hpp"
+
+namespace gpuinterop {
+
+enum class Hook { Dtype, Device, Foreign, Copied, Prepare, Encode, Call };
+
+// Calls the hook with arguments in the notation of Py_BuildValue: call_hook(Hook::Dtype, "(i)", 3).
+// Imports the module that fills the entry if it is empty. Throws PythonError.
+PyRef call_hook(Hook hook, const char* format, ...);
+
+// Calls Hook::Call with the arguments of a vectorcall, `self` first unless it is null. `operation`: a new
+// reference to a name or an id. Throws PythonError.
+PyRef call_python(PyObject* operation, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
+                  PyObject* names);
+
+// Imports a module of the package that registers something with the core. Throws PythonError.
+void import_module(const char* name);
+
+}  // namespace gpuinterop

@@ -1,0 +1,26 @@
+// Registration functions of the parts of gpuinterop._core.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace gpuinterop {
+
+void register_hooks(nanobind::module_& m);                // interpreter/hooks.cpp
+void register_blocks(nanobind::module_& m);               // blocks.cpp
+void register_array(nanobind::module_& m);                // arrays/type.cpp
+void register_cuda(nanobind::module_& m);                 // devices/bindings.cpp
+void register_exchange(nanobind::module_& m);             // exchange/bindings.cpp
+void register_borrowing(nanobind::module_& m);            // exchange/foreign_memory.cpp
+void register_converter_functions(nanobind::module_& m);  // exchange/converter_function.cpp
+void register_ops(nanobind::module_& m);                  // elementwise/bindings.cpp
+void register_indexing(nanobind::module_& m);             // index/bindings.cpp
+void register_converters(nanobind::module_& m);           // exchange/traits.cpp
+void register_plans(nanobind::module_& m);                // reduce/plan_bindings.cpp
+void register_reductions(nanobind::module_& m);           // reduce/bindings.cpp
+void register_recorder(nanobind::module_& m);             // captures/bindings.cpp
+void register_replays(nanobind::module_& m);              // captures/replays.cpp
+void register_blas(nanobind::module_& m);                 // product/bindings.cpp
+void register_creation(nanobind::module_& m);             // elementwise/creation.cpp
+void register_prepared_calls(nanobind::module_& m);       // fusion/prepared_calls.cpp
+
+}  // namespace gpuinterop

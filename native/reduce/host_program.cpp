@@ -1,0 +1,339 @@
+#include "reduce/host_program.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "interpreter/error.hpp"
+#include "interpreter/gil.hpp"
+
+namespace gpuinterop::ops {
+
+namespace {
+
+constexpr int64_t kAccumulators = 4096;  // that are joined at a time
+constexpr int64_t kStridedTile = 2048;   // elements of a strided line at a time
+// Shorter lines cost more in calls than longer strided ones.
+constexpr int64_t kShortReduction = 16;
+constexpr int kMostPointers = kMaxPlanned + 1;
+
+// Dimensions that are all kept or all reduced, the fastest of the inputs last. Strides in bytes of the inputs
+// and, for kept dimensions, of `out` after them.
+struct Dimensions {
+  int n = 0, pointers;
+  int64_t shape[kMaxDims];
+  int64_t stride[kMaxDims][kMostPointers];
+
+  explicit Dimensions(int pointers) : pointers(pointers) {}
+
+  int64_t last_extent() const { return n ? shape[n - 1] : 1; }
+  int64_t last_stride(int i) const { return n ? stride[n - 1][i] : 0; }
+  // The sum of the inputs' strides along dimension d, in bytes.
+  int64_t pace(int d, int inputs) const {
+    int64_t sum = 0;
+    for (int i = 0; i < inputs; ++i) sum += std::abs(stride[d][i]);
+    return sum;
+  }
+
+  // Makes the strides of the first input positive, orders and merges the dimensions.
+  void arrange(char** at, int inputs) {
+    for (int d = 0; d < n; ++d) {
+      if (stride[d][0] >= 0) continue;
+      for (int i = 0; i < pointers; ++i) {
+        at[i] += (shape[d] - 1) * stride[d][i];
+        stride[d][i] = -stride[d][i];
+      }
+    }
+    for (int d = 1; d < n; ++d)
+      for (int e = d; e > 0 && pace(e - 1, inputs) < pace(e, inputs); --e) {
+        std::swap(shape[e - 1], shape[e]);
+        std::swap(stride[e - 1], stride[e]);
+      }
+    n = merge_dimensions(shape, stride, n, pointers);
+  }
+
+  // Calls f(addresses) for each index of all dimensions but the last.
+  template <class F>
+  void for_outer(char** at, F&& f) const {
+    if (n <= 1) return f(at);
+    int64_t index[kMaxDims];
+    std::fill_n(index, n, 0);
+    do {
+      f(at);
+    } while (
+        advance(at, pointers, index, shape, n, n - 1, [&](int d, int i) { return stride[d][i]; }));
+  }
+};
+
+struct Geometry {
+  Dimensions kept, reduced;
+  char* at[kMostPointers];
+  bool by_lines;  // lines of reduced elements, one for each accumulator; else lines of accumulators
+  int64_t tile;   // elements of a line of reduced elements at a time
+  bool has_elements = true;
+
+  Geometry(const HostReduction& s, const Array* const* ins, const Array& out, const char* where)
+      : kept(s.inputs + 1), reduced(s.inputs) {
+    const int ndim = static_cast<int>(s.shape.size()), n = s.inputs;
+    for (int i = 0; i < n; ++i) at[i] = ins[i]->data;
+    at[n] = out.data;
+    int next = 0;  // axis of `out`
+    for (int d = 0; d < ndim; ++d) {
+      const bool is_reduced = s.axes >> d & 1;
+      const int own = is_reduced ? -1 : out.layout.ndim() == ndim ? d : next++;
+      if (s.shape[d] == 1) continue;
+      Dimensions& to = is_reduced ? reduced : kept;
+      to.shape[to.n] = s.shape[d];
+      for (int i = 0; i < n; ++i) {
+        const Layout& l = ins[i]->layout;
+        const int axis = d - (ndim - l.ndim());
+        if (axis >= 0 && l.shape()[axis] != 1 && l.shape()[axis] != s.shape[d]) fail_changed(where);
+        to.stride[to.n][i] =
+            axis < 0 || l.shape()[axis] == 1 ? 0 : l.strides()[axis] * ins[i]->itemsize();
+      }
+      if (is_reduced) {
+        has_elements = has_elements && s.shape[d] > 0;
+      } else {
+        if (own >= out.layout.ndim() || out.layout.shape()[own] != s.shape[d]) fail_changed(where);
+        to.stride[to.n][n] = out.layout.strides()[own] * out.itemsize();
+      }
+      ++to.n;
+    }
+    kept.arrange(at, n);
+    if (s.find)  // counts the elements in C order
+      reduced.n = merge_dimensions(reduced.shape, reduced.stride, reduced.n, n);
+    else
+      reduced.arrange(at, n);
+    const int64_t k = kept.last_extent(), r = reduced.last_extent();
+    const bool lines_are_faster =
+        !kept.n || (reduced.n && reduced.pace(reduced.n - 1, n) <= kept.pace(kept.n - 1, n));
+    by_lines = lines_are_faster ? r >= kShortReduction || k <= r : k < kShortReduction && r > k;
+    tile = lines_are_faster ? r : kStridedTile;
+  }
+};
+
+// The programs of one stage, while they run.
+struct StageRun {
+  const HostStage& stage;
+  ProgramRun join, finish;
+
+  StageRun(const HostStage& stage, int64_t longest, int64_t count, const char* where)
+      : stage(stage), join(*stage.join, longest, where), finish(*stage.finish, count, where) {}
+};
+
+class Reducer {
+ public:
+  // `start`: the first value of the accumulators, or null.
+  Reducer(const HostReduction& s, Geometry& g, const char* start, const char* where)
+      : s_(s),
+        g_(g),
+        start_(start),
+        where_(where),
+        count_(std::min(g.kept.last_extent(), kAccumulators)),
+        longest_(g.by_lines ? std::min(g.tile, g.reduced.last_extent()) : count_),
+        last_(static_cast<int>(s.stages.size()) - 1) {
+    // The accumulators, then the values of the stage before.
+    int64_t item = 0;
+    for (const HostStage& stage : s.stages) item = std::max(item, itemsize_of(stage.accumulator));
+    const int64_t before = last_ ? count_ * itemsize_of(s.stages[0].value) : 0;
+    const int64_t bytes = ((count_ * item + 15) & ~int64_t{15}) + before;
+    if (bytes > int64_t{sizeof stack_}) heap_ = allocate({}, bytes, where);
+    accumulators_ = heap_ ? heap_->ptr : stack_;
+    values_ = accumulators_ + bytes - before;
+  }
+
+  void run() {
+    const int64_t extent = g_.kept.last_extent();
+    g_.kept.for_outer(g_.at, [&](char** at) {
+      char* start[kMostPointers];
+      std::copy(at, at + g_.kept.pointers, start);
+      for (int64_t done = 0; done < extent; done += count_) {
+        block(start, std::min(count_, extent - done));
+        for (int i = 0; i < g_.kept.pointers; ++i) start[i] += count_ * g_.kept.last_stride(i);
+      }
+    });
+  }
+
+ private:
+  // Computes `count` results along the fastest kept dimension.
+  void block(char* const* start, int64_t count) {
+    for (int i = 0; i <= last_; ++i) {
+      StageRun run(s_.stages[static_cast<size_t>(i)], longest_, count_, where_);
+      const int64_t item = itemsize_of(run.stage.accumulator);
+      const void* const initial = start_ ? start_ : static_cast<const void*>(&run.stage.initial);
+      for (int64_t k = 0; k < count; ++k)
+        std::memcpy(accumulators_ + k * item, initial, static_cast<size_t>(item));
+      if (g_.has_elements && g_.by_lines) join_lines(run, i, start, count);
+      if (g_.has_elements && !g_.by_lines) join_accumulators(run, i, start, count);
+      char* const to = i == last_ ? start[s_.inputs] : values_;
+      char* const at[] = {accumulators_, to};
+      const int64_t steps[] = {
+          item, i == last_ ? g_.kept.last_stride(s_.inputs) : itemsize_of(run.stage.value)};
+      run.finish.line(at, steps, count);
+    }
+  }
+
+  void join_lines(StageRun& run, int stage, char* const* start, int64_t count) {
+    const int n = s_.inputs;
+    const int64_t extent = g_.reduced.last_extent();
+    int64_t steps[kMostPointers + 1] = {};
+    for (int i = 0; i < n; ++i) steps[i] = g_.reduced.last_stride(i);
+    char* outer[kMostPointers];
+    for (int i = 0; i < n; ++i) outer[i] = start[i];
+    g_.reduced.for_outer(outer, [&](char** at) {
+      for (int64_t done = 0; done < extent; done += g_.tile)
+        for (int64_t k = 0; k < count; ++k) {
+          char* line[kMostPointers + 1];
+          for (int i = 0; i < n; ++i)
+            line[i] = at[i] + done * g_.reduced.last_stride(i) + k * g_.kept.last_stride(i);
+          place(run, stage, k, line);
+          run.join.line(line, steps, std::min(g_.tile, extent - done));
+        }
+    });
+  }
+
+  void join_accumulators(StageRun& run, int stage, char* const* start, int64_t count) {
+    const int n = s_.inputs;
+    int64_t steps[kMostPointers + 1];
+    for (int i = 0; i < n; ++i) steps[i] = g_.kept.last_stride(i);
+    if (stage) steps[n] = itemsize_of(before(stage).value);
+    steps[n + (stage > 0)] = itemsize_of(run.stage.accumulator);
+    char* outer[kMostPointers];
+    for (int i = 0; i < n; ++i) outer[i] = start[i];
+    const int64_t extent = g_.reduced.last_extent();
+    g_.reduced.for_outer(outer, [&](char** at) {
+      char* line[kMostPointers + 1];
+      place(run, stage, 0, line);
+      std::copy(at, at + n, line);
+      for (int64_t r = 0; r < extent; ++r) {
+        run.join.line(line, steps, count);
+        for (int i = 0; i < n; ++i) line[i] += g_.reduced.last_stride(i);
+      }
+    });
+  }
+
+  const HostStage& before(int stage) const { return s_.stages[static_cast<size_t>(stage - 1)]; }
+
+  // The addresses of the value of the stage before and of the accumulator, for result k of the block.
+  void place(StageRun& run, int stage, int64_t k, char** line) {
+    int i = s_.inputs;
+    if (stage) line[i++] = values_ + k * itemsize_of(before(stage).value);
+    line[i] = accumulators_ + k * itemsize_of(run.stage.accumulator);
+  }
+
+  const HostReduction& s_;
+  Geometry& g_;
+  const char* start_;
+  const char* where_;
+  const int64_t count_;    // the most accumulators of a block
+  const int64_t longest_;  // elements of a line
+  const int last_;
+  char* accumulators_;
+  char* values_;  // of the stage before
+  BufferRef heap_;
+  alignas(64) char stack_[8192];  // enough for small calls
+};
+
+// Computes positions in C order by NumPy's argmin or argmax, which reads elements without gaps.
+class PlaceFinder {
+ public:
+  PlaceFinder(FindBest find, const Array& x, const Geometry& g)
+      : find_(find), copy_(cast_loop(x.dtype, x.dtype)), g_(g), itemsize_(x.itemsize()) {}
+
+  void run(char** start) {
+    const int64_t count = g_.kept.last_extent(), x_step = g_.kept.last_stride(0),
+                  out_step = g_.kept.last_stride(1), extent = g_.reduced.last_extent();
+    const bool is_one_line = g_.reduced.n <= 1 && g_.reduced.last_stride(0) == itemsize_;
+    g_.kept.for_outer(start, [&](char** at) {
+      for (int64_t k = 0; k < count; ++k) {
+        char* const x = at[0] + k * x_step;
+        auto* const place = reinterpret_cast<intptr_t*>(at[1] + k * out_step);
+        if (is_one_line)
+          find_(x, extent, place, nullptr);
+        else
+          *place = place_in_lines(x);
+      }
+    });
+  }
+
+ private:
+  int64_t place_in_lines(char* x) {
+    const int64_t extent = g_.reduced.last_extent();
+    const intptr_t steps[] = {g_.reduced.last_stride(0), itemsize_};
+    int64_t place = 0, count = 0;  // of the elements so far
+    int64_t held = 0;              // in the buffer: the best element, then those after it
+    auto find = [&] {
+      intptr_t at = 0;
+      find_(buffer_, held, &at, nullptr);
+      if (at) {
+        place = count - held + at;
+        std::memcpy(buffer_, buffer_ + at * itemsize_, static_cast<size_t>(itemsize_));
+      }
+      held = 1;
+    };
+    g_.reduced.for_outer(&x, [&](char** line) {
+      for (int64_t done = 0; done < extent;) {
+        const int64_t n = std::min(extent - done, kHeld - held);
+        char* args[] = {line[0] + done * steps[0], buffer_ + held * itemsize_};
+        copy_(args, n, steps);
+        done += n;
+        held += n;
+        count += n;
+        if (held == kHeld) find();
+      }
+    });
+    find();
+    return place;
+  }
+
+  static constexpr int64_t kHeld = 512;
+  const FindBest find_;
+  const HostLoop copy_;
+  const Geometry& g_;
+  const int64_t itemsize_;
+  alignas(16) char buffer_[kHeld * 16];
+};
+
+}  // namespace
+
+void HostReduction::reduce(const Array* const* ins, const Array& out, const char* where) const {
+  if (out.layout.size() == 0) return;
+  int64_t bytes = 0;
+  bool calls_python = false;
+  for (int i = 0; i < inputs; ++i) bytes += ins[i]->nbytes();
+  for (const HostStage& stage : stages)
+    calls_python = calls_python || stage.join->calls_python || stage.finish->calls_python;
+  Geometry geometry(*this, ins, out, where);
+  GilRelease released(!calls_python && bytes >= kGilBytes);
+  if (find) return PlaceFinder(*find, *ins[0], geometry).run(geometry.at);
+  Reducer(*this, geometry, starts ? ins[inputs]->data : nullptr, where).run();
+}
+
+void HostReduction::compute(const MaybeArray* ins, int n_ins, const MaybeArray* outs, const bool*,
+                            const char* where) const {
+  if (n_ins != inputs + starts) fail_changed(where);
+  const Array* read[kMaxPlanned];
+  for (int i = 0; i < n_ins; ++i) read[i] = &*ins[i];
+  if (starts && (read[inputs]->dtype != stages[0].accumulator || read[inputs]->layout.size() != 1))
+    fail_changed(where);
+  require_recorded({});
+  if (recording_on_host()) {
+    HostWork work;
+    for (int i = 0; i < n_ins; ++i) work.inputs.push_back(*read[i]);
+    work.outs.push_back(*outs[0]);
+    work.where = where;
+    work.compute = [plan = shared_from_this()](const HostWork& call) {
+      const Array* arrays[kMaxPlanned];
+      for (size_t i = 0; i < call.inputs.size(); ++i) arrays[i] = &call.inputs[i];
+      plan->reduce(arrays, call.outs[0], call.where.c_str());
+    };
+    recorder->add(std::move(work));
+  } else {
+    for (int i = 0; i < n_ins; ++i) require_set(where, *read[i]);
+    note_write(*outs[0]);
+    reduce(read, *outs[0], where);
+  }
+}
+
+}  // namespace gpuinterop::ops

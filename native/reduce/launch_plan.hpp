@@ -1,0 +1,72 @@
+// A launch plan: kernels whose parameters are known except for the addresses. Python builds it on the first use
+// of a layout; later runs do not call Python.
+#pragma once
+
+#include <cuda.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "arrays/array.hpp"
+#include "arrays/few_values.hpp"
+#include "elementwise/call_cache.hpp"
+#include "jit/cuda_module.hpp"
+
+namespace gpuinterop::ops {
+
+enum class Slot : uint8_t { Input = 0, Output = 1, Scratch = 2, BlockCounters = 3 };
+
+// An address to write into a kernel's parameters: that of an operand, plus `shift` bytes.
+struct Patch {
+  uint32_t offset;
+  Slot slot;
+  uint8_t index;
+  int64_t shift;
+};
+
+struct PlannedLaunch {
+  cuda::Kernel kernel;
+  cuda::Launch how;
+  std::string params;  // one struct by value
+  std::vector<Patch> patches;
+};
+
+struct PlannedOutput {
+  PyTypeObject* type;  // of a fresh result; borrowed, see Resolution in elementwise/calls.cpp
+  DTypeId dtype;
+  Layout layout;
+};
+
+constexpr int kMaxPlanned = 16;         // inputs, and as many outputs
+constexpr int64_t kMaxCounters = 4096;  // block counters of a launch
+// CUDA's own limit until 12.1.
+constexpr size_t kMaxPlannedParams = 4096;
+
+// An entry of the call cache for exact layouts of the operands, on either device.
+struct Plan : Prepared {
+  Device device;
+  std::vector<PlannedOutput> outputs;
+
+  // `outs` are arrays of the planned layouts, or null for fresh ones; returns the result (a tuple when there
+  // are several). New reference. Throws. Waits until no other library reads the memory of `outs`.
+  PyObject* run(PyObject* const* ins, int n_ins, PyObject* const* outs, const char* where) const;
+
+ protected:
+  // `fresh`: for each output, whether it is a new array.
+  virtual void compute(const MaybeArray* ins, int n_ins, const MaybeArray* outs, const bool* fresh,
+                       const char* where) const = 0;
+};
+
+struct LaunchPlan : Plan {
+  int64_t scratch_bytes = 0;
+  std::vector<PlannedLaunch> launches;
+  bool counts = false;  // some launch has a patch of Slot::BlockCounters
+
+ protected:
+  // Queues the launches on the current stream.
+  void compute(const MaybeArray* ins, int n_ins, const MaybeArray* outs, const bool* fresh,
+               const char* where) const override;
+};
+
+}  // namespace gpuinterop::ops

@@ -1,0 +1,260 @@
+// Python types of plans: Plan and PlanCache.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "arrays/type.hpp"
+#include "devices/cuda.hpp"
+#include "elementwise/overlap.hpp"
+#include "interpreter/collected.hpp"
+#include "interpreter/error.hpp"
+#include "interpreter/error_translation.hpp"
+#include "interpreter/gil.hpp"
+#include "interpreter/register.hpp"
+#include "interpreter/text_arguments.hpp"
+#include "jit/kernel.hpp"
+#include "reduce/host_program.hpp"
+#include "reduce/launch_plan.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop {
+
+using ops::LaunchPlan;
+using ops::Plan;
+
+namespace {
+
+// ---- LaunchPlan ----------------------------------------------------------------------------------
+
+using Output = std::tuple<nb::handle, DTypeId, nb::handle>;  // class, dtype id, shape
+
+ops::PlannedOutput planned(const Output& output) {
+  const auto& [cls, dtype, extents] = output;
+  int64_t shape[kMaxDims];
+  const int ndim = read_ints(extents.ptr(), shape, "plan", "a shape");
+  return {reinterpret_cast<PyTypeObject*>(cls.ptr()), dtype, Layout::c_order(ndim, shape, "plan")};
+}
+
+// join, finish, (low word, high word), accumulator's dtype id, value's dtype id
+using Stage = std::tuple<nb::handle, nb::handle, std::pair<uint64_t, uint64_t>, DTypeId, DTypeId>;
+
+std::shared_ptr<ops::HostReduction> host_reduction(nb::handle shape, const std::vector<int>& axes,
+                                                   const Output& output) {
+  auto made = std::make_shared<ops::HostReduction>();
+  int64_t extents[kMaxDims];
+  const int ndim = read_ints(shape.ptr(), extents, "plan", "a shape");
+  made->shape.assign(extents, extents + ndim);
+  for (const int axis : axes) {
+    if (axis < 0 || axis >= ndim) throw nb::value_error("axes of the shape expected");
+    made->axes |= uint64_t{1} << axis;
+  }
+  made->outputs.push_back(planned(output));
+  return made;
+}
+
+std::shared_ptr<Plan> make_host_reduction(std::vector<Stage> stages, nb::handle shape,
+                                          std::vector<int> axes, Output output, bool starts) {
+  auto made = host_reduction(shape, axes, output);
+  made->starts = starts;
+  for (const auto& [join, finish, words, accumulator, value] : stages)
+    made->stages.push_back({ops::read_program(join.ptr()),
+                            ops::read_program(finish.ptr()),
+                            {words.first, words.second},
+                            accumulator,
+                            value});
+  bool valid = !made->stages.empty() && made->stages.size() <= (starts ? 1 : ops::kMostHostStages);
+  if (valid) made->inputs = made->stages[0].join->inputs;
+  for (size_t i = 0; i < made->stages.size() && valid; ++i)
+    valid = made->stages[i].join->inputs == made->inputs + (i > 0) &&
+            made->stages[i].join->results == 1 && made->stages[i].finish->operands() == 2;
+  if (!valid || made->inputs < 1 || made->inputs + starts > ops::kMaxPlanned)
+    throw nb::value_error("stages of a reduction expected");
+  return made;
+}
+
+std::shared_ptr<Plan> make_place_reduction(DTypeId dtype, bool max, nb::handle shape,
+                                           std::vector<int> axes, Output output) {
+  auto made = host_reduction(shape, axes, output);
+  made->find = ops::find_best(dtype, max);
+  made->inputs = 1;
+  return made;
+}
+
+using Patch = std::tuple<uint32_t, int, uint8_t, int64_t>;  // offset, slot, index, shift
+// kernel, (grid x, grid y), block, parameters, patches
+using Launch = std::tuple<const LoadedKernel*, std::pair<unsigned, unsigned>, unsigned, nb::bytes,
+                          std::vector<Patch>>;
+
+std::shared_ptr<Plan> make_plan(int device, std::vector<Launch> launches, int64_t scratch_bytes,
+                                std::vector<Output> outputs) {
+  auto plan = std::make_shared<LaunchPlan>();
+  plan->device = {DeviceType::Cuda, device};
+  plan->scratch_bytes = scratch_bytes;
+  for (const auto& [loaded, grid, block, params, patches] : launches) {
+    ops::PlannedLaunch launch;
+    loaded->module->keep_loaded();  // plans may be dropped while their work still runs
+    launch.kernel = loaded->kernel;
+    launch.how.grid[0] = grid.first;
+    launch.how.grid[1] = grid.second;
+    launch.how.block[0] = block;
+    launch.params.assign(params.c_str(), params.size());
+    if (launch.params.size() > ops::kMaxPlannedParams)
+      fail(Kind::Shape, "plan", "kernel parameters of at most 4096 bytes",
+           std::to_string(launch.params.size()) + " bytes", "merge dimensions: x.copy() first");
+    for (const auto& [offset, slot, index, shift] : patches) {
+      launch.patches.push_back({offset, static_cast<ops::Slot>(slot), index, shift});
+      plan->counts |= launch.patches.back().slot == ops::Slot::BlockCounters;
+    }
+    plan->launches.push_back(std::move(launch));
+  }
+  for (const Output& output : outputs) plan->outputs.push_back(planned(output));
+  if (plan->outputs.size() > ops::kMaxPlanned)
+    fail(Kind::Shape, "plan", "at most 16 results", std::to_string(plan->outputs.size()),
+         "split the operation");
+  return plan;
+}
+
+// ---- PlanCache: layouts of the operands to plans ------------------------------------------------
+
+// The arrays of a call, as Plan::run takes them; borrowed from the tuples.
+struct Operands {
+  PyObject* ins[ops::kMaxPlanned];
+  PyObject* outs[ops::kMaxPlanned] = {};
+  int n_ins, n_outs = 0;
+  bool has_outs;
+
+  Operands(nb::tuple operands, nb::object given, const std::string& where)
+      : n_ins(count(operands, ops::kMaxPlanned, "operands", where)), has_outs(!given.is_none()) {
+    for (int i = 0; i < n_ins; ++i) ins[i] = nb::object(operands[i]).ptr();
+    if (!has_outs) return;
+    auto t = nb::cast<nb::tuple>(given);
+    n_outs = count(t, ops::kMaxPlanned, "outs", where);
+    for (int j = 0; j < n_outs; ++j) outs[j] = nb::object(t[j]).ptr();
+  }
+
+  nb::object run(const Plan& plan, const std::string& where) {
+    if (has_outs && plan.outputs.size() > static_cast<size_t>(n_outs))
+      fail(Kind::Shape, where, std::to_string(plan.outputs.size()) + " outs",
+           std::to_string(n_outs), "pass an array for each result");
+    return nb::steal(plan.run(ins, n_ins, has_outs ? outs : nullptr, where.c_str()));
+  }
+
+ private:
+  static int count(const nb::tuple& t, int most, const char* what, const std::string& where) {
+    if (t.size() > static_cast<size_t>(most))
+      fail(Kind::Shape, where, "at most " + std::to_string(most) + " " + what,
+           std::to_string(t.size()), "split the operation");
+    return static_cast<int>(t.size());
+  }
+};
+
+// The part of the call cache that belongs to one Python object.
+struct PlanCache {
+  uint32_t number;
+  nb::object miss;    // (operands, outputs or None) -> Plan, or the finished result
+  std::string where;  // name of the function in errors
+
+  PlanCache(nb::object function, std::string name)
+      : miss(std::move(function)), where(std::move(name)) {
+    static uint32_t caches = 0;
+    number = caches++;
+  }
+  ~PlanCache() { ops::forget_calls(ops::Subject::PlanCache, number); }
+
+  // `miss` is usually a method of the object that holds this cache. Plans refer only to classes of results.
+  int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(miss.ptr());
+    return 0;
+  }
+  void clear() { miss.reset(); }
+
+  static bool is_cacheable(const Operands& o) {
+    bool cacheable = true;
+    for (int i = 0; i < o.n_ins; ++i) cacheable = cacheable && is_array(o.ins[i]);
+    for (int j = 0; j < o.n_outs; ++j) cacheable = cacheable && is_array(o.outs[j]);
+    return cacheable;
+  }
+
+  void write_key(const Operands& o, ops::CallKey& key) const {
+    key.begin(ops::Subject::PlanCache, number);
+    for (int i = 0; i < o.n_ins; ++i) {
+      require_valid_layout(o.ins[i]);
+      key.put_array(o.ins[i]);
+    }
+    for (int j = 0; j < o.n_outs; ++j) {
+      require_valid_layout(o.outs[j]);
+      key.put('o');
+      key.put_array(o.outs[j]);
+      for (int i = 0; i < o.n_ins; ++i) {
+        // An input may have the same address as an `out` array, but may not overlap it otherwise.
+        const Array &in = unwrap(o.ins[i]), &out = unwrap(o.outs[j]);
+        key.put(ops::may_overlap(in, out, where.c_str()));
+        key.put(in.data == out.data);
+      }
+      for (int k = 0; k < j; ++k)
+        key.put(ops::may_overlap(unwrap(o.outs[k]), unwrap(o.outs[j]), where.c_str()));
+    }
+  }
+
+  nb::object call(nb::tuple operands, nb::object outs) {
+    Operands given(operands, outs, where);
+    nb::object result;
+    auto prepare = [&]() -> std::shared_ptr<const Plan> {
+      const nb::tuple arguments = nb::make_tuple(operands, outs);
+      const nb::object function = miss;  // a call may clear it
+      if (!function)
+        fail(Kind::Type, where, "a PlanCache in use",
+             "a PlanCache that the garbage collector has cleared", "create a new PlanCache");
+      result =
+          nb::steal(PyRef::checked(PyObject_CallObject(function.ptr(), arguments.ptr())).release());
+      std::shared_ptr<Plan> plan;
+      return nb::try_cast(result, plan) ? plan : nullptr;
+    };
+    const std::shared_ptr<const Plan> plan =
+        is_cacheable(given)
+            ? ops::find_or_prepare<Plan>([&](ops::CallKey& key) { write_key(given, key); }, prepare,
+                                         where.c_str())
+            : prepare();
+    return plan ? given.run(*plan, where) : result;
+  }
+};
+
+}  // namespace
+
+void register_plans(nb::module_& m) {
+  nb::class_<Plan>(m, "Plan", "An operation on operands of known layout.")
+      .def(
+          "run",
+          [](const std::shared_ptr<Plan>& plan, nb::tuple operands, nb::object outs) {
+            return Operands(operands, outs, "plan").run(*plan, "plan");
+          },
+          nb::arg("operands"), nb::arg("outs") = nb::none());
+  m.def("make_host_reduction", &make_host_reduction, nb::arg("stages"), nb::arg("shape"),
+        nb::arg("axes"), nb::arg("output"), nb::arg("starts") = false,
+        "A Plan from programs; see native/reduce/host_program.hpp.");
+  m.def("make_place_reduction", &make_place_reduction, nb::arg("dtype"), nb::arg("max"),
+        nb::arg("shape"), nb::arg("axes"), nb::arg("output"), "A Plan of argmin or argmax.");
+  m.def("make_plan", &make_plan, nb::arg("device"), nb::arg("launches"), nb::arg("scratch_bytes"),
+        nb::arg("outputs"), "A Plan from parameters with null addresses and where to write them.");
+  m.attr("MAX_PLANNED") = ops::kMaxPlanned;
+  m.attr("MAX_COUNTERS") = ops::kMaxCounters;
+  const Collected<PlanCache> collected;
+  nb::class_<PlanCache>(m, "PlanCache", nb::type_slots(collected.slots),
+                        "Plans by the layouts of operands; calls `miss` for new ones.")
+      .def(nb::init<nb::object, std::string>(), nb::arg("miss"), nb::arg("where") = "plan")
+      .def("__call__", &PlanCache::call, nb::arg("operands"), nb::arg("outs") = nb::none());
+  m.def("_forget_calls", nb::overload_cast<>(&ops::forget_calls), "Empty the cache of calls.");
+  register_reductions(m);
+  register_recorder(m);
+  register_replays(m);
+}
+
+}  // namespace gpuinterop
