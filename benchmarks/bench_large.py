@@ -16,8 +16,8 @@ import numpy as np
 from bench_common import GPUINTEROP, Benchmark, Call, parser, peers, waiting
 
 import gpuinterop as gi
-from gpuinterop.ops.operation_table import ROWS
-from gpuinterop.ops.reduction_table import REDUCTIONS
+from gpuinterop.elementwise.table import ROWS
+from gpuinterop.reduce.table import REDUCTIONS
 
 SMALLER = f"{GPUINTEROP}, 2^28"
 TORCH = {

@@ -1,6 +1,6 @@
 """How close are reductions to the memory's bandwidth, compared with torch, CuPy and JAX?
 
-GB/s of the bytes read, float32. ``--tune`` instead sweeps the parameters of reduction_plan.TUNING.
+GB/s of the bytes read, float32. ``--tune`` instead sweeps the parameters of reduce.launch.TUNING.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bench_common import GPUINTEROP, Benchmark, Call, jax_call, optional, parser
 
 import gpuinterop as gi
 from gpuinterop import _core
-from gpuinterop.ops import reduction_plan
+from gpuinterop.reduce import launch as reduction_launch
 
 BLOCK = 1 << 20  # the numbers of every array, repeated
 AXES = (("all", None), ("axis 0", 0), ("axis 1", 1))
@@ -123,11 +123,11 @@ def combinations(kind: str, split: bool, quick: bool) -> list[Knobs]:
 
 def sweep(run: Run, name: str, kind: str, split: bool, moved: int, make: Callable[[], Any]) -> None:
     """Print a table of GB/s over all combinations, the best last. `make` returns a call without a plan."""
-    chosen = reduction_plan.TUNING[kind]
+    chosen = reduction_launch.TUNING[kind]
     count, turns = (1, 1) if run.bench.options.quick else (10, 5)
     found = []
     for knobs in combinations(kind, split, run.bench.options.quick):
-        reduction_plan.TUNING[kind] = dataclasses.replace(chosen, **knobs)
+        reduction_launch.TUNING[kind] = dataclasses.replace(chosen, **knobs)
         _core._forget_calls()
         call = Call(make(), run.wait[GPUINTEROP])
         try:
@@ -136,7 +136,7 @@ def sweep(run: Run, name: str, kind: str, split: bool, moved: int, make: Callabl
             print(f"{name} {knobs}: {str(error).splitlines()[0]}")
             continue
         found.append((moved / seconds / 1e9, 1e6 * seconds, knobs))
-    reduction_plan.TUNING[kind] = chosen
+    reduction_launch.TUNING[kind] = chosen
     _core._forget_calls()
     print(f"\n{name}: now {chosen}")
     for rate, micros, knobs in sorted(found, key=lambda row: row[0]):

@@ -18,7 +18,7 @@ import numpy as np
 from bench_common import GPUINTEROP, Benchmark, Call, jax_call, optional, parser, peers, waiting
 
 import gpuinterop as gi
-from gpuinterop import cuda_libraries
+from gpuinterop.devices import find_libraries
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 EMPTY = 'extern "C" __global__ void nothing(const float* x) {}'
@@ -124,7 +124,7 @@ def line(bench: Benchmark, libraries: dict[str, Any], n: int) -> None:
 
 def bare_sgemm(a: Any, b: Any, c: Any) -> Callable[[], Any]:
     """Return a bare cublasSgemm, c = 1 * a.b + 1 * c of row-major squares, on the legacy stream."""
-    blas = ctypes.CDLL(cuda_libraries.find("cublas").path)
+    blas = ctypes.CDLL(find_libraries.find("cublas").path)
     handle, one, n = ctypes.c_void_p(), ctypes.c_float(1), ctypes.c_int(len(c))
     if blas.cublasCreate_v2(ctypes.byref(handle)) != 0:
         raise RuntimeError("cublasCreate failed")

@@ -23,7 +23,7 @@ _MODULES: dict[str, str] = {
         "arange array asarray broadcast_to dimshuffle empty empty_like eye from_gpu_pointer full "
         "full_like linspace ones ones_like zeros zeros_like"
     ),
-    "gpuinterop.pinned": "copy_async pinned_empty",
+    "gpuinterop.arrays.pinned": "copy_async pinned_empty",
     "gpuinterop.devices": (
         "Device Event Stream default_device device devices empty_cache mem_info memory_stats "
         "synchronize"
@@ -35,7 +35,7 @@ _MODULES: dict[str, str] = {
         "LibraryNotFoundError MissingLibraryError MissingNameError OutOfMemoryError ProtocolError "
         "RangeError ReadOnlyError ScalarIndexError ShapeError StreamError UnsupportedError"
     ),
-    "gpuinterop.ops.functions": (
+    "gpuinterop.elementwise.functions": (
         "abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 "
         "arctanh asin asinh astype atan atan2 atanh bitwise_and bitwise_invert "
         "bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cbrt "
@@ -48,24 +48,24 @@ _MODULES: dict[str, str] = {
         "reciprocal remainder right_shift rint round rsqrt sigmoid sign signbit sin "
         "sinh softplus sqrt square subtract tan tanh true_divide trunc where"
     ),
-    "gpuinterop.ops.index_functions": (
+    "gpuinterop.index.take_put": (
         "argwhere compress flatnonzero nonzero put put_along_axis repeat take take_along_axis"
     ),
-    "gpuinterop.ops.equality": "allclose",
-    "gpuinterop.ops.expression": "CudaText Expression",
-    "gpuinterop.ops.fuse": "fuse",
-    "gpuinterop.converters.library_streams": "stream",
-    "gpuinterop.ops.elementwise_kernel": "ElementwiseKernel",
-    "gpuinterop.ops.raw_kernel": "RawKernel strided",
-    "gpuinterop.sharing": "explain may_share_memory shares_memory",
-    "gpuinterop.ops.reductions": (
+    "gpuinterop.numpy_api.equality": "allclose",
+    "gpuinterop.fusion.builder": "CudaText Expression",
+    "gpuinterop.fusion.fuse": "fuse",
+    "gpuinterop.exchange.library_streams": "stream",
+    "gpuinterop.fusion.elementwise_kernel": "ElementwiseKernel",
+    "gpuinterop.jit.raw_kernel": "RawKernel strided",
+    "gpuinterop.exchange.sharing": "explain may_share_memory shares_memory",
+    "gpuinterop.reduce.functions": (
         "all amax amin any argmax argmin max mean min norm prod reduce_sum std sum var"
     ),
-    "gpuinterop.ops.concat_split": "concatenate join split stack",
-    "gpuinterop.ops.blas": "addmm allow_tf32 dot gemm gemv ger inner matmul vdot",
-    "gpuinterop.ops.map_reduce": "MapReduce",
-    "gpuinterop.ops.capture": "Capture capture",
-    "gpuinterop.copy_tracking": "count_copies log_transfers no_copies",
+    "gpuinterop.index.join_split": "concatenate join split stack",
+    "gpuinterop.product.functions": "addmm allow_tf32 dot gemm gemv ger inner matmul vdot",
+    "gpuinterop.fusion.map_reduce": "MapReduce",
+    "gpuinterop.captures": "Capture capture",
+    "gpuinterop.arrays.copy_tracking": "count_copies log_transfers no_copies",
     "gpuinterop.doctor": "doctor show_config",
     "gpuinterop.converters": (
         "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray from_any from_dlpack "
@@ -83,7 +83,10 @@ _BOTH = frozenset(name for name, home in _HOMES.items() if home == f"gpuinterop.
 
 
 # Modules that make arrays without importing their classes.
-_MAKERS = ("gpuinterop.ops.", "gpuinterop.pinned")
+_MAKERS = (
+    "gpuinterop.elementwise.", "gpuinterop.reduce.", "gpuinterop.index.", "gpuinterop.fusion.", "gpuinterop.product.",
+    "gpuinterop.numpy_api.", "gpuinterop.captures", "gpuinterop.jit.", "gpuinterop.arrays.pinned",
+)  # fmt: skip
 
 # Packages that are also attributes, as in gpuinterop.converters.to_torch.
 _PACKAGES = frozenset({"converters", "pytensor", "testing", "theano"})
@@ -130,7 +133,7 @@ def _missing(name: str) -> AttributeError:
     # `from gpuinterop import devices` reads the attribute before it imports the module.
     if name.startswith("__") or PathFinder.find_spec(f"{__name__}.{name}", __path__):
         return AttributeError(f"module 'gpuinterop' has no attribute {name!r}")
-    missing_names, call = import_module("gpuinterop.ops.missing_names"), ""
+    missing_names, call = import_module("gpuinterop.elementwise.missing_names"), ""
     if name.startswith(("to_", "from_")) and hasattr(import_module("gpuinterop.converters"), name):
         call = f"gpuinterop.converters.{name}"
     error: AttributeError = missing_names.missing_name(f"gpuinterop.{name}", name, _HOMES, call)
@@ -184,6 +187,52 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
+
+
+# The modules that pickles of earlier versions name, and where their classes and functions are today.
+_EARLIER: dict[str, str] = {
+    "gpuinterop.copy_tracking": "gpuinterop.arrays.copy_tracking",
+    "gpuinterop.device_spec": "gpuinterop.devices.device_spec",
+    "gpuinterop.installed_libraries": "gpuinterop.exchange.package_versions",
+    "gpuinterop.pinned": "gpuinterop.arrays.pinned",
+    "gpuinterop.sharing": "gpuinterop.exchange.sharing",
+    "gpuinterop.streams": "gpuinterop.devices.streams",
+    "gpuinterop.converters.library_streams": "gpuinterop.exchange.library_streams",
+    "gpuinterop.converters.registry": "gpuinterop.exchange.registry",
+    "gpuinterop.ops": "gpuinterop",
+    "gpuinterop.ops.capture": "gpuinterop.captures",
+    "gpuinterop.ops.concat_split": "gpuinterop.index.join_split",
+    "gpuinterop.ops.cuda_text": "gpuinterop.fusion.cuda_text",
+    "gpuinterop.ops.elementwise_kernel": "gpuinterop.fusion.elementwise_kernel",
+    "gpuinterop.ops.equality": "gpuinterop.numpy_api.equality",
+    "gpuinterop.ops.expression": "gpuinterop.fusion.builder",
+    "gpuinterop.ops.functions": "gpuinterop.elementwise.functions",
+    "gpuinterop.ops.fuse": "gpuinterop.fusion.fuse",
+    "gpuinterop.ops.index_functions": "gpuinterop.index.take_put",
+    "gpuinterop.ops.map_reduce": "gpuinterop.fusion.map_reduce",
+    "gpuinterop.ops.raw_kernel": "gpuinterop.jit.raw_kernel",
+    "gpuinterop.ops.reductions": "gpuinterop.reduce.functions",
+}
+
+
+class _Earlier:
+    """Finds and makes the modules of `_EARLIER`, each with the names of today's module."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        return type(__spec__)(name, _Earlier, is_package=True) if name in _EARLIER else None  # type: ignore[arg-type]
+
+    @staticmethod
+    def create_module(spec: Any) -> None:
+        return None
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        home = import_module(_EARLIER[module.__name__])
+        vars(module)["__getattr__"] = home.__getattribute__
+
+
+sys.meta_path.append(_Earlier)  # type: ignore[arg-type]
 
 
 def __dir__() -> list[str]:

@@ -11,8 +11,24 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core
-from gpuinterop.address_inputs import from_address
-from gpuinterop.array_inputs import (
+from gpuinterop.arrays.core_view import core_view
+from gpuinterop.arrays.dtypes import as_supported_dtype
+from gpuinterop.arrays.from_pointer import from_address
+from gpuinterop.arrays.numpy_views import as_numpy_view, wrap_numpy
+from gpuinterop.arrays.scalars import PIECE, scalars_to_array
+from gpuinterop.elementwise.results import as_operands
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    CopyForbiddenError,
+    DTypeError,
+    ShapeError,
+    short_repr,
+    type_name,
+)
+from gpuinterop.errors.arguments import read_copy, require_order, takes_copy_keyword
+from gpuinterop.errors.context import reraise_from, resolve_device
+from gpuinterop.errors.messages import not_an_array
+from gpuinterop.exchange.incoming import (
     as_input_array,
     as_source,
     cast_from,
@@ -22,23 +38,7 @@ from gpuinterop.array_inputs import (
     new_device_copy,
     new_full,
 )
-from gpuinterop.dtypes import as_supported_dtype
-from gpuinterop.error_context import reraise_from, resolve_device
-from gpuinterop.error_messages import not_an_array
-from gpuinterop.errors import (
-    ArgumentTypeError,
-    CopyForbiddenError,
-    DTypeError,
-    ShapeError,
-    short_repr,
-    type_name,
-)
-from gpuinterop.host_views import as_numpy_view, wrap_numpy
-from gpuinterop.layout import core_view
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray, class_for
-from gpuinterop.ops.output_arrays import as_operands
-from gpuinterop.option_values import read_copy, require_order, takes_copy_keyword
-from gpuinterop.scalars import PIECE, scalars_to_array
 
 _EXACT = 1 << 24  # float32 represents all integers up to it
 _OF_INTEGERS = ("float32", "float64", "int32", "int64", np.float32, np.float64, np.int32, np.int64)

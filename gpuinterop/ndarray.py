@@ -14,8 +14,20 @@ from typing import Any, TypeVar
 import numpy as np
 
 import gpuinterop.devices as devices
-from gpuinterop import _core, address_inputs, array_inputs, copy_tracking, dtypes, host_views
-from gpuinterop.error_context import reraise_from, resolve_device
+from gpuinterop import _core
+from gpuinterop.arrays import copy_tracking, dtypes, numpy_views
+from gpuinterop.arrays import from_pointer as pointers
+from gpuinterop.arrays.core_view import core_view
+from gpuinterop.arrays.kernel_arguments import ArgumentMethods
+from gpuinterop.arrays.numpy_views import (
+    download,
+    has_core_layout,
+    only_element,
+    to_host_array,
+    wrap_numpy,
+)
+from gpuinterop.arrays.views import ViewMethods, own_state
+from gpuinterop.elementwise.missing_names import OTHER_NAMES, MissingName
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -27,13 +39,10 @@ from gpuinterop.errors import (
     short_repr,
     type_name,
 )
-from gpuinterop.host_views import download, has_core_layout, only_element, to_host_array, wrap_numpy
-from gpuinterop.kernel_protocols import ArgumentMethods
-from gpuinterop.layout import core_view
-from gpuinterop.ops.missing_names import OTHER_NAMES, MissingName
-from gpuinterop.ops.reductions import ReductionMethods
-from gpuinterop.option_values import require_bool, takes_copy_keyword
-from gpuinterop.views import ViewMethods, own_state
+from gpuinterop.errors.arguments import require_bool, takes_copy_keyword
+from gpuinterop.errors.context import reraise_from, resolve_device
+from gpuinterop.exchange import incoming
+from gpuinterop.reduce.functions import ReductionMethods
 
 __all__ = ["CudaNdarray", "GpuArray"]
 
@@ -47,7 +56,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     # Above NumPy's scalars and arrays, so that `ndarray + x` calls the operator of this class.
     __array_priority__ = 1000.0
-    __torch_function__: Any = classmethod(array_inputs.torch_function)
+    __torch_function__: Any = classmethod(incoming.torch_function)
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name not in _MISSING]
@@ -86,7 +95,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                                     fix="pass numpy.empty(x.shape, x.dtype), or omit out")  # fmt: skip
         target = _core.share_plain(out)
         if target is None:
-            target = host_views.require_aligned_host(out, "get")
+            target = numpy_views.require_aligned_host(out, "get")
         if target.shape != seen.shape:
             raise ShapeError(where="get", expected=f"shape {seen.shape}", got=str(target.shape),
                              fix="pass an array of the same shape")  # fmt: skip
@@ -264,7 +273,7 @@ def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -
             fix="set GPUINTEROP_UNPICKLE_DEVICE=cpu to load it into host memory",
         ) from error  # fmt: skip
     host = np.asarray(host)  # because a subclass may report any dtype
-    array_inputs.check_cast(cls, host.dtype, "unpickle")
+    incoming.check_cast(cls, host.dtype, "unpickle")
     if not has_core_layout(host):  # a buffer may begin at any address
         host = host.copy()
     if target.type == "cpu" and host.flags.writeable:
@@ -301,15 +310,13 @@ class CudaNdarray(ArrayMethods):
 
     def __new__(cls, value: Any, device: Any = None, *, dtype: Any = None) -> CudaNdarray:
         if dtype is not None:
-            array_inputs.check_cast(
-                cls, dtypes.as_supported_dtype(dtype, cls.__name__), cls.__name__
-            )
-        return array_inputs.copy_of_value(lambda _: cls, value, dtype, device, cls.__name__)
+            incoming.check_cast(cls, dtypes.as_supported_dtype(dtype, cls.__name__), cls.__name__)
+        return incoming.copy_of_value(lambda _: cls, value, dtype, device, cls.__name__)
 
     @classmethod
     def zeros(cls, shape: Any, device: Any = None) -> CudaNdarray:
         """Return an array of zeros."""
-        return array_inputs.new_full(cls, shape, 0.0, np.float32, device)
+        return incoming.new_full(cls, shape, 0.0, np.float32, device)
 
     @classmethod
     def from_pointer(
@@ -330,7 +337,7 @@ class CudaNdarray(ArrayMethods):
         are checked against the memory of `base` if that is a gpuinterop array, else on a GPU against
         the driver's allocation.
         """
-        return address_inputs.from_address(
+        return pointers.from_address(
             cls, ptr, shape, strides, base, device, nbytes, readonly,
             where="CudaNdarray.from_pointer",
         )  # fmt: skip
@@ -345,12 +352,12 @@ class GpuArray(ArrayMethods):
     __slots__ = ()
 
     def __new__(cls, value: Any, dtype: Any = None, device: Any = None) -> GpuArray:
-        return array_inputs.copy_of_value(lambda _: cls, value, dtype, device, cls.__name__)
+        return incoming.copy_of_value(lambda _: cls, value, dtype, device, cls.__name__)
 
     @classmethod
     def zeros(cls, shape: Any, dtype: Any = np.float32, device: Any = None) -> GpuArray:
         """Return an array of zeros."""
-        return array_inputs.new_full(cls, shape, 0, dtype, device)
+        return incoming.new_full(cls, shape, 0, dtype, device)
 
     @classmethod
     def from_pointer(
@@ -366,7 +373,7 @@ class GpuArray(ArrayMethods):
         readonly: bool = False,
     ) -> GpuArray:
         """Wrap memory of any dtype, as `CudaNdarray.from_pointer` does; `strides` are in bytes."""
-        return address_inputs.from_address(
+        return pointers.from_address(
             cls, ptr, shape, strides, base, device, nbytes, readonly, dtype, False,
             "GpuArray.from_pointer",
         )  # fmt: skip

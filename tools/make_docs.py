@@ -1,8 +1,8 @@
 """Write the generated pages of docs/ and their pictures. ``make_docs.py --check`` compares instead.
 
-The sources: gpuinterop/errors.py for the errors; the benchmarks' records in benchmarks/results for performance, its
-pictures, accuracy and the README's table of key figures; the suite's records there for compatibility; docstrings for
-the reference.
+The sources: gpuinterop/errors/__init__.py for the errors; the benchmarks' records in benchmarks/results for
+performance, its pictures, accuracy and the README's table of key figures; the suite's records there for
+compatibility; docstrings for the reference.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BEGIN, END = "<!-- figures: written by tools/make_docs.py -->\n\n", "\n<!-- end 
 ERRORS_HEAD = """\
 # Errors by name
 
-<!-- Written by tools/make_docs.py from gpuinterop/errors.py: change it there. -->
+<!-- Written by tools/make_docs.py from gpuinterop/errors/__init__.py: change it there. -->
 
 Every error is a subclass of `GpuInteropError` and of the built-in exceptions next to its name, so programs that catch
 those continue to work. The message has up to three lines: the call with the expected value, the actual value, and a

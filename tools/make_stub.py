@@ -35,9 +35,9 @@ if __name__ == "__main__" and len(sys.argv) > 1:  # a core that is built and not
 import gpuinterop  # noqa: E402
 import gpuinterop.ndarray  # noqa: E402 - adds the reductions to the core's class
 from gpuinterop import _core as core  # noqa: E402
-from gpuinterop.converters import registry  # noqa: E402
-from gpuinterop.ops.operation_table import ALIASES, ROWS, Row  # noqa: E402
-from gpuinterop.ops.reduction_table import REDUCTIONS, Reduction  # noqa: E402
+from gpuinterop.elementwise.table import ALIASES, ROWS, Row  # noqa: E402
+from gpuinterop.exchange import registry  # noqa: E402
+from gpuinterop.reduce.table import REDUCTIONS, Reduction  # noqa: E402
 
 SLOTS = ROOT / "tools" / "core_slots.pyi"
 FACE_SLOTS = ROOT / "tools" / "face_slots.pyi"

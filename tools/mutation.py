@@ -48,9 +48,10 @@ class Mutant:
     mutated: str
 
 
-def read_list(text: str) -> tuple[list[Mutant], dict[str, str]]:
+def read_list(text: str) -> tuple[list[Mutant], dict[str, list[str]]]:
     """Return the mutants, and the earlier names of files."""
-    mutants, earlier, file, tests, original = [], {}, "", (), ""
+    mutants, file, tests, original = [], "", (), ""
+    earlier: dict[str, list[str]] = {}
     for line in text.splitlines():
         if line.startswith("@ "):
             file, _, listed = line[2:].partition(" | ")
@@ -61,7 +62,7 @@ def read_list(text: str) -> tuple[list[Mutant], dict[str, str]]:
             mutants.append(Mutant(file, tests, original, line[2:]))
         elif " < " in line and not line.startswith("#"):
             today, _, before = line.partition(" < ")
-            earlier[today] = before
+            earlier.setdefault(today, []).append(before)
     return mutants, earlier
 
 
@@ -242,7 +243,8 @@ def run(arguments: argparse.Namespace) -> int:
     mutants = [m for m in mutants if arguments.only in key(m)][:: arguments.every]
     tree = arguments.tree.resolve()
     names = {
-        m.file: m.file if (tree / m.file).exists() else earlier.get(m.file, m.file) for m in mutants
+        m.file: next((n for n in (m.file, *earlier.get(m.file, ())) if (tree / n).exists()), m.file)
+        for m in mutants
     }
     native = any(name.endswith(".cpp") for name in names.values())
     results: dict[str, str] = {}

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import gpuinterop as gi
-from gpuinterop.ops import operation_table
-from gpuinterop.ops.reduction_table import REDUCTIONS
+from gpuinterop.elementwise import table as operation_table
+from gpuinterop.reduce.table import REDUCTIONS
 
 ROOT = Path(__file__).parents[1]
 TEMPLATE = ROOT / "tools" / "reference.md"

@@ -12,13 +12,13 @@ import json
 from typing import Any
 
 import gpuinterop as gi
+from gpuinterop.arrays.core_view import byte_range, c_strides
+from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.cli import STRICT, layouts_in_help
-from gpuinterop.converters import registry
-from gpuinterop.dtypes import as_supported_dtype
-from gpuinterop.error_context import reraise_from, resolve_device
-from gpuinterop.error_messages import strides_of_partial_elements, wrong_number_of_strides
 from gpuinterop.errors import ArgumentTypeError
-from gpuinterop.layout import byte_range, c_strides
+from gpuinterop.errors.context import reraise_from, resolve_device
+from gpuinterop.errors.messages import strides_of_partial_elements, wrong_number_of_strides
+from gpuinterop.exchange import registry
 from gpuinterop.testing.layouts import LAYOUTS
 
 EPILOG = """\

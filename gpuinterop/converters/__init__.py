@@ -15,14 +15,20 @@ import numpy as np
 
 import gpuinterop.ndarray  # noqa: F401  (gives the core the classes of imported arrays)
 from gpuinterop import _core
-from gpuinterop.converters import engine, registry
-from gpuinterop.converters.functions import check_options, generated, reader, require_type, writer
-from gpuinterop.converters.kernel_pointers import pointer_arguments
-from gpuinterop.converters.registry import Backend, backends, names, register
-from gpuinterop.error_context import resolve_device
 from gpuinterop.errors import ConversionTypeError, GpuInteropError, type_name
+from gpuinterop.errors.arguments import read_copy, require_bool, takes_copy_keyword
+from gpuinterop.errors.context import resolve_device
+from gpuinterop.exchange import engine, registry
+from gpuinterop.exchange.kernel_pointers import pointer_arguments
+from gpuinterop.exchange.library_functions import (
+    check_options,
+    generated,
+    reader,
+    require_type,
+    writer,
+)
+from gpuinterop.exchange.registry import Backend, backends, names, register
 from gpuinterop.ndarray import CudaNdarray, GpuArray
-from gpuinterop.option_values import read_copy, require_bool, takes_copy_keyword
 
 __all__ = [
     "Backend",

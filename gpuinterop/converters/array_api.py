@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import engine, registry
-from gpuinterop.converters.availability import import_package
-from gpuinterop.converters.plan import (
+from gpuinterop.arrays.core_view import core_view
+from gpuinterop.exchange import engine, registry
+from gpuinterop.exchange.availability import import_package
+from gpuinterop.exchange.plan import (
     TYPE_CODES,
     ArrayInfo,
     Plan,
@@ -19,9 +20,8 @@ from gpuinterop.converters.plan import (
     refuse,
     share,
 )
-from gpuinterop.converters.registry import NAMESPACES, Backend
-from gpuinterop.converters.suggested_fixes import cast_line, copy_line, fix_dtype
-from gpuinterop.layout import core_view
+from gpuinterop.exchange.registry import NAMESPACES, Backend
+from gpuinterop.exchange.suggested_fixes import cast_line, copy_line, fix_dtype
 
 ARRAY = "an array of a library with an array-API namespace"
 STREAM = "the stream that its export waits for"

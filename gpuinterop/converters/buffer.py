@@ -12,10 +12,10 @@ from typing import Any
 import numpy
 
 from gpuinterop import errors
+from gpuinterop.arrays.dtypes import NUMPY_NAMES
+from gpuinterop.arrays.numpy_views import as_numpy_view
 from gpuinterop.converters import numpy as host
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules
-from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.host_views import as_numpy_view
+from gpuinterop.exchange.plan import ArrayInfo, Plan, Rules
 
 ARRAY = "an object with Python's buffer protocol"
 STREAM = "the host"

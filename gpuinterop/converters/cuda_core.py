@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy
 
-from gpuinterop.converters.foreign_layout import device_of_address, stream_number
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout
-from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.layout import core_view
+from gpuinterop.arrays.core_view import core_view
+from gpuinterop.arrays.dtypes import NUMPY_NAMES
+from gpuinterop.exchange.foreign_memory import device_of_address, stream_number
+from gpuinterop.exchange.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout
 
 ARRAY = "a cuda.core StridedMemoryView or Buffer"
 STREAM = "`stream`"

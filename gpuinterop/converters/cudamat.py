@@ -20,17 +20,12 @@ from typing import Any
 import numpy
 
 from gpuinterop import _core, errors
+from gpuinterop.arrays.core_view import core_view
+from gpuinterop.arrays.numpy_views import as_numpy_view
 from gpuinterop.converters import numpy as numpys
-from gpuinterop.converters.foreign_layout import (
-    LEGACY,
-    OwnerGroup,
-    device_of_address,
-    import_memory,
-)
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
-from gpuinterop.error_messages import not_one_of
-from gpuinterop.host_views import as_numpy_view
-from gpuinterop.layout import core_view
+from gpuinterop.errors.messages import not_one_of
+from gpuinterop.exchange.foreign_memory import LEGACY, OwnerGroup, device_of_address, import_memory
+from gpuinterop.exchange.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 
 ARRAY = "a cudamat.CUDAMatrix"
 STREAM = "CUDAMat's default stream"

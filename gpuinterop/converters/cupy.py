@@ -13,14 +13,14 @@ from typing import Any
 import numpy
 
 from gpuinterop import _core
-from gpuinterop.converters import registry
-from gpuinterop.converters.foreign_layout import describe_memory
-from gpuinterop.converters.kernel_pointers import pointer_arguments
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout
-from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.layout import byte_range, core_view
+from gpuinterop.arrays.core_view import byte_range, core_view
+from gpuinterop.arrays.dtypes import NUMPY_NAMES
+from gpuinterop.errors.arguments import takes_copy_keyword
+from gpuinterop.exchange import registry
+from gpuinterop.exchange.foreign_memory import describe_memory
+from gpuinterop.exchange.kernel_pointers import pointer_arguments
+from gpuinterop.exchange.plan import ArrayInfo, Plan, Rules, plan_layout
 from gpuinterop.ndarray import CudaNdarray
-from gpuinterop.option_values import takes_copy_keyword
 
 ARRAY = "a cupy.ndarray"
 STREAM = "CuPy's current stream"

@@ -10,11 +10,12 @@ from typing import Any
 import numpy
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import cudamat, registry
-from gpuinterop.converters.foreign_layout import LEGACY, device_of_address
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout
-from gpuinterop.host_views import as_numpy_view
-from gpuinterop.layout import core_view
+from gpuinterop.arrays.core_view import core_view
+from gpuinterop.arrays.numpy_views import as_numpy_view
+from gpuinterop.converters import cudamat
+from gpuinterop.exchange import registry
+from gpuinterop.exchange.foreign_memory import LEGACY, device_of_address
+from gpuinterop.exchange.plan import ArrayInfo, Plan, Rules, c_strides, plan_layout
 
 ARRAY = "a gnumpy.garray"
 STREAM = "gnumpy's default stream"

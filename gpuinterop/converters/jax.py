@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import registry
-from gpuinterop.converters.foreign_layout import refusal_of
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
-from gpuinterop.converters.suggested_fixes import cast_line
-from gpuinterop.layout import byte_range
+from gpuinterop.arrays.core_view import byte_range
+from gpuinterop.exchange import registry
+from gpuinterop.exchange.foreign_memory import refusal_of
+from gpuinterop.exchange.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
+from gpuinterop.exchange.suggested_fixes import cast_line
 
 ARRAY = "a jax.Array"
 STREAM = "the stream of JAX"

@@ -7,10 +7,10 @@ from functools import cache
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.converters.foreign_layout import LEGACY
-from gpuinterop.converters.plan import Rules
-from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.layout import core_view
+from gpuinterop.arrays.core_view import core_view
+from gpuinterop.arrays.dtypes import NUMPY_NAMES
+from gpuinterop.exchange.foreign_memory import LEGACY
+from gpuinterop.exchange.plan import Rules
 from gpuinterop.ndarray import CudaNdarray
 
 ARRAY = "a Numba device array"

@@ -6,9 +6,14 @@ from typing import Any
 
 import numpy
 
-from gpuinterop import _core, copy_tracking, errors
-from gpuinterop.converters.foreign_layout import import_memory
-from gpuinterop.converters.plan import (
+from gpuinterop import _core, errors
+from gpuinterop.arrays import copy_tracking
+from gpuinterop.arrays.dtypes import NAMES, as_supported_dtype, name_of
+from gpuinterop.arrays.numpy_views import DLPACK_WORKS, as_numpy_view, refuse_mask, to_host_array
+from gpuinterop.devices.foreign_handles import CPU
+from gpuinterop.errors.messages import foreign_byte_order
+from gpuinterop.exchange.foreign_memory import import_memory
+from gpuinterop.exchange.plan import (
     ArrayInfo,
     Plan,
     Rules,
@@ -17,11 +22,7 @@ from gpuinterop.converters.plan import (
     plan_layout,
     refuse,
 )
-from gpuinterop.converters.suggested_fixes import cast_line, fix_dtype, move_line
-from gpuinterop.dtypes import NAMES, as_supported_dtype, name_of
-from gpuinterop.error_messages import foreign_byte_order
-from gpuinterop.foreign_handles import CPU
-from gpuinterop.host_views import DLPACK_WORKS, as_numpy_view, refuse_mask, to_host_array
+from gpuinterop.exchange.suggested_fixes import cast_line, fix_dtype, move_line
 from gpuinterop.ndarray import class_for
 
 ARRAY = "a numpy.ndarray"

@@ -17,13 +17,13 @@ from typing import Any
 import numpy
 
 from gpuinterop import _core, errors
-from gpuinterop.converters import registry
-from gpuinterop.converters.foreign_layout import LEGACY
-from gpuinterop.converters.kernel_pointers import pointer_arguments
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
-from gpuinterop.dtypes import NUMPY_NAMES
-from gpuinterop.layout import core_view
-from gpuinterop.option_values import require_bool, takes_copy_keyword
+from gpuinterop.arrays.core_view import core_view
+from gpuinterop.arrays.dtypes import NUMPY_NAMES
+from gpuinterop.errors.arguments import require_bool, takes_copy_keyword
+from gpuinterop.exchange import registry
+from gpuinterop.exchange.foreign_memory import LEGACY
+from gpuinterop.exchange.kernel_pointers import pointer_arguments
+from gpuinterop.exchange.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
 
 ARRAY = "a pycuda.gpuarray.GPUArray"
 STREAM = "PyCUDA's default stream"
@@ -118,7 +118,7 @@ def kernel(
     >>> multiply = gpuinterop.converters.pycuda.kernel(mod.get_function("multiply"))  # doctest: +SKIP
     >>> multiply(dest, a, b, block=(100, 1, 1))  # doctest: +SKIP
     """
-    from gpuinterop.ops.raw_kernel import RawKernel  # conversions do not need the operations
+    from gpuinterop.jit.raw_kernel import RawKernel  # conversions do not need the operations
 
     own = isinstance(function, RawKernel)
     if own and allow_readonly:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from gpuinterop import _core, errors
-from gpuinterop.converters.foreign_layout import refusal_of
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules
-from gpuinterop.dtypes import NUMPY_NAMES
+from gpuinterop.arrays.dtypes import NUMPY_NAMES
+from gpuinterop.exchange.foreign_memory import refusal_of
+from gpuinterop.exchange.plan import ArrayInfo, Plan, Rules
 
 ARRAY = "a tf.Tensor"
 STREAM = "the legacy default stream"

@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from gpuinterop import _core, copy_tracking, errors
-from gpuinterop.converters import registry
-from gpuinterop.converters.foreign_layout import refusal_of
-from gpuinterop.converters.plan import ArrayInfo, Plan, Rules, copy_needed, plan_layout, refuse
+from gpuinterop import _core, errors
+from gpuinterop.arrays import copy_tracking
+from gpuinterop.exchange import registry
+from gpuinterop.exchange.foreign_memory import refusal_of
+from gpuinterop.exchange.plan import ArrayInfo, Plan, Rules, copy_needed, plan_layout, refuse
 
 ARRAY = "a torch.Tensor"
 STREAM = "torch's current stream"

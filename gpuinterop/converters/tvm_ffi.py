@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuinterop.converters import registry
-from gpuinterop.converters.foreign_layout import LEGACY
-from gpuinterop.converters.plan import Rules
-from gpuinterop.dtypes import NAMES, SUB_BYTE_NAMES
+from gpuinterop.arrays.dtypes import NAMES, SUB_BYTE_NAMES
+from gpuinterop.exchange import registry
+from gpuinterop.exchange.foreign_memory import LEGACY
+from gpuinterop.exchange.plan import Rules
 
 ARRAY = "a tvm_ffi.Tensor"
 STREAM = "the stream that tvm-ffi calls current"

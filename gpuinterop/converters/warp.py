@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gpuinterop import _core
-from gpuinterop.converters import registry
-from gpuinterop.converters.foreign_layout import LEGACY
-from gpuinterop.converters.plan import Rules
+from gpuinterop.exchange import registry
+from gpuinterop.exchange.foreign_memory import LEGACY
+from gpuinterop.exchange.plan import Rules
 
 ARRAY = "a warp.array"
 STREAM = "Warp's current stream"

@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-from gpuinterop import cuda_libraries
+from gpuinterop.devices import find_libraries
 
 from .cache import SCHEMA, DiskCache, cache_directory
 from .nvrtc import Target, is_open, nvrtc_compile, nvrtc_identity, select_target
@@ -39,7 +39,7 @@ _cache_in = lru_cache(maxsize=8)(DiskCache)
 
 def _identity() -> Identity:
     """Return NVRTC's version and architectures; from the note on disk until the library is open."""
-    noted = _read_note(cuda_libraries.decided_by("nvrtc"))
+    noted = _read_note(find_libraries.decided_by("nvrtc"))
     return nvrtc_identity()[:2] if is_open() else noted
 
 
@@ -89,8 +89,10 @@ def supported_archs() -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def kernel_text(name: str) -> str:
-    """Return the source code in jit/kernels/`name`."""
-    return (Path(__file__).parent / "kernels" / name).read_text(encoding="utf-8")
+    """Return the source code in <folder>/kernels/<file>, where `name` is "folder/file"; without a folder, of jit."""
+    folder, _, file = name.rpartition("/")
+    path = Path(__file__).parents[1] / (folder or "jit") / "kernels" / file
+    return path.read_text(encoding="utf-8")
 
 
 def _reads_files(source: str, options: tuple[str, ...]) -> bool:
@@ -133,7 +135,7 @@ def compile_source(
         return code
     if nvrtc_identity()[:2] != (version, archs):
         # The process had loaded another library than the one in the note.
-        _write_note(cuda_libraries.decided_by("nvrtc"))
+        _write_note(find_libraries.decided_by("nvrtc"))
         return compile_source(source, arch, options=own_options, name=name)
     code = nvrtc_compile(source, name, target, options)
     if use_cache:

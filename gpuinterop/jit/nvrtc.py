@@ -13,9 +13,9 @@ import time
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from gpuinterop import _core, cuda_libraries
-
-from ..errors import CompileError, CudaError, DeviceError
+from gpuinterop import _core
+from gpuinterop.devices import find_libraries
+from gpuinterop.errors import CompileError, CudaError, DeviceError
 
 
 class Target(NamedTuple):
@@ -31,7 +31,7 @@ class Target(NamedTuple):
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    found = cuda_libraries.find("nvrtc")
+    found = find_libraries.find("nvrtc")
     return ctypes.CDLL(found.path, handle=found.handle)
 
 

@@ -20,7 +20,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.type import TensorType
 
 from gpuinterop import Expression
-from gpuinterop.ops.expression import Value
+from gpuinterop.fusion.builder import Value
 
 from . import settings
 from .device_op import GpuOp, class_for, printed

@@ -11,8 +11,8 @@ from pytensor.scalar import basic, math
 from pytensor.tensor.elemwise import Elemwise
 
 from gpuinterop import Expression
-from gpuinterop.ops.expression import Value
-from gpuinterop.ops.operation_table import TABLE
+from gpuinterop.elementwise.table import TABLE
+from gpuinterop.fusion.builder import Value
 
 from .device_variables import is_device
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import converters
-from gpuinterop.converters import registry
-from gpuinterop.sharing import explain
+from gpuinterop.exchange import registry
+from gpuinterop.exchange.sharing import explain
 from gpuinterop.testing.layouts import Layout
 
 

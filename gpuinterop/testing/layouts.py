@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop import _core, foreign_handles
-from gpuinterop.dtypes import NAMES, NUMPY_NAMES, dtype_from_id
+from gpuinterop import _core
+from gpuinterop.arrays.dtypes import NAMES, NUMPY_NAMES, dtype_from_id
+from gpuinterop.devices import foreign_handles
 from gpuinterop.ndarray import class_for
 
 DTYPES = (

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.layout import byte_range
+from gpuinterop.arrays.core_view import byte_range
 
 # ---- the driver, called without gpuinterop ------------------------------------------------------
 

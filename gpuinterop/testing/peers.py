@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.converters import availability, registry
-from gpuinterop.converters.library_streams import torch_changes
-from gpuinterop.installed_libraries import version_of
-from gpuinterop.layout import c_strides
+from gpuinterop.arrays.core_view import c_strides
+from gpuinterop.exchange import availability, registry
+from gpuinterop.exchange.library_streams import torch_changes
+from gpuinterop.exchange.package_versions import version_of
 from gpuinterop.testing import peers_gpu
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.interface_bridges import described, exported, writable_plain

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core, converters, creation
-from gpuinterop.converters import availability, registry
-from gpuinterop.layout import c_strides
+from gpuinterop.arrays.core_view import c_strides
+from gpuinterop.exchange import availability, registry
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.interface_bridges import described, writable_plain
 from gpuinterop.testing.layouts import PLAIN, Layout

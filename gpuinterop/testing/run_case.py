@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop import _core, copy_tracking, errors
+from gpuinterop import _core, errors
+from gpuinterop.arrays import copy_tracking
 from gpuinterop.devices import Device
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import Layout

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from gpuinterop._version import __version__
-from gpuinterop.converters import registry
+from gpuinterop.arrays.dtypes import NAMES
 from gpuinterop.devices import device
 from gpuinterop.devices import devices as all_devices
-from gpuinterop.dtypes import NAMES
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, short_repr
+from gpuinterop.exchange import registry
 from gpuinterop.testing import peers
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import DTYPES, LAYOUTS, named_dtype

@@ -2,7 +2,7 @@
 
 namespace gpuinterop {
 
-// Order is shared with gpuinterop/dtypes.py; a test compares the two.
+// Order is shared with gpuinterop/arrays/dtypes.py; a test compares the two.
 // clang-format off
 const DTypeRow kDTypes[] = {
     {"bool", 6, 8, 1, 'b'},           {"int8", 0, 8, 1, 'i'},

@@ -1,5 +1,5 @@
 // Element types: one table, in DLPack's codes. NumPy objects, typestrs and CUDA names are found by the
-// index of a row; gpuinterop/dtypes.py has the same rows in the same order.
+// index of a row; gpuinterop/arrays/dtypes.py has the same rows in the same order.
 #pragma once
 
 #include <cstdint>

@@ -54,7 +54,7 @@ PyObject* reshaped(PyObject* self, PyObject* value) {
   return retyped_view(self, Py_TYPE(self), std::move(layout), a.data);
 }
 
-// ---- calls without options, which a loop may contain; the others go to a method of gpuinterop/views.py -----------
+// ---- calls without options, which a loop may contain; the others go to a method of gpuinterop/arrays/views.py -----------
 
 PyObject* call_own(PyObject* self, const char* method, PyObject* const* args, Py_ssize_t nargs,
                    PyObject* names) {

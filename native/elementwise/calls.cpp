@@ -322,10 +322,10 @@ int find_op(const char* name) {
 }
 
 OpId op_by_name(const char* name) {
-  if (find_op(name) < 0) import_module("gpuinterop.ops");
+  if (find_op(name) < 0) import_module("gpuinterop.elementwise.calls");
   const int found = find_op(name);
-  if (found < 0) {  // gpuinterop.ops is about to add it
-    PyErr_Format(PyExc_RuntimeError, "gpuinterop.ops has no operation %s yet", name);
+  if (found < 0) {  // gpuinterop.elementwise.calls is about to add it
+    PyErr_Format(PyExc_RuntimeError, "gpuinterop.elementwise.calls has no operation %s yet", name);
     throw PythonError();
   }
   return static_cast<OpId>(found);

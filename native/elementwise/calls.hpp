@@ -20,7 +20,7 @@ void drop_op(OpId op);  // nothing can call it any more
 const OpInfo& op_info(OpId op);
 int op_by_ufunc(PyObject* ufunc);   // -1 for none
 int find_op(const char* name);      // -1: there is none
-OpId op_by_name(const char* name);  // of the table; imports gpuinterop.ops if need be
+OpId op_by_name(const char* name);  // of the table; imports gpuinterop.elementwise.calls if need be
 
 // `args` holds info.inputs objects, `outs` info.results objects or nulls (null itself: none given). Returns
 // a new reference: one array, or a tuple for several results. If `reflect` is set and an operand has an

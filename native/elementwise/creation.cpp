@@ -25,7 +25,7 @@ namespace gpuinterop {
 
 namespace {
 
-// What gpuinterop.device_spec.default_device() reads: the getter of the blocks' devices, and the module's names.
+// What gpuinterop.devices.device_spec.default_device() reads: the getter of the blocks' devices, and the module's names.
 PyObject *entered_devices = nullptr, *device_names = nullptr;  // kept until the process ends
 
 // That device, without Python code of the package; null if it is not known yet.

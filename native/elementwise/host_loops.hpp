@@ -54,7 +54,7 @@ const FindBest* find_best(DTypeId dtype, bool max);
 // nor bfloat16.
 HostLoop cast_loop(DTypeId from, DTypeId to);
 
-// Another loop of the core, by the numbers with which a program names it (gpuinterop/ops/host_program.py). With a
+// Another loop of the core, by the numbers with which a program names it (gpuinterop/elementwise/host_program.py). With a
 // dtype or an itemsize as `of`, `kind` is
 //   -1: condition (bool), x, y -> x or y, of this itemsize
 //   -2: accumulator, x -> their sum, for x of an integer dtype, bool or float32; the accumulator is int64, uint64

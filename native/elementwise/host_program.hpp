@@ -1,5 +1,5 @@
 // Programs of inner loops, which compute an elementwise operation, or a whole fused expression, in host memory.
-// Python compiles a program for the dtypes of the operands (gpuinterop/ops/host_program.py); the core runs it block
+// Python compiles a program for the dtypes of the operands (gpuinterop/elementwise/host_program.py); the core runs it block
 // by block over the iteration space of the operands, without Python except in steps that call it.
 #pragma once
 

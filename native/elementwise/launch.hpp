@@ -8,7 +8,7 @@ namespace gpuinterop::ops {
 
 using OpId = uint32_t;
 // Operations that are not in the operation table. All but kScatterAdd move bits, and are the same for all
-// types of one size. The table in calls.cpp and gpuinterop/ops/core_callbacks.py have the same order.
+// types of one size. The table in calls.cpp and gpuinterop/elementwise/calls.py have the same order.
 constexpr OpId kCopy = 0, kFill = 1, kGather = 2, kScatter = 3, kScatterAdd = 4, kCheckIndices = 5,
                kSelect = 6;
 
@@ -17,7 +17,7 @@ constexpr OpId kCopy = 0, kFill = 1, kGather = 2, kScatter = 3, kScatterAdd = 4,
 void launch(OpId op, const IterationSpace& w, int device, const char* where);
 
 // ---- elementwise_launch.cpp: which class of kernel, which accesses, which grid, which parameters ----
-// The classes and the parameter structs are those of gpuinterop/jit/kernels/*.cuh.
+// The classes and the parameter structs are those of gpuinterop/elementwise/kernels/*.cuh.
 
 enum class LayoutClass : uint8_t { Flat, Rows, General, Tile };
 
@@ -27,13 +27,14 @@ constexpr int kMaxParameterWords = 4096 / 8;  // the driver's bound
 // The compile-time parameters of a kernel, besides the operation and the element types.
 struct KernelVariant {
   LayoutClass layout = LayoutClass::Flat;
-  uint8_t ndim = 0;          // GI_ND
-  uint8_t vector = 1;        // GI_V
-  uint8_t unroll = 1;        // GI_U
-  uint8_t tile = 0;          // GI_TILE
-  uint8_t across = 1;        // GI_ACROSS
-  uint8_t skew = 1;          // GI_SKEW
-  char modes[kMaxOperands];  // how each operand is accessed: gpuinterop/jit/kernels/access.cuh
+  uint8_t ndim = 0;    // GI_ND
+  uint8_t vector = 1;  // GI_V
+  uint8_t unroll = 1;  // GI_U
+  uint8_t tile = 0;    // GI_TILE
+  uint8_t across = 1;  // GI_ACROSS
+  uint8_t skew = 1;    // GI_SKEW
+  char modes
+      [kMaxOperands];  // how each operand is accessed: gpuinterop/elementwise/kernels/access.cuh
 };
 
 struct ElementwiseLaunch {

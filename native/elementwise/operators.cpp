@@ -87,11 +87,11 @@ PyObject* compare(PyObject* a, PyObject* b, int how) {
   return ops::call(comparisons[how].id(), args, nullptr, !is_list(b));
 }
 
-// Calls the function that gpuinterop.ops.methods has registered for the method.
+// Calls the function that gpuinterop.numpy_api.protocols has registered for the method.
 PyObject* forward(const char* name, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                   PyObject* names) {
   static bool imported = false;  // the GIL guards it
-  if (!imported) import_module("gpuinterop.ops.methods");
+  if (!imported) import_module("gpuinterop.numpy_api.protocols");
   imported = true;
   return call_python(PyUnicode_FromString(name), self, args, nargs, names).release();
 }

@@ -17,7 +17,7 @@ struct OwnLoops {
 
 const OwnLoops& own_loops();
 
-// Of float64. A program names one by its position: the order is that of SPECIAL in gpuinterop/ops/host_program.py.
+// Of float64. A program names one by its position: the order is that of SPECIAL in gpuinterop/elementwise/host_program.py.
 constexpr int kSpecialLoops = 6;
 extern const InnerLoop special_loops[kSpecialLoops];
 

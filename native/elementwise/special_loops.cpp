@@ -12,7 +12,7 @@ namespace {
 
 double gi_double(unsigned long long bits) { return std::bit_cast<double>(bits); }
 #define GI_FN inline
-#include "../../gpuinterop/jit/kernels/digamma.cuh"
+#include "../../gpuinterop/elementwise/kernels/digamma.cuh"
 #undef GI_FN
 
 // Newton's method, corrected for the curvature. Winitzki's first approximation is good to 2e-3 everywhere; the error

@@ -10,7 +10,7 @@ namespace gpuinterop::ops {
 
 constexpr int kMaxIndexArrays = 8;
 
-// The treatment of an index outside its axis; gi_place in gpuinterop/jit/kernels/indexing.cuh has the same
+// The treatment of an index outside its axis; gi_place in gpuinterop/elementwise/kernels/indexing.cuh has the same
 // numbers. Raise: Kind::Index error. Skip: the indices are known to be inside, or have been checked, so
 // nothing waits; an index outside reads element 0 and is not written.
 enum class OutOfRange : uint8_t { Raise, Clip, Wrap, Skip };

@@ -83,7 +83,7 @@ class KeyReader {
         where_(where) {}
 
   // False for keys with other arrays, or with arrays and ints, and for keys with too many parts:
-  // gpuinterop/ops/index_expression.py reads the first and raises for the second.
+  // gpuinterop/index/keys.py reads the first and raises for the second.
   bool run(PyObject* key) {
     key_ = key;
     const bool several = PyTuple_Check(key);
@@ -185,7 +185,7 @@ class KeyReader {
 PyRef call_by_arrays(const char* name, PyObject* arguments) {
   const PyRef owned = PyRef::checked(arguments);
   static bool imported = false;  // the GIL guards it
-  if (!imported) import_module("gpuinterop.ops.index_access");
+  if (!imported) import_module("gpuinterop.index.getitem");
   imported = true;
   return call_hook(Hook::Call, "(sO{})", name, owned.get());
 }
@@ -193,7 +193,7 @@ PyRef call_by_arrays(const char* name, PyObject* arguments) {
 }  // namespace
 
 // Stores one Python number as an element of `dtype`. False if `value` is not a number, the core has no cast to
-// the dtype, or the number does not fit; gpuinterop/scalars.py then converts it or raises.
+// the dtype, or the number does not fit; gpuinterop/arrays/scalars.py then converts it or raises.
 bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out) {
   PyRef whole;
   if (is_integer(dtype) && PyFloat_Check(value)) {

@@ -1,5 +1,5 @@
 // The two ways to fail in C++. fail_with(builder, ...) raises an error that several places raise, with the
-// text of gpuinterop/error_messages.py. fail(...) raises any other and spells out its four parts.
+// text of gpuinterop/errors/messages.py. fail(...) raises any other and spells out its four parts.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace gpuinterop {
 
 // clang-format off
-// What failed: the name here, the class in gpuinterop/errors.py.
+// What failed: the name here, the class in gpuinterop/errors/__init__.py.
 #define GPUINTEROP_KINDS(X) \
   X(Contiguity, ContiguityError)         /* ValueError + BufferError: the strides do not allow the operation */        \
   X(Shape, ShapeError)                   /* ValueError: shapes, axes or counts do not fit */                           \
@@ -48,7 +48,7 @@ using MessageValue = std::variant<int64_t, std::string>;
 struct Error final : std::exception {
   Kind kind = Kind::Type;  // of an error without a builder
   std::string where, expected, got, fix;
-  const char* builder = nullptr;  // a function of gpuinterop/error_messages.py
+  const char* builder = nullptr;  // a function of gpuinterop/errors/messages.py
   std::vector<MessageValue> values;
   Error(Kind k, std::string w, std::string e, std::string g, std::string f)
       : kind(k),

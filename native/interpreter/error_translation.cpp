@@ -28,7 +28,7 @@ std::atomic<bool> interpreter_gone{false};
 // Every CPython exports this function by one of two names, but not every version's limited API declares it.
 int (*is_finalizing)() = nullptr;
 
-// Returns the error of a builder of gpuinterop/error_messages.py.
+// Returns the error of a builder of gpuinterop/errors/messages.py.
 nb::object built_error(const Error& e) {
   nb::list values;
   for (const MessageValue& value : e.values)
@@ -36,7 +36,7 @@ nb::object built_error(const Error& e) {
       values.append(*text);
     else
       values.append(nb::int_(std::get<int64_t>(value)));
-  return nb::module_::import_("gpuinterop.error_messages")
+  return nb::module_::import_("gpuinterop.errors.messages")
       .attr("from_core")(e.builder, e.where, *values);
 }
 
@@ -66,7 +66,7 @@ void name_statement_in_error(const char* statement) noexcept {
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
   try {
-    nb::object reworded = nb::module_::import_("gpuinterop.error_messages")
+    nb::object reworded = nb::module_::import_("gpuinterop.errors.messages")
                               .attr("in_statement")(nb::handle(value), statement);
     PyErr_SetObject(reworded.type().ptr(), reworded.ptr());
   } catch (nb::python_error& error) {

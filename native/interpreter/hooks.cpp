@@ -26,10 +26,10 @@ struct Entry {
 Entry entries[] = {
     // dtype(dtype id) -> NumPy dtype, dtype(dtype-like value, where) -> dtype id
     //   Called when an id becomes an object for the first time, and for a dtype that is not an id.
-    {"dtype", "gpuinterop.dtypes"},
+    {"dtype", "gpuinterop.arrays.dtypes"},
     // device((device type, number)) -> Device, device(device-like value) -> Device
     //   Called when a device becomes an object for the first time, and for arguments that name one.
-    {"device", "gpuinterop.device_spec"},
+    {"device", "gpuinterop.devices.device_spec"},
     // foreign(subject, ...)
     //   "operand", value, an array of the call or None, where -> array, number, (number, dtype id),
     //     NotImplemented: called for an operand that is neither a gpuinterop array nor a Python scalar.
@@ -47,24 +47,24 @@ Entry entries[] = {
     //     Returns when the loans are returned.
     //   "torch stream", device number, handle -> whether torch owns the stream and never destroys it.
     //   "torch places" -> where torch keeps the state of a tensor, as a tuple, or None.
-    {"foreign", "gpuinterop.ops.operand_conversion"},
+    {"foreign", "gpuinterop.elementwise.operands"},
     // copied(kind, bytes, where, uncounted) -> None, or raises to forbid the copy
     //   Called before a copy while a copy scope is active.
-    {"copied", "gpuinterop.copy_tracking"},
+    {"copied", "gpuinterop.arrays.copy_tracking"},
     // prepare(subject, ...) -> the new entry of the call cache
     //   Called when the call cache has no entry: "types" and "product types" for the dtypes and the classes
     //   of results, "kernel" for machine code, "host program" for the loops that compute an operation in host
     //   memory, "operation" for the object that keeps the functions of such a program, "reduction" and "product"
     //   for plans, "rank one" for the operation x * y + a, "cublas" to open cuBLAS. A reduction that Python
     //   carries out, such as one with where=, returns its result.
-    {"prepare", "gpuinterop.ops.core_callbacks"},
+    {"prepare", "gpuinterop.elementwise.calls"},
     // encode(number, dtype id) -> (low word, high word)
     //   Called when a scalar becomes the bytes of a dtype for which the core has no rule.
-    {"encode", "gpuinterop.scalars"},
+    {"encode", "gpuinterop.arrays.scalars"},
     // call(operation, arguments, keywords) -> result
     //   Called for everything else: keywords other than out, wrong arguments, operands that only Python can
     //   read, and operations of several launches.
-    {"call", "gpuinterop.ops.core_callbacks"},
+    {"call", "gpuinterop.elementwise.calls"},
 };
 
 }  // namespace
@@ -104,13 +104,13 @@ void register_hooks(nb::module_& m) {
   m.def(
       "_call_method",
       [](nb::str name, nb::args given) {
-        import_module("gpuinterop.ops.methods");
+        import_module("gpuinterop.numpy_api.protocols");
         const PyRef named = PyRef::checked(PyDict_New());
         PyRef result = call_hook(Hook::Call, "(OOO)", name.ptr(), given.ptr(), named.get());
         return nb::steal(result.release());
       },
       nb::sig("def _call_method(name: str, /, *args: object) -> Any"),
-      "Call a function that gpuinterop.ops.methods has registered.");
+      "Call a function that gpuinterop.numpy_api.protocols has registered.");
   m.def(
       "set_hooks",
       [](nb::kwargs hooks) {

@@ -19,7 +19,7 @@ thread_local bool tf32_allowed = false;
 
 void require_blas() {
   static bool imported = false;
-  if (!imported) import_module("gpuinterop.ops.blas");
+  if (!imported) import_module("gpuinterop.product.functions");
   imported = true;
 }
 

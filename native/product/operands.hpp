@@ -27,7 +27,7 @@ struct ProductRule : Prepared {
   PyTypeObject* type;  // borrowed, see Resolution in elementwise/calls.cpp
 };
 
-// Imports gpuinterop.ops.blas, which registers the hooks for products.
+// Imports gpuinterop.product.functions, which registers the hooks for products.
 void require_blas();
 // Reads a, b and c. Raises unless they are arrays, or numbers if `numbers` is set. False: see
 // ProductCall::operand_may_answer.

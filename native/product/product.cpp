@@ -43,7 +43,7 @@ Shape matrix_shape(const Operand& a, const Operand& b, const char* where) {
 }
 
 // The kernel of a product that cuBLAS does not compute: a reduction. Wide: the result for vectors of small
-// floats stays float32, because alpha may bring it back into range. Split: gpuinterop/ops/split_product.py.
+// floats stays float32, because alpha may bring it back into range. Split: gpuinterop/product/split_product.py.
 enum class PlanKind : uint8_t { Vector, Wide, Matrices, Split };
 constexpr const char* kPlanNames[] = {"vector", "wide", "matrices", "split"};
 constexpr int64_t kLeastSplit = 1024;  // of the inner dimension

@@ -32,7 +32,7 @@ constexpr const char* kNames[kArguments] = {"axis",     "dtype",   "out",  "ddof
                                             "keepdims", "initial", "where"};
 using Arguments = std::array<PyObject*, kArguments>;  // null: the default
 
-// An entry of gpuinterop/ops/reduction_table.py.
+// An entry of gpuinterop/reduce/table.py.
 struct Method {
   std::string op;  // the entry's name
   Parameters parameters;

@@ -11,7 +11,7 @@ namespace gpuinterop::ops {
 namespace {
 
 // Counters in GPU memory by which the blocks of one launch find the last of them (gi_is_last in
-// gpuinterop/jit/kernels/reduce_common.cuh). Every launch leaves them at 0. Two launches that may overlap in
+// gpuinterop/reduce/kernels/common.cuh). Every launch leaves them at 0. Two launches that may overlap in
 // time must not share counters.
 constexpr int64_t kBytes = kMaxCounters * 4;
 constexpr size_t kMostStreams = 32;  // with more streams, launches sometimes wait for each other

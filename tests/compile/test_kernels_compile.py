@@ -10,13 +10,13 @@ import re
 import pytest
 
 from gpuinterop import jit
-from gpuinterop.dtypes import NAMES, WITHOUT_KERNELS
+from gpuinterop.arrays.dtypes import NAMES, WITHOUT_KERNELS
+from gpuinterop.elementwise import codegen
+from gpuinterop.elementwise.codegen import KernelSpec
+from gpuinterop.elementwise.promotion import body_for, core_body
+from gpuinterop.elementwise.table import ROWS
 from gpuinterop.errors import DTypeError
-from gpuinterop.jit import codegen
-from gpuinterop.jit.codegen import KernelSpec
 from gpuinterop.jit.nvrtc import Target
-from gpuinterop.ops.dtype_promotion import body_for, core_body
-from gpuinterop.ops.operation_table import ROWS
 
 pytestmark = [pytest.mark.text, pytest.mark.usefixtures("nvrtc")]
 

@@ -4,11 +4,12 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import jit
+from gpuinterop.arrays.dtypes import NAMES
+from gpuinterop.elementwise.codegen import KernelSpec, render
 from gpuinterop.errors import CompileError
-from gpuinterop.jit.codegen import KernelSpec, render
+from gpuinterop.fusion.builder import CudaText, Expression
+from gpuinterop.fusion.codegen import ElementwiseOperation
 from gpuinterop.jit.nvrtc import kernels_in, symbol_of
-from gpuinterop.ops.expression import CudaText, Expression
-from gpuinterop.ops.expression_codegen import ElementwiseOperation
 
 MULTIPLY = """
 __global__ void multiply_them(float *dest, float *a, float *b)
@@ -90,7 +91,7 @@ def test_members_of_a_strided_argument():
 def program(operation: str, preamble: str = "", dtype: str = "float32", layout: str = "flat"):
     graph = Expression()
     graph.results = [graph.cuda(CudaText("T x", "T y", operation, "user", preamble), graph.input())]
-    body = ElementwiseOperation("user", graph).body((gi.dtypes.NAMES.index(dtype),))
+    body = ElementwiseOperation("user", graph).body((NAMES.index(dtype),))
     spec = KernelSpec(body, (dtype, dtype), "CC", layout, int(layout == "general"), 1, 1)
     return render(spec)
 

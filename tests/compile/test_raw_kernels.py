@@ -24,7 +24,7 @@ import gc
 import numpy as np
 import gpuinterop as gi
 from doubles.fake_driver import calls, clear_log
-from gpuinterop.ops import raw_kernel
+from gpuinterop.jit import raw_kernel
 
 raw_kernel.compile_source = lambda *_, **__: b"FAKECUDA:{library}"
 scale, by_value, none, undescribed = (

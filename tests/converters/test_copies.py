@@ -4,7 +4,8 @@ import numpy as np
 from doubles.threads import in_thread
 
 import gpuinterop as gi
-from gpuinterop import _core, converters, copy_tracking
+from gpuinterop import _core, converters
+from gpuinterop.arrays import copy_tracking
 
 
 def reversed_array():

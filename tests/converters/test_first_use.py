@@ -8,8 +8,9 @@ import types
 import pytest
 from doubles import driver
 
-from gpuinterop import _core, converters, foreign_handles
-from gpuinterop.converters import availability, library_streams, registry
+from gpuinterop import _core, converters
+from gpuinterop.devices import foreign_handles
+from gpuinterop.exchange import availability, library_streams, registry
 
 FIRST = [
     *(

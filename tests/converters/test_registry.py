@@ -6,7 +6,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import converters
-from gpuinterop.converters import availability, registry
+from gpuinterop.exchange import availability, registry
 
 
 def test_the_functions_of_a_library_are_kept_and_pickled_by_name():

@@ -354,7 +354,8 @@ USE_EVERY_VARIABLE = """
 import pickle, sys, warnings
 import numpy as np
 import gpuinterop as gi
-from gpuinterop import cuda_libraries, jit
+from gpuinterop.devices import find_libraries as cuda_libraries
+from gpuinterop import jit
 
 warnings.simplefilter("ignore", RuntimeWarning)
 SOURCE = 'extern "C" __global__ void k(int* x) { x[0] = 1; }'

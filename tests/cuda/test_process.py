@@ -87,7 +87,8 @@ PROGRAMS = {
     import threading
     import gpuinterop as gi
     from doubles import fake_driver
-    from gpuinterop import _core, devices, cuda_libraries
+    from gpuinterop import _core, devices
+    from gpuinterop.devices import find_libraries as cuda_libraries
     gi.ones((3,), device="cpu").copy()
     assert fake_driver.log() == []
     assert threading.active_count() == 1

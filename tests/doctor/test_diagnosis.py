@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuinterop.doctor_rules import RUNTIME_WHEELS, Facts, diagnose
-from gpuinterop.installed_libraries import Installed
+from gpuinterop.doctor.rules import RUNTIME_WHEELS, Facts, diagnose
+from gpuinterop.exchange.package_versions import Installed
 
 WELL = [
     Installed("numpy", "numpy", "2.4.6"),

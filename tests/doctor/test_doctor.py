@@ -10,7 +10,7 @@ from doubles import driver, internals
 import gpuinterop as gi
 import gpuinterop.doctor as module
 from gpuinterop import _core
-from gpuinterop.converters import registry
+from gpuinterop.exchange import registry
 
 
 def test_doctor_imports_no_other_library():
@@ -53,7 +53,7 @@ def test_every_part_may_fail(monkeypatch):
 
     for name in ("cuda_driver_version", "cuda_device_count", "memory_statistics"):
         monkeypatch.setattr(_core, name, broken)
-    monkeypatch.setattr(module.installed_libraries, "scan", broken)
+    monkeypatch.setattr(module.package_versions, "scan", broken)
     monkeypatch.setattr(module.platform, "platform", broken)
     report = gi.doctor()
     texts = [w.text for w in report.warnings if w.code == "report"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpuinterop.installed_libraries import canonical, numbers, scan
+from gpuinterop.exchange.package_versions import canonical, numbers, scan
 
 
 class Distribution:

@@ -20,7 +20,8 @@ from typing import Any
 
 import pytest
 
-from gpuinterop.jit import codegen, compiler, kernel_text
+from gpuinterop.elementwise import codegen
+from gpuinterop.jit import compiler, kernel_text
 
 HERE = Path(__file__).resolve().parent
 # Outside the source tree, so that all copies of it share what has been built.

@@ -6,8 +6,10 @@ Tests import this module in their place, so that a change inside the package cha
 import functools
 from importlib import metadata
 
-from gpuinterop import _core, converters, devices, dtypes, foreign_handles
-from gpuinterop.converters import availability, library_streams, registry
+from gpuinterop import _core, converters, devices
+from gpuinterop.arrays import dtypes
+from gpuinterop.devices import foreign_handles
+from gpuinterop.exchange import availability, library_streams, registry
 from gpuinterop.testing import Bridge, layouts, memory, peers, run_case, stream_order
 
 

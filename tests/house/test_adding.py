@@ -94,7 +94,7 @@ import gpuinterop as gi
 x = gi.GpuArray(np.arange(6, dtype="float32").reshape(2, 3), device="cpu")
 """
 OPERATIONS = """
-from gpuinterop.dtypes import NAMES
+from gpuinterop.arrays.dtypes import NAMES
 
 assert gi.midpoint(x, 1).tolist() == ((x + 1) / 2).tolist()
 assert x.sum_of_squares(axis=1).tolist() == [5, 50]
@@ -112,10 +112,10 @@ assert twice.kernel(float32, ()).recipe(float32, ()).support.splitlines()[-2].co
 """
 KERNELS = """
 from gpuinterop import jit
-from gpuinterop.ops.reduction_codegen import render
-from gpuinterop.ops.reduction_geometry import Operand
-from gpuinterop.ops.reduction_plan import plan_reduction
-from gpuinterop.ops.reduction_table import REDUCTIONS, recipe_for
+from gpuinterop.reduce.codegen import render
+from gpuinterop.reduce.geometry import Operand
+from gpuinterop.reduce.launch import plan_reduction
+from gpuinterop.reduce.table import REDUCTIONS, recipe_for
 
 for dtype in map(np.dtype, ("bool", "int8", "uint64", "float16", "float64", "complex64")):
     recipe = recipe_for("sum_of_squares", dtype, REDUCTIONS["sum_of_squares"].result(dtype))
@@ -140,7 +140,7 @@ sys.path += [{str(Path(__file__).parents[1])!r}]
 from doubles import fake_driver
 
 fake_driver.use()
-from gpuinterop.ops.reverse import reversed_copy
+from gpuinterop.index.reverse import reversed_copy
 
 for dtype, size in (("float32", 1000), ("int8", 1), ("complex128", 300), ("float64", 0)):
     y = gi.arange(size, dtype=dtype, device="cuda:0")
@@ -169,13 +169,13 @@ assert converters.from_mylib(other).base is not None and "mylib.Array" in conver
 
 # In each file the text that is replaced, and its replacement.
 EDITS = {
-    "converters/registry.py": (
+    "exchange/registry.py": (
         '    Backend("warp", ',
         f'    {ENTRY}\n    {ENTRY.replace("mylib", "blocks").replace("Array", "Block")}\n    Backend("warp", ',
     ),
     "testing/peers.py": ("\n_BUILDERS", f"\n{BRIDGE}{BLOCKS_BRIDGE}"),
-    "ops/operation_table.py": ('    Row("subtract",', f'    {OPERATOR}    Row("subtract",'),
-    "ops/reduction_table.py": (
+    "elementwise/table.py": ('    Row("subtract",', f'    {OPERATOR}    Row("subtract",'),
+    "reduce/table.py": (
         '        Reduction("prod",',
         f'{textwrap.indent(REDUCTION + PLACE, " " * 8)}        Reduction("prod",',
     ),
@@ -197,7 +197,7 @@ def run(tmp_path):
     shutil.copy(CORE, copy)
     for file, (old, new) in EDITS.items():
         edit(copy / file, old, new)
-    edit(copy / "ops/reduction_table.py", "\ndef _mean(", f"\n{FUNCTIONS}\n\n\ndef _mean(")
+    edit(copy / "reduce/table.py", "\ndef _mean(", f"\n{FUNCTIONS}\n\n\ndef _mean(")
     edit(
         copy / "testing" / "peers.py",
         '    "torch": _torch,',
@@ -206,8 +206,8 @@ def run(tmp_path):
     for name, code in (("mylib", MYLIB), ("blocks", BLOCKS)):
         (copy / "converters" / f"{name}.py").write_text(code, encoding="utf-8")
         (tmp_path / f"{name}.py").write_text(LIBRARIES[name], encoding="utf-8")
-    (copy / "jit" / "kernels" / "reverse.cuh").write_text(KERNEL, encoding="utf-8")
-    (copy / "ops" / "reverse.py").write_text(LAUNCH, encoding="utf-8")
+    (copy / "index" / "kernels" / "reverse.cuh").write_text(KERNEL, encoding="utf-8")
+    (copy / "index" / "reverse.py").write_text(LAUNCH, encoding="utf-8")
     for old, new in ENTRIES.items():
         edit(copy / "__init__.py", old, new)
 
@@ -253,11 +253,13 @@ def test_a_small_float_is_named_in_its_three_places():
         and path.parent.name not in ("converters", "testing")  # what other libraries can hold
     }
     places = {
-        "gpuinterop/dtypes.py",
+        "gpuinterop/arrays/dtypes.py",
         "native/arrays/dtype.cpp",
         "gpuinterop/jit/kernels/prelude.cuh",
     }
-    rows = re.findall(r'DTypeEntry\("(float[468]_\w+)", "(\w+)"', sources["gpuinterop/dtypes.py"])
+    rows = re.findall(
+        r'DTypeEntry\("(float[468]_\w+)", "(\w+)"', sources["gpuinterop/arrays/dtypes.py"]
+    )
     assert len(rows) > 10
     for row in rows:
         word = re.compile(rf"\b({'|'.join(row)})\b")

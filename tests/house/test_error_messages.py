@@ -1,4 +1,4 @@
-"""Each builder of error_messages gives a complete message, and the core calls builders that exist."""
+"""Each builder of errors.messages gives a complete message, and the core calls builders that exist."""
 
 import inspect
 import re
@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpuinterop import error_messages
-from gpuinterop.errors import GpuInteropError
+from gpuinterop.errors import GpuInteropError, messages
 
 NATIVE = Path(__file__).parents[2] / "native"
 FUNCTIONS = ("axis_out_of_range", "dtype_of_class", "index_out_of_range", "integer_out_of_range",
@@ -16,8 +15,8 @@ FUNCTIONS = ("axis_out_of_range", "dtype_of_class", "index_out_of_range", "integ
              "too_many_indices")  # fmt: skip
 BUILDERS = {
     name: value
-    for name, value in vars(error_messages).items()
-    if name in FUNCTIONS or isinstance(value, error_messages.Builder)
+    for name, value in vars(messages).items()
+    if name in FUNCTIONS or isinstance(value, messages.Builder)
 }
 SAMPLES = {"ndim": 2, "count": 3, "axis": 5, "itemsize": 4, "extent": 3, "shape": "(2, 3)", "choices": "CF",
            "orders": "CF",
@@ -26,7 +25,7 @@ SAMPLES = {"ndim": 2, "count": 3, "axis": 5, "itemsize": 4, "extent": 3, "shape"
 
 def names(builder):
     """The names of the values that a builder takes."""
-    if isinstance(builder, error_messages.Builder):
+    if isinstance(builder, messages.Builder):
         return builder.names
     given = list(inspect.signature(builder).parameters.values())[1:]
     return [p.name for p in given if p.default is inspect.Parameter.empty]
@@ -82,12 +81,12 @@ def test_the_core_calls_builders_that_exist_with_their_number_of_values():
     for file, name, count in calls:
         assert name in BUILDERS, (file, name)
         builder = BUILDERS[name]
-        if isinstance(builder, error_messages.Builder):
+        if isinstance(builder, messages.Builder):
             assert len(builder.names) == count, (file, name)
         else:
             inspect.signature(builder).bind("where", *range(count))
 
 
 def test_a_long_value_is_shortened():
-    error = error_messages.not_an_int("take", "axis", np.arange(1000))
+    error = messages.not_an_int("take", "axis", np.arange(1000))
     assert len(error.got) <= 120

@@ -8,11 +8,11 @@ import pytest
 from doubles import host_kernels
 
 import gpuinterop as gi
-from gpuinterop.dtypes import NAMES
-from gpuinterop.jit import codegen
-from gpuinterop.jit.codegen import KernelSpec
-from gpuinterop.ops.dtype_promotion import body_for
-from gpuinterop.ops.operation_table import ROWS
+from gpuinterop.arrays.dtypes import NAMES
+from gpuinterop.elementwise import codegen
+from gpuinterop.elementwise.codegen import KernelSpec
+from gpuinterop.elementwise.promotion import body_for
+from gpuinterop.elementwise.table import ROWS
 
 SIGNED = ("int8", "int16", "int32", "int64")
 TYPES = (*SIGNED, "uint8", "uint16", "uint32", "uint64")

@@ -6,7 +6,7 @@ from doubles import driver
 
 import gpuinterop as gi
 from gpuinterop import _core
-from gpuinterop.ops import core_callbacks
+from gpuinterop.elementwise import calls
 
 
 def doubles(device, *sizes):
@@ -30,7 +30,7 @@ def test_a_use_on_another_stream_while_a_kernel_is_compiled_loses_no_order(
 ):
     here, elsewhere = gi.Stream(device), gi.Stream(device)
     x, prepare, call = COMPILES[name](*doubles(device, 8, 9))
-    compile_source, compiled = core_callbacks.compile_source, []
+    compile_source, compiled = calls.compile_source, []
 
     def compile_meanwhile(*args, **options):
         with elsewhere:  # as another thread may do now
@@ -41,7 +41,7 @@ def test_a_use_on_another_stream_while_a_kernel_is_compiled_loses_no_order(
     gi.synchronize()
     _core._forget_calls()
     prepare()
-    monkeypatch.setattr(core_callbacks, "compile_source", compile_meanwhile)
+    monkeypatch.setattr(calls, "compile_source", compile_meanwhile)
     with here:
         call()
     assert x._stream == here.handle  # so a later release of x waits for the kernel

@@ -8,9 +8,9 @@ from doubles.on_fake import FAKE
 
 import gpuinterop as gi
 from gpuinterop import _core
+from gpuinterop.elementwise import host_program
+from gpuinterop.elementwise.table import ROWS
 from gpuinterop.errors import DTypeError
-from gpuinterop.ops import host_program
-from gpuinterop.ops.operation_table import ROWS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),

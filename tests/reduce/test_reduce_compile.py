@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 import gpuinterop as gi
-from gpuinterop.dtypes import ACCUMULATORS, NAMES
+from gpuinterop.arrays.dtypes import ACCUMULATORS, NAMES
+from gpuinterop.fusion.builder import Expression
+from gpuinterop.fusion.partition import partition
+from gpuinterop.fusion.reduction_kernel import ReductionKernel
 from gpuinterop.jit import compile_source, supported_archs
-from gpuinterop.ops import blas_plans, split_product
-from gpuinterop.ops.expression import Expression
-from gpuinterop.ops.expression_partition import partition
-from gpuinterop.ops.reduction_codegen import render
-from gpuinterop.ops.reduction_geometry import Operand
-from gpuinterop.ops.reduction_kernel import ReductionKernel
-from gpuinterop.ops.reduction_plan import plan_reduction
-from gpuinterop.ops.reduction_table import REDUCTIONS, recipe_for
+from gpuinterop.product import plans as product_plans
+from gpuinterop.product import split_product
+from gpuinterop.reduce.codegen import render
+from gpuinterop.reduce.geometry import Operand
+from gpuinterop.reduce.launch import plan_reduction
+from gpuinterop.reduce.table import REDUCTIONS, recipe_for
 
 pytestmark = [pytest.mark.text, pytest.mark.usefixtures("nvrtc")]
 
@@ -101,7 +102,9 @@ def product_text(kernel, *dtypes: str) -> str:
 def test_products_of_any_two_dtypes_compile(a: str, b: str) -> None:
     if common_dtype(a, b) is None:
         return
-    kernel = blas_plans.kernel_of_product(*[SimpleNamespace(dtype=dtype_named(n)) for n in (a, b)])
+    kernel = product_plans.kernel_of_product(
+        *[SimpleNamespace(dtype=dtype_named(n)) for n in (a, b)]
+    )
     arch = archs()[len(a + b) % len(archs())]
     assert compile_source(product_text(kernel, a, b), arch)
 

@@ -6,14 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpuinterop import _core, dtypes, installed_libraries
+from gpuinterop import _core
+from gpuinterop.arrays import dtypes
 from gpuinterop.cli import STRICT
-from gpuinterop.converters import registry
+from gpuinterop.exchange import package_versions, registry
 from gpuinterop.testing import peers
 
 HOUSE = Path(__file__).parents[1] / "house"
 ROWS = {row.name: row for row in registry._BUILT_IN}
-# Names that differ from the backend entry: installed_libraries uses the names that users write.
+# Names that differ from the backend entry: package_versions uses the names that users write.
 NAMED = {"cuda_core": "cuda.core"}
 # Python's own, and the array API, which is many libraries.
 NO_LIBRARY = {"buffer", "array_api"}
@@ -32,7 +33,7 @@ def test_every_converter_has_a_bridge():
 
 
 def test_doctor_covers_every_library():
-    known = installed_libraries._KNOWN
+    known = package_versions._KNOWN
     for name, package in packages().items():
         assert known[NAMED.get(name, name)][1] == package, name
     assert (known["numba-cuda"][1],) == peers._PACKAGES["numba"]
@@ -43,7 +44,7 @@ def test_doctor_covers_every_recommended_package(name):
     import re
 
     install = ROWS[name].install
-    patterns = [pattern for pattern, _ in installed_libraries._KNOWN.values()]
+    patterns = [pattern for pattern, _ in package_versions._KNOWN.values()]
     if install and "://" not in install:
         assert any(re.fullmatch(pattern, install) for pattern in patterns), install
 

@@ -4,7 +4,7 @@ import importlib.metadata
 
 import pytest
 
-from gpuinterop import installed_libraries
+from gpuinterop.exchange import package_versions
 
 ROOTS = {"cuda": ["cuda-pathfinder", "cuda_core", "cuda-bindings"], "tvm_ffi": ["apache-tvm-ffi"]}
 
@@ -21,4 +21,4 @@ ROOTS = {"cuda": ["cuda-pathfinder", "cuda_core", "cuda-bindings"], "tvm_ffi": [
 def test_namespace_is_distinguished_from_its_packages(monkeypatch, package, expected):
     monkeypatch.setattr(importlib.metadata, "packages_distributions", lambda: ROOTS)
     monkeypatch.setattr(importlib.metadata, "version", lambda name: f"of {name}")
-    assert installed_libraries.version_of(package) == expected
+    assert package_versions.version_of(package) == expected

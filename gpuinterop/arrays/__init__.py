@@ -1,0 +1,1 @@
+"""What an array is to Python: dtypes, values, views, and memory that NumPy sees."""

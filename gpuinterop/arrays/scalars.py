@@ -1,0 +1,319 @@
+"""Converts Python scalars and lists to elements; the only place of this rule.
+
+A Python scalar has no dtype, so it is converted to the array's, as in NumPy: rounded for a float dtype,
+truncated towards zero for an integer dtype. A value that the dtype cannot hold raises: a finite number
+that would become infinite or nan, an integer outside the range. So does an integer that the default
+float32 would round if no dtype is given. An array inside a list keeps its dtype: floats are narrowed
+only by an explicit dtype.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, short_repr, type_name
+from gpuinterop.errors.messages import cast_changes_values
+
+from .dtypes import (
+    FLOAT32,
+    ML_NAMES,
+    SUB_BYTE_NAMES,
+    as_supported_dtype,
+    dtype_from_id,
+    is_complex,
+    name_of,
+)
+
+NUMBERS = (bool, int, float, complex, list, tuple, range)
+
+_PLAIN = {bool, int, float, complex}  # items of lists that need no check
+PIECE = 1 << 11  # elements that the host handles at once, so that temporary arrays stay small
+_EXACT = 2**24  # float32 holds all integers up to this one
+
+
+def scalars_to_array(
+    value: Any, dtype: Any, where: str, *, casts: bool | None = None, memory: Any = np.empty
+) -> np.ndarray[Any, Any]:
+    """Return a Python or NumPy scalar, or nested lists of them, as a host array of `dtype`.
+
+    None means the default, float32, which must hold integers exactly. `casts` allows narrowing arrays
+    inside the lists; by default it is whether a dtype is given. `memory` makes the array for a long list.
+    """
+    wanted = dtype_from_id(FLOAT32) if dtype is None else as_supported_dtype(dtype, where)
+    if isinstance(value, range):
+        value = list(value)
+    if type(value) is int and wanted.kind in "iu":
+        # NumPy's own check has the same rule, and is fastest.
+        try:
+            return np.asarray(value, wanted)
+        except OverflowError:
+            raise _too_large(value, wanted, where) from None
+
+    def converted(piece: Any) -> np.ndarray[Any, Any]:
+        return _converted(piece, dtype, wanted, where, casts)
+
+    if isinstance(value, (list, tuple)):
+        try:
+            shape = _shape_by_first_items(value)
+            if math.prod(shape) > PIECE and _fill(made := memory(shape, wanted), value, converted):
+                return made  # type: ignore[no-any-return]
+        except (ValueError, MemoryError):
+            pass  # of lists of unequal lengths, for example: the whole list has the error
+    return converted(value)
+
+
+def lists_fit(shape: tuple[int, ...], value: Any) -> bool:
+    """Return whether `fill_with_lists` may fill an array of this shape."""
+    return math.prod(shape) > PIECE and _shape_by_first_items(value) == shape
+
+
+def fill_with_lists(target: np.ndarray[Any, Any], value: Any, where: str, casts: bool) -> bool:
+    """Fill an array with nested lists; return False, without a change, for lists that must be read as a whole.
+
+    The lists are read twice, because an error must not leave a part of them in the array.
+    """
+
+    def converted(piece: Any) -> np.ndarray[Any, Any]:
+        return _converted(piece, target.dtype, target.dtype, where, casts)
+
+    one = np.empty((), target.dtype)
+    trial = np.lib.stride_tricks.as_strided(one, target.shape, (0,) * target.ndim)
+    try:
+        fits = _is_apart(value, target) and _fill(trial, value, converted)
+    except ValueError:
+        return False
+    return fits and _fill(target, value, converted)
+
+
+def _is_apart(value: Any, target: np.ndarray[Any, Any]) -> bool:
+    """Return whether nested lists hold Python scalars, and NumPy arrays that share no memory with `target`."""
+    if type(value) is np.ndarray:
+        return value.dtype != object and not np.may_share_memory(value, target)
+    kinds = set(map(type, value)) - _PLAIN
+    return kinds <= {list, tuple, np.ndarray} and all(
+        _is_apart(item, target) for item in value if type(item) in kinds
+    )
+
+
+def _shape_by_first_items(value: Any) -> tuple[int, ...]:
+    """Return the shape of nested lists whose items all have the shape of the first one; () without an end."""
+    shape: list[int] = []
+    while type(value) in (list, tuple) and value:
+        if len(shape) == _core.MAX_DIMS:
+            return ()
+        shape.append(len(value))
+        value = value[0]
+    return (*shape, *np.shape(value)) if shape else ()
+
+
+def _fill(target: np.ndarray[Any, Any], value: Any, converted: Any) -> bool:
+    """Fill `target` with nested lists, piece by piece; return False if they do not have its shape."""
+    listed = type(value) in (list, tuple)
+    most = PIECE if target.itemsize <= 8 else PIECE // 2
+    if target.size <= most:
+        found = converted(value) if listed else converted([value])[0]
+        if found.shape != target.shape:
+            return False
+        target[...] = found
+        return True
+    items: Any = value if listed else np.atleast_1d(np.asarray(value))
+    if len(items) != len(target):
+        return False
+    step = most * len(target) // target.size
+    if step <= 1 and target.ndim > 1:
+        return all(_fill(row, item, converted) for row, item in zip(target, items, strict=True))
+    return all(
+        _fill(target[i : i + step], items[i : i + step], converted)
+        for i in range(0, len(target), step)
+    )
+
+
+def _converted(
+    value: Any, dtype: Any, wanted: np.dtype[Any], where: str, casts: bool | None
+) -> np.ndarray[Any, Any]:
+    found = _read(value, wanted, where)
+    if is_complex(found.dtype) and not is_complex(wanted):
+        raise DTypeError(where=where, expected=f"a real number, for dtype {wanted}",
+                         got="complex numbers" if found.ndim else short_repr(value),
+                         fix="pass the real part" if dtype is not None else
+                         "pass the real part, or a GpuArray's dtype='complex64'")  # fmt: skip
+    lost = _outside(found, wanted)
+    if isinstance(value, (list, tuple)) and not (dtype is not None if casts is None else casts):
+        _refuse_narrowing(value, wanted, where)
+    with np.errstate(all="ignore"):
+        if not np.any(lost):
+            result = found.astype(wanted, copy=False)
+            if wanted.kind != "b":
+                lost = ~_finite(result) & _finite(found)
+            if name_of(wanted) in ML_NAMES:  # some of them have no infinity
+                wide = np.complex128 if is_complex(found.dtype) else np.float64
+                lost |= np.isnan(result) & ~np.isnan(found.astype(wide))
+        if np.any(lost):
+            raise _too_large(found[lost].item(0), wanted, where)
+        if dtype is None:
+            _refuse_rounding(value, found, result, where)
+    return result
+
+
+def _refuse_rounding(
+    value: Any, found: np.ndarray[Any, Any], result: np.ndarray[Any, Any], where: str
+) -> None:
+    """Refuse integers whose value changed, also integers among floats."""
+    if found.dtype.kind in "iuO":
+        # Compared as objects, because a comparison as floats would round them too.
+        changed = found[found != result.astype(object)]
+    elif isinstance(value, (list, tuple)) and np.any(large := np.abs(result) >= _EXACT):
+        # NumPy has read them as floats already; the objects show which were integers.
+        given = np.asarray(value, object)[large]
+        whole = np.array([isinstance(one, (int, np.integer)) for one in given.flat], bool)
+        changed = given[whole & (given != result[large].astype(object))]
+    else:
+        return
+    if changed.size:
+        keeps = {
+            "i": "a GpuArray's 'int64' keeps them, ",
+            "u": "a GpuArray's 'uint64' keeps them, ",
+            "O": "",
+        }
+        floats = "a GpuArray's 'float64' keeps them up to 2**53, "
+        raise DTypeError(
+            where=where,
+            expected=f"integers that {result.dtype}, the default dtype, holds exactly",
+            got=short_repr(changed.item(0)),
+            fix=f"name the dtype: {keeps.get(found.dtype.kind, floats)}'float32' rounds them",
+        )
+
+
+def _refuse_narrowing(values: Any, wanted: np.dtype[Any], where: str) -> None:
+    """Refuse arrays inside lists: wider floats, and integers that `wanted` would change."""
+    for kind in set(map(type, values)) - _PLAIN:
+        if issubclass(kind, np.generic):
+            continue
+        for one in values:
+            if type(one) is not kind:
+                continue
+            if isinstance(one, (list, tuple)):
+                _refuse_narrowing(one, wanted, where)
+            elif hasattr(one, "dtype"):
+                own = one.dtype
+                if not isinstance(own, np.dtype) or not np.can_cast(own, wanted):
+                    _refuse_narrowing_of(np.asarray(one), wanted, where)
+
+
+def _refuse_narrowing_of(array: np.ndarray[Any, Any], wanted: np.dtype[Any], where: str) -> None:
+    if np.can_cast(array.dtype, wanted):
+        return
+    if array.dtype.kind in "iu":
+        with np.errstate(all="ignore"):
+            if np.array_equal(array.astype(wanted).astype(object), array.astype(object)):
+                return
+    raise cast_changes_values(where, wanted, f"an array of dtype {array.dtype} in the list")
+
+
+def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]:
+    """Return the values as NumPy reads them; as objects if an integer exceeds 64 bits."""
+    try:
+        found = np.asarray(value)
+    except ValueError as error:
+        deep = "exceed the maximum" in str(error)
+        raise ShapeError(
+            where=where,
+            expected="lists no deeper than arrays have dimensions"
+            if deep
+            else "nested lists of equal lengths",
+            got=str(error),
+            fix="nest them less deeply" if deep else "pad the rows to one length",
+        ) from error
+    if found.dtype.kind == "f" and wanted.kind in "iu" and isinstance(value, (list, tuple)):
+        return _unrounded(value, found)
+    if found.dtype.kind in "biufc" or name_of(found.dtype) in ML_NAMES:
+        return found
+    if found.dtype.kind == "O" and all(_is_real(one) for one in found.flat):
+        try:
+            found.astype(np.float64)
+        except OverflowError:
+            largest = max((one for one in found.flat), key=operator.abs)
+            raise _too_large(largest, wanted, where) from None
+        return found if all(isinstance(one, int) for one in found.flat) else found.astype("f8")
+    raise ConversionTypeError(
+        where=where,
+        expected="numbers, or nested lists of numbers",
+        got=f"{type_name(value)} that NumPy reads as dtype {found.dtype}",
+        fix="pass numbers",
+    )
+
+
+def _unrounded(value: Any, found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return integers exactly if NumPy has converted them to floats that round them.
+
+    NumPy does so for a float among integers, and for signed integers among unsigned ones.
+    """
+    if not (np.abs(found) >= _EXACT).any() or not np.isfinite(found).all():
+        return found
+    exact = map(int, np.asarray(value, object).flat)
+    whole: np.ndarray[Any, Any] = np.fromiter(exact, object, found.size).reshape(found.shape)
+    return whole
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating))
+
+
+def _outside(found: np.ndarray[Any, Any], wanted: np.dtype[Any]) -> Any:
+    """Return a mask of the values that exceed the range of a dtype without infinity."""
+    if name_of(wanted).startswith(("int", "uint")):
+        info = np.iinfo(wanted) if wanted.kind in "iu" else _ml_dtypes().iinfo(wanted)
+        low, high = int(info.min), int(info.max)
+        if found.dtype.kind == "b":
+            return False
+        if found.dtype.kind in "iuO":
+            return (found < low) | (found > high)
+        whole = np.trunc(found.astype(np.float64))
+        # As `not inside`, which is also true of nan; high + 1 is a float exactly.
+        return ~((whole >= low) & (whole < high + 1))
+    if name_of(wanted) in SUB_BYTE_NAMES:
+        return ~(np.abs(found.astype(np.float64)) <= float(_ml_dtypes().finfo(wanted).max))
+    return False
+
+
+def _finite(values: np.ndarray[Any, Any]) -> Any:
+    return np.isfinite(values.astype(np.float64) if values.dtype.kind == "O" else values)
+
+
+def _ml_dtypes() -> Any:
+    import ml_dtypes  # it is installed, because it made the dtype
+
+    return ml_dtypes
+
+
+def _too_large(value: Any, wanted: np.dtype[Any], where: str) -> DTypeError:
+    return DTypeError(
+        where=where,
+        expected=f"a number that {wanted} can hold",
+        got=short_repr(value),
+        fix="pass a number in the range of the dtype, or use a GpuArray of a wider dtype"
+        + ("; infinity is written float('inf')" if wanted.kind == "f" else ""),
+    )
+
+
+def element_words(element: Any) -> tuple[int, int]:
+    """Return the bytes of an element as two words of the core."""
+    data = element.tobytes().ljust(16, b"\0")
+    return int.from_bytes(data[:8], sys.byteorder), int.from_bytes(data[8:], sys.byteorder)
+
+
+def _encode(number: Any, row: int) -> tuple[int, int]:
+    """Return the bytes of a number of a dtype of ml_dtypes."""
+    if type(number) is int and number.bit_length() > 63:
+        number = float(number)  # NumPy holds it as an object, which ml_dtypes does not cast
+    with np.errstate(all="ignore"):
+        return element_words(np.asarray(number).astype(dtype_from_id(row)))
+
+
+_core.set_hooks(encode=_encode)

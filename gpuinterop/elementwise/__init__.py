@@ -1,0 +1,1 @@
+"""Operations on single elements: the table, dtypes, kernels, calls and results."""

@@ -1,0 +1,219 @@
+"""Callbacks of the core for calls that are not cached: dtypes, classes, kernels, and programs for the host.
+
+The core keeps each result, so a later call runs none of this.
+"""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.arrays.dtypes import NAMES, WITHOUT_KERNELS, dtype_from_id
+from gpuinterop.errors import ConversionTypeError, DTypeError, type_name
+from gpuinterop.exchange.incoming import as_input_array, is_scalar_or_list
+from gpuinterop.jit import EXACT, compile_source
+
+from .codegen import KernelSpec, render
+from .host_program import row_program
+from .operands import general_class, operand, result_class
+from .promotion import (
+    body_for,
+    check_casts,
+    core_body,
+    dtype_kind,
+    name_of_kind,
+    raw_name,
+    require_exact_in,
+    row_of_kind,
+)
+from .table import ROWS, Row
+from .ufunc_keywords import bind_keywords
+
+# The constants in native/elementwise/launch.hpp: the type code of raw bits, and the ids of operations outside the
+# table.
+_RAW = 64
+_CORE_OPERATIONS = ("copy", "fill", "gather", "scatter", "scatter_add", "check_indices", "select")
+
+
+# By id: rows of the table, and the operations of compiled expressions (`ElementwiseOperation`). Their functions
+# keep these, because a user's host= may refer to the function.
+_entries: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+FUNCTIONS: dict[str, Any] = {}
+# The functions for the core's hooks `prepare` and `call`, by subject or name. Reductions and products
+# add entries of their own when their modules are imported.
+PREPARE: dict[str, Any] = {}
+CALLS: dict[str, Any] = {}
+
+
+# ---- dtypes and classes -----------------------------------------------------------------------
+
+
+def _resolve(
+    op: int, kinds: tuple[int, ...], classes: tuple[Any, ...], out_rows: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
+    entry = _entries[op]
+    owners = [c for c in classes if c is not None]
+    special = result_class(owners) if owners else None
+    if getattr(special, "_only", None) is None:
+        special = None
+    custom = not isinstance(entry, Row)
+    strict = entry.strict(kinds) if custom else None
+    if special is not None and entry.name != "cast" and strict is None:
+        require_exact_in(entry.name, special._only, kinds)
+    for kind in kinds if custom else ():
+        if kind >= 0 and name_of_kind(kind) in WITHOUT_KERNELS:
+            raise DTypeError(
+                where=entry.name,
+                expected="operands of dtypes that kernels accept",
+                got=name_of_kind(kind),
+                fix=f"cast first: x.astype('{'complex64' if dtype_kind(row_of_kind(kind)) == 'c' else 'int32'}')",
+            )
+    # A dtype without a kernel is not computed on the host either, so that both devices refuse it.
+    ins, outs = entry.loop(kinds) if custom else body_for(entry, kinds)[1]
+    if entry.name != "cast":
+        check_casts(entry.name, outs, out_rows)
+    strict = strict or [True] * len(outs)
+    pairs = zip(outs, strict, strict=True)
+    return ins, outs, tuple(_class_for(row, special if s else None, owners) for row, s in pairs)
+
+
+def _class_for(row: int, special: Any, owners: list[Any]) -> Any:
+    """Return CudaNdarray if an operand is one and it can hold the result, else the class of the other operands."""
+    dtype = dtype_from_id(row)
+    if special is not None and special._only == dtype:
+        return special
+    return general_class(owners)
+
+
+# ---- machine code ---------------------------------------------------------------------------------
+
+
+def _spec(
+    op: int, types: tuple[int, ...], modes: str, layout: str, ndim: int, vector: int, unroll: int,
+    tile: int, across: int, skew: int, threads: int,
+) -> KernelSpec:  # fmt: skip
+    stored = tuple(NAMES[t] if t < _RAW else raw_name(1 << (t - _RAW)) for t in types)
+    if op < len(_CORE_OPERATIONS):
+        body = core_body(_CORE_OPERATIONS[op], stored)
+    else:
+        entry = _entries[op]
+        inputs = types[: entry.inputs]
+        body = body_for(entry, inputs)[0] if isinstance(entry, Row) else entry.body(inputs)
+    return KernelSpec(
+        body, stored, modes, layout, ndim, vector, unroll, tile, across, skew, threads
+    )
+
+
+def compile_operation(entry: Any, kinds: tuple[int, ...], capability: int) -> bytes:
+    """Return machine code of an operation outside the table for C-contiguous arrays of these dtypes."""
+    body = entry.body(kinds)
+    stored = (*body.loop_in, *body.loop_out)
+    return _machine_code(KernelSpec(body, stored, "C" * len(stored), "flat", 0, 1, 1), capability)
+
+
+def _build(*request: Any) -> tuple[bytes, str]:
+    *rest, capability = request
+    spec = _spec(*rest)
+    return _machine_code(spec, capability), spec.symbol
+
+
+def _machine_code(spec: KernelSpec, capability: int) -> bytes:
+    return compile_source(render(spec), capability, options=EXACT, name=f"{spec.body.name}.cu")
+
+
+# ---- the host -------------------------------------------------------------------------------------
+
+
+def _host_program(
+    op: int, kinds: tuple[int, ...], stored: tuple[int, ...], results: tuple[int, ...], in_place: bool
+) -> Any:  # fmt: skip
+    entry = _entries[op]
+    if isinstance(entry, Row):
+        return row_program(entry, kinds, stored, results, in_place)
+    return entry.host_program(kinds, stored, results, in_place)
+
+
+# ---- calls with keywords or unknown operands --------------------------------------------------------
+
+
+def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Carry out a call with further keywords, wrong arguments, or operands of unknown classes."""
+    if isinstance(op, str):
+        return CALLS[op](*args, **kwargs)
+    entry = _entries[op]
+    operands, outs, casts = bind_keywords(entry, args, kwargs)
+    out = kwargs.get("out")
+    for x in operands:
+        if isinstance(entry, Row) and hasattr(type(x), "__gpuinterop_trace__"):
+            return x.__gpuinterop_trace__(
+                entry, operands, next((o for o in outs if o is not None), out)
+            )
+        known = isinstance(x, (_core.Array, bool, int, float, complex))
+        if not known and operand(x, None, entry.name) is NotImplemented:
+            if not is_scalar_or_list(x) or isinstance(x, np.generic):
+                # The error that lists the dtypes, or that of an object that is not an array.
+                as_input_array(np.asarray(x) if isinstance(x, np.generic) else x, None, entry.name)
+            raise ConversionTypeError(
+                where=entry.name,
+                expected="an array or a number",
+                got=type_name(x),
+                fix="convert it first: gpuinterop.asarray(value)",
+            )
+    function = FUNCTIONS[entry.name]
+    if casts:
+        function = CALLS["function of cast operands"](entry.name, casts, operands)
+    return function(*operands, *outs, out=out, order=kwargs.get("order", "K"))
+
+
+# ---- the table ------------------------------------------------------------------------------------
+
+
+def add_operation(entry: Any) -> tuple[int, Any]:
+    """Register an operation outside the table with the core: return its id and the function to call.
+
+    The operation is removed when the function is destroyed.
+    """
+    op = _core._add_op(entry.name, entry.inputs, entry.results)
+    _entries[op] = entry
+    function = _core._op_function(op, entry.name, entry.__doc__ or "", entry)
+    weakref.finalize(function, _core._drop_op, op).atexit = False
+    return op, function
+
+
+def _prepare(subject: str, *request: Any) -> Any:
+    """Prepare a call for which the call cache has no entry; the core keeps the result."""
+    return PREPARE[subject](*request)
+
+
+def _register() -> None:
+    PREPARE.update(
+        {
+            "types": _resolve,
+            "kernel": _build,
+            "host program": _host_program,
+            "operation": _entries.__getitem__,
+        }
+    )
+    # Plans are Python objects, so the core releases them before the interpreter shuts down.
+    atexit.register(_core._forget_calls)
+    for row in ROWS:
+        ufunc = row.numpy if isinstance(row.numpy, np.ufunc) and row.name != "cast" else None
+        op = _core._add_op(row.name, row.inputs, row.results, row.compares, ufunc, once=True)
+        _entries[op] = row
+        names = ", ".join(row.operands[: row.inputs])
+        doc = (
+            f"{row.name}({names}, /, out=None, *, dtype=None, order='K')\n--\n\n{row.doc}\n\n"
+            "Works on any strides and broadcasts; queued on the current stream. Returns a new array,\n"
+            "in the operands' order in memory (or in C order, for order='C'), or `out`, which may be one\n"
+            "of the operands or overlap them. `dtype` is the dtype of the loop, as for NumPy's ufuncs."
+        )
+        FUNCTIONS[row.name] = _core._op_function(op, row.name, doc)
+    # Last: an import that is interrupted before is repeated.
+    _core.set_hooks(prepare=_prepare, call=_call)
+
+
+_register()

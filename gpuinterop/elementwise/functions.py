@@ -1,0 +1,166 @@
+"""The elementwise operations as functions: one for each entry of the table, and a few combinations."""
+
+from __future__ import annotations
+
+import operator
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.devices.foreign_handles import interfaces_of
+from gpuinterop.errors import ArgumentTypeError, BoundsError, GpuInteropError, short_repr
+
+from . import results
+from .calls import FUNCTIONS
+from .casting import cast
+from .table import ALIASES
+
+globals().update({name: f for name, f in FUNCTIONS.items() if name != "cast"})
+globals().update({alias: FUNCTIONS[name] for alias, name in ALIASES.items()})
+
+
+class _Add(partial):  # type: ignore[type-arg]
+    """`add` with the method `at` of NumPy's ufunc; a call runs no Python code."""
+
+    @staticmethod
+    def at(x: Any, indices: Any, values: Any) -> None:
+        """Add values to the elements of x at ``x[indices]``, each as often as its index occurs.
+
+        ``x[indices] += values`` adds once to an element whose index is repeated. `indices` is any key. The
+        additions of one element have no order on a GPU, so sums of floats may differ by rounding from run to
+        run.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.zeros(3, device="cpu")
+        >>> gpuinterop.add.at(x, [0, 2, 0], 1)
+        >>> x.tolist()
+        [2.0, 0.0, 1.0]
+        """
+        from gpuinterop.index.getitem import add_at  # noqa: PLC0415  (not needed for the first kernel of a process)
+
+        add_at(x, indices, values)
+
+    def __get__(self, instance: Any, owner: Any = None) -> _Add:
+        return self  # as an attribute of a class it is not bound, as a function of C is not
+
+    def __repr__(self) -> str:
+        return "<function add>"
+
+    def __reduce__(self) -> str:
+        return "add"
+
+
+add = _Add(FUNCTIONS["add"])
+for _name in ("__module__", "__name__", "__qualname__", "__doc__", "__text_signature__"):
+    setattr(add, _name, getattr(FUNCTIONS["add"], _name))
+_Add.at.__qualname__ = "add.at"
+
+
+def _import_operand(where: str, x: Any, *others: Any) -> Any:
+    """Convert an array of another library to the device of the gpuinterop arrays; return other operands unchanged."""
+    if isinstance(x, (np.ndarray, np.generic)) or not any(interfaces_of(x)):
+        return x
+    like = [a for a in others if isinstance(a, _core.Array)]
+    return results.as_operands(where, x, *like[:1])[0]
+
+
+def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
+    """Return x limited to the range from min to max; a bound that is None does not limit.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.clip(gpuinterop.asarray([1.0, 5.0, 9.0], device="cpu"), 2, 6).tolist()
+    [2.0, 5.0, 6.0]
+    """
+    if not isinstance(x, _core.Array):
+        x = _import_operand("clip", x, min, max, out)
+    dtype = getattr(x, "dtype", None)
+    if dtype is not None and dtype.kind in "iu":
+        min, max = effective_bounds(np.dtype(dtype), min, max)
+    try:
+        if min is not None and max is not None:
+            return FUNCTIONS["clip"](x, min, max, out=out)
+        if min is not None:
+            return FUNCTIONS["maximum"](x, min, out=out)
+        if max is not None:
+            return FUNCTIONS["minimum"](x, max, out=out)
+        return FUNCTIONS["positive"](x, out=out)
+    except GpuInteropError as error:
+        raise error.changed(where="clip") from None
+
+
+def effective_bounds(dtype: np.dtype[Any], min: Any, max: Any) -> tuple[Any, Any]:
+    """Return the bounds, with None for a Python integer beyond the range of an integer dtype, as in NumPy."""
+    if dtype.kind not in "iu":
+        return min, max
+    info = np.iinfo(dtype)
+    low = None if type(min) is int and min <= info.min else min
+    high = None if type(max) is int and max >= info.max else max
+    return low, high
+
+
+def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
+    """Return x rounded to a number of decimals, halves to the even neighbour as in NumPy."""
+    try:
+        decimals = operator.index(decimals)
+    except TypeError:
+        raise ArgumentTypeError(where="round", expected="an int as decimals",
+                                got=short_repr(decimals), fix="pass an int") from None  # fmt: skip
+    if not -300 <= decimals <= 300:
+        raise BoundsError(where="round", expected="decimals from -300 to 300", got=short_repr(decimals),
+                          fix="omit the rounding, because no float has that many decimals")  # fmt: skip
+    if not isinstance(x, _core.Array):
+        x = _import_operand("round", x, out)
+    dtype = np.dtype(x.dtype) if hasattr(x, "dtype") else None
+    whole = dtype is not None and dtype.kind in "iu"
+    try:
+        if whole and decimals >= 0:
+            return FUNCTIONS["positive"](x, out=out)
+        if decimals == 0:
+            return FUNCTIONS["rint"](x, out=out)
+        # Use NumPy's order of operations, so that results agree to the last bit.
+        factor = 10.0 ** (decimals if decimals > 0 else -decimals)  # abs is the array function here
+        up, down = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+        own = out if getattr(out, "dtype", None) == dtype else None
+        if own is None and isinstance(x, _core.Array) and isinstance(out, _core.Array):
+            return _rounding(up, down)(x, factor, out=out)  # without arrays between the steps
+        scaled = FUNCTIONS[up](x, factor, out=own)
+        own = (
+            scaled if isinstance(scaled, _core.Array) else None
+        )  # a placeholder of fuse has no memory
+        whole_numbers = FUNCTIONS["rint"](scaled, out=own)
+        rounded = FUNCTIONS[down](whole_numbers, factor, out=own if out is None else out)
+        return astype(rounded, dtype) if whole and out is None else rounded
+    except GpuInteropError as error:
+        raise error.changed(where="round") from None
+
+
+@cache
+def _rounding(up: str, down: str) -> Any:
+    """Return the operation that rounds x, given a factor."""
+    from gpuinterop.fusion.builder import Expression  # noqa: PLC0415  (not needed for the first kernel of a process)
+
+    graph = Expression()
+    x, factor = graph.input(), graph.input()
+    whole_numbers = graph.apply("rint", graph.apply(up, x, factor))
+    return graph.compile([graph.apply(down, whole_numbers, factor)], "round")
+
+
+def astype(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
+    """Return x in another dtype: a copy, or x itself if nothing changes.
+
+    The copy has the order of x in memory, or the one that `order` names: "C", "F", "A" or "K".
+
+    Casts as NumPy does: floats are truncated towards zero, wider integers lose their upper bits. With
+    ``copy=False`` an array that already has the dtype is returned unchanged.
+    """
+    if hasattr(type(x), "__gpuinterop_trace__"):
+        return x.astype(dtype, order, copy)
+    if not isinstance(x, _core.Array):
+        (x,) = results.as_operands("astype", x)
+    return cast(x, dtype, order, copy)

@@ -1,0 +1,327 @@
+"""Programs of inner loops, which compute an operation in host memory.
+
+A program is a list of steps over values. Each step is an inner loop of a NumPy ufunc, a cast, a choice between
+two values, or a call of Python. The core runs the steps block by block (native/elementwise/host_program.cpp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.arrays.dtypes import NAMES, NUMPY_NAMES, dtype_from_id
+from gpuinterop.arrays.numpy_views import as_numpy_view
+from gpuinterop.arrays.scalars import element_words
+
+from .promotion import dtype_kind, is_extended, loop_dtypes
+from .table import Row
+
+_BOOL, _FLOAT32, _FLOAT64, _BFLOAT16 = (
+    NAMES.index(name) for name in ("bool", "float32", "float64", "bfloat16")
+)
+# NumPy has two integer types of 8 bytes, and loops of comparisons for only one of them.
+_LETTERS = {
+    NAMES.index(name): [np.dtype(name).char, *({"int64": "lq", "uint64": "LQ"}.get(name, ""))]
+    for name in NUMPY_NAMES
+}
+# The core adds these to accumulators of other dtypes, without a cast.
+_SUMS = {
+    NAMES.index(name): NAMES.index(total)
+    for total, names in (
+        ("int64", ("bool", "int8", "int16", "int32")),
+        ("uint64", ("uint8", "uint16", "uint32")),
+        ("float64", ("float32",)),
+    )
+    for name in names
+}
+# The ufunc of np.clip is private. maximum and minimum give the same results, slowly with a number.
+_CLIP: Any = getattr(np._core.umath, "clip", None)  # type: ignore[attr-defined]
+# Loops of the core; see own_loop in native/elementwise/host_loops.hpp.
+_OWN = {"limit": -6, "odds": -7}
+# Functions that NumPy lacks, in the order of special_loops in native/elementwise/special_loops.cpp.
+SPECIAL = ("erf", "erfc", "erfinv", "gamma", "lgamma", "digamma")
+
+
+@dataclass(eq=False)
+class HostValue:
+    """An operand, a constant, or the result of a step."""
+
+    dtype: int
+    number: Any = None  # of a constant
+
+
+@dataclass(eq=False)
+class _Step:
+    owner: Any  # a ufunc, a Python function, or None
+    numbers: tuple[int, int]  # see read_program in native/elementwise/host_program.cpp
+    inputs: tuple[HostValue, ...]
+    outputs: tuple[HostValue, ...]
+
+
+class HostProgram:
+    """A program while it is built: steps over the inputs of these dtypes."""
+
+    def __init__(self, inputs: Sequence[int]) -> None:
+        self.inputs = [HostValue(dtype) for dtype in inputs]
+        self._steps: list[_Step] = []
+        self._constants: dict[Any, HostValue] = {}
+
+    def constant(self, number: Any, dtype: int) -> HostValue:
+        """Return a number as a value, rounded to the dtype."""
+        with np.errstate(all="ignore"):
+            element = np.asarray(number).astype(dtype_from_id(dtype))
+        return self._constants.setdefault(
+            (dtype, element.tobytes()), HostValue(dtype, number=element)
+        )
+
+    def _step(
+        self,
+        owner: Any,
+        numbers: tuple[int, int],
+        inputs: Sequence[HostValue],
+        dtypes: Sequence[int],
+    ) -> tuple[HostValue, ...]:
+        outputs = tuple(HostValue(dtype) for dtype in dtypes)
+        self._steps.append(_Step(owner, numbers, tuple(inputs), outputs))
+        return outputs
+
+    def cast(self, value: HostValue, dtype: int, *, copy: bool = False) -> HostValue:
+        """Return the value in another dtype."""
+        if value.number is not None and not copy:
+            return self.constant(value.number, dtype)
+        if value.dtype == dtype and not copy:
+            return value
+        if value.dtype == dtype or max(value.dtype, dtype) <= _BFLOAT16:
+            return self._step(None, (value.dtype, dtype), (value,), (dtype,))[0]
+        return self.call(_cast, (value,), (dtype,))[0]
+
+    def loop(
+        self, ufunc: np.ufunc, operands: Sequence[HostValue], dtypes: Sequence[int]
+    ) -> tuple[HostValue, ...]:
+        """Return the results, of these dtypes, of a ufunc's loop for the dtypes of the operands."""
+        index = _loop_index(ufunc, tuple(o.dtype for o in operands), tuple(dtypes))
+        if index is None:
+            return self.call(ufunc, operands, dtypes)
+        # A power with the single exponent 2 is a square, as for NumPy's operator.
+        squared = (
+            operands[0].dtype if ufunc is np.power and dtypes[0] in (_FLOAT32, _FLOAT64) else 0
+        )
+        return self._step(ufunc, (index, squared), operands, dtypes)
+
+    def choose(self, condition: HostValue, x: HostValue, y: HostValue) -> HostValue:
+        """Return x where the condition is true, y elsewhere."""
+        itemsize = dtype_from_id(x.dtype).itemsize
+        return self._step(None, (itemsize, -1), (condition, x, y), (x.dtype,))[0]
+
+    def integer_power(self, x: HostValue, y: HostValue) -> HostValue:
+        """Return the power of integers of one dtype; negative exponents give the same results as in a kernel."""
+        return self._step(None, (x.dtype, -3), (x, y), (x.dtype,))[0]
+
+    def own(self, name: str, x: HostValue) -> HostValue:
+        """Return the function of `_OWN` of a float32 or float64."""
+        return self._step(None, (x.dtype, _OWN[name]), (x,), (x.dtype,))[0]
+
+    def special(self, name: str, x: HostValue) -> HostValue:
+        """Return the function of `SPECIAL` of a float64."""
+        return self._step(None, (SPECIAL.index(name), -5), (x,), (_FLOAT64,))[0]
+
+    def call(
+        self, function: Callable[..., Any], operands: Sequence[HostValue], dtypes: Sequence[int]
+    ) -> tuple[HostValue, ...]:
+        """Return the results of a Python function of NumPy arrays, in these dtypes."""
+        # The arrays that the function receives own their memory: an operand's owner might release its memory.
+        inside = {id(output) for step in self._steps for output in step.outputs}
+        args = [o if id(o) in inside else self.cast(o, o.dtype, copy=True) for o in operands]
+        return self._step(_caller(function, len(args)), (-1, 0), args, dtypes)
+
+    def finish(self, results: Sequence[HostValue], dtypes: Sequence[int], in_place: bool) -> Any:
+        """Return the program, in the core's form, that stores the results in arrays of these dtypes.
+
+        `in_place`: the results may have the same addresses as the inputs, so they are stored after the
+        inputs have been read.
+        """
+        values = [self.cast(value, dtype) for value, dtype in zip(results, dtypes, strict=True)]
+        reads = [i for i, step in enumerate(self._steps) if set(step.inputs) & set(self.inputs)]
+        # Python functions read and write only temporaries.
+        in_python = {v for step in self._steps if step.numbers[0] < 0
+                     for v in (*step.inputs, *step.outputs)}  # fmt: skip
+        made_by = {
+            output: i for i, step in enumerate(self._steps) for output in step.outputs
+            if output not in in_python
+        }  # fmt: skip
+        last_read = max(reads, default=-1) if in_place else -1
+        places: dict[HostValue, int] = {value: i for i, value in enumerate(self.inputs)}
+        stores = [i for i, value in enumerate(values)
+                  if made_by.get(value, -2) < last_read or value not in made_by
+                  or value in values[:i]]  # fmt: skip
+        if in_place and any(values[i] in self.inputs for i in stores):
+            # The store of an input must not follow the store of a result at the same address.
+            stores = list(range(len(values)))
+            values = [self.cast(v, v.dtype, copy=True) if v in self.inputs else v for v in values]
+        for i, value in enumerate(values):
+            if i in stores:
+                values[i] = self.cast(value, value.dtype, copy=True)
+            places[values[i]] = len(self.inputs) + i
+        return self._allocate(places, len(values))
+
+    def finish_joined(self, ufunc: np.ufunc, value: HostValue, dtype: int) -> Any:
+        """Return the program, in the core's form, that joins a value to accumulators of a dtype."""
+        before = HostValue(dtype)
+        if ufunc is np.add and dtype == _SUMS.get(value.dtype):
+            (after,) = self._step(None, (value.dtype, -2), (before, value), (dtype,))
+        else:
+            (after,) = self.loop(ufunc, (before, self.cast(value, dtype)), (dtype,))
+        places = {v: i for i, v in enumerate(self.inputs)}
+        places[before] = places[after] = len(self.inputs)
+        return self._allocate(places, 1)
+
+    def _allocate(self, places: dict[HostValue, int], results: int) -> Any:
+        """Give every value a register; temporaries of one dtype reuse registers that are no longer needed."""
+        last_use = {value: i for i, step in enumerate(self._steps) for value in step.inputs}
+        operands = len(self.inputs) + results
+        temporaries: list[int] = []
+        free: dict[int, list[int]] = {}
+        for i, step in enumerate(self._steps):
+            released = [v for v in dict.fromkeys(step.inputs)
+                        if places.get(v, -1) >= operands and last_use[v] == i]  # fmt: skip
+            # A loop reads an element before it writes that one, unless it has several outputs.
+            if len(step.outputs) == 1:
+                for value in released:
+                    free.setdefault(value.dtype, []).append(places[value])
+            for output in step.outputs:
+                if output in places:
+                    continue
+                if free.get(output.dtype):
+                    places[output] = free[output.dtype].pop()
+                else:
+                    places[output] = operands + len(temporaries)
+                    temporaries.append(output.dtype)
+            unused = [v for v in step.outputs if v not in last_use and places[v] >= operands]
+            for value in unused + (released if len(step.outputs) > 1 else []):
+                free.setdefault(value.dtype, []).append(places[value])
+        constants = list(self._constants.values())
+        for value in constants:
+            places[value] = operands + len(temporaries) + constants.index(value)
+        return (
+            len(self.inputs),
+            results,
+            temporaries,
+            [element_words(value.number) for value in constants],
+            [
+                (step.owner, *step.numbers, [places[v] for v in (*step.inputs, *step.outputs)])
+                for step in self._steps
+            ],
+        )
+
+
+@lru_cache(maxsize=4096)
+def _loop_index(ufunc: np.ufunc, ins: tuple[int, ...], outs: tuple[int, ...]) -> int | None:
+    """Return the index of the loop for these dtypes, or None if the core cannot call it."""
+    letters = [_LETTERS.get(dtype, []) for dtype in (*ins, *outs)]
+    for found in product(*letters):
+        text = f"{''.join(found[: len(ins)])}->{''.join(found[len(ins) :])}"
+        if text in ufunc.types:
+            index = ufunc.types.index(text)
+            return index if _core._has_loop(ufunc, index) else None
+    return None
+
+
+def _cast(x: Any) -> Any:
+    return x
+
+
+def _caller(function: Callable[..., Any], inputs: int) -> Callable[..., Callable[[], None]]:
+    """Return the function as a step, which takes core arrays, its operands and then its results, and returns a call."""
+
+    def bind(*arrays: Any) -> Callable[[], None]:
+        views = [as_numpy_view(x, written=True) for x in arrays]
+
+        def run() -> None:
+            with np.errstate(all="ignore"):
+                returned = function(*views[:inputs])
+                results = returned if isinstance(returned, tuple) else (returned,)
+                for out, value in zip(views[inputs:], results, strict=True):
+                    np.copyto(out, value, casting="unsafe")
+
+        return run
+
+    return bind
+
+
+def row_program(
+    row: Row, kinds: tuple[int, ...], stored: Sequence[int], results: Sequence[int], in_place: bool
+) -> Any:
+    """Return the program of a row for operands of these kinds, whose elements have the dtypes `stored`."""
+    program = HostProgram(stored)
+    values: Sequence[HostValue] = program.inputs  # of a cast
+    if row.name != "cast":
+        values = row_results(program, row, values, kinds)
+    return program.finish(values, results, in_place)
+
+
+def row_results(
+    program: HostProgram, row: Row, values: Sequence[HostValue], kinds: tuple[int, ...]
+) -> list[HostValue]:
+    """Add the steps of a row for operands of these kinds, and return its results."""
+    loop = loop_dtypes(row, kinds)
+    ins, outs = loop if row.name == "where" else map(_loop_rows, loop)
+    read = [program.cast(value, dtype) for value, dtype in zip(values, ins, strict=True)]
+    results = _row_steps(program, row, read, outs)
+    return [program.cast(value, dtype) for value, dtype in zip(results, loop[1], strict=True)]
+
+
+def _loop_rows(dtypes: Sequence[int]) -> tuple[int, ...]:
+    """Return the dtypes of NumPy's loop: float32 replaces a small type."""
+    return tuple(_FLOAT32 if is_extended(dtype) else dtype for dtype in dtypes)
+
+
+def _row_steps(
+    program: HostProgram, row: Row, values: Sequence[HostValue], outs: Sequence[int]
+) -> Sequence[HostValue]:
+    if row.name == "where":
+        return (program.choose(*values),)
+    if row.name == "clip":
+        dtypes = tuple(value.dtype for value in values)
+        if _CLIP is not None and _loop_index(_CLIP, dtypes, tuple(outs)) is not None:
+            return program.loop(_CLIP, values, outs)
+        above = program.loop(np.maximum, values[:2], outs)
+        return program.loop(np.minimum, (*above, values[2]), outs)
+    kind, dtype = dtype_kind(values[0].dtype), values[0].dtype
+    zero = program.constant(0, dtype) if kind in "iu" else None
+    if row.name == "reciprocal" and zero is not None:
+        # In NumPy 1 / 0 depends on the processor. gpuinterop returns 0 on both devices.
+        (is_zero,) = program.loop(np.equal, (values[0], zero), (_BOOL,))
+        divisor = program.choose(is_zero, program.constant(1, dtype), values[0])
+        (quotient,) = program.loop(np.reciprocal, (divisor,), outs)
+        return (program.choose(is_zero, zero, quotient),)
+    if row.name == "power" and kind in "iu":
+        return (program.integer_power(*values),)
+    if isinstance(row.numpy, np.ufunc):
+        return program.loop(row.numpy, values, outs)
+    if row.name in ("rsqrt", "sigmoid", "softplus"):
+        return (_formula(program, row.name, values[0]),)
+    wide = [program.cast(value, _FLOAT64) for value in values]
+    if row.numpy is None:
+        return (program.special(row.name, *wide),)
+    return program.call(row.numpy, wide, (_FLOAT64,) * len(outs))
+
+
+def _formula(program: HostProgram, name: str, x: HostValue) -> HostValue:
+    """Return 1 / sqrt(x), t / (1 + t) or log(1 + t), where t is exp(x), by the loops of float32 or float64."""
+    dtype = _FLOAT64 if x.dtype == _FLOAT64 else _FLOAT32
+
+    def loop(ufunc: np.ufunc, *operands: HostValue) -> HostValue:
+        return program.loop(ufunc, operands, (dtype,))[0]
+
+    x = program.cast(x, dtype)
+    if name == "rsqrt":
+        return loop(np.divide, program.constant(1, dtype), loop(np.sqrt, x))
+    # The limit keeps t finite. Above it the results are 1 and x.
+    t = loop(np.exp, program.own("limit", x))
+    return program.own("odds", t) if name == "sigmoid" else loop(np.maximum, loop(np.log1p, t), x)

@@ -1,0 +1,106 @@
+"""What to write in place of a name that other libraries have and gpuinterop lacks.
+
+One rule for `gpuinterop.<name>` and `x.<name>`: the code exists, and copies only what cannot be shared.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from gpuinterop.errors import MissingNameError, messages
+
+from .calls import FUNCTIONS
+from .operands import gpuarray_class
+from .table import ALIASES
+
+# Names that PyTorch and CuPy have for what gpuinterop names otherwise.
+OTHER_NAMES = {
+    "asnumpy": "numpy.asarray(x)", "cat": "gpuinterop.concatenate", "clone": "x.copy()",
+    "contiguous": "x if x.flags.c_contiguous else x.copy()", "detach": "x",
+    "double": 'x.astype("float64", copy=False)', "expand": "x.broadcast_to(shape)",
+    "expit": "gpuinterop.sigmoid(x)", "flat": "x.ravel()",
+    "float": 'x.astype("float32", copy=False)', "half": 'x.astype("float16", copy=False)',
+    "int": 'x.astype("int32", copy=False)', "long": 'x.astype("int64", copy=False)',
+    "mT": "x.swapaxes(-1, -2)", "numpy": "numpy.asarray(x)", "permute": "x.transpose(1, 0)",
+    "setflags": "x.flags", "tensor": "gpuinterop.array", "to": 'gpuinterop.to(x, "torch") or x.astype("float16")',
+    "unsqueeze": "x[None]",
+}  # fmt: skip
+
+
+def missing_name(
+    where: str, name: str, names: Iterable[str] = (), call: str = ""
+) -> MissingNameError:
+    """Return the error for a missing name: `call` replaces it, or one of the package's `names` may be meant."""
+    if not call and not name.startswith("_"):
+        call = own_call(name) or _call_on_host_memory(name)
+    other = "" if call and "asarray" not in call else _call_of_loaded_library(name)
+    fix = ", or for an array on a GPU ".join(filter(None, (call, other)))
+    near = [] if fix or name.startswith("_") else difflib.get_close_matches(name, names, 1)
+    fix = f"write {fix}; " if fix else ""
+    if near:
+        fix = f"correct the spelling, for example to gpuinterop.{near[0]}; "
+    return messages.missing_name(where, name, fix)
+
+
+def own_call(name: str) -> str:
+    """Return the code with gpuinterop's own function or method, "" if there is none."""
+    arrays = gpuarray_class()
+    method = inspect.getattr_static(arrays, name, None)
+    if isinstance(method, classmethod):
+        return f"gpuinterop.{arrays.__name__}.{name}"
+    if method is not None and not isinstance(method, MissingName):
+        return f"x.{name}({_arguments(method)})" if callable(method) else f"x.{name}"
+    known = name in ALIASES or (name in FUNCTIONS and name != "cast")
+    return OTHER_NAMES.get(name) or (f"gpuinterop.{name}(x)" if known else "")
+
+
+def _call_on_host_memory(name: str) -> str:
+    """Return the code with NumPy's function: on x itself if gpuinterop computes it, else on its memory."""
+    from gpuinterop.numpy_api.functions import NUMPY_FUNCTIONS
+
+    found = getattr(np, name, None)
+    if isinstance(found, np.ufunc) or hasattr(found, "_implementation"):
+        first = "x" if found in NUMPY_FUNCTIONS else "numpy.asarray(x)"
+        return f"numpy.{name}({_arguments(found, first)})"
+    if hasattr(np.ndarray, name):
+        return f"numpy.asarray(x).{name}"
+    return f"numpy.{name}" if hasattr(np, name) else ""
+
+
+def _call_of_loaded_library(name: str) -> str:
+    """Return the code with the function of a library that the program has loaded, "" if none has it."""
+    for module, library in (("torch", "torch"), ("cupy", "cupy"), ("jax.numpy", "jax")):
+        if callable(getattr(sys.modules.get(module), "__dict__", {}).get(name)):
+            return f'{module}.{name} of gpuinterop.to(x, "{library}")'
+    return ""
+
+
+def _arguments(function: Any, *first: str) -> str:
+    """Return the arguments that a function needs: `first`, then the names of its parameters without defaults."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+    except (TypeError, ValueError):  # of C, without a signature
+        parameters = []
+    kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    required = [p.name for p in parameters if p.default is p.empty and p.kind not in kinds]
+    return ", ".join([*first, *("y" if name == "x" else name for name in required)])
+
+
+class MissingName:
+    """An attribute of other libraries' arrays that gpuinterop's do not have; reading it raises the fix.
+
+    A `__getattr__` would slow down every search for an absent attribute: numpy.asarray(x) nearly twice.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.__doc__ = "Missing: docs/not-here.md lists what to use."
+
+    def __get__(self, x: Any, owner: type) -> Any:
+        raise missing_name(f"x.{self.name}", self.name)

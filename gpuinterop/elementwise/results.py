@@ -1,0 +1,141 @@
+"""Classes of results, and validation of `out` arrays."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.arrays.core_view import core_view
+from gpuinterop.arrays.dtypes import dtype_id
+from gpuinterop.errors import DTypeError, ShapeError, type_name
+from gpuinterop.errors.messages import (
+    devices_differ,
+    not_an_array,
+    outs_overlap,
+    wrong_number_of_outs,
+)
+from gpuinterop.exchange.incoming import as_input_array, is_scalar_or_list
+
+from .operands import gpuarray_class, is_foreign_array, on_device_of, result_class
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def plain(x: Any) -> Any:
+    """Return `x` as a `GpuArray`, without a subclass's overrides of methods, shape and strides."""
+    return _core.view(gpuarray_class(), x)
+
+
+def class_for(cls: Any, dtype: Any) -> Any:
+    """Return the class of a result of `dtype` from an operand of class `cls`."""
+    only = getattr(cls, "_only", None)
+    return cls if only is None or dtype == only else gpuarray_class()
+
+
+def leading(operands: Sequence[Any]) -> Any:
+    """Return the operand that determines the class of a result."""
+    cls = result_class([type(x) for x in operands])
+    return next(x for x in operands if type(x) is cls)
+
+
+def new_like(
+    x: Any, shape: tuple[int, ...], dtype: Any, where: str = "empty", cls: type | None = None
+) -> Any:
+    """Return an uninitialized C-ordered array on the device of `x`, of the class of a result for `x`."""
+    device, result_cls = core_view(x).device, class_for(cls or type(x), dtype)
+    return _core.empty(result_cls, shape, dtype, device.type_code, device.index, where=where)
+
+
+def check_count(outs: Sequence[Any], count: int, where: str) -> None:
+    """Refuse a wrong number of `out` arrays, with the core's error message."""
+    if len(outs) != count:
+        raise wrong_number_of_outs(where, count, len(outs))
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> Any:
+    """Refuse an `out` that does not fit, before anything is computed; return it as `plain` does."""
+    _core._check_out(out, shape, dtype_id(dtype), like, where)
+    return plain(out)
+
+
+def refuse_overlap(outs: Sequence[Any], where: str) -> None:
+    """Refuse `out` arrays that share memory, because the order of the writes is undefined."""
+    arrays = [out for out in outs if isinstance(out, _core.Array)]
+    if any(_core._may_overlap(x, y) for x, y in combinations(arrays, 2)):
+        raise outs_overlap(where)
+
+
+def require_arrays(where: str, *operands: Any) -> Any:
+    """Require gpuinterop arrays on one device; return the device."""
+    for x in operands:
+        if not isinstance(x, _core.Array):
+            if not is_scalar_or_list(x):
+                as_input_array(x, None, where)  # the error of an object that is not an array
+            raise not_an_array(where, "an operand", type_name(x))
+    device = core_view(operands[0]).device
+    for x in operands[1:]:
+        other = core_view(x).device
+        if other is not device:  # a device has one object
+            raise devices_differ(where, device, other)
+    return device
+
+
+def as_operands(where: str, *operands: Any) -> list[Any]:
+    """Convert the operands to gpuinterop arrays on one device, by the same rule as the operators.
+
+    Arrays of other libraries are shared on their device. Host arrays are copied to the device of the
+    first gpuinterop array, or else of the first array on a GPU, or else to the default device.
+    """
+    plain_arrays = all([isinstance(x, _core.Array) for x in operands])
+    if plain_arrays and len(operands) == 1:
+        return [operands[0]]
+    if not plain_arrays and any(map(_foreign, operands)):
+        sources = [as_input_array(x, None, where) if _foreign(x) else x for x in operands]
+        arrays = [x for x in operands if isinstance(x, _core.Array)]
+        arrays += [x for x in sources if isinstance(x, _core.Array) and x.device.type != "cpu"]
+        like = arrays[0] if arrays else None
+        operands = tuple(
+            on_device_of(source, like, where) if _foreign(x) else x
+            for x, source in zip(operands, sources, strict=True)
+        )
+    require_arrays(where, *operands)
+    return list(operands)
+
+
+def _foreign(x: Any) -> bool:
+    return isinstance(x, np.generic) or is_foreign_array(x)
+
+
+def as_mask(where: Any, x: Any, op: str) -> Any:
+    """Return the condition on x's device, in x's shape."""
+    if isinstance(where, _core.Array):
+        require_arrays(op, x, where)
+        mask = plain(where)
+    else:
+        given = np.asarray(where) if is_scalar_or_list(where) else where
+        source = as_input_array(given, None, op)
+        mask = on_device_of(source, x, op, source.ndim == 0)
+    if mask.dtype != np.bool_:
+        raise DTypeError(
+            where=op,
+            expected="where= of dtype bool",
+            got=str(mask.dtype),
+            fix="pass a comparison: where=x > 0",
+        )
+    try:
+        return mask.broadcast_to(x.shape)
+    except ShapeError:
+        raise ShapeError(
+            where=op, expected=f"where= of a shape that broadcasts to {x.shape}", got=f"shape {mask.shape}",
+            fix="reshape it",
+        ) from None  # fmt: skip
+
+
+def record_or_run(work: Any) -> None:
+    """Run host work now, or at each replay of the capture that this thread records."""
+    if not _core._record_call(work):
+        work()

@@ -1,0 +1,85 @@
+"""Readers of single arguments: boolean options, orders, ints, shapes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from gpuinterop.errors import ArgumentTypeError, short_repr
+
+from .messages import not_a_bool, not_an_optional_bool, not_ints, wrong_order
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# The permission to copy has two names (docs/sharing.md): `copy` is that of the array API and of NumPy,
+# `copyif` that of all other functions.
+COPY_KEYWORDS = {
+    "copy": "write copy=True to copy, or copy=False to forbid a copy",
+    "copyif": "write copyif=True to allow a copy",
+}
+
+
+def require_bool(value: Any, name: str, where: str) -> bool:
+    """Return a bool, Python's or NumPy's; any other value, such as a device, raises."""
+    if value is False or value is True:
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise not_a_bool(where, name, value)
+
+
+def read_copy(copy: Any, where: str) -> bool | None:
+    """Return `copy` as a bool or None."""
+    if copy is None or isinstance(copy, (bool, np.bool_)):
+        return None if copy is None else bool(copy)
+    raise not_an_optional_bool(where, "copy", copy)
+
+
+def refuse_copy_keyword(options: dict[str, Any], accepted: str, where: str) -> None:
+    """Raise for `copy` in a function that accepts `copyif`, and for `copyif` in one that accepts `copy`."""
+    for name in COPY_KEYWORDS:
+        if name in options and name != accepted:
+            raise ArgumentTypeError(
+                where=where, expected=f"{accepted}= for permission to copy",
+                got=f"{name}={short_repr(options[name])}", fix=COPY_KEYWORDS[accepted],
+            )  # fmt: skip
+
+
+def takes_copy_keyword(accepted: str) -> Callable[[_Function], _Function]:
+    """Decorate a public function that takes `copy` or `copyif`, so that the other one is refused."""
+
+    def decorate(function: _Function) -> _Function:
+        @wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            refuse_copy_keyword(options, accepted, function.__name__)
+            return function(*args, **options)
+
+        return cast(_Function, call)
+
+    return decorate
+
+
+def require_order(value: Any, orders: str, where: str) -> str:
+    """Return one of NumPy's letters for an order of elements, those of `orders`."""
+    if isinstance(value, str) and len(value) == 1 and value in orders:
+        return value
+    raise wrong_order(where, orders, value)
+
+
+def is_index(value: Any) -> bool:
+    """Return whether `value` is one integer. Arrays have ``__index__`` too, but count as sequences."""
+    return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
+
+
+def read_counts(values: Any, where: str = "counts") -> tuple[int, ...]:
+    """Return ints given as one int or as a sequence."""
+    if is_index(values):
+        return (operator.index(values),)
+    try:
+        return tuple(operator.index(n) for n in values)
+    except TypeError:
+        raise not_ints(where, where, values) from None

@@ -1,0 +1,1 @@
+"""Expressions, fused functions and users' kernels: a graph of operations as few kernels."""

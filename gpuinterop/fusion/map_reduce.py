@@ -1,0 +1,214 @@
+"""MapReduce: an expression of several operands, a reduction and expressions of its result, in one kernel.
+
+The expressions are CUDA C over x0, x1, ... (operands), r (the reduced value) and e0, e1, ... (operands
+of the result's shape); `host` computes the same in NumPy. Each becomes a `CudaText` in a graph.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.arrays.core_view import c_strides
+from gpuinterop.arrays.dtypes import NAMES, as_supported_dtype, dtype_from_id, dtype_id
+from gpuinterop.arrays.numpy_views import as_numpy_view
+from gpuinterop.elementwise import results
+from gpuinterop.elementwise.promotion import common_dtype
+from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
+from gpuinterop.errors.messages import not_one_of
+from gpuinterop.jit import EXACT, compile_source
+from gpuinterop.reduce.codegen import render
+from gpuinterop.reduce.geometry import Operand
+from gpuinterop.reduce.launch import plan_reduction
+from gpuinterop.reduce.table import FUSED, REDUCTIONS, accumulated_dtype, require_accumulated
+
+from .builder import Expression
+from .cuda_text import CudaText, assignment_text, host_results, require_arch
+from .partition import End
+from .reduction_kernel import ReductionKernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["MapReduce"]
+
+
+class MapReduce:
+    """A reusable kernel ``posts(reduce(map(x0, x1, ...)), e0, ...)`` over one or more axes.
+
+    Parameters
+    ----------
+    map : expression of x0, x1, ...
+    host : NumPy function of (operands, extras) that returns the results as a tuple.
+    op : "sum", "prod", "mean", "min", "max", "any" or "all".
+    axis : the reduced axes; negative ones count from the end.
+    posts : an expression for each result.
+    locals : declarations that the posts share, "const float z = r + e0;".
+    dtypes : dtype of each result; that of the reduction by default.
+    where : the name in errors.
+
+    Examples
+    --------
+    >>> import numpy as np, gpuinterop
+    >>> dot = gpuinterop.MapReduce("x0 * x1", lambda x, e: (np.sum(x[0] * x[1], axis=-1),))
+    >>> x = gpuinterop.asarray(np.arange(4, dtype="float32"), device="cpu")
+    >>> float(dot(x, x))
+    14.0
+    """
+
+    def __init__(
+        self,
+        map: str,
+        host: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
+        *,
+        op: str = "sum",
+        axis: int | tuple[int, ...] = -1,
+        posts: Sequence[str] = ("r",),
+        locals: str = "",
+        dtypes: Sequence[Any] | None = None,
+        where: str = "MapReduce",
+    ) -> None:
+        if op not in FUSED:
+            raise not_one_of(where, "op", FUSED, op, error=ShapeError)
+        if not callable(host):
+            raise ArgumentTypeError(
+                where=where, expected="a NumPy function of (operands, extras) as host",
+                got=short_repr(host), fix="pass for example host=lambda x, e: (numpy.sum(x[0], axis=-1),)",
+            )  # fmt: skip
+        texts = (map, locals, *posts)
+        if isinstance(posts, str) or not all(isinstance(text, str) for text in texts):
+            raise ArgumentTypeError(
+                where=where, expected="map and locals as text, and posts as a tuple of texts",
+                got=f"map={short_repr(map)}, posts={short_repr(posts)}, locals={short_repr(locals)}",
+                fix="write for example posts=('r',)",
+            )  # fmt: skip
+        if dtypes is not None and len(dtypes) != len(posts):
+            raise ArgumentTypeError(
+                where=where, expected="as many dtypes as posts", got=f"{len(dtypes)} and {len(posts)}",
+                fix="name the dtype of each result: dtypes=('float32', 'bool')",
+            )  # fmt: skip
+        self.op, self.axis, self.dtypes, self._where = op, axis, dtypes, where
+        self.map, self.host = map, host
+        self.texts, self.locals = tuple(posts), locals
+        self._counts = max(1, _mentioned("x", map)), _mentioned("e", locals, *posts)
+        if max(self._counts) > _MOST:
+            raise ArgumentTypeError(
+                where=where, expected=f"at most {_MOST} operands, x0 to x{_MOST - 1}, and as many extras",
+                got=f"x{self._counts[0] - 1} and {self._counts[1]} extras",
+                fix="number the operands without gaps: x0, x1, ...",
+            )  # fmt: skip
+        self._cache = _core.PlanCache(self._prepare, where)
+        self.kernel = cache(self._new_kernel)
+
+    def compile(self, arch: int, *dtypes: Any, extras: Sequence[Any] = ()) -> bytes:
+        """Return machine code for C-contiguous arrays and a compute capability times ten.
+
+        `dtypes` are those of the operands, `extras` those of the extras, all float32 by default.
+        CompileError shows the line. The call needs NVRTC but no GPU, so it can also check the texts on device "cpu".
+        """
+        where = f"{self._where}.compile"
+        arch = require_arch(arch, where)
+        counts = zip(self._counts, (dtypes, extras), strict=True)
+        rows, after = (
+            tuple(dtype_id(kind, where) for kind in kinds or ("float32",) * count)
+            for count, kinds in counts
+        )
+        self._require_counts(rows, after)
+        reduced = len(self.axis) if isinstance(self.axis, tuple) else 1
+        shape = (256,) * (reduced + 1)
+        inputs = [Operand(c_strides(shape, 1), dtype_from_id(row).itemsize) for row in rows]
+        outs = [(1, *(0,) * reduced)] * (len(self.texts) + len(after))
+        plan = plan_reduction(shape, tuple(range(1, reduced + 1)), inputs, outs)
+        text = render(self.kernel(rows, after).recipe(rows, after), plan)
+        return compile_source(text, arch, options=EXACT, name=f"gi_reduce_{plan.mode}.cu")
+
+    def __call__(self, *operands: Any, extras: Any = (), out: Any = None) -> Any:
+        """Return the result, or a tuple of several, or fill `out`, then also a tuple.
+
+        Operands broadcast against each other, extras against the result. Queued on the current
+        stream; nothing is copied.
+        """
+        if isinstance(extras, _core.Array):
+            extras = (extras,)
+        self._require_counts(operands, extras)
+        if out is not None and not isinstance(out, tuple):
+            out = (out,)
+        # A planned layout has been checked before: the core finds the plan by the operands.
+        return self._cache((*operands, *extras), out)
+
+    def _require_counts(self, operands: Sequence[Any], extras: Sequence[Any]) -> None:
+        if (len(operands), len(extras)) != self._counts:
+            n, m = self._counts
+            raise ArgumentTypeError(
+                where=self._where,
+                expected=f"as many operands and extras as the expressions use: {n} and {m}",
+                got=f"{len(operands)} and {len(extras)}",
+                fix="pass an array for each of x0, x1, ..., and extras=(...) for each of e0, e1, ...",
+            )
+
+    def _prepare(self, arrays: Sequence[Any], out: Any) -> Any:
+        results.require_arrays(self._where, *arrays)
+        rows, n = tuple(dtype_id(x.dtype) for x in arrays), self._counts[0]
+        return self.kernel(rows[:n], rows[n:]).prepare(arrays, out)
+
+    def _new_kernel(self, rows: tuple[int, ...], extras: tuple[int, ...]) -> ReductionKernel:
+        """Return the kernel for operands and extras of these dtypes."""
+        dtypes = [dtype_from_id(row) for row in rows]
+        require_accumulated(self._where, *dtypes, *map(dtype_from_id, extras))
+        common = common_dtype(dtypes, self._where)
+        value = accumulated_dtype(self.op, common)
+        given = self.dtypes or [REDUCTIONS[self.op].result(common)] * len(self.texts)
+        outs = [as_supported_dtype(kind, "MapReduce").name for kind in given]
+        mapped = CudaText(
+            ", ".join(f"{NAMES[row]} x{i}" for i, row in enumerate(rows)),
+            f"{value} gi_value", assignment_text("gi_value", value, self.map), "map",
+        )  # fmt: skip
+        reduced = REDUCTIONS[self.op].result(np.dtype(value)).name
+        posts = CudaText(
+            ", ".join([f"{reduced} r", *(f"{NAMES[row]} e{i}" for i, row in enumerate(extras))]),
+            ", ".join(f"{name} gi_y{j}" for j, name in enumerate(outs)),
+            self.locals + " ".join(
+                f"{assignment_text(f'gi_y{j}', name, post)};"
+                for j, (name, post) in enumerate(zip(outs, self.texts, strict=True))
+            ), "posts",
+        )  # fmt: skip
+        ends = [End((0,), Expression.of_text(posts), extras)]
+        graph = Expression.of_text(mapped)
+        return ReductionKernel(graph, (self.op,), self.axis, ends, self._where, self._on_host)
+
+    def _on_host(
+        self, cls: type, operands: Sequence[Any], extras: Sequence[Any], kept: tuple[int, ...],
+        kinds: Sequence[Any], out: Any,
+    ) -> Any:  # fmt: skip
+        outs = out or [
+            results.new_like(operands[0], kept, kind, self._where, cls) for kind in kinds
+        ]
+        reads = [as_numpy_view(x, self._where) for x in operands]
+        reads_after = [as_numpy_view(e, self._where) for e in extras]
+        writes = [as_numpy_view(o, written=True) for o in outs]
+
+        def work() -> None:
+            with np.errstate(all="ignore"):
+                values = host_results(self._where, self.host(reads, reads_after), kept, kinds)
+                if len(values) > 1:  # an operand that is returned is read before any out is written
+                    values = tuple(v.copy() for v in values)
+                for sink, value in zip(writes, values, strict=True):
+                    sink[...] = value
+
+        results.record_or_run(work)
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+
+_MOST = 64  # far more than a kernel accepts; compile() makes a type for each
+
+
+def _mentioned(letter: str, *texts: str) -> int:
+    """Return the number of operands in the texts: one more than the highest index."""
+    # Not the exponent of 1.e5, nor a member.
+    found = re.findall(rf"(?<![\w.]){letter}(\d+)\b", " ".join(texts))
+    # int() limits the digits that it reads; far fewer name more operands than exist.
+    return max((int(number[:9]) for number in found), default=-1) + 1

@@ -1,0 +1,265 @@
+"""Reductions of an expression as one kernel: several operands, a graph, reductions of its results, and what follows.
+
+The kernel, or the program of loops on "cpu", reduces a value as it computes it. Values without an accumulator (floats
+below 16 bits) are computed first and then reduced.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.arrays.core_view import c_strides
+from gpuinterop.arrays.dtypes import NAMES, WORKING, dtype_from_id, dtype_id
+from gpuinterop.elementwise import results as output_arrays
+from gpuinterop.reduce.codegen import INPUT, OUTPUT, Ending, Recipe, launches_for
+from gpuinterop.reduce.geometry import Operand
+from gpuinterop.reduce.host_program import host_stages
+from gpuinterop.reduce.table import (
+    REDUCTIONS,
+    check_not_empty,
+    full_strides,
+    reduced_shape,
+    require_accumulated,
+)
+
+from .codegen import device_function, host_values
+from .partition import End
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+
+class ReductionKernel:
+    """Reductions of the results of a graph, and the graphs of the reduced values.
+
+    Parameters
+    ----------
+    graph : of the elements of the operands.
+    ops : the reductions, one for each result of the graph.
+    axis : of the first reduction.
+    ends : the results, with the extras, which have the shape of their results.
+    where : the name in errors.
+    on_host : computes the results in host memory; by default programs do, for one `plain_end`.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        ops: Sequence[str],
+        axis: int | tuple[int, ...] | None,
+        ends: Sequence[End],
+        where: str = "fuse",
+        on_host: Callable[..., Any] | None = None,
+    ) -> None:
+        self.graph, self.ops, self.axis, self.ends = graph, tuple(ops), axis, tuple(ends)
+        self._where, self._on_host = where, on_host
+        self._dtypes = cache(self._new_dtypes)
+        # Computes the results of operands and extras, or fills `out`, a tuple.
+        self.run = _core.PlanCache(self.prepare, where)
+
+    def prepare(self, arrays: Sequence[Any], out: Any) -> Any:
+        """Return the plan for operands and extras on a GPU, or the result for those in host memory."""
+        n = len(self.graph.inputs)
+        operands, extras = arrays[:n], arrays[n:]
+        device = output_arrays.require_arrays(self._where, *operands, *extras)
+        cls = type(output_arrays.leading(operands))
+        shape = _core.broadcast_shapes(
+            [output_arrays.plain(x).shape for x in operands], self._where
+        )
+        axes = _core.read_axes(self.axis, len(shape), self._where)
+        kept = reduced_shape(shape, axes)
+        for op in self.ops:
+            check_not_empty(op, shape, axes)
+        full = [output_arrays.plain(x).broadcast_to(shape) for x in operands]
+        extras = [output_arrays.plain(e) for e in extras]
+        after = self._broadcast(extras, kept, reduced_shape(shape, axes, True))
+        kinds = self._dtypes(_rows(full), _rows(after))
+        shapes = self._shapes(shape, axes)
+        sinks = None
+        if out is not None:
+            output_arrays.check_count(out, len(kinds), self._where)
+            sinks = [
+                output_arrays.check_out(given, extents, kind, full[0], self._where)
+                for given, extents, kind in zip(out, shapes, kinds, strict=True)
+            ]
+            output_arrays.refuse_overlap(sinks, self._where)
+        if device.type == "cpu" and self._on_host is not None:
+            return self._on_host(cls, full, after, kept, kinds, out)
+        # Within an end the thread that reads an extra then writes to the same address.
+        read_by = [i for i, end in enumerate(self.ends) for _ in end.extras]
+        written_by = [i for i, end in enumerate(self.ends) for _ in end.after.results]
+        outs_and_ends = [*zip(sinks or (), written_by, strict=False)]
+        if not any(_core._may_overlap(x, o) for x in full for o, _ in outs_and_ends) and not any(
+            _core._may_overlap(e, o) and not (i == j and _same_place(e, o))
+            for e, i in zip(extras, read_by, strict=True) for o, j in outs_and_ends
+        ):  # fmt: skip
+            return self._plan(cls, axes, full, after, kinds, sinks)
+        # Elements would be overwritten before all blocks have read them.
+        values = self._plan(cls, axes, full, after, kinds, None).run((*full, *after), None)
+        for o, value in zip(out, values if isinstance(values, tuple) else (values,), strict=True):
+            _core.copy_into(o, value, where=self._where)
+        return out if len(out) > 1 else out[0]
+
+    def _broadcast(
+        self, extras: Sequence[Any], kept: tuple[int, ...], kept_all: tuple[int, ...]
+    ) -> list[Any]:
+        """Return the extras in the shapes of the reduced values: without or with the reduced axes."""
+        ends = [end for end in self.ends for _ in end.extras]
+        return [
+            e.reshape(()).broadcast_to(kept) if end.once is not None
+            else e.broadcast_to(kept_all if end.keepdims else kept)
+            for e, end in zip(extras, ends, strict=True)
+        ]  # fmt: skip
+
+    def _shapes(self, shape: tuple[int, ...], axes: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """Return the shapes of the results."""
+        kept, kept_all = (reduced_shape(shape, axes, keepdims) for keepdims in (False, True))
+        return [end.shape(kept, kept_all) for end in self.ends for _ in end.after.results]
+
+    def _new_dtypes(self, rows: tuple[int, ...], extras: tuple[int, ...]) -> list[np.dtype[Any]]:
+        """Return the dtypes of the results, for those of operands and extras."""
+        input_rows = _end_rows(self.ends, self._values(rows)[1], extras)
+        return [
+            np.dtype(dtype_from_id(row))
+            for end, given in zip(self.ends, input_rows, strict=True)
+            for row in end.after.result_rows(given)
+        ]
+
+    def _values(self, rows: Sequence[int]) -> tuple[list[Any], list[Any]]:
+        """Return the dtypes of the elements and of the reduced values."""
+        mapped = [dtype_from_id(row) for row in self.graph.result_rows(rows)]
+        pairs = zip(self.ops, mapped, strict=True)
+        return mapped, [np.dtype(REDUCTIONS[op].result(dtype)) for op, dtype in pairs]
+
+    def recipe(self, rows: tuple[int, ...], extras: tuple[int, ...]) -> Recipe:
+        """Return the recipe of the kernel for operands and extras of these dtypes."""
+        mapped, reduced = self._values(rows)
+        parts = [
+            REDUCTIONS[op].kernel(m.name, r.name)
+            for op, m, r in zip(self.ops, mapped, reduced, strict=True)
+        ]
+        value, _, accumulator = parts[-1]
+        for kind, _, op in reversed(parts[:-1]):
+            value, accumulator = f"Pair<{kind}, {value}>", f"Both<{op}, {accumulator}>"
+        functions = [device_function("gi_fused", self.graph, rows)]
+        endings, results, read = [], 0, 0
+        end_rows = _end_rows(self.ends, reduced, extras)
+        for n, (end, given) in enumerate(zip(self.ends, end_rows, strict=True)):
+            functions.append(device_function(f"gi_posts{n}", end.after, given))
+            extra, result = read + len(end.extras), results + len(end.after.results)
+            values = [_member(i, len(parts)) for i in end.reduced]
+            once = end.once is not None
+            endings.append(Ending(values, range(read, extra), range(results, result), once))
+            read, results = extra, result
+        texts, declared, defined = zip(*functions, strict=True)
+        inputs = tuple(NAMES[row] for row in rows)
+        return Recipe(
+            inputs=inputs,
+            value=value,
+            map=f"gi_mapped({', '.join(f'x{i}' for i in range(len(rows)))})",
+            op=accumulator,
+            outputs=tuple(kind.name for kind in self._dtypes(rows, extras)),
+            extras=tuple(NAMES[row] for row in extras),
+            ends=tuple(endings),
+            support="".join(texts) + _map_function(value, parts, mapped, inputs),
+            declared="\n".join(declared),
+            defined="\n".join(defined),
+        )
+
+    def _plan(
+        self, cls: type, axes: tuple[int, ...], operands: Sequence[Any], extras: Sequence[Any],
+        kinds: Sequence[Any], outs: Any,
+    ) -> Any:  # fmt: skip
+        shape, n = operands[0].shape, len(operands)
+        require_accumulated(self._where, *(x.dtype for x in (*operands, *extras)))
+        shapes = self._shapes(shape, axes)
+        if operands[0].device.type == "cpu":
+            rows, result = _rows(operands), dtype_id(kinds[0])
+            stages = host_stages(
+                self.ops[0], rows, lambda program, _: host_values(program, self.graph, rows)[0],
+                self.graph.result_rows(rows)[0], result, math.prod(shape[i] for i in axes),
+            )  # fmt: skip
+            output = output_arrays.class_for(cls, kinds[0]), result, shapes[0]
+            return _core.make_host_reduction(stages, shape, axes, output)
+        # A result that is stored once has the same place for each element of the others.
+        sinks = [c_strides(m, 1) for m in shapes] if outs is None else [o._strides for o in outs]
+        once = [end.once is not None for end in self.ends for _ in end.after.results]
+        zeros = (0,) * len(shape)
+        sinks = [
+            zeros if alone else full_strides(strides, axes, len(shape))
+            for strides, alone in zip(sinks, once, strict=True)
+        ]
+        device = operands[0].device.index
+        launches, scratch = launches_for(
+            device, self.recipe(_rows(operands), _rows(extras)), shape, axes,
+            [(INPUT, i, Operand.of(x)) for i, x in enumerate(operands)],
+            [
+                (OUTPUT, j, Operand(strides, kind.itemsize))
+                for j, (strides, kind) in enumerate(zip(sinks, kinds, strict=True))
+            ],
+            [
+                (INPUT, n + i, Operand.of(e, full_strides(e._strides, axes, len(shape))))
+                for i, e in enumerate(extras)
+            ],
+        )  # fmt: skip
+        results = [
+            (output_arrays.class_for(cls, kind), dtype_id(kind), extents)
+            for kind, extents in zip(kinds, shapes, strict=True)
+        ]
+        return _core.make_plan(device, launches, scratch, results)
+
+
+def _rows(operands: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(dtype_id(x.dtype) for x in operands)
+
+
+def _end_rows(
+    ends: Sequence[End], reduced: Sequence[Any], extras: Sequence[int]
+) -> list[tuple[int, ...]]:
+    """Return for each end the dtypes of its reduced values and its extras."""
+    rest = iter(extras)
+    return [
+        (*(dtype_id(reduced[i]) for i in end.reduced), *islice(rest, len(end.extras)))
+        for end in ends
+    ]
+
+
+def _member(i: int, count: int) -> str:
+    """Return the expression of reduced value i of a kernel; several are nested pairs."""
+    return "gi_r" + ".second" * i + (".first" if i < count - 1 else "")
+
+
+_ELEMENT = re.compile(r"\bx0\b")
+
+
+def _map_function(
+    value: str, parts: Sequence[tuple[str, str, str]], mapped: Sequence[Any], inputs: Sequence[str]
+) -> str:
+    """Return gi_mapped, a function that returns the elements to reduce from the values that gi_fused sets."""
+    parameters = ", ".join(f"{WORKING[name]} a{i}" for i, name in enumerate(inputs))
+    names = ", ".join([f"a{i}" for i in range(len(inputs))] + [f"m{j}" for j in range(len(mapped))])
+    declared = " ".join(f"{WORKING[dtype.name]} m{j};" for j, dtype in enumerate(mapped))
+    elements = [
+        f"gi_to<{kind}>({_ELEMENT.sub(f'm{j}', element)})"
+        for j, (kind, element, _) in enumerate(parts)
+    ]
+    pair = elements[-1]
+    for element in reversed(elements[:-1]):
+        pair = f"gi_pair({element}, {pair})"
+    return (
+        f"GI_FN {value} gi_mapped({parameters}) {{\n"
+        f"  {declared}\n  gi_fused({names});\n  return {pair};\n}}\n"
+    )
+
+
+def _same_place(x: Any, y: Any) -> bool:
+    kinds = [(a.ptr, a.shape, a._strides, a.itemsize) for a in (x, y)]
+    return bool(kinds[0] == kinds[1])

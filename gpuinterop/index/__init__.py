@@ -1,0 +1,1 @@
+"""Index arrays and masks: reads, writes, and functions that move elements."""

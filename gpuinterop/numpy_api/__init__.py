@@ -1,0 +1,1 @@
+"""NumPy's functions and ufuncs of gpuinterop arrays."""

@@ -1,0 +1,368 @@
+"""NumPy's functions and the methods of its ufuncs for gpuinterop arrays.
+
+Reductions and products are those of the package. The others consist of views, copies and operations.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.arrays.core_view import core_view
+from gpuinterop.arrays.dtypes import as_supported_dtype
+from gpuinterop.elementwise import functions, results
+from gpuinterop.elementwise.calls import FUNCTIONS
+from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
+from gpuinterop.errors.arguments import is_index
+from gpuinterop.exchange.incoming import as_input_array
+from gpuinterop.fusion.fuse import fuse
+from gpuinterop.index import getitem, join_split, take_put
+from gpuinterop.product import functions as products
+from gpuinterop.reduce.functions import FUNCTIONS_OF_AXES, norm
+from gpuinterop.reduce.table import REDUCTIONS, Reduction
+
+from . import equality
+from .equality import as_operand
+
+# ---- new arrays -------------------------------------------------------------------------------------
+
+
+def _like(value: Any) -> Callable[..., Any]:
+    """Return the function that makes an array of another one's shape and fills it with a value; None: it does not."""
+
+    def call(
+        a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None
+    ) -> Any:
+        results.require_arrays("numpy", a)
+        if order not in ("C", "A", "K"):
+            raise ShapeError(
+                where="numpy", expected="order='C', because new arrays are C-ordered",
+                got=f"order={short_repr(order)}", fix="transpose an array of the reversed shape",
+            )  # fmt: skip
+        view = core_view(a)
+        extents = view.shape if shape is None else _core.read_ints(shape)
+        kind = view.dtype if dtype is None else as_supported_dtype(dtype)
+        array = results.new_like(a, extents, kind)
+        if value is not None:
+            array[...] = value
+        return array
+
+    return call
+
+
+# ---- splitting and repeating ------------------------------------------------------------------------
+
+
+def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    along = _core.read_axis(axis, x.ndim, "numpy.unstack")
+    return tuple(x[(slice(None),) * along + (i,)] for i in range(x.shape[along]))
+
+
+def _tile(A: Any, reps: Any) -> Any:
+    counts = _core.read_ints(reps)
+    x = A.reshape((1,) * (len(counts) - A.ndim) + A.shape)
+    counts = (1,) * (x.ndim - len(counts)) + tuple(counts)
+    # Each axis as (repetition, element): one strided copy.
+    pairs = tuple(n for pair in zip(counts, x.shape, strict=True) for n in pair)
+    spread = x.expand_dims(tuple(2 * i for i in range(x.ndim))).broadcast_to(pairs)
+    return spread.copy().reshape(tuple(r * n for r, n in zip(counts, x.shape, strict=True)))
+
+
+def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    if axis is None:
+        return _roll(a.ravel(), np.sum(shift), 0).reshape(a.shape)
+    shifts = [0] * a.ndim
+    for by, one in np.broadcast(shift, axis):
+        shifts[_core.read_axis(operator.index(one), a.ndim, "numpy.roll")] += operator.index(by)
+    cuts = [by % n if n else 0 for by, n in zip(shifts, a.shape, strict=True)]
+    moves = [((slice(cut, None), slice(n - cut)), (slice(cut), slice(n - cut, None)))[: 2 if cut else 1]
+             for cut, n in zip(cuts, a.shape, strict=True)]  # fmt: skip
+    rolled = results.new_like(a, a.shape, a.dtype)
+    target, source = map(results.plain, (rolled, a))
+    for parts in itertools.product(*moves):
+        to, part = (tuple(pair[i] for pair in parts) for i in (0, 1))
+        _core.copy_into(target[to], source[part], where="numpy.roll", uncounted=True)
+    return rolled
+
+
+# ---- views ------------------------------------------------------------------------------------------
+
+
+_BYTE = np.zeros(1, np.uint8)
+
+
+def _of_views(function: Any) -> Callable[..., Any]:
+    """Return a function of NumPy that makes views, for gpuinterop arrays.
+
+    NumPy's function runs on an array with the same shape and strides, whose memory it does not read.
+    """
+
+    def call(*args: Any, **options: Any) -> Any:
+        arrays: list[Any] = []
+
+        def stand_in(x: Any) -> Any:
+            if not isinstance(x, _core.Array):
+                return x
+            arrays.append(x)
+            view = core_view(x)
+            return np.lib.stride_tricks.as_strided(_BYTE, view.shape, view._strides)
+
+        views = function._implementation(
+            *map(stand_in, args), **{name: stand_in(x) for name, x in options.items()}
+        )
+        if isinstance(views, np.generic):  # NumPy's view of a 0-d array
+            return arrays[0].view()
+        if isinstance(views, np.ndarray):
+            return _same_view(arrays[0], views)
+        sources = arrays if len(arrays) > 1 else arrays * len(views)
+        return type(views)(map(_same_view, sources, views))
+
+    return call
+
+
+def _same_view(x: Any, view: np.ndarray[Any, Any]) -> Any:
+    """Return the view of x that a view of its stand-in is."""
+    offset = view.ctypes.data - _BYTE.ctypes.data if view.size else 0
+    return x._restrided(view.shape, view.strides, offset)
+
+
+def _at_least(function: Any) -> Callable[..., Any]:
+    views = _of_views(function)
+
+    def call(*arys: Any) -> Any:
+        made = tuple((views if isinstance(x, _core.Array) else function)(x) for x in arys)
+        return made if len(made) > 1 else made[0]
+
+    return call
+
+
+def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
+    """Return a view of each operand: of NumPy's class for those that are not gpuinterop arrays."""
+    parts: list[Any] = [
+        x if isinstance(x, _core.Array) else np.array(x, copy=None, subok=subok) for x in args
+    ]
+    shape = _core.broadcast_shapes([x.shape for x in parts], "numpy.broadcast_arrays")
+    return tuple(np.broadcast_to(x, shape, subok=subok) for x in parts)
+
+
+def _where(condition: Any, *choices: Any) -> Any:
+    return FUNCTIONS["where"](condition, *choices) if choices else take_put.nonzero(condition)
+
+
+def _size(a: Any, axis: Any = None) -> Any:
+    return math.prod(a.shape[i] for i in _core.read_axes(axis, a.ndim, "numpy.size"))
+
+
+# ---- tests ------------------------------------------------------------------------------------------
+
+
+def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
+    first, second = (
+        as_input_array(x, None, "numpy.may_share_memory", copyif=False) for x in (a, b)
+    )
+    return bool(_core._may_overlap(first, second))
+
+
+# ---- other functions --------------------------------------------------------------------------------
+
+
+def _outer(a: Any, b: Any, out: Any = None) -> Any:
+    like = a if isinstance(a, _core.Array) else b
+    return products.ger(*(as_operand(x, like, "numpy.outer").ravel() for x in (a, b)), out=out)
+
+
+def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+    if not is_index(n) or n < 0:
+        raise ShapeError(where="numpy.diff", expected="an int of 0 or more as the number of times",
+                         got=short_repr(n), fix="pass n=1 for the differences")  # fmt: skip
+    along = _core.read_axis(axis, a.ndim, "numpy.diff")
+    before = (slice(None),) * along
+    later, earlier = (*before, slice(1, None)), (*before, slice(-1))
+    name = "not_equal" if a.dtype == np.bool_ else "subtract"
+    for _ in range(n):
+        a = FUNCTIONS[name](a[later], a[earlier])
+    return a
+
+
+def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    least = a.min(axis, keepdims=keepdims)  # first, because `out` may overlap a
+    most = a.max(axis, out=out, keepdims=keepdims)
+    return FUNCTIONS["subtract"](most, least, out=most)
+
+
+def _clip(
+    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None,
+    max: Any = None, dtype: Any = None,
+) -> Any:  # fmt: skip
+    low, high = a_min if min is None else min, a_max if max is None else max
+    if dtype is None:
+        return functions.clip(a, low, high, out)
+    dtype = as_supported_dtype(dtype, "numpy.clip")
+    return _clip_in_dtype(a, *functions.effective_bounds(dtype, low, high), dtype, out=out)
+
+
+_clip_in_dtype = fuse(lambda a, low, high, dtype: functions.clip(a.astype(dtype), low, high))
+
+
+# ---- reductions -------------------------------------------------------------------------------------
+
+
+def _passed_arguments(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments that the caller passed; NumPy has a sentinel value for the others."""
+    return {
+        # Reductions refuse where=None; for other arguments None is the default.
+        k: v
+        for k, v in options.items()
+        if v is not np._NoValue and (v is not None or k == "where")
+    }
+
+
+def _numpy_reduction(row: Reduction) -> Callable[..., Any]:
+    """Return the implementation of NumPy's function, with the parameters of the method in the same order."""
+
+    def call(x: Any, *args: Any, **options: Any) -> Any:
+        keywords = _passed_arguments(options)
+        if "correction" in keywords and "ddof" in row.parameters:  # the array API's name
+            if "ddof" in keywords:
+                raise ArgumentTypeError(where=f"numpy.{row.name}", expected="ddof or correction",
+                                        got="both of them", fix="pass only one")  # fmt: skip
+            keywords["ddof"] = keywords.pop("correction")
+        return FUNCTIONS_OF_AXES[row.name](x, *args, **keywords)
+
+    return call
+
+
+def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the norm; for two axes, a matrix in NumPy, only the Frobenius norm is supported."""
+    if ord is None and axis is None:
+        return norm(x, None, None, keepdims)
+    axes = _core.read_axes(axis, x.ndim, "numpy.linalg.norm")
+    frobenius = isinstance(ord, str) and ord == "fro"
+    if len(axes) != (2 if frobenius else 1) and not (ord is None and len(axes) == 2):
+        raise ShapeError(
+            where="numpy.linalg.norm", expected="one axis, or two axes and ord None or 'fro' for a matrix norm",
+            got=f"ord={short_repr(ord)} over {len(axes)} axes of shape {x.shape}",
+            fix="call gpuinterop.norm for the elements, or numpy.linalg.norm(x.get(), ...) for a matrix norm",
+        )  # fmt: skip
+    return norm(x, ord, axes, keepdims)
+
+
+def _ufunc_reduce(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
+             **options: Any) -> Any:  # fmt: skip
+        keywords = _passed_arguments(options)
+        if out is not None:
+            keywords["out"] = out
+        # Reductions without a dtype raise for it themselves.
+        if dtype is not None:
+            keywords["dtype"] = dtype
+        return function(x, axis, keepdims=keepdims, **keywords)
+
+    return call
+
+
+# numpy.where -> the function for gpuinterop arrays.
+NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
+    np.clip: _clip,
+    np.round: functions.round,
+    np.around: functions.round,
+    np.take: take_put.take,
+    np.take_along_axis: lambda arr, indices, axis=-1: take_put.take_along_axis(arr, indices, axis),
+    np.put_along_axis: lambda arr, indices, values, axis: (
+        take_put.put_along_axis(arr, indices, values, axis)
+    ),
+    np.put: lambda a, ind, v, mode="raise": take_put.put(a, ind, v, mode),
+    np.compress: lambda condition, a, axis=None, out=None: (
+        take_put.compress(condition, a, axis, out)
+    ),
+    np.nonzero: take_put.nonzero,
+    np.argwhere: take_put.argwhere,
+    np.flatnonzero: take_put.flatnonzero,
+    np.dot: products.dot,
+    np.vdot: products.vdot,
+    np.inner: products.inner,
+    np.matmul: products.matmul,
+    np.linalg.matmul: products.matmul,
+    np.linalg.norm: _numpy_norm,
+    np.empty_like: _like(None),
+    np.zeros_like: _like(0),
+    np.ones_like: _like(1),
+    np.full_like: lambda a, fill_value, *given, **options: (
+        _like(fill_value)(a, *given, **options)
+    ),
+    np.concatenate: join_split.concatenate,
+    np.stack: join_split.stack,
+    np.vstack: join_split.vstack,
+    np.hstack: join_split.hstack,
+    np.dstack: join_split.dstack,
+    np.column_stack: join_split.column_stack,
+    np.append: join_split.append,
+    np.unstack: _unstack,
+    np.tile: _tile,
+    np.repeat: lambda a, repeats, axis=None: take_put.repeat(a, repeats, axis),
+    np.roll: _roll,
+    np.rot90: lambda m, k=1, axes=(0, 1): _of_views(np.rot90)(m, operator.index(k), tuple(axes)),
+    np.transpose: lambda a, axes=None: a.transpose(axes) if axes is not None else a.T,
+    np.matrix_transpose: lambda x: x.swapaxes(-1, -2),
+    np.linalg.matrix_transpose: lambda x: x.swapaxes(-1, -2),
+    np.reshape: lambda a, shape, order="C", *, copy=None: a.reshape(shape, order=order, copy=copy),
+    np.ravel: lambda a, order="C": a.ravel(order),
+    np.squeeze: lambda a, axis=None: a.squeeze(axis),
+    np.expand_dims: lambda a, axis: a.expand_dims(axis),
+    np.swapaxes: lambda a, axis1, axis2: a.swapaxes(axis1, axis2),
+    np.broadcast_to: lambda array, shape, subok=False: array.broadcast_to(shape),
+    np.broadcast_arrays: _broadcast_arrays,
+    np.diagonal: lambda a, offset=0, axis1=0, axis2=1: a.diagonal(offset, axis1, axis2),
+    np.trace: lambda a, offset=0, axis1=0, axis2=1, dtype=None, out=None: (
+        a.diagonal(offset, axis1, axis2).sum(-1, dtype, out)
+    ),
+    np.shape: lambda a: a.shape,
+    np.ndim: lambda a: a.ndim,
+    np.size: _size,
+    np.copy: lambda a, order="K", subok=False: a.copy(order),
+    np.copyto: getitem.copyto,
+    np.astype: lambda x, dtype, /, *, copy=True: x.astype(dtype, copy=copy),
+    np.ptp: _ptp,
+    np.isclose: equality.isclose,
+    np.allclose: equality.allclose,
+    np.array_equal: equality.array_equal,
+    np.array_equiv: equality.array_equiv,
+    np.iscomplexobj: lambda x: x.dtype.kind == "c",
+    np.isrealobj: lambda x: x.dtype.kind != "c",
+    np.result_type: lambda *given: np.result_type(
+        *(x.dtype if hasattr(x, "__array_function__") else x for x in given)
+    ),
+    np.may_share_memory: _may_share_memory,
+    np.array_repr: lambda arr: repr(arr),
+    np.array_str: lambda a: str(a),
+    np.outer: _outer,
+    np.diff: _diff,
+    np.where: _where,
+    **{
+        function: _of_views(function)
+        for function in (
+            np.split, np.array_split, np.vsplit, np.hsplit, np.dsplit,
+            np.flip, np.flipud, np.fliplr, np.moveaxis, np.rollaxis,
+        )
+    },
+    **{function: _at_least(function) for function in (np.atleast_1d, np.atleast_2d, np.atleast_3d)},
+}  # fmt: skip
+
+_ROWS = [row for row in REDUCTIONS.values() if row.doc]
+NUMPY_FUNCTIONS.update({
+    getattr(np, name): _numpy_reduction(row)
+    for row in REDUCTIONS.values() for name in (row.name, *row.aliases) if hasattr(np, name)
+})  # fmt: skip
+# (numpy.add, "reduce") -> the function for gpuinterop arrays.
+UFUNC_METHODS: dict[tuple[np.ufunc, str], Callable[..., Any]] = {
+    (row.ufunc, "reduce"): _ufunc_reduce(FUNCTIONS_OF_AXES[row.name])
+    for row in _ROWS
+    if row.ufunc is not None
+}
+UFUNC_METHODS[np.add, "at"] = getitem.add_at

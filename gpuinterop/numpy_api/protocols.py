@@ -1,0 +1,178 @@
+"""Methods of the arrays that are written in Python, and NumPy's two protocols for functions.
+
+The core's type calls these through its hook `call`: `x.astype(...)` is `astype(x, ...)`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.machinery import ExtensionFileLoader
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
+from gpuinterop.elementwise.functions import astype, clip, round
+from gpuinterop.elementwise.missing_names import own_call
+from gpuinterop.elementwise.table import ALIASES, ROWS
+from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
+from gpuinterop.errors.messages import axis_out_of_range
+from gpuinterop.index.take_put import compress, nonzero, put, repeat, take
+
+UFUNCS: dict[Any, Any] = {
+    row.numpy: FUNCTIONS[row.name]
+    for row in ROWS
+    if isinstance(row.numpy, np.ufunc) and row.name != "cast"
+}
+UFUNCS |= {
+    getattr(np, alias): FUNCTIONS[name]
+    for alias, name in ALIASES.items()
+    if isinstance(getattr(np, alias, None), np.ufunc)
+}
+
+
+# numpy.where -> the function for gpuinterop arrays; filled by the first call, because conversions and
+# operators do not need the module.
+_NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+
+def __array_ufunc__(
+    self: Any, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **kwargs: Any
+) -> Any:
+    """Compute `ufunc` on gpuinterop arrays; NotImplemented if another operand may, and gpuinterop cannot."""
+    outs = out
+    for out in outs or ():
+        if out is None or isinstance(out, _core.Array):
+            continue
+        if not _all_known(inputs, outs):
+            return NotImplemented
+        if inputs and inputs[0] is out:
+            raise _refuse_in_place(_path(ufunc, method), self)
+    if ufunc is np.matmul and method == "__call__":
+        function: Any = import_module("gpuinterop.product.functions").matmul
+    elif method == "__call__":
+        function = UFUNCS.get(ufunc)
+    elif method == "outer" and len(inputs) == 2 and ufunc in UFUNCS:
+        return _outer(UFUNCS[ufunc], *inputs, out=outs, **kwargs)
+    else:
+        function = ufunc_method(ufunc, method)
+    if function is None:
+        if not _all_known(inputs, outs):
+            return NotImplemented
+        raise _missing_ufunc(ufunc, method, self)
+    if outs is not None:
+        kwargs["out"] = outs[0] if len(outs) == 1 else outs
+    try:
+        return function(*inputs, **kwargs)
+    except TypeError:
+        if _all_known(inputs, outs):
+            raise
+        return NotImplemented
+
+
+def _path(ufunc: np.ufunc, method: str) -> str:
+    """Return the name under which programs call a ufunc: its own, in the public part of the compiled module's."""
+    name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+    for home, module in list(sys.modules.items()):
+        compiled = isinstance(getattr(module, "__loader__", None), ExtensionFileLoader)
+        if compiled and vars(module).get(ufunc.__name__) is ufunc:
+            return f"{home.partition('._')[0]}.{name}"
+    return name
+
+
+def _missing_ufunc(ufunc: np.ufunc, method: str, x: Any) -> GpuInteropError:
+    """Return the error for a ufunc without an implementation, such as SciPy's, of which gpuinterop may have its own."""
+    error = _missing(_path(ufunc, method), x)
+    own = own_call(ufunc.__name__) if method == "__call__" else ""
+    return error.changed(fix=f"call {own}, or {error.fix}") if own else error
+
+
+def _refuse_in_place(name: str, x: Any) -> ArgumentTypeError:
+    """Return the error for a result in another library's memory, which `n += x` requests."""
+    return ArgumentTypeError(
+        where=name,
+        expected="NumPy operands for an in-place operator of a NumPy array",
+        got=f"a {type(x).__name__} on {x.device}",
+        fix="download it first: x.get()",
+    )
+
+
+def ufunc_method(ufunc: np.ufunc, method: str) -> Any:
+    """Return the function that computes a method of a ufunc, or None."""
+    return import_module(f"{__package__}.functions").UFUNC_METHODS.get((ufunc, method))
+
+
+def _outer(function: Callable[..., Any], x: Any, y: Any, out: Any, **kwargs: Any) -> Any:
+    """Apply the function to every element of x with every element of y."""
+    if not isinstance(x, _core.Array):
+        x = np.asarray(x)
+    result = out[0] if out else None
+    return function(x.reshape((*x.shape, *[1] * np.ndim(y))), y, out=result, **kwargs)
+
+
+def __array_function__(
+    self: Any, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Compute a NumPy function on gpuinterop arrays."""
+    function = _NUMPY_FUNCTIONS.get(func)
+    if function is None:
+        _NUMPY_FUNCTIONS.update(import_module(f"{__package__}.functions").NUMPY_FUNCTIONS)
+        function = _NUMPY_FUNCTIONS.get(func)
+    if function is not None:
+        name = f"{func.__module__}.{func.__name__}"
+        try:
+            return function(*args, **kwargs)
+        except GpuInteropError as error:
+            raise error.changed(where=name) from None
+        except np.exceptions.AxisError as error:
+            raise axis_out_of_range(name, error.axis, error.ndim or 0) from None
+        except (TypeError, ValueError, IndexError) as error:
+            raise (ArgumentTypeError if isinstance(error, TypeError) else ShapeError)(
+                where=name,
+                expected="arguments that gpuinterop supports",
+                got=str(error).replace(function.__qualname__, func.__name__),
+                fix="omit the other arguments, or download first: x.get()",
+            ) from error  # fmt: skip
+    if all(issubclass(t, (_core.Array, np.ndarray)) for t in types):
+        raise _missing(f"{func.__module__}.{func.__name__}", self)
+    return NotImplemented
+
+
+def _all_known(inputs: tuple[Any, ...], outs: tuple[Any, ...] | None) -> bool:
+    return all(_is_known(type(x)) for x in (*inputs, *(outs or ())))
+
+
+def _is_known(cls: type) -> bool:
+    """Return whether gpuinterop handles objects of this class; another library may implement the function itself."""
+    return (
+        issubclass(cls, (_core.Array, np.ndarray))
+        or not hasattr(cls, "__array_ufunc__")
+        or issubclass(cls, np.generic)
+    )
+
+
+def _missing(name: str, x: Any) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        where=name,
+        expected="a function that gpuinterop computes",
+        got=f"{name} of a {type(x).__name__} on {x.device}",
+        fix="call it with numpy.asarray(x), which shares x"
+        if x.device.type == "cpu"
+        else "call it with a downloaded array, x.get(); if it writes, write back: x[...] = host",
+    )
+
+
+def _compress(x: Any, condition: Any, axis: int | None = None, out: Any = None) -> Any:
+    return compress(condition, x, axis, out)
+
+
+_compress.__qualname__ = "compress"
+CALLS["ufunc method"] = ufunc_method
+CALLS.update(
+    astype=astype, clip=clip, round=round, take=take, put=put, nonzero=nonzero, repeat=repeat,
+    compress=_compress,
+    __array_ufunc__=__array_ufunc__, __array_function__=__array_function__,
+)  # fmt: skip

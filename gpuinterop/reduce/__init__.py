@@ -1,0 +1,1 @@
+"""Reductions: the table, launches, kernels, and the functions of arrays."""
