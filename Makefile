@@ -10,7 +10,7 @@ PYTEST_FLAGS ?=
 SOAK ?= 320
 CYCLES ?= 10000000
 TOOL ?= memcheck
-TESTS ?= tests/array tests/cuda tests/ops tests/reduce tests/blas tests/capture tests/exchange tests/converters
+TESTS ?= $(addprefix tests/,arrays devices elementwise fusion index jit numpy_api product reduce captures exchange converters)
 WITH ?=
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 
@@ -28,7 +28,7 @@ quick := -m "not slow and not bench"
 # they run programs, on a GPU where there is one.
 repository := $(filter-out %/test_demo.py %/test_docs.py,$(wildcard tests/house/test_*.py))
 # The tests whose results may differ with another build of the core.
-core := -m "not slow and not bench and not text" $(addprefix tests/,array blas capture converters cuda exchange ops reduce)
+core := -m "not slow and not bench and not text" $(addprefix tests/,arrays captures converters devices elementwise exchange fusion index numpy_api product reduce)
 
 # pytest once for the host and a GPU, if there is one, and once for the fake driver (tests/conftest.py).
 # Status 5: no test was chosen.
@@ -54,7 +54,7 @@ test-all: $(VENV)/.installed ## run all tests, the slow ones too
 
 test-asan: $(VENV)-asan/.installed ## run the tests of the core, built with ASan and UBSan
 	@$(call on_both_drivers,tools/with-asan $(VENV)-asan/bin/python,$(core))
-	GPUINTEROP_TEST_ASAN=1 tools/with-asan $(VENV)-asan/bin/python -m pytest -n $(JOBS) --driver=fake tests/ops/test_layouts.py
+	GPUINTEROP_TEST_ASAN=1 tools/with-asan $(VENV)-asan/bin/python -m pytest -n $(JOBS) --driver=fake tests/elementwise/test_layouts.py
 
 soak: $(VENV)/.installed ## run the property tests with a million examples (SOAK=10: ten times the usual number)
 	GPUINTEROP_SOAK=$(SOAK) $(bin)/python -m pytest -n $(JOBS) --timeout 0 -m "hypothesis and not bench" $(PYTEST_FLAGS)

@@ -2,7 +2,7 @@
 
 The oracle is NumPy in the next wider type (float64 for float32, the processor's long double for float64),
 or Python's math for functions that NumPy lacks; it is not the function that device "cpu" runs. ROWS has the
-guaranteed errors, which tests/ops/test_accuracy.py checks on every device.
+guaranteed errors, which tests/elementwise/test_accuracy.py checks on every device.
 
     python benchmarks/accuracy.py --device cuda --json benchmarks/results/accuracy-cuda.json
 """

@@ -33,11 +33,15 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 # another's cores. Read when NumPy and PyTorch are imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+pytest.register_assert_rewrite("helpers.cases", "helpers.products")
+
 LIBRARY_MARKERS = ("torch", "jax", "cupy", "pycuda", "numba")
 # What a test needs: a device, real or fake; a real one; two real ones; the inside of the fake driver.
 DRIVER_MARKERS = ("driver", "gpu", "multi_gpu", "fake_driver")
 # Folders whose tests compile a kernel for each case, by g++ on the fake driver: minutes.
-SLOW_ON_FAKE = {"array", "blas", "examples", "index", "ops", "reduce"}
+SLOW_ON_FAKE = {
+    "arrays", "product", "examples", "index", "elementwise", "fusion", "numpy_api", "reduce"
+}  # fmt: skip
 NOT_ON_FAKE = Path(__file__).with_name("doubles") / "not_on_fake.txt"
 ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")
 
@@ -329,3 +333,22 @@ def clean():
     saved = internals.save_registry()
     yield
     internals.restore_registry(saved)
+
+
+@pytest.fixture
+def npmat(monkeypatch):
+    """CUDAMat's module for NumPy's memory, as an installed library."""
+    from doubles import fake_cudamat, fake_pycuda
+
+    module = fake_cudamat.npmat()
+    fake_pycuda.installed(monkeypatch, module)
+    return module
+
+
+@pytest.fixture
+def gnumpy(monkeypatch, npmat):
+    from doubles import fake_cudamat, fake_pycuda
+
+    module = fake_cudamat.gnumpy(npmat)
+    fake_pycuda.installed(monkeypatch, module)
+    return module

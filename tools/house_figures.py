@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "house")]
 
-from test_layering import LAYERS  # noqa: E402 - its folder is on the path now
+import test_layering as layering  # noqa: E402 - its folder is on the path now
 
 # Follows a call with sys.setprofile and prints the number of the package's files that it passes, that of its
 # returns to a file that it had left, and the files.
@@ -87,13 +87,45 @@ def journey(name: str) -> str:
     return " files, ".join(done.stdout.split()[:2]) + " returns"
 
 
+def largest(folder: str) -> str:
+    """Return the folder below with most sources, with their number; headers and tests aside."""
+    top = ROOT / folder
+    found = {path: len(layering.sources_of(path)) for path in top.rglob("*") if path.is_dir()}
+    most = max(found, key=lambda path: (found[path], str(path)))
+    return f"{most.relative_to(top)}, {found[most]}"
+
+
+def circles() -> str:
+    """Return the number of modules on circles of imports, those inside functions included."""
+    graph, left = layering.graph_of_imports(), set(layering.MODULES)
+    while ends := {name for name in left if not graph[name] & left}:
+        left -= ends
+    back = {name: {other for other in left if name in graph[other]} for name in left}
+    while ends := {name for name in left if not back[name] & left}:
+        left -= ends
+    return str(len(left))
+
+
+def tree() -> list[tuple[str, str, str, str]]:
+    """Return the figures of the folders and their layers."""
+    root = [name for name in layering.sources_of(layering.PACKAGE) if name != "__init__.py"]
+    return [
+        ("modules in the root of gpuinterop/", "31", str(len(root)), "7"),
+        ("layers", "9", str(len(set(layering.LAYERS.values()))), "8"),
+        ("modules on circles of imports", "15", circles(), "0"),
+        ("imports that run upwards", "2", str(len(layering.upward_imports())), "0"),
+        ("includes that the table does not have", "9", str(len(layering.unlisted_includes())), "0"),
+        ("largest folder of gpuinterop/", "ops, 45", largest("gpuinterop"), "20"),
+        ("largest folder of native/", "python, 30", largest("native"), "20"),
+    ]
+
+
 def figures() -> list[tuple[str, str, str, str]]:
     """Return rows of (figure, before, today, target)."""
     package = tracked("gpuinterop", "native")
     added = tracked("gpuinterop/pytensor", "gpuinterop/theano")  # since the decision
     tests_added = tracked("tests/pytensor_backend", "tests/documents")
     converters = tracked("gpuinterop/converters", suffixes=(".py",))
-    operations = tracked("gpuinterop/ops", suffixes=(".py",))
     return [
         (
             "lines of gpuinterop/ and native/",
@@ -111,8 +143,7 @@ def figures() -> list[tuple[str, str, str, str]]:
         ("lines of tests/pytensor_backend/ and documents/", "", f"{lines(tests_added):,}", ""),
         ("files of converters/", "38", str(len(converters)), "24"),
         ("lines of converters/", "5,979", f"{lines(converters):,}", "3,800"),
-        ("files of ops/", "49", str(len(operations)), ""),
-        ("layers", "17", str(len(set(LAYERS.values()))), "9"),
+        *tree(),
         ("functions by which the core calls Python", "23", str(hooks()), "8"),
         ('a first to(x, "torch")', "10 files, 12 returns", journey("to"), "6 files, 4 returns"),
         ("a first explain", "18 files, 53 returns", journey("explain"), "8 files, 12 returns"),

@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 import pytest
-from cases import agree
+from helpers.cases import agree
 
 import gpuinterop as gi
 from gpuinterop import converters

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import agree
+from helpers.cases import agree
 
 import gpuinterop as gi
 from gpuinterop import converters

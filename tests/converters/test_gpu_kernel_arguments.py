@@ -5,8 +5,8 @@ import importlib
 
 import numpy as np
 import pytest
-from cases import MULTIPLY, load, ready_pycuda
 from doubles import internals
+from helpers.cases import MULTIPLY, load, ready_pycuda
 
 import gpuinterop as gi
 from gpuinterop import converters

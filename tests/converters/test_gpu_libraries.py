@@ -6,9 +6,9 @@ import sys
 
 import numpy as np
 import pytest
-from cases import MULTIPLY, agree, load, ready_pycuda
 from doubles import driver, internals
-from doubles.process_memory import resident_bytes
+from helpers.cases import MULTIPLY, agree, load, ready_pycuda
+from helpers.process_memory import resident_bytes
 
 import gpuinterop as gi
 from gpuinterop import converters

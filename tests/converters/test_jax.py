@@ -4,9 +4,9 @@ import gc
 
 import numpy as np
 import pytest
-from cases import agree, aligned
 from doubles import driver
-from doubles.profile import functions_of
+from helpers.cases import agree, aligned
+from helpers.profile import functions_of
 
 import gpuinterop as gi
 from gpuinterop import converters

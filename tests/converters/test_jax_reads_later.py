@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from doubles.threads import in_threads
+from helpers.threads import in_threads
 
 import gpuinterop as gi
 

@@ -5,8 +5,8 @@ import types
 
 import numpy as np
 import pytest
-from cases import host
 from doubles import fake_cudamat, fake_pycuda
+from helpers.cases import host
 
 import gpuinterop as gi
 from gpuinterop import converters

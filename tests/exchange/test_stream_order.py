@@ -9,7 +9,7 @@ import ctypes
 import numpy as np
 import pytest
 from doubles import driver
-from doubles.threads import in_thread
+from helpers.threads import in_thread
 from peers import (
     CUDA,
     TO_STRUCT,

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from doubles.process_memory import resident_bytes
-from doubles.threads import in_threads
+from helpers.process_memory import resident_bytes
+from helpers.threads import in_threads
 from peers import Producer, capsule, consume, forever, peer, run, struct
 
 import gpuinterop as gi

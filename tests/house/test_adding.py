@@ -124,7 +124,7 @@ for dtype in map(np.dtype, ("bool", "int8", "uint64", "float16", "float64", "com
 """
 TESTS = Path(__file__).parents[1]
 ROWS = f"""
-sys.path += [{str(TESTS)!r}, {str(TESTS / "ops")!r}]
+sys.path += [{str(TESTS)!r}, {str(TESTS / "elementwise")!r}]
 if PLACE != "cpu":
     from doubles import fake_driver
 

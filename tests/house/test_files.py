@@ -118,6 +118,11 @@ def is_public(name: str) -> bool:
     if first in LISTED:
         generated = ("__", "to_", "from_") if first == "converters" else "__"
         return second in {*LISTED[first], ""} or second.startswith(generated)
+    if (
+        first in ("devices", "doctor", "errors")
+        and (ROOT / f"gpuinterop/{first}/{second}.py").exists()
+    ):
+        return False
     return first in PUBLIC
 
 

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from doubles.property_tests import examples
+from helpers.property_tests import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from keys import FORMS, given_as, keys, shapes

@@ -3,8 +3,8 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from doubles.layouts import LAYOUTS
-from doubles.property_tests import examples
+from helpers.layouts import LAYOUTS
+from helpers.property_tests import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from keys import INDEX_DTYPES

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from doubles.layouts import LAYOUTS
+from helpers.layouts import LAYOUTS
 
 import gpuinterop as gi
 

@@ -7,7 +7,7 @@ pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
 
 import pytensor
 import pytensor.tensor as pt
-from doubles.process_memory import resident_bytes
+from helpers.process_memory import resident_bytes
 
 import gpuinterop as gi
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from doubles.layouts import values, views
+from helpers.layouts import values, views
 
 import gpuinterop as gi
 

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from doubles.property_tests import examples
+from helpers.property_tests import examples
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from cases import agree
 from doubles import driver, internals
+from helpers.cases import agree
 
 import gpuinterop as gi
 

@@ -4,9 +4,9 @@ import sys
 
 import numpy as np
 import pytest
-from cases import host
 from doubles import driver, fake_driver
 from doubles.fake_numba import DeviceNDArray, MemoryPointer
+from helpers.cases import host
 
 import gpuinterop as gi
 from gpuinterop import converters

@@ -4,9 +4,9 @@ import gc
 
 import numpy as np
 import pytest
-from cases import Liar, agree
 from doubles.fake_numba import DeviceNDArray, MemoryPointer
 from doubles.fake_pycuda import values
+from helpers.cases import Liar, agree
 
 import gpuinterop as gi
 from gpuinterop import converters

@@ -5,9 +5,9 @@ import types
 
 import numpy as np
 import pytest
-from cases import host, refused
 from doubles.fake_numba import DeviceNDArray, MemoryPointer
 from doubles.fake_pycuda import values, window
+from helpers.cases import host, refused
 
 import gpuinterop as gi
 from gpuinterop import _core, converters

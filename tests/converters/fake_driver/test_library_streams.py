@@ -8,9 +8,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from cases import host
 from doubles import driver, fake_driver, internals
 from doubles.fake_pycuda import DeviceAllocation
+from helpers.cases import host
 
 import gpuinterop as gi
 from gpuinterop import converters

@@ -8,8 +8,8 @@ import gc
 
 import numpy as np
 import pytest
-from cases import host
 from doubles.fake_pycuda import values
+from helpers.cases import host
 
 import gpuinterop as gi
 from gpuinterop import converters

@@ -6,11 +6,11 @@ import types
 
 import numpy as np
 import pytest
-from cases import agree, host
 from doubles import driver, fake_pycuda
 from doubles.fake_pycuda import values
-from doubles.profile import functions_of
-from doubles.threads import in_thread
+from helpers.cases import agree, host
+from helpers.profile import functions_of
+from helpers.threads import in_thread
 
 import gpuinterop as gi
 from gpuinterop import converters

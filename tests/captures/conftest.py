@@ -1,0 +1,3 @@
+"""Tests of captures, which leave the driver as they found it."""
+
+from helpers.tidy import tidy as tidy

@@ -1,0 +1,292 @@
+"""How many Python functions a cached call runs: no more than docs/operations.md states."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from doubles.on_fake import FAKE
+from helpers.profile import functions_of
+
+import gpuinterop as gi
+
+HOST = np.arange(20, dtype="float32").reshape(4, 5)
+SCALE = 2.0
+
+
+class Model:
+    rate = 0.5
+
+    @gi.fuse
+    def step(self, x, y):
+        return x - y * self.rate
+
+
+FUSED = gi.fuse(lambda x, y, n=1, up=True: x * y * SCALE + n if up else y)
+STATIC = gi.fuse(lambda x, rate: x if rate > 1 else x * rate, static_argnames="rate")
+SEVERAL = gi.fuse(lambda x, y: (x + y, x - y))
+AXPY = gi.ElementwiseKernel("float32 a, T x", "T z", "z = a * x", "axpy", host=lambda a, x: a * x)
+
+
+class Operands:
+    def __init__(self, device):
+        self.x, self.y = (gi.CudaNdarray(HOST, device=device) for _ in "xy")
+        self.out, self.more = (gi.CudaNdarray(HOST, device=device) for _ in "xy")
+        self.wide = gi.GpuArray(HOST, dtype="float64", device=device)
+        self.whole = gi.GpuArray(HOST, dtype="int32", device=device)
+        self.half = gi.GpuArray(HOST, dtype="float16", device=device)
+        self.small = gi.GpuArray(HOST, dtype="bfloat16", device=device)
+        self.logical = gi.GpuArray(HOST, dtype="bool", device=device)
+        self.complex = gi.GpuArray(HOST, dtype="complex64", device=device)
+        self.places = gi.GpuArray([2, 0], dtype="int64", device=device)
+        self.a, self.b, self.c = (gi.CudaNdarray(HOST[:, :4], device=device) for _ in "abc")
+        self.v, self.w = (gi.CudaNdarray(HOST[0, :4], device=device) for _ in "vw")
+        self.stack = gi.CudaNdarray(np.ones((2, 4, 4), "float32"), device=device)
+        self.rows, self.total = gi.empty(4, device=device), gi.empty((), device=device)
+
+
+CALLS = {
+    "x + y": lambda o: o.x + o.y,
+    "x + 1": lambda o: o.x + 1,
+    "x > y": lambda o: o.x > o.y,
+    "x ** 2": lambda o: o.x**2,
+    "x[::-1] * x[0]": lambda o: o.x[::-1] * o.x[0],
+    "wide * 2": lambda o: o.wide * 2,
+    "divmod": lambda o: divmod(o.x, o.y),
+    "exp": lambda o: gi.exp(o.x),
+    "exp, out": lambda o: gi.exp(o.x, out=o.out),
+    "sigmoid": lambda o: gi.sigmoid(o.x),
+    "digamma of float16": lambda o: gi.digamma(o.half),
+    "x.exp()": lambda o: o.x.exp(),
+    "x.conj()": lambda o: o.x.conj(),
+    "where": lambda o: gi.where(o.x, o.x, o.y),
+    "where, out": lambda o: gi.where(o.x, 1.0, o.y, out=o.out),
+    "astype": lambda o: o.x.astype("float64"),
+    "astype of a view, a type": lambda o: o.wide[::-2].astype(np.int32),
+    "astype, a dtype": lambda o: o.whole.astype(o.half.dtype),
+    "copy": lambda o: o.x.copy(),
+    "copy in memory order": lambda o: o.x.copy(order="K"),
+    "copy, columns": lambda o: o.x.copy(order="F"),
+    "fill": lambda o: o.out.fill(1),
+    "fill, integers": lambda o: o.whole.fill(-1),
+    "assignment": lambda o: o.out.__setitem__(Ellipsis, o.x),
+    "assignment of an integer": lambda o: o.whole.__setitem__(0, 3),
+    "assignment that casts": lambda o: o.wide.__setitem__(..., o.x),
+    "assignment that casts, a part": lambda o: o.half.__setitem__(slice(1, 3), o.wide[::-1][:2]),
+    "a number into float16": lambda o: o.half.fill(1),
+    "a number into bfloat16": lambda o: o.small.fill(1.5),
+    "a number into complex": lambda o: o.complex.__setitem__(..., 1),
+    "a complex number": lambda o: o.complex.fill(1j),
+    "a number into bool": lambda o: o.logical.__setitem__(..., 1),
+    "a float into integers": lambda o: o.whole.__setitem__(..., 1.0),
+    "float16 + 1": lambda o: o.half + 1,
+    "bfloat16 + 1": lambda o: o.small + 1,
+    "complex * 1j": lambda o: o.complex * 1j,
+    "numpy.exp": lambda o: np.exp(o.x),
+    "numpy.add": lambda o: np.add(o.x, 1),
+    "numpy.add, out": lambda o: np.add(o.x, o.y, out=o.out),
+    "numpy.divmod": lambda o: np.divmod(o.x, o.y),
+    "x.sum()": lambda o: o.x.sum(),
+    "sum, axis": lambda o: gi.sum(o.x, axis=0),
+    "sum, out": lambda o: gi.sum(o.x, out=o.total),
+    "max, keepdims": lambda o: o.x.max((0, 1), keepdims=True),
+    "x.mean()": lambda o: o.x.mean(1, out=o.rows),
+    "x.argmax()": lambda o: o.x.argmax(axis=1),
+    "x.var()": lambda o: o.x.var(ddof=1, keepdims=True),
+    "ElementwiseKernel": lambda o: AXPY(2.0, o.x),
+    "ElementwiseKernel, out": lambda o: AXPY(2, o.x, out=o.out),
+    "fuse": lambda o: FUSED(o.x, o.y),
+    "fuse, numbers and constants": lambda o: FUSED(o.x, o.y, 300, True),
+    "fuse, a static number": lambda o: STATIC(o.x, 0.5),
+    "fuse, several results": lambda o: SEVERAL(o.x, o.y),
+    "fuse, outs": lambda o: SEVERAL(o.x, o.y, out=(o.out, o.more)),
+    "fuse, a method": lambda o: MODEL.step(o.x, o.y),
+}
+MODEL = Model()
+PRODUCTS = {
+    "a @ b": lambda o: o.a @ o.b,
+    "a @ b.T": lambda o: o.a @ o.b.T[::-1],
+    "matmul": lambda o: gi.matmul(o.a, o.b, out=o.c.T),
+    "matmul, tf32": lambda o: gi.matmul(o.a, o.b, tf32=True),
+    "matmul onto itself": lambda o: gi.matmul(o.a, o.b, out=o.a),
+    "dot": lambda o: gi.dot(o.a, o.b),
+    "a.dot": lambda o: o.a.dot(o.b),
+    "inner": lambda o: gi.inner(o.a, o.b),
+    "gemm": lambda o: gi.gemm(o.a, o.b, o.c, alpha=2, beta=0.5),
+    "gemm, out": lambda o: gi.gemm(o.a, o.b, o.c, out=o.c),
+    "gemm, a row": lambda o: gi.gemm(o.a, o.b, o.v),
+    "gemm, nothing": lambda o: gi.gemm(o.a, o.b, o.c, alpha=0),
+    "addmm": lambda o: gi.addmm(o.c, o.a, o.b),
+    "a @ v": lambda o: o.a @ o.v[::-1],
+    "v @ a": lambda o: o.v @ o.a,
+    "v @ w": lambda o: o.v @ o.w,
+    "dot, out": lambda o: gi.dot(o.a, o.v, out=o.w),
+    "vdot": lambda o: gi.vdot(o.v, o.w),
+    "gemv": lambda o: gi.gemv(o.a, o.v, o.w, alpha=2.0, beta=0.5, out=o.w),
+    "ger": lambda o: gi.ger(o.v, o.w, o.a, alpha=0.5, out=o.c),
+    "stack @ a": lambda o: o.stack @ o.a,
+    "a @ stack": lambda o: o.a @ o.stack,
+    "integers": lambda o: o.whole[:, :4] @ o.whole[:, :4],
+    "mixed": lambda o: o.whole[:, :4] @ o.wide[:, :4],
+}
+# Calls that run Python, for the reasons in docs/operations.md.
+SLOWER = {
+    "clip": (1, lambda o: gi.clip(o.x, 0, 1)),
+    "clip, a minimum": (2, lambda o: o.x.clip(o.y)),
+    "clip of integers": (6, lambda o: o.whole.clip(2, max=5)),
+    "round": (2, lambda o: o.x.round(2)),
+    "round of integers": (10, lambda o: gi.round(o.whole, -1)),
+    "astype, a type": (8, lambda o: gi.astype(o.x, np.int32)),
+    "astype, the same": (8, lambda o: o.x.astype("float32", copy=False)),
+    "set": (1, lambda o: o.out.set(o.x)),
+    "take": (3, lambda o: o.x.take(o.places, axis=0, mode="clip")),
+    "take, out": (2, lambda o: gi.take(o.x, o.places, 0, o.out[:2], "wrap")),
+    "take, flat": (3, lambda o: o.x.take(o.places, mode="wrap")),
+    "x.item(i)": (1, lambda o: o.x.item(3)),
+    "x.item(i, j)": (1, lambda o: o.x.item(3, -1)),
+    "float(x)": (2, lambda o: float(o.total)),
+    "x.get()": (2, lambda o: o.x.get()),
+    "concatenate": (1, lambda o: gi.concatenate([o.x, o.y])),
+    "stack": (1, lambda o: gi.stack([o.x, o.y], -1)),
+    "concatenate, dtypes": (24, lambda o: gi.concatenate((o.wide, o.whole), axis=1)),
+    "join": (8, lambda o: gi.join(0, o.x, o.y)),
+    "ptp": (1, lambda o: o.x.ptp()),
+    "numpy.matmul": (7, lambda o: np.matmul(o.x, o.y.T)),
+    "numpy.round": (4, lambda o: np.round(o.x)),
+    "numpy.where": (5, lambda o: np.where(o.x, o.x, o.y)),
+    "numpy.sum": (6, lambda o: np.sum(o.x)),
+    "norm": (5, lambda o: o.x.norm()),
+}
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("name", [*CALLS, *PRODUCTS])
+def test_a_cached_call_runs_no_python_function(device, name):
+    assert functions_of(partial({**CALLS, **PRODUCTS}[name], Operands(device))) == []
+
+
+# Index arrays beside slices, on one device: without ints, lists and other libraries' arrays.
+AT_INDICES = {
+    "x[i]": lambda o: o.x[o.places],
+    "x[i, j]": lambda o: o.x[o.places, o.places[::-1]],
+    "x[:, i]": lambda o: o.x[:, o.places],
+    "x[i, None, 1:]": lambda o: o.x[o.places, None, 1:],
+    "x[i] = 1": lambda o: o.out.__setitem__(o.places, 1),
+    "x[:, i] = y": lambda o: o.out.__setitem__((slice(None), o.places), o.x[:, :2]),
+    "x[mask] = 1": lambda o: o.out.__setitem__(o.logical, 1),
+}
+AT_INDICES_ON_THE_HOST = AT_INDICES | {
+    "v[i]": lambda o: o.v[o.places],
+    "x[mask]": lambda o: o.x[o.logical],
+    "x[mask] = y": lambda o: o.out.__setitem__(o.logical, o.x[o.logical]),
+}
+
+
+@pytest.mark.parametrize("name", AT_INDICES_ON_THE_HOST)
+def test_index_arrays_on_the_host_run_no_python_function(name):
+    assert functions_of(partial(AT_INDICES_ON_THE_HOST[name], Operands("cpu"))) == []
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("name", AT_INDICES)
+def test_index_arrays_run_no_python_function(device, name):
+    assert functions_of(partial(AT_INDICES[name], Operands(device))) == []
+
+
+# The functions that users pass as host= are Python on the host.
+CALLS_ON_THE_HOST = {
+    name: call
+    for name, call in {**CALLS, **PRODUCTS}.items()
+    if not name.startswith("ElementwiseKernel")
+} | {"halves": lambda o: gi.gemm(o.half[:, :4], o.half[:, :4], o.half[:, :4], alpha=2)}
+
+
+@pytest.mark.parametrize("name", CALLS_ON_THE_HOST)
+def test_a_cached_call_on_the_host_runs_no_python_function(name):
+    assert functions_of(partial(CALLS_ON_THE_HOST[name], Operands("cpu"))) == []
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("name", SLOWER)
+def test_python_functions_of_other_cached_calls(device, name):
+    stated, call = SLOWER[name]
+    functions = functions_of(partial(call, Operands(device)))
+    # Comprehensions are functions of their own before Python 3.12.
+    assert 0 < len(functions) <= stated, functions
+
+
+@pytest.mark.driver
+def test_new_shapes_of_a_product_run_no_python_function(device):
+    arrays = [gi.CudaNdarray(np.ones((n, n), "float32"), device=device) for n in range(1, 20)]
+    _ = arrays[0] @ arrays[0]
+    assert functions_of(lambda: [x @ x for x in arrays]) in ([], ["<listcomp>"])
+
+
+# A cached call must not be served by the entry of another one.
+
+
+def test_cached_calls_distinguish_arguments(device):
+    fused = gi.fuse(lambda x, n: x / n)
+    x, y = (gi.GpuArray(np.ones(1, t), device=device) for t in ("float32", "float64"))
+    strict = gi.CudaNdarray(np.ones(1, np.float32), device=device)
+    zero, matrix = (gi.GpuArray(v, device=device) for v in (np.ones(1, "int32"), np.ones((1, 1))))
+    with np.errstate(all="ignore"):
+        for _ in range(2 if FAKE else 4):
+            for n in (1, 1.0, True, -0.0, 0.0, 1000):
+                for one in (x, y, strict, zero, matrix):
+                    found, expected = fused(one, n), one / n
+                    assert (type(found), found.dtype) == (type(expected), expected.dtype)
+                    assert found.get().tobytes() == expected.get().tobytes()
+                    assert found.shape == one.shape
+
+
+def test_round_and_astype_distinguish_their_arguments(device):
+    x, n = (gi.GpuArray(HOST / 8, dtype=d, device=device) for d in ("float64", "int32"))
+    for decimals in (1, 2, 0, -1, 1):
+        for array in (x, n):
+            np.testing.assert_array_equal(
+                array.round(decimals).get(), np.round(array.get(), decimals)
+            )
+    for dtype in ("int16", np.float32, np.dtype("bool"), float, "int16", "float64"):
+        np.testing.assert_array_equal(x.astype(dtype).get(), x.get().astype(dtype), strict=True)
+        assert (x.astype(dtype, copy=False) is x) == (np.dtype(dtype) == x.dtype)
+        assert x.astype(dtype, "F").flags.f_contiguous
+    with pytest.raises(gi.ShapeError):
+        x.astype("float64", "Z", copy=False)
+
+
+def test_numbers_are_checked_in_every_call(device):
+    x, n = (gi.GpuArray(HOST, dtype=d, device=device) for d in ("float32", "int8"))
+    scale = gi.ElementwiseKernel("float32 a, int8 n, float32 x", "float32 z", "z = a * x + n", "scale",
+                                 host=lambda a, n, x: a * x + n)  # fmt: skip
+    for _ in range(3):
+        x.fill(2.5)
+        n.fill(-3)
+        assert (x[0, 0].item(), n[0, 0].item(), scale(2.0, 3, x)[0, 0].item()) == (2.5, -3, 8)
+        for array, value in [(x, 1e300), (n, 200), (n, -129), (n, 2**70)]:
+            with pytest.raises(gi.DTypeError) as caught:
+                array.fill(value)
+            assert caught.value.where == "fill"
+        for bad in [(1e39, 3), (2.0, 300), (2.0, 10**400)]:
+            with pytest.raises(gi.DTypeError, match="scale, parameter"):
+                scale(*bad, x)
+        for wrong in (lambda: scale(1.0, x), lambda: gi.where(x), lambda: gi.clip(x, mni=1),
+                      lambda: x.clip(1, 2, None, 4), lambda: x.copy("C", "F"), lambda: x.exp(1)):  # fmt: skip
+            with pytest.raises(TypeError):
+                wrong()
+        with pytest.raises(gi.ReadOnlyError):
+            x[:1].broadcast_to(x.shape).fill(1.0)
+
+
+def test_cached_copies_are_reported(device):
+    x = gi.CudaNdarray(HOST, device=device)
+    for _ in range(3):
+        with gi.count_copies() as seen:
+            x.copy()
+        assert seen.count == 1
+        with gi.no_copies():
+            x.astype("float64")
+            gi.concatenate([x, x])
+            gi.negative(x[:, :4:2], out=x[:, 1:4:2])  # beside the operand's elements, not over them
+            gi.add(x, 1, out=x)
+            with pytest.raises(gi.CopyForbiddenError, match="copy"):
+                x.copy()

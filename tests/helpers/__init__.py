@@ -1,0 +1,1 @@
+"""What several folders of tests share: layouts, threads, counts of calls and memory, examples of properties."""

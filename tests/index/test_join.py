@@ -1,0 +1,93 @@
+"""Joining, splitting, filling: against NumPy."""
+
+import numpy as np
+import pytest
+from helpers.products import values
+
+import gpuinterop
+from gpuinterop import CudaNdarray, DTypeError, GpuArray
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, None])
+def test_concatenate(device: str, axis: int | None) -> None:
+    a, b = values(3, 4), values(3, 4)
+    x, y = CudaNdarray(a, device=device), CudaNdarray(b, device=device)
+    for left, host in [(x, a), (x[::-1, ::-1], a[::-1, ::-1])]:
+        result = gpuinterop.concatenate([left, y], axis)
+        assert type(result) is CudaNdarray
+        np.testing.assert_array_equal(np.asarray(result), np.concatenate([host, b], axis))
+        if axis is not None:
+            stacked = gpuinterop.stack([left, y], axis)
+            np.testing.assert_array_equal(stacked.get(), np.stack([host, b], axis))
+
+
+def test_concatenate_with_empty_and_out(device: str) -> None:
+    a = CudaNdarray(values(0, 2), device=device)
+    b = CudaNdarray(values(3, 2), device=device)
+    out = CudaNdarray(np.zeros((3, 2), np.float32), device=device)
+    assert gpuinterop.concatenate([a, b], out=out) is out
+    np.testing.assert_array_equal(np.asarray(out), values(3, 2))
+    assert gpuinterop.join(0, a, a).shape == (0, 2)
+
+
+def test_refusals(device: str) -> None:
+    x = CudaNdarray(values(2, 3), device=device)
+    for join in (gpuinterop.concatenate, gpuinterop.stack):
+        for wrong in ([], [x, x[0]], [x, x[:1, :2]]):
+            with pytest.raises(gpuinterop.ShapeError):
+                join(wrong)
+        for wrong in (3, [x, [[1.0, 2.0, 3.0]]]):
+            with pytest.raises(gpuinterop.ArgumentTypeError):
+                join(wrong)
+    for call in (lambda: gpuinterop.concatenate([x.sum()]), lambda: gpuinterop.concatenate([x], 2),
+                 lambda: gpuinterop.stack([x], 3),
+                 lambda: gpuinterop.split(x, 2, axis=1), lambda: gpuinterop.split(x, 0)):  # fmt: skip
+        with pytest.raises(gpuinterop.ShapeError):
+            call()
+    for sections in ("ab", 1.5, None, [0.5]):
+        with pytest.raises(gpuinterop.ArgumentTypeError, match="parts"):
+            gpuinterop.split(x, sections)
+
+
+JOINS = {
+    "concatenate": gpuinterop.concatenate,
+    "stack": gpuinterop.stack,
+    "join": lambda parts: gpuinterop.join(0, *parts),
+    "numpy.append": lambda parts: np.append(*parts, axis=0),
+    **{
+        f"numpy.{name}": getattr(np, name)
+        for name in ("concatenate", "stack", "vstack", "hstack", "dstack", "column_stack")
+    },
+}
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_beside_a_cudandarray_every_result_is_float32(device: str, name: str) -> None:
+    x = CudaNdarray(values(2, 3), device=device)
+    for dtype in ("float64", "int64", "complex64"):
+        y = np.ones((2, 3), dtype)
+        for parts in ([x, GpuArray(y, device=device)], [y, x]):
+            with pytest.raises(DTypeError, match="is a CudaNdarray") as caught:
+                JOINS[name](parts)
+            assert caught.value.where == name
+    small = JOINS[name]([GpuArray(np.ones((2, 3), "int16"), device=device), x])
+    assert (type(small), small.dtype) == (CudaNdarray, np.float32)
+
+
+def test_split_gives_views(device: str) -> None:
+    host = values(6, 4)
+    x = CudaNdarray(host, device=device)
+    for sections, axis in [(3, 0), (1, 0), ([1, 4], 0), ([2, 2, 9], 1), (2, -1)]:
+        parts = gpuinterop.split(x, sections, axis)
+        for part, expected in zip(parts, np.split(host, sections, axis), strict=True):
+            np.testing.assert_array_equal(np.asarray(part), expected)
+            assert part.size == 0 or part.base is x
+
+
+def test_parts_that_share_memory_with_out(device: str) -> None:
+    rows = np.arange(12, dtype="float32").reshape(4, 3)
+    x = GpuArray(rows, device=device)
+    gpuinterop.concatenate([x[1:], x[:1]], out=x)
+    np.testing.assert_array_equal(x.get(), np.roll(rows, -1, axis=0))
+    gpuinterop.stack([x[3], x[2], x[1], x[0]], out=x)
+    np.testing.assert_array_equal(x.get(), np.roll(rows, -1, axis=0)[::-1])
