@@ -9,7 +9,6 @@ from typing import Any
 from gpuinterop import _core, errors
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.exchange import engine, registry
-from gpuinterop.exchange.availability import import_package
 from gpuinterop.exchange.plan import (
     TYPE_CODES,
     ArrayInfo,
@@ -20,7 +19,7 @@ from gpuinterop.exchange.plan import (
     refuse,
     share,
 )
-from gpuinterop.exchange.registry import NAMESPACES, Backend
+from gpuinterop.exchange.registry import NAMESPACES, Backend, import_package
 from gpuinterop.exchange.suggested_fixes import cast_line, copy_line, fix_dtype
 
 ARRAY = "an array of a library with an array-API namespace"

@@ -25,7 +25,7 @@ from gpuinterop.devices.foreign_handles import CUDA
 from gpuinterop.errors import GpuInteropError, printable
 from gpuinterop.errors.arguments import require_bool
 from gpuinterop.errors.messages import not_one_of
-from gpuinterop.exchange import availability, package_versions, registry
+from gpuinterop.exchange import package_versions, registry
 
 from .rules import Facts, Finding, diagnose
 
@@ -223,13 +223,13 @@ def _streams(report: Report) -> None:
 
 def _libraries(report: Report) -> None:
     # Imports that failed in this process; nothing is imported for the report.
-    failed = {name: f"its import fails: {why}" for name, why in availability.failures.items()}
+    failed = {name: f"its import fails: {why}" for name, why in registry.failures.items()}
     found = package_versions.scan()
     rows = [replace(row, broken=failed.get(row.library, row.broken)) for row in found]
     for name in failed.keys() - {row.library for row in rows}:
         rows.append(package_versions.Installed(name, name, "", broken=failed[name]))
     report.libraries = rows
-    report.disabled_converters = dict(availability.broken_converters)
+    report.disabled_converters = dict(registry.broken_converters)
 
 
 def _runtime(report: Report) -> None:

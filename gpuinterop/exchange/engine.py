@@ -36,7 +36,6 @@ from gpuinterop.errors.messages import dtype_of_class, out_is_no_array
 from gpuinterop.ndarray import CudaNdarray
 
 from . import registry
-from .availability import import_library, unknown_object_error
 from .foreign_memory import describe_memory, import_memory, plan_import
 from .library_functions import (
     call,
@@ -57,7 +56,7 @@ from .plan import (
     refuse,
     share,
 )
-from .registry import Backend
+from .registry import Backend, import_library, unknown_object_error
 from .suggested_fixes import cast_line
 
 _NOTHING = _core.empty(_core.Array, (0,), "float32", 1, 0)  # an array on the host

@@ -19,8 +19,7 @@ from gpuinterop.reduce.table import FUSED
 
 from .compiled import CompiledExpression
 from .cuda_text import CudaText
-from .dtypes import Operation, Value
-from .graph import Graph, constant_key, values_of
+from .graph import Graph, Operation, Value, constant_key, values_of
 
 __all__ = ["CudaText", "Expression", "Value"]
 

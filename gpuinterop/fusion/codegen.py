@@ -15,8 +15,7 @@ from gpuinterop.elementwise.host_program import HostProgram, HostValue, row_resu
 from gpuinterop.elementwise.promotion import dtype_kind, loop_dtypes, substitute
 
 from .cuda_text import CudaText
-from .dtypes import Value, constant_comparison, loop_of, operand_kinds, strong
-from .graph import Graph
+from .graph import Graph, Value, constant_comparison, loop_of, operand_kinds, strong
 
 
 def device_function(symbol: str, graph: Graph, rows: Sequence[int]) -> tuple[str, str, str]:

@@ -26,10 +26,9 @@ from gpuinterop.elementwise.results import (
 from gpuinterop.errors import ArgumentTypeError
 
 from .codegen import ElementwiseOperation
-from .dtypes import Value, is_strict, number_kind, strong
-from .fused_reduction import ValueType, fused_reduction
-from .graph import Graph, shapes_of
+from .graph import Graph, Value, is_strict, number_kind, shapes_of, strong
 from .partition import Read, Stage, depends_on_shapes, partition
+from .reduction_kernel import ValueType, fused_reduction
 
 _MOST = 64
 

@@ -17,11 +17,9 @@ from gpuinterop.errors import ArgumentTypeError, GpuInteropError, type_name
 from gpuinterop.errors.messages import out_is_no_array
 from gpuinterop.exchange.incoming import as_scalar
 
-from . import products  # noqa: F401 - gives the placeholders their views and products
 from .compiled import ANY_NUMBER, CompiledExpression, Kernels, shape_of
 from .graph import argument_key
-from .scalars import Scalar
-from .trace import NumbersRead, Trace, Tracer, cannot_be_fused, refuse_out
+from .trace import NumbersRead, Scalar, Trace, Tracer, cannot_be_fused, refuse_out
 
 # The compiled expression, its operands, as `_core.PreparedCalls._add` takes them, the function that
 # makes the returned object from its results, if that is not the results themselves, and the 0-d NumPy arrays

@@ -9,17 +9,201 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.arrays.dtypes import NAMES
-from gpuinterop.errors import ArgumentTypeError, DTypeError, type_name
-from gpuinterop.reduce.table import check_not_empty, reduced_shape
+from gpuinterop.arrays.dtypes import NAMES, dtype_from_id, dtype_id
+from gpuinterop.elementwise.promotion import (
+    STRONG_NUMBER,
+    Loop,
+    body_for,
+    dtype_kind,
+    loop_dtypes,
+    require_exact_in,
+    row_of_kind,
+)
+from gpuinterop.elementwise.table import Row
+from gpuinterop.errors import ArgumentTypeError, BoundsError, DTypeError, type_name
+from gpuinterop.errors.messages import integer_out_of_range, negative_exponent
+from gpuinterop.reduce.table import REDUCTIONS, check_not_empty, reduced_shape
 
 from .cuda_text import CudaText
-from .dtypes import Operation, Value, is_scalar, kinds_of, loop_of, operand_kinds, strong
+
+# ---- values and their dtypes --------------------------------------------------------------------
+
+
+_STRICT = np.dtype(np.float32)  # the dtype of a CudaNdarray
+
+Operation: TypeAlias = Row | CudaText
+
+
+@dataclass(eq=False, repr=False)
+class Value:
+    """An input, a constant, or the result of an operation, a reduction or a dimshuffle in an `Expression`.
+
+    The code generator reads its attributes. Other packages only pass values to the methods of the graph.
+    """
+
+    row: Operation | None = None
+    operands: tuple[Value, ...] = ()
+    result: int = 0  # which result of the row
+    cast_to: int = -1  # the dtype of a cast
+    reduction: tuple[str, tuple[int, ...] | None, bool] | None = None  # operation, axes, keepdims
+    number: Any = None
+    index: int = -1  # position among the inputs
+    weak: bool = False  # an input that is a Python number in every call
+    axes: tuple[int, ...] | None = None  # of a dimshuffle: the operand's axis, or -1 for a new one
+
+    def __repr__(self) -> str:
+        # Without the operands: values are shared, so the text could grow exponentially.
+        if self.index >= 0:
+            return f"<input {self.index}>"
+        if self.reduction is not None:
+            return f"<value of {self.reduction[0]}>"
+        if self.axes is not None:
+            return f"<value with axes {self.axes}>"
+        return f"<constant {self.number!r}>" if self.row is None else f"<value of {self.row.name}>"
+
+
+def loop_of(row: Operation, kinds: tuple[int, ...]) -> Loop:
+    """Return the dtypes of the operands and the results of an operation."""
+    return row.loop(kinds) if isinstance(row, CudaText) else loop_dtypes(row, kinds)
+
+
+def kinds_of(
+    values: Sequence[Value],
+    input_kinds: Mapping[int, int] | Sequence[int],
+    strict_inputs: Mapping[int, bool] | Sequence[bool],
+) -> tuple[dict[int, int], set[int]]:
+    """Return the dtype of each of the ordered values, or its weak kind, and the strict values.
+
+    A strict value would be a CudaNdarray in single operations: float32, computed from another.
+    """
+    kinds: dict[int, int] = {}
+    strict: set[int] = set()
+    for value in values:
+        kind = kinds[id(value)] = _kind(value, input_kinds, kinds, strict)
+        among = any(id(o) in strict for o in value.operands)
+        if strict_inputs[value.index] if value.index >= 0 else among and kind == dtype_id(_STRICT):
+            strict.add(id(value))
+    return kinds, strict
+
+
+def operand_kinds(value: Value, kinds: Mapping[int, int], strict: set[int]) -> tuple[int, ...]:
+    """Return the kinds of the operands of `value`; with a CudaNdarray, NumPy scalars are plain numbers."""
+    operands = tuple(kinds[id(o)] for o in value.operands)
+    if not any(id(o) in strict for o in value.operands):
+        return operands
+    first = next((o for o in value.operands if o.number is None and not o.weak), None)
+    if first is not None and id(first) in strict:
+        operands = tuple(
+            number_kind(o.number.item()) if isinstance(o.number, np.generic) else k
+            for o, k in zip(value.operands, operands, strict=True)
+        )
+    # A CUDA text declares the dtypes of its operands itself.
+    if isinstance(value.row, Row) and value.cast_to < 0:
+        require_exact_in(value.row.name, _STRICT, operands)
+    return operands
+
+
+def _kind(
+    value: Value, inputs: Mapping[int, int] | Sequence[int], kinds: dict[int, int], strict: set[int]
+) -> int:
+    if value.index >= 0:
+        return inputs[value.index]
+    if value.axes is not None:
+        return kinds[id(value.operands[0])]
+    if value.reduction is not None:
+        of = dtype_from_id(strong(kinds[id(value.operands[0])]))
+        return dtype_id(REDUCTIONS[value.reduction[0]].result(of))
+    if value.row is None:
+        return number_kind(value.number)
+    if value.cast_to >= 0:
+        return value.cast_to
+    operands = operand_kinds(value, kinds, strict)
+    if isinstance(value.row, CudaText):
+        return value.row.loop(operands)[1][value.result]
+    ins, outs = body_for(value.row, operands)[1]
+    if not value.row.compares:
+        for operand, row in zip(value.operands, ins, strict=True):
+            # Raise the same error as the single operation.
+            if type(operand.number) is int and not _fits(operand.number, row):
+                dtype, wider = dtype_from_id(row), "float64"
+                if dtype.kind not in "iu":
+                    dtype, wider = np.dtype(wider), ""
+                raise integer_out_of_range(value.row.name, operand.number, dtype, wider)
+    if value.row.name == "power":
+        _require_exponent(value.operands[1], ins[1], operands[1])
+    return outs[value.result]
+
+
+def is_strict(x: Any) -> bool:
+    """Return whether `x` is of a class of one dtype, to which scalars in the same operation are converted."""
+    return getattr(type(x), "_only", None) is not None
+
+
+def is_scalar(kind: int) -> bool:
+    """Return whether an operand of this kind is a scalar, Python's or NumPy's."""
+    return kind < 0 or kind >= STRONG_NUMBER
+
+
+def number_kind(number: Any) -> int:
+    """Return the core's kind of a number."""
+    if isinstance(number, np.generic):
+        return STRONG_NUMBER + dtype_id(number.dtype)
+    if isinstance(number, bool):
+        return STRONG_NUMBER + dtype_id(bool)
+    return -1 if isinstance(number, int) else -2 if isinstance(number, float) else -3
+
+
+def constant_comparison(value: Value, ins: Sequence[int]) -> tuple[int, int] | None:
+    """Return two numbers that compare as the operands of `value` do, or None.
+
+    There are such numbers if one operand is a Python integer that the other's dtype cannot hold: the result is
+    then the same for all elements.
+    """
+    if value.row is None or not value.row.compares:
+        return None
+    for i, (operand, row) in enumerate(zip(value.operands, ins, strict=True)):
+        if type(operand.number) is int and not _fits(operand.number, row):
+            above = int(operand.number > 0)
+            return (above, 1 - above) if i == 0 else (1 - above, above)
+    return None
+
+
+_FLOATS_END = 2**1024 - 2**970  # from here on float() overflows
+
+
+def _fits(number: int, row: int) -> bool:
+    dtype = dtype_from_id(row)
+    if dtype.kind in "iu":
+        return bool(np.iinfo(dtype).min <= number <= np.iinfo(dtype).max)
+    return abs(number) < _FLOATS_END
+
+
+def _require_exponent(exponent: Value, row: int, kind: int) -> None:
+    """Refuse integers to the power of a negative number, as the single operation does."""
+    if dtype_kind(row) != "i":
+        return
+    if exponent.weak or kind < 0 <= exponent.index:
+        raise BoundsError(where="power", expected="a constant exponent for integers",
+                          got="an int that each call passes",
+                          fix="name it in static_argnames= of fuse, or cast: x.astype('float64')")  # fmt: skip
+    if exponent.number is not None and exponent.number < 0:
+        raise negative_exponent("power")
+
+
+def strong(kind: int) -> int:
+    """Return the dtype of a kind; a Python number has NumPy's default dtype."""
+    if kind >= 0:
+        return row_of_kind(kind)
+    return NAMES.index({-1: "int64", -2: "float64", -3: "complex128"}[kind])
+
+
+# ---- the graph ----------------------------------------------------------------------------------
+
 
 Node = TypeVar("Node")
 

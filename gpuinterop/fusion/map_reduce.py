@@ -22,8 +22,7 @@ from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.errors.messages import not_one_of
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.reduce.codegen import render
-from gpuinterop.reduce.geometry import Operand
-from gpuinterop.reduce.launch import plan_reduction
+from gpuinterop.reduce.launch import Operand, plan_reduction
 from gpuinterop.reduce.table import FUSED, REDUCTIONS, accumulated_dtype, require_accumulated
 
 from .builder import Expression

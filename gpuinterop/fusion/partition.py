@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 
 from gpuinterop import _core
 
-from .dtypes import Value
-from .graph import Graph, in_order, shapes_of, values_of
+from .graph import Graph, Value, in_order, shapes_of, values_of
 
 _MOST_REDUCTIONS = 4  # of one kernel
 _SMALL = 1 << 20  # elements: a reduction of fewer takes about as long as a launch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,18 +12,148 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpuinterop import _core
 from gpuinterop.arrays.dtypes import dtype_from_id, dtype_id
+from gpuinterop.devices.foreign_handles import CPU
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
 from gpuinterop.elementwise.functions import clip
+from gpuinterop.elementwise.operands import gpuarray_class
 from gpuinterop.elementwise.table import ALIASES, TABLE, Row
-from gpuinterop.errors import ArgumentTypeError, ConversionTypeError
+from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
+from gpuinterop.errors.messages import inner_dimensions_differ
 from gpuinterop.exchange.incoming import as_scalar
 from gpuinterop.reduce.table import FUSED
 
 from .builder import Expression
 from .compiled import shape_of
-from .dtypes import Value, is_strict, kinds_of, number_kind, strong
-from .graph import shapes_of, values_of
-from .scalars import Scalar
+from .graph import (
+    Value,
+    constant_key,
+    is_strict,
+    kinds_of,
+    number_kind,
+    shapes_of,
+    strong,
+    values_of,
+)
+
+# ---- numbers: arithmetic gives another placeholder, which every call computes in Python ---------
+
+
+class Scalar:
+    """A number that each call passes, or computes from such numbers.
+
+    Attributes
+    ----------
+    trace : the trace that it belongs to.
+    name : the parameter, for messages.
+    value : the number in the traced call, which determines the dtypes of the trace.
+    of : the function that computes it from the arguments of a call.
+    key : equal for numbers that are computed in the same way.
+    """
+
+    __slots__ = ("key", "name", "of", "trace", "value")
+    __array_priority__ = 1000.0
+
+    def __init__(
+        self, trace: Any, name: str, value: Any, of: Callable[[tuple[Any, ...]], Any], key: Any
+    ) -> None:
+        self.trace, self.name, self.value, self.of, self.key = trace, name, value, of, key
+
+    def __repr__(self) -> str:
+        return "<number in a fused function>"
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method != "__call__" or options or not all(map(_is_number, inputs)):
+            return NotImplemented  # an array among the inputs records the operation
+        return _combine(ufunc, *inputs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self.unreadable(f"{self.name}.{name}")
+
+    def unreadable(self, got: str) -> ArgumentTypeError:
+        return ArgumentTypeError(
+            where="fuse",
+            expected="a function that does not read the values of numbers, because fuse only traces it",
+            got=f"{got} of an argument that is a number",
+            fix=f"pass static_argnames={self.name!r} to fuse, which then traces each value",
+        )
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (Scalar, bool, int, float, complex, np.generic))
+
+
+def _is_array(x: Any) -> bool:
+    """Return whether `x` is an array or a placeholder for one."""
+    return isinstance(x, _core.Array) or (
+        type(x) is not Scalar and hasattr(type(x), "__gpuinterop_trace__")
+    )
+
+
+def _combine(operation: Callable[..., Any], *operands: Any) -> Scalar:
+    """Return a number that every call computes from others."""
+    first = next(x for x in operands if type(x) is Scalar)
+    steps = [x.of if type(x) is Scalar else (lambda args, x=x: x) for x in operands]
+    return Scalar(
+        first.trace,
+        first.name,
+        operation(*(x.value if type(x) is Scalar else x for x in operands)),
+        lambda args: operation(*(step(args) for step in steps)),
+        (operation, *(x.key if type(x) is Scalar else constant_key(x) for x in operands)),
+    )
+
+
+def _operator(name: str, row: str, *, backward: bool = False, reads: bool = False) -> Any:
+    """Return an operator with numbers and arrays; `reads`: between numbers it raises, because it reads their values."""
+    operation = getattr(operator, name)
+
+    def method(self: Scalar, other: Any) -> Any:
+        if _is_array(other):
+            return FUNCTIONS[row](*((other, self) if backward else (self, other)))
+        if reads:
+            raise self.unreadable("a comparison")
+        if not _is_number(other):
+            return NotImplemented
+        return _combine(operation, *((other, self) if backward else (self, other)))
+
+    return method
+
+
+def _unary(operation: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self: _combine(operation, self)
+
+
+def _reading(got: str) -> Callable[..., Any]:
+    def method(self: Scalar, *_others: Any) -> Any:
+        raise self.unreadable(got)
+
+    return method
+
+
+for _name, _row in {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "power",
+}.items():  # fmt: skip
+    setattr(Scalar, f"__{_name}__", _operator(_name, _row))
+    setattr(Scalar, f"__r{_name}__", _operator(_name, _row, backward=True))
+for _name, _row in {
+    "lt": "less", "le": "less_equal", "eq": "equal", "ne": "not_equal", "gt": "greater",
+    "ge": "greater_equal",
+}.items():  # fmt: skip
+    setattr(Scalar, f"__{_name}__", _operator(_name, _row, reads=True))
+for _name in ("neg", "pos", "abs"):
+    setattr(Scalar, f"__{_name}__", _unary(getattr(operator, _name)))
+for _name, _got in {
+    "bool": "the boolean value", "float": "float()", "int": "int()", "complex": "complex()",
+    "index": "the value as an index", "hash": "the hash", "format": "the formatted value", "round":
+    "round()", "trunc": "the integer part", "str": "the text", "divmod": "divmod()", "rdivmod":
+    "divmod()", "array": "the value as a NumPy array",
+}.items():  # fmt: skip
+    setattr(Scalar, f"__{_name}__", _reading(_got))
+
+
+# ---- arrays -------------------------------------------------------------------------------------
 
 
 class NumbersRead(list[tuple[np.ndarray[Any, Any], Any]]):
@@ -310,3 +441,76 @@ def _reduction(op: str) -> Callable[..., Tracer]:
 
 for _name in FUSED:
     setattr(Tracer, _name, _reduction(_name))
+
+
+# ---- views, and products with vectors -----------------------------------------------------------
+
+
+def _rearranged(x: Tracer, view: Callable[[Any], Any]) -> Tracer:
+    """Return the placeholder with its axes as `view` has those of an array.
+
+    `view` is applied to an array whose strides are the numbers of its axes; only new axes have length 1.
+    """
+    ndim = x.ndim
+    memory = _core.empty(gpuarray_class(), (ndim * (ndim + 1) // 2 + 1,), np.bool_, CPU, 0)
+    found = view(memory._restrided((2,) * ndim, range(1, ndim + 1), 0))
+    axes = (s - 1 if n > 1 else -1 for n, s in zip(found.shape, found._strides, strict=True))
+    return Tracer(x.trace, x.trace.graph.dimshuffle(x.value, tuple(axes)))
+
+
+def _view(name: str) -> Callable[..., Tracer]:
+    return lambda self, *arguments: _rearranged(self, lambda x: getattr(x, name)(*arguments))
+
+
+def _getitem(self: Tracer, key: Any) -> Tracer:
+    """Return x[:, None] and similar; raise for other indices, which an elementwise kernel cannot select."""
+    for k in key if isinstance(key, tuple) else (key,):
+        if not (k is None or k is Ellipsis or (type(k) is slice and k == slice(None))):
+            raise cannot_be_fused("x[index]")
+    return _rearranged(self, lambda x: x[key])
+
+
+def product(a: Any, b: Any, where: str = "matmul") -> Tracer:
+    """Return the product of two vectors, or of a matrix and a vector: a sum of products over one axis."""
+    trace: Trace = next(x.trace for x in (a, b) if isinstance(x, Tracer))
+    left, right = (value_of(trace, x, where) for x in (a, b))
+    shapes = trace.shape(left), trace.shape(right)
+    trace.reads_shape = True  # a product requires equal lengths, while a sum of products broadcasts
+    ndims = tuple(map(len, shapes))
+    if 0 in ndims or max(ndims) > 2 or ndims == (2, 2):
+        raise cannot_be_fused(f"{where} of shapes {shapes[0]} and {shapes[1]}")
+    for value in (left, right):
+        _require_float(trace, value, where)
+    n, m = shapes[0][-1], shapes[1][0]
+    if n != m:
+        raise inner_dimensions_differ(where, *shapes, n, m)
+    if ndims == (1, 2):
+        left = trace.graph.dimshuffle(left, (0, -1))
+    products = trace.graph.apply("multiply", left, right)
+    return Tracer(trace, trace.graph.reduce("sum", products, 0 if ndims == (1, 2) else -1))
+
+
+def _require_float(trace: Trace, value: Value, where: str) -> None:
+    dtype = trace.dtype(value)
+    if dtype.name not in ("float32", "float64"):
+        raise DTypeError(
+            where=where, expected="float32 or float64 operands of a product in a fused function",
+            got=dtype.name, fix="cast the operands, x.astype('float32'), or multiply outside the function",
+        )  # fmt: skip
+
+
+def _traced(where: str, a: Any, b: Any, out: Any = None) -> Tracer:
+    refuse_out(where, out)
+    if where == "dot" and 0 in (getattr(a, "ndim", 0), getattr(b, "ndim", 0)):
+        made: Tracer = a * b
+        return made
+    return product(a, b, where)
+
+
+CALLS["traced product"] = _traced
+for _name, _method in {
+    "T": property(lambda self: _rearranged(self, lambda x: x.T)), "__getitem__": _getitem,
+    **{name: _view(name) for name in ("transpose", "swapaxes", "expand_dims")},
+    "dot": lambda self, other, out=None: _traced("dot", self, other, out),
+}.items():  # fmt: skip
+    setattr(Tracer, _name, _method)

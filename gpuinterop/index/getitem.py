@@ -13,7 +13,7 @@ from gpuinterop.arrays.numpy_views import as_numpy_view
 from gpuinterop.arrays.scalars import scalars_to_array
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
-from gpuinterop.elementwise.casting import cast
+from gpuinterop.elementwise.functions import cast
 from gpuinterop.elementwise.operands import on_device_of
 from gpuinterop.errors import DTypeError, GpuInteropError, short_repr, type_name
 from gpuinterop.errors.context import reraise_from

@@ -12,7 +12,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.dtypes import dtype_id
 from gpuinterop.elementwise import results
-from gpuinterop.elementwise.casting import cast_into
+from gpuinterop.elementwise.functions import cast_into
 from gpuinterop.elementwise.operands import result_class
 from gpuinterop.elementwise.promotion import common_dtype, require_exact_in
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr, type_name

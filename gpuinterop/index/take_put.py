@@ -11,7 +11,7 @@ from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.numpy_views import as_numpy_view, to_host_array
 from gpuinterop.arrays.scalars import PIECE
 from gpuinterop.elementwise import results
-from gpuinterop.elementwise.casting import cast
+from gpuinterop.elementwise.functions import cast
 from gpuinterop.errors import ShapeError, short_repr
 from gpuinterop.errors.arguments import read_counts
 from gpuinterop.errors.context import reraise_from

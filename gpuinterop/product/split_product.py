@@ -23,8 +23,7 @@ from gpuinterop.reduce.codegen import (
     loaded_kernels,
     multiprocessors,
 )
-from gpuinterop.reduce.geometry import Operand
-from gpuinterop.reduce.launch import power_down, power_up
+from gpuinterop.reduce.launch import Operand, power_down, power_up
 from gpuinterop.reduce.table import recipe_for
 
 _THREADS = 256

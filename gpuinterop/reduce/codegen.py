@@ -14,8 +14,7 @@ from gpuinterop.arrays.dtypes import STORAGE, WORKING
 from gpuinterop.elementwise.codegen import MATH, NAMESPACE, nan_signs, program
 from gpuinterop.jit import EXACT, compile_source, kernel_text
 
-from .geometry import Operand
-from .launch import Plan, plan_reduction
+from .launch import Operand, Plan, plan_reduction
 
 INPUT, OUTPUT, SCRATCH, BLOCK_COUNTERS = 0, 1, 2, 3  # ops::Slot
 ACCUMULATOR_BYTES = 32  # of the largest one

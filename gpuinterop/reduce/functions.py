@@ -29,8 +29,8 @@ from gpuinterop.errors import (
 from gpuinterop.exchange.incoming import as_scalar
 
 from .codegen import INPUT, OUTPUT, SCRATCH, launches_for
-from .geometry import Operand
 from .host_program import cast_stages, selected_stages
+from .launch import Operand
 from .table import REDUCTIONS, Reduction, check_not_empty, full_strides, recipe_for, reduced_shape
 
 if TYPE_CHECKING:

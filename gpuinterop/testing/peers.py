@@ -15,7 +15,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import c_strides
-from gpuinterop.exchange import availability, registry
+from gpuinterop.exchange import registry
 from gpuinterop.exchange.library_streams import torch_changes
 from gpuinterop.exchange.package_versions import version_of
 from gpuinterop.testing import peers_gpu
@@ -241,7 +241,7 @@ _PACKAGES = {
 def _package(name: str) -> str | None:
     """Return the installed package of a library, without importing it; None if there is none."""
     packages = _PACKAGES.get(name) or (registry.backend(name).package,)
-    return next((package for package in packages if availability.installed(package)), None)
+    return next((package for package in packages if registry.installed(package)), None)
 
 
 def installed(name: str) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuinterop import _core, converters, creation
 from gpuinterop.arrays.core_view import c_strides
-from gpuinterop.exchange import availability, registry
+from gpuinterop.exchange import registry
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.interface_bridges import described, writable_plain
 from gpuinterop.testing.layouts import PLAIN, Layout
@@ -198,7 +198,7 @@ def cudamat_bridge() -> Bridge:
         describe,
         make=make,
         promises=holds,
-        devices=tuple(kind for kind, name in modules.items() if availability.installed(name)),
+        devices=tuple(kind for kind, name in modules.items() if registry.installed(name)),
     )
 
 

@@ -10,7 +10,7 @@ from doubles import driver
 
 from gpuinterop import _core, converters
 from gpuinterop.devices import foreign_handles
-from gpuinterop.exchange import availability, library_streams, registry
+from gpuinterop.exchange import library_streams, registry
 
 FIRST = [
     *(
@@ -69,7 +69,7 @@ def test_loaded_module_is_complete(slow):
 
 
 def test_a_conversion_waits(slow):
-    assert availability.import_package(registry.Backend(slow, slow), slow, "here").complete
+    assert registry.import_package(registry.Backend(slow, slow), slow, "here").complete
 
 
 def test_a_stream_is_not_entered_in_half_a_library(slow, monkeypatch):
@@ -108,17 +108,17 @@ def test_the_first_conversion_may_come_from_several_threads_at_once(library):
 def test_a_library_that_is_installed_later_is_seen(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     name = "gpuinterop_test_of_late_packages"
-    assert not availability.installed(name)
-    assert not availability.installed(name)
+    assert not registry.installed(name)
+    assert not registry.installed(name)
     (tmp_path / f"{name}.py").touch()
-    assert availability.installed(name)
+    assert registry.installed(name)
     assert name not in sys.modules
     later, other = tmp_path / "later", name + "_2"
     later.mkdir()
     (later / f"{other}.py").touch()
-    assert not availability.installed(other)
+    assert not registry.installed(other)
     monkeypatch.syspath_prepend(str(later))
-    assert availability.installed(other)
+    assert registry.installed(other)
 
 
 def test_the_decorators_take_one_function():

@@ -9,7 +9,7 @@ from importlib import metadata
 from gpuinterop import _core, converters, devices
 from gpuinterop.arrays import dtypes
 from gpuinterop.devices import foreign_handles
-from gpuinterop.exchange import availability, library_streams, registry
+from gpuinterop.exchange import library_streams, registry
 from gpuinterop.testing import Bridge, layouts, memory, peers, run_case, stream_order
 
 
@@ -19,7 +19,7 @@ def forget_dtypes() -> None:
 
 
 def forget_failed_imports() -> None:
-    availability.failures.clear()
+    registry.failures.clear()
 
 
 def save_registry() -> tuple[dict, dict]:
@@ -33,7 +33,7 @@ def restore_registry(saved: tuple[dict, dict]) -> None:
         table.clear()
         table.update(before)
     registry._plugins.cache_clear()
-    availability.broken_converters.clear()
+    registry.broken_converters.clear()
     for name in ("to_toy", "from_toy"):
         vars(converters).pop(name, None)
 
@@ -59,7 +59,7 @@ def install_converter(folder, library: str, converter: str) -> None:
 
 def install_only(monkeypatch, *packages: str) -> None:
     """Let the package find no other packages installed."""
-    monkeypatch.setattr(availability, "installed", lambda package: package in packages)
+    monkeypatch.setattr(registry, "installed", lambda package: package in packages)
 
 
 def leave_streams_of(*libraries: str) -> None:

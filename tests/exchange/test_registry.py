@@ -6,7 +6,7 @@ import pytest
 
 import gpuinterop as gi
 from gpuinterop import converters
-from gpuinterop.exchange import availability, registry
+from gpuinterop.exchange import registry
 
 
 def test_the_functions_of_a_library_are_kept_and_pickled_by_name():
@@ -26,7 +26,7 @@ def test_a_library_of_the_array_api_by_its_own_name():
     assert type(made) is type(xp.ones(1))
     assert gi.shares_memory(made, x)
     assert gi.to(x[::-1], "Array_API_Strict", copyif=True).shape == (2, 3)
-    if not availability.installed("dpnp"):
+    if not registry.installed("dpnp"):
         with pytest.raises(gi.MissingLibraryError, match="pip install dpnp"):
             gi.to(x, "dpnp")
         assert gi.explain(x, "dpnp").error is gi.MissingLibraryError

@@ -113,7 +113,7 @@ assert twice.kernel(float32, ()).recipe(float32, ()).support.splitlines()[-2].co
 KERNELS = """
 from gpuinterop import jit
 from gpuinterop.reduce.codegen import render
-from gpuinterop.reduce.geometry import Operand
+from gpuinterop.reduce.launch import Operand
 from gpuinterop.reduce.launch import plan_reduction
 from gpuinterop.reduce.table import REDUCTIONS, recipe_for
 

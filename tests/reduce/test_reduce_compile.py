@@ -14,8 +14,7 @@ from gpuinterop.jit import compile_source, supported_archs
 from gpuinterop.product import plans as product_plans
 from gpuinterop.product import split_product
 from gpuinterop.reduce.codegen import render
-from gpuinterop.reduce.geometry import Operand
-from gpuinterop.reduce.launch import plan_reduction
+from gpuinterop.reduce.launch import Operand, plan_reduction
 from gpuinterop.reduce.table import REDUCTIONS, recipe_for
 
 pytestmark = [pytest.mark.text, pytest.mark.usefixtures("nvrtc")]

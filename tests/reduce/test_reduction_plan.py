@@ -2,8 +2,7 @@
 
 import pytest
 
-from gpuinterop.reduce.geometry import Operand
-from gpuinterop.reduce.launch import plan_reduction
+from gpuinterop.reduce.launch import Operand, plan_reduction
 
 
 def test_one_launch_unless_one_block_had_too_much_to_join() -> None:
