@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.devices import resolve_device
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.operands import is_foreign_array
 from gpuinterop.errors import ArgumentTypeError, CaptureError, ShapeError, short_repr, type_name
-from gpuinterop.errors.context import reraise_from, resolve_device
-from gpuinterop.fusion.graph import argument_key, constant_key
+from gpuinterop.errors.arguments import argument_key, constant_key
+from gpuinterop.errors.context import reraise_from
 
 __all__ = ["Capture", "capture"]
 

@@ -15,7 +15,8 @@ from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.arrays.from_pointer import from_address
 from gpuinterop.arrays.numpy_views import as_numpy_view, wrap_numpy
-from gpuinterop.arrays.scalars import PIECE, scalars_to_array
+from gpuinterop.arrays.scalars import PIECE, is_scalar_or_list, scalars_to_array
+from gpuinterop.devices import resolve_device
 from gpuinterop.elementwise.results import as_operands
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -26,7 +27,7 @@ from gpuinterop.errors import (
     type_name,
 )
 from gpuinterop.errors.arguments import read_copy, require_order, takes_copy_keyword
-from gpuinterop.errors.context import reraise_from, resolve_device
+from gpuinterop.errors.context import reraise_from
 from gpuinterop.errors.messages import not_an_array
 from gpuinterop.exchange.incoming import (
     as_input_array,
@@ -34,7 +35,6 @@ from gpuinterop.exchange.incoming import (
     cast_from,
     copy_of_value,
     default_device_for,
-    is_scalar_or_list,
     new_device_copy,
     new_full,
 )

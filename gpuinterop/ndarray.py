@@ -27,6 +27,7 @@ from gpuinterop.arrays.numpy_views import (
     wrap_numpy,
 )
 from gpuinterop.arrays.views import ViewMethods, own_state
+from gpuinterop.devices import resolve_device
 from gpuinterop.elementwise.missing_names import OTHER_NAMES, MissingName
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -40,7 +41,7 @@ from gpuinterop.errors import (
     type_name,
 )
 from gpuinterop.errors.arguments import require_bool, takes_copy_keyword
-from gpuinterop.errors.context import reraise_from, resolve_device
+from gpuinterop.errors.context import reraise_from
 from gpuinterop.exchange import incoming
 from gpuinterop.reduce.functions import ReductionMethods
 

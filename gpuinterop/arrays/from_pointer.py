@@ -9,10 +9,11 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core
+from gpuinterop.devices import resolve_device
 from gpuinterop.devices.foreign_handles import CPU, CUDA
 from gpuinterop.errors import BoundsError, messages, short_repr
 from gpuinterop.errors.arguments import require_bool
-from gpuinterop.errors.context import reraise_from, resolve_device
+from gpuinterop.errors.context import reraise_from
 
 from .dtypes import as_supported_dtype
 

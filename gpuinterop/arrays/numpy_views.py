@@ -153,3 +153,11 @@ def refuse_mask(value: Any, where: str) -> None:
             got=f"a masked array of shape {value.shape}",
             fix="fill it, a.filled(value), or pass a.data to ignore the mask",
         )
+
+
+def as_scalar(value: Any, where: str) -> Any:
+    """Return a 0-d NumPy array as a number, and any other value unchanged."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        refuse_mask(value, where)
+        return np.asarray(value)[()]
+    return value

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.devices import resolve_device
 from gpuinterop.errors import DeviceError, type_name
-from gpuinterop.errors.context import reraise_from, resolve_device
+from gpuinterop.errors.context import reraise_from
 from gpuinterop.errors.messages import negative_length, not_an_array, shape_too_large
 
 from .core_view import core_view

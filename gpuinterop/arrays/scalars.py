@@ -317,3 +317,8 @@ def _encode(number: Any, row: int) -> tuple[int, int]:
 
 
 _core.set_hooks(encode=_encode)
+
+
+def is_scalar_or_list(value: Any) -> bool:
+    """Return whether `value` is a Python or NumPy scalar or a list; these have no memory to share."""
+    return isinstance(value, (*NUMBERS, np.generic))

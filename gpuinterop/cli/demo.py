@@ -18,7 +18,7 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop.cli import words_of
-from gpuinterop.errors.context import resolve_device
+from gpuinterop.devices import resolve_device
 from gpuinterop.testing import Bridge, Cell, Matrix
 from gpuinterop.testing.suite import about, cases, gather, named, try_case
 

@@ -15,8 +15,9 @@ import gpuinterop as gi
 from gpuinterop.arrays.core_view import byte_range, c_strides
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.cli import STRICT, layouts_in_help
+from gpuinterop.devices import resolve_device
 from gpuinterop.errors import ArgumentTypeError
-from gpuinterop.errors.context import reraise_from, resolve_device
+from gpuinterop.errors.context import reraise_from
 from gpuinterop.errors.messages import strides_of_partial_elements, wrong_number_of_strides
 from gpuinterop.exchange import registry
 from gpuinterop.testing.layouts import LAYOUTS

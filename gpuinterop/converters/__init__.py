@@ -15,14 +15,15 @@ import numpy as np
 
 import gpuinterop.ndarray  # noqa: F401  (gives the core the classes of imported arrays)
 from gpuinterop import _core
+from gpuinterop.devices import resolve_device
 from gpuinterop.errors import ConversionTypeError, GpuInteropError, type_name
 from gpuinterop.errors.arguments import read_copy, require_bool, takes_copy_keyword
-from gpuinterop.errors.context import resolve_device
 from gpuinterop.exchange import engine, registry
 from gpuinterop.exchange.kernel_pointers import pointer_arguments
 from gpuinterop.exchange.library_functions import (
     check_options,
     generated,
+    read_target,
     reader,
     require_type,
     writer,
@@ -88,25 +89,6 @@ def __dir__() -> list[str]:
     own = {name for name in globals() if name.startswith("__")}
     known = {f"{direction}_{entry.name}" for entry in backends() for direction in ("to", "from")}
     return sorted(own | {*__all__} | known)
-
-
-def read_target(
-    x: Any, library: str, options: dict[str, Any], function: str
-) -> tuple[Backend | None, str | None, dict[str, Any]]:
-    """Read what `to` or `explain` is given: the entry, or None and the one dtype of a gpuinterop array; options."""
-    where = f"{function}(x, {library!r})" if isinstance(library, str) else function  # type: ignore[redundant-expr]
-    own = registry.own_name(library)
-    if own is not None:
-        foreign = own != "cudandarray" and not _core.is_array(x)
-        source = registry.find_backend(x) if foreign else None
-        return None, registry.OWN_NAMES[own], check_options(source, "from", options, where)
-    entry = registry.backend(library, f"gpuinterop.{function}")
-    entry.module  # noqa: B018 - imported first, so that the plan is not interrupted by it
-    if entry.name == "array_api" and library.lower() in registry.NAMESPACES:
-        options = {"xp": library.lower(), **options}
-    if options:
-        options = check_options(entry, "to", options, where)
-    return entry, None, options
 
 
 @_core.exports()

@@ -113,3 +113,11 @@ def device_properties(device: Any = None) -> dict[str, Any]:
     if place.type == "cpu":
         raise no_cuda("device_properties", DeviceError)
     return _core.cuda_device_properties(place.index)
+
+
+def resolve_device(device: Any, where: str) -> Device:
+    """Return the device that `device` names; an error names `where`."""
+    try:
+        return _device(device)
+    except DeviceError as error:
+        raise error.changed(where=where) from None

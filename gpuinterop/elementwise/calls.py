@@ -19,6 +19,8 @@ from gpuinterop.arrays.dtypes import (
     dtype_from_id,
     dtype_id,
 )
+from gpuinterop.arrays.numpy_views import as_scalar
+from gpuinterop.arrays.scalars import is_scalar_or_list
 from gpuinterop.errors import (
     ArgumentTypeError,
     ConversionTypeError,
@@ -27,7 +29,7 @@ from gpuinterop.errors import (
     type_name,
 )
 from gpuinterop.errors.messages import integer_out_of_range, negative_exponent
-from gpuinterop.exchange.incoming import as_input_array, as_scalar, is_scalar_or_list
+from gpuinterop.exchange.incoming import as_input_array
 from gpuinterop.jit import EXACT, compile_source
 
 from .codegen import KernelSpec, render

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpuinterop.arrays.dtypes import STORAGE as _STORAGE
 from gpuinterop.arrays.dtypes import WORKING as _WORKING
-from gpuinterop.jit.compiler import kernel_text
-
-# Namespace of all generated code, so that a user's functions and types may have any names.
-NAMESPACE = "gpuinterop_kernel"
+from gpuinterop.jit.texts import NAMESPACE, kernel_text, nan_signs, program
 
 # Raw bits of elements, which kernels only move.
 _BITS = {name: name for name in ("u8", "u16", "u32", "u64", "u128")}
@@ -180,24 +176,6 @@ def _needs_math(body: Body) -> bool:
 
 def _needs_indexing(body: Body) -> bool:
     return "gi_place" in body.statements
-
-
-def nan_signs(*statements: str) -> int:
-    """Return 1 if the statements read the signs of NaNs, which conversions of float16 then keep."""
-    reads = any(f"{name}(" in text for text in statements for name in ("signbit", "copysign"))
-    return int(reads)
-
-
-def program(definitions: Mapping[str, object], *parts: str) -> str:
-    """Return a program: macros GI_<name>, the element types, and the parts, in the namespace of generated code."""
-    return "\n".join([
-        *(f"#define GI_{name} {value}" for name, value in definitions.items()),
-        kernel_text("device.cuh"),
-        f"namespace {NAMESPACE} {{",
-        *map(kernel_text, ("rounding.cuh", "integers.cuh", "prelude.cuh")),
-        *parts,
-        "}\n",
-    ])  # fmt: skip
 
 
 def render(*specs: KernelSpec) -> str:

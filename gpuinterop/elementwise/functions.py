@@ -12,9 +12,9 @@ from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import WITHOUT_KERNELS, as_supported_dtype, is_complex
 from gpuinterop.arrays.numpy_views import as_numpy_view, wrap_numpy
-from gpuinterop.devices.foreign_handles import interfaces_of
 from gpuinterop.errors import ArgumentTypeError, BoundsError, GpuInteropError, short_repr
 from gpuinterop.errors.arguments import require_bool, require_order
+from gpuinterop.exchange.protocols import interfaces_of
 
 from . import results
 from . import results as output_arrays

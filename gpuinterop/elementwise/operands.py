@@ -13,17 +13,18 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import dtype_id
-from gpuinterop.devices.foreign_handles import interfaces_of, torch_keeps_stream
+from gpuinterop.arrays.numpy_views import as_scalar
+from gpuinterop.arrays.scalars import is_scalar_or_list
+from gpuinterop.devices.foreign_handles import torch_keeps_stream
 from gpuinterop.exchange.incoming import (
     as_assigned_array,
     as_input_array,
-    as_scalar,
     assign_list,
     copy_values,
     default_device_for,
-    is_scalar_or_list,
     needs_converter,
 )
+from gpuinterop.exchange.protocols import interfaces_of
 from gpuinterop.exchange.torch_tensors import find_places
 
 
@@ -144,3 +145,11 @@ def _foreign(subject: str, *request: Any) -> Any:
 
 
 _core.set_hooks(foreign=_foreign)
+
+
+def as_operand(value: Any, like: Any, where: str) -> Any:
+    """Return a gpuinterop array unchanged, and any other value as an array on the device of `like`."""
+    if isinstance(value, _core.Array):
+        return value
+    given = np.asarray(value) if is_scalar_or_list(value) else value
+    return on_device_of(as_input_array(given, None, where), like, where)

@@ -10,6 +10,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import dtype_id
+from gpuinterop.arrays.scalars import is_scalar_or_list
 from gpuinterop.errors import DTypeError, ShapeError, type_name
 from gpuinterop.errors.messages import (
     devices_differ,
@@ -17,7 +18,7 @@ from gpuinterop.errors.messages import (
     outs_overlap,
     wrong_number_of_outs,
 )
-from gpuinterop.exchange.incoming import as_input_array, is_scalar_or_list
+from gpuinterop.exchange.incoming import as_input_array
 
 from .operands import gpuarray_class, is_foreign_array, on_device_of, result_class
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
+import struct
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from gpuinterop.errors import ArgumentTypeError, short_repr
+from gpuinterop.errors import ArgumentTypeError, short_repr, type_name
 
 from .messages import not_a_bool, not_an_optional_bool, not_ints, wrong_order
 
@@ -83,3 +84,44 @@ def read_counts(values: Any, where: str = "counts") -> tuple[int, ...]:
         return tuple(operator.index(n) for n in values)
     except TypeError:
         raise not_ints(where, where, values) from None
+
+
+def constant_key(value: Any) -> Any:
+    """Return a key that is equal for constants of the same type and value: 0.0, -0.0, 0 and False all differ.
+
+    Raises TypeError for values that cannot be hashed.
+    """
+    kind = type(value)
+    if isinstance(value, tuple):
+        return kind, *map(constant_key, value)
+    if isinstance(value, frozenset):
+        return kind, frozenset(map(constant_key, value))
+    if isinstance(value, range):  # equal ranges can end differently
+        return kind, value.start, value.stop, value.step
+    if isinstance(value, np.generic):
+        return kind, value.dtype, value.tobytes()
+    # A subclass may hold more than its number, and may define its own equality.
+    if isinstance(value, int):
+        return kind, int.__index__(value), None if kind in (int, bool) else value
+    if isinstance(value, float):
+        return kind, struct.pack("d", value), None if kind is float else value
+    if isinstance(value, complex):
+        parts = struct.pack("2d", value.real, value.imag)
+        return kind, parts, None if kind is complex else value
+    try:
+        hash(value)
+    except ValueError as error:  # of a writable memoryview
+        raise TypeError(str(error)) from None
+    return kind, value
+
+
+def argument_key(value: Any, where: str, kind: str) -> Any:
+    """Return the key of an argument that a fused or captured function keeps as a constant."""
+    try:
+        return constant_key(value)
+    except TypeError:
+        raise ArgumentTypeError(
+            where=where,
+            expected=f"arrays, numbers and hashable constants as arguments of a {kind} function",
+            got=type_name(value), fix="convert data first: gpuinterop.asarray(value)",
+        ) from None  # fmt: skip

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import gpuinterop.devices as devices
-from gpuinterop.errors import DeviceError, GpuInteropError, OutOfMemoryError
-
-
-def resolve_device(device: Any, where: str) -> devices.Device:
-    """Return the device that `device` names; an error names `where`."""
-    try:
-        return devices.device(device)
-    except DeviceError as error:
-        raise error.changed(where=where) from None
+from gpuinterop.errors import GpuInteropError, OutOfMemoryError
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from typing import Any
 import numpy
 
 from gpuinterop import _core, errors
-from gpuinterop.devices.foreign_handles import CUDA, has_array_method, protocols_of
+from gpuinterop.devices.foreign_handles import CUDA
 from gpuinterop.errors.messages import dtype_of_class, out_is_no_array
 from gpuinterop.ndarray import CudaNdarray
 
@@ -56,6 +56,7 @@ from .plan import (
     refuse,
     share,
 )
+from .protocols import has_array_method, protocols_of
 from .registry import Backend, import_library, unknown_object_error
 from .suggested_fixes import cast_line
 

@@ -15,9 +15,21 @@ from gpuinterop import _core
 from gpuinterop.arrays import copy_tracking
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import NAMES, as_supported_dtype, dtype_id
-from gpuinterop.arrays.numpy_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy
-from gpuinterop.arrays.scalars import NUMBERS, fill_with_lists, lists_fit, scalars_to_array
-from gpuinterop.devices.foreign_handles import has_array_method, protocols_of
+from gpuinterop.arrays.numpy_views import (
+    as_numpy_view,
+    as_scalar,
+    has_core_layout,
+    refuse_mask,
+    wrap_numpy,
+)
+from gpuinterop.arrays.scalars import (
+    NUMBERS,
+    fill_with_lists,
+    is_scalar_or_list,
+    lists_fit,
+    scalars_to_array,
+)
+from gpuinterop.devices import resolve_device
 from gpuinterop.errors import (
     ContiguityError,
     ConversionTypeError,
@@ -28,7 +40,9 @@ from gpuinterop.errors import (
     messages,
     type_name,
 )
-from gpuinterop.errors.context import reraise_from, resolve_device
+from gpuinterop.errors.context import reraise_from
+
+from .protocols import has_array_method, protocols_of
 
 A = TypeVar("A", bound=_core.Array)
 
@@ -46,11 +60,6 @@ def check_cast(cls: Any, got: Any, where: str, value: Any = None) -> None:
         fixes = import_module("gpuinterop.exchange.suggested_fixes")
         cast = fixes.cast_line("gpuinterop" if value is None else library_of(value), only)
         raise messages.dtype_of_class(where, cls.__name__, only, got, cast)
-
-
-def is_scalar_or_list(value: Any) -> bool:
-    """Return whether `value` is a Python or NumPy scalar or a list; these have no memory to share."""
-    return isinstance(value, (*NUMBERS, np.generic))
 
 
 def new_device_copy(
@@ -297,14 +306,6 @@ def _share_numpy(value: Any, where: str) -> _core.Array | None:
     refuse_mask(value, where)
     host = np.asarray(value)
     return wrap_numpy(host) if has_core_layout(host) else None
-
-
-def as_scalar(value: Any, where: str) -> Any:
-    """Return a 0-d NumPy array as a number, and any other value unchanged."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        refuse_mask(value, where)
-        return np.asarray(value)[()]
-    return value
 
 
 def as_assigned_array(value: Any, target: _core.Array, cls: type, where: str) -> _core.Array:

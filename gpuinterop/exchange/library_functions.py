@@ -237,3 +237,22 @@ def remember_plain(x: Any, entry: Backend, library: Any, export: Callable[..., A
     on_cuda = bool(_core.traits(x) & _core.ON_CUDA)
     for name in (entry.name, *entry.aliases):
         _core._set_exporter(name, on_cuda, export, library, mask, required)
+
+
+def read_target(
+    x: Any, library: str, options: dict[str, Any], function: str
+) -> tuple[Backend | None, str | None, dict[str, Any]]:
+    """Read what `to` or `explain` is given: the entry, or None and the one dtype of a gpuinterop array; options."""
+    where = f"{function}(x, {library!r})" if isinstance(library, str) else function  # type: ignore[redundant-expr]
+    own = registry.own_name(library)
+    if own is not None:
+        foreign = own != "cudandarray" and not _core.is_array(x)
+        source = registry.find_backend(x) if foreign else None
+        return None, registry.OWN_NAMES[own], check_options(source, "from", options, where)
+    entry = registry.backend(library, f"gpuinterop.{function}")
+    entry.module  # noqa: B018 - imported first, so that the plan is not interrupted by it
+    if entry.name == "array_api" and library.lower() in registry.NAMESPACES:
+        options = {"xp": library.lower(), **options}
+    if options:
+        options = check_options(entry, "to", options, where)
+    return entry, None, options

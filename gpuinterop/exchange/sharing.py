@@ -8,12 +8,11 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.arrays import copy_tracking
-from gpuinterop.converters import read_target
 from gpuinterop.errors import BoundsError
 from gpuinterop.errors.arguments import require_bool
 
 from . import engine, registry
-from .library_functions import reader
+from .library_functions import read_target, reader
 from .plan import ArrayInfo, Plan, plan_from_error
 
 __all__ = ["explain", "may_share_memory", "shares_memory"]

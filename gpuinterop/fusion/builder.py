@@ -15,11 +15,12 @@ from gpuinterop import _core
 from gpuinterop.arrays.dtypes import dtype_id
 from gpuinterop.elementwise.table import ALIASES, TABLE
 from gpuinterop.errors import ArgumentTypeError, short_repr
+from gpuinterop.errors.arguments import constant_key
 from gpuinterop.reduce.table import FUSED
 
 from .compiled import CompiledExpression
 from .cuda_text import CudaText
-from .graph import Graph, Operation, Value, constant_key, values_of
+from .graph import Graph, Operation, Value, values_of
 
 __all__ = ["CudaText", "Expression", "Value"]
 

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from gpuinterop.arrays.dtypes import NAMES, dtype_from_id, is_complex
-from gpuinterop.elementwise.codegen import NAMESPACE, STORAGE, WORKING
+from gpuinterop.elementwise.codegen import STORAGE, WORKING
 from gpuinterop.elementwise.promotion import STRONG_NUMBER, Loop, name_of_kind, row_of_kind
 from gpuinterop.errors import ArgumentTypeError, DeviceError, DTypeError, ShapeError, short_repr
+from gpuinterop.jit.compiler import require_text
+from gpuinterop.jit.texts import NAMESPACE
 
 _C_NAMES = {
     "float": "float32", "double": "float64", "char": "int8", "short": "int16", "int": "int32",
@@ -22,31 +24,6 @@ _C_NAMES = {
 _PARAMETER = re.compile(r"^(?:const )?(?P<type>[A-Za-z_][\w ]*?) +(?P<name>[A-Za-z_]\w*)$")
 
 Parameter = tuple[str, str]  # a dtype name or a single capital letter; the parameter's name
-
-
-def require_text(value: Any, what: str, where: str) -> str:
-    """Return `value` if it can be passed to the compiler."""
-    if not isinstance(value, str):
-        raise ArgumentTypeError(where=where, expected=f"text as {what}", got=short_repr(value),
-                                fix="pass a str")  # fmt: skip
-    bad = re.search("[\0\ud800-\udfff]", value)
-    if bad:
-        # The compiler would stop reading at a zero, and a lone surrogate cannot be encoded.
-        line = value.count("\n", 0, bad.start()) + 1
-        raise ArgumentTypeError(
-            where=where, expected=f"text without zeros and lone surrogates as {what}",
-            got=f"{bad[0]!r} in line {line}", fix="omit this character",
-        )  # fmt: skip
-    return value
-
-
-def require_arch(arch: Any, where: str) -> int:
-    """Return the argument of a kernel's `compile`."""
-    if isinstance(arch, bool) or not isinstance(arch, (int, np.integer)):
-        raise ArgumentTypeError(where=where, got=short_repr(arch),
-                                expected="a compute capability times ten, as an int",
-                                fix="pass 90 for capability 9.0, sm_90")  # fmt: skip
-    return int(arch)
 
 
 def _parameters(text: str, where: str) -> list[Parameter]:

@@ -9,16 +9,17 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.arrays.dtypes import NAMES, dtype_from_id, dtype_id
+from gpuinterop.arrays.numpy_views import as_scalar
 from gpuinterop.arrays.scalars import scalars_to_array
 from gpuinterop.elementwise.calls import compile_operation
 from gpuinterop.elementwise.operands import as_array_or_none
 from gpuinterop.errors import ArgumentTypeError
-from gpuinterop.exchange.incoming import as_scalar
+from gpuinterop.jit.compiler import require_arch
 
 from .builder import Expression
 from .codegen import ElementwiseOperation
 from .compiled import CompiledExpression, limits_of
-from .cuda_text import CudaText, require_arch
+from .cuda_text import CudaText
 
 __all__ = ["ElementwiseKernel"]
 

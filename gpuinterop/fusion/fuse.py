@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.arrays.numpy_views import as_scalar
 from gpuinterop.elementwise import results as output_arrays
 from gpuinterop.elementwise.operands import is_foreign_array
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError, type_name
+from gpuinterop.errors.arguments import argument_key
 from gpuinterop.errors.messages import out_is_no_array
-from gpuinterop.exchange.incoming import as_scalar
 
 from .compiled import ANY_NUMBER, CompiledExpression, Kernels, shape_of
-from .graph import argument_key
 from .trace import NumbersRead, Scalar, Trace, Tracer, cannot_be_fused, refuse_out
 
 # The compiled expression, its operands, as `_core.PreparedCalls._add` takes them, the function that

@@ -6,7 +6,6 @@ generate kernels read the graph through this module; `expression` has the method
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
@@ -25,7 +24,8 @@ from gpuinterop.elementwise.promotion import (
     row_of_kind,
 )
 from gpuinterop.elementwise.table import Row
-from gpuinterop.errors import ArgumentTypeError, BoundsError, DTypeError, type_name
+from gpuinterop.errors import BoundsError, DTypeError
+from gpuinterop.errors.arguments import constant_key
 from gpuinterop.errors.messages import integer_out_of_range, negative_exponent
 from gpuinterop.reduce.table import REDUCTIONS, check_not_empty, reduced_shape
 
@@ -302,47 +302,6 @@ class Graph:
         """Return for each result whether it is a CudaNdarray."""
         _, strict = self.kinds(input_kinds)
         return tuple(id(value) in strict for value in self.results)
-
-
-def constant_key(value: Any) -> Any:
-    """Return a key that is equal for constants of the same type and value: 0.0, -0.0, 0 and False all differ.
-
-    Raises TypeError for values that cannot be hashed.
-    """
-    kind = type(value)
-    if isinstance(value, tuple):
-        return kind, *map(constant_key, value)
-    if isinstance(value, frozenset):
-        return kind, frozenset(map(constant_key, value))
-    if isinstance(value, range):  # equal ranges can end differently
-        return kind, value.start, value.stop, value.step
-    if isinstance(value, np.generic):
-        return kind, value.dtype, value.tobytes()
-    # A subclass may hold more than its number, and may define its own equality.
-    if isinstance(value, int):
-        return kind, int.__index__(value), None if kind in (int, bool) else value
-    if isinstance(value, float):
-        return kind, struct.pack("d", value), None if kind is float else value
-    if isinstance(value, complex):
-        parts = struct.pack("2d", value.real, value.imag)
-        return kind, parts, None if kind is complex else value
-    try:
-        hash(value)
-    except ValueError as error:  # of a writable memoryview
-        raise TypeError(str(error)) from None
-    return kind, value
-
-
-def argument_key(value: Any, where: str, kind: str) -> Any:
-    """Return the key of an argument that a fused or captured function keeps as a constant."""
-    try:
-        return constant_key(value)
-    except TypeError:
-        raise ArgumentTypeError(
-            where=where,
-            expected=f"arrays, numbers and hashable constants as arguments of a {kind} function",
-            got=type_name(value), fix="convert data first: gpuinterop.asarray(value)",
-        ) from None  # fmt: skip
 
 
 def values_of(results: Sequence[Value]) -> list[Value]:

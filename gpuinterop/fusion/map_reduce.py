@@ -21,12 +21,13 @@ from gpuinterop.elementwise.promotion import common_dtype
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.errors.messages import not_one_of
 from gpuinterop.jit import EXACT, compile_source
+from gpuinterop.jit.compiler import require_arch
 from gpuinterop.reduce.codegen import render
 from gpuinterop.reduce.launch import Operand, plan_reduction
 from gpuinterop.reduce.table import FUSED, REDUCTIONS, accumulated_dtype, require_accumulated
 
 from .builder import Expression
-from .cuda_text import CudaText, assignment_text, host_results, require_arch
+from .cuda_text import CudaText, assignment_text, host_results
 from .partition import End
 from .reduction_kernel import ReductionKernel
 

@@ -12,28 +12,20 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from gpuinterop import _core
 from gpuinterop.arrays.dtypes import dtype_from_id, dtype_id
+from gpuinterop.arrays.numpy_views import as_scalar
 from gpuinterop.devices.foreign_handles import CPU
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
 from gpuinterop.elementwise.functions import clip
 from gpuinterop.elementwise.operands import gpuarray_class
 from gpuinterop.elementwise.table import ALIASES, TABLE, Row
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
+from gpuinterop.errors.arguments import constant_key
 from gpuinterop.errors.messages import inner_dimensions_differ
-from gpuinterop.exchange.incoming import as_scalar
 from gpuinterop.reduce.table import FUSED
 
 from .builder import Expression
 from .compiled import shape_of
-from .graph import (
-    Value,
-    constant_key,
-    is_strict,
-    kinds_of,
-    number_kind,
-    shapes_of,
-    strong,
-    values_of,
-)
+from .graph import Value, is_strict, kinds_of, number_kind, shapes_of, strong, values_of
 
 # ---- numbers: arithmetic gives another placeholder, which every call computes in Python ---------
 

@@ -15,10 +15,10 @@ import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import FUNCTIONS
-from gpuinterop.elementwise.codegen import program
 from gpuinterop.errors import CaptureError
 from gpuinterop.jit import kernel_text
-from gpuinterop.reduce.codegen import loaded_kernels
+from gpuinterop.jit.compiler import loaded_kernels
+from gpuinterop.jit.texts import program
 
 _TILE, _THREADS = 8192, 256  # of compact.cuh
 MOST = 1 << 48  # GI_MOST of compact.cuh: more results than any memory holds

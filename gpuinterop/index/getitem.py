@@ -10,7 +10,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.numpy_views import as_numpy_view
-from gpuinterop.arrays.scalars import scalars_to_array
+from gpuinterop.arrays.scalars import is_scalar_or_list, scalars_to_array
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
 from gpuinterop.elementwise.functions import cast
@@ -18,7 +18,7 @@ from gpuinterop.elementwise.operands import on_device_of
 from gpuinterop.errors import DTypeError, GpuInteropError, short_repr, type_name
 from gpuinterop.errors.context import reraise_from
 from gpuinterop.errors.messages import not_an_array, not_one_of, read_only, shapes_do_not_broadcast
-from gpuinterop.exchange.incoming import as_assigned_array, as_source, is_scalar_or_list
+from gpuinterop.exchange.incoming import as_assigned_array, as_source
 
 from .compaction import Selection
 from .elements import RAISE, Elements

@@ -13,12 +13,11 @@ from gpuinterop import _core
 from gpuinterop.arrays.dtypes import dtype_id
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.functions import cast_into
-from gpuinterop.elementwise.operands import result_class
+from gpuinterop.elementwise.operands import as_operand, result_class
 from gpuinterop.elementwise.promotion import common_dtype, require_exact_in
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr, type_name
 from gpuinterop.errors.arguments import is_index
 from gpuinterop.errors.context import reraise_from
-from gpuinterop.numpy_api.equality import as_operand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

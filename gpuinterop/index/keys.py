@@ -15,7 +15,7 @@ import numpy as np
 import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.arrays.numpy_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy
-from gpuinterop.devices.foreign_handles import interfaces_of
+from gpuinterop.arrays.scalars import is_scalar_or_list
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.operands import gpuarray_class
 from gpuinterop.errors import (
@@ -29,7 +29,8 @@ from gpuinterop.errors import (
 )
 from gpuinterop.errors.context import reraise_from
 from gpuinterop.errors.messages import devices_differ, index_out_of_range, too_many_indices
-from gpuinterop.exchange.incoming import as_input_array, is_scalar_or_list
+from gpuinterop.exchange.incoming import as_input_array
+from gpuinterop.exchange.protocols import interfaces_of
 
 WHERE = "x[key]"
 

@@ -6,10 +6,16 @@ import contextlib
 import hashlib
 import json
 import re
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from gpuinterop import _core
 from gpuinterop.devices import find_libraries
+from gpuinterop.errors import ArgumentTypeError, short_repr
 
 from .cache import SCHEMA, DiskCache, cache_directory
 from .nvrtc import Target, is_open, nvrtc_compile, nvrtc_identity, select_target
@@ -87,14 +93,6 @@ def supported_archs() -> tuple[int, ...]:
     return _identity()[1]
 
 
-@lru_cache(maxsize=64)
-def kernel_text(name: str) -> str:
-    """Return the source code in <folder>/kernels/<file>, where `name` is "folder/file"; without a folder, of jit."""
-    folder, _, file = name.rpartition("/")
-    path = Path(__file__).parents[1] / (folder or "jit") / "kernels" / file
-    return path.read_text(encoding="utf-8")
-
-
 def _reads_files(source: str, options: tuple[str, ...]) -> bool:
     """Return whether the source code or the options include files."""
     spliced = re.sub(r"\\[ \t]*\r?\n", "", source)
@@ -141,3 +139,50 @@ def compile_source(
     if use_cache:
         _disk_cache().put(entry, code)
     return code
+
+
+def require_text(value: Any, what: str, where: str) -> str:
+    """Return `value` if it can be passed to the compiler."""
+    if not isinstance(value, str):
+        raise ArgumentTypeError(where=where, expected=f"text as {what}", got=short_repr(value),
+                                fix="pass a str")  # fmt: skip
+    bad = re.search("[\0\ud800-\udfff]", value)
+    if bad:
+        # The compiler would stop reading at a zero, and a lone surrogate cannot be encoded.
+        line = value.count("\n", 0, bad.start()) + 1
+        raise ArgumentTypeError(
+            where=where, expected=f"text without zeros and lone surrogates as {what}",
+            got=f"{bad[0]!r} in line {line}", fix="omit this character",
+        )  # fmt: skip
+    return value
+
+
+def require_arch(arch: Any, where: str) -> int:
+    """Return the argument of a kernel's `compile`."""
+    if isinstance(arch, bool) or not isinstance(arch, (int, np.integer)):
+        raise ArgumentTypeError(where=where, got=short_repr(arch),
+                                expected="a compute capability times ten, as an int",
+                                fix="pass 90 for capability 9.0, sm_90")  # fmt: skip
+    return int(arch)
+
+
+_functions: dict[tuple[int, tuple[str, ...], bytes], list[_core.LoadedKernel]] = {}
+
+
+def loaded_kernels(device: int, text: str, names: Sequence[str]) -> list[_core.LoadedKernel]:
+    """Return the kernels of a text that are launched one after the other, compiled and loaded once."""
+    # One text may have several kernels, and a plan that joins parts and one that does not the same text.
+    key = (device, tuple(names), hashlib.sha256(text.encode()).digest())
+    kernels = _functions.get(key)
+    if kernels is None:
+        arch = _core._compute_capability(device)
+        code = compile_source(text, arch, options=EXACT, name=f"{names[0]}.cu")
+        kernels = [_core._load_kernel(device, code, name, name) for name in names]
+        _functions[key] = kernels
+    return kernels
+
+
+@cache
+def multiprocessors(device: int) -> int:
+    """Return the number of multiprocessors of a GPU."""
+    return int(_core.cuda_device_properties(device)["multiProcessorCount"])

@@ -13,6 +13,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import dtype_from_id, dtype_id
+from gpuinterop.arrays.numpy_views import as_scalar
 from gpuinterop.devices.device_spec import default_device, fix_host_argument
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -23,9 +24,9 @@ from gpuinterop.errors import (
     type_name,
 )
 from gpuinterop.errors.messages import not_an_array
-from gpuinterop.exchange.incoming import as_scalar
-from gpuinterop.fusion.cuda_text import require_arch, require_text
 from gpuinterop.jit import compile_source, symbol_of
+
+from .compiler import require_arch, require_text
 
 # Kernels may take arrays with their strides: gpuinterop_strided<float, 2> x, then x(i, j). Options such as
 # -DN=4 apply to this text too, so its names are long ones that a macro is unlikely to have.

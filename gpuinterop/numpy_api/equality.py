@@ -9,19 +9,10 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import FUNCTIONS
-from gpuinterop.elementwise.operands import on_device_of
+from gpuinterop.elementwise.operands import as_operand
 from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError
 from gpuinterop.errors.context import reraise_from
-from gpuinterop.exchange.incoming import as_input_array, is_scalar_or_list
 from gpuinterop.fusion.fuse import fuse
-
-
-def as_operand(value: Any, like: Any, where: str) -> Any:
-    """Return a gpuinterop array unchanged, and any other value as an array on the device of `like`."""
-    if isinstance(value, _core.Array):
-        return value
-    given = np.asarray(value) if is_scalar_or_list(value) else value
-    return on_device_of(as_input_array(given, None, where), like, where)
 
 
 def _pair(a: Any, b: Any, where: str) -> tuple[Any, Any] | None:

@@ -18,6 +18,7 @@ from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.elementwise import functions, results
 from gpuinterop.elementwise.calls import FUNCTIONS
+from gpuinterop.elementwise.operands import as_operand
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.errors.arguments import is_index
 from gpuinterop.exchange.incoming import as_input_array
@@ -28,7 +29,6 @@ from gpuinterop.reduce.functions import FUNCTIONS_OF_AXES, norm
 from gpuinterop.reduce.table import REDUCTIONS, Reduction
 
 from . import equality
-from .equality import as_operand
 
 # ---- new arrays -------------------------------------------------------------------------------------
 

@@ -13,16 +13,10 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.arrays.dtypes import STORAGE, dtype_id
-from gpuinterop.elementwise.codegen import program
 from gpuinterop.jit import kernel_text
-from gpuinterop.reduce.codegen import (
-    INPUT,
-    OUTPUT,
-    SCRATCH,
-    launches_for,
-    loaded_kernels,
-    multiprocessors,
-)
+from gpuinterop.jit.compiler import loaded_kernels, multiprocessors
+from gpuinterop.jit.texts import program
+from gpuinterop.reduce.codegen import INPUT, OUTPUT, SCRATCH, launches_for
 from gpuinterop.reduce.launch import Operand, power_down, power_up
 from gpuinterop.reduce.table import recipe_for
 

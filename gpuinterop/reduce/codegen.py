@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
-from gpuinterop import _core
 from gpuinterop.arrays.dtypes import STORAGE, WORKING
-from gpuinterop.elementwise.codegen import MATH, NAMESPACE, nan_signs, program
-from gpuinterop.jit import EXACT, compile_source, kernel_text
+from gpuinterop.elementwise.codegen import MATH
+from gpuinterop.jit import kernel_text
+from gpuinterop.jit.compiler import loaded_kernels, multiprocessors
+from gpuinterop.jit.texts import NAMESPACE, nan_signs, program
 
 from .launch import Operand, Plan, plan_reduction
 
@@ -190,21 +189,6 @@ def pack_params(recipe: Recipe, plan: Plan, parameter: float = 0.0) -> bytes:
 Placed = tuple[int, int, Operand]
 Launches = tuple[list[Any], int]
 
-_functions: dict[tuple[int, tuple[str, ...], bytes], list[_core.LoadedKernel]] = {}
-
-
-def loaded_kernels(device: int, text: str, names: Sequence[str]) -> list[_core.LoadedKernel]:
-    """Return the kernels of a text that are launched one after the other, compiled and loaded once."""
-    # One text may have several kernels, and a plan that joins parts and one that does not the same text.
-    key = (device, tuple(names), hashlib.sha256(text.encode()).digest())
-    kernels = _functions.get(key)
-    if kernels is None:
-        arch = _core._compute_capability(device)
-        code = compile_source(text, arch, options=EXACT, name=f"{names[0]}.cu")
-        kernels = [_core._load_kernel(device, code, name, name) for name in names]
-        _functions[key] = kernels
-    return kernels
-
 
 def launches_for(
     device: int,
@@ -254,9 +238,3 @@ def launches_for(
         for function, grid in zip(functions, grids, strict=True)
     ]
     return launches, scratch_bytes
-
-
-@cache
-def multiprocessors(device: int) -> int:
-    """Return the number of multiprocessors of a GPU."""
-    return int(_core.cuda_device_properties(device)["multiProcessorCount"])

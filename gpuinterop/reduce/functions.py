@@ -15,6 +15,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays import dtypes
 from gpuinterop.arrays.core_view import c_strides
+from gpuinterop.arrays.numpy_views import as_scalar
 from gpuinterop.arrays.scalars import scalars_to_array
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS, PREPARE
@@ -26,7 +27,6 @@ from gpuinterop.errors import (
     short_repr,
     type_name,
 )
-from gpuinterop.exchange.incoming import as_scalar
 
 from .codegen import INPUT, OUTPUT, SCRATCH, launches_for
 from .host_program import cast_stages, selected_stages

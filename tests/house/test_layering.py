@@ -30,10 +30,6 @@ PENDING_IMPORTS = {
     ("gpuinterop.exchange.engine", "gpuinterop.ndarray"),
     ("gpuinterop.exchange.foreign_memory", "gpuinterop.ndarray"),
     ("gpuinterop.exchange.incoming", "gpuinterop.converters"),
-    ("gpuinterop.exchange.sharing", "gpuinterop.converters"),
-    ("gpuinterop.index.join_split", "gpuinterop.numpy_api.equality"),
-    ("gpuinterop.jit.raw_kernel", "gpuinterop.exchange.incoming"),
-    ("gpuinterop.jit.raw_kernel", "gpuinterop.fusion.cuda_text"),
     ("gpuinterop.reduce.functions", "gpuinterop.fusion.builder"),
 }
 PENDING_INCLUDES = {
