@@ -11,7 +11,7 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core
-from gpuinterop.arrays.core_view import core_view
+from gpuinterop.arrays.core_view import class_for, core_view
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.arrays.from_pointer import from_address
 from gpuinterop.arrays.numpy_views import as_numpy_view, wrap_numpy
@@ -38,7 +38,7 @@ from gpuinterop.exchange.incoming import (
     new_device_copy,
     new_full,
 )
-from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray, class_for
+from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
 
 _EXACT = 1 << 24  # float32 represents all integers up to it
 _OF_INTEGERS = ("float32", "float64", "int32", "int64", np.float32, np.float64, np.int32, np.int64)

@@ -396,9 +396,4 @@ for _name in _MISSING:
     setattr(ArrayMethods, _name, MissingName(_name))
 
 
-def class_for(dtype: Any) -> type[CudaNdarray] | type[GpuArray]:
-    """Return the class of an array of a dtype, where the caller names no class; imports follow the same rule."""
-    return CudaNdarray if dtype == np.float32 else GpuArray
-
-
 _core._set_result_types(CudaNdarray, GpuArray)

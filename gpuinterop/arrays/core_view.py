@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gpuinterop import _core
 
 
@@ -27,3 +29,8 @@ def byte_range(
         return 0, 0
     steps = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
     return ptr + sum(s for s in steps if s < 0), ptr + sum(s for s in steps if s > 0) + itemsize
+
+
+def class_for(dtype: Any) -> Any:
+    """Return the class of an array of a dtype, where the caller names no class; imports follow the same rule."""
+    return _core.result_types()[dtype != np.float32]

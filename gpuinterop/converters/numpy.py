@@ -8,6 +8,7 @@ import numpy
 
 from gpuinterop import _core, errors
 from gpuinterop.arrays import copy_tracking
+from gpuinterop.arrays.core_view import class_for
 from gpuinterop.arrays.dtypes import NAMES, as_supported_dtype, name_of
 from gpuinterop.arrays.numpy_views import DLPACK_WORKS, as_numpy_view, refuse_mask, to_host_array
 from gpuinterop.devices.foreign_handles import CPU
@@ -23,7 +24,6 @@ from gpuinterop.exchange.plan import (
     refuse,
 )
 from gpuinterop.exchange.suggested_fixes import cast_line, fix_dtype, move_line
-from gpuinterop.ndarray import class_for
 
 ARRAY = "a numpy.ndarray"
 STREAM = "the host"

@@ -6,11 +6,14 @@ negation and fake tensors, and it ends the process on a negative stride, so the 
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from gpuinterop import _core, errors
+from gpuinterop import _core, converters, errors
 from gpuinterop.arrays import copy_tracking
+from gpuinterop.errors.messages import out_shape_differs
 from gpuinterop.exchange import registry
 from gpuinterop.exchange.foreign_memory import refusal_of
 from gpuinterop.exchange.plan import ArrayInfo, Plan, Rules, copy_needed, plan_layout, refuse
@@ -138,3 +141,184 @@ def judge(t: Any) -> Plan | None:
         f"a tensor without pending {call[8:]}, so that its memory holds its values",
         f"a tensor with is_{call[8:]}() true", f"pass t.{call}()", code="lazy",
     )  # fmt: skip
+
+
+# ---- __torch_function__: torch's functions and operators accept gpuinterop arrays as tensors ----
+
+
+_IN_PLACE = re.compile(r"[^_]_$")  # names of torch's functions that write to their first argument
+
+
+def call_with_tensors(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call torch's function `func` with tensors that share the memory of gpuinterop arrays.
+
+    The result is torch's: tensors, even if an array was passed as ``out=``.
+    """
+    to_torch = converters.to_torch
+    tensors: list[Any] = []
+    given, first = _items(kwargs.get("out")), args[0] if args else None
+    try:
+        args, kwargs = (
+            _replace_arrays(args, to_torch, tensors),
+            _replace_arrays(kwargs, to_torch, tensors),
+        )
+    except errors.GpuInteropError as error:
+        raise _refusal(error, func, "out" in kwargs) from None
+    # The array is in an unknown kind of container, so torch would call this function again.
+    if not tensors:
+        return NotImplemented
+    if isinstance(first, _core.Array) and (
+        _IN_PLACE.search(func.__name__) or kwargs.get("inplace")
+    ):
+        _core._prepare_write(first, _name_of(func))
+    pairs = zip(given, _items(kwargs.get("out")), strict=True)
+    outs = [(array, tensor) for array, tensor in pairs if isinstance(array, _core.Array)]
+    return _call_with_outputs(func, args, kwargs, outs) if outs else func(*args, **kwargs)
+
+
+def _name_of(func: Callable[..., Any]) -> str:
+    from torch.overrides import resolve_name
+
+    return resolve_name(func) or "torch"
+
+
+def _items(out: Any) -> Any:
+    return out if isinstance(out, (tuple, list)) else (out,)
+
+
+def _call_with_outputs(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], outs: list[Any]
+) -> Any:
+    """Call `func`, which writes to the tensors of `outs`, pairs of an array and its tensor.
+
+    If the result has another shape, torch gives it to the tensor, and writes to the start of its storage. So
+    a tensor that skips elements of its storage has a contiguous copy as storage during the call.
+    """
+    where = _name_of(func)
+    for array, _ in outs:
+        _core._prepare_write(array, where)
+    views = [tensor.detach() for _, tensor in outs]
+    for _, tensor in outs:
+        if tensor.untyped_storage().nbytes() != tensor.nbytes:
+            tensor.set_(tensor.contiguous())
+    try:
+        result = func(*args, **kwargs)
+    finally:
+        for array, tensor in outs:
+            if tensor.shape != array.shape:
+                raise out_shape_differs(where, tuple(tensor.shape), array.shape) from None
+    for (_, tensor), view in zip(outs, views, strict=True):
+        if tensor.data_ptr() != view.data_ptr():
+            tensor.set_(view.copy_(tensor))
+    return result
+
+
+def _replace_arrays(value: Any, to_torch: Callable[..., Any], tensors: list[Any]) -> Any:
+    """Return `value` with a tensor for each gpuinterop array in it, and collect the tensors."""
+    if isinstance(value, _core.Array):
+        tensors.append(to_torch(value))
+        return tensors[-1]
+    if isinstance(value, dict):
+        return {key: _replace_arrays(item, to_torch, tensors) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replace_arrays(item, to_torch, tensors) for item in value]
+    if isinstance(value, tuple):
+        items = [_replace_arrays(item, to_torch, tensors) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    return value
+
+
+def _refusal(
+    error: errors.GpuInteropError, func: Callable[..., Any], has_out: bool
+) -> errors.GpuInteropError:
+    """Return the error of `to_torch` as an error of the torch function that the user called.
+
+    Torch's operators turn a TypeError into NotImplemented. Python would then call the array's own
+    operator, and `t -= x` would rebind `t`; so the result is never a TypeError.
+    """
+    fix = "pass a copy: x.copy()" if error.reason in ("strides", "readonly") else error.fix
+    if has_out and error.reason == "strides":
+        fix += ", and for out= copy the result back: x[...] = y"
+    return (errors.ExportError if isinstance(error, TypeError) else type(error))(
+        where=_name_of(func), expected=error.expected, got=error.got, fix=fix,
+        reason=error.reason, axis=error.axis,
+    )  # fmt: skip
+
+
+# ---- the state of tensors, found by comparing test tensors word by word -------------------------
+
+
+_PROBES = 6
+_OBJECT_WORDS = 6
+
+
+def find_places() -> tuple[int, ...] | None:
+    """Return the fields of `Places` in native/exchange/torch_state.cpp, or None if they are not beyond doubt."""
+    torch = sys.modules["torch"]
+    distances: set[int] = set()
+    flags: set[tuple[int, int]] = set()
+    grads: set[int] = set()
+
+    def read(tensor: Any) -> tuple[int, ...]:
+        # A mode that is active makes others, such as fake tensors.
+        if type(tensor) is not torch.Tensor:
+            raise TypeError
+        distance, _, *words = _core._tensor_words(tensor)
+        distances.add(distance)
+        return tuple(words)
+
+    for i in range(_PROBES):
+        size = (i + 1,) if i % 2 else (i, 3)
+        dtype = torch.complex128 if i % 3 == 1 else torch.complex64
+        tensor = torch.zeros(size, device="cpu", dtype=dtype)
+        plain = read(tensor)
+        pending = []
+        for turned in (torch._neg_view, torch.conj):
+            once = turned(tensor)
+            pending.append(_bits(plain, read(once), read(turned(once))))
+        # Two bits of one word: other words, such as the reference count, may also change twice alike.
+        both = {
+            (k, a | b) for k, (a, b) in enumerate(zip(*pending, strict=True)) if a and b and a != b
+        }
+        tracked = read(tensor.requires_grad_())
+        grad = {
+            k for k, a in enumerate(plain) if not a and tracked[k] > 4096 and tracked[k] % 8 == 0
+        }
+        flags, grads = (flags & both, grads & grad) if i else (both, grad)
+    if len(flags) != 1 or len(grads) != 1 or len(distances) != 1:
+        return None
+    ((word, bits),) = flags
+    return (*distances, word, *grads, bits, *_find_dense(torch, word))
+
+
+def _bits(without: tuple[int, ...], with_it: tuple[int, ...], after: tuple[int, ...]) -> list[int]:
+    """Return for each word the bit that a state of the tensor sets and clears again, else 0."""
+    changed = [a ^ b for a, b in zip(without, with_it, strict=True)]
+    return [
+        c if not c & (c - 1) and with_it[k] & c and after[k] == without[k] else 0
+        for k, c in enumerate(changed)
+    ]
+
+
+def _find_dense(torch: Any, word: int) -> tuple[int, int, int]:
+    """Return the word of the Python object with the C++ tensor's address, and bits of dense and of meta tensors.
+
+    They save time only: torch takes milliseconds to refuse a tensor without dense memory, because its exception
+    looks up the names of the calling functions.
+    """
+    try:
+        plain = torch.zeros((1, 1), device="cpu")
+        _, address, *words = _core._tensor_words(plain)
+        place = _core._read_words(id(plain), _OBJECT_WORDS).index(address, 1)
+
+        def flags_of(tensor: Any) -> int:
+            (start,) = _core._read_words(id(tensor) + 8 * place, 1)
+            return int(_core._read_words(start + 8 * word, 1)[0])
+
+        sparse = flags_of(torch.zeros((1, 1), device="cpu", layout=torch.sparse_coo))
+        meta = flags_of(torch.zeros((1, 1), device="meta"))
+    except Exception:  # another layout of the object, or a torch without these tensors
+        return 0, 0, 0
+    return place, words[word] & ~sparse, meta & ~words[word]

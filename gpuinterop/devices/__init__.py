@@ -8,12 +8,12 @@ unless ``with stream:`` sets another.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from gpuinterop import _core
 from gpuinterop._core import Event, Stream
 from gpuinterop.errors import DeviceError
+from gpuinterop.errors.context import host_memory
 
 from .device_spec import (
     Device,
@@ -87,8 +87,7 @@ def mem_info(device: Any = None) -> tuple[int, int]:
     place = _device(device)
     if place.type == "cuda":
         return _core.cuda_mem_info(place.index)
-    page = os.sysconf("SC_PAGE_SIZE")
-    return page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")
+    return host_memory()
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:

@@ -233,11 +233,13 @@ def _checked(code: int, index: int | None, spec: Any) -> Device:
     return device_from_dlpack(CUDA, index)
 
 
-def _unknown(spec: Any) -> DeviceError:
-    from gpuinterop.arrays.dtypes import NAMES as DTYPES  # noqa: PLC0415 - loads NumPy
+# The name of a dtype; the table of dtypes would load NumPy.
+_DTYPE = re.compile(r"(u?int|b?float|complex)[0-9]+\w*|bool")
 
+
+def _unknown(spec: Any) -> DeviceError:
     name = spec.__name__ if isinstance(spec, type) else spec
-    is_dtype = isinstance(name, str) and name in DTYPES  # CudaNdarray(values, "float32")
+    is_dtype = isinstance(name, str) and _DTYPE.fullmatch(name)  # CudaNdarray(values, "float32")
     return DeviceError(
         where="device",
         expected=_ACCEPTED,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import weakref
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,22 @@ FUNCTIONS: dict[str, Any] = {}
 # add entries of their own when their modules are imported.
 PREPARE: dict[str, Any] = {}
 CALLS: dict[str, Any] = {}
+# The modules of higher folders that fill names of CALLS, imported when such a name is called for the first time.
+HOMES = {
+    "computes": "gpuinterop.numpy_api.functions",
+    "from start": "gpuinterop.fusion.composed",
+    "rounding": "gpuinterop.fusion.composed",
+    "function of cast operands": "gpuinterop.fusion.composed",
+    "selected reduction": "gpuinterop.fusion.composed",
+    "add at": "gpuinterop.index.getitem",
+}
+
+
+def call(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Call a function of `CALLS`, which a higher folder may define."""
+    if name not in CALLS:
+        import_module(HOMES[name])
+    return CALLS[name](*args, **kwargs)
 
 
 # ---- dtypes and classes -----------------------------------------------------------------------
@@ -158,7 +175,7 @@ def _host_program(
 def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Carry out a call with further keywords, wrong arguments, or operands of unknown classes."""
     if isinstance(op, str):
-        return CALLS[op](*args, **kwargs)
+        return call(op, *args, **kwargs)
     entry = _entries[op]
     operands, outs, casts = bind_keywords(entry, args, kwargs)
     out = kwargs.get("out")
@@ -180,7 +197,7 @@ def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             )
     function = FUNCTIONS[entry.name]
     if casts:
-        function = CALLS["function of cast operands"](entry.name, casts, operands)
+        function = call("function of cast operands", entry.name, casts, operands)
     return function(*operands, *outs, out=out, order=kwargs.get("order", "K"))
 
 

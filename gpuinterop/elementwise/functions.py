@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from functools import cache, lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,8 @@ from gpuinterop.errors.arguments import require_bool, require_order
 from gpuinterop.exchange.protocols import interfaces_of
 
 from . import results
-from . import results as output_arrays
-from .calls import CALLS, FUNCTIONS
-from .table import ALIASES, TABLE
+from .calls import FUNCTIONS, call
+from .table import ALIASES
 
 globals().update({name: f for name, f in FUNCTIONS.items() if name != "cast"})
 globals().update({alias: FUNCTIONS[name] for alias, name in ALIASES.items()})
@@ -44,9 +43,7 @@ class _Add(partial):  # type: ignore[type-arg]
         >>> x.tolist()
         [2.0, 0.0, 1.0]
         """
-        from gpuinterop.index.getitem import add_at  # noqa: PLC0415  (not needed for the first kernel of a process)
-
-        add_at(x, indices, values)
+        call("add at", x, indices, values)
 
     def __get__(self, instance: Any, owner: Any = None) -> _Add:
         return self  # as an attribute of a class it is not bound, as a function of C is not
@@ -132,7 +129,8 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
         up, down = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
         own = out if getattr(out, "dtype", None) == dtype else None
         if own is None and isinstance(x, _core.Array) and isinstance(out, _core.Array):
-            return _rounding(up, down)(x, factor, out=out)  # without arrays between the steps
+            # Without arrays between the steps.
+            return call("rounding", up, down)(x, factor, out=out)
         scaled = FUNCTIONS[up](x, factor, out=own)
         own = (
             scaled if isinstance(scaled, _core.Array) else None
@@ -142,17 +140,6 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
         return astype(rounded, dtype) if whole and out is None else rounded
     except GpuInteropError as error:
         raise error.changed(where="round") from None
-
-
-@cache
-def _rounding(up: str, down: str) -> Any:
-    """Return the operation that rounds x, given a factor."""
-    from gpuinterop.fusion.builder import Expression  # noqa: PLC0415  (not needed for the first kernel of a process)
-
-    graph = Expression()
-    x, factor = graph.input(), graph.input()
-    whole_numbers = graph.apply("rint", graph.apply(up, x, factor))
-    return graph.compile([graph.apply(down, whole_numbers, factor)], "round")
 
 
 def astype(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
@@ -181,7 +168,7 @@ def cast(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
         require_order(order, "CFAK", "astype")
     if copy is not True and not require_bool(copy, "copy", "astype") and source.dtype == dtype:
         return x
-    cls = output_arrays.class_for(type(x), dtype)
+    cls = results.class_for(type(x), dtype)
     result: Any = _core._empty_like(cls, source, dtype, order, "astype")
     if source.dtype == dtype:
         _core.copy_into(result, source, where="astype")
@@ -213,23 +200,3 @@ def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
         np.copyto(as_numpy_view(target, written=True), values, casting="unsafe")
     else:
         _core.copy_into(target, wrap_numpy(values.astype(target.dtype)), where="astype")
-
-
-@lru_cache(maxsize=256)
-def _of_cast_operands(name: str, dtypes: tuple[np.dtype[Any] | None, ...]) -> Any:
-    from gpuinterop.fusion.builder import Expression  # noqa: PLC0415  (not needed for the first kernel of a process)
-
-    graph = Expression()
-    operands = [
-        graph.input() if dtype is None else graph.cast(graph.input(), dtype) for dtype in dtypes
-    ]
-    results = [graph.apply(name, *operands, result=i) for i in range(TABLE[name].results)]
-    return graph.compile(results, name)
-
-
-def _function_of_cast_operands(name: str, dtypes: Any, operands: tuple[Any, ...]) -> Any:
-    """Return the operation called `name` with a kernel that first casts its operands to `dtypes`; None: no cast."""
-    return _of_cast_operands(name, dtypes).operation(operands)
-
-
-CALLS["function of cast operands"] = _function_of_cast_operands

@@ -15,12 +15,12 @@ import numpy as np
 
 from gpuinterop.errors import MissingNameError, messages
 
-from .calls import FUNCTIONS
+from .calls import FUNCTIONS, call
 from .operands import gpuarray_class
 from .table import ALIASES
 
 # Names that PyTorch and CuPy have for what gpuinterop names otherwise.
-OTHER_NAMES = {
+OTHER_NAMES: dict[str, str] = {
     "asnumpy": "numpy.asarray(x)", "cat": "gpuinterop.concatenate", "clone": "x.copy()",
     "contiguous": "x if x.flags.c_contiguous else x.copy()", "detach": "x",
     "double": 'x.astype("float64", copy=False)', "expand": "x.broadcast_to(shape)",
@@ -62,11 +62,9 @@ def own_call(name: str) -> str:
 
 def _call_on_host_memory(name: str) -> str:
     """Return the code with NumPy's function: on x itself if gpuinterop computes it, else on its memory."""
-    from gpuinterop.numpy_api.functions import NUMPY_FUNCTIONS
-
     found = getattr(np, name, None)
     if isinstance(found, np.ufunc) or hasattr(found, "_implementation"):
-        first = "x" if found in NUMPY_FUNCTIONS else "numpy.asarray(x)"
+        first = "x" if call("computes", found) else "numpy.asarray(x)"
         return f"numpy.{name}({_arguments(found, first)})"
     if hasattr(np.ndarray, name):
         return f"numpy.asarray(x).{name}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -25,14 +24,11 @@ from gpuinterop.exchange.incoming import (
     needs_converter,
 )
 from gpuinterop.exchange.protocols import interfaces_of
-from gpuinterop.exchange.torch_tensors import find_places
 
 
-@cache
 def gpuarray_class() -> Any:
     """Return GpuArray, the class of results that a CudaNdarray cannot hold and of arrays made from foreign ones."""
-    # The class is in a higher layer, so it is looked up by name on first use.
-    return import_module("gpuinterop.ndarray").GpuArray
+    return _core.result_types()[1]
 
 
 def result_class(classes: Sequence[Any]) -> Any:
@@ -120,28 +116,28 @@ def _convert_assigned(value: Any, like: Any, where: str) -> Any:
 # The subjects of the hook; native/interpreter/hooks.cpp lists their arguments.
 _FOREIGN: dict[str, Any] = {
     "operand": operand, "assigned": _convert_assigned, "torch stream": torch_keeps_stream,
-    "torch places": find_places,
 }  # fmt: skip
-# The subjects that converters answer, which are imported on first use.
-_CONVERTERS = {
-    "refuse": ("exchange.engine", "refusal"), "caller": ("exchange.engine", "judge_caller"),
-    "check strides": ("exchange.engine", "check_strides_for_caller"), "out": ("exchange.engine", "refuse_out"),
-    "wait": ("converters.jax", "wait_for_readers"),
+# Those that the conversion engine answers, and those of one library's converter, imported on first use.
+_ENGINE = {
+    "refuse": "refusal", "caller": "judge_caller", "check strides": "check_strides_for_caller", "out": "refuse_out",
 }  # fmt: skip
+_CONVERTERS = {"wait": ("jax", "wait_for_readers"), "torch places": ("torch", "find_places")}
 
 
 def _foreign(subject: str, *request: Any) -> Any:
     if subject in _FOREIGN:
         return _FOREIGN[subject](*request)
-    # Do not load the converters for a script: those of this package have rules for modules of packages only.
+    # Do not load the engine for a script: without the registry there are no rules for other modules than packages.
     if (
         subject == "caller"
         and "." not in request[0]
         and "gpuinterop.exchange.registry" not in sys.modules
     ):
         return None
-    module, name = _CONVERTERS[subject]
-    return getattr(import_module(f"gpuinterop.{module}"), name)(*request)
+    if subject in _ENGINE:
+        return getattr(import_module("gpuinterop.exchange.engine"), _ENGINE[subject])(*request)
+    library, name = _CONVERTERS[subject]
+    return getattr(import_module("gpuinterop.exchange.registry").built_in(library), name)(*request)
 
 
 _core.set_hooks(foreign=_foreign)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import gpuinterop.devices as devices
 from gpuinterop.errors import GpuInteropError, OutOfMemoryError
+
+
+def host_memory() -> tuple[int, int]:
+    """Return (free, total) bytes of the machine's memory."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    return page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")
 
 
 @contextmanager
@@ -17,7 +23,7 @@ def reraise_from(where: str) -> Iterator[None]:
     except GpuInteropError as error:
         raise error.changed(where=where) from None
     except MemoryError as error:
-        free, total = devices.mem_info("cpu")
+        free, total = host_memory()
         raise OutOfMemoryError(
             where=where,
             expected="enough free host memory",

@@ -33,7 +33,6 @@ import numpy
 from gpuinterop import _core, errors
 from gpuinterop.devices.foreign_handles import CUDA
 from gpuinterop.errors.messages import dtype_of_class, out_is_no_array
-from gpuinterop.ndarray import CudaNdarray
 
 from . import registry
 from .foreign_memory import describe_memory, import_memory, plan_import
@@ -240,7 +239,7 @@ def plan_own(
 ) -> tuple[Plan, Incoming]:
     """Plan to make `x` a gpuinterop array; with `dtype`, a CudaNdarray, which has only that dtype."""
     where = where or ("to_cudandarray" if dtype else "")
-    if issubclass(type(x), _core.Array if dtype is None else CudaNdarray):
+    if issubclass(type(x), _core.Array if dtype is None else _core.result_types()[0]):
         # It is returned unchanged, even if its layout is incomplete.
         plan = share("gpuinterop", where or "from_any")
         return plan, Incoming(x, plan, array=x)
@@ -264,9 +263,9 @@ def import_array(
     if plan.refused:
         raise plan.exception()
     array = adopt(incoming)
-    if dtype is None or issubclass(type(array), CudaNdarray):
+    if dtype is None or issubclass(type(array), cls := _core.result_types()[0]):
         return array
-    return _core.adopt(CudaNdarray, array)
+    return _core.adopt(cls, array)
 
 
 # ---- out: a gpuinterop array to a library's object ----------------------------------------------

@@ -9,10 +9,10 @@ from typing import Any
 import numpy
 
 from gpuinterop import _core, errors
+from gpuinterop.arrays.core_view import class_for
 from gpuinterop.arrays.dtypes import NAMES, as_supported_dtype, name_of
 from gpuinterop.devices.streams import as_stream
 from gpuinterop.errors.messages import foreign_byte_order
-from gpuinterop.ndarray import class_for
 
 from .plan import (
     TYPE_CODES,

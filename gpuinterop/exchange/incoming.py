@@ -237,7 +237,9 @@ def _import(value: Any, where: str, copyif: bool) -> _core.Array:
         # Last, so that arrays that implement a protocol need no search for a converter.
         if needs_converter(value) or has_array_method(value):
             with reraise_from(where):
-                return core_view(import_module("gpuinterop.converters").from_any(value, copyif))
+                return core_view(
+                    import_module("gpuinterop.exchange.engine").import_array(value, copyif, {})
+                )
         if isinstance(value, type) or protocols_of(value):
             raise
         raise _unknown(value, where) from None
@@ -255,10 +257,8 @@ def torch_function(
     cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
 ) -> Any:
     """Implement `__torch_function__` of the array classes, whose arrays torch accepts as tensors."""
-    from .torch_functions import call_with_tensors
-
-    to_torch = import_module("gpuinterop.converters").to_torch
-    return call_with_tensors(to_torch, func, args, kwargs or {})
+    torch = import_module("gpuinterop.exchange.registry").built_in("torch")
+    return torch.call_with_tensors(func, args, kwargs or {})
 
 
 def as_source(value: Any, dtype: Any, where: str, copy: bool | None = None) -> _core.Array:

@@ -308,6 +308,11 @@ def names() -> list[str]:
     return [*_entries, *(n for n in _plugins() if n not in _entries)]
 
 
+def built_in(name: str) -> Any:
+    """Import the converter's module that this package has for a library, whatever is registered under its name."""
+    return importlib.import_module(f"{GROUP}.{name}")
+
+
 def backends() -> list[Backend]:
     """Return the loaded entries; plugins are loaded with their library."""
     return list(_entries.values())

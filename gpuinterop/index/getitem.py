@@ -302,4 +302,4 @@ def _source(src: Any, target: Any, casting: str) -> Any:
     return source
 
 
-CALLS.update(getitem=getitem, setitem=setitem)
+CALLS.update({"getitem": getitem, "setitem": setitem, "add at": add_at})

@@ -17,7 +17,7 @@ from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.elementwise import functions, results
-from gpuinterop.elementwise.calls import FUNCTIONS
+from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
 from gpuinterop.elementwise.operands import as_operand
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.errors.arguments import is_index
@@ -366,3 +366,4 @@ UFUNC_METHODS: dict[tuple[np.ufunc, str], Callable[..., Any]] = {
     if row.ufunc is not None
 }
 UFUNC_METHODS[np.add, "at"] = getitem.add_at
+CALLS["computes"] = NUMPY_FUNCTIONS.__contains__

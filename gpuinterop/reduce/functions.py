@@ -18,7 +18,7 @@ from gpuinterop.arrays.core_view import c_strides
 from gpuinterop.arrays.numpy_views import as_scalar
 from gpuinterop.arrays.scalars import scalars_to_array
 from gpuinterop.elementwise import results
-from gpuinterop.elementwise.calls import CALLS, FUNCTIONS, PREPARE
+from gpuinterop.elementwise.calls import CALLS, FUNCTIONS, PREPARE, call
 from gpuinterop.errors import (
     ArgumentTypeError,
     DTypeError,
@@ -36,7 +36,6 @@ from .table import REDUCTIONS, Reduction, check_not_empty, full_strides, recipe_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuinterop.fusion.builder import Value
 
 Self = TypeVar("Self", bound="ReductionMethods")
 
@@ -196,13 +195,13 @@ def _reduce_selected(
     out_argument = {} if out is None else {"out": out}
     if start is not None and op in ("sum", "prod") and result.kind not in "iu":
         inputs = [x, start, *([] if mask is None else [mask])]
-        compiled = _from_start(op, axes, keepdims, result, mask is not None)
+        compiled = call("from start", op, axes, keepdims, result, mask is not None)
         return compiled(*inputs, **out_argument)
     if mask is None:
         args = out_argument if dtype is None else {**out_argument, "dtype": dtype}
         value = getattr(x, op)(axis=axes, keepdims=keepdims, **args)
     else:
-        compiled = _of_selected(op, axes, keepdims, x.dtype, dtype, ddof)
+        compiled = call("selected reduction", op, axes, keepdims, x.dtype, dtype, ddof)
         if op == "mean":  # in place, because the sums and the counts may be many
             if out is not None:
                 out_argument["out"] = out if out.itemsize > 2 else None, None
@@ -248,72 +247,6 @@ def _plan_from_start(
     stages = selected_stages(op, rows, dtypes.dtype_id(source), result_id)
     plan = _core.make_host_reduction(stages, shape, axes, (cls, result_id, extents), True)
     return plan, dtypes.dtype_from_id(stages[0].accumulator)
-
-
-@lru_cache(maxsize=256)
-def _from_start(
-    op: str, axes: tuple[int, ...], keepdims: bool, result: np.dtype[Any], masked: bool
-) -> Any:
-    """Return the sum or product of inexact elements and a start, combined before they are rounded to `result`."""
-    from gpuinterop.fusion.builder import Expression  # noqa: PLC0415  (not needed for the first reduction)
-
-    row, graph = REDUCTIONS[op], Expression()
-    wide = np.complex128 if dtypes.is_complex(result) else np.float64
-    x, start = graph.cast(graph.cast(graph.input(), result), wide), graph.input()
-    if op == "prod":
-        # A product of many elements may be infinite; with a zero it is zero.
-        x = graph.apply("where", graph.apply("equal", start, 0), graph.apply("multiply", x, 0), x)
-    assert row.ufunc is not None
-    assert row.identity is not None
-    if masked:
-        x = graph.apply("where", graph.input(), x, row.identity)
-    reduced = graph.reduce(op, x, axes, keepdims)
-    joined = graph.apply(row.ufunc.__name__, reduced, graph.cast(start, wide))
-    return graph.compile([graph.cast(joined, result)], op)
-
-
-@lru_cache(maxsize=256)
-def _of_selected(
-    op: str, axes: tuple[int, ...], keepdims: bool, of: np.dtype[Any], dtype: Any, ddof: float
-) -> Any:
-    """Return the reduction of elements of dtype `of` that a mask selects; others are replaced."""
-    from gpuinterop.fusion.builder import Expression  # noqa: PLC0415  (not needed for the first reduction)
-
-    row, graph = REDUCTIONS[op], Expression()
-    elements, mask = graph.input(), graph.input()
-    x = elements if dtype is None else graph.cast(elements, dtype)
-    source = of if dtype is None else dtype
-
-    def total(value: Value) -> Value:
-        return graph.reduce("sum", graph.apply("where", mask, value, 0), axes, keepdims)
-
-    if row.ufunc is not None:
-        other: Any = row.identity
-        if other is None:
-            other = graph.input()
-        elif source == np.bool_:
-            other = bool(other)
-        reduced = graph.reduce(op, graph.apply("where", mask, x, other), axes, keepdims)
-        result = row.result(of) if dtype is None else dtype
-        if result == row.result(source):  # the memory of a cast result is its own
-            return graph.compile([reduced], op)
-    else:
-        # The counts of a variance are also those of the means, which keep the axes.
-        keepdims = keepdims or row.shifted
-        result, count = row.result(source), graph.reduce("sum", mask, axes, keepdims)
-        if op == "mean":  # the sum and the count
-            # Sums in small floats would overflow.
-            wide = result if result.itemsize > 2 else np.float32
-            return graph.compile([total(graph.cast(x, wide)), count], op)
-        wide = np.complex128 if source.kind == "c" else np.float64
-        mean = graph.apply("divide", total(graph.cast(x, wide)), count)
-        away = graph.apply("subtract", x, mean)
-        if source.kind == "c":
-            away = graph.apply("absolute", away)
-        degrees = graph.apply("maximum", graph.apply("subtract", count, ddof), 0)
-        reduced = graph.apply("divide", total(graph.apply("square", away)), degrees)
-        reduced = graph.apply("sqrt", reduced) if op == "std" else reduced
-    return graph.compile([graph.cast(reduced, result)], op)
 
 
 def _number(initial: Any, dtype: Any, op: str) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop import converters, ndarray
+from gpuinterop import converters
+from gpuinterop.arrays.core_view import class_for
 from gpuinterop.testing.bridge import Bridge
 from gpuinterop.testing.layouts import PLAIN, Layout, named_dtype
 from gpuinterop.testing.memory import elements, poke
@@ -22,7 +23,7 @@ def writable_plain(layout: Layout, dtype: str, device: str) -> bool:
 def exported(flat: Any, layout: Layout, device: str) -> Any:
     """Return a view with `layout`, which libraries that cannot allocate import by DLPack."""
     if device != "cpu":
-        base = ndarray.class_for(flat.dtype)(flat, device=device)
+        base = class_for(flat.dtype)(flat, device=device)
         return layout.over(base.ptr, flat.dtype, (base.device.type, base.device.index), base)
     window = layout.of(flat)
     # NumPy does not export the dtypes of ml_dtypes.

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.arrays.core_view import class_for
 from gpuinterop.arrays.dtypes import NAMES, NUMPY_NAMES, dtype_from_id
 from gpuinterop.devices import foreign_handles
-from gpuinterop.ndarray import class_for
 
 DTYPES = (
     "float32 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float64 complex64 "

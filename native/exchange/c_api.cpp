@@ -12,6 +12,7 @@
 #include "exchange/import.hpp"
 #include "interpreter/error.hpp"
 #include "interpreter/error_translation.hpp"
+#include "interpreter/hooks.hpp"
 
 namespace gpuinterop {
 
@@ -204,6 +205,16 @@ bool exchange::find_work_stream(const DLPackExchangeAPI* api, int device, void**
 PyTypeObject* exchange_result_type(DTypeId dtype) noexcept {
   PyTypeObject* type = result_types[dtype != kFloat32];
   return type ? type : array_type;
+}
+
+nanobind::tuple exchange_result_classes() {
+  if (!result_types[0]) import_module("gpuinterop.ndarray");
+  if (!result_types[0]) {  // this module is being imported
+    PyErr_SetString(PyExc_RuntimeError, "gpuinterop.ndarray has not set the classes of arrays yet");
+    throw PythonError();
+  }
+  return nanobind::make_tuple(nanobind::handle(reinterpret_cast<PyObject*>(result_types[0])),
+                              nanobind::handle(reinterpret_cast<PyObject*>(result_types[1])));
 }
 
 void set_exchange_result_types(nanobind::handle float32_class, nanobind::handle other_class) {

@@ -25,7 +25,7 @@ namespace {
 // Three facts decide whether a tensor's memory holds its values: a bit each for "negation pending" and
 // "conjugation pending", and the pointer to autograd's data, which is null for a tensor that autograd does
 // not track. Reading them through Python costs more than the whole conversion. All are at fixed offsets in
-// the C++ tensor, whose address the exported struct contains. gpuinterop/exchange/torch_tensors.py finds the offsets.
+// the C++ tensor, whose address the exported struct contains. gpuinterop/converters/torch.py finds the offsets.
 // They only ever show that a tensor is plain: if they are not found beyond doubt, and for every tensor whose
 // bits or pointer are set, Python checks the tensor.
 struct Places {

@@ -8,8 +8,7 @@ import numpy as np
 import gpuinterop as gi
 from doubles import driver
 from gpuinterop import _core
-from gpuinterop.arrays.core_view import c_strides
-from gpuinterop.ndarray import class_for
+from gpuinterop.arrays.core_view import c_strides, class_for
 from gpuinterop.testing import Bridge
 from gpuinterop.testing.interface_bridges import described, exported
 
