@@ -67,6 +67,7 @@ NB_MODULE(_core, m) {
   gpuinterop::register_hooks(m);
   gpuinterop::register_array(m);
   gpuinterop::register_blocks(m);
+  gpuinterop::register_downloads(m);
   gpuinterop::register_cuda(m);
   gpuinterop::register_exchange(m);
   gpuinterop::register_ops(m);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "captures/recorder.hpp"
 #include "interpreter/error.hpp"
 
 namespace gpuinterop {
@@ -27,6 +26,8 @@ void before_destruction(PyTypeObject* type, void (*forget)(PyTypeObject*)) {
   PyRef::checked(PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), callback.get())).release();
 }
 
+constinit thread_local NoteMade note_made [[gnu::tls_model("initial-exec")]] = nullptr;
+
 Array view_of(PyObject* owner) {
   const Array& source = unwrap(owner);
   Array view;
@@ -42,10 +43,6 @@ Array view_of(PyObject* owner) {
 uint64_t alignment_of(DTypeId dtype, Device device) noexcept {
   const bool parts = is_complex(dtype) && !device.is_cuda();
   return uint64_t(parts ? itemsize_of(dtype) / 2 : itemsize_of(dtype));
-}
-
-std::string device_text(Device device) {
-  return device.is_cuda() ? "cuda:" + std::to_string(device.id) : "cpu";
 }
 
 bool bytes_fit(const Layout& l, int64_t item) noexcept {
@@ -68,7 +65,8 @@ Array make_empty(Device device, DTypeId dtype, Layout layout, const char* where,
   if (a.nbytes() > 0) {
     a.buffer = allocate(device, a.nbytes(), where, zeroed);
     a.data = a.buffer->ptr;
-    ops::note_unset(a);
+    if (note_made) [[unlikely]]
+      note_made(a);
   }
   return a;
 }

@@ -8,42 +8,11 @@
 #include "arrays/dtype.hpp"
 #include "arrays/layout.hpp"
 #include "devices/buffer.hpp"
+#include "devices/device_objects.hpp"
 #include "interpreter/error.hpp"
+#include "interpreter/references.hpp"
 
 namespace gpuinterop {
-
-// A counted reference to a Python object. Copying and dropping it needs the GIL.
-class PyRef {
- public:
-  PyRef() noexcept = default;
-  static PyRef steal(PyObject* o) noexcept {
-    PyRef r;
-    r.o_ = o;
-    return r;
-  }
-  // A new reference from Python's C API, which returned null if a Python error is set.
-  static PyRef checked(PyObject* o) {
-    if (!o) throw PythonError();
-    return steal(o);
-  }
-  static PyRef borrow(PyObject* o) noexcept {
-    Py_XINCREF(o);
-    return steal(o);
-  }
-  PyRef(const PyRef& o) noexcept : o_(o.o_) { Py_XINCREF(o_); }
-  PyRef(PyRef&& o) noexcept : o_(std::exchange(o.o_, nullptr)) {}
-  PyRef& operator=(PyRef o) noexcept {
-    std::swap(o_, o.o_);
-    return *this;
-  }
-  ~PyRef() { Py_XDECREF(o_); }
-  PyObject* get() const noexcept { return o_; }
-  PyObject* release() noexcept { return std::exchange(o_, nullptr); }
-  explicit operator bool() const noexcept { return o_ != nullptr; }
-
- private:
-  PyObject* o_ = nullptr;
-};
 
 // Calls forget(type) before the type is destroyed. Throws PythonError.
 void before_destruction(PyTypeObject* type, void (*forget)(PyTypeObject*));
@@ -92,18 +61,13 @@ void require_valid_layout(PyObject* o);
 // New object of `type` (Array or a Python subclass; __init__ is not run). Throws.
 PyObject* wrap(PyTypeObject* type, Array&& a);
 
-// ---- interpreter/error_translation.cpp -------------------------------------------------------------------------
-// repr() of an object for messages, cut at 120 bytes, or its type; throws only an interrupt.
-std::string repr_text(PyObject* o);
-std::string type_text(PyObject* o);  // "torch.Tensor"; throws only an interrupt
-// hasattr() of Python, which passes an interrupt on; PyObject_HasAttr discards it.
-bool has_attribute(PyObject* o, const char* name);
-
 // ---- arrays/array.cpp --------------------------------------------------------------------------
 // A view of `owner` (an Array object): base, buffer, device, dtype and flags as for a view; the
 // caller sets layout and data.
 Array view_of(PyObject* owner);
-std::string device_text(Device device);  // as str() of a gpuinterop.Device
+// Called for each new array with memory; null unless this thread records. The recorder sets it.
+using NoteMade = void (*)(const Array&);
+extern constinit thread_local NoteMade note_made [[gnu::tls_model("initial-exec")]];
 // A fresh C-ordered array that owns its memory.
 Array make_empty(Device device, DTypeId dtype, int ndim, const int64_t* shape, const char* where);
 // As above, of the shape and dtype of `a`.
@@ -120,7 +84,6 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
 // ---- arrays/functions.cpp ----------------------------------------------------------------
 // Throw. The objects are borrowed.
 PyObject* dtype_object(DTypeId id);
-PyObject* device_object(Device device);
 
 // ---- elementwise/copy.cpp ---------------------------------------------------------------------------
 // dst[...] = src for equal shapes, any strides, any devices; overlap is safe. On CUDA it is queued on the

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "arrays/type.hpp"
-#include "exchange/import.hpp"
 #include "interpreter/error.hpp"
 #include "interpreter/error_translation.hpp"
 
@@ -22,9 +21,6 @@ PyObject* product(int64_t a, int64_t b) {
 PyObject* get_shape(PyObject* o, void*) {
   const Layout& l = shown_layout(o);
   return int_tuple(l.ndim(), l.shape(), 1);
-}
-void require_value(PyObject* value, const char* name) {
-  if (!value) fail(Kind::Type, name, "a value", "a deletion", "assign a value instead");
 }
 
 // Reshapes in place, except CudaNdarray: in Theano an array keeps its shape.
@@ -88,25 +84,6 @@ PyObject* get_nbytes(PyObject* o, void*) {
   return product(shown_layout(o).size(), unwrap(o).itemsize());
 }
 PyObject* get_itemsize(PyObject* o, void*) { return PyLong_FromLongLong(unwrap(o).itemsize()); }
-PyObject* get_ptr(PyObject* o, void*) {
-  exchange::join_before_use(unwrap(o), "ptr");
-  return PyLong_FromUnsignedLongLong(reinterpret_cast<uintptr_t>(shown_data(o)));
-}
-int set_ptr(PyObject* o, PyObject* value, void*) {
-  require_value(value, "_dev_data");
-  const unsigned long long address = PyLong_Check(value) ? PyLong_AsUnsignedLongLong(value) : 0;
-  if (!PyLong_Check(value) || PyErr_Occurred()) {
-    forgive();
-    fail(PyLong_Check(value) ? Kind::Bounds : Kind::Type, "_dev_data",
-         "an int as address, from 0 to 2**64 - 1", repr_text(value),
-         "assign an address inside the array's memory");
-  }
-  if (shown_layout(o).size())
-    check_aligned(address, unwrap(o).dtype, unwrap(o).device, "_dev_data");
-  change_geometry(o, shown_layout(o), reinterpret_cast<char*>(static_cast<uintptr_t>(address)),
-                  "_dev_data");
-  return 0;
-}
 PyObject* get_dtype(PyObject* o, void*) { return Py_NewRef(dtype_object(unwrap(o).dtype)); }
 PyObject* get_device(PyObject* o, void*) { return Py_NewRef(device_object(unwrap(o).device)); }
 PyObject* get_base(PyObject* o, void*) {
@@ -173,11 +150,6 @@ PyGetSetDef array_getset[] = {
      nullptr},
     {"nbytes", guarded<get_nbytes>, nullptr, "Bytes of the elements.", nullptr},
     {"itemsize", get_itemsize, nullptr, "Bytes of one element.", nullptr},
-    {"ptr", guarded<get_ptr>, nullptr, "Address of element [0, ..., 0]; 0 when empty.", nullptr},
-    {"gpudata", guarded<get_ptr>, nullptr, "Address of element [0, ..., 0]; 0 when empty.",
-     nullptr},
-    {"_dev_data", guarded<get_ptr>, guarded<set_ptr>,
-     "The address; a view may be moved inside its memory.", nullptr},
     {"dtype", guarded<get_dtype>, nullptr, "NumPy's dtype object.", nullptr},
     {"device", guarded<get_device>, nullptr, "The device that holds the memory.", nullptr},
     {"base", get_base, nullptr, "The root owner of a view, the foreign owner, or None.", nullptr},
@@ -189,5 +161,9 @@ PyGetSetDef array_getset[] = {
      nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
+
+void require_value(PyObject* value, const char* name) {
+  if (!value) fail(Kind::Type, name, "a value", "a deletion", "assign a value instead");
+}
 
 }  // namespace gpuinterop

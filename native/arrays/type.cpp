@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "exchange/c_api.hpp"
 #include "interpreter/error_translation.hpp"
+#include "interpreter/hooks.hpp"
 #include "interpreter/iterative_free.hpp"
 #include "interpreter/register.hpp"
 #include "interpreter/text_arguments.hpp"
@@ -98,12 +98,40 @@ PyMemberDef array_members[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 
+// Classes of to_py_object's results, by dtype, because CudaNdarray holds only float32.
+PyTypeObject* result_types[2];  // float32, any other; owned; null until the Python layer is loaded
+
 }  // namespace
 
 Array& unwrap(PyObject* o) noexcept { return cast(o)->value; }
 
+PyTypeObject* result_type(DTypeId dtype) noexcept {
+  PyTypeObject* type = result_types[dtype != kFloat32];
+  return type ? type : array_type;
+}
+
+nanobind::tuple result_classes() {
+  if (!result_types[0]) import_module("gpuinterop.ndarray");
+  if (!result_types[0]) {  // this module is being imported
+    PyErr_SetString(PyExc_RuntimeError, "gpuinterop.ndarray has not set the classes of arrays yet");
+    throw PythonError();
+  }
+  return nanobind::make_tuple(nanobind::handle(reinterpret_cast<PyObject*>(result_types[0])),
+                              nanobind::handle(reinterpret_cast<PyObject*>(result_types[1])));
+}
+
+void set_result_types(nanobind::handle float32_class, nanobind::handle other_class) {
+  PyTypeObject* const types[] = {read_class(float32_class, "_set_result_types"),
+                                 read_class(other_class, "_set_result_types")};
+  for (int i = 0; i < 2; ++i) {
+    Py_INCREF(reinterpret_cast<PyObject*>(types[i]));
+    const PyRef old =
+        PyRef::steal(reinterpret_cast<PyObject*>(std::exchange(result_types[i], types[i])));
+  }
+}
+
 bool is_cudandarray(PyTypeObject* type) noexcept {
-  PyTypeObject* cls = exchange_result_type(kFloat32);
+  PyTypeObject* cls = result_type(kFloat32);
   return cls != array_type && PyType_IsSubtype(type, cls);
 }
 
@@ -186,7 +214,8 @@ void register_array(nb::module_& m) {
       {Py_sq_item, slot(guarded<array_item>)},
       {Py_tp_iter, slot(guarded<array_iter>)},
   };
-  for (const PyType_Slot* s = ops_slots; s->slot; ++s) slots.push_back(*s);
+  for (const PyType_Slot* table : {ops_slots, product_slots})
+    for (const PyType_Slot* s = table; s->slot; ++s) slots.push_back(*s);
   slots.push_back({0, nullptr});
 
   PyType_Spec spec = {"gpuinterop._core.Array", sizeof(ArrayObject), 0,

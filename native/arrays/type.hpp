@@ -14,7 +14,7 @@ namespace gpuinterop {
 // Zero-terminated tables.
 extern PyMethodDef array_methods[], exchange_methods[], ops_methods[];
 extern PyGetSetDef array_getset[], exchange_getset[];
-extern PyType_Slot ops_slots[];
+extern PyType_Slot ops_slots[], product_slots[];
 void register_array_functions(nanobind::module_& m);
 
 // Slots, which may throw.
@@ -30,12 +30,22 @@ void check_aligned(uint64_t address, DTypeId dtype, Device device, const char* w
 // `cast` is the suggested call, with {} for the dtype; by default NumPy's.
 void require_holds(PyTypeObject* type, DTypeId dtype, const char* where,
                    const char* cast = "x.astype('{}')");
+// The default class of an imported array: CudaNdarray for float32, else GpuArray.
+PyTypeObject* result_type(DTypeId dtype) noexcept;
+
+// The classes for float32 and for other dtypes; imports the module that gives them if it has not been loaded.
+nanobind::tuple result_classes();
+
+void set_result_types(nanobind::handle float32_class, nanobind::handle other_class);
+
+// Raises for the deletion of an attribute.
+void require_value(PyObject* value, const char* name);
+
 // Whether objects of `type` hold only float32 and keep their shape.
 bool is_cudandarray(PyTypeObject* type) noexcept;
 // Read the class and the dtype arguments of a function.
 PyTypeObject* read_class(nanobind::handle cls, const char* where);
 DTypeId read_dtype(nanobind::handle dtype, const char* where);
-Device read_device(int type, int id, const char* where);
 // The device of a gpuinterop.Device; nothing for another object.
 std::optional<Device> find_device(PyObject* device);
 // The array passed as an argument, or a Kind::Type error; its layout is valid.

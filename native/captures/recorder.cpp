@@ -117,6 +117,7 @@ void Recorder::begin(PyObject* self) {
   }
   self_ = PyRef::borrow(self);
   recorder = this;
+  note_made = [](const Array& array) { recorder->unset(array); };
 }
 
 void Recorder::end() {
@@ -151,6 +152,7 @@ void Recorder::leave() noexcept {
 // Returns the reference that keeps this object alive; the caller holds it until it returns.
 PyRef Recorder::stop() noexcept {
   recorder = nullptr;
+  note_made = nullptr;
   return std::move(self_);
 }
 

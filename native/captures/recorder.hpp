@@ -109,10 +109,6 @@ inline void note_fresh(const Array& array) {
   if (recorder) [[unlikely]]
     recorder->fresh(array);
 }
-inline void note_unset(const Array& array) {
-  if (recorder) [[unlikely]]
-    recorder->unset(array);
-}
 inline void require_recorded(Device device) {
   if (recorder) [[unlikely]]
     recorder->require_device(device);

@@ -1,15 +1,15 @@
 // Devices, memory statistics, streams and events for Python. None of this code is performance-critical.
 #include <string>
 
-#include "arrays/type.hpp"
 #include "devices/cuda.hpp"
+#include "devices/device_objects.hpp"
 #include "devices/device_state.hpp"
 #include "devices/memory.hpp"
 #include "devices/pinned.hpp"
 #include "devices/stream_objects.hpp"
+#include "interpreter/error_translation.hpp"
 #include "interpreter/register.hpp"
 #include "interpreter/text_arguments.hpp"
-#include "jit/cuda_module.hpp"
 
 namespace nb = nanobind;
 
@@ -154,15 +154,6 @@ nb::dict inspect_pointer(uintptr_t address) {
   return out;
 }
 
-nb::object pinned_bytes(int ordinal, int64_t nbytes) {
-  Array a;
-  a.dtype = kUInt8;
-  a.layout = Layout::c_order(1, &nbytes, "pinned_empty");
-  a.buffer = cuda::allocate_pinned(ordinal, nbytes, "pinned_empty");
-  a.data = a.buffer->ptr;
-  return nb::steal(wrap(array_type, std::move(a)));
-}
-
 }  // namespace
 
 void register_cuda(nb::module_& m) {
@@ -206,9 +197,6 @@ void register_cuda(nb::module_& m) {
   m.def("inspect_pointer", &inspect_pointer, nb::arg("address"),
         "Return the driver's data on an address: known, memory, device, same_context, start, "
         "nbytes.");
-  m.def("pinned_bytes", &pinned_bytes,
-        nb::sig("def pinned_bytes(ordinal: int, nbytes: int) -> Array"), nb::arg("ordinal"),
-        nb::arg("nbytes"), "Return pinned host memory, at least one byte.");
   m.def(
       "is_pinned_here",
       [](uintptr_t address, int64_t nbytes) {

@@ -2,8 +2,8 @@
 #include <chrono>
 #include <string>
 
-#include "arrays/array.hpp"
 #include "devices/deferred_release.hpp"
+#include "devices/device_objects.hpp"
 #include "devices/device_state.hpp"
 #include "devices/stream.hpp"
 #include "devices/stream_objects.hpp"

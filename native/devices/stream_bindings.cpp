@@ -4,9 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "arrays/array.hpp"
-#include "arrays/type.hpp"
 #include "devices/deferred_release.hpp"
+#include "devices/device_objects.hpp"
 #include "devices/device_state.hpp"
 #include "devices/stream.hpp"
 #include "devices/stream_objects.hpp"
@@ -226,13 +225,6 @@ void register_stream_class(nb::module_& m) {
 }
 
 }  // namespace
-
-Device parse_device(nb::object spec) {
-  const nb::object device = nb::steal(call_hook(Hook::Device, "(O)", spec.ptr()).release());
-  return {DeviceType(nb::cast<int>(device.attr("type_code"))), nb::cast<int>(device.attr("index"))};
-}
-
-nb::object python_device(Device d) { return nb::borrow(device_object(d)); }
 
 std::string stream_repr(const Stream& s) {
   const std::string place = device_text(s.device);

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "devices/cuda.hpp"
+#include "devices/device_objects.hpp"
 
 namespace gpuinterop {
 
@@ -62,8 +63,6 @@ void wait_event(Device d, CUstream stream, const Event& e, const char* where);
 void register_events(nanobind::module_& m);
 
 // ---- devices/stream_bindings.cpp ----
-Device parse_device(nanobind::object spec);
-nanobind::object python_device(Device d);
 std::string stream_repr(const Stream& s);
 void register_streams(nanobind::module_& m);
 

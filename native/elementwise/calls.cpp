@@ -16,6 +16,7 @@
 #include "elementwise/operands.hpp"
 #include "elementwise/overlap.hpp"
 #include "interpreter/error.hpp"
+#include "interpreter/error_translation.hpp"
 #include "interpreter/hooks.hpp"
 #include "interpreter/text_arguments.hpp"
 

@@ -1,6 +1,7 @@
 // zeros(), arange() and the other functions that make arrays of plain arguments: a shape of ints, a dtype and a device
 // that are known, a number that fits. Python's function of the same name (gpuinterop/creation.py) serves or refuses
 // every other call.
+#include <dlpack/dlpack.h>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,7 +12,6 @@
 #include "arrays/type.hpp"
 #include "captures/recorder.hpp"
 #include "elementwise/operands.hpp"
-#include "exchange/c_api.hpp"
 #include "interpreter/error.hpp"
 #include "interpreter/error_translation.hpp"
 #include "interpreter/function_with_id.hpp"
@@ -92,7 +92,7 @@ PyObject* make_filled(Request&& r, const char* where) {
     ops::prepare_write(made, where);
     fill_elements(made, item, where);
   }
-  return wrap(exchange_result_type(made.dtype), Array(made));
+  return wrap(result_type(made.dtype), Array(made));
 }
 
 // (shape, [value,] dtype=None, *, device=None)
@@ -175,7 +175,7 @@ PyObject* make_spaced(int64_t count, DTypeId dtype, Device device, At&& at, cons
         default: write_values<int64_t>(host, at);
       }
   }
-  PyTypeObject* const type = exchange_result_type(dtype);
+  PyTypeObject* const type = result_type(dtype);
   if (!device.is_cuda()) return wrap(type, Array(host));
   const Array made = make_empty(device, dtype, 1, &count, where);
   const Uncounted guard(true);

@@ -9,6 +9,7 @@
 #include "elementwise/launch.hpp"
 #include "elementwise/overlap.hpp"
 #include "interpreter/error.hpp"
+#include "interpreter/error_translation.hpp"
 #include "interpreter/gil.hpp"
 #include "interpreter/hooks.hpp"
 #include "interpreter/text_arguments.hpp"

@@ -4,10 +4,8 @@
 #include "captures/recorder.hpp"
 #include "elementwise/calls.hpp"
 #include "elementwise/host_loops.hpp"
-#include "exchange/c_api.hpp"
 #include "interpreter/error_translation.hpp"
 #include "interpreter/hooks.hpp"
-#include "product/product.hpp"
 
 namespace gpuinterop {
 
@@ -55,18 +53,6 @@ PyObject* binary(PyObject* a, PyObject* b) {
   PyObject* args[] = {a, b};
   return ops::call(O.id(), args, nullptr, !is_repeatable(a) && !is_repeatable(b));
 }
-// Runs an in-place operator; its errors name the statement, such as "x += y", and do not mention out=.
-template <class F>
-PyObject* in_statement(const char* statement, F&& f) {
-  try {
-    return f();
-  } catch (const Error& e) {
-    set_python_error(e);
-  } catch (const PythonError&) {
-  }
-  name_statement_in_error(statement);
-  throw PythonError();
-}
 // Raises for unsupported operands, because the interpreter returns a NotImplemented from a subclass's += as
 // the result (it calls the slot a second time, for concatenation of sequences).
 template <Operator& O>
@@ -103,8 +89,7 @@ PyObject* cast_plainly(PyObject* self, PyObject* dtype) {
   require_valid_layout(self);
   const Array from = unwrap(self);  // by value: allocating may let other threads run
   const DTypeId to = read_dtype(dtype, "astype");
-  if (Py_TYPE(self) != exchange_result_type(from.dtype) || !ops::cast_loop(from.dtype, to))
-    return nullptr;
+  if (Py_TYPE(self) != result_type(from.dtype) || !ops::cast_loop(from.dtype, to)) return nullptr;
   Array made = make_empty(from.device, to, layout_of_copy(from.layout, "K", "astype"), "astype");
   const bool casts = to != from.dtype;
   if (!casts) {
@@ -113,7 +98,7 @@ PyObject* cast_plainly(PyObject* self, PyObject* dtype) {
     ops::require_set("astype", from);
     copy_unreported(made, from, "astype");
   }
-  PyRef result = PyRef::steal(wrap(exchange_result_type(to), std::move(made)));
+  PyRef result = PyRef::steal(wrap(result_type(to), std::move(made)));
   if (casts && (from.device.is_cuda() || ops::recording_on_host())) {
     static Operator cast{"cast"};
     PyObject* out = result.get();
@@ -151,21 +136,6 @@ PyObject* method___array_ufunc__(PyObject* self, PyObject* const* args, Py_ssize
   }
   if (!plain) return forward("__array_ufunc__", self, args, nargs, names);
   return ops::call(static_cast<ops::OpId>(op), args + 2, named ? outs : nullptr, false);
-}
-
-PyObject* product(PyObject* a, PyObject* b, PyObject* out) {
-  ops::ProductCall call;
-  call.where = "matmul";
-  call.a = a;
-  call.b = b;
-  call.out = out;
-  call.tf32 = ops::tf32_allowed;
-  call.operand_may_answer = !out;
-  return ops::matmul(call);
-}
-PyObject* matmul(PyObject* a, PyObject* b) { return product(a, b, nullptr); }
-PyObject* matmul_in_place(PyObject* a, PyObject* b) {
-  return in_statement("x @= y", [&] { return product(a, b, a); });
 }
 
 // Names, arguments as inspect.signature shows them, docstrings.
@@ -243,8 +213,6 @@ PyType_Slot ops_slots[] = {
     {Py_nb_positive, slot(guarded<unary<positive>>)},
     {Py_nb_absolute, slot(guarded<unary<absolute>>)},
     {Py_nb_invert, slot(guarded<unary<invert>>)},
-    {Py_nb_matrix_multiply, slot(guarded<matmul>)},
-    {Py_nb_inplace_matrix_multiply, slot(guarded<matmul_in_place>)},
     {Py_tp_richcompare, slot(guarded<compare>)},
     {0, nullptr},
 };

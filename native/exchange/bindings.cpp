@@ -90,10 +90,9 @@ void register_exchange(nanobind::module_& m) {
       nb::arg("changed"),
       "Set whether share_plain leaves all objects to the converters, and forget the rules of "
       "callers.");
-  m.def("result_types", &exchange_result_classes, nb::sig("def result_types() -> tuple[Any, Any]"),
+  m.def("result_types", &result_classes, nb::sig("def result_types() -> tuple[Any, Any]"),
         "Return CudaNdarray and GpuArray, the classes of results of float32 and of other dtypes.");
-  m.def("_set_result_types", &set_exchange_result_types, nb::arg("float32_class"),
-        nb::arg("other_class"),
+  m.def("_set_result_types", &set_result_types, nb::arg("float32_class"), nb::arg("other_class"),
         "Set the classes of the objects that the C exchange API returns to consumers.");
   exchange::register_torch(m);
   try {

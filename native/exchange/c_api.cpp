@@ -22,9 +22,6 @@ namespace {
 
 constexpr char kWhere[] = "__dlpack_c_exchange_api__";
 
-// Classes of to_py_object's results, by dtype, because CudaNdarray holds only float32.
-PyTypeObject* result_types[2];  // float32, any other; owned; null until the Python layer is loaded
-
 // By value: the calls that follow may run Python or let another thread run, and either may change the shape.
 Array array_argument(void* object) {
   auto* o = static_cast<PyObject*>(object);
@@ -108,7 +105,7 @@ int to_py_object(DLManagedTensorVersioned* tensor, void** out) {
          "version " + std::to_string(tensor->version.major), "upgrade gpuinterop");
   // On failure nothing is changed: the caller still owns the tensor.
   Checked c = check({tensor->dl_tensor, tensor->flags}, Trust::Never, false, kWhere);
-  PyTypeObject* type = exchange_result_type(c.dtype);
+  PyTypeObject* type = result_type(c.dtype);
   Buffer* buffer =
       adopt(c, tensor, {c.device.is_cuda() ? cuda::current_stream(c.device.id) : nullptr});
   auto release = std::exchange(buffer->release, nullptr);  // until the object exists
@@ -200,31 +197,6 @@ bool exchange::find_work_stream(const DLPackExchangeAPI* api, int device, void**
   const bool found = !ask || call_entry([&] { return ask(kDLCUDA, device, stream); });
   if (!found || !*stream) *stream = CU_STREAM_LEGACY;
   return found;
-}
-
-PyTypeObject* exchange_result_type(DTypeId dtype) noexcept {
-  PyTypeObject* type = result_types[dtype != kFloat32];
-  return type ? type : array_type;
-}
-
-nanobind::tuple exchange_result_classes() {
-  if (!result_types[0]) import_module("gpuinterop.ndarray");
-  if (!result_types[0]) {  // this module is being imported
-    PyErr_SetString(PyExc_RuntimeError, "gpuinterop.ndarray has not set the classes of arrays yet");
-    throw PythonError();
-  }
-  return nanobind::make_tuple(nanobind::handle(reinterpret_cast<PyObject*>(result_types[0])),
-                              nanobind::handle(reinterpret_cast<PyObject*>(result_types[1])));
-}
-
-void set_exchange_result_types(nanobind::handle float32_class, nanobind::handle other_class) {
-  PyTypeObject* const types[] = {read_class(float32_class, "_set_result_types"),
-                                 read_class(other_class, "_set_result_types")};
-  for (int i = 0; i < 2; ++i) {
-    Py_INCREF(reinterpret_cast<PyObject*>(types[i]));
-    const PyRef old =
-        PyRef::steal(reinterpret_cast<PyObject*>(std::exchange(result_types[i], types[i])));
-  }
 }
 
 PyObject* exchange_export(PyObject* x, PyTypeObject* type) {

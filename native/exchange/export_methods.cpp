@@ -302,6 +302,27 @@ PyObject* array_interface(PyObject* self, void*) {
   return interface_of(a, typestr, nullptr);
 }
 
+PyObject* get_ptr(PyObject* o, void*) {
+  exchange::join_before_use(unwrap(o), "ptr");
+  return PyLong_FromUnsignedLongLong(reinterpret_cast<uintptr_t>(shown_data(o)));
+}
+
+int set_ptr(PyObject* o, PyObject* value, void*) {
+  require_value(value, "_dev_data");
+  const unsigned long long address = PyLong_Check(value) ? PyLong_AsUnsignedLongLong(value) : 0;
+  if (!PyLong_Check(value) || PyErr_Occurred()) {
+    forgive();
+    fail(PyLong_Check(value) ? Kind::Bounds : Kind::Type, "_dev_data",
+         "an int as address, from 0 to 2**64 - 1", repr_text(value),
+         "assign an address inside the array's memory");
+  }
+  if (shown_layout(o).size())
+    check_aligned(address, unwrap(o).dtype, unwrap(o).device, "_dev_data");
+  change_geometry(o, shown_layout(o), reinterpret_cast<char*>(static_cast<uintptr_t>(address)),
+                  "_dev_data");
+  return 0;
+}
+
 }  // namespace
 
 void exchange::forget_callers() {
@@ -319,6 +340,11 @@ PyMethodDef exchange_methods[] = {
 };
 
 PyGetSetDef exchange_getset[] = {
+    {"ptr", guarded<get_ptr>, nullptr, "Address of element [0, ..., 0]; 0 when empty.", nullptr},
+    {"gpudata", guarded<get_ptr>, nullptr, "Address of element [0, ..., 0]; 0 when empty.",
+     nullptr},
+    {"_dev_data", guarded<get_ptr>, guarded<set_ptr>,
+     "The address; a view may be moved inside its memory.", nullptr},
     {"__cuda_array_interface__", guarded<cuda_array_interface>, nullptr,
      "CUDA Array Interface, version 3; on CUDA devices only.", nullptr},
     {"__array_interface__", guarded<array_interface>, nullptr,

@@ -109,7 +109,7 @@ nb::object from_pointer(nb::handle cls, uint64_t ptr, nb::handle shape, nb::hand
   exchange::Checked c = described(ptr, shape, strides, dtype, device_type, device_id, where,
                                   base.ptr(), nbytes, in_elements);
   c.readonly = readonly;
-  auto* type = cls.is_none() ? exchange_result_type(c.dtype) : read_class(cls, where);
+  auto* type = cls.is_none() ? result_type(c.dtype) : read_class(cls, where);
   require_holds(type, c.dtype, where);
   void* producer = stream.is_none() ? nullptr : cuda::stream_of(nb::cast<uint64_t>(stream));
   Array a = exchange::array_over(std::move(c), base.ptr(), producer, where);

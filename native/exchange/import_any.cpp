@@ -137,7 +137,7 @@ PyObject* exchange::import_any(PyTypeObject* cls, PyObject* obj, const Options& 
   if (elsewhere || (o.copy == 1 && !a.is_copied) ||
       (o.realign && !o.allow_unaligned && !is_aligned(a)))
     a = moved(a, elsewhere ? o.device : a.device, o);
-  return wrap(cls ? cls : exchange_result_type(a.dtype), std::move(a));
+  return wrap(cls ? cls : result_type(a.dtype), std::move(a));
 }
 
 bool exchange::is_refused(PyObject* obj, const Options& o) {
@@ -161,7 +161,7 @@ PyObject* exchange::import_plain(ForeignType& p, PyObject* obj) {
                       : p.family == Family::Jax
                           ? import_dlpack(p, obj, o, &a, &tried) && a.dtype != kBool
                           : import_described(p, obj, o.where, &a);
-    if (done) return wrap(exchange_result_type(a.dtype), std::move(a));
+    if (done) return wrap(result_type(a.dtype), std::move(a));
   } catch (const Error&) {
   } catch (const PythonError&) {
     forgive();

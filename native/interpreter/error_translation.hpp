@@ -6,12 +6,13 @@
 
 #include <exception>
 #include <new>
+#include <string>
 #include <type_traits>
 #include <utility>
 
-#include "arrays/array.hpp"
 #include "interpreter/error.hpp"
 #include "interpreter/gil.hpp"
+#include "interpreter/references.hpp"
 
 namespace gpuinterop {
 
@@ -78,5 +79,24 @@ void forgive();
 // UTF-8 text of at most `most` bytes, with "..." at its end if it was cut. It is cut between two characters,
 // because Python cannot decode part of one.
 std::string cut_text(std::string text, size_t most);
+
+// repr() of an object for messages, cut at 120 bytes, or its type; throws only an interrupt.
+std::string repr_text(PyObject* o);
+std::string type_text(PyObject* o);  // "torch.Tensor"; throws only an interrupt
+// hasattr() of Python, which passes an interrupt on; PyObject_HasAttr discards it.
+bool has_attribute(PyObject* o, const char* name);
+
+// Runs an in-place operator; its errors name the statement, such as "x += y", and do not mention out=.
+template <class F>
+PyObject* in_statement(const char* statement, F&& f) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    set_python_error(e);
+  } catch (const PythonError&) {
+  }
+  name_statement_in_error(statement);
+  throw PythonError();
+}
 
 }  // namespace gpuinterop

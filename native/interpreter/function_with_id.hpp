@@ -5,8 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
-
-#include "arrays/array.hpp"
+#include "interpreter/references.hpp"
 
 namespace gpuinterop {
 

@@ -1,8 +1,7 @@
 // The functions by which the core calls Python. The table in interpreter/hooks.cpp gives for each the module that
 // registers it and the calls.
 #pragma once
-
-#include "arrays/array.hpp"
+#include "interpreter/references.hpp"
 
 namespace gpuinterop {
 

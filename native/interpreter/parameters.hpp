@@ -4,8 +4,7 @@
 #include <array>
 #include <string>
 #include <vector>
-
-#include "arrays/array.hpp"
+#include "interpreter/references.hpp"
 
 namespace gpuinterop {
 

@@ -13,6 +13,7 @@ void register_exchange(nanobind::module_& m);             // exchange/bindings.c
 void register_borrowing(nanobind::module_& m);            // exchange/foreign_memory.cpp
 void register_converter_functions(nanobind::module_& m);  // exchange/converter_function.cpp
 void register_ops(nanobind::module_& m);                  // elementwise/bindings.cpp
+void register_downloads(nanobind::module_& m);            // elementwise/download.cpp
 void register_indexing(nanobind::module_& m);             // index/bindings.cpp
 void register_converters(nanobind::module_& m);           // exchange/traits.cpp
 void register_plans(nanobind::module_& m);                // reduce/plan_bindings.cpp

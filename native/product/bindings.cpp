@@ -4,7 +4,9 @@
 #include <cstring>
 #include <vector>
 
+#include "arrays/type.hpp"
 #include "devices/cuda.hpp"
+#include "elementwise/operands.hpp"
 #include "interpreter/error_translation.hpp"
 #include "interpreter/function_with_id.hpp"
 #include "interpreter/parameters.hpp"
@@ -123,7 +125,30 @@ PyObject* dot_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs, Py
 PyMethodDef dot_def = {"dot", as_method(guarded<dot_method>), METH_FASTCALL | METH_KEYWORDS,
                        "dot($self, /, other, out=None)\n--\n\nReturn numpy.dot's product."};
 
+PyObject* operator_product(PyObject* a, PyObject* b, PyObject* out) {
+  ops::ProductCall call;
+  call.where = "matmul";
+  call.a = a;
+  call.b = b;
+  call.out = out;
+  call.tf32 = ops::tf32_allowed;
+  call.operand_may_answer = !out;
+  return ops::matmul(call);
+}
+
+PyObject* matmul_operator(PyObject* a, PyObject* b) { return operator_product(a, b, nullptr); }
+
+PyObject* matmul_in_place(PyObject* a, PyObject* b) {
+  return in_statement("x @= y", [&] { return operator_product(a, b, a); });
+}
+
 }  // namespace
+
+PyType_Slot product_slots[] = {
+    {Py_nb_matrix_multiply, slot(guarded<matmul_operator>)},
+    {Py_nb_inplace_matrix_multiply, slot(guarded<matmul_in_place>)},
+    {0, nullptr},
+};
 
 void register_blas(nb::module_& m) {
   m.def("blas_open", &blas::open, nb::arg("cublas"), nb::arg("cublas_lt"),

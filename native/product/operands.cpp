@@ -7,6 +7,7 @@
 #include "elementwise/operands.hpp"
 #include "elementwise/overlap.hpp"
 #include "interpreter/error.hpp"
+#include "interpreter/error_translation.hpp"
 #include "interpreter/gil.hpp"
 #include "interpreter/hooks.hpp"
 #include "interpreter/text_arguments.hpp"
