@@ -98,6 +98,8 @@ def constant_key(value: Any) -> Any:
         return kind, frozenset(map(constant_key, value))
     if isinstance(value, range):  # equal ranges can end differently
         return kind, value.start, value.stop, value.step
+    if isinstance(value, slice):  # which is hashable from Python 3.12
+        return kind, *map(constant_key, (value.start, value.stop, value.step))
     if isinstance(value, np.generic):
         return kind, value.dtype, value.tobytes()
     # A subclass may hold more than its number, and may define its own equality.

@@ -98,10 +98,16 @@ def changes_in_libraries(s: Stream) -> Changes:
     # Other libraries leave their own context current, so restore the caller's.
     context = partial(_core.set_current_context, _core.current_context())
     changes: Changes = [(context, context)]
-    for name, enter in ENTERS.items():
-        module = loaded_module(name)
-        if module is not None:
-            changes += enter(module, s)
+    try:
+        for name, enter in ENTERS.items():
+            module = loaded_module(name)
+            if module is not None:
+                changes += enter(module, s)
+    except (
+        BaseException
+    ):  # a first question starts CUDA in some libraries, which makes their context current
+        context()
+        raise
     return changes
 
 

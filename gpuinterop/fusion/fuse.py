@@ -204,8 +204,12 @@ class Fused(_core.PreparedCalls):
 
 
 def _can_change(default: Any) -> bool:
-    """Return whether a default may change after `fuse`: gpuinterop's arrays are read by each call anyway."""
-    return not isinstance(default, _core.Array) and getattr(type(default), "__hash__", None) is None
+    """Return whether a default may change after `fuse`: gpuinterop's arrays are read by each call anyway.
+
+    Slices are not hashable before Python 3.12, but never change; a placeholder is not an argument of a call.
+    """
+    lasting = isinstance(default, (_core.Array, Tracer, slice))
+    return not lasting and getattr(type(default), "__hash__", None) is None
 
 
 def _place_of(captured: Any) -> tuple[int, Any]:

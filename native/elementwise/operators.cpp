@@ -83,13 +83,17 @@ PyObject* forward(const char* name, PyObject* self, PyObject* const* args, Py_ss
 }
 
 // x.astype(dtype) of an array of one of the two public classes, by a loop of the core or the kernel of casts; null if
-// Python carries it out.
+// Python carries it out. The result has the class of x if that holds the dtype, as elementwise.results.class_for.
 PyObject* cast_plainly(PyObject* self, PyObject* dtype) {
   if (PyLong_CheckExact(dtype)) return nullptr;  // which read_dtype takes for an id
   require_valid_layout(self);
   const Array from = unwrap(self);  // by value: allocating may let other threads run
   const DTypeId to = read_dtype(dtype, "astype");
-  if (Py_TYPE(self) != result_type(from.dtype) || !ops::cast_loop(from.dtype, to)) return nullptr;
+  PyTypeObject* const general = result_type(kBool);
+  const bool keeps = Py_TYPE(self) == general;
+  if ((!keeps && Py_TYPE(self) != result_type(kFloat32)) || !ops::cast_loop(from.dtype, to))
+    return nullptr;
+  ops::require_recorded(from.device);
   Array made = make_empty(from.device, to, layout_of_copy(from.layout, "K", "astype"), "astype");
   const bool casts = to != from.dtype;
   if (!casts) {
@@ -98,7 +102,7 @@ PyObject* cast_plainly(PyObject* self, PyObject* dtype) {
     ops::require_set("astype", from);
     copy_unreported(made, from, "astype");
   }
-  PyRef result = PyRef::steal(wrap(result_type(to), std::move(made)));
+  PyRef result = PyRef::steal(wrap(keeps ? general : result_type(to), std::move(made)));
   if (casts && (from.device.is_cuda() || ops::recording_on_host())) {
     static Operator cast{"cast"};
     PyObject* out = result.get();

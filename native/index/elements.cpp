@@ -181,6 +181,7 @@ void check_indices(const IndexedElements& at, const char* where) {
 template <class Compute>
 void run_on_host(const IndexedElements& at, const Array& read, const Array& written,
                  const Array& array, Compute&& compute, const char* where) {
+  require_recorded({});
   if (!recording_on_host()) {
     for (const Array& a : at.indices) require_set(where, a);
     require_set(where, read);
@@ -314,6 +315,7 @@ void scatter(const IndexedElements& at, const Array& value, bool adds, const cha
 void assign_masked(const Array& x, const Array& mask, const Array& value, const char* where) {
   if (x.layout.size() == 0) return;
   if (!x.device.is_cuda()) {
+    require_recorded(x.device);
     if (recording_on_host())
       return recorder->add(
           {{mask, value},

@@ -4,7 +4,7 @@ import gc
 import sys
 import types
 import weakref
-from contextlib import ExitStack
+from functools import partial
 
 import numpy as np
 import pytest
@@ -214,17 +214,15 @@ def another_library(monkeypatch):
 def test_other_libraries_are_entered_and_left(another_library):
     seen = []
 
-    class Other:
-        def __init__(self, module, stream):
-            self.what = module.__name__, stream.handle
+    def other(module, stream):
+        what = module.__name__, stream.handle
 
-        def __enter__(self):
-            seen.append(self.what)
+        def leave():
+            assert seen.pop() == what  # the last that was entered is left first
 
-        def __exit__(self, *error):
-            assert seen.pop() == self.what  # the last that was entered is left first
+        return [(lambda: seen.append(what), leave)]
 
-    another_library(Other, Other)
+    another_library(other, other)
     s = gi.Stream()
     with gi.stream(s):
         outside = [("another0", s.handle), ("another1", s.handle)]
@@ -238,12 +236,16 @@ def test_other_libraries_are_entered_and_left(another_library):
     def failing(module, stream):
         raise RuntimeError("not entered")
 
-    another_library(Other, failing)
     before = devices.current_stream("cuda:0")
-    with pytest.raises(RuntimeError, match="not entered"), gi.stream(s):
-        pass
-    assert not seen
-    assert devices.current_stream("cuda:0") == before
+    for late in (
+        failing,
+        lambda *what: [(partial(failing, *what), list)],
+    ):  # while it is asked, while it is set
+        another_library(other, late)
+        with pytest.raises(RuntimeError, match="not entered"), gi.stream(s):
+            pass
+        assert not seen
+        assert devices.current_stream("cuda:0") == before
     with devices.stream(s):  # current in gpuinterop only, whatever libraries were loaded before
         assert devices.current_stream() is s
         assert not seen
@@ -252,13 +254,12 @@ def test_other_libraries_are_entered_and_left(another_library):
 @pytest.mark.parametrize("before", ["none", "primary", "foreign"])
 def test_the_context_is_as_before_when_a_library_leaves_its_own(before, another_library):
     def switch(*_):
-        stack = ExitStack()
-        driver.call("cuCtxSetCurrent", driver.c_void_p(driver.primary()))
-        stack.callback(driver.call, "cuCtxSetCurrent", driver.c_void_p(driver.primary()))
-        return stack
+        set_primary = partial(driver.call, "cuCtxSetCurrent", driver.c_void_p(driver.primary()))
+        set_primary()
+        return [(set_primary, set_primary)]
 
     def broken(*_):
-        driver.call("cuCtxSetCurrent", driver.c_void_p(driver.primary()))
+        switch()
         raise ZeroDivisionError
 
     context = driver.c_void_p()

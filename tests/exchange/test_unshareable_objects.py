@@ -16,8 +16,14 @@ from gpuinterop import converters
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
-def assign(obj) -> None:
-    gi.zeros(3, device="cpu")[...] = obj
+def filled(write):
+    """What calls write(x, obj) and returns x."""
+
+    def call(obj):
+        x = gi.zeros(3, device="cpu")
+        return x if write(x, obj) is None else None
+
+    return call
 
 
 def raise_plan(obj) -> None:
@@ -35,7 +41,12 @@ CREATION = {
     "CudaNdarray": gi.CudaNdarray,
     "GpuArray": gi.GpuArray,
 }
+ASSIGNMENTS = {
+    "x[...] = obj": filled(lambda x, obj: operator.setitem(x, ..., obj)),
+    "copyto": filled(np.copyto),
+}
 READERS = {
+    **ASSIGNMENTS,
     "from_any": gi.from_any,
     "from_dlpack": gi.from_dlpack,
     "explain": raise_plan,
@@ -46,9 +57,7 @@ READERS = {
     "isclose": lambda obj: np.isclose(gi.ones(3, device="cpu"), obj),
     "concatenate": lambda obj: gi.concatenate([gi.ones(3, device="cpu"), obj]),
     "a fused function": lambda obj: gi.fuse(lambda x, y: x + y)(gi.ones(3, device="cpu"), obj),
-    "x[...] = obj": assign,
     "to": lambda obj: gi.to(obj, "numpy"),
-    "copyto": lambda obj: np.copyto(gi.ones(3, device="cpu"), obj),
 }
 ENTRY_POINTS = {**CREATION, **READERS}
 
@@ -285,16 +294,14 @@ def test_masked_array_is_shared_only_without_a_masked_element():
     assert gi.from_dlpack(np.ma.masked_array(np.ones(3, "f4"))).tolist() == [1, 1, 1]
 
 
+# An assignment copies, and so takes any layout of NumPy's.
 NUMPYS = {
-    **READERS,
+    **{name: call for name, call in READERS.items() if name not in ASSIGNMENTS},
     "obj + x": lambda obj: obj + gi.ones(3, device="cpu"),
     "x += obj": lambda obj: operator.iadd(gi.ones(3, device="cpu"), obj),
     "x == obj": lambda obj: gi.ones(3, device="cpu") == obj,
     "array_equal": lambda obj: np.array_equal(gi.ones(3, device="cpu"), obj),
     "dot": lambda obj: gi.dot(gi.ones(3, device="cpu"), obj),
-    "x[list] = obj": lambda obj: operator.setitem(gi.ones(3, device="cpu"), [0, 1, 2], obj),
-    "put": lambda obj: gi.put(gi.ones(3, device="cpu"), [0, 1, 2], obj),
-    "full": lambda obj: gi.full(3, obj, device="cpu"),
     "capture": capture_sum,
     "ElementwiseKernel": gi.ElementwiseKernel("T x", "T y", "y = x", host=lambda x: x),
 }
@@ -345,9 +352,14 @@ def test_misaligned_array_is_refused_alike(make):
 
 @pytest.mark.parametrize("make", [lambda: np.arange(3, dtype=">f4"), lambda: placed(np.arange(3, dtype="f4")),
                                   lambda: memoryview(np.arange(3, dtype=">f4"))])  # fmt: skip
-def test_array_that_cannot_be_shared_is_converted_where_one_is_made(make):
-    for call in CREATION.values():
-        assert call(make()).tolist() == [0, 1, 2]
+def test_array_that_cannot_be_shared_is_converted_where_one_is_made_or_assigned(make):
+    more = {
+        "x[list] = obj": filled(lambda x, obj: operator.setitem(x, [0, 1, 2], obj)),
+        "put": filled(lambda x, obj: gi.put(x, [0, 1, 2], obj)),
+        "full": lambda obj: gi.full(3, obj, device="cpu"),
+    }
+    for name, call in {**CREATION, **ASSIGNMENTS, **more}.items():
+        assert call(make()).tolist() == [0, 1, 2], name
     with pytest.raises(gi.CopyForbiddenError, match=gi.explain(make()).reason):
         gi.asarray(make(), copy=False)
 

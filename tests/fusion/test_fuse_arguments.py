@@ -180,7 +180,7 @@ CONSTANTS = [
     True, False, None, "up", "down", Way.UP, Way.DOWN, np.float64(0.1), np.float32(0.1), np.int64(1),
     Metres(1.0), Metres(2.0), Metres(0.0), Metres(-0.0), Same(0), Same(1), np.float64(0.0), np.float64(-0.0),
     (1, 2.0), (1.0, 2.0), (True, 2.0), (0.0,), (-0.0,), frozenset({1}), frozenset({1.0}), b"up", np.exp,
-    range(0, 3, 2), range(0, 4, 2),
+    range(0, 3, 2), range(0, 4, 2), slice(0, 3), slice(0, 3.0), slice(False, 3),
 ]  # fmt: skip
 
 

@@ -94,8 +94,13 @@ def test_a_placeholder_kept_from_another_call_is_refused():
     kept = []
     gi.fuse(lambda x, n: kept.extend((x, n)) or x * n)(Y, 3.0)
     for old in kept:
-        with pytest.raises(ArgumentTypeError, match="kept"):
-            gi.fuse(lambda x, old=old: x * old)(Y)
+        for function in (
+            lambda x: x * old,
+            lambda x, old=old: x * old,
+            lambda x, old=old: gi.exp(old) * x,
+        ):  # noqa: B023
+            with pytest.raises(ArgumentTypeError, match="kept"):
+                gi.fuse(function)(Y)
     with pytest.raises(ArgumentTypeError, match="kept"):
         kept[0].shape  # noqa: B018
 
