@@ -137,7 +137,7 @@ def _missing(name: str) -> AttributeError:
     if name.startswith(("to_", "from_")) and hasattr(import_module("gpuinterop.converters"), name):
         call = f"gpuinterop.converters.{name}"
     error: AttributeError = missing_names.missing_name(f"gpuinterop.{name}", name, _HOMES, call)
-    error.name, error.obj = name, sys.modules[__name__]  # Python prints "Did you mean: 'zeros'?"
+    error.name, error.obj = name, _this  # Python prints "Did you mean: 'zeros'?"
     return error
 
 
@@ -186,7 +186,9 @@ class _Package(ModuleType):
         super().__setattr__(name, value)
 
 
-sys.modules[__name__].__class__ = _Package
+# Programs that import the package anew remove it from sys.modules, and may keep this one.
+_this = sys.modules[__name__]
+_this.__class__ = _Package
 
 
 # The modules that pickles of earlier versions name, and where their classes and functions are today.

@@ -90,15 +90,19 @@ def test_wrong_arguments():
     assert add(x, y=x).tolist() == [2, 2, 2]
 
 
+def product_with(value):
+    return lambda x: x * value
+
+
 def test_a_placeholder_kept_from_another_call_is_refused():
     kept = []
     gi.fuse(lambda x, n: kept.extend((x, n)) or x * n)(Y, 3.0)
     for old in kept:
         for function in (
-            lambda x: x * old,
+            product_with(old),
             lambda x, old=old: x * old,
             lambda x, old=old: gi.exp(old) * x,
-        ):  # noqa: B023
+        ):
             with pytest.raises(ArgumentTypeError, match="kept"):
                 gi.fuse(function)(Y)
     with pytest.raises(ArgumentTypeError, match="kept"):

@@ -173,6 +173,14 @@ def test_error_for_a_missing_name_suggests_a_replacement():
     assert getattr(gi, "tensor", None) is None
 
 
+def test_a_package_that_was_removed_from_the_modules_has_the_same_names(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "gpuinterop"]:
+        monkeypatch.delitem(sys.modules, name)
+    for package, name in ((gi, "no_such_name"), (gi, "to_nothing"), (gi.converters, "to_nothing")):
+        assert not hasattr(package, name)
+    assert gi.zeros is not None
+
+
 def test_python_can_suggest_the_name_of_a_misspelled_converter():
     with pytest.raises(AttributeError) as caught:
         getattr(gi.converters, "to_tourch")  # noqa: B009
