@@ -25,10 +25,10 @@ from gpuinterop.fusion.builder import Value
 from . import settings
 from .device_op import GpuOp, class_for, printed
 from .device_variables import is_device
-from .elementwise import reduction_name, shape_of_operands, shapes_of, widens
 from .lowering import lower, record_as
+from .lowering.elementwise import reduction_name, shape_of_operands, shapes_of, widens
+from .lowering.scalar_ops import Expressions, compiled, emit, host_value
 from .replay import is_fixed
-from .scalar_ops import Expressions, compiled, emit, host_value
 
 
 class Fusion(Op):

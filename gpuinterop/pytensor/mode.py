@@ -11,9 +11,10 @@ from pytensor.configdefaults import config
 
 import gpuinterop as gi
 
-from . import elementwise, indexing, rewrites, settings, shapes  # noqa: F401 (they register lowerings and rewrites)
+from . import rewrites, settings  # noqa: F401 (`rewrites` registers its rewrites)
 from .device_variables import current_type
 from .linker import GpuLinker, GpuMode
+from .lowering import elementwise, indexing, shapes  # noqa: F401 (they register lowerings)
 from .shared import device_shared_constructor
 
 # PyTensor fuses elementwise operations into reductions for its C code only, and before they can move to the device.

@@ -42,11 +42,11 @@ from .device_variables import (
     host_from_gpu,
     is_device,
 )
-from .elementwise import fits_kernel
 from .fusion import Fuse, Fusion, same_shape_inputs
-from .indexing import INPLACE as INDEXING_IN_PLACE
 from .lowering import device_inputs, has_lowering
-from .products import INPLACE as PRODUCTS_IN_PLACE
+from .lowering.elementwise import fits_kernel
+from .lowering.indexing import INPLACE as INDEXING_IN_PLACE
+from .lowering.products import INPLACE as PRODUCTS_IN_PLACE
 
 try:
     from pytensor.conditional.op import IfElse

@@ -167,8 +167,7 @@ def test_the_root_and_each_folder_have_few_sources():
     assert len(root) <= MOST_MODULES_IN_ROOT, root
     folders = [path for top in (PACKAGE, NATIVE) for path in top.rglob("*") if path.is_dir()]
     most = {str(path.relative_to(ROOT)): len(sources_of(path)) for path in folders}
-    added_later = ("gpuinterop/pytensor",)  # a backend of its own, drawn in its own page
-    assert not {n: k for n, k in most.items() if k > MOST_SOURCES and n not in added_later}
+    assert not {name: count for name, count in most.items() if count > MOST_SOURCES}
 
 
 def includes(source: str) -> list[str]:

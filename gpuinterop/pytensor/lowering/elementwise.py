@@ -10,9 +10,9 @@ from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
 import gpuinterop as gi
 
-from .device_op import printed
-from .device_variables import is_device
-from .lowering import computes, device_inputs, lower, read_first, record_as
+from ..device_op import printed
+from ..device_variables import is_device
+from . import computes, device_inputs, lower, read_first, record_as
 from .scalar_ops import compiled, supported
 
 _REDUCTIONS: dict[str, str] = {

@@ -14,7 +14,7 @@ from pytensor.tensor.subtensor import (
 
 import gpuinterop as gi
 
-from .lowering import computes, device_inputs, lower, recordable
+from . import computes, device_inputs, lower, recordable
 
 # Ops that can write to their first input.
 INPLACE = (IncSubtensor, AdvancedIncSubtensor)

@@ -14,7 +14,7 @@ from gpuinterop import Expression
 from gpuinterop.elementwise.table import TABLE
 from gpuinterop.fusion.builder import Value
 
-from .device_variables import is_device
+from ..device_variables import is_device
 
 # Scalar Op -> elementwise operation of gpuinterop.
 _NAMES: dict[type, str] = {

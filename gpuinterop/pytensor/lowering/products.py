@@ -9,8 +9,8 @@ from pytensor.tensor.math import Dot
 
 import gpuinterop as gi
 
-from .device_op import printed
-from .lowering import computes, device_inputs, lower, record_as
+from ..device_op import printed
+from . import computes, device_inputs, lower, record_as
 
 
 def _out(cell: Any, shape: tuple[int, ...]) -> Any:

@@ -22,9 +22,9 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 
 import gpuinterop as gi
 
-from . import settings
-from .lowering import computes, device_inputs, lower, read_first, record_as
-from .replay import GRAPHS
+from .. import settings
+from ..replay import GRAPHS
+from . import computes, device_inputs, lower, read_first, record_as
 
 
 def _lengths(values: Any) -> tuple[int, ...]:
