@@ -44,7 +44,7 @@ def _refuse_shared(inputs: tuple[Any, ...], arguments: tuple[Any, ...]) -> None:
             )
 
 
-def _is_plain(own: Any, arg: Any, changed: list[tuple[Any, Any]]) -> bool:
+def _copies_directly(own: Any, arg: Any, changed: list[tuple[Any, Any]]) -> bool:
     if not isinstance(arg, _core.Array) or (arg.dtype, arg.device) != (own.dtype, own.device):
         return False
     return not any(_core._may_overlap(other, arg) for other, _ in changed if other is not own)
@@ -135,7 +135,9 @@ class Capture(_core.Block):
         with reraise_from("Capture"):
             # Before the first write, convert arguments that may be refused or that a write would change.
             values = [
-                arg if len(changed) == 1 or _is_plain(own, arg, changed) else _stage_copy(own, arg)
+                arg
+                if len(changed) == 1 or _copies_directly(own, arg, changed)
+                else _stage_copy(own, arg)
                 for own, arg in changed
             ]
             for (own, arg), value in zip(changed, values, strict=True):

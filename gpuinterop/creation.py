@@ -108,7 +108,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
             found.device.type != "cpu" or devices.default_device().type == "cpu"
         ):
             return found
-    plain = is_scalar_or_list(obj)
+    listed = is_scalar_or_list(obj)
     # A capsule is consumed only after all checks.
     seen = _core._look_into(obj, "asarray")
     source = as_source(obj, dtype, "asarray", copy) if seen is None else seen
@@ -120,7 +120,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     needs = [
         *([f"a cast from {source.dtype} to {wanted}"] if wanted != source.dtype else []),
         *([f"a transfer from {source.device} to {target}"] if target != source.device else []),
-        *([f"an object of type {kind}, which has no memory to share"] if plain else []),
+        *([f"an object of type {kind}, which has no memory to share"] if listed else []),
     ]
     if needs and copy is not None:
         raise CopyForbiddenError(
@@ -138,7 +138,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     cls = class_for(wanted)
     if target == source.device:
         return _core.adopt(cls, source)
-    return new_device_copy(cls, source, target, "asarray", plain)
+    return new_device_copy(cls, source, target, "asarray", listed)
 
 
 @_served_by_the_core
@@ -305,8 +305,8 @@ def _spaced(start: Any, stop: Any, step: Any) -> tuple[int, Part]:
         fits = len(numbers) and all(0 <= n < 2**64 for n in (numbers[0], numbers[-1]))
         kind = np.uint64 if fits else object
         return len(numbers), lambda i, j: np.fromiter(numbers[i:j], kind, j - i)
-    plain = all(type(n) in (int, float) for n in (start, stop, step))
-    if not plain or (stop - start) / step <= PIECE:
+    exact = all(type(n) in (int, float) for n in (start, stop, step))
+    if not exact or (stop - start) / step <= PIECE:
         return _whole(np.arange(start, stop, step))
     second = start + step
 
@@ -356,8 +356,8 @@ def linspace(
 
 def _between(start: Any, stop: Any, num: Any, endpoint: Any) -> tuple[int, Part]:
     """Return the length of numpy.linspace(start, stop, num, endpoint), and its parts."""
-    plain = all(type(n) in (int, float) for n in (start, stop)) and type(num) is int
-    if not plain or num <= PIECE:
+    exact = all(type(n) in (int, float) for n in (start, stop)) and type(num) is int
+    if not exact or num <= PIECE:
         return _whole(np.linspace(start, stop, num, endpoint))
     first, last, steps = float(start), float(stop), num - bool(endpoint)
     step = (last - first) / steps

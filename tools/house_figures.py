@@ -1,4 +1,4 @@
-"""Print the figures of ADR 21 (docs/adr/0021): today's, those before the decision, and the targets.
+"""Print the figures of ADR 24 (docs/adr/0024): those before the decision, today's, and the targets.
 
 ``python tools/house_figures.py`` prints a Markdown table. It counts only tracked files, and follows
 each journey in a separate process; the journeys into torch need that library.
@@ -35,15 +35,52 @@ def follow(frame, event, argument):
 
 call = {call}
 sys.setprofile(follow)
-call()
+try:
+    call()
+except gi.GpuInteropError:
+    pass
 sys.setprofile(None)
 print(len(set(files)), len(files) - len(set(files)), *(os.path.relpath(file, root) for file in files))
 """
 JOURNEYS = {
     "to": "import torch\nto = gi.to\ncall = lambda: to(x, 'torch')",
     "explain": "import torch\nexplain = gi.explain\ncall = lambda: explain(x, 'torch')",
+    "refused": "import torch\nt = torch.ones(3, device='meta')\nf = gi.from_any\ncall = lambda: f(t)",
     "add": "call = lambda: x + x",
+    "sum": "call = lambda: x.sum(axis=0)",
+    "kernel": "k = gi.ElementwiseKernel('float *x, float *y', 'y[i] = x[i] + 1', 'k')\ncall = lambda: k(x, x)",
+    "fused": "f = gi.fuse(lambda a: (a * a).sum(axis=0))\ncall = lambda: f(x)",
 }
+# Prints the number of the package's Python functions that the third of equal calls runs.
+WARM = """
+import os, sys
+import numpy as np
+import gpuinterop as gi
+
+x = gi.asarray(np.ones((8, 8), "float32"), device="cpu")
+idx, mask, out = np.array([1, 2]), x > 0, gi.empty_like(x)
+fused, reduced = gi.fuse(lambda a: a * 2 + 1), gi.fuse(lambda a: (a * a).sum(axis=0))
+root = os.path.dirname(gi.__file__)
+count = 0
+
+def follow(frame, event, argument):
+    global count
+    count += event == "call" and frame.f_code.co_filename.startswith(root)
+
+def call():
+    return {call}
+
+call(), call()
+sys.setprofile(follow)
+call()
+sys.setprofile(None)
+print(count)
+"""
+WARM_CALLS = [
+    "x + x", "x.sum(0)", "x @ x", "x[1:]", "x.reshape(-1)", "x[idx]", "x[mask]", "gi.zeros((8, 8))", "gi.arange(64)",
+    "x.astype('float64')", "gi.concatenate((x, x))", "gi.stack((x, x))", "np.roll(x, 1)", "gi.where(x, x, x)",
+    "x.argmax()", "gi.add(x, x, out=out)", "x.sum(dtype='float64')", "fused(x)", "reduced(x)",
+]  # fmt: skip
 
 
 def tracked(*folders: str, suffixes: tuple[str, ...] = ()) -> list[Path]:
@@ -74,17 +111,56 @@ def program_of(name: str) -> str:
     return JOURNEY.replace("call = {call}", JOURNEYS[name])
 
 
-def journey(name: str) -> str:
+def output_of(program: str) -> list[str]:
+    """Return the words that a program prints, or why it printed none."""
     done = subprocess.run(
-        [sys.executable, "-c", program_of(name)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        return "not installed" if "ModuleNotFoundError" in done.stderr else "failed"
-    return " files, ".join(done.stdout.split()[:2]) + " returns"
+        return ["not installed" if "ModuleNotFoundError" in done.stderr else "failed"]
+    return done.stdout.split()
+
+
+def journey(name: str) -> str:
+    return " files, ".join(output_of(program_of(name))[:2]) + " returns"
+
+
+def warm_calls() -> str:
+    """Return the warm calls that run Python functions of the package, with their numbers."""
+    found = {call: output_of(WARM.replace("{call}", call))[0] for call in WARM_CALLS}
+    named = [f"`{call}` {count}" for call, count in found.items() if count != "0"]
+    return ", ".join([f"0 in {len(found) - len(named)} of {len(found)}", *named])
+
+
+def places(recipe: str) -> str:
+    """Return the number of files of the package that the numbered steps of a recipe begin with."""
+    page = (ROOT / "docs/extending" / f"{recipe}.md").read_text(encoding="utf-8")
+    steps = re.split(r"^\d+\. ", page, flags=re.M)[1:]
+    named = (re.match(r"[^`]*`((?:gpuinterop|native)/[^`]*\.\w+)`", step) for step in steps)
+    always = {match[1] for step, match in zip(steps, named, strict=True)
+              if match and not step.startswith(("Only if", "If"))}  # fmt: skip
+    return str(len(always) + page.count(", and in `native/") + page.count(" and `native/"))
+
+
+def floors() -> str:
+    """Return the folder with the longest chain of imports inside it, with its length."""
+    graph, deepest = layering.graph_of_imports(), {}
+    entries = {name: layering.entry_of(name) for name in graph}
+
+    def height(name: str) -> int:
+        inner = [
+            m
+            for m in graph[name]
+            if m in entries and entries[m] == entries[name] != m.rpartition(".")[2]
+        ]
+        return 1 + max(map(height, inner), default=0)
+
+    for name, entry in entries.items():
+        deepest[entry] = max(deepest.get(entry, 0), height(name))
+    for rare in ("testing", "pytensor", "theano", "cli"):
+        deepest.pop(rare, None)
+    most = max(deepest, key=lambda entry: (deepest[entry], entry))
+    return f"{most}, {deepest[most]}"
 
 
 def largest(folder: str) -> str:
@@ -117,38 +193,31 @@ def tree() -> list[tuple[str, str, str, str]]:
         ("includes that the table does not have", "9", str(len(layering.unlisted_includes())), "0"),
         ("largest folder of gpuinterop/", "ops, 45", largest("gpuinterop"), "20"),
         ("largest folder of native/", "python, 30", largest("native"), "20"),
+        ("floors of imports in the deepest folder", "ops, 20", floors(), ""),
     ]
 
 
 def figures() -> list[tuple[str, str, str, str]]:
     """Return rows of (figure, before, today, target)."""
     package = tracked("gpuinterop", "native")
-    added = tracked("gpuinterop/pytensor", "gpuinterop/theano")  # since the decision
-    tests_added = tracked("tests/pytensor_backend", "tests/documents")
-    converters = tracked("gpuinterop/converters", suffixes=(".py",))
+    aside = tracked("gpuinterop/pytensor", "gpuinterop/theano", "gpuinterop/testing")
     return [
-        (
-            "lines of gpuinterop/ and native/",
-            "45,906",
-            f"{lines(package) - lines(added):,}",
-            "38,000",
-        ),
-        ("lines of gpuinterop/pytensor/ and theano/", "", f"{lines(added):,}", ""),
-        (
-            "lines of tests/",
-            "40,729",
-            f"{lines(tracked('tests')) - lines(tests_added):,}",
-            "34,000",
-        ),
-        ("lines of tests/pytensor_backend/ and documents/", "", f"{lines(tests_added):,}", ""),
-        ("files of converters/", "38", str(len(converters)), "24"),
-        ("lines of converters/", "5,979", f"{lines(converters):,}", "3,800"),
+        ("lines of gpuinterop/ and native/", "41,300", f"{lines(package) - lines(aside):,}", "40,000"),
+        ("lines of pytensor/, theano/ and testing/", "", f"{lines(aside):,}", ""),
+        ("lines of tests/", "", f"{lines(tracked('tests')):,}", "36,000"),
         *tree(),
-        ("functions by which the core calls Python", "23", str(hooks()), "8"),
-        ('a first to(x, "torch")', "10 files, 12 returns", journey("to"), "6 files, 4 returns"),
-        ("a first explain", "18 files, 53 returns", journey("explain"), "8 files, 12 returns"),
-        ('a first x + x on "cpu"', "8 files, 23 returns", journey("add"), "8 files, 10 returns"),
-    ]
+        ("functions by which the core calls Python", "7", str(hooks()), "8"),
+        *((f"files to touch for a new {name}", "", places(name), most)
+          for name, most in (("operator", "2"), ("reduction", "3"), ("dtype", "3"), ("converter", "3"))),
+        ('a first to(x, "torch")', "6 files, 4 returns", journey("to"), "6 files, 4 returns"),
+        ("a first explain", "8 files, 12 returns", journey("explain"), "8 files, 12 returns"),
+        ("a refused from_any", "12 files, 9 returns", journey("refused"), "8 files, 5 returns"),
+        ('a first x + x on "cpu"', "8 files, 10 returns", journey("add"), "8 files, 10 returns"),
+        ('a first x.sum(axis=0) on "cpu"', "11 files, 19 returns", journey("sum"), "8 files, 8 returns"),
+        ("a first call of an ElementwiseKernel", "", journey("kernel"), ""),
+        ("a first call of a fused function with a sum", "", journey("fused"), ""),
+        ("Python functions of warm calls", "fused sum 14", warm_calls(), "0"),
+    ]  # fmt: skip
 
 
 def main() -> None:

@@ -31,10 +31,10 @@ class DTypeEntry(NamedTuple):
     accumulator: str = ""
 
     @property
-    def kind(self) -> str:
+    def letter(self) -> str:
         """b, i, u, f or c; NumPy has V for the dtypes of ml_dtypes."""
-        kinds = {"bool": "b", "uint": "u", "int": "i", "complex": "c"}
-        return next((kind for name, kind in kinds.items() if self.name.startswith(name)), "f")
+        letters = {"bool": "b", "uint": "u", "int": "i", "complex": "c"}
+        return next((letter for name, letter in letters.items() if self.name.startswith(name)), "f")
 
 
 _OF_NUMPY = (
@@ -83,7 +83,7 @@ NAMES = tuple(entry.name for entry in DTYPES)
 NUMPY_NAMES = NAMES[: len(_OF_NUMPY)]
 ML_NAMES = NAMES[len(_OF_NUMPY) :]
 SUB_BYTE_NAMES = (*(entry.name for entry in _SUB_BYTE_FLOATS), *SUB_BYTE_INTEGERS)
-KINDS = {entry.name: entry.kind for entry in DTYPES}
+LETTERS = {entry.name: entry.letter for entry in DTYPES}
 WITHOUT_KERNELS = frozenset(entry.name for entry in DTYPES if not entry.storage)
 # By the names of the dtypes that kernels compute with, and of those that reductions do.
 STORAGE = {entry.name: entry.storage for entry in DTYPES if entry.storage}
@@ -97,10 +97,10 @@ FLOAT32 = NAMES.index("float32")
 
 
 @cache
-def dtype_from_id(row: int) -> np.dtype[Any]:
-    """Return NumPy's dtype object for a row of the table."""
-    name = NAMES[row]
-    if row < len(NUMPY_NAMES):
+def dtype_from_id(type_id: int) -> np.dtype[Any]:
+    """Return NumPy's dtype object for an id."""
+    name = NAMES[type_id]
+    if type_id < len(NUMPY_NAMES):
         return np.dtype(name)
     try:
         import ml_dtypes
@@ -127,19 +127,19 @@ def is_complex(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "c" or name_of(dtype) in ("complex32", "bcomplex32")
 
 
-_rows: dict[Any, int] = {np.dtype(name): row for row, name in enumerate(NUMPY_NAMES)}
+_ids: dict[Any, int] = {np.dtype(name): type_id for type_id, name in enumerate(NUMPY_NAMES)}
 
 
 def dtype_id(dtype: Any, where: str = "dtype") -> int:
-    """Return the table's row for a dtype of NumPy or another library, or anything that NumPy accepts as one.
+    """Return the id of a dtype of NumPy or another library, or anything that NumPy accepts as one.
 
     Raises
     ------
     DTypeError
         The table has no such type: structured, object, string, datetime, foreign byte order.
     """
-    if isinstance(dtype, np.dtype) and dtype in _rows:
-        return _rows[dtype]
+    if isinstance(dtype, np.dtype) and dtype in _ids:
+        return _ids[dtype]
     if isinstance(dtype, str) and dtype in NAMES:
         return NAMES.index(dtype)
     # Read before NumPy does, because before 2.4 it discards an interrupt of this attribute.
@@ -148,11 +148,11 @@ def dtype_id(dtype: Any, where: str = "dtype") -> int:
         found = held if isinstance(held, np.dtype) else np.dtype(dtype)
     except (TypeError, ValueError):
         found = np.dtype(object)
-    if found in _rows:
-        return _rows[found]
+    if found in _ids:
+        return _ids[found]
     if found.isnative and found.name in ML_NAMES:
-        _rows[found] = NAMES.index(found.name)
-        return _rows[found]
+        _ids[found] = NAMES.index(found.name)
+        return _ids[found]
     if found.kind == "O" and not isinstance(dtype, str) and _printed_name(dtype) in NAMES:
         return NAMES.index(_printed_name(dtype))
     raise _unknown(dtype if found.kind == "O" else found, where)
@@ -168,9 +168,9 @@ def _printed_name(dtype: Any) -> str:
 
 def as_supported_dtype(dtype: Any, where: str = "dtype") -> np.dtype[Any]:
     """Return `dtype` as NumPy's object; raise DTypeError if gpuinterop arrays cannot hold it."""
-    row = dtype_id(dtype, where)
+    type_id = dtype_id(dtype, where)
     try:
-        return dtype_from_id(row)
+        return dtype_from_id(type_id)
     except DTypeError as error:  # without ml_dtypes
         raise error.changed(where=where) from None
 

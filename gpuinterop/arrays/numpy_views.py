@@ -127,19 +127,19 @@ def has_core_layout(host: np.ndarray[Any, Any]) -> bool:
 def require_aligned_host(host: np.ndarray[Any, Any], where: str) -> _core.Array:
     """Return a core array over a NumPy array that a copy reads or fills in place."""
     refuse_mask(host, where)
-    plain = np.asarray(host)
-    if not plain.dtype.isnative:
-        raise foreign_byte_order(where, plain.dtype.str, f"a.astype('{plain.dtype.name}')")
-    size = as_supported_dtype(plain.dtype, where).itemsize
-    if not has_core_layout(plain):
+    view = np.asarray(host)
+    if not view.dtype.isnative:
+        raise foreign_byte_order(where, view.dtype.str, f"a.astype('{view.dtype.name}')")
+    size = as_supported_dtype(view.dtype, where).itemsize
+    if not has_core_layout(view):
         raise ContiguityError(
             where=where,
             expected=f"a NumPy array of aligned elements, a multiple of {size} bytes apart",
-            got=f"shape {plain.shape} with strides {plain.strides} (bytes) "
-            f"at address {plain.ctypes.data:#x}",
+            got=f"shape {view.shape} with strides {view.strides} (bytes) "
+            f"at address {view.ctypes.data:#x}",
             fix="copy through a new array: numpy.empty(shape, dtype)",
         )
-    return wrap_numpy(plain)
+    return wrap_numpy(view)
 
 
 def refuse_mask(value: Any, where: str) -> None:

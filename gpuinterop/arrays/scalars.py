@@ -32,7 +32,7 @@ from .dtypes import (
 
 NUMBERS = (bool, int, float, complex, list, tuple, range)
 
-_PLAIN = {bool, int, float, complex}  # items of lists that need no check
+_NUMBERS = {bool, int, float, complex}  # items of lists that need no check
 PIECE = 1 << 11  # elements that the host handles at once, so that temporary arrays stay small
 _EXACT = 2**24  # float32 holds all integers up to this one
 
@@ -95,9 +95,9 @@ def _is_apart(value: Any, target: np.ndarray[Any, Any]) -> bool:
     """Return whether nested lists hold Python scalars, and NumPy arrays that share no memory with `target`."""
     if type(value) is np.ndarray:
         return value.dtype != object and not np.may_share_memory(value, target)
-    kinds = set(map(type, value)) - _PLAIN
-    return kinds <= {list, tuple, np.ndarray} and all(
-        _is_apart(item, target) for item in value if type(item) in kinds
+    classes = set(map(type, value)) - _NUMBERS
+    return classes <= {list, tuple, np.ndarray} and all(
+        _is_apart(item, target) for item in value if type(item) in classes
     )
 
 
@@ -192,11 +192,11 @@ def _refuse_rounding(
 
 def _refuse_narrowing(values: Any, wanted: np.dtype[Any], where: str) -> None:
     """Refuse arrays inside lists: wider floats, and integers that `wanted` would change."""
-    for kind in set(map(type, values)) - _PLAIN:
-        if issubclass(kind, np.generic):
+    for cls in set(map(type, values)) - _NUMBERS:
+        if issubclass(cls, np.generic):
             continue
         for one in values:
-            if type(one) is not kind:
+            if type(one) is not cls:
                 continue
             if isinstance(one, (list, tuple)):
                 _refuse_narrowing(one, wanted, where)
@@ -308,12 +308,12 @@ def element_words(element: Any) -> tuple[int, int]:
     return int.from_bytes(data[:8], sys.byteorder), int.from_bytes(data[8:], sys.byteorder)
 
 
-def _encode(number: Any, row: int) -> tuple[int, int]:
+def _encode(number: Any, type_id: int) -> tuple[int, int]:
     """Return the bytes of a number of a dtype of ml_dtypes."""
     if type(number) is int and number.bit_length() > 63:
         number = float(number)  # NumPy holds it as an object, which ml_dtypes does not cast
     with np.errstate(all="ignore"):
-        return element_words(np.asarray(number).astype(dtype_from_id(row)))
+        return element_words(np.asarray(number).astype(dtype_from_id(type_id)))
 
 
 _core.set_hooks(encode=_encode)

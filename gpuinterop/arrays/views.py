@@ -224,7 +224,7 @@ class ViewMethods(_core.Array):
         return _vector(self, order, "flatten", True)
 
     def _transpose_with(self: Self, *axes: Any) -> Self:
-        """Carry out transpose with other arguments than plain ints."""
+        """Carry out transpose with other arguments than Python's ints."""
         wanted = _spread(axes)
         ndim = core_view(self).ndim
         if not axes or wanted is None or (not ndim and len(wanted) == 0):

@@ -78,9 +78,9 @@ def adopt(t: Any, info: ArrayInfo, plan: Plan) -> Any:
 def _has_no_memory(t: Any) -> bool:
     # Subclasses with a dispatch of their own (FakeTensor, DTensor), tensors inside vmap or grad, lazy parameters.
     torch = sys.modules["torch"]
-    plain = torch._C._disabled_torch_dispatch_impl
+    disabled = torch._C._disabled_torch_dispatch_impl
     return (
-        getattr(type(t), "__torch_dispatch__", plain) is not plain
+        getattr(type(t), "__torch_dispatch__", disabled) is not disabled
         or torch._C._functorch.is_functorch_wrapped_tensor(t)
         or torch.nn.parameter.is_lazy(t)
     )
@@ -131,7 +131,7 @@ _REFUSALS = (
 
 
 def judge(t: Any) -> Plan | None:
-    """Return the plan for a tensor whose memory does not hold its values, None for a plain tensor."""
+    """Return the plan for a tensor whose memory does not hold its values, None for an ordinary tensor."""
     refused = refusal_of(t, "from_torch", _REFUSALS)
     if refused is not None or not (t.is_conj() or t.is_neg()):
         return refused
@@ -273,18 +273,20 @@ def find_places() -> tuple[int, ...] | None:
         size = (i + 1,) if i % 2 else (i, 3)
         dtype = torch.complex128 if i % 3 == 1 else torch.complex64
         tensor = torch.zeros(size, device="cpu", dtype=dtype)
-        plain = read(tensor)
+        once_read = read(tensor)
         pending = []
         for turned in (torch._neg_view, torch.conj):
             once = turned(tensor)
-            pending.append(_bits(plain, read(once), read(turned(once))))
+            pending.append(_bits(once_read, read(once), read(turned(once))))
         # Two bits of one word: other words, such as the reference count, may also change twice alike.
         both = {
             (k, a | b) for k, (a, b) in enumerate(zip(*pending, strict=True)) if a and b and a != b
         }
         tracked = read(tensor.requires_grad_())
         grad = {
-            k for k, a in enumerate(plain) if not a and tracked[k] > 4096 and tracked[k] % 8 == 0
+            k
+            for k, a in enumerate(once_read)
+            if not a and tracked[k] > 4096 and tracked[k] % 8 == 0
         }
         flags, grads = (flags & both, grads & grad) if i else (both, grad)
     if len(flags) != 1 or len(grads) != 1 or len(distances) != 1:
@@ -309,9 +311,9 @@ def _find_dense(torch: Any, word: int) -> tuple[int, int, int]:
     looks up the names of the calling functions.
     """
     try:
-        plain = torch.zeros((1, 1), device="cpu")
-        _, address, *words = _core._tensor_words(plain)
-        place = _core._read_words(id(plain), _OBJECT_WORDS).index(address, 1)
+        strided = torch.zeros((1, 1), device="cpu")
+        _, address, *words = _core._tensor_words(strided)
+        place = _core._read_words(id(strided), _OBJECT_WORDS).index(address, 1)
 
         def flags_of(tensor: Any) -> int:
             (start,) = _core._read_words(id(tensor) + 8 * place, 1)

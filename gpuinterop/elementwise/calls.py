@@ -40,12 +40,12 @@ from .promotion import (
     body_for,
     check_casts,
     core_body,
-    dtype_kind,
+    id_of_code,
     is_extended,
-    name_of_kind,
+    letter_of,
+    name_of_code,
     raw_name,
     require_exact_in,
-    row_of_kind,
 )
 from .table import ROWS, Row
 
@@ -85,7 +85,7 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _resolve(
-    op: int, kinds: tuple[int, ...], classes: tuple[Any, ...], out_rows: tuple[int, ...]
+    op: int, codes: tuple[int, ...], classes: tuple[Any, ...], out_ids: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...], Any]:
     entry = _entries[op]
     owners = [c for c in classes if c is not None]
@@ -93,29 +93,29 @@ def _resolve(
     if getattr(special, "_only", None) is None:
         special = None
     custom = not isinstance(entry, Row)
-    strict = entry.strict(kinds) if custom else None
+    strict = entry.strict(codes) if custom else None
     if special is not None and entry.name != "cast" and strict is None:
-        require_exact_in(entry.name, special._only, kinds)
-    for kind in kinds if custom else ():
-        if kind >= 0 and name_of_kind(kind) in WITHOUT_KERNELS:
+        require_exact_in(entry.name, special._only, codes)
+    for code in codes if custom else ():
+        if code >= 0 and name_of_code(code) in WITHOUT_KERNELS:
             raise DTypeError(
                 where=entry.name,
                 expected="operands of dtypes that kernels accept",
-                got=name_of_kind(kind),
-                fix=f"cast first: x.astype('{'complex64' if dtype_kind(row_of_kind(kind)) == 'c' else 'int32'}')",
+                got=name_of_code(code),
+                fix=f"cast first: x.astype('{'complex64' if letter_of(id_of_code(code)) == 'c' else 'int32'}')",
             )
     # A dtype without a kernel is not computed on the host either, so that both devices refuse it.
-    ins, outs = entry.loop(kinds) if custom else body_for(entry, kinds)[1]
+    ins, outs = entry.loop(codes) if custom else body_for(entry, codes)[1]
     if entry.name != "cast":
-        check_casts(entry.name, outs, out_rows)
+        check_casts(entry.name, outs, out_ids)
     strict = strict or [True] * len(outs)
     pairs = zip(outs, strict, strict=True)
-    return ins, outs, tuple(_class_for(row, special if s else None, owners) for row, s in pairs)
+    return ins, outs, tuple(_class_for(i, special if s else None, owners) for i, s in pairs)
 
 
-def _class_for(row: int, special: Any, owners: list[Any]) -> Any:
+def _class_for(type_id: int, special: Any, owners: list[Any]) -> Any:
     """Return CudaNdarray if an operand is one and it can hold the result, else the class of the other operands."""
-    dtype = dtype_from_id(row)
+    dtype = dtype_from_id(type_id)
     if special is not None and special._only == dtype:
         return special
     return general_class(owners)
@@ -140,9 +140,9 @@ def _spec(
     )
 
 
-def compile_operation(entry: Any, kinds: tuple[int, ...], capability: int) -> bytes:
+def compile_operation(entry: Any, codes: tuple[int, ...], capability: int) -> bytes:
     """Return machine code of an operation outside the table for C-contiguous arrays of these dtypes."""
-    body = entry.body(kinds)
+    body = entry.body(codes)
     stored = (*body.loop_in, *body.loop_out)
     return _machine_code(KernelSpec(body, stored, "C" * len(stored), "flat", 0, 1, 1), capability)
 
@@ -161,12 +161,12 @@ def _machine_code(spec: KernelSpec, capability: int) -> bytes:
 
 
 def _host_program(
-    op: int, kinds: tuple[int, ...], stored: tuple[int, ...], results: tuple[int, ...], in_place: bool
+    op: int, codes: tuple[int, ...], stored: tuple[int, ...], results: tuple[int, ...], in_place: bool
 ) -> Any:  # fmt: skip
     entry = _entries[op]
     if isinstance(entry, Row):
-        return row_program(entry, kinds, stored, results, in_place)
-    return entry.host_program(kinds, stored, results, in_place)
+        return row_program(entry, codes, stored, results, in_place)
+    return entry.host_program(codes, stored, results, in_place)
 
 
 # ---- calls with keywords or unknown operands --------------------------------------------------------

@@ -19,7 +19,7 @@ from gpuinterop.arrays.dtypes import NAMES, NUMPY_NAMES, dtype_from_id
 from gpuinterop.arrays.numpy_views import as_numpy_view
 from gpuinterop.arrays.scalars import element_words
 
-from .promotion import dtype_kind, is_extended, loop_dtypes
+from .promotion import is_extended, letter_of, loop_dtypes
 from .table import Row
 
 _BOOL, _FLOAT32, _FLOAT64, _BFLOAT16 = (
@@ -255,28 +255,28 @@ def _caller(function: Callable[..., Any], inputs: int) -> Callable[..., Callable
 
 
 def row_program(
-    row: Row, kinds: tuple[int, ...], stored: Sequence[int], results: Sequence[int], in_place: bool
+    row: Row, codes: tuple[int, ...], stored: Sequence[int], results: Sequence[int], in_place: bool
 ) -> Any:
-    """Return the program of a row for operands of these kinds, whose elements have the dtypes `stored`."""
+    """Return the program of a row for operands of these type codes, whose elements have the dtypes `stored`."""
     program = HostProgram(stored)
     values: Sequence[HostValue] = program.inputs  # of a cast
     if row.name != "cast":
-        values = row_results(program, row, values, kinds)
+        values = row_results(program, row, values, codes)
     return program.finish(values, results, in_place)
 
 
 def row_results(
-    program: HostProgram, row: Row, values: Sequence[HostValue], kinds: tuple[int, ...]
+    program: HostProgram, row: Row, values: Sequence[HostValue], codes: tuple[int, ...]
 ) -> list[HostValue]:
-    """Add the steps of a row for operands of these kinds, and return its results."""
-    loop = loop_dtypes(row, kinds)
-    ins, outs = loop if row.name == "where" else map(_loop_rows, loop)
+    """Add the steps of a row for operands of these type codes, and return its results."""
+    loop = loop_dtypes(row, codes)
+    ins, outs = loop if row.name == "where" else map(_loop_ids, loop)
     read = [program.cast(value, dtype) for value, dtype in zip(values, ins, strict=True)]
     results = _row_steps(program, row, read, outs)
     return [program.cast(value, dtype) for value, dtype in zip(results, loop[1], strict=True)]
 
 
-def _loop_rows(dtypes: Sequence[int]) -> tuple[int, ...]:
+def _loop_ids(dtypes: Sequence[int]) -> tuple[int, ...]:
     """Return the dtypes of NumPy's loop: float32 replaces a small type."""
     return tuple(_FLOAT32 if is_extended(dtype) else dtype for dtype in dtypes)
 
@@ -292,15 +292,15 @@ def _row_steps(
             return program.loop(_CLIP, values, outs)
         above = program.loop(np.maximum, values[:2], outs)
         return program.loop(np.minimum, (*above, values[2]), outs)
-    kind, dtype = dtype_kind(values[0].dtype), values[0].dtype
-    zero = program.constant(0, dtype) if kind in "iu" else None
+    letter, dtype = letter_of(values[0].dtype), values[0].dtype
+    zero = program.constant(0, dtype) if letter in "iu" else None
     if row.name == "reciprocal" and zero is not None:
         # In NumPy 1 / 0 depends on the processor. gpuinterop returns 0 on both devices.
         (is_zero,) = program.loop(np.equal, (values[0], zero), (_BOOL,))
         divisor = program.choose(is_zero, program.constant(1, dtype), values[0])
         (quotient,) = program.loop(np.reciprocal, (divisor,), outs)
         return (program.choose(is_zero, zero, quotient),)
-    if row.name == "power" and kind in "iu":
+    if row.name == "power" and letter in "iu":
         return (program.integer_power(*values),)
     if isinstance(row.numpy, np.ufunc):
         return program.loop(row.numpy, values, outs)

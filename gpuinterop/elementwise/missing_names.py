@@ -85,8 +85,8 @@ def _arguments(function: Any, *first: str) -> str:
         parameters = list(inspect.signature(function).parameters.values())[1:]
     except (TypeError, ValueError):  # of C, without a signature
         parameters = []
-    kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    required = [p.name for p in parameters if p.default is p.empty and p.kind not in kinds]
+    by_name = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    required = [p.name for p in parameters if p.default is p.empty and p.kind not in by_name]
     return ", ".join([*first, *("y" if name == "x" else name for name in required)])
 
 

@@ -69,9 +69,9 @@ def operand(value: Any, like: Any, where: str) -> Any:
             return on_device_of(as_input_array(np.asarray(value), None, where), None, where, True)
         return number, dtype_id(value.dtype)
     if isinstance(value, (bool, int, float, complex)):
-        # An object of a subclass, such as an IntEnum, becomes the plain number.
-        plain: tuple[Any, ...] = (bool, int, float, complex)
-        return next(t(value) for t in plain if isinstance(value, t))
+        # An object of a subclass, such as an IntEnum, becomes Python's number.
+        numbers: tuple[Any, ...] = (bool, int, float, complex)
+        return next(t(value) for t in numbers if isinstance(value, t))
     if not hasattr(value, "__gpuinterop_trace__") and is_foreign_array(value):
         return on_device_of(as_input_array(value, None, where), like, where)
     return NotImplemented

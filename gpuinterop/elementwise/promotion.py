@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop.arrays.dtypes import (
-    KINDS,
+    LETTERS,
     NAMES,
     NUMPY_NAMES,
     WITHOUT_KERNELS,
@@ -29,59 +29,60 @@ from gpuinterop.errors.messages import out_dtype_differs
 from .codegen import ADDRESS, STORAGE, Body
 from .table import TABLE, Row
 
-# The core's type code of an operand ("kind"): a dtype id for an array, STRONG_NUMBER + dtype id for a number
+# The core's type code of an operand: a dtype id for an array, STRONG_NUMBER + dtype id for a number
 # of that dtype, or one of these.
 STRONG_NUMBER = 64  # kStrongNumber in native/elementwise/operands.hpp
 WEAK: dict[int, type] = {-1: int, -2: float, -3: complex}
+WEAK_INT, WEAK_COMPLEX = -1, -3
 _FLOAT16, _FLOAT32, _COMPLEX64 = (NAMES.index(n) for n in ("float16", "float32", "complex64"))
 _BOOL = NAMES.index("bool")
 
-Loop = tuple[tuple[int, ...], tuple[int, ...]]  # rows of the inputs, rows of the results
+Loop = tuple[tuple[int, ...], tuple[int, ...]]  # dtype ids of the inputs, and of the results
 
 
-def row_of_kind(kind: int) -> int:
-    """Return the dtype id of an array or a number; `kind` is not weak."""
-    return kind % STRONG_NUMBER
+def id_of_code(code: int) -> int:
+    """Return the dtype id of an array or a number; `code` is not weak."""
+    return code % STRONG_NUMBER
 
 
-def is_extended(row: int) -> bool:
+def is_extended(type_id: int) -> bool:
     """Return whether only ml_dtypes defines the type for NumPy."""
-    return row >= len(NUMPY_NAMES)
+    return type_id >= len(NUMPY_NAMES)
 
 
-def dtype_kind(row: int) -> str:
-    """Return the kind of a dtype: "b", "i", "u", "f" or "c"."""
-    return KINDS[NAMES[row]]
+def letter_of(type_id: int) -> str:
+    """Return the letter of a dtype: "b", "i", "u", "f" or "c"."""
+    return LETTERS[NAMES[type_id]]
 
 
-def name_of_kind(kind: int) -> str:
+def name_of_code(code: int) -> str:
     """Return the name of an operand's type for messages."""
-    if kind in WEAK:
-        return f"Python {WEAK[kind].__name__}"
-    return NAMES[row_of_kind(kind)]
+    if code in WEAK:
+        return f"Python {WEAK[code].__name__}"
+    return NAMES[id_of_code(code)]
 
 
-def _no_loop(row: Row, kinds: Sequence[int]) -> DTypeError:
+def _no_loop(row: Row, codes: Sequence[int]) -> DTypeError:
     return DTypeError(
         where=row.name,
         expected=f"dtypes for which {row.name} is defined",
-        got=", ".join(name_of_kind(k) for k in kinds),
-        fix=_suggested_fix(row, kinds),
+        got=", ".join(name_of_code(k) for k in codes),
+        fix=_suggested_fix(row, codes),
     )
 
 
-def _suggested_fix(row: Row, kinds: Sequence[int]) -> str:
+def _suggested_fix(row: Row, codes: Sequence[int]) -> str:
     """Return the fix: a cast to a dtype for which NumPy has the operation, or else the computation on the host."""
-    strong = [dtype_from_id(row_of_kind(k)) for k in kinds if k >= 0]
+    strong = [dtype_from_id(id_of_code(k)) for k in codes if k >= 0]
     wide = any(d.itemsize == 8 and d.kind in "iuf" for d in strong)
     names = ["float64", "int64"] if wide else ["float32", "int32"]
-    if {dtype_kind(row_of_kind(k)) for k in kinds if k >= 0} <= {"b", "i", "u"}:
+    if {letter_of(id_of_code(k)) for k in codes if k >= 0} <= {"b", "i", "u"}:
         names.reverse()
     if any(d.name == "complex32" for d in strong):  # a cast to real numbers would lose a part
         names.insert(0, "complex64")
     for name, number in itertools.product(names, (None, float, int)):
         # the values of where, and the compared operands of clip
-        operands = [np.dtype(name) if k >= 0 else number or WEAK[k] for k in kinds][-row.rule.nin :]
+        operands = [np.dtype(name) if k >= 0 else number or WEAK[k] for k in codes][-row.rule.nin :]
         try:
             row.rule.resolve_dtypes((*operands, *[None] * row.rule.nout))
         except (TypeError, ValueError):
@@ -94,38 +95,38 @@ def _suggested_fix(row: Row, kinds: Sequence[int]) -> str:
     return "compute it on the host: numpy.asarray(x)"
 
 
-def _common_extended_type(kinds: Sequence[int]) -> int | None:
+def _common_extended_type(codes: Sequence[int]) -> int | None:
     """Return the extended type of all operands, or None if they promote to float32 or above."""
-    rows = {r for r in map(row_of_kind, (k for k in kinds if k >= 0)) if dtype_kind(r) in "fc"}
-    if len(rows) == 1 and is_extended(next(iter(rows))) and -3 not in kinds:
-        return rows.pop()
+    type_ids = {r for r in map(id_of_code, (k for k in codes if k >= 0)) if letter_of(r) in "fc"}
+    if len(type_ids) == 1 and is_extended(next(iter(type_ids))) and WEAK_COMPLEX not in codes:
+        return type_ids.pop()
     return None
 
 
 @lru_cache(maxsize=4096)
-def loop_dtypes(row: Row, kinds: tuple[int, ...]) -> Loop:
-    """Return the dtypes in which `row` computes, for operands of these kinds.
+def loop_dtypes(row: Row, codes: tuple[int, ...]) -> Loop:
+    """Return the dtypes in which `row` computes, for operands of these type codes.
 
     Raises
     ------
     DTypeError
         NumPy has no loop for these dtypes, or only one for a dtype that gpuinterop does not have.
     """
-    if any(k >= 0 and NAMES[row_of_kind(k)] in WITHOUT_KERNELS for k in kinds):
-        raise _no_loop(row, kinds)
-    extended = _common_extended_type(kinds)
+    if any(k >= 0 and NAMES[id_of_code(k)] in WITHOUT_KERNELS for k in codes):
+        raise _no_loop(row, codes)
+    extended = _common_extended_type(codes)
     stand_in = _FLOAT16 if extended is not None else _FLOAT32
-    rows = [k if k < 0 else row_of_kind(k) for k in kinds]
-    numpy_kinds = tuple(stand_in if is_extended(r) else r for r in rows)
+    type_ids = [k if k < 0 else id_of_code(k) for k in codes]
+    numpy_codes = tuple(stand_in if is_extended(r) else r for r in type_ids)
     if extended is not None:
         # bfloat16 + int32 is bfloat16: integers are weakly typed with it, but not with float16.
-        numpy_kinds = tuple(k if k < 0 or dtype_kind(k) == "f" else -1 for k in numpy_kinds)
+        numpy_codes = tuple(k if k < 0 or letter_of(k) == "f" else WEAK_INT for k in numpy_codes)
     if row.name == "where":
-        loop = _where(row, numpy_kinds, kinds)
+        loop = _where(row, numpy_codes, codes)
     elif row.name == "cast":
-        loop = ((numpy_kinds[0],), (numpy_kinds[0],))
+        loop = ((numpy_codes[0],), (numpy_codes[0],))
     else:
-        loop = _numpy_loop(row, numpy_kinds, kinds)
+        loop = _numpy_loop(row, numpy_codes, codes)
     if extended is None:
         return loop
 
@@ -140,92 +141,94 @@ def common_dtype(dtypes: Sequence[Any], where: str) -> Any:
     try:
         return np.result_type(*dtypes)
     except TypeError:
-        row = dtype_id(dtypes[0])
+        type_id = dtype_id(dtypes[0])
         try:
             for other in dtypes[1:]:
-                row = loop_dtypes(TABLE["add"], (row, dtype_id(other)))[1][0]
+                type_id = loop_dtypes(TABLE["add"], (type_id, dtype_id(other)))[1][0]
         except DTypeError as error:
             raise DTypeError(
                 where=where, expected="arrays of dtypes that have a common one",
                 got=", ".join(str(d) for d in dtypes), fix=error.fix,
             ) from None  # fmt: skip
-        return dtype_from_id(row)
+        return dtype_from_id(type_id)
 
 
-def _numpy_loop(row: Row, numpy_kinds: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
-    operands: list[Any] = [WEAK[k] if k < 0 else dtype_from_id(k) for k in numpy_kinds]
+def _numpy_loop(row: Row, numpy_codes: tuple[int, ...], codes: tuple[int, ...]) -> Loop:
+    operands: list[Any] = [WEAK[k] if k < 0 else dtype_from_id(k) for k in numpy_codes]
     rule = row.rule
-    if all(k < 0 for k in numpy_kinds):
+    if all(k < 0 for k in numpy_codes):
         # Weak operands only: their own NumPy types.
         operands = [np.result_type(o(0)) for o in operands]
     if len(operands) == 3 and rule.nin == 2:  # clip: all three together
-        operands = [_common(rule, operands, row, kinds)] * 3
+        operands = [_common(rule, operands, row, codes)] * 3
         names = (NAMES.index(operands[0].name),)
         return names * 3, names
     try:
         resolved = rule.resolve_dtypes((*operands, *[None] * rule.nout))
     except TypeError as error:
-        raise _no_loop(row, kinds) from error
+        raise _no_loop(row, codes) from error
     try:
-        rows = tuple(NAMES.index(d.name) for d in resolved)
+        type_ids = tuple(NAMES.index(d.name) for d in resolved)
     except ValueError as error:  # object, datetime, longdouble
-        raise _no_loop(row, kinds) from error
-    return rows[: rule.nin], rows[rule.nin :]
+        raise _no_loop(row, codes) from error
+    return type_ids[: rule.nin], type_ids[rule.nin :]
 
 
-def _common(rule: np.ufunc, operands: list[Any], row: Row, kinds: tuple[int, ...]) -> Any:
+def _common(rule: np.ufunc, operands: list[Any], row: Row, codes: tuple[int, ...]) -> Any:
     strong = [o for o in operands if isinstance(o, np.dtype)]
     common: Any = strong[0]
     try:
         for other in [*strong[1:], *(o for o in operands if o not in strong)]:
             common = rule.resolve_dtypes((common, other, None))[-1]
     except TypeError as error:
-        raise _no_loop(row, kinds) from error
+        raise _no_loop(row, codes) from error
     return common
 
 
-def _where(row: Row, numpy_kinds: tuple[int, ...], kinds: tuple[int, ...]) -> Loop:
-    values = numpy_kinds[1:]
+def _where(row: Row, numpy_codes: tuple[int, ...], codes: tuple[int, ...]) -> Loop:
+    values = numpy_codes[1:]
     if all(k == _BOOL for k in values):
         promoted = _BOOL
     elif values[0] == values[1] and values[0] >= 0:
         promoted = values[0]
     else:
-        promoted = _numpy_loop(row, values, kinds)[1][0]
+        promoted = _numpy_loop(row, values, codes)[1][0]
     return (_BOOL, promoted, promoted), (promoted,)
 
 
-def require_exact_in(where: str, only: Any, kinds: tuple[int, ...]) -> None:
+def require_exact_in(where: str, only: Any, codes: tuple[int, ...]) -> None:
     """Require that float32 holds operands of these dtypes exactly, because a CudaNdarray is among them.
 
     All of ml_dtypes' types are accepted, because none has more than 16 bits.
     """
-    for kind in kinds:
-        row = row_of_kind(kind) if kind >= 0 else -1
-        if kind == -3 or (
-            row >= 0 and not is_extended(row) and not np.can_cast(dtype_from_id(row), only)
+    for code in codes:
+        type_id = id_of_code(code) if code >= 0 else -1
+        if code == WEAK_COMPLEX or (
+            type_id >= 0
+            and not is_extended(type_id)
+            and not np.can_cast(dtype_from_id(type_id), only)
         ):
             raise DTypeError(
                 where=where,
                 expected=f"operands that {only} holds exactly, because one is a CudaNdarray",
-                got=name_of_kind(kind),
+                got=name_of_code(code),
                 fix="cast the operand to float32, or the CudaNdarray to the wider dtype: x.astype('float64')",
             )
 
 
-def check_casts(where: str, outs: tuple[int, ...], out_rows: tuple[int, ...]) -> None:
+def check_casts(where: str, outs: tuple[int, ...], out_ids: tuple[int, ...]) -> None:
     """Refuse `out` dtypes (-1 for none) to which NumPy does not cast results of these dtypes."""
-    for row, out in zip(outs, out_rows, strict=True):
-        if out < 0 or out == row:
+    for type_id, out in zip(outs, out_ids, strict=True):
+        if out < 0 or out == type_id:
             continue
         if NAMES[out] in WITHOUT_KERNELS:
             fits = False
-        elif is_extended(out) or is_extended(row):
-            fits = dtype_kind(row) != "c" or dtype_kind(out) == "c"
+        elif is_extended(out) or is_extended(type_id):
+            fits = letter_of(type_id) != "c" or letter_of(out) == "c"
         else:
-            fits = np.can_cast(dtype_from_id(row), dtype_from_id(out), casting="same_kind")
+            fits = np.can_cast(dtype_from_id(type_id), dtype_from_id(out), casting="same_kind")
         if not fits:
-            raise out_dtype_differs(where, NAMES[row], NAMES[out])
+            raise out_dtype_differs(where, NAMES[type_id], NAMES[out])
 
 
 # ---- bodies of kernels ---------------------------------------------------------------------------
@@ -239,16 +242,16 @@ def substitute(expression: str, values: tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=4096)
-def body_for(row: Row, kinds: tuple[int, ...]) -> tuple[Body, Loop]:
+def body_for(row: Row, codes: tuple[int, ...]) -> tuple[Body, Loop]:
     """Return the kernel body for operands of these dtypes, and its dtypes."""
-    ins, outs = loop_dtypes(row, kinds)
-    expression = row.expressions.get(dtype_kind(ins[row.kinds_from]))
+    ins, outs = loop_dtypes(row, codes)
+    expression = row.expressions.get(letter_of(ins[row.letter_from]))
     if expression is None or any(NAMES[r] not in STORAGE for r in (*ins, *outs)):
         # Refused on "cpu" as well.
         raise DTypeError(
             where=row.name,
             expected=f"a dtype for which {row.name} has a kernel",
-            got=", ".join(name_of_kind(k) for k in kinds),
+            got=", ".join(name_of_code(k) for k in codes),
             fix="cast first (x.astype('float64') keeps the real parts), or pass x.get() to NumPy's function",
         )
     parts = [part.strip() for part in expression.split(";")]

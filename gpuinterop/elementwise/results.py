@@ -91,10 +91,10 @@ def as_operands(where: str, *operands: Any) -> list[Any]:
     Arrays of other libraries are shared on their device. Host arrays are copied to the device of the
     first gpuinterop array, or else of the first array on a GPU, or else to the default device.
     """
-    plain_arrays = all([isinstance(x, _core.Array) for x in operands])
-    if plain_arrays and len(operands) == 1:
+    all_arrays = all([isinstance(x, _core.Array) for x in operands])
+    if all_arrays and len(operands) == 1:
         return [operands[0]]
-    if not plain_arrays and any(map(_foreign, operands)):
+    if not all_arrays and any(map(_foreign, operands)):
         sources = [as_input_array(x, None, where) if _foreign(x) else x for x in operands]
         arrays = [x for x in operands if isinstance(x, _core.Array)]
         arrays += [x for x in sources if isinstance(x, _core.Array) and x.device.type != "cpu"]
@@ -111,18 +111,18 @@ def _foreign(x: Any) -> bool:
     return isinstance(x, np.generic) or is_foreign_array(x)
 
 
-def as_mask(where: Any, x: Any, op: str) -> Any:
-    """Return the condition on x's device, in x's shape."""
-    if isinstance(where, _core.Array):
-        require_arrays(op, x, where)
-        mask = plain(where)
+def as_mask(mask: Any, x: Any, where: str) -> Any:
+    """Return the mask on x's device, in x's shape."""
+    if isinstance(mask, _core.Array):
+        require_arrays(where, x, mask)
+        mask = plain(mask)
     else:
-        given = np.asarray(where) if is_scalar_or_list(where) else where
-        source = as_input_array(given, None, op)
-        mask = on_device_of(source, x, op, source.ndim == 0)
+        given = np.asarray(mask) if is_scalar_or_list(mask) else mask
+        source = as_input_array(given, None, where)
+        mask = on_device_of(source, x, where, source.ndim == 0)
     if mask.dtype != np.bool_:
         raise DTypeError(
-            where=op,
+            where=where,
             expected="where= of dtype bool",
             got=str(mask.dtype),
             fix="pass a comparison: where=x > 0",
@@ -131,7 +131,7 @@ def as_mask(where: Any, x: Any, op: str) -> Any:
         return mask.broadcast_to(x.shape)
     except ShapeError:
         raise ShapeError(
-            where=op, expected=f"where= of a shape that broadcasts to {x.shape}", got=f"shape {mask.shape}",
+            where=where, expected=f"where= of a shape that broadcasts to {x.shape}", got=f"shape {mask.shape}",
             fix="reshape it",
         ) from None  # fmt: skip
 

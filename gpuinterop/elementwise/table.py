@@ -21,12 +21,12 @@ class Row:
     ----------
     name : of the public function.
     inputs : the number of operands.
-    cuda : the expression, or a dict with one for each kind of dtype. The keys are letters: b (bool),
+    cuda : the expression, or a dict with one for each letter of a dtype: b (bool),
         i and u (integers), f (floats), c (complex). Kinds that are missing have no CUDA kernel.
         Several results are separated by ``;``.
     numpy : a NumPy ufunc, a function of host arrays computed in float64, or None for one of the core's own.
     like : the ufunc whose dtype rule holds; `numpy` itself when None.
-    kinds_from : index of the operand whose kind selects the expression.
+    letter_from : index of the operand whose letter selects the expression.
     compares : the result is a bool that compares two ordered operands.
     doc : first line of the docstring.
     results : the number of results.
@@ -40,22 +40,24 @@ class Row:
     numpy: Callable[..., Any] | None
     doc: str
     like: np.ufunc | None = None
-    kinds_from: int = 0
+    letter_from: int = 0
     compares: bool = False
     results: int = 1
     operands: tuple[str, ...] = ("x", "y", "z")
     keeps_signs: bool = False
 
     rule: np.ufunc = field(init=False)
-    expressions: dict[str, str] = field(init=False)  # by the letter of a kind
+    expressions: dict[str, str] = field(init=False)  # by the letter of a dtype
 
     def __post_init__(self) -> None:
         rule = self.numpy if self.like is None else self.like
         assert isinstance(rule, np.ufunc), f"row {self.name} needs like="
-        kinds = {"biufc": self.cuda} if isinstance(self.cuda, str) else self.cuda
+        groups = {"biufc": self.cuda} if isinstance(self.cuda, str) else self.cuda
         object.__setattr__(self, "rule", rule)
         object.__setattr__(
-            self, "expressions", {kind: text for group, text in kinds.items() for kind in group}
+            self,
+            "expressions",
+            {letter: text for group, text in groups.items() for letter in group},
         )
 
 
@@ -185,7 +187,7 @@ ROWS: tuple[Row, ...] = (
     Row("right_shift", 2, {"iu": "gi_shr(x, y)"}, np.right_shift, "x >> y."),
     # ---- choice ----------------------------------------------------------------------------------
     Row("where", 3, "x ? y : z", np.where, "x where the condition is true, y elsewhere.", like=np.add,
-        kinds_from=1, operands=("condition", "x", "y"), keeps_signs=True),
+        letter_from=1, operands=("condition", "x", "y"), keeps_signs=True),
     # The ufunc of np.clip is private: loop_dtypes promotes all three operands by the rule of maximum.
     Row("clip", 3, {"biufc": "gi_min(gi_max(x, y), z)"}, np.clip, "x limited to the range from y to z.",
         like=np.maximum, keeps_signs=True),

@@ -42,7 +42,7 @@ from .library_functions import (
     import_with,
     plan_by_own_function,
     reader,
-    remember_plain,
+    remember_ordinary,
     require_type,
 )
 from .plan import (
@@ -187,7 +187,7 @@ def _judgement(obj: Any, entry: Backend | None, where: str) -> Plan | None:
 def refusal(obj: Any, where: str) -> errors.GpuInteropError | None:
     """Return the error that the library's converter has for `obj`, if any, with `where` as the call.
 
-    The core calls this for every object that is not plain, and after an import by a protocol has failed.
+    The core calls this for every object that is not ordinary, and after an import by a protocol has failed.
     """
     entry = registry.find_backend(obj)
     fault = _judge(obj, entry)
@@ -340,7 +340,7 @@ def _export(x: Any, entry: Backend, library: Any, options: dict[str, Any], plan:
     result = export(source, library)
     # Torch's exchange table needs no call.
     if plan.outcome == "shared" and entry.name != "torch":
-        remember_plain(x, entry, library, export)
+        remember_ordinary(x, entry, library, export)
     return result
 
 

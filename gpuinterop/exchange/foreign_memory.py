@@ -42,8 +42,10 @@ def stream_number(stream: Any) -> int:
     """Return the driver's handle of a stream object or of a handle; None is the legacy stream."""
     if stream is None:
         return LEGACY
-    plain = type(stream) is int and 0 <= stream < 1 << 64  # avoids a call of the driver each time
-    return (stream if plain else as_stream(stream).handle) or LEGACY
+    is_handle = (
+        type(stream) is int and 0 <= stream < 1 << 64
+    )  # avoids a call of the driver each time
+    return (stream if is_handle else as_stream(stream).handle) or LEGACY
 
 
 def device_of_address(ptr: int) -> tuple[str, int]:

@@ -176,8 +176,8 @@ def generated(
     if direction == "to":
         return function if defaults else _core.exports(entry.name)(function)
     families = {"torch": _core.TORCH, "numpy": _core.NUMPY, "cupy": _core.CUPY, "jax": _core.JAX}
-    plain = families.get(entry.name) or getattr(entry.module, "memory", None)
-    return function if plain is None else _core.imports(plain)(function)
+    family = families.get(entry.name) or getattr(entry.module, "memory", None)
+    return function if family is None else _core.imports(family)(function)
 
 
 def _doc_to(entry: Backend) -> str:
@@ -213,10 +213,10 @@ def _doc_from(entry: Backend) -> str:
     return text + (f"\n{module.FROM_NOTE}\n" if hasattr(module, "FROM_NOTE") else "")
 
 
-# ---- plain arrays -------------------------------------------------------------------------------
+# ---- ordinary arrays ----------------------------------------------------------------------------
 
 
-def remember_plain(x: Any, entry: Backend, library: Any, export: Callable[..., Any]) -> None:
+def remember_ordinary(x: Any, entry: Backend, library: Any, export: Callable[..., Any]) -> None:
     """Register a function with which the core exports arrays on the type of device of `x`, without a plan.
 
     The successful conversion has shown that the library can be used there; the traits of an array show

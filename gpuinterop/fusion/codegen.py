@@ -12,21 +12,23 @@ import numpy as np
 from gpuinterop.arrays.dtypes import NAMES, dtype_from_id
 from gpuinterop.elementwise.codegen import STORAGE, WORKING, Body
 from gpuinterop.elementwise.host_program import HostProgram, HostValue, row_results
-from gpuinterop.elementwise.promotion import dtype_kind, loop_dtypes, substitute
+from gpuinterop.elementwise.promotion import letter_of, loop_dtypes, substitute
 
 from .cuda_text import CudaText
-from .graph import Graph, Value, constant_comparison, loop_of, operand_kinds, strong
+from .graph import Graph, Value, constant_comparison, loop_of, operand_codes, strong
 
 
-def device_function(symbol: str, graph: Graph, rows: Sequence[int]) -> tuple[str, str, str]:
+def device_function(symbol: str, graph: Graph, type_ids: Sequence[int]) -> tuple[str, str, str]:
     """Return the device function of a graph for inputs of these dtypes.
 
     Its parameters are the inputs and then references to the results. The second and the third text declare and
     define the CUDA texts that it calls, outside the generator's namespace.
     """
-    statements = _Statements(graph, rows)
-    parameters = [f"{WORKING[NAMES[row]]} a{i}" for i, row in enumerate(rows)]
-    parameters += [f"{WORKING[NAMES[row]]}& o{j}" for j, row in enumerate(graph.result_rows(rows))]
+    statements = _Statements(graph, type_ids)
+    parameters = [f"{WORKING[NAMES[type_id]]} a{i}" for i, type_id in enumerate(type_ids)]
+    parameters += [
+        f"{WORKING[NAMES[type_id]]}& o{j}" for j, type_id in enumerate(graph.result_ids(type_ids))
+    ]
     text = f"GI_FN void {symbol}({', '.join(parameters)}) {{\n  {statements.text}\n}}\n"
     return text, *statements.texts()
 
@@ -39,7 +41,7 @@ class _Statements:
     """
 
     def __init__(self, graph: Graph, given: Sequence[int]) -> None:
-        self.kinds, self.strict = graph.kinds(given)
+        self.codes, self.strict = graph.codes(given)
         self.names: dict[int, str] = {}
         self.functions: list[tuple[str, str]] = []  # declarations and definitions of CUDA texts
         self._texts: dict[tuple[Any, ...], str] = {}
@@ -52,8 +54,8 @@ class _Statements:
             elif value.row is not None:
                 lines.append(self._line(f"t{i}", value))
         for j, value in enumerate(graph.results):
-            row = strong(self.kinds[id(value)])
-            lines.append(f"o{j} = {self._as(value, row)};")
+            type_id = strong(self.codes[id(value)])
+            lines.append(f"o{j} = {self._as(value, type_id)};")
         self.text = "\n  ".join(lines)
 
     def texts(self) -> tuple[str, str]:
@@ -61,27 +63,27 @@ class _Statements:
         declared, defined = ("\n".join(pair[i] for pair in self.functions) for i in (0, 1))
         return declared, defined
 
-    def _as(self, value: Value, row: int, number: Any = None) -> str:
+    def _as(self, value: Value, type_id: int, number: Any = None) -> str:
         """Return a value in the working type of a dtype."""
         number = value.number if number is None else number
         if number is not None:
-            return literal(number, row)
-        name, working = self.names[id(value)], WORKING[NAMES[row]]
-        value_type = WORKING[NAMES[strong(self.kinds[id(value)])]]
+            return literal(number, type_id)
+        name, working = self.names[id(value)], WORKING[NAMES[type_id]]
+        value_type = WORKING[NAMES[strong(self.codes[id(value)])]]
         return name if value_type == working else f"gi_to<{working}>({name})"
 
     def _line(self, name: str, value: Value) -> str:
         assert value.row is not None
         assert not isinstance(value.row, CudaText)
-        operands = operand_kinds(value, self.kinds, self.strict)
+        operands = operand_codes(value, self.codes, self.strict)
         ins: tuple[int, ...]
         if value.cast_to >= 0:
             ins, out, expression = (strong(operands[0]),), NAMES[value.cast_to], "x"
         else:
             ins, outs = loop_dtypes(value.row, operands)
             out = NAMES[outs[value.result]]
-            text = value.row.expressions.get(dtype_kind(ins[value.row.kinds_from]))
-            assert text is not None  # kinds() called body_for, which raises
+            text = value.row.expressions.get(letter_of(ins[value.row.letter_from]))
+            assert text is not None  # codes() called body_for, which raises
             expression = text.split(";")[value.result].strip()
         numbers = constant_comparison(value, ins) or (None,) * len(ins)
         bound = tuple(f"{name}_{letter}" for letter in "xyz"[: len(ins)])
@@ -98,7 +100,7 @@ class _Statements:
     def _text_line(self, name: str, value: Value) -> str:
         """Return one output of a CUDA text, with the call of the text if it is the first output."""
         assert isinstance(value.row, CudaText)
-        operands = operand_kinds(value, self.kinds, self.strict)
+        operands = operand_codes(value, self.codes, self.strict)
         ins, outs = value.row.loop(operands)
         key = (id(value.row), *map(id, value.operands))
         call, line = self._texts.get(key), ""
@@ -131,25 +133,25 @@ def _real_literal(value: float, working: str) -> str:
     return f"({working})gi_double({bits:#x}ull)"
 
 
-def literal(number: Any, row: int) -> str:
+def literal(number: Any, type_id: int) -> str:
     """Return a number as a literal of the working type of a dtype, rounded to the dtype first."""
-    name = NAMES[row]
+    name = NAMES[type_id]
     working = WORKING[name]
     scalar = number.item() if isinstance(number, np.generic) else number
-    kind = dtype_kind(row)
-    if kind == "b":
+    letter = letter_of(type_id)
+    if letter == "b":
         return "true" if scalar else "false"
-    if kind in "iu":
-        integer = int(np.asarray(scalar, dtype=dtype_from_id(row)))
+    if letter in "iu":
+        integer = int(np.asarray(scalar, dtype=dtype_from_id(type_id)))
         if integer < 0:
             return f"({working})(-{-integer - 1}ll - 1)"
-        return f"({working}){integer}{'ull' if kind == 'u' else 'll'}"
-    if kind == "c":
+        return f"({working}){integer}{'ull' if letter == 'u' else 'll'}"
+    if letter == "c":
         value = complex(scalar)
         part = "float" if name == "complex64" else "double"
         return f"gi_make({_real_literal(value.real, part)}, {_real_literal(value.imag, part)})"
     with np.errstate(all="ignore"):
-        rounded = float(np.asarray(scalar).astype(dtype_from_id(row)).astype(np.float64))
+        rounded = float(np.asarray(scalar).astype(dtype_from_id(type_id)).astype(np.float64))
     return _real_literal(rounded, working)
 
 
@@ -162,19 +164,19 @@ class ElementwiseOperation:
         self.inputs = len(graph.inputs)
         self.results = len(graph.results)
 
-    def loop(self, kinds: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return self.graph.input_rows(kinds), self.graph.result_rows(kinds)
+    def loop(self, codes: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return self.graph.input_ids(codes), self.graph.result_ids(codes)
 
-    def strict(self, kinds: tuple[int, ...]) -> tuple[bool, ...]:
-        return self.graph.strict_results(kinds)
+    def strict(self, codes: tuple[int, ...]) -> tuple[bool, ...]:
+        return self.graph.strict_results(codes)
 
-    def body(self, kinds: tuple[int, ...]) -> Body:
-        statements = _Statements(self.graph, kinds)
+    def body(self, codes: tuple[int, ...]) -> Body:
+        statements = _Statements(self.graph, codes)
         symbol = "".join(c if c.isalnum() and c.isascii() else "_" for c in self.name)
         return Body(
             f"fused_{symbol}",
-            tuple(NAMES[k] for k in kinds),
-            tuple(NAMES[k] for k in self.graph.result_rows(kinds)),
+            tuple(NAMES[k] for k in codes),
+            tuple(NAMES[k] for k in self.graph.result_ids(codes)),
             statements.text,
             *statements.texts(),
             once=bool(statements.functions),  # a text may do more than compute its outputs
@@ -184,17 +186,17 @@ class ElementwiseOperation:
         )
 
     def host_program(
-        self, kinds: tuple[int, ...], stored: Sequence[int], results: Sequence[int], in_place: bool
+        self, codes: tuple[int, ...], stored: Sequence[int], results: Sequence[int], in_place: bool
     ) -> Any:
         """Return the program of all values."""
         program = HostProgram(stored)
-        values = host_values(program, self.graph, kinds)
+        values = host_values(program, self.graph, codes)
         return program.finish(values, results, in_place)
 
 
-def host_values(program: HostProgram, graph: Graph, kinds: Sequence[int]) -> list[HostValue]:
+def host_values(program: HostProgram, graph: Graph, codes: Sequence[int]) -> list[HostValue]:
     """Add the steps of a graph, and return its results."""
-    all_kinds, strict = graph.kinds(kinds)
+    all_codes, strict = graph.codes(codes)
     values: dict[int, HostValue] = {}
     results: dict[tuple[Any, ...], Sequence[HostValue]] = {}  # results of an operation, made once
     for value in graph.order():
@@ -202,30 +204,30 @@ def host_values(program: HostProgram, graph: Graph, kinds: Sequence[int]) -> lis
             values[id(value)] = program.inputs[value.index]
         elif value.row is None:
             # Each use casts the number, which may fit no dtype by itself.
-            values[id(value)] = HostValue(strong(all_kinds[id(value)]), number=value.number)
+            values[id(value)] = HostValue(strong(all_codes[id(value)]), number=value.number)
         else:
             operands = [values[id(o)] for o in value.operands]
             key = (value.row, value.cast_to, *map(id, value.operands))
             if key not in results:
-                results[key] = _host_steps(program, value, operands, all_kinds, strict)
+                results[key] = _host_steps(program, value, operands, all_codes, strict)
             values[id(value)] = results[key][value.result]
     return [values[id(value)] for value in graph.results]
 
 
 def _host_steps(
-    program: HostProgram, value: Value, operands: Sequence[HostValue], all_kinds: dict[int, int],
+    program: HostProgram, value: Value, operands: Sequence[HostValue], all_codes: dict[int, int],
     strict: set[int],
 ) -> Sequence[HostValue]:  # fmt: skip
     """Add the steps of a value, and return all results of its operation."""
     if value.cast_to >= 0:
         return [program.cast(operands[0], value.cast_to)]
     assert value.row is not None
-    kinds = operand_kinds(value, all_kinds, strict)
-    ins, outs = loop_of(value.row, kinds)
+    codes = operand_codes(value, all_codes, strict)
+    ins, outs = loop_of(value.row, codes)
     if isinstance(value.row, CudaText):
         args = [program.cast(x, row) for x, row in zip(operands, ins, strict=True)]
         return program.call(value.row.on_host(outs), args, outs)
     numbers = constant_comparison(value, ins)
     if numbers is not None:
         operands = [program.constant(n, row) for n, row in zip(numbers, ins, strict=True)]
-    return row_results(program, value.row, operands, kinds)
+    return row_results(program, value.row, operands, codes)

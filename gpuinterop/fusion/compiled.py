@@ -26,7 +26,7 @@ from gpuinterop.elementwise.results import (
 from gpuinterop.errors import ArgumentTypeError
 
 from .codegen import ElementwiseOperation
-from .graph import Graph, Value, is_strict, number_kind, shapes_of, strong
+from .graph import Graph, Value, code_of_number, is_strict, shapes_of, strong
 from .partition import Read, Stage, depends_on_shapes, partition
 from .reduction_kernel import ValueType, fused_reduction
 
@@ -168,8 +168,8 @@ class CompiledExpression(_core.PreparedCalls):
         )
 
 
-class _StagePlan(NamedTuple):
-    """How operands of certain kinds are computed.
+class _TypedStages(NamedTuple):
+    """How operands of certain types are computed.
 
     Attributes
     ----------
@@ -194,44 +194,44 @@ class _Stages:
         self.graph, self.results, self.function = graph, len(graph.results), function
         self.given_shapes, self.joined = shapes, joined
         self.shapes = shapes_of(graph.order(), dict(enumerate(shapes)))
-        self._plans: dict[tuple[Any, ...], _StagePlan] = {}  # by the kinds of the operands
+        self._by_types: dict[tuple[Any, ...], _TypedStages] = {}  # by the types of the operands
 
     def __call__(self, *operands: Any, out: Any = None) -> Any:
         if out is not None:
             return self._into(operands, out if isinstance(out, tuple) else (out,))
         values = _on_one_device(operands, ())
-        plan = self._plan_for(values)
+        typed = self._stages_for(values)
         # The last one is for values that are not results.
         results: list[Any] = [None] * (self.results + 1)
-        for run, stores in zip(plan.runs, plan.stores, strict=True):
+        for run, stores in zip(typed.runs, typed.stores, strict=True):
             stored = run(values, [None if reused < 0 else values[reused] for *_, reused in stores])
             for (_, place, _, _), value in zip(stores, stored, strict=True):
                 results[place] = value
             values.extend(stored)
         return results[0] if self.results == 1 else tuple(results[:-1])
 
-    def _plan_for(self, values: Sequence[Any]) -> _StagePlan:
+    def _stages_for(self, values: Sequence[Any]) -> _TypedStages:
         # Each device has one object, so its id identifies the device.
         key = tuple([
             (type(x), x.dtype, id(x.device)) if isinstance(x, _core.Array) else type(x) for x in values
         ])  # fmt: skip
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = self._new_plan(values)
-        return plan
+        typed = self._by_types.get(key)
+        if typed is None:
+            typed = self._by_types[key] = self._new_stages(values)
+        return typed
 
-    def _new_plan(self, values: Sequence[Any]) -> _StagePlan:
+    def _new_stages(self, values: Sequence[Any]) -> _TypedStages:
         types = [
             ValueType(type(x), dtype_id(x.dtype)) if isinstance(x, _core.Array)
-            else ValueType(None, number_kind(x)) for x in values
+            else ValueType(None, code_of_number(x)) for x in values
         ]  # fmt: skip
-        kinds, strict = self.graph.kinds([x.kind for x in types])
+        codes, strict = self.graph.codes([x.code for x in types])
         arrays = [x for x in values if isinstance(x, _core.Array)]
         device = arrays[0].device if arrays else None
         other = general_class([type(x) for x in arrays])
         value_types = {
-            value: ValueType(type(leading(arrays)) if value in strict else other, strong(kind))
-            for value, kind in kinds.items()
+            value: ValueType(type(leading(arrays)) if value in strict else other, strong(code))
+            for value, code in codes.items()
         }
         # In host memory each reduction is a program of its own.
         stages, runs = self.joined, []
@@ -241,7 +241,7 @@ class _Stages:
             if any(stage.ends for stage in stages):
                 stages = partition(self.graph.results, self.given_shapes, joined=False)
             runs = self._runs(stages, types, value_types, device)
-        return _StagePlan(runs, self._stores(stages, value_types), value_types)
+        return _TypedStages(runs, self._stores(stages, value_types), value_types)
 
     def _runs(
         self, stages: Sequence[Stage], types: Sequence[ValueType], value_types: dict[int, ValueType], device: Any
@@ -258,9 +258,9 @@ class _Stages:
     def _stores(
         self, stages: Sequence[Stage], value_types: dict[int, ValueType]
     ) -> list[list[tuple[Value, int, list[int], int]]]:
-        """Return the attribute `stores` of a plan."""
+        """Return the attribute `stores` of `_TypedStages`."""
 
-        def kind(value: Any) -> tuple[Any, ...]:
+        def layout(value: Any) -> tuple[Any, ...]:
             return value_types[id(value)], self.shapes[id(value)]
 
         unplaced = dict(enumerate(self.graph.results))
@@ -271,14 +271,14 @@ class _Stages:
             later = {r.place for s in stages[i + 1 :] for r in (*s.reads, *s.extras)}
             read = [temporaries[r.place] for r in stage.reads]
             last = {} if stage.reductions or None in read else {
-                kind(value): r.place for value, r in zip(read, stage.reads, strict=True)
+                layout(value): r.place for value, r in zip(read, stage.reads, strict=True)
                 if r.place not in later and r.axes is None and read.count(value) == 1
             }  # fmt: skip
             stores = []
             for value in stage.stores:
                 place = next((j for j, result in unplaced.items() if result is value), -1)
                 unplaced.pop(place, None)
-                stores.append((value, place, sorted(inputs & later), last.pop(kind(value), -1)))
+                stores.append((value, place, sorted(inputs & later), last.pop(layout(value), -1)))
             temporaries += [value if place < 0 else None for value, place, *_ in stores]
             stores_of_stages.append(stores)
         return stores_of_stages
@@ -290,14 +290,14 @@ class _Stages:
         values = _on_one_device(operands, outs)
         arrays = [x for x in values if isinstance(x, _core.Array)]
         require_arrays("fuse", *arrays)
-        like, plan = leading(arrays), self._plan_for(values)
+        like, typed = leading(arrays), self._stages_for(values)
         for value, out in zip(self.graph.results, outs, strict=True):
             if out is not None:  # all are checked before any is written
-                dtype = dtype_from_id(plan.value_types[id(value)].kind)
+                dtype = dtype_from_id(typed.value_types[id(value)].code)
                 check_out(out, self._shape_in(out, value), dtype, like, "fuse")
         results = list(outs)
         copies: list[tuple[Any, Any]] = []
-        for run, stores in zip(plan.runs, plan.stores, strict=True):
+        for run, stores in zip(typed.runs, typed.stores, strict=True):
             sinks = []
             for value, place, later, reused in stores:
                 sink = outs[place] if place >= 0 else values[reused] if reused >= 0 else None
@@ -309,9 +309,9 @@ class _Stages:
                         for j in later
                     )
                 ):
-                    cls, kind = plan.value_types[id(value)]
+                    cls, type_id = typed.value_types[id(value)]
                     shape = self.shapes[id(value)]
-                    sink = new_like(like, shape, dtype_from_id(kind), "fuse", cls)
+                    sink = new_like(like, shape, dtype_from_id(type_id), "fuse", cls)
                 sinks.append(sink)
                 if place >= 0 and outs[place] is None:
                     results[place] = sink

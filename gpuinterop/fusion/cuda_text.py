@@ -11,7 +11,7 @@ import numpy as np
 
 from gpuinterop.arrays.dtypes import NAMES, dtype_from_id, is_complex
 from gpuinterop.elementwise.codegen import STORAGE, WORKING
-from gpuinterop.elementwise.promotion import STRONG_NUMBER, Loop, name_of_kind, row_of_kind
+from gpuinterop.elementwise.promotion import STRONG_NUMBER, Loop, id_of_code, name_of_code
 from gpuinterop.errors import ArgumentTypeError, DeviceError, DTypeError, ShapeError, short_repr
 from gpuinterop.jit.compiler import require_text
 from gpuinterop.jit.texts import NAMESPACE
@@ -30,15 +30,17 @@ def _parameters(text: str, where: str) -> list[Parameter]:
     parameters = []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         match = _PARAMETER.match(" ".join(part.split()))
-        kind = _C_NAMES.get(match["type"], match["type"]) if match else ""
-        if not match or not ((kind in STORAGE and kind in NAMES) or re.fullmatch("[A-Z]", kind)):
+        c_type = _C_NAMES.get(match["type"], match["type"]) if match else ""
+        if not match or not (
+            (c_type in STORAGE and c_type in NAMES) or re.fullmatch("[A-Z]", c_type)
+        ):
             raise ArgumentTypeError(
                 where=where,
                 expected="parameters such as 'float32 x, T y', T standing for any dtype",
                 got=short_repr(part),
                 fix=f"write one of {', '.join(NAMES[:15])} or a capital letter, then a name",
             )
-        parameters.append((kind, match["name"]))
+        parameters.append((c_type, match["name"]))
     return parameters
 
 
@@ -113,63 +115,63 @@ class CudaText:
 
     # ---- dtypes -----------------------------------------------------------------------------
 
-    def loop(self, kinds: Sequence[int]) -> Loop:
-        """Return the dtypes of the inputs and the outputs, for operands of these kinds."""
-        letters = self._letters(kinds)
-        ins, outs = (self._types(declared, letters, kinds) for declared in (self.ins, self.outs))
-        for (_, name), dtype, kind in zip(self.ins, ins, kinds, strict=True):
+    def loop(self, codes: Sequence[int]) -> Loop:
+        """Return the dtypes of the inputs and the outputs, for operands of these type codes."""
+        letters = self._letters(codes)
+        ins, outs = (self._types(declared, letters, codes) for declared in (self.ins, self.outs))
+        for (_, name), dtype, code in zip(self.ins, ins, codes, strict=True):
             # Other operands are numbers, which are checked by their value.
-            if 0 <= kind < STRONG_NUMBER and not np.can_cast(
-                dtype_from_id(kind), dtype_from_id(NAMES.index(dtype)), "safe"
+            if 0 <= code < STRONG_NUMBER and not np.can_cast(
+                dtype_from_id(code), dtype_from_id(NAMES.index(dtype)), "safe"
             ):
                 raise DTypeError(
                     where=self.name,
                     expected=f"for {name} an array of a dtype that NumPy casts safely to {dtype}",
-                    got=NAMES[kind],
-                    fix=f"cast it: {name}.astype({dtype!r}), or declare {name} as {NAMES[kind]}",
+                    got=NAMES[code],
+                    fix=f"cast it: {name}.astype({dtype!r}), or declare {name} as {NAMES[code]}",
                 )
         return tuple(map(NAMES.index, ins)), tuple(map(NAMES.index, outs))
 
-    def _letters(self, kinds: Sequence[int]) -> dict[str, str]:
+    def _letters(self, codes: Sequence[int]) -> dict[str, str]:
         letters: dict[str, str] = {}
-        for (kind, _), operand_kind in zip(self.ins, kinds, strict=True):
-            if len(kind) > 1 or operand_kind < 0:
+        for (c_type, _), code in zip(self.ins, codes, strict=True):
+            if len(c_type) > 1 or code < 0:
                 continue
-            name = NAMES[row_of_kind(operand_kind)]
-            if letters.setdefault(kind, name) != name:
+            name = NAMES[id_of_code(code)]
+            if letters.setdefault(c_type, name) != name:
                 raise DTypeError(
                     where=self.name,
-                    expected=f"one dtype for all parameters of type {kind}",
-                    got=f"{letters[kind]} and {name}",
+                    expected=f"one dtype for all parameters of type {c_type}",
+                    got=f"{letters[c_type]} and {name}",
                     fix="cast one operand: x.astype(...)",
                 )
         return letters
 
     def _types(
-        self, declared: Sequence[Parameter], letters: dict[str, str], kinds: Sequence[int]
+        self, declared: Sequence[Parameter], letters: dict[str, str], codes: Sequence[int]
     ) -> tuple[str, ...]:
         try:
-            return tuple(kind if len(kind) > 1 else letters[kind] for kind, _ in declared)
+            return tuple(c_type if len(c_type) > 1 else letters[c_type] for c_type, _ in declared)
         except KeyError as error:
             raise DTypeError(
                 where=self.name,
                 expected=f"an array argument that determines the dtype {error.args[0]}",
-                got=", ".join(name_of_kind(k) for k in kinds),
+                got=", ".join(name_of_code(k) for k in codes),
                 fix="pass an array, or name the dtype in the parameter list",
             ) from None
 
     # ---- CUDA -------------------------------------------------------------------------------
 
-    def function(self, symbol: str, kinds: Sequence[int]) -> tuple[str, str]:
+    def function(self, symbol: str, codes: Sequence[int]) -> tuple[str, str]:
         """Return the declaration and the definition of a device function that contains the text.
 
         In this function the text can use the declared names, and no name of the generated code.
         """
-        ins, outs = ([NAMES[row] for row in rows] for rows in self.loop(kinds))
+        ins, outs = ([NAMES[type_id] for type_id in type_ids] for type_ids in self.loop(codes))
         types = [f"const {_working(t)}" for t in ins] + [f"{_working(t)}&" for t in outs]
         names = [name for _, name in (*self.ins, *self.outs)]
         parameters = ", ".join(map(" ".join, zip(types, names, strict=True)))
-        letters = " ".join(f"typedef {_working(t)} {k};" for k, t in self._letters(kinds).items())
+        letters = " ".join(f"typedef {_working(t)} {k};" for k, t in self._letters(codes).items())
         # A comment would hide the text that follows it in the line.
         end = "\n;" if "//" in self.text.rpartition("\n")[2] else ";"
         return (
@@ -190,7 +192,7 @@ class CudaText:
                 got="arrays on cpu",
                 fix="pass host=, a function of NumPy arrays that computes the same",
             )
-        dtypes = [dtype_from_id(row) for row in outs]
+        dtypes = [dtype_from_id(type_id) for type_id in outs]
         # The core keeps the returned function, and `host` may refer to the kernel. Calls and captures keep the text.
         owner: Any = weakref.ref(self)
 

@@ -81,16 +81,18 @@ class ElementwiseKernel(CompiledExpression):
         the line. The call needs NVRTC but no GPU, so it can also check the text on device "cpu".
         """
         where = f"{self.name}.compile"
-        declared = [kind for kind, _ in self._text.ins]
-        if unknown := dtypes.keys() - {kind for kind in declared if len(kind) == 1}:
+        declared = [c_type for c_type, _ in self._text.ins]
+        if unknown := dtypes.keys() - {c_type for c_type in declared if len(c_type) == 1}:
             raise ArgumentTypeError(where=where, expected="dtypes of the capital letters of the inputs",
                                     got=", ".join(sorted(unknown)), fix="omit them")  # fmt: skip
-        kinds = tuple(
-            NAMES.index(kind) if len(kind) > 1 else dtype_id(dtypes.get(kind, "float32"), where)
-            for kind in declared
+        type_ids = tuple(
+            NAMES.index(c_type)
+            if len(c_type) > 1
+            else dtype_id(dtypes.get(c_type, "float32"), where)
+            for c_type in declared
         )
         return compile_operation(
-            ElementwiseOperation(self.name, self._graph), kinds, require_arch(arch, where)
+            ElementwiseOperation(self.name, self._graph), type_ids, require_arch(arch, where)
         )
 
     def _read_arguments(self, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -104,14 +106,14 @@ class ElementwiseKernel(CompiledExpression):
         numbers = [isinstance(value, (bool, int, float, complex, np.generic)) for value in args]
         alone = all(numbers)
         dtypes: dict[str, Any] = {}
-        for (kind, _), value in zip(self._text.ins, args, strict=True):
+        for (c_type, _), value in zip(self._text.ins, args, strict=True):
             if isinstance(value, (_core.Array, np.ndarray)) or (alone and hasattr(value, "dtype")):
-                dtypes[kind] = np.result_type(dtypes.get(kind, value.dtype), value.dtype)
+                dtypes[c_type] = np.result_type(dtypes.get(c_type, value.dtype), value.dtype)
         limits = [limits_of(value) for value in args]
-        for i, ((kind, name), value) in enumerate(zip(self._text.ins, args, strict=True)):
+        for i, ((c_type, name), value) in enumerate(zip(self._text.ins, args, strict=True)):
             if not numbers[i]:
                 continue
-            dtype = dtypes.get(kind) if len(kind) == 1 else dtype_from_id(NAMES.index(kind))
+            dtype = dtypes.get(c_type) if len(c_type) == 1 else dtype_from_id(NAMES.index(c_type))
             if alone or dtype is not None:
                 elements = scalars_to_array(value, dtype, f"{self.name}, parameter {name}")
             if alone:

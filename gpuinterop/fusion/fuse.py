@@ -221,14 +221,14 @@ def _place_of(captured: Any) -> tuple[int, Any]:
 
 def _rebuilder(returned: Any) -> Callable[[Any], Any] | None:
     """Return the function that makes an object like `returned` from the results of the operation."""
-    kind = type(returned)
-    if not isinstance(returned, (tuple, list)) or (kind is tuple and len(returned) > 1):
+    cls = type(returned)
+    if not isinstance(returned, (tuple, list)) or (cls is tuple and len(returned) > 1):
         return None
     single = len(returned) == 1
 
     def rebuild(results: Any) -> Any:
         values = (results,) if single else results
-        return kind(*values) if hasattr(kind, "_fields") else kind(values)
+        return cls(*values) if hasattr(cls, "_fields") else cls(values)
 
     return rebuild
 

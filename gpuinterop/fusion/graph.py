@@ -16,12 +16,14 @@ from gpuinterop import _core
 from gpuinterop.arrays.dtypes import NAMES, dtype_from_id, dtype_id
 from gpuinterop.elementwise.promotion import (
     STRONG_NUMBER,
+    WEAK,
+    WEAK_COMPLEX,
     Loop,
     body_for,
-    dtype_kind,
+    id_of_code,
+    letter_of,
     loop_dtypes,
     require_exact_in,
-    row_of_kind,
 )
 from gpuinterop.elementwise.table import Row
 from gpuinterop.errors import BoundsError, DTypeError
@@ -67,39 +69,39 @@ class Value:
         return f"<constant {self.number!r}>" if self.row is None else f"<value of {self.row.name}>"
 
 
-def loop_of(row: Operation, kinds: tuple[int, ...]) -> Loop:
+def loop_of(row: Operation, codes: tuple[int, ...]) -> Loop:
     """Return the dtypes of the operands and the results of an operation."""
-    return row.loop(kinds) if isinstance(row, CudaText) else loop_dtypes(row, kinds)
+    return row.loop(codes) if isinstance(row, CudaText) else loop_dtypes(row, codes)
 
 
-def kinds_of(
+def codes_of(
     values: Sequence[Value],
-    input_kinds: Mapping[int, int] | Sequence[int],
+    input_codes: Mapping[int, int] | Sequence[int],
     strict_inputs: Mapping[int, bool] | Sequence[bool],
 ) -> tuple[dict[int, int], set[int]]:
-    """Return the dtype of each of the ordered values, or its weak kind, and the strict values.
+    """Return the dtype of each of the ordered values, or its weak code, and the strict values.
 
     A strict value would be a CudaNdarray in single operations: float32, computed from another.
     """
-    kinds: dict[int, int] = {}
+    codes: dict[int, int] = {}
     strict: set[int] = set()
     for value in values:
-        kind = kinds[id(value)] = _kind(value, input_kinds, kinds, strict)
+        code = codes[id(value)] = _code(value, input_codes, codes, strict)
         among = any(id(o) in strict for o in value.operands)
-        if strict_inputs[value.index] if value.index >= 0 else among and kind == dtype_id(_STRICT):
+        if strict_inputs[value.index] if value.index >= 0 else among and code == dtype_id(_STRICT):
             strict.add(id(value))
-    return kinds, strict
+    return codes, strict
 
 
-def operand_kinds(value: Value, kinds: Mapping[int, int], strict: set[int]) -> tuple[int, ...]:
-    """Return the kinds of the operands of `value`; with a CudaNdarray, NumPy scalars are plain numbers."""
-    operands = tuple(kinds[id(o)] for o in value.operands)
+def operand_codes(value: Value, codes: Mapping[int, int], strict: set[int]) -> tuple[int, ...]:
+    """Return the type codes of the operands of `value`; with a CudaNdarray, NumPy scalars are Python's."""
+    operands = tuple(codes[id(o)] for o in value.operands)
     if not any(id(o) in strict for o in value.operands):
         return operands
     first = next((o for o in value.operands if o.number is None and not o.weak), None)
     if first is not None and id(first) in strict:
         operands = tuple(
-            number_kind(o.number.item()) if isinstance(o.number, np.generic) else k
+            code_of_number(o.number.item()) if isinstance(o.number, np.generic) else k
             for o, k in zip(value.operands, operands, strict=True)
         )
     # A CUDA text declares the dtypes of its operands itself.
@@ -108,21 +110,21 @@ def operand_kinds(value: Value, kinds: Mapping[int, int], strict: set[int]) -> t
     return operands
 
 
-def _kind(
-    value: Value, inputs: Mapping[int, int] | Sequence[int], kinds: dict[int, int], strict: set[int]
+def _code(
+    value: Value, inputs: Mapping[int, int] | Sequence[int], codes: dict[int, int], strict: set[int]
 ) -> int:
     if value.index >= 0:
         return inputs[value.index]
     if value.axes is not None:
-        return kinds[id(value.operands[0])]
+        return codes[id(value.operands[0])]
     if value.reduction is not None:
-        of = dtype_from_id(strong(kinds[id(value.operands[0])]))
+        of = dtype_from_id(strong(codes[id(value.operands[0])]))
         return dtype_id(REDUCTIONS[value.reduction[0]].result(of))
     if value.row is None:
-        return number_kind(value.number)
+        return code_of_number(value.number)
     if value.cast_to >= 0:
         return value.cast_to
-    operands = operand_kinds(value, kinds, strict)
+    operands = operand_codes(value, codes, strict)
     if isinstance(value.row, CudaText):
         return value.row.loop(operands)[1][value.result]
     ins, outs = body_for(value.row, operands)[1]
@@ -144,18 +146,18 @@ def is_strict(x: Any) -> bool:
     return getattr(type(x), "_only", None) is not None
 
 
-def is_scalar(kind: int) -> bool:
-    """Return whether an operand of this kind is a scalar, Python's or NumPy's."""
-    return kind < 0 or kind >= STRONG_NUMBER
+def is_scalar(code: int) -> bool:
+    """Return whether an operand of this code is a scalar, Python's or NumPy's."""
+    return code < 0 or code >= STRONG_NUMBER
 
 
-def number_kind(number: Any) -> int:
-    """Return the core's kind of a number."""
+def code_of_number(number: Any) -> int:
+    """Return the core's type code of a number."""
     if isinstance(number, np.generic):
         return STRONG_NUMBER + dtype_id(number.dtype)
     if isinstance(number, bool):
         return STRONG_NUMBER + dtype_id(bool)
-    return -1 if isinstance(number, int) else -2 if isinstance(number, float) else -3
+    return next((code for code, cls in WEAK.items() if isinstance(number, cls)), WEAK_COMPLEX)
 
 
 def constant_comparison(value: Value, ins: Sequence[int]) -> tuple[int, int] | None:
@@ -176,18 +178,18 @@ def constant_comparison(value: Value, ins: Sequence[int]) -> tuple[int, int] | N
 _FLOATS_END = 2**1024 - 2**970  # from here on float() overflows
 
 
-def _fits(number: int, row: int) -> bool:
-    dtype = dtype_from_id(row)
+def _fits(number: int, type_id: int) -> bool:
+    dtype = dtype_from_id(type_id)
     if dtype.kind in "iu":
         return bool(np.iinfo(dtype).min <= number <= np.iinfo(dtype).max)
     return abs(number) < _FLOATS_END
 
 
-def _require_exponent(exponent: Value, row: int, kind: int) -> None:
+def _require_exponent(exponent: Value, type_id: int, code: int) -> None:
     """Refuse integers to the power of a negative number, as the single operation does."""
-    if dtype_kind(row) != "i":
+    if letter_of(type_id) != "i":
         return
-    if exponent.weak or kind < 0 <= exponent.index:
+    if exponent.weak or code < 0 <= exponent.index:
         raise BoundsError(where="power", expected="a constant exponent for integers",
                           got="an int that each call passes",
                           fix="name it in static_argnames= of fuse, or cast: x.astype('float64')")  # fmt: skip
@@ -195,11 +197,11 @@ def _require_exponent(exponent: Value, row: int, kind: int) -> None:
         raise negative_exponent("power")
 
 
-def strong(kind: int) -> int:
-    """Return the dtype of a kind; a Python number has NumPy's default dtype."""
-    if kind >= 0:
-        return row_of_kind(kind)
-    return NAMES.index({-1: "int64", -2: "float64", -3: "complex128"}[kind])
+def strong(code: int) -> int:
+    """Return the dtype of a type code; a Python number has NumPy's default dtype."""
+    if code >= 0:
+        return id_of_code(code)
+    return NAMES.index(np.dtype(WEAK[code]).name)
 
 
 # ---- the graph ----------------------------------------------------------------------------------
@@ -263,25 +265,25 @@ class Graph:
         ends = (places[id(value)] for value in self.results)
         return tuple(self.strict), len(self.inputs), *steps, *ends
 
-    def kinds(self, input_kinds: Sequence[int]) -> tuple[dict[int, int], set[int]]:
-        """Return the dtype of every value (or its weak kind) and the strict values, for these inputs."""
-        return kinds_of(self.order(), input_kinds, self.strict or [False] * len(self.inputs))
+    def codes(self, input_codes: Sequence[int]) -> tuple[dict[int, int], set[int]]:
+        """Return the dtype of every value (or its weak code) and the strict values, for these inputs."""
+        return codes_of(self.order(), input_codes, self.strict or [False] * len(self.inputs))
 
-    def input_rows(self, input_kinds: Sequence[int]) -> tuple[int, ...]:
+    def input_ids(self, input_codes: Sequence[int]) -> tuple[int, ...]:
         """Return the dtypes in which the inputs are stored; for a number, the dtype of its use."""
-        rows = [strong(kind) for kind in input_kinds]
-        if any(map(is_scalar, input_kinds)):
-            kinds, strict = self.kinds(input_kinds)
+        type_ids = [strong(code) for code in input_codes]
+        if any(map(is_scalar, input_codes)):
+            codes, strict = self.codes(input_codes)
             dtypes_of_uses: dict[int, set[int]] = {}
             for value in self.order():
                 if value.row is None or value.cast_to >= 0:
                     continue
-                ins = loop_of(value.row, operand_kinds(value, kinds, strict))[0]
+                ins = loop_of(value.row, operand_codes(value, codes, strict))[0]
                 for operand, row in zip(value.operands, ins, strict=True):
-                    if operand.index < 0 or not is_scalar(input_kinds[operand.index]):
+                    if operand.index < 0 or not is_scalar(input_codes[operand.index]):
                         continue
                     # A CUDA text converts NumPy scalars too to the dtype that it declares.
-                    if input_kinds[operand.index] < 0 or isinstance(value.row, CudaText):
+                    if input_codes[operand.index] < 0 or isinstance(value.row, CudaText):
                         dtypes_of_uses.setdefault(operand.index, set()).add(row)
             for index, dtypes in dtypes_of_uses.items():
                 if len(dtypes) > 1:
@@ -290,17 +292,17 @@ class Graph:
                         got=", ".join(NAMES[row] for row in sorted(dtypes)),
                         fix="pass a NumPy scalar, or add an input for each use",
                     )  # fmt: skip
-                rows[index] = dtypes.pop()
-        return tuple(rows)
+                type_ids[index] = dtypes.pop()
+        return tuple(type_ids)
 
-    def result_rows(self, input_kinds: Sequence[int]) -> tuple[int, ...]:
+    def result_ids(self, input_codes: Sequence[int]) -> tuple[int, ...]:
         """Return the dtypes of the results; a single number has NumPy's default dtype."""
-        kinds, _ = self.kinds(input_kinds)
-        return tuple(strong(kinds[id(value)]) for value in self.results)
+        codes, _ = self.codes(input_codes)
+        return tuple(strong(codes[id(value)]) for value in self.results)
 
-    def strict_results(self, input_kinds: Sequence[int]) -> tuple[bool, ...]:
+    def strict_results(self, input_codes: Sequence[int]) -> tuple[bool, ...]:
         """Return for each result whether it is a CudaNdarray."""
-        _, strict = self.kinds(input_kinds)
+        _, strict = self.codes(input_codes)
         return tuple(id(value) in strict for value in self.results)
 
 

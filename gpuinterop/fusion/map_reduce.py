@@ -23,7 +23,7 @@ from gpuinterop.errors.messages import not_one_of
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.compiler import require_arch
 from gpuinterop.reduce.codegen import render
-from gpuinterop.reduce.launch import Operand, plan_reduction
+from gpuinterop.reduce.launch import Operand, choose_launch
 from gpuinterop.reduce.table import FUSED, REDUCTIONS, accumulated_dtype, require_accumulated
 
 from .builder import Expression
@@ -113,18 +113,20 @@ class MapReduce:
         where = f"{self._where}.compile"
         arch = require_arch(arch, where)
         counts = zip(self._counts, (dtypes, extras), strict=True)
-        rows, after = (
-            tuple(dtype_id(kind, where) for kind in kinds or ("float32",) * count)
-            for count, kinds in counts
+        type_ids, after = (
+            tuple(dtype_id(dtype, where) for dtype in dtypes or ("float32",) * count)
+            for count, dtypes in counts
         )
-        self._require_counts(rows, after)
+        self._require_counts(type_ids, after)
         reduced = len(self.axis) if isinstance(self.axis, tuple) else 1
         shape = (256,) * (reduced + 1)
-        inputs = [Operand(c_strides(shape, 1), dtype_from_id(row).itemsize) for row in rows]
+        inputs = [
+            Operand(c_strides(shape, 1), dtype_from_id(type_id).itemsize) for type_id in type_ids
+        ]
         outs = [(1, *(0,) * reduced)] * (len(self.texts) + len(after))
-        plan = plan_reduction(shape, tuple(range(1, reduced + 1)), inputs, outs)
-        text = render(self.kernel(rows, after).recipe(rows, after), plan)
-        return compile_source(text, arch, options=EXACT, name=f"gi_reduce_{plan.mode}.cu")
+        launch = choose_launch(shape, tuple(range(1, reduced + 1)), inputs, outs)
+        text = render(self.kernel(type_ids, after).recipe(type_ids, after), launch)
+        return compile_source(text, arch, options=EXACT, name=f"gi_reduce_{launch.mode}.cu")
 
     def __call__(self, *operands: Any, extras: Any = (), out: Any = None) -> Any:
         """Return the result, or a tuple of several, or fill `out`, then also a tuple.
@@ -152,24 +154,24 @@ class MapReduce:
 
     def _prepare(self, arrays: Sequence[Any], out: Any) -> Any:
         results.require_arrays(self._where, *arrays)
-        rows, n = tuple(dtype_id(x.dtype) for x in arrays), self._counts[0]
-        return self.kernel(rows[:n], rows[n:]).prepare(arrays, out)
+        type_ids, n = tuple(dtype_id(x.dtype) for x in arrays), self._counts[0]
+        return self.kernel(type_ids[:n], type_ids[n:]).prepare(arrays, out)
 
-    def _new_kernel(self, rows: tuple[int, ...], extras: tuple[int, ...]) -> ReductionKernel:
+    def _new_kernel(self, type_ids: tuple[int, ...], extras: tuple[int, ...]) -> ReductionKernel:
         """Return the kernel for operands and extras of these dtypes."""
-        dtypes = [dtype_from_id(row) for row in rows]
+        dtypes = [dtype_from_id(type_id) for type_id in type_ids]
         require_accumulated(self._where, *dtypes, *map(dtype_from_id, extras))
         common = common_dtype(dtypes, self._where)
         value = accumulated_dtype(self.op, common)
         given = self.dtypes or [REDUCTIONS[self.op].result(common)] * len(self.texts)
-        outs = [as_supported_dtype(kind, "MapReduce").name for kind in given]
+        outs = [as_supported_dtype(dtype, "MapReduce").name for dtype in given]
         mapped = CudaText(
-            ", ".join(f"{NAMES[row]} x{i}" for i, row in enumerate(rows)),
+            ", ".join(f"{NAMES[type_id]} x{i}" for i, type_id in enumerate(type_ids)),
             f"{value} gi_value", assignment_text("gi_value", value, self.map), "map",
         )  # fmt: skip
         reduced = REDUCTIONS[self.op].result(np.dtype(value)).name
         posts = CudaText(
-            ", ".join([f"{reduced} r", *(f"{NAMES[row]} e{i}" for i, row in enumerate(extras))]),
+            ", ".join([f"{reduced} r", *(f"{NAMES[type_id]} e{i}" for i, type_id in enumerate(extras))]),
             ", ".join(f"{name} gi_y{j}" for j, name in enumerate(outs)),
             self.locals + " ".join(
                 f"{assignment_text(f'gi_y{j}', name, post)};"
@@ -182,10 +184,10 @@ class MapReduce:
 
     def _on_host(
         self, cls: type, operands: Sequence[Any], extras: Sequence[Any], kept: tuple[int, ...],
-        kinds: Sequence[Any], out: Any,
+        dtypes: Sequence[Any], out: Any,
     ) -> Any:  # fmt: skip
         outs = out or [
-            results.new_like(operands[0], kept, kind, self._where, cls) for kind in kinds
+            results.new_like(operands[0], kept, dtype, self._where, cls) for dtype in dtypes
         ]
         reads = [as_numpy_view(x, self._where) for x in operands]
         reads_after = [as_numpy_view(e, self._where) for e in extras]
@@ -193,7 +195,7 @@ class MapReduce:
 
         def work() -> None:
             with np.errstate(all="ignore"):
-                values = host_results(self._where, self.host(reads, reads_after), kept, kinds)
+                values = host_results(self._where, self.host(reads, reads_after), kept, dtypes)
                 if len(values) > 1:  # an operand that is returned is read before any out is written
                     values = tuple(v.copy() for v in values)
                 for sink, value in zip(writes, values, strict=True):

@@ -70,7 +70,7 @@ class End(NamedTuple):
         return (1,) * self.once if self.keepdims else ()
 
 
-def plain_end(keepdims: bool) -> End:
+def bare_end(keepdims: bool) -> End:
     """Return the end whose result is the reduced value itself."""
     after = Graph()
     after.results = [after.input()]

@@ -32,7 +32,7 @@ from gpuinterop.reduce.table import (
 )
 
 from .codegen import device_function, host_values
-from .partition import End, plain_end
+from .partition import End, bare_end
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -48,7 +48,7 @@ class ReductionKernel:
     axis : of the first reduction.
     ends : the results, with the extras, which have the shape of their results.
     where : the name in errors.
-    on_host : computes the results in host memory; by default programs do, for one `plain_end`.
+    on_host : computes the results in host memory; by default programs do, for one `bare_end`.
     """
 
     def __init__(
@@ -82,18 +82,18 @@ class ReductionKernel:
         full = [output_arrays.plain(x).broadcast_to(shape) for x in operands]
         extras = [output_arrays.plain(e) for e in extras]
         after = self._broadcast(extras, kept, reduced_shape(shape, axes, True))
-        kinds = self._dtypes(_rows(full), _rows(after))
+        dtypes = self._dtypes(_ids(full), _ids(after))
         shapes = self._shapes(shape, axes)
         sinks = None
         if out is not None:
-            output_arrays.check_count(out, len(kinds), self._where)
+            output_arrays.check_count(out, len(dtypes), self._where)
             sinks = [
-                output_arrays.check_out(given, extents, kind, full[0], self._where)
-                for given, extents, kind in zip(out, shapes, kinds, strict=True)
+                output_arrays.check_out(given, extents, dtype, full[0], self._where)
+                for given, extents, dtype in zip(out, shapes, dtypes, strict=True)
             ]
             output_arrays.refuse_overlap(sinks, self._where)
         if device.type == "cpu" and self._on_host is not None:
-            return self._on_host(cls, full, after, kept, kinds, out)
+            return self._on_host(cls, full, after, kept, dtypes, out)
         # Within an end the thread that reads an extra then writes to the same address.
         read_by = [i for i, end in enumerate(self.ends) for _ in end.extras]
         written_by = [i for i, end in enumerate(self.ends) for _ in end.after.results]
@@ -102,9 +102,9 @@ class ReductionKernel:
             _core._may_overlap(e, o) and not (i == j and _same_place(e, o))
             for e, i in zip(extras, read_by, strict=True) for o, j in outs_and_ends
         ):  # fmt: skip
-            return self._plan(cls, axes, full, after, kinds, sinks)
+            return self._plan(cls, axes, full, after, dtypes, sinks)
         # Elements would be overwritten before all blocks have read them.
-        values = self._plan(cls, axes, full, after, kinds, None).run((*full, *after), None)
+        values = self._plan(cls, axes, full, after, dtypes, None).run((*full, *after), None)
         for o, value in zip(out, values if isinstance(values, tuple) else (values,), strict=True):
             _core.copy_into(o, value, where=self._where)
         return out if len(out) > 1 else out[0]
@@ -125,35 +125,37 @@ class ReductionKernel:
         kept, kept_all = (reduced_shape(shape, axes, keepdims) for keepdims in (False, True))
         return [end.shape(kept, kept_all) for end in self.ends for _ in end.after.results]
 
-    def _new_dtypes(self, rows: tuple[int, ...], extras: tuple[int, ...]) -> list[np.dtype[Any]]:
+    def _new_dtypes(
+        self, type_ids: tuple[int, ...], extras: tuple[int, ...]
+    ) -> list[np.dtype[Any]]:
         """Return the dtypes of the results, for those of operands and extras."""
-        input_rows = _end_rows(self.ends, self._values(rows)[1], extras)
+        input_ids = _end_ids(self.ends, self._values(type_ids)[1], extras)
         return [
-            np.dtype(dtype_from_id(row))
-            for end, given in zip(self.ends, input_rows, strict=True)
-            for row in end.after.result_rows(given)
+            np.dtype(dtype_from_id(type_id))
+            for end, given in zip(self.ends, input_ids, strict=True)
+            for type_id in end.after.result_ids(given)
         ]
 
-    def _values(self, rows: Sequence[int]) -> tuple[list[Any], list[Any]]:
+    def _values(self, type_ids: Sequence[int]) -> tuple[list[Any], list[Any]]:
         """Return the dtypes of the elements and of the reduced values."""
-        mapped = [dtype_from_id(row) for row in self.graph.result_rows(rows)]
+        mapped = [dtype_from_id(type_id) for type_id in self.graph.result_ids(type_ids)]
         pairs = zip(self.ops, mapped, strict=True)
         return mapped, [np.dtype(REDUCTIONS[op].result(dtype)) for op, dtype in pairs]
 
-    def recipe(self, rows: tuple[int, ...], extras: tuple[int, ...]) -> Recipe:
+    def recipe(self, type_ids: tuple[int, ...], extras: tuple[int, ...]) -> Recipe:
         """Return the recipe of the kernel for operands and extras of these dtypes."""
-        mapped, reduced = self._values(rows)
+        mapped, reduced = self._values(type_ids)
         parts = [
             REDUCTIONS[op].kernel(m.name, r.name)
             for op, m, r in zip(self.ops, mapped, reduced, strict=True)
         ]
         value, _, accumulator = parts[-1]
-        for kind, _, op in reversed(parts[:-1]):
-            value, accumulator = f"Pair<{kind}, {value}>", f"Both<{op}, {accumulator}>"
-        functions = [device_function("gi_fused", self.graph, rows)]
+        for dtype, _, op in reversed(parts[:-1]):
+            value, accumulator = f"Pair<{dtype}, {value}>", f"Both<{op}, {accumulator}>"
+        functions = [device_function("gi_fused", self.graph, type_ids)]
         endings, results, read = [], 0, 0
-        end_rows = _end_rows(self.ends, reduced, extras)
-        for n, (end, given) in enumerate(zip(self.ends, end_rows, strict=True)):
+        end_ids = _end_ids(self.ends, reduced, extras)
+        for n, (end, given) in enumerate(zip(self.ends, end_ids, strict=True)):
             functions.append(device_function(f"gi_posts{n}", end.after, given))
             extra, result = read + len(end.extras), results + len(end.after.results)
             values = [_member(i, len(parts)) for i in end.reduced]
@@ -161,14 +163,14 @@ class ReductionKernel:
             endings.append(Ending(values, range(read, extra), range(results, result), once))
             read, results = extra, result
         texts, declared, defined = zip(*functions, strict=True)
-        inputs = tuple(NAMES[row] for row in rows)
+        inputs = tuple(NAMES[type_id] for type_id in type_ids)
         return Recipe(
             inputs=inputs,
             value=value,
-            map=f"gi_mapped({', '.join(f'x{i}' for i in range(len(rows)))})",
+            map=f"gi_mapped({', '.join(f'x{i}' for i in range(len(type_ids)))})",
             op=accumulator,
-            outputs=tuple(kind.name for kind in self._dtypes(rows, extras)),
-            extras=tuple(NAMES[row] for row in extras),
+            outputs=tuple(dtype.name for dtype in self._dtypes(type_ids, extras)),
+            extras=tuple(NAMES[type_id] for type_id in extras),
             ends=tuple(endings),
             support="".join(texts) + _map_function(value, parts, mapped, inputs),
             declared="\n".join(declared),
@@ -177,18 +179,18 @@ class ReductionKernel:
 
     def _plan(
         self, cls: type, axes: tuple[int, ...], operands: Sequence[Any], extras: Sequence[Any],
-        kinds: Sequence[Any], outs: Any,
+        dtypes: Sequence[Any], outs: Any,
     ) -> Any:  # fmt: skip
         shape, n = operands[0].shape, len(operands)
         require_accumulated(self._where, *(x.dtype for x in (*operands, *extras)))
         shapes = self._shapes(shape, axes)
         if operands[0].device.type == "cpu":
-            rows, result = _rows(operands), dtype_id(kinds[0])
+            type_ids, result = _ids(operands), dtype_id(dtypes[0])
             stages = host_stages(
-                self.ops[0], rows, lambda program, _: host_values(program, self.graph, rows)[0],
-                self.graph.result_rows(rows)[0], result, math.prod(shape[i] for i in axes),
+                self.ops[0], type_ids, lambda program, _: host_values(program, self.graph, type_ids)[0],
+                self.graph.result_ids(type_ids)[0], result, math.prod(shape[i] for i in axes),
             )  # fmt: skip
-            output = output_arrays.class_for(cls, kinds[0]), result, shapes[0]
+            output = output_arrays.class_for(cls, dtypes[0]), result, shapes[0]
             return _core.make_host_reduction(stages, shape, axes, output)
         # A result that is stored once has the same place for each element of the others.
         sinks = [c_strides(m, 1) for m in shapes] if outs is None else [o._strides for o in outs]
@@ -200,11 +202,11 @@ class ReductionKernel:
         ]
         device = operands[0].device.index
         launches, scratch = launches_for(
-            device, self.recipe(_rows(operands), _rows(extras)), shape, axes,
+            device, self.recipe(_ids(operands), _ids(extras)), shape, axes,
             [(INPUT, i, Operand.of(x)) for i, x in enumerate(operands)],
             [
-                (OUTPUT, j, Operand(strides, kind.itemsize))
-                for j, (strides, kind) in enumerate(zip(sinks, kinds, strict=True))
+                (OUTPUT, j, Operand(strides, dtype.itemsize))
+                for j, (strides, dtype) in enumerate(zip(sinks, dtypes, strict=True))
             ],
             [
                 (INPUT, n + i, Operand.of(e, full_strides(e._strides, axes, len(shape))))
@@ -212,17 +214,17 @@ class ReductionKernel:
             ],
         )  # fmt: skip
         results = [
-            (output_arrays.class_for(cls, kind), dtype_id(kind), extents)
-            for kind, extents in zip(kinds, shapes, strict=True)
+            (output_arrays.class_for(cls, dtype), dtype_id(dtype), extents)
+            for dtype, extents in zip(dtypes, shapes, strict=True)
         ]
         return _core.make_plan(device, launches, scratch, results)
 
 
-def _rows(operands: Sequence[Any]) -> tuple[int, ...]:
+def _ids(operands: Sequence[Any]) -> tuple[int, ...]:
     return tuple(dtype_id(x.dtype) for x in operands)
 
 
-def _end_rows(
+def _end_ids(
     ends: Sequence[End], reduced: Sequence[Any], extras: Sequence[int]
 ) -> list[tuple[int, ...]]:
     """Return for each end the dtypes of its reduced values and its extras."""
@@ -249,8 +251,8 @@ def _map_function(
     names = ", ".join([f"a{i}" for i in range(len(inputs))] + [f"m{j}" for j in range(len(mapped))])
     declared = " ".join(f"{WORKING[dtype.name]} m{j};" for j, dtype in enumerate(mapped))
     elements = [
-        f"gi_to<{kind}>({_ELEMENT.sub(f'm{j}', element)})"
-        for j, (kind, element, _) in enumerate(parts)
+        f"gi_to<{dtype}>({_ELEMENT.sub(f'm{j}', element)})"
+        for j, (dtype, element, _) in enumerate(parts)
     ]
     pair = elements[-1]
     for element in reversed(elements[:-1]):
@@ -262,8 +264,8 @@ def _map_function(
 
 
 def _same_place(x: Any, y: Any) -> bool:
-    kinds = [(a.ptr, a.shape, a._strides, a.itemsize) for a in (x, y)]
-    return bool(kinds[0] == kinds[1])
+    dtypes = [(a.ptr, a.shape, a._strides, a.itemsize) for a in (x, y)]
+    return bool(dtypes[0] == dtypes[1])
 
 
 # ---- a kernel as a stage of a compiled expression -----------------------------------------------
@@ -274,10 +276,10 @@ if TYPE_CHECKING:
 
 
 class ValueType(NamedTuple):
-    """An operand or a result of a stage: its class, None for a number, and its kind."""
+    """An operand or a result of a stage: its class, None for a number, and its type code."""
 
     cls: Any
-    kind: int
+    code: int
 
     @property
     def is_strict(self) -> bool:
@@ -285,18 +287,18 @@ class ValueType(NamedTuple):
 
 
 class FusedReduction(NamedTuple):
-    """One kernel for operands of certain kinds.
+    """One kernel for operands of certain types.
 
     Attributes
     ----------
     numbers : the positions of numbers among operands and extras, and of the 0-d array that the kernel
         reads instead: class, dtype, device.
-    plain : for each result, whether it is not a CudaNdarray although the operands are.
+    bare : for each result, whether it is not a CudaNdarray although the operands are.
     """
 
     kernel: ReductionKernel
     numbers: list[tuple[int, Any, Any, int, int]]
-    plain: Sequence[bool]
+    bare: Sequence[bool]
 
     def __call__(self, operands: list[Any], outs: Sequence[Any]) -> Sequence[Any]:
         """Return the results, new arrays or `outs`; the extras follow the operands."""
@@ -310,8 +312,8 @@ class FusedReduction(NamedTuple):
         if out is not None:
             return results
         return [
-            output_arrays.plain(x) if plain else x
-            for x, plain in zip(results, self.plain, strict=True)
+            output_arrays.plain(x) if bare else x
+            for x, bare in zip(results, self.bare, strict=True)
         ]
 
 
@@ -319,38 +321,38 @@ def fused_reduction(
     stage: Stage, types: Sequence[ValueType], result_types: Sequence[ValueType], device: Any,
     kernel_for: Callable[[Any, Callable[[], ReductionKernel]], ReductionKernel],
 ) -> FusedReduction | None:  # fmt: skip
-    """Return the kernel of a stage for operands and extras of these kinds; None if no kernel can compute it.
+    """Return the kernel of a stage for operands and extras of these types; None if no kernel can compute it.
 
     `result_types` are the results. `kernel_for` returns the kernel that it has for a key, or makes it.
     """
     like = next((x for x in types if x.cls is not None), None)
-    plain_reduction = stage.part.results[0].index >= 0 and not stage.ends
-    if plain_reduction or like is None or max(len(types), len(result_types)) > _core.MAX_PLANNED:
+    only_reduces = stage.part.results[0].index >= 0 and not stage.ends
+    if only_reduces or like is None or max(len(types), len(result_types)) > _core.MAX_PLANNED:
         return None
     if device.type == "cpu" and stage.part.has_texts():
         return None
     n, cls, strict = len(stage.reads), like.cls, like.is_strict
     part = replace(stage.part, strict=(strict,) * n)
-    rows = part.input_rows([x.kind for x in types[:n]])
-    mapped = [dtype_from_id(row) for row in part.result_rows(rows)]
+    type_ids = part.input_ids([x.code for x in types[:n]])
+    mapped = [dtype_from_id(type_id) for type_id in part.result_ids(type_ids)]
     ops = [op for op, _, _ in stage.reductions]
     reduced = [np.dtype(REDUCTIONS[op].result(m)) for op, m in zip(ops, mapped, strict=True)]
     accumulator_bytes = sum(2 * max(4, dtype.itemsize) for dtype in reduced)
     if len(reduced) > 1 and accumulator_bytes > ACCUMULATOR_BYTES:
         return None
     strict_values = [
-        s and r == m for s, r, m in zip(part.strict_results(rows), reduced, mapped, strict=True)
+        s and r == m for s, r, m in zip(part.strict_results(type_ids), reduced, mapped, strict=True)
     ]
     ends, position = [], n
-    for end in stage.ends or [plain_end(stage.reductions[0][2])]:
+    for end in stage.ends or [bare_end(stage.reductions[0][2])]:
         extra = types[position : position + len(end.extras)]
         flags = (*(strict_values[i] for i in end.reduced), *(strict,) * len(extra))
         after = replace(end.after, strict=flags)
         of_reduced = [dtype_id(reduced[i]) for i in end.reduced]
-        after_rows = after.input_rows((*of_reduced, *(x.kind for x in extra)))
-        rows, position = (*rows, *after_rows[len(of_reduced) :]), position + len(extra)
+        after_ids = after.input_ids((*of_reduced, *(x.code for x in extra)))
+        type_ids, position = (*type_ids, *after_ids[len(of_reduced) :]), position + len(extra)
         ends.append(end._replace(after=after))
-    dtypes = [dtype_from_id(row) for row in rows]
+    dtypes = [dtype_from_id(type_id) for type_id in type_ids]
     # The result is a CudaNdarray only if all operands are.
     is_one_class = all(
         (output_arrays.class_for(cls, dtype) if x.cls is None else x.cls) is cls

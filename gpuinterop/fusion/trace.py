@@ -25,7 +25,7 @@ from gpuinterop.reduce.table import FUSED
 
 from .builder import Expression
 from .compiled import shape_of
-from .graph import Value, is_strict, kinds_of, number_kind, shapes_of, strong, values_of
+from .graph import Value, code_of_number, codes_of, is_strict, shapes_of, strong, values_of
 
 # ---- numbers: arithmetic gives another placeholder, which every call computes in Python ---------
 
@@ -202,8 +202,8 @@ class Trace:
     def dtype(self, value: Value) -> np.dtype[Any]:
         """Return the dtype of a value for the arguments of this call."""
         values = values_of([value])
-        inputs = (self._by_input(values, read) for read in (_kind_of, is_strict))
-        return np.dtype(dtype_from_id(strong(kinds_of(values, *inputs)[0][id(value)])))
+        inputs = (self._by_input(values, read) for read in (_code_of, is_strict))
+        return np.dtype(dtype_from_id(strong(codes_of(values, *inputs)[0][id(value)])))
 
     def _by_input(self, values: Sequence[Value], read: Callable[[Any], Any]) -> dict[int, Any]:
         if not self.arrays:
@@ -212,9 +212,9 @@ class Trace:
         return {v.index: read(operands[v.index]) for v in values if v.index >= 0}
 
 
-def _kind_of(x: Any) -> int:
+def _code_of(x: Any) -> int:
     if type(x) is Scalar:
-        return number_kind(x.value)
+        return code_of_number(x.value)
     dtype = getattr(x, "dtype", None)
     if dtype is None:
         raise _refusal("arrays with the attribute dtype", type(x).__name__,

@@ -54,13 +54,15 @@ def _load_cublas() -> None:
     _core.blas_open(find_libraries.find("cublas").path, find_libraries.find("cublasLt").path)
 
 
-def _product_type(where: str, classes: tuple[Any, ...], rows: tuple[int, ...]) -> tuple[int, Any]:
+def _product_type(
+    where: str, classes: tuple[Any, ...], type_ids: tuple[int, ...]
+) -> tuple[int, Any]:
     """Return the dtype and the class of a product, by the operators' rule."""
     leading = result_class(classes)
     only = getattr(leading, "_only", None)
     if only is not None:
-        require_exact_in(where, only, rows)
-    types = [dtype_from_id(row) for row in rows]
+        require_exact_in(where, only, type_ids)
+    types = [dtype_from_id(type_id) for type_id in type_ids]
     for dtype in types:
         refuse_half_complex(dtype, where)
     common = common_dtype(types, where)

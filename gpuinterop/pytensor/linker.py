@@ -7,7 +7,7 @@ A call of a compiled function is one of these (`GpuFunction` chooses it once, in
 2. If the function has no arguments, a generated function, which runs the steps and returns the results.
 3. Otherwise PyTensor's: it checks the arguments and calls the `GpuVM`, which runs the steps.
 
-The steps are those of a `Plan` on a GPU, where a `Segment` replays a graph if one fits, and else the thunks.
+The steps are those of a `Schedule` on a GPU, where a `Segment` replays a graph if one fits, and else the thunks.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from gpuinterop import _core
 
 from . import settings
 from .device_variables import HostFromGpu
-from .plan import Plan
 from .replay import recordable_nodes
+from .schedule import Schedule
 from .sequence import sequence
 
 
@@ -103,8 +103,8 @@ class GpuVM(Loop):
         self.kept = args[-1]  # variables whose memory may be that of a result
         super().__init__(*args[:-1])
         self.synchronise = True  # wait for the device after each timed thunk
-        plan = Plan(self) if settings.captures() else None
-        self.plan = plan if plan is not None and plan.segments else None
+        schedule = Schedule(self) if settings.captures() else None
+        self.schedule = schedule if schedule is not None and schedule.segments else None
 
     def __call__(self) -> Any:
         return self.call_timed() if self.time_thunks else self.run()
@@ -119,17 +119,17 @@ class GpuVM(Loop):
 
         def results(name: Callable[[Any], str]) -> list[str]:
             lines = [f" r = [{', '.join(f'{name(cell)}[0]' for cell in self.output_storage)}]"]
-            if self.plan is None:
+            if self.schedule is None:
                 lines += [f" {name(cell)}[0] = r[{i}]" for cell, i in self.inp_storage_and_out_idx]
             else:
-                lines += [f" {name(cell)}[0] = r[{i}]" for cell, i in self.plan.host_updates]
-                lines += [f" {name(self.plan.update)}(r)"] * self.plan.has_device_updates
+                lines += [f" {name(cell)}[0] = r[{i}]" for cell, i in self.schedule.host_updates]
+                lines += [f" {name(self.schedule.update)}(r)"] * self.schedule.has_device_updates
             lines += [f" {name(cell)}[0] = None" for cell in clear_last]
             return [*lines, f" return {returned}"]
 
-        if self.plan is None:
+        if self.schedule is None:
             return sequence(self, range(len(self.nodes)), self.pre_call_clear, results)
-        return sequence(self, self.plan.steps, self.plan.clear_first, results)
+        return sequence(self, self.schedule.steps, self.schedule.clear_first, results)
 
     @cached_property
     def one_by_one(self) -> list[Any]:
@@ -183,7 +183,7 @@ class GpuFunction(Function):
             text = {"first": "r[0]", "none": "None", "all": f"r[:{self._n_returned_outputs}]"}
             clear = self._clear_output_storage_data if vm.allow_gc else ()
             call = vm.generated(text[returned], clear)
-        replays = None if vm.plan is None else vm.plan.replays_of_whole_calls(given)
+        replays = None if vm.schedule is None else vm.schedule.replays_of_whole_calls(given)
         if replays is None:
             return call
         replays.set_fallback(call, returned)

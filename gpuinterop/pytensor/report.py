@@ -43,17 +43,17 @@ class Replay:
 def replays(function: Any) -> list[Replay]:
     """Return which operations of a compiled function its last call replayed as a captured graph, and why not others."""
     graph = graph_of(function, "replays")
-    plan = getattr(function.vm, "plan", None)
-    if plan is None:
+    schedule = getattr(function.vm, "schedule", None)
+    if schedule is None:
         if not settings.captures():
             why = "graphs are captured on GPUs only, and not after use(capture=False)"
-        elif hasattr(function.vm, "plan"):
+        elif hasattr(function.vm, "schedule"):
             why = "no operation runs on the device"
         else:
             why = "it has lazy operations, or was not compiled in mode GPU"
         return [Replay(tuple(str(node.op) for node in graph.toposort()), False, why)]
     found = []
-    for step in plan.steps:
+    for step in schedule.steps:
         if isinstance(step, Segment):
             names = tuple(str(node.op) for node in step.nodes)
             found.append(Replay(names, step.was_replayed, step.refusal or step.why))

@@ -13,7 +13,7 @@ from gpuinterop.jit import kernel_text
 from gpuinterop.jit.compiler import loaded_kernels, multiprocessors
 from gpuinterop.jit.texts import NAMESPACE, nan_signs, program
 
-from .launch import Operand, Plan, plan_reduction
+from .launch import Launch, Operand, choose_launch
 
 INPUT, OUTPUT, SCRATCH, BLOCK_COUNTERS = 0, 1, 2, 3  # ops::Slot
 ACCUMULATOR_BYTES = 32  # of the largest one
@@ -70,8 +70,8 @@ class Recipe:
         return self.op.startswith("ArgExtreme")
 
 
-def _params(recipe: Recipe, plan: Plan) -> str:
-    kept, red = len(plan.geometry.kept), len(plan.geometry.red)
+def _params(recipe: Recipe, launch: Launch) -> str:
+    kept, red = len(launch.geometry.kept), len(launch.geometry.red)
     ins, outs, extras = len(recipe.inputs), len(recipe.outputs), len(recipe.extras)
     # The extras' pointers follow those of the inputs, and their strides those of the results.
     return (
@@ -88,7 +88,7 @@ def _params(recipe: Recipe, plan: Plan) -> str:
     )
 
 
-def _store(recipe: Recipe, plan: Plan) -> str:
+def _store(recipe: Recipe, launch: Launch) -> str:
     """Return gi_store, which computes the offsets of a result and of the extras, and runs posts and conversions."""
     ins, outs, extras = len(recipe.inputs), len(recipe.outputs), len(recipe.extras)
     lines = [
@@ -99,8 +99,8 @@ def _store(recipe: Recipe, plan: Plan) -> str:
     ]
 
     def stored(j: int, value: str) -> str:
-        kind = STORAGE[recipe.outputs[j]]
-        return f"  (({kind}*)gi_p.out[{j}])[gi_at[{j}]] = gi_to<{kind}>({value});"
+        c_type = STORAGE[recipe.outputs[j]]
+        return f"  (({c_type}*)gi_p.out[{j}])[gi_at[{j}]] = gi_to<{c_type}>({value});"
 
     for n, end in enumerate(recipe.ends):
         args = [
@@ -119,42 +119,42 @@ def _store(recipe: Recipe, plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def render(recipe: Recipe, plan: Plan) -> str:
-    """Return a whole translation unit for `recipe` on layouts like `plan`'s."""
-    kinds = [STORAGE[d] for d in recipe.inputs]
-    fixed = [not any(strides) for strides in plan.geometry.red_strides]
+def render(recipe: Recipe, launch: Launch) -> str:
+    """Return a whole translation unit for `recipe` on layouts like `launch`'s."""
+    c_types = [STORAGE[d] for d in recipe.inputs]
+    fixed = [not any(strides) for strides in launch.geometry.red_strides]
     # Along a row such an input has one element; in the columns of a thread it may have several.
-    fixed_values = plan.vector if plan.mode == "columns" else 1
+    fixed_values = launch.vector if launch.mode == "columns" else 1
 
     def entries(is_fixed: bool) -> list[str]:
         return [
-            f"X({i}, {kind}, {step})"
-            for i, (kind, step) in enumerate(zip(kinds, plan.steps, strict=True))
+            f"X({i}, {c_type}, {step})"
+            for i, (c_type, step) in enumerate(zip(c_types, launch.steps, strict=True))
             if fixed[i] == is_fixed
         ]
 
     def members(is_fixed: bool, size: object) -> str:
-        return " ".join(f"{k} v{i}[{size}];" for i, k in enumerate(kinds) if fixed[i] == is_fixed)
+        return " ".join(f"{k} v{i}[{size}];" for i, k in enumerate(c_types) if fixed[i] == is_fixed)
 
     fetched = "".join(
         f"  const auto x{i} = gi_read({f'gi_f.v{i}[gi_k % {fixed_values}]' if fixed[i] else f'gi_q.v{i}[gi_k]'});\n"
-        for i in range(len(kinds))
+        for i in range(len(c_types))
     )
     peeled = next((one for one in entries(False) if one.endswith(", 1)")), "")
     values = {
-        "INS": len(recipe.inputs), "KEPT": len(plan.geometry.kept), "RED": len(plan.geometry.red),
-        "BLOCK": plan.threads, "TEAM": plan.team, "FINISH_TEAM": plan.finish_team, "VEC": plan.vector,
-        "APART": int(plan.apart), "RAGGED": int(plan.ragged), "ROWS": plan.rows, "UNROLL": plan.unroll,
-        "NAN_SIGNS": nan_signs(recipe.map, recipe.support), "ONE_LAUNCH": int(plan.one_launch),
-        "PEEL": int(plan.peel), "PEELED(X)": peeled,
+        "INS": len(recipe.inputs), "KEPT": len(launch.geometry.kept), "RED": len(launch.geometry.red),
+        "BLOCK": launch.threads, "TEAM": launch.team, "FINISH_TEAM": launch.finish_team, "VEC": launch.vector,
+        "APART": int(launch.apart), "RAGGED": int(launch.ragged), "ROWS": launch.rows, "UNROLL": launch.unroll,
+        "NAN_SIGNS": nan_signs(recipe.map, recipe.support), "ONE_LAUNCH": int(launch.one_launch),
+        "PEEL": int(launch.peel), "PEELED(X)": peeled,
         "INPUTS(X)": " ".join(entries(False)), "FIXED(X)": " ".join(entries(True)),
     }  # fmt: skip
     # Users' functions are outside the namespace.
     declared = f"}}\n{recipe.declared}\nnamespace {NAMESPACE} {{" if recipe.declared else ""
     text = program(
         values,
-        f"typedef {'long long' if plan.wide else 'int'} Index;",
-        _params(recipe, plan),
+        f"typedef {'long long' if launch.wide else 'int'} Index;",
+        _params(recipe, launch),
         kernel_text("reduce/accumulators.cuh"),
         *map(kernel_text, MATH if "gi_" in recipe.support else ()),
         declared,
@@ -166,17 +166,17 @@ def render(recipe: Recipe, plan: Plan) -> str:
         "__device__ inline Value gi_map(const Packs<VEC>& gi_q, const Fixed& gi_f, int gi_k) {",
         f"{fetched}  return gi_to<Value>({recipe.map});\n}}",
         kernel_text("reduce/common.cuh"),
-        _store(recipe, plan),
-        kernel_text(f"reduce/{plan.mode}.cuh"),
+        _store(recipe, launch),
+        kernel_text(f"reduce/{launch.mode}.cuh"),
     )
     return f"{text}{recipe.defined}\n"
 
 
-def pack_params(recipe: Recipe, plan: Plan, parameter: float = 0.0) -> bytes:
+def pack_params(recipe: Recipe, launch: Launch, parameter: float = 0.0) -> bytes:
     """Return the bytes of the kernel's Params with null pointers."""
-    g = plan.geometry
+    g = launch.geometry
     pointers = len(recipe.inputs) + len(recipe.extras) + len(recipe.outputs) + 2
-    numbers = [g.n_out, g.n_red, plan.splits, plan.chunk, plan.tiles, *g.kept, *g.red]
+    numbers = [g.n_out, g.n_red, launch.splits, launch.chunk, launch.tiles, *g.kept, *g.red]
     for strides in (*g.kept_strides, *g.red_strides, *g.out_strides):
         numbers += strides
     head = struct.pack(f"<{pointers}q2d", *[0] * pointers, g.n_red, parameter)
@@ -207,11 +207,11 @@ def launches_for(
     Strides of `out` arrays and extras are over the full shape; those along reduced axes are ignored.
     """
     after = [*outs, *extras]
-    plan = plan_reduction(
+    launch = choose_launch(
         shape, axes, [o for _, _, o in inputs], [o.strides for _, _, o in after],
         ordered=recipe.ordered, multiprocessors=multiprocessors(device),
     )  # fmt: skip
-    g = plan.geometry
+    g = launch.geometry
     if g.n_out == 0:
         return [], 0
     # In the order of the pointers in Params.
@@ -223,18 +223,18 @@ def launches_for(
         for i, ((slot, index, operand), shift) in enumerate(operands)
     ]
     scratch_bytes, at = 0, 8 * len(operands)
-    if plan.splits > 1:
+    if launch.splits > 1:
         patches.append((at, SCRATCH, 0, scratch_at))
-        scratch_bytes = ACCUMULATOR_BYTES * g.n_out * plan.splits
-    if plan.one_launch:
+        scratch_bytes = ACCUMULATOR_BYTES * g.n_out * launch.splits
+    if launch.one_launch:
         patches.append((at + 8, BLOCK_COUNTERS, 0, 0))
-    names = [f"gi_reduce_{plan.mode}", f"gi_finish_{plan.mode}"]
-    names = names if plan.finish_grid else names[:1]
-    functions = loaded_kernels(device, render(recipe, plan), names)
-    params = pack_params(recipe, plan, parameter)
-    grids = [plan.grid, (plan.finish_grid, 1)] if plan.finish_grid else [plan.grid]
+    names = [f"gi_reduce_{launch.mode}", f"gi_finish_{launch.mode}"]
+    names = names if launch.finish_grid else names[:1]
+    functions = loaded_kernels(device, render(recipe, launch), names)
+    params = pack_params(recipe, launch, parameter)
+    grids = [launch.grid, (launch.finish_grid, 1)] if launch.finish_grid else [launch.grid]
     launches: list[Any] = [
-        (function, grid, plan.threads, params, patches)
+        (function, grid, launch.threads, params, patches)
         for function, grid in zip(functions, grids, strict=True)
     ]
     return launches, scratch_bytes

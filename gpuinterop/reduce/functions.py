@@ -86,7 +86,7 @@ def _reduce(
     keepdims: bool,
     ddof: float,
     initial: Any,
-    where: Any,
+    mask: Any,
 ) -> Any:
     """Return a launch plan for the core to keep, or the result if no plan can be kept."""
     row = REDUCTIONS[op]
@@ -103,13 +103,13 @@ def _reduce(
     dtypes.refuse_half_complex(source, row.where)
     result = _result_dtype(op, source, dtype)
     shape = reduced_shape(x.shape, axes, keepdims)
-    selects = initial is not None or where is not None
+    selects = initial is not None or mask is not None
     if not selects:
         check_not_empty(op, x.shape, axes)
     if out is not None:
         out = results.check_out(out, shape, result, x, op)
     if selects:
-        value = _reduce_selected(op, x, axes, dtype, keepdims, ddof, initial, where, out)
+        value = _reduce_selected(op, x, axes, dtype, keepdims, ddof, initial, mask, out)
         output = results.class_for(cls, value.dtype)
         return _core.view(output, value) if out is None else user_out
     if not on_host and source != x.dtype:
@@ -169,11 +169,11 @@ def _read_dtype(dtype: Any, x: Any, cls: Any, op: str) -> Any:
 
 def _reduce_selected(
     op: str, x: Any, axes: tuple[int, ...], dtype: Any, keepdims: bool, ddof: float, initial: Any,
-    where: Any, out: Any,
+    mask: Any, out: Any,
 ) -> Any:  # fmt: skip
     """Return the reduction of a GpuArray, computed in `dtype` from the initial value on."""
     row = REDUCTIONS[op]
-    mask = None if where is None else results.as_mask(where, x, op)
+    mask = None if mask is None else results.as_mask(mask, x, op)
     result = _result_dtype(op, x.dtype, dtype)
     start = None if initial is None else _number(initial, result, op)
     # Replaces the elements that are not selected.
@@ -226,8 +226,8 @@ def _selected_on_host(
     source = x.dtype if dtype is None else dtype
     result = _result_dtype(op, source, dtype)
     output = results.class_for(type(x), result), reduced_shape(x.shape, axes, keepdims)
-    rows = tuple(dtypes.dtype_id(i.dtype) for i in inputs)
-    plan, accumulator = _plan_from_start(op, rows, x.shape, axes, source, result, *output)
+    type_ids = tuple(dtypes.dtype_id(i.dtype) for i in inputs)
+    plan, accumulator = _plan_from_start(op, type_ids, x.shape, axes, source, result, *output)
     first = results.new_like(x, (), accumulator)
     first[...] = start
     overlaps = out is not None and any(_core._may_overlap(i, out) for i in inputs)
@@ -239,12 +239,12 @@ def _selected_on_host(
 
 @lru_cache(maxsize=256)
 def _plan_from_start(
-    op: str, rows: tuple[int, ...], shape: tuple[int, ...], axes: tuple[int, ...], source: np.dtype[Any],
+    op: str, type_ids: tuple[int, ...], shape: tuple[int, ...], axes: tuple[int, ...], source: np.dtype[Any],
     result: np.dtype[Any], cls: type, extents: tuple[int, ...],
 ) -> tuple[Any, np.dtype[Any]]:  # fmt: skip
     """Return the plan of a reduction on "cpu" whose last operand is the start, and the dtype of that."""
     result_id = dtypes.dtype_id(result)
-    stages = selected_stages(op, rows, dtypes.dtype_id(source), result_id)
+    stages = selected_stages(op, type_ids, dtypes.dtype_id(source), result_id)
     plan = _core.make_host_reduction(stages, shape, axes, (cls, result_id, extents), True)
     return plan, dtypes.dtype_from_id(stages[0].accumulator)
 

@@ -14,7 +14,7 @@ import numpy as np
 from gpuinterop.arrays.dtypes import NAMES, dtype_from_id, dtype_id, is_complex
 from gpuinterop.arrays.scalars import element_words
 from gpuinterop.elementwise.host_program import HostProgram, HostValue
-from gpuinterop.elementwise.promotion import dtype_kind, is_extended
+from gpuinterop.elementwise.promotion import is_extended, letter_of
 
 from .table import REDUCTIONS, Reduction
 
@@ -80,7 +80,7 @@ def host_stages(
     row = REDUCTIONS[op]
     stages = []
     if row.shifted:  # by the mean
-        mean = _COMPLEX128 if dtype_kind(source) == "c" else _FLOAT64
+        mean = _COMPLEX128 if letter_of(source) == "c" else _FLOAT64
         stages.append(_stage(REDUCTIONS["mean"], inputs, elements, mean, mean, count, ddof))
         joined = [*inputs, mean]
     else:
@@ -100,7 +100,7 @@ def _accumulator(row: Reduction, source: int, result: int) -> int:
         return _FLOAT32 if is_extended(source) else source
     if is_complex(dtype_from_id(source)):
         return _COMPLEX128
-    narrow = dtype_kind(result) == "f" and dtype_from_id(result).itemsize <= 4
+    narrow = letter_of(result) == "f" and dtype_from_id(result).itemsize <= 4
     return _FLOAT64 if narrow else result
 
 

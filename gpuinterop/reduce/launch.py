@@ -219,7 +219,7 @@ class _Work:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(_Work, _Loads):
+class Launch(_Work, _Loads):
     """The data on which the kernel's text, its parameters and its launch depend."""
 
     geometry: Geometry
@@ -314,7 +314,7 @@ def power_down(n: int) -> int:
     return 1 << (max(1, n).bit_length() - 1)
 
 
-def plan_reduction(
+def choose_launch(
     shape: Sequence[int],
     axes: Sequence[int],
     inputs: Sequence[Operand],
@@ -322,7 +322,7 @@ def plan_reduction(
     *,
     ordered: bool = False,
     multiprocessors: int = 132,
-) -> Plan:
+) -> Launch:
     """Choose kernel, vector width, threads and splits for one layout."""
     g = simplify(shape, axes, inputs, outputs, ordered=ordered)
     mode, divide = ("rows", _divide_rows) if g.prefers_rows else ("columns", _divide_columns)
@@ -340,7 +340,7 @@ def plan_reduction(
     finish_team = 1
     if not g.prefers_rows and not one_launch:
         finish_team = _finish_team(g.n_out, work.splits, multiprocessors, threads)
-    return Plan(
+    return Launch(
         geometry=g,
         mode=mode,
         threads=threads,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gpuinterop.arrays.dtypes import ACCUMULATORS, KINDS, NAMES, STORAGE, WORKING
+from gpuinterop.arrays.dtypes import ACCUMULATORS, LETTERS, NAMES, STORAGE, WORKING
 from gpuinterop.errors import DTypeError, ShapeError
 
 from .codegen import Recipe
@@ -93,18 +93,18 @@ class Reduction:
 
 
 def _sum_dtype(dtype: np.dtype) -> np.dtype:
-    kind = KINDS[dtype.name]
-    if kind in "bi":
+    letter = LETTERS[dtype.name]
+    if letter in "bi":
         return np.dtype(np.int64)
-    return np.dtype(np.uint64) if kind == "u" else dtype
+    return np.dtype(np.uint64) if letter == "u" else dtype
 
 
 def _mean_dtype(dtype: np.dtype) -> np.dtype:
-    return np.dtype(np.float64) if KINDS[dtype.name] in "biu" else dtype
+    return np.dtype(np.float64) if LETTERS[dtype.name] in "biu" else dtype
 
 
 def _real_dtype(dtype: np.dtype) -> np.dtype:
-    if KINDS[dtype.name] == "c":
+    if LETTERS[dtype.name] == "c":
         return np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
     return _mean_dtype(dtype)
 
@@ -114,23 +114,23 @@ def _real_dtype(dtype: np.dtype) -> np.dtype:
 
 def _sum(source: str, result: str) -> tuple[str, str, str]:
     accumulator = ACCUMULATORS[result]
-    if KINDS[result] == "c":
+    if LETTERS[result] == "c":
         return WORKING[result], "x0", f"ComplexSum<{accumulator}, 0>"
-    if KINDS[result] in "iu":
+    if LETTERS[result] in "iu":
         return "int" if source == "bool" else WORKING[source], "x0", f"IntegerSum<{accumulator}>"
     return accumulator, "x0", f"FloatSum<{accumulator}>"
 
 
 def _mean(source: str, result: str) -> tuple[str, str, str]:
     accumulator = ACCUMULATORS[result]
-    if KINDS[result] == "c":
+    if LETTERS[result] == "c":
         return WORKING[result], "x0", f"ComplexSum<{accumulator}, 1>"
     return accumulator, "x0", f"FloatSum<{accumulator}, 1>"
 
 
 def _prod(source: str, result: str) -> tuple[str, str, str]:
     # Products of 16- and 32-bit floats are accumulated in float64, which does not overflow and rounds once.
-    value = "double" if KINDS[result] == "f" else WORKING[result]
+    value = "double" if LETTERS[result] == "f" else WORKING[result]
     return value, "x0", f"Product<{value}>"
 
 
@@ -148,7 +148,7 @@ def _logical(op: str) -> Callable[[str, str], tuple[str, str, str]]:
 
 def _variance(root: int) -> Callable[[str, str], tuple[str, str, str]]:
     def kernel(source: str, result: str) -> tuple[str, str, str]:
-        if KINDS[source] == "c":
+        if LETTERS[source] == "c":
             return "c128", "gi_to<c128>(x0) - gi_to<c128>(x1)", f"ComplexVariance<{root}>"
         return "double", "double(x0) - double(x1)", f"Variance<{root}>"
 
@@ -158,13 +158,13 @@ def _variance(root: int) -> Callable[[str, str], tuple[str, str, str]]:
 def _norm(source: str, result: str) -> tuple[str, str, str]:
     # Squares of float32 fit a float64, so no intermediate value overflows.
     square = "double(x0) * double(x0)"
-    if KINDS[source] == "c":
+    if LETTERS[source] == "c":
         square = "double(x0.re) * double(x0.re) + double(x0.im) * double(x0.im)"
     return "double", square, "FloatSum<double, 2>"
 
 
 def _magnitude(source: str) -> str:
-    if KINDS[source] == "c":
+    if LETTERS[source] == "c":
         return "hypot(double(x0.re), double(x0.im))"
     return "fabs(double(x0))"
 
@@ -217,7 +217,7 @@ def _squared_distance(program: HostProgram, value: HostValue, mean: HostValue) -
     """Return the square of the distance from the mean."""
     held = program.cast(value, mean.dtype)
     (away,) = program.loop(np.subtract, (held, mean), (mean.dtype,))
-    if KINDS[NAMES[mean.dtype]] != "c":
+    if LETTERS[NAMES[mean.dtype]] != "c":
         return _square(program, away)
     (conjugate,) = program.loop(np.conjugate, (away,), (mean.dtype,))
     (square,) = program.loop(np.multiply, (away, conjugate), (mean.dtype,))
@@ -227,15 +227,15 @@ def _squared_distance(program: HostProgram, value: HostValue, mean: HostValue) -
 def _host_magnitude(program: HostProgram, value: HostValue, _: HostValue) -> HostValue:
     """Return the magnitude, in float64: the smallest integer has no magnitude of its own type."""
     double = NAMES.index("float64")
-    kind = KINDS[NAMES[value.dtype]]
-    if kind == "c":
+    letter = LETTERS[NAMES[value.dtype]]
+    if letter == "c":
         part = NAMES.index("float32") if NAMES[value.dtype] == "complex64" else double
         return program.cast(program.loop(np.absolute, (value,), (part,))[0], double)
     return program.loop(np.absolute, (program.cast(value, double),), (double,))[0]
 
 
 def _squared_magnitude(program: HostProgram, value: HostValue, mean: HostValue) -> HostValue:
-    if KINDS[NAMES[value.dtype]] == "c":
+    if LETTERS[NAMES[value.dtype]] == "c":
         return _square(program, _host_magnitude(program, value, mean))
     return _square(program, program.cast(value, NAMES.index("float64")))
 
@@ -299,7 +299,7 @@ REDUCTIONS: dict[str, Reduction] = {
 }  # fmt: skip
 
 
-_DTYPES = {"int": "int32"} | {kind: name for name, kind in STORAGE.items()}  # of C++ types
+_DTYPES = {"int": "int32"} | {letter: name for name, letter in STORAGE.items()}  # of C++ types
 
 
 def accumulated_dtype(op: str, dtype: np.dtype) -> str:

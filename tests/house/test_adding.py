@@ -114,12 +114,12 @@ KERNELS = """
 from gpuinterop import jit
 from gpuinterop.reduce.codegen import render
 from gpuinterop.reduce.launch import Operand
-from gpuinterop.reduce.launch import plan_reduction
+from gpuinterop.reduce.launch import choose_launch
 from gpuinterop.reduce.table import REDUCTIONS, recipe_for
 
 for dtype in map(np.dtype, ("bool", "int8", "uint64", "float16", "float64", "complex64")):
     recipe = recipe_for("sum_of_squares", dtype, REDUCTIONS["sum_of_squares"].result(dtype))
-    plan = plan_reduction((64, 256), (1,), [Operand((256, 1), dtype.itemsize)], [(0, 0)])
+    plan = choose_launch((64, 256), (1,), [Operand((256, 1), dtype.itemsize)], [(0, 0)])
     assert jit.compile_source(render(recipe, plan), min(jit.supported_archs()))
 """
 TESTS = Path(__file__).parents[1]

@@ -14,7 +14,7 @@ from gpuinterop.jit import compile_source, supported_archs
 from gpuinterop.product import plans as product_plans
 from gpuinterop.product import split_product
 from gpuinterop.reduce.codegen import render
-from gpuinterop.reduce.launch import Operand, plan_reduction
+from gpuinterop.reduce.launch import Operand, choose_launch
 from gpuinterop.reduce.table import REDUCTIONS, recipe_for
 
 pytestmark = [pytest.mark.text, pytest.mark.usefixtures("nvrtc")]
@@ -41,7 +41,7 @@ def text_of(op: str, dtype: np.dtype, shape: tuple[int, ...], axes: tuple[int, .
             Operand(tuple(0 if i in axes else s for i, s in enumerate(strides)), dtype.itemsize)
         )
     recipe = recipe_for(op, dtype, row.result(dtype), shift=dtype if row.shifted else None)
-    return render(recipe, plan_reduction(shape, axes, operands, [(0,) * len(shape)]))
+    return render(recipe, choose_launch(shape, axes, operands, [(0,) * len(shape)]))
 
 
 # One reduction of each kind of accumulator with float32, and sums of every third dtype.
@@ -93,7 +93,7 @@ FACTORS = [
 def product_text(kernel, *dtypes: str) -> str:
     """The kernel for operands of 64 rows of 256."""
     operands = [Operand((256, 1), dtype_named(name).itemsize) for name in dtypes]
-    plan = plan_reduction((64, 256), (1,), operands, [(1, 0)])
+    plan = choose_launch((64, 256), (1,), operands, [(1, 0)])
     return render(kernel.recipe(tuple(map(NAMES.index, dtypes)), ()), plan)
 
 
@@ -148,7 +148,7 @@ def test_joined_reductions_compile(dtype: str, axis: int | None) -> None:
     axes = (0, 1) if axis is None else (axis,)
     outs = [tuple(int(i not in axes) for i in range(2))] * len(results)
     dtypes = (NAMES.index(dtype),) * len(stage.reads)
-    text = render(kernel.recipe(dtypes, ()), plan_reduction((4096, 256), axes, rows, outs))
+    text = render(kernel.recipe(dtypes, ()), choose_launch((4096, 256), axes, rows, outs))
     assert "Both<" in text
     assert compile_source(text, archs()[0])
 

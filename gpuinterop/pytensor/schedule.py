@@ -54,7 +54,7 @@ class Downloads:
             cell[0] = None
 
 
-class Plan:
+class Schedule:
     """The steps of a call: segments, transfers, and the positions of nodes that run every time."""
 
     def __init__(self, vm: Any) -> None:
