@@ -71,12 +71,9 @@ class ArrayInfo:
     @property
     def compact(self) -> bool:
         """Whether the array is contiguous in some order of the axes."""
-        step = self.itemsize
-        for s, n in sorted(zip(self.strides, self.shape, strict=True)):
-            if n > 1 and s != step:
-                return 0 in self.shape
-            step *= n
-        return True
+        axes = sorted(zip(self.strides, self.shape, strict=True))
+        shape, strides = [n for _, n in axes], [s for s, _ in axes]
+        return 0 in shape or _core._first_gap(shape, strides, self.itemsize, False) is None
 
     @property
     def negative_axis(self) -> int | None:
@@ -253,14 +250,7 @@ def plan_from_error(error: errors.GpuInteropError, library: str, where: str) -> 
 
 def first_noncontiguous_axis(info: ArrayInfo, order: str = "C") -> int | None:
     """Return the axis whose stride departs from the contiguous order, for messages."""
-    expected, axes = info.itemsize, range(len(info.shape))
-    for axis in reversed(axes) if order == "C" else axes:
-        if info.shape[axis] == 1:
-            continue
-        if info.strides[axis] != expected:
-            return axis
-        expected *= info.shape[axis]
-    return None
+    return _core._first_gap(info.shape, info.strides, info.itemsize, order == "C")
 
 
 def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> Plan:

@@ -77,7 +77,7 @@ class Selection:
         if self.device.type == "cpu":
             _core._select(self.mask, x, target, self.where)
         else:
-            self._launch("gi_compact_write", self.tiles, *_merge(x), target, x, 0, READ)
+            self._launch("gi_compact_write", self.tiles, *_core._merged(x), target, x, 0, READ)
         return target
 
     def assign(self, x: Any, values: Any) -> None:
@@ -86,7 +86,13 @@ class Selection:
             _core._select(self.mask, values, x, self.where)
         elif self.count:
             self._launch(
-                "gi_compact_write", self.tiles, *_merge(x), x, values, values._strides[0], ASSIGN
+                "gi_compact_write",
+                self.tiles,
+                *_core._merged(x),
+                x,
+                values,
+                values._strides[0],
+                ASSIGN,
             )
 
     def places(self) -> Any:
@@ -157,8 +163,3 @@ def may_wait(device: Any) -> bool:
     if _core._recording() is not None:
         return False
     return device.type == "cpu" or not devices.current_stream(device).is_capturing
-
-
-def _merge(x: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    shape, strides = _core._merge_dimensions(list(x.shape), [[s] for s in x._strides])
-    return tuple(shape), tuple(s[0] for s in strides)

@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from gpuinterop import _core
 
-# ---- the operands of a reduction, and its dimensions after merging ------------------------------
-
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -45,108 +42,18 @@ class Geometry:
     out_strides: tuple[tuple[int, ...], ...]  # [output][dimension]
     in_shifts: tuple[int, ...]  # elements from the array's first one to the first that is read
     out_shifts: tuple[int, ...]
-    n_out: int
-    n_red: int
     prefers_rows: bool  # the reduced elements are closer together than the results
 
+    @property
+    def n_out(self) -> int:
+        return math.prod(self.kept)
 
-@dataclass
-class _Dim:
-    extent: int
-    strides: list[int]  # of the inputs, then of the outputs
-
-    def nearness(self, sizes: Sequence[int]) -> int:
-        """Return the bytes between neighbours in the densest input with a size above 0.
-
-        In a broadcast dimension neighbours count as far apart.
-        """
-        steps = zip(self.strides, sizes, strict=False)
-        return min((abs(s) * b for s, b in steps if s and b), default=1 << 62)
-
-
-def _counted(shape: Sequence[int], inputs: Sequence[Operand]) -> list[int]:
-    """Return the itemsizes of the inputs that have most of the bytes, and 0 for the others.
-
-    In a matrix times a vector the matrix alone determines the order of reads, because the vector
-    stays in the cache.
-    """
-    weights = []
-    for operand in inputs:
-        weight = operand.itemsize
-        for extent, stride in zip(shape, operand.strides, strict=True):
-            weight *= extent if stride else 1
-        weights.append(weight)
-    most = max(weights)
-    return [o.itemsize if w * 4 >= most else 0 for o, w in zip(inputs, weights, strict=True)]
-
-
-def _merge(dims: list[_Dim]) -> list[_Dim]:
-    merged = _core._merge_dimensions([d.extent for d in dims], [d.strides for d in dims])
-    return [_Dim(extent, strides) for extent, strides in zip(*merged, strict=True)]
-
-
-def simplify(
-    shape: Sequence[int],
-    axes: Sequence[int],
-    inputs: Sequence[Operand],
-    outputs: Sequence[Sequence[int]],
-    *,
-    ordered: bool = False,
-) -> Geometry:
-    """Merge the dimensions of `shape` into few.
-
-    `outputs` are strides over the full shape; those along reduced axes are ignored. `ordered` keeps
-    the reduced elements in C order, for reductions that return positions.
-    """
-    reduced, sizes, n = set(axes), _counted(shape, inputs), len(inputs)
-    operands = [*(operand.strides for operand in inputs), *outputs]
-    shifts = [0] * len(operands)
-    kept: list[_Dim] = []
-    red: list[_Dim] = []
-    for axis, extent in enumerate(shape):
-        if extent == 1:
-            continue
-        is_reduced = axis in reduced
-        steps = [0 if is_reduced and i >= n else s[axis] for i, s in enumerate(operands)]
-        first = next((s for s in steps[:n] if s), 0)
-        if first < 0 and extent > 0 and not (ordered and is_reduced):
-            shifts = [at + (extent - 1) * s for at, s in zip(shifts, steps, strict=True)]
-            steps = [-s for s in steps]
-        (red if is_reduced else kept).append(_Dim(extent, steps))
-    n_out, n_red = (math.prod(d.extent for d in dims) for dims in (kept, red))
-    kept.sort(key=lambda dim: -dim.nearness(sizes))
-    if not ordered:
-        red.sort(key=lambda dim: -dim.nearness(sizes))
-    kept, red = _merge(kept), _merge(red)
-    prefers_rows = n_out == 1 or (
-        bool(red)
-        and min(d.nearness(sizes) for d in red)
-        <= min((d.nearness(sizes) for d in kept), default=1 << 62)
-    )
-    none = _Dim(1, [0] * len(operands))
-    kept, red = kept or [none], red or [none]
-    kept_strides, red_strides = (
-        [*zip(*(d.strides for d in dims), strict=True)] for dims in (kept, red)
-    )
-    return Geometry(
-        kept=tuple(d.extent for d in kept),
-        red=tuple(d.extent for d in red),
-        kept_strides=tuple(kept_strides[:n]),
-        red_strides=tuple(red_strides[:n]),
-        out_strides=tuple(kept_strides[n:]),
-        in_shifts=tuple(shifts[:n]),
-        out_shifts=tuple(shifts[n:]),
-        n_out=n_out,
-        n_red=n_red,
-        prefers_rows=prefers_rows,
-    )
+    @property
+    def n_red(self) -> int:
+        return math.prod(self.red)
 
 
 # ---- the launch ---------------------------------------------------------------------------------
-
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclass
@@ -323,8 +230,14 @@ def choose_launch(
     ordered: bool = False,
     multiprocessors: int = 132,
 ) -> Launch:
-    """Choose kernel, vector width, threads and splits for one layout."""
-    g = simplify(shape, axes, inputs, outputs, ordered=ordered)
+    """Choose kernel, vector width, threads and splits for one layout.
+
+    `outputs` are strides over the full shape; those along reduced axes are ignored. `ordered` keeps
+    the reduced elements in C order, for reductions that return positions.
+    """
+    strides = [*(operand.strides for operand in inputs), *outputs]
+    itemsizes, bits = [operand.itemsize for operand in inputs], sum(1 << axis for axis in axes)
+    g = Geometry(**_core._reduced_dimensions(shape, bits, strides, itemsizes, ordered))
     mode, divide = ("rows", _divide_rows) if g.prefers_rows else ("columns", _divide_columns)
     loads, threads = _choose_loads(g, inputs, multiprocessors), TUNING[mode].threads
     work = divide(g, loads, multiprocessors, TUNING[mode])

@@ -1,9 +1,11 @@
 // The module's functions around arrays. None of them is called in a loop.
 
 #include <dlpack/dlpack.h>
+#include <nanobind/stl/optional.h>
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -116,6 +118,20 @@ void register_array_functions(nb::module_& m) {
       },
       "shape"_a, "itemsize"_a,
       "Return the byte strides of a C-contiguous array; with itemsize 1, strides in elements.");
+  m.def(
+      "_first_gap",
+      [](nb::handle shape, nb::handle strides, int64_t itemsize,
+         bool by_rows) -> std::optional<int> {
+        int64_t extents[kMaxDims], steps[kMaxDims];
+        const int n = read_ints(shape.ptr(), extents, "strides", "shape");
+        if (read_ints(strides.ptr(), steps, "strides", "strides") != n)
+          throw nb::value_error("a stride of each axis expected");
+        const int axis = first_gap(n, extents, steps, by_rows, itemsize);
+        return axis < 0 ? std::nullopt : std::optional(axis);
+      },
+      "shape"_a, "strides"_a, "itemsize"_a, "by_rows"_a,
+      "Return the first axis, from the innermost on, whose byte stride is not that of contiguous "
+      "memory.");
   m.def(
       "broadcast_shapes",
       [](nb::sequence shapes, const char* where) {

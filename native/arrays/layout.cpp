@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "arrays/dimensions.hpp"
 #include "interpreter/error.hpp"
 
 namespace gpuinterop {
@@ -34,17 +35,6 @@ void fill_strides(int ndim, const int64_t* shape, bool by_rows, int64_t* strides
   }
 }
 
-bool is_contiguous(int ndim, const int64_t* shape, const int64_t* strides, bool by_rows) {
-  int64_t step = 1;
-  for (int k = 0; k < ndim; ++k) {
-    const int i = by_rows ? ndim - 1 - k : k;
-    if (shape[i] == 1) continue;
-    if (strides[i] != step) return false;
-    step *= shape[i];
-  }
-  return true;
-}
-
 // Element by element, not vectorised: these values were mostly written one by one just before, and a wider
 // load would have to wait until those writes have left the core.
 void copy_words(const int64_t* from, int n, int64_t* to) noexcept {
@@ -61,6 +51,17 @@ void check_ndim(int ndim, const char* where) {
 }
 
 }  // namespace
+
+int first_gap(int ndim, const int64_t* shape, const int64_t* strides, bool by_rows,
+              int64_t step) noexcept {
+  for (int k = 0; k < ndim; ++k) {
+    const int i = by_rows ? ndim - 1 - k : k;
+    if (shape[i] == 1) continue;
+    if (strides[i] != step) return i;
+    if (__builtin_mul_overflow(step, shape[i], &step)) return i;  // beyond all memory
+  }
+  return -1;
+}
 
 Layout::Layout(int ndim, const int64_t* shape, const int64_t* strides) : Layout(with_ndim(ndim)) {
   copy_words(shape, ndim, this->shape());
@@ -118,7 +119,7 @@ Layout Layout::compact(int ndim, const int64_t* shape, bool by_rows, const char*
   fill_strides(ndim, shape, by_rows, out.strides());
   if (by_rows) {  // what finish() would find
     out.size_ = size;
-    out.f_contiguous_ = size == 0 || is_contiguous(ndim, shape, out.strides(), false);
+    out.f_contiguous_ = size == 0 || first_gap(ndim, shape, out.strides(), false) < 0;
   } else {
     out.finish(where);
   }
@@ -144,8 +145,8 @@ void Layout::finish(const char* where) {
   const int64_t* n = shape();
   int64_t* s = strides();
   size_ = checked_product(ndim_, n, where);
-  c_contiguous_ = size_ == 0 || is_contiguous(ndim_, n, s, true);
-  f_contiguous_ = size_ == 0 || is_contiguous(ndim_, n, s, false);
+  c_contiguous_ = size_ == 0 || first_gap(ndim_, n, s, true) < 0;
+  f_contiguous_ = size_ == 0 || first_gap(ndim_, n, s, false) < 0;
   // Strides of dimensions of length 1: C's when C-contiguous, F's when F-contiguous, else as if the
   // dimensions to the right were contiguous.
   if (c_contiguous_ || f_contiguous_) {
@@ -239,40 +240,19 @@ bool Layout::reshaped(int ndim, const int64_t* target, Layout* out, const char* 
     *out = c_order(ndim, target, where);
     return true;
   }
-  // Drop extents of 1, then match runs of old and new extents with equal products; inside a run
-  // the old dimensions must step through memory as one.
-  int64_t old_n[kMaxDims], old_s[kMaxDims];
-  int count = 0;
-  for (int i = 0; i < ndim_; ++i)
-    if (shape()[i] != 1) {
-      old_n[count] = shape()[i];
-      old_s[count++] = strides()[i];
-    }
+  // Each dimension that is left after merging is split, from its end, into some of the new ones.
+  const Dimensions<1> old(*this);
   Layout result = with_ndim(ndim);
   std::copy_n(target, ndim, result.shape());
-  std::fill_n(result.strides(), ndim, int64_t{1});
-  int oi = 0, ni = 0;
-  while (oi < count && ni < ndim) {
-    int oj = oi + 1, nj = ni + 1;
-    int64_t old_total = old_n[oi], new_total = target[ni];
-    while (old_total != new_total) {
-      if (new_total < old_total)
-        new_total *= target[nj++];
-      else
-        old_total *= old_n[oj++];
+  int axis = ndim - 1;
+  for (int d = old.ndim - 1; d >= 0; --d) {
+    int64_t step = old.stride[d][0];
+    for (int64_t left = old.shape[d]; left > 1; --axis) {
+      if (left % target[axis]) return false;
+      left /= target[axis];
+      result.strides()[axis] = step;
+      if (__builtin_mul_overflow(step, target[axis], &step)) step = 0;
     }
-    for (int k = oi; k + 1 < oj; ++k) {
-      int64_t step;
-      if (__builtin_mul_overflow(old_n[k + 1], old_s[k + 1], &step) || old_s[k] != step)
-        return false;
-    }
-    int64_t step = old_s[oj - 1];
-    for (int k = nj - 1; k >= ni; --k) {
-      result.strides()[k] = step;
-      if (__builtin_mul_overflow(step, target[k], &step)) step = 0;
-    }
-    oi = oj;
-    ni = nj;
   }
   result.finish(where);
   *out = std::move(result);
@@ -281,8 +261,7 @@ bool Layout::reshaped(int ndim, const int64_t* target, Layout* out, const char* 
 
 void read_memory_order(int ndim, const Layout* const* operands, int count, int64_t* axes) {
   auto step = [&](const Layout& l, int64_t axis) {
-    const int64_t own = axis - (ndim - l.ndim());
-    return own < 0 || l.shape()[own] == 1 ? 0 : std::abs(l.strides()[own]);
+    return std::abs(l.stride_along(static_cast<int>(axis), ndim));
   };
   int64_t fastest[kMaxDims];  // the fastest axis first
   for (int axis = ndim - 1; axis >= 0; --axis) {

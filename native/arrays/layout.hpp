@@ -51,9 +51,14 @@ class Layout {
   int64_t* strides() noexcept { return data() + ndim_; }
   const int64_t* shape() const noexcept { return data(); }
   const int64_t* strides() const noexcept { return data() + ndim_; }
-  // Extents <= 1 are skipped; an empty array is contiguous both ways. The only contiguity test.
+  // Extents <= 1 are skipped; an empty array is contiguous both ways.
   bool is_c_contiguous() const noexcept { return c_contiguous_; }
   bool is_f_contiguous() const noexcept { return f_contiguous_; }
+  // Along one of the `ndim` axes to which the layout is broadcast: 0 where it has one element, or no axis.
+  int64_t stride_along(int axis, int ndim) const noexcept {
+    const int own = axis - (ndim - ndim_);
+    return own < 0 || shape()[own] == 1 ? 0 : strides()[own];
+  }
   bool has_negative_stride() const noexcept;
   // Whether two indices certainly have one address (a zero stride on an extent > 1).
   bool has_zero_stride() const noexcept;
@@ -87,6 +92,11 @@ class Layout {
   int64_t inline_[2 * kInlineDims];
 };
 
+// The first axis, from the innermost on, whose stride is not that of an array without gaps; -1 if there is none. The
+// innermost axis is the last (by rows) or the first, and its stride `step`. Axes of length 1 are skipped. The only test of
+// contiguity; for an empty array it does not count.
+int first_gap(int ndim, const int64_t* shape, const int64_t* strides, bool by_rows,
+              int64_t step = 1) noexcept;
 std::string shape_text(int ndim, const int64_t* values);  // "(3, 4)", "(3,)", "()"
 std::string layout_text(const Layout& l);  // "shape (3, 4) with strides (4, 1) (elements)"
 // The axes of `ndim` from the longest step in memory to the shortest, as NumPy's iterator orders them for

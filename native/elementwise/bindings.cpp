@@ -87,21 +87,6 @@ int add_op(const std::string& name, int inputs, int results, bool compares, nb::
       {name, inputs, results, compares, ufunc.is_none() ? PyRef() : PyRef::borrow(ufunc.ptr())});
 }
 
-using Strides = std::vector<std::vector<int64_t>>;  // [dimension][operand]
-
-std::pair<std::vector<int64_t>, Strides> merge_dimensions(std::vector<int64_t> shape,
-                                                          Strides strides) {
-  const size_t operands = strides.empty() ? 0 : strides[0].size();
-  for (const auto& row : strides)
-    if (row.size() != operands) throw nb::value_error("a stride of each operand expected");
-  if (strides.size() != shape.size()) throw nb::value_error("strides of each dimension expected");
-  const int count = ops::merge_dimensions(
-      shape.data(), strides.data(), static_cast<int>(shape.size()), static_cast<int>(operands));
-  shape.resize(count);
-  strides.resize(count);
-  return {shape, strides};
-}
-
 }  // namespace
 
 void register_ops(nb::module_& m) {
@@ -138,8 +123,16 @@ void register_ops(nb::module_& m) {
       },
       "out"_a, "shape"_a, "dtype"_a, "like"_a, "where"_a,
       "Raise if `out` has another shape, dtype (an id) or device than `like`, or is read-only.");
-  m.def("_merge_dimensions", &merge_dimensions, "shape"_a, "strides"_a,
-        "Merge dimensions through which every operand steps as one; strides[dimension][operand].");
+  m.def(
+      "_merged",
+      [](const Array& a) {
+        const Dimensions<1> merged(a.layout);
+        int64_t strides[kMaxDims];
+        for (int d = 0; d < merged.ndim; ++d) strides[d] = merged.stride[d][0];
+        return nb::make_tuple(nb::steal(int_tuple(merged.ndim, merged.shape, 1)),
+                              nb::steal(int_tuple(merged.ndim, strides, 1)));
+      },
+      "a"_a, "Return shape and strides (in elements) with as few dimensions as the strides allow.");
   m.def(
       "_may_overlap",
       [](const Array& a, const Array& b) { return ops::may_overlap(a, b, "may_overlap"); }, "a"_a,

@@ -1,7 +1,6 @@
 #include "elementwise/iteration_space.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace gpuinterop::ops {
 
@@ -23,6 +22,13 @@ bool is_one_run(const IterationSpace& w, int ndim, const int64_t* shape) {
   return true;
 }
 
+// The first result determines the direction and the order of the dimensions, so that writes are coalesced.
+struct ByResult {
+  int result;
+  int64_t direction(const int64_t* stride) const { return stride[result]; }
+  int64_t pace(const int64_t* stride) const { return stride[result]; }
+};
+
 }  // namespace
 
 void build_iteration_space(IterationSpace& w, int ndim, const int64_t* shape) {
@@ -39,34 +45,13 @@ void build_iteration_space(IterationSpace& w, int ndim, const int64_t* shape) {
       w.stride[0][i] = w.layout[i] && w.layout[i]->size() != 1 ? 1 : 0;
     return;
   }
-  int n = 0;
-  for (int d = 0; d < ndim; ++d) {
-    if (shape[d] == 1) continue;
-    w.shape[n] = shape[d];
-    for (int i = 0; i < w.operands; ++i) {
-      const Layout* l = w.layout[i];
-      const int own = l ? d - (ndim - l->ndim()) : -1;
-      w.stride[n][i] = own < 0 || l->shape()[own] == 1 ? 0 : l->strides()[own];
-    }
-    ++n;
-  }
-  // The results determine the direction and the order of the dimensions, so that writes are coalesced.
-  // Without results the dimensions keep their order.
-  const int lead = w.inputs;
-  for (int d = 0; d < n && lead < w.operands; ++d) {
-    if (w.stride[d][lead] >= 0) continue;
-    for (int i = 0; i < w.operands; ++i) {
-      if (w.constant[i]) continue;
-      w.data[i] += (w.shape[d] - 1) * w.stride[d][i] * w.itemsize[i];
-      w.stride[d][i] = -w.stride[d][i];
-    }
-  }
-  for (int d = 1; d < n && lead < w.operands; ++d)
-    for (int e = d; e > 0 && w.stride[e - 1][lead] < w.stride[e][lead]; --e) {
-      std::swap(w.shape[e - 1], w.shape[e]);
-      std::swap_ranges(w.stride[e], w.stride[e] + w.operands, w.stride[e - 1]);
-    }
-  w.ndim = merge_dimensions(w.shape, w.stride, n, w.operands);
+  w.ndim = 0;
+  for (int d = 0; d < ndim; ++d)
+    w.add(shape[d], w.operands,
+          [&](int i) -> int64_t { return w.layout[i] ? w.layout[i]->stride_along(d, ndim) : 0; });
+  if (w.inputs == w.operands) return w.merge(w.operands);
+  w.arrange(w.operands, ByResult{w.inputs},
+            [&](int i, int64_t elements) { w.data[i] += elements * w.itemsize[i]; });
 }
 
 }  // namespace gpuinterop::ops

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "arrays/array.hpp"
+#include "arrays/dimensions.hpp"
 
 namespace gpuinterop::ops {
 
@@ -22,14 +23,11 @@ struct Constant {
   uint64_t low = 0, high = 0;
 };
 
-// Operands of one launch, inputs first, then results. All strides in elements.
-struct IterationSpace {
+// Operands of one launch, inputs first, then results. Strides in elements; no dimensions for a single element.
+struct IterationSpace : Dimensions<kMaxOperands> {
   int operands = 0;
   int inputs = 0;
-  int ndim = 0;  // after merging; 0 for a single element
   int64_t size = 0;
-  int64_t shape[kMaxDims];
-  int64_t stride[kMaxDims][kMaxOperands];
   char* data[kMaxOperands];
   Buffer* buffer[kMaxOperands];  // borrowed; null for a constant
   uint64_t high[kMaxOperands];   // upper half of a constant
@@ -41,17 +39,17 @@ struct IterationSpace {
   const Layout* layout[kMaxOperands];
 
   void add_constant(const Constant& c, StoredType stored) noexcept {
-    add(reinterpret_cast<char*>(c.low), nullptr, stored, nullptr);
+    add_operand(reinterpret_cast<char*>(c.low), nullptr, stored, nullptr);
     high[operands - 1] = c.high;
     constant[operands - 1] = true;
   }
   void add_array(const Array& a) noexcept { add_array(a, a.dtype, a.layout); }
   void add_array(const Array& a, StoredType stored, const Layout& seen) noexcept {
-    add(a.data, a.buffer.get(), stored, &seen);
+    add_operand(a.data, a.buffer.get(), stored, &seen);
   }
 
  private:
-  void add(char* at, Buffer* memory, StoredType stored, const Layout* seen) noexcept {
+  void add_operand(char* at, Buffer* memory, StoredType stored, const Layout* seen) noexcept {
     const int i = operands++;
     data[i] = at;
     buffer[i] = memory;
@@ -62,40 +60,6 @@ struct IterationSpace {
     layout[i] = seen;
   }
 };
-
-// Merges each dimension with the one before it if all operands step through both as one, and returns the
-// number of dimensions left. strides[dimension][operand] count elements.
-template <class Strides>
-int merge_dimensions(int64_t* shape, Strides* strides, int ndim, int operands) {
-  int last = 0;
-  for (int d = 1; d < ndim; ++d) {
-    bool merges = true;
-    for (int i = 0; i < operands && merges; ++i)
-      merges = strides[last][i] == strides[d][i] * shape[d];
-    if (merges) {
-      shape[last] *= shape[d];
-    } else {
-      shape[++last] = shape[d];
-    }
-    for (int i = 0; i < operands; ++i) strides[last][i] = strides[d][i];
-  }
-  return ndim ? last + 1 : 0;
-}
-
-// Moves the addresses to the next index of all dimensions but `line`, the last one fastest. False, with the addresses
-// and the index at their start, after the last index. step_of(dimension, operand) counts bytes.
-template <class StepOf>
-bool advance(char** at, int operands, int64_t* index, const int64_t* shape, int ndim, int line,
-             StepOf&& step_of) {
-  for (int d = ndim - 1; d >= 0; --d) {
-    if (d == line) continue;
-    for (int i = 0; i < operands; ++i) at[i] += step_of(d, i);
-    if (++index[d] < shape[d]) return true;
-    for (int i = 0; i < operands; ++i) at[i] -= shape[d] * step_of(d, i);
-    index[d] = 0;
-  }
-  return false;
-}
 
 // Fills shape and strides of `w`, whose operands were added, for results of the shape (ndim, shape).
 void build_iteration_space(IterationSpace& w, int ndim, const int64_t* shape);

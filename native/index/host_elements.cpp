@@ -18,35 +18,7 @@ namespace {
 
 constexpr int kMost = kMaxIndexArrays + 2;
 
-// Some dimensions of several operands in C order; strides in bytes.
-struct Dims {
-  int ndim = 0;
-  int64_t shape[kMaxDims];
-  int64_t strides[kMaxDims][kMost];
-
-  // Adds a dimension of more than one element; the caller sets its strides.
-  int64_t* push(int64_t n) {
-    shape[ndim] = n;
-    return strides[ndim++];
-  }
-  void merge(int operands) { ndim = merge_dimensions(shape, strides, ndim, operands); }
-  int64_t last(int operand) const noexcept { return ndim ? strides[ndim - 1][operand] : 0; }
-  int64_t line() const noexcept { return ndim ? shape[ndim - 1] : 1; }
-
-  // Calls visit(addresses) for the start of each line along the last dimension, until it returns false.
-  template <class Visit>
-  bool lines(char* const* start, int operands, Visit&& visit) const {
-    char* at[kMost];
-    std::copy_n(start, operands, at);
-    int64_t index[kMaxDims];
-    std::fill_n(index, ndim, 0);
-    do {
-      if (!visit(at)) return false;
-    } while (advance(at, operands, index, shape, ndim, ndim - 1,
-                     [&](int d, int i) { return strides[d][i]; }));
-    return true;
-  }
-};
+using Dims = Dimensions<kMost>;  // in C order; strides in bytes
 
 // The joint dimensions of arrays of one shape; one without dimensions is repeated.
 struct Lines {
@@ -57,12 +29,11 @@ struct Lines {
   Lines(std::initializer_list<const Array*> arrays) {
     const Layout& shape = (*arrays.begin())->layout;
     for (const Array* a : arrays) start[operands++] = a->data;
-    for (int d = 0; d < shape.ndim(); ++d) {
-      if (shape.shape()[d] == 1) continue;
-      int64_t* step = dims.push(shape.shape()[d]);
-      for (const Array* a : arrays)
-        *step++ = a->layout.ndim() ? a->layout.strides()[d] * a->itemsize() : 0;
-    }
+    for (int d = 0; d < shape.ndim(); ++d)
+      dims.add(shape.shape()[d], operands, [&](int i) {
+        const Array& a = *arrays.begin()[i];
+        return a.layout.ndim() ? a.layout.strides()[d] * a.itemsize() : 0;
+      });
     dims.merge(operands);
   }
   // line(addresses, steps, n)
@@ -197,8 +168,8 @@ bool each_line(const IndexedElements& at, size_t number, Visit&& visit) {
   const Array& a = at.indices[number];
   Dims dims;
   for (int d = 0; d < a.layout.ndim(); ++d)  // it is broadcast along the others
-    if (a.layout.shape()[d] != 1 && a.layout.strides()[d])
-      *dims.push(a.layout.shape()[d]) = a.layout.strides()[d] * a.itemsize();
+    if (a.layout.strides()[d])
+      dims.add(a.layout.shape()[d], 1, [&](int) { return a.layout.strides()[d] * a.itemsize(); });
   dims.merge(1);
   char* start[] = {a.data};
   const int64_t extent = at.frame.layout.shape()[number];
@@ -270,11 +241,12 @@ struct Elements {
           last = d;
         }
     for (int d = 0; d < at.ndim(); ++d) {
-      if (at.shape()[d] == 1) continue;
-      int64_t* step = (d < first ? before : d > last ? after : block).push(at.shape()[d]);
-      for (const Array& a : at.indices) *step++ = a.layout.strides()[d] * a.itemsize();
-      *step++ = whole.strides()[arrays + d] * at.frame.itemsize();
-      *step = array.layout.size() == 1 ? 0 : array.layout.strides()[d] * array.itemsize();
+      Dims& dims = d < first ? before : d > last ? after : block;
+      dims.add(at.shape()[d], arrays + 2, [&](int i) {
+        if (i == frame) return whole.strides()[arrays + d] * at.frame.itemsize();
+        const Array& a = i == other ? array : at.indices[static_cast<size_t>(i)];
+        return a.layout.size() == 1 ? 0 : a.layout.strides()[d] * a.itemsize();
+      });
     }
     for (Dims* dims : {&before, &block, &after}) dims->merge(arrays + 2);
   }
@@ -321,7 +293,7 @@ struct Elements {
     do {
       move(at[0], places, scale, at[1], step, n);
     } while (advance(at, 2, index, before.shape, before.ndim, -1,
-                     [&](int d, int i) { return before.strides[d][frame + i]; }));
+                     [&](int d, int i) { return before.stride[d][frame + i]; }));
   }
 };
 
@@ -368,17 +340,15 @@ bool move(const IndexedElements& at, const Elements& elements) {
           std::memcpy(pair[kWrites ? 0 : 1], pair[kWrites ? 1 : 0], static_cast<size_t>(bytes));
           continue;
         }
-        int64_t index[kMaxDims];
-        std::fill_n(index, after.ndim, 0);
         const int64_t own = after.last(frame), others = after.last(other);
-        do {
+        auto copy_line = [&](char** line) {
           for (int64_t j = 0; j < after.line(); ++j)
             if constexpr (kWrites)
-              store(pair[0] + j * own, load<T>(pair[1] + j * others));
+              store(line[0] + j * own, load<T>(line[1] + j * others));
             else
-              store(pair[1] + j * others, load<T>(pair[0] + j * own));
-        } while (advance(pair, 2, index, after.shape, after.ndim, after.ndim - 1,
-                         [&](int d, int o) { return after.strides[d][frame + o]; }));
+              store(line[1] + j * others, load<T>(line[0] + j * own));
+        };
+        after.lines(pair, 2, copy_line, frame);
       }
     });
   });
@@ -415,14 +385,12 @@ bool add(const IndexedElements& at, const Elements& elements, const HostProgram&
   return elements.run(at, [&](char* frame, const int64_t* places, int64_t scale, char* other,
                               int64_t step, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
-      char* pair[] = {frame + places[i] * scale, other + i * step};
-      int64_t index[kMaxDims];
-      std::fill_n(index, after.ndim, 0);
-      do {
-        char* const operands[] = {pair[0], pair[1], pair[0]};
+      char* const pair[] = {frame + places[i] * scale, other + i * step};
+      auto add_line = [&](char** line) {
+        char* const operands[] = {line[0], line[1], line[0]};
         program.line(operands, steps, after.line());
-      } while (advance(pair, 2, index, after.shape, after.ndim, after.ndim - 1,
-                       [&](int d, int o) { return after.strides[d][elements.frame + o]; }));
+      };
+      after.lines(pair, 2, add_line, elements.frame);
     }
   });
 }

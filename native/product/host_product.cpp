@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
+#include "arrays/dimensions.hpp"
 #include "captures/recorder.hpp"
 #include "elementwise/host_loops.hpp"
-#include "elementwise/iteration_space.hpp"
 #include "elementwise/overlap.hpp"
 #include "interpreter/error.hpp"
 #include "interpreter/gil.hpp"
@@ -71,6 +71,11 @@ void run_lines(const HostLoop& loop, const Block (&blocks)[N], int64_t rows, int
   }
 }
 
+struct Placed {
+  const Array& array;
+  bool rows, columns;  // whether it has such axes, or is a vector
+};
+
 // One product, into an array that does not overlap the operands. NumPy's loop multiplies whole matrices. Small floats,
 // and vectors that NumPy would not give to BLAS, are multiplied in tiles of float64 or complex128.
 class Multiplication {
@@ -83,18 +88,26 @@ class Multiplication {
         addend_(p.inputs.back().dtype) {
     const Array &a = p.inputs[0], &b = p.inputs[1];
     const bool rows = a.layout.ndim() > 1, columns = b.layout.ndim() > 1;
-    const int ndim = to.layout.ndim();
-    stack_ = to.layout.shape();
-    leading_ = ndim - rows - columns;
+    const int ndim = to.layout.ndim(), leading = ndim - rows - columns;
+    const int64_t* shape = to.layout.shape();
     k_ = a.layout.shape()[a.layout.ndim() - 1];
-    m_ = rows ? stack_[leading_] : 1;
-    n_ = columns ? stack_[ndim - 1] : 1;
-    place(kA, a, rows, true);
-    place(kB, b, true, columns);
-    place(kTo, to, rows, columns);
+    m_ = rows ? shape[leading] : 1;
+    n_ = columns ? shape[ndim - 1] : 1;
     Array c = adds_ ? p.inputs[2] : to;
-    c.layout = c.layout.broadcast_to(ndim, stack_, where);
-    place(kC, c, rows, columns);
+    c.layout = c.layout.broadcast_to(ndim, shape, where);
+    const Placed placed[kMatrices] = {
+        {a, rows, true}, {b, true, columns}, {to, rows, columns}, {c, rows, columns}};
+    auto step = [&](const Placed& x, int axis) {
+      return x.array.layout.stride_along(axis, leading + x.rows + x.columns) * x.array.itemsize();
+    };
+    for (int i = 0; i < kMatrices; ++i) {
+      const Placed& x = placed[i];
+      first_[i] = {x.array.data,
+                   {x.rows ? step(x, leading) : 0, x.columns ? step(x, leading + x.rows) : 0}};
+    }
+    for (int d = 0; d < leading; ++d)
+      stack_.add(shape[d], kMatrices, [&](int i) { return step(placed[i], d); });
+    stack_.merge(kMatrices);
     is_tiled_ = needs_tiles(itemsize_of(stored_));
     dtype_ = !is_tiled_ ? stored_ : is_complex(stored_) ? kComplex128 : kFloat64;
     size_ = itemsize_of(dtype_);
@@ -107,34 +120,22 @@ class Multiplication {
 
   // Does not need the GIL.
   void run() {
-    const bool finishes = is_tiled_ || scales_ || adds_;
-    const int line = finishes ? -1 : leading_ - 1;  // along which NumPy's loop multiplies
-    char* at[kMatrices];
-    for (int i = 0; i < kMatrices; ++i) at[i] = first_[i].at;
-    int64_t index[kMaxDims] = {};
-    do {
-      Block x[kMatrices];
-      std::copy_n(first_, size_t{kMatrices}, x);
-      for (int i = 0; i < kMatrices; ++i) x[i].at = at[i];
+    char* start[kMatrices];
+    for (int i = 0; i < kMatrices; ++i) start[i] = first_[i].at;
+    stack_.lines(start, kMatrices, [&](char** at) {
+      auto matrix = [&](Role i, int64_t k) {
+        return Block{at[i] + k * stack_.last(i), {first_[i].step[0], first_[i].step[1]}};
+      };
+      const int64_t count = stack_.line();
       if (!is_tiled_)
-        multiply({x[kA], x[kB], x[kTo]}, m_, k_, n_, line < 0 ? 1 : stack_[line],
-                 line < 0 ? nullptr : next_[line]);
-      if (finishes) finish(x);
-    } while (advance(at, kMatrices, index, stack_, leading_, line,
-                     [&](int d, int i) { return next_[d][i]; }));
+        multiply({matrix(kA, 0), matrix(kB, 0), matrix(kTo, 0)}, m_, k_, n_, count,
+                 stack_.ndim ? stack_.stride[stack_.ndim - 1] : nullptr);
+      for (int64_t k = 0; (is_tiled_ || scales_ || adds_) && k < count; ++k)
+        finish({matrix(kA, k), matrix(kB, k), matrix(kTo, k), matrix(kC, k)});
+    });
   }
 
  private:
-  // Notes the steps of an operand: 0 along axes that it lacks, and along which it is broadcast.
-  void place(Role which, const Array& x, bool has_rows, bool has_columns) {
-    const int own = x.layout.ndim() - has_rows - has_columns;
-    auto step = [&](int axis) -> int64_t {
-      return axis < 0 || x.layout.shape()[axis] == 1 ? 0 : x.layout.strides()[axis] * x.itemsize();
-    };
-    first_[which] = {x.data, {step(has_rows ? own : -1), step(has_columns ? own + has_rows : -1)}};
-    for (int d = 0; d < leading_; ++d) next_[d][which] = step(own - leading_ + d);
-  }
-
   // NumPy would sum vectors with gaps, and matrices without lines times vectors, one by one in their own dtype.
   bool needs_tiles(int64_t size) const {
     if (stored_ == kFloat16 || stored_ == kBFloat16) return true;
@@ -204,9 +205,7 @@ class Multiplication {
   const bool scales_, adds_, scales_addend_;
   bool is_tiled_;
   int64_t m_, k_, n_;
-  int leading_;  // the axes of the stack, their extents, and the bytes from one matrix to the next
-  const int64_t* stack_;
-  int64_t next_[kMaxDims][kMatrices];
+  Dimensions<kMatrices> stack_;  // strides: bytes from one matrix to the next
   Block first_[kMatrices];
   const DTypeId stored_, addend_;
   DTypeId dtype_;        // of the computation

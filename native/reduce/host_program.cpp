@@ -7,6 +7,7 @@
 
 #include "interpreter/error.hpp"
 #include "interpreter/gil.hpp"
+#include "reduce/dimensions.hpp"
 
 namespace gpuinterop::ops {
 
@@ -18,98 +19,48 @@ constexpr int64_t kStridedTile = 2048;   // elements of a strided line at a time
 constexpr int64_t kShortReduction = 16;
 constexpr int kMostPointers = kMaxPlanned + 1;
 
-// Dimensions that are all kept or all reduced, the fastest of the inputs last. Strides in bytes of the inputs
-// and, for kept dimensions, of `out` after them.
-struct Dimensions {
-  int n = 0, pointers;
-  int64_t shape[kMaxDims];
-  int64_t stride[kMaxDims][kMostPointers];
-
-  explicit Dimensions(int pointers) : pointers(pointers) {}
-
-  int64_t last_extent() const { return n ? shape[n - 1] : 1; }
-  int64_t last_stride(int i) const { return n ? stride[n - 1][i] : 0; }
-  // The sum of the inputs' strides along dimension d, in bytes.
-  int64_t pace(int d, int inputs) const {
+// By the sum of the inputs' strides; the first input is read forwards.
+struct ByInputs {
+  int inputs;
+  int64_t direction(const int64_t* stride) const { return stride[0]; }
+  int64_t pace(const int64_t* stride) const {
     int64_t sum = 0;
-    for (int i = 0; i < inputs; ++i) sum += std::abs(stride[d][i]);
+    for (int i = 0; i < inputs; ++i) sum += std::abs(stride[i]);
     return sum;
-  }
-
-  // Makes the strides of the first input positive, orders and merges the dimensions.
-  void arrange(char** at, int inputs) {
-    for (int d = 0; d < n; ++d) {
-      if (stride[d][0] >= 0) continue;
-      for (int i = 0; i < pointers; ++i) {
-        at[i] += (shape[d] - 1) * stride[d][i];
-        stride[d][i] = -stride[d][i];
-      }
-    }
-    for (int d = 1; d < n; ++d)
-      for (int e = d; e > 0 && pace(e - 1, inputs) < pace(e, inputs); --e) {
-        std::swap(shape[e - 1], shape[e]);
-        std::swap(stride[e - 1], stride[e]);
-      }
-    n = merge_dimensions(shape, stride, n, pointers);
-  }
-
-  // Calls f(addresses) for each index of all dimensions but the last.
-  template <class F>
-  void for_outer(char** at, F&& f) const {
-    if (n <= 1) return f(at);
-    int64_t index[kMaxDims];
-    std::fill_n(index, n, 0);
-    do {
-      f(at);
-    } while (
-        advance(at, pointers, index, shape, n, n - 1, [&](int d, int i) { return stride[d][i]; }));
   }
 };
 
-struct Geometry {
-  Dimensions kept, reduced;
+// The operands are the inputs, then `out`; strides in bytes.
+struct Geometry : ReducedDimensions<kMostPointers> {
   char* at[kMostPointers];
   bool by_lines;  // lines of reduced elements, one for each accumulator; else lines of accumulators
   int64_t tile;   // elements of a line of reduced elements at a time
-  bool has_elements = true;
 
-  Geometry(const HostReduction& s, const Array* const* ins, const Array& out, const char* where)
-      : kept(s.inputs + 1), reduced(s.inputs) {
+  Geometry(const HostReduction& s, const Array* const* ins, const Array& out, const char* where) {
     const int ndim = static_cast<int>(s.shape.size()), n = s.inputs;
     for (int i = 0; i < n; ++i) at[i] = ins[i]->data;
     at[n] = out.data;
     int next = 0;  // axis of `out`
     for (int d = 0; d < ndim; ++d) {
+      const int64_t extent = s.shape[static_cast<size_t>(d)];
       const bool is_reduced = s.axes >> d & 1;
       const int own = is_reduced ? -1 : out.layout.ndim() == ndim ? d : next++;
-      if (s.shape[d] == 1) continue;
-      Dimensions& to = is_reduced ? reduced : kept;
-      to.shape[to.n] = s.shape[d];
-      for (int i = 0; i < n; ++i) {
+      if (extent != 1 && !is_reduced &&
+          (own >= out.layout.ndim() || out.layout.shape()[own] != extent))
+        fail_changed(where);
+      (is_reduced ? reduced : kept).add(extent, n + !is_reduced, [&](int i) -> int64_t {
+        if (i == n) return out.layout.strides()[own] * out.itemsize();
         const Layout& l = ins[i]->layout;
         const int axis = d - (ndim - l.ndim());
-        if (axis >= 0 && l.shape()[axis] != 1 && l.shape()[axis] != s.shape[d]) fail_changed(where);
-        to.stride[to.n][i] =
-            axis < 0 || l.shape()[axis] == 1 ? 0 : l.strides()[axis] * ins[i]->itemsize();
-      }
-      if (is_reduced) {
-        has_elements = has_elements && s.shape[d] > 0;
-      } else {
-        if (own >= out.layout.ndim() || out.layout.shape()[own] != s.shape[d]) fail_changed(where);
-        to.stride[to.n][n] = out.layout.strides()[own] * out.itemsize();
-      }
-      ++to.n;
+        if (axis >= 0 && l.shape()[axis] != 1 && l.shape()[axis] != extent) fail_changed(where);
+        return l.stride_along(d, ndim) * ins[i]->itemsize();
+      });
     }
-    kept.arrange(at, n);
-    if (s.find)  // counts the elements in C order
-      reduced.n = merge_dimensions(reduced.shape, reduced.stride, reduced.n, n);
-    else
-      reduced.arrange(at, n);
-    const int64_t k = kept.last_extent(), r = reduced.last_extent();
-    const bool lines_are_faster =
-        !kept.n || (reduced.n && reduced.pace(reduced.n - 1, n) <= kept.pace(kept.n - 1, n));
-    by_lines = lines_are_faster ? r >= kShortReduction || k <= r : k < kShortReduction && r > k;
-    tile = lines_are_faster ? r : kStridedTile;
+    arrange(n, n + 1, ByInputs{n}, s.find != nullptr,
+            [&](int i, int64_t bytes) { at[i] += bytes; });
+    const int64_t k = kept.line(), r = reduced.line();
+    by_lines = lines_are_closer ? r >= kShortReduction || k <= r : k < kShortReduction && r > k;
+    tile = lines_are_closer ? r : kStridedTile;
   }
 };
 
@@ -130,8 +81,8 @@ class Reducer {
         g_(g),
         start_(start),
         where_(where),
-        count_(std::min(g.kept.last_extent(), kAccumulators)),
-        longest_(g.by_lines ? std::min(g.tile, g.reduced.last_extent()) : count_),
+        count_(std::min(g.kept.line(), kAccumulators)),
+        longest_(g.by_lines ? std::min(g.tile, g.reduced.line()) : count_),
         last_(static_cast<int>(s.stages.size()) - 1) {
     // The accumulators, then the values of the stage before.
     int64_t item = 0;
@@ -144,13 +95,13 @@ class Reducer {
   }
 
   void run() {
-    const int64_t extent = g_.kept.last_extent();
-    g_.kept.for_outer(g_.at, [&](char** at) {
+    const int64_t extent = g_.kept.line();
+    g_.kept.lines(g_.at, s_.inputs + 1, [&](char** at) {
       char* start[kMostPointers];
-      std::copy(at, at + g_.kept.pointers, start);
+      std::copy(at, at + s_.inputs + 1, start);
       for (int64_t done = 0; done < extent; done += count_) {
         block(start, std::min(count_, extent - done));
-        for (int i = 0; i < g_.kept.pointers; ++i) start[i] += count_ * g_.kept.last_stride(i);
+        for (int i = 0; i <= s_.inputs; ++i) start[i] += count_ * g_.kept.last(i);
       }
     });
   }
@@ -164,29 +115,29 @@ class Reducer {
       const void* const initial = start_ ? start_ : static_cast<const void*>(&run.stage.initial);
       for (int64_t k = 0; k < count; ++k)
         std::memcpy(accumulators_ + k * item, initial, static_cast<size_t>(item));
-      if (g_.has_elements && g_.by_lines) join_lines(run, i, start, count);
-      if (g_.has_elements && !g_.by_lines) join_accumulators(run, i, start, count);
+      if (g_.by_lines)
+        join_lines(run, i, start, count);
+      else
+        join_accumulators(run, i, start, count);
       char* const to = i == last_ ? start[s_.inputs] : values_;
       char* const at[] = {accumulators_, to};
-      const int64_t steps[] = {
-          item, i == last_ ? g_.kept.last_stride(s_.inputs) : itemsize_of(run.stage.value)};
+      const int64_t steps[] = {item,
+                               i == last_ ? g_.kept.last(s_.inputs) : itemsize_of(run.stage.value)};
       run.finish.line(at, steps, count);
     }
   }
 
   void join_lines(StageRun& run, int stage, char* const* start, int64_t count) {
     const int n = s_.inputs;
-    const int64_t extent = g_.reduced.last_extent();
+    const int64_t extent = g_.reduced.line();
     int64_t steps[kMostPointers + 1] = {};
-    for (int i = 0; i < n; ++i) steps[i] = g_.reduced.last_stride(i);
-    char* outer[kMostPointers];
-    for (int i = 0; i < n; ++i) outer[i] = start[i];
-    g_.reduced.for_outer(outer, [&](char** at) {
+    for (int i = 0; i < n; ++i) steps[i] = g_.reduced.last(i);
+    g_.reduced.lines(start, n, [&](char** at) {
       for (int64_t done = 0; done < extent; done += g_.tile)
         for (int64_t k = 0; k < count; ++k) {
           char* line[kMostPointers + 1];
           for (int i = 0; i < n; ++i)
-            line[i] = at[i] + done * g_.reduced.last_stride(i) + k * g_.kept.last_stride(i);
+            line[i] = at[i] + done * g_.reduced.last(i) + k * g_.kept.last(i);
           place(run, stage, k, line);
           run.join.line(line, steps, std::min(g_.tile, extent - done));
         }
@@ -196,19 +147,17 @@ class Reducer {
   void join_accumulators(StageRun& run, int stage, char* const* start, int64_t count) {
     const int n = s_.inputs;
     int64_t steps[kMostPointers + 1];
-    for (int i = 0; i < n; ++i) steps[i] = g_.kept.last_stride(i);
+    for (int i = 0; i < n; ++i) steps[i] = g_.kept.last(i);
     if (stage) steps[n] = itemsize_of(before(stage).value);
     steps[n + (stage > 0)] = itemsize_of(run.stage.accumulator);
-    char* outer[kMostPointers];
-    for (int i = 0; i < n; ++i) outer[i] = start[i];
-    const int64_t extent = g_.reduced.last_extent();
-    g_.reduced.for_outer(outer, [&](char** at) {
+    const int64_t extent = g_.reduced.line();
+    g_.reduced.lines(start, n, [&](char** at) {
       char* line[kMostPointers + 1];
       place(run, stage, 0, line);
       std::copy(at, at + n, line);
       for (int64_t r = 0; r < extent; ++r) {
         run.join.line(line, steps, count);
-        for (int i = 0; i < n; ++i) line[i] += g_.reduced.last_stride(i);
+        for (int i = 0; i < n; ++i) line[i] += g_.reduced.last(i);
       }
     });
   }
@@ -241,11 +190,11 @@ class PlaceFinder {
   PlaceFinder(FindBest find, const Array& x, const Geometry& g)
       : find_(find), copy_(cast_loop(x.dtype, x.dtype)), g_(g), itemsize_(x.itemsize()) {}
 
-  void run(char** start) {
-    const int64_t count = g_.kept.last_extent(), x_step = g_.kept.last_stride(0),
-                  out_step = g_.kept.last_stride(1), extent = g_.reduced.last_extent();
-    const bool is_one_line = g_.reduced.n <= 1 && g_.reduced.last_stride(0) == itemsize_;
-    g_.kept.for_outer(start, [&](char** at) {
+  void run() {
+    const int64_t count = g_.kept.line(), x_step = g_.kept.last(0), out_step = g_.kept.last(1),
+                  extent = g_.reduced.line();
+    const bool is_one_line = g_.reduced.ndim <= 1 && g_.reduced.last(0) == itemsize_;
+    g_.kept.lines(g_.at, 2, [&](char** at) {
       for (int64_t k = 0; k < count; ++k) {
         char* const x = at[0] + k * x_step;
         auto* const place = reinterpret_cast<intptr_t*>(at[1] + k * out_step);
@@ -259,8 +208,8 @@ class PlaceFinder {
 
  private:
   int64_t place_in_lines(char* x) {
-    const int64_t extent = g_.reduced.last_extent();
-    const intptr_t steps[] = {g_.reduced.last_stride(0), itemsize_};
+    const int64_t extent = g_.reduced.line();
+    const intptr_t steps[] = {g_.reduced.last(0), itemsize_};
     int64_t place = 0, count = 0;  // of the elements so far
     int64_t held = 0;              // in the buffer: the best element, then those after it
     auto find = [&] {
@@ -272,7 +221,7 @@ class PlaceFinder {
       }
       held = 1;
     };
-    g_.reduced.for_outer(&x, [&](char** line) {
+    g_.reduced.lines(&x, 1, [&](char** line) {
       for (int64_t done = 0; done < extent;) {
         const int64_t n = std::min(extent - done, kHeld - held);
         char* args[] = {line[0] + done * steps[0], buffer_ + held * itemsize_};
@@ -306,7 +255,7 @@ void HostReduction::reduce(const Array* const* ins, const Array& out, const char
     calls_python = calls_python || stage.join->calls_python || stage.finish->calls_python;
   Geometry geometry(*this, ins, out, where);
   GilRelease released(!calls_python && bytes >= kGilBytes);
-  if (find) return PlaceFinder(*find, *ins[0], geometry).run(geometry.at);
+  if (find) return PlaceFinder(*find, *ins[0], geometry).run();
   Reducer(*this, geometry, starts ? ins[inputs]->data : nullptr, where).run();
 }
 
