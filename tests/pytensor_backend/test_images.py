@@ -79,7 +79,8 @@ def pooled(x, window, step, mode, ignore_border, pad):
 
 
 POOLS = [((2, 2), None, True, (0, 0)), ((2, 3), None, False, (0, 0)), ((3, 3), (2, 2), True, (1, 1)),
-         ((3, 2), (2, 3), False, (0, 0)), ((2, 2), (3, 3), False, (0, 0))]  # fmt: skip
+         ((3, 2), (2, 3), False, (0, 0)), ((2, 2), (3, 3), False, (0, 0)),
+         ((10, 3), (2, 2), False, (0, 0))]  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", ["max", "sum", "average_inc_pad", "average_exc_pad"])
@@ -110,7 +111,7 @@ SHAPES = (2, 3, 7, 8), (4, 3, 3, 4)  # of images and filters
 
 @pytest.mark.parametrize(
     ("border_mode", "subsample", "filter_flip"),
-    [("valid", (1, 1), True), ("full", (2, 1), True), ("half", (1, 3), False), ((1, 2), (2, 2), False)],
+    [("valid", (1, 1), True), ("full", (2, 1), True), ("half", (1, 2), False), ((1, 2), (2, 2), False)],
     ids=str,
 )  # fmt: skip
 def test_gradients_of_convolutions_are_operations(
@@ -153,8 +154,9 @@ def test_conv3d(mode, known, on_device) -> None:
         for film in films
     ]
     np.testing.assert_allclose(found, np.array(expected).swapaxes(1, 2), rtol=1e-4, atol=1e-4)
-    with pytest.raises(NotImplementedError, match="border_mode"):
-        images.conv3d(*symbols, border_mode="full")
+    for refused in ("full", ("valid", mode, "half")):
+        with pytest.raises(NotImplementedError, match="border_mode"):
+            images.conv3d(*symbols, border_mode=refused)
 
 
 @pytest.mark.parametrize(
@@ -192,10 +194,14 @@ def test_signal_conv2d_has_no_channels(count, filters, on_device) -> None:
         values(i, *shape).astype("float64")
         for i, shape in enumerate([(*count, 6, 7), (*filters, 2, 3)])
     )
-    found = images.signal_conv2d(pt.constant(x), pt.constant(w), border_mode="full")
-    expected = [convolve2d(a, b) for a in x.reshape(-1, 6, 7) for b in w.reshape(-1, 2, 3)]
+    found = images.signal_conv2d(
+        pt.constant(x), pt.constant(w), border_mode="full", subsample=(2, 3)
+    )
+    expected = [
+        convolve2d(a, b)[::2, ::3] for a in x.reshape(-1, 6, 7) for b in w.reshape(-1, 2, 3)
+    ]
     found = np.asarray(pytensor.function([], found)())
-    np.testing.assert_allclose(found, np.reshape(expected, (*count, *filters, 7, 9)))
+    np.testing.assert_allclose(found, np.reshape(expected, (*count, *filters, 4, 3)))
 
 
 def test_operations_of_cudnn_are_those_of_theano(on_device) -> None:
@@ -209,8 +215,16 @@ def test_operations_of_cudnn_are_those_of_theano(on_device) -> None:
             pool_2d(x, (3, 3), True, (2, 2), (1, 1)),
         ),
         (
-            images.dnn_pool(x, (2, 2), (2, 2), "average"),
-            images.Pool((2, 2), True, mode="average_inc_pad")(x),
+            images.dnn_pool(x, (3, 2), (2, 1), "average", (1, 0)),
+            images.Pool((3, 2), True, (2, 1), (1, 0), "average_inc_pad")(x),
+        ),
+        (
+            images.dnn_pool(x, (3, 3)),
+            pool_2d(ws=(3, 3), input=x, ignore_border=True, stride=(1, 1)),
+        ),
+        (
+            pool_2d(x, None, True, None, mode="sum", ws=(3, 2), stride=(1, 2), pad=(1, 1)),
+            pool_2d(x, (3, 2), True, (1, 2), (1, 1), "sum"),
         ),
     ]
     for one, other in pairs:
