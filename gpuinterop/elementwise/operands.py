@@ -121,7 +121,7 @@ _FOREIGN: dict[str, Any] = {
 _ENGINE = {
     "refuse": "refusal", "caller": "judge_caller", "check strides": "check_strides_for_caller", "out": "refuse_out",
 }  # fmt: skip
-_CONVERTERS = {"wait": ("jax", "wait_for_readers"), "torch places": ("torch", "find_places")}
+_CONVERTERS = {"wait": ("jax", "wait_for_readers")}
 
 
 def _foreign(subject: str, *request: Any) -> Any:

@@ -94,7 +94,6 @@ void register_exchange(nanobind::module_& m) {
         "Return CudaNdarray and GpuArray, the classes of results of float32 and of other dtypes.");
   m.def("_set_result_types", &set_result_types, nb::arg("float32_class"), nb::arg("other_class"),
         "Set the classes of the objects that the C exchange API returns to consumers.");
-  exchange::register_torch(m);
   try {
     publish_exchange_api();
   } catch (const PythonError&) {

@@ -20,7 +20,10 @@ namespace gpuinterop::exchange {
   X(old_api, "__c_dlpack_exchange_api__")       \
   X(cuda_interface, "__cuda_array_interface__") \
   X(array_interface, "__array_interface__")     \
-  X(dtype, "dtype")
+  X(dtype, "dtype")                             \
+  X(requires_grad, "requires_grad")             \
+  X(is_neg, "is_neg")                           \
+  X(is_conj, "is_conj")
 struct Names {
 #define X(name, text) PyObject* name;
   GPUINTEROP_NAMES(X)
@@ -53,7 +56,6 @@ struct ForeignType {
   PyObject* reader = nullptr;
   // torch.nn.Parameter: shared through an alias.
   bool parameter = false;
-  mutable bool searched = false;  // see find_torch_places
 };
 
 extern ForeignType* recent_foreign_types[64];
@@ -80,14 +82,8 @@ bool find_work_stream(const DLPackExchangeAPI* api, int device, void** stream);
 
 // ---- exchange/torch_state.cpp ----
 void describe_torch(ForeignType* p, PyObject* tensor_class);
-// Finds the offsets that the next two functions use, at the first import of a class.
-void find_torch_places(const ForeignType& p);
-void register_torch(nanobind::module_& m);
-// True if the tensor behind an exported struct is known to be outside autograd, with no negation or
-// conjugation pending. False: Python checks the tensor.
-bool is_plain_torch(const ForeignType& p, const DLManagedTensorVersioned* m) noexcept;
-// False if torch would refuse to export a tensor because it is sparse, for example, or on "meta".
-bool has_dense_memory(const ForeignType& p, PyObject* tensor);
+// False if autograd tracks the tensor, or a negation or conjugation is pending, by torch's own methods.
+bool holds_its_values(PyObject* tensor, DLDataTypeCode code);
 // False for torch's integers of 1 to 7 bits, which torch exports as if they had 8.
 bool has_whole_bytes(PyObject* tensor);
 // Whether torch's current stream, given by its handle, is a process-lifetime stream: torch's own are. The

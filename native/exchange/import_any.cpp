@@ -126,9 +126,7 @@ PyObject* exchange::import_any(PyTypeObject* cls, PyObject* obj, const Options& 
   ForeignType& p = foreign_type_of(Py_TYPE(obj));
   // A capsule can be consumed only once, so check before consuming it.
   if (PyCapsule_CheckExact(obj)) require_wanted(look_into(obj, o.where, o.may_copy()), cls, p, o);
-  const bool doubtful =
-      p.judged || (p.family == Family::Torch && p.api && !has_dense_memory(p, obj));
-  if (doubtful && is_refused(obj, o)) return nullptr;  // takes half the time of a C++ exception
+  if (p.judged && is_refused(obj, o)) return nullptr;  // takes half the time of a C++ exception
   Imported imported;
   Array& a = imported.array;
   p.own ? import_own(obj, &a) : import_foreign(p, obj, o, &a);

@@ -40,11 +40,10 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
     owned.m = fetch_struct(p.api, from);
     return owned.m || note_refusal("DLPack C exchange API", tried);
   };
-  if (torch && o.only_plain && !has_dense_memory(p, obj)) return false;
   if (!fetch(obj)) return false;
   if (owned.m->version.major != kMajor) refuse_version(owned.m->version, o.where);
   const DLDataType& dtype = owned.m->dl_tensor.dtype;
-  if (torch && !(is_plain_torch(p, owned.m) &&
+  if (torch && !(holds_its_values(obj, static_cast<DLDataTypeCode>(dtype.code)) &&
                  (dtype.code > kDLUInt || dtype.bits != 8 || has_whole_bytes(obj)))) {
     if (o.only_plain) return false;
     if (is_refused(obj, o)) throw PythonError();

@@ -46,7 +46,6 @@ Entry entries[] = {
     //   "wait", array, where: called before a write to an array whose memory is lent (arrays/loans.hpp).
     //     Returns when the loans are returned.
     //   "torch stream", device number, handle -> whether torch owns the stream and never destroys it.
-    //   "torch places" -> where torch keeps the state of a tensor, as a tuple, or None.
     {"foreign", "gpuinterop.elementwise.operands"},
     // copied(kind, bytes, where, uncounted) -> None, or raises to forbid the copy
     //   Called before a copy while a copy scope is active.
