@@ -29,6 +29,8 @@ or make writable, raises, or with ``copyif=True`` is copied first; no dtype is e
 ``jax.numpy`` the converters of these libraries are used."""
 
 RULES = Rules("array_api", "to_array_api")
+NAME_OPTIONS = {name: {"xp": name} for name in NAMESPACES}
+PLANS_BY_TRIAL = True
 
 # Errors of a namespace that cannot accept an array: the standard requires BufferError, libraries differ.
 _REFUSALS = (BufferError, TypeError, ValueError, RuntimeError, AttributeError)

@@ -24,6 +24,7 @@ from gpuinterop.ndarray import CudaNdarray
 
 ARRAY = "a cupy.ndarray"
 STREAM = "CuPy's current stream"
+FAMILY = _core.CUPY
 TO_NOTE = "CuPy has the dtypes of NumPy, and from version 14 on bfloat16."
 FROM_NOTE = "CuPy's pool reuses the memory only after the work of the result on it is done."
 

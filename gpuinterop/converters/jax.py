@@ -22,6 +22,7 @@ from gpuinterop.exchange.suggested_fixes import cast_line
 ARRAY = "a jax.Array"
 STREAM = "the stream of JAX"
 FROM_DLPACK = "dlpack.from_dlpack"
+FAMILY = _core.JAX
 TO_NOTE = """JAX treats its arrays as immutable and reads them when it computes, which may be after the call that
 uses them has returned. A write to `x` by gpuinterop raises ReadOnlyError while a jax.Array over its memory
 exists; after that it waits for the computations that read the memory. Before other libraries write, call

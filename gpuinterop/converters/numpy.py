@@ -27,6 +27,7 @@ from gpuinterop.exchange.suggested_fixes import cast_line, fix_dtype, move_line
 
 ARRAY = "a numpy.ndarray"
 STREAM = "the host"
+FAMILY = _core.NUMPY
 COPIES = ["arrays on a GPU to the host"]
 FROM_NOTE = """Copies memory of foreign byte order and NumPy's scalars too, with ``copyif=True``. Use
 ``.to_device("cuda")`` on the result, or ``CudaNdarray(obj)``, to upload."""

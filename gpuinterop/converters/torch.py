@@ -27,6 +27,8 @@ _DTYPES = frozenset(
     "float8_e8m0fnu".split()
 )
 RULES = Rules("torch", "to_torch", _DTYPES, negative=False)
+FAMILY = _core.TORCH
+TABLE = "Tensor"
 
 
 def plan_to(info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False) -> Plan:
@@ -44,7 +46,6 @@ def plan_to(info: ArrayInfo, copyif: bool = False, allow_readonly: bool = False)
 
 def export(x: Any, torch: Any) -> Any:
     """Return a tensor over the memory of `x`, ordered on torch's current stream."""
-    _core._set_exporter("torch", bool(_core.traits(x) & _core.ON_CUDA), torch.Tensor)
     source: Any = _core.writable_alias(x) if x.readonly else x
     try:
         return _core.export_via(source, torch.Tensor)

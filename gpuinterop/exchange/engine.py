@@ -5,9 +5,11 @@ copy. For a gpuinterop array the plan in is to share it.
 
 The module of a library has the data `RULES` (what the library can hold), `ARRAY` and `STREAM` (words for
 messages and docstrings), `FROM_DLPACK` (the name of the library's from_dlpack, without `export`), and as needed
-`IMPORTS` (the module, if it is not the entry's package), `FROM_OPTIONS` (further keywords), `TO_NOTE`,
-`FROM_NOTE` and `COPIES` (text of the docstrings, and what `to_<library>` copies beyond what `RULES` say). It has
-at most these functions:
+`IMPORTS` (the module, if it is not the entry's package), `FROM_OPTIONS` (further keywords), `NAME_OPTIONS` (keywords
+that one of the entry's names stands for), `TO_NOTE`, `FROM_NOTE` and `COPIES` (text of the docstrings, and what
+`to_<library>` copies beyond what `RULES` say). For the core there are `FAMILY` (the classes whose ordinary objects it
+imports) and `TABLE` (the class whose exchange table exports ordinary arrays, without a call of `export`);
+`PLANS_BY_TRIAL` says that `plan_to` tries the array itself. A module has at most these functions:
 
 - ``describe(obj)``: an `ArrayInfo`; by default the object is imported by its protocol and then described
 - ``memory(obj)``: instead of `describe`, for GPU arrays without a protocol in C: (shape, strides in bytes or
@@ -338,8 +340,7 @@ def _export(x: Any, entry: Backend, library: Any, options: dict[str, Any], plan:
     if options:
         return call(export, source, library, options=options)
     result = export(source, library)
-    # Torch's exchange table needs no call.
-    if plan.outcome == "shared" and entry.name != "torch":
+    if plan.outcome == "shared":
         remember_ordinary(x, entry, library, export)
     return result
 
@@ -376,9 +377,8 @@ def plan_conversion(
     if first.outcome == "refused":
         return Conversion(first, incoming, first)
     info = incoming.info if first.outcome == "shared" else incoming.info.copied()
-    if entry.name == "array_api" and first.outcome == "shared" and not _core.is_array(info.owner):
-        # Its plan is a trial with the array itself.
-        info = replace(info, owner=adopt(incoming))
+    if getattr(entry.module, "PLANS_BY_TRIAL", False) and first.outcome == "shared":
+        info = info if _core.is_array(info.owner) else replace(info, owner=adopt(incoming))
     library = None
     try:
         second = plan_out(info, entry, copyif, options, where)

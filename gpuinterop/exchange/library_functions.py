@@ -175,8 +175,7 @@ def generated(
     function.__doc__ = _doc_to(entry) if direction == "to" else _doc_from(entry)
     if direction == "to":
         return function if defaults else _core.exports(entry.name)(function)
-    families = {"torch": _core.TORCH, "numpy": _core.NUMPY, "cupy": _core.CUPY, "jax": _core.JAX}
-    family = families.get(entry.name) or getattr(entry.module, "memory", None)
+    family = getattr(entry.module, "FAMILY", None) or getattr(entry.module, "memory", None)
     return function if family is None else _core.imports(family)(function)
 
 
@@ -217,7 +216,7 @@ def _doc_from(entry: Backend) -> str:
 
 
 def remember_ordinary(x: Any, entry: Backend, library: Any, export: Callable[..., Any]) -> None:
-    """Register a function with which the core exports arrays on the type of device of `x`, without a plan.
+    """Register a function or a table with which the core exports arrays on the type of device of `x`, without a plan.
 
     The successful conversion has shown that the library can be used there; the traits of an array show
     that its layout and dtype can be shared.
@@ -235,8 +234,10 @@ def remember_ordinary(x: Any, entry: Backend, library: Any, export: Callable[...
     mask |= 0 if rules.negative else _core.NEGATIVE
     mask |= 0 if rules.readonly else _core.READONLY
     on_cuda = bool(_core.traits(x) & _core.ON_CUDA)
+    table = getattr(entry.module, "TABLE", None)
+    maker = (export, library) if table is None else (getattr(library, table), None)
     for name in (entry.name, *entry.aliases):
-        _core._set_exporter(name, on_cuda, export, library, mask, required)
+        _core._set_exporter(name, on_cuda, *maker, mask, required)
 
 
 def read_target(
@@ -251,8 +252,7 @@ def read_target(
         return None, registry.OWN_NAMES[own], check_options(source, "from", options, where)
     entry = registry.backend(library, f"gpuinterop.{function}")
     entry.module  # noqa: B018 - imported first, so that the plan is not interrupted by it
-    if entry.name == "array_api" and library.lower() in registry.NAMESPACES:
-        options = {"xp": library.lower(), **options}
+    options = getattr(entry.module, "NAME_OPTIONS", {}).get(library.lower(), {}) | options
     if options:
         options = check_options(entry, "to", options, where)
     return entry, None, options
