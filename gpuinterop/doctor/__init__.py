@@ -12,6 +12,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -308,60 +309,66 @@ def _demo(*words: str) -> Any:
 # ---- the page -----------------------------------------------------------------------------------
 
 
-def _bytes(n: int) -> str:
+def _bytes(n: float) -> str:
     for unit in ("bytes", "KiB", "MiB"):
         if n < 1024:
             return f"{n:.4g} {unit}"
-        n /= 1024  # type: ignore[assignment]
+        n /= 1024
     return f"{n:.1f} GiB"
 
 
 def _page(report: Report, verbose: bool) -> list[str]:
-    system, driver = report.system, report.driver
-    lines = [
-        f"gpuinterop {system.get('gpuinterop', '?')}, Python {system.get('python', '?')}, "
-        f"{system.get('platform', '?')}"
-    ]
-    if verbose:
-        lines.append(f"executable  {system.get('executable', '?')}")
-    if driver.get("available"):
-        lines.append(f"driver      CUDA {driver['cuda']}, {driver['library']}")
-    else:
-        reason = driver.get("reason", "") or "unknown"
-        reason = reason if verbose else reason.partition(";")[0]
-        lines.append(f"driver      none, arrays are in host memory ({reason})")
-    if verbose and driver.get("kernel_module"):
-        lines.append(f"            {driver['kernel_module']}")
-    for row in report.devices:
-        context = "no context" if not row["primary_active"] else "primary context active"
-        if row["current"]:
-            context += ", current" if row["primary"] else ", ANOTHER CONTEXT IS CURRENT"
-        free = f"{_bytes(row['free_bytes'])} free of " if "free_bytes" in row else ""
-        lines.append(
-            f"{row['device']:11} {row['name']}, compute {row['compute']}, "
-            f"{free}{_bytes(row['total_bytes'])}, {context}"
-        )
-    for place, name in report.streams.get("current", {}).items():
-        lines.append(f"stream      {name} on {place}")
-    flags = [name for name, on in report.streams.get("per_thread_default", {}).items() if on]
-    if flags or verbose:
-        lines.append(f"per-thread  {', '.join(flags) or 'no library has its flag set'}")
-    for name, where in report.runtime.items():
-        if report.devices or verbose:
-            lines.append(f"{name:11} {where}")
-    for name, held in report.memory.items():
-        live, pool = held.get("live_bytes", 0), held.get("pool_bytes", held.get("cached_bytes", 0))
-        if live or pool or verbose:
-            lines.append(f"memory      {name}: {_bytes(live)} in use, {_bytes(pool)} in its pool")
-        if verbose:
-            lines += [f"            {key} {value}" for key, value in held.items()]
-    lines += ["", *_library_lines(report, verbose)]
-    if verbose and report.environment:
-        lines += ["", *(f"{key}={value}" for key, value in report.environment.items())]
+    system = {"gpuinterop": "?", "python": "?", "platform": "?", **report.system}
+    lines = ["gpuinterop {gpuinterop}, Python {python}, {platform}".format_map(system)]
+    lines += [f"{name:11} {text}" for name, text in _places(report)]
     lines.append("")
+    for row in report.libraries:
+        built = {None: "", 0: "without CUDA"}.get(row.cuda, f"CUDA {row.cuda}")
+        broken = f"BROKEN: {row.broken}" if row.broken else ""
+        notes = ", ".join(filter(None, (built, "loaded" if row.loaded else "", broken)))
+        lines.append(f"{row.library:16} {row.version or '?':14} {notes}".rstrip())
+    lines.append("")
+    if verbose:
+        lines += [*_all_values("", asdict(report)), ""]
     lines += [str(finding) for finding in report.findings]
     lines.append(_counts(report))
     return lines
+
+
+def _places(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield the driver, the devices, their streams and libraries, and the memory that is in use."""
+    driver = report.driver
+    reason = (driver.get("reason") or "unknown").partition(";")[0]
+    yield "driver", (
+        f"CUDA {driver['cuda']}, {driver['library']}" if driver.get("available")
+        else f"none, arrays are in host memory ({reason})"
+    )  # fmt: skip
+    for row in report.devices:
+        context = "primary context active" if row["primary_active"] else "no context"
+        if row["current"]:
+            context += ", current" if row["primary"] else ", ANOTHER CONTEXT IS CURRENT"
+        free = f"{_bytes(row['free_bytes'])} free of " if "free_bytes" in row else ""
+        total = _bytes(row["total_bytes"])
+        yield row["device"], f"{row['name']}, compute {row['compute']}, {free}{total}, {context}"
+    for place, name in report.streams.get("current", {}).items():
+        yield "stream", f"{name} on {place}"
+    flags = [name for name, on in report.streams.get("per_thread_default", {}).items() if on]
+    if flags:
+        yield "per-thread", ", ".join(flags)
+    yield from report.runtime.items() if report.devices else ()
+    for name, held in report.memory.items():
+        live, pool = held.get("live_bytes", 0), held.get("pool_bytes", held.get("cached_bytes", 0))
+        if live or pool:
+            yield "memory", f"{name}: {_bytes(live)} in use, {_bytes(pool)} in its pool"
+
+
+def _all_values(name: str, value: Any) -> Iterator[str]:
+    """Yield a line for every value of the JSON, named by its keys."""
+    if isinstance(value, (dict, list)):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _all_values(f"{name}.{key}".lstrip("."), item)
+    else:
+        yield f"{name}={value}"
 
 
 def _counts(report: Report) -> str:
@@ -369,19 +376,3 @@ def _counts(report: Report) -> str:
         return "no problems found"
     parts = (("warning", len(report.warnings)), ("hint", len(report.hints)))
     return ", ".join(f"{n} {word}{'s' * (n != 1)}" for word, n in parts)
-
-
-def _library_lines(report: Report, verbose: bool) -> list[str]:
-    lines = []
-    for row in report.libraries:
-        notes = []
-        if row.cuda is not None:
-            notes.append(f"CUDA {row.cuda}" if row.cuda else "without CUDA")
-        if row.loaded:
-            notes.append("loaded")
-        if row.broken:
-            notes.append(f"BROKEN: {row.broken}")
-        if verbose:
-            notes.append(f"package {row.distribution}")
-        lines.append(f"{row.library:16} {row.version or '?':14} {', '.join(notes)}".rstrip())
-    return lines
