@@ -235,9 +235,9 @@ def remember_ordinary(x: Any, entry: Backend, library: Any, export: Callable[...
     mask |= 0 if rules.readonly else _core.READONLY
     on_cuda = bool(_core.traits(x) & _core.ON_CUDA)
     table = getattr(entry.module, "TABLE", None)
-    maker = (export, library) if table is None else (getattr(library, table), None)
+    maker, module = (export, library) if table is None else (getattr(library, table), None)
     for name in (entry.name, *entry.aliases):
-        _core._set_exporter(name, on_cuda, *maker, mask, required)
+        _core._set_exporter(name, on_cuda, maker, module, mask, required)
 
 
 def read_target(
