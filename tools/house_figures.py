@@ -48,7 +48,7 @@ JOURNEYS = {
     "refused": "import torch\nt = torch.ones(3, device='meta')\nf = gi.from_any\ncall = lambda: f(t)",
     "add": "call = lambda: x + x",
     "sum": "call = lambda: x.sum(axis=0)",
-    "kernel": "k = gi.ElementwiseKernel('float *x, float *y', 'y[i] = x[i] + 1', 'k')\ncall = lambda: k(x, x)",
+    "kernel": "k = gi.ElementwiseKernel('float x', 'float y', 'y = x + 1')\ncall = lambda: k(x, x)",
     "fused": "f = gi.fuse(lambda a: (a * a).sum(axis=0))\ncall = lambda: f(x)",
 }
 # Prints the number of the package's Python functions that the third of equal calls runs.
@@ -79,7 +79,7 @@ print(count)
 WARM_CALLS = [
     "x + x", "x.sum(0)", "x @ x", "x[1:]", "x.reshape(-1)", "x[idx]", "x[mask]", "gi.zeros((8, 8))", "gi.arange(64)",
     "x.astype('float64')", "gi.concatenate((x, x))", "gi.stack((x, x))", "np.roll(x, 1)", "gi.where(x, x, x)",
-    "x.argmax()", "gi.add(x, x, out=out)", "x.sum(dtype='float64')", "fused(x)", "reduced(x)",
+    "x.argmax()", "gi.add(x, x, out=out)", "x.sum(0, keepdims=True)", "fused(x)", "reduced(x)",
 ]  # fmt: skip
 
 
@@ -197,14 +197,20 @@ def tree() -> list[tuple[str, str, str, str]]:
     ]
 
 
+def minus(paths: list[Path], aside: list[Path]) -> str:
+    """Return the lines of the first that are not in the second."""
+    return f"{lines(paths) - lines(aside):,}"
+
+
 def figures() -> list[tuple[str, str, str, str]]:
     """Return rows of (figure, before, today, target)."""
     package = tracked("gpuinterop", "native")
     aside = tracked("gpuinterop/pytensor", "gpuinterop/theano", "gpuinterop/testing")
+    tests_aside = tracked("tests/pytensor_backend", "tests/documents")
     return [
-        ("lines of gpuinterop/ and native/", "41,300", f"{lines(package) - lines(aside):,}", "40,000"),
+        ("lines of gpuinterop/ and native/ but the next row", "41,300", minus(package, aside), "40,000"),
         ("lines of pytensor/, theano/ and testing/", "", f"{lines(aside):,}", ""),
-        ("lines of tests/", "", f"{lines(tracked('tests')):,}", "36,000"),
+        ("lines of tests/ but pytensor_backend/ and documents/", "", minus(tracked("tests"), tests_aside), "36,000"),
         *tree(),
         ("functions by which the core calls Python", "7", str(hooks()), "8"),
         *((f"files to touch for a new {name}", "", places(name), most)
