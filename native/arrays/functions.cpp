@@ -60,7 +60,8 @@ DTypeId read_dtype(nb::handle dtype, const char* where) {
       if (PyObject* const id = PyDict_GetItem(known, dtype.ptr()))
         return static_cast<DTypeId>(PyLong_AsLong(id));
     const PyRef found = call_hook(Hook::Dtype, "(Os)", dtype.ptr(), where);
-    if (keeps && PyDict_Size(known) < 256) PyDict_SetItem(known, dtype.ptr(), found.get());
+    if (keeps && PyDict_Size(known) < 256 && PyDict_SetItem(known, dtype.ptr(), found.get()) < 0)
+      throw PythonError();
     return static_cast<DTypeId>(PyLong_AsLong(found.get()));
   }
   const int64_t id = as_int64(dtype.ptr(), where);

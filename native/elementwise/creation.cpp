@@ -30,7 +30,8 @@ PyObject *entered_devices = nullptr, *device_names = nullptr;  // kept until the
 
 // That device, without Python code of the package; null if it is not known yet.
 PyObject* default_device() {
-  static PyObject* const key = PyUnicode_InternFromString("_process_default");
+  static PyObject* const key =
+      PyRef::checked(PyUnicode_InternFromString("_process_default")).release();
   if (!entered_devices) return nullptr;
   const PyRef blocks = PyRef::checked(PyObject_CallNoArgs(entered_devices));
   const Py_ssize_t n = PyTuple_Size(blocks.get());
@@ -70,7 +71,8 @@ bool plain_value(PyObject* value, bool has_dtype, DTypeId dtype, unsigned char* 
 }
 
 PyObject* number(long n) {
-  static PyObject* const numbers[] = {PyLong_FromLong(0), PyLong_FromLong(1)};
+  static PyObject* const numbers[] = {PyRef::checked(PyLong_FromLong(0)).release(),
+                                      PyRef::checked(PyLong_FromLong(1)).release()};
   return numbers[n];
 }
 
@@ -281,7 +283,7 @@ constexpr int kMakers = 10;
 PyObject* call_maker(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   const Maker& maker = makers()[number_of(self)];
   if (PyObject* made = maker.make(maker.parameters.read(args, nargs, names))) return made;
-  static PyObject* const entry = PyUnicode_InternFromString("entry");
+  static PyObject* const entry = PyRef::checked(PyUnicode_InternFromString("entry")).release();
   const PyRef python = PyRef::checked(PyObject_GetAttr(self, entry));
   return PyObject_Vectorcall(python.get(), args, size_t(nargs), names);
 }

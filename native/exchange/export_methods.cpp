@@ -145,10 +145,10 @@ Caller callers[32];  // the latest ones
 
 Caller find_caller() {
   static PyObject* const key =
-      PyUnicode_InternFromString("__name__");  // kept until the process ends
+      PyRef::checked(PyUnicode_InternFromString("__name__")).release();  // until the process ends
   static size_t next = 0;
   PyObject* globals = PyEval_GetGlobals();
-  PyObject* module = globals && key ? PyDict_GetItem(globals, key) : nullptr;
+  PyObject* module = globals ? PyDict_GetItem(globals, key) : nullptr;
   if (!module || !PyUnicode_CheckExact(module)) return {};
   for (const Caller& known : callers)
     if (known.module == module) return known;

@@ -165,10 +165,11 @@ namespace {
 // again with fewer keywords; the last error is reported. Refusals are not remembered for the class, because
 // without max_version a producer cannot report that memory is read-only.
 PyRef call_dlpack(PyObject* method, PyObject* stream, bool* ordered) {
-  static PyObject* const version = Py_BuildValue("(ii)", int(kMajor), int(kMinor));
-  static PyObject* const only_version = PyTuple_Pack(1, names.max_version);
-  static PyObject* const with_stream[] = {nullptr, PyTuple_Pack(1, names.stream),
-                                          PyTuple_Pack(2, names.stream, names.max_version)};
+  const auto kept = [](PyObject* made) { return PyRef::checked(made).release(); };
+  static PyObject* const version = kept(Py_BuildValue("(ii)", int(kMajor), int(kMinor)));
+  static PyObject* const only_version = kept(PyTuple_Pack(1, names.max_version));
+  static PyObject* const with_stream[] = {nullptr, kept(PyTuple_Pack(1, names.stream)),
+                                          kept(PyTuple_Pack(2, names.stream, names.max_version))};
   PyObject* values[] = {nullptr, stream ? stream : version, version};
   for (int n = stream ? 2 : 1;; --n) {
     PyObject* keywords = stream || n == 0 ? with_stream[n] : only_version;

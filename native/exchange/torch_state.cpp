@@ -58,8 +58,8 @@ bool has_whole_bytes(PyObject* tensor) {
 void* torch_work_stream(int device) {
   static const DLPackExchangeAPI* api = nullptr;  // torch is never unloaded
   if (!api) {
-    static PyObject* name = PyUnicode_InternFromString("torch");
-    const PyRef torch = name ? PyRef::steal(PyImport_GetModule(name)) : PyRef();
+    static PyObject* const name = PyRef::checked(PyUnicode_InternFromString("torch")).release();
+    const PyRef torch = PyRef::steal(PyImport_GetModule(name));
     const PyRef tensor = torch ? optional_attribute(torch.get(), "Tensor") : PyRef();
     if (tensor && PyType_Check(tensor.get()))
       api = find_api(reinterpret_cast<PyTypeObject*>(tensor.get()));

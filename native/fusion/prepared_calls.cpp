@@ -124,7 +124,7 @@ PyRef call_with(PyObject* function, PyObject* argument) {
 }
 
 PyRef run_entry(const PreparedCall& entry, PyObject* args, PyObject* out) {
-  static PyObject* const names = Py_BuildValue("(s)", "out");
+  static PyObject* const names = PyRef::checked(Py_BuildValue("(s)", "out")).release();
   const size_t n = entry.operands.size();
   std::vector<PyRef> computed;
   ops::FewValues<PyObject*, 4> values(static_cast<int>(n) + 1);

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -108,6 +109,51 @@ def fail_allocations_of_objects() -> None:
 
 def test_failing_allocation_of_an_object_is_an_error():
     run("import test_failing_allocations as tests; tests.fail_allocations_of_objects()")
+
+
+FIRST_CALLS = {
+    "export": lambda x: np.from_dlpack(x),
+    "import": lambda x: gi.from_dlpack(np.ones(3, "float32")),
+    "cast": lambda x: x.astype("float64"),
+    "refusal": lambda x: hasattr(x, "no_such_name"),
+    "zeros": lambda x: gi.zeros((2, 2), device="cpu"),
+    "ones": lambda x: gi.ones(2),
+    "range": lambda x: gi.arange(3, dtype="int16", device="cpu"),
+    "index": lambda x: x[x > 0],
+    "fused": gi.fuse(lambda x: x + 1),
+}
+
+
+def fail_allocations_of_first_calls() -> None:
+    """In a process for each allocation, which has kept nothing of an earlier call; the next call succeeds."""
+    x = gi.ones(3, device="cpu")
+    for name, call in FIRST_CALLS.items():
+        for step in range(60):
+            child = os.fork()
+            if child:
+                assert os.waitpid(child, 0)[1] == 0, (name, step)
+                continue
+            sys.unraisablehook = id  # a generator that cannot be closed
+            error = None
+            testcapi.set_nomemory(step, step + 1)
+            try:
+                call(x)
+            except BaseException as raised:
+                error = raised
+            testcapi.remove_mem_hooks()
+            # Python names the function that raised nothing, or returned beside an error; some of its own do so too.
+            if isinstance(error, SystemError) and "gpuinterop" in str(error):
+                print(name, step, error, flush=True)
+                os._exit(1)
+            call(x)
+            os._exit(0)
+
+
+def test_failing_allocation_of_a_first_call_is_an_error_of_that_call():
+    run(
+        "import test_failing_allocations as tests; tests.fail_allocations_of_first_calls()",
+        timeout=300,
+    )
 
 
 TEXTS = """
