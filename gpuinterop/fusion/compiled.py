@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,16 +15,9 @@ from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import dtype_from_id, dtype_id
 from gpuinterop.elementwise.calls import add_operation
 from gpuinterop.elementwise.operands import as_array_or_none, general_class, is_foreign_array
-from gpuinterop.elementwise.results import (
-    check_count,
-    check_out,
-    leading,
-    new_like,
-    plain,
-    refuse_overlap,
-    require_arrays,
-)
+from gpuinterop.elementwise.results import class_for, leading
 from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.reduce.functions import FUNCTIONS_OF_AXES
 
 from .codegen import ElementwiseOperation
 from .graph import Graph, Value, code_of_number, is_strict, shapes_of, strong
@@ -96,6 +90,8 @@ class CompiledExpression(_core.PreparedCalls):
                 fix=f"call {self.__name__}({', '.join(names)})",
             )  # fmt: skip
         values, limits = self._read_arguments(operands)
+        if self.needs_shapes:
+            values = _on_one_device(values, out)
         operation = self.operation(values)
         if None not in limits:
             places = [(i, None) for i in range(len(operands))]
@@ -108,14 +104,15 @@ class CompiledExpression(_core.PreparedCalls):
 
     def operation(self, operands: Sequence[Any]) -> Callable[..., Any]:
         """Return the function that computes the results of operands like these."""
+        key = tuple(map(_signature if self.needs_shapes else is_strict, operands))
+        made: Callable[..., Any] = self._operations.get_or_make(
+            key, lambda: self._compile(operands)
+        )
+        return made
+
+    def _compile(self, operands: Sequence[Any]) -> Callable[..., Any]:
         strict = tuple(map(is_strict, operands))
         shapes = tuple(map(shape_of, operands)) if self.needs_shapes else ()
-        operation: Callable[..., Any] = self._operations.get_or_make(
-            (strict, shapes), lambda: self._compile(strict, shapes)
-        )
-        return operation
-
-    def _compile(self, strict: Sequence[bool], shapes: Sequence[Any]) -> Callable[..., Any]:
         stages = partition(self._results, shapes)
         first = stages[0]
         arguments = tuple(Read(i) for i in range(len(self._graph.inputs)))
@@ -123,43 +120,7 @@ class CompiledExpression(_core.PreparedCalls):
             kernel: Callable[..., Any] = self._kernel(replace(first.part, strict=strict))
             return kernel
         graph = replace(self._graph, strict=strict, results=self._results)
-        return _Stages(graph, shapes, stages, self._function)
-
-    def _function(
-        self, stage: Stage, types: Sequence[ValueType], results: Sequence[ValueType], device: Any
-    ) -> Callable[..., Sequence[Any]] | None:
-        """Return the function of a stage, or None; it takes all values, and an `out` array or None for each result."""
-        reads = stage.reads
-        if not stage.reductions:
-            elementwise = self._elementwise(stage.part, types)
-            return lambda values, outs: elementwise(_operands(reads, values), outs)
-        kernel = fused_reduction(stage, types, results, device, self._kernels.get_or_make)
-        if kernel is not None:
-            all_reads = (*reads, *stage.extras)
-            return lambda values, outs: kernel(_operands(all_reads, values), outs)
-        if stage.ends:
-            return None
-        is_read = stage.part.results[0].index >= 0
-        elements = None if is_read else self._elementwise(stage.part, types)
-        ((op, axis, keepdims),) = stage.reductions
-
-        def run(values: list[Any], outs: Sequence[Any]) -> Sequence[Any]:
-            """Compute the elements by one kernel, and reduce them by another one."""
-            operands = _operands(reads, values)
-            value = elements(operands, (None,))[0] if elements else operands[0]
-            return (getattr(value, op)(axis, keepdims=keepdims, out=outs[0]),)
-
-        return run
-
-    def _elementwise(self, part: Graph, types: Sequence[ValueType]) -> Callable[..., Sequence[Any]]:
-        """Return the kernel of a graph; its results are CudaNdarrays if its operands are."""
-        kernel = self._kernel(replace(part, strict=tuple(x.is_strict for x in types)))
-
-        def run(operands: Sequence[Any], outs: Sequence[Any]) -> Sequence[Any]:
-            made = kernel(*operands, out=None if all(out is None for out in outs) else tuple(outs))
-            return made if isinstance(made, tuple) else (made,)
-
-        return run
+        return _Steps(graph, shapes, operands, self._kernel, self._kernels).compile(stages)
 
     def _kernel(self, part: Graph) -> Any:
         """Return the core's operation for a graph; equal graphs share one."""
@@ -168,103 +129,128 @@ class CompiledExpression(_core.PreparedCalls):
         )
 
 
-class _TypedStages(NamedTuple):
-    """How operands of certain types are computed.
-
-    Attributes
-    ----------
-    runs : the functions of the stages.
-    stores : for each stage its values; for each value its place among the results, or -1, the inputs that are read
-        after it is written, and the value in whose memory it is stored, or -1: the stage is the last to read that one.
-    value_types : the class and dtype of each value.
-    """
-
-    runs: list[Callable[..., Sequence[Any]]]
-    stores: list[list[tuple[Value, int, list[int], int]]]
-    value_types: dict[int, ValueType]
+def _signature(x: Any) -> tuple[Any, ...]:
+    """Return the properties of an operand on which the steps depend."""
+    # Each device has one object, so its id identifies the device.
+    return (
+        (type(x), x.dtype, id(x.device), shape_of(x)) if isinstance(x, _core.Array) else (type(x),)
+    )
 
 
-class _Stages:
-    """The operation of an expression in several stages, or of one with a reduction."""
+class _Store(NamedTuple):
+    """A value that a step stores; see native/fusion/prepared_calls.cpp."""
+
+    result: int
+    later: list[int]
+    reused: int
+    cls: Any
+    dtype: int
+    shape: tuple[int, ...]
+    broadcasts: bool
+
+
+class _Step(NamedTuple):
+    """A launch or a program; see native/fusion/prepared_calls.cpp."""
+
+    function: Any
+    reads: list[tuple[int, tuple[int, ...] | None]]
+    stores: list[_Store]
+    numbers: Sequence[tuple[int, Any, int]] = ()
+    views: Sequence[Any] = ()
+
+
+class _Steps:
+    """Makes the compiled form of an expression in several stages, or of one with a reduction."""
 
     def __init__(
-        self, graph: Graph, shapes: Sequence[tuple[int, ...]], joined: Sequence[Stage],
-        function: Callable[..., Callable[..., Sequence[Any]] | None],
+        self, graph: Graph, shapes: Sequence[tuple[int, ...]], operands: Sequence[Any],
+        kernel: Callable[[Graph], Any], kernels: Kernels,
     ) -> None:  # fmt: skip
-        self.graph, self.results, self.function = graph, len(graph.results), function
-        self.given_shapes, self.joined = shapes, joined
+        self.graph, self.given_shapes, self.kernel, self.kernels = graph, shapes, kernel, kernels
         self.shapes = shapes_of(graph.order(), dict(enumerate(shapes)))
-        self._by_types: dict[tuple[Any, ...], _TypedStages] = {}  # by the types of the operands
-
-    def __call__(self, *operands: Any, out: Any = None) -> Any:
-        if out is not None:
-            return self._into(operands, out if isinstance(out, tuple) else (out,))
-        values = _on_one_device(operands, ())
-        typed = self._stages_for(values)
-        # The last one is for values that are not results.
-        results: list[Any] = [None] * (self.results + 1)
-        for run, stores in zip(typed.runs, typed.stores, strict=True):
-            stored = run(values, [None if reused < 0 else values[reused] for *_, reused in stores])
-            for (_, place, _, _), value in zip(stores, stored, strict=True):
-                results[place] = value
-            values.extend(stored)
-        return results[0] if self.results == 1 else tuple(results[:-1])
-
-    def _stages_for(self, values: Sequence[Any]) -> _TypedStages:
-        # Each device has one object, so its id identifies the device.
-        key = tuple([
-            (type(x), x.dtype, id(x.device)) if isinstance(x, _core.Array) else type(x) for x in values
-        ])  # fmt: skip
-        typed = self._by_types.get(key)
-        if typed is None:
-            typed = self._by_types[key] = self._new_stages(values)
-        return typed
-
-    def _new_stages(self, values: Sequence[Any]) -> _TypedStages:
-        types = [
+        self.types = [
             ValueType(type(x), dtype_id(x.dtype)) if isinstance(x, _core.Array)
-            else ValueType(None, code_of_number(x)) for x in values
+            else ValueType(None, code_of_number(x)) for x in operands
         ]  # fmt: skip
-        codes, strict = self.graph.codes([x.code for x in types])
-        arrays = [x for x in values if isinstance(x, _core.Array)]
-        device = arrays[0].device if arrays else None
+        codes, strict = graph.codes([x.code for x in self.types])
+        arrays = [x for x in operands if isinstance(x, _core.Array)]
+        self.device = arrays[0].device if arrays else None
         other = general_class([type(x) for x in arrays])
-        value_types = {
+        self.value_types = {
             value: ValueType(type(leading(arrays)) if value in strict else other, strong(code))
             for value, code in codes.items()
         }
+
+    def compile(self, stages: Sequence[Stage]) -> _core.CompiledSteps:
         # In host memory each reduction is a program of its own.
-        stages, runs = self.joined, []
-        if device is not None and device.type != "cpu":
-            runs = self._runs(stages, types, value_types, device)
-        if None in runs or not runs:
+        steps = None
+        if self.device is not None and self.device.type != "cpu":
+            steps = self._steps(stages)
+        if steps is None:
             if any(stage.ends for stage in stages):
                 stages = partition(self.graph.results, self.given_shapes, joined=False)
-            runs = self._runs(stages, types, value_types, device)
-        return _TypedStages(runs, self._stores(stages, value_types), value_types)
+            steps = self._steps(stages)
+        assert steps is not None
+        return _core.CompiledSteps(len(self.types), len(self.graph.results), steps)
 
-    def _runs(
-        self, stages: Sequence[Stage], types: Sequence[ValueType], value_types: dict[int, ValueType], device: Any
-    ) -> list[Any]:  # fmt: skip
-        """Return the functions of the stages; None for one that its operands do not permit."""
-        all_types, runs = [*types], []
-        for stage in stages:
-            result_types = [value_types[id(value)] for value in stage.stores]
-            operand_types = [all_types[r.place] for r in (*stage.reads, *stage.extras)]
-            runs.append(self.function(stage, operand_types, result_types, device))
-            all_types += result_types
-        return runs
+    def _steps(self, stages: Sequence[Stage]) -> list[_Step] | None:
+        """Return the steps; None if operands of these types do not permit what follows a reduction."""
+        types, steps = [*self.types], []
+        slots = [*range(len(types))]  # of the places of values
+        count = len(types)
+        for stage, stores in zip(stages, self._stores(stages), strict=True):
+            operand_types = [types[r.place] for r in (*stage.reads, *stage.extras)]
+            result_types = [self._type(value) for value in stage.stores]
+            types += result_types
+            stores = [x._replace(reused=slots[x.reused] if x.reused >= 0 else -1) for x in stores]
+            reads = [(slots[place], axes) for place, axes in (*stage.reads, *stage.extras)]
+            found = fused_reduction(
+                stage, operand_types, result_types, self.device, self.kernels.get_or_make
+            ) if stage.reductions else None  # fmt: skip
+            if found is not None:
+                steps.append(_Step(found[0].run, reads, stores, *found[1:]))
+            elif not stage.reductions:
+                steps.append(_Step(self._elementwise(stage.part, operand_types), reads, stores))
+            elif stage.ends:
+                return None
+            else:
+                ((op, axis, keepdims),) = stage.reductions
+                if stage.part.results[0].index < 0:  # computed by one kernel, reduced by another
+                    elements = self._elementwise(stage.part, operand_types)
+                    between = self._store(stage.stores[0].operands[0])
+                    steps.append(_Step(elements, reads, [between]))
+                    reads, count = [(count, None)], count + 1
+                reduce = partial(FUNCTIONS_OF_AXES[op], axis=axis, keepdims=keepdims)
+                steps.append(_Step(reduce, reads, stores))
+            slots += range(count, count + len(stores))
+            count += len(stores)
+        return steps
 
-    def _stores(
-        self, stages: Sequence[Stage], value_types: dict[int, ValueType]
-    ) -> list[list[tuple[Value, int, list[int], int]]]:
-        """Return the attribute `stores` of `_TypedStages`."""
+    def _type(self, value: Value) -> ValueType:
+        return self.value_types[id(value)]
+
+    def _elementwise(self, part: Graph, types: Sequence[ValueType]) -> Any:
+        """Return the kernel of a graph; its results are CudaNdarrays if its operands are."""
+        return self.kernel(replace(part, strict=tuple(x.is_strict for x in types)))
+
+    def _store(
+        self, value: Value, result: int = -1, later: Sequence[int] = (), reused: int = -1
+    ) -> _Store:
+        cls, type_id = self._type(value)
+        cls, shape = class_for(cls, dtype_from_id(type_id)), self.shapes[id(value)]
+        return _Store(result, [*later], reused, cls, type_id, shape, value.reduction is None)
+
+    def _stores(self, stages: Sequence[Stage]) -> list[list[_Store]]:
+        """Return for each stage its values: the result that each is, and where it is stored.
+
+        A value may be stored in the memory of one of its type and shape that its stage is the last to read.
+        """
 
         def layout(value: Any) -> tuple[Any, ...]:
-            return value_types[id(value)], self.shapes[id(value)]
+            return self._type(value), self.shapes[id(value)]
 
         unplaced = dict(enumerate(self.graph.results))
-        inputs = {*range(len(self.graph.inputs))}
+        inputs = {*range(len(self.types))}
         temporaries: list[Value | None] = [None] * len(inputs)  # None for inputs and results
         stores_of_stages = []
         for i, stage in enumerate(stages):
@@ -276,75 +262,20 @@ class _Stages:
             }  # fmt: skip
             stores = []
             for value in stage.stores:
-                place = next((j for j, result in unplaced.items() if result is value), -1)
-                unplaced.pop(place, None)
-                stores.append((value, place, sorted(inputs & later), last.pop(layout(value), -1)))
-            temporaries += [value if place < 0 else None for value, place, *_ in stores]
+                result = next((j for j, x in unplaced.items() if x is value), -1)
+                unplaced.pop(result, None)
+                reused = last.pop(layout(value), -1)
+                stores.append(self._store(value, result, sorted(inputs & later), reused))
+            temporaries += [
+                value if store.result < 0 else None
+                for value, store in zip(stage.stores, stores, strict=True)
+            ]
             stores_of_stages.append(stores)
         return stores_of_stages
 
-    def _into(self, operands: Sequence[Any], outs: Sequence[Any]) -> Any:
-        """Write the results to `outs`, each of which may be None or overlap the operands."""
-        check_count(outs, self.results, "fuse")
-        refuse_overlap(outs, "fuse")
-        values = _on_one_device(operands, outs)
-        arrays = [x for x in values if isinstance(x, _core.Array)]
-        require_arrays("fuse", *arrays)
-        like, typed = leading(arrays), self._stages_for(values)
-        for value, out in zip(self.graph.results, outs, strict=True):
-            if out is not None:  # all are checked before any is written
-                dtype = dtype_from_id(typed.value_types[id(value)].code)
-                check_out(out, self._shape_in(out, value), dtype, like, "fuse")
-        results = list(outs)
-        copies: list[tuple[Any, Any]] = []
-        for run, stores in zip(typed.runs, typed.stores, strict=True):
-            sinks = []
-            for value, place, later, reused in stores:
-                sink = outs[place] if place >= 0 else values[reused] if reused >= 0 else None
-                if (
-                    sink is None
-                    or shape_of(sink) != self.shapes[id(value)]
-                    or any(
-                        isinstance(values[j], _core.Array) and _core._may_overlap(sink, values[j])
-                        for j in later
-                    )
-                ):
-                    cls, type_id = typed.value_types[id(value)]
-                    shape = self.shapes[id(value)]
-                    sink = new_like(like, shape, dtype_from_id(type_id), "fuse", cls)
-                sinks.append(sink)
-                if place >= 0 and outs[place] is None:
-                    results[place] = sink
-                elif place >= 0 and outs[place] is not sink:
-                    copies.append((outs[place], sink))
-            run(values, sinks)
-            values.extend(sinks)
-        for sink, value in copies:
-            _core.copy_into(sink, value, where="fuse")
-        return results[0] if self.results == 1 else tuple(results)
 
-    def _shape_in(self, out: Any, value: Value) -> tuple[int, ...]:
-        """Return the shape that `out` must have: the value's, or one to which an elementwise value broadcasts."""
-        shape = self.shapes[id(value)]
-        out_shape = shape_of(out) if isinstance(out, _core.Array) else shape
-        lead = len(out_shape) - len(shape)
-        fits = lead >= 0 and all(n in (1, m) for n, m in zip(shape, out_shape[lead:], strict=True))
-        return out_shape if fits and value.reduction is None else shape
-
-
-def _operands(reads: Sequence[Read], values: Sequence[Any]) -> list[Any]:
-    """Return the operands of a stage: values, or views of them with other axes."""
-    return [
-        values[place] if axes is None else _with_axes(values[place], axes) for place, axes in reads
-    ]
-
-
-def _with_axes(value: Any, axes: tuple[int, ...]) -> Any:
-    pattern = ["x" if axis < 0 else axis for axis in axes]
-    return _core.view(type(value), plain(value).dimshuffle(*pattern))
-
-
-def _on_one_device(operands: Sequence[Any], outs: Sequence[Any]) -> list[Any]:
+def _on_one_device(operands: Sequence[Any], out: Any) -> list[Any]:
     """Return the operands, arrays of other libraries converted to the device of the first gpuinterop array."""
+    outs = out if isinstance(out, tuple) else (out,)
     like = next((x for x in (*operands, *outs) if isinstance(x, _core.Array)), None)
     return [as_array_or_none(x, like, "fuse") if is_foreign_array(x) else x for x in operands]

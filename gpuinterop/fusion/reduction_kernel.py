@@ -20,6 +20,7 @@ from gpuinterop import _core
 from gpuinterop.arrays.core_view import c_strides
 from gpuinterop.arrays.dtypes import ACCUMULATORS, NAMES, WORKING, dtype_from_id, dtype_id
 from gpuinterop.elementwise import results as output_arrays
+from gpuinterop.elementwise.operands import gpuarray_class
 from gpuinterop.reduce.codegen import ACCUMULATOR_BYTES, INPUT, OUTPUT, Ending, Recipe, launches_for
 from gpuinterop.reduce.host_program import host_stages
 from gpuinterop.reduce.launch import Operand
@@ -286,43 +287,14 @@ class ValueType(NamedTuple):
         return getattr(self.cls, "_only", None) is not None
 
 
-class FusedReduction(NamedTuple):
-    """One kernel for operands of certain types.
-
-    Attributes
-    ----------
-    numbers : the positions of numbers among operands and extras, and of the 0-d array that the kernel
-        reads instead: class, dtype, device.
-    bare : for each result, whether it is not a CudaNdarray although the operands are.
-    """
-
-    kernel: ReductionKernel
-    numbers: list[tuple[int, Any, Any, int, int]]
-    bare: Sequence[bool]
-
-    def __call__(self, operands: list[Any], outs: Sequence[Any]) -> Sequence[Any]:
-        """Return the results, new arrays or `outs`; the extras follow the operands."""
-        for i, cls, dtype, code, index in self.numbers:
-            number = _core.empty(cls, (), dtype, code, index, where="fuse")
-            number.fill(operands[i])
-            operands[i] = number
-        out = None if outs[0] is None else tuple(outs)
-        result = self.kernel.run(tuple(operands), out)
-        results = result if isinstance(result, tuple) else (result,)
-        if out is not None:
-            return results
-        return [
-            output_arrays.plain(x) if bare else x
-            for x, bare in zip(results, self.bare, strict=True)
-        ]
-
-
 def fused_reduction(
     stage: Stage, types: Sequence[ValueType], result_types: Sequence[ValueType], device: Any,
     kernel_for: Callable[[Any, Callable[[], ReductionKernel]], ReductionKernel],
-) -> FusedReduction | None:  # fmt: skip
+) -> tuple[ReductionKernel, list[tuple[int, Any, int]], list[Any]] | None:  # fmt: skip
     """Return the kernel of a stage for operands and extras of these types; None if no kernel can compute it.
 
+    With it the positions of numbers among them, each with the class and the dtype of the 0-d array that the kernel
+    reads instead, and for each result GpuArray if it is not a CudaNdarray although the operands are, else None.
     `result_types` are the results. `kernel_for` returns the kernel that it has for a key, or makes it.
     """
     like = next((x for x in types if x.cls is not None), None)
@@ -366,8 +338,10 @@ def fused_reduction(
         lambda: ReductionKernel(part, ops, stage.reductions[0][1], ends),
     )
     numbers = [
-        (i, cls, dtype, device.type_code, device.index)
+        (i, cls, dtype_id(dtype))
         for i, (x, dtype) in enumerate(zip(types, dtypes, strict=True))
         if x.cls is None
     ]
-    return FusedReduction(kernel, numbers, [x.cls is not cls and strict for x in result_types])
+    general = gpuarray_class()
+    views = [general if strict and x.cls is not cls else None for x in result_types]
+    return kernel, numbers, views

@@ -5,6 +5,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -22,6 +23,7 @@
 #include "jit/kernel.hpp"
 #include "reduce/host_program.hpp"
 #include "reduce/launch_plan.hpp"
+#include "reduce/plan_cache.hpp"
 
 namespace nb = nanobind;
 
@@ -29,6 +31,7 @@ namespace gpuinterop {
 
 using ops::LaunchPlan;
 using ops::Plan;
+using ops::PlanCache;
 
 namespace {
 
@@ -122,9 +125,7 @@ std::shared_ptr<Plan> make_plan(int device, std::vector<Launch> launches, int64_
   return plan;
 }
 
-// ---- PlanCache: layouts of the operands to plans ------------------------------------------------
-
-// The arrays of a call, as Plan::run takes them; borrowed from the tuples.
+// The arrays of a call from Python, as PlanCache::run and Plan::run take them; borrowed from the tuples.
 struct Operands {
   PyObject* ins[ops::kMaxPlanned];
   PyObject* outs[ops::kMaxPlanned] = {};
@@ -140,12 +141,7 @@ struct Operands {
     for (int j = 0; j < n_outs; ++j) outs[j] = nb::object(t[j]).ptr();
   }
 
-  nb::object run(const Plan& plan, const std::string& where) {
-    if (has_outs && plan.outputs.size() > static_cast<size_t>(n_outs))
-      fail(Kind::Shape, where, std::to_string(plan.outputs.size()) + " outs",
-           std::to_string(n_outs), "pass an array for each result");
-    return nb::steal(plan.run(ins, n_ins, has_outs ? outs : nullptr, where.c_str()));
-  }
+  ops::PlanCall call() const { return {ins, n_ins, has_outs ? outs : nullptr, n_outs}; }
 
  private:
   static int count(const nb::tuple& t, int most, const char* what, const std::string& where) {
@@ -156,85 +152,74 @@ struct Operands {
   }
 };
 
-// The part of the call cache that belongs to one Python object.
-struct PlanCache {
-  uint32_t number;
-  nb::object miss;    // (operands, outputs or None) -> Plan, or the finished result
-  std::string where;  // name of the function in errors
+nb::object run_plan(const Plan& plan, const ops::PlanCall& c, const std::string& where) {
+  if (c.outs && plan.outputs.size() > static_cast<size_t>(c.n_outs))
+    fail(Kind::Shape, where, std::to_string(plan.outputs.size()) + " outs",
+         std::to_string(c.n_outs), "pass an array for each result");
+  return nb::steal(plan.run(c.ins, c.n_ins, c.outs, where.c_str()));
+}
 
-  PlanCache(nb::object function, std::string name)
-      : miss(std::move(function)), where(std::move(name)) {
-    static uint32_t caches = 0;
-    number = caches++;
+bool is_cacheable(const ops::PlanCall& c) {
+  return std::all_of(c.ins, c.ins + c.n_ins, is_array) &&
+         std::all_of(c.outs, c.outs + c.n_outs, is_array);
+}
+
+void write_key(uint32_t number, const ops::PlanCall& c, ops::CallKey& key, const char* where) {
+  key.begin(ops::Subject::PlanCache, number);
+  for (int i = 0; i < c.n_ins; ++i) {
+    require_valid_layout(c.ins[i]);
+    key.put_array(c.ins[i]);
   }
-  ~PlanCache() { ops::forget_calls(ops::Subject::PlanCache, number); }
-
-  // `miss` is usually a method of the object that holds this cache. Plans refer only to classes of results.
-  int traverse(visitproc visit, void* arg) const {
-    Py_VISIT(miss.ptr());
-    return 0;
-  }
-  void clear() { miss.reset(); }
-
-  static bool is_cacheable(const Operands& o) {
-    bool cacheable = true;
-    for (int i = 0; i < o.n_ins; ++i) cacheable = cacheable && is_array(o.ins[i]);
-    for (int j = 0; j < o.n_outs; ++j) cacheable = cacheable && is_array(o.outs[j]);
-    return cacheable;
-  }
-
-  void write_key(const Operands& o, ops::CallKey& key) const {
-    key.begin(ops::Subject::PlanCache, number);
-    for (int i = 0; i < o.n_ins; ++i) {
-      require_valid_layout(o.ins[i]);
-      key.put_array(o.ins[i]);
+  for (int j = 0; j < c.n_outs; ++j) {
+    require_valid_layout(c.outs[j]);
+    key.put('o');
+    key.put_array(c.outs[j]);
+    for (int i = 0; i < c.n_ins; ++i) {
+      // An input may have the same address as an `out` array, but may not overlap it otherwise.
+      const Array &in = unwrap(c.ins[i]), &out = unwrap(c.outs[j]);
+      key.put(ops::may_overlap(in, out, where));
+      key.put(in.data == out.data);
     }
-    for (int j = 0; j < o.n_outs; ++j) {
-      require_valid_layout(o.outs[j]);
-      key.put('o');
-      key.put_array(o.outs[j]);
-      for (int i = 0; i < o.n_ins; ++i) {
-        // An input may have the same address as an `out` array, but may not overlap it otherwise.
-        const Array &in = unwrap(o.ins[i]), &out = unwrap(o.outs[j]);
-        key.put(ops::may_overlap(in, out, where.c_str()));
-        key.put(in.data == out.data);
-      }
-      for (int k = 0; k < j; ++k)
-        key.put(ops::may_overlap(unwrap(o.outs[k]), unwrap(o.outs[j]), where.c_str()));
-    }
+    for (int k = 0; k < j; ++k)
+      key.put(ops::may_overlap(unwrap(c.outs[k]), unwrap(c.outs[j]), where));
   }
+}
 
-  nb::object call(nb::tuple operands, nb::object outs) {
-    Operands given(operands, outs, where);
-    nb::object result;
-    auto prepare = [&]() -> std::shared_ptr<const Plan> {
-      const nb::tuple arguments = nb::make_tuple(operands, outs);
-      const nb::object function = miss;  // a call may clear it
-      if (!function)
-        fail(Kind::Type, where, "a PlanCache in use",
-             "a PlanCache that the garbage collector has cleared", "create a new PlanCache");
-      result =
-          nb::steal(PyRef::checked(PyObject_CallObject(function.ptr(), arguments.ptr())).release());
-      std::shared_ptr<Plan> plan;
-      return nb::try_cast(result, plan) ? plan : nullptr;
-    };
-    const std::shared_ptr<const Plan> plan =
-        is_cacheable(given)
-            ? ops::find_or_prepare<Plan>([&](ops::CallKey& key) { write_key(given, key); }, prepare,
-                                         where.c_str())
-            : prepare();
-    return plan ? given.run(*plan, where) : result;
-  }
-};
+nb::tuple as_tuple(PyObject* const* values, int n) {
+  nb::list made;
+  for (int i = 0; i < n; ++i) made.append(nb::handle(values[i]));
+  return nb::tuple(made);
+}
 
 }  // namespace
+
+nb::object ops::PlanCache::run(const PlanCall& call) const {
+  nb::object result;
+  auto prepare = [&]() -> std::shared_ptr<const Plan> {
+    const nb::object function = miss;  // a call may clear it
+    if (!function)
+      fail(Kind::Type, where, "a PlanCache in use",
+           "a PlanCache that the garbage collector has cleared", "create a new PlanCache");
+    result = function(as_tuple(call.ins, call.n_ins),
+                      call.outs ? nb::object(as_tuple(call.outs, call.n_outs)) : nb::none());
+    std::shared_ptr<Plan> plan;
+    return nb::try_cast(result, plan) ? plan : nullptr;
+  };
+  const std::shared_ptr<const Plan> plan =
+      is_cacheable(call) ? find_or_prepare<Plan>(
+                               [&](CallKey& key) { write_key(number, call, key, where.c_str()); },
+                               prepare, where.c_str())
+                         : prepare();
+  return plan ? run_plan(*plan, call, where) : result;
+}
 
 void register_plans(nb::module_& m) {
   nb::class_<Plan>(m, "Plan", "An operation on operands of known layout.")
       .def(
           "run",
           [](const std::shared_ptr<Plan>& plan, nb::tuple operands, nb::object outs) {
-            return Operands(operands, outs, "plan").run(*plan, "plan");
+            const Operands given(operands, outs, "plan");
+            return run_plan(*plan, given.call(), "plan");
           },
           nb::arg("operands"), nb::arg("outs") = nb::none());
   m.def("make_host_reduction", &make_host_reduction, nb::arg("stages"), nb::arg("shape"),
@@ -250,7 +235,12 @@ void register_plans(nb::module_& m) {
   nb::class_<PlanCache>(m, "PlanCache", nb::type_slots(collected.slots),
                         "Plans by the layouts of operands; calls `miss` for new ones.")
       .def(nb::init<nb::object, std::string>(), nb::arg("miss"), nb::arg("where") = "plan")
-      .def("__call__", &PlanCache::call, nb::arg("operands"), nb::arg("outs") = nb::none());
+      .def(
+          "__call__",
+          [](const PlanCache& cache, nb::tuple operands, nb::object outs) {
+            return cache.run(Operands(operands, outs, cache.where).call());
+          },
+          nb::arg("operands"), nb::arg("outs") = nb::none());
   m.def("_forget_calls", nb::overload_cast<>(&ops::forget_calls), "Empty the cache of calls.");
   register_reductions(m);
   register_recorder(m);

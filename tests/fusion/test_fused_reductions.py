@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.profile import functions_of
 
 import gpuinterop as gi
 from gpuinterop.errors import ArgumentTypeError, BoundsError, ShapeError
@@ -295,3 +296,41 @@ def test_fused_functions_call_one_another(device: str) -> None:
         expected = x.get() / (x.get() / 2).sum(axis=0) / x.get() + 1
         np.testing.assert_allclose(outer(x).get(), expected, rtol=1e-6)
         half(x), shares(x)
+
+
+WARM = {
+    **{name: function for name, function in PROGRAMS.items() if name != "integers"},
+    "integers of a class": lambda x: (x > 1).sum(axis=0),
+    "view": lambda x: x.sum(axis=1)[:, None] * x,
+    "several": lambda x: (x.min(), x - x.max(), x.sum(axis=1)),
+}
+
+
+@pytest.mark.parametrize("name", WARM)
+def test_a_warm_call_runs_no_python(device: str, name: str) -> None:
+    function = WARM[name]
+    for cls in (gi.GpuArray, gi.CudaNdarray):
+        x, fused = cls(inputs(9, 33), device=device), gi.fuse(function)
+        results = fused(x)
+        outs = tuple(r.copy() for r in results) if isinstance(results, tuple) else results.copy()
+        assert functions_of(lambda fused=fused, x=x: fused(x)) == []
+        assert functions_of(lambda fused=fused, x=x, outs=outs: fused(x, out=outs)) == []
+
+
+def test_a_warm_call_with_a_number_runs_no_python(device: str) -> None:
+    x = gi.GpuArray(inputs(9, 33), device=device)
+    fused = gi.fuse(lambda x, n: (x * n).sum(axis=0) - n)
+    numbers = iter([2.5, 1.0, 4.0, -1.0])
+    assert functions_of(lambda: fused(x, next(numbers))) == []
+    np.testing.assert_allclose(fused(x, 3.0).get(), (x.get() * 3.0).sum(axis=0) - 3, rtol=1e-5)
+
+
+def test_a_computed_number_of_another_type_has_other_steps(device: str) -> None:
+    """2**-1 is a float, and 2**2 an int: an integer sum of the one must not serve the other."""
+    x = gi.GpuArray(np.arange(12, dtype=np.int32).reshape(3, 4), device=device)
+    fused = gi.fuse(lambda x, n, m: (x * n**m).sum(axis=1))
+    for m in (2, -1, 2, -1, 0):
+        expected = (x.get() * 2**m).sum(axis=1)
+        got = fused(x, 2, m)
+        assert got.dtype == expected.dtype or m >= 0
+        np.testing.assert_array_equal(got.get(), expected)
