@@ -31,6 +31,7 @@ def current_work_stream(kind, device, out):
 
 table = exchange_table(TO_STRUCT(from_py_object), None, WORK_STREAM(current_work_stream))
 Tensor = type("Tensor", (), {
+    "requires_grad": False, "is_neg": lambda self: False,
     "__module__": "torch", "__torch_dispatch__": None, "__dlpack_c_exchange_api__": table})
 torch = types.ModuleType("torch")
 torch.Tensor, torch.version = Tensor, types.SimpleNamespace(cuda=None)
