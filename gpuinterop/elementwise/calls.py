@@ -76,9 +76,12 @@ HOMES = {
 
 def call(name: str, *args: Any, **kwargs: Any) -> Any:
     """Call a function of `CALLS`, which a higher folder may define."""
-    if name not in CALLS:
-        import_module(HOMES[name])
-    return CALLS[name](*args, **kwargs)
+    return (CALLS.get(name) or _fill(name))(*args, **kwargs)
+
+
+def _fill(name: str) -> Any:
+    import_module(HOMES[name])
+    return CALLS[name]
 
 
 # ---- dtypes and classes -----------------------------------------------------------------------
@@ -174,8 +177,8 @@ def _host_program(
 
 def _call(op: int | str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Carry out a call with further keywords, wrong arguments, or operands of unknown classes."""
-    if isinstance(op, str):
-        return call(op, *args, **kwargs)
+    if isinstance(op, str):  # as `call` does, with one function less in a loop
+        return (CALLS.get(op) or _fill(op))(*args, **kwargs)
     entry = _entries[op]
     operands, outs, casts = bind_keywords(entry, args, kwargs)
     out = kwargs.get("out")
