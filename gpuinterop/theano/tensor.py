@@ -16,9 +16,9 @@ from pytensor.graph.basic import Constant
 from pytensor.tensor import variable
 
 __all__ = ["Lop", "Rop", "TensorVariable", "abs_", "addbroadcast", "all", "allclose", "any", "as_tensor_variable",
-           "batched_dot", "batched_tensordot", "ceil", "constant", "eq", "flatten", "floor", "ge", "grad", "gt",
+           "batched_dot", "batched_tensordot", "ceil", "conj", "constant", "eq", "flatten", "floor", "ge", "grad", "gt",
            "hessian", "inv", "iround", "isclose", "isinf", "isnan", "jacobian", "le", "lt", "neq", "patternbroadcast",
-           "round", "solve_lower_triangular", "solve_upper_triangular", "split", "stack", "tile", "trunc",
+           "real", "round", "solve_lower_triangular", "solve_upper_triangular", "split", "stack", "tile", "trunc",
            "unbroadcast", "verify_grad"]  # fmt: skip
 
 abs_ = pt.abs
@@ -46,6 +46,23 @@ eq, neq, lt, le, gt, ge, isnan, isinf, isclose, allclose, any, all = map(
     _of_truths,
     (pt.eq, pt.neq, pt.lt, pt.le, pt.gt, pt.ge, pt.isnan, pt.isinf, pt.isclose, pt.allclose, pt.any, pt.all),
 )  # fmt: skip
+
+
+def _of_complex(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that returns real numbers as they are.
+
+    PyTensor's own returns NumPy's view of them, into which a later operation in place would write: the caller's array.
+    """
+
+    @functools.wraps(function, updated=())
+    def of_parts(x: Any) -> Any:
+        x = pt.as_tensor_variable(x)
+        return function(x) if np.dtype(x.dtype).kind == "c" else x
+
+    return of_parts
+
+
+real, conj = _of_complex(pt.real), _of_complex(pt.conj)
 
 
 def _of_floats(function: Callable[..., Any]) -> Callable[..., Any]:

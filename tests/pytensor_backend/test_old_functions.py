@@ -54,6 +54,16 @@ def test_functions_have_theanos_form(result, expected) -> None:
     np.testing.assert_allclose(value, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("function", [tensor.real, tensor.conj])
+def test_parts_of_real_numbers_leave_the_argument_as_it_is(function) -> None:
+    x = pt.dvector()
+    mode = pytensor.compile.mode.Mode("py", "fast_run")
+    compute = pytensor.function([x], pt.exp(pt.sqr(function(x))), mode=mode)
+    given = np.array([1.0, 2.0])
+    np.testing.assert_allclose(compute(given), np.exp([1.0, 4.0]))
+    assert given.tolist() == [1, 2]
+
+
 SOFTMAX_REGRESSION = """\
 import numpy
 import theano
