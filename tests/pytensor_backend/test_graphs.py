@@ -19,6 +19,9 @@ from pytensor.tensor.blas import gemm_no_inplace
 
 import gpuinterop.pytensor as backend
 
+# PyTensor before 3.3.6 raises OverflowError where it casts an integer to a dtype that does not hold it.
+CASTS_WRAP = tuple(map(int, pytensor.__version__.split(".")[:3])) >= (3, 3, 6)
+
 
 def mlp(x, w, v):
     hidden = pt.tanh(pt.dot(x, w) + v)

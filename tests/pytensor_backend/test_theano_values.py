@@ -10,6 +10,7 @@ from doubles.on_fake import FAKE
 pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
 
 from old_programs import run
+from test_graphs import CASTS_WRAP
 
 # What is different on purpose: the reason, and all expressions that it concerns.
 DIFFERENT = {
@@ -67,6 +68,8 @@ def test_names_of_theano_have_its_dtypes_and_values(floats, mode, share) -> None
     """Every eighth expression, or all."""
     expected = {line.strip() for lines in DIFFERENT.values() for line in lines.strip().splitlines()}
     found = compared("cpu", floats, mode, share)
+    if not CASTS_WRAP:
+        found = {text: why for text, why in found.items() if not why.startswith("OverflowError")}
     assert {text: why for text, why in found.items() if text not in expected} == {}
     assert share > 1 or not expected - found.keys(), "remove these expressions from the table"
 
