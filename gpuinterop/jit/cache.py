@@ -6,7 +6,7 @@ counted, changed or removed.
 
 Machine code has all rights of the process, so a folder into which another user could put it is neither read
 nor written. The rule is that of OpenSSH for keys: the folder and its files belong to the user or to root, and
-nobody else may write to them, nor to any folder above, except one with the sticky bit, such as /tmp.
+no other user may write to them, nor to any folder above, except one with the sticky bit, such as /tmp.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _distrust(folder: Path) -> str | None:
     """Return why another user could put files into `folder`, which has no symbolic link in it, or None."""
     for path in (folder, *folder.parents):
         status = path.stat(follow_symlinks=False)
-        # In a folder with the sticky bit nobody can rename or replace what belongs to somebody else.
+        # In a folder with the sticky bit no user can rename or replace what belongs to another one.
         sticky = (
             path != folder and status.st_mode & stat.S_ISVTX and status.st_uid in (0, os.geteuid())
         )
