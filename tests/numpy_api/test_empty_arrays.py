@@ -1,0 +1,82 @@
+"""Empty arrays: every public function and method ends with an array or an error, and agrees with NumPy."""
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+SHAPES = [(0,), (3, 0), (0, 3), (2, 0, 3)]
+DTYPES = ["float32", "float64", "int16", "bool", "complex64"]
+ARGUMENTS = [
+    ("x",),
+    ("x", "x"),
+    ("x", "x", "x"),
+    (["x"],),
+    (["x", "x"],),
+    ("x", "float64"),
+    ("x", 0),
+]
+# `empty` returns memory with any content; the others act on the process and not on arrays.
+LEFT_OUT = {"empty", "empty_cache", "device_info", "capture", "fuse"}
+FUNCTIONS = [
+    name
+    for name in dir(gi)
+    if not name.startswith("_")
+    and name not in LEFT_OUT
+    and callable(getattr(gi, name))
+    and not isinstance(getattr(gi, name), type)
+]
+METHODS = [name for name in dir(gi.GpuArray) if not name.startswith("_")]
+
+
+def views(host, x):
+    yield host, x
+    if host.ndim > 1:
+        yield host.T, x.T
+        yield host[::-1], x[::-1]
+
+
+def put_in(arguments, x):
+    """The arguments with x for every "x"."""
+    return [[x] * len(a) if isinstance(a, list) else x if a == "x" else a for a in arguments]
+
+
+def outcome(function, *arguments):
+    try:
+        return function(*arguments)
+    except Exception as error:  # which one is the subject of other tests
+        return error
+
+
+def require_agreement(ours, numpys):
+    if isinstance(ours, (gi.GpuArray, gi.CudaNdarray)) and isinstance(numpys, np.ndarray):
+        np.testing.assert_array_equal(ours.get(), numpys)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_functions_and_methods_of_empty_arrays(device, shape, dtype):
+    whole = np.zeros(shape, dtype)
+    for host, x in views(whole, gi.asarray(whole, device=device)):
+        for arguments in ARGUMENTS:
+            for name in FUNCTIONS:
+                ours = outcome(getattr(gi, name), *put_in(arguments, x))
+                if hasattr(np, name):
+                    require_agreement(ours, outcome(getattr(np, name), *put_in(arguments, host)))
+            for name in METHODS:
+                method = outcome(getattr, x, name)
+                if callable(method):
+                    ours = outcome(method, *put_in(arguments[1:], x))
+                    if hasattr(host, name) and name not in ("get", "astype"):
+                        numpys = outcome(getattr(host, name), *put_in(arguments[1:], host))
+                        require_agreement(ours, numpys)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_casts_of_empty_arrays(device, shape):
+    for dtype in [*DTYPES, "bfloat16", "float16"]:
+        x = gi.empty(shape, dtype, device=device)
+        for target in [*DTYPES, "bfloat16", "float16"]:
+            for cast in (x.astype(target), x.astype(target, "F"), gi.astype(x, target)):
+                assert (cast.shape, cast.dtype.name) == (shape, target)
