@@ -75,17 +75,17 @@ void apply(nb::handle changes) {
 }
 
 struct Block {
-  nb::object changes;  // a tuple of (apply, restore), or (apply, restore, restore after an error)
-  nb::object result;   // what `with` binds; null: the block itself
-  nb::object plan;     // () -> further changes, for each entry anew; or null
+  nb::object changes;    // a tuple of (apply, restore), or (apply, restore, restore after an error)
+  nb::object result;     // what `with` binds; null: the block itself
+  nb::object per_entry;  // () -> further changes, for each entry anew; or null
   // The further changes of the entries, with their threads: one object may be entered several times.
-  std::vector<std::pair<uint32_t, nb::object>> planned = {};
+  std::vector<std::pair<uint32_t, nb::object>> entered = {};
 
   nb::object enter(nb::handle self) {
-    const nb::object further = plan ? nb::object(nb::tuple(plan())) : nb::object();
+    const nb::object further = per_entry ? nb::object(nb::tuple(per_entry())) : nb::object();
     apply(changes);
-    if (plan) {
-      planned.emplace_back(cuda::thread_token(), nb::make_tuple());
+    if (per_entry) {
+      entered.emplace_back(cuda::thread_token(), nb::make_tuple());
       try {
         apply(further);
       } catch (const PythonError&) {
@@ -93,31 +93,31 @@ struct Block {
         leave(true, first);
         raise(first);
       }
-      planned.back().second = further;
+      entered.back().second = further;
     }
     return result ? result : nb::borrow(self);
   }
 
   void leave(bool failed, Failure& first) {
-    const auto found = std::find_if(planned.rbegin(), planned.rend(), [](const auto& entry) {
+    const auto found = std::find_if(entered.rbegin(), entered.rend(), [](const auto& entry) {
       return entry.first == cuda::thread_token();
     });
-    if (found != planned.rend()) {
+    if (found != entered.rend()) {
       const nb::object further = std::move(found->second);
-      planned.erase(std::next(found).base());
+      entered.erase(std::next(found).base());
       restore(further, nb::len(further), failed, first);
     }
     restore(changes, nb::len(changes), failed, first);
   }
 
   int traverse(visitproc visit, void* arg) const {
-    for (const nb::object* o : {&changes, &result, &plan}) Py_VISIT(o->ptr());
-    for (const auto& entry : planned) Py_VISIT(entry.second.ptr());
+    for (const nb::object* o : {&changes, &result, &per_entry}) Py_VISIT(o->ptr());
+    for (const auto& entry : entered) Py_VISIT(entry.second.ptr());
     return 0;
   }
   void clear() {
-    for (nb::object* o : {&changes, &result, &plan}) nb::object(std::move(*o));
-    decltype(planned)().swap(planned);
+    for (nb::object* o : {&changes, &result, &per_entry}) nb::object(std::move(*o));
+    decltype(entered)().swap(entered);
   }
 };
 
@@ -200,11 +200,11 @@ void register_blocks(nb::module_& m) {
           [](Block* self, nb::args changes, nb::kwargs options) {
             new (self) Block{changes, {}, {}};
             if (options.contains("result")) self->result = options["result"];
-            if (options.contains("plan")) self->plan = options["plan"];
+            if (options.contains("per_entry")) self->per_entry = options["per_entry"];
           },
           nb::sig("def __init__(self, *changes: tuple[Callable[[], object] | None, ...], result: "
                   "object = "
-                  "..., plan: "
+                  "..., per_entry: "
                   "Callable[[], Sequence[tuple[Callable[[], object], ...]]] = ...) -> None"))
       .def(
           "__enter__", [](nb::handle self) { return nb::cast<Block&>(self).enter(self); },

@@ -22,7 +22,7 @@ void record_copy(const Array& dst, const Array& src) {
 }
 
 // The iteration space of a copy: source first, then target. Without a cast, kernels move bits.
-void plan_copy(ops::IterationSpace& w, const Array& dst, const Array& src) {
+void describe_copy(ops::IterationSpace& w, const Array& dst, const Array& src) {
   w.inputs = 1;
   for (const Array* a : {&src, &dst})
     w.add_array(*a, dst.dtype == src.dtype ? ops::raw_type(a->itemsize()) : a->dtype, a->layout);
@@ -57,7 +57,7 @@ void copy_same_device(const Array& dst, const Array& src, const char* where) {
   }
   note_copy("copy", dst.nbytes(), where);
   ops::IterationSpace w;
-  plan_copy(w, dst, src);
+  describe_copy(w, dst, src);
   const bool casts = dst.dtype != src.dtype;
   if (casts || !is_one_block(w))
     return ops::launch(casts ? ops::op_by_name("cast") : ops::kCopy, w, dst.device.id, where);
@@ -131,7 +131,7 @@ void transfer(const Array& dst, const Array& src, const char* where, bool async)
 void copy_unreported(const Array& dst, const Array& src, const char* where) {
   if (dst.layout.size() == 0) return;  // loops and kernels take at least one element
   ops::IterationSpace w;
-  plan_copy(w, dst, src);
+  describe_copy(w, dst, src);
   if (dst.device.is_cuda()) return ops::launch(ops::kCopy, w, dst.device.id, where);
   GilRelease released(dst.nbytes() >= kGilBytes);
   ops::run_loop(ops::cast_loop(src.dtype, dst.dtype), w);

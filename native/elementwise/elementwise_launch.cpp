@@ -186,7 +186,7 @@ void put_outer(Words& words, const IterationSpace& w, const int* dims, int n) {
     for (int i = 0; i < w.operands; ++i) words.put(w.stride[dims[k]][i]);
 }
 
-void plan_flat(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
+void describe_flat(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
   KernelVariant& variant = p->variant;
   const int inner = w.ndim == 1 ? 0 : -1;
   for (int i = 0; i < w.operands; ++i)
@@ -205,7 +205,7 @@ void plan_flat(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   set_grid(p, blocks_for(w.size, int64_t{kThreads} * variant.vector * variant.unroll), where);
 }
 
-void plan_rows(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
+void describe_rows(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
   KernelVariant& variant = p->variant;
   const int inner = w.ndim - 1;
   variant.layout = LayoutClass::Rows;
@@ -238,7 +238,7 @@ void plan_rows(const IterationSpace& w, ElementwiseLaunch* p, const char* where)
   set_grid(p, chunks * blocks_for(rows, int64_t{block_y} * variant.unroll), where);
 }
 
-void plan_general(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
+void describe_general(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
   KernelVariant& variant = p->variant;
   variant.layout = LayoutClass::General;
   variant.ndim = static_cast<uint8_t>(w.ndim);
@@ -277,7 +277,7 @@ int transposed_dimension(const IterationSpace& w) {
   return -1;
 }
 
-bool plan_tile(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
+bool describe_tile(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
   const int x = w.ndim - 1, y = transposed_dimension(w);
   if (y < 0) return false;
   KernelVariant& variant = p->variant;
@@ -353,18 +353,18 @@ int dimension_to_halve(const IterationSpace& w) {
   return fits ? -1 : longest;
 }
 
-void plan_launch(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
+void describe_launch(const IterationSpace& w, ElementwiseLaunch* p, const char* where) {
   if (w.ndim <= 1) {
-    plan_flat(w, p, where);
+    describe_flat(w, p, where);
     return;
   }
   const int inner = w.ndim - 1;
   for (int i = 0; i < w.operands; ++i) p->variant.modes[i] = mode_of(w, i, w.stride[inner][i]);
-  if (plan_tile(w, p, where)) return;
+  if (describe_tile(w, p, where)) return;
   if (w.shape[inner] >= 32)
-    plan_rows(w, p, where);
+    describe_rows(w, p, where);
   else
-    plan_general(w, p, where);
+    describe_general(w, p, where);
 }
 
 }  // namespace gpuinterop::ops

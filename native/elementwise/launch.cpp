@@ -62,9 +62,9 @@ void launch(OpId op, const IterationSpace& w, int device, const char* where) {
   }
   cuda::DeviceGuard guard(device);
   CUstream stream = cuda::current_stream(device);
-  ElementwiseLaunch planned;
-  plan_launch(w, &planned, where);
-  const KernelVariant& variant = planned.variant;
+  ElementwiseLaunch prepared;
+  describe_launch(w, &prepared, where);
+  const KernelVariant& variant = prepared.variant;
   auto write_key = [&](CallKey& key) {
     key.begin(Subject::Kernel, op);
     key.put(std::array<uint8_t, 8>{uint8_t(device), uint8_t(variant.layout), variant.ndim,
@@ -76,9 +76,9 @@ void launch(OpId op, const IterationSpace& w, int device, const char* where) {
   // A reference, because a launch may let other threads run, which may empty the call cache.
   const auto compiled = find_or_prepare<Compiled>(
       write_key, [&] { return build(op, w, variant, device, where); }, where);
-  void* arguments[] = {planned.parameters};
+  void* arguments[] = {prepared.parameters};
   cuda::queue(w.buffer, w.operands, stream, where,
-              [&] { cuda::launch_here(compiled->kernel, planned.how, stream, arguments, where); });
+              [&] { cuda::launch_here(compiled->kernel, prepared.how, stream, arguments, where); });
 }
 
 }  // namespace gpuinterop::ops

@@ -50,6 +50,6 @@ struct ElementwiseLaunch {
 int dimension_to_halve(const IterationSpace& w);
 
 // Fills *p, a fresh one, at each launch. A launch plan (launch_plan.hpp) is stored for one layout instead.
-void plan_launch(const IterationSpace& w, ElementwiseLaunch* p, const char* where);
+void describe_launch(const IterationSpace& w, ElementwiseLaunch* p, const char* where);
 
 }  // namespace gpuinterop::ops
