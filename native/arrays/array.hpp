@@ -96,7 +96,7 @@ bool copy_takes_dtypes(const Array& dst, const Array& src);
 // The same in host memory, or by a kernel on one GPU, without a report and without waiting; they do not overlap.
 // May drop the GIL.
 void copy_unreported(const Array& dst, const Array& src, const char* where);
-// Reports to this thread's active copy scopes that bytes are about to move. kind: "host_to_device",
+// Reports to this thread's active copy scopes that bytes are about to move. way: "host_to_device",
 // "device_to_host", "peer", "copy" (on one device), "host" (host memory). May throw PythonError:
 // a policy such as no_copies() refuses. `watching` is a plain counter, so idle cost is one load.
 extern std::atomic<int> watching;
@@ -112,9 +112,9 @@ class Uncounted {
  private:
   bool before_;
 };
-void note_copy_slow(const char* kind, int64_t nbytes, const char* where);
-inline void note_copy(const char* kind, int64_t nbytes, const char* where) {
-  if (watching.load(std::memory_order_relaxed)) note_copy_slow(kind, nbytes, where);
+void note_copy_slow(const char* way, int64_t nbytes, const char* where);
+inline void note_copy(const char* way, int64_t nbytes, const char* where) {
+  if (watching.load(std::memory_order_relaxed)) note_copy_slow(way, nbytes, where);
 }
 // Fills with the itemsize bytes at `item`.
 void fill_elements(const Array& dst, const void* item, const char* where);

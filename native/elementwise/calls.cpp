@@ -47,9 +47,9 @@ auto& ids_by_ufunc = *new std::unordered_map<PyObject*, OpId>;
 
 std::shared_ptr<const Resolution> types_from_python(OpId op, const OpInfo& info, const Input* in,
                                                     Outs outs) {
-  nb::list kinds, classes, out_dtypes;
+  nb::list codes, classes, out_dtypes;
   for (int i = 0; i < info.inputs; ++i) {
-    kinds.append(in[i].kind);
+    codes.append(in[i].code);
     if (in[i].array)
       classes.append(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(in[i].object))));
     else
@@ -58,7 +58,7 @@ std::shared_ptr<const Resolution> types_from_python(OpId op, const OpInfo& info,
   for (int j = 0; j < info.results; ++j)
     out_dtypes.append(outs[j] ? static_cast<int>(outs[j]->dtype) : -1);
   const nb::object answer = nb::steal(
-      call_hook(Hook::Prepare, "(siNNN)", "types", int(op), nb::tuple(kinds).release().ptr(),
+      call_hook(Hook::Prepare, "(siNNN)", "types", int(op), nb::tuple(codes).release().ptr(),
                 nb::tuple(classes).release().ptr(), nb::tuple(out_dtypes).release().ptr())
           .release());
   auto resolution = std::make_shared<Resolution>();
@@ -73,7 +73,7 @@ std::shared_ptr<const Resolution> resolve(OpId op, const OpInfo& info, const Inp
   auto write_key = [&](CallKey& key) {
     key.begin(Subject::Operation, op);
     for (int i = 0; i < info.inputs; ++i) {
-      key.put(static_cast<int8_t>(in[i].kind));
+      key.put(static_cast<int8_t>(in[i].code));
       if (in[i].array) key.put_class(Py_TYPE(in[i].object));
     }
     for (int j = 0; j < info.results; ++j)
@@ -164,20 +164,20 @@ void copy_new_results(OpId op, const OpInfo& info, const Input* in, Outs outs, P
 // Range errors are the same on both devices, and for empty operands too.
 void require_range(const OpInfo& info, const Input* in, const Resolution& r) {
   for (int i = 0; i < info.inputs; ++i)
-    if (!in[i].array && in[i].kind == kWeakInt) (void)encode(in[i].object, r.inputs[i], info);
+    if (!in[i].array && in[i].code == kWeakInt) (void)encode(in[i].object, r.inputs[i], info);
 }
 
 void compile_program(OpId op, const OpInfo& info, const Input* in, const Resolution& r,
                      const Array* const* out, bool in_place) {
-  nb::list kinds, stored, results;
+  nb::list codes, stored, results;
   for (int i = 0; i < info.inputs; ++i) {
-    kinds.append(in[i].kind);
+    codes.append(in[i].code);
     stored.append(int{in[i].array ? in[i].array->dtype : r.inputs[static_cast<size_t>(i)]});
   }
   for (int j = 0; j < info.results; ++j) results.append(int{out[j]->dtype});
   const PyRef compiled =
       call_hook(Hook::Prepare, "(siNNNO)", "host program", int(op),
-                nb::tuple(kinds).release().ptr(), nb::tuple(stored).release().ptr(),
+                nb::tuple(codes).release().ptr(), nb::tuple(stored).release().ptr(),
                 nb::tuple(results).release().ptr(), in_place ? Py_True : Py_False);
   // While Python ran, another thread may have compiled it, and may now run it without the GIL.
   if (!r.host) r.host = read_program(compiled.get());

@@ -146,8 +146,8 @@ thread_local bool uncounted = false;
 Uncounted::Uncounted(bool on) noexcept : before_(uncounted) { uncounted = on; }
 Uncounted::~Uncounted() { uncounted = before_; }
 
-void note_copy_slow(const char* kind, int64_t nbytes, const char* where) {
-  call_hook(Hook::Copied, "(sLsO)", kind, static_cast<long long>(nbytes), where,
+void note_copy_slow(const char* way, int64_t nbytes, const char* where) {
+  call_hook(Hook::Copied, "(sLsO)", way, static_cast<long long>(nbytes), where,
             uncounted ? Py_True : Py_False);
 }
 

@@ -143,8 +143,8 @@ HostLoop cast_loop(DTypeId from, DTypeId to) {
   return {&own_loops().casts[from][to], nullptr};
 }
 
-HostLoop own_loop(int of, int kind) {
-  switch (kind) {
+HostLoop own_loop(int of, int which) {
+  switch (which) {
     case -1: return {&own_loops().choices[log2_of(of)], nullptr};
     case -2: return in_table(own_loops().sums, of);
     case -3: return in_table(own_loops().powers, of);
@@ -152,7 +152,7 @@ HostLoop own_loop(int of, int kind) {
     case -5: return {special_loops + of, nullptr};
     case -6: return in_table(own_loops().limits, of);
     case -7: return in_table(own_loops().odds, of);
-    default: return cast_loop(static_cast<DTypeId>(of), static_cast<DTypeId>(kind));
+    default: return cast_loop(static_cast<DTypeId>(of), static_cast<DTypeId>(which));
   }
 }
 

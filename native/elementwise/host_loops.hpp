@@ -55,7 +55,7 @@ const FindBest* find_best(DTypeId dtype, bool max);
 HostLoop cast_loop(DTypeId from, DTypeId to);
 
 // Another loop of the core, by the numbers with which a program names it (gpuinterop/elementwise/host_program.py). With a
-// dtype or an itemsize as `of`, `kind` is
+// dtype or an itemsize as `of`, `which` is
 //   -1: condition (bool), x, y -> x or y, of this itemsize
 //   -2: accumulator, x -> their sum, for x of an integer dtype, bool or float32; the accumulator is int64, uint64
 //       or float64
@@ -64,6 +64,6 @@ HostLoop cast_loop(DTypeId from, DTypeId to);
 //   -5: x -> a function of float64; `of` is its index in special_loops
 //   -6: x -> x, at most 80; -7: t -> t / (1 + t); of float32 and float64
 // or the dtype to which values of the dtype `of` are cast. None for other dtypes.
-HostLoop own_loop(int of, int kind);
+HostLoop own_loop(int of, int which);
 
 }  // namespace gpuinterop::ops

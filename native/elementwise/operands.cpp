@@ -24,13 +24,13 @@ bool set_number(Input& in, PyObject* o) {
   PyTypeObject* type = Py_TYPE(o);
   in.object = o;
   if (type == &PyFloat_Type) {
-    in.kind = kWeakFloat;
+    in.code = kWeakFloat;
   } else if (type == &PyLong_Type) {
-    in.kind = kWeakInt;
+    in.code = kWeakInt;
   } else if (type == &PyBool_Type) {
-    in.kind = kStrongNumber + kBool;
+    in.code = kStrongNumber + kBool;
   } else if (type == &PyComplex_Type) {
-    in.kind = kWeakComplex;
+    in.code = kWeakComplex;
   } else {
     return false;
   }
@@ -62,7 +62,7 @@ bool read_input(Input& in, PyObject* o, PyObject* like, const char* where) {
   }
   // (number, dtype id): a NumPy scalar, which keeps its dtype.
   in.object = PyTuple_GetItem(kept, 0);
-  in.kind = kStrongNumber + static_cast<int>(PyLong_AsLong(PyTuple_GetItem(kept, 1)));
+  in.code = kStrongNumber + static_cast<int>(PyLong_AsLong(PyTuple_GetItem(kept, 1)));
   return true;
 }
 
@@ -172,13 +172,13 @@ void check_out(PyObject* object, DTypeId dtype, Device device, int ndim, const i
 }
 
 void widen_compared(Input& number, const Input& other) {
-  if (number.kind != kWeakInt || !other.array) return;
+  if (number.code != kWeakInt || !other.array) return;
   // NumPy compares an integer with bools as int64.
   const DTypeId dtype = other.array->dtype == kBool ? kInt64 : other.array->dtype;
   if (!is_integer(dtype) || integer_bits(number.object, dtype)) return;
   int overflow = 0;
   (void)PyLong_AsLongLongAndOverflow(number.object, &overflow);
-  number.kind = kStrongNumber + (overflow ? kFloat64 : kInt64);
+  number.code = kStrongNumber + (overflow ? kFloat64 : kInt64);
   if (!overflow) return;
   // Use infinity, because the greatest int64 and 2**63 are the same float64.
   number.keep = PyRef::checked(PyFloat_FromDouble(overflow > 0 ? HUGE_VAL : -HUGE_VAL));

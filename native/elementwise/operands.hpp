@@ -33,12 +33,12 @@ struct Input {
   // The array as it was when it was read. Python code that runs before the launch, such as a finaliser, may
   // change the object's shape.
   MaybeArray array;
-  int kind = 0;
+  int code = 0;  // a dtype id, kStrongNumber + dtype id, or a weak number
 
   void set(PyObject* o) {
     object = o;
     array = unwrap(o);
-    kind = array->dtype;
+    code = array->dtype;
   }
 };
 

@@ -492,8 +492,9 @@ void add_entry(PreparedCalls& calls, std::vector<nb::object> arguments, std::vec
 
 void register_prepared_calls(nb::module_& m) {
   const Collected<CompiledSteps> of_steps;
-  nb::class_<CompiledSteps>(m, "CompiledSteps", nb::type_slots(of_steps.slots),
-                            "The compiled form of an expression, for operands of known kinds.")
+  nb::class_<CompiledSteps>(
+      m, "CompiledSteps", nb::type_slots(of_steps.slots),
+      "The compiled form of an expression, for operands of known classes and dtypes.")
       .def("__init__", &make_steps, nb::arg("operands"), nb::arg("results"), nb::arg("steps"))
       .def(
           "__call__",

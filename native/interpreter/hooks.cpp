@@ -47,7 +47,7 @@ Entry entries[] = {
     //     Returns when the loans are returned.
     //   "torch stream", device number, handle -> whether torch owns the stream and never destroys it.
     {"foreign", "gpuinterop.elementwise.operands"},
-    // copied(kind, bytes, where, uncounted) -> None, or raises to forbid the copy
+    // copied(way, bytes, where, uncounted) -> None, or raises to forbid the copy
     //   Called before a copy while a copy scope is active.
     {"copied", "gpuinterop.arrays.copy_tracking"},
     // prepare(subject, ...) -> the new entry of the call cache

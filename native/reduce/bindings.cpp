@@ -41,7 +41,7 @@ struct Method {
   Parameters parameters;
   std::string method_doc;
   PyMethodDef method;
-  std::vector<Argument> kinds;  // of the parameters
+  std::vector<Argument> meanings;  // of the parameters
   const char* where() const { return parameters.function.c_str(); }
 };
 
@@ -54,7 +54,7 @@ Arguments read_arguments(const Method& m, PyObject* const* args, Py_ssize_t narg
   Arguments arguments{};
   if (!nargs && !names) return arguments;
   const auto values = m.parameters.read(args, nargs, names);
-  for (size_t i = 0; i < m.kinds.size(); ++i) arguments[m.kinds[i]] = values[i];
+  for (size_t i = 0; i < m.meanings.size(); ++i) arguments[m.meanings[i]] = values[i];
   // NumPy treats where=None as False, which selects nothing and is rarely intended.
   if (arguments[kWhere] == Py_None)
     fail(Kind::DType, m.where(), "where= of dtype bool", "where=None",
@@ -189,7 +189,7 @@ nb::object add_reduction(const std::string& op, const std::string& name,
     for (const std::string& word : m->parameters.names) {
       const auto found = std::find(std::begin(kNames), std::end(kNames), word);
       if (found == std::end(kNames)) throw nb::value_error("an unknown parameter of a reduction");
-      m->kinds.push_back(static_cast<Argument>(found - std::begin(kNames)));
+      m->meanings.push_back(static_cast<Argument>(found - std::begin(kNames)));
     }
     m->method = {m->op.c_str(), entry_point(number, std::make_index_sequence<kMostMethods>()),
                  METH_FASTCALL | METH_KEYWORDS, m->method_doc.c_str()};
