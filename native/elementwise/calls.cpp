@@ -62,8 +62,8 @@ std::shared_ptr<const Resolution> types_from_python(OpId op, const OpInfo& info,
                 nb::tuple(classes).release().ptr(), nb::tuple(out_dtypes).release().ptr())
           .release());
   auto resolution = std::make_shared<Resolution>();
-  for (nb::handle row : answer[0]) resolution->inputs.push_back(nb::cast<DTypeId>(row));
-  for (nb::handle row : answer[1]) resolution->results.push_back(nb::cast<DTypeId>(row));
+  for (nb::handle type_id : answer[0]) resolution->inputs.push_back(nb::cast<DTypeId>(type_id));
+  for (nb::handle type_id : answer[1]) resolution->results.push_back(nb::cast<DTypeId>(type_id));
   for (nb::handle type : answer[2])
     resolution->result_types.push_back(reinterpret_cast<PyTypeObject*>(type.ptr()));
   return resolution;

@@ -24,9 +24,9 @@ constexpr const char* kClassNames[] = {"flat", "rows", "general", "tile"};  // o
 
 std::shared_ptr<const Compiled> build(OpId op, const IterationSpace& w,
                                       const KernelVariant& variant, int device, const char* where) {
-  nb::list rows;
-  for (int i = 0; i < w.operands; ++i) rows.append(static_cast<int>(w.type[i]));
-  const nb::tuple stored(rows);
+  nb::list type_ids;
+  for (int i = 0; i < w.operands; ++i) type_ids.append(static_cast<int>(w.type[i]));
+  const nb::tuple stored(type_ids);
   const std::string modes(variant.modes, static_cast<size_t>(w.operands));
   const nb::object answer = nb::steal(
       call_hook(Hook::Prepare, "(siOssiiiiiiii)", "kernel", int(op), stored.ptr(), modes.c_str(),

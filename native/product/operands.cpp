@@ -69,16 +69,16 @@ std::shared_ptr<const ProductRule> rule_for(const ProductCall& call, const Opera
     }
   };
   auto prepare = [&] {
-    nb::list classes, rows;
+    nb::list classes, type_ids;
     for (const Operand* s : operands) {
       if (!s->array) continue;
       classes.append(nb::handle(reinterpret_cast<PyObject*>(Py_TYPE(s->object))));
-      rows.append(static_cast<int>(s->array->dtype));
+      type_ids.append(static_cast<int>(s->array->dtype));
     }
     require_blas();
     const nb::object answer =
         nb::steal(call_hook(Hook::Prepare, "(ssNN)", "product types", call.where,
-                            nb::tuple(classes).release().ptr(), nb::tuple(rows).release().ptr())
+                            nb::tuple(classes).release().ptr(), nb::tuple(type_ids).release().ptr())
                       .release());
     auto rule = std::make_shared<ProductRule>();
     rule->dtype = nb::cast<DTypeId>(nb::object(answer[0]));

@@ -92,6 +92,8 @@ def parameters(name: str) -> Iterator[tuple[str, str, str]]:
 def test_a_row_is_no_number_of_a_dtype():
     found = [p for name in ("row", "rows") for p in parameters(name) if re.search(r"\bint\b", p[2])]
     assert not [p for p in found if "/theano/" not in p[0] and "/converters/" not in p[0]]
+    declared = r"\b(?:DTypeId|nb::\w+) rows?\b"  # a row of kDTypes is a DTypeRow, those of a matrix are counted
+    assert not [p for p in ROOT.glob("native/**/*.[ch]pp") if re.search(declared, p.read_text("utf-8"))]
 
 
 def test_where_is_the_name_of_a_call():
