@@ -103,7 +103,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
         return copy_of_value(class_for, obj, dtype, device, "asarray")
     if dtype is None and device is None:
         # The common case: arrays of other libraries that are already on the default device.
-        found = _core.share_plain(obj)
+        found = _core.share_ordinary(obj)
         if found is not None and (
             found.device.type != "cpu" or devices.default_device().type == "cpu"
         ):

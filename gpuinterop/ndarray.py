@@ -94,7 +94,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             raise ArgumentTypeError(where="get", expected="a NumPy array to fill",
                                     got=type_name(out),
                                     fix="pass numpy.empty(x.shape, x.dtype), or omit out")  # fmt: skip
-        target = _core.share_plain(out)
+        target = _core.share_ordinary(out)
         if target is None:
             target = numpy_views.require_aligned_host(out, "get")
         if target.shape != seen.shape:

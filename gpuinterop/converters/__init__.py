@@ -241,7 +241,7 @@ def to_cudandarray(x: Any, copyif: bool = False) -> Any:
     stays read-only.
     """
     copyif = require_bool(copyif, "copyif", "to_cudandarray")
-    array = _core.share_plain(x)
+    array = _core.share_ordinary(x)
     if type(array) is CudaNdarray:
         return array
     return engine.import_array(x, copyif, {}, dtype="float32")

@@ -300,7 +300,7 @@ def _copy_by_plan(
 
 def _share_numpy(value: Any, where: str) -> _core.Array | None:
     """Return an array over the memory of a NumPy array or scalar, None if it cannot be shared."""
-    found = _core.share_plain(value)  # None unless this is an ordinary array
+    found = _core.share_ordinary(value)  # None unless this is an ordinary array
     if found is not None:
         return found
     refuse_mask(value, where)

@@ -98,7 +98,7 @@ bool copy_takes_dtypes(const Array& dst, const Array& src);
 void copy_unreported(const Array& dst, const Array& src, const char* where);
 // Reports to this thread's active copy scopes that bytes are about to move. way: "host_to_device",
 // "device_to_host", "peer", "copy" (on one device), "host" (host memory). May throw PythonError:
-// a policy such as no_copies() refuses. `watching` is a plain counter, so idle cost is one load.
+// a policy such as no_copies() refuses. `watching` is an ordinary counter, so idle cost is one load.
 extern std::atomic<int> watching;
 // While such an object exists, this thread moves a result or Python scalars. Copy scopes do not count these
 // copies; transfers between host and device are still logged.

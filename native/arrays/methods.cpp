@@ -62,8 +62,8 @@ PyObject* call_own(PyObject* self, const char* method, PyObject* const* args, Py
   return PyObject_Vectorcall(function.get(), args, size_t(nargs), names);
 }
 
-// f(2, 3), f((2, 3)), f([2, 3]) or f(6), with plain ints: their number; -1 for other arguments.
-int plain_ints(PyObject* const* args, Py_ssize_t nargs, PyObject* names, int64_t* out,
+// f(2, 3), f((2, 3)), f([2, 3]) or f(6), with ints of Python: their number; -1 for other arguments.
+int ints_given(PyObject* const* args, Py_ssize_t nargs, PyObject* names, int64_t* out,
                const char* where, const char* what) {
   if (names || nargs < 1 || nargs > kMaxDims) return -1;
   if (nargs == 1 && (PyTuple_CheckExact(args[0]) || PyList_CheckExact(args[0])))
@@ -85,7 +85,7 @@ PyObject* view_of_shape(PyObject* self, int n, int64_t* shape) {
 
 PyObject* reshape(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   int64_t shape[kMaxDims];
-  const int n = plain_ints(args, nargs, names, shape, "reshape", "shape");
+  const int n = ints_given(args, nargs, names, shape, "reshape", "shape");
   if (n >= 0)
     if (PyObject* view = view_of_shape(self, n, shape)) return view;
   return call_own(self, "_reshape_with", args, nargs, names);
@@ -100,7 +100,7 @@ PyObject* ravel(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObjec
 
 PyObject* transpose(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   int64_t axes[kMaxDims];
-  int n = plain_ints(args, nargs, names, axes, "transpose", "axes");
+  int n = ints_given(args, nargs, names, axes, "transpose", "axes");
   const Array& a = read_array(self, "transpose");
   if (!names && !nargs)
     for (n = 0; n < a.layout.ndim(); ++n) axes[n] = a.layout.ndim() - 1 - n;

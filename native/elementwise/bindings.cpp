@@ -36,20 +36,20 @@ PyObject* call_operation(PyObject* self, PyObject* const* args, Py_ssize_t nargs
   const int inputs = info.inputs, results = info.results;
   const Py_ssize_t keywords = kwnames ? PyTuple_Size(kwnames) : 0;
   PyObject* out = nullptr;
-  bool plain = nargs >= inputs && nargs <= inputs + results, c_order = false;
+  bool direct = nargs >= inputs && nargs <= inputs + results, c_order = false;
   auto is = [](PyObject* text, const char* word) {
     return PyUnicode_Check(text) && PyUnicode_CompareWithASCIIString(text, word) == 0;
   };
-  for (Py_ssize_t k = 0; k < keywords && plain; ++k) {
+  for (Py_ssize_t k = 0; k < keywords && direct; ++k) {
     PyObject *name = PyTuple_GetItem(kwnames, k), *value = args[nargs + k];
     if (is(name, "out"))
       out = value;
     else if (is(name, "order"))
-      plain = (c_order = is(value, "C")) || is(value, "K");
+      direct = (c_order = is(value, "C")) || is(value, "K");
     else
-      plain = false;
+      direct = false;
   }
-  if (!plain || (out && nargs > inputs)) {
+  if (!direct || (out && nargs > inputs)) {
     // Other keywords, or a wrong count: Python handles the call or raises the error.
     return call_python(PyLong_FromUnsignedLong(op), nullptr, args, nargs, kwnames).release();
   }

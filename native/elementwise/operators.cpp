@@ -84,7 +84,7 @@ PyObject* forward(const char* name, PyObject* self, PyObject* const* args, Py_ss
 
 // x.astype(dtype) of an array of one of the two public classes, by a loop of the core or the kernel of casts; null if
 // Python carries it out. The result has the class of x if that holds the dtype, as elementwise.results.class_for.
-PyObject* cast_plainly(PyObject* self, PyObject* dtype) {
+PyObject* cast_directly(PyObject* self, PyObject* dtype) {
   if (PyLong_CheckExact(dtype)) return nullptr;  // which read_dtype takes for an id
   require_valid_layout(self);
   const Array from = unwrap(self);  // by value: allocating may let other threads run
@@ -111,7 +111,7 @@ PyObject* cast_plainly(PyObject* self, PyObject* dtype) {
   return result.release();
 }
 
-bool is_plain_operand(PyObject* o) {
+bool is_array_or_number(PyObject* o) {
   return is_array(o) || PyFloat_CheckExact(o) || PyLong_CheckExact(o) || PyBool_Check(o) ||
          PyComplex_CheckExact(o);
 }
@@ -121,24 +121,24 @@ bool is_plain_operand(PyObject* o) {
 PyObject* method___array_ufunc__(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                                  PyObject* names) {
   const int op = nargs > 2 ? ops::op_by_ufunc(args[0]) : -1;
-  bool plain = op >= 0 && PyUnicode_CompareWithASCIIString(args[1], "__call__") == 0;
+  bool direct = op >= 0 && PyUnicode_CompareWithASCIIString(args[1], "__call__") == 0;
   PyObject* outs[ops::kMaxResults] = {};
   const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
-  if (plain) {
+  if (direct) {
     const ops::OpInfo& info = ops::op_info(static_cast<ops::OpId>(op));
-    plain = nargs - 2 == info.inputs && named <= 1;
-    for (Py_ssize_t i = 2; plain && i < nargs; ++i) plain = is_plain_operand(args[i]);
-    if (plain && named) {
+    direct = nargs - 2 == info.inputs && named <= 1;
+    for (Py_ssize_t i = 2; direct && i < nargs; ++i) direct = is_array_or_number(args[i]);
+    if (direct && named) {
       PyObject* out = args[nargs];
-      plain = PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "out") == 0 &&
-              PyTuple_Check(out) && PyTuple_Size(out) == info.results;
-      for (int j = 0; plain && j < info.results; ++j) {
+      direct = PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "out") == 0 &&
+               PyTuple_Check(out) && PyTuple_Size(out) == info.results;
+      for (int j = 0; direct && j < info.results; ++j) {
         outs[j] = PyTuple_GetItem(out, j);
-        plain = is_array(outs[j]);
+        direct = is_array(outs[j]);
       }
     }
   }
-  if (!plain) return forward("__array_ufunc__", self, args, nargs, names);
+  if (!direct) return forward("__array_ufunc__", self, args, nargs, names);
   return ops::call(static_cast<ops::OpId>(op), args + 2, named ? outs : nullptr, false);
 }
 
@@ -165,7 +165,7 @@ template <bool IsCast>
 PyObject* method(const char* name, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                  PyObject* names) {
   if (IsCast && nargs == 1 && !names)
-    if (PyObject* const result = cast_plainly(self, args[0])) return result;
+    if (PyObject* const result = cast_directly(self, args[0])) return result;
   return forward(name, self, args, nargs, names);
 }
 

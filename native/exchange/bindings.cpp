@@ -39,10 +39,10 @@ PyObject* import_any(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObjec
   return exchange::import_any(type, obj, o);
 }
 
-PyObject* share_plain(PyObject*, PyObject* obj) {
+PyObject* share_ordinary(PyObject*, PyObject* obj) {
   exchange::ForeignType& p = exchange::foreign_type_of(Py_TYPE(obj));
   PyObject* found =
-      p.plain && !exchange::converters_changed ? exchange::import_plain(p, obj) : nullptr;
+      p.ordinary && !exchange::converters_changed ? exchange::import_ordinary(p, obj) : nullptr;
   if (found || PyErr_Occurred()) return found;
   Py_RETURN_NONE;
 }
@@ -52,8 +52,9 @@ PyMethodDef functions[] = {
      "import_any(cls, obj, device=None, copy=None, where='from_dlpack', realign=False)\n--\n\n"
      "Return an array of class `cls` over the memory of `obj`, by the first protocol that works. "
      "`realign`: copy memory that is not aligned; None: share it, only to inspect its layout."},
-    {"share_plain", guarded<share_plain>, METH_O,
-     "share_plain(obj)\n--\n\nReturn an array over an ordinary array of numpy, torch or cupy, or "
+    {"share_ordinary", guarded<share_ordinary>, METH_O,
+     "share_ordinary(obj)\n--\n\nReturn an array over an ordinary array of numpy, torch or cupy, "
+     "or "
      "None for objects that a converter must check."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -88,7 +89,7 @@ void register_exchange(nanobind::module_& m) {
         exchange::forget_callers();
       },
       nb::arg("changed"),
-      "Set whether share_plain leaves all objects to the converters, and forget the rules of "
+      "Set whether share_ordinary leaves all objects to the converters, and forget the rules of "
       "callers.");
   m.def("result_types", &result_classes, nb::sig("def result_types() -> tuple[Any, Any]"),
         "Return CudaNdarray and GpuArray, the classes of results of float32 and of other dtypes.");

@@ -63,7 +63,7 @@ PyObject* import_argument(const Converter* c, PyObject* obj) {
   if (any && is_array(obj)) return PyRef::borrow(obj).release();
   ForeignType& p = foreign_type_of(Py_TYPE(obj));
   const bool serves = any ? !converters_changed : p.family == c->family && p.reader == c->of;
-  return p.plain && serves ? import_plain(p, obj) : nullptr;
+  return p.ordinary && serves ? import_ordinary(p, obj) : nullptr;
 }
 
 PyObject* export_by_function(const Exporter& e, PyObject* x) {

@@ -125,7 +125,7 @@ void set_memory_reader(nb::type_object type, nb::handle reader) {
   if (p.family != exchange::Family::Other && p.family != exchange::Family::Described) return;
   const PyRef before = PyRef::steal(std::exchange(p.reader, PyRef::borrow(reader.ptr()).release()));
   p.family = exchange::Family::Described;
-  p.plain = true;
+  p.ordinary = true;
 }
 
 }  // namespace

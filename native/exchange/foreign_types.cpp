@@ -75,21 +75,21 @@ void describe(ForeignType* p) {
     const std::string name = text_attribute(base, "__name__");
     if (module == "torch.nn.parameter" && name == "Parameter") {
       p->parameter = true;
-      p->plain = i == 0;
+      p->ordinary = i == 0;
     } else if (module == "torch" && name == "Tensor") {
-      p->plain |= i == 0;
+      p->ordinary |= i == 0;
       return describe_torch(p, base);
     } else if (in_package(module, "jax") || in_package(module, "jaxlib")) {
       p->family = Family::Jax;
-      p->plain = i == 0;
+      p->ordinary = i == 0;
       return;
     } else if (i == 0 && module == "cupy" && describe_cupy(p->type)) {
       p->family = Family::Cupy;
-      p->plain = true;
+      p->ordinary = true;
       return;
     } else if (i == 0 && module == "numpy" && is_numpy_array(p->type)) {
       p->family = Family::Numpy;
-      p->plain = true;
+      p->ordinary = true;
       return;
     } else if ((module == "numpy" && name == "generic") || in_package(module, "numpy.ma")) {
       // The dictionary of a scalar refers to memory that is freed with it; no protocol carries a mask.

@@ -1,4 +1,4 @@
-// Data that the core keeps for a foreign type: its C exchange API, and whether its objects are plain. Python
+// Data that the core keeps for a foreign type: its C exchange API, and whether its objects are ordinary. Python
 // checks everything else.
 #pragma once
 
@@ -49,7 +49,7 @@ struct ForeignType {
   Family family = Family::Other;
   // numpy.ndarray, torch.Tensor, torch.nn.Parameter, cupy.ndarray or a class of JAX itself: its ordinary
   // objects are shared without a converter.
-  bool plain = false;
+  bool ordinary = false;
   // Protocols do not report why such objects must not be shared, so Python checks each one first.
   bool judged = false;
   // Described: the function (obj) -> (shape, strides, dtype, address, device or -1, stream).

@@ -146,10 +146,10 @@ bool exchange::is_refused(PyObject* obj, const Options& o) {
   return true;
 }
 
-PyObject* exchange::import_plain(ForeignType& p, PyObject* obj) {
+PyObject* exchange::import_ordinary(ForeignType& p, PyObject* obj) {
   Array a;
   Options o;
-  o.only_plain = true;
+  o.only_ordinary = true;
   Attempts tried;
   try {
     const bool done = p.family == Family::Numpy   ? import_dlpack(p, obj, o, &a, &tried)

@@ -25,7 +25,7 @@ struct Options {
   bool realign = false;  // copy what cannot be shared because its elements are not aligned
   bool allow_unaligned =
       false;  // with `realign`: share unaligned memory instead, for an array that is only inspected
-  bool only_plain = false;      // import_c_api: false for a tensor that Python would have to check
+  bool only_ordinary = false;   // import_c_api: false for a tensor that Python would have to check
   mutable bool judged = false;  // the object's converter has been called for its error
   bool may_copy() const noexcept { return copy == 1 || realign; }
 };
@@ -66,9 +66,9 @@ bool import_described(const ForeignType& p, PyObject* obj, const char* where, Ar
 
 // An array of class `cls` over the memory of an object; null: of the class for the dtype. Throws.
 PyObject* import_any(PyTypeObject* cls, PyObject* obj, const Options& o);
-// A plain object (ForeignType::plain), shared. Null: Python must check it, and raises the error if there is one.
-PyObject* import_plain(ForeignType& p, PyObject* obj);
-extern bool converters_changed;  // another converter was registered for a plain class
+// An ordinary object (ForeignType::ordinary), shared. Null: Python must check it, and raises the error if there is one.
+PyObject* import_ordinary(ForeignType& p, PyObject* obj);
+extern bool converters_changed;  // another converter was registered for an ordinary class
 void forget_callers();           // the rules of the modules that called __dlpack__
 
 // Consumes a capsule. `owner` becomes the base of the array. `claimed` is the result of __dlpack_device__,

@@ -45,7 +45,7 @@ bool import_c_api(const ForeignType& p, PyObject* obj, const Options& o, Array* 
   const DLDataType& dtype = owned.m->dl_tensor.dtype;
   if (torch && !(holds_its_values(obj, static_cast<DLDataTypeCode>(dtype.code)) &&
                  (dtype.code > kDLUInt || dtype.bits != 8 || has_whole_bytes(obj)))) {
-    if (o.only_plain) return false;
+    if (o.only_ordinary) return false;
     if (is_refused(obj, o)) throw PythonError();
   }
   // Modules replace the memory of their parameters (module.double(), module.to()), and torch's struct holds

@@ -34,7 +34,7 @@ void describe_torch(ForeignType* p, PyObject* base) {
   // same.
   if (dispatch.get() != own.get()) p->api = nullptr;
   p->judged = !p->api;
-  p->plain &= !p->judged;
+  p->ordinary &= !p->judged;
   if (whole_bytes[0]) return;
   const PyRef torch = PyRef::steal(PyImport_ImportModule("torch"));
   if (torch) {

@@ -301,9 +301,9 @@ PyObject* array_subscript(PyObject* self, PyObject* key) {
       return made.release();
   Array view = view_of(self);
   KeyReader reader(unwrap(self), view, kGet);
-  const bool plain = reader.run(key);
-  if (plain && reader.arrays().arrays.empty()) return wrap(Py_TYPE(self), std::move(view));
-  PyRef made = plain ? read_at(Py_TYPE(self), view, reader.arrays(), kGet) : PyRef();
+  const bool is_read = reader.run(key);
+  if (is_read && reader.arrays().arrays.empty()) return wrap(Py_TYPE(self), std::move(view));
+  PyRef made = is_read ? read_at(Py_TYPE(self), view, reader.arrays(), kGet) : PyRef();
   if (made) return made.release();
   return call_by_arrays("getitem", Py_BuildValue("(OO)", self, key)).release();
 }
@@ -320,10 +320,10 @@ int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
     if (write_masked(target, key, value, kSet)) return 0;
   }
   KeyReader reader(unwrap(self), target, kSet);
-  const bool plain = reader.run(key);
-  if (plain && reader.arrays().arrays.empty())
+  const bool is_read = reader.run(key);
+  if (is_read && reader.arrays().arrays.empty())
     assign(target, Py_TYPE(self), value, kSet);
-  else if (!plain || !write_at(target, reader.arrays(), value, kSet))
+  else if (!is_read || !write_at(target, reader.arrays(), value, kSet))
     call_by_arrays("setitem", Py_BuildValue("(OOO)", self, key, value));
   return 0;
 }

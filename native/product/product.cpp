@@ -159,8 +159,8 @@ PyObject* of_matrices(const ProductCall& call, Operand& a, Operand& b, Operand& 
   if (!device.is_cuda()) return on_host(call, rule, shape, a, b, c);
   if (floats && is_split(call, rule, a, b, c))
     return of_plan(PlanKind::Split, call, rule, a, b, c, shape);
-  const bool plain = call.alpha == Scalar{1, 0} && call.beta == Scalar{1, 0};
-  if (!floats || (plain && is_beyond_cublas(rule, a, b)))
+  const bool unscaled = call.alpha == Scalar{1, 0} && call.beta == Scalar{1, 0};
+  if (!floats || (unscaled && is_beyond_cublas(rule, a, b)))
     return of_plan(PlanKind::Matrices, call, rule, a, b, c, shape);
   PyRef result = result_for(call, rule, device, shape);
   if (needs_no_product(call, rule, result.get(), a.extent(-1), c)) return result.release();

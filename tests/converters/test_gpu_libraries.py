@@ -242,10 +242,10 @@ def test_an_ordinary_cupy_array_is_read_without_its_dlpack():
     cupy = load("cupy")
     c = cupy.arange(24, dtype="float32").reshape(4, 6)
     for view in (c, c.T, c[::-1], c[4:]):
-        x = internals.share_plain(view)
+        x = internals.share_ordinary(view)
         assert (type(x), x.shape, x.base) == (gi.CudaNdarray, view.shape, view)
         np.testing.assert_array_equal(np.asarray(x), view.get())
     side = cupy.cuda.Stream(non_blocking=True)
     with side:  # whose order only the capsule keeps
-        assert internals.share_plain(c) is None
+        assert internals.share_ordinary(c) is None
         np.testing.assert_array_equal(np.asarray(gi.from_any(c)), c.get())

@@ -107,5 +107,5 @@ is_capturing_anywhere = (
 inspect_pointer = _core.inspect_pointer  # what the driver reports about an address
 is_pinned_here = _core.is_pinned_here  # whether page-locked memory of the package is in use there
 look_into = _core._look_into  # takes a text, of any length, into the core
-share_plain = _core.share_plain  # the import without Python, None where Python must decide
+share_ordinary = _core.share_ordinary  # the import without Python, None where Python must decide
 export_via = _core.export_via  # the export by the C table of any class

@@ -379,7 +379,7 @@ def test_class_named_like_a_numpy_class_is_not_shared():
 
     Named.__module__, Named.__name__, Named.__qualname__ = "numpy", "ndarray", "ndarray"
     named = Named(np.ones(3, np.float32))
-    assert internals.share_plain(named) is None
-    assert internals.share_plain(named.host) is not None
+    assert internals.share_ordinary(named) is None
+    assert internals.share_ordinary(named.host) is not None
     assert gi.explain(named).shared
     assert gi.from_any(named).tolist() == [1, 1, 1]

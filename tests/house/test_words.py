@@ -31,7 +31,7 @@ IN_CPP = {"plan", "kind"}
 NAMES = {
     "plan": {"PlanCache", "register_plans"},  # of reduce/
     "kind": {"Kind"},  # of errors, in C++
-    "plain": {"plain", "share_plain"},
+    "plain": {"plain"},
 }
 
 
