@@ -120,4 +120,6 @@ def stream(stream: Any = None, device: Any = None) -> AbstractContextManager[Str
     in several threads.
     """
     s = as_stream(stream, device)
-    return _core.Block((s.__enter__, s.__exit__), result=s, per_entry=partial(changes_in_libraries, s))
+    return _core.Block(
+        (s.__enter__, s.__exit__), result=s, per_entry=partial(changes_in_libraries, s)
+    )

@@ -39,13 +39,17 @@ NAMES = {
 NO_NAMES = r'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\#include[^\n]*'
 
 
+def code_of(path: Path) -> str:
+    return re.sub(NO_NAMES, " ", path.read_text(encoding="utf-8"))
+
+
 @cache
 def names_in(path: Path) -> frozenset[str]:
     """The identifiers of a source, without attributes called kind in Python."""
-    text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
-        return frozenset(re.findall(r"[A-Za-z_]\w*", re.sub(NO_NAMES, " ", text)))
-    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.string]
+        return frozenset(re.findall(r"[A-Za-z_]\w*", code_of(path)))
+    text = io.StringIO(path.read_text(encoding="utf-8"))
+    tokens = [t for t in tokenize.generate_tokens(text.readline) if t.string]
     return frozenset(
         token.string
         for before, token in pairwise(tokens)
@@ -89,13 +93,20 @@ def parameters(name: str) -> Iterator[tuple[str, str, str]]:
                         yield place, node.name, ast.unparse(a.annotation)
 
 
+def declared(name: str) -> set[str]:
+    """The types of the variables and parameters of this name in C++."""
+    sources = map(code_of, ROOT.glob("native/**/*.[ch]pp"))
+    types = rf"([\w:]*\w)(?:\s*[&*]+\s*|\s+){name}\b(?=\s*[,:;)=({{\[])"
+    return {found for text in sources for found in re.findall(types, text)} - {"return"}
+
+
 def test_a_row_is_no_number_of_a_dtype():
     found = [p for name in ("row", "rows") for p in parameters(name) if re.search(r"\bint\b", p[2])]
     assert not [p for p in found if "/theano/" not in p[0] and "/converters/" not in p[0]]
-    declared = r"\b(?:DTypeId|nb::\w+) rows?\b"  # a row of kDTypes is a DTypeRow, those of a matrix are counted
-    assert not [p for p in ROOT.glob("native/**/*.[ch]pp") if re.search(declared, p.read_text("utf-8"))]
+    assert not declared("rows?") & {"DTypeId", "nb::handle", "nb::list", "nb::object", "nb::tuple"}
 
 
 def test_where_is_the_name_of_a_call():
     masks = [p for p in parameters("where") if not p[2].startswith("str")]
     assert not [p for p in masks if not (hasattr(np, p[1]) or hasattr(np.ndarray, p[1]))]
+    assert declared("where") <= {"char", "std::string"}  # const char*
