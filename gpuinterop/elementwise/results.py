@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +11,7 @@ from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import dtype_id
 from gpuinterop.arrays.scalars import is_scalar_or_list
 from gpuinterop.errors import DTypeError, ShapeError, type_name
-from gpuinterop.errors.messages import (
-    devices_differ,
-    not_an_array,
-    outs_overlap,
-    wrong_number_of_outs,
-)
+from gpuinterop.errors.messages import devices_differ, not_an_array
 from gpuinterop.exchange.incoming import as_input_array
 
 from .operands import gpuarray_class, is_foreign_array, on_device_of, result_class
@@ -51,23 +45,10 @@ def new_like(
     return _core.empty(result_cls, shape, dtype, device.type_code, device.index, where=where)
 
 
-def check_count(outs: Sequence[Any], count: int, where: str) -> None:
-    """Refuse a wrong number of `out` arrays, with the core's error message."""
-    if len(outs) != count:
-        raise wrong_number_of_outs(where, count, len(outs))
-
-
 def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> Any:
     """Refuse an `out` that does not fit, before anything is computed; return it as `plain` does."""
     _core._check_out(out, shape, dtype_id(dtype), like, where)
     return plain(out)
-
-
-def refuse_overlap(outs: Sequence[Any], where: str) -> None:
-    """Refuse `out` arrays that share memory, because the order of the writes is undefined."""
-    arrays = [out for out in outs if isinstance(out, _core.Array)]
-    if any(_core._may_overlap(x, y) for x, y in combinations(arrays, 2)):
-        raise outs_overlap(where)
 
 
 def require_arrays(where: str, *operands: Any) -> Any:

@@ -12,17 +12,19 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
-from gpuinterop.arrays.dtypes import dtype_from_id, dtype_id
+from gpuinterop.arrays.dtypes import ACCUMULATORS, dtype_from_id, dtype_id
 from gpuinterop.elementwise.calls import add_operation
 from gpuinterop.elementwise.operands import as_array_or_none, general_class, is_foreign_array
 from gpuinterop.elementwise.results import class_for, leading
 from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.reduce.codegen import ACCUMULATOR_BYTES
 from gpuinterop.reduce.functions import FUNCTIONS_OF_AXES
+from gpuinterop.reduce.table import REDUCTIONS
 
 from .codegen import ElementwiseOperation
 from .graph import Graph, Value, code_of_number, is_strict, shapes_of, strong
-from .partition import Read, Stage, depends_on_shapes, partition
-from .reduction_kernel import ValueType, fused_reduction
+from .partition import Read, Stage, bare_end, depends_on_shapes, partition
+from .reduction_kernel import ReductionKernel
 
 _MOST = 64
 
@@ -120,7 +122,7 @@ class CompiledExpression(_core.PreparedCalls):
             kernel: Callable[..., Any] = self._kernel(replace(first.part, strict=strict))
             return kernel
         graph = replace(self._graph, strict=strict, results=self._results)
-        return _Steps(graph, shapes, operands, self._kernel, self._kernels).compile(stages)
+        return _Steps(graph, shapes, operands, self._kernel).compile(stages)
 
     def _kernel(self, part: Graph) -> Any:
         """Return the core's operation for a graph; equal graphs share one."""
@@ -132,12 +134,24 @@ class CompiledExpression(_core.PreparedCalls):
 def _signature(x: Any) -> tuple[Any, ...]:
     """Return the properties of an operand on which the steps depend."""
     # Each device has one object, so its id identifies the device.
-    return (
-        (type(x), x.dtype, id(x.device), shape_of(x)) if isinstance(x, _core.Array) else (type(x),)
-    )
+    if not isinstance(x, _core.Array):
+        return (type(x),)
+    seen = core_view(x)
+    return type(x), seen.dtype, id(seen.device), tuple(seen.shape)
 
 
-class _Store(NamedTuple):
+class ValueType(NamedTuple):
+    """An operand or a value: its class, None for a number, and its type code."""
+
+    cls: Any
+    code: int
+
+    @property
+    def is_strict(self) -> bool:
+        return getattr(self.cls, "_only", None) is not None
+
+
+class Store(NamedTuple):
     """A value that a step stores; see native/fusion/prepared_calls.cpp."""
 
     result: int
@@ -149,14 +163,13 @@ class _Store(NamedTuple):
     broadcasts: bool
 
 
-class _Step(NamedTuple):
+class Step(NamedTuple):
     """A launch or a program; see native/fusion/prepared_calls.cpp."""
 
     function: Any
-    reads: list[tuple[int, tuple[int, ...] | None]]
-    stores: list[_Store]
+    reads: Sequence[tuple[int, tuple[int, ...] | None]]
+    stores: list[Store]
     numbers: Sequence[tuple[int, Any, int]] = ()
-    views: Sequence[Any] = ()
 
 
 class _Steps:
@@ -164,17 +177,17 @@ class _Steps:
 
     def __init__(
         self, graph: Graph, shapes: Sequence[tuple[int, ...]], operands: Sequence[Any],
-        kernel: Callable[[Graph], Any], kernels: Kernels,
+        kernel: Callable[[Graph], Any],
     ) -> None:  # fmt: skip
-        self.graph, self.given_shapes, self.kernel, self.kernels = graph, shapes, kernel, kernels
+        self.graph, self.given_shapes, self.kernel = graph, shapes, kernel
         self.shapes = shapes_of(graph.order(), dict(enumerate(shapes)))
         self.types = [
-            ValueType(type(x), dtype_id(x.dtype)) if isinstance(x, _core.Array)
+            ValueType(type(x), dtype_id(core_view(x).dtype)) if isinstance(x, _core.Array)
             else ValueType(None, code_of_number(x)) for x in operands
         ]  # fmt: skip
         codes, strict = graph.codes([x.code for x in self.types])
         arrays = [x for x in operands if isinstance(x, _core.Array)]
-        self.device = arrays[0].device if arrays else None
+        self.on_host = not arrays or core_view(arrays[0]).device.type == "cpu"
         other = general_class([type(x) for x in arrays])
         self.value_types = {
             value: ValueType(type(leading(arrays)) if value in strict else other, strong(code))
@@ -184,7 +197,7 @@ class _Steps:
     def compile(self, stages: Sequence[Stage]) -> _core.CompiledSteps:
         # In host memory each reduction is a program of its own.
         steps = None
-        if self.device is not None and self.device.type != "cpu":
+        if not self.on_host:
             steps = self._steps(stages)
         if steps is None:
             if any(stage.ends for stage in stages):
@@ -193,24 +206,21 @@ class _Steps:
         assert steps is not None
         return _core.CompiledSteps(len(self.types), len(self.graph.results), steps)
 
-    def _steps(self, stages: Sequence[Stage]) -> list[_Step] | None:
+    def _steps(self, stages: Sequence[Stage]) -> list[Step] | None:
         """Return the steps; None if operands of these types do not permit what follows a reduction."""
         types, steps = [*self.types], []
         slots = [*range(len(types))]  # of the places of values
         count = len(types)
         for stage, stores in zip(stages, self._stores(stages), strict=True):
             operand_types = [types[r.place] for r in (*stage.reads, *stage.extras)]
-            result_types = [self._type(value) for value in stage.stores]
-            types += result_types
+            types += [self._type(value) for value in stage.stores]
             stores = [x._replace(reused=slots[x.reused] if x.reused >= 0 else -1) for x in stores]
             reads = [(slots[place], axes) for place, axes in (*stage.reads, *stage.extras)]
-            found = fused_reduction(
-                stage, operand_types, result_types, self.device, self.kernels.get_or_make
-            ) if stage.reductions else None  # fmt: skip
+            found = self._reduction(stage, operand_types, stores) if stage.reductions else None
             if found is not None:
-                steps.append(_Step(found[0].run, reads, stores, *found[1:]))
+                steps.append(Step(found[0], reads, stores, found[1]))
             elif not stage.reductions:
-                steps.append(_Step(self._elementwise(stage.part, operand_types), reads, stores))
+                steps.append(Step(self._elementwise(stage.part, operand_types), reads, stores))
             elif stage.ends:
                 return None
             else:
@@ -218,13 +228,62 @@ class _Steps:
                 if stage.part.results[0].index < 0:  # computed by one kernel, reduced by another
                     elements = self._elementwise(stage.part, operand_types)
                     between = self._store(stage.stores[0].operands[0])
-                    steps.append(_Step(elements, reads, [between]))
+                    steps.append(Step(elements, reads, [between]))
                     reads, count = [(count, None)], count + 1
                 reduce = partial(FUNCTIONS_OF_AXES[op], axis=axis, keepdims=keepdims)
-                steps.append(_Step(reduce, reads, stores))
+                steps.append(Step(reduce, reads, stores))
             slots += range(count, count + len(stores))
             count += len(stores)
         return steps
+
+    def _reduction(
+        self, stage: Stage, types: Sequence[ValueType], stores: Sequence[Store]
+    ) -> tuple[_core.PlanCache, list[tuple[int, Any, int]]] | None:
+        """Return the plans of a stage that reduces; None if no kernel can compute it for operands of these types.
+
+        With them the positions of numbers among the operands, each with the class and the dtype of the 0-d array that
+        the kernel reads instead.
+        """
+        like = next((x for x in types if x.cls is not None), None)
+        only_reduces = stage.part.results[0].index >= 0 and not stage.ends
+        if only_reduces or like is None or max(len(types), len(stores)) > _core.MAX_PLANNED:
+            return None
+        if self.on_host and stage.part.has_texts():
+            return None
+        n, cls, strict = len(stage.reads), like.cls, like.is_strict
+        part = replace(stage.part, strict=(strict,) * n)
+        type_ids = part.input_ids([x.code for x in types[:n]])
+        mapped = [dtype_from_id(type_id) for type_id in part.result_ids(type_ids)]
+        ops = [op for op, _, _ in stage.reductions]
+        reduced = [np.dtype(REDUCTIONS[op].result(m)) for op, m in zip(ops, mapped, strict=True)]
+        accumulator_bytes = sum(2 * max(4, dtype.itemsize) for dtype in reduced)
+        if len(reduced) > 1 and accumulator_bytes > ACCUMULATOR_BYTES:
+            return None
+        strict_values = [
+            s and r == m
+            for s, r, m in zip(part.strict_results(type_ids), reduced, mapped, strict=True)
+        ]
+        ends, position = [], n
+        for end in stage.ends or [bare_end(stage.reductions[0][2])]:
+            extra = types[position : position + len(end.extras)]
+            flags = (*(strict_values[i] for i in end.reduced), *(strict,) * len(extra))
+            after = replace(end.after, strict=flags)
+            of_reduced = [dtype_id(reduced[i]) for i in end.reduced]
+            after_ids = after.input_ids((*of_reduced, *(x.code for x in extra)))
+            type_ids, position = (*type_ids, *after_ids[len(of_reduced) :]), position + len(extra)
+            ends.append(end._replace(after=after))
+        dtypes = [dtype_from_id(type_id) for type_id in type_ids]
+        # The results are CudaNdarrays only if all operands are.
+        one_class = all(
+            (class_for(cls, dtype) if x.cls is None else x.cls) is cls
+            for x, dtype in zip(types, dtypes, strict=True)
+        )
+        if not one_class or any(dtype.name not in ACCUMULATORS for dtype in (*dtypes, *mapped)):
+            return None
+        results = [(store.cls, store.dtype, store.shape) for store in stores]
+        kernel = ReductionKernel(part, ops, stage.reductions[0][1], ends, type_ids, results)
+        numbers = [(i, cls, type_ids[i]) for i, x in enumerate(types) if x.cls is None]
+        return _core.PlanCache(kernel.prepare, "fuse"), numbers
 
     def _type(self, value: Value) -> ValueType:
         return self.value_types[id(value)]
@@ -235,12 +294,12 @@ class _Steps:
 
     def _store(
         self, value: Value, result: int = -1, later: Sequence[int] = (), reused: int = -1
-    ) -> _Store:
+    ) -> Store:
         cls, type_id = self._type(value)
         cls, shape = class_for(cls, dtype_from_id(type_id)), self.shapes[id(value)]
-        return _Store(result, [*later], reused, cls, type_id, shape, value.reduction is None)
+        return Store(result, [*later], reused, cls, type_id, shape, value.reduction is None)
 
-    def _stores(self, stages: Sequence[Stage]) -> list[list[_Store]]:
+    def _stores(self, stages: Sequence[Stage]) -> list[list[Store]]:
         """Return for each stage its values: the result that each is, and where it is stored.
 
         A value may be stored in the memory of one of its type and shape that its stage is the last to read.

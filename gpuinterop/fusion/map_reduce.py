@@ -7,13 +7,13 @@ of the result's shape); `host` computes the same in NumPy. Each becomes a `CudaT
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.arrays.core_view import c_strides
+from gpuinterop.arrays.core_view import c_strides, core_view
 from gpuinterop.arrays.dtypes import NAMES, as_supported_dtype, dtype_from_id, dtype_id
 from gpuinterop.arrays.numpy_views import as_numpy_view
 from gpuinterop.elementwise import results
@@ -24,12 +24,20 @@ from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.compiler import require_arch
 from gpuinterop.reduce.codegen import render
 from gpuinterop.reduce.launch import Operand, choose_launch
-from gpuinterop.reduce.table import FUSED, REDUCTIONS, accumulated_dtype, require_accumulated
+from gpuinterop.reduce.table import (
+    FUSED,
+    REDUCTIONS,
+    accumulated_dtype,
+    check_not_empty,
+    reduced_shape,
+    require_accumulated,
+)
 
 from .builder import Expression
+from .compiled import ANY_NUMBER, Step, Store, shape_of
 from .cuda_text import CudaText, assignment_text, host_results
 from .partition import End
-from .reduction_kernel import ReductionKernel
+from .reduction_kernel import ReductionKernel, Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,14 +103,14 @@ class MapReduce:
         self.map, self.host = map, host
         self.texts, self.locals = tuple(posts), locals
         self._counts = max(1, _mentioned("x", map)), _mentioned("e", locals, *posts)
-        if max(self._counts) > _MOST:
+        if max(sum(self._counts), len(posts)) > _core.MAX_PLANNED:
             raise ArgumentTypeError(
-                where=where, expected=f"at most {_MOST} operands, x0 to x{_MOST - 1}, and as many extras",
-                got=f"x{self._counts[0] - 1} and {self._counts[1]} extras",
-                fix="number the operands without gaps: x0, x1, ...",
+                where=where, expected=f"at most {_core.MAX_PLANNED} operands and extras, and as many posts",
+                got=f"{self._counts[0]} operands, {self._counts[1]} extras and {len(posts)} posts",
+                fix="number the operands without gaps: x0, x1, ..., or split the operation",
             )  # fmt: skip
-        self._cache = _core.PlanCache(self._prepare, where)
-        self.kernel = cache(self._new_kernel)
+        self._calls = _Calls()
+        self._calls._prepare = self._prepare
 
     def compile(self, arch: int, *dtypes: Any, extras: Sequence[Any] = ()) -> bytes:
         """Return machine code for C-contiguous arrays and a compute capability times ten.
@@ -112,20 +120,16 @@ class MapReduce:
         """
         where = f"{self._where}.compile"
         arch = require_arch(arch, where)
-        counts = zip(self._counts, (dtypes, extras), strict=True)
-        type_ids, after = (
-            tuple(dtype_id(dtype, where) for dtype in dtypes or ("float32",) * count)
-            for count, dtypes in counts
-        )
-        self._require_counts(type_ids, after)
+        n, m = self._counts
+        dtypes, extras = dtypes or ("float32",) * n, extras or ("float32",) * m
+        self._require_counts(dtypes, extras)
+        type_ids = [dtype_id(dtype, where) for dtype in (*dtypes, *extras)]
         reduced = len(self.axis) if isinstance(self.axis, tuple) else 1
         shape = (256,) * (reduced + 1)
-        inputs = [
-            Operand(c_strides(shape, 1), dtype_from_id(type_id).itemsize) for type_id in type_ids
-        ]
-        outs = [(1, *(0,) * reduced)] * (len(self.texts) + len(after))
+        inputs = [Operand(c_strides(shape, 1), dtype_from_id(i).itemsize) for i in type_ids[:n]]
+        outs = [(1, *(0,) * reduced)] * (len(self.texts) + m)
         launch = choose_launch(shape, tuple(range(1, reduced + 1)), inputs, outs)
-        text = render(self.kernel(type_ids, after).recipe(type_ids, after), launch)
+        text = render(self._kernel(type_ids, self._results(type_ids)).recipe(), launch)
         return compile_source(text, arch, options=EXACT, name=f"gi_reduce_{launch.mode}.cu")
 
     def __call__(self, *operands: Any, extras: Any = (), out: Any = None) -> Any:
@@ -137,10 +141,7 @@ class MapReduce:
         if isinstance(extras, _core.Array):
             extras = (extras,)
         self._require_counts(operands, extras)
-        if out is not None and not isinstance(out, tuple):
-            out = (out,)
-        # A planned layout has been checked before: the core finds the plan by the operands.
-        return self._cache((*operands, *extras), out)
+        return self._calls(*operands, *extras, out=out)
 
     def _require_counts(self, operands: Sequence[Any], extras: Sequence[Any]) -> None:
         if (len(operands), len(extras)) != self._counts:
@@ -152,49 +153,84 @@ class MapReduce:
                 fix="pass an array for each of x0, x1, ..., and extras=(...) for each of e0, e1, ...",
             )
 
-    def _prepare(self, arrays: Sequence[Any], out: Any) -> Any:
-        results.require_arrays(self._where, *arrays)
-        type_ids, n = tuple(dtype_id(x.dtype) for x in arrays), self._counts[0]
-        return self.kernel(type_ids[:n], type_ids[n:]).prepare(arrays, out)
+    def _prepare(self, *arrays: Any, out: Any = None) -> Any:
+        """Handle a call that is not cached."""
+        n = self._counts[0]
+        device = results.require_arrays(self._where, *arrays)
+        shape = _core.broadcast_shapes([*map(shape_of, arrays[:n])], self._where)
+        axes = _core.read_axes(self.axis, len(shape), self._where)
+        check_not_empty(self.op, shape, axes)
+        kept = reduced_shape(shape, axes)
+        for extra in arrays[n:]:
+            results.plain(extra).broadcast_to(kept)
+        type_ids = [dtype_id(core_view(x).dtype) for x in arrays]
+        made = self._results(type_ids, type(results.leading(arrays[:n])), kept)
+        function: Any = partial(self._on_host, made, shape)
+        if device.type != "cpu":
+            function = _core.PlanCache(self._kernel(type_ids, made).prepare, self._where)
+        places = [(i, None) for i in range(len(arrays))]
+        stores = [Store(j, [], -1, *result, False) for j, result in enumerate(made)]
+        steps = _core.CompiledSteps(
+            len(arrays), len(made), [Step(function, places, stores)], self._where
+        )
+        self._calls._add(arrays, [ANY_NUMBER] * len(arrays), places, steps, by_shape=True)
+        return steps(*arrays, out=out)
 
-    def _new_kernel(self, type_ids: tuple[int, ...], extras: tuple[int, ...]) -> ReductionKernel:
-        """Return the kernel for operands and extras of these dtypes."""
+    def _results(
+        self, type_ids: Sequence[int], cls: Any = None, shape: tuple[int, ...] = ()
+    ) -> list[Result]:
+        """Return class, dtype and shape of each result, for operands and extras of these dtypes."""
         dtypes = [dtype_from_id(type_id) for type_id in type_ids]
-        require_accumulated(self._where, *dtypes, *map(dtype_from_id, extras))
-        common = common_dtype(dtypes, self._where)
-        value = accumulated_dtype(self.op, common)
+        require_accumulated(self._where, *dtypes)
+        common = common_dtype(dtypes[: self._counts[0]], self._where)
         given = self.dtypes or [REDUCTIONS[self.op].result(common)] * len(self.texts)
-        outs = [as_supported_dtype(dtype, "MapReduce").name for dtype in given]
+        made = [as_supported_dtype(dtype, "MapReduce") for dtype in given]
+        return [(results.class_for(cls, dtype), dtype_id(dtype), shape) for dtype in made]
+
+    def _kernel(self, type_ids: Sequence[int], made: Sequence[Result]) -> ReductionKernel:
+        """Return the kernel for operands and extras of these dtypes."""
+        names, outs = ([NAMES[i] for i in ids] for ids in (type_ids, [i for _, i, _ in made]))
+        inputs, extras = names[: self._counts[0]], names[self._counts[0] :]
+        operand_ids = type_ids[: self._counts[0]]
+        common = common_dtype([*map(dtype_from_id, operand_ids)], self._where)
+        value = accumulated_dtype(self.op, common)
         mapped = CudaText(
-            ", ".join(f"{NAMES[type_id]} x{i}" for i, type_id in enumerate(type_ids)),
+            ", ".join(f"{name} x{i}" for i, name in enumerate(inputs)),
             f"{value} gi_value", assignment_text("gi_value", value, self.map), "map",
         )  # fmt: skip
         reduced = REDUCTIONS[self.op].result(np.dtype(value)).name
         posts = CudaText(
-            ", ".join([f"{reduced} r", *(f"{NAMES[type_id]} e{i}" for i, type_id in enumerate(extras))]),
+            ", ".join([f"{reduced} r", *(f"{name} e{i}" for i, name in enumerate(extras))]),
             ", ".join(f"{name} gi_y{j}" for j, name in enumerate(outs)),
             self.locals + " ".join(
                 f"{assignment_text(f'gi_y{j}', name, post)};"
                 for j, (name, post) in enumerate(zip(outs, self.texts, strict=True))
             ), "posts",
         )  # fmt: skip
-        ends = [End((0,), Expression.of_text(posts), extras)]
+        ends = [End((0,), Expression.of_text(posts), extras)]  # of which only the number is used
         graph = Expression.of_text(mapped)
-        return ReductionKernel(graph, (self.op,), self.axis, ends, self._where, self._on_host)
+        return ReductionKernel(graph, (self.op,), self.axis, ends, type_ids, made, self._where)
 
     def _on_host(
-        self, cls: type, operands: Sequence[Any], extras: Sequence[Any], kept: tuple[int, ...],
-        dtypes: Sequence[Any], out: Any,
-    ) -> Any:  # fmt: skip
-        outs = out or [
-            results.new_like(operands[0], kept, dtype, self._where, cls) for dtype in dtypes
-        ]
-        reads = [as_numpy_view(x, self._where) for x in operands]
-        reads_after = [as_numpy_view(e, self._where) for e in extras]
+        self, made: Sequence[Result], shape: tuple[int, ...], *arrays: Any, out: Any
+    ) -> Any:
+        """Compute the results in host memory, into new arrays or `out`."""
+        n, kept = self._counts[0], made[0][2]
+        outs = out if isinstance(out, tuple) else (out,)
+        if out is None:
+            outs = tuple(
+                results.new_like(arrays[0], kept, dtype_from_id(type_id), self._where, cls)
+                for cls, type_id, _ in made
+            )
+        reads, reads_after = (
+            [as_numpy_view(results.plain(x).broadcast_to(extents), self._where) for x in some]
+            for some, extents in ((arrays[:n], shape), (arrays[n:], kept))
+        )
         writes = [as_numpy_view(o, written=True) for o in outs]
 
         def work() -> None:
             with np.errstate(all="ignore"):
+                dtypes = [dtype_from_id(type_id) for _, type_id, _ in made]
                 values = host_results(self._where, self.host(reads, reads_after), kept, dtypes)
                 if len(values) > 1:  # an operand that is returned is read before any out is written
                     values = tuple(v.copy() for v in values)
@@ -202,10 +238,13 @@ class MapReduce:
                     sink[...] = value
 
         results.record_or_run(work)
-        return outs[0] if len(outs) == 1 else tuple(outs)
+        return outs[0] if len(outs) == 1 else outs
 
 
-_MOST = 64  # far more than a kernel accepts; compile() makes a type for each
+class _Calls(_core.PreparedCalls):
+    """The calls of one MapReduce; its `_prepare` is a method of that."""
+
+    _prepare: Any
 
 
 def _mentioned(letter: str, *texts: str) -> int:

@@ -29,7 +29,7 @@ from gpuinterop.errors import DTypeError, GpuInteropError
 from gpuinterop.errors.arguments import require_bool
 from gpuinterop.errors.context import reraise_from
 
-from .plans import kernel_of_product, plan, rank_one
+from .plans import conjugate_product, plan, rank_one
 
 
 def allow_tf32(allowed: bool = True) -> Any:
@@ -93,7 +93,7 @@ def _other_product(name: str, a: Any, b: Any, out: Any) -> Any:
         return _dot_of_stacks(a, b, out)
     x, y = _flat(a), _flat(b)
     if x.dtype.kind == "c" and x.size == y.size:
-        return kernel_of_product(x, y, conjugates=True).run((x, y))
+        return conjugate_product(results.plain(x).dtype, results.plain(y).dtype)(x, y)
     try:
         return dot(x, y)
     except GpuInteropError as error:

@@ -5,11 +5,13 @@ The core requests a plan once for each layout of operands and keeps it.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.arrays.dtypes import dtype_id
 from gpuinterop.elementwise.operands import gpuarray_class
 from gpuinterop.elementwise.promotion import common_dtype
 from gpuinterop.errors import ShapeError
@@ -20,7 +22,9 @@ from gpuinterop.reduce.table import accumulated_dtype
 
 from .split_product import split_plan
 
-_products: dict[tuple[Any, ...], ReductionKernel] = {}
+if TYPE_CHECKING:
+    from gpuinterop.fusion.compiled import CompiledExpression
+    from gpuinterop.fusion.graph import Value
 
 
 def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
@@ -43,29 +47,36 @@ def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
     return kernel_of_product(left, right, kind == "wide").prepare((left, right), outs)
 
 
-def kernel_of_product(
-    a: Any, b: Any, wide: bool = False, conjugates: bool = False
-) -> ReductionKernel:
+def product(
+    graph: Expression, common: np.dtype[Any], left: Value, right: Value, conjugates: bool = False
+) -> tuple[str, Value]:
+    """Return the reduction of a product in the dtype `common`, and the elements that it reduces."""
+    if common == np.bool_:
+        return "any", graph.apply("logical_and", left, right)
+    # The dtype of the sum, so that small floats are rounded once.
+    held = accumulated_dtype("sum", common)
+    x, y = graph.cast(left, held), graph.cast(right, held)
+    return "sum", graph.apply("multiply", graph.apply("conjugate", x) if conjugates else x, y)
+
+
+def kernel_of_product(a: Any, b: Any, wide: bool = False) -> ReductionKernel:
     """Return the kernel that sums a * b over the last axis; both broadcast, with any strides and dtypes."""
-    key = (a.dtype, b.dtype, wide, conjugates)
-    kernel = _products.get(key)
-    if kernel is None:
-        common = np.dtype(np.float32) if wide else common_dtype((a.dtype, b.dtype), "matmul")
-        graph = Expression()
-        x, y = graph.input(), graph.input()
-        if common == np.bool_:
-            graph.results = [graph.apply("logical_and", x, y)]
-        else:
-            # The dtype of the sum, so that small floats are rounded once.
-            held = accumulated_dtype("sum", common)
-            x, y = graph.cast(x, held), graph.cast(y, held)
-            x = graph.apply("conjugate", x) if conjugates else x
-            graph.results = [graph.apply("multiply", x, y)]
-        op, after = "any" if common == np.bool_ else "sum", Expression()
-        after.results = [after.cast(after.input(), common)]
-        ends = [End((0,), after, ())]
-        kernel = _products[key] = ReductionKernel(graph, (op,), -1, ends, "matmul")
-    return kernel
+    common = np.dtype(np.float32) if wide else common_dtype((a.dtype, b.dtype), "matmul")
+    graph, after = Expression(), Expression()
+    op, elements = product(graph, common, graph.input(), graph.input())
+    graph.results, after.results = [elements], [after.cast(after.input(), common)]
+    shape = _core.broadcast_shapes((a.shape, b.shape), "matmul")[:-1]
+    results = [(gpuarray_class(), dtype_id(common), shape)]
+    type_ids = dtype_id(a.dtype), dtype_id(b.dtype)
+    return ReductionKernel(graph, (op,), -1, [End((0,), after, ())], type_ids, results, "matmul")
+
+
+@cache
+def conjugate_product(a: np.dtype[Any], b: np.dtype[Any]) -> CompiledExpression:
+    """Return the function that sums conj(a) * b, for vectors of these dtypes."""
+    graph, common = Expression(), common_dtype((a, b), "vdot")
+    op, elements = product(graph, common, graph.input(), graph.input(), True)
+    return graph.compile([graph.cast(graph.reduce(op, elements), common)], "vdot")
 
 
 def rank_one() -> Any:

@@ -64,47 +64,44 @@ struct Step {
   PyRef function;
   int op = -1;  // of an elementwise operation
   const ops::PlanCache* plans =
-      nullptr;  // of a reduction; else `function` takes one operand and out=
+      nullptr;  // of a reduction; else `function` takes the operands and out=
   std::vector<StepRead> reads;
   std::vector<NumberRead> numbers;
   std::vector<StepStore> stores;
-  std::vector<PyRef> views;  // of a reduction: None, or the class as which a new result is viewed
 };
 
 struct CompiledSteps {
   int operands, results, slots = 0;
   std::vector<Step> steps;
+  std::string where;  // the name in errors
 
   int traverse(visitproc visit, void* arg) const {
     for (const Step& step : steps) {
       Py_VISIT(step.function.get());
       for (const NumberRead& number : step.numbers) Py_VISIT(number.type.get());
       for (const StepStore& store : step.stores) Py_VISIT(store.type.get());
-      for (const PyRef& cls : step.views) Py_VISIT(cls.get());
     }
     return 0;
   }
   void clear() { const auto dropped = std::exchange(steps, {}); }
 };
 
-constexpr const char* kWhere = "fuse";
-
 using ops::FewValues;
 
 PyTypeObject* class_of(const PyRef& type) { return reinterpret_cast<PyTypeObject*>(type.get()); }
 
-PyRef with_axes(PyObject* value, const std::vector<int64_t>& axes) {
-  const Layout& from = read_array(value, kWhere).layout;
+PyRef with_axes(PyObject* value, const std::vector<int64_t>& axes, const char* where) {
+  const Layout& from = read_array(value, where).layout;
   Layout layout = Layout::with_ndim(static_cast<int>(axes.size()));
   int64_t elements = 1;
   for (size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i] >= from.ndim()) ops::fail_changed(kWhere);
+    if (axes[i] >= from.ndim()) ops::fail_changed(where);
     layout.shape()[i] = axes[i] < 0 ? 1 : from.shape()[axes[i]];
     layout.strides()[i] = axes[i] < 0 ? 0 : from.strides()[axes[i]];
     elements *= layout.shape()[i];
   }
-  if (elements != from.size()) ops::fail_changed(kWhere);  // an omitted axis has length 1
-  layout.finish(kWhere);
+  if (elements != from.size()) ops::fail_changed(where);  // an omitted axis has length 1
+  layout.finish(where);
   return PyRef::steal(retyped_view(value, Py_TYPE(value), std::move(layout), unwrap(value).data));
 }
 
@@ -112,7 +109,12 @@ PyRef with_axes(PyObject* value, const std::vector<int64_t>& axes) {
 class Run {
  public:
   Run(const CompiledSteps& steps, PyObject* const* given, PyObject* out)
-      : compiled_(steps), values_(steps.slots), outs_(steps.results), results_(steps.results) {
+
+      : compiled_(steps),
+        where_(steps.where.c_str()),
+        values_(steps.slots),
+        outs_(steps.results),
+        results_(steps.results) {
     for (int i = 0; i < steps.operands; ++i) values_[i] = PyRef::borrow(given[i]);
     for (int i = 0; i < steps.operands && !like_; ++i)
       if (is_array(given[i])) like_ = given[i];
@@ -135,7 +137,7 @@ class Run {
     const bool several = PyTuple_Check(out);
     const int64_t n = several ? PyTuple_Size(out) : 1;
     if (n != compiled_.results)
-      fail_with("wrong_number_of_outs", kWhere, {int64_t(compiled_.results), n});
+      fail_with("wrong_number_of_outs", where_, {int64_t(compiled_.results), n});
     for (int j = 0; j < n; ++j) {
       PyObject* one = several ? PyTuple_GetItem(out, j) : out;
       if (one == Py_None) continue;
@@ -144,12 +146,12 @@ class Run {
       require_valid_layout(one);
       for (int k = 0; k < j; ++k)
         if (outs_[k] && is_array(outs_[k]) &&
-            ops::may_overlap(unwrap(outs_[k]), unwrap(one), kWhere))
-          fail_with("outs_overlap", kWhere);
+            ops::may_overlap(unwrap(outs_[k]), unwrap(one), where_))
+          fail_with("outs_overlap", where_);
     }
     for (int i = 0; i < compiled_.operands; ++i)
       if (is_array(values_[i].get()))
-        ops::require_device(device(), unwrap(values_[i].get()), kWhere);
+        ops::require_device(device(), unwrap(values_[i].get()), where_);
     for (int j = 0; j < n; ++j)
       for (const Step& step : compiled_.steps)
         for (const StepStore& store : step.stores)
@@ -168,7 +170,7 @@ class Run {
         fits = shape[i] == 1 || shape[i] == l.shape()[lead + i];
       if (fits) shape = l.shape(), ndim = l.ndim();
     }
-    ops::check_out(out, store.dtype, device(), ndim, shape, kWhere);
+    ops::check_out(out, store.dtype, device(), ndim, shape, where_);
   }
 
   // The array in which a value is stored, borrowed; null: a new one.
@@ -180,7 +182,7 @@ class Run {
     if (!a.layout.has_shape(static_cast<int>(store.shape.size()), store.shape.data()))
       return nullptr;
     for (const int i : store.later)
-      if (is_array(values_[i].get()) && ops::may_overlap(a, unwrap(values_[i].get()), kWhere))
+      if (is_array(values_[i].get()) && ops::may_overlap(a, unwrap(values_[i].get()), where_))
         return nullptr;
     return out;
   }
@@ -192,13 +194,13 @@ class Run {
     FewValues<PyObject*, 4> ins(n);
     for (int i = 0; i < n; ++i) {
       const auto& [slot, axes] = step.reads[static_cast<size_t>(i)];
-      held[i] = axes ? with_axes(values_[slot].get(), *axes) : values_[slot];
+      held[i] = axes ? with_axes(values_[slot].get(), *axes, where_) : values_[slot];
     }
     for (const auto& [position, type, dtype] : step.numbers) {
-      Array number = make_empty(device(), dtype, 0, nullptr, kWhere);
+      Array number = make_empty(device(), dtype, 0, nullptr, where_);
       const PyRef value =
           std::exchange(held[position], PyRef::steal(wrap(class_of(type), std::move(number))));
-      assign(unwrap(held[position].get()), class_of(type), value.get(), kWhere);
+      assign(unwrap(held[position].get()), class_of(type), value.get(), where_);
     }
     for (int i = 0; i < n; ++i) ins[i] = held[i].get();
     FewValues<PyRef, 2> sinks(count);
@@ -209,17 +211,12 @@ class Run {
       any = any || sinks[j];
     }
     for (int j = 0; j < count; ++j) {
-      if (any && step.plans && !sinks[j]) sinks[j] = fresh(step.stores[static_cast<size_t>(j)]);
+      if (any && step.op < 0 && !sinks[j]) sinks[j] = fresh(step.stores[static_cast<size_t>(j)]);
       outs[j] = sinks[j].get();
     }
     const PyRef made = compute(step, ins.get(), n, any ? outs.get() : nullptr, count);
     for (int j = 0; j < count; ++j) {
       PyRef value = PyRef::borrow(count > 1 ? PyTuple_GetItem(made.get(), j) : made.get());
-      if (!any && !step.views.empty() && step.views[static_cast<size_t>(j)].get() != Py_None) {
-        const Array& a = unwrap(value.get());
-        PyTypeObject* type = class_of(step.views[static_cast<size_t>(j)]);
-        value = PyRef::steal(retyped_view(value.get(), type, a.layout, a.data));
-      }
       keep(step.stores[static_cast<size_t>(j)], value);
       values_[next + j] = std::move(value);
     }
@@ -229,7 +226,7 @@ class Run {
   PyRef fresh(const StepStore& store) const {
     return PyRef::steal(wrap(class_of(store.type),
                              make_empty(device(), store.dtype, static_cast<int>(store.shape.size()),
-                                        store.shape.data(), kWhere)));
+                                        store.shape.data(), where_)));
   }
 
   static PyRef compute(const Step& step, PyObject* const* ins, int n, PyObject* const* outs,
@@ -239,8 +236,13 @@ class Run {
     if (step.plans)
       return PyRef::steal(step.plans->run({ins, n, outs, outs ? count : 0}).release().ptr());
     static PyObject* const names = Py_BuildValue("(s)", "out");
-    PyObject* arguments[] = {ins[0], outs ? outs[0] : Py_None};
-    return PyRef::checked(PyObject_Vectorcall(step.function.get(), arguments, 1, names));
+    FewValues<PyObject*, 4> arguments(n + 1);
+    std::copy_n(ins, n, arguments.get());
+    FewValues<PyRef, 2> given(count);
+    for (int j = 0; j < count; ++j) given[j] = PyRef::borrow(outs ? outs[j] : Py_None);
+    const PyRef out = PyRef::steal(ops::one_or_tuple(given.get(), outs ? count : 1));
+    arguments[n] = out.get();
+    return PyRef::checked(PyObject_Vectorcall(step.function.get(), arguments.get(), n, names));
   }
 
   void keep(const StepStore& store, const PyRef& value) {
@@ -250,15 +252,16 @@ class Run {
     results_[store.result] = out ? PyRef::borrow(out) : value;
   }
 
-  static void copy_to(PyObject* out, PyObject* value) {
+  void copy_to(PyObject* out, PyObject* value) const {
     const Array target = unwrap(out);
     Array source = unwrap(value);
-    source.layout = source.layout.broadcast_to(target.layout.ndim(), target.layout.shape(), kWhere);
-    ops::prepare_write(target, kWhere);
-    copy_elements(target, source, kWhere);
+    source.layout = source.layout.broadcast_to(target.layout.ndim(), target.layout.shape(), where_);
+    ops::prepare_write(target, where_);
+    copy_elements(target, source, where_);
   }
 
   const CompiledSteps& compiled_;
+  const char* where_;
   PyObject* like_ = nullptr;  // the first array among the operands
   FewValues<PyRef, 8> values_;
   FewValues<PyObject*, 2> outs_;  // borrowed; null: a new array
@@ -273,15 +276,14 @@ using Number = std::tuple<int, nb::handle, DTypeId>;
 using Store =
     std::tuple<int, std::vector<int>, int, nb::handle, DTypeId, std::vector<int64_t>, bool>;
 // The fields of compiled.Step.
-using Fields = std::tuple<nb::handle, std::vector<Read>, std::vector<Store>, std::vector<Number>,
-                          std::vector<nb::handle>>;
+using Fields = std::tuple<nb::handle, std::vector<Read>, std::vector<Store>, std::vector<Number>>;
 
 bool has_id(PyObject* function) {
   return PyCFunction_Check(function) && PyModule_Check(PyCFunction_GetSelf(function));
 }
 
 Step read_step(const Fields& fields) {
-  const auto& [function, reads, stores, numbers, views] = fields;
+  const auto& [function, reads, stores, numbers] = fields;
   Step step;
   step.function = PyRef::borrow(function.ptr());
   if (has_id(function.ptr()))
@@ -294,12 +296,12 @@ Step read_step(const Fields& fields) {
   for (const auto& [result, later, reused, type, dtype, shape, broadcasts] : stores)
     step.stores.push_back(
         {result, later, reused, PyRef::borrow(type.ptr()), dtype, shape, broadcasts});
-  for (const nb::handle cls : views) step.views.push_back(PyRef::borrow(cls.ptr()));
   return step;
 }
 
-void make_steps(CompiledSteps* self, int operands, int results, std::vector<Fields> steps) {
-  CompiledSteps made{operands, results, operands, {}};
+void make_steps(CompiledSteps* self, int operands, int results, std::vector<Fields> steps,
+                std::string where) {
+  CompiledSteps made{operands, results, operands, {}, std::move(where)};
   for (const Fields& fields : steps) {
     made.steps.push_back(read_step(fields));
     for (const StepRead& read : made.steps.back().reads)
@@ -495,7 +497,8 @@ void register_prepared_calls(nb::module_& m) {
   nb::class_<CompiledSteps>(
       m, "CompiledSteps", nb::type_slots(of_steps.slots),
       "The compiled form of an expression, for operands of known classes and dtypes.")
-      .def("__init__", &make_steps, nb::arg("operands"), nb::arg("results"), nb::arg("steps"))
+      .def("__init__", &make_steps, nb::arg("operands"), nb::arg("results"), nb::arg("steps"),
+           nb::arg("where") = "fuse")
       .def(
           "__call__",
           [](const CompiledSteps& self, nb::args given, nb::object out) {

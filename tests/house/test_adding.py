@@ -108,7 +108,7 @@ total = graph.reduce("sum_of_squares", graph.apply("midpoint", graph.input(), 1)
 assert graph.compile([total])(x).item() == (((x + 1) / 2) ** 2).sum().item()
 twice = gi.MapReduce("x0 * 2", lambda x, e: (np.sum(4 * x[0] ** 2, axis=-1),), op="sum_of_squares")
 float32 = (NAMES.index("float32"),)
-assert twice.kernel(float32, ()).recipe(float32, ()).support.splitlines()[-2].count("m0") == 2
+assert twice._kernel(float32, twice._results(float32)).recipe().support.splitlines()[-2].count("m0") == 2
 """
 KERNELS = """
 from gpuinterop import jit

@@ -111,7 +111,7 @@ WRONG = {
     "two outs": (ShapeError, lambda x: gi.MapReduce("x0", lambda x, e: (x[0],))(x, out=(x, x))),
     "no host function": (ArgumentTypeError, lambda x: gi.MapReduce("x0", None)),
     "an operation": (ShapeError, lambda x: gi.MapReduce("x0", sums, op="argmax")),
-    "operands": (ShapeError, lambda x: gi.MapReduce(
+    "operands": (ArgumentTypeError, lambda x: gi.MapReduce(
         " + ".join(f"x{i}" for i in range(17)), sums)(*[x] * 17)),
     "outs": (ShapeError, lambda x: gi.MapReduce("x0", sums)(x, out=(x[0],) * 17)),
 }  # fmt: skip

@@ -1,5 +1,6 @@
 """Every reduction compiles for every architecture that the installed NVRTC supports."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -94,7 +95,7 @@ def product_text(kernel, *dtypes: str) -> str:
     """The kernel for operands of 64 rows of 256."""
     operands = [Operand((256, 1), dtype_named(name).itemsize) for name in dtypes]
     plan = choose_launch((64, 256), (1,), operands, [(1, 0)])
-    return render(kernel.recipe(tuple(map(NAMES.index, dtypes)), ()), plan)
+    return render(kernel.recipe(), plan)
 
 
 @pytest.mark.parametrize(("a", "b"), FACTORS)
@@ -102,7 +103,7 @@ def test_products_of_any_two_dtypes_compile(a: str, b: str) -> None:
     if common_dtype(a, b) is None:
         return
     kernel = product_plans.kernel_of_product(
-        *[SimpleNamespace(dtype=dtype_named(n)) for n in (a, b)]
+        *[SimpleNamespace(dtype=dtype_named(n), shape=(64, 256)) for n in (a, b)]
     )
     arch = archs()[len(a + b) % len(archs())]
     assert compile_source(product_text(kernel, a, b), arch)
@@ -141,14 +142,16 @@ def test_joined_reductions_compile(dtype: str, axis: int | None) -> None:
     lengths = {0: (4096,), 1: (256,), None: (4096, 256)}[axis]
     (stage,) = partition(results, [(4096, 256), lengths])
     ops = [op for op, _, _ in stage.reductions]
-    kernel = ReductionKernel(stage.part, ops, axis, stage.ends)
+    ids = (NAMES.index(dtype),) * len(stage.reads)
+    given = replace(graph, results=results).codes(ids)[0]
+    made = [(None, given[id(value)], ()) for value in stage.stores]
+    kernel = ReductionKernel(stage.part, ops, axis, stage.ends, ids, made)
     item = dtype_named(dtype).itemsize
     strides = {0: (1, 0), 1: (0, 1), None: (256, 1)}[axis]
     rows = [Operand((256, 1), item), Operand(strides, item)]
     axes = (0, 1) if axis is None else (axis,)
     outs = [tuple(int(i not in axes) for i in range(2))] * len(results)
-    dtypes = (NAMES.index(dtype),) * len(stage.reads)
-    text = render(kernel.recipe(dtypes, ()), choose_launch((4096, 256), axes, rows, outs))
+    text = render(kernel.recipe(), choose_launch((4096, 256), axes, rows, outs))
     assert "Both<" in text
     assert compile_source(text, archs()[0])
 
