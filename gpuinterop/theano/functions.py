@@ -1,4 +1,4 @@
-"""Inputs with default values, `ifelse`, variables that are true, and modes that call functions of three parameters."""
+"""Inputs with default values, `ifelse`, and what PyTensor's variables, operations and rewrites do as in Theano."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.configdefaults import config
 from pytensor.link.basic import Container
 from pytensor.scalar import basic as scalar
+from pytensor.tensor.rewriting import math
+from pytensor.tensor.type import discrete_dtypes
 from pytensor.tensor.variable import _tensor_py_operators
 
 from gpuinterop.pytensor import host_from_gpu
@@ -134,6 +136,29 @@ def _no_gradient(op: Any, inputs: Any, outputs: Any, gradients: Any) -> list[Any
     return [x.zeros_like(dtype=dtype) for x, dtype in zip(inputs, floats, strict=True)]
 
 
+def _mean(
+    x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, acc_dtype: Any = None
+) -> Any:
+    return tensor.mean(x, axis, dtype, keepdims=keepdims, acc_dtype=acc_dtype)
+
+
+def _refuse(rewriter: Any, condition: Callable[[Any], bool]) -> None:
+    """Let a rewrite of PyTensor leave the nodes for which a condition is true."""
+    rewrite = rewriter.fn
+    rewriter.fn = lambda graph, node: None if condition(node) else rewrite(graph, node)
+
+
+def _has_unsigned(node: Any) -> bool:
+    """Return whether a node has unsigned integers, for which there is no constant -1."""
+    return bool(node.inputs[0].dtype.startswith("uint"))
+
+
+def _widens_integers(node: Any) -> bool:
+    """Return whether integers are reduced in another dtype than theirs, so that products have wrapped before."""
+    x, result = node.inputs[0].dtype, node.outputs[0].dtype
+    return x in discrete_dtypes and x != result
+
+
 def install() -> None:
     """Give PyTensor's variables and operations Theano's meaning, where the two differ.
 
@@ -142,8 +167,10 @@ def install() -> None:
     _tensor_py_operators.__bool__ = _is_true
     for name in ("lt", "le", "gt", "ge", "ceil", "floor", "trunc"):
         setattr(_tensor_py_operators, f"__{name}__", getattr(tensor, name))
-    for name in ("any", "all", "ceil", "floor", "trunc", "round"):
+    for name in ("any", "all", "ceil", "floor", "trunc", "round", "conj", "var", "std"):
         setattr(_tensor_py_operators, name, getattr(tensor, name))
+    _tensor_py_operators.mean = _mean
+    _tensor_py_operators.real, _tensor_py_operators.imag = map(property, (tensor.real, tensor.imag))
     # The name of the method in the versions of PyTensor.
     gradient = "pullback" if hasattr(scalar.ScalarOp, "pullback") else "L_op"
     for operation in (scalar.Maximum, scalar.Minimum):
@@ -152,3 +179,6 @@ def install() -> None:
         setattr(operation, gradient, _no_gradient)
     if "uint64" not in scalar.autocast_int.dtypes:  # else 2**63 becomes negative
         scalar.autocast_int.dtypes += ("uint64",)
+    _refuse(math.local_neg_to_mul, _has_unsigned)
+    for rewriter in (math.local_sum_prod_of_mul_or_div, math.local_sum_of_neg_to_neg_of_sum):
+        _refuse(rewriter, _widens_integers)

@@ -16,10 +16,11 @@ from pytensor.graph.basic import Constant
 from pytensor.tensor import variable
 
 __all__ = ["Lop", "Rop", "TensorVariable", "abs_", "addbroadcast", "all", "allclose", "any", "as_tensor_variable",
-           "batched_dot", "batched_tensordot", "ceil", "conj", "constant", "eq", "flatten", "floor", "ge", "grad", "gt",
-           "hessian", "inv", "iround", "isclose", "isinf", "isnan", "jacobian", "le", "lt", "neq", "patternbroadcast",
-           "real", "round", "solve_lower_triangular", "solve_upper_triangular", "split", "stack", "tile", "trunc",
-           "unbroadcast", "verify_grad"]  # fmt: skip
+           "batched_dot", "batched_tensordot", "ceil", "conj", "constant", "eq", "flatten", "floor", "ge", "grad",
+           "gt", "hessian", "imag", "inc_subtensor", "inv", "iround", "isclose", "isinf", "isnan", "jacobian", "le",
+           "lt", "mean", "neq", "patternbroadcast", "real", "round", "solve_lower_triangular",
+           "solve_upper_triangular", "split", "stack", "std", "tile", "trunc",
+           "unbroadcast", "var", "verify_grad"]  # fmt: skip
 
 abs_ = pt.abs
 inv = pt.reciprocal
@@ -63,6 +64,40 @@ def _of_complex(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 real, conj = _of_complex(pt.real), _of_complex(pt.conj)
+
+
+def imag(x: Any) -> Any:
+    """Return the imaginary part, which is 0 for real numbers."""
+    x = pt.as_tensor_variable(x)
+    return pt.imag(x) if np.dtype(x.dtype).kind == "c" else pt.zeros_like(x)
+
+
+def mean(x: Any, axis: Any = None, dtype: Any = None, op: bool = False, keepdims: bool = False,
+         acc_dtype: Any = None) -> Any:  # fmt: skip
+    """Return means along axes, of integers in float64. Over no axes they are sums, and stay integers."""
+    x = pt.as_tensor_variable(x)
+    axes = range(x.ndim) if axis is None else np.atleast_1d(axis)
+    function = pt.mean if len(axes) else pt.sum
+    return function(x, axis, dtype, keepdims=keepdims, acc_dtype=acc_dtype)
+
+
+def var(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return variances along axes."""
+    x = pt.as_tensor_variable(x)
+    return mean((x - mean(x, axis, keepdims=True)) ** 2, axis, keepdims=keepdims)
+
+
+def std(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return standard deviations along axes."""
+    return pt.sqrt(var(x, axis, keepdims))
+
+
+def inc_subtensor(x: Any, y: Any, *rest: Any, **options: Any) -> Any:
+    """Return an array with a part of which `x` is the view increased by y, of integers in the dtype of x."""
+    y = pt.as_tensor_variable(y)
+    if np.dtype(x.dtype).kind in "iu" and np.dtype(y.dtype).kind in "iu":
+        y = pt.cast(y, x.dtype)
+    return pt.inc_subtensor(x, y, *rest, **options)
 
 
 def _of_floats(function: Callable[..., Any]) -> Callable[..., Any]:
