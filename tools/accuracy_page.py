@@ -21,9 +21,8 @@ is guaranteed on every device. Tests check the guarantee. The error of a correct
 float16 and bfloat16 are computed in float32 and rounded at the end.
 
 Other operations on real numbers are exact or round once: comparisons, `floor`, `minimum`, casts and so on. The
-exceptions are `erfinv` and `digamma`; `float_power`, which computes as `power` does; `round` to decimals, which
-multiplies and divides; and the host's casts to bfloat16 and smaller types of ml_dtypes, which may
-[round twice](operations.md#elementwise).
+exceptions are `erfinv` and `digamma`; `float_power`, which computes as `power` does; and `round` to decimals, which
+multiplies and divides.
 
 """
 KEPT = accuracy.WITHOUT_ORACLE

@@ -22,6 +22,7 @@ from gpuinterop.errors.messages import cast_changes_values
 
 from .dtypes import (
     FLOAT32,
+    LETTERS,
     ML_NAMES,
     SUB_BYTE_NAMES,
     as_supported_dtype,
@@ -148,7 +149,7 @@ def _converted(
         _refuse_narrowing(value, wanted, where)
     with np.errstate(all="ignore"):
         if not np.any(lost):
-            result = found.astype(wanted, copy=False)
+            result: np.ndarray[Any, Any] = cast_once(found, wanted)
             if wanted.kind != "b":
                 lost = ~_finite(result) & _finite(found)
             if name_of(wanted) in ML_NAMES:  # some of them have no infinity
@@ -313,10 +314,34 @@ def _encode(number: Any, type_id: int) -> tuple[int, int]:
     if type(number) is int and number.bit_length() > 63:
         number = float(number)  # NumPy holds it as an object, which ml_dtypes does not cast
     with np.errstate(all="ignore"):
-        return element_words(np.asarray(number).astype(dtype_from_id(type_id)))
+        return element_words(cast_once(np.asarray(number), dtype_from_id(type_id)))
 
 
 _core.set_hooks(encode=_encode)
+
+
+def cast_once(values: Any, dtype: np.dtype[Any]) -> Any:
+    """Return NumPy's values in another dtype. Small floats are rounded once, as by the core's casts.
+
+    ml_dtypes casts wide numbers to float32 first. A value between two float32 becomes the one whose last bit is
+    set, from which the small float is rounded as from the value itself.
+    """
+    name = name_of(dtype)
+    if name not in ML_NAMES or LETTERS[name] != "f" or not _is_wide(values.dtype):
+        return values.astype(dtype, copy=False)
+    if values.dtype.kind in "iu" and values.dtype.itemsize == 8:
+        # From 2**40 on one bit stands for the last 24, which a float64 may not hold.
+        rest = values & 0xFFFFFF
+        far = (values >= 2**40) | (values <= -(2**40))
+        values = np.where(far, values - rest + (rest != 0) * values.dtype.type(1 << 23), values)
+    wide = np.asarray(values.real, np.float64)
+    near = wide.astype(np.float32)
+    bits = near.view(np.uint32) - (np.abs(near, dtype=np.float64) > np.abs(wide))
+    return (bits | (near != wide)).view(np.float32).astype(dtype)
+
+
+def _is_wide(dtype: np.dtype[Any]) -> bool:
+    return dtype.itemsize >= (16 if dtype.kind == "c" else 8 if dtype.kind == "f" else 4)
 
 
 def is_scalar_or_list(value: Any) -> bool:

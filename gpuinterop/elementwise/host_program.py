@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.dtypes import NAMES, NUMPY_NAMES, dtype_from_id
 from gpuinterop.arrays.numpy_views import as_numpy_view
-from gpuinterop.arrays.scalars import element_words
+from gpuinterop.arrays.scalars import cast_once, element_words
 
 from .promotion import is_extended, letter_of, loop_dtypes
 from .table import Row
@@ -75,7 +75,7 @@ class HostProgram:
     def constant(self, number: Any, dtype: int) -> HostValue:
         """Return a number as a value, rounded to the dtype."""
         with np.errstate(all="ignore"):
-            element = np.asarray(number).astype(dtype_from_id(dtype))
+            element = cast_once(np.array(number), dtype_from_id(dtype))
         return self._constants.setdefault(
             (dtype, element.tobytes()), HostValue(dtype, number=element)
         )
@@ -99,7 +99,7 @@ class HostProgram:
             return value
         if value.dtype == dtype or max(value.dtype, dtype) <= _BFLOAT16:
             return self._step(None, (value.dtype, dtype), (value,), (dtype,))[0]
-        return self.call(_cast, (value,), (dtype,))[0]
+        return self.call(partial(cast_once, dtype=dtype_from_id(dtype)), (value,), (dtype,))[0]
 
     def loop(
         self, ufunc: np.ufunc, operands: Sequence[HostValue], dtypes: Sequence[int]
@@ -230,10 +230,6 @@ def _loop_index(ufunc: np.ufunc, ins: tuple[int, ...], outs: tuple[int, ...]) ->
             index = ufunc.types.index(text)
             return index if _core._has_loop(ufunc, index) else None
     return None
-
-
-def _cast(x: Any) -> Any:
-    return x
 
 
 def _caller(function: Callable[..., Any], inputs: int) -> Callable[..., Callable[[], None]]:

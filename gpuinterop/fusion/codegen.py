@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop.arrays.dtypes import NAMES, dtype_from_id
+from gpuinterop.arrays.scalars import cast_once
 from gpuinterop.elementwise.codegen import STORAGE, WORKING, Body
 from gpuinterop.elementwise.host_program import HostProgram, HostValue, row_results
 from gpuinterop.elementwise.promotion import letter_of, loop_dtypes, substitute
@@ -151,7 +152,7 @@ def literal(number: Any, type_id: int) -> str:
         part = "float" if name == "complex64" else "double"
         return f"gi_make({_real_literal(value.real, part)}, {_real_literal(value.imag, part)})"
     with np.errstate(all="ignore"):
-        rounded = float(np.asarray(scalar).astype(dtype_from_id(type_id)).astype(np.float64))
+        rounded = float(cast_once(np.asarray(scalar), dtype_from_id(type_id)))
     return _real_literal(rounded, working)
 
 

@@ -53,20 +53,34 @@ GI_INLINE Half to_half(float value) {
   const uint32_t rounded = magnitude - 0x38000000 + 0xfff + (magnitude >> 13 & 1);
   return {static_cast<uint16_t>(sign | rounded >> 13)};
 }
-// A float whose last bit is set if the double lies between two floats, so that it is rounded once.
-GI_INLINE Half to_half(double value) {
-  const float near = static_cast<float>(value);
-  if (static_cast<double>(near) == value || value != value) return to_half(near);
-  uint32_t bits = std::bit_cast<uint32_t>(near);
-  if ((near < 0 ? -static_cast<double>(near) : static_cast<double>(near)) >
-      (value < 0 ? -value : value))
-    --bits;
-  return to_half(std::bit_cast<float>(bits | 1));
-}
 GI_INLINE BFloat16 to_bfloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if (value != value) return {static_cast<uint16_t>((bits >> 16 & 0x8000) | 0x7fc0)};
   return {static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+}
+
+// The float from which a smaller type is rounded. A value between two floats becomes the one whose last bit is set,
+// so that the smaller type has the result of a single rounding.
+GI_INLINE float float_to_round(double value) {
+  const auto near = static_cast<float>(value);
+  const auto back = static_cast<double>(near);
+  auto bits = std::bit_cast<uint32_t>(near);
+  bits -= (back < 0 ? -back : back) > (value < 0 ? -value : value);
+  return std::bit_cast<float>(bits | (back != value));
+}
+template <class T>
+GI_INLINE float float_to_round(T x) {
+  if constexpr (std::is_same_v<T, float> || sizeof(T) <= 2) {
+    return static_cast<float>(x);
+  } else if constexpr (sizeof(T) == 4) {
+    return float_to_round(static_cast<double>(x));
+  } else {
+    // From 2^40 on one bit stands for the last 24, which a double may not hold. Two's complement needs no sign.
+    constexpr T kFar = T{1} << 40, kRest = (T{1} << 24) - 1;
+    const bool far = x >= kFar || (std::is_signed_v<T> && x <= -kFar);
+    const T kept = far ? (x & ~kRest) | (x & kRest ? T{1} << 23 : 0) : x;
+    return float_to_round(static_cast<double>(kept));
+  }
 }
 
 // Casts as NumPy does: the result for a value that does not fit the integer type depends on the processor.
@@ -84,12 +98,10 @@ GI_INLINE To convert(From x) {
     return {convert<decltype(To::re)>(x), 0};
   else if constexpr (std::is_same_v<To, bool>)
     return x != 0;
-  else if constexpr (std::is_same_v<To, Half> && std::is_same_v<From, double>)
-    return to_half(x);
   else if constexpr (std::is_same_v<To, Half>)
-    return to_half(static_cast<float>(x));
+    return to_half(float_to_round(x));
   else if constexpr (std::is_same_v<To, BFloat16>)
-    return to_bfloat16(static_cast<float>(x));
+    return to_bfloat16(float_to_round(x));
   else
     return static_cast<To>(x);
 }
