@@ -98,6 +98,23 @@ def only_element(x: Any, where: str) -> Any:
     return found
 
 
+def read_by_numpy(value: Any) -> np.ndarray[Any, Any]:
+    """Return numpy.asarray(value). NumPy 2.1 ends the process where later versions raise this ValueError."""
+    _require_shapes(value, _core.MAX_DIMS)
+    return np.asarray(value)
+
+
+def _require_shapes(value: Any, depth: int) -> None:
+    if isinstance(value, (list, tuple)):
+        for item in value if depth else ():
+            if type(item) not in (bool, int, float, complex):
+                _require_shapes(item, depth - 1)
+    elif not isinstance(value, (np.ndarray, np.generic, _core.Array)):
+        interface = getattr(value, "__array_interface__", None)
+        if isinstance(interface, dict) and "shape" not in interface:
+            raise ValueError("Missing __array_interface__ shape")
+
+
 def wrap_numpy(host: np.ndarray[Any, Any]) -> _core.Array:
     """Return a core array over a NumPy array's memory."""
     host = np.asarray(host)  # because a subclass may report any shape

@@ -30,6 +30,7 @@ from .dtypes import (
     is_complex,
     name_of,
 )
+from .numpy_views import read_by_numpy
 
 NUMBERS = (bool, int, float, complex, list, tuple, range)
 
@@ -110,7 +111,7 @@ def _shape_by_first_items(value: Any) -> tuple[int, ...]:
             return ()
         shape.append(len(value))
         value = value[0]
-    return (*shape, *np.shape(value)) if shape else ()
+    return (*shape, *read_by_numpy(value).shape) if shape else ()
 
 
 def _fill(target: np.ndarray[Any, Any], value: Any, converted: Any) -> bool:
@@ -123,7 +124,7 @@ def _fill(target: np.ndarray[Any, Any], value: Any, converted: Any) -> bool:
             return False
         target[...] = found
         return True
-    items: Any = value if listed else np.atleast_1d(np.asarray(value))
+    items: Any = value if listed else np.atleast_1d(read_by_numpy(value))
     if len(items) != len(target):
         return False
     step = most * len(target) // target.size
@@ -220,7 +221,7 @@ def _refuse_narrowing_of(array: np.ndarray[Any, Any], wanted: np.dtype[Any], whe
 def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]:
     """Return the values as NumPy reads them; as objects if an integer exceeds 64 bits."""
     try:
-        found = np.asarray(value)
+        found = read_by_numpy(value)
     except ValueError as error:
         deep = "exceed the maximum" in str(error)
         raise ShapeError(

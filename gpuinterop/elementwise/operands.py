@@ -12,7 +12,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import dtype_id
-from gpuinterop.arrays.numpy_views import as_scalar
+from gpuinterop.arrays.numpy_views import as_scalar, read_by_numpy
 from gpuinterop.arrays.scalars import is_scalar_or_list
 from gpuinterop.devices.foreign_handles import torch_keeps_stream
 from gpuinterop.exchange.incoming import (
@@ -147,5 +147,5 @@ def as_operand(value: Any, like: Any, where: str) -> Any:
     """Return a gpuinterop array unchanged, and any other value as an array on the device of `like`."""
     if isinstance(value, _core.Array):
         return value
-    given = np.asarray(value) if is_scalar_or_list(value) else value
+    given = read_by_numpy(value) if is_scalar_or_list(value) else value
     return on_device_of(as_input_array(given, None, where), like, where)

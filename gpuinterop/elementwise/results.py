@@ -9,6 +9,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import dtype_id
+from gpuinterop.arrays.numpy_views import read_by_numpy
 from gpuinterop.arrays.scalars import is_scalar_or_list
 from gpuinterop.errors import DTypeError, ShapeError, type_name
 from gpuinterop.errors.messages import devices_differ, not_an_array
@@ -98,7 +99,7 @@ def as_mask(mask: Any, x: Any, where: str) -> Any:
         require_arrays(where, x, mask)
         mask = plain(mask)
     else:
-        given = np.asarray(mask) if is_scalar_or_list(mask) else mask
+        given = read_by_numpy(mask) if is_scalar_or_list(mask) else mask
         source = as_input_array(given, None, where)
         mask = on_device_of(source, x, where, source.ndim == 0)
     if mask.dtype != np.bool_:

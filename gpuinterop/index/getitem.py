@@ -9,7 +9,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
-from gpuinterop.arrays.numpy_views import as_numpy_view
+from gpuinterop.arrays.numpy_views import as_numpy_view, read_by_numpy
 from gpuinterop.arrays.scalars import is_scalar_or_list, scalars_to_array
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
@@ -281,7 +281,7 @@ def _source(src: Any, target: Any, casting: str) -> Any:
     dtype = target.dtype
     number = type(src) in (bool, int, float, complex)
     if isinstance(src, (list, tuple)):
-        src = np.asarray(src)
+        src = read_by_numpy(src)
     if not number and not isinstance(src, (_core.Array, np.generic)):
         src = as_source(src, None, COPYTO)
     source_dtype = np.result_type(src) if number else src.dtype

@@ -14,7 +14,13 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core
-from gpuinterop.arrays.numpy_views import as_numpy_view, has_core_layout, refuse_mask, wrap_numpy
+from gpuinterop.arrays.numpy_views import (
+    as_numpy_view,
+    has_core_layout,
+    read_by_numpy,
+    refuse_mask,
+    wrap_numpy,
+)
 from gpuinterop.arrays.scalars import is_scalar_or_list
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.operands import gpuarray_class
@@ -126,7 +132,7 @@ def as_index_array(value: Any, device: Any, where: str, masks: bool = True) -> I
     if isinstance(value, (np.ndarray, np.generic)) or listed:
         refuse_mask(value, where)
         try:
-            index: Any = np.asarray(value)
+            index: Any = read_by_numpy(value)
         except (ValueError, TypeError) as error:  # of ragged lists, and of lists of arrays on a GPU
             raise IndexKindError(where=where, expected="index lists whose parts have equal lengths",
                                  got=f"{short_repr(value)}: {error}",

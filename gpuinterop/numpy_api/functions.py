@@ -16,6 +16,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import as_supported_dtype
+from gpuinterop.arrays.numpy_views import read_by_numpy
 from gpuinterop.elementwise import functions, results
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
 from gpuinterop.elementwise.operands import as_operand
@@ -132,11 +133,17 @@ def _same_view(x: Any, view: np.ndarray[Any, Any]) -> Any:
     return x._restrided(view.shape, view.strides, offset)
 
 
+def _readable(value: Any) -> Any:
+    return value if isinstance(value, np.ndarray) else read_by_numpy(value)  # keeps subclasses
+
+
 def _at_least(function: Any) -> Callable[..., Any]:
     views = _of_views(function)
 
     def call(*arys: Any) -> Any:
-        made = tuple((views if isinstance(x, _core.Array) else function)(x) for x in arys)
+        made = tuple(
+            views(x) if isinstance(x, _core.Array) else function(_readable(x)) for x in arys
+        )
         return made if len(made) > 1 else made[0]
 
     return call
@@ -145,7 +152,8 @@ def _at_least(function: Any) -> Callable[..., Any]:
 def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
     """Return a view of each operand: of NumPy's class for those that are not gpuinterop arrays."""
     parts: list[Any] = [
-        x if isinstance(x, _core.Array) else np.array(x, copy=None, subok=subok) for x in args
+        x if isinstance(x, _core.Array) else np.array(_readable(x), copy=None, subok=subok)
+        for x in args
     ]
     shape = _core.broadcast_shapes([x.shape for x in parts], "numpy.broadcast_arrays")
     return tuple(np.broadcast_to(x, shape, subok=subok) for x in parts)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.arrays.numpy_views import read_by_numpy
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
 from gpuinterop.elementwise.functions import astype, clip, round
 from gpuinterop.elementwise.missing_names import own_call
@@ -108,7 +109,7 @@ def ufunc_method(ufunc: np.ufunc, method: str) -> Any:
 def _outer(function: Callable[..., Any], x: Any, y: Any, out: Any, **kwargs: Any) -> Any:
     """Apply the function to every element of x with every element of y."""
     if not isinstance(x, _core.Array):
-        x = np.asarray(x)
+        x = read_by_numpy(x)
     result = out[0] if out else None
     return function(x.reshape((*x.shape, *[1] * np.ndim(y))), y, out=result, **kwargs)
 

@@ -124,9 +124,14 @@ bool import_by_numpy(const ForeignType& p, PyObject* obj, const Options& o, Arra
   const PyRef held = optional_attribute(obj, "__array_struct__");
   const PyRef interface = read_attribute(obj, names.array_interface, kArrayInterface, tried);
   const bool described = bool(interface);
-  PyObject* mask = described && PyDict_Check(interface.get())
-                       ? PyDict_GetItemString(interface.get(), "mask")
-                       : nullptr;
+  const bool readable = described && PyDict_Check(interface.get());
+  if (readable && !PyDict_GetItemString(interface.get(), "shape")) {
+    // NumPy 2.1 ends the process on such a dictionary.
+    tried->add(kArrayInterface, "KeyError: 'shape'");
+    tried->kind = Kind::Exchange;
+    return false;
+  }
+  PyObject* mask = readable ? PyDict_GetItemString(interface.get(), "mask") : nullptr;
   if (mask && mask != Py_None)
     fail(Kind::Exchange, o.where, "data without masked elements",
          std::string(kArrayInterface) + " with a mask", "fill the masked elements in the producer");

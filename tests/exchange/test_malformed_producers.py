@@ -96,9 +96,7 @@ CUDA_ONLY = [
     *[{"stream": stream} for stream in (0, "1")],
 ]
 NUMPY_ONLY = [
-    *(
-        [{"shape": None}] if np.lib.NumpyVersion(np.__version__) >= "2.2.0" else []
-    ),  # NumPy 2.1 ends the process
+    {"shape": None},  # on which NumPy 2.1 ends the process
     *[{"shape": shape} for shape in ((-2, 3), (2**70, 3))],
     {"strides": (4,)},
     {"strides": (12, 6)},
@@ -199,3 +197,16 @@ def test_argument_of_an_export_may_reshape_the_array():
     x = gi.GpuArray(host, device="cpu")
     y = gi.from_dlpack(x.__dlpack__(max_version=(1, Reshaping())))
     assert y.tolist() == host.ravel().tolist()
+
+
+@pytest.mark.parametrize("items", [lambda o: [o], lambda o: [[0.0], [o]], lambda o: (1.0, o)])
+def test_lists_of_malformed_dictionaries_are_refused(items):
+    x = gi.ones((2, 3), device="cpu")
+    values = items(interface(NUMPY, ["shape"]))
+    for use in (
+        gi.asarray, x.__getitem__, x.take, x.put, lambda v: x.sum(where=v), lambda v: x.__setitem__(0, v),
+        lambda v: np.isclose(x, v), lambda v: np.broadcast_arrays(x, v), lambda v: np.atleast_1d(x, v),
+        lambda v: np.copyto(x, v), lambda v: np.add.outer(v, x),
+    ):  # fmt: skip
+        with pytest.raises((TypeError, ValueError, IndexError)):
+            use(values)
