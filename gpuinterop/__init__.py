@@ -82,12 +82,6 @@ __all__ = ["__version__", *sorted(_HOMES)]
 _BOTH = frozenset(name for name, home in _HOMES.items() if home == f"gpuinterop.{name}")
 
 
-# Modules that make arrays without importing their classes.
-_MAKERS = (
-    "gpuinterop.elementwise.", "gpuinterop.reduce.", "gpuinterop.index.", "gpuinterop.fusion.", "gpuinterop.product.",
-    "gpuinterop.numpy_api.", "gpuinterop.captures", "gpuinterop.jit.", "gpuinterop.arrays.pinned",
-)  # fmt: skip
-
 # Packages that are also attributes, as in gpuinterop.converters.to_torch.
 _PACKAGES = frozenset({"converters", "pytensor", "testing", "theano"})
 
@@ -159,8 +153,6 @@ def _import_core() -> ModuleType:
 def _load(name: str, home: str | None) -> Any:
     if home is None:
         return import_module(f"gpuinterop.{name}")
-    if home.startswith(_MAKERS):
-        import_module("gpuinterop.ndarray")  # gives the core its dtypes, devices and classes
     module = import_module(home)
     if name in _BOTH:
         return module

@@ -105,19 +105,20 @@ PyTypeObject* result_types[2];  // float32, any other; owned; null until the Pyt
 
 Array& unwrap(PyObject* o) noexcept { return cast(o)->value; }
 
-PyTypeObject* result_type(DTypeId dtype) noexcept {
-  PyTypeObject* type = result_types[dtype != kFloat32];
-  return type ? type : array_type;
-}
-
-nanobind::tuple result_classes() {
+PyTypeObject* result_type(DTypeId dtype) {
   if (!result_types[0]) import_module("gpuinterop.ndarray");
   if (!result_types[0]) {  // this module is being imported
     PyErr_SetString(PyExc_RuntimeError, "gpuinterop.ndarray has not set the classes of arrays yet");
     throw PythonError();
   }
-  return nanobind::make_tuple(nanobind::handle(reinterpret_cast<PyObject*>(result_types[0])),
-                              nanobind::handle(reinterpret_cast<PyObject*>(result_types[1])));
+  return result_types[dtype != kFloat32];
+}
+
+nanobind::tuple result_classes() {
+  const auto of = [](DTypeId dtype) {
+    return nanobind::handle(reinterpret_cast<PyObject*>(result_type(dtype)));
+  };
+  return nanobind::make_tuple(of(kFloat32), of(kBool));
 }
 
 void set_result_types(nanobind::handle float32_class, nanobind::handle other_class) {
@@ -131,8 +132,7 @@ void set_result_types(nanobind::handle float32_class, nanobind::handle other_cla
 }
 
 bool is_cudandarray(PyTypeObject* type) noexcept {
-  PyTypeObject* cls = result_type(kFloat32);
-  return cls != array_type && PyType_IsSubtype(type, cls);
+  return result_types[0] && PyType_IsSubtype(type, result_types[0]);
 }
 
 void require_holds(PyTypeObject* type, DTypeId dtype, const char* where, const char* cast) {

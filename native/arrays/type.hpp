@@ -30,10 +30,9 @@ void check_aligned(uint64_t address, DTypeId dtype, Device device, const char* w
 // `cast` is the suggested call, with {} for the dtype; by default NumPy's.
 void require_holds(PyTypeObject* type, DTypeId dtype, const char* where,
                    const char* cast = "x.astype('{}')");
-// The default class of an imported array: CudaNdarray for float32, else GpuArray.
-PyTypeObject* result_type(DTypeId dtype) noexcept;
-
-// The classes for float32 and for other dtypes; imports the module that gives them if it has not been loaded.
+// The default class of a new array: CudaNdarray for float32, else GpuArray. Imports the module that gives them if it has
+// not been loaded.
+PyTypeObject* result_type(DTypeId dtype);
 nanobind::tuple result_classes();
 
 void set_result_types(nanobind::handle float32_class, nanobind::handle other_class);
