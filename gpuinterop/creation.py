@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-import math
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +11,8 @@ from gpuinterop import _core
 from gpuinterop.arrays.core_view import class_for, core_view
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.arrays.from_pointer import from_address
-from gpuinterop.arrays.numpy_views import as_numpy_view, wrap_numpy
-from gpuinterop.arrays.scalars import PIECE, is_scalar_or_list, scalars_to_array
+from gpuinterop.arrays.numpy_views import wrap_numpy
+from gpuinterop.arrays.scalars import is_scalar_or_list, scalars_to_array
 from gpuinterop.devices import resolve_device
 from gpuinterop.elementwise.results import as_operands
 from gpuinterop.errors import (
@@ -41,20 +38,6 @@ from gpuinterop.exchange.incoming import (
 from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
 
 _EXACT = 1 << 24  # float32 represents all integers up to it
-_OF_INTEGERS = ("float32", "float64", "int32", "int64", np.float32, np.float64, np.int32, np.int64)
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _served_by_the_core(function: F) -> F:
-    """Return the core's function of this name, which calls `function` for arguments that are not plain."""
-    given = inspect.signature(function)
-    bare = [p.replace(annotation=inspect.Parameter.empty) for p in given.parameters.values()]
-    shown = given.replace(parameters=bare, return_annotation=inspect.Signature.empty)
-    doc = f"{function.__name__}{shown}\n--\n\n{inspect.getdoc(function)}"
-    return cast(F, _core._maker(function.__name__, doc, function))
-
-
-Part = Callable[[int, int], Any]  # the values from one index up to another, which is excluded
 
 
 def array(value: Any, dtype: Any = None, *, device: Any = None) -> Any:
@@ -65,20 +48,11 @@ def array(value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     return copy_of_value(class_for, value, dtype, device, "array")
 
 
-def _from_values(count: int, part: Part, dtype: Any, device: Any, where: str) -> Any:
-    """Return an array of `count` values in order, which does not count as a copy."""
-    ends = np.concatenate([part(0, 1), part(count - 1, count)]) if count else part(0, 0)
-    cast = scalars_to_array(ends, dtype, where)
+def _from_values(values: np.ndarray[Any, Any], dtype: Any, device: Any, where: str) -> Any:
+    """Return an array of values in order, which does not count as a copy."""
     place = devices.default_device() if device is None else resolve_device(device, where)
-    # All values fit if the first and the last fit.
-    if ends.dtype.kind in "iuf" and (dtype is not None or np.all(np.abs(cast) <= _EXACT)):
-        made = _empty((count,), cast.dtype, "cpu", where)
-        host = as_numpy_view(made, written=True)
-        for i in range(0, count, PIECE):
-            host[i : i + PIECE] = part(i, min(i + PIECE, count))
-    else:
-        made = wrap_numpy(scalars_to_array(part(0, count), dtype, where))
-    return new_device_copy(class_for(made.dtype), made, place, where, True)
+    cast = scalars_to_array(values, dtype, where)
+    return new_device_copy(class_for(cast.dtype), wrap_numpy(cast), place, where, True)
 
 
 @takes_copy_keyword("copy")
@@ -141,7 +115,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     return new_device_copy(cls, source, target, "asarray", listed)
 
 
-@_served_by_the_core
+@_core.served
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C") -> Any:
     """Return an uninitialized array; float32 unless `dtype` is given.
 
@@ -157,7 +131,7 @@ def _empty(shape: Any, dtype: Any, device: Any, where: str, order: str = "C") ->
     return _core.empty(None, shape, wanted, place.type_code, place.index, order, where)
 
 
-@_served_by_the_core
+@_core.served
 def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of one value; float32 unless `dtype` is given."""
     is_small = type(value) is int and -_EXACT <= value <= _EXACT
@@ -182,19 +156,19 @@ def _for_core(dtype: Any, where: str) -> Any:
     )
 
 
-@_served_by_the_core
+@_core.served
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of zeros; float32 unless `dtype` is given."""
     return _full(shape, 0, dtype, device, "zeros")
 
 
-@_served_by_the_core
+@_core.served
 def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of ones; float32 unless `dtype` is given."""
     return _full(shape, 1, dtype, device, "ones")
 
 
-@_served_by_the_core
+@_core.served
 def empty_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return an uninitialized C-ordered array of `x`'s shape, dtype and device.
 
@@ -203,19 +177,19 @@ def empty_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     return _empty_like(x, dtype, device, "empty_like")
 
 
-@_served_by_the_core
+@_core.served
 def full_like(x: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of one value with `x`'s shape, dtype and device."""
     return _full_like(x, value, dtype, device, "full_like")
 
 
-@_served_by_the_core
+@_core.served
 def zeros_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return C-ordered zeros with `x`'s shape, dtype and device."""
     return _full_like(x, 0, dtype, device, "zeros_like")
 
 
-@_served_by_the_core
+@_core.served
 def ones_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return C-ordered ones with `x`'s shape, dtype and device."""
     return _full_like(x, 1, dtype, device, "ones_like")
@@ -245,6 +219,7 @@ def _empty_like(x: Any, dtype: Any, device: Any, where: str) -> Any:
                   x.device if device is None else device, where)  # fmt: skip
 
 
+@_core.served
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a matrix with ones on its `k`-th diagonal and zeros elsewhere."""
     made = _full((n, n if m is None else m), 0, dtype, device, "eye")
@@ -255,72 +230,38 @@ def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, device: 
     return made
 
 
-@_served_by_the_core
+@_core.served
 def arange(
     start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None
 ) -> Any:
     """Return evenly spaced values, as numpy.arange computes them; float32 by default.
 
     Integers that the default float32 would round, those beyond 2**24, are refused: pass "int64" as the
-    dtype to keep them or "float32" to round them. With dtype bool there are at most two values. The host
-    computes them, so that every bit is NumPy's: on CUDA they are uploaded, which a capture refuses.
+    dtype to keep them or "float32" to round them. With dtype bool there are at most two values.
+    Every bit is NumPy's.
     """
     if stop is None:
         start, stop = 0, start
-    if type(start) is type(stop) is type(step) is int and step:
-        made = _integers(range(start, stop, step), dtype, device)
-        if made is not None:
-            return made
     given = (start, stop, step)
-    count, part = _computed(
-        "arange", _spaced, given, "finite start, stop and step, with step not 0"
-    )
-    if dtype is not None and as_supported_dtype(dtype, "arange") == np.bool_ and count > 2:
+    values = _computed("arange", _spaced, given, "finite start, stop and step, with step not 0")
+    if dtype is not None and as_supported_dtype(dtype, "arange") == np.bool_ and values.size > 2:
         raise DTypeError(where="arange", expected="at most two values of dtype bool",
-                         got=f"{count} values",
+                         got=f"{values.size} values",
                          fix="compare integers: gpuinterop.arange(n) > 0")  # fmt: skip
-    return _from_values(count, part, dtype, device, "arange")
+    return _from_values(values, dtype, device, "arange")
 
 
-def _integers(numbers: range, dtype: Any, device: Any) -> Any:
-    """Return the numbers if they, the dtype and the device are such that nothing is to be checked, else None."""
-    wanted = "float32" if dtype is None else dtype
-    place = devices.default_device() if device is None else resolve_device(device, "arange")
-    if place.type != "cpu" or wanted not in _OF_INTEGERS or not numbers:
-        return None
-    if max(abs(numbers[0]), abs(numbers[-1])) > _EXACT:
-        return None
-    return _core.range(numbers[0], numbers.step, len(numbers), wanted, "arange")
-
-
-def _spaced(start: Any, stop: Any, step: Any) -> tuple[int, Part]:
-    """Return the length of numpy.arange(start, stop, step), and its parts.
-
-    Integers beyond int64 stay exact, while NumPy converts them to floats.
-    """
-    if all(isinstance(n, (int, np.integer)) for n in (start, stop, step)):
+def _spaced(start: Any, stop: Any, step: Any) -> np.ndarray[Any, Any]:
+    """Return numpy.arange(start, stop, step); integers beyond int64 stay exact, while NumPy converts them to floats."""
+    given = (start, stop, step)
+    if (
+        all(isinstance(n, (int, np.integer)) for n in given)
+        and max(map(abs, map(int, given))) >= 2**63
+    ):
         numbers = range(int(start), int(stop), int(step))
-        if max(abs(int(n)) for n in (start, stop, step)) < 2**63:
-            return len(numbers), lambda i, j: numbers[i:j].start + np.arange(j - i) * numbers.step
         fits = len(numbers) and all(0 <= n < 2**64 for n in (numbers[0], numbers[-1]))
-        kind = np.uint64 if fits else object
-        return len(numbers), lambda i, j: np.fromiter(numbers[i:j], kind, j - i)
-    exact = all(type(n) in (int, float) for n in (start, stop, step))
-    if not exact or (stop - start) / step <= PIECE:
-        return _whole(np.arange(start, stop, step))
-    second = start + step
-
-    def part(i: int, j: int) -> Any:
-        values = start + np.arange(i, j) * (second - start)  # as numpy.arange computes it
-        if i <= 1 < j:
-            values[1 - i] = second
-        return values
-
-    return math.ceil((stop - start) / step), part
-
-
-def _whole(values: np.ndarray[Any, Any]) -> tuple[int, Part]:
-    return values.size, lambda i, j: values[i:j]
+        return np.fromiter(numbers, np.uint64 if fits else object, len(numbers))
+    return np.arange(start, stop, step)
 
 
 def _computed(where: str, function: Any, given: tuple[Any, ...], expected: str) -> Any:
@@ -337,39 +278,21 @@ def _computed(where: str, function: Any, given: tuple[Any, ...], expected: str) 
                          fix="pass numbers that give a finite count") from error  # fmt: skip
 
 
-@_served_by_the_core
+@_core.served
 def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, *, dtype: Any = None,
     device: Any = None,
 ) -> Any:  # fmt: skip
     """Return `num` evenly spaced values from `start` to `stop`, as numpy.linspace does; float32 by default.
 
-    Integer dtypes round down, and refuse values out of their range. Uploaded on CUDA, as by `arange`.
+    Integer dtypes round down, and refuse values out of their range.
     """
     given = (start, stop, num, endpoint)
     rule = "numbers as start and stop, and an int of 0 or more as num"
-    count, part = _computed("linspace", _between, given, rule)
+    values = _computed("linspace", np.linspace, given, rule)
     if dtype is not None and as_supported_dtype(dtype, "linspace").name.startswith(("int", "uint")):
-        return _from_values(count, lambda i, j: np.floor(part(i, j)), dtype, device, "linspace")
-    return _from_values(count, part, dtype, device, "linspace")
-
-
-def _between(start: Any, stop: Any, num: Any, endpoint: Any) -> tuple[int, Part]:
-    """Return the length of numpy.linspace(start, stop, num, endpoint), and its parts."""
-    exact = all(type(n) in (int, float) for n in (start, stop)) and type(num) is int
-    if not exact or num <= PIECE:
-        return _whole(np.linspace(start, stop, num, endpoint))
-    first, last, steps = float(start), float(stop), num - bool(endpoint)
-    step = (last - first) / steps
-
-    def part(i: int, j: int) -> Any:  # as numpy.linspace computes it
-        values = np.arange(float(i), float(j))
-        values = (values * step if step else values / steps * (last - first)) + first
-        if endpoint and j == num > i:
-            values[-1] = last
-        return values
-
-    return num, part
+        values = np.floor(values)
+    return _from_values(values, dtype, device, "linspace")
 
 
 def dimshuffle(x: Any, *pattern: Any) -> Any:

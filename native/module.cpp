@@ -65,6 +65,7 @@ NB_MODULE(_core, m) {
   m.doc() = "The native core of gpuinterop.";
   gpuinterop::register_errors();
   gpuinterop::register_hooks(m);
+  gpuinterop::register_served(m);
   gpuinterop::register_array(m);
   gpuinterop::register_blocks(m);
   gpuinterop::register_downloads(m);

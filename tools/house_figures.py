@@ -58,7 +58,7 @@ import numpy as np
 import gpuinterop as gi
 
 x = gi.asarray(np.ones((8, 8), "float32"), device="cpu")
-idx, mask, out = np.array([1, 2]), x > 0, gi.empty_like(x)
+idx, mask, out = gi.asarray([1, 2], "int64", device="cpu"), x > 0, gi.empty_like(x)
 fused, reduced = gi.fuse(lambda a: a * 2 + 1), gi.fuse(lambda a: (a * a).sum(axis=0))
 root = os.path.dirname(gi.__file__)
 count = 0
@@ -78,7 +78,9 @@ print(count)
 """
 WARM_CALLS = [
     "x + x", "x.sum(0)", "x @ x", "x[1:]", "x.reshape(-1)", "x[idx]", "x[mask]", "gi.zeros((8, 8))", "gi.arange(64)",
-    "x.astype('float64')", "gi.concatenate((x, x))", "gi.stack((x, x))", "np.roll(x, 1)", "gi.where(x, x, x)",
+    "gi.linspace(0, 1, 64)", "gi.full(64, 2, device='cpu')", "x.astype('float64')", "gi.astype(x, 'int32', copy=False)",
+    "x.clip(0, 1)", "x.round(2)", "x.take(idx, axis=0)", "gi.concatenate((x, x))", "gi.stack((x, x))", "np.roll(x, 1)",
+    "np.sum(x)", "gi.where(x, x, x)",
     "x.argmax()", "gi.add(x, x, out=out)", "x.sum(0, keepdims=True)", "fused(x)", "reduced(x)",
 ]  # fmt: skip
 

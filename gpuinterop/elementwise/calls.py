@@ -52,7 +52,9 @@ from .table import ROWS, Row
 # The constants in native/elementwise/launch.hpp: the type code of raw bits, and the ids of operations outside the
 # table.
 _RAW = 64
-_CORE_OPERATIONS = ("copy", "fill", "gather", "scatter", "scatter_add", "check_indices", "select")
+_CORE_OPERATIONS = (
+    "copy", "fill", "gather", "scatter", "scatter_add", "check_indices", "select", "spaced",
+)  # fmt: skip
 
 
 # By id: rows of the table, and the operations of compiled expressions (`ElementwiseOperation`). Their functions

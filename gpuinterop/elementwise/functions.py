@@ -69,6 +69,7 @@ def _import_operand(where: str, x: Any, *others: Any) -> Any:
     return results.as_operands(where, x, *like[:1])[0]
 
 
+@_core.served
 def clip(x: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
     """Return x limited to the range from min to max; a bound that is None does not limit.
 
@@ -105,6 +106,7 @@ def effective_bounds(dtype: np.dtype[Any], min: Any, max: Any) -> tuple[Any, Any
     return low, high
 
 
+@_core.served
 def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
     """Return x rounded to a number of decimals, halves to the even neighbour as in NumPy."""
     try:
@@ -127,21 +129,17 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
         # Use NumPy's order of operations, so that results agree to the last bit.
         factor = 10.0 ** (decimals if decimals > 0 else -decimals)  # abs is the array function here
         up, down = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
-        own = out if getattr(out, "dtype", None) == dtype else None
-        if own is None and isinstance(x, _core.Array) and isinstance(out, _core.Array):
-            # Without arrays between the steps.
-            return call("rounding", up, down)(x, factor, out=out)
-        scaled = FUNCTIONS[up](x, factor, out=own)
-        own = (
-            scaled if isinstance(scaled, _core.Array) else None
-        )  # a placeholder of fuse has no memory
-        whole_numbers = FUNCTIONS["rint"](scaled, out=own)
-        rounded = FUNCTIONS[down](whole_numbers, factor, out=own if out is None else out)
+        if isinstance(x, _core.Array):  # without arrays between the steps
+            rounded = call("rounding", up, down)(x, factor, out=out)
+        else:  # a placeholder of fuse
+            whole_numbers = FUNCTIONS["rint"](FUNCTIONS[up](x, factor))
+            rounded = FUNCTIONS[down](whole_numbers, factor, out=out)
         return astype(rounded, dtype) if whole and out is None else rounded
     except GpuInteropError as error:
         raise error.changed(where="round") from None
 
 
+@_core.served
 def astype(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
     """Return x in another dtype: a copy, or x itself if nothing changes.
 

@@ -285,6 +285,10 @@ def core_body(op: str, stored: tuple[str, ...]) -> Body:
         return Body(op, stored[:1], stored[1:], "o0 = a0;")
     if op == "select":
         return Body(op, stored[:3], stored[3:], "o0 = a0 ? a1 : a2;")
+    if op == "spaced":  # the array's address, an index and its value, the first value and the step
+        place = "const i64 i = (i64)(((u64)a0 - a1) / sizeof(*a0));"
+        body = f"{place} o0 = i == a2 ? a5 : a3 + i * a4;"
+        return Body(op, (ADDRESS, *stored[1:6]), stored[6:], body)
     # Index arrays, the length and stride of the axis of each, the address at which to record an index out of range.
     count = 1 if op == "check_indices" else (len(stored) - 3) // 2
     control = 2 * count

@@ -43,6 +43,7 @@ def as_array_list(arrays: Any, where: str) -> list[Any]:
     return results.as_operands(where, *parts)
 
 
+@_core.served
 def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) -> Any:
     """Join the arrays along `axis`; None flattens them first.
 
@@ -50,9 +51,6 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
     CudaNdarray among the arrays the result is float32, as in every operation.
     """
     where = "concatenate"
-    joined = _core._join(arrays, axis, False, where) if out is None else None
-    if joined is not None:
-        return joined
     arrays = as_array_list(arrays, where)
     parts = [results.plain(x) for x in arrays]
     shapes = tuple([x.shape for x in parts])
@@ -124,11 +122,9 @@ def join(axis: int, *arrays: Any) -> Any:
         return concatenate(arrays, axis)
 
 
+@_core.served
 def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
     """Join the arrays along a new axis."""
-    joined = _core._join(arrays, axis, True, "stack") if out is None else None
-    if joined is not None:
-        return joined
     arrays = as_array_list(arrays, "stack")
     parts = [results.plain(x) for x in arrays]
     for x in parts[1:]:

@@ -90,6 +90,7 @@ def _read_mode(mode: Any, where: str) -> int:
     return MODES[mode]
 
 
+@_core.served
 def take(
     x: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise",
     max_threads: int = 1,
@@ -103,9 +104,6 @@ def take(
     `max_threads` is accepted for old programs and has no effect.
     """
     number = _read_mode(mode, "take")
-    result = _core._take(x, indices, axis, out, number)
-    if result is not None:
-        return result
     (x,) = results.as_operands("take", x)
     source = results.plain(x)
     if axis is None:

@@ -9,6 +9,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable
+from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
@@ -75,9 +76,11 @@ def _tile(A: Any, reps: Any) -> Any:
     return spread.copy().reshape(tuple(r * n for r, n in zip(counts, x.shape, strict=True)))
 
 
-def _roll(a: Any, shift: Any, axis: Any = None) -> Any:
+@_core.served
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """Return numpy.roll of an array: its elements moved along axes, those beyond an end to the other end."""
     if axis is None:
-        return _roll(a.ravel(), np.sum(shift), 0).reshape(a.shape)
+        return roll(a.ravel(), np.sum(shift), 0).reshape(a.shape)
     shifts = [0] * a.ndim
     for by, one in np.broadcast(shift, axis):
         shifts[_core.read_axis(operator.index(one), a.ndim, "numpy.roll")] += operator.index(by)
@@ -314,7 +317,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.unstack: _unstack,
     np.tile: _tile,
     np.repeat: lambda a, repeats, axis=None: take_put.repeat(a, repeats, axis),
-    np.roll: _roll,
+    np.roll: roll,
     np.rot90: lambda m, k=1, axes=(0, 1): _of_views(np.rot90)(m, operator.index(k), tuple(axes)),
     np.transpose: lambda a, axes=None: a.transpose(axes) if axes is not None else a.T,
     np.matrix_transpose: lambda x: x.swapaxes(-1, -2),
@@ -361,6 +364,15 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     },
     **{function: _at_least(function) for function in (np.atleast_1d, np.atleast_2d, np.atleast_3d)},
 }  # fmt: skip
+
+# The core carries these out without Python; a call that one of them refuses goes to the function above.
+_core._set_numpy_functions(
+    {f: own for f, own in NUMPY_FUNCTIONS.items() if isinstance(own, (BuiltinFunctionType, type(roll)))}
+    | {getattr(np, name): FUNCTIONS_OF_AXES[row.name]
+       for row in REDUCTIONS.values() for name in (row.name, *row.aliases) if hasattr(np, name)}
+    | {np.where: FUNCTIONS["where"], np.matmul: products.matmul},
+    np._NoValue,
+)  # fmt: skip
 
 _ROWS = [row for row in REDUCTIONS.values() if row.doc]
 NUMPY_FUNCTIONS.update({

@@ -16,12 +16,11 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.numpy_views import read_by_numpy
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
-from gpuinterop.elementwise.functions import astype, clip, round
 from gpuinterop.elementwise.missing_names import own_call
 from gpuinterop.elementwise.table import ALIASES, ROWS
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
 from gpuinterop.errors.messages import axis_out_of_range
-from gpuinterop.index.take_put import compress, nonzero, put, repeat, take
+from gpuinterop.index.take_put import compress, nonzero, put, repeat
 
 UFUNCS: dict[Any, Any] = {
     row.numpy: FUNCTIONS[row.name]
@@ -173,7 +172,6 @@ def _compress(x: Any, condition: Any, axis: int | None = None, out: Any = None) 
 _compress.__qualname__ = "compress"
 CALLS["ufunc method"] = ufunc_method
 CALLS.update(
-    astype=astype, clip=clip, round=round, take=take, put=put, nonzero=nonzero, repeat=repeat,
-    compress=_compress,
-    __array_ufunc__=__array_ufunc__, __array_function__=__array_function__,
+    put=put, nonzero=nonzero, repeat=repeat, compress=_compress, __array_ufunc__=__array_ufunc__,
+    __array_function__=__array_function__,
 )  # fmt: skip

@@ -92,6 +92,8 @@ int add_op(const std::string& name, int inputs, int results, bool compares, nb::
 void register_ops(nb::module_& m) {
   register_kernels(m);
   register_indexing(m);
+  register_functions();
+  register_numpy_functions(m);
   m.def(
       "_add_op", &add_op, "name"_a, "inputs"_a, "results"_a, "compares"_a = false,
       "ufunc"_a = nb::none(), "once"_a = false,

@@ -1,23 +1,25 @@
-// zeros(), arange() and the other functions that make arrays of plain arguments: a shape of ints, a dtype and a device
-// that are known, a number that fits. Python's function of the same name (gpuinterop/creation.py) serves or refuses
-// every other call.
+// zeros(), arange() and the other functions that make arrays, for a shape of ints, a dtype and a device that are known, a
+// number that fits.
 #include <dlpack/dlpack.h>
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "arrays/type.hpp"
 #include "captures/recorder.hpp"
+#include "elementwise/launch.hpp"
 #include "elementwise/operands.hpp"
 #include "interpreter/error.hpp"
 #include "interpreter/error_translation.hpp"
-#include "interpreter/function_with_id.hpp"
+#include "interpreter/gil.hpp"
 #include "interpreter/hooks.hpp"
-#include "interpreter/parameters.hpp"
 #include "interpreter/register.hpp"
+#include "interpreter/served.hpp"
 
 namespace nb = nanobind;
 
@@ -41,17 +43,24 @@ PyObject* default_device() {
 }
 
 // None: Python reads it.
-std::optional<Device> plain_device(PyObject* spec) {
+std::optional<Device> known_device(PyObject* spec) {
   if (!spec || spec == Py_None) spec = default_device();
   if (!spec || spec == Py_None) return {};
-  if (PyUnicode_CheckExact(spec))
-    return PyUnicode_CompareWithASCIIString(spec, "cpu") == 0 ? std::optional<Device>(Device{})
-                                                              : std::nullopt;
-  return find_device(spec);
+  if (!PyUnicode_CheckExact(spec)) return find_device(spec);
+  if (is_text(spec, "cpu")) return Device{};
+  // A text with a number names one device; "cuda" may be any.
+  static PyObject* const known = PyRef::checked(PyDict_New()).release();
+  if (PyObject* const device = PyDict_GetItem(known, spec)) return find_device(device);
+  const Py_ssize_t n = PyUnicode_GetLength(spec);
+  const Py_UCS4 last = n > 0 ? PyUnicode_ReadChar(spec, n - 1) : 0;
+  if (last < '0' || last > '9' || PyDict_Size(known) >= 256) return {};
+  const PyRef device = call_hook(Hook::Device, "(O)", spec);
+  if (PyDict_SetItem(known, spec, device.get()) < 0) throw PythonError();
+  return find_device(device.get());
 }
 
 // The dtype of an argument that may be null; an int is no dtype, although the core has numbers for them.
-std::optional<DTypeId> plain_dtype(PyObject* dtype, DTypeId otherwise, const char* where) {
+std::optional<DTypeId> known_dtype(PyObject* dtype, DTypeId otherwise, const char* where) {
   if (!dtype || dtype == Py_None) return otherwise;
   if (PyLong_Check(dtype)) return {};
   return read_dtype(dtype, where);
@@ -60,7 +69,7 @@ std::optional<DTypeId> plain_dtype(PyObject* dtype, DTypeId otherwise, const cha
 bool is_small(long long n) { return -(1 << 24) <= n && n <= (1 << 24); }
 
 // The bytes of a number that fills an array. Without a dtype, float32 has to represent an int exactly.
-bool plain_value(PyObject* value, bool has_dtype, DTypeId dtype, unsigned char* item) {
+bool known_value(PyObject* value, bool has_dtype, DTypeId dtype, unsigned char* item) {
   if (!PyFloat_CheckExact(value) && !PyLong_CheckExact(value) && !PyBool_Check(value)) return false;
   if (!has_dtype && !PyFloat_CheckExact(value)) {
     if (!PyLong_CheckExact(value)) return false;
@@ -87,7 +96,7 @@ struct Request {
 // Null if Python makes the array.
 PyObject* make_filled(Request&& r, const char* where) {
   unsigned char item[16];
-  if (r.value && !plain_value(r.value, r.has_dtype, r.dtype, item)) return nullptr;
+  if (r.value && !known_value(r.value, r.has_dtype, r.dtype, item)) return nullptr;
   const Array made = make_empty(r.device, r.dtype, std::move(r.layout), where);
   if (r.value) {
     ops::require_recorded(made.device);
@@ -101,10 +110,9 @@ PyObject* make_filled(Request&& r, const char* where) {
 template <class Value>
 PyObject* of_shape(PyObject* shape, PyObject* dtype, PyObject* device, Value value,
                    const char* where, PyObject* order = nullptr) {
-  if (order && (!PyUnicode_CheckExact(order) || PyUnicode_CompareWithASCIIString(order, "C") != 0))
-    return nullptr;
-  const auto id = plain_dtype(dtype, kFloat32, where);
-  const auto place = id ? plain_device(device) : std::nullopt;
+  if (order && !is_text(order, "C")) return nullptr;
+  const auto id = known_dtype(dtype, kFloat32, where);
+  const auto place = id ? known_device(device) : std::nullopt;
   if (!place) return nullptr;
   int64_t extents[kMaxDims];
   const int n = read_ints(shape, extents, where, "shape");
@@ -117,9 +125,9 @@ PyObject* of_shape(PyObject* shape, PyObject* dtype, PyObject* device, Value val
 PyObject* like(PyObject* x, PyObject* dtype, PyObject* device, PyObject* value, const char* where) {
   if (!is_array(x)) return nullptr;
   const Array& a = read_array(x, where);
-  const auto id = plain_dtype(dtype, a.dtype, where);
+  const auto id = known_dtype(dtype, a.dtype, where);
   const bool same = !device || device == Py_None;
-  const auto place = same ? std::optional(a.device) : plain_device(device);
+  const auto place = same ? std::optional(a.device) : known_device(device);
   if (!id || !place) return nullptr;
   const Layout& l = unwrap(x).layout;  // reading the dtype may have run code that changed it
   return make_filled({*place, *id, Layout::c_order(l.ndim(), l.shape(), where), value, true},
@@ -128,7 +136,7 @@ PyObject* like(PyObject* x, PyObject* dtype, PyObject* device, PyObject* value, 
 
 // ---- evenly spaced values ----------------------------------------------------------------------
 
-std::optional<long long> plain_int(PyObject* o) {
+std::optional<long long> known_int(PyObject* o) {
   int overflow = 0;
   if (!PyLong_CheckExact(o)) return {};
   const long long n = PyLong_AsLongLongAndOverflow(o, &overflow);
@@ -136,19 +144,13 @@ std::optional<long long> plain_int(PyObject* o) {
 }
 
 // A float, or an int that float64 represents.
-std::optional<double> plain_float(PyObject* o) {
-  if (PyFloat_CheckExact(o)) {
+std::optional<double> known_float(PyObject* o) {
+  if (PyFloat_Check(o)) {
     const double x = PyFloat_AsDouble(o);
     return std::isfinite(x) ? std::optional(x) : std::nullopt;
   }
-  const auto n = plain_int(o);
+  const auto n = known_int(o);
   return n && std::abs(*n) <= (1LL << 53) ? std::optional(double(*n)) : std::nullopt;
-}
-
-template <class T, class At>
-void write_values(const Array& host, At&& at) {
-  T* const out = reinterpret_cast<T*>(host.data);
-  for (int64_t i = 0, n = host.layout.size(); i < n; ++i) out[i] = static_cast<T>(at(i));
 }
 
 // Whether `n` is a value of the dtype; float32 only up to 2**24.
@@ -160,56 +162,93 @@ bool holds(DTypeId dtype, long long n) {
   return (is_signed || n >= 0) && (bits >= 63 || (n >> bits) == (n < 0 ? -1 : 0));
 }
 
-// The host computes the values, so that every bit is NumPy's. Null if Python does.
-template <class At>
-PyObject* make_spaced(int64_t count, DTypeId dtype, Device device, At&& at, const char* where) {
-  const Array host = make_empty(Device{}, dtype, 1, &count, where);
-  switch (dtype) {
-    case kFloat32: write_values<float>(host, at); break;
-    case kFloat64: write_values<double>(host, at); break;
-    default:
-      if (!is_integer(dtype)) return nullptr;
-      // Two's complement: the same bytes for signed and unsigned ones.
-      switch (itemsize_of(dtype)) {
-        case 1: write_values<int8_t>(host, at); break;
-        case 2: write_values<int16_t>(host, at); break;
-        case 4: write_values<int32_t>(host, at); break;
-        default: write_values<int64_t>(host, at);
-      }
-  }
-  PyTypeObject* const type = result_type(dtype);
-  if (!device.is_cuda()) return wrap(type, Array(host));
-  const Array made = make_empty(device, dtype, 1, &count, where);
-  const Uncounted guard(true);
-  copy_elements(made, host, where);
-  return wrap(type, Array(made));
+// The values first + i * step, computed as W (int64 or float64). Element `odd` is `value`; -1: there is none.
+template <class W>
+struct Spaced {
+  int64_t count;
+  W first, step;
+  int64_t odd = -1;
+  W value = 0;
+};
+
+template <class T, class W>
+void write_spaced(const Array& host, const Spaced<W>& s) {
+  T* const out = reinterpret_cast<T*>(host.data);
+  const GilRelease released(host.nbytes() >= kGilBytes);
+  for (int64_t i = 0; i < s.count; ++i)
+    out[i] = static_cast<T>(i == s.odd ? s.value : s.first + static_cast<W>(i) * s.step);
 }
 
-// As numpy.arange computes them. A long range is left to Python, which computes it in parts.
-constexpr int64_t kMostSpaced = 1 << 16;
+template <class W>
+void write_on_host(const Array& host, const Spaced<W>& s) {
+  switch (host.dtype) {
+    case kFloat32: return write_spaced<float>(host, s);
+    case kFloat64: return write_spaced<double>(host, s);
+    default: break;
+  }
+  // Two's complement: the same bytes for signed and unsigned ones.
+  switch (host.itemsize()) {
+    case 1: return write_spaced<int8_t>(host, s);
+    case 2: return write_spaced<int16_t>(host, s);
+    case 4: return write_spaced<int32_t>(host, s);
+    default: return write_spaced<int64_t>(host, s);
+  }
+}
+
+// The kernel finds the number of an element by its address: see core_body() in gpuinterop/elementwise/promotion.py.
+template <class W>
+void write_on_gpu(const Array& made, const Spaced<W>& s, const char* where) {
+  ops::require_recorded(made.device);
+  ops::note_fresh(made);
+  ops::IterationSpace w;
+  w.add_array(made);
+  w.address[0] = true;
+  w.add_constant({reinterpret_cast<uint64_t>(made.data)}, kUInt64);
+  w.add_constant({static_cast<uint64_t>(s.odd)}, kInt64);
+  for (const W x : {s.first, s.step, s.value})
+    w.add_constant({std::bit_cast<uint64_t>(x)}, std::is_same_v<W, double> ? kFloat64 : kInt64);
+  w.inputs = w.operands;
+  w.add_array(made);
+  ops::build_iteration_space(w, 1, &s.count);
+  ops::launch(ops::kSpaced, w, made.device.id, where);
+}
+
+// Every bit is NumPy's, on both devices.
+template <class W>
+PyObject* make_spaced(const Spaced<W>& s, DTypeId dtype, Device device, const char* where) {
+  const Array made = make_empty(device, dtype, 1, &s.count, where);
+  if (s.count && device.is_cuda())
+    write_on_gpu(made, s, where);
+  else if (s.count)
+    write_on_host(made, s);
+  return wrap(result_type(dtype), Array(made));
+}
+
+constexpr double kMostSpaced = 1e15;
 
 PyObject* arange(PyObject* start, PyObject* stop, PyObject* step, PyObject* dtype,
                  PyObject* device) {
   const char* where = "arange";
   if (!stop || stop == Py_None) stop = std::exchange(start, number(0));
   if (!step) step = number(1);
-  if (ops::recorder) return nullptr;
-  const auto id = plain_dtype(dtype, kFloat32, where);
-  const auto place = id ? plain_device(device) : std::nullopt;
-  if (!place) return nullptr;
-  const auto a = plain_int(start), b = plain_int(stop), c = plain_int(step);
+  if (ops::recording_on_host()) return nullptr;
+  const auto id = known_dtype(dtype, kFloat32, where);
+  const auto place = id ? known_device(device) : std::nullopt;
+  if (!place || (!is_integer(*id) && *id != kFloat32 && *id != kFloat64)) return nullptr;
+  const auto a = known_int(start), b = known_int(stop), c = known_int(step);
   if (a && b && c) {
-    if (!*c || (!is_integer(*id) && *id != kFloat32 && *id != kFloat64)) return nullptr;
+    if (!*c) return nullptr;
     const __int128 span = __int128{*b} - *a, by = *c;
     const __int128 count =
         (span > 0) != (by > 0) || !span ? 0 : (span + by - (by > 0 ? 1 : -1)) / by;
-    if (count > kMostSpaced) return nullptr;
-    const int64_t n = static_cast<int64_t>(count), first = *a, each = *c;
-    if (n && (!holds(*id, first) || !holds(*id, first + (n - 1) * each))) return nullptr;
-    return make_spaced(n, *id, *place, [=](int64_t i) { return first + i * each; }, where);
+    if (double(count) > kMostSpaced) return nullptr;
+    const Spaced<int64_t> s{static_cast<int64_t>(count), *a, *c};
+    if (s.count && (!holds(*id, s.first) || !holds(*id, s.first + (s.count - 1) * s.step)))
+      return nullptr;
+    return make_spaced(s, *id, *place, where);
   }
-  const auto first = plain_float(start), end = plain_float(stop), by = plain_float(step);
-  if (!first || !end || !by || !*by || (*id != kFloat32 && *id != kFloat64)) return nullptr;
+  const auto first = known_float(start), end = known_float(stop), by = known_float(step);
+  if (!first || !end || !by || !*by || is_integer(*id)) return nullptr;
   const double second = *first + *by, each = second - *first, steps = (*end - *first) / *by;
   const double last = *first + std::ceil(steps) * each;
   const double most = *id == kFloat32 ? double{std::numeric_limits<float>::max()} : HUGE_VAL;
@@ -217,19 +256,18 @@ PyObject* arange(PyObject* start, PyObject* stop, PyObject* step, PyObject* dtyp
       !(std::abs(*first) < most) || !(std::abs(second) < most))
     return nullptr;
   const auto count = static_cast<int64_t>(std::max(0.0, std::ceil(steps)));
-  auto at = [=](int64_t i) { return i == 1 ? second : *first + double(i) * each; };
-  return make_spaced(count, *id, *place, at, where);
+  return make_spaced(Spaced<double>{count, *first, each, 1, second}, *id, *place, where);
 }
 
 PyObject* linspace(PyObject* start, PyObject* stop, PyObject* num, PyObject* endpoint,
                    PyObject* dtype, PyObject* device) {
   const char* where = "linspace";
-  if (ops::recorder || (endpoint && !PyBool_Check(endpoint))) return nullptr;
-  const auto id = plain_dtype(dtype, kFloat32, where);
-  const auto place = id ? plain_device(device) : std::nullopt;
-  const auto first = plain_float(start), last = plain_float(stop);
-  const auto count = num ? plain_int(num) : 50;
-  if (!place || !first || !last || !count || *count < 0 || *count > kMostSpaced ||
+  if (ops::recording_on_host() || (endpoint && !PyBool_Check(endpoint))) return nullptr;
+  const auto id = known_dtype(dtype, kFloat32, where);
+  const auto place = id ? known_device(device) : std::nullopt;
+  const auto first = known_float(start), last = known_float(stop);
+  const auto count = num ? known_int(num) : 50;
+  if (!place || !first || !last || !count || *count < 0 || double(*count) > kMostSpaced ||
       (*id != kFloat32 && *id != kFloat64))
     return nullptr;
   const double most = *id == kFloat32 ? double{std::numeric_limits<float>::max()} : HUGE_VAL;
@@ -238,54 +276,33 @@ PyObject* linspace(PyObject* start, PyObject* stop, PyObject* num, PyObject* end
     return nullptr;
   const bool closed = endpoint != Py_False;
   const double parts = double(*count - closed), step = parts > 0 ? span / parts : 0;
-  auto at = [=, n = *count](int64_t i) {
-    if (closed && n > 1 && i == n - 1) return *last;
-    const double steps = double(i);
-    return (step != 0 ? steps * step : parts > 0 ? steps / parts * span : steps * span) + *first;
-  };
-  return make_spaced(*count, *id, *place, at, where);
+  if (step == 0 && parts > 0 && span != 0) return nullptr;  // NumPy divides in another order
+  return make_spaced(
+      Spaced<double>{*count, *first, step, closed && *count > 1 ? *count - 1 : -1, *last}, *id,
+      *place, where);
 }
 
-// ---- the functions -----------------------------------------------------------------------------
-
-struct Maker {
-  Parameters parameters;
-  PyObject* (*make)(const std::array<PyObject*, Parameters::kMost>& v);
-};
-
-const Maker* makers() {
-  static const Maker table[] = {
-      {{"empty", "shape dtype * device order", 1},
-       [](const auto& v) { return of_shape(v[0], v[1], v[2], (PyObject*)nullptr, "empty", v[3]); }},
-      {{"zeros", "shape dtype * device", 1},
-       [](const auto& v) { return of_shape(v[0], v[1], v[2], number(0), "zeros"); }},
-      {{"ones", "shape dtype * device", 1},
-       [](const auto& v) { return of_shape(v[0], v[1], v[2], number(1), "ones"); }},
-      {{"full", "shape value dtype * device", 2},
-       [](const auto& v) { return of_shape(v[0], v[2], v[3], v[1], "full"); }},
-      {{"empty_like", "x dtype * device", 1},
-       [](const auto& v) { return like(v[0], v[1], v[2], nullptr, "empty_like"); }},
-      {{"zeros_like", "x dtype * device", 1},
-       [](const auto& v) { return like(v[0], v[1], v[2], number(0), "zeros_like"); }},
-      {{"ones_like", "x dtype * device", 1},
-       [](const auto& v) { return like(v[0], v[1], v[2], number(1), "ones_like"); }},
-      {{"full_like", "x value dtype * device", 2},
-       [](const auto& v) { return like(v[0], v[2], v[3], v[1], "full_like"); }},
-      {{"arange", "start stop step dtype * device", 1},
-       [](const auto& v) { return arange(v[0], v[1], v[2], v[3], v[4]); }},
-      {{"linspace", "start stop num endpoint * dtype device", 2},
-       [](const auto& v) { return linspace(v[0], v[1], v[2], v[3], v[4], v[5]); }},
-  };
-  return table;
-}
-constexpr int kMakers = 10;
-
-PyObject* call_maker(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
-  const Maker& maker = makers()[number_of(self)];
-  if (PyObject* made = maker.make(maker.parameters.read(args, nargs, names))) return made;
-  static PyObject* const entry = PyRef::checked(PyUnicode_InternFromString("entry")).release();
-  const PyRef python = PyRef::checked(PyObject_GetAttr(self, entry));
-  return PyObject_Vectorcall(python.get(), args, size_t(nargs), names);
+PyObject* eye(PyObject* rows, PyObject* columns, PyObject* k, PyObject* dtype, PyObject* device) {
+  const char* where = "eye";
+  const auto n = known_int(rows);
+  const auto m = given(columns) ? known_int(columns) : n;
+  const auto diagonal = k ? known_int(k) : 0;
+  const auto id = known_dtype(dtype, kFloat32, where);
+  const auto place = id ? known_device(device) : std::nullopt;
+  if (!n || !m || !diagonal || !place) return nullptr;
+  const int64_t shape[] = {*n, *m};
+  PyRef made = PyRef::steal(
+      make_filled({*place, *id, Layout::c_order(2, shape, where), number(0), true}, where));
+  unsigned char one[16];
+  if (!made || !scalar_bytes(number(1), *id, one)) return nullptr;
+  const int64_t below = std::max<int64_t>(-*diagonal, 0), right = std::max<int64_t>(*diagonal, 0);
+  if (below >= *n || right >= *m) return made.release();
+  Array ones = unwrap(made.get());
+  const int64_t length = std::min(*n - below, *m - right), step = *m + 1;
+  ones.layout = Layout(1, &length, &step);
+  ones.data += (below * *m + right) * ones.itemsize();
+  fill_elements(ones, one, where);
+  return made.release();
 }
 
 }  // namespace
@@ -300,20 +317,29 @@ void register_creation(nb::module_& m) {
       nb::arg("entered"), nb::arg("names"),
       "Say where the default device is: `entered` returns the devices of the running blocks, and "
       "`names` has `_process_default`.");
-  m.def(
-      "_maker",
-      [](const char* name, const char* doc, nb::object python) {
-        int number = 0;
-        while (number < kMakers && makers()[number].parameters.function != name) ++number;
-        if (number == kMakers) throw nb::value_error("no such function");
-        nb::object function =
-            nb::steal(make_function_with_id(number, name, doc, as_method(guarded<call_maker>)));
-        nb::setattr(PyCFunction_GetSelf(function.ptr()), "entry", python);
-        return function;
-      },
-      nb::arg("name"), nb::arg("doc"), nb::arg("python"),
-      "Return a function that makes arrays; `python` carries out the calls that the core does "
-      "not.");
+  serve({{"empty", "shape dtype * device order", 1}, [](const Values& v) {
+           return of_shape(v[0], v[1], v[2], (PyObject*)nullptr, "empty", v[3]);
+         }});
+  serve({{"zeros", "shape dtype * device", 1},
+         [](const Values& v) { return of_shape(v[0], v[1], v[2], number(0), "zeros"); }});
+  serve({{"ones", "shape dtype * device", 1},
+         [](const Values& v) { return of_shape(v[0], v[1], v[2], number(1), "ones"); }});
+  serve({{"full", "shape value dtype * device", 2},
+         [](const Values& v) { return of_shape(v[0], v[2], v[3], v[1], "full"); }});
+  serve({{"empty_like", "x dtype * device", 1},
+         [](const Values& v) { return like(v[0], v[1], v[2], nullptr, "empty_like"); }});
+  serve({{"zeros_like", "x dtype * device", 1},
+         [](const Values& v) { return like(v[0], v[1], v[2], number(0), "zeros_like"); }});
+  serve({{"ones_like", "x dtype * device", 1},
+         [](const Values& v) { return like(v[0], v[1], v[2], number(1), "ones_like"); }});
+  serve({{"full_like", "x value dtype * device", 2},
+         [](const Values& v) { return like(v[0], v[2], v[3], v[1], "full_like"); }});
+  serve({{"arange", "start stop step dtype * device", 1},
+         [](const Values& v) { return arange(v[0], v[1], v[2], v[3], v[4]); }});
+  serve({{"linspace", "start stop num endpoint * dtype device", 2},
+         [](const Values& v) { return linspace(v[0], v[1], v[2], v[3], v[4], v[5]); }});
+  serve({{"eye", "n m k dtype * device", 1},
+         [](const Values& v) { return eye(v[0], v[1], v[2], v[3], v[4]); }});
 }
 
 }  // namespace gpuinterop

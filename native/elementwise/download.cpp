@@ -62,76 +62,6 @@ nb::object full(nb::handle cls, nb::handle shape, nb::handle value, nb::handle d
   return nb::steal(result.release());
 }
 
-// Of integers that the dtype represents, in host memory; None while a capture records.
-nb::object range(int64_t first, int64_t step, int64_t count, nb::handle dtype, const char* where) {
-  if (ops::recording_on_host()) return nb::none();
-  const DTypeId id = read_dtype(dtype, where);
-  Array made = make_empty({}, id, 1, &count, where);
-  const ops::HostLoop cast = ops::cast_loop(kInt64, id);
-  constexpr int64_t kHeld = 512;
-  int64_t held[kHeld];
-  const intptr_t steps[] = {sizeof(int64_t), made.itemsize()};
-  for (int64_t done = 0; done < count; done += kHeld) {
-    const int64_t n = std::min(kHeld, count - done);
-    for (int64_t i = 0; i < n; ++i) held[i] = first + (done + i) * step;
-    char* args[] = {reinterpret_cast<char*>(held), made.data + done * made.itemsize()};
-    cast(args, n, steps);
-  }
-  return nb::steal(wrap(result_type(id), std::move(made)));
-}
-
-// Joins the arrays along `axis`, or along a new axis, without Python code; None for calls that Python carries out:
-// several dtypes or classes, captures, and arguments to refuse.
-nb::object join(nb::handle arrays, nb::handle axis, bool stacks, const char* where) {
-  if (!(PyList_CheckExact(arrays.ptr()) || PyTuple_CheckExact(arrays.ptr())) || ops::recorder ||
-      !PyLong_CheckExact(axis.ptr()))
-    return nb::none();
-  const nb::object items = nb::steal(PySequence_Tuple(arrays.ptr()));
-  const Py_ssize_t n = items.is_valid() ? PyTuple_Size(items.ptr()) : 0;
-  std::vector<Array> parts;  // copies, because a finalizer may change the objects
-  parts.reserve(static_cast<size_t>(n));
-  PyTypeObject* const type = n ? Py_TYPE(PyTuple_GetItem(items.ptr(), 0)) : nullptr;
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* const item = PyTuple_GetItem(items.ptr(), i);
-    if (!is_array(item) || Py_TYPE(item) != type) return nb::none();
-    parts.push_back(read_array(item, where));
-  }
-  if (n == 0) return nb::none();
-  const Array& first = parts[0];
-  const int ndim = first.layout.ndim() + stacks;
-  int overflow = 0;
-  int64_t along = PyLong_AsLongLongAndOverflow(axis.ptr(), &overflow);
-  along += along < 0 ? ndim : 0;
-  if (overflow || along < 0 || along >= ndim || ndim > kMaxDims) return nb::none();
-  const int at = static_cast<int>(along);
-  int64_t total = 0;
-  for (const Array& a : parts) {
-    if (a.dtype != first.dtype || !(a.device == first.device) ||
-        a.layout.ndim() != first.layout.ndim())
-      return nb::none();
-    for (int d = 0; d < a.layout.ndim(); ++d)
-      if ((stacks || d != at) && a.layout.shape()[d] != first.layout.shape()[d]) return nb::none();
-    if (__builtin_add_overflow(total, stacks ? 1 : a.layout.shape()[at], &total)) return nb::none();
-  }
-  int64_t shape[kMaxDims];
-  for (int d = 0; d < ndim; ++d)
-    shape[d] = d == at ? total : first.layout.shape()[stacks && d > at ? d - 1 : d];
-  nb::object made =
-      nb::steal(wrap(type, make_empty(first.device, first.dtype, ndim, shape, where)));
-  const Uncounted guard(true);
-  Array part = unwrap(made.ptr());
-  const Layout whole = part.layout;
-  for (const Array& source : parts) {
-    part.layout = source.layout;
-    for (int d = 0, own = 0; d < ndim; ++d)
-      if (!stacks || d != at) part.layout.strides()[own++] = whole.strides()[d];
-    part.layout.finish(where);
-    copy_elements(part, source, where);
-    part.data += (stacks ? 1 : source.layout.shape()[at]) * whole.strides()[at] * part.itemsize();
-  }
-  return made;
-}
-
 // The first field of NumPy's PyArrayObject, which its ABI fixes.
 struct NumpyFields {
   PyObject_HEAD char* data;
@@ -319,15 +249,9 @@ void register_downloads(nb::module_& m) {
   using namespace nb::literals;
   m.def("full", &full, "cls"_a.none(), "shape"_a.none(), "value"_a.none(), "dtype"_a,
         "device_type"_a, "device_id"_a, "where"_a, "Return a C-ordered array of one value.");
-  m.def("range", &range, "first"_a, "step"_a, "count"_a, "dtype"_a, "where"_a,
-        "Return integers that the dtype represents, on \"cpu\"; None while a capture records.");
   m.def("empty", &empty, "cls"_a.none(), "shape"_a.none(), "dtype"_a, "device_type"_a,
         "device_id"_a, "order"_a = "C", "where"_a = "empty",
         "Return an uninitialized array of `cls`.");
-  m.def(
-      "_join", &join, "arrays"_a.none(), "axis"_a.none(), "stacks"_a, "where"_a,
-      "numpy.concatenate or numpy.stack of arrays of one class; None for calls that Python carries "
-      "out.");
   m.def(
       "copy_into", &copy_into, "dst"_a, "src"_a, "non_blocking"_a = false, "where"_a = "copy_into",
       "uncounted"_a = false, "casts"_a = false,

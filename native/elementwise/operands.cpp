@@ -46,6 +46,11 @@ bool set_number(Input& in, PyObject* o) {
 
 }  // namespace
 
+bool is_array_or_number(PyObject* o) {
+  Input in;
+  return is_array(o) || set_number(in, o);
+}
+
 bool read_input(Input& in, PyObject* o, PyObject* like, const char* where) {
   if (is_array(o)) {
     require_valid_layout(o);

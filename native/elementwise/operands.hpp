@@ -42,6 +42,8 @@ struct Input {
   }
 };
 
+// A gpuinterop array or a Python scalar.
+bool is_array_or_number(PyObject* o);
 // False: this type of object is not supported.
 bool read_input(Input& in, PyObject* o, PyObject* like, const char* where);
 

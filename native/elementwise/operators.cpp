@@ -1,11 +1,13 @@
 // Python's operators on arrays, and the methods that are written in Python.
 #include "arrays/type.hpp"
 
-#include "captures/recorder.hpp"
+#include "arrays/few_values.hpp"
 #include "elementwise/calls.hpp"
-#include "elementwise/host_loops.hpp"
+#include "elementwise/operands.hpp"
 #include "interpreter/error_translation.hpp"
 #include "interpreter/hooks.hpp"
+#include "interpreter/register.hpp"
+#include "interpreter/served.hpp"
 
 namespace gpuinterop {
 
@@ -82,38 +84,17 @@ PyObject* forward(const char* name, PyObject* self, PyObject* const* args, Py_ss
   return call_python(PyUnicode_FromString(name), self, args, nargs, names).release();
 }
 
-// x.astype(dtype) of an array of one of the two public classes, by a loop of the core or the kernel of casts; null if
-// Python carries it out. The result has the class of x if that holds the dtype, as elementwise.results.class_for.
-PyObject* cast_directly(PyObject* self, PyObject* dtype) {
-  if (PyLong_CheckExact(dtype)) return nullptr;  // which read_dtype takes for an id
-  require_valid_layout(self);
-  const Array from = unwrap(self);  // by value: allocating may let other threads run
-  const DTypeId to = read_dtype(dtype, "astype");
-  PyTypeObject* const general = result_type(kBool);
-  const bool keeps = Py_TYPE(self) == general;
-  if ((!keeps && Py_TYPE(self) != result_type(kFloat32)) || !ops::cast_loop(from.dtype, to))
-    return nullptr;
-  ops::require_recorded(from.device);
-  Array made = make_empty(from.device, to, layout_of_copy(from.layout, "K", "astype"), "astype");
-  const bool casts = to != from.dtype;
-  if (!casts) {
-    copy_elements(made, from, "astype");
-  } else if (!from.device.is_cuda() && !ops::recording_on_host()) {
-    ops::require_set("astype", from);
-    copy_unreported(made, from, "astype");
-  }
-  PyRef result = PyRef::steal(wrap(keeps ? general : result_type(to), std::move(made)));
-  if (casts && (from.device.is_cuda() || ops::recording_on_host())) {
-    static Operator cast{"cast"};
-    PyObject* out = result.get();
-    return ops::call(cast.id(), &self, &out, false);
-  }
-  return result.release();
-}
+// NumPy's functions, and the functions of the core that take the same arguments; and the object that stands in NumPy for
+// arguments that are left out.
+PyObject *numpy_functions = nullptr, *no_value = nullptr;
 
-bool is_array_or_number(PyObject* o) {
-  return is_array(o) || PyFloat_CheckExact(o) || PyLong_CheckExact(o) || PyBool_Check(o) ||
-         PyComplex_CheckExact(o);
+// The result of that function; null if there is none, or it failed: Python's error names NumPy's function.
+template <class Call>
+PyObject* call_numpy_function(PyObject* function, Call&& call) {
+  PyObject* const own = numpy_functions ? PyDict_GetItem(numpy_functions, function) : nullptr;
+  PyObject* const made = own ? call(own) : nullptr;
+  if (own && !made) forgive();
+  return made;
 }
 
 // The call of a ufunc that is an operation of the table, on arrays and Python scalars: numpy.exp(x),
@@ -121,13 +102,13 @@ bool is_array_or_number(PyObject* o) {
 PyObject* method___array_ufunc__(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                                  PyObject* names) {
   const int op = nargs > 2 ? ops::op_by_ufunc(args[0]) : -1;
-  bool direct = op >= 0 && PyUnicode_CompareWithASCIIString(args[1], "__call__") == 0;
+  bool direct = op >= 0 && is_text(args[1], "__call__");
   PyObject* outs[ops::kMaxResults] = {};
   const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
   if (direct) {
     const ops::OpInfo& info = ops::op_info(static_cast<ops::OpId>(op));
     direct = nargs - 2 == info.inputs && named <= 1;
-    for (Py_ssize_t i = 2; direct && i < nargs; ++i) direct = is_array_or_number(args[i]);
+    for (Py_ssize_t i = 2; direct && i < nargs; ++i) direct = ops::is_array_or_number(args[i]);
     if (direct && named) {
       PyObject* out = args[nargs];
       direct = PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "out") == 0 &&
@@ -138,57 +119,91 @@ PyObject* method___array_ufunc__(PyObject* self, PyObject* const* args, Py_ssize
       }
     }
   }
+  if (!direct && nargs > 2 && !names && is_text(args[1], "__call__"))  // numpy.matmul
+    if (PyObject* made = call_numpy_function(args[0], [&](PyObject* own) {
+          return PyObject_Vectorcall(own, args + 2, size_t(nargs - 2), nullptr);
+        }))
+      return made;
   if (!direct) return forward("__array_ufunc__", self, args, nargs, names);
   return ops::call(static_cast<ops::OpId>(op), args + 2, named ? outs : nullptr, false);
 }
 
-// Names, arguments as inspect.signature shows them, docstrings.
-#define GI_METHODS(X)                                                                      \
-  X(__array_function__, "func, types, args, kwargs, /",                                    \
-    "Run a NumPy function, for numpy.where(x, y, z) and numpy.sum(x).")                    \
-  X(astype, "/, dtype, order='K', copy=True",                                              \
-    "Return a copy in another dtype; the array itself if copy=False and nothing changes.") \
-  X(clip, "/, min=None, max=None, out=None",                                               \
-    "Return the elements limited to the range from min to max.")                           \
-  X(round, "/, decimals=0, out=None",                                                      \
-    "Return the elements rounded to the given number of decimals.")                        \
-  X(take, "/, indices, axis=None, out=None, mode='raise', max_threads=1",                  \
-    "Return the elements at indices along an axis, as numpy.take.")                        \
-  X(put, "/, ind, v, mode='raise'", "Set elements of the flattened array, as numpy.put.")  \
-  X(nonzero, "/",                                                                          \
-    "Return the indices of the elements that are not zero, one array for each axis.")      \
-  X(compress, "/, condition, axis=None, out=None",                                         \
-    "Return the parts along an axis for which a condition is true.")                       \
-  X(repeat, "/, repeats, axis=None", "Return each element repeated, as numpy.repeat.")
+// Whether the core has the function too, names, arguments as inspect.signature shows them, docstrings.
+#define GI_METHODS(X)                                                                            \
+  X(true, astype, "/, dtype, order='K', copy=True",                                              \
+    "Return a copy in another dtype; the array itself if copy=False and nothing changes.")       \
+  X(true, clip, "/, min=None, max=None, out=None",                                               \
+    "Return the elements limited to the range from min to max.")                                 \
+  X(true, round, "/, decimals=0, out=None",                                                      \
+    "Return the elements rounded to the given number of decimals.")                              \
+  X(true, take, "/, indices, axis=None, out=None, mode='raise', max_threads=1",                  \
+    "Return the elements at indices along an axis, as numpy.take.")                              \
+  X(false, put, "/, ind, v, mode='raise'", "Set elements of the flattened array, as numpy.put.") \
+  X(false, nonzero, "/",                                                                         \
+    "Return the indices of the elements that are not zero, one array for each axis.")            \
+  X(false, compress, "/, condition, axis=None, out=None",                                        \
+    "Return the parts along an axis for which a condition is true.")                             \
+  X(false, repeat, "/, repeats, axis=None", "Return each element repeated, as numpy.repeat.")
 
-template <bool IsCast>
-PyObject* method(const char* name, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
-                 PyObject* names) {
-  if (IsCast && nargs == 1 && !names)
-    if (PyObject* const result = cast_directly(self, args[0])) return result;
-  return forward(name, self, args, nargs, names);
+// x.take(...) is take(x, ...).
+PyObject* call_with_self(const Served& function, PyObject* self, PyObject* const* args,
+                         Py_ssize_t nargs, PyObject* names) {
+  if (!function.python) import_module("gpuinterop.numpy_api.protocols");
+  const Py_ssize_t count = nargs + (names ? PyTuple_Size(names) : 0);
+  ops::FewValues<PyObject*, 4> all(static_cast<int>(count) + 1);
+  all[0] = self;
+  std::copy_n(args, count, all.get() + 1);
+  return call_served(function, all.get(), nargs + 1, names);
 }
 
-#define X(name, arguments, doc)                                                          \
-  PyObject* method_##name(PyObject* self, PyObject* const* args, Py_ssize_t nargs,       \
-                          PyObject* names) {                                             \
-    return method<std::string_view(#name) == "astype">(#name, self, args, nargs, names); \
+#define X(is_served, name, arguments, doc)                                         \
+  PyObject* method_##name(PyObject* self, PyObject* const* args, Py_ssize_t nargs, \
+                          PyObject* names) {                                       \
+    if constexpr (is_served) {                                                     \
+      static const Served& function = served(#name);                               \
+      return call_with_self(function, self, args, nargs, names);                   \
+    } else {                                                                       \
+      return forward(#name, self, args, nargs, names);                             \
+    }                                                                              \
   }
 GI_METHODS(X)
 #undef X
 
+bool has_no_value(PyObject* args, PyObject* names) {
+  PyObject *name, *value;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(args); ++i)
+    if (PyTuple_GetItem(args, i) == no_value) return true;
+  for (Py_ssize_t at = 0; PyDict_Next(names, &at, &name, &value);)
+    if (value == no_value) return true;
+  return false;
+}
+
+// numpy.where(x, y, z) and numpy.sum(x).
+PyObject* method___array_function__(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
+                                    PyObject* names) {
+  if (nargs == 4 && !names && PyTuple_Check(args[2]) && PyDict_Check(args[3]) &&
+      !has_no_value(args[2], args[3]))
+    if (PyObject* made = call_numpy_function(
+            args[0], [&](PyObject* own) { return PyObject_Call(own, args[2], args[3]); }))
+      return made;
+  return forward("__array_function__", self, args, nargs, names);
+}
+
 }  // namespace
 
 PyMethodDef ops_methods[] = {
-#define X(name, arguments, doc)                                             \
+#define X(is_served, name, arguments, doc)                                  \
   {#name, as_method(guarded<method_##name>), METH_FASTCALL | METH_KEYWORDS, \
    #name "($self, " arguments ")\n--\n\n" doc},
     GI_METHODS(X)
 #undef X
-        {"__array_ufunc__", as_method(guarded<method___array_ufunc__>),
+        {"__array_function__", as_method(guarded<method___array_function__>),
          METH_FASTCALL | METH_KEYWORDS,
-         "__array_ufunc__($self, ufunc, method, /, *inputs, **kwargs)\n--\n\n"
-         "Carry out a NumPy ufunc, for numpy.exp(x) and numpy.add(x, y, out=z)."},
+         "__array_function__($self, func, types, args, kwargs, /)\n--\n\n"
+         "Run a NumPy function, for numpy.where(x, y, z) and numpy.sum(x)."},
+    {"__array_ufunc__", as_method(guarded<method___array_ufunc__>), METH_FASTCALL | METH_KEYWORDS,
+     "__array_ufunc__($self, ufunc, method, /, *inputs, **kwargs)\n--\n\n"
+     "Carry out a NumPy ufunc, for numpy.exp(x) and numpy.add(x, y, out=z)."},
     {"exp", guarded<method_of<exponential>>, METH_NOARGS,
      "exp($self, /)\n--\n\nReturn the exponential of every element, in a new array."},
     {"conj", guarded<method_of<conjugate>>, METH_NOARGS,
@@ -220,5 +235,17 @@ PyType_Slot ops_slots[] = {
     {Py_tp_richcompare, slot(guarded<compare>)},
     {0, nullptr},
 };
+
+void register_numpy_functions(nb::module_& m) {
+  m.def(
+      "_set_numpy_functions",
+      [](nb::dict functions, nb::object nothing) {
+        const PyRef old = PyRef::steal(std::exchange(numpy_functions, functions.release().ptr()));
+        const PyRef same = PyRef::steal(std::exchange(no_value, nothing.release().ptr()));
+      },
+      nb::arg("functions"), nb::arg("no_value"),
+      "Say which functions of the core take the arguments of functions of NumPy, and what stands "
+      "there for arguments that are left out.");
+}
 
 }  // namespace gpuinterop

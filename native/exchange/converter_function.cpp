@@ -2,7 +2,6 @@
 // shared and no option but copyif, runs without a Python frame, which would cost as much as the conversion.
 // The Python function handles every other case and every failure.
 #include <nanobind/nanobind.h>
-#include <structmember.h>
 
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "exchange/import_any.hpp"
 #include "interpreter/error_translation.hpp"
 #include "interpreter/register.hpp"
+#include "interpreter/served.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -45,24 +45,14 @@ const Exporter* find_exporter(PyObject* library, bool on_cuda) {
   return nullptr;
 }
 
-struct Converter {
-  PyObject_HEAD vectorcallfunc call;
-  bool exports;
-  Family family;       // imports: the family of the objects; Other: any plain object
-  PyObject* of;        // exports: the target library, null: the second argument names it; imports,
-                       // Described: the function that reads the memory of the objects
-  PyObject* function;  // called for every other case
-  PyObject* dict;      // attributes of the function, and the function itself as __wrapped__
-  PyObject* weakrefs;
-};
-
-Converter* converter(PyObject* o) noexcept { return reinterpret_cast<Converter*>(o); }
-
-PyObject* import_argument(const Converter* c, PyObject* obj) {
-  const bool any = c->family == Family::Other;
+// `f.number` is the family of the objects; Other: any plain object. `f.of` is the function that reads the memory of those
+// of Family::Described.
+PyObject* import_argument(const PublicFunction& f, PyObject* obj) {
+  const auto family = static_cast<Family>(f.number);
+  const bool any = family == Family::Other;
   if (any && is_array(obj)) return PyRef::borrow(obj).release();
   ForeignType& p = foreign_type_of(Py_TYPE(obj));
-  const bool serves = any ? !converters_changed : p.family == c->family && p.reader == c->of;
+  const bool serves = any ? !converters_changed : p.family == family && p.reader == f.of;
   return p.ordinary && serves ? import_ordinary(p, obj) : nullptr;
 }
 
@@ -78,109 +68,62 @@ PyObject* export_by_function(const Exporter& e, PyObject* x) {
   return PyObject_Vectorcall(function.get(), args, 2, nullptr);
 }
 
-PyObject* export_argument(const Converter* c, PyObject* x, PyObject* library) {
-  if (!is_array(x) || (!c->of && converters_changed)) return nullptr;
+// `f.of` is the library; null: the second argument names it.
+PyObject* export_argument(const PublicFunction& f, PyObject* x, PyObject* library) {
+  if (!is_array(x) || (!f.of && converters_changed)) return nullptr;
   const Exporter* e = find_exporter(library, unwrap(x).device.is_cuda());
   if (!e) return nullptr;
   if (e->module) return export_by_function(*e, x);
   return exchange_export(x, reinterpret_cast<PyTypeObject*>(e->maker.get()));
 }
 
-// The result of the plain case. Null without a Python error if this is not the plain case, or it failed.
-PyObject* call_plain(const Converter* c, PyObject* const* args, Py_ssize_t n, PyObject* names) {
-  const Py_ssize_t needed = c->exports && !c->of ? 2 : 1;
+// The first `needed` arguments have no names, and copyif may follow.
+bool has_only_copyif(Py_ssize_t needed, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   const Py_ssize_t count = n + (names ? PyTuple_Size(names) : 0);
-  if (n < needed || count > needed + 1) return nullptr;
-  if (count > needed && !PyBool_Check(args[needed])) return nullptr;
-  if (count > n && PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "copyif") != 0)
-    return nullptr;
-  try {
-    return c->exports ? export_argument(c, args[0], c->of ? c->of : args[1])
-                      : import_argument(c, args[0]);
-  } catch (const Error&) {
-    return nullptr;
-  }
+  if (n < needed || count > needed + 1) return false;
+  if (count > needed && !PyBool_Check(args[needed])) return false;
+  return count == n || is_text(PyTuple_GetItem(names, 0), "copyif");
 }
 
-PyObject* call(PyObject* self, PyObject* const* args, size_t nargs, PyObject* names) {
-  const Py_ssize_t n = PyVectorcall_NARGS(nargs);
-  if (converter(self)->family == Family::Protocols && n == 1 && !names)
+// A failure is left to Python.
+template <class Convert>
+PyObject* attempt(Convert&& convert) {
+  return guard((PyObject*)nullptr, [&]() -> PyObject* {
+    try {
+      return convert();
+    } catch (const Error&) {
+      return nullptr;
+    }
+  });
+}
+
+PyObject* attempt_import(const PublicFunction& f, PyObject* const* args, Py_ssize_t n,
+                         PyObject* names) {
+  if (f.number == int(Family::Protocols) && n == 1 && !names)
     return guard((PyObject*)nullptr, [&] { return import_any(nullptr, args[0], Options()); });
-  PyObject* made =
-      guard((PyObject*)nullptr, [&] { return call_plain(converter(self), args, n, names); });
-  if (made || PyErr_Occurred()) return made;
-  return PyObject_Vectorcall(converter(self)->function, args, nargs, names);
+  if (!has_only_copyif(1, args, n, names)) return nullptr;
+  return attempt([&] { return import_argument(f, args[0]); });
 }
 
-int traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(converter(self)->function);
-  Py_VISIT(converter(self)->dict);
-  Py_VISIT(converter(self)->of);
-  Py_VISIT(Py_TYPE(self));
-  return 0;
+PyObject* attempt_export(const PublicFunction& f, PyObject* const* args, Py_ssize_t n,
+                         PyObject* names) {
+  if (!has_only_copyif(f.of ? 1 : 2, args, n, names)) return nullptr;
+  return attempt([&] { return export_argument(f, args[0], f.of ? f.of : args[1]); });
 }
 
-int clear(PyObject* self) {
-  Py_CLEAR(converter(self)->dict);  // the function stays, for a caller who runs it meanwhile
-  return 0;
-}
-
-void dealloc(PyObject* self) {
-  PyObject_GC_UnTrack(self);
-  if (converter(self)->weakrefs) PyObject_ClearWeakRefs(self);
-  PyTypeObject* type = Py_TYPE(self);
-  Py_XDECREF(converter(self)->function);
-  Py_XDECREF(converter(self)->of);
-  Py_XDECREF(converter(self)->dict);
-  PyObject_GC_Del(self);
-  Py_DECREF(type);
-}
-
-PyObject* repr(PyObject* self) { return PyObject_Repr(converter(self)->function); }
-
-// Not bound to instances, like functions in C; `inspect` and `pydoc` recognise a routine by this slot.
-PyObject* get(PyObject* self, PyObject*, PyObject*) { return PyRef::borrow(self).release(); }
-
-// Pickled by name, as functions are.
-PyObject* reduce(PyObject* self, PyObject*) { return PyObject_GetAttrString(self, "__qualname__"); }
-
-PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr},
-                         {nullptr, nullptr, 0, nullptr}};
-
-PyMemberDef members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Converter, call), READONLY, nullptr},
-    {"__dictoffset__", T_PYSSIZET, offsetof(Converter, dict), READONLY, nullptr},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(Converter, weakrefs), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr},
-};
-
-PyTypeObject* converter_type = nullptr;
-
-// The decorator that makes a converter of a function.
-nb::object decorator(bool exports, Family family, nb::object of) {
+nb::object decorator(PublicFunction::Attempt attempt, int number, nb::object of) {
   return nb::cpp_function([=](nb::callable function) {
-    nb::object object = nb::steal(PyType_GenericAlloc(converter_type, 0));
-    if (!object) throw nb::python_error();
-    Converter& c = *converter(object.ptr());
-    c.call = call;
-    c.exports = exports;
-    c.family = family;
-    c.of = nb::object(of).release().ptr();
-    c.function = nb::object(function).release().ptr();
-    return nb::module_::import_("functools")
-        .attr("update_wrapper")(object, function, "updated"_a = nb::make_tuple());
+    return make_function(attempt, number, of.is_none() ? nullptr : of.ptr(), function);
   });
 }
 
 nb::object imports(nb::object of) {
   const bool described = PyCallable_Check(of.ptr());
-  const auto family = described ? Family::Described : static_cast<Family>(nb::cast<int>(of));
-  return decorator(false, family, described ? of : nb::object());
+  const int family = described ? int(Family::Described) : nb::cast<int>(of);
+  return decorator(attempt_import, family, described ? of : nb::none());
 }
 
-nb::object exports(nb::object library) {
-  return decorator(true, Family::Other, library.is_none() ? nb::object() : library);
-}
+nb::object exports(nb::object library) { return decorator(attempt_export, 0, library); }
 
 void set_exporter(nb::str name, bool on_cuda, nb::object maker, nb::object module, uint32_t mask,
                   uint32_t wanted) {
@@ -203,24 +146,6 @@ void set_exporter(nb::str name, bool on_cuda, nb::object maker, nb::object modul
 }  // namespace
 
 void register_converter_functions(nb::module_& m) {
-  PyType_Slot slots[] = {
-      {Py_tp_doc, const_cast<char*>("A converter whose plain case runs without a Python frame.")},
-      {Py_tp_call, slot(PyVectorcall_Call)},
-      {Py_tp_traverse, slot(traverse)},
-      {Py_tp_clear, slot(clear)},
-      {Py_tp_dealloc, slot(dealloc)},
-      {Py_tp_repr, slot(repr)},
-      {Py_tp_descr_get, slot(get)},
-      {Py_tp_methods, methods},
-      {Py_tp_members, members},
-      {0, nullptr},
-  };
-  PyType_Spec spec = {"gpuinterop._core.Converter", sizeof(Converter), 0,
-                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                          Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                      slots};
-  converter_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  if (!converter_type) throw nb::python_error();
   m.def(
       "imports", &imports, "family"_a = int(Family::Other),
       "Decorator of a converter (obj, copyif=False): plain objects of the family (NUMPY, TORCH, "

@@ -15,6 +15,7 @@
 #include "index/host_elements.hpp"
 #include "interpreter/error.hpp"
 #include "interpreter/register.hpp"
+#include "interpreter/served.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -107,26 +108,32 @@ PyRef read(PyTypeObject* type, const Array& view, const IndexArrays& key, ops::O
   return PyRef::borrow(out);
 }
 
-// numpy.take of arrays on one device, without Python code; None for calls that Python carries out.
-nb::object take(nb::handle x, nb::handle indices, nb::handle axis, nb::handle out, int mode) {
+std::optional<ops::OutOfRange> known_mode(PyObject* mode) {
+  if (!mode || is_text(mode, "raise")) return ops::OutOfRange::Raise;
+  if (is_text(mode, "clip")) return ops::OutOfRange::Clip;
+  if (is_text(mode, "wrap")) return ops::OutOfRange::Wrap;
+  return {};
+}
+
+// numpy.take of arrays on one device.
+PyObject* take(PyObject* x, PyObject* indices, PyObject* axis, PyObject* out, PyObject* mode) {
   const char* where = "take";
-  if (!is_array(x.ptr()) || !is_array(indices.ptr()) || (!out.is_none() && !is_array(out.ptr())))
-    return nb::none();
+  const auto outside = known_mode(mode);
+  if (!is_array(x) || !is_array(indices) || (out && !is_array(out)) || !outside) return nullptr;
   Array view = read_array(x, where);
-  const bool flat = axis.is_none();
-  if (flat && view.layout.is_c_contiguous()) {
+  if (!axis && view.layout.is_c_contiguous()) {
     const int64_t size = view.layout.size();
     view.layout = Layout::c_order(1, &size, where);
   }
   const int ndim = view.layout.ndim();
-  const int64_t along = flat ? 0 : PyLong_CheckExact(axis.ptr()) ? as_int64(axis.ptr(), where) : -1;
-  if (!is_index(indices.ptr(), view) || along < 0 || along >= ndim || (flat && ndim != 1))
-    return nb::none();
+  if (axis && !PyLong_CheckExact(axis)) return nullptr;
+  int64_t along = axis ? as_int64(axis, where) : 0;
+  along += along < 0 ? ndim : 0;
+  if (!is_index(indices, view) || along < 0 || along >= ndim || (!axis && ndim != 1))
+    return nullptr;
   const int at = static_cast<int>(along);
-  const IndexArrays key{{indices.ptr()}, {at}, {at}, at};
-  PyRef made = read(Py_TYPE(x.ptr()), view, key, static_cast<ops::OutOfRange>(mode),
-                    out.is_none() ? nullptr : out.ptr(), where);
-  return made ? nb::steal(made.release()) : nb::none();
+  const IndexArrays key{{indices}, {at}, {at}, at};
+  return read(Py_TYPE(x), view, key, *outside, out, where).release();
 }
 
 }  // namespace
@@ -264,8 +271,9 @@ void register_indexing(nb::module_& m) {
       "Set elements at index arrays to those of `value`, or add these. sum: None to set; otherwise "
       "the "
       "program that adds in host memory.");
-  m.def("_take", &take, "x"_a.none(), "indices"_a.none(), "axis"_a.none(), "out"_a.none(), "mode"_a,
-        "numpy.take of arrays on one device; None for calls that Python carries out.");
+  serve({{"take", "x indices axis out mode max_threads", 2},
+         [](const Values& v) { return take(v[0], v[1], given(v[2]), given(v[3]), v[4]); }});
+  register_joining();
   m.attr("MAX_INDEX_ARRAYS") = ops::kMaxIndexArrays;
   m.def(
       "_assign_masked",

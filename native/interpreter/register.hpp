@@ -6,6 +6,7 @@
 namespace gpuinterop {
 
 void register_hooks(nanobind::module_& m);                // interpreter/hooks.cpp
+void register_served(nanobind::module_& m);               // interpreter/served.cpp
 void register_blocks(nanobind::module_& m);               // blocks.cpp
 void register_array(nanobind::module_& m);                // arrays/type.cpp
 void register_cuda(nanobind::module_& m);                 // devices/bindings.cpp
@@ -13,8 +14,11 @@ void register_exchange(nanobind::module_& m);             // exchange/bindings.c
 void register_borrowing(nanobind::module_& m);            // exchange/foreign_memory.cpp
 void register_converter_functions(nanobind::module_& m);  // exchange/converter_function.cpp
 void register_ops(nanobind::module_& m);                  // elementwise/bindings.cpp
+void register_functions();                                // elementwise/functions.cpp
+void register_numpy_functions(nanobind::module_& m);      // elementwise/operators.cpp
 void register_downloads(nanobind::module_& m);            // elementwise/download.cpp
 void register_indexing(nanobind::module_& m);             // index/bindings.cpp
+void register_joining();                                  // index/join.cpp
 void register_converters(nanobind::module_& m);           // exchange/traits.cpp
 void register_plans(nanobind::module_& m);                // reduce/plan_bindings.cpp
 void register_reductions(nanobind::module_& m);           // reduce/bindings.cpp

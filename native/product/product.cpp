@@ -52,8 +52,8 @@ constexpr int64_t kLeastSplit = 1024;  // of the inner dimension
 constexpr int64_t kMostSplit = 1 << 14, kMostTensorSplit = 256;
 
 // A planned product, into a new array or into `out`, which does not overlap a and b.
-PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, const Operand& a,
-               const Operand& b, PyObject* out) {
+PyRef run_planned(PlanKind kind, const ProductCall& call, const ProductRule& rule, const Operand& a,
+                  const Operand& b, PyObject* out) {
   PyObject* ins[] = {a.object, b.object};
   auto write_key = [&](CallKey& key) {
     key.begin(Subject::Product, static_cast<uint32_t>(kind));
@@ -78,12 +78,12 @@ PyRef run_plan(PlanKind kind, const ProductCall& call, const ProductRule& rule, 
 // As run_plan, for any `out` array.
 PyObject* run_plan_into(PlanKind kind, const ProductCall& call, const ProductRule& rule,
                         const Operand& a, const Operand& b, const Shape& shape) {
-  if (!call.out) return run_plan(kind, call, rule, a, b, nullptr).release();
+  if (!call.out) return run_planned(kind, call, rule, a, b, nullptr).release();
   check_out(call.out, rule.dtype, a.array->device, shape.ndim, shape.extents, call.where);
   const Array to = unwrap(call.out);
   if (may_be_written(to, a, b, {}, call.where))
-    return run_plan(kind, call, rule, a, b, call.out).release();
-  PyRef result = run_plan(kind, call, rule, a, b, nullptr);
+    return run_planned(kind, call, rule, a, b, call.out).release();
+  PyRef result = run_planned(kind, call, rule, a, b, nullptr);
   note_use(to);
   copy_elements(to, unwrap(result.get()), call.where);
   return Py_NewRef(call.out);
@@ -141,7 +141,7 @@ PyObject* of_plan(PlanKind kind, const ProductCall& call, const ProductRule& rul
   if (!c.array) return run_plan_into(kind, call, rule, a, b, shape);
   if (call.out)
     check_out(call.out, rule.dtype, a.array->device, shape.ndim, shape.extents, call.where);
-  PyRef product = run_plan(kind, call, rule, a, b, nullptr);
+  PyRef product = run_planned(kind, call, rule, a, b, nullptr);
   return run_elementwise("add", product.get(), c.object, call.out ? call.out : product.get());
 }
 
@@ -287,7 +287,7 @@ PyObject* gemv(const ProductCall& call) {
   PyRef result = result_for(call, rule, a.array->device, shape);
   if (needs_no_product(call, rule, result.get(), a.extent(1), y)) return result.release();
   const bool small = is_small(rule.dtype);
-  PyRef product = run_plan(small ? PlanKind::Wide : PlanKind::Vector, call, rule, a, x, nullptr);
+  PyRef product = run_planned(small ? PlanKind::Wide : PlanKind::Vector, call, rule, a, x, nullptr);
   if (scales)
     product = PyRef::steal(run_elementwise("multiply", product.get(), number(call.alpha).ptr(),
                                            adds ? product.get() : result.get()));

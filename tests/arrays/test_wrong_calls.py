@@ -248,16 +248,16 @@ def test_wrong_call_raises_an_error_that_is_complete(row):
     [
         ("gi.add.at(x, 0)", "add.at()"),
         ("x.compress()", "compress()"),
-        ("x.take([0], foo=1)", "take()"),
+        ("x.take([0], foo=1)", "take: expected take(x, indices, axis=..., out=..., mode=..., max_threads=...)\n"),
         ("x.item(foo=1)", "GpuArray.item()"),
         ("x.reshape(foo=1)", "GpuArray.reshape()"),
         ("x.norm(foo=1)", "GpuArray.norm()"),
     ],
-)
+)  # fmt: skip
 def test_type_error_of_python_names_a_public_function(call, function):
     with pytest.raises(TypeError) as caught:
         exec(call, names())
-    assert str(caught.value).startswith(f"{function} ")
+    assert str(caught.value).startswith(function)
 
 
 def test_methods_of_arrays_can_be_pickled():

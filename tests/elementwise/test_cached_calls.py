@@ -1,11 +1,13 @@
 """How many Python functions a cached call runs: no more than docs/operations.md states."""
 
+import inspect
 from functools import partial
+from types import BuiltinFunctionType
 
 import numpy as np
 import pytest
 from doubles.on_fake import FAKE
-from helpers.profile import functions_of
+from helpers.profile import PACKAGE, functions_of
 
 import gpuinterop as gi
 
@@ -92,6 +94,17 @@ CALLS = {
     "x.mean()": lambda o: o.x.mean(1, out=o.rows),
     "x.argmax()": lambda o: o.x.argmax(axis=1),
     "x.var()": lambda o: o.x.var(ddof=1, keepdims=True),
+    "clip": lambda o: gi.clip(o.x, 0, 1),
+    "clip, a minimum": lambda o: o.x.clip(o.y),
+    "clip of integers": lambda o: o.whole.clip(2, max=5),
+    "round": lambda o: o.x.round(2),
+    "round, out": lambda o: gi.round(o.wide, -1, out=o.wide),
+    "astype, a type": lambda o: gi.astype(o.x, np.int32),
+    "astype, the same": lambda o: o.x.astype("float32", copy=False),
+    "astype, columns": lambda o: o.x.astype("float64", "F"),
+    "take": lambda o: o.x.take(o.places, axis=0, mode="clip"),
+    "take, out": lambda o: gi.take(o.x, o.places, 0, o.out[:2], "wrap"),
+    "take, flat": lambda o: o.x.take(o.places, mode="wrap"),
     "ElementwiseKernel": lambda o: AXPY(2.0, o.x),
     "ElementwiseKernel, out": lambda o: AXPY(2, o.x, out=o.out),
     "fuse": lambda o: FUSED(o.x, o.y),
@@ -130,30 +143,16 @@ PRODUCTS = {
 }
 # Calls that run Python, for the reasons in docs/operations.md.
 SLOWER = {
-    "clip": (1, lambda o: gi.clip(o.x, 0, 1)),
-    "clip, a minimum": (2, lambda o: o.x.clip(o.y)),
-    "clip of integers": (6, lambda o: o.whole.clip(2, max=5)),
-    "round": (2, lambda o: o.x.round(2)),
+    "clip of integers": (8, lambda o: o.whole.clip(2, max=2**40)),
     "round of integers": (10, lambda o: gi.round(o.whole, -1)),
-    "astype, a type": (8, lambda o: gi.astype(o.x, np.int32)),
-    "astype, the same": (8, lambda o: o.x.astype("float32", copy=False)),
     "set": (1, lambda o: o.out.set(o.x)),
-    "take": (3, lambda o: o.x.take(o.places, axis=0, mode="clip")),
-    "take, out": (2, lambda o: gi.take(o.x, o.places, 0, o.out[:2], "wrap")),
-    "take, flat": (3, lambda o: o.x.take(o.places, mode="wrap")),
     "x.item(i)": (1, lambda o: o.x.item(3)),
     "x.item(i, j)": (1, lambda o: o.x.item(3, -1)),
     "float(x)": (2, lambda o: float(o.total)),
     "x.get()": (2, lambda o: o.x.get()),
-    "concatenate": (1, lambda o: gi.concatenate([o.x, o.y])),
-    "stack": (1, lambda o: gi.stack([o.x, o.y], -1)),
     "concatenate, dtypes": (24, lambda o: gi.concatenate((o.wide, o.whole), axis=1)),
     "join": (8, lambda o: gi.join(0, o.x, o.y)),
     "ptp": (1, lambda o: o.x.ptp()),
-    "numpy.matmul": (7, lambda o: np.matmul(o.x, o.y.T)),
-    "numpy.round": (4, lambda o: np.round(o.x)),
-    "numpy.where": (5, lambda o: np.where(o.x, o.x, o.y)),
-    "numpy.sum": (6, lambda o: np.sum(o.x)),
     "norm": (5, lambda o: o.x.norm()),
 }
 
@@ -219,6 +218,124 @@ def test_new_shapes_of_a_product_run_no_python_function(device):
     arrays = [gi.CudaNdarray(np.ones((n, n), "float32"), device=device) for n in range(1, 20)]
     _ = arrays[0] @ arrays[0]
     assert functions_of(lambda: [x @ x for x in arrays]) in ([], ["<listcomp>"])
+
+
+# ---- every public function ------------------------------------------------------------------------
+
+
+def signature(name):
+    return inspect.signature(getattr(gi, name)).parameters.values()
+
+
+def is_function(name):
+    return not name.startswith("__") and not isinstance(getattr(gi, name), type)
+
+
+FUNCTIONS = [name for name in gi.__all__ if is_function(name)]
+# Those of the table take operands, and the keywords of NumPy's ufuncs; reductions take an array and axes.
+OPERATIONS = [
+    name for name in FUNCTIONS if [p.name for p in signature(name)][-2:] == ["dtype", "order"]
+]
+REDUCTIONS = [name for name in FUNCTIONS if [p.name for p in signature(name)][:2] == ["x", "axis"]
+              and isinstance(getattr(gi, name), BuiltinFunctionType)]  # fmt: skip
+INTEGERS = ("bitwise_", "invert", "left_shift", "right_shift", "gcd")
+
+
+def of_table(name):
+    """A call of an operation on arrays that it accepts."""
+    kind = "whole" if name.startswith(INTEGERS) else "x"
+    count = sum(p.kind is p.POSITIONAL_ONLY for p in signature(name))
+    return lambda o: getattr(gi, name)(*[getattr(o, kind)] * count)
+
+
+# A call of each public function that a loop would contain.
+WARM = {name: of_table(name) for name in OPERATIONS} | {
+    "empty": lambda o: gi.empty((2, 3), device=o.place),
+    "zeros": lambda o: gi.zeros(64, "int64", device=o.place),
+    "ones": lambda o: gi.ones([2, 3], np.float64, device=o.place),
+    "full": lambda o: gi.full(4, 2.5, device=o.place),
+    "eye": lambda o: gi.eye(3, 4, -1, device=o.place),
+    "empty_like": lambda o: gi.empty_like(o.x),
+    "zeros_like": lambda o: gi.zeros_like(o.x),
+    "ones_like": lambda o: gi.ones_like(o.x, "int32"),
+    "full_like": lambda o: gi.full_like(o.x, 3),
+    "arange": lambda o: gi.arange(64, device=o.place),
+    "linspace": lambda o: gi.linspace(0, 1, 64, device=o.place),
+    "astype": lambda o: gi.astype(o.x, np.int32, "F", copy=False),
+    "clip": lambda o: gi.clip(o.x, 0, o.y),
+    "round": lambda o: gi.round(o.x, 2),
+    "concatenate": lambda o: gi.concatenate((o.x, o.y), 1),
+    "stack": lambda o: gi.stack([o.x, o.y], axis=-1),
+    "take": lambda o: gi.take(o.x, o.places, 0, mode="clip"),
+    "dot": lambda o: gi.dot(o.a, o.b),
+    "matmul": lambda o: gi.matmul(o.a, o.b),
+    "inner": lambda o: gi.inner(o.v, o.w),
+    "vdot": lambda o: gi.vdot(o.v, o.w),
+    "gemm": lambda o: gi.gemm(o.a, o.b, o.c),
+    "gemv": lambda o: gi.gemv(o.a, o.v, o.w),
+    "ger": lambda o: gi.ger(o.v, o.w, o.a),
+    "addmm": lambda o: gi.addmm(o.c, o.a, o.b),
+    **{name: lambda o, name=name: getattr(gi, name)(o.x, axis=0) for name in REDUCTIONS},
+}  # fmt: skip
+VIEW = "it returns a view, and calls the method of the array"
+WAITS = "the host waits for a number that the device computes"
+MANY = "it consists of several calls"
+ONCE = "programs call it once, not in a loop"
+ANSWERS = "it answers in words, or changes a setting"
+IN_PYTHON = {
+    "array asarray from_gpu_pointer": "they read values, or memory, of any kind",
+    "broadcast_to dimshuffle split": VIEW,
+    "argwhere compress flatnonzero nonzero allclose": WAITS,
+    "join norm put put_along_axis repeat take_along_axis reduce_sum": MANY,
+    "copy_async pinned_empty": "the transfer takes longer than its call",
+    "default_device device devices empty_cache mem_info memory_stats synchronize stream": ANSWERS,
+    "explain may_share_memory shares_memory doctor show_config allow_tf32": ANSWERS,
+    "count_copies log_transfers no_copies": ANSWERS,
+    "fuse strided capture": ONCE,
+    "from_any from_dlpack to": "plain objects without Python: tests/exchange/test_calls_without_python.py",
+    "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray garray_to_cudandarray "
+    "to_cudandarray to_gpuarray": "converters of old libraries, of which some consist of Python",
+}  # fmt: skip
+
+
+def test_each_public_function_is_warm_or_has_a_reason():
+    reasons = " ".join(IN_PYTHON).split()
+    assert sorted({*WARM, *reasons}) == sorted(FUNCTIONS)
+    assert len(reasons) == len(set(reasons))
+    assert not {*WARM}.intersection(reasons)
+
+
+@pytest.mark.parametrize("name", WARM)
+def test_a_warm_call_of_a_public_function_runs_no_python_of_the_package(device, name):
+    operands = Operands(device)
+    for operands.place in (device, gi.device(device)):
+        assert functions_of(partial(WARM[name], operands), PACKAGE) == []
+
+
+# Functions of NumPy that the core carries out.
+OF_NUMPY = {
+    "concatenate": lambda o: np.concatenate([o.x, o.y]),
+    "stack": lambda o: np.stack((o.x, o.y), axis=1),
+    "roll": lambda o: np.roll(o.x, 1),
+    "roll, an axis": lambda o: np.roll(o.x, -7, axis=-1),
+    "round": lambda o: np.round(o.x, 1),
+    "take": lambda o: np.take(o.x, o.places, axis=1),
+    "where": lambda o: np.where(o.x, o.x, o.y),
+    "sum": lambda o: np.sum(o.x, axis=0),
+    "amax": lambda o: np.amax(o.x),
+    "dot": lambda o: np.dot(o.a, o.b),
+    "matmul": lambda o: np.matmul(o.a, o.b),
+}
+
+
+@pytest.mark.parametrize("name", OF_NUMPY)
+def test_a_warm_function_of_numpy_runs_no_python_of_the_package(device, name):
+    operands = Operands(device)
+    assert functions_of(partial(OF_NUMPY[name], operands), PACKAGE) == []
+    on_host = Operands("cpu")
+    for one in vars(on_host):
+        setattr(on_host, one, np.asarray(getattr(on_host, one)))
+    np.testing.assert_allclose(OF_NUMPY[name](operands).get(), OF_NUMPY[name](on_host), rtol=1e-6)
 
 
 # A cached call must not be served by the entry of another one.

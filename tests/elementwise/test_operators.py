@@ -8,7 +8,7 @@ from doubles.on_fake import FAKE
 
 import gpuinterop as gi
 from gpuinterop import _core
-from gpuinterop.elementwise import host_program
+from gpuinterop.elementwise import calls, host_program
 from gpuinterop.elementwise.table import ROWS
 from gpuinterop.errors import DTypeError
 
@@ -308,3 +308,9 @@ def test_row_computes_the_numpy_function_of_its_name(row):
         assert row.numpy is ufunc
     else:  # a function that NumPy lacks has a function of its own
         assert row.name in ("where", "clip") or row.numpy is None or not hasattr(np, row.name)
+
+
+@pytest.mark.parametrize("name", calls.HOMES)
+def test_each_module_named_for_a_call_defines_it(name):
+    calls._fill(name)
+    assert callable(calls.CALLS[name])

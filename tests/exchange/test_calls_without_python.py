@@ -4,6 +4,7 @@ import copy
 import gc
 import inspect
 import pickle
+import pydoc
 import sys
 import weakref
 
@@ -15,15 +16,18 @@ import gpuinterop as gi
 from gpuinterop import converters
 
 NAMES = ["to", "from_any", "from_numpy", "from_torch", "from_cupy", "to_torch"]
+SERVED = ["zeros", "arange", "eye", "astype", "clip", "round", "take", "concatenate", "stack"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_converter_looks_like_a_python_function(name):
-    function = getattr(converters, name)
+@pytest.mark.parametrize("name", [*NAMES, *SERVED])
+def test_function_of_the_core_looks_like_a_python_function(name):
+    function = getattr(converters if name in NAMES else gi, name)
     assert function.__name__ == function.__qualname__ == name
     assert function.__doc__ == function.__wrapped__.__doc__
+    assert function.__module__ == function.__wrapped__.__module__
     assert inspect.signature(function) == inspect.signature(function.__wrapped__)
-    assert "copyif" in inspect.signature(function).parameters
+    assert name in SERVED or "copyif" in inspect.signature(function).parameters
+    assert f"{name}(" in pydoc.plain(pydoc.render_doc(function))
     assert inspect.isroutine(function)
     assert repr(function).startswith(f"<function {name} at ")
     assert pickle.loads(pickle.dumps(function)) is function
