@@ -88,10 +88,9 @@ format: $(VENV)/.lint ## rewrite Python and C++ in the project's format
 stub: $(VENV)/.installed ## regenerate the stubs of the package and its core
 	$(bin)/python tools/make_stub.py
 
-docs: $(VENV)/.installed ## regenerate the generated pages and test every page
-	@$(bin)/python -c 'import matplotlib' 2>/dev/null || $(pip) install 'matplotlib>=3.7'
+docs: $(VENV)/.installed $(VENV)/.docs ## regenerate the generated pages and build the site, build/site/index.html
 	$(bin)/python tools/make_docs.py
-	$(bin)/python -m pytest -q tests/house/test_docs.py
+	$(bin)/python -m sphinx -q -W --keep-going -b html docs build/site
 
 sdist: $(VENV)/.tools ## build dist/*.tar.gz
 	$(bin)/python -c 'from scikit_build_core.build import build_sdist; print(build_sdist("dist"))'
@@ -128,6 +127,10 @@ $(VENV)-asan/.installed: $(VENV)-asan/.tools $(native)
 
 $(VENV)/.lint: $(VENV)/.tools
 	@$(pip) install --group lint
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.tools
+	@$(pip) install --group docs
 	@touch $@
 
 .PRECIOUS: %/.tools

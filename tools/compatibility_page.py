@@ -1,4 +1,4 @@
-"""Build docs/compatibility.md from recorded runs of the compatibility suite in benchmarks/results."""
+"""Build docs/reference/compatibility.md from recorded runs of the compatibility suite in benchmarks/results."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ HEAD = """\
 <!-- Written by tools/make_docs.py from benchmarks/results/matrix-*.json: change it there. -->
 
 The tables give the tested outcome of every conversion. The tests compare addresses, check that a write on one side is
-visible on the other, and drop the owners. The [compatibility suite](compatibility-suite.md) runs the same tests on your
-machine, with your libraries: `python -m gpuinterop matrix`. The tables are records of the versions that they name;
-`--device cpu --output benchmarks/results/matrix-cpu.json` records the first one again, `cuda` and `matrix-gpu.json` the
+visible on the other, and drop the owners. The [compatibility suite](../how-to/test-conversions.md) runs the same
+tests on your machine, with your libraries: `python -m gpuinterop matrix`. The tables are records of the versions
+that they name; `--device cpu --output benchmarks/results/matrix-cpu.json`
+records the first one again, `cuda` and `matrix-gpu.json` the
 second.
 
 | | meaning |

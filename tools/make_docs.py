@@ -2,7 +2,7 @@
 
 The sources: gpuinterop/errors/__init__.py for the errors; the benchmarks' records in benchmarks/results for
 performance, its pictures, accuracy and the README's table of key figures; the suite's records there for
-compatibility; docstrings for the reference.
+compatibility.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import compatibility_page
 import performance_page
 import performance_pictures
 import performance_readme
-import reference_page
 
 from gpuinterop import errors
 
@@ -103,11 +102,10 @@ def readme() -> str:
 
 
 PAGES = {
-    ROOT / "docs" / "accuracy.md": accuracy_page.page,
-    ROOT / "docs" / "errors.md": errors_page,
-    ROOT / "docs" / "performance.md": performance_page.page,
-    ROOT / "docs" / "compatibility.md": compatibility_page.page,
-    ROOT / "docs" / "reference.md": reference_page.page,
+    ROOT / "docs" / "reference" / "accuracy.md": accuracy_page.page,
+    ROOT / "docs" / "reference" / "errors.md": errors_page,
+    ROOT / "docs" / "reference" / "performance.md": performance_page.page,
+    ROOT / "docs" / "reference" / "compatibility.md": compatibility_page.page,
     README: readme,
 }
 

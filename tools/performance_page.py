@@ -1,4 +1,4 @@
-"""Build docs/performance.md and its pictures from the records in benchmarks/results.
+"""Build docs/reference/performance.md and its pictures from the records in benchmarks/results.
 
 Figures come from the records only, prose from performance.md. performance_targets.py has the targets, with the figures
 of other libraries when the targets were set, and explanations, which are printed where a target is missed or another
@@ -178,7 +178,7 @@ def recorded_table(found: dict[str, dict[str, Any]], marks: tuple[Mark, ...]) ->
     if marks[0].record not in found:
         return f"There is no record of `bench_{marks[0].record}`."
     picture = PICTURES.get(marks[0].record)
-    shown = ["", f"![{picture}](images/{marks[0].record}.png)"] if picture else []
+    shown = ["", f"![{picture}](../images/{marks[0].record}.png)"] if picture else []
     return "\n".join([*wide_table(found, marks), *shown])
 
 
@@ -383,7 +383,10 @@ def page() -> str:
         "promises": "\n".join(promises_table(found)),
         "sizes": every_size(),
         "names": " ".join(dict.fromkeys((*RECORDS, "transfers"))),
-        **{f"picture {name}": f"![{shown}](images/{name}.png)" for name, shown in PICTURES.items()},
+        **{
+            f"picture {name}": f"![{shown}](../images/{name}.png)"
+            for name, shown in PICTURES.items()
+        },
     }
     text = TEMPLATE.read_text(encoding="utf-8")
     for name, part in parts.items():

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/performance.md from the records in benchmarks/results."""
+"""Draw the pictures of docs/reference/performance.md from the records in benchmarks/results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build the README's table of key figures from the records of docs/performance.md."""
+"""Build the README's table of key figures from the records of docs/reference/performance.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The targets of docs/performance.md, and explanations of missed targets and of faster libraries."""
+"""The targets of docs/reference/performance.md, and explanations of missed targets and of faster libraries."""
 
 from __future__ import annotations
 

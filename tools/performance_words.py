@@ -1,4 +1,4 @@
-"""The words of docs/performance.md: figures, names of libraries, and the machine of a record."""
+"""The words of docs/reference/performance.md: figures, names of libraries, and the machine of a record."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class MissingName:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.__doc__ = "Missing: docs/not-here.md lists what to use."
+        self.__doc__ = "Missing: docs/reference/missing-functions.md lists what to use."
 
     def __get__(self, x: Any, owner: type) -> Any:
         raise missing_name(f"x.{self.name}", self.name)

@@ -125,7 +125,7 @@ not_an_array = Builder(
 def missing_name(where: str, name: str, fix: str) -> MissingNameError:
     return MissingNameError(
         where=where, expected="a name that gpuinterop has", got=name,
-        fix=f"{fix}docs/first-steps.md and docs/not-here.md list what to use",
+        fix=f"{fix}docs/reference/familiar-names.md and docs/reference/missing-functions.md list what to use",
     )  # fmt: skip
 
 

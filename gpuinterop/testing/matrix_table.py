@@ -1,6 +1,6 @@
 """The result of a run as data: cells, JSON in and out, and a drawing in letters.
 
-docs/compatibility-suite.md describes the schema, "gpuinterop.matrix/1". A later version has another
+docs/how-to/test-conversions.md describes the schema, "gpuinterop.matrix/1". A later version has another
 number, and `Matrix.from_json` refuses unknown schemas.
 """
 

@@ -23,7 +23,7 @@ struct Block {
 class BlockCache {
  public:
   // Small arrays have room behind their elements: old programs launch a fixed number of threads, such as
-  // 400 over 100 floats, and must not write into a neighbour (docs/old-programs.md).
+  // 400 over 100 floats, and must not write into a neighbour (docs/how-to/port-theano.md).
   static constexpr int64_t kLeast = 2048;
 
   static int64_t rounded(int64_t nbytes) noexcept {

@@ -43,7 +43,7 @@ def test_theano_names_are_at_the_top_level(name):
 
 
 def test_the_page_about_kernels_says_first_that_an_address_has_no_strides():
-    page = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "use-other-kernels.md").read_text(encoding="utf-8")
     warning = page.index("A kernel that receives only an address cannot see strides")
     assert page[:warning].count("\n## ") == 1
     assert "```" not in page[:warning]

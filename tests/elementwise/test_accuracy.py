@@ -1,4 +1,4 @@
-"""Errors in units of the last place, by operation: each device keeps what docs/accuracy.md promises."""
+"""Errors in units of the last place, by operation: each device keeps what docs/reference/accuracy.md promises."""
 
 import json
 import sys

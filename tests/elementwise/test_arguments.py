@@ -132,7 +132,7 @@ def test_what_gpuinterop_cannot_compute_is_left_to_another_library(x):
         def __array_function__(self, *args):
             return "other"
 
-    # Two functions of docs/not-here.md.
+    # Two functions of docs/reference/missing-functions.md.
     assert np.logaddexp2(x, Other()) == "other"
     assert np.lexsort((x, Other())) == "other"
     assert np.add(x, Other()) == np.matmul(x, Other()) == "other"  # no operand of gpuinterop's

@@ -5,8 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+# The pages of docs/project are made from the files of the root.
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")],
+    [
+        *ROOT.glob("*.md"),
+        *(p for p in (ROOT / "docs").rglob("*.md") if p.parent.name != "project"),
+    ],
     key=lambda p: p.relative_to(ROOT).as_posix(),
 )
 

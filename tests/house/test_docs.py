@@ -122,7 +122,7 @@ def test_every_page_is_reachable_from_the_index():
 
 
 def test_table_of_creation_functions_matches_their_signatures():
-    text = (ROOT / "docs" / "arrays.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "understand" / "arrays.md").read_text(encoding="utf-8")
     table = text.partition("## Creating arrays\n\n")[2].partition("\n\n")[0]
     calls = re.findall(r"`([\w.]+)\((.*?)\)`", table)
     assert ("asarray", "obj, dtype=None, *, device=None, copy=None") in calls
@@ -138,19 +138,36 @@ def test_table_of_creation_functions_matches_their_signatures():
         assert {one.arg for one in parsed.kwonlyargs} <= set(takes), (name, written)
 
 
+def reference(page):
+    """The names that Sphinx documents on a page of the reference, and the second names of some."""
+    text = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
+    listed = re.findall(r"^\.\. auto(?:function|class):: (\w+)$", text, flags=re.M)
+    return set(listed), dict(re.findall(r"`(\w+)`\s+is\s+`(\w+)`", text))
+
+
+def test_the_reference_lists_every_public_name():
+    listed = {"__version__"}
+    for page in (ROOT / "docs" / "reference").glob("*.md"):
+        names, second = reference(page.name)
+        listed |= names | set(second)
+        assert all(getattr(gpuinterop, a) is getattr(gpuinterop, b) for a, b in second.items())
+    assert {n for n in gpuinterop.__all__ if not n.endswith("Error")} == listed
+
+
 def test_every_public_name_has_an_example():
+    """In a program of a page or in its docstring; elementwise functions have one program for all."""
     code = "\n".join(
         b.text for page in PAGES for b in blocks(page) if b.language in ("python", "py")
     )
-    tables = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-    wanted = [n for n in gpuinterop.__all__ if not n.endswith("Error")]
+    names, second = reference("elementwise.md")
     assert not [
-        n for n in wanted if not re.search(rf"\bgi\.{n}\b", code) and f"`{n}`" not in tables
+        name
+        for name in gpuinterop.__all__
+        if not name.endswith("Error")
+        and name not in names | set(second)
+        and not re.search(rf"\bgi\.{name}\b", code)
+        and ">>>" not in (inspect.getdoc(getattr(gpuinterop, name)) or "")
     ]
-    # What is not in a table of calls stands in a program.
-    calls = re.findall(r"^\| (`.*?`) \| .* \| `gi\.", tables, flags=re.M)
-    called = {name.strip("`") for row in calls for name in row.split(", ")}
-    assert not [n for n in wanted if n not in called and not re.search(rf"\bgi\.{n}\b", code)]
 
 
 @pytest.mark.parametrize("name", tool("performance_page").PICTURES)
@@ -219,7 +236,7 @@ def test_all_marks_are_counted():
 def test_the_doctors_findings_are_in_its_page():
     source = (ROOT / "gpuinterop" / "doctor" / "rules.py").read_text(encoding="utf-8")
     codes = set(re.findall(r'Rule\("([\w.-]+)"', source))
-    page = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "check-an-installation.md").read_text(encoding="utf-8")
     assert {"driver", "cupy", "converter", "nvrtc", "streams"} < codes
     assert codes <= set(re.findall(r"`([\w.-]+)`", page))
 

@@ -87,7 +87,7 @@ def test_tests_name_no_path_of_a_machine():
 
 
 def test_the_table_of_environment_variables_names_all_that_are_read():
-    page = (ROOT / "docs" / "devices.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "understand" / "devices.md").read_text(encoding="utf-8")
     table = page.partition("## Environment variables")[2]
     named = re.findall(r"^\| `(\w+)` \|", table, flags=re.M)
     assert len(named) == len(set(named))

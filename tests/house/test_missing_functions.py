@@ -1,4 +1,4 @@
-"""docs/not-here.md names the functions of NumPy that gpuinterop does not compute: all of them, and no others."""
+"""docs/reference/missing-functions.md names all functions of NumPy that gpuinterop does not compute, and no others."""
 
 import ast
 import itertools
@@ -15,7 +15,7 @@ import gpuinterop as gi
 
 def listed() -> set[str]:
     """The names in the first column of the page's first table."""
-    text = (ROOT / "docs" / "not-here.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "missing-functions.md").read_text(encoding="utf-8")
     table = text.partition("## NumPy's functions")[2].partition("## ")[0]
     rows = re.findall(r"^\| (`[^|]*`) \|", table, flags=re.M)
     return {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
@@ -64,7 +64,7 @@ def test_error_for_a_missing_attribute_suggests_a_replacement(name):
     for owner in (x, type(x), gi.GpuArray([1], device="cpu")):
         with pytest.raises(gi.MissingNameError, match=f"x.{name}: ") as caught:
             getattr(owner, name)
-        assert "not-here.md" in caught.value.fix
+        assert "missing-functions.md" in caught.value.fix
         assert not hasattr(owner, name)
     assert name not in dir(x)
 

@@ -64,5 +64,5 @@ def test_extras_name_what_is_used():
     assert {"matplotlib", "hypothesis"} <= extras
     # libs.py finds NVIDIA's by their files, pytest its plugins; an extra may mean another.
     by_other_means = {n for n in extras if n.startswith(("nvidia_", "pytest_", "gpuinterop"))}
-    promised = {"pytensor", "markdown_it_py"}
+    promised = {"pytensor"}
     assert extras - by_other_means - promised <= imported_anywhere()
