@@ -19,6 +19,8 @@ from gpuinterop.arrays.dtypes import (
     as_supported_dtype,
     dtype_from_id,
     dtype_id,
+    is_extended,
+    letter_of,
 )
 from gpuinterop.arrays.numpy_views import as_scalar
 from gpuinterop.arrays.scalars import is_scalar_or_list
@@ -41,8 +43,6 @@ from .promotion import (
     check_casts,
     core_body,
     id_of_code,
-    is_extended,
-    letter_of,
     name_of_code,
     raw_name,
     require_exact_in,

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from gpuinterop import _core
 from gpuinterop.errors import MissingNameError, messages
 
 from .calls import FUNCTIONS, call
-from .operands import gpuarray_class
 from .table import ALIASES
 
 # Names that PyTorch and CuPy have for what gpuinterop names otherwise.
@@ -50,7 +50,7 @@ def missing_name(
 
 def own_call(name: str) -> str:
     """Return the code with gpuinterop's own function or method, "" if there is none."""
-    arrays = gpuarray_class()
+    arrays = _core.gpuarray_class()
     method = inspect.getattr_static(arrays, name, None)
     if isinstance(method, classmethod):
         return f"gpuinterop.{arrays.__name__}.{name}"

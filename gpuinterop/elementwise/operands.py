@@ -26,11 +26,6 @@ from gpuinterop.exchange.incoming import (
 from gpuinterop.exchange.protocols import interfaces_of
 
 
-def gpuarray_class() -> Any:
-    """Return GpuArray, the class of results that a CudaNdarray cannot hold and of arrays made from foreign ones."""
-    return _core.result_types()[1]
-
-
 def result_class(classes: Sequence[Any]) -> Any:
     """Return the class of a result: the most derived class, of CudaNdarray's family if an operand belongs to it."""
     special = [c for c in classes if getattr(c, "_only", None) is not None]
@@ -45,7 +40,7 @@ def general_class(classes: Sequence[Any]) -> Any:
     """Return the class of a result that a CudaNdarray among these classes of operands cannot hold."""
     others = [c for c in classes if getattr(c, "_only", None) is None]
     cls = result_class(others) if others else _core.Array
-    return gpuarray_class() if cls is _core.Array else cls
+    return _core.gpuarray_class() if cls is _core.Array else cls
 
 
 def operand(value: Any, like: Any, where: str) -> Any:
@@ -88,7 +83,7 @@ def on_device_of(source: Any, like: Any, where: str, values: bool = False) -> An
 
     `values`: it was made from Python scalars, whose transfer to a device is not counted as a copy.
     """
-    cls = gpuarray_class()
+    cls = _core.gpuarray_class()
     device = default_device_for(None, source) if like is None else like.device
     if source.device == device:
         return _core.view(cls, source)

@@ -15,7 +15,7 @@ from gpuinterop.errors import DTypeError, ShapeError, type_name
 from gpuinterop.errors.messages import devices_differ, not_an_array
 from gpuinterop.exchange.incoming import as_input_array
 
-from .operands import gpuarray_class, is_foreign_array, on_device_of, result_class
+from .operands import is_foreign_array, on_device_of, result_class
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 def plain(x: Any) -> Any:
     """Return `x` as a `GpuArray`, without a subclass's overrides of methods, shape and strides."""
-    return _core.view(gpuarray_class(), x)
+    return _core.view(_core.gpuarray_class(), x)
 
 
 def class_for(cls: Any, dtype: Any) -> Any:
     """Return the class of a result of `dtype` from an operand of class `cls`."""
     only = getattr(cls, "_only", None)
-    return cls if only is None or dtype == only else gpuarray_class()
+    return cls if only is None or dtype == only else _core.gpuarray_class()
 
 
 def leading(operands: Sequence[Any]) -> Any:

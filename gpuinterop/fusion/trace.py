@@ -16,7 +16,6 @@ from gpuinterop.arrays.numpy_views import as_scalar
 from gpuinterop.devices.foreign_handles import CPU
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
 from gpuinterop.elementwise.functions import clip
-from gpuinterop.elementwise.operands import gpuarray_class
 from gpuinterop.elementwise.table import ALIASES, TABLE, Row
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
 from gpuinterop.errors.arguments import constant_key
@@ -444,7 +443,7 @@ def _rearranged(x: Tracer, view: Callable[[Any], Any]) -> Tracer:
     `view` is applied to an array whose strides are the numbers of its axes; only new axes have length 1.
     """
     ndim = x.ndim
-    memory = _core.empty(gpuarray_class(), (ndim * (ndim + 1) // 2 + 1,), np.bool_, CPU, 0)
+    memory = _core.empty(_core.gpuarray_class(), (ndim * (ndim + 1) // 2 + 1,), np.bool_, CPU, 0)
     found = view(memory._restrided((2,) * ndim, range(1, ndim + 1), 0))
     axes = (s - 1 if n > 1 else -1 for n, s in zip(found.shape, found._strides, strict=True))
     return Tracer(x.trace, x.trace.graph.dimshuffle(x.value, tuple(axes)))

@@ -23,7 +23,6 @@ from gpuinterop.arrays.numpy_views import (
 )
 from gpuinterop.arrays.scalars import is_scalar_or_list
 from gpuinterop.elementwise import results
-from gpuinterop.elementwise.operands import gpuarray_class
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -93,7 +92,9 @@ def upload(host: np.ndarray[Any, Any], device: Any, values: bool, where: str) ->
     """
 
     def transfer() -> Any:
-        copy = _core.empty(gpuarray_class(), host.shape, host.dtype, device.type_code, device.index)
+        copy = _core.empty(
+            _core.gpuarray_class(), host.shape, host.dtype, device.type_code, device.index
+        )
         _core.copy_into(
             copy, wrap_numpy(np.asarray(host, order="C")), where=where, uncounted=values
         )

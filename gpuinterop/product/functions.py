@@ -23,7 +23,7 @@ from gpuinterop.arrays.dtypes import (
 from gpuinterop.devices import find_libraries
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS, PREPARE
-from gpuinterop.elementwise.operands import gpuarray_class, result_class
+from gpuinterop.elementwise.operands import result_class
 from gpuinterop.elementwise.promotion import common_dtype, require_exact_in
 from gpuinterop.errors import DTypeError, GpuInteropError
 from gpuinterop.errors.arguments import require_bool
@@ -75,7 +75,7 @@ def _product_type(
             fix=f"cast first: x.astype('{wide}')",
         )  # fmt: skip
     cls = results.class_for(leading, common)
-    return dtype_id(common), gpuarray_class() if cls is _core.Array else cls
+    return dtype_id(common), _core.gpuarray_class() if cls is _core.Array else cls
 
 
 def _other_product(name: str, a: Any, b: Any, out: Any) -> Any:

@@ -100,12 +100,12 @@ def _reduce(
         dtype = _read_dtype(dtype, x, cls, op)
     on_host = x.device.type == "cpu"
     source = x.dtype if dtype is None else dtype
-    dtypes.refuse_half_complex(source, row.where)
     result = _result_dtype(op, source, dtype)
     shape = reduced_shape(x.shape, axes, keepdims)
     selects = initial is not None or mask is not None
     if not selects:
         check_not_empty(op, x.shape, axes)
+    dtypes.refuse_half_complex(source, row.where)
     if out is not None:
         out = results.check_out(out, shape, result, x, op)
     if selects:
@@ -117,14 +117,14 @@ def _reduce(
     overlaps = out is not None and _core._may_overlap(x, out)
     plan: Any
     if on_host:
-        source_id, result_id = dtypes.dtype_id(source), dtypes.dtype_id(result)
-        output = results.class_for(cls, result), result_id, shape
+        ids = tuple(map(dtypes.dtype_id, (x.dtype, source, result)))
+        output = results.class_for(cls, result), ids[-1], shape
         if row.place_of:
             finds_max = row.place_of == "max"
-            plan = _core.make_place_reduction(source_id, finds_max, x.shape, axes, output)
+            plan = _core.make_place_reduction(ids[1], finds_max, x.shape, axes, output)
         else:
-            count = math.prod(x.shape[i] for i in axes)
-            stages = cast_stages(op, dtypes.dtype_id(x.dtype), source_id, result_id, count, ddof)
+            count = math.prod(map(x.shape.__getitem__, axes))
+            stages = cast_stages(op, *ids, count, ddof)
             plan = _core.make_host_reduction(stages, x.shape, axes, output)
     else:
         plan = _plan(op, x, axes, shape, result, None if overlaps else out, ddof, cls)

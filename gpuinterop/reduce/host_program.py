@@ -11,10 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuinterop.arrays.dtypes import NAMES, dtype_from_id, dtype_id, is_complex
+from gpuinterop.arrays.dtypes import (
+    NAMES,
+    dtype_from_id,
+    dtype_id,
+    is_complex,
+    is_extended,
+    letter_of,
+)
 from gpuinterop.arrays.scalars import element_words
 from gpuinterop.elementwise.host_program import HostProgram, HostValue
-from gpuinterop.elementwise.promotion import is_extended, letter_of
 
 from .table import REDUCTIONS, Reduction
 
@@ -49,8 +55,8 @@ def cast_stages(
 def selected_stages(op: str, dtypes: tuple[int, ...], source: int, result: int) -> list[HostStage]:
     """Return the stage of a reduction that starts from a given value, of the elements that a mask, if any, selects."""
     row = REDUCTIONS[op]
-    assert row.host is not None
-    neutral = _initial(row.host.ufunc, source, 1)
+    assert row.loops is not None
+    neutral = _initial(row.loops.ufunc, source, 1)
 
     def elements(program: HostProgram, inputs: Sequence[HostValue]) -> HostValue:
         value = program.cast(inputs[0], source)
@@ -91,11 +97,11 @@ def host_stages(
 
 
 def _accumulator(row: Reduction, source: int, result: int) -> int:
-    assert row.host is not None
-    if row.host.ufunc in (np.logical_or, np.logical_and):
+    assert row.loops is not None
+    if row.loops.ufunc in (np.logical_or, np.logical_and):
         return _BOOL
-    if row.host.dtype is not None:
-        return dtype_id(row.host.dtype)
+    if row.loops.dtype is not None:
+        return dtype_id(row.loops.dtype)
     if row.needs_elements:
         return _FLOAT32 if is_extended(source) else source
     if is_complex(dtype_from_id(source)):
@@ -108,18 +114,18 @@ def _stage(
     row: Reduction, inputs: Sequence[int], elements: Elements, accumulator: int, result: int,
     count: int, ddof: float,
 ) -> HostStage:  # fmt: skip
-    assert row.host is not None
+    assert row.loops is not None
+    initial = _initial(row.loops.ufunc, accumulator, count)
     program = HostProgram(inputs)
     value = elements(program, program.inputs)
-    if row.host.element is not None:
-        value = row.host.element(program, value, program.inputs[-1])
-    join = program.finish_joined(row.host.ufunc, value, accumulator)
+    if row.loops.element is not None:
+        value = row.loops.element(program, value, program.inputs[-1])
+    join = program.finish_joined(row.loops.ufunc, value, accumulator)
     after = HostProgram([accumulator])
     found = after.inputs[0]
-    if row.host.after is not None:
-        found = row.host.after(after, found, count, ddof)
+    if row.loops.after is not None:
+        found = row.loops.after(after, found, count, ddof)
     finish = after.finish([found], [result], False)
-    initial = _initial(row.host.ufunc, accumulator, count)
     return HostStage(join, finish, element_words(initial), accumulator, result)
 
 

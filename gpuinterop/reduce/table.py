@@ -61,6 +61,7 @@ class Reduction:
     place_of : "min" or "max", whose position in C order among the reduced elements is the result.
     shifted : of the variance: a second input carries the shift.
     aliases : further names.
+    where : the function that errors name; `name` by default.
     """
 
     name: str
@@ -75,21 +76,17 @@ class Reduction:
     shifted: bool = False
     aliases: tuple[str, ...] = ()
     loops: Loops | None = None
+    where: str = ""
 
-    @property
-    def host(self) -> Loops | None:
-        """The loops by which the core computes on the host, or None."""
-        return Loops(self.ufunc) if self.loops is None and self.ufunc is not None else self.loops
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "where", self.where or self.name)
+        if self.loops is None and self.ufunc is not None:
+            object.__setattr__(self, "loops", Loops(self.ufunc))
 
     @property
     def fused(self) -> bool:
         """Whether `fuse` and `MapReduce` reduce computed values with it."""
         return bool(self.doc) and not self.place_of and not self.shifted
-
-    @property
-    def where(self) -> str:
-        """The function that errors name."""
-        return "norm" if self.name.startswith("norm") else self.name
 
 
 def _sum_dtype(dtype: np.dtype) -> np.dtype:
@@ -281,13 +278,13 @@ REDUCTIONS: dict[str, Reduction] = {
             loops=Loops(np.add, _squared_distance, _deviation, "float64")),
         # For gpuinterop.norm.
         Reduction("norm2", _real_dtype, _norm,
-            loops=Loops(np.add, _squared_magnitude, _root, "float64")),
+            where="norm", loops=Loops(np.add, _squared_magnitude, _root, "float64")),
         Reduction("norm1", _real_dtype, _norm1,
-            loops=Loops(np.add, _host_magnitude, dtype="float64")),
+            where="norm", loops=Loops(np.add, _host_magnitude, dtype="float64")),
         Reduction("norm_max", _real_dtype, _norm_inf(-1), needs_elements=True,
-            loops=Loops(np.maximum, _host_magnitude, dtype="float64")),
+            where="norm", loops=Loops(np.maximum, _host_magnitude, dtype="float64")),
         Reduction("norm_min", _real_dtype, _norm_inf(1), needs_elements=True,
-            loops=Loops(np.minimum, _host_magnitude, dtype="float64")),
+            where="norm", loops=Loops(np.minimum, _host_magnitude, dtype="float64")),
         # For NumPy's functions of these names.
         Reduction("nanmin", _same, _extreme("Extreme", "1, true"), "axis out keepdims",
             needs_elements=True, loops=Loops(np.fmin)),

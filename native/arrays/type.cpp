@@ -114,6 +114,10 @@ PyTypeObject* result_type(DTypeId dtype) {
   return result_types[dtype != kFloat32];
 }
 
+nanobind::handle gpuarray_class() {
+  return reinterpret_cast<PyObject*>(result_type(kBool));
+}
+
 nanobind::tuple result_classes() {
   const auto of = [](DTypeId dtype) {
     return nanobind::handle(reinterpret_cast<PyObject*>(result_type(dtype)));

@@ -35,6 +35,9 @@ void require_holds(PyTypeObject* type, DTypeId dtype, const char* where,
 PyTypeObject* result_type(DTypeId dtype);
 nanobind::tuple result_classes();
 
+// GpuArray. The caller holds the GIL; loads gpuinterop.ndarray if nothing has.
+nanobind::handle gpuarray_class();
+
 void set_result_types(nanobind::handle float32_class, nanobind::handle other_class);
 
 // Raises for the deletion of an attribute.

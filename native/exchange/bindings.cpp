@@ -93,6 +93,8 @@ void register_exchange(nanobind::module_& m) {
       "callers.");
   m.def("result_types", &result_classes, nb::sig("def result_types() -> tuple[Any, Any]"),
         "Return CudaNdarray and GpuArray, the classes of results of float32 and of other dtypes.");
+  m.def("gpuarray_class", &gpuarray_class, nb::sig("def gpuarray_class() -> Any"),
+        "Return GpuArray, the class of results that a CudaNdarray cannot hold.");
   m.def("_set_result_types", &set_result_types, nb::arg("float32_class"), nb::arg("other_class"),
         "Set the classes of the objects that the C exchange API returns to consumers.");
   try {

@@ -14,6 +14,7 @@ MOST = [
     pytest.param("to", 6, 7, marks=pytest.mark.torch),
     pytest.param("explain", 9, 12, marks=pytest.mark.torch),
     pytest.param("add", 8, 10),
+    pytest.param("sum", 8, 8),
 ]
 
 
