@@ -122,16 +122,6 @@ def dtype_from_id(type_id: int) -> np.dtype[Any]:
 name_of = lru_cache(maxsize=256)(attrgetter("name"))
 
 
-def is_extended(type_id: int) -> bool:
-    """Return whether only ml_dtypes defines the type for NumPy."""
-    return type_id >= len(NUMPY_NAMES)
-
-
-def letter_of(type_id: int) -> str:
-    """Return the letter of a dtype: "b", "i", "u", "f" or "c"."""
-    return LETTERS[NAMES[type_id]]
-
-
 def is_complex(dtype: np.dtype[Any]) -> bool:
     """Return whether elements have an imaginary part; NumPy's kind is "V" for the types of ml_dtypes."""
     return dtype.kind == "c" or name_of(dtype) in ("complex32", "bcomplex32")

@@ -24,7 +24,6 @@ from gpuinterop.exchange.library_functions import (
     check_options,
     generated,
     read_target,
-    reader,
     require_type,
     writer,
 )
@@ -224,7 +223,7 @@ def from_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
         return call(x, copyif, **options)
 
     function = call if dtype is None else theano_call
-    own = reader(entry)
+    own = entry.reader
     if own is None and not hasattr(entry.module, "ARRAY"):  # another package's module
         require_type(own, _core.Array, "a gpuinterop array", where, entry)
     return own or generated(function, entry, "from", where, defaults)

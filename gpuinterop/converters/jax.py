@@ -15,8 +15,7 @@ from typing import Any
 from gpuinterop import _core, errors
 from gpuinterop.arrays.core_view import byte_range
 from gpuinterop.exchange import registry
-from gpuinterop.exchange.foreign_memory import refusal_of
-from gpuinterop.exchange.plan import ArrayInfo, Plan, Rules, plan_layout, refuse
+from gpuinterop.exchange.plan import ArrayInfo, Plan, Rules, plan_layout, refuse, refuse_object
 from gpuinterop.exchange.suggested_fixes import cast_line
 
 ARRAY = "a jax.Array"
@@ -138,7 +137,7 @@ def _shares(a: Any, array: Any) -> bool:
 
 
 # In this order, because an array that meets one condition may fail to answer the next.
-_REFUSALS = (
+_REFUSALS: tuple[Any, ...] = (  # a condition, and what `refuse_object` takes
     (
         lambda a: isinstance(a, sys.modules["jax"].core.Tracer), errors.ConversionTypeError, "",
         "an array with values", "a tracer ({0.aval}) inside jit, grad or vmap",
@@ -163,4 +162,7 @@ _REFUSALS = (
 
 def judge(a: Any) -> Plan | None:
     """Refuse tracers, and arrays that are deleted, sharded, or of a dtype without memory."""
-    return refusal_of(a, "from_jax", _REFUSALS)
+    for condition, *error in _REFUSALS:
+        if condition(a):
+            return refuse_object(a, "from_jax", *error)
+    return None

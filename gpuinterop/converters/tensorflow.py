@@ -8,8 +8,7 @@ from typing import Any
 
 from gpuinterop import _core, errors
 from gpuinterop.arrays.dtypes import NUMPY_NAMES
-from gpuinterop.exchange.foreign_memory import refusal_of
-from gpuinterop.exchange.plan import ArrayInfo, Plan, Rules
+from gpuinterop.exchange.plan import ArrayInfo, Plan, Rules, refuse_object
 
 ARRAY = "a tf.Tensor"
 STREAM = "the legacy default stream"
@@ -36,7 +35,7 @@ def export(x: Any, tf: Any) -> Any:
     return tf.experimental.dlpack.from_dlpack(source.__dlpack__())
 
 
-_REFUSALS = (
+_REFUSALS: tuple[Any, ...] = (  # a condition, and what `refuse_object` takes
     (
         lambda t: "Variable" in type(t).__name__, errors.ConversionTypeError, "",
         "a tensor, because an assignment to a variable may move its memory", "a variable",
@@ -61,7 +60,10 @@ _REFUSALS = (
 
 def judge(t: Any) -> Plan | None:
     """Refuse variables, symbolic tensors, and tensors without numbers or on other devices."""
-    return refusal_of(t, "from_tensorflow", _REFUSALS)
+    for condition, *error in _REFUSALS:
+        if condition(t):
+            return refuse_object(t, "from_tensorflow", *error)
+    return None
 
 
 def describe(t: Any) -> ArrayInfo:

@@ -19,8 +19,6 @@ from gpuinterop.arrays.dtypes import (
     as_supported_dtype,
     dtype_from_id,
     dtype_id,
-    is_extended,
-    letter_of,
 )
 from gpuinterop.arrays.numpy_views import as_scalar
 from gpuinterop.arrays.scalars import is_scalar_or_list
@@ -43,6 +41,8 @@ from .promotion import (
     check_casts,
     core_body,
     id_of_code,
+    is_extended,
+    letter_of,
     name_of_code,
     raw_name,
     require_exact_in,

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.arrays.dtypes import NAMES, NUMPY_NAMES, dtype_from_id, is_extended, letter_of
+from gpuinterop.arrays.dtypes import NAMES, NUMPY_NAMES, dtype_from_id
 from gpuinterop.arrays.numpy_views import as_numpy_view
 from gpuinterop.arrays.scalars import cast_once, element_words
 
-from .promotion import loop_dtypes
+from .promotion import is_extended, letter_of, loop_dtypes
 from .table import Row
 
 _BOOL, _FLOAT32, _FLOAT64, _BFLOAT16 = (

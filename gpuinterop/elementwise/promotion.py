@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from gpuinterop.arrays.dtypes import (
+    LETTERS,
     NAMES,
+    NUMPY_NAMES,
     WITHOUT_KERNELS,
     dtype_from_id,
     dtype_id,
-    is_extended,
-    letter_of,
 )
 from gpuinterop.errors import DTypeError
 from gpuinterop.errors.messages import out_dtype_differs
@@ -43,6 +43,16 @@ Loop = tuple[tuple[int, ...], tuple[int, ...]]  # dtype ids of the inputs, and o
 def id_of_code(code: int) -> int:
     """Return the dtype id of an array or a number; `code` is not weak."""
     return code % STRONG_NUMBER
+
+
+def is_extended(type_id: int) -> bool:
+    """Return whether only ml_dtypes defines the type for NumPy."""
+    return type_id >= len(NUMPY_NAMES)
+
+
+def letter_of(type_id: int) -> str:
+    """Return the letter of a dtype: "b", "i", "u", "f" or "c"."""
+    return LETTERS[NAMES[type_id]]
 
 
 def name_of_code(code: int) -> str:

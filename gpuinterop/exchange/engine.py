@@ -43,7 +43,6 @@ from .library_functions import (
     export_with,
     import_with,
     plan_by_own_function,
-    reader,
     remember_ordinary,
     require_type,
 )
@@ -78,7 +77,7 @@ def plan_in(obj: Any, copyif: bool, options: dict[str, Any], where: str = "") ->
     try:
         if own:
             incoming.known_info, incoming.array = ArrayInfo.of(obj), obj
-        elif entry is not None and reader(entry) is not None:
+        elif entry is not None and entry.reader is not None:
             plan_by_own_function(incoming, copyif)
         elif entry is not None and _is_described(entry):
             _plan_described(incoming, entry)
@@ -212,7 +211,7 @@ def refuse_out(out: Any, where: str) -> None:
 def adopt(incoming: Incoming) -> Any:
     """Return the gpuinterop array that the plan of `incoming` promises; copies are permitted."""
     obj, entry, array, plan = incoming.obj, incoming.entry, incoming.array, incoming.plan
-    if entry is not None and reader(entry) is not None:
+    if entry is not None and entry.reader is not None:
         array = None if plan.copied else array
         return import_with(obj, entry, plan.copied, incoming.options) if array is None else array
     module = None if entry is None else entry.module
@@ -226,7 +225,7 @@ def adopt(incoming: Incoming) -> Any:
         array = import_memory(obj, incoming.info, plan, stream)
         memory = _memory_of(entry)
         # The core imports the next ones of this class. An object of a subclass may report anything.
-        if memory and plan.outcome == "shared" and registry.names_class(entry, type(obj)):
+        if memory and plan.outcome == "shared" and registry.of_class(type(obj)) == (entry, True):
             _core._set_memory_reader(type(obj), memory)
         return array
     if array is None or plan.outcome == "copied":  # a capsule, or misaligned elements
@@ -259,7 +258,7 @@ def import_array(
 ) -> Any:
     """Return a gpuinterop array over the memory of `x`, a copy if `copyif` allows it, or raise."""
     entry = None if dtype or _core.is_array(x) else registry.find_backend(x)
-    if entry is not None and reader(entry) is not None:
+    if entry is not None and entry.reader is not None:
         return import_with(x, entry, copyif, options)
     plan, incoming = plan_own(x, copyif, options, where, dtype)
     if plan.refused:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -23,7 +22,6 @@ from .plan import (
     copy_needed,
     plan_from_error,
     plan_layout,
-    refuse,
 )
 
 _BYTE = numpy.dtype(numpy.uint8)
@@ -63,22 +61,6 @@ def describe_memory(parts: tuple[Any, ...], library: str) -> ArrayInfo:
         shape, strides, name_of(dtype) if dtype.isnative else dtype.str, dtype.itemsize, device, index,
         0 if 0 in shape else ptr, library=library,
     )  # fmt: skip
-
-
-def refusal_of(
-    obj: Any,
-    where: str,
-    rows: tuple[tuple[Callable[[Any], Any], type[errors.GpuInteropError], str, str, str, str], ...],
-) -> Plan | None:
-    """Return the refusal of the first row whose condition holds for `obj`, None if none does.
-
-    A row is (condition, error, code, expected, got, fix). The code "" is that of the error class, and `got` may
-    name attributes of the object: "{0.dtype}".
-    """
-    for condition, error, code, expected, got, fix in rows:
-        if condition(obj):
-            return refuse("gpuinterop", where, error, expected, got.format(obj), fix, code=code)
-    return None
 
 
 # ---- memory -------------------------------------------------------------------------------------

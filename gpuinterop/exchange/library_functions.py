@@ -24,12 +24,6 @@ from .registry import Backend
 COMMON = "allow_readonly"  # the option that exports to every library accept
 
 
-def reader(entry: Backend) -> Callable[..., Any] | None:
-    """Return the converter's own function that imports arrays, None if the engine imports them."""
-    function: Callable[..., Any] | None = getattr(entry.module, f"from_{entry.name}", None)
-    return function or getattr(entry.module, "from_", None)
-
-
 def writer(entry: Backend) -> Callable[..., Any] | None:
     """Return the converter's own function that exports arrays, None if the engine does, by `RULES`."""
     if hasattr(entry.module, "RULES"):
@@ -53,7 +47,7 @@ def require_type(result: Any, kind: type, description: str, function: str, entry
 
 def import_with(obj: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -> Any:
     """Import `obj` by the converter's own function, and check that it returns a gpuinterop array."""
-    array = reader(entry)(obj, copyif, **options)  # type: ignore[misc]
+    array = entry.reader(obj, copyif, **options)  # type: ignore[misc]
     return require_type(array, _core.Array, "a gpuinterop array", f"from_{entry.name}", entry)
 
 
@@ -101,7 +95,7 @@ def _options_of(entry: Backend | None, direction: str) -> dict[str, Any]:
     """Return the options of a conversion "to" or "from" a library, with their defaults."""
     if entry is None:
         return {}
-    function = reader(entry)
+    function = entry.reader
     if direction == "to":
         function = writer(entry) or getattr(entry.module, "plan_to", None)
         if function is None:

@@ -217,6 +217,13 @@ def refuse(
     return Plan(library, "refused", reason, code or error.reason, axis, 0, fix, where, got, error)
 
 
+def refuse_object(
+    obj: Any, where: str, error: type[errors.GpuInteropError], code: str, expected: str, got: str, fix: str
+) -> Plan:  # fmt: skip
+    """Return a plan to raise for an object; `got` may name attributes of it: "{0.dtype}"."""
+    return refuse("gpuinterop", where, error, expected, got.format(obj), fix, code=code)
+
+
 def copy_needed(
     library: str,
     where: str,

@@ -181,6 +181,12 @@ class Backend:
                 f"{self.package!r}, converter='mylib.interop')",
             ) from e
 
+    @cached_property
+    def reader(self) -> Callable[..., Any] | None:
+        """The converter's own function that imports arrays, None if the engine imports them."""
+        function: Callable[..., Any] | None = getattr(self.module, f"from_{self.name}", None)
+        return function or getattr(self.module, "from_", None)
+
     def claims(self, obj: Any) -> bool:
         """Return whether `matches`, or that of the converter's module, recognises `obj`."""
         test = self.matches
@@ -361,9 +367,9 @@ def find_backend(obj: Any) -> Backend | None:
     may have others.
     """
     cls: Any = type(obj)
-    entry, named = _of_class(cls)
+    entry, named = of_class(cls)
     if not named and _load_plugins_in_use():
-        entry, named = _of_class(cls)
+        entry, named = of_class(cls)
     if named or isinstance(obj, type):  # a class has its arrays' attributes but no memory
         return entry
     return _claiming(obj, True) or entry or _claiming(obj, False)
@@ -389,8 +395,8 @@ def library_of(obj: Any) -> str:
 _of_classes: WeakKeyDictionary[type, tuple[Backend | None, bool]] = WeakKeyDictionary()
 
 
-def _of_class(cls: type) -> tuple[Backend | None, bool]:
-    # The entry that names the class or the nearest of its bases; whether objects need no further test.
+def of_class(cls: type) -> tuple[Backend | None, bool]:
+    """Return the entry that names the class or the nearest of its bases, and whether it names the class itself."""
     result = _of_classes.get(cls)
     if result is None:
         result = _of_classes[cls] = _search(cls)
@@ -401,15 +407,16 @@ def _search(cls: type) -> tuple[Backend | None, bool]:
     if issubclass(cls, _core.Array):
         return None, True
     for base in cls.__mro__:
+        module = module_of(base)
         for entry in _entries.values():
-            if names_class(entry, base):
+            if _names_class(entry, base, module):
                 return entry, base is cls
     return None, False
 
 
-def names_class(entry: Backend, cls: type) -> bool:
-    """Return whether the entry names this class, and not only a base of it."""
-    name, module = cls.__qualname__, module_of(cls)
+def _names_class(entry: Backend, cls: type, module: str) -> bool:
+    """Return whether the entry names this class of a module, and not only a base of it."""
+    name = cls.__qualname__
     root = module.partition(".")[0]
     if root != entry.package.partition(".")[0] and root not in entry.roots:
         return False

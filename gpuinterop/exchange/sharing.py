@@ -12,7 +12,7 @@ from gpuinterop.errors import BoundsError
 from gpuinterop.errors.arguments import require_bool
 
 from . import engine, registry
-from .library_functions import read_target, reader
+from .library_functions import read_target
 from .plan import ArrayInfo, Plan, plan_from_error
 
 __all__ = ["explain", "may_share_memory", "shares_memory"]
@@ -116,7 +116,7 @@ def _share(a: Any, b: Any, budget: int, where: str) -> bool:
 def _describe(obj: Any, where: str) -> tuple[ArrayInfo, Any]:
     """Return the description of any array, and the object that keeps its memory alive."""
     entry = None if _core.is_array(obj) else registry.find_backend(obj)
-    planned = entry is not None and reader(entry) is None
+    planned = entry is not None and entry.reader is None
     if entry is not None and planned and hasattr(entry.module, "describe"):
         try:  # an object that cannot be shared may still have memory
             return engine.describe(obj, entry, {}), obj

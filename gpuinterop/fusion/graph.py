@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.arrays.dtypes import NAMES, dtype_from_id, dtype_id, letter_of
+from gpuinterop.arrays.dtypes import NAMES, dtype_from_id, dtype_id
 from gpuinterop.elementwise.promotion import (
     STRONG_NUMBER,
     WEAK,
@@ -21,6 +21,7 @@ from gpuinterop.elementwise.promotion import (
     Loop,
     body_for,
     id_of_code,
+    letter_of,
     loop_dtypes,
     require_exact_in,
 )

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpuinterop.arrays.dtypes import (
+    LETTERS,
     NAMES,
     dtype_from_id,
     dtype_id,
     is_complex,
-    is_extended,
-    letter_of,
 )
 from gpuinterop.arrays.scalars import element_words
 from gpuinterop.elementwise.host_program import HostProgram, HostValue
+from gpuinterop.elementwise.promotion import is_extended
 
 from .table import REDUCTIONS, Reduction
 
@@ -86,7 +86,7 @@ def host_stages(
     row = REDUCTIONS[op]
     stages = []
     if row.shifted:  # by the mean
-        mean = _COMPLEX128 if letter_of(source) == "c" else _FLOAT64
+        mean = _COMPLEX128 if LETTERS[NAMES[source]] == "c" else _FLOAT64
         stages.append(_stage(REDUCTIONS["mean"], inputs, elements, mean, mean, count, ddof))
         joined = [*inputs, mean]
     else:
@@ -106,7 +106,7 @@ def _accumulator(row: Reduction, source: int, result: int) -> int:
         return _FLOAT32 if is_extended(source) else source
     if is_complex(dtype_from_id(source)):
         return _COMPLEX128
-    narrow = letter_of(result) == "f" and dtype_from_id(result).itemsize <= 4
+    narrow = LETTERS[NAMES[result]] == "f" and dtype_from_id(result).itemsize <= 4
     return _FLOAT64 if narrow else result
 
 
