@@ -12,7 +12,6 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.arrays.dtypes import dtype_id
-from gpuinterop.elementwise.operands import gpuarray_class
 from gpuinterop.elementwise.promotion import common_dtype
 from gpuinterop.errors import ShapeError
 from gpuinterop.fusion.builder import Expression
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 def plan(kind: str, a: Any, b: Any, out: Any) -> Any:
     """Return the `_core.Plan` of a product of CUDA operands, whose shapes were checked."""
-    a, b, out = (None if x is None else _core.view(gpuarray_class(), x) for x in (a, b, out))
+    a, b, out = (None if x is None else _core.view(_core.gpuarray_class(), x) for x in (a, b, out))
     if kind == "split":
         return split_plan(a, b, out)
     outs = None if out is None else (out,)
@@ -66,7 +65,7 @@ def kernel_of_product(a: Any, b: Any, wide: bool = False) -> ReductionKernel:
     op, elements = product(graph, common, graph.input(), graph.input())
     graph.results, after.results = [elements], [after.cast(after.input(), common)]
     shape = _core.broadcast_shapes((a.shape, b.shape), "matmul")[:-1]
-    results = [(gpuarray_class(), dtype_id(common), shape)]
+    results = [(_core.gpuarray_class(), dtype_id(common), shape)]
     type_ids = dtype_id(a.dtype), dtype_id(b.dtype)
     return ReductionKernel(graph, (op,), -1, [End((0,), after, ())], type_ids, results, "matmul")
 
