@@ -114,9 +114,7 @@ PyTypeObject* result_type(DTypeId dtype) {
   return result_types[dtype != kFloat32];
 }
 
-nanobind::handle gpuarray_class() {
-  return reinterpret_cast<PyObject*>(result_type(kBool));
-}
+nanobind::handle gpuarray_class() { return reinterpret_cast<PyObject*>(result_type(kBool)); }
 
 nanobind::tuple result_classes() {
   const auto of = [](DTypeId dtype) {
