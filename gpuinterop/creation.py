@@ -11,7 +11,7 @@ from gpuinterop import _core
 from gpuinterop.arrays.core_view import class_for, core_view
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.arrays.from_pointer import from_address
-from gpuinterop.arrays.numpy_views import wrap_numpy
+from gpuinterop.arrays.numpy_views import read_by_numpy, wrap_numpy
 from gpuinterop.arrays.scalars import is_scalar_or_list, scalars_to_array
 from gpuinterop.devices import resolve_device
 from gpuinterop.elementwise.results import as_operands
@@ -270,6 +270,8 @@ def _computed(where: str, function: Any, given: tuple[Any, ...], expected: str) 
     try:
         if None in given:
             raise TypeError("None is not a number")
+        for number in given:
+            read_by_numpy(number)  # or its error
         with reraise_from(where):
             return function(*given)
     except (ArithmeticError, ValueError, TypeError) as error:

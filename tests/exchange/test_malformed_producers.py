@@ -206,7 +206,7 @@ def test_lists_of_malformed_dictionaries_are_refused(items):
     for use in (
         gi.asarray, x.__getitem__, x.take, x.put, lambda v: x.sum(where=v), lambda v: x.__setitem__(0, v),
         lambda v: np.isclose(x, v), lambda v: np.broadcast_arrays(x, v), lambda v: np.atleast_1d(x, v),
-        lambda v: np.copyto(x, v), lambda v: np.add.outer(v, x),
+        lambda v: np.copyto(x, v), lambda v: np.add.outer(v, x), gi.arange,
     ):  # fmt: skip
         with pytest.raises((TypeError, ValueError, IndexError)):
             use(values)
