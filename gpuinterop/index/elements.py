@@ -125,13 +125,13 @@ class Elements:
             self.source_axes,
             self.axis,
             self.mode,
-            _addition(dtype_id(self.view.dtype)) if adds else None,
+            addition(dtype_id(self.view.dtype)) if adds else None,
             self.where,
         )
 
 
 @cache
-def _addition(dtype: int) -> Any:
+def addition(dtype: int) -> Any:
     """Return the program that adds an element to another one in host memory."""
     return row_program(TABLE["add"], (dtype, dtype), (dtype, dtype), (dtype,), True)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
+from gpuinterop.arrays.dtypes import dtype_id
 from gpuinterop.arrays.numpy_views import as_numpy_view, read_by_numpy
 from gpuinterop.arrays.scalars import is_scalar_or_list, scalars_to_array
 from gpuinterop.elementwise import results
@@ -21,7 +22,7 @@ from gpuinterop.errors.messages import not_an_array, not_one_of, read_only, shap
 from gpuinterop.exchange.incoming import as_assigned_array, as_source
 
 from .compaction import Selection
-from .elements import RAISE, Elements
+from .elements import RAISE, Elements, addition
 from .keys import WHERE, IndexArray, IndexExpression, read_key
 
 ASSIGNMENT = "x[key] = value"
@@ -59,7 +60,10 @@ def setitem(x: Any, key: Any, value: Any) -> None:
 def add_at(x: Any, indices: Any, values: Any) -> None:
     """Carry out ``gpuinterop.add.at``."""
     where = "add.at"
-    writable(x, where)
+    target = writable(x, where)
+    program = addition(dtype_id(target.dtype)) if target.device.type == "cpu" else None
+    if _core._add_at(x, indices, values, program):
+        return
     expression = read_key(x, indices, where)
     values = as_assigned_values(values, x, where)
     if not expression.arrays:  # no element twice

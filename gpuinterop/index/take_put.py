@@ -23,6 +23,7 @@ from .getitem import as_assigned_values, read, unshared_indices, writable, write
 from .keys import IndexArray, as_index_array
 
 
+@_core.served
 def nonzero(x: Any) -> tuple[Any, ...]:
     """Return the indices of the elements that are not zero: one int64 array for each axis.
 

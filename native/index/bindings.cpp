@@ -136,6 +136,33 @@ PyObject* take(PyObject* x, PyObject* indices, PyObject* axis, PyObject* out, Py
   return read(Py_TYPE(x), view, key, *outside, out, where).release();
 }
 
+// numpy.nonzero in host memory.
+PyObject* nonzero(PyObject* x) {
+  const char* where = "nonzero";
+  if (!is_array(x) || ops::recorder) return nullptr;
+  Array mask = read_array(x, where);
+  const Layout whole = mask.layout;
+  if (mask.device.is_cuda() || whole.ndim() == 0 || !ops::cast_loop(mask.dtype, kBool))
+    return nullptr;
+  ops::require_set(where, mask);
+  if (mask.dtype != kBool) {
+    const Array bools = make_empty({}, kBool, whole.ndim(), whole.shape(), where);
+    copy_unreported(bools, mask, where);
+    mask = bools;
+  }
+  const int64_t count = ops::count_selected(mask), shape[] = {whole.ndim(), count};
+  const Array places = make_empty({}, kInt64, 2, shape, where);
+  ops::find_selected(mask, places);
+  PyRef rows = PyRef::checked(PyTuple_New(whole.ndim()));
+  for (int d = 0; d < whole.ndim(); ++d) {
+    Array row = places;
+    row.layout = Layout::c_order(1, &count, where);
+    if (count) row.data += d * count * row.itemsize();
+    PyTuple_SetItem(rows.get(), d, wrap(result_type(kInt64), std::move(row)));
+  }
+  return rows.release();
+}
+
 }  // namespace
 
 bool is_index(PyObject* o, const Array& view) {
@@ -146,7 +173,9 @@ PyRef read_at(PyTypeObject* type, const Array& view, const IndexArrays& key, con
   return read(type, view, key, ops::OutOfRange::Raise, nullptr, where);
 }
 
-bool write_at(const Array& view, const IndexArrays& key, PyObject* value, const char* where) {
+// Sets or adds the value; in host memory `sum` adds.
+static bool change_at(const Array& view, const IndexArrays& key, PyObject* value, const char* where,
+                      bool adds, std::shared_ptr<const ops::HostProgram> sum = {}) {
   if (view.readonly) return false;
   const auto at = elements_at(view, key, ops::OutOfRange::Raise, where);
   if (!at) return false;
@@ -169,8 +198,17 @@ bool write_at(const Array& view, const IndexArrays& key, PyObject* value, const 
     source.data = reinterpret_cast<char*>(item);
   }
   ops::prepare_write(view, where);
-  ops::scatter(*at, source, false, where);
+  ops::scatter(*at, source, adds, where, std::move(sum));
   return true;
+}
+
+bool write_at(const Array& view, const IndexArrays& key, PyObject* value, const char* where) {
+  return change_at(view, key, value, where, false);
+}
+
+bool add_at(const Array& view, const IndexArrays& key, PyObject* value, const char* where,
+            std::shared_ptr<const ops::HostProgram> sum) {
+  return change_at(view, key, value, where, true, std::move(sum));
 }
 
 bool is_mask_of(PyObject* o, const Array& x) {
@@ -273,7 +311,17 @@ void register_indexing(nb::module_& m) {
       "program that adds in host memory.");
   serve({{"take", "x indices axis out mode max_threads", 2},
          [](const Values& v) { return take(v[0], v[1], given(v[2]), given(v[3]), v[4]); }});
+  serve({{"nonzero", "x", 1}, [](const Values& v) { return nonzero(v[0]); }});
   register_joining();
+  m.def(
+      "_add_at",
+      [](nb::handle x, nb::handle key, nb::handle value, nb::handle sum) {
+        return is_array(x.ptr()) && add_at(x.ptr(), key.ptr(), value.ptr(),
+                                           sum.is_none() ? nullptr : ops::read_program(sum.ptr()));
+      },
+      "x"_a, "key"_a.none(), "value"_a.none(), "sum"_a.none(),
+      "numpy.add.at for keys of index arrays, by the program `sum` in host memory. False: Python "
+      "carries the call out.");
   m.attr("MAX_INDEX_ARRAYS") = ops::kMaxIndexArrays;
   m.def(
       "_assign_masked",

@@ -9,6 +9,7 @@
 #include "elementwise/overlap.hpp"
 #include "exchange/foreign_types.hpp"
 #include "exchange/import_any.hpp"
+#include "index/elements.hpp"
 #include "interpreter/error.hpp"
 #include "interpreter/error_translation.hpp"
 #include "interpreter/hooks.hpp"
@@ -181,6 +182,34 @@ class KeyReader {
   int64_t shape_[kMaxDims], strides_[kMaxDims];
 };
 
+// The core array over a NumPy array of integers or bools, or null.
+PyRef shared_index(PyObject* item) {
+  exchange::ForeignType& type = exchange::foreign_type_of(Py_TYPE(item));
+  if (type.family != exchange::Family::Numpy || exchange::converters_changed) return {};
+  PyRef found = PyRef::steal(exchange::import_ordinary(type, item));
+  if (!found) return found;
+  const Array& a = unwrap(found.get());
+  const bool indexes = a.layout.ndim() > 0 && (a.dtype == kBool || is_integer(a.dtype));
+  return indexes ? std::move(found) : PyRef();
+}
+
+// The key with core arrays in place of NumPy's, which can index an array in host memory; null if there are none. In a
+// capture Python copies them, because replays must not see later changes.
+PyRef with_shared_indices(PyObject* key, const Array& x) {
+  if (x.device.is_cuda() || ops::recorder) return {};
+  if (!PyTuple_Check(key)) return shared_index(key);
+  const Py_ssize_t n = PyTuple_Size(key);
+  PyRef made = PyRef::checked(PyTuple_New(n));
+  bool shares = false;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyRef item = shared_index(PyTuple_GetItem(key, i));
+    shares = shares || item;
+    if (!item) item = PyRef::borrow(PyTuple_GetItem(key, i));
+    PyTuple_SetItem(made.get(), i, item.release());
+  }
+  return shares ? std::move(made) : PyRef();
+}
+
 // x[key], or x[key] = value, where the key has index arrays or masks.
 PyRef call_by_arrays(const char* name, PyObject* arguments) {
   const PyRef owned = PyRef::checked(arguments);
@@ -305,6 +334,8 @@ PyObject* array_subscript(PyObject* self, PyObject* key) {
   if (is_read && reader.arrays().arrays.empty()) return wrap(Py_TYPE(self), std::move(view));
   PyRef made = is_read ? read_at(Py_TYPE(self), view, reader.arrays(), kGet) : PyRef();
   if (made) return made.release();
+  if (const PyRef shared = is_read ? PyRef() : with_shared_indices(key, view))
+    return array_subscript(self, shared.get());
   return call_by_arrays("getitem", Py_BuildValue("(OO)", self, key)).release();
 }
 
@@ -323,9 +354,25 @@ int array_assign_subscript(PyObject* self, PyObject* key, PyObject* value) {
   const bool is_read = reader.run(key);
   if (is_read && reader.arrays().arrays.empty())
     assign(target, Py_TYPE(self), value, kSet);
+  else if (const PyRef shared = is_read ? PyRef() : with_shared_indices(key, target))
+    return array_assign_subscript(self, shared.get(), value);
   else if (!is_read || !write_at(target, reader.arrays(), value, kSet))
     call_by_arrays("setitem", Py_BuildValue("(OOO)", self, key, value));
   return 0;
+}
+
+bool add_at(PyObject* self, PyObject* key, PyObject* value,
+            std::shared_ptr<const ops::HostProgram> sum) {
+  const char* where = "add.at";
+  require_valid_layout(self);
+  Array target = view_of(self);
+  KeyReader reader(unwrap(self), target, where);
+  if (!reader.run(key)) {
+    const PyRef shared = with_shared_indices(key, target);
+    return shared && add_at(self, shared.get(), value, std::move(sum));
+  }
+  return !reader.arrays().arrays.empty() &&
+         add_at(target, reader.arrays(), value, where, std::move(sum));
 }
 
 // Used only for iteration, which counts from 0 upwards.

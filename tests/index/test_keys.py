@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from helpers.layouts import LAYOUTS
+from helpers.profile import functions_of
 from helpers.property_tests import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,3 +91,45 @@ def test_addition_to_arrays_of_many_axes(device, axes):
     x = gi.zeros((2,) + (1,) * (axes - 1), device=device)
     gi.add.at(x, [1, 1], 2)
     assert x.get().ravel().tolist() == [0, 4]
+
+
+def test_numpy_arrays_in_keys_run_no_python_on_the_host():
+    host, places, mask = (
+        np.arange(12.0).reshape(3, 4),
+        np.array([2, -3]),
+        np.arange(12).reshape(3, 4) % 5 > 2,
+    )
+    x = gi.GpuArray(host, device="cpu")
+
+    def assign(key):
+        x[key] = 7.0
+        host[key] = 7.0
+
+    for key in (
+        places,
+        mask,
+        (places, places[::-1]),
+        (slice(None), places.astype("u1") % 3),
+        mask[:, ::-1],
+    ):
+        assert functions_of(lambda key=key: x[key]) == []
+        np.testing.assert_array_equal(x[key].get(), host[key], strict=True)
+        assert functions_of(lambda key=key: assign(key)) == ["assign"]
+        np.testing.assert_array_equal(x.get(), host)
+    with pytest.raises(IndexError, match="0 to 3"):
+        x[np.array([0, 3])]
+    with pytest.raises(IndexError, match="0 to 3"):
+        gi.add.at(x, np.array([0, 3]), 1.0)
+    np.testing.assert_array_equal(x.get(), host)
+
+
+def test_numpy_keys_that_share_the_memory_they_change():
+    for change in (
+        lambda x, i: x.__setitem__(i, [10, 20, 30, 40]),
+        lambda x, i: gi.add.at(x, i, 1),
+    ):
+        host = np.array([3, 1, 2, 0])
+        change(gi.from_any(host), host)
+        expected = gi.from_any(np.array([3, 1, 2, 0]))
+        change(expected, np.array([3, 1, 2, 0]))
+        np.testing.assert_array_equal(host, expected.get())
