@@ -43,7 +43,7 @@ _SUMS = {
 # The ufunc of np.clip is private. maximum and minimum give the same results, slowly with a number.
 _CLIP: Any = getattr(np._core.umath, "clip", None)  # type: ignore[attr-defined]
 # Loops of the core; see own_loop in native/elementwise/host_loops.hpp.
-_OWN = {"limit": -6, "odds": -7}
+_OWN = {"limit": -6, "odds": -7, "straighten": -8}
 # Functions that NumPy lacks, in the order of special_loops in native/elementwise/special_loops.cpp.
 SPECIAL = ("erf", "erfc", "erfinv", "gamma", "lgamma", "digamma")
 
@@ -123,9 +123,10 @@ class HostProgram:
         """Return the power of integers of one dtype; negative exponents give the same results as in a kernel."""
         return self._step(None, (x.dtype, -3), (x, y), (x.dtype,))[0]
 
-    def own(self, name: str, x: HostValue) -> HostValue:
-        """Return the function of `_OWN` of a float32 or float64."""
-        return self._step(None, (x.dtype, _OWN[name]), (x,), (x.dtype,))[0]
+    def own(self, name: str, *operands: HostValue) -> HostValue:
+        """Return the function of `_OWN` of values of float32 or float64."""
+        dtype = operands[0].dtype
+        return self._step(None, (dtype, _OWN[name]), operands, (dtype,))[0]
 
     def special(self, name: str, x: HostValue) -> HostValue:
         """Return the function of `SPECIAL` of a float64."""
@@ -318,6 +319,6 @@ def _formula(program: HostProgram, name: str, x: HostValue) -> HostValue:
     x = program.cast(x, dtype)
     if name == "rsqrt":
         return loop(np.divide, program.constant(1, dtype), loop(np.sqrt, x))
-    # The limit keeps t finite. Above it the results are 1 and x.
-    t = loop(np.exp, program.own("limit", x))
-    return program.own("odds", t) if name == "sigmoid" else loop(np.maximum, loop(np.log1p, t), x)
+    if name == "sigmoid":
+        return program.own("odds", loop(np.exp, program.own("limit", x)))
+    return program.own("straighten", loop(np.log1p, loop(np.exp, x)), x)

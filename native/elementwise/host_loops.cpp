@@ -152,6 +152,7 @@ HostLoop own_loop(int of, int which) {
     case -5: return {special_loops + of, nullptr};
     case -6: return in_table(own_loops().limits, of);
     case -7: return in_table(own_loops().odds, of);
+    case -8: return in_table(own_loops().straightened, of);
     default: return cast_loop(static_cast<DTypeId>(of), static_cast<DTypeId>(which));
   }
 }

@@ -62,7 +62,7 @@ HostLoop cast_loop(DTypeId from, DTypeId to);
 //   -3: x, exponent -> the power of integers, see docs/adr/0020-negative-powers-of-integers.md
 //   -4: x -> x * x of float32 and float64
 //   -5: x -> a function of float64; `of` is its index in special_loops
-//   -6: x -> x, at most 80; -7: t -> t / (1 + t); of float32 and float64
+//   -6: x -> x, at most 80; -7: t -> t / (1 + t); -8: y, x -> y, or x if it exceeds 80; of float32 and float64
 // or the dtype to which values of the dtype `of` are cast. None for other dtypes.
 HostLoop own_loop(int of, int which);
 

@@ -298,6 +298,23 @@ template <class T>
 GI_INLINE void odds(char** args, const intptr_t* n, const intptr_t* steps, void*) {
   map_elements<T, T>(args, *n, steps, [](T t) { return t / (1 + t); });
 }
+// For log(1 + exp(x)): y, or x where it is so large that exp(x) may be infinite.
+template <class T>
+GI_INLINE void straighten(char** args, const intptr_t* n, const intptr_t* steps, void*) {
+  constexpr intptr_t kItem = sizeof(T);
+  if (steps[0] == kItem && steps[1] == kItem && steps[2] == kItem) {
+    const auto* __restrict y = reinterpret_cast<const T*>(args[0]);
+    const auto* __restrict x = reinterpret_cast<const T*>(args[1]);
+    auto* __restrict to = reinterpret_cast<T*>(args[2]);
+    const intptr_t count = *n;
+    for (intptr_t i = 0; i < count; ++i) to[i] = x[i] > 80 ? x[i] : y[i];
+    return;
+  }
+  for (intptr_t i = 0; i < *n; ++i) {
+    const T y = load<T>(args[0] + i * steps[0]), x = load<T>(args[1] + i * steps[1]);
+    store(args[2] + i * steps[2], x > 80 ? x : y);
+  }
+}
 
 // ---- the tables -----------------------------------------------------------------------------------
 
@@ -354,7 +371,8 @@ OwnLoops make_loops([[maybe_unused]] bool wide) {
 #define GI_SET(dtype, T)                         \
   loops.squares[dtype] = GI_COMPILED(square<T>); \
   loops.limits[dtype] = GI_COMPILED(limit<T>);   \
-  loops.odds[dtype] = GI_COMPILED(odds<T>);
+  loops.odds[dtype] = GI_COMPILED(odds<T>);      \
+  loops.straightened[dtype] = GI_COMPILED(straighten<T>);
   GI_SET(kFloat32, float);
   GI_SET(kFloat64, double);
 #undef GI_SET

@@ -11,7 +11,7 @@ struct OwnLoops {
   InnerLoop casts[kOwnDTypes][kOwnDTypes];
   // Null where there is none.
   InnerLoop sums[kOwnDTypes], powers[kOwnDTypes], squares[kOwnDTypes], limits[kOwnDTypes],
-      odds[kOwnDTypes];
+      odds[kOwnDTypes], straightened[kOwnDTypes];
   InnerLoop copies[5], choices[5];  // by the logarithm of the itemsize
 };
 
