@@ -54,6 +54,7 @@ from .table import ROWS, Row
 _RAW = 64
 _CORE_OPERATIONS = (
     "copy", "fill", "gather", "scatter", "scatter_add", "check_indices", "select", "spaced",
+    "join",
 )  # fmt: skip
 
 

@@ -289,6 +289,19 @@ def core_body(op: str, stored: tuple[str, ...]) -> Body:
         place = "const i64 i = (i64)(((u64)a0 - a1) / sizeof(*a0));"
         body = f"{place} o0 = i == a2 ? a5 : a3 + i * a4;"
         return Body(op, (ADDRESS, *stored[1:6]), stored[6:], body)
+    if (
+        op == "join"
+    ):  # the result, its address and the elements of a row; the parts; the stride between rows and the end of each
+        count = (len(stored) - 3) // 2
+        parts, ends = range(2, 2 + count), [f"a{2 + count + i}" for i in range(count)]
+        value = "0"
+        for i in reversed(range(count)):
+            begin = f" - {ends[i - 1]}.hi" if i else ""
+            element = f"a{parts[i]}[(i64)row * (i64){ends[i]}.lo + (i64)(at{begin})]"
+            value = element if i == count - 1 else f"at < {ends[i]}.hi ? {element} : {value}"
+        places = "const u32 i = (u32)(((u64)a0 - a1.lo) / sizeof(*a0)), row = i / (u32)a1.hi, at = i % (u32)a1.hi;"
+        loop = (ADDRESS, stored[1], *[ADDRESS] * count, *stored[2 + count : -1])
+        return Body(op, loop, stored[-1:], f"{places} o0 = {value};", once=True)
     # Index arrays, the length and stride of the axis of each, the address at which to record an index out of range.
     count = 1 if op == "check_indices" else (len(stored) - 3) // 2
     control = 2 * count

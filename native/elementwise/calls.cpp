@@ -39,9 +39,10 @@ struct Resolution : Prepared {
 using Outs = const MaybeArray*;
 
 // Never destroyed. References to entries stay valid when others are added.
-auto& table = *new std::deque<OpInfo>{
-    {"copy", 1, 1},        {"fill", 1, 1},          {"gather", 1, 1}, {"scatter", 1, 1},
-    {"scatter_add", 1, 1}, {"check_indices", 1, 1}, {"select", 1, 1}, {"spaced", 1, 1}};
+auto& table =
+    *new std::deque<OpInfo>{{"copy", 1, 1},    {"fill", 1, 1},        {"gather", 1, 1},
+                            {"scatter", 1, 1}, {"scatter_add", 1, 1}, {"check_indices", 1, 1},
+                            {"select", 1, 1},  {"spaced", 1, 1},      {"join", 1, 1}};
 auto& ids_by_name = *new std::unordered_map<std::string, OpId>;
 auto& ids_by_ufunc = *new std::unordered_map<PyObject*, OpId>;
 

@@ -10,7 +10,7 @@ using OpId = uint32_t;
 // Operations that are not in the operation table. All but kScatterAdd and kSpaced move bits, and are
 // the same for all types of one size. The table in calls.cpp and gpuinterop/elementwise/calls.py have the same order.
 constexpr OpId kCopy = 0, kFill = 1, kGather = 2, kScatter = 3, kScatterAdd = 4, kCheckIndices = 5,
-               kSelect = 6, kSpaced = 7;
+               kSelect = 6, kSpaced = 7, kJoin = 8;
 
 // Queues op over w's operands on the current stream of `device`. The caller holds the GIL and references to w's
 // buffers, and w.size > 0.

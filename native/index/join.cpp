@@ -6,6 +6,7 @@
 
 #include "arrays/type.hpp"
 #include "captures/recorder.hpp"
+#include "elementwise/launch.hpp"
 #include "interpreter/register.hpp"
 #include "interpreter/served.hpp"
 
@@ -48,40 +49,98 @@ Parts parts_of(PyObject* sequence, const char* where) {
   return parts;
 }
 
+// Below this many bytes one launch is faster than a copy of each part.
+constexpr int64_t kOneLaunch = 1 << 20;
+constexpr size_t kMostParts = 8;
+
+// Whether the elements from axis `at` on have no gaps, and the axes before step through memory as one, of this stride.
+bool has_rows(const Layout& l, int at, int64_t* pitch) {
+  *pitch = 0;
+  for (int d = at - 1; d >= 0 && !*pitch; --d)
+    if (l.shape()[d] > 1) *pitch = l.strides()[d];
+  return first_gap(l.ndim() - at, l.shape() + at, l.strides() + at, true) < 0 &&
+         first_gap(at, l.shape(), l.strides(), true, *pitch) < 0;
+}
+
+// The kernel takes target and parts as rows: see core_body() in gpuinterop/elementwise/promotion.py.
+bool copy_by_one_launch(const Array& target, int at, const std::vector<Array>& parts,
+                        const char* where) {
+  if (!target.device.is_cuda() || target.nbytes() > kOneLaunch || parts.size() > kMostParts)
+    return false;
+  const int64_t size = target.layout.size();
+  const Layout flat = Layout::c_order(1, &size, where), one = {};
+  const ops::StoredType raw = ops::raw_type(target.itemsize()), words = ops::raw_type(16);
+  ops::IterationSpace w;
+  auto add_address = [&](const Array& a, const Layout& layout) {
+    w.add_array(a, raw, layout);
+    w.address[w.operands - 1] = true;
+  };
+  add_address(target, flat);
+  int64_t row = 1, end = 0;
+  for (int d = at; d < target.layout.ndim(); ++d) row *= target.layout.shape()[d];
+  w.add_constant({reinterpret_cast<uint64_t>(target.data), static_cast<uint64_t>(row)}, words);
+  for (const Array& part : parts) add_address(part, one);
+  for (const Array& part : parts) {
+    int64_t pitch;
+    if (!has_rows(part.layout, at, &pitch)) return false;
+    end += row / target.layout.shape()[at] * part.layout.shape()[at];
+    w.add_constant({static_cast<uint64_t>(pitch), static_cast<uint64_t>(end)}, words);
+  }
+  w.inputs = w.operands;
+  w.add_array(target, raw, flat);
+  ops::build_iteration_space(w, 1, &size);
+  ops::launch(ops::kJoin, w, target.device.id, where);
+  return true;
+}
+
+// Fills `target`, which has no gaps, with the parts, one after the other along an axis.
+void copy_in_order(Array target, int at, std::vector<Array> parts, const char* where) {
+  std::erase_if(parts, [](const Array& part) { return part.layout.size() == 0; });
+  if (parts.empty() || copy_by_one_launch(target, at, parts, where)) return;
+  const Uncounted guard(true);
+  const Layout whole = target.layout;
+  for (const Array& source : parts) {
+    target.layout = whole;
+    target.layout.shape()[at] = source.layout.shape()[at];
+    target.layout.finish(where);
+    copy_elements(target, source, where);
+    target.data += source.layout.shape()[at] * whole.strides()[at] * target.itemsize();
+  }
+}
+
 // Along `axis`, or along a new axis.
 PyObject* join(PyObject* sequence, PyObject* axis, PyObject* out, bool stacks, const char* where) {
-  const Parts parts = parts_of(sequence, where);
+  Parts parts = parts_of(sequence, where);
   if (parts.arrays.empty() || given(out)) return nullptr;
-  const Array& first = parts.arrays[0];
-  const int own_ndim = first.layout.ndim(), ndim = own_ndim + stacks;
-  const auto at = known_axis(axis, ndim);
+  const auto at = known_axis(axis, parts.arrays[0].layout.ndim() + stacks);
   if (!at) return nullptr;
-  int64_t total = 0;
-  for (const Array& a : parts.arrays) {
-    for (int d = 0; d < own_ndim; ++d)
-      if ((stacks || d != *at) && a.layout.shape()[d] != first.layout.shape()[d]) return nullptr;
-    if (__builtin_add_overflow(total, stacks ? 1 : a.layout.shape()[*at], &total)) return nullptr;
+  for (Array& a : parts.arrays) {
+    if (!stacks) continue;
+    const Layout own = a.layout;
+    a.layout = Layout::with_ndim(own.ndim() + 1);
+    for (int d = 0; d < a.layout.ndim(); ++d) {
+      a.layout.shape()[d] = d == *at ? 1 : own.shape()[d > *at ? d - 1 : d];
+      a.layout.strides()[d] = d == *at ? 1 : own.strides()[d > *at ? d - 1 : d];
+    }
+    a.layout.finish(where);
   }
-  int64_t shape[kMaxDims];
-  for (int d = 0; d < ndim; ++d)
-    shape[d] = d == *at ? total : first.layout.shape()[stacks && d > *at ? d - 1 : d];
+  const Array& first = parts.arrays[0];
+  const int ndim = first.layout.ndim();
+  int64_t shape[kMaxDims], total = 0;
+  std::copy_n(first.layout.shape(), ndim, shape);
+  for (const Array& a : parts.arrays) {
+    for (int d = 0; d < ndim; ++d)
+      if (d != *at && a.layout.shape()[d] != shape[d]) return nullptr;
+    if (__builtin_add_overflow(total, a.layout.shape()[*at], &total)) return nullptr;
+  }
+  shape[*at] = total;
   PyRef made = PyRef::steal(wrap(reinterpret_cast<PyTypeObject*>(parts.type.get()),
                                  make_empty(first.device, first.dtype, ndim, shape, where)));
-  const Uncounted guard(true);
-  Array part = unwrap(made.get());
-  const Layout whole = part.layout;
-  for (const Array& source : parts.arrays) {
-    part.layout = source.layout;
-    for (int d = 0, own = 0; d < ndim; ++d)
-      if (!stacks || d != *at) part.layout.strides()[own++] = whole.strides()[d];
-    part.layout.finish(where);
-    copy_elements(part, source, where);
-    part.data += (stacks ? 1 : source.layout.shape()[*at]) * whole.strides()[*at] * part.itemsize();
-  }
+  copy_in_order(unwrap(made.get()), *at, std::move(parts.arrays), where);
   return made.release();
 }
 
-// By an int along one axis, or along the flattened array if that is a view: two copies.
+// By an int along one axis, or along the flattened array if that is a view.
 PyObject* roll(PyObject* x, PyObject* shift, PyObject* axis) {
   const char* where = "roll";
   if (!is_array(x) || !PyLong_CheckExact(shift) || ops::recorder) return nullptr;
@@ -98,20 +157,16 @@ PyObject* roll(PyObject* x, PyObject* shift, PyObject* axis) {
   const int64_t cut = n ? (by % n + n) % n : 0;
   PyRef made = PyRef::steal(
       wrap(Py_TYPE(x), make_empty(source.device, source.dtype, own.ndim(), own.shape(), where)));
-  const Uncounted guard(true);
   Array target = unwrap(made.get());
   target.layout = Layout::c_order(source.layout.ndim(), source.layout.shape(), where);
-  auto copy_part = [&](int64_t from, int64_t to, int64_t length) {
-    Array read = source, written = target;
-    for (auto& [part, start] : {std::pair(&read, from), std::pair(&written, to)}) {
-      part->data += start * part->layout.strides()[*at] * part->itemsize();
-      part->layout.shape()[*at] = length;
-      part->layout.finish(where);
-    }
-    copy_elements(written, read, where);
+  auto part = [&](int64_t from, int64_t length) {
+    Array one = source;
+    one.data += from * source.layout.strides()[*at] * source.itemsize();
+    one.layout.shape()[*at] = length;
+    one.layout.finish(where);
+    return one;
   };
-  copy_part(0, cut, n - cut);
-  if (cut) copy_part(n - cut, 0, cut);
+  copy_in_order(std::move(target), *at, {part(n - cut, cut), part(0, n - cut)}, where);
   return made.release();
 }
 

@@ -244,3 +244,11 @@ def test_spaced_values_have_the_bits_of_numpy(ends, num, endpoint, dtype):
     made = gi.linspace(*ends, num, endpoint, dtype=dtype, device="cpu")
     wanted = np.linspace(*ends, num, endpoint).astype(dtype or "float32")
     assert np.asarray(made).tobytes() == wanted.tobytes()
+
+
+def test_spaced_values_are_recorded(device):
+    with gi.capture(device=device) as graph:
+        made = gi.arange(5, device=device) * 2 + gi.linspace(0, 1, 5, device=device)
+    for _ in range(2):
+        graph.replay()
+        np.testing.assert_array_equal(made.get(), np.arange(5) * 2 + np.linspace(0, 1, 5))

@@ -21,6 +21,34 @@ def test_concatenate(device: str, axis: int | None) -> None:
             np.testing.assert_array_equal(stacked.get(), np.stack([host, b], axis))
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "complex64", "complex128"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_joins_of_any_layout_and_number(device: str, axis: int, dtype: str) -> None:
+    host = np.arange(2 * 3 * 4).astype(dtype).reshape(2, 3, 4)
+    x, short = GpuArray(host, device=device), (slice(None),) * axis + (slice(1, 2),)
+    views = [
+        lambda a: a,
+        lambda a: a[::-1],
+        lambda a: a[..., ::-1],
+        lambda a: a[short],
+        lambda a: a[:, :0] if axis == 1 else a,
+    ]
+    for chosen in (views, views[:2], views[:1] * 9, [views[3], views[0]], [views[3]] * 2):
+        expected = np.concatenate([view(host) for view in chosen], axis)
+        found = gpuinterop.concatenate([view(x) for view in chosen], axis)
+        np.testing.assert_array_equal(found.get(), expected, strict=True)
+    for chosen in (views[:3], [views[3]] * 8):
+        expected = np.stack([view(host) for view in chosen], axis)
+        found = gpuinterop.stack([view(x) for view in chosen], axis)
+        np.testing.assert_array_equal(found.get(), expected, strict=True)
+    large = np.resize(host, (300, 900, 2) if axis < 2 else (300, 2, 900))
+    y = GpuArray(large, device=device)
+    for shift in (1, -7, 0, 901):
+        np.testing.assert_array_equal(np.roll(y, shift, axis).get(), np.roll(large, shift, axis))
+        np.testing.assert_array_equal(np.roll(x, shift, axis).get(), np.roll(host, shift, axis))
+        np.testing.assert_array_equal(np.roll(x, shift).get(), np.roll(host, shift))
+
+
 def test_concatenate_with_empty_and_out(device: str) -> None:
     a = CudaNdarray(values(0, 2), device=device)
     b = CudaNdarray(values(3, 2), device=device)

@@ -121,6 +121,8 @@ def test_moves_of_bits(size):
     raw = f"u{8 * size}"
     specs = [spec_for(core_body("copy", (raw, raw)), (raw, raw), layout) for layout in LAYOUTS]
     specs.append(spec_for(core_body("fill", (raw, raw)), (raw, raw), LAYOUTS[2]))
+    join = (raw, "u128", raw, raw, "u128", "u128", raw)
+    specs.append(KernelSpec(core_body("join", join), join, "AKAAKKC", "flat", 0, 1, 1))
     specs.append(KernelSpec(core_body("select", ("bool", raw, raw, raw)), ("bool", raw, raw, raw),
                             "CKCC", "flat", 0, 4, 1))  # fmt: skip
     build(specs, known_archs()[-1])
@@ -187,3 +189,11 @@ def test_the_whole_grid(row, arch):
         specs = [spec_for(body, stored, layout) for body, stored in instances(row, types)]
         if specs:  # this half of the types may have none
             build(specs, arch)
+
+
+@pytest.mark.parametrize("wide", ["int64", "float64"])
+def test_spaced_values(wide):
+    results = ("int8", "uint64") if wide == "int64" else ("float32", "float64")
+    stored = [(t, "uint64", "int64", wide, wide, wide, t) for t in results]
+    specs = [KernelSpec(core_body("spaced", s), s, "AKKKKKC", "flat", 0, 2, 1) for s in stored]
+    build(specs, known_archs()[-1])
