@@ -44,19 +44,9 @@ from .promotion import (
     is_extended,
     letter_of,
     name_of_code,
-    raw_name,
     require_exact_in,
 )
 from .table import ROWS, Row
-
-# The constants in native/elementwise/launch.hpp: the type code of raw bits, and the ids of operations outside the
-# table.
-_RAW = 64
-_CORE_OPERATIONS = (
-    "copy", "fill", "gather", "scatter", "scatter_add", "check_indices", "select", "spaced",
-    "join",
-)  # fmt: skip
-
 
 # By id: rows of the table, and the operations of compiled expressions (`ElementwiseOperation`). Their functions
 # keep these, because a user's host= may refer to the function.
@@ -130,20 +120,18 @@ def _class_for(type_id: int, special: Any, owners: list[Any]) -> Any:
 # ---- machine code ---------------------------------------------------------------------------------
 
 
-def _spec(
-    op: int, types: tuple[int, ...], modes: str, layout: str, ndim: int, vector: int, unroll: int,
-    tile: int, across: int, skew: int, threads: int,
-) -> KernelSpec:  # fmt: skip
-    stored = tuple(NAMES[t] if t < _RAW else raw_name(1 << (t - _RAW)) for t in types)
-    if op < len(_CORE_OPERATIONS):
-        body = core_body(_CORE_OPERATIONS[op], stored)
+def _build(
+    op: int, name: str, stored: tuple[str, ...], capability: int, **form: Any
+) -> tuple[bytes, str]:
+    """Return machine code of an operation, and the kernel's name; `form` has the other fields of a KernelSpec."""
+    entry = _entries.get(op)
+    if entry is None:
+        body = core_body(name, stored)
     else:
-        entry = _entries[op]
-        inputs = types[: entry.inputs]
+        inputs = tuple(map(NAMES.index, stored[: entry.inputs]))
         body = body_for(entry, inputs)[0] if isinstance(entry, Row) else entry.body(inputs)
-    return KernelSpec(
-        body, stored, modes, layout, ndim, vector, unroll, tile, across, skew, threads
-    )
+    spec = KernelSpec(body, stored, **form)
+    return _machine_code(spec, capability), spec.symbol
 
 
 def compile_operation(entry: Any, codes: tuple[int, ...], capability: int) -> bytes:
@@ -151,12 +139,6 @@ def compile_operation(entry: Any, codes: tuple[int, ...], capability: int) -> by
     body = entry.body(codes)
     stored = (*body.loop_in, *body.loop_out)
     return _machine_code(KernelSpec(body, stored, "C" * len(stored), "flat", 0, 1, 1), capability)
-
-
-def _build(*request: Any) -> tuple[bytes, str]:
-    *rest, capability = request
-    spec = _spec(*rest)
-    return _machine_code(spec, capability), spec.symbol
 
 
 def _machine_code(spec: KernelSpec, capability: int) -> bytes:
@@ -222,9 +204,9 @@ def add_operation(entry: Any) -> tuple[int, Any]:
     return op, function
 
 
-def _prepare(subject: str, *request: Any) -> Any:
+def _prepare(subject: str, request: dict[str, Any]) -> Any:
     """Prepare a call for which the call cache has no entry; the core keeps the result."""
-    return PREPARE[subject](*request)
+    return PREPARE[subject](**request)
 
 
 def _register() -> None:
@@ -233,7 +215,7 @@ def _register() -> None:
             "types": _resolve,
             "kernel": _build,
             "host program": _host_program,
-            "operation": _entries.__getitem__,
+            "operation": lambda op: _entries[op],
         }
     )
     # Plans are Python objects, so the core releases them before the interpreter shuts down.

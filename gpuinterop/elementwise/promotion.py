@@ -270,11 +270,6 @@ def body_for(row: Row, codes: tuple[int, ...]) -> tuple[Body, Loop]:
     )
 
 
-def raw_name(itemsize: int) -> str:
-    """Return the CUDA type of plain bits of a size."""
-    return f"u{8 * itemsize}"
-
-
 @lru_cache(maxsize=64)
 def core_body(op: str, stored: tuple[str, ...]) -> Body:
     """Return the body of an operation of the core outside the table; `stored` as in native/index/elements.cpp.

@@ -39,16 +39,17 @@ struct Resolution : Prepared {
 using Outs = const MaybeArray*;
 
 // Never destroyed. References to entries stay valid when others are added.
-auto& table =
-    *new std::deque<OpInfo>{{"copy", 1, 1},    {"fill", 1, 1},        {"gather", 1, 1},
-                            {"scatter", 1, 1}, {"scatter_add", 1, 1}, {"check_indices", 1, 1},
-                            {"select", 1, 1},  {"spaced", 1, 1},      {"join", 1, 1}};
+auto& table = *[] {
+  auto* const infos = new std::deque<OpInfo>;
+  for (const char* name : kOutsideTable) infos->push_back({name, 1, 1});
+  return infos;
+}();
 auto& ids_by_name = *new std::unordered_map<std::string, OpId>;
 auto& ids_by_ufunc = *new std::unordered_map<PyObject*, OpId>;
 
 std::shared_ptr<const Resolution> types_from_python(OpId op, const OpInfo& info, const Input* in,
                                                     Outs outs) {
-  nb::list codes, classes, out_dtypes;
+  nb::list codes, classes, out_ids;
   for (int i = 0; i < info.inputs; ++i) {
     codes.append(in[i].code);
     if (in[i].array)
@@ -57,11 +58,11 @@ std::shared_ptr<const Resolution> types_from_python(OpId op, const OpInfo& info,
       classes.append(nb::none());
   }
   for (int j = 0; j < info.results; ++j)
-    out_dtypes.append(outs[j] ? static_cast<int>(outs[j]->dtype) : -1);
-  const nb::object answer = nb::steal(
-      call_hook(Hook::Prepare, "(siNNN)", "types", int(op), nb::tuple(codes).release().ptr(),
-                nb::tuple(classes).release().ptr(), nb::tuple(out_dtypes).release().ptr())
-          .release());
+    out_ids.append(outs[j] ? static_cast<int>(outs[j]->dtype) : -1);
+  const nb::object answer = prepare_in_python("types", {{"op", op},
+                                              {"codes", nb::tuple(codes)},
+                                              {"classes", nb::tuple(classes)},
+                                              {"out_ids", nb::tuple(out_ids)}});
   auto resolution = std::make_shared<Resolution>();
   for (nb::handle type_id : answer[0]) resolution->inputs.push_back(nb::cast<DTypeId>(type_id));
   for (nb::handle type_id : answer[1]) resolution->results.push_back(nb::cast<DTypeId>(type_id));
@@ -176,12 +177,13 @@ void compile_program(OpId op, const OpInfo& info, const Input* in, const Resolut
     stored.append(int{in[i].array ? in[i].array->dtype : r.inputs[static_cast<size_t>(i)]});
   }
   for (int j = 0; j < info.results; ++j) results.append(int{out[j]->dtype});
-  const PyRef compiled =
-      call_hook(Hook::Prepare, "(siNNNO)", "host program", int(op),
-                nb::tuple(codes).release().ptr(), nb::tuple(stored).release().ptr(),
-                nb::tuple(results).release().ptr(), in_place ? Py_True : Py_False);
+  const nb::object compiled = prepare_in_python("host program", {{"op", op},
+                                                       {"codes", nb::tuple(codes)},
+                                                       {"stored", nb::tuple(stored)},
+                                                       {"results", nb::tuple(results)},
+                                                       {"in_place", in_place}});
   // While Python ran, another thread may have compiled it, and may now run it without the GIL.
-  if (!r.host) r.host = read_program(compiled.get());
+  if (!r.host) r.host = read_program(compiled.ptr());
 }
 
 // `apart`: on CUDA, the inputs to copy first, because an `out` array overlaps them.
@@ -237,7 +239,7 @@ void run(OpId op, const OpInfo& info, const Input* in, const Resolution& r, cons
   if (cuda) return launch(op, w, device.id, where);
   if (!records) return run_program(*r.host, w, where);
   if (r.host->calls_python)  // the program does not keep a user's functions
-    work->object = call_hook(Hook::Prepare, "(si)", "operation", int(op));
+    work->object = PyRef::steal(prepare_in_python("operation", {{"op", op}}).release().ptr());
   work->where = info.name;
   work->compute = [program = r.host, w](const HostWork& call) {
     run_program(*program, w, call.where.c_str());

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "elementwise/call_cache.hpp"
+#include "elementwise/calls.hpp"
 #include "interpreter/error.hpp"
 #include "interpreter/hooks.hpp"
 #include "interpreter/text_arguments.hpp"
@@ -24,16 +25,28 @@ constexpr const char* kClassNames[] = {"flat", "rows", "general", "tile"};  // o
 
 std::shared_ptr<const Compiled> build(OpId op, const IterationSpace& w,
                                       const KernelVariant& variant, int device, const char* where) {
-  nb::list type_ids;
-  for (int i = 0; i < w.operands; ++i) type_ids.append(static_cast<int>(w.type[i]));
-  const nb::tuple stored(type_ids);
+  nb::list stored;
+  for (int i = 0; i < w.operands; ++i) {
+    const StoredType type = w.type[i];
+    const std::string bits = "u" + std::to_string(8 * w.itemsize[i]);  // CUDA's type of that size
+    stored.append(type < kRaw ? kDTypes[type].name : bits.c_str());
+  }
   const std::string modes(variant.modes, static_cast<size_t>(w.operands));
-  const nb::object answer = nb::steal(
-      call_hook(Hook::Prepare, "(siOssiiiiiiii)", "kernel", int(op), stored.ptr(), modes.c_str(),
-                kClassNames[static_cast<int>(variant.layout)], int(variant.ndim),
-                int(variant.vector), int(variant.unroll), int(variant.tile), int(variant.across),
-                int(variant.skew), kThreads, cuda::compute_capability(device, where))
-          .release());
+  const nb::object answer = prepare_in_python("kernel", {
+      {"op", op},
+      {"name", op_info(op).name.c_str()},
+      {"stored", nb::tuple(stored)},
+      {"modes", modes.c_str()},
+      {"layout", kClassNames[static_cast<int>(variant.layout)]},
+      {"ndim", variant.ndim},
+      {"vector", variant.vector},
+      {"unroll", variant.unroll},
+      {"tile", variant.tile},
+      {"across", variant.across},
+      {"skew", variant.skew},
+      {"threads", kThreads},
+      {"capability", cuda::compute_capability(device, where)},
+  });
   const nb::bytes image = nb::cast<nb::bytes>(answer[0]);
   const auto module = cuda::Module::load(device, image.c_str(), where);
   // A CUDA graph of any library may hold the kernel after the call cache has dropped it.

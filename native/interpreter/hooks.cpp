@@ -50,7 +50,7 @@ Entry entries[] = {
     // copied(way, bytes, where, uncounted) -> None, or raises to forbid the copy
     //   Called before a copy while a copy scope is active.
     {"copied", "gpuinterop.arrays.copy_tracking"},
-    // prepare(subject, ...) -> the new entry of the call cache
+    // prepare(subject, arguments by name) -> the new entry of the call cache
     //   Called when the call cache has no entry: "types" and "product types" for the dtypes and the classes
     //   of results, "kernel" for machine code, "host program" for the loops that compute an operation in host
     //   memory, "operation" for the object that keeps the functions of such a program, "reduction" and "product"
@@ -84,6 +84,12 @@ PyRef call_hook(Hook hook, const char* format, ...) {
   }
   const PyRef callable = PyRef::borrow(entry.callable);
   return PyRef::checked(PyObject_CallObject(callable.get(), arguments.get()));
+}
+
+nb::object prepare_in_python(const char* subject, std::initializer_list<Named> arguments) {
+  nb::dict named;
+  for (const Named& argument : arguments) named[argument.name] = argument.value;
+  return nb::steal(call_hook(Hook::Prepare, "(sO)", subject, named.ptr()).release());
 }
 
 PyRef call_python(PyObject* operation, PyObject* self, PyObject* const* args, Py_ssize_t nargs,

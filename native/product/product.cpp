@@ -62,12 +62,11 @@ PyRef run_planned(PlanKind kind, const ProductCall& call, const ProductRule& rul
     if (out) key.put_array(out);
   };
   auto prepare = [&] {
-    const nb::object answer =
-        nb::steal(call_hook(Hook::Prepare, "(ssOON)", "product", kPlanNames[static_cast<int>(kind)],
-                            or_none(a).ptr(), or_none(b).ptr(),
-                            out ? plain(out).release() : Py_NewRef(Py_None))
-                      .release());
-    auto plan = nb::cast<std::shared_ptr<Plan>>(answer);
+    auto plan = nb::cast<std::shared_ptr<Plan>>(prepare_in_python(
+        "product", {{"kind", kPlanNames[static_cast<int>(kind)]},
+                    {"a", or_none(a)},
+                    {"b", or_none(b)},
+                    {"out", out ? nb::steal(plain(out).release()) : nb::none()}}));
     plan->outputs[0].type = rule.type;
     return std::shared_ptr<const Plan>(plan);
   };
@@ -168,7 +167,7 @@ PyObject* of_matrices(const ProductCall& call, Operand& a, Operand& b, Operand& 
   for (Operand* s : {&a, &b, &c}) cast_operand(*s, rule.dtype, where);
   if (!blas::is_open()) {
     require_blas();
-    call_hook(Hook::Prepare, "(s)", "cublas");
+    prepare_in_python("cublas");
   }
   note_use(*a.array);
   note_use(*b.array);
@@ -331,7 +330,7 @@ PyObject* ger(const ProductCall& call) {
   static PyObject* rank_one = nullptr;  // owned until the process ends
   if (!rank_one) {
     require_blas();
-    rank_one = call_hook(Hook::Prepare, "(s)", "rank one").release();
+    rank_one = prepare_in_python("rank one").release().ptr();
   }
   PyObject* args[] = {column.object, y.object, a.object, out};
   return PyRef::checked(PyObject_Vectorcall(rank_one, args, 4, nullptr)).release();

@@ -108,15 +108,21 @@ nb::tuple axis_tuple(uint64_t axes) {
 }
 
 // A launch plan, or the result of a reduction that Python has carried out.
-nb::object prepare_in_python(const Method& m, PyObject* self, const Arguments& arguments,
+nb::object plan_or_result(const Method& m, PyObject* self, const Arguments& arguments,
                              uint64_t axes, bool keepdims, double ddof) {
-  auto or_none = [](PyObject* o) { return o ? o : Py_None; };
-  return nb::steal(call_hook(Hook::Prepare, "(ssONOOOOdOO)", "reduction", m.op.c_str(), self,
-                             axis_tuple(axes).release().ptr(),
-                             arguments[kAxis] ? Py_True : Py_False, or_none(arguments[kDType]),
-                             or_none(arguments[kOut]), keepdims ? Py_True : Py_False, ddof,
-                             or_none(arguments[kInitial]), or_none(arguments[kWhere]))
-                       .release());
+  auto given = [&](Argument argument) {
+    return nb::handle(arguments[argument] ? arguments[argument] : Py_None);
+  };
+  return prepare_in_python("reduction", {{"op", m.op.c_str()},
+                               {"x", nb::handle(self)},
+                               {"axes", axis_tuple(axes)},
+                               {"has_axis", arguments[kAxis] != nullptr},
+                               {"dtype", given(kDType)},
+                               {"out", given(kOut)},
+                               {"keepdims", keepdims},
+                               {"ddof", ddof},
+                               {"initial", given(kInitial)},
+                               {"mask", given(kWhere)}});
 }
 
 PyObject* reduce(size_t op, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
@@ -145,7 +151,7 @@ PyObject* reduce(size_t op, PyObject* self, PyObject* const* args, Py_ssize_t na
   };
   nb::object result;
   auto prepare = [&] {
-    result = prepare_in_python(m, self, arguments, axes, keepdims, ddof);
+    result = plan_or_result(m, self, arguments, axes, keepdims, ddof);
     std::shared_ptr<Plan> plan;
     return std::shared_ptr<const Plan>(nb::try_cast(result, plan) ? plan : nullptr);
   };
