@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,10 +42,6 @@ _SUMS = {
 }
 # The ufunc of np.clip is private. maximum and minimum give the same results, slowly with a number.
 _CLIP: Any = getattr(np._core.umath, "clip", None)  # type: ignore[attr-defined]
-# Loops of the core; see own_loop in native/elementwise/host_loops.hpp.
-_OWN = {"limit": -6, "odds": -7, "straighten": -8}
-# Functions that NumPy lacks, in the order of special_loops in native/elementwise/special_loops.cpp.
-SPECIAL = ("erf", "erfc", "erfinv", "gamma", "lgamma", "digamma")
 
 
 @dataclass(eq=False)
@@ -56,12 +52,45 @@ class HostValue:
     number: Any = None  # of a constant
 
 
+class Step(NamedTuple):
+    """A step as read_program in native/elementwise/host_program.cpp reads it, by these names.
+
+    Attributes
+    ----------
+    owner : the ufunc of the loop, a Python function of core arrays, or None for a loop of the core.
+    loop : the loop's index among those of the ufunc; its name (own_loop in native/elementwise/host_loops.hpp);
+        None for a Python function.
+    registers : of the inputs and the outputs.
+    dtypes : of the registers.
+    squares : whether a single exponent of 2 squares, as for NumPy's operator.
+    """
+
+    owner: Any
+    loop: int | str | None
+    registers: list[int]
+    dtypes: list[int]
+    squares: bool
+
+
+class Program(NamedTuple):
+    """A program as read_program reads it: numbers of operands, dtypes of temporaries, words of constants."""
+
+    inputs: int
+    results: int
+    temporaries: list[int]
+    constants: list[tuple[int, int]]
+    steps: list[Step]
+
+
 @dataclass(eq=False)
 class _Step:
-    owner: Any  # a ufunc, a Python function, or None
-    numbers: tuple[int, int]  # see read_program in native/elementwise/host_program.cpp
+    """A step while its values have no registers."""
+
+    owner: Any
+    loop: int | str | None
     inputs: tuple[HostValue, ...]
     outputs: tuple[HostValue, ...]
+    squares: bool = False
 
 
 class HostProgram:
@@ -81,15 +110,16 @@ class HostProgram:
         )
 
     def _step(
-        self,
-        owner: Any,
-        numbers: tuple[int, int],
-        inputs: Sequence[HostValue],
-        dtypes: Sequence[int],
-    ) -> tuple[HostValue, ...]:
+        self, owner: Any, loop: int | str | None, inputs: Sequence[HostValue], dtypes: Sequence[int],
+        squares: bool = False,
+    ) -> tuple[HostValue, ...]:  # fmt: skip
         outputs = tuple(HostValue(dtype) for dtype in dtypes)
-        self._steps.append(_Step(owner, numbers, tuple(inputs), outputs))
+        self._steps.append(_Step(owner, loop, tuple(inputs), outputs, squares))
         return outputs
+
+    def own(self, loop: str, *operands: HostValue, dtype: int) -> HostValue:
+        """Return the result, of this dtype, of a loop of the core."""
+        return self._step(None, loop, operands, (dtype,))[0]
 
     def cast(self, value: HostValue, dtype: int, *, copy: bool = False) -> HostValue:
         """Return the value in another dtype."""
@@ -98,7 +128,7 @@ class HostProgram:
         if value.dtype == dtype and not copy:
             return value
         if value.dtype == dtype or max(value.dtype, dtype) <= _BFLOAT16:
-            return self._step(None, (value.dtype, dtype), (value,), (dtype,))[0]
+            return self.own("cast", value, dtype=dtype)
         return self.call(partial(cast_once, dtype=dtype_from_id(dtype)), (value,), (dtype,))[0]
 
     def loop(
@@ -108,29 +138,12 @@ class HostProgram:
         index = _loop_index(ufunc, tuple(o.dtype for o in operands), tuple(dtypes))
         if index is None:
             return self.call(ufunc, operands, dtypes)
-        # A power with the single exponent 2 is a square, as for NumPy's operator.
-        squared = (
-            operands[0].dtype if ufunc is np.power and dtypes[0] in (_FLOAT32, _FLOAT64) else 0
-        )
-        return self._step(ufunc, (index, squared), operands, dtypes)
+        squares = ufunc is np.power and dtypes[0] in (_FLOAT32, _FLOAT64)
+        return self._step(ufunc, index, operands, dtypes, squares)
 
     def choose(self, condition: HostValue, x: HostValue, y: HostValue) -> HostValue:
         """Return x where the condition is true, y elsewhere."""
-        itemsize = dtype_from_id(x.dtype).itemsize
-        return self._step(None, (itemsize, -1), (condition, x, y), (x.dtype,))[0]
-
-    def integer_power(self, x: HostValue, y: HostValue) -> HostValue:
-        """Return the power of integers of one dtype; negative exponents give the same results as in a kernel."""
-        return self._step(None, (x.dtype, -3), (x, y), (x.dtype,))[0]
-
-    def own(self, name: str, *operands: HostValue) -> HostValue:
-        """Return the function of `_OWN` of values of float32 or float64."""
-        dtype = operands[0].dtype
-        return self._step(None, (dtype, _OWN[name]), operands, (dtype,))[0]
-
-    def special(self, name: str, x: HostValue) -> HostValue:
-        """Return the function of `SPECIAL` of a float64."""
-        return self._step(None, (SPECIAL.index(name), -5), (x,), (_FLOAT64,))[0]
+        return self.own("choose", condition, x, y, dtype=x.dtype)
 
     def call(
         self, function: Callable[..., Any], operands: Sequence[HostValue], dtypes: Sequence[int]
@@ -139,9 +152,11 @@ class HostProgram:
         # The arrays that the function receives own their memory: an operand's owner might release its memory.
         inside = {id(output) for step in self._steps for output in step.outputs}
         args = [o if id(o) in inside else self.cast(o, o.dtype, copy=True) for o in operands]
-        return self._step(_caller(function, len(args)), (-1, 0), args, dtypes)
+        return self._step(_caller(function, len(args)), None, args, dtypes)
 
-    def finish(self, results: Sequence[HostValue], dtypes: Sequence[int], in_place: bool) -> Any:
+    def finish(
+        self, results: Sequence[HostValue], dtypes: Sequence[int], in_place: bool
+    ) -> Program:
         """Return the program, in the core's form, that stores the results in arrays of these dtypes.
 
         `in_place`: the results may have the same addresses as the inputs, so they are stored after the
@@ -150,7 +165,7 @@ class HostProgram:
         values = [self.cast(value, dtype) for value, dtype in zip(results, dtypes, strict=True)]
         reads = [i for i, step in enumerate(self._steps) if set(step.inputs) & set(self.inputs)]
         # Python functions read and write only temporaries.
-        in_python = {v for step in self._steps if step.numbers[0] < 0
+        in_python = {v for step in self._steps if step.loop is None
                      for v in (*step.inputs, *step.outputs)}  # fmt: skip
         made_by = {
             output: i for i, step in enumerate(self._steps) for output in step.outputs
@@ -171,18 +186,18 @@ class HostProgram:
             places[values[i]] = len(self.inputs) + i
         return self._allocate(places, len(values))
 
-    def finish_joined(self, ufunc: np.ufunc, value: HostValue, dtype: int) -> Any:
+    def finish_joined(self, ufunc: np.ufunc, value: HostValue, dtype: int) -> Program:
         """Return the program, in the core's form, that joins a value to accumulators of a dtype."""
         before = HostValue(dtype)
         if ufunc is np.add and dtype == _SUMS.get(value.dtype):
-            (after,) = self._step(None, (value.dtype, -2), (before, value), (dtype,))
+            after = self.own("add", before, value, dtype=dtype)
         else:
             (after,) = self.loop(ufunc, (before, self.cast(value, dtype)), (dtype,))
         places = {v: i for i, v in enumerate(self.inputs)}
         places[before] = places[after] = len(self.inputs)
         return self._allocate(places, 1)
 
-    def _allocate(self, places: dict[HostValue, int], results: int) -> Any:
+    def _allocate(self, places: dict[HostValue, int], results: int) -> Program:
         """Give every value a register; temporaries of one dtype reuse registers that are no longer needed."""
         last_use = {value: i for i, step in enumerate(self._steps) for value in step.inputs}
         operands = len(self.inputs) + results
@@ -209,16 +224,13 @@ class HostProgram:
         constants = list(self._constants.values())
         for value in constants:
             places[value] = operands + len(temporaries) + constants.index(value)
-        return (
-            len(self.inputs),
-            results,
-            temporaries,
-            [element_words(value.number) for value in constants],
-            [
-                (step.owner, *step.numbers, [places[v] for v in (*step.inputs, *step.outputs)])
-                for step in self._steps
-            ],
-        )
+        steps = []
+        for step in self._steps:
+            values = *step.inputs, *step.outputs
+            registers, dtypes = [places[v] for v in values], [v.dtype for v in values]
+            steps.append(Step(step.owner, step.loop, registers, dtypes, step.squares))
+        words = [element_words(value.number) for value in constants]
+        return Program(len(self.inputs), results, temporaries, words, steps)
 
 
 @lru_cache(maxsize=4096)
@@ -253,7 +265,7 @@ def _caller(function: Callable[..., Any], inputs: int) -> Callable[..., Callable
 
 def row_program(
     row: Row, codes: tuple[int, ...], stored: Sequence[int], results: Sequence[int], in_place: bool
-) -> Any:
+) -> Program:
     """Return the program of a row for operands of these type codes, whose elements have the dtypes `stored`."""
     program = HostProgram(stored)
     values: Sequence[HostValue] = program.inputs  # of a cast
@@ -298,14 +310,15 @@ def _row_steps(
         (quotient,) = program.loop(np.reciprocal, (divisor,), outs)
         return (program.choose(is_zero, zero, quotient),)
     if row.name == "power" and letter in "iu":
-        return (program.integer_power(*values),)
+        # Negative exponents give the same results as in a kernel.
+        return (program.own("power", *values, dtype=dtype),)
     if isinstance(row.numpy, np.ufunc):
         return program.loop(row.numpy, values, outs)
     if row.name in ("rsqrt", "sigmoid", "softplus"):
         return (_formula(program, row.name, values[0]),)
     wide = [program.cast(value, _FLOAT64) for value in values]
     if row.numpy is None:
-        return (program.special(row.name, *wide),)
+        return (program.own(row.name, *wide, dtype=_FLOAT64),)
     return program.call(row.numpy, wide, (_FLOAT64,) * len(outs))
 
 
@@ -320,5 +333,6 @@ def _formula(program: HostProgram, name: str, x: HostValue) -> HostValue:
     if name == "rsqrt":
         return loop(np.divide, program.constant(1, dtype), loop(np.sqrt, x))
     if name == "sigmoid":
-        return program.own("odds", loop(np.exp, program.own("limit", x)))
-    return program.own("straighten", loop(np.log1p, loop(np.exp, x)), x)
+        t = loop(np.exp, program.own("limit", x, dtype=dtype))
+        return program.own("odds", t, dtype=dtype)
+    return program.own("straighten", loop(np.log1p, loop(np.exp, x)), x, dtype=dtype)

@@ -60,9 +60,9 @@ std::shared_ptr<const Resolution> types_from_python(OpId op, const OpInfo& info,
   for (int j = 0; j < info.results; ++j)
     out_ids.append(outs[j] ? static_cast<int>(outs[j]->dtype) : -1);
   const nb::object answer = prepare_in_python("types", {{"op", op},
-                                              {"codes", nb::tuple(codes)},
-                                              {"classes", nb::tuple(classes)},
-                                              {"out_ids", nb::tuple(out_ids)}});
+                                                        {"codes", nb::tuple(codes)},
+                                                        {"classes", nb::tuple(classes)},
+                                                        {"out_ids", nb::tuple(out_ids)}});
   auto resolution = std::make_shared<Resolution>();
   for (nb::handle type_id : answer[0]) resolution->inputs.push_back(nb::cast<DTypeId>(type_id));
   for (nb::handle type_id : answer[1]) resolution->results.push_back(nb::cast<DTypeId>(type_id));
@@ -178,10 +178,10 @@ void compile_program(OpId op, const OpInfo& info, const Input* in, const Resolut
   }
   for (int j = 0; j < info.results; ++j) results.append(int{out[j]->dtype});
   const nb::object compiled = prepare_in_python("host program", {{"op", op},
-                                                       {"codes", nb::tuple(codes)},
-                                                       {"stored", nb::tuple(stored)},
-                                                       {"results", nb::tuple(results)},
-                                                       {"in_place", in_place}});
+                                                                 {"codes", nb::tuple(codes)},
+                                                                 {"stored", nb::tuple(stored)},
+                                                                 {"results", nb::tuple(results)},
+                                                                 {"in_place", in_place}});
   // While Python ran, another thread may have compiled it, and may now run it without the GIL.
   if (!r.host) r.host = read_program(compiled.ptr());
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <string_view>
 
 #include "elementwise/own_loops.hpp"
 #include "interpreter/error.hpp"
@@ -143,18 +142,19 @@ HostLoop cast_loop(DTypeId from, DTypeId to) {
   return {&own_loops().casts[from][to], nullptr};
 }
 
-HostLoop own_loop(int of, int which) {
-  switch (which) {
-    case -1: return {&own_loops().choices[log2_of(of)], nullptr};
-    case -2: return in_table(own_loops().sums, of);
-    case -3: return in_table(own_loops().powers, of);
-    case -4: return in_table(own_loops().squares, of);
-    case -5: return {special_loops + of, nullptr};
-    case -6: return in_table(own_loops().limits, of);
-    case -7: return in_table(own_loops().odds, of);
-    case -8: return in_table(own_loops().straightened, of);
-    default: return cast_loop(static_cast<DTypeId>(of), static_cast<DTypeId>(which));
-  }
+HostLoop own_loop(std::string_view name, DTypeId first, DTypeId second) {
+  const OwnLoops& own = own_loops();
+  if (name == "cast") return cast_loop(first, second);
+  if (name == "choose") return {&own.choices[log2_of(itemsize_of(second))], nullptr};
+  if (name == "add") return in_table(own.sums, second);
+  if (name == "power") return in_table(own.powers, first);
+  if (name == "square") return in_table(own.squares, first);
+  if (name == "limit") return in_table(own.limits, first);
+  if (name == "odds") return in_table(own.odds, first);
+  if (name == "straighten") return in_table(own.straightened, first);
+  for (const SpecialLoop& special : special_loops)
+    if (name == special.name) return {&special.loop, nullptr};
+  return {};
 }
 
 }  // namespace gpuinterop::ops

@@ -2,6 +2,8 @@
 // NumPy has no public loop.
 #pragma once
 
+#include <string_view>
+
 #include "arrays/array.hpp"
 
 namespace gpuinterop::ops {
@@ -54,16 +56,17 @@ const FindBest* find_best(DTypeId dtype, bool max);
 // nor bfloat16.
 HostLoop cast_loop(DTypeId from, DTypeId to);
 
-// Another loop of the core, by the numbers with which a program names it (gpuinterop/elementwise/host_program.py). With a
-// dtype or an itemsize as `of`, `which` is
-//   -1: condition (bool), x, y -> x or y, of this itemsize
-//   -2: accumulator, x -> their sum, for x of an integer dtype, bool or float32; the accumulator is int64, uint64
+// Another loop of the core, by its name in programs (gpuinterop/elementwise/host_program.py) and the dtypes of its first
+// two operands. None for other names or dtypes.
+//   "cast": x -> x in the second dtype
+//   "choose": condition (bool), x, y -> x or y, of any dtype
+//   "add": accumulator, x -> their sum, for x of an integer dtype, bool or float32; the accumulator is int64, uint64
 //       or float64
-//   -3: x, exponent -> the power of integers, see docs/adr/0020-negative-powers-of-integers.md
-//   -4: x -> x * x of float32 and float64
-//   -5: x -> a function of float64; `of` is its index in special_loops
-//   -6: x -> x, at most 80; -7: t -> t / (1 + t); -8: y, x -> y, or x if it exceeds 80; of float32 and float64
-// or the dtype to which values of the dtype `of` are cast. None for other dtypes.
-HostLoop own_loop(int of, int which);
+//   "power": x, exponent -> the power of integers, see docs/adr/0020-negative-powers-of-integers.md
+//   "square": x -> x * x of float32 and float64
+//   "limit": x -> x, at most 80; "odds": t -> t / (1 + t); "straighten": y, x -> y, or x if it exceeds 80; of float32
+//       and float64
+//   a function of float64: one of special_loops
+HostLoop own_loop(std::string_view name, DTypeId first, DTypeId second);
 
 }  // namespace gpuinterop::ops

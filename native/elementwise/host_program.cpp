@@ -1,6 +1,7 @@
 #include "elementwise/host_program.hpp"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cstring>
@@ -190,42 +191,56 @@ void run_program(const HostProgram& program, const IterationSpace& w, const char
   run_elements(line, w, at, program.calls_python ? program.block : kShortLine);
 }
 
+namespace {
+
+[[noreturn]] void refuse_step() { throw nb::value_error("a step of a host program"); }
+
+HostStep read_step(nb::handle fields) {
+  HostStep step;
+  const nb::object owner = fields.attr("owner"), loop = fields.attr("loop");
+  for (nb::handle r : nb::object(fields.attr("registers")))
+    step.registers.push_back(nb::cast<uint16_t>(r));
+  step.owner = PyRef::borrow(owner.ptr());
+  const auto dtypes = nb::cast<std::vector<DTypeId>>(fields.attr("dtypes"));
+  if (loop.is_none() && owner.is_none()) refuse_step();
+  if (loop.is_none()) return step;  // a Python function
+  if (dtypes.size() < 2 || dtypes.size() != step.registers.size()) refuse_step();
+  if (owner.is_none())
+    step.loop = own_loop(nb::cast<const char*>(loop), dtypes[0], dtypes[1]);
+  else
+    step.loop = ufunc_loop(owner.ptr(), nb::cast<int>(loop));
+  if (!step.loop) refuse_step();
+  if (nb::cast<bool>(fields.attr("squares"))) {
+    step.exponent = dtypes[0];
+    step.squares = own_loop("square", dtypes[0], dtypes[0]);
+  }
+  return step;
+}
+
+}  // namespace
+
 std::shared_ptr<const HostProgram> read_program(PyObject* compiled) {
-  const nb::handle answer(compiled);
+  const nb::handle fields(compiled);
   auto program = std::make_shared<HostProgram>();
-  program->inputs = nb::cast<int>(nb::object(answer[0]));
-  program->results = nb::cast<int>(nb::object(answer[1]));
+  program->inputs = nb::cast<int>(fields.attr("inputs"));
+  program->results = nb::cast<int>(fields.attr("results"));
   int64_t itemsizes = 0;
-  for (nb::handle dtype : nb::object(answer[2])) {
+  for (nb::handle dtype : nb::object(fields.attr("temporaries"))) {
     program->temporaries.push_back(nb::cast<DTypeId>(dtype));
     itemsizes += itemsize_of(program->temporaries.back());
   }
-  for (nb::handle words : nb::object(answer[3]))
+  for (nb::handle words : nb::object(fields.attr("constants")))
     program->constants.push_back(
         {nb::cast<uint64_t>(nb::object(words[0])), nb::cast<uint64_t>(nb::object(words[1]))});
-  for (nb::handle item : nb::object(answer[4])) {
-    HostStep step;
-    const nb::object owner(item[0]);
-    const int first = nb::cast<int>(nb::object(item[1])),
-              second = nb::cast<int>(nb::object(item[2]));
-    for (nb::handle r : nb::object(item[3])) step.registers.push_back(nb::cast<uint16_t>(r));
-    if (owner.is_none())
-      step.loop = own_loop(first, second);
-    else if (first >= 0)
-      step.loop = ufunc_loop(owner.ptr(), first);
-    else
-      program->calls_python = true;
-    step.owner = PyRef::borrow(owner.ptr());
-    if (step.loop && !owner.is_none() && second > 0) {
-      step.exponent = static_cast<DTypeId>(second);
-      step.squares = own_loop(second, -4);
-    }
+  for (nb::handle item : nb::object(fields.attr("steps"))) {
+    HostStep step = read_step(item);
+    program->calls_python |= !step.loop;
     const size_t operands = static_cast<size_t>(program->operands());
-    bool valid = step.registers.size() <= kMaxOperands && (step.loop || !owner.is_none());
+    bool valid = step.registers.size() <= kMaxOperands;
     for (const uint16_t r : step.registers)
       valid = valid && r < program->registers() &&
               (step.loop || (r >= operands && r < operands + program->temporaries.size()));
-    if (!valid) throw nb::value_error("a step of a host program");
+    if (!valid) refuse_step();
     program->steps.push_back(std::move(step));
   }
   // A Python function makes arrays of its own.

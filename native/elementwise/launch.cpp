@@ -32,21 +32,22 @@ std::shared_ptr<const Compiled> build(OpId op, const IterationSpace& w,
     stored.append(type < kRaw ? kDTypes[type].name : bits.c_str());
   }
   const std::string modes(variant.modes, static_cast<size_t>(w.operands));
-  const nb::object answer = prepare_in_python("kernel", {
-      {"op", op},
-      {"name", op_info(op).name.c_str()},
-      {"stored", nb::tuple(stored)},
-      {"modes", modes.c_str()},
-      {"layout", kClassNames[static_cast<int>(variant.layout)]},
-      {"ndim", variant.ndim},
-      {"vector", variant.vector},
-      {"unroll", variant.unroll},
-      {"tile", variant.tile},
-      {"across", variant.across},
-      {"skew", variant.skew},
-      {"threads", kThreads},
-      {"capability", cuda::compute_capability(device, where)},
-  });
+  const nb::object answer =
+      prepare_in_python("kernel", {
+                                      {"op", op},
+                                      {"name", op_info(op).name.c_str()},
+                                      {"stored", nb::tuple(stored)},
+                                      {"modes", modes.c_str()},
+                                      {"layout", kClassNames[static_cast<int>(variant.layout)]},
+                                      {"ndim", variant.ndim},
+                                      {"vector", variant.vector},
+                                      {"unroll", variant.unroll},
+                                      {"tile", variant.tile},
+                                      {"across", variant.across},
+                                      {"skew", variant.skew},
+                                      {"threads", kThreads},
+                                      {"capability", cuda::compute_capability(device, where)},
+                                  });
   const nb::bytes image = nb::cast<nb::bytes>(answer[0]);
   const auto module = cuda::Module::load(device, image.c_str(), where);
   // A CUDA graph of any library may hold the kernel after the call cache has dropped it.

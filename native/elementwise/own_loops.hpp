@@ -17,8 +17,11 @@ struct OwnLoops {
 
 const OwnLoops& own_loops();
 
-// Of float64. A program names one by its position: the order is that of SPECIAL in gpuinterop/elementwise/host_program.py.
-constexpr int kSpecialLoops = 6;
-extern const InnerLoop special_loops[kSpecialLoops];
+// Of float64.
+struct SpecialLoop {
+  const char* name;
+  InnerLoop loop;
+};
+extern const SpecialLoop special_loops[6];
 
 }  // namespace gpuinterop::ops

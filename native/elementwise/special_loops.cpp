@@ -45,13 +45,13 @@ void each(char** args, const intptr_t* n, const intptr_t* steps, void*) {
 
 }  // namespace
 
-const InnerLoop special_loops[kSpecialLoops] = {
-    each<[](double x) { return std::erf(x); }>,
-    each<[](double x) { return std::erfc(x); }>,
-    each<inverse_of_erf>,
-    each<[](double x) { return std::tgamma(x); }>,
-    each<[](double x) { return std::lgamma(x); }>,
-    each<gi_digamma>,
+const SpecialLoop special_loops[] = {
+    {"erf", each<[](double x) { return std::erf(x); }>},
+    {"erfc", each<[](double x) { return std::erfc(x); }>},
+    {"erfinv", each<inverse_of_erf>},
+    {"gamma", each<[](double x) { return std::tgamma(x); }>},
+    {"lgamma", each<[](double x) { return std::lgamma(x); }>},
+    {"digamma", each<gi_digamma>},
 };
 
 }  // namespace gpuinterop::ops

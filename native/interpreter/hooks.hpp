@@ -24,7 +24,8 @@ struct Named {
 };
 // Calls Hook::Prepare for a call that no cache knows: prepare_in_python("kernel", {{"op", 3}, {"modes", modes}}). The subject's
 // function in Python has parameters of these names, and raises TypeError for any other name. Throws PythonError.
-nanobind::object prepare_in_python(const char* subject, std::initializer_list<Named> arguments = {});
+nanobind::object prepare_in_python(const char* subject,
+                                   std::initializer_list<Named> arguments = {});
 
 // Calls Hook::Call with the arguments of a vectorcall, `self` first unless it is null. `operation`: a new
 // reference to a name or an id. Throws PythonError.

@@ -76,9 +76,10 @@ std::shared_ptr<const ProductRule> rule_for(const ProductCall& call, const Opera
       type_ids.append(static_cast<int>(s->array->dtype));
     }
     require_blas();
-    const nb::object answer = prepare_in_python("product types", {{"where", call.where},
-                                                        {"classes", nb::tuple(classes)},
-                                                        {"type_ids", nb::tuple(type_ids)}});
+    const nb::object answer =
+        prepare_in_python("product types", {{"where", call.where},
+                                            {"classes", nb::tuple(classes)},
+                                            {"type_ids", nb::tuple(type_ids)}});
     auto rule = std::make_shared<ProductRule>();
     rule->dtype = nb::cast<DTypeId>(nb::object(answer[0]));
     rule->type = reinterpret_cast<PyTypeObject*>(nb::object(answer[1]).ptr());

@@ -109,20 +109,20 @@ nb::tuple axis_tuple(uint64_t axes) {
 
 // A launch plan, or the result of a reduction that Python has carried out.
 nb::object plan_or_result(const Method& m, PyObject* self, const Arguments& arguments,
-                             uint64_t axes, bool keepdims, double ddof) {
+                          uint64_t axes, bool keepdims, double ddof) {
   auto given = [&](Argument argument) {
     return nb::handle(arguments[argument] ? arguments[argument] : Py_None);
   };
   return prepare_in_python("reduction", {{"op", m.op.c_str()},
-                               {"x", nb::handle(self)},
-                               {"axes", axis_tuple(axes)},
-                               {"has_axis", arguments[kAxis] != nullptr},
-                               {"dtype", given(kDType)},
-                               {"out", given(kOut)},
-                               {"keepdims", keepdims},
-                               {"ddof", ddof},
-                               {"initial", given(kInitial)},
-                               {"mask", given(kWhere)}});
+                                         {"x", nb::handle(self)},
+                                         {"axes", axis_tuple(axes)},
+                                         {"has_axis", arguments[kAxis] != nullptr},
+                                         {"dtype", given(kDType)},
+                                         {"out", given(kOut)},
+                                         {"keepdims", keepdims},
+                                         {"ddof", ddof},
+                                         {"initial", given(kInitial)},
+                                         {"mask", given(kWhere)}});
 }
 
 PyObject* reduce(size_t op, PyObject* self, PyObject* const* args, Py_ssize_t nargs,
