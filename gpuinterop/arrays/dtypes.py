@@ -1,4 +1,4 @@
-"""The element types, in the order of the core's table (native/arrays/dtype.cpp)."""
+"""The element types. Their ids are the places of their names in the core's table (native/arrays/dtype.cpp)."""
 
 from __future__ import annotations
 
@@ -77,9 +77,10 @@ _OF_ML_DTYPES = (
 )
 # A dtype is added here, in the core's table (native/arrays/dtype.cpp) and, if kernels compute with it,
 # as a CUDA type in prelude.cuh.
-DTYPES = (*_OF_NUMPY, *_OF_ML_DTYPES)
+_ENTRIES = {entry.name: entry for entry in (*_OF_NUMPY, *_OF_ML_DTYPES)}
 
-NAMES = tuple(entry.name for entry in DTYPES)
+NAMES: tuple[str, ...] = _core.DTYPE_NAMES  # by id: first those of NumPy
+DTYPES = tuple(_ENTRIES[name] for name in NAMES)
 NUMPY_NAMES = NAMES[: len(_OF_NUMPY)]
 ML_NAMES = NAMES[len(_OF_NUMPY) :]
 SUB_BYTE_NAMES = (*(entry.name for entry in _SUB_BYTE_FLOATS), *SUB_BYTE_INTEGERS)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gpuinterop import _core
 from gpuinterop.arrays.dtypes import (
     LETTERS,
     NAMES,
@@ -31,9 +32,9 @@ from .table import TABLE, Row
 
 # The core's type code of an operand: a dtype id for an array, STRONG_NUMBER + dtype id for a number
 # of that dtype, or one of these.
-STRONG_NUMBER = 64  # kStrongNumber in native/elementwise/operands.hpp
-WEAK: dict[int, type] = {-1: int, -2: float, -3: complex}
-WEAK_INT, WEAK_COMPLEX = -1, -3
+STRONG_NUMBER = _core.STRONG_NUMBER
+WEAK_INT, WEAK_FLOAT, WEAK_COMPLEX = _core.WEAK_INT, _core.WEAK_FLOAT, _core.WEAK_COMPLEX
+WEAK: dict[int, type] = {WEAK_INT: int, WEAK_FLOAT: float, WEAK_COMPLEX: complex}
 _FLOAT16, _FLOAT32, _COMPLEX64 = (NAMES.index(n) for n in ("float16", "float32", "complex64"))
 _BOOL = NAMES.index("bool")
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from gpuinterop import _core
 from gpuinterop.arrays.dtypes import STORAGE, WORKING
 from gpuinterop.elementwise.codegen import MATH
 from gpuinterop.jit import kernel_text
@@ -15,7 +16,7 @@ from gpuinterop.jit.texts import NAMESPACE, nan_signs, program
 
 from .launch import Launch, Operand, choose_launch
 
-INPUT, OUTPUT, SCRATCH, BLOCK_COUNTERS = 0, 1, 2, 3  # ops::Slot
+INPUT, OUTPUT, SCRATCH = _core.Slot.Input, _core.Slot.Output, _core.Slot.Scratch
 ACCUMULATOR_BYTES = 32  # of the largest one
 
 
@@ -186,7 +187,7 @@ def pack_params(recipe: Recipe, launch: Launch, parameter: float = 0.0) -> bytes
 # ---- launches -------------------------------------------------------------------------------------
 
 # For each operand: the source of its address (slot and index), and the planner's description.
-Placed = tuple[int, int, Operand]
+Placed = tuple[_core.Slot, int, Operand]
 Launches = tuple[list[Any], int]
 
 
@@ -227,7 +228,7 @@ def launches_for(
         patches.append((at, SCRATCH, 0, scratch_at))
         scratch_bytes = ACCUMULATOR_BYTES * g.n_out * launch.splits
     if launch.one_launch:
-        patches.append((at + 8, BLOCK_COUNTERS, 0, 0))
+        patches.append((at + 8, _core.Slot.BlockCounters, 0, 0))
     names = [f"gi_reduce_{launch.mode}", f"gi_finish_{launch.mode}"]
     names = names if launch.finish_grid else names[:1]
     functions = loaded_kernels(device, render(recipe, launch), names)

@@ -1,10 +1,11 @@
 #include "arrays/dtype.hpp"
 
+#include <string_view>
+
 namespace gpuinterop {
 
-// Order is shared with gpuinterop/arrays/dtypes.py; a test compares the two.
 // clang-format off
-const DTypeRow kDTypes[] = {
+constexpr DTypeRow kDTypes[] = {
     {"bool", 6, 8, 1, 'b'},           {"int8", 0, 8, 1, 'i'},
     {"int16", 0, 16, 2, 'i'},         {"int32", 0, 32, 4, 'i'},
     {"int64", 0, 64, 8, 'i'},         {"uint8", 1, 8, 1, 'u'},
@@ -24,6 +25,11 @@ const DTypeRow kDTypes[] = {
     {"complex32", 5, 32, 4, 'V'},
 };
 // clang-format on
+static_assert(std::string_view(kDTypes[kInt64].name) == "int64" &&
+              std::string_view(kDTypes[kUInt64].name) == "uint64" &&
+              std::string_view(kDTypes[kFloat64].name) == "float64" &&
+              std::string_view(kDTypes[kComplex128].name) == "complex128" &&
+              std::string_view(kDTypes[kBFloat16].name) == "bfloat16");
 const int kDTypeCount = sizeof(kDTypes) / sizeof(kDTypes[0]);
 
 int dtype_from_dlpack(uint8_t code, uint8_t bits) noexcept {

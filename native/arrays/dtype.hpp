@@ -1,5 +1,5 @@
-// Element types: one table, in DLPack's codes. NumPy objects, typestrs and CUDA names are found by the
-// index of a row; gpuinterop/arrays/dtypes.py has the same rows in the same order.
+// Element types: one table, in DLPack's codes. NumPy objects, typestrs and CUDA names are found by the index of a row.
+// Python reads the names in this order (_core.DTYPE_NAMES).
 #pragma once
 
 #include <cstdint>

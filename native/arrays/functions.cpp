@@ -173,6 +173,9 @@ void register_array_functions(nb::module_& m) {
         nb::sig("def pinned_bytes(ordinal: int, nbytes: int) -> Array"), nb::arg("ordinal"),
         nb::arg("nbytes"), "Return pinned host memory, at least one byte.");
   m.attr("MAX_DIMS") = kMaxDims;
+  nb::list names;
+  for (int id = 0; id < kDTypeCount; ++id) names.append(kDTypes[id].name);
+  m.attr("DTYPE_NAMES") = nb::tuple(names);  // by id
 }
 
 }  // namespace gpuinterop

@@ -139,6 +139,10 @@ void register_ops(nb::module_& m) {
       "_may_overlap",
       [](const Array& a, const Array& b) { return ops::may_overlap(a, b, "may_overlap"); }, "a"_a,
       "b"_a, "Return whether two arrays share a byte; True if that is not decided quickly.");
+  m.attr("WEAK_INT") = ops::kWeakInt;
+  m.attr("WEAK_FLOAT") = ops::kWeakFloat;
+  m.attr("WEAK_COMPLEX") = ops::kWeakComplex;
+  m.attr("STRONG_NUMBER") = ops::kStrongNumber;
   m.def("_overlaps_itself", &ops::overlaps_itself, "a"_a,
         "Return whether two elements share a byte; True if that is not decided quickly.");
 }

@@ -91,7 +91,7 @@ std::shared_ptr<Plan> make_place_reduction(DTypeId dtype, bool max, nb::handle s
   return made;
 }
 
-using Patch = std::tuple<uint32_t, int, uint8_t, int64_t>;  // offset, slot, index, shift
+using Patch = std::tuple<uint32_t, ops::Slot, uint8_t, int64_t>;  // offset, slot, index, shift
 // kernel, (grid x, grid y), block, parameters, patches
 using Launch = std::tuple<const LoadedKernel*, std::pair<unsigned, unsigned>, unsigned, nb::bytes,
                           std::vector<Patch>>;
@@ -113,7 +113,7 @@ std::shared_ptr<Plan> make_plan(int device, std::vector<Launch> launches, int64_
       fail(Kind::Shape, "plan", "kernel parameters of at most 4096 bytes",
            std::to_string(launch.params.size()) + " bytes", "merge dimensions: x.copy() first");
     for (const auto& [offset, slot, index, shift] : patches) {
-      launch.patches.push_back({offset, static_cast<ops::Slot>(slot), index, shift});
+      launch.patches.push_back({offset, slot, index, shift});
       plan->counts |= launch.patches.back().slot == ops::Slot::BlockCounters;
     }
     plan->launches.push_back(std::move(launch));
@@ -222,6 +222,12 @@ void register_plans(nb::module_& m) {
             return run_plan(*plan, given.call(), "plan");
           },
           nb::arg("operands"), nb::arg("outs") = nb::none());
+  nb::enum_<ops::Slot>(m, "Slot",
+                       "The operand or memory whose address a plan writes into parameters.")
+      .value("Input", ops::Slot::Input)
+      .value("Output", ops::Slot::Output)
+      .value("Scratch", ops::Slot::Scratch)
+      .value("BlockCounters", ops::Slot::BlockCounters);
   m.def("make_host_reduction", &make_host_reduction, nb::arg("stages"), nb::arg("shape"),
         nb::arg("axes"), nb::arg("output"), nb::arg("starts") = false,
         "A Plan from programs; see native/reduce/host_program.hpp.");
