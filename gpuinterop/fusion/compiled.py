@@ -17,7 +17,7 @@ from gpuinterop.elementwise.calls import add_operation
 from gpuinterop.elementwise.operands import as_array_or_none, general_class, is_foreign_array
 from gpuinterop.elementwise.results import class_for, leading
 from gpuinterop.errors import ArgumentTypeError
-from gpuinterop.reduce.codegen import ACCUMULATOR_BYTES
+from gpuinterop.reduce.codegen import ACCUMULATOR_BYTES, Output
 from gpuinterop.reduce.functions import FUNCTIONS_OF_AXES
 from gpuinterop.reduce.table import REDUCTIONS
 
@@ -151,6 +151,14 @@ class ValueType(NamedTuple):
         return getattr(self.cls, "_only", None) is not None
 
 
+class NumberRead(NamedTuple):
+    """The position of a number among the operands, and the class and dtype of the 0-d array that is read instead."""
+
+    position: int
+    cls: Any
+    dtype: int
+
+
 class Store(NamedTuple):
     """A value that a step stores; see native/fusion/prepared_calls.cpp."""
 
@@ -167,9 +175,9 @@ class Step(NamedTuple):
     """A launch or a program; see native/fusion/prepared_calls.cpp."""
 
     function: Any
-    reads: Sequence[tuple[int, tuple[int, ...] | None]]
+    reads: Sequence[Read]
     stores: list[Store]
-    numbers: Sequence[tuple[int, Any, int]] = ()
+    numbers: Sequence[NumberRead] = ()
 
 
 class _Steps:
@@ -215,7 +223,7 @@ class _Steps:
             operand_types = [types[r.place] for r in (*stage.reads, *stage.extras)]
             types += [self._type(value) for value in stage.stores]
             stores = [x._replace(reused=slots[x.reused] if x.reused >= 0 else -1) for x in stores]
-            reads = [(slots[place], axes) for place, axes in (*stage.reads, *stage.extras)]
+            reads = [Read(slots[place], axes) for place, axes in (*stage.reads, *stage.extras)]
             found = self._reduction(stage, operand_types, stores) if stage.reductions else None
             if found is not None:
                 steps.append(Step(found[0], reads, stores, found[1]))
@@ -229,7 +237,7 @@ class _Steps:
                     elements = self._elementwise(stage.part, operand_types)
                     between = self._store(stage.stores[0].operands[0])
                     steps.append(Step(elements, reads, [between]))
-                    reads, count = [(count, None)], count + 1
+                    reads, count = [Read(count)], count + 1
                 reduce = partial(FUNCTIONS_OF_AXES[op], axis=axis, keepdims=keepdims)
                 steps.append(Step(reduce, reads, stores))
             slots += range(count, count + len(stores))
@@ -238,11 +246,10 @@ class _Steps:
 
     def _reduction(
         self, stage: Stage, types: Sequence[ValueType], stores: Sequence[Store]
-    ) -> tuple[_core.PlanCache, list[tuple[int, Any, int]]] | None:
+    ) -> tuple[_core.PlanCache, list[NumberRead]] | None:
         """Return the plans of a stage that reduces; None if no kernel can compute it for operands of these types.
 
-        With them the positions of numbers among the operands, each with the class and the dtype of the 0-d array that
-        the kernel reads instead.
+        With them the numbers among the operands.
         """
         like = next((x for x in types if x.cls is not None), None)
         only_reduces = stage.part.results[0].index >= 0 and not stage.ends
@@ -280,9 +287,9 @@ class _Steps:
         )
         if not one_class or any(dtype.name not in ACCUMULATORS for dtype in (*dtypes, *mapped)):
             return None
-        results = [(store.cls, store.dtype, store.shape) for store in stores]
+        results = [Output(store.cls, store.dtype, store.shape) for store in stores]
         kernel = ReductionKernel(part, ops, stage.reductions[0][1], ends, type_ids, results)
-        numbers = [(i, cls, type_ids[i]) for i, x in enumerate(types) if x.cls is None]
+        numbers = [NumberRead(i, cls, type_ids[i]) for i, x in enumerate(types) if x.cls is None]
         return _core.PlanCache(kernel.prepare, "fuse"), numbers
 
     def _type(self, value: Value) -> ValueType:

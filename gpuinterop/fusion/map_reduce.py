@@ -22,7 +22,7 @@ from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.errors.messages import not_one_of
 from gpuinterop.jit import EXACT, compile_source
 from gpuinterop.jit.compiler import require_arch
-from gpuinterop.reduce.codegen import render
+from gpuinterop.reduce.codegen import Output, render
 from gpuinterop.reduce.launch import Operand, choose_launch
 from gpuinterop.reduce.table import (
     FUSED,
@@ -36,8 +36,8 @@ from gpuinterop.reduce.table import (
 from .builder import Expression
 from .compiled import ANY_NUMBER, Step, Store, shape_of
 from .cuda_text import CudaText, assignment_text, host_results
-from .partition import End
-from .reduction_kernel import ReductionKernel, Result
+from .partition import End, Read
+from .reduction_kernel import ReductionKernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -168,7 +168,7 @@ class MapReduce:
         function: Any = partial(self._on_host, made, shape)
         if device.type != "cpu":
             function = _core.PlanCache(self._kernel(type_ids, made).prepare, self._where)
-        places = [(i, None) for i in range(len(arrays))]
+        places = [Read(i) for i in range(len(arrays))]
         stores = [Store(j, [], -1, *result, False) for j, result in enumerate(made)]
         steps = _core.CompiledSteps(
             len(arrays), len(made), [Step(function, places, stores)], self._where
@@ -178,16 +178,16 @@ class MapReduce:
 
     def _results(
         self, type_ids: Sequence[int], cls: Any = None, shape: tuple[int, ...] = ()
-    ) -> list[Result]:
+    ) -> list[Output]:
         """Return class, dtype and shape of each result, for operands and extras of these dtypes."""
         dtypes = [dtype_from_id(type_id) for type_id in type_ids]
         require_accumulated(self._where, *dtypes)
         common = common_dtype(dtypes[: self._counts[0]], self._where)
         given = self.dtypes or [REDUCTIONS[self.op].result(common)] * len(self.texts)
         made = [as_supported_dtype(dtype, "MapReduce") for dtype in given]
-        return [(results.class_for(cls, dtype), dtype_id(dtype), shape) for dtype in made]
+        return [Output(results.class_for(cls, dtype), dtype_id(dtype), shape) for dtype in made]
 
-    def _kernel(self, type_ids: Sequence[int], made: Sequence[Result]) -> ReductionKernel:
+    def _kernel(self, type_ids: Sequence[int], made: Sequence[Output]) -> ReductionKernel:
         """Return the kernel for operands and extras of these dtypes."""
         names, outs = ([NAMES[i] for i in ids] for ids in (type_ids, [i for _, i, _ in made]))
         inputs, extras = names[: self._counts[0]], names[self._counts[0] :]
@@ -212,7 +212,7 @@ class MapReduce:
         return ReductionKernel(graph, (self.op,), self.axis, ends, type_ids, made, self._where)
 
     def _on_host(
-        self, made: Sequence[Result], shape: tuple[int, ...], *arrays: Any, out: Any
+        self, made: Sequence[Output], shape: tuple[int, ...], *arrays: Any, out: Any
     ) -> Any:
         """Compute the results in host memory, into new arrays or `out`."""
         n, kept = self._counts[0], made[0][2]

@@ -17,7 +17,7 @@ from gpuinterop import _core
 from gpuinterop.arrays.core_view import c_strides
 from gpuinterop.arrays.dtypes import NAMES, WORKING, dtype_from_id, dtype_id
 from gpuinterop.elementwise.results import plain, require_arrays
-from gpuinterop.reduce.codegen import INPUT, OUTPUT, Ending, Recipe, launches_for
+from gpuinterop.reduce.codegen import INPUT, OUTPUT, Ending, Output, Recipe, launches_for
 from gpuinterop.reduce.host_program import host_stages
 from gpuinterop.reduce.launch import Operand
 from gpuinterop.reduce.table import REDUCTIONS, full_strides, reduced_shape
@@ -27,9 +27,6 @@ from .partition import End
 
 if TYPE_CHECKING:
     from .graph import Graph
-
-# Class, dtype id and shape of a result.
-Result = tuple[Any, int, tuple[int, ...]]
 
 
 class ReductionKernel:
@@ -53,7 +50,7 @@ class ReductionKernel:
         axis: int | tuple[int, ...] | None,
         ends: Sequence[End],
         type_ids: Sequence[int],
-        results: Sequence[Result],
+        results: Sequence[Output],
         where: str = "fuse",
     ) -> None:
         n = len(graph.inputs)

@@ -17,6 +17,7 @@ from gpuinterop.errors import ShapeError
 from gpuinterop.fusion.builder import Expression
 from gpuinterop.fusion.partition import End
 from gpuinterop.fusion.reduction_kernel import ReductionKernel
+from gpuinterop.reduce.codegen import Output
 from gpuinterop.reduce.table import accumulated_dtype
 
 from .split_product import split_plan
@@ -65,7 +66,7 @@ def kernel_of_product(a: Any, b: Any, wide: bool = False) -> ReductionKernel:
     op, elements = product(graph, common, graph.input(), graph.input())
     graph.results, after.results = [elements], [after.cast(after.input(), common)]
     shape = _core.broadcast_shapes((a.shape, b.shape), "matmul")[:-1]
-    results = [(_core.gpuarray_class(), dtype_id(common), shape)]
+    results = [Output(_core.gpuarray_class(), dtype_id(common), shape)]
     type_ids = dtype_id(a.dtype), dtype_id(b.dtype)
     return ReductionKernel(graph, (op,), -1, [End((0,), after, ())], type_ids, results, "matmul")
 

@@ -16,7 +16,15 @@ from gpuinterop.arrays.dtypes import STORAGE, dtype_id
 from gpuinterop.jit import kernel_text
 from gpuinterop.jit.compiler import loaded_kernels, multiprocessors
 from gpuinterop.jit.texts import program
-from gpuinterop.reduce.codegen import INPUT, OUTPUT, SCRATCH, launches_for
+from gpuinterop.reduce.codegen import (
+    INPUT,
+    OUTPUT,
+    SCRATCH,
+    KernelLaunch,
+    Output,
+    Patch,
+    launches_for,
+)
 from gpuinterop.reduce.launch import Operand, power_down, power_up
 from gpuinterop.reduce.table import recipe_for
 
@@ -80,8 +88,8 @@ def split_plan(a: Any, b: Any, out: Any) -> Any:
     params = struct.pack(
         "<3q5q4q", 0, 0, 0, m, n, k, chunk, tiles[1], *panels[0].strides, *panels[1].strides
     )
-    patches = [(0, INPUT, 0, 0), (8, INPUT, 1, 0), (16, SCRATCH, 0, 0)]
-    first = (kernel, (parts, tiles[0] * tiles[1]), _THREADS, params, patches)
+    patches = [Patch(0, INPUT), Patch(8, INPUT, 1), Patch(16, SCRATCH)]
+    first = KernelLaunch(kernel, (parts, tiles[0] * tiles[1]), _THREADS, params, patches)
     partial = np.dtype(np.float64 if total == "double" else np.float32)
     scratch = parts * m * n * partial.itemsize
     scratch += -scratch % 16
@@ -91,7 +99,7 @@ def split_plan(a: Any, b: Any, out: Any) -> Any:
         [(SCRATCH, 0, Operand((m * n, n, 1), partial.itemsize))],
         [(OUTPUT, 0, Operand((0, *strides), dtype.itemsize))], scratch_at=scratch,
     )  # fmt: skip
-    results = [(type(a), dtype_id(dtype), (m, n))]
+    results = [Output(type(a), dtype_id(dtype), (m, n))]
     return _core.make_plan(device, [first, *rest], scratch + more_scratch, results)
 
 

@@ -186,9 +186,37 @@ def pack_params(recipe: Recipe, launch: Launch, parameter: float = 0.0) -> bytes
 
 # ---- launches -------------------------------------------------------------------------------------
 
+
+class Patch(NamedTuple):
+    """Where to write an address into the parameters: that of an operand, plus `shift` bytes; see ops::Patch."""
+
+    offset: int
+    slot: _core.Slot
+    index: int = 0
+    shift: int = 0
+
+
+class KernelLaunch(NamedTuple):
+    """A launch for `_core.make_plan`: the bytes of the parameters have null addresses."""
+
+    kernel: Any
+    grid: tuple[int, int]
+    threads: int  # of a block
+    params: bytes
+    patches: Sequence[Patch]
+
+
+class Output(NamedTuple):
+    """A result for `_core.make_plan` and its companions."""
+
+    cls: Any
+    dtype: int
+    shape: tuple[int, ...]
+
+
 # For each operand: the source of its address (slot and index), and the planner's description.
 Placed = tuple[_core.Slot, int, Operand]
-Launches = tuple[list[Any], int]
+Launches = tuple[list[KernelLaunch], int]
 
 
 def launches_for(
@@ -220,22 +248,22 @@ def launches_for(
     n = len(inputs)
     operands = [*with_shifts[:n], *with_shifts[n + len(outs) :], *with_shifts[n : n + len(outs)]]
     patches = [
-        (8 * i, slot, index, shift * operand.itemsize)
+        Patch(8 * i, slot, index, shift * operand.itemsize)
         for i, ((slot, index, operand), shift) in enumerate(operands)
     ]
     scratch_bytes, at = 0, 8 * len(operands)
     if launch.splits > 1:
-        patches.append((at, SCRATCH, 0, scratch_at))
+        patches.append(Patch(at, SCRATCH, shift=scratch_at))
         scratch_bytes = ACCUMULATOR_BYTES * g.n_out * launch.splits
     if launch.one_launch:
-        patches.append((at + 8, _core.Slot.BlockCounters, 0, 0))
+        patches.append(Patch(at + 8, _core.Slot.BlockCounters))
     names = [f"gi_reduce_{launch.mode}", f"gi_finish_{launch.mode}"]
     names = names if launch.finish_grid else names[:1]
     functions = loaded_kernels(device, render(recipe, launch), names)
     params = pack_params(recipe, launch, parameter)
     grids = [launch.grid, (launch.finish_grid, 1)] if launch.finish_grid else [launch.grid]
-    launches: list[Any] = [
-        (function, grid, launch.threads, params, patches)
+    launches = [
+        KernelLaunch(function, grid, launch.threads, params, patches)
         for function, grid in zip(functions, grids, strict=True)
     ]
     return launches, scratch_bytes

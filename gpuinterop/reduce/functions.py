@@ -28,7 +28,7 @@ from gpuinterop.errors import (
     type_name,
 )
 
-from .codegen import INPUT, OUTPUT, SCRATCH, launches_for
+from .codegen import INPUT, OUTPUT, SCRATCH, Output, launches_for
 from .host_program import cast_stages, selected_stages
 from .launch import Operand
 from .table import REDUCTIONS, Reduction, check_not_empty, full_strides, recipe_for, reduced_shape
@@ -72,7 +72,7 @@ def _plan(
         device, recipe_for(op, x.dtype, result, shift=shift_dtype), x.shape, axes, inputs,
         [(OUTPUT, 0, sink)], parameter=ddof, scratch_at=scratch,
     )  # fmt: skip
-    output = results.class_for(cls, result), dtypes.dtype_id(result), shape
+    output = Output(results.class_for(cls, result), dtypes.dtype_id(result), shape)
     return _core.make_plan(device, launches + more, scratch + scratch_used, [output])
 
 
@@ -118,7 +118,7 @@ def _reduce(
     plan: Any
     if on_host:
         ids = tuple(map(dtypes.dtype_id, (x.dtype, source, result)))
-        output = results.class_for(cls, result), ids[-1], shape
+        output = Output(results.class_for(cls, result), ids[-1], shape)
         if row.place_of:
             finds_max = row.place_of == "max"
             plan = _core.make_place_reduction(ids[1], finds_max, x.shape, axes, output)
@@ -245,7 +245,7 @@ def _plan_from_start(
     """Return the plan of a reduction on "cpu" whose last operand is the start, and the dtype of that."""
     result_id = dtypes.dtype_id(result)
     stages = selected_stages(op, type_ids, dtypes.dtype_id(source), result_id)
-    plan = _core.make_host_reduction(stages, shape, axes, (cls, result_id, extents), True)
+    plan = _core.make_host_reduction(stages, shape, axes, Output(cls, result_id, extents), True)
     return plan, dtypes.dtype_from_id(stages[0].accumulator)
 
 

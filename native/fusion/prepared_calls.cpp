@@ -4,7 +4,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -24,6 +23,7 @@
 #include "interpreter/collected.hpp"
 #include "interpreter/error_translation.hpp"
 #include "interpreter/function_with_id.hpp"
+#include "interpreter/hooks.hpp"
 #include "interpreter/register.hpp"
 #include "reduce/plan_cache.hpp"
 
@@ -271,38 +271,48 @@ class Run {
 
 // ---- from Python --------------------------------------------------------------------------------
 
-using Read = std::tuple<int, std::optional<std::vector<int64_t>>>;
-using Number = std::tuple<int, nb::handle, DTypeId>;
-using Store =
-    std::tuple<int, std::vector<int>, int, nb::handle, DTypeId, std::vector<int64_t>, bool>;
-// The fields of compiled.Step.
-using Fields = std::tuple<nb::handle, std::vector<Read>, std::vector<Store>, std::vector<Number>>;
+// The named tuples of gpuinterop/fusion/compiled.py, read by their names.
+PyRef owned(const nb::object& o) { return PyRef::borrow(o.ptr()); }
+
+StepRead read_of(nb::handle read) {
+  return {field<int>(read, "place"), field<std::optional<std::vector<int64_t>>>(read, "axes")};
+}
+
+NumberRead number_of_step(nb::handle number) {
+  return {field<int>(number, "position"), owned(number.attr("cls")),
+          field<DTypeId>(number, "dtype")};
+}
+
+StepStore store_of(nb::handle store) {
+  return {field<int>(store, "result"),     field<std::vector<int>>(store, "later"),
+          field<int>(store, "reused"),     owned(store.attr("cls")),
+          field<DTypeId>(store, "dtype"),  field<std::vector<int64_t>>(store, "shape"),
+          field<bool>(store, "broadcasts")};
+}
 
 bool has_id(PyObject* function) {
   return PyCFunction_Check(function) && PyModule_Check(PyCFunction_GetSelf(function));
 }
 
-Step read_step(const Fields& fields) {
-  const auto& [function, reads, stores, numbers] = fields;
+Step read_step(nb::handle fields) {
+  const nb::object function = fields.attr("function");
   Step step;
-  step.function = PyRef::borrow(function.ptr());
+  step.function = owned(function);
   if (has_id(function.ptr()))
     step.op = number_of(PyCFunction_GetSelf(function.ptr()));
   else
     nb::try_cast(function, step.plans);
-  for (const auto& [slot, axes] : reads) step.reads.push_back({slot, axes});
-  for (const auto& [position, type, dtype] : numbers)
-    step.numbers.push_back({position, PyRef::borrow(type.ptr()), dtype});
-  for (const auto& [result, later, reused, type, dtype, shape, broadcasts] : stores)
-    step.stores.push_back(
-        {result, later, reused, PyRef::borrow(type.ptr()), dtype, shape, broadcasts});
+  for (const nb::handle read : fields.attr("reads")) step.reads.push_back(read_of(read));
+  for (const nb::handle store : fields.attr("stores")) step.stores.push_back(store_of(store));
+  for (const nb::handle number : fields.attr("numbers"))
+    step.numbers.push_back(number_of_step(number));
   return step;
 }
 
-void make_steps(CompiledSteps* self, int operands, int results, std::vector<Fields> steps,
+void make_steps(CompiledSteps* self, int operands, int results, std::vector<nb::handle> steps,
                 std::string where) {
   CompiledSteps made{operands, results, operands, {}, std::move(where)};
-  for (const Fields& fields : steps) {
+  for (const nb::handle fields : steps) {
     made.steps.push_back(read_step(fields));
     for (const StepRead& read : made.steps.back().reads)
       if (read.slot < 0 || read.slot >= made.slots) throw nb::value_error("a slot expected");

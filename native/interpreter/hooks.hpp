@@ -27,6 +27,12 @@ struct Named {
 nanobind::object prepare_in_python(const char* subject,
                                    std::initializer_list<Named> arguments = {});
 
+// A field of a named tuple that Python has made for the core. PythonError for a field that it lacks.
+template <class T>
+T field(nanobind::handle tuple, const char* name) {
+  return nanobind::cast<T>(tuple.attr(name));
+}
+
 // Calls Hook::Call with the arguments of a vectorcall, `self` first unless it is null. `operation`: a new
 // reference to a name or an id. Throws PythonError.
 PyRef call_python(PyObject* operation, PyObject* self, PyObject* const* args, Py_ssize_t nargs,

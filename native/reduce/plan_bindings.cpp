@@ -2,7 +2,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "interpreter/error.hpp"
 #include "interpreter/error_translation.hpp"
 #include "interpreter/gil.hpp"
+#include "interpreter/hooks.hpp"
 #include "interpreter/register.hpp"
 #include "interpreter/text_arguments.hpp"
 #include "jit/kernel.hpp"
@@ -37,20 +37,49 @@ namespace {
 
 // ---- LaunchPlan ----------------------------------------------------------------------------------
 
-using Output = std::tuple<nb::handle, DTypeId, nb::handle>;  // class, dtype id, shape
-
-ops::PlannedOutput planned(const Output& output) {
-  const auto& [cls, dtype, extents] = output;
+// An Output, Patch or KernelLaunch of gpuinterop/reduce/codegen.py, a HostStage of reduce/host_program.py.
+ops::PlannedOutput read_output(nb::handle output) {
   int64_t shape[kMaxDims];
+  const nb::object extents = output.attr("shape"), cls = output.attr("cls");
   const int ndim = read_ints(extents.ptr(), shape, "plan", "a shape");
-  return {reinterpret_cast<PyTypeObject*>(cls.ptr()), dtype, Layout::c_order(ndim, shape, "plan")};
+  return {reinterpret_cast<PyTypeObject*>(cls.ptr()), field<DTypeId>(output, "dtype"),
+          Layout::c_order(ndim, shape, "plan")};
 }
 
-// join, finish, (low word, high word), accumulator's dtype id, value's dtype id
-using Stage = std::tuple<nb::handle, nb::handle, std::pair<uint64_t, uint64_t>, DTypeId, DTypeId>;
+ops::Patch read_patch(nb::handle patch) {
+  return {field<uint32_t>(patch, "offset"), field<ops::Slot>(patch, "slot"),
+          field<uint8_t>(patch, "index"), field<int64_t>(patch, "shift")};
+}
+
+ops::PlannedLaunch read_launch(nb::handle fields) {
+  ops::PlannedLaunch launch;
+  const auto& loaded = field<const LoadedKernel&>(fields, "kernel");
+  loaded.module->keep_loaded();  // plans may be dropped while their work still runs
+  launch.kernel = loaded.kernel;
+  std::tie(launch.how.grid[0], launch.how.grid[1]) =
+      field<std::pair<unsigned, unsigned>>(fields, "grid");
+  launch.how.block[0] = field<unsigned>(fields, "threads");
+  const auto params = field<nb::bytes>(fields, "params");
+  launch.params.assign(params.c_str(), params.size());
+  if (launch.params.size() > ops::kMaxPlannedParams)
+    fail(Kind::Shape, "plan", "kernel parameters of at most 4096 bytes",
+         std::to_string(launch.params.size()) + " bytes", "merge dimensions: x.copy() first");
+  for (const nb::handle patch : fields.attr("patches")) launch.patches.push_back(read_patch(patch));
+  return launch;
+}
+
+ops::HostStage read_stage(nb::handle stage) {
+  const nb::object join = stage.attr("join"), finish = stage.attr("finish");
+  const auto initial = field<std::pair<uint64_t, uint64_t>>(stage, "initial");
+  return {ops::read_program(join.ptr()),
+          ops::read_program(finish.ptr()),
+          {initial.first, initial.second},
+          field<DTypeId>(stage, "accumulator"),
+          field<DTypeId>(stage, "value")};
+}
 
 std::shared_ptr<ops::HostReduction> host_reduction(nb::handle shape, const std::vector<int>& axes,
-                                                   const Output& output) {
+                                                   nb::handle output) {
   auto made = std::make_shared<ops::HostReduction>();
   int64_t extents[kMaxDims];
   const int ndim = read_ints(shape.ptr(), extents, "plan", "a shape");
@@ -59,20 +88,15 @@ std::shared_ptr<ops::HostReduction> host_reduction(nb::handle shape, const std::
     if (axis < 0 || axis >= ndim) throw nb::value_error("axes of the shape expected");
     made->axes |= uint64_t{1} << axis;
   }
-  made->outputs.push_back(planned(output));
+  made->outputs.push_back(read_output(output));
   return made;
 }
 
-std::shared_ptr<Plan> make_host_reduction(std::vector<Stage> stages, nb::handle shape,
-                                          std::vector<int> axes, Output output, bool starts) {
+std::shared_ptr<Plan> make_host_reduction(std::vector<nb::handle> stages, nb::handle shape,
+                                          std::vector<int> axes, nb::handle output, bool starts) {
   auto made = host_reduction(shape, axes, output);
   made->starts = starts;
-  for (const auto& [join, finish, words, accumulator, value] : stages)
-    made->stages.push_back({ops::read_program(join.ptr()),
-                            ops::read_program(finish.ptr()),
-                            {words.first, words.second},
-                            accumulator,
-                            value});
+  for (const nb::handle stage : stages) made->stages.push_back(read_stage(stage));
   bool valid = !made->stages.empty() && made->stages.size() <= (starts ? 1 : ops::kMostHostStages);
   if (valid) made->inputs = made->stages[0].join->inputs;
   for (size_t i = 0; i < made->stages.size() && valid; ++i)
@@ -84,41 +108,24 @@ std::shared_ptr<Plan> make_host_reduction(std::vector<Stage> stages, nb::handle 
 }
 
 std::shared_ptr<Plan> make_place_reduction(DTypeId dtype, bool max, nb::handle shape,
-                                           std::vector<int> axes, Output output) {
+                                           std::vector<int> axes, nb::handle output) {
   auto made = host_reduction(shape, axes, output);
   made->find = ops::find_best(dtype, max);
   made->inputs = 1;
   return made;
 }
 
-using Patch = std::tuple<uint32_t, ops::Slot, uint8_t, int64_t>;  // offset, slot, index, shift
-// kernel, (grid x, grid y), block, parameters, patches
-using Launch = std::tuple<const LoadedKernel*, std::pair<unsigned, unsigned>, unsigned, nb::bytes,
-                          std::vector<Patch>>;
-
-std::shared_ptr<Plan> make_plan(int device, std::vector<Launch> launches, int64_t scratch_bytes,
-                                std::vector<Output> outputs) {
+std::shared_ptr<Plan> make_plan(int device, std::vector<nb::handle> launches, int64_t scratch_bytes,
+                                std::vector<nb::handle> outputs) {
   auto plan = std::make_shared<LaunchPlan>();
   plan->device = {DeviceType::Cuda, device};
   plan->scratch_bytes = scratch_bytes;
-  for (const auto& [loaded, grid, block, params, patches] : launches) {
-    ops::PlannedLaunch launch;
-    loaded->module->keep_loaded();  // plans may be dropped while their work still runs
-    launch.kernel = loaded->kernel;
-    launch.how.grid[0] = grid.first;
-    launch.how.grid[1] = grid.second;
-    launch.how.block[0] = block;
-    launch.params.assign(params.c_str(), params.size());
-    if (launch.params.size() > ops::kMaxPlannedParams)
-      fail(Kind::Shape, "plan", "kernel parameters of at most 4096 bytes",
-           std::to_string(launch.params.size()) + " bytes", "merge dimensions: x.copy() first");
-    for (const auto& [offset, slot, index, shift] : patches) {
-      launch.patches.push_back({offset, slot, index, shift});
-      plan->counts |= launch.patches.back().slot == ops::Slot::BlockCounters;
-    }
-    plan->launches.push_back(std::move(launch));
+  for (const nb::handle fields : launches) {
+    plan->launches.push_back(read_launch(fields));
+    for (const ops::Patch& patch : plan->launches.back().patches)
+      plan->counts |= patch.slot == ops::Slot::BlockCounters;
   }
-  for (const Output& output : outputs) plan->outputs.push_back(planned(output));
+  for (const nb::handle output : outputs) plan->outputs.push_back(read_output(output));
   if (plan->outputs.size() > ops::kMaxPlanned)
     fail(Kind::Shape, "plan", "at most 16 results", std::to_string(plan->outputs.size()),
          "split the operation");
