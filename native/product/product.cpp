@@ -13,7 +13,7 @@
 #include "interpreter/gil.hpp"
 #include "interpreter/hooks.hpp"
 #include "interpreter/text_arguments.hpp"
-#include "product/cublas_gemm.hpp"
+#include "product/cublas.hpp"
 #include "product/operands.hpp"
 #include "reduce/launch_plan.hpp"
 

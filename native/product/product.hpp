@@ -3,7 +3,7 @@
 #pragma once
 
 #include "arrays/array.hpp"
-#include "product/cublas_gemm.hpp"
+#include "product/gemm.hpp"
 
 namespace gpuinterop::ops {
 
