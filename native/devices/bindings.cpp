@@ -1,4 +1,6 @@
 // Devices, memory statistics, streams and events for Python. None of this code is performance-critical.
+#include <nanobind/nanobind.h>
+
 #include <string>
 
 #include "devices/cuda.hpp"
@@ -6,7 +8,6 @@
 #include "devices/device_state.hpp"
 #include "devices/memory.hpp"
 #include "devices/pinned.hpp"
-#include "devices/stream_objects.hpp"
 #include "interpreter/error_translation.hpp"
 #include "interpreter/register.hpp"
 #include "interpreter/text_arguments.hpp"

@@ -10,6 +10,7 @@ void register_served(nanobind::module_& m);               // interpreter/served.
 void register_blocks(nanobind::module_& m);               // blocks.cpp
 void register_array(nanobind::module_& m);                // arrays/type.cpp
 void register_cuda(nanobind::module_& m);                 // devices/bindings.cpp
+void register_streams(nanobind::module_& m);              // devices/stream_objects.cpp
 void register_exchange(nanobind::module_& m);             // exchange/bindings.cpp
 void register_borrowing(nanobind::module_& m);            // exchange/foreign_memory.cpp
 void register_converter_functions(nanobind::module_& m);  // exchange/converter_function.cpp
