@@ -25,7 +25,7 @@
 #include "interpreter/function_with_id.hpp"
 #include "interpreter/hooks.hpp"
 #include "interpreter/register.hpp"
-#include "reduce/plan_cache.hpp"
+#include "reduce/launch_plan.hpp"
 
 namespace nb = nanobind;
 

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cuda.h>
+#include <nanobind/nanobind.h>
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arrays/array.hpp"
@@ -67,6 +69,39 @@ struct LaunchPlan : Plan {
   // Queues the launches on the current stream.
   void compute(const MaybeArray* ins, int n_ins, const MaybeArray* outs, const bool* fresh,
                const char* where) const override;
+};
+
+// ---- plans by the layouts of their operands: the part of the call cache that belongs to one Python object
+
+// The objects of a call, borrowed; `outs` is null if none are given.
+struct PlanCall {
+  PyObject* const* ins;
+  int n_ins;
+  PyObject* const* outs;
+  int n_outs;
+};
+
+struct PlanCache {
+  uint32_t number;
+  nanobind::object miss;  // (operands, outputs or None) -> Plan, or the finished result
+  std::string where;      // name of the function in errors
+
+  PlanCache(nanobind::object function, std::string name)
+      : miss(std::move(function)), where(std::move(name)) {
+    static uint32_t caches = 0;
+    number = caches++;
+  }
+  ~PlanCache() { forget_calls(Subject::PlanCache, number); }
+
+  // Runs the plan for these layouts, which `miss` makes once.
+  nanobind::object run(const PlanCall& call) const;
+
+  // `miss` is usually a method of the object that holds this cache. Plans refer only to classes of results.
+  int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(miss.ptr());
+    return 0;
+  }
+  void clear() { miss.reset(); }
 };
 
 }  // namespace gpuinterop::ops

@@ -23,7 +23,6 @@
 #include "jit/kernel.hpp"
 #include "reduce/host_program.hpp"
 #include "reduce/launch_plan.hpp"
-#include "reduce/plan_cache.hpp"
 
 namespace nb = nanobind;
 
