@@ -17,11 +17,4 @@ struct OwnLoops {
 
 const OwnLoops& own_loops();
 
-// Of float64.
-struct SpecialLoop {
-  const char* name;
-  InnerLoop loop;
-};
-extern const SpecialLoop special_loops[6];
-
 }  // namespace gpuinterop::ops
