@@ -50,41 +50,19 @@ class HostValue:
 
     dtype: int
     number: Any = None  # of a constant
+    register: int = -1  # once the program is finished
 
 
 class Step(NamedTuple):
-    """A step as read_program in native/elementwise/host_program.cpp reads it, by these names.
+    """A step, which the core reads by these names (read_program in native/elementwise/host_program.cpp).
 
     Attributes
     ----------
     owner : the ufunc of the loop, a Python function of core arrays, or None for a loop of the core.
     loop : the loop's index among those of the ufunc; its name (own_loop in native/elementwise/host_loops.hpp);
         None for a Python function.
-    registers : of the inputs and the outputs.
-    dtypes : of the registers.
     squares : whether a single exponent of 2 squares, as for NumPy's operator.
     """
-
-    owner: Any
-    loop: int | str | None
-    registers: list[int]
-    dtypes: list[int]
-    squares: bool
-
-
-class Program(NamedTuple):
-    """A program as read_program reads it: numbers of operands, dtypes of temporaries, words of constants."""
-
-    inputs: int
-    results: int
-    temporaries: list[int]
-    constants: list[tuple[int, int]]
-    steps: list[Step]
-
-
-@dataclass(eq=False)
-class _Step:
-    """A step while its values have no registers."""
 
     owner: Any
     loop: int | str | None
@@ -93,12 +71,22 @@ class _Step:
     squares: bool = False
 
 
+class Program(NamedTuple):
+    """A program as the core reads it: numbers of operands, dtypes of temporaries, words of constants."""
+
+    inputs: int
+    results: int
+    temporaries: list[int]
+    constants: list[tuple[int, int]]
+    steps: list[Step]
+
+
 class HostProgram:
     """A program while it is built: steps over the inputs of these dtypes."""
 
     def __init__(self, inputs: Sequence[int]) -> None:
         self.inputs = [HostValue(dtype) for dtype in inputs]
-        self._steps: list[_Step] = []
+        self._steps: list[Step] = []
         self._constants: dict[Any, HostValue] = {}
 
     def constant(self, number: Any, dtype: int) -> HostValue:
@@ -114,7 +102,7 @@ class HostProgram:
         squares: bool = False,
     ) -> tuple[HostValue, ...]:  # fmt: skip
         outputs = tuple(HostValue(dtype) for dtype in dtypes)
-        self._steps.append(_Step(owner, loop, tuple(inputs), outputs, squares))
+        self._steps.append(Step(owner, loop, tuple(inputs), outputs, squares))
         return outputs
 
     def own(self, loop: str, *operands: HostValue, dtype: int) -> HostValue:
@@ -224,13 +212,10 @@ class HostProgram:
         constants = list(self._constants.values())
         for value in constants:
             places[value] = operands + len(temporaries) + constants.index(value)
-        steps = []
-        for step in self._steps:
-            values = *step.inputs, *step.outputs
-            registers, dtypes = [places[v] for v in values], [v.dtype for v in values]
-            steps.append(Step(step.owner, step.loop, registers, dtypes, step.squares))
+        for value, place in places.items():
+            value.register = place
         words = [element_words(value.number) for value in constants]
-        return Program(len(self.inputs), results, temporaries, words, steps)
+        return Program(len(self.inputs), results, temporaries, words, self._steps)
 
 
 @lru_cache(maxsize=4096)

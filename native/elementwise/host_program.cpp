@@ -1,7 +1,6 @@
 #include "elementwise/host_program.hpp"
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +8,7 @@
 
 #include "interpreter/error.hpp"
 #include "interpreter/gil.hpp"
+#include "interpreter/hooks.hpp"
 
 namespace nb = nanobind;
 
@@ -198,19 +198,22 @@ namespace {
 HostStep read_step(nb::handle fields) {
   HostStep step;
   const nb::object owner = fields.attr("owner"), loop = fields.attr("loop");
-  for (nb::handle r : nb::object(fields.attr("registers")))
-    step.registers.push_back(nb::cast<uint16_t>(r));
   step.owner = PyRef::borrow(owner.ptr());
-  const auto dtypes = nb::cast<std::vector<DTypeId>>(fields.attr("dtypes"));
+  std::vector<DTypeId> dtypes;
+  for (const char* values : {"inputs", "outputs"})
+    for (nb::handle value : nb::object(fields.attr(values))) {
+      step.registers.push_back(field<uint16_t>(value, "register"));
+      dtypes.push_back(field<DTypeId>(value, "dtype"));
+    }
   if (loop.is_none() && owner.is_none()) refuse_step();
   if (loop.is_none()) return step;  // a Python function
-  if (dtypes.size() < 2 || dtypes.size() != step.registers.size()) refuse_step();
+  if (dtypes.size() < 2) refuse_step();
   if (owner.is_none())
     step.loop = own_loop(nb::cast<const char*>(loop), dtypes[0], dtypes[1]);
   else
     step.loop = ufunc_loop(owner.ptr(), nb::cast<int>(loop));
   if (!step.loop) refuse_step();
-  if (nb::cast<bool>(fields.attr("squares"))) {
+  if (field<bool>(fields, "squares")) {
     step.exponent = dtypes[0];
     step.squares = own_loop("square", dtypes[0], dtypes[0]);
   }
@@ -222,8 +225,8 @@ HostStep read_step(nb::handle fields) {
 std::shared_ptr<const HostProgram> read_program(PyObject* compiled) {
   const nb::handle fields(compiled);
   auto program = std::make_shared<HostProgram>();
-  program->inputs = nb::cast<int>(fields.attr("inputs"));
-  program->results = nb::cast<int>(fields.attr("results"));
+  program->inputs = field<int>(fields, "inputs");
+  program->results = field<int>(fields, "results");
   int64_t itemsizes = 0;
   for (nb::handle dtype : nb::object(fields.attr("temporaries"))) {
     program->temporaries.push_back(nb::cast<DTypeId>(dtype));
