@@ -19,9 +19,8 @@ from gpuinterop.errors.messages import index_out_of_range
 
 from .keys import IndexArray, block_shape, upload
 
-# OutOfRange in native/index/elements.hpp. INSIDE: the indices are known to be in range.
-RAISE, CLIP, WRAP, INSIDE = range(4)
-MODES = {"raise": RAISE, "clip": CLIP, "wrap": WRAP}
+RAISE, INSIDE = _core.RAISE, _core.INSIDE  # INSIDE: the indices are known to be in range
+MODES = {"raise": RAISE, "clip": _core.CLIP, "wrap": _core.WRAP}
 
 
 class Elements:

@@ -375,11 +375,11 @@ struct ExpectedArgument {
 };
 
 struct Operand {
-  int position;  // of an argument; kObject; or kComputed from the tuple of arguments by the object
+  int position;  // of an argument; kCaptured; or kComputed from the tuple of arguments by the object
   PyRef object;
   PyRef type = {};  // of a computed number; another type needs another operation
 };
-constexpr int kObject = -1, kComputed = -2;
+constexpr int kCaptured = -1, kComputed = -2;
 
 struct PreparedCall {
   std::vector<ExpectedArgument> expected;
@@ -437,9 +437,9 @@ PyRef run_entry(const PreparedCall& entry, PyObject* args, PyObject* out) {
       if (reinterpret_cast<PyObject*>(Py_TYPE(computed.back().get())) != operand.type.get())
         return {};
     }
-    values[int(i)] = operand.position >= 0         ? PyTuple_GetItem(args, operand.position)
-                     : operand.position == kObject ? operand.object.get()
-                                                   : computed.back().get();
+    values[int(i)] = operand.position >= 0           ? PyTuple_GetItem(args, operand.position)
+                     : operand.position == kCaptured ? operand.object.get()
+                                                     : computed.back().get();
   }
   values[int(n)] = out;  // borrowed, like the others
   PyRef result = entry.steps ? PyRef::steal(Run(*entry.steps, values.get(), out).results())
@@ -531,8 +531,10 @@ void register_prepared_calls(nb::module_& m) {
            nb::arg("operation"), nb::arg("rebuild") = nb::none(), nb::arg("by_shape") = false,
            "Call the operation for arguments like these. `limits`: (low, high) for a number, None "
            "for "
-           "a constant, either for an array. `operands`: (position, None), (-1, object), or (-2, "
-           "function of the tuple of arguments).");
+           "a constant, either for an array. `operands`: (position, None), (CAPTURED, object), or "
+           "(COMPUTED, function of the tuple of arguments).");
+  m.attr("CAPTURED") = kCaptured;
+  m.attr("COMPUTED") = kComputed;
 }
 
 }  // namespace gpuinterop

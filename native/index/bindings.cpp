@@ -291,7 +291,7 @@ void register_indexing(nb::module_& m) {
       "view"_a, "indices"_a, "dst"_a, "axes"_a, "source_axes"_a, "axis"_a, "mode"_a, "keeps_dst"_a,
       "where"_a,
       "Read elements at index arrays: see locate() in native/index/elements.hpp. "
-      "mode: 0 raise, 1 clip, 2 wrap, 3 known to be inside.");
+      "mode: RAISE, CLIP, WRAP, or INSIDE for indices that are known to be.");
   m.def(
       "_scatter",
       [](Array view, nb::list indices, Array value, std::vector<int> axes,
@@ -323,6 +323,10 @@ void register_indexing(nb::module_& m) {
       "numpy.add.at for keys of index arrays, by the program `sum` in host memory. False: Python "
       "carries the call out.");
   m.attr("MAX_INDEX_ARRAYS") = ops::kMaxIndexArrays;
+  m.attr("RAISE") = int(ops::OutOfRange::Raise);
+  m.attr("CLIP") = int(ops::OutOfRange::Clip);
+  m.attr("WRAP") = int(ops::OutOfRange::Wrap);
+  m.attr("INSIDE") = int(ops::OutOfRange::Skip);
   m.def(
       "_assign_masked",
       [](Array target, Array m, Array value, const char* where) {
