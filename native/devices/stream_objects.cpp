@@ -29,16 +29,46 @@ class Stream {
  public:
   enum class Origin { Own, Lent, Default };
 
-  Stream(Device device, bool blocking, int priority);  // a new one
-  Stream(Device device, CUstream handle,
-         nanobind::object owner);  // an external or a default one
-  ~Stream();
+  // A new one.
+  Stream(Device d, bool block, int prio)
+      : device(d), origin(Origin::Own), blocking(block), priority(prio) {
+    if (d.is_cuda()) handle = cuda::acquire_stream(d.id, block, prio, "Stream");
+  }
+  // An external or a default one.
+  Stream(Device d, CUstream h, nb::object o)
+      : device(d),
+        handle(h),
+        origin(cuda::is_default(h) ? Origin::Default : Origin::Lent),
+        owner(std::move(o)) {
+    if (d.is_cuda()) cuda::device_state(d.id, "Stream");  // the device exists
+  }
+  ~Stream() {
+    if (!handle) return;
+    if (origin == Origin::Own)
+      cuda::recycle_stream(device.id, handle, blocking, priority);
+    else
+      retire();
+  }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  void check_usable(const char* where) const;
-  void enter();  // called before it becomes current in a block, and after the block
-  void leave() noexcept;
+  void check_usable(const char* where) const {
+    if (!handle) return;
+    cuda::require(where);  // a handle from before a fork is invalid in this process
+    cuda::require_context(cuda::device_state(device.id, where), where);
+  }
+  // Called before it becomes current in a block; leave() after the block.
+  void enter() {
+    if (origin == Origin::Lent) {
+      cuda::borrow_stream(device.id, handle, used_, "Stream");
+      used_ = true;
+    }
+    ++blocks_;
+  }
+  // Without an owner the caller keeps it alive only during the block.
+  void leave() noexcept {
+    if (--blocks_ == 0 && origin == Origin::Lent && !owner) retire();
+  }
 
   Device device;
   CUstream handle = nullptr;  // null on the CPU only
@@ -48,18 +78,34 @@ class Stream {
   // Keeps the handle alive. Hidden from the garbage collector: in a cycle with this Stream the collector
   // could destroy the owner, and with it the driver's stream, before this Stream has retired the handle.
   // Such a cycle is never freed.
-  nanobind::object owner;
+  nb::object owner;
 
  private:
-  void retire() noexcept;  // the handle is not used afterwards
+  // The handle is not used afterwards.
+  void retire() noexcept {
+    if (std::exchange(used_, false)) cuda::retire_stream(device.id, handle);
+  }
   bool used_ = false;
   int blocks_ = 0;
 };
 
 class Event {
  public:
-  Event(Device device, bool timing, bool blocking);
-  ~Event();
+  Event(Device d, bool t, bool blocking) : device(d), timing(t) {
+    if (!d.is_cuda()) return;
+    cuda::DeviceGuard guard(d.id);
+    unsigned flags = (t ? 0u : unsigned(CU_EVENT_DISABLE_TIMING)) |
+                     (blocking ? unsigned(CU_EVENT_BLOCKING_SYNC) : 0u);
+    cuda::check(cuda::call_blocking([&] { return cuda::driver().EventCreate(&handle, flags); }),
+                "cuEventCreate", "Event");
+  }
+  ~Event() {
+    // The driver keeps an event while a stream waits for it.
+    if (!handle || cuda::driver_is_gone()) return;
+    const cuda::DeviceState* d = cuda::started_device(device.id);
+    if (!d || !cuda::context_exists(*d)) return;
+    cuda::call_blocking([&] { return cuda::driver().EventDestroy(handle); });
+  }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
@@ -69,68 +115,6 @@ class Event {
   CUevent handle = nullptr;                    // null on the CPU
   std::chrono::steady_clock::time_point time;  // of the record, on the CPU
 };
-
-Stream::Stream(Device d, bool block, int prio)
-    : device(d), origin(Origin::Own), blocking(block), priority(prio) {
-  if (d.is_cuda()) handle = cuda::acquire_stream(d.id, block, prio, "Stream");
-}
-
-Stream::Stream(Device d, CUstream h, nanobind::object o)
-    : device(d),
-      handle(h),
-      origin(cuda::is_default(h) ? Origin::Default : Origin::Lent),
-      owner(std::move(o)) {
-  if (d.is_cuda()) cuda::device_state(d.id, "Stream");  // the device exists
-}
-
-Stream::~Stream() {
-  if (!handle) return;
-  if (origin == Origin::Own) {
-    cuda::recycle_stream(device.id, handle, blocking, priority);
-  } else {
-    retire();
-  }
-}
-
-void Stream::retire() noexcept {
-  if (std::exchange(used_, false)) cuda::retire_stream(device.id, handle);
-}
-
-void Stream::leave() noexcept {
-  // Without an owner the caller keeps it alive only during the block.
-  if (--blocks_ == 0 && origin == Origin::Lent && !owner) retire();
-}
-
-void Stream::check_usable(const char* where) const {
-  if (!handle) return;
-  cuda::require(where);  // a handle from before a fork is invalid in this process
-  cuda::require_context(cuda::device_state(device.id, where), where);
-}
-
-void Stream::enter() {
-  if (origin == Origin::Lent) {
-    cuda::borrow_stream(device.id, handle, used_, "Stream");
-    used_ = true;
-  }
-  ++blocks_;
-}
-
-Event::Event(Device d, bool t, bool blocking) : device(d), timing(t) {
-  if (!d.is_cuda()) return;
-  cuda::DeviceGuard guard(d.id);
-  unsigned flags = (t ? 0u : unsigned(CU_EVENT_DISABLE_TIMING)) |
-                   (blocking ? unsigned(CU_EVENT_BLOCKING_SYNC) : 0u);
-  cuda::check(cuda::call_blocking([&] { return cuda::driver().EventCreate(&handle, flags); }),
-              "cuEventCreate", "Event");
-}
-
-Event::~Event() {
-  // The driver keeps an event while a stream waits for it.
-  if (!handle || cuda::driver_is_gone()) return;
-  const cuda::DeviceState* d = cuda::started_device(device.id);
-  if (!d || !cuda::context_exists(*d)) return;
-  cuda::call_blocking([&] { return cuda::driver().EventDestroy(handle); });
-}
 
 std::string stream_repr(const Stream& s) {
   const std::string place = device_text(s.device);
