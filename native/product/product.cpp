@@ -74,9 +74,9 @@ PyRef run_planned(PlanKind kind, const ProductCall& call, const ProductRule& rul
   return PyRef::steal(plan->run(ins, 2, out ? &out : nullptr, call.where));
 }
 
-// As run_plan, for any `out` array.
-PyObject* run_plan_into(PlanKind kind, const ProductCall& call, const ProductRule& rule,
-                        const Operand& a, const Operand& b, const Shape& shape) {
+// As run_planned, for any `out` array.
+PyObject* run_planned_into(PlanKind kind, const ProductCall& call, const ProductRule& rule,
+                           const Operand& a, const Operand& b, const Shape& shape) {
   if (!call.out) return run_planned(kind, call, rule, a, b, nullptr).release();
   check_out(call.out, rule.dtype, a.array->device, shape.ndim, shape.extents, call.where);
   const Array to = unwrap(call.out);
@@ -104,7 +104,7 @@ PyObject* with_vector(const ProductCall& call, Operand a, Operand b) {
   Operand none;
   if (!a.array->device.is_cuda()) return on_host(call, *rule, shape, a, b, none);
   for (Operand* s : {&a, &b}) widen_small(*s, rule->dtype, call.where);
-  return run_plan_into(PlanKind::Vector, call, *rule, a, b, shape);
+  return run_planned_into(PlanKind::Vector, call, *rule, a, b, shape);
 }
 
 // cuBLAS has no answer after 40 seconds if the inner dimension exceeds 31 bits, and multiplies small floats three
@@ -137,7 +137,7 @@ PyObject* of_plan(PlanKind kind, const ProductCall& call, const ProductRule& rul
   // A wider addend determines the dtype of the computation.
   if (c.array || cublas_takes(rule.dtype))
     for (Operand* s : {&a, &b}) cast_operand(*s, rule.dtype, call.where);
-  if (!c.array) return run_plan_into(kind, call, rule, a, b, shape);
+  if (!c.array) return run_planned_into(kind, call, rule, a, b, shape);
   if (call.out)
     check_out(call.out, rule.dtype, a.array->device, shape.ndim, shape.extents, call.where);
   PyRef product = run_planned(kind, call, rule, a, b, nullptr);
@@ -282,7 +282,7 @@ PyObject* gemv(const ProductCall& call) {
   // An addend determines the dtype of the computation, whatever beta is.
   for (Operand* s : {&a, &x})
     y.array ? cast_operand(*s, rule.dtype, where) : widen_small(*s, rule.dtype, where);
-  if (!scales && !adds) return run_plan_into(PlanKind::Vector, call, rule, a, x, shape);
+  if (!scales && !adds) return run_planned_into(PlanKind::Vector, call, rule, a, x, shape);
   PyRef result = result_for(call, rule, a.array->device, shape);
   if (needs_no_product(call, rule, result.get(), a.extent(1), y)) return result.release();
   const bool small = is_small(rule.dtype);
