@@ -25,7 +25,8 @@ from .trace import NumbersRead, Scalar, Trace, Tracer, cannot_be_fused, refuse_o
 # makes the returned object from its results, if that is not the results themselves, and the 0-d NumPy arrays
 # whose values the trace contains.
 _Traced = tuple[CompiledExpression, list[tuple[int, Any]], Callable[[Any], Any] | None, NumbersRead]
-_CAPTURED, _COMPUTED = _core.CAPTURED, _core.COMPUTED  # in place of the position of an operand among the arguments
+# In place of the position of an operand among the arguments.
+_CAPTURED, _COMPUTED = _core.CAPTURED, _core.COMPUTED
 
 _DECORATOR: Any = object()  # in place of the function: fuse(static_argnames=...) is a decorator
 # In place of a trace: the function reads shapes, so there is one trace for each.

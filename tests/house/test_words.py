@@ -110,3 +110,10 @@ def test_where_is_the_name_of_a_call():
     masks = [p for p in parameters("where") if not p[2].startswith("str")]
     assert not [p for p in masks if not (hasattr(np, p[1]) or hasattr(np.ndarray, p[1]))]
     assert declared("where") <= {"char", "std::string"}  # const char*
+
+
+def test_the_core_hands_many_values_to_python_by_name():
+    text = "".join(p.read_text("utf-8") for p in ROOT.glob("native/**/*.cpp"))
+    formats = re.findall(r'call_hook\(\s*Hook::\w+,\s*"([^"]*)"', text)
+    assert formats
+    assert max(len(re.sub(r"[(){}]", "", f)) for f in formats) <= 6
