@@ -192,7 +192,7 @@ class Patch(NamedTuple):
 
     offset: int
     slot: _core.Slot
-    index: int = 0
+    operand: int = 0
     shift: int = 0
 
 

@@ -47,7 +47,7 @@ ops::PlannedOutput read_output(nb::handle output) {
 
 ops::Patch read_patch(nb::handle patch) {
   return {field<uint32_t>(patch, "offset"), field<ops::Slot>(patch, "slot"),
-          field<uint8_t>(patch, "index"), field<int64_t>(patch, "shift")};
+          field<uint8_t>(patch, "operand"), field<int64_t>(patch, "shift")};
 }
 
 ops::PlannedLaunch read_launch(nb::handle fields) {
