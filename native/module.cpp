@@ -72,6 +72,7 @@ NB_MODULE(_core, m) {
   gpuinterop::register_cuda(m);
   gpuinterop::register_exchange(m);
   gpuinterop::register_ops(m);
+  gpuinterop::register_programs(m);
   gpuinterop::register_converters(m);
   gpuinterop::register_plans(m);
   gpuinterop::register_blas(m);

@@ -71,16 +71,6 @@ class Step(NamedTuple):
     squares: bool = False
 
 
-class Program(NamedTuple):
-    """A program as the core reads it: numbers of operands, dtypes of temporaries, words of constants."""
-
-    inputs: int
-    results: int
-    temporaries: list[int]
-    constants: list[tuple[int, int]]
-    steps: list[Step]
-
-
 class HostProgram:
     """A program while it is built: steps over the inputs of these dtypes."""
 
@@ -144,7 +134,7 @@ class HostProgram:
 
     def finish(
         self, results: Sequence[HostValue], dtypes: Sequence[int], in_place: bool
-    ) -> Program:
+    ) -> _core.HostProgram:
         """Return the program, in the core's form, that stores the results in arrays of these dtypes.
 
         `in_place`: the results may have the same addresses as the inputs, so they are stored after the
@@ -174,7 +164,7 @@ class HostProgram:
             places[values[i]] = len(self.inputs) + i
         return self._allocate(places, len(values))
 
-    def finish_joined(self, ufunc: np.ufunc, value: HostValue, dtype: int) -> Program:
+    def finish_joined(self, ufunc: np.ufunc, value: HostValue, dtype: int) -> _core.HostProgram:
         """Return the program, in the core's form, that joins a value to accumulators of a dtype."""
         before = HostValue(dtype)
         if ufunc is np.add and dtype == _SUMS.get(value.dtype):
@@ -185,7 +175,7 @@ class HostProgram:
         places[before] = places[after] = len(self.inputs)
         return self._allocate(places, 1)
 
-    def _allocate(self, places: dict[HostValue, int], results: int) -> Program:
+    def _allocate(self, places: dict[HostValue, int], results: int) -> _core.HostProgram:
         """Give every value a register; temporaries of one dtype reuse registers that are no longer needed."""
         last_use = {value: i for i, step in enumerate(self._steps) for value in step.inputs}
         operands = len(self.inputs) + results
@@ -215,7 +205,7 @@ class HostProgram:
         for value, place in places.items():
             value.register = place
         words = [element_words(value.number) for value in constants]
-        return Program(len(self.inputs), results, temporaries, words, self._steps)
+        return _core.HostProgram(len(self.inputs), results, temporaries, words, self._steps)
 
 
 @lru_cache(maxsize=4096)
@@ -250,7 +240,7 @@ def _caller(function: Callable[..., Any], inputs: int) -> Callable[..., Callable
 
 def row_program(
     row: Row, codes: tuple[int, ...], stored: Sequence[int], results: Sequence[int], in_place: bool
-) -> Program:
+) -> _core.HostProgram:
     """Return the program of a row for operands of these type codes, whose elements have the dtypes `stored`."""
     program = HostProgram(stored)
     values: Sequence[HostValue] = program.inputs  # of a cast

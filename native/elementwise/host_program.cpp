@@ -1,6 +1,9 @@
 #include "elementwise/host_program.hpp"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +12,7 @@
 #include "interpreter/error.hpp"
 #include "interpreter/gil.hpp"
 #include "interpreter/hooks.hpp"
+#include "interpreter/register.hpp"
 
 namespace nb = nanobind;
 
@@ -220,22 +224,17 @@ HostStep read_step(nb::handle fields) {
   return step;
 }
 
-}  // namespace
-
-std::shared_ptr<const HostProgram> read_program(PyObject* compiled) {
-  const nb::handle fields(compiled);
+std::shared_ptr<HostProgram> make_program(int inputs, int results, std::vector<DTypeId> temporaries,
+                                          std::vector<std::pair<uint64_t, uint64_t>> constants,
+                                          std::vector<nb::handle> steps) {
   auto program = std::make_shared<HostProgram>();
-  program->inputs = field<int>(fields, "inputs");
-  program->results = field<int>(fields, "results");
+  program->inputs = inputs;
+  program->results = results;
+  program->temporaries = std::move(temporaries);
   int64_t itemsizes = 0;
-  for (nb::handle dtype : nb::object(fields.attr("temporaries"))) {
-    program->temporaries.push_back(nb::cast<DTypeId>(dtype));
-    itemsizes += itemsize_of(program->temporaries.back());
-  }
-  for (nb::handle words : nb::object(fields.attr("constants")))
-    program->constants.push_back(
-        {nb::cast<uint64_t>(nb::object(words[0])), nb::cast<uint64_t>(nb::object(words[1]))});
-  for (nb::handle item : nb::object(fields.attr("steps"))) {
+  for (const DTypeId dtype : program->temporaries) itemsizes += itemsize_of(dtype);
+  for (const auto& [low, high] : constants) program->constants.push_back({low, high});
+  for (const nb::handle item : steps) {
     HostStep step = read_step(item);
     program->calls_python |= !step.loop;
     const size_t operands = static_cast<size_t>(program->operands());
@@ -252,4 +251,20 @@ std::shared_ptr<const HostProgram> read_program(PyObject* compiled) {
   return program;
 }
 
+}  // namespace
+
+std::shared_ptr<const HostProgram> read_program(PyObject* compiled) {
+  return nb::cast<std::shared_ptr<HostProgram>>(nb::handle(compiled));
+}
+
 }  // namespace gpuinterop::ops
+
+void gpuinterop::register_programs(nb::module_& m) {
+  using namespace nb::literals;
+  nb::class_<ops::HostProgram>(m, "HostProgram",
+                               "Inner loops that compute an operation in host memory.")
+      .def(nb::new_(&ops::make_program), "inputs"_a, "results"_a, "temporaries"_a, "constants"_a,
+           "steps"_a,
+           "`temporaries`: dtypes. `constants`: the words of each. `steps`: Step of "
+           "gpuinterop/elementwise/host_program.py.");
+}

@@ -36,8 +36,8 @@ struct HostProgram {
   size_t registers() const noexcept { return operands() + temporaries.size() + constants.size(); }
 };
 
-// A Program of gpuinterop/elementwise/host_program.py. ValueError for one that would read or write outside of its
-// registers, or names a loop that the core lacks. Needs the GIL.
+// The program of an object of _core.HostProgram, which raises ValueError for steps that would read or write outside of
+// their registers, or name a loop that the core lacks. Needs the GIL.
 std::shared_ptr<const HostProgram> read_program(PyObject* compiled);
 
 // A running program: the address of each temporary and constant, and the step to its next element. `longest`:

@@ -17,6 +17,7 @@ void register_converter_functions(nanobind::module_& m);  // exchange/converter_
 void register_ops(nanobind::module_& m);                  // elementwise/bindings.cpp
 void register_functions();                                // elementwise/functions.cpp
 void register_numpy_functions(nanobind::module_& m);      // elementwise/operators.cpp
+void register_programs(nanobind::module_& m);             // elementwise/host_program.cpp
 void register_downloads(nanobind::module_& m);            // elementwise/download.cpp
 void register_indexing(nanobind::module_& m);             // index/bindings.cpp
 void register_joining();                                  // index/join.cpp
