@@ -1,4 +1,4 @@
-"""The names of which a converter outside of this package is written: see docs/how-to/share-with-libraries.md."""
+"""The names of which a converter outside of this package is written: see docs/how-to/write-a-converter.md."""
 
 from gpuinterop.exchange.plan import (
     TYPE_CODES,
