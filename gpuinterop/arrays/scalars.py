@@ -9,7 +9,6 @@ only by an explicit dtype.
 
 from __future__ import annotations
 
-import math
 import operator
 import sys
 from typing import Any
@@ -40,12 +39,12 @@ _EXACT = 2**24  # float32 holds all integers up to this one
 
 
 def scalars_to_array(
-    value: Any, dtype: Any, where: str, *, casts: bool | None = None, memory: Any = np.empty
+    value: Any, dtype: Any, where: str, *, casts: bool | None = None
 ) -> np.ndarray[Any, Any]:
     """Return a Python or NumPy scalar, or nested lists of them, as a host array of `dtype`.
 
     None means the default, float32, which must hold integers exactly. `casts` allows narrowing arrays
-    inside the lists; by default it is whether a dtype is given. `memory` makes the array for a long list.
+    inside the lists; by default it is whether a dtype is given.
     """
     wanted = dtype_from_id(FLOAT32) if dtype is None else as_supported_dtype(dtype, where)
     if isinstance(value, range):
@@ -56,84 +55,7 @@ def scalars_to_array(
             return np.asarray(value, wanted)
         except OverflowError:
             raise _too_large(value, wanted, where) from None
-
-    def converted(piece: Any) -> np.ndarray[Any, Any]:
-        return _converted(piece, dtype, wanted, where, casts)
-
-    if isinstance(value, (list, tuple)):
-        try:
-            shape = _shape_by_first_items(value)
-            if math.prod(shape) > PIECE and _fill(made := memory(shape, wanted), value, converted):
-                return made  # type: ignore[no-any-return]
-        except (ValueError, MemoryError):
-            pass  # of lists of unequal lengths, for example: the whole list has the error
-    return converted(value)
-
-
-def lists_fit(shape: tuple[int, ...], value: Any) -> bool:
-    """Return whether `fill_with_lists` may fill an array of this shape."""
-    return math.prod(shape) > PIECE and _shape_by_first_items(value) == shape
-
-
-def fill_with_lists(target: np.ndarray[Any, Any], value: Any, where: str, casts: bool) -> bool:
-    """Fill an array with nested lists; return False, without a change, for lists that must be read as a whole.
-
-    The lists are read twice, because an error must not leave a part of them in the array.
-    """
-
-    def converted(piece: Any) -> np.ndarray[Any, Any]:
-        return _converted(piece, target.dtype, target.dtype, where, casts)
-
-    one = np.empty((), target.dtype)
-    trial = np.lib.stride_tricks.as_strided(one, target.shape, (0,) * target.ndim)
-    try:
-        fits = _is_apart(value, target) and _fill(trial, value, converted)
-    except ValueError:
-        return False
-    return fits and _fill(target, value, converted)
-
-
-def _is_apart(value: Any, target: np.ndarray[Any, Any]) -> bool:
-    """Return whether nested lists hold Python scalars, and NumPy arrays that share no memory with `target`."""
-    if type(value) is np.ndarray:
-        return value.dtype != object and not np.may_share_memory(value, target)
-    classes = set(map(type, value)) - _NUMBERS
-    return classes <= {list, tuple, np.ndarray} and all(
-        _is_apart(item, target) for item in value if type(item) in classes
-    )
-
-
-def _shape_by_first_items(value: Any) -> tuple[int, ...]:
-    """Return the shape of nested lists whose items all have the shape of the first one; () without an end."""
-    shape: list[int] = []
-    while type(value) in (list, tuple) and value:
-        if len(shape) == _core.MAX_DIMS:
-            return ()
-        shape.append(len(value))
-        value = value[0]
-    return (*shape, *read_by_numpy(value).shape) if shape else ()
-
-
-def _fill(target: np.ndarray[Any, Any], value: Any, converted: Any) -> bool:
-    """Fill `target` with nested lists, piece by piece; return False if they do not have its shape."""
-    listed = type(value) in (list, tuple)
-    most = PIECE if target.itemsize <= 8 else PIECE // 2
-    if target.size <= most:
-        found = converted(value) if listed else converted([value])[0]
-        if found.shape != target.shape:
-            return False
-        target[...] = found
-        return True
-    items: Any = value if listed else np.atleast_1d(read_by_numpy(value))
-    if len(items) != len(target):
-        return False
-    step = most * len(target) // target.size
-    if step <= 1 and target.ndim > 1:
-        return all(_fill(row, item, converted) for row, item in zip(target, items, strict=True))
-    return all(
-        _fill(target[i : i + step], items[i : i + step], converted)
-        for i in range(0, len(target), step)
-    )
+    return _converted(value, dtype, wanted, where, casts)
 
 
 def _converted(

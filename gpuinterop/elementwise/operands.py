@@ -18,7 +18,6 @@ from gpuinterop.devices.foreign_handles import torch_keeps_stream
 from gpuinterop.exchange.incoming import (
     as_assigned_array,
     as_input_array,
-    assign_list,
     copy_values,
     default_device_for,
     needs_converter,
@@ -101,11 +100,8 @@ def as_array_or_none(value: Any, like: Any, where: str) -> Any:
 
 
 def _convert_assigned(value: Any, like: Any, where: str) -> Any:
-    """Convert a value assigned to `like`, and return whether it is a scalar or a list; None if a list was assigned."""
-    target, cls = core_view(like), type(like)
-    if assign_list(target, value, where, not hasattr(cls, "_only")):
-        return None
-    return as_assigned_array(value, target, cls, where), is_scalar_or_list(value)
+    """Convert a value assigned to `like`, and return whether it is a scalar or a list."""
+    return as_assigned_array(value, core_view(like), type(like), where), is_scalar_or_list(value)
 
 
 # The subjects of the hook; native/interpreter/hooks.cpp lists their arguments.

@@ -24,9 +24,7 @@ from gpuinterop.arrays.numpy_views import (
 )
 from gpuinterop.arrays.scalars import (
     NUMBERS,
-    fill_with_lists,
     is_scalar_or_list,
-    lists_fit,
     scalars_to_array,
 )
 from gpuinterop.devices import resolve_device
@@ -79,7 +77,7 @@ def new_device_copy(
     dtype = source.dtype if dtype is None else dtype
     check_cast(cls, dtype, where)
     target = resolve_device(device, where)
-    fresh = fresh or (values and given.base is None)  # made from a list
+    fresh = fresh or (values and given.base is None)
     if fresh and target.type == "cpu" and _core._recording() is None:
         return _core.adopt(cls, given)
     made = _core.empty(cls, source.shape, dtype, target.type_code, target.index, where=where)
@@ -128,16 +126,9 @@ def copy_of_value(
 
 
 def _from_scalars(value: Any, dtype: Any, where: str, casts: bool | None = None) -> _core.Array:
-    """Return a scalar or nested lists as an array in host memory; long lists fill new memory of the core."""
-    made: list[Any] = []
-
-    def memory(shape: tuple[int, ...], dtype: Any) -> Any:
-        array = _core.empty(_core.Array, shape, dtype, 1, 0, where=where)
-        made[:] = array, as_numpy_view(array, written=True)
-        return made[1]
-
+    """Return a scalar or nested lists as an array in host memory."""
     try:
-        host = scalars_to_array(value, dtype, where, casts=casts, memory=memory)
+        return wrap_numpy(scalars_to_array(value, dtype, where, casts=casts))
     except (GpuInteropError, MemoryError):
         raise
     except Exception as error:  # of an item's __array__
@@ -147,7 +138,6 @@ def _from_scalars(value: Any, dtype: Any, where: str, casts: bool | None = None)
             got=f"a list with an item that NumPy cannot read: {error}",
             fix="pass numbers, or join arrays: gpuinterop.stack(values)",
         ) from error  # fmt: skip
-    return made[0] if made and host is made[1] else wrap_numpy(host)
 
 
 def _refuse_items(values: Any, where: str) -> None:
@@ -332,16 +322,6 @@ def as_assigned_array(value: Any, target: _core.Array, cls: type, where: str) ->
         # In other fixes x is the converted value; in an assignment it is the target.
         fix = re.sub(r"\bx\b(?=[.,)])", "value", error.fix)
         raise error.changed(fix=fix) from None
-
-
-def assign_list(target: _core.Array, value: Any, where: str, casts: bool) -> bool:
-    """Assign long lists of Python scalars of the shape of `target`, in host memory; return False for others."""
-    if not isinstance(value, (list, tuple)) or not lists_fit(target.shape, value):
-        return False
-    if target.device.type != "cpu" or _core._recording() or _core._overlaps_itself(target):
-        return False
-    _core._prepare_write(target, where)
-    return fill_with_lists(as_numpy_view(target, written=True), value, where, casts)
 
 
 def _unknown(value: Any, where: str) -> ConversionTypeError:

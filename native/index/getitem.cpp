@@ -282,8 +282,6 @@ void assign(const Array& target, PyTypeObject* target_type, PyObject* value, con
   if (!is_array(value) || !copy_takes_dtypes(target, unwrap(value))) {
     const PyRef like = PyRef::steal(wrap(target_type, Array(target)));
     converted = call_hook(Hook::Foreign, "(sOOs)", "assigned", value, like.get(), where);
-    // The hook fills the target with a list, and returns None, if no array in between is needed.
-    if (converted.get() == Py_None) return;
     PyObject* const array = PyTuple_GetItem(converted.get(), 0);
     if (!is_array(array) || !copy_takes_dtypes(target, unwrap(array))) {
       PyErr_SetString(PyExc_RuntimeError,

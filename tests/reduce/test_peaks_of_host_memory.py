@@ -29,8 +29,6 @@ U, F, D, K, M = (gi.GpuArray(value, device="cpu") for value in (u, f, d, k, m))
 below = (64 * f).astype("int64")
 places, counts = below.ravel(), below.ravel() % 3
 P, B, C = (gi.GpuArray(value, device="cpu") for value in (places, below, counts))
-rows, floats, ints = list(f), f.tolist(), below.tolist()
-flat = f.ravel().tolist()
 places_of_rows, places_in_rows = (v.copy() for v in np.broadcast_arrays(*np.ogrid[:64, : n // 64]))
 w, mw = f.reshape(2, -1), m.reshape(2, -1)
 W, MW = (gi.GpuArray(value, device="cpu") for value in (w, mw))
@@ -195,8 +193,6 @@ PAIRS = {
     "add.at of another dtype": (
         lambda: gi.add.at(D, (places_of_rows, places_in_rows), F),
         lambda: np.add.at(d, (places_of_rows, places_in_rows), f)),
-    "assignment of lists": (lambda: F.__setitem__(..., floats), lambda: f.__setitem__(..., floats)),
-    "assignment of arrays in a list": (lambda: D.__setitem__(..., rows), lambda: d.__setitem__(..., rows)),
     "assignment to bfloat16": (lambda: H.__setitem__(..., F), lambda: h.__setitem__(..., f)),
     "copyto of bfloat16": (lambda: np.copyto(H, F, "unsafe", M), lambda: np.copyto(h, f, "unsafe", m)),
     "copyto from bfloat16": (lambda: np.copyto(F, H, where=M), lambda: np.copyto(f, h, where=m)),
@@ -226,12 +222,6 @@ PAIRS = {
         lambda: gi.GpuArray(swapped, "float64", "cpu"), lambda: np.array(swapped, "float64")),
     "asarray in foreign byte order and another dtype": (
         lambda: gi.asarray(swapped, "float64", device="cpu"), lambda: np.array(swapped, "float64")),
-    "array of a list": (lambda: gi.array(flat, device="cpu"), lambda: np.array(flat, "float32")),
-    "array of lists": (lambda: gi.GpuArray(floats, device="cpu"), lambda: np.array(floats, "float32")),
-    "complex array of lists": (
-        lambda: gi.array(floats, "complex128", device="cpu"), lambda: np.array(floats, "complex128")),
-    "array of lists of ints": (lambda: gi.asarray(ints, "int64", device="cpu"), lambda: np.array(ints, "int64")),
-    "array of arrays in a list": (lambda: gi.array(rows, "float64", device="cpu"), lambda: np.array(rows, "float64")),
     "deepcopy": (lambda: copy.deepcopy(F), lambda: copy.deepcopy(f)),
     "tobytes": (lambda: F.tobytes(), lambda: f.tobytes()),
     "tolist": (lambda: F[:8, :1024].tolist(), lambda: f[:8, :1024].tolist()),
