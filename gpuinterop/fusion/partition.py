@@ -63,12 +63,6 @@ class End(NamedTuple):
     keepdims: bool = False
     once: int | None = None
 
-    def shape(self, kept: tuple[int, ...], with_reduced: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the results, given that of the kernel's without and with the reduced axes."""
-        if self.once is None:
-            return with_reduced if self.keepdims else kept
-        return (1,) * self.once if self.keepdims else ()
-
 
 def bare_end(keepdims: bool) -> End:
     """Return the end whose result is the reduced value itself."""

@@ -131,43 +131,13 @@ std::shared_ptr<Plan> make_plan(int device, std::vector<nb::handle> launches, in
   return plan;
 }
 
-// The arrays of a call from Python, as PlanCache::run and Plan::run take them; borrowed from the tuples.
-struct Operands {
-  PyObject* ins[ops::kMaxPlanned];
-  PyObject* outs[ops::kMaxPlanned] = {};
-  int n_ins, n_outs = 0;
-  bool has_outs;
-
-  Operands(nb::tuple operands, nb::object given, const std::string& where)
-      : n_ins(count(operands, ops::kMaxPlanned, "operands", where)), has_outs(!given.is_none()) {
-    for (int i = 0; i < n_ins; ++i) ins[i] = nb::object(operands[i]).ptr();
-    if (!has_outs) return;
-    auto t = nb::cast<nb::tuple>(given);
-    n_outs = count(t, ops::kMaxPlanned, "outs", where);
-    for (int j = 0; j < n_outs; ++j) outs[j] = nb::object(t[j]).ptr();
-  }
-
-  ops::PlanCall call() const { return {ins, n_ins, has_outs ? outs : nullptr, n_outs}; }
-
- private:
-  static int count(const nb::tuple& t, int most, const char* what, const std::string& where) {
-    if (t.size() > static_cast<size_t>(most))
-      fail(Kind::Shape, where, "at most " + std::to_string(most) + " " + what,
-           std::to_string(t.size()), "split the operation");
-    return static_cast<int>(t.size());
-  }
-};
-
 nb::object run_plan(const Plan& plan, const ops::PlanCall& c, const std::string& where) {
+  if (std::max(c.n_ins, c.n_outs) > ops::kMaxPlanned)
+    throw nb::value_error("at most MAX_PLANNED operands and outs expected");
   if (c.outs && plan.outputs.size() > static_cast<size_t>(c.n_outs))
     fail(Kind::Shape, where, std::to_string(plan.outputs.size()) + " outs",
          std::to_string(c.n_outs), "pass an array for each result");
   return nb::steal(plan.run(c.ins, c.n_ins, c.outs, where.c_str()));
-}
-
-bool is_cacheable(const ops::PlanCall& c) {
-  return std::all_of(c.ins, c.ins + c.n_ins, is_array) &&
-         std::all_of(c.outs, c.outs + c.n_outs, is_array);
 }
 
 void write_key(uint32_t number, const ops::PlanCall& c, ops::CallKey& key, const char* where) {
@@ -191,6 +161,13 @@ void write_key(uint32_t number, const ops::PlanCall& c, ops::CallKey& key, const
   }
 }
 
+// The items of a tuple, borrowed.
+std::vector<PyObject*> items(const nb::tuple& t) {
+  std::vector<PyObject*> found;
+  for (const nb::handle item : t) found.push_back(item.ptr());
+  return found;
+}
+
 nb::tuple as_tuple(PyObject* const* values, int n) {
   nb::list made;
   for (int i = 0; i < n; ++i) made.append(nb::handle(values[i]));
@@ -211,11 +188,8 @@ nb::object ops::PlanCache::run(const PlanCall& call) const {
     std::shared_ptr<Plan> plan;
     return nb::try_cast(result, plan) ? plan : nullptr;
   };
-  const std::shared_ptr<const Plan> plan =
-      is_cacheable(call) ? find_or_prepare<Plan>(
-                               [&](CallKey& key) { write_key(number, call, key, where.c_str()); },
-                               prepare, where.c_str())
-                         : prepare();
+  const std::shared_ptr<const Plan> plan = find_or_prepare<Plan>(
+      [&](CallKey& key) { write_key(number, call, key, where.c_str()); }, prepare, where.c_str());
   return plan ? run_plan(*plan, call, where) : result;
 }
 
@@ -224,8 +198,12 @@ void register_plans(nb::module_& m) {
       .def(
           "run",
           [](const std::shared_ptr<Plan>& plan, nb::tuple operands, nb::object outs) {
-            const Operands given(operands, outs, "plan");
-            return run_plan(*plan, given.call(), "plan");
+            const std::vector<PyObject*> ins = items(operands);
+            if (outs.is_none())
+              return run_plan(*plan, {ins.data(), int(ins.size()), nullptr, 0}, "plan");
+            const std::vector<PyObject*> to = items(nb::cast<nb::tuple>(outs));
+            return run_plan(*plan, {ins.data(), int(ins.size()), to.data(), int(to.size())},
+                            "plan");
           },
           nb::arg("operands"), nb::arg("outs") = nb::none());
   nb::enum_<ops::Slot>(m, "Slot",
@@ -244,15 +222,10 @@ void register_plans(nb::module_& m) {
   m.attr("MAX_PLANNED") = ops::kMaxPlanned;
   m.attr("MAX_COUNTERS") = ops::kMaxCounters;
   const Collected<PlanCache> collected;
-  nb::class_<PlanCache>(m, "PlanCache", nb::type_slots(collected.slots),
-                        "Plans by the layouts of operands; calls `miss` for new ones.")
-      .def(nb::init<nb::object, std::string>(), nb::arg("miss"), nb::arg("where") = "plan")
-      .def(
-          "__call__",
-          [](const PlanCache& cache, nb::tuple operands, nb::object outs) {
-            return cache.run(Operands(operands, outs, cache.where).call());
-          },
-          nb::arg("operands"), nb::arg("outs") = nb::none());
+  nb::class_<PlanCache>(
+      m, "PlanCache", nb::type_slots(collected.slots),
+      "A step of CompiledSteps: plans by the layouts of operands, which `miss` makes.")
+      .def(nb::init<nb::object, std::string>(), nb::arg("miss"), nb::arg("where") = "plan");
   m.def("_forget_calls", nb::overload_cast<>(&ops::forget_calls), "Empty the cache of calls.");
   register_reductions(m);
   register_recorder(m);
