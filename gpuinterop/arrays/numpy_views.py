@@ -100,19 +100,18 @@ def only_element(x: Any, where: str) -> Any:
 
 def read_by_numpy(value: Any) -> np.ndarray[Any, Any]:
     """Return numpy.asarray(value). NumPy 2.1 ends the process where later versions raise this ValueError."""
-    _require_shapes(value, _core.MAX_DIMS)
+    waiting, known = [value], set()  # a list may contain itself
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, (list, tuple)):
+            if id(one) not in known:
+                known.add(id(one))
+                waiting += [x for x in one if type(x) not in (bool, int, float, complex)]
+        elif not isinstance(one, (np.ndarray, np.generic, _core.Array)):
+            interface = getattr(one, "__array_interface__", None)
+            if isinstance(interface, dict) and "shape" not in interface:
+                raise ValueError("Missing __array_interface__ shape")
     return np.asarray(value)
-
-
-def _require_shapes(value: Any, depth: int) -> None:
-    if isinstance(value, (list, tuple)):
-        for item in value if depth else ():
-            if type(item) not in (bool, int, float, complex):
-                _require_shapes(item, depth - 1)
-    elif not isinstance(value, (np.ndarray, np.generic, _core.Array)):
-        interface = getattr(value, "__array_interface__", None)
-        if isinstance(interface, dict) and "shape" not in interface:
-            raise ValueError("Missing __array_interface__ shape")
 
 
 def wrap_numpy(host: np.ndarray[Any, Any]) -> _core.Array:
