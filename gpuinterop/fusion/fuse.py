@@ -6,6 +6,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class Fused(_core.PreparedCalls):
     def __init__(
         self, function: Callable[..., Any], static_argnames: str | Sequence[str] = ()
     ) -> None:
-        super().__init__(binds=True)
+        super().__init__()
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
@@ -78,6 +79,9 @@ class Fused(_core.PreparedCalls):
 
     def __reduce__(self) -> str:
         return str(getattr(self, "__qualname__", self._name))  # by name, as functions are
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
 
     def _prepare(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Handle a call that is not cached."""
