@@ -154,9 +154,13 @@ def _has_unsigned(node: Any) -> bool:
 
 
 def _widens_integers(node: Any) -> bool:
-    """Return whether integers are reduced in another dtype than theirs, so that products have wrapped before."""
-    x, result = node.inputs[0].dtype, node.outputs[0].dtype
-    return x in discrete_dtypes and x != result
+    """Return whether integers are reduced in another dtype than theirs, or are factors of an array of another dtype.
+
+    Integers have wrapped before they are summed; sums of integers, and powers of them, can have another dtype.
+    """
+    x = node.inputs[0]
+    integers = {y.dtype for y in (x, *(x.owner.inputs if x.owner else ()))} & set(discrete_dtypes)
+    return bool(integers - {node.outputs[0].dtype})
 
 
 def install() -> None:
@@ -165,9 +169,21 @@ def install() -> None:
     ``if x:`` is true for a variable, so that programs can distinguish it from None.
     """
     _tensor_py_operators.__bool__ = _is_true
-    for name in ("lt", "le", "gt", "ge", "ceil", "floor", "trunc"):
+    for name in ("lt", "le", "gt", "ge", "neg", "ceil", "floor", "trunc"):
         setattr(_tensor_py_operators, f"__{name}__", getattr(tensor, name))
-    for name in ("any", "all", "ceil", "floor", "trunc", "round", "conj", "var", "std"):
+    for name in (
+        "any",
+        "all",
+        "ceil",
+        "floor",
+        "trunc",
+        "round",
+        "conj",
+        "min",
+        "ptp",
+        "var",
+        "std",
+    ):
         setattr(_tensor_py_operators, name, getattr(tensor, name))
     _tensor_py_operators.mean = _mean
     _tensor_py_operators.real, _tensor_py_operators.imag = map(property, (tensor.real, tensor.imag))
@@ -180,5 +196,4 @@ def install() -> None:
     if "uint64" not in scalar.autocast_int.dtypes:  # else 2**63 becomes negative
         scalar.autocast_int.dtypes += ("uint64",)
     _refuse(math.local_neg_to_mul, _has_unsigned)
-    for rewriter in (math.local_sum_prod_of_mul_or_div, math.local_sum_of_neg_to_neg_of_sum):
-        _refuse(rewriter, _widens_integers)
+    _refuse(math.local_sum_prod_of_mul_or_div, _widens_integers)

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from pytensor import scalar
 from pytensor.graph.basic import Apply, Constant
-from pytensor.printing import FunctionPrinter, Printer, pprint
+from pytensor.printing import FunctionPrinter, Printer, leaf_printer, pprint
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorConstant
@@ -27,6 +28,10 @@ def install() -> None:
     }
     for printed_class, text in texts.items():
         printed_class.__str__ = text
+    TensorType.__repr__ = texts[TensorType]
+    for name in ("and_", "or_", "xor", "invert"):
+        getattr(scalar, name).name = name
+    pprint.assign(lambda _, x: isinstance(x, TensorConstant), leaf_printer)
     pprint.assign(Elemwise, _FunctionOfElements())
 
 

@@ -15,12 +15,13 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.tensor import variable
 
-__all__ = ["Lop", "Rop", "TensorVariable", "abs_", "addbroadcast", "all", "allclose", "any", "as_tensor_variable",
-           "batched_dot", "batched_tensordot", "ceil", "conj", "constant", "eq", "flatten", "floor", "ge", "grad",
-           "gt", "hessian", "imag", "inc_subtensor", "inv", "iround", "isclose", "isinf", "isnan", "jacobian", "le",
-           "lt", "mean", "neq", "patternbroadcast", "real", "round", "solve_lower_triangular",
-           "solve_upper_triangular", "split", "stack", "std", "tile", "trunc",
-           "unbroadcast", "var", "verify_grad"]  # fmt: skip
+__all__ = ["Lop", "Rop", "TensorVariable", "abs_", "addbroadcast", "all", "allclose", "any",
+           "as_tensor_variable", "batched_dot", "batched_tensordot", "ceil", "conj", "constant", "eq",
+           "flatten", "floor", "ge", "grad", "gt", "hessian", "imag", "inc_subtensor", "inv", "iround",
+           "isclose", "isinf", "isnan", "jacobian", "le", "lt", "mean", "min", "neg", "neq",
+           "patternbroadcast", "ptp", "real", "round", "solve_lower_triangular",
+           "solve_upper_triangular", "split", "stack", "std", "tile", "triu", "trunc", "unbroadcast",
+           "var", "verify_grad"]  # fmt: skip
 
 abs_ = pt.abs
 inv = pt.reciprocal
@@ -28,7 +29,7 @@ addbroadcast = pt.specify_broadcastable
 grad, jacobian, hessian = (
     getattr(pytensor.gradient, name) for name in ("grad", "jacobian", "hessian")
 )
-Rop, Lop = pytensor.gradient.Rop, pytensor.gradient.Lop
+Lop = pytensor.gradient.Lop
 solve_lower_triangular = partial(pt.linalg.solve_triangular, lower=True)
 solve_upper_triangular = partial(pt.linalg.solve_triangular, lower=False)
 
@@ -70,6 +71,47 @@ def imag(x: Any) -> Any:
     """Return the imaginary part, which is 0 for real numbers."""
     x = pt.as_tensor_variable(x)
     return pt.imag(x) if np.dtype(x.dtype).kind == "c" else pt.zeros_like(x)
+
+
+def Rop(f: Any, wrt: Any, eval_points: Any) -> Any:
+    """Return Jacobians times `eval_points`. They depend on `wrt`, which may be an input of the compiled function."""
+    found = pytensor.gradient.Rop(f, wrt, eval_points)
+    wrt = wrt if isinstance(wrt, list | tuple) else [wrt]
+    zero = pt.add(0, *(pt.zeros_like(x).sum() for x in wrt))
+
+    def dependent(x: Any) -> Any:
+        return pt.second(pt.cast(zero, x.dtype), x)
+
+    return (
+        type(found)(map(dependent, found)) if isinstance(found, list | tuple) else dependent(found)
+    )
+
+
+def neg(x: Any) -> Any:
+    """Return -x. Integers wrap; rewrites move the sign of PyTensor's own to where they are of a wider dtype."""
+    x = pt.as_tensor_variable(x)
+    if np.dtype(x.dtype).kind not in "iu":
+        return pt.neg(x)
+    return pt.invert(x - pt.constant(1, dtype=x.dtype))
+
+
+def min(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Return the smallest elements. PyTensor's -max(-x) is wrong for the lowest integer, whose negative is itself."""
+    x = pt.as_tensor_variable(x)
+    if np.dtype(x.dtype).kind not in "iu":
+        return pt.min(x, axis, keepdims)
+    return pt.invert(pt.max(pt.invert(x), axis, keepdims))
+
+
+def ptp(x: Any, axis: Any = None) -> Any:
+    """Return the differences between the largest and the smallest elements."""
+    return pt.max(x, axis) - min(x, axis)
+
+
+def triu(m: Any, k: int = 0) -> Any:
+    """Return a matrix with zeros below a diagonal, of unsigned integers in a signed dtype."""
+    m = pt.as_tensor_variable(m)
+    return m * (1 - pt.tri(m.shape[0], m.shape[1], k=k - 1, dtype=m.dtype))
 
 
 def mean(x: Any, axis: Any = None, dtype: Any = None, op: bool = False, keepdims: bool = False,

@@ -294,7 +294,8 @@ def test_left_over_names_do_what_theano_did(script, tmp_path) -> None:
         script(LEFT.replace("FILE", str(tmp_path / "file.zip"))), device="cpu", floatX="float64"
     )
     assert out.splitlines() == [
-        "True False False", "False True True", "(x + exp(y)) (x * 2) None", "[[1.0, 2.0]] True False", "[[2.0]]",
+        "True False False", "False True True", "(x + exp(y)) (x * TensorConstant{2}) None",
+        "[[1.0, 2.0]] True False", "[[2.0]]",
         "False False theano.tensor.inplace",
         "theano.sandbox.cuda.dnn.GpuDnnSoftmax is missing in gpuinterop; use theano.tensor.nnet.conv2d and "
         "theano.tensor.signal.pool.pool_2d, or PyTorch on shared memory (see docs/how-to/port-theano.md)",
@@ -379,3 +380,26 @@ def test_small_arrays_have_room_behind_their_elements() -> None:
     arrays = [gi.zeros(100, device="cuda:0") for _ in range(64)]
     places = sorted(x.ptr for x in arrays)
     assert min(b - a for a, b in itertools.pairwise(places)) >= 400 * 4
+
+
+PRINTED = """\
+import theano
+import theano.tensor as T
+
+x, i = T.dscalar('x'), T.iscalar()
+print theano.pp(T.grad(x ** 3, x))
+print repr(x.type), T.and_(i, 1), T.or_(i, 1), T.xor(i, 1), ~i
+old, new, v = T.dmatrix(), T.dmatrix(), T.dvector()
+print theano.function([old, new, v], T.Rop(T.dot(v, old), old, new))([[1, 1]], [[2, 3]], [1])
+"""
+
+
+def test_expressions_and_types_are_printed_as_in_theano(script) -> None:
+    lines = run(script(PRINTED), device="cpu")[0].splitlines()
+    assert lines[0] == (
+        "((fill((x ** TensorConstant{3}), TensorConstant{1.0}) * TensorConstant{3}) "
+        "* (x ** (TensorConstant{3} - TensorConstant{1})))"
+    )
+    bits = (f"Elemwise{{{name},no_inplace}}.0" for name in ("and_", "or_", "xor", "invert"))
+    assert lines[1] == " ".join(["TensorType(float64, scalar)", *bits])
+    assert lines[2] == "[2. 3.]"  # an input of which the result does not depend is accepted

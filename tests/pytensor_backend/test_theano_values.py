@@ -38,6 +38,29 @@ DIFFERENT = {
         T.argsort(k)
         T.argsort(k,axis=None)
     """,
+    "Theano combined the bits of integers": """
+        T.all(uint8_small)
+        T.any(int8_few)
+        T.any(uint8_limits)
+    """,
+    "a float divided by 0 with // is infinite, as in Theano's C code": """
+        -7//x
+        T.int_div(p,bits[0])
+        d//zero
+        p//zero
+    """,
+    "Theano lost an axis of length 1": """
+        col[:,None]
+    """,
+    "Theano's optimizer moved signs of integers to where they do not wrap, or from there": """
+        -(-uint8_limits/d[0,0])
+        -uint8_small*d[0,0]
+        uint16_small*-1
+        uint8_limits*-1
+    """,
+    "the deviation of one element is the constant 0": """
+        T.grad(T.std(s*s),s)
+    """,
     "Theano gave float64 for float32": """
         T.angle(z)
         T.grad(T.sum(T.log10(p)), p)
