@@ -109,3 +109,55 @@ f = theano.function([], cost, updates=updates)
 print f().shape, state.get_value().sum() > 0, (state.get_value() == (f(), state.get_value())[1]).all()
 """
     assert run(script(text), device="cpu", floatX="float32")[0] == "(3, 3) True False\n"
+
+
+# A program, and what Python 2.7 with Theano 0.8.2 prints for it.
+TRAINING = """\
+import numpy as np, theano, theano.tensor as T
+from theano.ifelse import ifelse
+rng = np.random.RandomState(0)
+data, kinds = rng.randn(40, 6), rng.randint(0, 3, 40)
+x, y, rate = T.dmatrix('x'), T.ivector('y'), T.dscalar('rate')
+W, h = theano.shared(np.zeros((4, 3)), 'W'), theano.shared(rng.randn(6, 4) / 2, 'h')
+p = T.nnet.softmax(T.dot(T.tanh(T.dot(x, h)), W))
+cost = T.nnet.categorical_crossentropy(p, y).mean() + .01 * (W ** 2).sum()
+moves = [(w, theano.shared(np.zeros_like(w.get_value()))) for w in W, h]
+updates = []
+for w, m in moves:
+    step = .5 * m - rate * T.grad(cost, w)
+    updates += [(m, step), (w, w + step)]
+train = theano.function([x, y, theano.Param(rate, default=.5)], [cost, T.neq(T.argmax(p, 1), y).sum()], updates=updates)
+for epoch in xrange(6):
+    loss, wrong = train(data, kinds.astype('int32')) if epoch % 2 else train(data, kinds.astype('int32'), .1)
+    print 'epoch %d/%d' % (epoch, 5), '%.4f' % loss, wrong
+k, v = T.iscalar('k'), T.dvector('v')
+powers, _ = theano.scan(lambda before, v: before * v, outputs_info=T.ones_like(v), non_sequences=v, n_steps=k)
+print theano.function([v, k], powers)([1, 2, 3], 3).tolist()
+print theano.function([v, k], powers[-1])(range(3), 7 / 2).tolist()
+print theano.function([k], ifelse(T.lt(k, 3), k * 2, -k))(2)
+print [int(theano.function([k], f)(5)) for f in T.sqr(k), -k / 2, k % -3]
+H = theano.function([v], T.hessian((v ** 3).sum(), v))
+print H([1, 2]).tolist(), theano.function([v], T.Rop(v ** 2, v, v[::-1]))([1, 2]).tolist()
+try:
+    train(data, kinds)
+except TypeError, error:
+    print 'refused', 'int32' in str(error)
+"""
+TRAINED = """\
+epoch 0/5 1.0986 25
+epoch 1/5 1.0969 22
+epoch 2/5 1.0883 22
+epoch 3/5 1.0833 22
+epoch 4/5 1.0766 22
+epoch 5/5 1.0730 22
+[[1.0, 2.0, 3.0], [1.0, 4.0, 9.0], [1.0, 8.0, 27.0]]
+[0.0, 1.0, 8.0]
+4
+[25, -3, -1]
+[[6.0, 0.0], [0.0, 12.0]] [4.0, 4.0]
+refused True
+"""
+
+
+def test_a_program_that_trains_prints_what_theano_printed(script) -> None:
+    assert run(script(TRAINING), device="cpu")[0] == TRAINED
