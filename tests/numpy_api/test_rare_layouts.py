@@ -1,4 +1,4 @@
-"""Empty arrays: every public function and method ends with an array or an error, and agrees with NumPy."""
+"""Empty arrays and rare layouts: every public function and method ends with an array or an error, as NumPy does."""
 
 import numpy as np
 import pytest
@@ -16,8 +16,8 @@ ARGUMENTS = [
     ("x", "float64"),
     ("x", 0),
 ]
-# `empty` returns memory with any content; the others act on the process and not on arrays.
-LEFT_OUT = {"empty", "empty_cache", "device_info", "capture", "fuse"}
+# The first two return memory with any content; the others act on the process and not on arrays.
+LEFT_OUT = {"empty", "empty_like", "empty_cache", "device_info", "capture", "fuse"}
 FUNCTIONS = [
     name
     for name in dir(gi)
@@ -27,6 +27,16 @@ FUNCTIONS = [
     and not isinstance(getattr(gi, name), type)
 ]
 METHODS = [name for name in dir(gi.GpuArray) if not name.startswith("_")]
+
+
+# Of zeros, of which results are exact.
+LAYOUTS = {
+    "0-d": lambda dtype: np.zeros((), dtype),
+    "one element": lambda dtype: np.zeros((1, 1, 1), dtype)[:, ::-1],
+    "repeated": lambda dtype: np.broadcast_to(np.zeros((3, 1), dtype), (3, 5)),
+    "backwards, with gaps": lambda dtype: np.zeros((7, 9), dtype)[5::-2, 8:0:-3],
+    "64 dimensions": lambda dtype: np.zeros((*[1] * 62, 2, 3), dtype)[..., ::-1],
+}
 
 
 def views(host, x):
@@ -53,12 +63,8 @@ def require_agreement(ours, numpys):
         np.testing.assert_array_equal(ours.get(), numpys)
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_functions_and_methods_of_empty_arrays(device, shape, dtype):
-    whole = np.zeros(shape, dtype)
-    for host, x in views(whole, gi.asarray(whole, device=device)):
+def check_all(whole, made):
+    for host, x in views(whole, made):
         for arguments in ARGUMENTS:
             for name in FUNCTIONS:
                 ours = outcome(getattr(gi, name), *put_in(arguments, x))
@@ -71,6 +77,23 @@ def test_functions_and_methods_of_empty_arrays(device, shape, dtype):
                     if hasattr(host, name) and name not in ("get", "astype"):
                         numpys = outcome(getattr(host, name), *put_in(arguments[1:], host))
                         require_agreement(ours, numpys)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_functions_and_methods_of_empty_arrays(device, shape, dtype):
+    whole = np.zeros(shape, dtype)
+    check_all(whole, gi.asarray(whole, device=device))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", ["float64", "int16"])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_functions_and_methods_of_rare_layouts(name, dtype):
+    host = LAYOUTS[name](dtype)
+    host.flags.writeable = False  # no function changes it, with x as `out`
+    check_all(host, gi.asarray(host, device="cpu", copy=False))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
