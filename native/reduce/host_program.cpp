@@ -113,8 +113,9 @@ class Reducer {
       StageRun run(s_.stages[static_cast<size_t>(i)], longest_, count_, where_);
       const int64_t item = itemsize_of(run.stage.accumulator);
       const void* const initial = start_ ? start_ : static_cast<const void*>(&run.stage.initial);
-      for (int64_t k = 0; k < count; ++k)
-        std::memcpy(accumulators_ + k * item, initial, static_cast<size_t>(item));
+      char* filled[] = {static_cast<char*>(const_cast<void*>(initial)), accumulators_};
+      const intptr_t fill[] = {0, item};
+      cast_loop(run.stage.accumulator, run.stage.accumulator)(filled, count, fill);
       if (g_.by_lines)
         join_lines(run, i, start, count);
       else
