@@ -28,6 +28,8 @@ def trace(frame, event, argument):
     module = None
     if tried is None:  # in a child
         return None
+    if code.co_name == "get_data":  # its open file would be read to the end by the child
+        return None
     if code.co_filename.startswith("<frozen importlib"):
         # Its arguments are the name, or a spec or a lock that has it.
         arguments = [getattr(value, "__dict__", {"name": value}).get("name") for value in frame.f_locals.values()]
