@@ -112,7 +112,8 @@ def _reduce(
         value = _reduce_selected(op, x, axes, dtype, keepdims, ddof, initial, mask, out)
         output = results.class_for(cls, value.dtype)
         return _core.view(output, value) if out is None else user_out
-    if not on_host and source != x.dtype:
+    casts = not on_host and source != x.dtype
+    if casts:
         x = x.astype(source)
     overlaps = out is not None and _core._may_overlap(x, out)
     plan: Any
@@ -128,7 +129,7 @@ def _reduce(
             plan = _core.make_host_reduction(stages, x.shape, axes, output)
     else:
         plan = _plan(op, x, axes, shape, result, None if overlaps else out, ddof, cls)
-    if not overlaps and dtype is None:
+    if not overlaps and not casts:
         return plan
     value = plan.run((x,), None if overlaps or out is None else (out,))
     if overlaps:

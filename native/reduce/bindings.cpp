@@ -134,16 +134,18 @@ PyObject* reduce(size_t op, PyObject* self, PyObject* const* args, Py_ssize_t na
   const uint64_t axes = read_axes(arguments[kAxis], a.layout.ndim(), m.where());
   const bool keepdims = read_keepdims(arguments[kKeepdims], m.where());
   const double ddof = read_ddof(arguments[kDdof], m);
-  // A dtype has too many spellings to be part of a key, so these calls go through Python each time. So do
-  // those that consist of several operations.
-  const bool cacheable = !arguments[kDType] && !arguments[kInitial] && !arguments[kWhere] &&
-                         (!arguments[kOut] || is_array(arguments[kOut]));
+  // Calls that consist of several operations go through Python each time.
+  PyObject* const dtype = arguments[kDType];
+  const bool cacheable = !(dtype && PyLong_Check(dtype)) && !arguments[kInitial] &&
+                         !arguments[kWhere] && (!arguments[kOut] || is_array(arguments[kOut]));
+  const int id = cacheable && dtype ? read_dtype(dtype, m.op.c_str()) : -1;
   if (cacheable && arguments[kOut]) require_valid_layout(arguments[kOut]);
   auto write_key = [&](ops::CallKey& key) {
     key.begin(ops::Subject::Reduction, static_cast<uint32_t>(op));
     key.put(static_cast<char>(int(keepdims) | (arguments[kAxis] ? 2 : 0)));
     key.put(axes);
     key.put(ddof);
+    key.put(id);
     key.put_array(self);
     if (!arguments[kOut]) return;
     key.put_array(arguments[kOut]);

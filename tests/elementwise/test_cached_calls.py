@@ -94,6 +94,7 @@ CALLS = {
     "x.mean()": lambda o: o.x.mean(1, out=o.rows),
     "x.argmax()": lambda o: o.x.argmax(axis=1),
     "x.var()": lambda o: o.x.var(ddof=1, keepdims=True),
+    "x.sum(dtype=)": lambda o: o.x.sum(axis=0, dtype="float32"),
     "clip": lambda o: gi.clip(o.x, 0, 1),
     "clip, a minimum": lambda o: o.x.clip(o.y),
     "clip of integers": lambda o: o.whole.clip(2, max=5),
@@ -196,7 +197,10 @@ CALLS_ON_THE_HOST = {
     name: call
     for name, call in {**CALLS, **PRODUCTS}.items()
     if not name.startswith("ElementwiseKernel")
-} | {"halves": lambda o: gi.gemm(o.half[:, :4], o.half[:, :4], o.half[:, :4], alpha=2)}
+} | {
+    "halves": lambda o: gi.gemm(o.half[:, :4], o.half[:, :4], o.half[:, :4], alpha=2),
+    "x.sum(dtype=), a cast": lambda o: o.whole.sum(axis=0, dtype=np.float64),
+}
 
 
 @pytest.mark.parametrize("name", CALLS_ON_THE_HOST)
