@@ -1,4 +1,4 @@
-// imports(family) and exports(library): decorators for converters. The plain case, one array that can be
+// imports(family) and exports(library): decorators for converters. The ordinary case, one array that can be
 // shared and no option but copyif, runs without a Python frame, which would cost as much as the conversion.
 // The Python function handles every other case and every failure.
 #include <nanobind/nanobind.h>
@@ -45,7 +45,7 @@ const Exporter* find_exporter(PyObject* library, bool on_cuda) {
   return nullptr;
 }
 
-// `f.number` is the family of the objects; Other: any plain object. `f.of` is the function that reads the memory of those
+// `f.number` is the family of the objects; Other: any ordinary object. `f.of` is the function that reads the memory of those
 // of Family::Described.
 PyObject* import_argument(const PublicFunction& f, PyObject* obj) {
   const auto family = static_cast<Family>(f.number);
@@ -148,17 +148,18 @@ void set_exporter(nb::str name, bool on_cuda, nb::object maker, nb::object modul
 void register_converter_functions(nb::module_& m) {
   m.def(
       "imports", &imports, "family"_a = int(Family::Other),
-      "Decorator of a converter (obj, copyif=False): plain objects of the family (NUMPY, TORCH, "
+      "Decorator of a converter (obj, copyif=False): ordinary objects of the family (NUMPY, TORCH, "
       "CUPY, JAX; a function given to _set_memory_reader; 0: any) are imported without calling it. "
       "ANY_PROTOCOL: one object alone is given to import_any.");
   m.def("exports", &exports, "library"_a = nb::none(),
         "Decorator of a converter (x, copyif=False), or without a library (x, library, "
-        "copyif=False): plain arrays are exported without calling it, to a library that "
+        "copyif=False): ordinary arrays are exported without calling it, to a library that "
         "_set_exporter() has registered.");
-  m.def("_set_exporter", &set_exporter, "library"_a, "on_cuda"_a = false, "maker"_a = nb::none(),
-        "module"_a = nb::none(), "mask"_a = 0, "wanted"_a = 0,
-        "Export plain arrays by the exchange table of the class `maker`, or, with a module, those "
-        "whose traits under `mask` are `wanted`, by maker(x, module). None: forget the library.");
+  m.def(
+      "_set_exporter", &set_exporter, "library"_a, "on_cuda"_a = false, "maker"_a = nb::none(),
+      "module"_a = nb::none(), "mask"_a = 0, "wanted"_a = 0,
+      "Export ordinary arrays by the exchange table of the class `maker`, or, with a module, those "
+      "whose traits under `mask` are `wanted`, by maker(x, module). None: forget the library.");
   m.attr("ANY_PROTOCOL") = int(Family::Protocols);
   m.attr("NUMPY") = int(Family::Numpy);
   m.attr("TORCH") = int(Family::Torch);

@@ -27,7 +27,6 @@ FOLDERS = {
     "kind": "-elementwise -fusion -reduce",
     "plain": "testing",
 }
-IN_CPP = {"plan", "kind"}
 NAMES = {
     "plan": {"PlanCache", "register_plans"},  # of reduce/
     "kind": {"Kind"},  # of errors, in C++
@@ -69,9 +68,7 @@ def may_use(folders: str, folder: str) -> bool:
 
 @pytest.mark.parametrize("word", FOLDERS)
 def test_a_word_is_used_where_it_has_its_meaning(word):
-    sources = [*ROOT.glob("gpuinterop/**/*.py")]
-    if word in IN_CPP:
-        sources += ROOT.glob("native/**/*.[ch]pp")
+    sources = [*ROOT.glob("gpuinterop/**/*.py"), *ROOT.glob("native/**/*.[ch]pp")]
     found = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in sources
