@@ -48,7 +48,12 @@ std::optional<Device> known_device(PyObject* spec) {
   if (!spec || spec == Py_None) return {};
   if (!PyUnicode_CheckExact(spec)) return find_device(spec);
   if (is_text(spec, "cpu")) return Device{};
-  // A text with a number names one device; "cuda" may be any.
+  if (is_text(spec, "cuda")) {  // the default device if that is a GPU
+    PyObject* const found = default_device();
+    const auto device = found && found != Py_None ? find_device(found) : std::nullopt;
+    return device && device->is_cuda() ? device : std::nullopt;
+  }
+  // A text with a number names one device.
   static PyObject* const known = PyRef::checked(PyDict_New()).release();
   if (PyObject* const device = PyDict_GetItem(known, spec)) return find_device(device);
   const Py_ssize_t n = PyUnicode_GetLength(spec);

@@ -83,7 +83,9 @@ PyObject* attempt_served(const Served& function, PyObject* const* args, Py_ssize
     return function.run(values);
   } catch (const Error& error) {
     // These do not depend on the arguments; a second try would take long, or record a part.
-    if (error.kind == Kind::OutOfMemory || error.kind == Kind::Capture) throw;
+    const bool final =
+        error.kind == Kind::OutOfMemory || error.kind == Kind::Capture || error.kind == Kind::Cuda;
+    if (final) throw;
   } catch (const PythonError&) {
     forgive();
   } catch (nb::python_error& error) {

@@ -256,7 +256,7 @@ def of_table(name):
 WARM = {name: of_table(name) for name in OPERATIONS} | {
     "empty": lambda o: gi.empty((2, 3), device=o.place),
     "zeros": lambda o: gi.zeros(64, "int64", device=o.place),
-    "ones": lambda o: gi.ones([2, 3], np.float64, device=o.place),
+    "ones": lambda o: gi.ones([2, 3], np.float64, device=o.place.type),
     "full": lambda o: gi.full(4, 2.5, device=o.place),
     "eye": lambda o: gi.eye(3, 4, -1, device=o.place),
     "empty_like": lambda o: gi.empty_like(o.x),
