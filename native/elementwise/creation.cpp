@@ -48,10 +48,12 @@ std::optional<Device> known_device(PyObject* spec) {
   if (!spec || spec == Py_None) return {};
   if (!PyUnicode_CheckExact(spec)) return find_device(spec);
   if (is_text(spec, "cpu")) return Device{};
-  if (is_text(spec, "cuda")) {  // the default device if that is a GPU
+  if (is_text(spec, "cuda")) {  // the default device if that is a GPU, else the first one
     PyObject* const found = default_device();
     const auto device = found && found != Py_None ? find_device(found) : std::nullopt;
-    return device && device->is_cuda() ? device : std::nullopt;
+    if (device && device->is_cuda()) return device;
+    static PyObject* const first = PyRef::checked(PyUnicode_FromString("cuda:0")).release();
+    spec = first;
   }
   // A text with a number names one device.
   static PyObject* const known = PyRef::checked(PyDict_New()).release();
