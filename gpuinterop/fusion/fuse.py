@@ -6,7 +6,6 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,7 @@ class Fused(_core.PreparedCalls):
     def __init__(
         self, function: Callable[..., Any], static_argnames: str | Sequence[str] = ()
     ) -> None:
-        super().__init__()
+        super().__init__(binds=True)
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError) as error:
@@ -79,9 +78,6 @@ class Fused(_core.PreparedCalls):
 
     def __reduce__(self) -> str:
         return str(getattr(self, "__qualname__", self._name))  # by name, as functions are
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else MethodType(self, instance)
 
     def _prepare(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Handle a call that is not cached."""

@@ -397,6 +397,7 @@ struct PreparedCall {
 };
 
 struct PreparedCalls {
+  bool binds = false;  // as an attribute of a class it takes the instance as its first argument
   std::vector<std::shared_ptr<const PreparedCall>> entries;  // shared: Python may run during a call
 
   int traverse(visitproc visit, void* arg) const {
@@ -464,6 +465,18 @@ PyObject* call_prepared(PyObject* self, PyObject* args, PyObject* kwargs) {
   return PyObject_Call(prepare.get(), args, kwargs);
 }
 
+PyObject* bind(PyObject* self, PyObject* instance, PyObject*) {
+  if (!instance || !nb::inst_ready(self) || !nb::inst_ptr<PreparedCalls>(self)->binds)
+    return Py_NewRef(self);
+  // The stable ABI has no PyMethod_New, so a method is made as types.MethodType.
+  static PyObject* method = nullptr;
+  if (!method) {
+    const PyRef types = PyRef::steal(PyImport_ImportModule("types"));
+    method = types ? PyObject_GetAttrString(types.get(), "MethodType") : nullptr;
+  }
+  return method ? PyObject_CallFunctionObjArgs(method, self, instance, nullptr) : nullptr;
+}
+
 void add_entry(PreparedCalls& calls, std::vector<nb::object> arguments, std::vector<Limits> limits,
                std::vector<std::pair<int, nb::object>> operands, nb::object operation,
                nb::object rebuild, bool by_shape) {
@@ -507,10 +520,13 @@ void register_prepared_calls(nb::module_& m) {
           },
           nb::arg("operands"), nb::arg("out") = nb::none(),
           nb::sig("def __call__(self, *operands: object, out: object = None) -> Any"));
-  const Collected<PreparedCalls> collected({Py_tp_call, slot(guarded<call_prepared>)});
+  const Collected<PreparedCalls> collected({Py_tp_call, slot(guarded<call_prepared>)},
+                                           {Py_tp_descr_get, slot(bind)});
   nb::class_<PreparedCalls>(m, "PreparedCalls", nb::type_slots(collected.slots),
                             "A callable that finds a prepared operation by its arguments.")
-      .def(nb::init<>())
+      .def(
+          "__init__", [](PreparedCalls* self, bool binds) { new (self) PreparedCalls{binds, {}}; },
+          nb::arg("binds") = false)
       .def("_add", &add_entry, nb::arg("arguments"), nb::arg("limits"), nb::arg("operands"),
            nb::arg("operation"), nb::arg("rebuild") = nb::none(), nb::arg("by_shape") = false,
            "Call the operation for arguments like these. `limits`: (low, high) for a number, None "
