@@ -10,7 +10,7 @@ PARTS = 8  # of all points, for several processes
 # they are counted for the package and for the core each, which it can drop from sys.modules after they were loaded.
 PROGRAM = """
 import os, sys
-import numpy
+import numpy, pathlib  # Python 3.13 cannot import pathlib again after an interrupt
 from doubles import interrupts
 
 step, part, parts = map(int, sys.argv[1:])
