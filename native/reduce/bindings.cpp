@@ -87,6 +87,7 @@ double read_ddof(PyObject* value, const Method& m) {
 
 // Axes as bits. NumPy lets a 0-d array be reduced over axis 0 or -1.
 uint64_t read_axes(PyObject* value, int ndim, const char* where) {
+  if (ndim > kMaxDims) fail_with("too_many_dimensions", where, {int64_t{kMaxDims}, int64_t{ndim}});
   if (!value) return ndim >= 64 ? ~uint64_t(0) : (uint64_t(1) << ndim) - 1;
   int64_t axes[kMaxDims];
   const int n = read_ints(value, axes, where, "an axis or axes");

@@ -71,3 +71,10 @@ def test_the_geometry_of_a_reduction_covers_every_element_once():
     for strides, itemsizes in (([], []), ([(1,)], []), ([(1, 2)], [4]), ([(1,)] * 65, [4])):
         with pytest.raises(ValueError, match="strides of 1 to 64 operands"):
             _core._reduced_dimensions((3,), 1, strides, itemsizes, False)
+
+
+def test_one_dimension_too_many(device):
+    x = gi.ones((1,) * 64, device=device)
+    for call in (lambda: x.expand_dims(0), lambda: gi.stack((x, x)), lambda: x.expand_dims(-1)):
+        with pytest.raises(gi.ShapeError, match="64 dimensions"):
+            call()
