@@ -80,7 +80,9 @@ PyObject* attempt_served(const Served& function, PyObject* const* args, Py_ssize
                          PyObject* names) {
   const Values values = function.parameters.read(args, nargs, names);
   try {
-    return function.run(values);
+    PyObject* const made = function.run(values);
+    if (!made) forgive();
+    return made;
   } catch (const Error& error) {
     // These do not depend on the arguments; a second try would take long, or record a part.
     const bool final =

@@ -32,7 +32,7 @@ using Values = std::array<PyObject*, Parameters::kMost>;  // null for arguments 
 
 struct Served {
   Parameters parameters;
-  // A new reference, or null without a Python error: Python carries the call out. Errors are Python's too.
+  // A new reference, or null: Python carries the call out, and raises the error if there is one.
   PyObject* (*run)(const Values& values);
   PyObject* python = nullptr;  // owned; set when its module is imported
 };
