@@ -25,7 +25,7 @@ void register_converters(nanobind::module_& m);           // exchange/traits.cpp
 void register_plans(nanobind::module_& m);                // reduce/plan_bindings.cpp
 void register_reductions(nanobind::module_& m);           // reduce/bindings.cpp
 void register_recorder(nanobind::module_& m);             // captures/bindings.cpp
-void register_replays(nanobind::module_& m);              // captures/replays.cpp
+void register_replays(nanobind::module_& m);              // captures/replay_cache.cpp
 void register_blas(nanobind::module_& m);                 // product/bindings.cpp
 void register_creation(nanobind::module_& m);             // elementwise/creation.cpp
 void register_prepared_calls(nanobind::module_& m);       // fusion/prepared_calls.cpp

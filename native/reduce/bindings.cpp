@@ -19,7 +19,7 @@
 #include "interpreter/parameters.hpp"
 #include "interpreter/register.hpp"
 #include "interpreter/text_arguments.hpp"
-#include "reduce/dimensions.hpp"
+#include "reduce/reduced_dimensions.hpp"
 #include "reduce/launch_plan.hpp"
 
 namespace nb = nanobind;

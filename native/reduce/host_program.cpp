@@ -7,7 +7,7 @@
 
 #include "interpreter/error.hpp"
 #include "interpreter/gil.hpp"
-#include "reduce/dimensions.hpp"
+#include "reduce/reduced_dimensions.hpp"
 
 namespace gpuinterop::ops {
 
