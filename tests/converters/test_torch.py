@@ -25,6 +25,21 @@ DOORS = {
 }
 
 
+def test_a_negative_stride_is_refused_because_torch_would_abort():
+    x = gi.from_dlpack(np.arange(6.0))[::-1]
+    for call in (torch.from_dlpack, torch.utils.dlpack.from_dlpack):
+        with pytest.raises(BufferError, match=r"x\.copy\(\)") as raised:
+            call(x)
+        plan = gi.explain(x, "torch")
+        error = raised.value
+        assert (error.expected, error.got, error.axis) == (plan.reason, plan.got, plan.axis)
+    with pytest.raises(gi.GpuInteropError):
+        gi.to(x, "torch")
+    assert torch.from_dlpack(x[::-1]).tolist() == [0, 1, 2, 3, 4, 5]
+    assert torch.from_dlpack(x[2:3]).tolist() == [3]
+    assert torch.from_dlpack(x, copy=True).tolist() == [5, 4, 3, 2, 1, 0]
+
+
 class Named(torch.nn.Parameter):
     pass
 

@@ -69,21 +69,11 @@ def torch():
 
 @pytest.mark.torch
 class TestTorch:
-    def test_torch_never_receives_memory_that_aborts_it(self, torch):
-        x = from_dlpack(np.arange(6.0))[::-1]
-        for call in (torch.from_dlpack, torch.utils.dlpack.from_dlpack):
-            with pytest.raises(BufferError, match=r"x\.copy\(\)") as raised:
-                call(x)
-            plan = gi.explain(x, "torch")
-            error = raised.value
-            assert (error.expected, error.got, error.axis) == (plan.reason, plan.got, plan.axis)
+    def test_torch_never_receives_memory_that_it_cannot_hold(self, torch):
         padded = from_dlpack(capsule(dtype=(17, 4, 1), flags=4))
-        for refused in (x, from_dlpack(capsule(flags=1)), padded):
+        for refused in (from_dlpack(capsule(flags=1)), padded):
             with pytest.raises(gi.GpuInteropError):
                 gi.to(refused, "torch")
-        assert torch.from_dlpack(x[::-1]).tolist() == [0, 1, 2, 3, 4, 5]
-        assert torch.from_dlpack(x[2:3]).tolist() == [3]
-        assert torch.from_dlpack(x, copy=True).tolist() == [5, 4, 3, 2, 1, 0]
 
     # torch's DLPack table reports no autograd.
 
