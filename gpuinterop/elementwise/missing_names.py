@@ -22,6 +22,7 @@ from .table import ALIASES
 # Names that PyTorch and CuPy have for what gpuinterop names otherwise.
 OTHER_NAMES: dict[str, str] = {
     "asnumpy": "numpy.asarray(x)", "cat": "gpuinterop.concatenate", "clone": "x.copy()",
+    "concat": "gpuinterop.concatenate", "identity": "gpuinterop.eye(3)",
     "contiguous": "x if x.flags.c_contiguous else x.copy()", "detach": "x",
     "double": 'x.astype("float64", copy=False)', "expand": "x.broadcast_to(shape)",
     "expit": "gpuinterop.sigmoid(x)", "flat": "x.ravel()",
