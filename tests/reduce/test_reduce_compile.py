@@ -14,7 +14,7 @@ from gpuinterop.fusion.reduction_kernel import ReductionKernel
 from gpuinterop.jit import compile_source, supported_archs
 from gpuinterop.product import plans as product_plans
 from gpuinterop.product import split_product
-from gpuinterop.reduce.codegen import render
+from gpuinterop.reduce.codegen import ACCUMULATOR_BYTES, render
 from gpuinterop.reduce.launch import Operand, choose_launch
 from gpuinterop.reduce.table import REDUCTIONS, recipe_for
 
@@ -60,7 +60,12 @@ def test_compiles(op: str, dtype: str) -> None:
     given = dtype_named(dtype)
     arch = archs()[len(op + dtype) % len(archs())]  # all of them: the slow test below
     axes = (len(op + dtype) % 2,)
-    assert compile_source(text_of(op, given, (64, 256), axes), arch)
+    text = text_of(op, given, (64, 256), axes)
+    # The planner allocates this much for each accumulator of a block.
+    check = f'static_assert(sizeof(Acc) <= {ACCUMULATOR_BYTES}, "a larger accumulator");'
+    text = text.replace("__device__ inline Acc ", f"{check}\n__device__ inline Acc ", 1)
+    assert check in text
+    assert compile_source(text, arch)
 
 
 @pytest.mark.slow

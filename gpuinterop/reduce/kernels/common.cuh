@@ -54,9 +54,6 @@ __device__ inline void gi_offsets(const long long (&extents)[DIMS], const long l
   }
 }
 
-// The planner allocates ACCUMULATOR_BYTES of codegen.py for each one.
-static_assert(sizeof(Acc) <= 32, "an accumulator is larger than its place in the scratch memory");
-
 __device__ inline Acc gi_shuffle_down(const Acc& acc, int distance, int width) {
   union Bits {
     unsigned words[(sizeof(Acc) + 3) / 4];
