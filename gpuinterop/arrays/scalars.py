@@ -145,7 +145,9 @@ def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]
     try:
         found = read_by_numpy(value)
     except ValueError as error:
-        deep = "exceed the maximum" in str(error)
+        deep, uneven = (words in str(error) for words in ("exceed the maximum", "inhomogeneous"))
+        if not (deep or uneven):  # of an object in the list
+            raise _no_numbers(value, str(error), where) from error
         raise ShapeError(
             where=where,
             expected="lists no deeper than arrays have dimensions"
@@ -165,12 +167,14 @@ def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]
             largest = max((one for one in found.flat), key=operator.abs)
             raise _too_large(largest, wanted, where) from None
         return found if all(isinstance(one, int) for one in found.flat) else found.astype("f8")
-    raise ConversionTypeError(
-        where=where,
-        expected="numbers, or nested lists of numbers",
-        got=f"{type_name(value)} that NumPy reads as dtype {found.dtype}",
-        fix="pass numbers",
-    )
+    raise _no_numbers(value, f"NumPy reads it as dtype {found.dtype}", where)
+
+
+def _no_numbers(value: Any, why: str, where: str) -> ConversionTypeError:
+    return ConversionTypeError(
+        where=where, expected="numbers, or nested lists of numbers",
+        got=f"{type_name(value)}: {why}", fix="pass numbers",
+    )  # fmt: skip
 
 
 def _unrounded(value: Any, found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
