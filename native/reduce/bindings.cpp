@@ -19,8 +19,8 @@
 #include "interpreter/parameters.hpp"
 #include "interpreter/register.hpp"
 #include "interpreter/text_arguments.hpp"
-#include "reduce/reduced_dimensions.hpp"
 #include "reduce/launch_plan.hpp"
+#include "reduce/reduced_dimensions.hpp"
 
 namespace nb = nanobind;
 
