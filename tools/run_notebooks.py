@@ -35,6 +35,17 @@ def has_gpu() -> bool:
     return gi.default_device().type == "cuda" and importlib.util.find_spec("cupy") is not None
 
 
+def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Return the outputs with the pieces of one stream joined: a busy machine splits what a cell prints."""
+    result: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        if output.output_type == "stream" and result and result[-1].get("name") == output.name:
+            result[-1].text += output.text
+        else:
+            result.append(output)
+    return result
+
+
 def executed(path: Path) -> nbformat.NotebookNode:
     """Return the notebook with new outputs. A cell that raises is an error."""
     notebook = nbformat.read(path, as_version=4)
@@ -48,7 +59,7 @@ def executed(path: Path) -> nbformat.NotebookNode:
     ).execute()
     for cell, done in zip(notebook.cells, running.cells, strict=True):
         if cell.cell_type == "code" and done.source:
-            cell.outputs = done.outputs
+            cell.outputs = joined(done.outputs)
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
             cell.execution_count = None

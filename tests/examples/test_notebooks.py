@@ -34,6 +34,14 @@ def test_notebook_runs(path, run_notebooks):
     assert kinds[0] == kinds[1], "run tools/run_notebooks.py"
 
 
+def test_pieces_of_one_stream_are_one_output(run_notebooks):
+    def text(name, words):
+        return run_notebooks.nbformat.v4.new_output("stream", name=name, text=words)
+
+    pieces = [text("stdout", "a\n"), text("stdout", "b\n"), text("stderr", "c\n")]
+    assert run_notebooks.joined(pieces) == [text("stdout", "a\nb\n"), text("stderr", "c\n")]
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_outputs_are_small_and_readable(path):
     """Encoded bytes hide what changed, and a search finds words in them by chance."""
