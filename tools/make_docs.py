@@ -2,7 +2,7 @@
 
 The sources: gpuinterop/errors/__init__.py for the errors; the benchmarks' records in benchmarks/results for
 performance, its pictures, accuracy and the README's table of key figures; the suite's records there for
-compatibility.
+compatibility; explaining_pictures.py for the pictures of the pages that explain.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import accuracy_page
 import compatibility_page
+import explaining_pictures
 import performance_page
 import performance_pictures
 import performance_readme
@@ -107,6 +108,10 @@ PAGES = {
     ROOT / "docs" / "reference" / "performance.md": performance_page.page,
     ROOT / "docs" / "reference" / "compatibility.md": compatibility_page.page,
     README: readme,
+    **{
+        ROOT / "docs" / "images" / f"{name}.svg": draw
+        for name, draw in explaining_pictures.PICTURES.items()
+    },
 }
 
 

@@ -1,0 +1,1 @@
+"""Pictures of the memory of arrays, as SVG and as text."""

@@ -1,0 +1,126 @@
+"""Write pictures as SVG, without another library. They are legible on light and on dark pages."""
+
+from __future__ import annotations
+
+from html import escape
+
+# The colours on a light page and on a dark one. The first is an attribute, for readers that ignore style sheets.
+COLOURS = {
+    "page": ("#ffffff", "#1b1e23"),
+    "card": ("#f3f5f8", "#262b33"),
+    "line": ("#5b6775", "#a9b4c0"),
+    "text": ("#1f2933", "#e6eaef"),
+    "note": ("#52606d", "#b4bec9"),
+    "gap": ("#d5dae0", "#4a525c"),
+    "fault": ("#c0262d", "#ff8a80"),
+    "good": ("#1f7a3d", "#7fd69b"),
+    "edge": ("#8793a0", "#6b7683"),
+}
+# From the first element of a view to its last. Whoever sees few colours still sees light become dark.
+RAMP = ((255, 224, 130), (64, 190, 160), (58, 82, 170))
+MARGIN = 14
+FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+WIDTH_OF_LETTER = 0.605  # of the font size
+
+
+def ramp(part: float) -> tuple[str, str]:
+    """Return the colour of an element and that of text on it; `part` is 0 for the first element, 1 for the last."""
+    low, high, within = (*RAMP[:2], part * 2) if part < 0.5 else (*RAMP[1:], part * 2 - 1)
+    rgb = [round(a + (b - a) * within) for a, b in zip(low, high, strict=True)]
+    light = 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2] > 128
+    return "#" + "".join(f"{c:02x}" for c in rgb), "#1f2933" if light else "#ffffff"
+
+
+class Canvas:
+    """Collects shapes, measured in pixels, and grows to hold them. `title` and `description` are read aloud."""
+
+    def __init__(self, title: str, description: str) -> None:
+        self.title, self.description = title, description
+        self.shapes: list[str] = []
+        self.width = self.height = 0.0
+
+    def _reach(self, x: float, y: float) -> None:
+        self.width, self.height = max(self.width, x), max(self.height, y)
+
+    def box(
+        self, x: float, y: float, width: float, height: float, fill: str = "card",
+        *, round_: float = 6, dashed: bool = False,
+    ) -> None:  # fmt: skip
+        """Draw a rectangle; `fill` is a name of `COLOURS` or a colour."""
+        self._reach(x + width, y + height)
+        dashes = ' stroke-dasharray="4 3"' if dashed else ""
+        self.shapes.append(
+            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{round_:g}"'
+            f"{_colour('fill', fill)}{_edge()}{dashes}/>"
+        )
+
+    def text(
+        self, x: float, y: float, words: str, colour: str = "text",
+        *, size: float = 13, anchor: str = "start", bold: bool = False,
+    ) -> None:  # fmt: skip
+        """Write a line of text on the base line `y`."""
+        wide = len(words) * size * WIDTH_OF_LETTER
+        self._reach(x + wide * {"start": 1, "middle": 0.5, "end": 0}[anchor], y + size * 0.4)
+        place = "" if anchor == "start" else f' text-anchor="{anchor}"'
+        weight = ' font-weight="bold"' if bold else ""
+        self.shapes.append(
+            f'<text x="{x:g}" y="{y:g}" font-size="{size:g}"{place}{weight}{_colour("fill", colour)}>'
+            f"{escape(words)}</text>"
+        )
+
+    def arrow(
+        self, x: float, y: float, to_x: float, to_y: float, colour: str = "line",
+        *, by: tuple[float, float] | None = None, dashes: str = "",
+    ) -> None:  # fmt: skip
+        """Draw an arrow, bent towards the point `by`."""
+        self._reach(max(x, to_x), max(y, to_y))
+        from_x, from_y = by or (x, y)
+        length = ((to_x - from_x) ** 2 + (to_y - from_y) ** 2) ** 0.5 or 1
+        u, v = (to_x - from_x) / length * 7, (to_y - from_y) / length * 7
+        bend = f"Q{from_x:g} {from_y:g} " if by else "L"
+        style = f' stroke-dasharray="{dashes}"' if dashes else ""
+        self.shapes.append(
+            f'<path d="M{x:g} {y:g}{bend}{to_x - u:.4g} {to_y - v:.4g}" fill="none" stroke-width="1.7"'
+            f"{_colour('stroke', colour)}{style}/>"
+            f'<path d="M{to_x:.4g} {to_y:.4g}L{to_x - u - v / 2:.4g} {to_y - v + u / 2:.4g} '
+            f'{to_x - u + v / 2:.4g} {to_y - v - u / 2:.4g}Z"{_colour("fill", colour)}/>'
+        )
+
+    def cell(
+        self, x: float, y: float, width: float, height: float, words: str, part: float | None
+    ) -> None:
+        """Draw a cell of memory with the element at `part` of the view; None is a gap."""
+        fill, colour = ("gap", "note") if part is None else ramp(part)
+        self.box(x, y, width, height, fill, round_=2)
+        if words:
+            size = min(12, (width - 2) / len(words) / WIDTH_OF_LETTER)
+            middle = y + height / 2 + size * 0.36
+            self.text(x + width / 2, middle, words, colour, size=round(size, 1), anchor="middle")
+
+    def __str__(self) -> str:
+        width, height = round(self.width + MARGIN), round(self.height + MARGIN)
+        dark = "".join(
+            f".gi-{name}-{what}{{{what}:{pair[1]}}}"
+            for name, pair in COLOURS.items()
+            for what in ("fill", "stroke")
+            if f"gi-{name}-{what}" in "".join(self.shapes) or (name, what) == ("page", "fill")
+        )
+        title, description = escape(self.title), escape(self.description)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+            f'height="{height}" role="img" aria-label="{title}" font-family="{FONT}">\n'
+            f"<title>{title}</title>\n<desc>{description}</desc>\n"
+            f"<style>@media (prefers-color-scheme:dark){{{dark}}}</style>\n"
+            f'<rect width="{width}" height="{height}" rx="8"{_colour("fill", "page")}/>\n'
+            + "\n".join(self.shapes)
+            + "\n</svg>\n"
+        )
+
+
+def _colour(what: str, name: str) -> str:
+    pair = COLOURS.get(name)
+    return f' {what}="{name}"' if pair is None else f' class="gi-{name}-{what}" {what}="{pair[0]}"'
+
+
+def _edge() -> str:
+    return f' stroke="{COLOURS["edge"][0]}"'
