@@ -10,7 +10,7 @@ _IMAGES = (
 )
 _KERNELS = "gpuinterop.RawKernel, or gpuinterop.pytensor.KernelOp"
 _CONTEXTS = "the one device that device= chooses"
-# By name, or by the longest beginning of a name; docs/how-to/port-theano.md has the same table.
+# By name, or by the longest beginning of a name; docs/reference/theano-names.md has the same table.
 _INSTEAD = {
     "theano.tensor.raw_random": _RANDOM,
     "theano.sandbox.cuda.dnn": _IMAGES,
@@ -41,7 +41,7 @@ def explain(name: str) -> str:
     """Return the message of an error."""
     known = max((start for start in _INSTEAD if name.startswith(start)), key=len, default=None)
     fix = f"use {_INSTEAD[known]}" if known else "look for the name in pytensor"
-    return f"{name} is missing in gpuinterop; {fix} (see docs/how-to/port-theano.md)"
+    return f"{name} is missing in gpuinterop; {fix} (see docs/reference/theano-names.md)"
 
 
 def unavailable(module: str, names: str) -> dict[str, Any]:

@@ -22,7 +22,9 @@ ON_GPU = {
 
 
 # The flags of each program, from the commands of the map in the documentation.
-PAGE = (PROGRAMS.parents[1] / "docs" / "how-to" / "port-theano.md").read_text(encoding="utf-8")
+PAGE = (PROGRAMS.parents[1] / "docs" / "reference" / "theano-programs.md").read_text(
+    encoding="utf-8"
+)
 FLAGS = {
     name: dict(flag.split("=") for flag in flags.split(","))
     for flags, name in re.findall(r"^THEANO_FLAGS=(\S+) gpuinterop run tests/documents/(\w+)\.py\.txt$", PAGE, re.M)

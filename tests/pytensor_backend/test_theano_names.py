@@ -298,7 +298,7 @@ def test_left_over_names_do_what_theano_did(script, tmp_path) -> None:
         "[[1.0, 2.0]] True False", "[[2.0]]",
         "False False theano.tensor.inplace",
         "theano.sandbox.cuda.dnn.GpuDnnSoftmax is missing in gpuinterop; use theano.tensor.nnet.conv2d and "
-        "theano.tensor.signal.pool.pool_2d, or PyTorch on shared memory (see docs/how-to/port-theano.md)",
+        "theano.tensor.signal.pool.pool_2d, or PyTorch on shared memory (see docs/reference/theano-names.md)",
         "inner 666 False", "['array_0', 'pkl', 'w']", "w [0.0, 1.0, 2.0] [1.0, 1.0] [0.0, 1.0, 2.0] text",
     ]  # fmt: skip
 
