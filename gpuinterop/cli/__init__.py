@@ -7,23 +7,41 @@ row in `COMMANDS`. Only the file of the given command is imported.
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gpuinterop.cli.terminal import say
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError, short_repr
 
 COMMANDS = {
-    "doctor": "examine driver, devices, contexts, libraries and memory; exit code 1 for a warning",
+    "doctor": "examine driver, devices, contexts, libraries and memory",
     "matrix": "try every conversion of the installed libraries, and print a table of the outcomes",
     "explain": "predict whether a conversion shares, copies or refuses, and why",
     "demo": "share one array with every library that is installed",
     "run": "run a program that was written for Theano",
     "version": "print the versions of gpuinterop, Python and NumPy, and the machine",
+    "completion": "print a script with which bash or zsh completes commands and options",
 }
+
+HELP = """\
+usage: gpuinterop COMMAND [OPTION ...]
+
+Share memory between the arrays of GPU libraries.
+
+commands:
+{rows}
+  help        print this list, or the help of a command: gpuinterop help COMMAND
+
+exit codes of all commands: 0 done; 1 done, and there is a finding, such as a refused conversion; 2 a mistake in the
+command line, or a file that cannot be read or written; 130 interrupted
+
+example: gpuinterop doctor
+"""
 
 # The library with which commands try the converter "array_api", which serves many libraries.
 STRICT = "array_api_strict"
@@ -34,30 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):  # paths may have letters that its encoding lacks
         sys.stdout.reconfigure(errors="backslashreplace")
-    name = next((word for word in words if not word.startswith("-")), "")
-    parser = argparse.ArgumentParser(
-        prog="gpuinterop", description="Share memory between the arrays of GPU libraries."
-    )
-    parser.add_argument(
-        "--version",
-        action="store_const",
-        const="version",
-        dest="command",
-        help="the same as version",
-    )
-    commands = parser.add_subparsers(metavar="COMMAND", dest="command")
-    for row, about in COMMANDS.items():
-        command = commands.add_parser(
-            row, help=about, description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
-        if row == name:
-            _module(row).add_arguments(command)
-    chosen = parser.parse_args(words)
-    if chosen.command is None:
-        parser.print_help()
-        return 2
+    name, *words = words or [""]
+    if name == "help" and words:  # gpuinterop help COMMAND
+        name, words = words[0], ["--help"]
+    name = {"-h": "help", "--help": "help", "--version": "version"}.get(name, name)
     try:
-        code: int = _module(chosen.command).run(chosen)
+        code = _run(name, words)
         if sys.stdout is not None:  # None in a process that was started without a standard output
             sys.stdout.flush()
     except OSError as error:  # of a file that an option names, or of the output
@@ -66,13 +66,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
             error, BrokenPipeError
         ):  # the reader has closed it, as in `gpuinterop demo | head`
             return 1
-        print(f"gpuinterop {chosen.command}: {error}", file=sys.stderr)
+        print(f"gpuinterop {name}: {error}", file=sys.stderr)
         return 2
     except GpuInteropError as error:
         # An argument is wrong, such as a device that does not exist; the message has the fix.
-        print(error, file=sys.stderr)
+        say(error, sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        if name == "run":  # Python prints the program's traceback and ends with the signal
+            raise
+        print(f"gpuinterop {name}: interrupted", file=sys.stderr)
+        return 130
     return code
+
+
+def _run(name: str, words: list[str]) -> int:
+    if name in ("", "help"):
+        rows = "\n".join(f"  {row:11} {about}" for row, about in COMMANDS.items())
+        print(HELP.format(rows=rows), end="")
+        return 0 if name else 2
+    if name not in COMMANDS:
+        raise ArgumentTypeError(
+            where="gpuinterop", expected=f"a command: {', '.join(COMMANDS)} or help", got=name,
+            fix=f"call gpuinterop {nearest(name, COMMANDS) or 'help'}",
+        )  # fmt: skip
+    parser = parser_of(name)
+    chosen, unknown = parser.parse_known_args(words)
+    if unknown:
+        known = [option for action in parser._actions for option in action.option_strings]
+        near = nearest(unknown[0].partition("=")[0], known)
+        parser.error(f"unknown argument {unknown[0]}" + (f"; did you mean {near}?" if near else ""))
+    return int(_module(name).run(chosen))
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """Return the parser of a command."""
+    parser = argparse.ArgumentParser(
+        prog=f"gpuinterop {name}", description=COMMANDS[name],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    _module(name).add_arguments(parser)
+    return parser
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the known word that is most like a misspelt one, or ""."""
+    return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
 
 
 def _discard_unwritten_output() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop.cli import words_of
+from gpuinterop.cli.terminal import Progress, say
 from gpuinterop.devices import resolve_device
 from gpuinterop.testing import Bridge, Cell, Matrix
 from gpuinterop.testing.suite import about, cases, gather, named, try_case
@@ -38,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "exit code: 0 all shared arrays share memory; 1 one does not, or a library failed; "
         "2 an\nargument is wrong\n\nexample: gpuinterop demo --only numpy,torch --device cpu\n"
     )
-    parser.add_argument("--device", help="instead of the default device")
+    parser.add_argument("--device", metavar="DEVICE", help="instead of the default device")
     parser.add_argument("--only", metavar="LIBRARY,...", help="only these libraries")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,24 +55,28 @@ def run(arguments: argparse.Namespace) -> int:
     device = (
         resolve_device(arguments.device, "--device") if arguments.device else gi.default_device()
     )
-    bridges, rows = gather(only, [str(device)])
-    if not (bridges or only or arguments.device):  # a GPU, and no library with arrays there
-        device = gi.device("cpu")
-        bridges, rows = gather(None, ["cpu"])
+    with Progress("gpuinterop demo") as progress:
+        bridges, rows = gather(only, [str(device)], progress.over)
+        if not (bridges or only or arguments.device):  # a GPU, and no library with arrays there
+            device = gi.device("cpu")
+            bridges, rows = gather(None, ["cpu"], progress.over)
+        every = [
+            c for c in cases(bridges, [str(device)], VIEWS, ["float32"]) if c.stream == "default"
+        ]
+        chosen = [case for case in every if case.direction == "to"]
+        cells = [try_case(case) for case in progress.over(chosen)]
     if not bridges:
         raise gi.ConversionTypeError(
             where="gpuinterop demo", expected=f"a library that is installed and has arrays on {device}",
             got=", ".join(f"{row.name} ({row.why})" for row in rows if row.why),
             fix="omit --only, or pass another --device",
         )  # fmt: skip
-    chosen = [c for c in cases(bridges, [str(device)], VIEWS, ["float32"]) if c.direction == "to"]
-    cells = [try_case(case) for case in chosen if case.stream == "default"]
     found = Matrix(cells, rows, [str(device)], about())
     if arguments.json:
         print(found.to_json(indent=1))
         return int(not found.ok)
     print(f"gpuinterop {gi.__version__} on {device}: one array, and its views, for every library\n")
-    print(table(found))
+    say(table(found))
     show_refusal(bridges, cells, device)
     return int(not found.ok)
 
@@ -126,4 +131,4 @@ def show(call: str, convert: Callable[[], Any]) -> None:
         convert()
     except gi.GpuInteropError as error:
         print(f"\n   >>> {call}")
-        print(f"   {type(error).__name__}:", str(error).replace("\n", "\n   "))
+        say(f"   {type(error).__name__}: " + str(error).replace("\n", "\n   "))

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import argparse
 
+from gpuinterop.cli.terminal import Progress, say
 from gpuinterop.doctor import doctor
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options: the amount of detail, the trial and the format."""
     parser.epilog = (
-        "exit code: 0 no problems, or only hints; 1 there is a warning\n\n"
+        "exit code: 0 no problems, or only hints; 1 there is a warning; 2 an argument is wrong\n\n"
         "example: gpuinterop doctor --verbose > report.txt\n"
     )
-    parser.add_argument("--verbose", "-v", action="store_true", help="print every detail")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print every detail")
     parser.add_argument(
         "--quick",
         action="store_true",
         help="omit the trial, which imports and uses installed libraries",
     )
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the report."""
-    report = doctor(trial=not arguments.quick)
-    print(report.to_json(indent=1) if arguments.json else report.text(arguments.verbose))
+    with Progress("gpuinterop doctor"):
+        report = doctor(trial=not arguments.quick)
+    if arguments.json:
+        print(report.to_json(indent=1))
+    else:
+        say(report.text(arguments.verbose))
     return int(not report.ok)

@@ -7,14 +7,14 @@ converter cannot predict the outcome.
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 from typing import Any
 
 import gpuinterop as gi
 from gpuinterop.arrays.core_view import byte_range, c_strides
 from gpuinterop.arrays.dtypes import as_supported_dtype
-from gpuinterop.cli import STRICT, layouts_in_help
+from gpuinterop.cli import STRICT, layouts_in_help, nearest
+from gpuinterop.cli.terminal import Progress, say
 from gpuinterop.devices import resolve_device
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.errors.context import reraise_from
@@ -36,14 +36,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--shape", metavar="N,...", help="axis lengths; '' for 0-d [those of the layout below]"
     )
     parser.add_argument(
-        "--layout", default="C", metavar="NAME",
+        "--layout", default="C", metavar="LAYOUT",
         help="a layout by its name below, or byte strides, as in --layout=-16,4 [C]",
     )  # fmt: skip
-    parser.add_argument("--dtype", default="float32", help="element type [float32]")
-    parser.add_argument("--device", help="instead of the default device")
+    parser.add_argument(
+        "--dtype", default="float32", metavar="DTYPE", help="element type [float32]"
+    )
+    parser.add_argument("--device", metavar="DEVICE", help="instead of the default device")
     parser.add_argument("--to", required=True, metavar="LIBRARY", help="the library to convert to")
     parser.add_argument("--copyif", action="store_true", help="allow a copy")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,12 +56,13 @@ def run(arguments: argparse.Namespace) -> int:
         row = registry.backend(target, "--to")
         if row.name == "array_api" and target.lower() not in registry.NAMESPACES:
             target = STRICT  # one of the libraries that this converter serves
-    plan = gi.explain(x, target, arguments.copyif)
+    with Progress("gpuinterop explain"):  # importing a library may take seconds
+        plan = gi.explain(x, target, arguments.copyif)
     if arguments.json:
         words = ("library", "outcome", "reason", "code", "axis", "bytes", "fix", "where", "got")
         print(json.dumps({word: getattr(plan, word) for word in words}, indent=1))
     else:
-        print(plan)
+        say(plan)
     return 3 if plan.unknown else int(plan.refused)
 
 
@@ -96,10 +99,10 @@ def _numbers(
     try:
         return tuple(int(word) for word in text.split(",") if word.strip())
     except ValueError:
-        near = difflib.get_close_matches(text, LAYOUTS, 1) if where == "--layout" else []
+        near = nearest(text, LAYOUTS) if where == "--layout" else ""
         raise ArgumentTypeError(
             where=where, expected=expected, got=text,
-            fix=f"pass {where}={near[0] if near else example}",
+            fix=f"pass {where}={near or example}",
         ) from None  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from gpuinterop.cli import layouts_in_help, words_of
+from gpuinterop.cli.terminal import Progress, say
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.testing import Matrix, matrix
 from gpuinterop.testing.suite import bridges_named, named
@@ -29,10 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bridge", action="append", default=[], metavar="MODULE:NAME", help="also try this Bridge"
     )
-    parser.add_argument("--device", action="append", help="instead of the CPU and the first GPU")
-    parser.add_argument("--layouts", metavar="NAME,...", help="only these layouts")
-    parser.add_argument("--dtypes", metavar="NAME,...", help="only these element types")
-    parser.add_argument("--output", "-o", metavar="FILE", help="also write the JSON to a file")
+    parser.add_argument(
+        "--device", metavar="DEVICE", action="append", help="instead of the CPU and the first GPU"
+    )
+    parser.add_argument("--layouts", metavar="LAYOUT,...", help="only these layouts")
+    parser.add_argument("--dtypes", metavar="DTYPE,...", help="only these element types")
+    parser.add_argument("-o", "--output", metavar="FILE", help="also write the JSON to a file")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
 
@@ -47,7 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
         "dtype": words_of(arguments.dtypes, "--dtypes"),
     }
     found = _part_of(arguments.file, wanted) if arguments.file else _tried(arguments.bridge, wanted)
-    print(found.to_json(indent=1) if arguments.json else found)
+    if arguments.json:
+        print(found.to_json(indent=1))
+    else:
+        say(found)
     if arguments.output:
         found.save(arguments.output)
     return int(not found.ok)
@@ -58,7 +64,11 @@ def _tried(bridges: list[str], wanted: dict[str, list[str] | None]) -> Matrix:
     libraries = None if only is None else named(only, "--only")
     if bridges:
         libraries = (libraries or []) + bridges_named(bridges)
-    return matrix(libraries, wanted["device"], layouts=wanted["layout"], dtypes=wanted["dtype"])
+    with Progress("gpuinterop matrix") as progress:
+        return matrix(
+            libraries, wanted["device"], layouts=wanted["layout"], dtypes=wanted["dtype"],
+            progress=progress.over,
+        )  # fmt: skip
 
 
 def _part_of(file: str, wanted: dict[str, list[str] | None]) -> Matrix:

@@ -13,8 +13,10 @@ from gpuinterop._version import __version__
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the option ``--json``."""
-    parser.epilog = "exit code: 0\n\nexample: gpuinterop version --json\n"
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.epilog = (
+        "exit code: 0 printed; 2 an argument is wrong\n\nexample: gpuinterop version --json\n"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(arguments: argparse.Namespace) -> int:

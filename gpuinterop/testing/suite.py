@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -25,6 +25,7 @@ from gpuinterop.testing.stream_order import run_order
 
 # Layouts for which the stream order is checked: one that all libraries share, and one that some do not.
 ORDERED = ("C", "sliced")
+Progress = Callable[[list[Any]], Iterable[Any]]
 
 
 def named(words: Iterable[str], where: str) -> list[str]:
@@ -57,13 +58,14 @@ def bridge_at(spec: str) -> Bridge:
 
 
 def gather(
-    libraries: Iterable[str | Bridge] | None = None, devices: Sequence[str] | None = None
-) -> tuple[list[Bridge], list[Library]]:
+    libraries: Iterable[str | Bridge] | None = None, devices: Sequence[str] | None = None,
+    progress: Progress = iter,
+) -> tuple[list[Bridge], list[Library]]:  # fmt: skip
     """Return the bridges to try, and all libraries, with the reason if a library is not tried."""
     places = _places(devices)
     bridges: list[Bridge] = []
     rows: list[Library] = []
-    for entry in _once(peers.names() if libraries is None else libraries):
+    for entry in progress(_once(peers.names() if libraries is None else libraries)):
         bridge, why, broken = _load(entry, places)
         if bridge is not None and not bridge.directions():
             raise ArgumentTypeError(
@@ -189,6 +191,7 @@ def matrix(
     *,
     layouts: Iterable[str] | None = None,
     dtypes: Iterable[str] | None = None,
+    progress: Progress = iter,
 ) -> Matrix:
     """Try every conversion and return the outcomes.
 
@@ -198,6 +201,8 @@ def matrix(
         The suite imports them.
     devices : by default the CPU and the first GPU.
     layouts, dtypes : names, by default all of the suite's.
+    progress : called with the list of libraries, then with the list of cases. It returns an iterator over them, and can
+        show how far the run is, as `tqdm.tqdm` does.
 
     A single name needs no list.
 
@@ -209,6 +214,6 @@ def matrix(
     (True, 'shared')
     """
     places = _in_list(devices)
-    bridges, rows = gather(_in_list(libraries), places)
-    chosen = cases(bridges, places, _in_list(layouts), _in_list(dtypes))
-    return Matrix([try_case(case) for case in chosen], rows, _places(places), about())
+    bridges, rows = gather(_in_list(libraries), places, progress)
+    chosen = list(cases(bridges, places, _in_list(layouts), _in_list(dtypes)))
+    return Matrix([try_case(case) for case in progress(chosen)], rows, _places(places), about())

@@ -12,18 +12,18 @@ import gpuinterop as gi
 from gpuinterop.cli import main
 from gpuinterop.testing import LAYOUTS, Cell, Library, Matrix
 
-COMMANDS = ("doctor", "matrix", "explain", "demo", "run", "version")
+COMMANDS = ("doctor", "matrix", "explain", "demo", "run", "version", "completion")
 
 
 def test_help_lists_every_command(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    lines = capsys.readouterr().out.partition("COMMAND\n")[2].partition("\n\n")[0].splitlines()
-    assert [line.split()[0] for line in lines if line[4] != " "] == [*COMMANDS]
-    assert main([]) == 2
-    assert capsys.readouterr().out.startswith("usage: gpuinterop")
-    with pytest.raises(SystemExit, match="2"):
-        main(["nonsense"])
+    texts = []
+    for words, code in (["--help"], 0), (["-h"], 0), (["help"], 0), ([], 2):
+        assert main(words) == code
+        texts.append(capsys.readouterr().out)
+    assert len(set(texts)) == 1
+    assert texts[0].startswith("usage: gpuinterop COMMAND")
+    lines = texts[0].partition("commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in lines] == [*COMMANDS, "help"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -32,6 +32,9 @@ def test_every_command_has_help(capsys, name):
         main([name, "--help"])
     assert caught.value.code == 0
     printed = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["help", name])
+    assert capsys.readouterr().out == printed
     assert "exit code: " in printed
     assert printed.partition("example: gpuinterop ")[2].split()[0] == name
     if name in ("matrix", "explain"):

@@ -2,7 +2,12 @@
 
 import pytest
 
+from gpuinterop.cli import main
+
 REFUSED = [
+    (["matrx"], "gpuinterop: expected a command: doctor, matrix, "),
+    (["matrx"], "fix: call gpuinterop matrix"),
+    (["help", "nonsense"], "fix: call gpuinterop help"),
     (["matrix", "{missing}/file.json"], "gpuinterop matrix: [Errno 2] No such file"),
     (["matrix", "--only", "numpy", "--output", "{missing}/m.json"], "No such file"),
     (["matrix", "--only", "tourch"], "--only: expected the name of a library: torch, numpy, "),
@@ -41,4 +46,21 @@ REFUSED = [
 def test_wrong_arguments_are_refused(run, words, message, tmp_path):
     code, out, err = run(*(word.replace("{missing}", f"{tmp_path}/missing") for word in words))
     assert (code, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["matrix", "--outptu=x"], "unknown argument --outptu=x; did you mean --output?"),
+        (["explain"], "the following arguments are required: --to"),
+        (["version", "left", "over"], "gpuinterop version: error: unknown argument left\n"),
+        (["completion", "fish"], "invalid choice: 'fish'"),
+    ],
+)
+def test_wrong_options_print_the_usage_of_the_command(capsys, words, message):
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    out, err = capsys.readouterr()
+    assert (out, err.startswith(f"usage: gpuinterop {words[0]} ")) == ("", True)
     assert message in err
