@@ -32,7 +32,7 @@ cancel. The same holds for `lgamma` and `digamma` below zero, near their roots. 
 upwards, including those next to the roots, the error of `digamma` is at most {KEPT["digamma"]} units, and that of
 `lgamma` on "cpu" at most {KEPT["lgamma"]}.
 
-Sums are compensated: see [reductions](../understand/operations.md#reductions-and-products). To repeat the measurement:
+Sums are compensated: see [reductions](../understand/sums.md). To repeat the measurement:
 
 ```sh
 python benchmarks/accuracy.py --device cpu --count 400000 --json benchmarks/results/accuracy-cpu.json

@@ -16,7 +16,7 @@ from .messages import not_a_bool, not_an_optional_bool, not_ints, wrong_order
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-# The permission to copy has two names (docs/understand/sharing.md): `copy` is that of the array API and of NumPy,
+# The permission to copy has two names (docs/understand/copies.md): `copy` is that of the array API and of NumPy,
 # `copyif` that of all other functions.
 COPY_KEYWORDS = {
     "copy": "write copy=True to copy, or copy=False to forbid a copy",

@@ -3,7 +3,7 @@
 ``with gpuinterop.stream(s)`` makes `s` current here and in every library that has such a notion and
 is loaded. PyCUDA, Numba, JAX, TensorFlow and cuda.core have none: their calls take a stream, or use
 the default one. The converters order a conversion by events; gpuinterop does not order what such a
-library queues later on its own stream (docs/understand/devices.md, "Streams").
+library queues later on its own stream (docs/understand/streams.md).
 """
 
 from __future__ import annotations

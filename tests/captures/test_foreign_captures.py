@@ -1,6 +1,6 @@
 """A capture of another library, on another thread and unknown to gpuinterop, stays valid whatever is called here.
 
-tests/captures/test_capture.py has the call that breaks one, see docs/understand/devices.md, and captures on streams
+tests/captures/test_capture.py has the call that breaks one, see docs/understand/captures.md, and captures on streams
 that are in use.
 """
 

@@ -67,7 +67,7 @@ def test_parameter_with_replaced_memory_leaves_the_shared_array_unchanged(door, 
 
 
 def test_torchs_own_functions_ignore_the_read_only_mark():
-    """As docs/understand/sharing.md says, gpuinterop does not refuse this. If torch starts to, the page must change."""
+    """As docs/understand/read-only.md says, gpuinterop allows this. If torch refuses it one day, change the page."""
     host = np.zeros(3, np.float32)
     host.flags.writeable = False
     r = gi.from_any(host)

@@ -380,7 +380,7 @@ def test_bytes_of_a_variable_that_are_not_utf8_work_or_raise_an_error_of_ours(
     alone, tmp_path, monkeypatch
 ):
     """With "": all variables at once, except those without which the calls end before they read the others."""
-    page = (driver.ROOT / "docs" / "understand" / "devices.md").read_text(encoding="utf-8")
+    page = (driver.ROOT / "docs" / "reference" / "environment.md").read_text(encoding="utf-8")
     listed = [
         f"GPUINTEROP_{name}" for name in re.findall(r"^\| `GPUINTEROP_(\w+)`", page, re.MULTILINE)
     ]

@@ -1,4 +1,4 @@
-"""How many Python functions a cached call runs: no more than docs/understand/operations.md states."""
+"""How many Python functions a cached call runs: no more than docs/understand/cost.md states."""
 
 import inspect
 from functools import partial
@@ -142,7 +142,7 @@ PRODUCTS = {
     "integers": lambda o: o.whole[:, :4] @ o.whole[:, :4],
     "mixed": lambda o: o.whole[:, :4] @ o.wide[:, :4],
 }
-# Calls that run Python, for the reasons in docs/understand/operations.md.
+# Calls that run Python, for the reasons in docs/understand/cost.md.
 SLOWER = {
     "clip of integers": (8, lambda o: o.whole.clip(2, max=2**40)),
     "round of integers": (10, lambda o: gi.round(o.whole, -1)),

@@ -21,7 +21,7 @@ import gpuinterop
 PACKAGE = Path(gpuinterop.__file__).parents[1]
 
 
-# As in docs/understand/arrays.md. One configuration for all tests, because each needs a cache of its own.
+# As in docs/reference/type-checkers.md. One configuration for all tests, because each needs a cache of its own.
 CONFIGURATION = "[mypy]\nplugins = gpuinterop.mypy_plugin\n"
 
 
@@ -115,7 +115,7 @@ def test_static_classes_of_results_are_exact(mypy, tmp_path):
 
 
 def test_plugin_gives_numpys_functions_the_types_of_gpuinterops(mypy, tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "understand" / "arrays.md").read_text(
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "type-checkers.md").read_text(
         encoding="utf-8"
     )
     program = tmp_path / "ufuncs.py"
