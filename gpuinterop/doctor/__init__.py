@@ -12,8 +12,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,62 +22,22 @@ from gpuinterop._version import __version__
 from gpuinterop.devices import find_libraries
 from gpuinterop.devices.device_spec import device_from_variable
 from gpuinterop.devices.foreign_handles import CUDA
-from gpuinterop.errors import GpuInteropError, printable
+from gpuinterop.errors import GpuInteropError
 from gpuinterop.errors.arguments import require_bool
 from gpuinterop.errors.messages import not_one_of
 from gpuinterop.exchange import package_versions, registry
 
-from .rules import Facts, Finding, diagnose
+from .report import SCHEMA, Report
+from .rules import diagnose
 
 __all__ = ["SCHEMA", "Report", "doctor", "show_config"]
 
-SCHEMA = "gpuinterop.doctor/1"
-
-# Libraries whose default stream is the per-thread one if the variable is 1.
-PER_THREAD = {
-    "CuPy": "CUPY_CUDA_PER_THREAD_DEFAULT_STREAM",
-    "Numba": "NUMBA_CUDA_PER_THREAD_DEFAULT_STREAM",
-    "cuda-python": "CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM",
-}
 _VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_HOME", "CUDA_PATH",
     "CUDA_MODULE_LOADING", "JAX_PLATFORMS", "JAX_ENABLE_X64", "XLA_PYTHON_CLIENT_PREALLOCATE",
     "LD_LIBRARY_PATH", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "GNUMPY_USE_GPU",
-    *PER_THREAD.values(),
+    *(f"{library}_CUDA_PER_THREAD_DEFAULT_STREAM" for library in ("CUPY", "NUMBA", "CUDA_PYTHON")),
 )  # fmt: skip
-
-
-@dataclass
-class Report(Facts):
-    """The result of `doctor`; prints as a page, and `to_json` returns JSON."""
-
-    findings: list[Finding] = field(default_factory=list)
-
-    @property
-    def warnings(self) -> list[Finding]:
-        """The findings that break something, each with `text` and `fix`."""
-        return [finding for finding in self.findings if finding.level == "warning"]
-
-    @property
-    def hints(self) -> list[Finding]:
-        """The findings that only cost speed or a feature."""
-        return [finding for finding in self.findings if finding.level == "hint"]
-
-    @property
-    def ok(self) -> bool:
-        """Whether there are no warnings. A machine without a GPU causes none."""
-        return not self.warnings
-
-    def to_json(self, indent: int | None = None) -> str:
-        """The report as JSON of the schema "gpuinterop.doctor/1"."""
-        return json.dumps({"schema": SCHEMA, "ok": self.ok, **asdict(self)}, indent=indent)
-
-    def text(self, verbose: bool = False) -> str:
-        """The report as a page: one line for each library, or with `verbose` everything."""
-        return printable("\n".join(_page(self, verbose)))
-
-    def __str__(self) -> str:
-        return self.text()
 
 
 def doctor(trial: bool = False) -> Report:
@@ -101,7 +60,7 @@ def doctor(trial: bool = False) -> Report:
     }
     report = Report(environment=shown)
     trial = require_bool(trial, "trial", "doctor")
-    parts = (_system, _driver, _devices, _streams, _libraries, _runtime, _memory)
+    parts = (_system, _driver, _devices, _libraries, _runtime, _memory)
     for part in (*parts, _trial) if trial else parts:
         try:
             part(report)
@@ -125,9 +84,6 @@ def show_config(mode: str = "stdout") -> dict[str, Any] | None:
     return None
 
 
-# ---- parts --------------------------------------------------------------------------------------
-
-
 def _system(report: Report) -> None:
     report.system = {
         "gpuinterop": __version__,
@@ -147,7 +103,6 @@ def _driver(report: Report) -> None:
         "reason": "" if available else _core.cuda_unavailable_reason(),
         "kernel_module": _kernel_module(),
         "forked": bool(_core.cuda_forked()),
-        "autoinit": "pycuda.autoinit" in sys.modules,
     }
     wish = os.environ.get("GPUINTEROP_DEVICE", "").strip()
     if wish:
@@ -168,6 +123,8 @@ def _kernel_module() -> str:
 def _devices(report: Report) -> None:
     count = _core.cuda_device_count()
     driver = ctypes.CDLL(_core.cuda_library_path()) if count else None
+    current = report.streams["current"] = {}
+    names = {0: "legacy default", 1: "legacy default", 2: "per-thread default"}
     for index in range(count):
         known = _core.cuda_device_properties(index)  # which starts no device
         row = {
@@ -179,10 +136,12 @@ def _devices(report: Report) -> None:
         }
         if _core.cuda_started(index):
             row["free_bytes"] = _core.cuda_mem_info(index)[0]
+            handle = _core.current_stream_handle(index)
+            current[row["device"]] = names.get(handle, hex(handle))
         report.devices.append(row)
 
 
-def _context(driver: Any, index: int) -> dict[str, Any]:
+def _context(driver: Any, index: int) -> dict[str, bool]:
     """Return whether the primary context is active, and whether it is the thread's current context.
 
     `current` is whether some context of this device is current in the calling thread.
@@ -204,24 +163,6 @@ def _context(driver: Any, index: int) -> dict[str, Any]:
     return {"primary_active": bool(active.value), "current": here, "primary": same}
 
 
-def _started(report: Report) -> list[int]:
-    return [index for index in range(len(report.devices)) if _core.cuda_started(index)]
-
-
-def _streams(report: Report) -> None:
-    handles = {0: "legacy default", 1: "legacy default", 2: "per-thread default"}
-    report.streams = {
-        "per_thread_default": {
-            library: os.environ.get(variable, "0").strip() not in ("", "0")
-            for library, variable in PER_THREAD.items()
-        },
-        "current": {
-            f"cuda:{i}": handles.get(h := _core.current_stream_handle(i), hex(h))
-            for i in _started(report)
-        },
-    }
-
-
 def _libraries(report: Report) -> None:
     # Imports that failed in this process; nothing is imported for the report.
     failed = {name: f"its import fails: {why}" for name, why in registry.failures.items()}
@@ -241,57 +182,44 @@ def _runtime(report: Report) -> None:
 
 def _memory(report: Report) -> None:
     report.memory["gpuinterop on cpu"] = dict(devices.memory_stats("cpu"))
-    for index in _started(report):
-        report.memory[f"gpuinterop on cuda:{index}"] = dict(_core.memory_statistics(CUDA, index))
+    for index in range(len(report.devices)):
+        if _core.cuda_started(index):
+            held = _core.memory_statistics(CUDA, index)
+            report.memory[f"gpuinterop on cuda:{index}"] = dict(held)
     cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
-    if cupy is not None and report.devices and hasattr(cupy, "get_default_memory_pool"):
+    if cupy is not None and report.devices:
         pool = cupy.get_default_memory_pool()
         report.memory["cupy"] = {"live_bytes": pool.used_bytes(), "pool_bytes": pool.total_bytes()}
-    if torch is not None and hasattr(torch, "cuda") and torch.cuda.is_initialized():
+    if torch is not None and torch.cuda.is_initialized():
         for index in range(torch.cuda.device_count()):
             report.memory[f"torch on cuda:{index}"] = {
                 "live_bytes": torch.cuda.memory_allocated(index),
                 "pool_bytes": torch.cuda.memory_reserved(index),
             }
-    for place in _jax_devices():
-        held = place.memory_stats() or {}  # the CPU has no statistics
-        if held:
-            live = held["bytes_in_use"]
-            report.memory[f"jax on {place.platform}:{place.id}"] = {
-                "live_bytes": live, "pool_bytes": held.get("pool_bytes", live),
-            }  # fmt: skip
-
-
-def _jax_devices() -> list[Any]:
-    """Return JAX's devices if JAX was used, because the query would start it otherwise."""
-    jax, bridge = sys.modules.get("jax"), sys.modules.get("jax._src.xla_bridge")
-    started = getattr(bridge, "backends_are_initialized", None)
-    return list(jax.local_devices()) if jax is not None and started and started() else []
 
 
 def _trial(report: Report) -> None:
     """Run the demo, which exchanges an array with every library; with each alone if one ends the process."""
-    try:
-        runs = [_demo()]
-    except RuntimeError:
-        runs = []
-        for name in registry.names():
-            try:
-                runs.append(_demo("--only", name))
-            except RuntimeError as error:
-                report.failing[name] = str(error)
-        if not report.failing:
-            raise
-    for run in runs:
+    runs = {"": _demo()}
+    if isinstance(runs[""], str):
+        runs |= {name: _demo("--only", name) for name in registry.names()}
+    for name, run in runs.items():
+        if isinstance(run, str):
+            report.failing[name] = run
+            continue
         for row in run["libraries"]:
             if row["broken"]:
                 report.failing[row["name"]] = row["why"]
         for cell in run["cells"]:
             for fault in cell["faults"]:
                 report.failing.setdefault(cell["library"], f"{fault['check']}: {fault['got']}")
+    alone = report.failing.pop("", "")
+    if alone and not report.failing:
+        raise RuntimeError(alone)
 
 
-def _demo(*words: str) -> Any:
+def _demo(*words: str) -> dict[str, Any] | str:
+    """Return the JSON of the demo, or how the process ended without it."""
     paths = os.pathsep.join(path for path in sys.path if path)
     done = subprocess.run(
         [sys.executable, "-m", "gpuinterop", "demo", "--json", *words], env={**os.environ, "PYTHONPATH": paths},
@@ -300,79 +228,7 @@ def _demo(*words: str) -> Any:
     if words and done.returncode == 2:  # not installed, or without arrays on the default device
         return {"libraries": [], "cells": []}
     try:
-        return json.loads(done.stdout)
+        return dict(json.loads(done.stdout))
     except ValueError:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        raise RuntimeError(f"gpuinterop demo ended with code {done.returncode}: {last}") from None
-
-
-# ---- the page -----------------------------------------------------------------------------------
-
-
-def _bytes(n: float) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if n < 1024:
-            return f"{n:.4g} {unit}"
-        n /= 1024
-    return f"{n:.1f} GiB"
-
-
-def _page(report: Report, verbose: bool) -> list[str]:
-    system = {"gpuinterop": "?", "python": "?", "platform": "?", **report.system}
-    lines = ["gpuinterop {gpuinterop}, Python {python}, {platform}".format_map(system)]
-    lines += [f"{name:11} {text}" for name, text in _places(report)]
-    lines.append("")
-    for row in report.libraries:
-        built = {None: "", 0: "without CUDA"}.get(row.cuda, f"CUDA {row.cuda}")
-        broken = f"BROKEN: {row.broken}" if row.broken else ""
-        notes = ", ".join(filter(None, (built, "loaded" if row.loaded else "", broken)))
-        lines.append(f"{row.library:16} {row.version or '?':14} {notes}".rstrip())
-    lines.append("")
-    if verbose:
-        lines += [*_all_values("", asdict(report)), ""]
-    lines += [str(finding) for finding in report.findings]
-    lines.append(_counts(report))
-    return lines
-
-
-def _places(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield the driver, the devices, their streams and libraries, and the memory that is in use."""
-    driver = report.driver
-    reason = (driver.get("reason") or "unknown").partition(";")[0]
-    yield "driver", (
-        f"CUDA {driver['cuda']}, {driver['library']}" if driver.get("available")
-        else f"none, arrays are in host memory ({reason})"
-    )  # fmt: skip
-    for row in report.devices:
-        context = "primary context active" if row["primary_active"] else "no context"
-        if row["current"]:
-            context += ", current" if row["primary"] else ", ANOTHER CONTEXT IS CURRENT"
-        free = f"{_bytes(row['free_bytes'])} free of " if "free_bytes" in row else ""
-        total = _bytes(row["total_bytes"])
-        yield row["device"], f"{row['name']}, compute {row['compute']}, {free}{total}, {context}"
-    for place, name in report.streams.get("current", {}).items():
-        yield "stream", f"{name} on {place}"
-    flags = [name for name, on in report.streams.get("per_thread_default", {}).items() if on]
-    if flags:
-        yield "per-thread", ", ".join(flags)
-    yield from report.runtime.items() if report.devices else ()
-    for name, held in report.memory.items():
-        live, pool = held.get("live_bytes", 0), held.get("pool_bytes", held.get("cached_bytes", 0))
-        if live or pool:
-            yield "memory", f"{name}: {_bytes(live)} in use, {_bytes(pool)} in its pool"
-
-
-def _all_values(name: str, value: Any) -> Iterator[str]:
-    """Yield a line for every value of the JSON, named by its keys."""
-    if isinstance(value, (dict, list)):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _all_values(f"{name}.{key}".lstrip("."), item)
-    else:
-        yield f"{name}={value}"
-
-
-def _counts(report: Report) -> str:
-    if not report.findings:
-        return "no problems found"
-    parts = (("warning", len(report.warnings)), ("hint", len(report.hints)))
-    return ", ".join(f"{n} {word}{'s' * (n != 1)}" for word, n in parts)
+        return f"gpuinterop demo ended with code {done.returncode}: {last}"

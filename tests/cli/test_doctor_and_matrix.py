@@ -146,4 +146,4 @@ def test_path_is_printed_in_every_terminal_encoding(letters):
         env=around, capture_output=True, check=False,
     )  # fmt: skip
     assert b"Traceback" not in done.stderr, done.stderr
-    assert b"CUDA_PATH=/opt/" in done.stdout
+    assert b'"CUDA_PATH": "/opt/' in done.stdout

@@ -263,7 +263,7 @@ def test_show_config(monkeypatch, capsys):
     assert gi.show_config("dicts")["environment"]["GPUINTEROP_CACHE_MB"] == "512"
     assert gi.show_config() is None
     printed = capsys.readouterr().out
-    assert "GPUINTEROP_CACHE_MB=512" in printed
+    assert '"GPUINTEROP_CACHE_MB": "512"' in printed
     assert "GPUINTEROP_DEVICE" not in printed
 
 

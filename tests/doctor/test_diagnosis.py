@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuinterop.doctor.rules import RUNTIME_WHEELS, Facts, diagnose
+from gpuinterop.doctor import Report
+from gpuinterop.doctor.rules import RUNTIME_WHEELS, diagnose
 from gpuinterop.exchange.package_versions import Installed
 
-WELL = [
-    Installed("numpy", "numpy", "2.4.6"),
-    Installed("ml_dtypes", "ml_dtypes", "0.6.0"),
-]
+WELL = [Installed("ml_dtypes", "ml_dtypes", "0.6.0")]
 
 
 def lib(library, version, cuda=None, distribution="", broken=""):
@@ -23,9 +21,8 @@ GPU = {"device": "cuda:0", "current": True, "primary": True}
 
 
 def found(*libraries, **facts):
-    return diagnose(
-        Facts(**{"driver": DRIVER, "devices": [GPU], "libraries": [*WELL, *libraries], **facts})
-    )
+    known = {"driver": DRIVER, "devices": [GPU], "libraries": [*WELL, *libraries]}
+    return diagnose(Report(**{**known, **facts}))
 
 
 def only(findings):
@@ -43,6 +40,7 @@ def test_consistent_libraries_cause_no_warning():
     )  # fmt: skip
     assert not found(lib("torch", "2.11.0+cu126", 12), lib("cupy", "13.6", 12, "cupy-cuda12x"))
     assert not found(lib("torch", "2.13.0+cpu", 0), **NO_DRIVER)
+    assert not found(environment={"CUDA_LAUNCH_BLOCKING": "0"})
 
 
 CUPY_13 = lib("cupy", "14", 13, "cupy-cuda13x")
@@ -74,21 +72,16 @@ MIXES = {
         (CUPY_13, lib("cuda.bindings", "12.9", 12)), {}, "cuda-majors", "warning", "cuda-bindings==13",
     ),
     "cupy twice": (CUPY_TWICE, {}, "cupy", "warning", "pip uninstall cupy cupy-cuda12x"),
-    "pycuda.autoinit": (
-        (), driver(autoinit=True), "context", "warning", "pycuda.autoprimaryctx",
+    "a foreign context": (
+        (), {"devices": [{**GPU, "primary": False}]}, "context", "warning", "pycuda.autoprimaryctx",
     ),
-    "a foreign context": ((), {"devices": [{**GPU, "primary": False}]}, "context", "warning", ""),
-    "no nvrtc": (
-        (), missing("nvrtc"), "nvrtc", "warning",
-        "pip install 'nvidia-cuda-nvrtc==13.*'",
-    ),
-    "no cublas, CUDA 12": (
-        (), missing("cublas", "12.4"), "cublas", "warning",
-        "pip install nvidia-cublas-cu12",
-    ),
-    "no cublas, CUDA 14": (
-        (), missing("cublas", "14.1"), "cublas", "warning",
-        "pip install 'nvidia-cublas==13.*'",
+    "no nvrtc": ((), missing("nvrtc"), "nvrtc", "warning", "pip install 'nvidia-cuda-nvrtc==13.*'"),
+    "no cublas, CUDA 12": ((), missing("cublas", "12.4"), "cublas", "warning", "pip install nvidia-cublas-cu12"),
+    "no cublas, CUDA 14": ((), missing("cublas", "14.1"), "cublas", "warning", "pip install 'nvidia-cublas==13.*'"),
+    "no ml_dtypes": ((), {"libraries": []}, "ml_dtypes", "hint", "pip install ml_dtypes"),
+    "launches that wait": ((), {"environment": {"CUDA_LAUNCH_BLOCKING": "1"}}, "blocking", "hint", "unset"),
+    "a gnumpy for Python 2": (
+        (lib("gnumpy", "0.2", broken="its import fails: SyntaxError"),), {}, "installation", "warning", "npmat.py",
     ),
     "old torch": ((lib("torch", "2.9.1", 13),), {}, "torch-old", "hint", ""),
     "torch without CUDA": ((lib("torch", "2.13.0+cpu", 0),), {}, "torch-cpu", "hint", "for CUDA 13"),
@@ -99,7 +92,6 @@ MIXES = {
         (), {"driver": {"kernel_module": "580", "reason": "no libcuda"}, "devices": []}, "driver", "warning", "",
     ),
     "a forked process": ((), driver(forked=True), "fork", "warning", "spawn"),
-    "a named driver": ((), {"environment": {"GPUINTEROP_LIBCUDA": "x.so"}}, "stand-in", "hint", ""),
     "a default device that does not exist": (
         (), driver(default_device_fault="'cpuu': no device"), "device", "warning", "unset GPUINTEROP_DEVICE",
     ),
@@ -136,26 +128,6 @@ def test_a_driver_before_cuda_12():
     assert only(found(CUPY_13, **driver(cuda="11.8"))).code == "driver-old"
 
 
-def test_missing_numpy_and_ml_dtypes():
-    findings = diagnose(Facts())
-    assert [(f.code, f.level) for f in findings] == [("numpy", "warning"), ("ml_dtypes", "hint")]
-
-
-def test_streams():
-    flags = {"CuPy": True, "Numba": False}
-    assert not found(streams={"per_thread_default": flags})  # Numba is not installed
-    finding = only(found(lib("numba-cuda", "0.30"), streams={"per_thread_default": flags}))
-    assert "CuPy works on the per-thread" in finding.text
-    assert not found(lib("numba-cuda", "0.30"), streams={})
-    assert only(found(environment={"CUDA_LAUNCH_BLOCKING": "1"})).code == "blocking"
-    assert not found(environment={"CUDA_LAUNCH_BLOCKING": "0"})
-
-
 def test_warnings_come_first():
     findings = found(lib("torch", "2.9.1", 13), **missing("nvrtc"))
     assert [f.level for f in findings] == ["warning", "hint"]
-
-
-def test_a_gnumpy_that_cannot_be_imported_is_not_installed_again():
-    broken = lib("gnumpy", "0.2", broken="its import fails: SyntaxError")
-    assert "pip install" not in only(found(broken)).fix

@@ -31,10 +31,9 @@ def test_json_and_text_contain_the_same():
     assert {"system", "driver", "devices", "streams", "libraries", "runtime", "memory",
             "environment", "findings"} < set(data)  # fmt: skip
     text = str(report)
-    for row in data["libraries"]:
-        assert any(line.split()[:2] == [row["library"].split()[0], row["version"]]
-                   or line.startswith(row["library"]) for line in text.splitlines())  # fmt: skip
-    assert len(report.text(verbose=True)) > len(text)
+    assert all(f"\n{row['library']:16} {row['version']}" in text for row in data["libraries"])
+    assert report.to_json(indent=1) in report.text(verbose=True)
+    assert text.endswith("no problems found") == (not report.findings)
     assert f"gpuinterop {gi.__version__}" in text
 
 
@@ -60,7 +59,7 @@ def test_every_part_may_fail(monkeypatch):
     assert len(texts) >= 4
     assert all("out of order" in text for text in texts)
     assert not report.ok
-    assert str(report)
+    assert str(report).endswith(f"{len(report.warnings)} warnings, 1 hint")
     assert json.loads(report.to_json())["ok"] is False
 
 
@@ -82,61 +81,6 @@ def test_pools_of_loaded_libraries(monkeypatch):
     text = str(report)
     assert "cupy: 3 MiB in use, 1.0 GiB in its pool" in text
     assert "torch on cuda:0: 5 bytes in use, 2 KiB in its pool" in text
-
-
-@pytest.mark.parametrize("started", [True, False])
-def test_the_pool_of_jax_when_it_has_been_used(monkeypatch, started):
-    stats = {"bytes_in_use": 4096, "pool_bytes": 3 << 20, "bytes_limit": 1 << 40}
-    gpu = types.SimpleNamespace(platform="gpu", id=0, memory_stats=lambda: stats)
-    cpu = types.SimpleNamespace(platform="cpu", id=0, memory_stats=lambda: None)
-    asked = []
-    jax = types.SimpleNamespace(local_devices=lambda: asked.append(1) or [gpu, cpu])
-    bridge = types.SimpleNamespace(backends_are_initialized=lambda: started)
-    monkeypatch.setitem(sys.modules, "jax", jax)
-    monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", bridge)
-    report = module.Report()
-    module._memory(report)
-    found = {name: held for name, held in report.memory.items() if name.startswith("jax")}
-    assert found == (
-        {"jax on gpu:0": {"live_bytes": 4096, "pool_bytes": 3 << 20}} if started else {}
-    )
-    assert bool(asked) == started
-    assert ("jax on gpu:0: 4 KiB in use, 3 MiB in its pool" in str(report)) == started
-
-
-@pytest.mark.jax
-def test_jax_still_reports_whether_it_was_used():
-    out = driver.run(
-        "import sys, jax, gpuinterop.doctor as doctor\n"
-        "print(len(doctor._jax_devices()))\n"
-        "jax.numpy.zeros(3)\n"
-        "print(len(doctor._jax_devices()))\n"
-    )
-    before, after = map(int, out.split())
-    assert before == 0
-    assert after > 0
-
-
-def test_autoinit_is_noticed(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pycuda.autoinit", types.ModuleType("pycuda.autoinit"))
-    assert "context" in [w.code for w in gi.doctor().warnings]
-
-
-@pytest.mark.parametrize(("value", "on"), [("1", True), ("0", False), ("", False)])
-def test_per_thread_flags(monkeypatch, value, on):
-    monkeypatch.setenv("CUPY_CUDA_PER_THREAD_DEFAULT_STREAM", value)
-    report = gi.doctor()
-    assert report.streams["per_thread_default"]["CuPy"] is on
-    assert ("per-thread  CuPy" in str(report)) is on
-
-
-def test_counting():
-    report = module.Report()
-    assert module._counts(report) == "no problems found"
-    report.findings = [module.Finding("a", "b", "c"), module.Finding("a", "b", "c", "hint"),
-                       module.Finding("a", "b", "c", "hint")]  # fmt: skip
-    assert module._counts(report) == "1 warning, 2 hints"
-    assert not report.ok
 
 
 @pytest.mark.parametrize("wish", ["cpuu", "cuda:99"])
