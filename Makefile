@@ -73,11 +73,16 @@ sanitize: $(VENV)/.installed ## run TESTS on a GPU under compute-sanitizer: TOOL
 bench: $(VENV)/.installed ## run every benchmark that this machine can run
 	@for file in $(filter-out %/bench_common.py,$(wildcard benchmarks/bench_*.py)); do echo "== $$file"; $(bin)/python "$$file" || exit 1; done
 
-lint: $(VENV)/.installed $(VENV)/.lint ## run ruff, mypy --strict and clang-format, and the tests of the repository
+lint: $(VENV)/.installed $(VENV)/.lint ## run ruff, mypy --strict, clang-format, checks of the workflows, and the tests of the repository
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
 	$(bin)/mypy
 	find native -name '*.[ch]pp' -print0 | xargs -0 $(bin)/clang-format --dry-run --Werror
+	$(bin)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(bin)/check-jsonschema --builtin-schema vendor.github-issue-forms $(filter-out %/config.yml,$(wildcard .github/ISSUE_TEMPLATE/*.yml))
+	$(bin)/check-jsonschema --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(bin)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
+	$(bin)/zizmor --offline --quiet .github/workflows
 	$(bin)/python -m pytest -n $(JOBS) $(quick) $(repository)
 
 format: $(VENV)/.lint ## rewrite Python and C++ in the project's format
@@ -95,8 +100,11 @@ docs: $(VENV)/.installed $(VENV)/.docs ## regenerate the generated pages and bui
 sdist: $(VENV)/.tools ## build dist/*.tar.gz
 	$(bin)/python -c 'from scikit_build_core.build import build_sdist; print(build_sdist("dist"))'
 
-wheel: $(VENV)/.tools ## build dist/*.whl
-	$(pip) wheel --no-deps --wheel-dir dist .
+wheel: $(VENV)/.tools $(VENV)/.release ## build dist/*.whl, with the tag of the oldest Linux on which it runs
+	rm -rf build/wheel
+	$(pip) wheel --no-deps --wheel-dir build/wheel .
+	PATH="$(abspath $(bin)):$$PATH" auditwheel repair --wheel-dir dist build/wheel/*.whl
+	$(bin)/twine check --strict dist/*.whl
 
 clean: ## remove everything that was built
 	rm -rf build dist $(VENV) $(VENV)-* .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -127,6 +135,10 @@ $(VENV)-asan/.installed: $(VENV)-asan/.tools $(native)
 
 $(VENV)/.lint: $(VENV)/.tools
 	@$(pip) install --group lint
+	@touch $@
+
+$(VENV)/.release: $(VENV)/.tools
+	@$(pip) install --group release
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.tools

@@ -1,5 +1,6 @@
 """What the build promises: no linked CUDA, no free-threaded Python, sanitizers on request."""
 
+import json
 import os
 import re
 import runpy
@@ -66,6 +67,11 @@ def test_the_version_is_the_same_everywhere():
     command = [sys.executable, "-m", "gpuinterop", "version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.startswith(f"gpuinterop {gpuinterop.__version__} ")
+    root = NATIVE.parent
+    versions = json.loads((root / "docs" / "versions.json").read_text(encoding="utf-8"))
+    assert gpuinterop.__version__ in {row["name"] for row in versions}
+    citation = (root / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {gpuinterop.__version__}\n" in citation
 
 
 @pytest.mark.parametrize("free_threaded", [0, 1])
