@@ -69,7 +69,8 @@ def merged_class(node: ast.ClassDef, cls: type) -> ast.ClassDef:
     for row in REDUCTIONS.values() if cls is core.Array else ():
         if row.doc:
             written[row.name] = ast.parse(reduction_method(row)).body
-    offered = [name for name in vars(cls) if name not in UNDECLARED]
+    buffers = ["__buffer__"] if "__buffer__" in written else []  # an attribute from Python 3.12 on
+    offered = [name for name in vars(cls) if name not in UNDECLARED] + buffers
     missing = [name for name in offered if name not in written]
     stale = [name for name in written if name not in offered]
     if missing or stale:
@@ -79,7 +80,7 @@ def merged_class(node: ast.ClassDef, cls: type) -> ast.ClassDef:
     node.body = []
     for name in offered:  # of overloads, the last one carries the docstring
         *first, last = written[name]
-        node.body += [*first, with_docstring(last, vars(cls)[name])]
+        node.body += [*first, with_docstring(last, vars(cls).get(name))]
     doc = ast.Expr(ast.Constant(inspect.getdoc(cls)))
     node.body = [doc, *node.body]
     return node

@@ -34,5 +34,5 @@ CLASSES = {
 # attribute may be set.
 UNDECLARED = {
     "__doc__", "__module__", "__new__", "__weakref__", "__dict__", "__dictoffset__", "__setattr__",
-    "__delattr__",
+    "__delattr__", "__buffer__", "__release_buffer__",
 }  # fmt: skip

@@ -216,7 +216,7 @@ void register_array(nb::module_& m) {
       {Py_sq_item, slot(guarded<array_item>)},
       {Py_tp_iter, slot(guarded<array_iter>)},
   };
-  for (const PyType_Slot* table : {ops_slots, product_slots})
+  for (const PyType_Slot* table : {exchange_slots, ops_slots, product_slots})
     for (const PyType_Slot* s = table; s->slot; ++s) slots.push_back(*s);
   slots.push_back({0, nullptr});
 

@@ -14,7 +14,7 @@ namespace gpuinterop {
 // Zero-terminated tables.
 extern PyMethodDef array_methods[], exchange_methods[], ops_methods[];
 extern PyGetSetDef array_getset[], exchange_getset[];
-extern PyType_Slot ops_slots[], product_slots[];
+extern PyType_Slot exchange_slots[], ops_slots[], product_slots[];
 void register_array_functions(nanobind::module_& m);
 
 // Slots, which may throw.

@@ -1,4 +1,4 @@
-// Export by the Python protocols: __dlpack__, __dlpack_device__, and the two interface dictionaries.
+// Export by the Python protocols: __dlpack__, __dlpack_device__, the two interface dictionaries, and buffers.
 #include <algorithm>
 #include <optional>
 
@@ -22,6 +22,7 @@ using namespace exchange;
 namespace {
 
 constexpr char kDlpack[] = "__dlpack__";
+constexpr char kBuffer[] = "memoryview";
 
 // ---- capsules ---------------------------------------------------------------------------------
 
@@ -302,6 +303,74 @@ PyObject* array_interface(PyObject* self, void*) {
   return interface_of(a, typestr, nullptr);
 }
 
+// ---- buffers ----------------------------------------------------------------------------------
+
+// The element type as the struct module spells it, and NumPy complex numbers; null where there is no letter.
+const char* buffer_format(DTypeId dtype) noexcept {
+  static constexpr const char* formats[] = {"?", "b", "h", "i", "l", "B",  "H",
+                                            "I", "L", "e", "f", "d", "Zf", "Zd"};
+  static_assert(std::size(formats) == kBFloat16 && sizeof(long) == 8);
+  return dtype < kBFloat16 ? formats[dtype] : nullptr;
+}
+
+// Without an object of errors.messages, because NumPy asks each array for a buffer before it calls __array__, and
+// drops the error: such an object would double the time of a small download.
+[[noreturn]] void no_buffer(const char* expected, const std::string& got, const char* fix) {
+  PyErr_Format(PyExc_BufferError, "%s: expected %s\n  got: %s\n  fix: %s", kBuffer, expected,
+               got.c_str(), fix);
+  throw PythonError();
+}
+
+void require_requested(const Array& a, int flags) {
+  const auto requested = [&](int wanted) { return (flags & wanted) == wanted; };
+  if (a.device.is_cuda())
+    no_buffer("host memory, because Python reads buffers on the host",
+              "an array on " + device_text(a.device), "move it first: x.to_device(\"cpu\")");
+  if (!buffer_format(a.dtype))
+    no_buffer("a dtype that a buffer can name", kDTypes[a.dtype].name,
+              "cast it, or pass its bytes: numpy.asarray(x).view(\"uint8\")");
+  if (requested(PyBUF_WRITABLE) && is_readonly(a)) fail_with("read_only", kBuffer);
+  const Layout& l = a.layout;
+  const bool c = l.is_c_contiguous(), f = l.is_f_contiguous();
+  if (((!requested(PyBUF_STRIDES) || requested(PyBUF_C_CONTIGUOUS)) && !c) ||
+      (requested(PyBUF_F_CONTIGUOUS) && !f) || (requested(PyBUF_ANY_CONTIGUOUS) && !c && !f))
+    fail(Kind::Contiguity, kBuffer, "contiguous memory, as the reader of the buffer requires",
+         layout_text(l), "pass a copy: x.copy()");
+}
+
+// The view holds the array, which keeps its memory, and the layout of this moment: Theano's setters and assignment
+// to `shape` may change the array's own.
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  view->obj = nullptr;
+  require_valid_layout(self);
+  const Array a = unwrap(self);  // by value: see dlpack()
+  require_requested(a, flags);
+  ops::require_values(kBuffer, a);
+  settle_for_host(a, kBuffer);
+  const auto n = static_cast<size_t>(a.layout.ndim());
+  auto* const sizes = static_cast<Py_ssize_t*>(PyMem_Malloc((2 * n + 1) * sizeof(Py_ssize_t)));
+  if (!sizes) throw std::bad_alloc();
+  for (size_t i = 0; i < n; ++i) {
+    sizes[i] = a.layout.shape()[i];
+    sizes[n + i] = a.layout.strides()[i] * a.itemsize();
+  }
+  alignas(16) static char nothing[16];  // readers refuse a null pointer, for empty arrays too
+  *view = Py_buffer{};
+  view->obj = Py_NewRef(self);
+  view->buf = a.data ? a.data : nothing;
+  view->len = a.nbytes();
+  view->itemsize = a.itemsize();
+  view->readonly = is_readonly(a);
+  view->ndim = a.layout.ndim();
+  view->format = flags & PyBUF_FORMAT ? const_cast<char*>(buffer_format(a.dtype)) : nullptr;
+  view->shape = flags & PyBUF_ND ? sizes : nullptr;
+  view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? sizes + n : nullptr;
+  view->internal = sizes;
+  return 0;
+}
+
+void release_buffer(PyObject*, Py_buffer* view) { PyMem_Free(view->internal); }
+
 PyObject* get_ptr(PyObject* o, void*) {
   exchange::join_before_use(unwrap(o), "ptr");
   return PyLong_FromUnsignedLongLong(reinterpret_cast<uintptr_t>(shown_data(o)));
@@ -337,6 +406,12 @@ PyMethodDef exchange_methods[] = {
     {"__dlpack_device__", dlpack_device, METH_NOARGS,
      "__dlpack_device__($self, /)\n--\n\nDLPack's (device type, device id)."},
     {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Slot exchange_slots[] = {
+    {Py_bf_getbuffer, slot(guarded<get_buffer>)},
+    {Py_bf_releasebuffer, slot(release_buffer)},
+    {0, nullptr},
 };
 
 PyGetSetDef exchange_getset[] = {
