@@ -236,7 +236,7 @@ def test_all_marks_are_counted():
 def test_the_doctors_findings_are_in_its_page():
     source = (ROOT / "gpuinterop" / "doctor" / "rules.py").read_text(encoding="utf-8")
     codes = set(re.findall(r'Rule\("([\w.-]+)"', source))
-    page = (ROOT / "docs" / "how-to" / "check-an-installation.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "doctor.md").read_text(encoding="utf-8")
     assert {"driver", "cupy", "converter", "nvrtc", "blocking"} < codes
     assert codes <= set(re.findall(r"`([\w.-]+)`", page))
 
