@@ -33,6 +33,8 @@ nb_execution_mode = "off"
 nb_merge_streams = True
 # One pair of backticks in a docstring is code, and a link if it is a known name.
 default_role = "py:obj"
+# "cpu" and "C" are strings of Python: their quotes stay straight.
+smartquotes = False
 autodoc_typehints = "none"
 autodoc_member_order = "groupwise"
 napoleon_google_docstring = False
@@ -51,6 +53,7 @@ intersphinx_mapping = {
 }
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_favicon = "static/icon.svg"
 html_title = f"gpuinterop {release}"
 html_static_path = ["static"]
