@@ -31,11 +31,13 @@ repository := $(filter-out %/test_demo.py %/test_docs.py,$(wildcard tests/house/
 core := -m "not slow and not bench and not text" $(addprefix tests/,arrays captures converters devices elementwise exchange fusion index numpy_api product reduce)
 
 # pytest once for the host and a GPU, if there is one, and once for the fake driver (tests/conftest.py).
-# Status 5: no test was chosen.
-on_both_drivers = status=0; for driver in real fake; do \
-	    $(1) -m pytest -n $(JOBS) --driver=$$driver $(2) $(PYTEST_FLAGS); code=$$?; \
+# Status 5: no test was chosen. tests/conftest.py appends the counts of each run to the file that the variable names.
+on_both_drivers = status=0; counts=$$(mktemp); for driver in real fake; do \
+	    GPUINTEROP_COUNTS=$$counts $(1) -m pytest -n $(JOBS) --driver=$$driver $(2) $(PYTEST_FLAGS); code=$$?; \
 	    [ $$code -eq 0 ] || [ $$code -eq 5 ] || status=$$code; \
-	done; exit $$status
+	done; \
+	awk '{n[$$1] += $$2} END {printf "both runs: %d passed, %d failed, %d skipped\n", n["passed"], n["failed"] + n["error"], n["skipped"]}' $$counts; \
+	rm -f $$counts; exit $$status
 
 .PHONY: help asked-python demo test test-all test-asan lint format stub docs soak cycles sanitize bench sdist wheel clean
 
@@ -124,12 +126,12 @@ asked-python:
 # Python files are used in place, so only a changed core requires a new build.
 $(VENV)/.installed: $(VENV)/.tools $(native) gpuinterop/_version.py | asked-python
 	@echo "building the core, which takes a few minutes"
-	@$(pip) install --no-build-isolation --editable '.[test]'
+	@tools/show-build $(VENV)/build.log $(pip) -vv install --no-build-isolation --editable '.[test]'
 	@touch $@
 
 $(VENV)-asan/.installed: $(VENV)-asan/.tools $(native)
 	@echo "building the core with ASan and UBSan"
-	@$(VENV)-asan/bin/python -m pip --disable-pip-version-check --quiet install --no-build-isolation \
+	@tools/show-build $(VENV)-asan/build.log $(VENV)-asan/bin/python -m pip --disable-pip-version-check -v install --no-build-isolation \
 	    --editable '.[test]' -C build-dir='build/asan-{wheel_tag}' -C cmake.define.GPUINTEROP_SANITIZE=ON
 	@touch $@
 

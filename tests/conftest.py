@@ -308,6 +308,11 @@ def pytest_sessionfinish(session):
 
 
 def pytest_terminal_summary(terminalreporter, config):
+    if file := os.environ.get("GPUINTEROP_COUNTS"):  # `make test` adds up its runs
+        with Path(file).open("a", encoding="utf-8") as counts:
+            counts.writelines(
+                f"{kind} {len(got)}\n" for kind, got in terminalreporter.stats.items() if kind
+            )
     if not on_fake(config) and not wants_cuda(config):
         terminalreporter.write_line(
             f"tests of CUDA devices are left out, no CUDA device: {cuda_devices()[1]}"
