@@ -58,6 +58,7 @@ _MODULES: dict[str, str] = {
     "gpuinterop.fusion.elementwise_kernel": "ElementwiseKernel",
     "gpuinterop.jit.raw_kernel": "RawKernel strided",
     "gpuinterop.exchange.sharing": "explain may_share_memory shares_memory",
+    "gpuinterop.drawing.draw": "Drawing draw",
     "gpuinterop.reduce.functions": (
         "all amax amin any argmax argmin max mean min norm prod reduce_sum std sum var"
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import os
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,9 @@ from gpuinterop.errors.arguments import require_bool, takes_copy_keyword
 from gpuinterop.errors.context import reraise_from
 from gpuinterop.exchange import incoming
 from gpuinterop.reduce.functions import ReductionMethods
+
+if TYPE_CHECKING:
+    from gpuinterop.drawing.draw import Drawing
 
 __all__ = ["CudaNdarray", "GpuArray"]
 
@@ -195,6 +198,32 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     def __str__(self) -> str:
         return str(to_host_array(self, "str"))
+
+    def draw(self, to: str | None = None) -> Drawing:
+        """Draw the memory of the array, as `gpuinterop.draw` does; downloads nothing.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> print(gpuinterop.zeros((2, 2), device="cpu").T.draw())
+        float32, shape (2, 2), strides (4, 8) bytes, on cpu
+        shares 16 bytes owned by a CudaNdarray of shape (2, 2)
+        <BLANKLINE>
+             |---> axis 0
+             |-------> axis 1
+         +0 0,0 1,0 0,1 1,1
+        <BLANKLINE>
+        axis 0: length 2, step +4 bytes, 1 cell forward
+        axis 1: length 2, step +8 bytes, 2 cells forward
+        """
+        from gpuinterop.drawing import draw  # noqa: PLC0415 - few programs draw
+
+        return draw.draw(self, to)
+
+    def _repr_html_(self) -> str:
+        from gpuinterop.drawing import draw  # noqa: PLC0415
+
+        return draw.html(self)
 
     def __format__(self, spec: str) -> str:
         if not spec:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from .cells import Layout, Picture, draw_cells, words_of_axes
+
 # The colours on a light page and on a dark one. The first is an attribute, for readers that ignore style sheets.
 COLOURS = {
     "page": ("#ffffff", "#1b1e23"),
@@ -68,6 +70,11 @@ class Canvas:
             f"{escape(words)}</text>"
         )
 
+    def badge(self, x: float, y: float, words: str, colour: str) -> None:
+        """Write a short text at a point, on a disk that keeps it legible above other shapes."""
+        self.shapes.append(f'<circle cx="{x:g}" cy="{y:g}" r="7"{_colour("fill", "page")}/>')
+        self.text(x, y + 4, words, colour, size=11, anchor="middle", bold=True)
+
     def arrow(
         self, x: float, y: float, to_x: float, to_y: float, colour: str = "line",
         *, by: tuple[float, float] | None = None, dashes: str = "",
@@ -87,15 +94,18 @@ class Canvas:
         )
 
     def cell(
-        self, x: float, y: float, width: float, height: float, words: str, part: float | None
-    ) -> None:
+        self, x: float, y: float, width: float, height: float, words: str, part: float | None, below: str = ""
+    ) -> None:  # fmt: skip
         """Draw a cell of memory with the element at `part` of the view; None is a gap."""
         fill, colour = ("gap", "note") if part is None else ramp(part)
         self.box(x, y, width, height, fill, round_=2)
-        if words:
-            size = min(12, (width - 2) / len(words) / WIDTH_OF_LETTER)
-            middle = y + height / 2 + size * 0.36
-            self.text(x + width / 2, middle, words, colour, size=round(size, 1), anchor="middle")
+        for line, size, middle in ((words, 12.0, 0.36 if below else 0.5), (below, 9.0, 0.78)):
+            if line:
+                fitting = min(size, (width - 2) / len(line) / WIDTH_OF_LETTER)
+                base = y + height * middle + fitting * 0.36
+                self.text(
+                    x + width / 2, base, line, colour, size=round(fitting, 1), anchor="middle"
+                )
 
     def __str__(self) -> str:
         width, height = round(self.width + MARGIN), round(self.height + MARGIN)
@@ -124,3 +134,89 @@ def _colour(what: str, name: str) -> str:
 
 def _edge() -> str:
     return f' stroke="{COLOURS["edge"][0]}"'
+
+
+# ---- memory -------------------------------------------------------------------------------------
+
+COLUMNS, WIDEST, HEIGHT = 16, 720, 28
+
+
+def draw_memory(
+    title: str, facts: list[str], layout: Layout, fault: list[str], fault_axis: int | None
+) -> str:  # fmt: skip
+    """Return the SVG of the memory of an array."""
+    picture = draw_cells(layout, min(COLUMNS, int(WIDEST / _width_of_cell(layout))))
+    axes = list(words_of_axes(layout, [step.axis for step in picture.steps]))
+    c = Canvas(title, ". ".join([*facts, *(line for _, line in axes), *fault]))
+    c.text(MARGIN, 28, title, bold=True)
+    for i, fact in enumerate(facts):
+        c.text(MARGIN, 48 + 18 * i, fact, "note", size=12)
+    y = 60.0 + 18 * (len(facts) - 1)
+    if picture.rows:
+        y = _draw_rows(c, layout, picture, y, fault_axis)
+    else:
+        c.text(MARGIN, y + 16, "no cells: the array is empty", "note")
+    notes = [*picture.cut, *(["grey: no element of the array"] if picture.gaps else [])]
+    lines = [(line, "fault" if axis == fault_axis else "note") for axis, line in axes]
+    lines += [*((line, "note") for line in notes), *((line, "fault") for line in fault)]
+    for i, (line, colour) in enumerate(lines):
+        c.text(MARGIN, y + 40 + 18 * i, line, colour, size=12)
+    return str(c)
+
+
+def _width_of_cell(layout: Layout) -> float:
+    return max(34, 12 * WIDTH_OF_LETTER * layout.width_of_label + 10)
+
+
+def _draw_rows(
+    c: Canvas, layout: Layout, picture: Picture, y: float, fault_axis: int | None
+) -> float:
+    """Draw the cells and the steps of the axes; return the lower edge."""
+    left = MARGIN + 14 + 7.3 * len(f"+{picture.offsets[-1]}")
+    width = _width_of_cell(layout)
+    order = {number: place for place, number in enumerate(picture.drawn)}
+    tops = []
+    for row, (cells, offset) in enumerate(zip(picture.rows, picture.offsets, strict=True)):
+        arcs = sum(1 for step in picture.steps if step.start[0] == step.end[0] == row)
+        y += 16 + 14 * arcs
+        tops.append(y)
+        c.text(left - 8, y + 18, f"+{offset}", "note", size=12, anchor="end")
+        for column, cell in enumerate(cells):
+            x = left + column * width
+            if cell is None:
+                c.cell(x, y, width, HEIGHT, "", None)
+                continue
+            part = order[cell.number] / max(len(order) - 1, 1)
+            below = f"x{cell.elements}" if cell.elements > 1 else ""
+            c.cell(x, y, width, HEIGHT, layout.label(cell.number), part, below)
+        if picture.more:
+            c.text(left + len(cells) * width + 8, y + 18, "...", "note")
+        y += HEIGHT
+    _draw_steps(c, picture, left, width, tops, fault_axis)
+    return y
+
+
+def _draw_steps(
+    c: Canvas, picture: Picture, left: float, width: float, tops: list[float], fault_axis: int | None
+) -> None:  # fmt: skip
+    """Draw an arrow for each step: an arc above a row, or from one row to another."""
+    arcs: dict[int, int] = {}  # the number of arcs above each row; a longer one is higher
+    for step in sorted(picture.steps, key=lambda step: abs(step.start[1] - step.end[1])):
+        (row, column), (to_row, to_column) = step.start, step.end
+        x, to_x = (left + (place + 0.5) * width for place in (column, to_column))
+        y, to_y = tops[row], tops[to_row]
+        middle = (x + to_x) / 2, (y + to_y + HEIGHT) / 2
+        if row == to_row:
+            arcs[row] = arcs.get(row, 0) + 1
+            if x == to_x:
+                x, to_x = x - 9, x + 9
+            bend = middle[0], y - 26 * arcs[row]
+            badge = middle[0], y - 13 * arcs[row] - 10
+        else:
+            y, to_y = (y + HEIGHT, to_y) if row < to_row else (y, to_y + HEIGHT)
+            far = 0 if abs(row - to_row) == 1 else width * 1.3  # beside the elements between
+            bend = middle[0] + far, middle[1]
+            badge = middle[0] + far / 2 + 10, middle[1]
+        colour = "fault" if step.axis == fault_axis else "line"
+        c.arrow(x, y, to_x, to_y, colour, by=bend)
+        c.badge(*badge, str(step.axis), colour)

@@ -96,7 +96,7 @@ class _Window:
 def _share(a: Any, b: Any, budget: int, where: str) -> bool:
     """Return whether the arrays have a byte in common; with a budget of 0, whether their address ranges have."""
     # The owners are kept until the answer, because a freed address could be reused.
-    described = [_describe(x, where) for x in (a, b)]
+    described = [describe(x, where) for x in (a, b)]
     one, other = (info for info, _ in described)
     first, second = (np.asarray(_Window(info)) for info in (one, other))
     if not budget:
@@ -113,7 +113,7 @@ def _share(a: Any, b: Any, budget: int, where: str) -> bool:
         ) from None
 
 
-def _describe(obj: Any, where: str) -> tuple[ArrayInfo, Any]:
+def describe(obj: Any, where: str) -> tuple[ArrayInfo, Any]:
     """Return the description of any array, and the object that keeps its memory alive."""
     entry = None if _core.is_array(obj) else registry.find_backend(obj)
     planned = entry is not None and entry.reader is None
