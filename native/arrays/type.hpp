@@ -58,7 +58,7 @@ bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out);
 // `source` broadcast to `target`. Any number of leading axes of length 1 is dropped.
 Layout fitted(const Layout& source, const Array& target, const char* where);
 
-// ---- index/bindings.cpp ---------------------------------------------------------------
+// ---- index/calls.cpp ------------------------------------------------------------------
 // The index arrays of a key, the axes of the view and of the user's array that they index, and where their axes
 // lie in the result.
 struct IndexArrays {

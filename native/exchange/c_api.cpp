@@ -7,7 +7,7 @@
 #include "arrays/type.hpp"
 #include "captures/recorder.hpp"
 #include "devices/cuda.hpp"
-#include "exchange/export.hpp"
+#include "exchange/export_structs.hpp"
 #include "exchange/foreign_types.hpp"
 #include "exchange/import.hpp"
 #include "interpreter/error.hpp"

@@ -6,7 +6,7 @@
 #include "captures/recorder.hpp"
 #include "devices/cuda.hpp"
 #include "devices/stream.hpp"
-#include "exchange/export.hpp"
+#include "exchange/export_structs.hpp"
 #include "exchange/foreign_types.hpp"
 #include "exchange/import.hpp"
 #include "exchange/import_any.hpp"

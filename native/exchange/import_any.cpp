@@ -5,7 +5,7 @@
 #include "arrays/type.hpp"
 #include "devices/cuda.hpp"
 #include "exchange/c_api.hpp"
-#include "exchange/export.hpp"
+#include "exchange/export_structs.hpp"
 #include "interpreter/error.hpp"
 #include "interpreter/error_translation.hpp"
 #include "interpreter/hooks.hpp"

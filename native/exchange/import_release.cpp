@@ -6,7 +6,7 @@
 #include "devices/deferred_release.hpp"
 #include "devices/device_state.hpp"
 #include "devices/stream.hpp"
-#include "exchange/export.hpp"
+#include "exchange/export_structs.hpp"
 #include "exchange/import.hpp"
 #include "interpreter/gil.hpp"
 

@@ -10,7 +10,7 @@
 #include "devices/cuda.hpp"
 #include "devices/device_state.hpp"
 #include "devices/stream.hpp"
-#include "exchange/export.hpp"
+#include "exchange/export_structs.hpp"
 #include "interpreter/error.hpp"
 #include "interpreter/error_translation.hpp"
 #include "interpreter/register.hpp"

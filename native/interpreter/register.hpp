@@ -19,11 +19,11 @@ void register_functions();                                // elementwise/functio
 void register_numpy_functions(nanobind::module_& m);      // elementwise/operators.cpp
 void register_programs(nanobind::module_& m);             // elementwise/host_program.cpp
 void register_downloads(nanobind::module_& m);            // elementwise/download.cpp
-void register_indexing(nanobind::module_& m);             // index/bindings.cpp
+void register_indexing(nanobind::module_& m);             // index/calls.cpp
 void register_joining();                                  // index/join.cpp
 void register_converters(nanobind::module_& m);           // exchange/traits.cpp
-void register_plans(nanobind::module_& m);                // reduce/plan_bindings.cpp
-void register_reductions(nanobind::module_& m);           // reduce/bindings.cpp
+void register_plans(nanobind::module_& m);                // reduce/bindings.cpp
+void register_reductions(nanobind::module_& m);           // reduce/calls.cpp
 void register_recorder(nanobind::module_& m);             // captures/bindings.cpp
 void register_replays(nanobind::module_& m);              // captures/replay_cache.cpp
 void register_blas(nanobind::module_& m);                 // product/bindings.cpp

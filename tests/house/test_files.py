@@ -22,7 +22,7 @@ LISTED = {
 # Who sets the stream of a buffer, compares with it, or shows its number.
 READERS_OF_STREAMS = {
     "devices/buffer.hpp", "devices/cuda.hpp", "devices/graph_memory.cpp", "devices/external_streams.cpp",
-    "devices/memory.cpp", "devices/deferred_release.cpp", "devices/stream.cpp", "exchange/export.cpp",
+    "devices/memory.cpp", "devices/deferred_release.cpp", "devices/stream.cpp", "exchange/export_structs.cpp",
     "exchange/import_release.cpp", "reduce/launch_plan.cpp", "arrays/attributes.cpp",
 }  # fmt: skip
 

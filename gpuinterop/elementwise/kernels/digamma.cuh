@@ -1,6 +1,6 @@
 // The logarithmic derivative of gamma. From 10 on: the asymptotic series. Below: the recurrence down to the
 // interval from 1 to 2, with a quotient of polynomials that has the root as a factor. Below zero: reflection.
-// float is computed in double too, because of the root. Also compiled for the host, by native/elementwise/host_loops.cpp.
+// float is computed in double too, because of the root. Also compiled for the host, by native/elementwise/own_loops.cpp.
 GI_FN double gi_digamma(double x) {
   if (x == 0) return copysign(gi_double(0x7ff0000000000000ull), -x);
   double r = 0;

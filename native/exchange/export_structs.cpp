@@ -1,4 +1,4 @@
-#include "exchange/export.hpp"
+#include "exchange/export_structs.hpp"
 
 #include <cstdlib>
 #include <cstring>
