@@ -58,26 +58,6 @@ bool scalar_bytes(PyObject* value, DTypeId dtype, unsigned char* out);
 // `source` broadcast to `target`. Any number of leading axes of length 1 is dropped.
 Layout fitted(const Layout& source, const Array& target, const char* where);
 
-// ---- index/calls.cpp ------------------------------------------------------------------
-// The index arrays of a key, the axes of the view and of the user's array that they index, and where their axes
-// lie in the result.
-struct IndexArrays {
-  std::vector<PyObject*> arrays;  // borrowed from the key
-  std::vector<int> axes, source_axes;
-  int axis = 0;
-};
-// An array of integers on the device of `view`.
-bool is_index(PyObject* o, const Array& view);
-// view[key] as a new array of `type`, and view[key] = value. Null, false: Python carries the call out.
-PyRef read_at(PyTypeObject* type, const Array& view, const IndexArrays& key, const char* where);
-bool write_at(const Array& view, const IndexArrays& key, PyObject* value, const char* where);
-// x[key] for x of one dimension and one index array in host memory. Null: another case.
-PyRef read_line(PyTypeObject* type, const Array& x, PyObject* key, const char* where);
-// The same for a mask of the shape of x.
-bool is_mask_of(PyObject* o, const Array& x);
-PyRef read_masked(PyTypeObject* type, const Array& x, PyObject* mask, const char* where);
-bool write_masked(const Array& x, PyObject* mask, PyObject* value, const char* where);
-
 // Check that every element reached from `data` is inside the memory, if the memory's size is known.
 bool within_memory(const Array& a, const Layout& layout, const char* data, const char* where);
 void check_reach(const Array& a, const Layout& layout, const char* data, const char* where);

@@ -12,7 +12,7 @@ namespace gpuinterop::ops {
 // GIL nor different addresses: an output may be at the same place as an input of the same itemsize.
 using InnerLoop = void (*)(char** args, const intptr_t* n, const intptr_t* steps, void* data);
 
-constexpr int kMostResults = 2;  // of a loop
+constexpr int kMostArguments = 8, kMostResults = 2;  // of a loop
 
 // A loop and its `data` argument, read at each call: NumPy's C API can replace the loops of a ufunc.
 struct HostLoop {

@@ -1,12 +1,8 @@
+// The loops of NumPy's ufuncs, and its argmin and argmax.
 #include "elementwise/host_loops.hpp"
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <numbers>
+#include <string_view>
 
-#include "elementwise/own_loops.hpp"
 #include "interpreter/error.hpp"
 
 namespace gpuinterop::ops {
@@ -61,13 +57,6 @@ uint8_t itemsize_of_letter(char letter) {
   }
 }
 
-HostLoop in_table(const InnerLoop* table, int x) {
-  if (x < 0 || x >= kOwnDTypes || !table[x]) return {};
-  return {table + x, nullptr};
-}
-
-int log2_of(int64_t itemsize) { return std::countr_zero(static_cast<uint64_t>(itemsize)); }
-
 // Places in NumPy's table of C functions, which every NumPy 2 has. The first returns the version of the
 // ABI, in every NumPy; the second a PyArray_ArrFuncs.
 constexpr int kGetNDArrayCVersion = 0, kGetArrFuncs = 365;
@@ -75,54 +64,6 @@ constexpr unsigned kNumPy2 = 0x02000000;
 // Fields of PyArray_ArrFuncs, which are all pointers: argmax follows 21 casts and 5 functions. argmin is the last
 // field, because NumPy added it later.
 constexpr int kArgMax = 26, kArgMin = 46;
-constexpr int kMostArguments = 8;  // of a ufunc
-
-// ---- functions that NumPy lacks, computed in float64 ------------------------------------------------
-
-double gi_double(unsigned long long bits) { return std::bit_cast<double>(bits); }
-#define GI_FN inline
-#include "../../gpuinterop/elementwise/kernels/digamma.cuh"
-#undef GI_FN
-
-// Newton's method, corrected for the curvature. Winitzki's first approximation is good to 2e-3 everywhere; the error
-// squares with each step.
-double inverse_of_erf(double x) {
-  constexpr double kPi = std::numbers::pi, kSlope = 2 * std::numbers::inv_sqrtpi;
-  const double p = std::fabs(x);
-  if (p == 1) return std::copysign(HUGE_VAL, x);
-  if (!(p < 1)) return NAN;
-  const double log = std::log1p(-p * p), b = 2 / (kPi * 0.147) + log / 2;
-  double y = std::sqrt(std::sqrt(b * b - log / 0.147) - b);
-  for (int i = 0; i < 4; ++i) {
-    // Near 1 the complement keeps the digits that erf(y) - p would lose.
-    double error = p > 0.5 ? 1 - p - std::erfc(y) : std::erf(y) - p;
-    error /= kSlope * std::exp(-y * y);
-    y -= error / (1 + y * error);
-  }
-  return std::copysign(y, x);
-}
-
-template <double (*F)(double)>
-void each(char** args, const intptr_t* n, const intptr_t* steps, void*) {
-  for (intptr_t i = 0; i < *n; ++i) {
-    double x;
-    std::memcpy(&x, args[0] + i * steps[0], sizeof x);
-    x = F(x);
-    std::memcpy(args[1] + i * steps[1], &x, sizeof x);
-  }
-}
-
-constexpr struct {
-  const char* name;
-  InnerLoop loop;
-} special_loops[] = {
-    {"erf", each<[](double x) { return std::erf(x); }>},
-    {"erfc", each<[](double x) { return std::erfc(x); }>},
-    {"erfinv", each<inverse_of_erf>},
-    {"gamma", each<[](double x) { return std::tgamma(x); }>},
-    {"lgamma", each<[](double x) { return std::lgamma(x); }>},
-    {"digamma", each<gi_digamma>},
-};
 
 }  // namespace
 
@@ -149,28 +90,6 @@ HostLoop ufunc_loop(PyObject* ufunc, int index) {
   return loop;
 }
 
-void HostLoop::run_without_gaps(char** args, intptr_t n, const intptr_t* steps) const {
-  constexpr intptr_t kHeld = 512;
-  alignas(64) char held[kMostResults][kHeld * 16];
-  char* at[kMostArguments];
-  intptr_t by[kMostArguments];
-  for (intptr_t done = 0; done < n; done += kHeld) {
-    const intptr_t count = std::min(kHeld, n - done);
-    for (int i = 0; i < inputs + results; ++i) {
-      const bool is_result = i >= inputs;
-      at[i] = is_result ? held[i - inputs] : args[i] + done * steps[i];
-      by[i] = is_result ? itemsizes[i - inputs] : steps[i];
-    }
-    run(at, &count, by);
-    for (int i = 0; i < results; ++i) {
-      const int place = inputs + i;
-      char* copied[] = {held[i], args[place] + done * steps[place]};
-      const intptr_t copied_by[] = {by[place], steps[place]};
-      own_loops().copies[log2_of(itemsizes[i])](copied, &count, copied_by, nullptr);
-    }
-  }
-}
-
 const FindBest* find_best(DTypeId dtype, bool max) {
   const PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy._core._multiarray_umath"));
   const PyRef capsule =
@@ -184,27 +103,6 @@ const FindBest* find_best(DTypeId dtype, bool max) {
   auto* const functions =
       reinterpret_cast<FindBest* (*)(PyObject*)>(api[kGetArrFuncs])(dtype_object(dtype));
   return functions + (max ? kArgMax : kArgMin);
-}
-
-HostLoop cast_loop(DTypeId from, DTypeId to) {
-  if (from == to) return {&own_loops().copies[log2_of(itemsize_of(from))], nullptr};
-  if (from >= kOwnDTypes || to >= kOwnDTypes) return {};
-  return {&own_loops().casts[from][to], nullptr};
-}
-
-HostLoop own_loop(std::string_view name, DTypeId first, DTypeId second) {
-  const OwnLoops& own = own_loops();
-  if (name == "cast") return cast_loop(first, second);
-  if (name == "choose") return {&own.choices[log2_of(itemsize_of(second))], nullptr};
-  if (name == "add") return in_table(own.sums, second);
-  if (name == "power") return in_table(own.powers, first);
-  if (name == "square") return in_table(own.squares, first);
-  if (name == "limit") return in_table(own.limits, first);
-  if (name == "odds") return in_table(own.odds, first);
-  if (name == "straighten") return in_table(own.straightened, first);
-  for (const auto& special : special_loops)
-    if (name == special.name) return {&special.loop, nullptr};
-  return {};
 }
 
 }  // namespace gpuinterop::ops

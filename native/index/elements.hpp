@@ -50,15 +50,3 @@ void scatter(const IndexedElements& at, const Array& value, bool adds, const cha
 void assign_masked(const Array& x, const Array& mask, const Array& value, const char* where);
 
 }  // namespace gpuinterop::ops
-
-namespace gpuinterop {
-
-// As numpy.add.at, in host memory by the program `sum`; false: Python carries the call out.
-bool add_at(PyObject* x, PyObject* key, PyObject* value,
-            std::shared_ptr<const ops::HostProgram> sum);
-// The same for a key that has been read.
-struct IndexArrays;
-bool add_at(const Array& view, const IndexArrays& key, PyObject* value, const char* where,
-            std::shared_ptr<const ops::HostProgram> sum);
-
-}  // namespace gpuinterop

@@ -9,6 +9,7 @@
 #include "elementwise/overlap.hpp"
 #include "exchange/foreign_types.hpp"
 #include "exchange/import_any.hpp"
+#include "index/calls.hpp"
 #include "index/elements.hpp"
 #include "interpreter/error.hpp"
 #include "interpreter/error_translation.hpp"

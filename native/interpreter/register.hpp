@@ -24,6 +24,7 @@ void register_joining();                                  // index/join.cpp
 void register_converters(nanobind::module_& m);           // exchange/traits.cpp
 void register_plans(nanobind::module_& m);                // reduce/bindings.cpp
 void register_reductions(nanobind::module_& m);           // reduce/calls.cpp
+void register_reduced_dimensions(nanobind::module_& m);   // reduce/reduced_dimensions.cpp
 void register_recorder(nanobind::module_& m);             // captures/bindings.cpp
 void register_replays(nanobind::module_& m);              // captures/replay_cache.cpp
 void register_blas(nanobind::module_& m);                 // product/bindings.cpp

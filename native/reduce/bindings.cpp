@@ -228,6 +228,7 @@ void register_plans(nb::module_& m) {
       .def(nb::init<nb::object, std::string>(), nb::arg("miss"), nb::arg("where") = "plan");
   m.def("_forget_calls", nb::overload_cast<>(&ops::forget_calls), "Empty the cache of calls.");
   register_reductions(m);
+  register_reduced_dimensions(m);
   register_recorder(m);
   register_replays(m);
 }
