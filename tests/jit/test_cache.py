@@ -6,7 +6,6 @@ import random
 import shutil
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -71,12 +70,11 @@ def test_a_header_that_changed_is_read_again(folder, tmp_path_factory, line, opt
     assert entries(folder) == []
 
 
-@pytest.mark.parametrize("damage", [b"", b"short", None])
-def test_a_damaged_entry_is_a_miss(folder, damage):
+def test_a_damaged_entry_is_compiled_again(folder):
     code = jit.compile_source(TEXT, 90)
     (entry,) = entries(folder)
     whole = entry.read_bytes()
-    entry.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]) if damage is None else damage)
+    entry.write_bytes(whole[1:])
     assert jit.compile_source(TEXT, 90) == code
     assert entry.read_bytes() == whole
 
@@ -88,17 +86,6 @@ def test_a_second_process_loads_no_compiler(folder):
         f"jit.compile_source({TEXT!r}, 90); assert nvrtc._library.cache_info().currsize == 0"
     )
     driver.run(check, **environment_of(folder))
-
-
-def test_the_size_bound_drops_the_oldest(tmp_path):
-    cache = DiskCache(tmp_path, limit_bytes=5000)
-    for i in range(20):
-        cache.put(f"{i:02}.cubin", bytes(600))
-        os.utime(tmp_path / f"gpuinterop-{i:02}.cubin", (i + 1, i + 1))
-    kept = [path.stem.removeprefix("gpuinterop-") for path in entries(tmp_path)]
-    assert "19" in kept
-    assert "00" not in kept
-    assert sum(path.stat().st_size for path in entries(tmp_path)) <= 5000
 
 
 def test_the_folder_is_the_users(monkeypatch, tmp_path):
@@ -266,32 +253,24 @@ def test_a_bound_of_nothing_keeps_nothing(tmp_path, monkeypatch):
         assert DiskCache(tmp_path).limit_bytes == 512 << 20
 
 
-def test_files_of_the_user_are_neither_counted_nor_removed(folder, tmp_path):
+def test_the_bound_drops_the_oldest_and_no_file_of_the_user(tmp_path):
     """GPUINTEROP_CACHE_DIR may be a folder in which the user keeps kernels too."""
-    user_files = [
-        tmp_path / "user.cubin",
-        tmp_path / ".new-user",
-        folder / "user.cubin",
-        folder / ".new-user",
-    ]
-    folder.mkdir(exist_ok=True)
-    for file in user_files:
+    mine = [tmp_path / "user.cubin", tmp_path / ".new-user"]
+    remains = (
+        tmp_path / ".gpuinterop-new-old"
+    )  # of a process that was killed before it renamed the file
+    for file in (*mine, remains):
         file.write_bytes(bytes(1 << 20))
         os.utime(file, (1, 1))
-    cache = DiskCache(folder, limit_bytes=2000)
-    for key in "abcd":
-        cache.put(f"{key}.cubin", bytes(700))
-    assert 0 < len(entries(folder)) < 4
-    assert all(file.exists() for file in user_files)
-
-
-def test_remains_of_a_killed_process_are_removed(folder):
-    """A process killed between its write and the rename leaves a temporary file."""
-    folder.mkdir(exist_ok=True)
-    remains = folder / ".gpuinterop-new-old"
-    remains.write_bytes(bytes(100))
-    os.utime(remains, (1, 1))
-    DiskCache(folder, limit_bytes=1000).put("a.cubin", bytes(950))
+    cache = DiskCache(tmp_path, limit_bytes=5000)
+    for i in range(20):
+        cache.put(f"{i:02}.cubin", bytes(600))
+        os.utime(tmp_path / f"gpuinterop-{i:02}.cubin", (i + 1, i + 1))
+    kept = [path.name for path in entries(tmp_path)]
+    assert "gpuinterop-19.cubin" in kept
+    assert "gpuinterop-00.cubin" not in kept
+    assert sum(path.stat().st_size for path in entries(tmp_path)) <= 5000
+    assert all(file.exists() for file in mine)
     assert not remains.exists()
 
 
@@ -394,7 +373,7 @@ def test_damaged_entries_are_replaced_and_never_read(tmp_path):
     cache, draw = DiskCache(tmp_path, 1 << 20), random.Random(0)
     cache.put("other.cubin", b"other code")
     path, other = tmp_path / "gpuinterop-a.cubin", tmp_path / "gpuinterop-other.cubin"
-    for damage in (d for d in _damages(path, other) for _ in range(60)):
+    for damage in _damages(path, other) * 60:
         code = draw.randbytes(draw.randrange(1, 200))
         cache.put("a.cubin", code)
         assert cache.get("a.cubin") == code
@@ -418,33 +397,22 @@ def test_a_folder_in_the_place_of_an_entry_only_warns(tmp_path):
         DiskCache(circle, 1 << 20).put("a.cubin", b"code")
 
 
-def test_threads_that_read_write_and_damage_one_entry(tmp_path):
-    path, other = tmp_path / "gpuinterop-a.cubin", tmp_path / "gpuinterop-b.cubin"
-    codes = {name: {f"{name}{i}".encode() * 500 for i in range(4)} for name in "ab"}
-    end = time.monotonic() + 1
+def test_threads_that_read_and_write_one_entry_see_it_whole(tmp_path):
+    codes = [f"{i}".encode() * 500 for i in range(4)]
+    end = time.monotonic() + 0.5
 
-    def write():
-        for code in itertools.cycle(sorted(codes["a"])):
+    def write(cache):
+        for code in itertools.cycle(codes):
             if time.monotonic() > end:
                 return
-            DiskCache(tmp_path, 1 << 20).put("a.cubin", code)
-            DiskCache(tmp_path, 1 << 20).put("b.cubin", code.replace(b"a", b"b"))
+            cache.put("a.cubin", code)
 
-    def damage():
-        draw = random.Random(threading.get_ident())
+    def read(cache):
         while time.monotonic() < end:
-            try:
-                draw.choice(_damages(path, other)[:8])(
-                    draw
-                )  # without a pipe, which blocks this thread
-            except (OSError, ValueError):  # another thread has just replaced the file
-                pass
+            assert cache.get("a.cubin") in {None, *codes}
 
-    def read():
-        while time.monotonic() < end:
-            for name, valid in codes.items():
-                assert DiskCache(tmp_path, 1 << 20).get(f"{name}.cubin") in {None, *valid}
-
-    with ThreadPoolExecutor(6) as pool:
-        for task in [pool.submit(f) for f in (write, write, damage, read, read, read)]:
+    with ThreadPoolExecutor(4) as pool:
+        for task in [
+            pool.submit(f, DiskCache(tmp_path, 1 << 20)) for f in (write, write, read, read)
+        ]:
             task.result()
