@@ -22,6 +22,7 @@ COMMANDS = {
     "doctor": "examine driver, devices, contexts, libraries and memory",
     "matrix": "try every conversion of the installed libraries, and print a table of the outcomes",
     "explain": "predict whether a conversion shares, copies or refuses, and why",
+    "draw": "draw the memory of a view of an array: its elements, gaps, steps and owner",
     "demo": "share one array with every library that is installed",
     "run": "run a program that was written for Theano",
     "version": "print the versions of gpuinterop, Python and NumPy, and the machine",

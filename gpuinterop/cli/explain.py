@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from typing import Any
 
 import gpuinterop as gi
@@ -45,6 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", metavar="DEVICE", help="instead of the default device")
     parser.add_argument("--to", required=True, metavar="LIBRARY", help="the library to convert to")
     parser.add_argument("--copyif", action="store_true", help="allow a copy")
+    parser.add_argument(
+        "--draw", action="store_true", help="also draw the memory and mark the axis at fault"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
@@ -63,6 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({word: getattr(plan, word) for word in words}, indent=1))
     else:
         say(plan)
+        if arguments.draw:
+            print(f"\n{replace(gi.draw(x), axis=plan.axis)}")
     return 3 if plan.unknown else int(plan.refused)
 
 
@@ -70,12 +76,12 @@ def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> 
     """Return an array as the options describe it; it has memory, because some libraries check the address."""
     named = LAYOUTS.get(layout)
     element = as_supported_dtype(dtype, "--dtype")
-    extents = (named or LAYOUTS["C"]).shape if shape is None else _numbers(shape, "--shape")
+    extents = (named or LAYOUTS["C"]).shape if shape is None else numbers_of(shape, "--shape")
     if named is not None:
         with reraise_from("--shape"):
             strides = tuple(s * element.itemsize for s in _strides(layout, extents))
     else:
-        strides = _numbers(
+        strides = numbers_of(
             layout, "--layout", f"one of {', '.join(LAYOUTS)}, or byte strides", "16,4"
         )
         if len(strides) != len(extents):
@@ -93,9 +99,10 @@ def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> 
         )  # fmt: skip
 
 
-def _numbers(
+def numbers_of(
     text: str, where: str, expected: str = "integers separated by commas", example: str = "3,4"
 ) -> tuple[int, ...]:
+    """Return the integers in an option's value."""
     try:
         return tuple(int(word) for word in text.split(",") if word.strip())
     except ValueError:

@@ -39,7 +39,8 @@ class Drawing:
     title: str
     facts: list[str]
     layout: Layout
-    fault: list[str] = field(default_factory=list)  # why a library refuses or copies the array
+    verdict: list[str] = field(default_factory=list)  # what a conversion would do, and why
+    shared: bool = True  # by that conversion
     axis: int | None = None  # at fault
 
     def __str__(self) -> str:
@@ -49,14 +50,16 @@ class Drawing:
         notes = [line + marks.get(axis, "") for axis, line in axes] + picture.cut
         notes += ["'.': no element of the array"] if picture.gaps else []
         head = [self.title, *self.facts, "", *(rows or ["no cells: the array is empty"]), ""]
-        return "\n".join([*head, *notes, *self.fault]).rstrip()
+        return "\n".join([*head, *notes, *self.verdict]).rstrip()
 
     __repr__ = __str__
 
     @property
     def svg(self) -> str:
         """The picture as an SVG document, with a title and a description for those who do not see it."""
-        return svg.draw_memory(self.title, self.facts, self.layout, self.fault, self.axis)
+        return svg.draw_memory(
+            self.title, self.facts, self.layout, self.verdict, self.axis, self.shared
+        )
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -70,8 +73,9 @@ class Drawing:
 def draw(x: Any, to: str | None = None) -> Drawing:
     """Draw the memory of an array of any library: its elements as cells in memory order, gaps, steps and owner.
 
-    With `to`, the drawing marks why the conversion to that library copies or raises, as `explain` predicts it. Nothing
-    is converted and no value is read, so arrays on a GPU are not downloaded. Of large memory the beginning is drawn.
+    With `to`, the drawing says what the conversion to that library would do, as `explain` predicts it, and marks the
+    axis at fault. Nothing is converted and no value is read, so arrays on a GPU are not downloaded. Of large memory the
+    beginning is drawn.
 
     Examples
     --------
@@ -97,7 +101,8 @@ def draw(x: Any, to: str | None = None) -> Drawing:
     low, high = byte_range(info.ptr, info.shape, info.strides, info.itemsize)
     owner = _owner(x)
     if owner is None:
-        facts, pitches = [f"owns {high - low} bytes"], info.strides
+        known = _core.is_array(x) or hasattr(x, "base")
+        facts, pitches = [f"{'owns' if known else 'spans'} {high - low} bytes"], info.strides
     else:
         begin, end, name, pitches = owner
         if begin <= low and high <= end:
@@ -109,12 +114,13 @@ def draw(x: Any, to: str | None = None) -> Drawing:
     if info.readonly:
         facts.append("read-only")
     drawing = Drawing(title, facts, layout)
-    if to is None or (predicted := explain(x, to)).shared:
+    if to is None:
         return drawing
+    predicted = explain(x, to)
     lines = [
         wrap(line, text.WIDTH, subsequent_indent="    ") for line in str(predicted).split("\n")
     ]
-    return replace(drawing, fault=[*chain(*lines)], axis=predicted.axis)
+    return replace(drawing, verdict=[*chain(*lines)], shared=predicted.shared, axis=predicted.axis)
 
 
 def _owner(x: Any) -> tuple[int, int, str, tuple[int, ...]] | None:

@@ -142,12 +142,12 @@ COLUMNS, WIDEST, HEIGHT = 16, 720, 28
 
 
 def draw_memory(
-    title: str, facts: list[str], layout: Layout, fault: list[str], fault_axis: int | None
+    title: str, facts: list[str], layout: Layout, verdict: list[str], fault_axis: int | None, shared: bool
 ) -> str:  # fmt: skip
     """Return the SVG of the memory of an array."""
     picture = draw_cells(layout, min(COLUMNS, int(WIDEST / _width_of_cell(layout))))
     axes = list(words_of_axes(layout, [step.axis for step in picture.steps]))
-    c = Canvas(title, ". ".join([*facts, *(line for _, line in axes), *fault]))
+    c = Canvas(title, ". ".join([*facts, *(line for _, line in axes), *verdict]))
     c.text(MARGIN, 28, title, bold=True)
     for i, fact in enumerate(facts):
         c.text(MARGIN, 48 + 18 * i, fact, "note", size=12)
@@ -158,7 +158,8 @@ def draw_memory(
         c.text(MARGIN, y + 16, "no cells: the array is empty", "note")
     notes = [*picture.cut, *(["grey: no element of the array"] if picture.gaps else [])]
     lines = [(line, "fault" if axis == fault_axis else "note") for axis, line in axes]
-    lines += [*((line, "note") for line in notes), *((line, "fault") for line in fault)]
+    lines += [(line, "note") for line in notes]
+    lines += [(line, "good" if shared else "fault") for line in verdict]
     for i, (line, colour) in enumerate(lines):
         c.text(MARGIN, y + 40 + 18 * i, line, colour, size=12)
     return str(c)

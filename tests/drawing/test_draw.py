@@ -195,6 +195,7 @@ def test_the_owner_of_another_library():
     t = torch.zeros(4, 6)
     assert "owned by a torch.Tensor of shape (4, 6)" in str(gi.from_any(t).T.draw())
     assert check_cells(t[1:, ::2].numpy(), str(gi.from_any(t)[1:, ::2].draw()), t.numpy()) == 9
+    assert "\nspans 96 bytes\n" in str(gi.draw(t))
     assert rows_of(str(gi.draw(t.T))) == rows_of(str(gi.draw(t.numpy().T)))
 
 
@@ -209,7 +210,8 @@ def test_a_refusal_is_marked():
     root = ElementTree.fromstring(drawing.svg)
     red = {node.text for node in root.iter(f"{SVG}text") if node.get("class") == "gi-fault-fill"}
     assert {str(why.axis), str(why).splitlines()[0]} < red
-    assert str(x.draw(to="numpy")) == str(x.draw())
+    assert str(x.draw(to="numpy")) == f"{x.draw()}\nto_numpy: shared"
+    assert "gi-fault-fill" not in x.draw(to="numpy").svg
     with pytest.raises(TypeError):
         gi.draw(object())
 
