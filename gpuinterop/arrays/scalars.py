@@ -31,7 +31,8 @@ from .dtypes import (
 )
 from .numpy_views import read_by_numpy
 
-NUMBERS = (bool, int, float, complex, list, tuple, range)
+LISTS = (list, tuple, range)
+NUMBERS = (bool, int, float, complex, *LISTS)
 
 _NUMBERS = {bool, int, float, complex}  # items of lists that need no check
 PIECE = 1 << 11  # elements that the host handles at once, so that temporary arrays stay small
@@ -168,6 +169,25 @@ def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]
             raise _too_large(largest, wanted, where) from None
         return found if all(isinstance(one, int) for one in found.flat) else found.astype("f8")
     raise _no_numbers(value, f"NumPy reads it as dtype {found.dtype}", where)
+
+
+def dtype_beside(values: Any, dtype: np.dtype[Any], where: str) -> np.dtype[Any]:
+    """Return the dtype of nested lists beside an array: `dtype`, or NumPy's for one of their numbers beside it."""
+    kind = _read(values, dtype, where).dtype.kind
+    if kind == "f" and LETTERS[name_of(dtype)] in "fc":
+        return dtype  # NumPy's result for the floats of ml_dtypes is float64
+    number = {"b": True, "i": 1, "u": 1, "f": 1.0, "c": 1j}.get(kind)
+    return dtype if number is None else np.result_type(dtype, number)
+
+
+def holds_arrays(values: Any) -> bool:
+    """Return whether nested lists, which do not contain themselves, hold arrays among the numbers."""
+    return any(
+        any(holds_arrays(one) for one in values if type(one) is cls)
+        if issubclass(cls, LISTS)
+        else not issubclass(cls, (*NUMBERS, np.generic))
+        for cls in set(map(type, values)) - _NUMBERS
+    )
 
 
 def _no_numbers(value: Any, why: str, where: str) -> ConversionTypeError:

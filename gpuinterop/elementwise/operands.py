@@ -12,9 +12,15 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import dtype_id
-from gpuinterop.arrays.numpy_views import as_scalar, read_by_numpy
-from gpuinterop.arrays.scalars import is_scalar_or_list
+from gpuinterop.arrays.numpy_views import as_scalar, read_by_numpy, wrap_numpy
+from gpuinterop.arrays.scalars import (
+    dtype_beside,
+    holds_arrays,
+    is_scalar_or_list,
+    scalars_to_array,
+)
 from gpuinterop.devices.foreign_handles import torch_keeps_stream
+from gpuinterop.errors import ConversionTypeError
 from gpuinterop.exchange.incoming import (
     as_assigned_array,
     as_input_array,
@@ -46,8 +52,8 @@ def operand(value: Any, like: Any, where: str) -> Any:
     """Convert a value that is not a gpuinterop array to an operand, or return NotImplemented.
 
     NumPy scalars and 0-d NumPy arrays are numbers of their dtype (with a CudaNdarray, of
-    float32). Other arrays are imported by the exchange protocols; host arrays are copied to the
-    device of `like`.
+    float32). A list counts as its numbers do. Other arrays are imported by the exchange protocols; host
+    arrays are copied to the device of `like`.
     """
     value = as_scalar(value, where)
     if like is None and isinstance(value, (bool, int, float, complex)):
@@ -66,9 +72,25 @@ def operand(value: Any, like: Any, where: str) -> Any:
         # An object of a subclass, such as an IntEnum, becomes Python's number.
         numbers: tuple[Any, ...] = (bool, int, float, complex)
         return next(t(value) for t in numbers if isinstance(value, t))
+    if is_scalar_or_list(value):
+        return list_operand(value, like, where)
     if not hasattr(value, "__gpuinterop_trace__") and is_foreign_array(value):
         return on_device_of(as_input_array(value, None, where), like, where)
     return NotImplemented
+
+
+def list_operand(values: Any, like: Any, where: str) -> Any:
+    """Return nested lists as an array on the device of `like`, of the dtype that numbers have beside it."""
+    dtype = None if like is None else getattr(type(like), "_only", None)
+    if like is not None and dtype is None:
+        dtype = dtype_beside(values, core_view(like).dtype, where)
+    host = scalars_to_array(values, dtype, where)
+    if holds_arrays(values):  # which may be on a GPU
+        raise ConversionTypeError(
+            where=where, expected="an array, a number, or nested lists of numbers", got="a list of arrays",
+            fix="join the arrays first: gpuinterop.stack(values)",
+        )  # fmt: skip
+    return on_device_of(wrap_numpy(host), like, where, True)
 
 
 def is_foreign_array(value: Any) -> bool:

@@ -10,12 +10,12 @@ from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import dtype_id
 from gpuinterop.arrays.numpy_views import read_by_numpy
-from gpuinterop.arrays.scalars import is_scalar_or_list
+from gpuinterop.arrays.scalars import LISTS, is_scalar_or_list
 from gpuinterop.errors import DTypeError, ShapeError, type_name
 from gpuinterop.errors.messages import devices_differ, not_an_array
 from gpuinterop.exchange.incoming import as_input_array
 
-from .operands import is_foreign_array, on_device_of, result_class
+from .operands import is_foreign_array, list_operand, on_device_of, result_class
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,21 +70,23 @@ def require_arrays(where: str, *operands: Any) -> Any:
 def as_operands(where: str, *operands: Any) -> list[Any]:
     """Convert the operands to gpuinterop arrays on one device, by the same rule as the operators.
 
-    Arrays of other libraries are shared on their device. Host arrays are copied to the device of the
-    first gpuinterop array, or else of the first array on a GPU, or else to the default device.
+    Lists count as their numbers do. Arrays of other libraries are shared on their device. Host arrays are
+    copied to the device of the first gpuinterop array, or else of the first array on a GPU, or else to the
+    default device.
     """
     all_arrays = all([isinstance(x, _core.Array) for x in operands])
     if all_arrays and len(operands) == 1:
         return [operands[0]]
-    if not all_arrays and any(map(_foreign, operands)):
+    if not all_arrays and any(isinstance(x, LISTS) or _foreign(x) for x in operands):
         sources = [as_input_array(x, None, where) if _foreign(x) else x for x in operands]
         arrays = [x for x in operands if isinstance(x, _core.Array)]
         arrays += [x for x in sources if isinstance(x, _core.Array) and x.device.type != "cpu"]
         like = arrays[0] if arrays else None
         operands = tuple(
-            on_device_of(source, like, where) if _foreign(x) else x
+            list_operand(x, like, where) if isinstance(x, LISTS)
+            else on_device_of(source, like, where) if _foreign(x) else x
             for x, source in zip(operands, sources, strict=True)
-        )
+        )  # fmt: skip
     require_arrays(where, *operands)
     return list(operands)
 

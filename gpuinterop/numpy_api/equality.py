@@ -74,7 +74,7 @@ def _all_equal(x: Any, y: Any, equal_nan: bool) -> Any:
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
     """Return whether all elements are equal within the tolerances, as a bool; waits for the result.
 
-    At least one operand is a gpuinterop array.
+    At least one operand is an array or a list.
     """
     if not any(isinstance(v, _core.Array) or hasattr(v, "__gpuinterop_trace__") for v in (a, b)):
         (a,) = results.as_operands("allclose", a)

@@ -68,11 +68,10 @@ def test_tensors_stay_on_their_gpu():
         gi.concatenate([tensor, HOST])
 
 
-@pytest.mark.parametrize("value", [[1.0, 2.0], None, "text", 3])
+@pytest.mark.parametrize("value", [None, "text", 3])
 @pytest.mark.parametrize("name", ["sum", "norm", "split", "take", "broadcast_to"])
 def test_error_for_a_non_array_suggests_a_conversion_that_works(name, value):
     extra = {"split": (2,), "take": ([0],), "broadcast_to": ((2, 3),)}.get(name, ())
     with pytest.raises(TypeError, match=f"{name}: ") as caught:
         getattr(gi, name)(value, *extra)
-    converts = value in ([1.0, 2.0], 3)
-    assert caught.value.fix.endswith("gpuinterop.asarray(x)" if converts else "an array of them")
+    assert caught.value.fix.endswith("gpuinterop.asarray(x)" if value == 3 else "an array of them")

@@ -241,20 +241,61 @@ OPERATORS = (
 )  # fmt: skip
 
 
-def test_lists_are_not_operands(device):
-    x = gi.asarray(np.array([1, 2], "float32"), device=device)
-    for compare in (operator.eq, operator.ne, operator.lt):
-        for other in ([1, 2], (1, 2)):
-            with pytest.raises(TypeError, match=r"gpuinterop\.asarray\(value\)"):
-                compare(x, other)
-            with pytest.raises(TypeError):
-                compare(other, x)
-    for number in (x, gi.asarray(3, dtype="int64", device=device)):
-        for compute in OPERATORS:
-            for other in ([1, 2], (1, 2), []):
-                for pair in ((number, other), (other, number)):
-                    with pytest.raises(gi.GpuInteropError, match=r"gpuinterop\.asarray\(value\)"):
-                        compute(*pair)
+LISTS = ([1, 2], (True, False), [0.5, 2], [1j, 2], range(1, 3), [[1], [2]])
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int16", "float16", "float32", "complex64", "bfloat16"])
+@pytest.mark.parametrize("values", LISTS, ids=str)
+def test_lists_count_as_their_numbers_do(device, dtype, values):
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    x = gi.GpuArray([1, 2], dtype, device)
+    host = np.array(values)
+    for compute in (operator.add, operator.mul, operator.eq, gi.maximum):
+        for pair in ((x, values), (values, x)):
+            found = compute(*pair)
+            number = host.ravel()[0].item()  # of the list's kind
+            assert found.dtype == compute(x, number).dtype
+            wide = np.result_type(host, np.float32)
+            read = (host if p is values else p.get().astype(wide) for p in pair)
+            numpys = np.maximum if compute is gi.maximum else compute
+            np.testing.assert_array_equal(
+                found.get().astype(wide), numpys(*read).astype(found.dtype).astype(wide)
+            )
+
+
+def test_lists_beside_a_cudandarray_and_alone_are_float32(device):
+    x = gi.CudaNdarray([1.0, 2.0], device=device)
+    y = x
+    y += [1, 2]
+    assert y is x
+    assert (type([1, 2] - x), (x == (2, 4)).tolist()) == (gi.CudaNdarray, [True, True])
+    with gi.device(device):
+        for found in (
+            gi.exp([0, 0]),
+            gi.sum([[0.5, 0.5]]),
+            gi.add([0, 1], [1, 0]),
+            gi.stack([[1], x[:1] - 1]),
+        ):
+            assert (found.dtype, found.device, set(found.ravel().tolist())) == (
+                "float32",
+                x.device,
+                {1.0},
+            )
+    assert (x @ [1, 2]).item() == 10
+
+
+def test_lists_that_are_no_operands(device):
+    x = gi.CudaNdarray([1.0, 2.0], device=device)
+    for values, error in [([1j, 2], gi.DTypeError), (["a"], gi.ConversionTypeError), ([[1], [1, 2]], gi.ShapeError),
+                          ([10**40, 1], gi.DTypeError)]:  # fmt: skip
+        with pytest.raises(error):
+            x + values
+    for values in ([x, x], [[x[0]], [np.ones(())]]):
+        with pytest.raises(gi.ConversionTypeError, match=r"gpuinterop\.stack"):
+            x + values
+    with pytest.raises(gi.DTypeError):
+        gi.GpuArray([1], "int8", device).__add__([1000])
     assert (x == None) is False  # noqa: E711
     assert (x != "text") is True
 

@@ -64,9 +64,8 @@ def test_refusals(device: str) -> None:
         for wrong in ([], [x, x[0]], [x, x[:1, :2]]):
             with pytest.raises(gpuinterop.ShapeError):
                 join(wrong)
-        for wrong in (3, [x, [[1.0, 2.0, 3.0]]]):
-            with pytest.raises(gpuinterop.ArgumentTypeError):
-                join(wrong)
+        with pytest.raises(gpuinterop.ArgumentTypeError):
+            join(3)
     for call in (lambda: gpuinterop.concatenate([x.sum()]), lambda: gpuinterop.concatenate([x], 2),
                  lambda: gpuinterop.stack([x], 3),
                  lambda: gpuinterop.split(x, 2, axis=1), lambda: gpuinterop.split(x, 0)):  # fmt: skip

@@ -13,10 +13,9 @@ PRODUCTS = [gi.matmul, gi.dot, gi.inner, gi.gemm, gi.ger, gi.gemv, gi.vdot]
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda p: p.__name__)
 def test_operand_that_is_not_an_array_is_refused(device: str, product) -> None:
     x = CudaNdarray(values(2, 2), device=device)
-    for strange in (None, "a", [[1.0]], object()):
-        error = ArgumentTypeError if isinstance(strange, list) else gi.ConversionTypeError
+    for strange in (None, "a", ["a"], object()):
         for operands in ((x, strange), (strange, x)):
-            with pytest.raises(error):
+            with pytest.raises(gi.ConversionTypeError):
                 product(*operands)
 
 

@@ -92,7 +92,7 @@ WRONG = {
     "nothing": (ArgumentTypeError, lambda x: gi.sum()),
     **{f"the mask {mask!r} of reduce_sum": (TypeError, lambda x, mask=mask: x.reduce_sum(mask))
        for mask in [(1,), (1, 0, 1), 1, "ab", None]},
-    "a list of reduce_sum": (ArgumentTypeError, lambda x: gi.reduce_sum([1.0], (1,))),
+    "a number of reduce_sum": (ArgumentTypeError, lambda x: gi.reduce_sum(1.0, (1,))),
     "ord": (ShapeError, lambda x: gi.norm(x, 3)),
     "ord of matrices": (ShapeError, lambda x: gi.norm(x, "nuc")),
     "map as bytes": (ArgumentTypeError, lambda x: gi.MapReduce(b"x0", lambda x, e: ())),
