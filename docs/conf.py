@@ -3,6 +3,7 @@
 A build needs no network: docs/inventories has the names of other projects to which the docstrings link.
 """
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -33,8 +34,8 @@ nb_execution_mode = "off"
 nb_merge_streams = True
 # One pair of backticks in a docstring is code, and a link if it is a known name.
 default_role = "py:obj"
-# "cpu" and "C" are strings of Python: their quotes stay straight.
-smartquotes = False
+# Dashes only: "cpu" and "C" are strings of Python, whose quotes stay straight.
+smartquotes_action = "D"
 autodoc_typehints = "none"
 autodoc_member_order = "groupwise"
 napoleon_google_docstring = False
@@ -93,14 +94,46 @@ def read_outside(_app: Any, docname: str, source: list[str]) -> None:
         source[0] = source[0].replace(f"]({up}../{outside}", f"]({up}{inside}")
 
 
-def shorten(_app: Any, what: str, name: str, _object: Any, _options: Any, lines: list[str]) -> None:
-    """Leave out the sentences that all elementwise functions share; let |x| be an absolute value."""
-    for number, line in enumerate(lines):
-        if "`" not in line and ">>>" not in line:
-            lines[number] = line.replace("|", r"\|")
+def clean_signature(
+    _app: Any,
+    _what: str,
+    _name: str,
+    _object: Any,
+    _options: Any,
+    signature: str | None,
+    _returns: Any,
+) -> tuple[str, None] | None:
+    """Leave out `self`, types, and defaults that Python cannot write."""
+    if signature is None:
+        return None
+    if "<factory>" in signature:
+        return "()", None
+    signature = re.sub(r"^\(self(, )?", "(", signature)
+    signature = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", signature)
+    signature = re.sub(r"=<[^>]*>", "", signature)
+    return re.sub(r": [\w.]+(?: \| [\w.]+)*(?: (=) )?", r"\1", signature), None
+
+
+def clean_docstring(
+    _app: Any, _what: str, _name: str, documented: Any, _options: Any, lines: list[str]
+) -> None:
+    """Leave out what all elementwise functions share, link no parameters, and write |x| as an absolute value."""
+    try:
+        parameters = "|".join(inspect.signature(documented).parameters)
+    except (TypeError, ValueError):
+        parameters = ""
+    cleaned: list[str] = []
+    for line in lines:
         if line.startswith(SHARED_SENTENCES):
-            del lines[number:]
-            return
+            break
+        if "`" not in line and ">>>" not in line:
+            line = line.replace("|", r"\|")
+        if parameters:
+            line = re.sub(rf"(?<!`)`({parameters})`(?!`)", r"``\1``", line)
+        # What follows a parameter describes it. Napoleon takes it for a type if it stands in the same line.
+        described = re.match(r"(\w[\w, ]*) : (.*)", line)
+        cleaned += [described[1], f"    {described[2]}"] if described else [line]
+    lines[:] = cleaned
 
 
 def link_names(_app: Any, doctree: nodes.document) -> None:
@@ -143,5 +176,7 @@ def setup(app: Any) -> None:
     """Register the functions above."""
     app.connect("source-read", read_outside)
     app.connect("doctree-read", link_names)
-    app.connect("autodoc-process-docstring", shorten)
+    app.connect("autodoc-process-signature", clean_signature)
+    # Before napoleon, which reads the sections.
+    app.connect("autodoc-process-docstring", clean_docstring, priority=100)
     app.connect("build-finished", write_llms)

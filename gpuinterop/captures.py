@@ -156,16 +156,17 @@ class Capture(_core.Block):
 def capture(function: Any = None, *arguments: Any, device: Any = None) -> Capture:
     """Record operations into a graph that one call replays.
 
-    ``with capture() as graph:`` records the block; ``f = capture(function, *arguments)`` records
-    one call of the function, and ``f(*arguments)`` replays it, copying arguments other than the
-    captured ones into these. Pass keywords in a lambda: ``capture(lambda x: f(x, k=2), x)``. `device`
-    is by default that of the first array among the arguments, or the default device; work on another
-    device raises an error. Nothing is computed, and results have no values, until the first replay. The
-    graph keeps every array that it uses alive and owns the memory of the results: each replay overwrites
-    them, so copy results that must not change. A capture that is replayed inside another capture becomes
-    part of it. A replay gives the same bits as the operations one by one.
+    - ``with capture() as graph:`` records the block, and ``graph.replay()`` replays it.
+    - ``f = capture(function, *arguments)`` records one call of the function, and ``f(*arguments)`` replays it.
+      Other arguments than the captured ones are copied into these. Pass keywords in a lambda:
+      ``capture(lambda x: f(x, k=2), x)``.
 
-    Calls that wait for the device raise an error inside: `item`, ``numpy.asarray``, printing.
+    Results have no values before the first replay, and each replay overwrites them. Copy what you keep. The
+    graph keeps every array that it uses alive. A replay gives the same bits as the operations one by one. A
+    capture that is replayed inside another capture becomes part of it.
+
+    `device` is by default that of the first array among the arguments, or the default device. Work on another
+    device raises an error. So do calls that wait for the device: `item`, ``numpy.asarray``, printing.
 
     Examples
     --------

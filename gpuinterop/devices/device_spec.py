@@ -33,8 +33,8 @@ class Device(_core.Block):
 
     __slots__ = {
         "index": "The number among the devices of its kind; 0 for the CPU.",
-        "type": 'The kind: "cpu" or "cuda".',
-        "type_code": "The kind as DLPack's number: 1 for the CPU, 2 for CUDA.",
+        "type": '"cpu" or "cuda".',
+        "type_code": "1 for the CPU, 2 for CUDA, as in DLPack.",
     }
 
     type: str

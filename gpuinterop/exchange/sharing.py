@@ -21,14 +21,17 @@ __all__ = ["explain", "may_share_memory", "shares_memory"]
 def explain(x: Any, library: str = "gpuinterop", copyif: bool = False, **options: Any) -> Plan:
     """Report what converting `x` would do: share, copy or raise, why, and a fix.
 
-    Nothing is converted, and a DLPack capsule is not consumed. The result is the plan that the converter
-    itself carries out, with ``.shared``, ``.copied``, ``.refused``, ``.reason``, ``.axis``, ``.bytes``
-    and ``.fix``; printing it shows all of them. `x` may be a gpuinterop array or an array of another
-    library; `library` is a name as for `to`, or "gpuinterop" and "cudandarray" for a gpuinterop array. The library
-    is imported, as by the conversion, to check that this works. Inside `no_copies` a copy is refused. Of
-    other packages' converters, one without ``plan_to`` gives ``.unknown``, and one without ``plan_from``
-    is tried. Only the conversion itself raises CaptureError on a GPU, because it finds out there which
-    streams may wait inside a capture.
+    The result is the plan that the converter itself carries out, with ``.shared``, ``.copied``, ``.refused``,
+    ``.reason``, ``.axis``, ``.bytes`` and ``.fix``. Printing it shows all of them. Nothing is converted, and a
+    DLPack capsule is not consumed.
+
+    `x` may be a gpuinterop array or an array of another library. `library` is a name as for `to`, or
+    "gpuinterop" or "cudandarray" for a gpuinterop array. The library is imported, to check that this works.
+    Inside `no_copies` a copy is refused.
+
+    A converter of another package without ``plan_to`` gives ``.unknown``. One without ``plan_from`` is tried.
+    Only the conversion itself raises CaptureError on a GPU, because it finds out there which streams may wait
+    inside a capture.
 
     Examples
     --------

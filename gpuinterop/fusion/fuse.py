@@ -237,30 +237,30 @@ def _rebuilder(returned: Any) -> Callable[[Any], Any] | None:
 def fuse(
     function: Callable[..., Any] = _DECORATOR, *, static_argnames: str | Sequence[str] = ()
 ) -> Any:
-    """Compile `function` to one kernel: traced once, no temporaries, every operand read once.
+    """Compile `function` to one kernel, which has no temporaries and reads every operand once.
 
-    Inside, arrays represent single elements: use operators, the functions of this package or NumPy's,
-    and numbers. The function may return several arrays. Results have the shapes and dtypes that they
-    have without `fuse`, and are the same bit for bit.
+    The function is traced once for each combination of the arrays' classes, dtypes and numbers of
+    dimensions. A new Python number (int, float, complex) needs no new trace, because it is an operand of
+    the kernel. The function must not read it; list the numbers that it reads in `static_argnames`. All other
+    arguments, such as booleans, text and `self`, are constants. They must be hashable, and each new value is
+    traced.
 
-    A fused function depends on its arguments only, as one of jax.jit does. It is traced once for each
-    combination of the arrays' classes, dtypes and numbers of dimensions, and of constants. Python
-    numbers (int, float, complex) are operands of the kernel: new values need no trace. The function
-    must not read them; list those that it reads in `static_argnames`. All other arguments, such as
-    booleans, text and `self`, are constants, compared by type and exact value, and must be hashable.
-    Globals, closures and attributes keep the values that they have when the function is traced. An
-    array among them is captured by reference: each call reads its memory. A value that depends only
-    on such arrays is computed once. A 0-d NumPy array among them is a constant: the function is traced
-    again when it has changed. A default that can change, such as an array, is an argument of each call.
+    The function may return several arrays. It may use
 
-    The function may read shapes (``x.shape``, ``x.size``, ``len(x)``); it is then traced for each.
-    Values may be reduced: ``(x * y).sum()``, likewise prod, mean, min, max, any and all, over all axes
-    or ``axis=``. Each reduction is one kernel that reads the operands once and also runs the operations
-    on the reduced value that keep its shape; values of larger shapes are one kernel after those. A
-    softmax of rows is three kernels. Reductions over the same axes that do not need each other, such as
-    ``x.min()`` and ``x.max()``, are one kernel. Products with vectors are such reductions, and ``x.T`` and
-    ``x[:, None]`` cost nothing. Sums of floats are as accurate as those of `CudaNdarray.sum`, but may be
-    joined in another order and so differ in the last bit on CUDA. Fused functions may call one another.
+    - operators, elementwise functions of this package and of NumPy, and other fused functions
+    - sum, prod, mean, min, max, any and all, over any axes, and products with vectors
+    - ``x.T``, ``x.transpose(...)``, ``x.swapaxes(...)``, ``x[:, None]``
+    - ``x.shape``, ``x.size`` and ``len(x)``: it is then traced for each shape
+
+    A reduction ends a kernel. Operations on the reduced value that keep its shape run in the same kernel,
+    operations of a larger shape in the next one. A softmax of rows is three kernels.
+
+    Globals, closures and attributes keep the values that they have during the trace. Each call reads the
+    memory of an array among them. A 0-d NumPy array among them is a constant, and the function is traced again
+    when it has changed. A default that can change, such as an array, is an argument of each call.
+
+    Results have the shapes and dtypes that they have without `fuse`, and are the same bit for bit. One
+    exception: on CUDA, sums of floats may differ in the last bit.
 
     Examples
     --------
