@@ -1,6 +1,6 @@
 """The common parts of the benchmarks: options, contenders that take turns, a table, JSON and a picture.
 
-Every benchmark takes ``--json FILE`` (``--json`` alone: to stdout), ``--plot PNG``, ``--quick`` and
+Every benchmark takes ``--json FILE`` (``--json`` alone: to stdout), ``--plot SVG``, ``--quick`` and
 ``--device``, and writes JSON of one form, which ``Benchmark.record`` describes.
 
 If a contender is not installed, or fails in its first call, the benchmark prints a line and omits its column. On
@@ -47,7 +47,7 @@ class Options(argparse.ArgumentParser):
         )
         self.add_argument("--device", default=None, help=f"{text} (default: a GPU if there is one)")
         self.add_argument("--json", nargs="?", const="-", metavar="FILE", help="write all numbers")
-        self.add_argument("--plot", type=Path, metavar="PNG", help="draw a picture (needs [viz])")
+        self.add_argument("--plot", type=Path, metavar="SVG", help="draw a picture")
         self.add_argument("--quick", action="store_true", help="small sizes, few repeats")
         self.add_argument("--alone", action="store_true", help="without the other libraries")
 

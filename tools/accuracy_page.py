@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import accuracy  # noqa: E402
+import accuracy
+from page_parts import recorded, table
 
 HEAD = """\
 # Accuracy of the operations
@@ -42,25 +36,21 @@ python benchmarks/accuracy.py --device cuda --json benchmarks/results/accuracy-c
 
 
 def page() -> str:
-    found = {}
-    for device in ("cpu", "cuda"):
-        file = ROOT / "benchmarks" / "results" / f"accuracy-{device}.json"
-        if file.is_file():
-            found[device] = json.loads(file.read_text(encoding="utf-8"))
+    found = {d: record for d in ("cpu", "cuda") if (record := recorded(f"accuracy-{d}"))}
     places = [f"{t} on {d}" for t in ("float32", "float64") for d in found]
     counts = " and ".join(f"{record['arguments']:,} on {d}" for d, record in found.items())
     lines = [
         "Each operation is measured with arguments from the ranges in `benchmarks/accuracy.py`:",
         f"{counts}.",
         "",
-        f"| | {' | '.join(places)} | guaranteed, float32 | float64 |",
-        "| --- " * (len(places) + 3) + "|",
     ]
+    rows = []
     for name, row in accuracy.ROWS.items():
         cells = [
             f"{found[d]['ulps'][name][t]:.2f}" if t in found[d]["ulps"].get(name, {}) else ""
             for t in ("float32", "float64") for d in found
         ]  # fmt: skip
         promised = [f"{v:g}" if v is not None else "" for v in (row.float32, row.float64)]
-        lines.append(f"| `{name}` | {' | '.join(cells + promised)} |")
+        rows.append([f"`{name}`", *cells, *promised])
+    lines += table(["", *places, "guaranteed, float32", "float64"], rows)
     return HEAD + "\n".join(lines) + "\n" + TAIL

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
+
+from page_parts import RESULTS, table
 
 from gpuinterop.testing.layouts import LAYOUTS
 from gpuinterop.testing.matrix_table import Cell, Matrix
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
 PLACES = {"cpu": "On the host", "gpu": "On a GPU"}
 LETTERS = {"shared": "S", "copied": "C", "refused": "R", "wrong": "**W**", "none": "-", "": ""}
 WORST = ("wrong", "refused", "copied", "shared", "none")
@@ -54,22 +53,19 @@ def outcome(cells: list[Cell]) -> str:
     return next((o for o in WORST if o in found), "")
 
 
-def table(matrix: Matrix, device: str, by: str, cells: list[Cell]) -> list[str]:
+def outcomes(matrix: Matrix, device: str, by: str, cells: list[Cell]) -> list[str]:
     """Return a table with libraries and directions as rows, and layouts or dtypes as columns."""
     tried = [library.name for library in matrix.libraries if not library.why]
     columns = list(dict.fromkeys(getattr(cell, by) for cell in cells))
-    lines = [
-        "| | " + " | ".join(columns) + " |",
-        "| --- " * (len(columns) + 1) + "|",
-    ]
+    rows = []
     for name in tried:
         for direction in ("to", "from"):
             row = [c for c in cells if c.library == name and c.direction == direction]
             if not row:
                 continue
             letters = (LETTERS[outcome([c for c in row if getattr(c, by) == x])] for x in columns)
-            lines.append(f"| {direction} `{name}` | " + " | ".join(letters) + " |")
-    return lines
+            rows.append([f"{direction} `{name}`", *letters])
+    return table(["", *columns], rows)
 
 
 def reasons(cells: list[Cell]) -> list[str]:
@@ -78,7 +74,7 @@ def reasons(cells: list[Cell]) -> list[str]:
     for cell in cells:
         if cell.outcome in ("copied", "refused") and cell.reason:
             found.setdefault((cell.library, cell.direction, cell.reason), []).append(cell)
-    lines = ["| | layouts or dtypes | needed to share |", "| --- | --- | --- |"]
+    rows = []
     for (name, direction, reason), struck in found.items():
         row = [c for c in cells if (c.library, c.direction) == (name, direction)]
         dtypes, layouts = (among(by, struck, row) for by in ("dtype", "layout"))
@@ -92,8 +88,8 @@ def reasons(cells: list[Cell]) -> list[str]:
                 c.dtype for c in row if c.layout in hit and c.outcome == "shared"
             )
             what += f" (but not {', '.join(spared)})" if spared else ""
-        lines.append(f"| {direction} `{name}` | {what} | {reason.replace('|', chr(92) + '|')} |")
-    return lines
+        rows.append([f"{direction} `{name}`", what, reason.replace("|", "\\|")])
+    return table(["", "layouts or dtypes", "needed to share"], rows)
 
 
 def among(by: str, struck: list[Cell], row: list[Cell]) -> str:
@@ -138,11 +134,11 @@ def section(place: str, matrix: Matrix) -> list[str]:
         "",
         "Layouts of float32:",
         "",
-        *table(matrix, device, "layout", [c for c in here if c.dtype == "float32"]),
+        *outcomes(matrix, device, "layout", [c for c in here if c.dtype == "float32"]),
         "",
         "Element types, in C order:",
         "",
-        *table(matrix, device, "dtype", [c for c in here if c.layout == "C"]),
+        *outcomes(matrix, device, "dtype", [c for c in here if c.layout == "C"]),
         "",
         "Arrays that are not shared, and why:",
         "",

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import inspect
 import sys
+from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import accuracy_page
 import compatibility_page
 import explaining_pictures
 import performance_page
-import performance_pictures
 import performance_readme
+from page_parts import ROOT
 
 from gpuinterop import errors
 
-ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 BEGIN, END = "<!-- figures: written by tools/make_docs.py -->\n\n", "\n<!-- end of figures -->"
 
@@ -102,16 +102,17 @@ def readme() -> str:
     return before + BEGIN + performance_readme.readme_table() + END + after
 
 
+PICTURES = explaining_pictures.PICTURES | {
+    name: partial(draw, performance_page.records())
+    for name, draw in performance_page.PICTURES.items()
+}
 PAGES = {
     ROOT / "docs" / "reference" / "accuracy.md": accuracy_page.page,
     ROOT / "docs" / "reference" / "errors.md": errors_page,
     ROOT / "docs" / "reference" / "performance.md": performance_page.page,
     ROOT / "docs" / "reference" / "compatibility.md": compatibility_page.page,
     README: readme,
-    **{
-        ROOT / "docs" / "images" / f"{name}.svg": draw
-        for name, draw in explaining_pictures.PICTURES.items()
-    },
+    **{ROOT / "docs" / "images" / f"{name}.svg": draw for name, draw in PICTURES.items()},
 }
 
 
@@ -124,9 +125,6 @@ def main(arguments: list[str]) -> int:
             path.write_text(text, encoding="utf-8")
         elif not path.is_file() or path.read_text(encoding="utf-8") != text:
             stale.append(str(path.relative_to(ROOT)))
-    if not check:
-        performance_pictures.draw()
-    stale += [f"docs/images/{name}.png" for name in performance_pictures.stale_pictures()]
     for name in stale:
         print(f"{name} is stale: run `make docs` (python tools/make_docs.py)")
     return int(bool(stale))

@@ -7,19 +7,29 @@ library is faster.
 
 from __future__ import annotations
 
-import json
+import re
 import sys
 from collections.abc import Iterable
-from pathlib import Path
+from html import unescape
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
-TEMPLATE = ROOT / "tools" / "performance.md"
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import pictures  # noqa: E402
-from performance_targets import (  # noqa: E402
+from page_parts import (
+    GPUINTEROP,
+    NAMES,
+    RESULTS,
+    ROOT,
+    is_rate,
+    machine,
+    percent,
+    processor,
+    recorded,
+    sources,
+    spelt,
+    table,
+    wrapped,
+)
+from performance_pictures import PICTURES
+from performance_targets import (
     BANDWIDTH,
     CONVERSIONS,
     HOST,
@@ -33,46 +43,22 @@ from performance_targets import (  # noqa: E402
     Mark,
     Promise,
 )
-from performance_words import (  # noqa: E402
-    NAMES,
-    figure,
-    machine,
-    percent,
-    processor,
-    sources,
-    spelt,
-    wrapped,
-)
+from pictures import ORDER
 
-GPUINTEROP = "gpuinterop"
+from gpuinterop.drawing.chart import figure
+
+TEMPLATE = ROOT / "tools" / "performance.md"
 MARKS = (
     *CONVERSIONS, *BANDWIDTH, *PROGRAMS, *HOST, *PRODUCTS,
     *(mark for mark in (*TRANSFERS, *READS) if (RESULTS / f"{mark.record}.json").is_file()),
 )  # fmt: skip
 AHEAD = 1.05  # another library counts as faster from 5 % on; less is run-to-run variation
 
-# Record: the content of its picture.
-PICTURES = {
-    "documents": "Microseconds of a step of the old tutorials' programs",
-    "bandwidth": "Bandwidth of elementwise operations on 2^28 floats, by layout",
-    "reductions": "Bandwidth of reductions of 2^28 floats, or of the number in the row's name",
-    "grid": "Bandwidth over that of the faster of PyTorch and CuPy, by operation, dtype and size",
-    "indexing": "Bandwidth of reading and writing at random indices and by masks",
-    "launch": "Microseconds of a call from 1 to 2^28 floats",
-    "gemm": "Time of products as multiples of gpuinterop's",
-    "converters": "Microseconds of one conversion of a 64 x 64 array",
-}
-if (RESULTS / "transfers.json").is_file():
-    PICTURES["transfers"] = "GB/s of transfers between host and GPU, by size"
 RECORDS = (*PICTURES, "exchange", "import", "reads", "cpu")
 
 
 def records() -> dict[str, dict[str, Any]]:
-    found = {
-        name: json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
-        for name in RECORDS
-        if (RESULTS / f"{name}.json").is_file()
-    }
+    found = {name: record for name in RECORDS if (record := recorded(name))}
     absent = [
         f"{mark.row!r} in {mark.record}.json"
         for mark in MARKS
@@ -88,10 +74,6 @@ def records() -> dict[str, dict[str, Any]]:
 def own_figure(row: dict[str, float]) -> float:
     """Return the first figure of gpuinterop."""
     return next(value for who, value in row.items() if who.startswith(GPUINTEROP))
-
-
-def is_rate(record: dict[str, Any]) -> bool:
-    return "/s" in record["unit"]
 
 
 def better(record: dict[str, Any], a: float, b: float) -> bool:
@@ -128,10 +110,7 @@ def bold(row: dict[str, float]) -> str:
 
 
 def conversions_table(found: dict[str, dict[str, Any]]) -> list[str]:
-    lines = [
-        "| | gpuinterop | other libraries | target | scaled target | |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
+    rows = []
     for mark in CONVERSIONS:
         record = found[mark.record]
         row = record["rows"][mark.row]
@@ -140,46 +119,42 @@ def conversions_table(found: dict[str, dict[str, Any]]) -> list[str]:
             for who, v in row.items()
             if not who.startswith(GPUINTEROP) and "(gpuinterop)" not in who
         )
-        lines.append(
-            f"| {mark.title} | {bold(row)} | {peers} | {goal(record, mark)} | {verdict(record, mark)} |"
-        )
-    return lines
+        rows.append([mark.title, bold(row), peers, *goal(record, mark)])
+    return table(["", GPUINTEROP, "other libraries", "target", "scaled target", ""], rows)
 
 
-def goal(record: dict[str, Any], mark: Mark) -> str:
-    row = record["rows"][mark.row]
-    here = scaled(mark, row, is_rate(record))
+def goal(record: dict[str, Any], mark: Mark) -> tuple[str, str, str]:
+    """Return the target, the scaled target, and whether it is met."""
+    here = scaled(mark, record["rows"][mark.row], is_rate(record))
     value = f"{mark.value:g}" if mark.row != "CudaNdarray -> PyCUDA" else "constructor + 0.4"
-    return f"{value} | {figure(here[0]) if here else figure(mark.value)}"
+    return value, figure(here[0] if here else mark.value), verdict(record, mark)
 
 
 def wide_table(found: dict[str, dict[str, Any]], marks: tuple[Mark, ...]) -> list[str]:
     """Return a table with the contenders as columns."""
     every = [who for mark in marks for who in found[mark.record]["rows"][mark.row]]
-    columns = [who for who in pictures.STYLES if who in every and who != GPUINTEROP]
-    lines = [
-        "| | gpuinterop | "
-        + " | ".join(NAMES.get(c, c) for c in columns)
-        + " | target | scaled target | |",
-        "| --- " * (len(columns) + 5) + "|",
-    ]
+    columns = [who for who in ORDER if who in every and who != GPUINTEROP]
+    rows = []
     for mark in marks:
         record = found[mark.record]
         row = record["rows"][mark.row]
-        cells = " | ".join(figure(row.get(c)) for c in columns)
-        lines.append(
-            f"| {mark.title} | {bold(row)} | {cells} | {goal(record, mark)} | {verdict(record, mark)} |"
-        )
-    return lines
+        cells = (figure(row.get(c)) for c in columns)
+        rows.append([mark.title, bold(row), *cells, *goal(record, mark)])
+    head = ["", GPUINTEROP, *(NAMES.get(c, c) for c in columns), "target", "scaled target", ""]
+    return table(head, rows)
 
 
 def recorded_table(found: dict[str, dict[str, Any]], marks: tuple[Mark, ...]) -> str:
-    """Return the table and the record's picture, or a sentence if there is no such record."""
+    """Return the table, or a sentence if there is no such record."""
     if marks[0].record not in found:
         return f"There is no record of `bench_{marks[0].record}`."
-    picture = PICTURES.get(marks[0].record)
-    shown = ["", f"![{picture}](../images/{marks[0].record}.png)"] if picture else []
-    return "\n".join([*wide_table(found, marks), *shown])
+    return "\n".join(wide_table(found, marks))
+
+
+def picture(found: dict[str, dict[str, Any]], name: str, folder: str = "../images") -> str:
+    """Return the Markdown that shows a record's picture, with its message as the alternative text."""
+    text = re.search("<title>(.*?)</title>", PICTURES[name](found)) if name in found else None
+    return f"![{unescape(text[1])}]({folder}/{name}.svg)" if text else ""
 
 
 def promises(found: dict[str, dict[str, Any]]) -> list[Promise]:
@@ -216,21 +191,17 @@ def raw_launch(record: dict[str, Any]) -> float:
 
 def every_size() -> str:
     """Return the result of bench_bandwidth --ratios: every layout, from 2^10 elements up."""
-    file = RESULTS / "ratios.json"
-    if not file.is_file():
+    record = recorded("ratios")
+    if record is None:
         return "There is no record of this comparison."
-    record = json.loads(file.read_text(encoding="utf-8"))
     cells = [(v, name, size) for name, row in record["ratios"].items() for size, v in row.items()]
     slow = sorted((cell for cell in cells if cell[0] > AHEAD), reverse=True)
     text = f"{len(slow)} of {len(cells)} cells are above {AHEAD:g}."
     if not slow:
         return text
-    lines = [
-        "| | elements | time as a multiple of the fastest other library's |",
-        "| --- | --- | --- |",
-    ]
-    lines += [f"| `{name}` | {size} | {value:.2f} |" for value, name, size in slow]
-    return "\n".join([text, "", *lines])
+    rows = [[f"`{name}`", size, f"{value:.2f}"] for value, name, size in slow]
+    head = ["", "elements", "time as a multiple of the fastest other library's"]
+    return "\n".join([text, "", *table(head, rows)])
 
 
 def grid_cells(found: dict[str, dict[str, Any]]) -> str:
@@ -241,22 +212,25 @@ def grid_cells(found: dict[str, dict[str, Any]]) -> str:
     )
     if not lost:
         return text
-    lines = ["| | gpuinterop | fastest other library |", "| --- | --- | --- |"]
-    lines += [
-        f"| {title} | {figure(own)} | {spelt(who)} {figure(other)} |"
+    rows = [
+        [title, figure(own), f"{spelt(who)} {figure(other)}"]
         for _, title, who, own, other in sorted(lost, key=lambda one: one[3] / one[4])
     ]
-    return "\n".join([text, "", *lines])
+    return "\n".join([text, "", *table(["", GPUINTEROP, "fastest other library"], rows)])
 
 
 def promises_table(found: dict[str, dict[str, Any]]) -> list[str]:
-    lines = ["| | | gpuinterop | target | |", "| --- | --- | --- | --- | --- |"]
-    for one in promises(found):
-        text = "met" if one.met else "**missed**"
-        lines.append(
-            f"| {one.title} | {one.unit} | {figure(one.value)} | {figure(one.mark)} | {text} |"
-        )
-    return lines
+    rows = (
+        [
+            one.title,
+            one.unit,
+            figure(one.value),
+            figure(one.mark),
+            "met" if one.met else "**missed**",
+        ]
+        for one in promises(found)
+    )
+    return table(["", "", GPUINTEROP, "target", ""], rows)
 
 
 def missed(found: dict[str, dict[str, Any]]) -> list[Mark]:
@@ -314,9 +288,8 @@ def losses(found: dict[str, dict[str, Any]]) -> list[str]:
             "fastest one; smaller differences count as run-to-run variation. Rows "
             "of `bench_exchange` are bare statements of "
             "the core, without the converters' checks:", "",
-            "| | gpuinterop | fastest other library | |", "| --- | --- | --- | --- |",
         ]  # fmt: skip
-        above = ""
+        rows, above = [], ""
         for name, title, who, own, others in rivals:
             text = f"{spelt(who)} {figure(others)}"
             shown = title.replace("->", "to").replace("|", "\\|")
@@ -324,7 +297,8 @@ def losses(found: dict[str, dict[str, Any]]) -> list[str]:
             reason = why(name, title)
             again = "The same." if reason == above else reason
             above = reason
-            lines.append(f"| {shown} | {figure(own)} {found[name]['unit']} | {text} | {again} |")
+            rows.append([shown, f"{figure(own)} {found[name]['unit']}", text, again])
+        lines += table(["", GPUINTEROP, "fastest other library", ""], rows)
     return lines or ["None in this run."]
 
 
@@ -383,10 +357,7 @@ def page() -> str:
         "promises": "\n".join(promises_table(found)),
         "sizes": every_size(),
         "names": " ".join(dict.fromkeys((*RECORDS, "transfers"))),
-        **{
-            f"picture {name}": f"![{shown}](../images/{name}.png)"
-            for name, shown in PICTURES.items()
-        },
+        **{f"picture {name}": picture(found, name) for name in PICTURES},
     }
     text = TEMPLATE.read_text(encoding="utf-8")
     for name, part in parts.items():

@@ -1,8 +1,11 @@
-"""Build the README's table of key figures from the records of docs/reference/performance.md."""
+"""Build the README's picture and tables of key figures from the records of docs/reference/performance.md."""
 
 from __future__ import annotations
 
-from performance_page import GPUINTEROP, NAMES, figure, own_figure, records, spelt
+from page_parts import GPUINTEROP, NAMES, spelt, table
+from performance_page import own_figure, picture, records
+
+from gpuinterop.drawing.chart import figure
 
 PLAIN = f"{GPUINTEROP} plain"
 BY_HAND = "[two kernels written by hand](examples/logistic_regression.py)"
@@ -44,10 +47,7 @@ def readme_table() -> str:
     found = records()
     gpu = found["documents"]["gpu"].partition(",")[0]
     columns = ("torch", "cupy", "jax")
-    lines = [
-        f"| {gpu}, float32 | | gpuinterop | " + " | ".join(NAMES[c] for c in columns) + " |",
-        "| --- " * 6 + "|",
-    ]
+    rows = []
     for record, row, who, title in KEY:
         values = found[record]["rows"][row]
         if who and who not in values:
@@ -58,10 +58,12 @@ def readme_table() -> str:
                 f"a training step of logistic regression: gpuinterop {BY_HAND}, captured; the others "
                 "plain array code"
             )
-        cells = " | ".join("-" if by_hand else readme_cell(values, c) for c in columns)
+        cells = ("-" if by_hand else readme_cell(values, c) for c in columns)
         own = readme_cell(values, who) if who else figure(own_figure(values))
-        lines.append(f"| {title} | {found[record]['unit']} | {own} | {cells} |")
-    lines += ["", "| a conversion, 64 x 64 | | gpuinterop | others |", "| --- " * 4 + "|"]
+        rows.append([title, found[record]["unit"], own, *cells])
+    lines = [picture(found, "bandwidth", "docs/images"), ""]
+    lines += table([f"{gpu}, float32", "", GPUINTEROP, *(NAMES[c] for c in columns)], rows)
+    rows = []
     for row, title in CONVERTED:
         values = found["converters"]["rows"][row]
         others = ", ".join(
@@ -69,5 +71,6 @@ def readme_table() -> str:
             for who, v in values.items()
             if not who.startswith(GPUINTEROP)
         )
-        lines.append(f"| {title} | us | {figure(own_figure(values))} | {others} |")
+        rows.append([title, "us", figure(own_figure(values)), others])
+    lines += ["", *table(["a conversion, 64 x 64", "", GPUINTEROP, "others"], rows)]
     return "\n".join(lines) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from .cells import Layout, Picture, draw_cells, words_of_axes
@@ -14,6 +15,8 @@ COLOURS = {
     "text": ("#1f2933", "#e6eaef"),
     "note": ("#52606d", "#b4bec9"),
     "gap": ("#d5dae0", "#4a525c"),
+    "own": ("#0072b2", "#4fb0e8"),
+    "other": ("#a5adb7", "#78828e"),
     "fault": ("#c0262d", "#ff8a80"),
     "good": ("#1f7a3d", "#7fd69b"),
     "edge": ("#8793a0", "#6b7683"),
@@ -46,14 +49,14 @@ class Canvas:
 
     def box(
         self, x: float, y: float, width: float, height: float, fill: str = "card",
-        *, round_: float = 6, dashed: bool = False,
+        *, round_: float = 6, dashed: bool = False, edge: bool = True,
     ) -> None:  # fmt: skip
         """Draw a rectangle; `fill` is a name of `COLOURS` or a colour."""
         self._reach(x + width, y + height)
         dashes = ' stroke-dasharray="4 3"' if dashed else ""
         self.shapes.append(
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{round_:g}"'
-            f"{_colour('fill', fill)}{_edge()}{dashes}/>"
+            f"{_colour('fill', fill)}{_edge() if edge else ''}{dashes}/>"
         )
 
     def text(
@@ -74,6 +77,18 @@ class Canvas:
         """Write a short text at a point, on a disk that keeps it legible above other shapes."""
         self.shapes.append(f'<circle cx="{x:g}" cy="{y:g}" r="7"{_colour("fill", "page")}/>')
         self.text(x, y + 4, words, colour, size=11, anchor="middle", bold=True)
+
+    def line(
+        self, points: Sequence[tuple[float, float]], colour: str, width: float = 1, dashes: str = ""
+    ) -> None:
+        """Draw a line through the points."""
+        for point in points:
+            self._reach(*point)
+        path = "L".join(f"{x:.4g} {y:.4g}" for x, y in points)
+        style = f' stroke-dasharray="{dashes}"' if dashes else ""
+        self.shapes.append(
+            f'<path d="M{path}" fill="none" stroke-width="{width:g}"{_colour("stroke", colour)}{style}/>'
+        )
 
     def arrow(
         self, x: float, y: float, to_x: float, to_y: float, colour: str = "line",

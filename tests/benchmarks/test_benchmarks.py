@@ -7,6 +7,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from doubles import driver
@@ -46,12 +47,13 @@ def test_numbers_alone_on_stdout() -> None:
     checked(run("benchmarks/bench_exchange.py", "--device", "cpu", "--quick", "--alone", "--json"))
 
 
-@pytest.mark.parametrize("name", ["tutorials", "exchange", "gemm", "launch"])
+@pytest.mark.parametrize("name", ["tutorials", "exchange", "gemm", "grid", "launch"])
 def test_picture(name: str, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    picture = tmp_path / "picture.png"
+    picture = tmp_path / "picture.svg"
     run(f"benchmarks/bench_{name}.py", "--device", "cpu", "--quick", "--plot", str(picture))
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    root = ElementTree.parse(picture).getroot()
+    assert root.tag.endswith("svg")
+    assert any("gpuinterop" in (part.text or "") for part in root.iter())
 
 
 @pytest.mark.slow

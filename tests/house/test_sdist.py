@@ -61,7 +61,7 @@ def test_extras_name_what_is_used():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     table = text.partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
     extras = {need.replace("-", "_") for need in re.findall(r'"([\w-]+)[^"]*"', table)}
-    assert {"matplotlib", "hypothesis"} <= extras
+    assert {"ml_dtypes", "hypothesis"} <= extras
     # libs.py finds NVIDIA's by their files, pytest its plugins; an extra may mean another.
     by_other_means = {n for n in extras if n.startswith(("nvidia_", "pytest_", "gpuinterop"))}
     promised = {"pytensor"}

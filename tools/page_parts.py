@@ -1,10 +1,16 @@
-"""The words of docs/reference/performance.md: figures, names of libraries, and the machine of a record."""
+"""Parts of the generated pages: records, tables, figures, names of libraries, and the machine of a record."""
 
 from __future__ import annotations
 
+import json
 import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+GPUINTEROP = "gpuinterop"
 NAMES = {
     "torch": "PyTorch",
     "torch graph": "PyTorch graph",
@@ -21,11 +27,20 @@ def percent(off: float) -> str:
     return f"{off:.0%}" if off >= 0.1 else f"{off:.1%}"
 
 
-def figure(value: float | None) -> str:
-    if value is None:
-        return ""
-    digits = 0 if value >= 100 else 1 if value >= 10 else 2 if value >= 0.1 else 3
-    return f"{value:.{digits}f}"
+def recorded(name: str) -> dict[str, Any] | None:
+    """Return a record of benchmarks/results, or None if there is none."""
+    file = RESULTS / f"{name}.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+
+
+def is_rate(record: dict[str, Any]) -> bool:
+    return "/s" in record["unit"]
+
+
+def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """Return the lines of a table."""
+    names = "".join(f" {name} |" if name else " |" for name in head)
+    return [f"|{names}", "| --- " * len(head) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def spelt(who: str) -> str:
