@@ -11,8 +11,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from gpuinterop import _core, converters, errors
 from gpuinterop.arrays import copy_tracking
+from gpuinterop.devices import Device
 from gpuinterop.errors.messages import out_shape_differs
 from gpuinterop.exchange import registry
 from gpuinterop.exchange.plan import (
@@ -255,3 +258,11 @@ def _refusal(
         where=_name_of(func), expected=error.expected, got=error.got, fix=fix,
         reason=error.reason, axis=error.axis,
     )  # fmt: skip
+
+
+def as_argument(value: Any) -> Any:
+    """Return an argument of a borrowed function that is no array: a dtype or a device in torch's own class."""
+    torch = sys.modules["torch"]
+    if isinstance(value, Device):
+        return torch.device(str(value))
+    return getattr(torch, value.name, value) if isinstance(value, np.dtype) else value

@@ -16,7 +16,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.errors import MissingNameError, messages
 
-from .calls import FUNCTIONS, call
+from .calls import FUNCTIONS
 from .table import ALIASES
 
 # Names that PyTorch and CuPy have for what gpuinterop names otherwise.
@@ -39,8 +39,8 @@ def missing_name(
 ) -> MissingNameError:
     """Return the error for a missing name: `call` replaces it, or one of the package's `names` may be meant."""
     if not call and not name.startswith("_"):
-        call = own_call(name) or _call_on_host_memory(name)
-    other = "" if call and "asarray" not in call else _call_of_loaded_library(name)
+        call = own_call(name) or _call_of_numpy(name)
+    other = _call_of_loaded_library(name) if not call or call.startswith("numpy.") else ""
     fix = ", or for an array on a GPU ".join(filter(None, (call, other)))
     near = [] if fix or name.startswith("_") else difflib.get_close_matches(name, names, 1)
     fix = f"write {fix}; " if fix else ""
@@ -61,12 +61,11 @@ def own_call(name: str) -> str:
     return OTHER_NAMES.get(name) or (f"gpuinterop.{name}(x)" if known else "")
 
 
-def _call_on_host_memory(name: str) -> str:
-    """Return the code with NumPy's function: on x itself if gpuinterop computes it, else on its memory."""
+def _call_of_numpy(name: str) -> str:
+    """Return the code with NumPy's function, which runs on x's memory, or its method; "" if it has none."""
     found = getattr(np, name, None)
     if isinstance(found, np.ufunc) or hasattr(found, "_implementation"):
-        first = "x" if call("computes", found) else "numpy.asarray(x)"
-        return f"numpy.{name}({_arguments(found, first)})"
+        return f"numpy.{name}({_arguments(found, 'x')})"
     if hasattr(np.ndarray, name):
         return f"numpy.asarray(x).{name}"
     return f"numpy.{name}" if hasattr(np, name) else ""

@@ -19,7 +19,7 @@ from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.arrays.numpy_views import read_by_numpy
 from gpuinterop.elementwise import functions, results
-from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
+from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.elementwise.operands import as_operand
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.errors.arguments import is_index
@@ -43,10 +43,7 @@ def _like(value: Any) -> Callable[..., Any]:
     ) -> Any:
         results.require_arrays("numpy", a)
         if order not in ("C", "A", "K"):
-            raise ShapeError(
-                where="numpy", expected="order='C', because new arrays are C-ordered",
-                got=f"order={short_repr(order)}", fix="transpose an array of the reversed shape",
-            )  # fmt: skip
+            raise TypeError(f"order={short_repr(order)}, although new arrays are C-ordered")
         view = core_view(a)
         extents = view.shape if shape is None else _core.read_ints(shape)
         kind = view.dtype if dtype is None else as_supported_dtype(dtype)
@@ -67,8 +64,10 @@ def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 def _tile(A: Any, reps: Any) -> Any:
+    if not isinstance(A, _core.Array):
+        raise TypeError("the array that is repeated is no gpuinterop array")
     counts = _core.read_ints(reps)
-    x = A.reshape((1,) * (len(counts) - A.ndim) + A.shape)
+    x: Any = A.reshape((1,) * (len(counts) - A.ndim) + A.shape)
     counts = (1,) * (x.ndim - len(counts)) + tuple(counts)
     # Each axis as (repetition, element): one strided copy.
     pairs = tuple(n for pair in zip(counts, x.shape, strict=True) for n in pair)
@@ -107,25 +106,22 @@ def _of_views(function: Any) -> Callable[..., Any]:
     NumPy's function runs on an array with the same shape and strides, whose memory it does not read.
     """
 
-    def call(*args: Any, **options: Any) -> Any:
-        arrays: list[Any] = []
-
-        def stand_in(x: Any) -> Any:
-            if not isinstance(x, _core.Array):
-                return x
-            arrays.append(x)
-            view = core_view(x)
-            return np.lib.stride_tricks.as_strided(_BYTE, view.shape, view._strides)
-
-        views = function._implementation(
-            *map(stand_in, args), **{name: stand_in(x) for name, x in options.items()}
-        )
+    def call(x: Any, *args: Any, **options: Any) -> Any:
+        if not isinstance(x, _core.Array):
+            raise TypeError("the array that is viewed is no gpuinterop array")
+        seen = core_view(x)
+        stand_in = np.lib.stride_tricks.as_strided(_BYTE, seen.shape, seen._strides)
+        # The values of other arrays count, such as the indices at which numpy.split cuts.
+        others = [np.asarray(a) if isinstance(a, _core.Array) else a for a in args]
+        options = {
+            name: np.asarray(a) if isinstance(a, _core.Array) else a for name, a in options.items()
+        }
+        views = function._implementation(stand_in, *others, **options)
         if isinstance(views, np.generic):  # NumPy's view of a 0-d array
-            return arrays[0].view()
+            return x.view()
         if isinstance(views, np.ndarray):
-            return _same_view(arrays[0], views)
-        sources = arrays if len(arrays) > 1 else arrays * len(views)
-        return type(views)(map(_same_view, sources, views))
+            return _same_view(x, views)
+        return type(views)(_same_view(x, view) for view in views)
 
     return call
 
@@ -256,11 +252,7 @@ def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = Fals
     axes = _core.read_axes(axis, x.ndim, "numpy.linalg.norm")
     frobenius = isinstance(ord, str) and ord == "fro"
     if len(axes) != (2 if frobenius else 1) and not (ord is None and len(axes) == 2):
-        raise ShapeError(
-            where="numpy.linalg.norm", expected="one axis, or two axes and ord None or 'fro' for a matrix norm",
-            got=f"ord={short_repr(ord)} over {len(axes)} axes of shape {x.shape}",
-            fix="call gpuinterop.norm for the elements, or numpy.linalg.norm(x.get(), ...) for a matrix norm",
-        )  # fmt: skip
+        raise TypeError(f"ord={short_repr(ord)} over {len(axes)} axes of shape {x.shape}")
     return norm(x, ord, axes, keepdims)
 
 
@@ -386,4 +378,3 @@ UFUNC_METHODS: dict[tuple[np.ufunc, str], Callable[..., Any]] = {
     if row.ufunc is not None
 }
 UFUNC_METHODS[np.add, "at"] = getitem.add_at
-CALLS["computes"] = NUMPY_FUNCTIONS.__contains__

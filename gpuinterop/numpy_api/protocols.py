@@ -15,8 +15,8 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.arrays.numpy_views import read_by_numpy
+from gpuinterop.borrowed.by_device import borrow
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
-from gpuinterop.elementwise.missing_names import own_call
 from gpuinterop.elementwise.table import ALIASES, ROWS
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
 from gpuinterop.errors.messages import axis_out_of_range
@@ -59,12 +59,12 @@ def __array_ufunc__(
         return _outer(UFUNCS[ufunc], *inputs, out=outs, **kwargs)
     else:
         function = ufunc_method(ufunc, method)
+    if outs is not None:
+        kwargs["out"] = outs[0] if len(outs) == 1 else outs
     if function is None:
         if not _all_known(inputs, outs):
             return NotImplemented
-        raise _missing_ufunc(ufunc, method, self)
-    if outs is not None:
-        kwargs["out"] = outs[0] if len(outs) == 1 else outs
+        return borrow(_path(ufunc, method), getattr(ufunc, method), self, inputs, kwargs)
     try:
         return function(*inputs, **kwargs)
     except TypeError:
@@ -81,13 +81,6 @@ def _path(ufunc: np.ufunc, method: str) -> str:
         if compiled and vars(module).get(ufunc.__name__) is ufunc:
             return f"{home.partition('._')[0]}.{name}"
     return name
-
-
-def _missing_ufunc(ufunc: np.ufunc, method: str, x: Any) -> GpuInteropError:
-    """Return the error for a ufunc without an implementation, such as SciPy's, of which gpuinterop may have its own."""
-    error = _missing(_path(ufunc, method), x)
-    own = own_call(ufunc.__name__) if method == "__call__" else ""
-    return error.changed(fix=f"call {own}, or {error.fix}") if own else error
 
 
 def _refuse_in_place(name: str, x: Any) -> ArgumentTypeError:
@@ -117,27 +110,26 @@ def __array_function__(
     self: Any, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Compute a NumPy function on gpuinterop arrays."""
-    function = _NUMPY_FUNCTIONS.get(func)
+    function, path, reason = _NUMPY_FUNCTIONS.get(func), f"{func.__module__}.{func.__name__}", ""
     if function is None:
         _NUMPY_FUNCTIONS.update(import_module(f"{__package__}.functions").NUMPY_FUNCTIONS)
         function = _NUMPY_FUNCTIONS.get(func)
     if function is not None:
-        name = f"{func.__module__}.{func.__name__}"
         try:
             return function(*args, **kwargs)
         except GpuInteropError as error:
-            raise error.changed(where=name) from None
+            raise error.changed(where=path) from None
         except np.exceptions.AxisError as error:
-            raise axis_out_of_range(name, error.axis, error.ndim or 0) from None
-        except (TypeError, ValueError, IndexError) as error:
-            raise (ArgumentTypeError if isinstance(error, TypeError) else ShapeError)(
-                where=name,
-                expected="arguments that gpuinterop supports",
-                got=str(error).replace(function.__qualname__, func.__name__),
-                fix="omit the other arguments, or download first: x.get()",
+            raise axis_out_of_range(path, error.axis, error.ndim or 0) from None
+        except (ValueError, IndexError) as error:
+            raise ShapeError(
+                where=path, expected="arguments that fit the shapes", got=str(error),
+                fix="change the arguments, or reshape the array",
             ) from error  # fmt: skip
+        except TypeError as error:  # an argument of NumPy's that the function does not have
+            reason = str(error).replace(function.__qualname__, func.__name__)
     if all(issubclass(t, (_core.Array, np.ndarray)) for t in types):
-        raise _missing(f"{func.__module__}.{func.__name__}", self)
+        return borrow(path, func, self, args, kwargs, reason)
     return NotImplemented
 
 
@@ -151,17 +143,6 @@ def _is_known(cls: type) -> bool:
         issubclass(cls, (_core.Array, np.ndarray))
         or not hasattr(cls, "__array_ufunc__")
         or issubclass(cls, np.generic)
-    )
-
-
-def _missing(name: str, x: Any) -> ArgumentTypeError:
-    return ArgumentTypeError(
-        where=name,
-        expected="a function that gpuinterop computes",
-        got=f"{name} of a {type(x).__name__} on {x.device}",
-        fix="call it with numpy.asarray(x), which shares x"
-        if x.device.type == "cpu"
-        else "call it with a downloaded array, x.get(); if it writes, write back: x[...] = host",
     )
 
 

@@ -142,7 +142,7 @@ def test_table_of_creation_functions_matches_their_signatures():
 def reference(page):
     """The names that Sphinx documents on a page of the reference, and the second names of some."""
     text = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
-    listed = re.findall(r"^\.\. auto(?:function|class):: (\w+)$", text, flags=re.M)
+    listed = re.findall(r"^\.\. auto(?:function|class|data):: (\w+)$", text, flags=re.M)
     return set(listed), dict(re.findall(r"`(\w+)`\s+is\s+`(\w+)`", text))
 
 

@@ -1,61 +1,14 @@
-"""docs/reference/missing-functions.md names all functions of NumPy that gpuinterop does not compute, and no others."""
+"""Errors for missing names of the package and of its arrays give a call that exists, and shares memory."""
 
 import ast
 import itertools
 import re
 import sys
 
-import numpy as np
 import pytest
 from doubles import driver
-from pages import ROOT
 
 import gpuinterop as gi
-
-
-def listed() -> set[str]:
-    """The names in the first column of the page's first table."""
-    text = (ROOT / "docs" / "reference" / "missing-functions.md").read_text(encoding="utf-8")
-    table = text.partition("## NumPy's functions")[2].partition("## ")[0]
-    rows = re.findall(r"^\| (`[^|]*`) \|", table, flags=re.M)
-    return {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
-
-
-# Names that NumPy had before 2.5.
-OLD = {"in1d", "trapz", "row_stack"}
-
-
-def functions() -> dict[str, object]:
-    """NumPy's functions that another library's array can take over, and its ufuncs."""
-    found = {}
-    for prefix, module in (("", np), ("linalg.", np.linalg), ("fft.", np.fft)):
-        for name in set(dir(module)) - OLD:
-            function = getattr(module, name)
-            if hasattr(function, "_implementation") or isinstance(function, np.ufunc):
-                found[prefix + name] = function
-    return found
-
-
-def is_missing(function) -> bool:
-    x = gi.asarray([1, 2], dtype="int32", device="cpu")
-    try:
-        if isinstance(function, np.ufunc):
-            x.__array_ufunc__(function, "__call__", *[x] * function.nin)
-        else:
-            x.__array_function__(function, (type(x),), (x,), {})
-    except gi.ArgumentTypeError as error:
-        return "a function that gpuinterop computes" in error.expected
-    except (TypeError, ValueError, IndexError):
-        pass  # it wants other arguments
-    return False
-
-
-def test_the_page_lists_the_missing_functions():
-    missing = {name for name, function in functions().items() if is_missing(function)}
-    names, page = functions(), listed()
-    # Some names are not in every version of NumPy.
-    assert sorted(missing - page) == []
-    assert sorted(name for name in page - missing if name in names) == []
 
 
 @pytest.mark.parametrize("name", ["cumsum", "real", "sort", "numpy", "clone"])
@@ -92,14 +45,10 @@ def faults_of(call: str, name: str, names: dict[str, object]) -> list[str]:
         return [f"{call} copies"] * (not own and call != "x.copy()")
     except (AttributeError, NameError, SyntaxError) as error:
         return [f"{call} does not exist: {error}"]
-    except gi.ArgumentTypeError as error:
-        return [f"{call}: {error}"] * ("function that gpuinterop computes" in error.expected)
     except Exception:
         pass  # an argument of NumPy's function does not fit
-    function = functions().get(name)
-    computed = function is not None and "asarray" in call and not is_missing(function)
     absent = hasattr(names["x"], name) and not own and not call.startswith("gpuinterop")
-    return [f"{call}, although x.{name} exists"] * absent + [f"{call} needs no asarray"] * computed
+    return [f"{call}, although x.{name} exists"] * absent
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -127,10 +76,10 @@ NAMED = {
     "gpuinterop.transpose": "x.transpose(axes)", "gpuinterop.squeeze": "x.squeeze()",
     "gpuinterop.from_pointer": "gpuinterop.GpuArray.from_pointer", "gpuinterop.cuda": "x.cuda()",
     "gpuinterop.asnumpy": "numpy.asarray(x)", "gpuinterop.tensor": "gpuinterop.array",
-    "gpuinterop.trace": "numpy.trace(x)", "gpuinterop.sort": "numpy.sort(numpy.asarray(x))",
+    "gpuinterop.trace": "numpy.trace(x)", "gpuinterop.sort": "numpy.sort(x)",
     "gpuinterop.isclose": "numpy.isclose(x, b)", "gpuinterop.float32": "numpy.float32",
     "gpuinterop.to_torch": "gpuinterop.converters.to_torch", "x.mT": "x.swapaxes(-1, -2)",
-    "x.numpy": "numpy.asarray(x)", "x.cumsum": "numpy.cumsum(numpy.asarray(x))",
+    "x.numpy": "numpy.asarray(x)", "x.cumsum": "numpy.cumsum(x)",
 }  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""Functions of other libraries, called with gpuinterop arrays on the same memory."""

@@ -1,0 +1,99 @@
+"""``gi.via.torch.linalg.svd(x)``: another library's function, called with gpuinterop arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from gpuinterop.errors import MissingNameError
+from gpuinterop.errors.arguments import require_bool
+from gpuinterop.exchange import registry
+
+from .loan import Loan
+
+# Packages whose functions take the arrays of another library.
+_ARRAYS_OF = {"scipy": "numpy", "cupyx": "cupy", "torchvision": "torch", "torchaudio": "torch"}
+
+
+class Borrowed:
+    """A module or a function of another library. A call shares the arguments' memory, and the results' too."""
+
+    def __init__(self, path: str, value: Any, entry: registry.Backend, copyif: bool) -> None:
+        self._path, self._value, self._entry, self._copyif = path, value, entry, copyif
+        self.__doc__ = getattr(value, "__doc__", None)
+
+    def __getattr__(self, name: str) -> Any:
+        path = f"{self._path}.{name}"
+        if not hasattr(self._value, name) and isinstance(self._value, ModuleType):
+            try:
+                import_module(path)  # such as scipy.special, which `import scipy` leaves out
+            except ModuleNotFoundError:
+                pass
+        try:
+            value = getattr(self._value, name)
+        except AttributeError:
+            raise MissingNameError(
+                where=f"gpuinterop.via.{self._path}",
+                expected=f"a name of {self._path}",
+                got=repr(name),
+                fix=f"look it up in dir({self._path})",
+            ) from None
+        if not callable(value) and not isinstance(value, ModuleType):
+            return value  # a constant or a dtype
+        found = Borrowed(path, value, self._entry, self._copyif)
+        self.__dict__[name] = found
+        return found
+
+    def __dir__(self) -> list[str]:
+        return dir(self._value)
+
+    def __repr__(self) -> str:
+        return f"<{self._path}, for gpuinterop arrays>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function with its library's arrays over the memory of `args`."""
+        return Loan(self._entry, self._copyif).call(self._value, args, kwargs)
+
+
+class Via:
+    """Another library's function, called with gpuinterop arrays on the same memory: ``gi.via.torch.linalg.svd(x)``.
+
+    Arrays among the arguments become arrays of the library, results become gpuinterop arrays, and nothing is copied. A
+    layout or a device that the library cannot share raises; ``gi.via(copyif=True)`` copies instead. What the library
+    writes to an argument, or to ``out=``, is written to the array. On a GPU the current stream waits for the library's.
+
+    Examples
+    --------
+    >>> import gpuinterop as gi
+    >>> x = gi.asarray([3.0, 1.0, 2.0], device="cpu")
+    >>> gi.via.numpy.sort(x).tolist()
+    [1.0, 2.0, 3.0]
+    """
+
+    def __init__(self, copyif: bool = False) -> None:
+        self._copyif = copyif
+
+    def __call__(self, *, copyif: bool = False) -> Via:
+        """Return a `via` whose calls copy arrays that the library cannot share, with ``copyif=True``."""
+        return Via(require_bool(copyif, "copyif", "via"))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        entry = registry.backend(_ARRAYS_OF.get(name, name), f"gpuinterop.via.{name}")
+        module = registry.import_package(entry, name, f"gpuinterop.via.{name}")
+        found = Borrowed(name, module, entry, self._copyif)
+        self.__dict__[name] = found
+        return found
+
+    def __dir__(self) -> list[str]:
+        names = {entry.package for entry in registry.backends()} | _ARRAYS_OF.keys()
+        return sorted(name for name in names if name.isidentifier() and registry.installed(name))
+
+    def __repr__(self) -> str:
+        return f"<gpuinterop.via: {', '.join(dir(self))}>"
+
+
+via: Callable[..., Via] = Via()
