@@ -10,14 +10,13 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.arrays.dtypes import dtype_id
-from gpuinterop.arrays.numpy_views import wrap_numpy
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.host_program import row_program
 from gpuinterop.elementwise.table import TABLE
 from gpuinterop.errors import UnsupportedError
 from gpuinterop.errors.messages import index_out_of_range
 
-from .keys import IndexArray, block_shape, upload
+from .keys import IndexArray, block_shape
 
 RAISE, INSIDE = _core.RAISE, _core.INSIDE  # INSIDE: the indices are known to be in range
 MODES = {"raise": RAISE, "clip": _core.CLIP, "wrap": _core.WRAP}
@@ -63,17 +62,12 @@ class Elements:
                 raise index_out_of_range(self.where, 0, got, source_axis)
 
     def _on_device(self, number: int, array: IndexArray) -> Any:
-        """Return the indices on the device of the elements."""
-        values = array.values
-        if isinstance(values, _core.Array):
-            return values
-        if self.on_host:
-            kept = _core._recording() is not None and not array.live
-            return wrap_numpy(values.copy() if kept else values)
-        if self.mode == RAISE and not array.inside and 0 not in self.block:
-            self._require_inside(number, values)
+        """Return the indices on the device of the elements; those that are copied there are checked before."""
+        uploaded = not self.on_host and not isinstance(array.values, _core.Array)
+        if uploaded and self.mode == RAISE and not array.inside and 0 not in self.block:
+            self._require_inside(number, array.values)
             array.inside = True
-        return upload(values, self.view.device, array.listed, self.where)
+        return array.to_device_of(self.view, self.where)
 
     def _require_inside(self, number: int, values: np.ndarray[Any, Any]) -> None:
         extent = self.view.shape[self.axes[number]]

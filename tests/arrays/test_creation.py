@@ -30,26 +30,6 @@ def test_creation_functions(device):
 
 
 @pytest.mark.parametrize(
-    "values",
-    [
-        [1.5, -2.0],
-        [[1.0, 2.0], [3.0, 4.0]],
-        [[]],
-        [],
-        ((1.0, 2), [3, 4.5]),
-        2.5,
-        range(3),
-        [range(2)],
-    ],
-)
-@pytest.mark.parametrize("make", [gi.CudaNdarray, gi.GpuArray, gi.array, gi.asarray])
-def test_nested_lists_of_numbers(device, make, values):
-    x = make(values, device=device)
-    assert x.dtype == np.float32
-    np.testing.assert_array_equal(x.get(), np.float32(values), strict=True)
-
-
-@pytest.mark.parametrize(
     ("n", "m", "k"),
     [
         (3, None, 0),

@@ -20,14 +20,19 @@ EQUAL = {
     "ranges": [range(3)] * LONG,
     "gpuinterop arrays": [gi.full(LONG, 3, device="cpu")] * 3,
     "empty lists": [[]] * LONG,
+    "no items": [],
+    "one number": 2.5,
+    "a range": range(LONG),
+    "mixed": ((1.0, 2), [3, 4.5]),
 }
 
 
 @pytest.mark.parametrize("name", EQUAL)
 def test_values_are_those_of_numpy(device, name):
     values = EQUAL[name]
-    for got in (gi.array(values, device=device), gi.asarray(values, device=device)):
-        np.testing.assert_array_equal(got.get(), np.array(values, "float32"))
+    for make in (gi.array, gi.asarray, gi.CudaNdarray, gi.GpuArray):
+        got = make(values, device=device).get()
+        np.testing.assert_array_equal(got, np.array(values, "float32"), strict=True)
     made = gi.GpuArray(values, "float64", device)
     assert made.base is None
     assert made.is_c_contiguous()
