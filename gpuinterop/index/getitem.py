@@ -21,9 +21,9 @@ from gpuinterop.errors.context import reraise_from
 from gpuinterop.errors.messages import not_an_array, not_one_of, read_only, shapes_do_not_broadcast
 from gpuinterop.exchange.incoming import as_assigned_array, as_source
 
-from .compaction import Selection
 from .elements import RAISE, Elements, addition
 from .keys import WHERE, IndexArray, IndexExpression, read_key
+from .masks import Selection
 
 ASSIGNMENT = "x[key] = value"
 

@@ -17,10 +17,10 @@ from gpuinterop.errors.arguments import read_counts
 from gpuinterop.errors.context import reraise_from
 from gpuinterop.errors.messages import not_one_of
 
-from .compaction import MOST, Selection, may_wait, repeated_places
 from .elements import MODES, Elements, ElementsAlongAxis
 from .getitem import as_assigned_values, read, unshared_indices, writable, write
 from .keys import IndexArray, as_index_array
+from .masks import MOST, Selection, may_wait, repeated_places
 
 
 @_core.served
