@@ -6,13 +6,14 @@ import importlib.util
 import inspect
 import json
 import operator
+import pkgutil
 import re
 import sys
 from xml.etree import ElementTree
 
 import pytest
 from doubles import driver
-from pages import PAGES, ROOT, anchors, blocks, links, title
+from pages import PAGES, ROOT, anchors, blocks, links, prose, title
 
 import gpuinterop
 
@@ -137,6 +138,43 @@ def test_table_of_creation_functions_matches_their_signatures():
             by_name = parsed.defaults[place - required].value is ...
             assert by_name or by_place[place].name == one.arg, (name, written)
         assert {one.arg for one in parsed.kwonlyargs} <= set(takes), (name, written)
+
+
+OTHER_PROJECTS = ("numpy", "cupy", "torch", "pytensor")
+# Names on the pages for which the other project has no page, and a file of ours.
+UNDOCUMENTED = {
+    "cupy.inf", "cupy.newaxis", "pytensor.compile.debug.debugmode", "pytensor.graph.rewriting",
+    "pytensor.sparse", "pytensor.tensor.random", "torch.float32", "torch.py",
+}  # fmt: skip
+# Where each project keeps the page of a name.
+PLACES = {
+    "numpy": r"reference/(generated/{name}|constants|arrays\.scalars)\.html",
+    "cupy": r"reference/(generated/{name}|{last})\.html",
+    "torch": r"(generated/{name}|generated/torch\.nn\.parameter\.Parameter|{last}|tensors)\.html",
+    "pytensor": r"library/compile/\w+\.html",
+}
+
+
+@pytest.mark.parametrize("project", OTHER_PROJECTS)
+def test_inventories_have_the_names_that_pages_mention(project):
+    """Add a line to docs/inventories for a new name, and take out a name that no page mentions any more."""
+    text = "\n".join(prose(page) for page in PAGES)
+    short = "np|numpy" if project == "numpy" else project
+    text = re.sub(r"^#.*", "", text, flags=re.M)
+    mentioned = {project + n for n in re.findall(rf"(?<!`)`(?:{short})(\.[\w.]*\w)", text)}
+    mentioned -= UNDOCUMENTED
+    docstrings = "\n".join(p.read_text("utf-8") for p in (ROOT / "gpuinterop").rglob("*.py"))
+    lines = (ROOT / "docs" / "inventories" / f"{project}.inv").read_text("utf-8").splitlines()[3:]
+    known = {}
+    for line in lines:
+        name, _, known[name] = line.split()
+    assert mentioned <= set(known)
+    assert {n for n in known if n not in mentioned and f"`{n}`" not in docstrings} == set()
+    for name, place in known.items():
+        form = PLACES[project].format(name=re.escape(name), last=name.rpartition(".")[2].lower())
+        assert re.fullmatch(form, place), (name, place)
+        if project == "numpy":
+            assert pkgutil.resolve_name(name) is not None
 
 
 def reference(page):
