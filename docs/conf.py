@@ -59,6 +59,7 @@ html_favicon = "static/icon.svg"
 html_title = f"gpuinterop {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(DOCS / "scorer.js")
 templates_path = ["templates"]
 html_sidebars = {
     "**": [
