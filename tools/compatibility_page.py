@@ -1,12 +1,17 @@
-"""Build docs/reference/compatibility.md from recorded runs of the compatibility suite in benchmarks/results."""
+"""Build docs/reference/compatibility.md from recorded runs of the compatibility suite in benchmarks/results.
+
+And docs/reference/layouts.md, with a picture of each of its layouts.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 from page_parts import RESULTS, table
 
-from gpuinterop.testing.layouts import LAYOUTS
+from gpuinterop import Drawing, draw
+from gpuinterop.testing.layouts import LAYOUTS, Layout
 from gpuinterop.testing.matrix_table import Cell, Matrix
 
 PLACES = {"cpu": "On the host", "gpu": "On a GPU"}
@@ -45,6 +50,16 @@ libraries only.
 
 *broadcast* is writable memory of stride 0; the result of `broadcast_to` is read-only: see *readonly*. In *size-1* the
 stride of the axis of length 1 is an arbitrary number.
+"""
+
+LAYOUTS_HEAD = """\
+# Layouts in pictures
+
+<!-- Written by tools/make_docs.py from gpuinterop/testing/layouts.py: change it there. -->
+
+The [compatibility suite](compatibility-suite.md) tries conversions with these layouts. Each picture shows the cells
+of the memory in order, with the byte at which a row begins. The number in a cell is the index of its element, and the
+colour follows the order of the elements. Arrows are the steps of the axes. `gi.draw(x)` draws a picture of any array.
 """
 
 
@@ -147,8 +162,30 @@ def section(place: str, matrix: Matrix) -> list[str]:
     ]
 
 
+def drawing_of(layout: Layout) -> Drawing:
+    """Draw the NumPy array that the table of layouts describes."""
+    return draw(eval(layout.made_by, {"np": np, "as_strided": np.lib.stride_tricks.as_strided}))
+
+
+def layout_picture(layout: Layout) -> str:
+    return drawing_of(layout).svg
+
+
+def layouts_page() -> str:
+    parts = [LAYOUTS_HEAD]
+    for layout in LAYOUTS.values():
+        about = f"Memory of {layout.made_by}: {drawing_of(layout).title}"
+        parts.append(
+            f"## {layout.name}\n\n`{layout.made_by}`\n\n![{about}](../images/layouts/{layout.name}.svg)\n"
+        )
+    return "\n".join(parts)
+
+
 def page() -> str:
-    rows = "\n".join(f"| *{layout.name}* | `{layout.made_by}` |" for layout in LAYOUTS.values())
+    rows = "\n".join(
+        f"| [{layout.name}](layouts.md#{layout.name.lower()}) | `{layout.made_by}` |"
+        for layout in LAYOUTS.values()
+    )
     lines = [HEAD.format(layouts=rows)]
     for place in PLACES:
         file = RESULTS / f"matrix-{place}.json"

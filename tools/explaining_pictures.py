@@ -220,7 +220,36 @@ def float32() -> str:
     return str(c)
 
 
+def one_memory() -> str:
+    c = heading(
+        "One array, four libraries, one memory",
+        "Four cards, one for each library: PyTorch, CuPy, JAX and Numba, each with the call that shares the gpuinterop "
+        "array x. An arrow leads from each card to the same twelve cells of memory on one GPU. Nothing is copied.",
+    )
+    calls = [
+        ("PyTorch", "gi.to(x, 'torch')", "torch.Tensor"),
+        ("CuPy", "gi.to(x, 'cupy')", "cupy.ndarray"),
+        ("JAX", "gi.to(x, 'jax')", "jax.Array"),
+        ("Numba", "gi.to(x, 'numba')", "DeviceNDArray"),
+    ]
+    for i, lines in enumerate(calls):
+        x = 14 + 182 * i
+        card(c, x, 50, 168, list(lines))
+        c.arrow(x + 84, 122, 172 + 124 * i, 166, "good")
+    memory(c, 110, 170, 12, 44, 32)
+    c.text(374, 230, "x: 48 bytes on cuda:0, zero copies", anchor="middle")
+    c.text(
+        374,
+        252,
+        "A library that cannot share x raises an error with the reason and the fix.",
+        "note",
+        anchor="middle",
+    )
+    return str(c)
+
+
 PICTURES: dict[str, Callable[[], str]] = {
+    "one-memory": one_memory,
     "strides": strides,
     "ownership": ownership,
     "streams": streams,

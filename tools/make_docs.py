@@ -22,6 +22,7 @@ import performance_readme
 from page_parts import ROOT
 
 from gpuinterop import errors
+from gpuinterop.testing.layouts import LAYOUTS
 
 README = ROOT / "README.md"
 BEGIN, END = "<!-- figures: written by tools/make_docs.py -->\n\n", "\n<!-- end of figures -->"
@@ -102,15 +103,23 @@ def readme() -> str:
     return before + BEGIN + performance_readme.readme_table() + END + after
 
 
-PICTURES = explaining_pictures.PICTURES | {
-    name: partial(draw, performance_page.records())
-    for name, draw in performance_page.PICTURES.items()
-}
+PICTURES = (
+    explaining_pictures.PICTURES
+    | {
+        name: partial(draw, performance_page.records())
+        for name, draw in performance_page.PICTURES.items()
+    }
+    | {
+        f"layouts/{layout.name}": partial(compatibility_page.layout_picture, layout)
+        for layout in LAYOUTS.values()
+    }
+)
 PAGES = {
     ROOT / "docs" / "reference" / "accuracy.md": accuracy_page.page,
     ROOT / "docs" / "reference" / "errors.md": errors_page,
     ROOT / "docs" / "reference" / "performance.md": performance_page.page,
     ROOT / "docs" / "reference" / "compatibility.md": compatibility_page.page,
+    ROOT / "docs" / "reference" / "layouts.md": compatibility_page.layouts_page,
     README: readme,
     **{ROOT / "docs" / "images" / f"{name}.svg": draw for name, draw in PICTURES.items()},
 }
@@ -122,6 +131,7 @@ def main(arguments: list[str]) -> int:
     for path, make in PAGES.items():
         text = make()
         if not check:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
         elif not path.is_file() or path.read_text(encoding="utf-8") != text:
             stale.append(str(path.relative_to(ROOT)))

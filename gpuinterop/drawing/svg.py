@@ -232,7 +232,10 @@ def _draw_steps(
             y, to_y = (y + HEIGHT, to_y) if row < to_row else (y, to_y + HEIGHT)
             far = 0 if abs(row - to_row) == 1 else width * 1.3  # beside the elements between
             bend = middle[0] + far, middle[1]
-            badge = middle[0] + far / 2 + 10, middle[1]
+            # Beside the arrow, between its row and the next, where no element is.
+            part = 8 / abs(to_y - y)
+            along = x + 2 * part * (1 - part) * (bend[0] - x) + part * part * (to_x - x)
+            badge = along + (11 if to_x < x else -11), y + (8 if y < to_y else -8)
         colour = "fault" if step.axis == fault_axis else "line"
         c.arrow(x, y, to_x, to_y, colour, by=bend)
         c.badge(*badge, str(step.axis), colour)
