@@ -33,6 +33,7 @@ BLOCKS = {
     "capture": lambda x: lambda: gi.capture(device=x.device),
     "a stream": lambda x: lambda: gi.Stream(x.device),
     "stream": lambda x: partial(gi.stream, gi.Stream(x.device)),
+    "a stream of gpuinterop alone": lambda x: partial(devices.stream, gi.Stream(x.device)),
 }
 
 
