@@ -5,7 +5,8 @@
 
 #include <algorithm>
 
-#include "elementwise/launch.hpp"
+#include "captures/recorder.hpp"
+#include "elementwise/call_cache.hpp"
 #include "elementwise/operands.hpp"
 #include "index/calls.hpp"
 #include "index/elements.hpp"

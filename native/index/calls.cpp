@@ -8,6 +8,7 @@
 #include "index/elements.hpp"
 #include "index/host_elements.hpp"
 #include "interpreter/error.hpp"
+#include "interpreter/served.hpp"
 
 namespace gpuinterop {
 
