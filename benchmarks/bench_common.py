@@ -28,11 +28,15 @@ from typing import Any, NamedTuple
 import pictures
 
 import gpuinterop as gi
+from gpuinterop.cli.contenders import (
+    GPUINTEROP,
+    JaxCall,
+    first_line,
+    libraries_on,
+    seconds_of,
+    waiting,  # noqa: F401  # for the benchmarks
+)
 
-# By default JAX reserves most of the device's memory.
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-
-GPUINTEROP = "gpuinterop"
 SCHEMA = "gpuinterop.benchmark/1"
 
 
@@ -77,58 +81,20 @@ class Call(NamedTuple):
     share: float = 1.0  # of a loop's steps: less for calls that take a thousand times as long
 
 
-def _torch(device: str) -> Any:
-    torch = importlib.import_module("torch")
-    if device != "cpu" and not torch.cuda.is_available():
-        raise RuntimeError("torch sees no GPU")
-    return torch
-
-
-def _cupy(device: str) -> Any:
-    cupy = importlib.import_module("cupy")
-    if device == "cpu" or not cupy.is_available():
-        raise RuntimeError("CuPy sees no GPU")
-    return cupy
-
-
-def _jax(device: str) -> Any:
-    jax = importlib.import_module("jax")
-    if device != "cpu" and jax.default_backend() != "gpu":
-        raise RuntimeError(f"JAX runs on {jax.default_backend()}")
-    return jax
-
-
 def peers(
     options: argparse.Namespace, names: tuple[str, ...] = ("torch", "cupy", "jax")
 ) -> dict[str, Any]:
     """Return the libraries that work on this device, and print a line for each that does not."""
-    device, found = options.device, {}
-    for name in () if options.alone else names:
-        try:
-            found[name] = {"torch": _torch, "cupy": _cupy, "jax": _jax}[name](device)
-        except Exception as error:  # whatever a broken installation raises
-            print(f"without {name}: {_line(error)}", flush=True)
-    return found
-
-
-def waiting(libraries: dict[str, Any], device: str) -> dict[str, Callable[[], Any]]:
-    """Return for each library the function that waits for its queue."""
-    found: dict[str, Callable[[], Any]] = {GPUINTEROP: lambda: gi.synchronize(device)}
-    if "torch" in libraries:
-        found["torch"] = libraries["torch"].cuda.synchronize if device != "cpu" else lambda: None
-    if "cupy" in libraries:
-        found["cupy"] = libraries["cupy"].cuda.get_current_stream().synchronize
+    found, absent = libraries_on(options.device, () if options.alone else names)
+    for name, why in absent.items():
+        print(f"without {name}: {why}", flush=True)
     return found
 
 
 def jax_call(jax: Any, function: Callable[..., Any], *arguments: Any) -> Call:
-    """Return a call of JAX, which queues on streams of its own, so that the call waits for its last result."""
-    last: list[Any] = [None]
-
-    def body() -> None:
-        last[0] = function(*arguments)
-
-    return Call(body, lambda: jax.block_until_ready(last[0]), events=False)
+    """Return a call of JAX, which waits for its last result."""
+    call = JaxCall(jax, function, *arguments)
+    return Call(call, call.wait, events=False)
 
 
 @contextlib.contextmanager
@@ -138,12 +104,7 @@ def optional(libraries: dict[str, Any], name: str, row: str) -> Iterator[Any]:
         yield libraries.get(name)
     except Exception as error:  # whatever a library raises
         if name in libraries:
-            print(f"{row}: without {name}, {_line(error)}", flush=True)
-
-
-def _line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0][:120] if text else ''}"
+            print(f"{row}: without {name}, {first_line(error)}", flush=True)
 
 
 class Benchmark:
@@ -181,7 +142,7 @@ class Benchmark:
                     call.body()
                 call.wait()
             except Exception as error:
-                print(f"{row}: {who} left out, {_line(error)}", flush=True)
+                print(f"{row}: {who} left out, {first_line(error)}", flush=True)
                 self.failed |= who.startswith(GPUINTEROP)
             else:
                 found[who] = call
@@ -198,13 +159,9 @@ class Benchmark:
         for turn in range(turns + 1):
             for who, call in calls.items():
                 repeats = max(1, round(count * call.share / call.per))
-                call.wait()
-                begin = time.perf_counter()
-                for _ in range(repeats):
-                    call.body()
-                call.wait()
+                seconds = seconds_of(call.body, call.wait, repeats)
                 if turn:
-                    times[who].append((time.perf_counter() - begin) / (repeats * call.per))
+                    times[who].append(seconds / call.per)
         self.keep(row, {who: [1e6 * t for t in found] for who, found in times.items()}, mark)
 
     def device(
@@ -233,12 +190,7 @@ class Benchmark:
 
     def _timed(self, call: Call, count: int) -> float:
         if self.on_host or not call.events:
-            call.wait()
-            begin = time.perf_counter()
-            for _ in range(count):
-                call.body()
-            call.wait()
-            return (time.perf_counter() - begin) / count
+            return seconds_of(call.body, call.wait, count)
         start, end = gi.Event(timing=True), gi.Event(timing=True)
         start.record()
         for _ in range(count):

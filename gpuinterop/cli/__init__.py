@@ -24,6 +24,7 @@ COMMANDS = {
     "explain": "predict whether a conversion shares, copies or refuses, and why",
     "draw": "draw the memory of a view of an array: its elements, gaps, steps and owner",
     "demo": "share one array with every library that is installed",
+    "bench": "time calls in gpuinterop and in the installed libraries",
     "run": "run a program that was written for Theano",
     "version": "print the versions of gpuinterop, Python and NumPy, and the machine",
     "completion": "print a script with which bash or zsh completes commands and options",
