@@ -313,10 +313,7 @@ def summary(found: dict[str, dict[str, Any]]) -> str:
     days = sorted(record["date"] for record in found.values())
     dates = " to ".join(dict.fromkeys((days[0], days[-1])))
     text = f", {lost} are missed; [why](#where-other-libraries-are-faster)" if lost else ""
-    return (
-        f"Measured on {machine(found)}; {dates}{sources(found)}. {every - lost} of {every} targets are met{text}. "
-        "A target that was set next to another library or a baseline counts as a ratio to it: the *scaled target*."
-    )
+    return f"{every - lost} of {every} targets are met{text}. Measured on {machine(found)}; {dates}{sources(found)}."
 
 
 def plain_regression(found: dict[str, dict[str, Any]]) -> str:
