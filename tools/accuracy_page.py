@@ -10,23 +10,22 @@ HEAD = """\
 
 <!-- Written by tools/make_docs.py from benchmarks/results: change benchmarks/accuracy.py or tools/accuracy_page.py. -->
 
-The table gives the largest measured error, in units of the last place of the exact result, and the largest error that
-is guaranteed on every device. Tests check the guarantee. The error of a correctly rounded result is at most 0.5.
-float16 and bfloat16 are computed in float32 and rounded at the end.
+The table gives the largest error that we measured, in units of the last place, and the largest error that gpuinterop
+guarantees on every device. Tests check the guarantee. A correctly rounded result has an error of at most 0.5.
 
-Other operations on real numbers are exact or round once: comparisons, `floor`, `minimum`, casts and so on. The
-exceptions are `erfinv` and `digamma`; `float_power`, which computes as `power` does; and `round` to decimals, which
-multiplies and divides.
+- gpuinterop computes float16 and bfloat16 in float32, and rounds at the end.
+- Operations that are not in the table are exact or round once, such as comparisons, `floor`, `minimum` and casts.
+- Four exceptions are not in the table: `erfinv`, `digamma`, `float_power`, which computes as `power` does, and `round`
+  to decimals, which multiplies and divides.
 
 """
 KEPT = accuracy.WITHOUT_ORACLE
 TAIL = f"""
-`logaddexp` is listed for arguments above zero; near the zero of its result the error is relative to the terms that
-cancel. The same holds for `lgamma` and `digamma` below zero, near their roots. In float64, for arguments from 0.001
-upwards, including those next to the roots, the error of `digamma` is at most {KEPT["digamma"]} units, and that of
-`lgamma` on "cpu" at most {KEPT["lgamma"]}.
+The row of `logaddexp` is for arguments above zero. Near the zero of its result the error is relative to the terms that
+cancel. The same holds for `lgamma` and `digamma` near their roots below zero. In float64 and from 0.001 upwards, the
+error of `digamma` is at most {KEPT["digamma"]} units. There the error of `lgamma` on "cpu" is at most {KEPT["lgamma"]}.
 
-Sums are compensated: see [reductions](../understand/sums.md). To repeat the measurement:
+[Sums are compensated](../understand/sums.md). To repeat the measurement:
 
 ```sh
 python benchmarks/accuracy.py --device cpu --count 400000 --json benchmarks/results/accuracy-cpu.json
@@ -40,8 +39,7 @@ def page() -> str:
     places = [f"{t} on {d}" for t in ("float32", "float64") for d in found]
     counts = " and ".join(f"{record['arguments']:,} on {d}" for d, record in found.items())
     lines = [
-        "Each operation is measured with arguments from the ranges in `benchmarks/accuracy.py`:",
-        f"{counts}.",
+        f"We measured each operation with {counts} arguments, from the ranges in `benchmarks/accuracy.py`.",
         "",
     ]
     rows = []

@@ -23,12 +23,9 @@ HEAD = """\
 
 <!-- Written by tools/make_docs.py from benchmarks/results/matrix-*.json: change it there. -->
 
-The tables give the tested outcome of every conversion. The tests compare addresses, check that a write on one side is
-visible on the other, and drop the owners. The [compatibility suite](../how-to/test-conversions.md) runs the same
-tests on your machine, with your libraries: `python -m gpuinterop matrix`. The tables are records of the versions
-that they name; `--device cpu --output benchmarks/results/matrix-cpu.json`
-records the first one again, `cuda` and `matrix-gpu.json` the
-second.
+The tables give the tested outcome of every conversion. The tests compare addresses, check that a write on one side
+shows on the other, and drop the owners. Run the same tests with your libraries: `python -m gpuinterop matrix`. It is
+the [compatibility suite](../how-to/test-conversions.md).
 
 | | meaning |
 | --- | --- |
@@ -37,10 +34,13 @@ second.
 | R | raises with and without `copyif` |
 | - | the suite's bridge makes no such array, usually because the library cannot hold it |
 
-`gi.explain(x, "torch")` predicts the outcome for one array, with the reason and a fix. `buffer` is Python's
-`memoryview`; `array_api` stands for any library of the array API, and is tested with array-api-strict. "Objects of its
-style" in a record are test doubles with the attributes of the library's arrays; the suite itself tries installed
-libraries only.
+`gi.explain(x, "torch")` predicts the outcome for one array, with the reason and a fix.
+
+- `buffer` is Python's `memoryview`. `array_api` is any library of the array API, tested with array-api-strict.
+- "Objects of its style" are test doubles with the attributes of the library's arrays. The suite on your machine tries
+  installed libraries only.
+- `--device cpu --output benchmarks/results/matrix-cpu.json` records the first tables again, `cuda` and
+  `matrix-gpu.json` the second ones.
 
 ## Layouts
 
@@ -48,7 +48,7 @@ libraries only.
 | --- | --- |
 {layouts}
 
-*broadcast* is writable memory of stride 0; the result of `broadcast_to` is read-only: see *readonly*. In *size-1* the
+*broadcast* is writable memory of stride 0. A result of `broadcast_to` is read-only, so see *readonly*. In *size-1* the
 stride of the axis of length 1 is an arbitrary number.
 """
 

@@ -32,10 +32,10 @@ ERRORS_HEAD = """\
 
 <!-- Written by tools/make_docs.py from gpuinterop/errors/__init__.py: change it there. -->
 
-Every error is a subclass of `GpuInteropError` and of the built-in exceptions next to its name, so programs that catch
-those continue to work. The message has up to three lines: the call with the expected value, the actual value, and a
-fix. The attributes `where`, `expected`, `got` and `fix` hold the same parts. `reason` is an *error code* for programs,
-`axis` the axis at fault, or `None`. All classes can be imported from `gpuinterop`.
+Every error is a subclass of `GpuInteropError` and of the built-in exceptions next to its name. So `except ValueError`
+still catches it. A message has up to three lines: what the call expected, what it got, and a fix. The attributes
+`where`, `expected`, `got` and `fix` hold the same parts. `reason` is an *error code* for programs. `axis` is the axis
+at fault, or `None`. You can import all classes from `gpuinterop`.
 
 ```python
 import gpuinterop as gi
@@ -50,8 +50,8 @@ except ValueError as error:
 
 ## Plans and errors
 
-`gi.explain` returns a plan, which predicts the same error. **In a plan `reason` is the sentence and `code` the error
-code**, because plans are made for reading:
+`gi.explain` returns a plan, which predicts the same error. A plan is made for reading, so **its `reason` is the
+sentence and its `code` is the error code**.
 
 | | error code | sentence |
 | --- | --- | --- |
