@@ -127,7 +127,9 @@ def __getattr__(name: str) -> Any:
 
 def _missing(name: str) -> AttributeError:
     # `from gpuinterop import devices` reads the attribute before it imports the module.
-    if name.startswith("__") or PathFinder.find_spec(f"{__name__}.{name}", __path__):
+    if name.startswith("__") or (
+        name != "ndarray" and PathFinder.find_spec(f"{__name__}.{name}", __path__)
+    ):
         return AttributeError(f"module 'gpuinterop' has no attribute {name!r}")
     missing_names, call = import_module("gpuinterop.elementwise.missing_names"), ""
     if name.startswith(("to_", "from_")) and hasattr(import_module("gpuinterop.converters"), name):
@@ -175,6 +177,8 @@ class _CallableModule(ModuleType):
 
 class _Package(ModuleType):
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "ndarray":  # in NumPy a class: `__getattr__` names those of gpuinterop
+            return
         if name in _BOTH and isinstance(value, ModuleType):
             value.__class__ = _CallableModule
         super().__setattr__(name, value)

@@ -23,7 +23,7 @@ from gpuinterop.errors import (
     short_repr,
     type_name,
 )
-from gpuinterop.errors.arguments import read_copy, require_order, takes_copy_keyword
+from gpuinterop.errors.arguments import checks_arguments, read_copy, require_order
 from gpuinterop.errors.context import reraise_from
 from gpuinterop.errors.messages import not_an_array
 from gpuinterop.exchange.incoming import (
@@ -40,6 +40,7 @@ from gpuinterop.ndarray import ArrayMethods, CudaNdarray, GpuArray
 _EXACT = 1 << 24  # float32 represents all integers up to it
 
 
+@checks_arguments()
 def array(value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a new C-ordered array with the values of `value`; never shares memory.
 
@@ -55,7 +56,7 @@ def _from_values(values: np.ndarray[Any, Any], dtype: Any, device: Any, where: s
     return new_device_copy(class_for(cast.dtype), wrap_numpy(cast), place, where, True)
 
 
-@takes_copy_keyword("copy")
+@checks_arguments("copy")
 def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Any:
     """Return `obj` as a gpuinterop array, which shares its memory where possible.
 
@@ -110,7 +111,7 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     if wanted != source.dtype:
         source = cast_from(obj, source, wanted, "asarray")
     cls = class_for(wanted)
-    if target == source.device:
+    if target == source.device and not listed:
         return _core.adopt(cls, source)
     return new_device_copy(cls, source, target, "asarray", listed)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
+from importlib import import_module
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,7 +41,7 @@ from gpuinterop.errors import (
     short_repr,
     type_name,
 )
-from gpuinterop.errors.arguments import require_bool, takes_copy_keyword
+from gpuinterop.errors.arguments import checks_arguments, require_bool
 from gpuinterop.errors.context import reraise_from
 from gpuinterop.exchange import incoming
 from gpuinterop.reduce.functions import ReductionMethods
@@ -63,7 +64,9 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     __torch_function__: Any = classmethod(incoming.torch_function)
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in _MISSING]
+        # For completion: without the names that only Theano's programs and PyCUDA's kernels read.
+        names = set(super().__dir__()) - _MISSING - {"allocator"}
+        return [name for name in names if name[:1] != "_" or name[:2] == "__"]
 
     # ---- reading values ----------------------------------------------------------------------------
 
@@ -82,6 +85,13 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             )
         host = to_host_array(self, "numpy.asarray", memory=True)
         return host if dtype is None else host.astype(dtype, copy=False)
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        """Return Arrow's two capsules, for pyarrow and polars; shares memory if it can. Needs pyarrow."""
+        found: tuple[Any, Any] = import_module("gpuinterop.exchange.arrow").to_arrow(
+            self, requested_schema
+        )
+        return found
 
     def get(self, out: np.ndarray[Any, Any] | None = None) -> np.ndarray[Any, Any]:
         """Return a new NumPy array with the elements, or fill `out`; never shares memory.
@@ -176,6 +186,9 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
             )
         return int(only_element(self, "index"))
 
+    def __round__(self: Self, ndigits: int | None = None) -> Self:
+        return self.round(ndigits or 0)
+
     def __bool__(self) -> bool:
         return bool(only_element(self, "bool"))
 
@@ -241,7 +254,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     # ---- devices --------------------------------------------------------------------------------
 
-    @takes_copy_keyword("copy")
+    @checks_arguments("copy")
     def to_device(self: Self, device: Any, /, *, stream: Any = None, copy: bool = False) -> Self:
         """Return the array on another device: itself if it is there already, else a copy."""
         copy = require_bool(copy, "copy", "to_device")
@@ -339,6 +352,11 @@ class CudaNdarray(ArrayMethods):
     _only = np.dtype(np.float32)
 
     def __new__(cls, value: Any, device: Any = None, *, dtype: Any = None) -> CudaNdarray:
+        if isinstance(value, int) and isinstance(device, int):
+            raise ArgumentTypeError(
+                where=cls.__name__, expected="the values of the array, and a device", got=f"{value}, {device}",
+                fix=f"pass a shape to {cls.__name__}.zeros(({value}, {device}))",
+            )  # fmt: skip
         if dtype is not None:
             incoming.check_cast(cls, dtypes.as_supported_dtype(dtype, cls.__name__), cls.__name__)
         return incoming.copy_of_value(lambda _: cls, value, dtype, device, cls.__name__)

@@ -198,15 +198,16 @@ def _unknown(dtype: Any, where: str) -> GpuInteropError:
         data = f"numpy.asarray(a).astype('{dtype.name}')"
         fix = f"convert the byte order of the data: {data}, or pass dtype='{dtype.name}' for a new array"
         return foreign_byte_order(where, dtype.str, data, fix=fix)
-    fix = "name one of these, or cast to one of them first"
+    fix = "pass a name such as 'float32', or cast the values first"
     near = get_close_matches(_printed_name(dtype), _LIKELY, 1)
     if isinstance(dtype, int):  # zeros(2, 3)
-        fix = "name one of these, and pass a shape as one tuple: (2, 3)"
+        fix = "pass a dtype such as 'float32', and a shape as one tuple: gpuinterop.zeros((2, 3))"
     elif near and not isinstance(dtype, np.dtype):
         fix = f"pass {near[0]!r}"
     return DTypeError(
-        where=where, expected="one of " + ", ".join(NAMES), got=short_repr(dtype), fix=fix
-    )
+        where=where, expected="a dtype of bools, integers, floats or complex numbers, of NumPy or ml_dtypes",
+        got=short_repr(dtype), fix=fix,
+    )  # fmt: skip
 
 
 def _dtype_or_id(value: Any, where: str = "dtype") -> Any:

@@ -93,7 +93,12 @@ def only_element(x: Any, where: str) -> Any:
             where=where,
             expected="one element",
             got=f"{seen.size} elements of shape {seen.shape}",
-            fix="read one: x.item(0), or test x.size > 0, x.any() or x.all()",
+            fix="read one: x.item(0), or "
+            + (
+                "print fewer digits: numpy.set_printoptions(precision=3)"
+                if where == "format"
+                else "test x.size > 0, x.any() or x.all()"
+            ),
         )
     return found
 

@@ -241,12 +241,18 @@ def _ml_dtypes() -> Any:
 
 
 def _too_large(value: Any, wanted: np.dtype[Any], where: str) -> DTypeError:
+    wide = "'float64'"
+    if isinstance(value, int):
+        exact = np.min_scalar_type(value)  # an object beyond 64 bits
+        wide = repr(exact.name) if exact.kind != "O" else f"{wide}, which rounds it"
+    fix = f"use a GpuArray of a wider dtype: {wide}"
+    if isinstance(value, float) and not np.isfinite(value):
+        fix = "use a GpuArray of a float dtype, or replace NaN and infinity first: numpy.nan_to_num(values)"
+    elif wanted.itemsize == 8 and wanted.kind == "f":
+        fix = "pass a smaller number"
+    fix += "; infinity is written float('inf')" if wanted.kind == "f" else ""
     return DTypeError(
-        where=where,
-        expected=f"a number that {wanted} can hold",
-        got=short_repr(value),
-        fix="pass a number in the range of the dtype, or use a GpuArray of a wider dtype"
-        + ("; infinity is written float('inf')" if wanted.kind == "f" else ""),
+        where=where, expected=f"a number that {wanted} can hold", got=short_repr(value), fix=fix
     )
 
 

@@ -17,7 +17,7 @@ from gpuinterop.errors import (
     messages,
     short_repr,
 )
-from gpuinterop.errors.arguments import read_copy, require_order, takes_copy_keyword
+from gpuinterop.errors.arguments import checks_arguments, read_copy, require_order
 
 from .core_view import core_view
 from .dtypes import as_supported_dtype
@@ -187,7 +187,7 @@ class ViewMethods(_core.Array):
         _set_state(copied, deepcopy(own_state(self), memo))
         return copied
 
-    @takes_copy_keyword("copy")
+    @checks_arguments("copy")
     def _reshape_with(self: Self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
         """Carry out reshape with options, or with a copy."""
         if shape and isinstance(shape[-1], str):

@@ -17,7 +17,7 @@ import gpuinterop.ndarray  # noqa: F401  (gives the core the classes of imported
 from gpuinterop import _core
 from gpuinterop.devices import resolve_device
 from gpuinterop.errors import ConversionTypeError, GpuInteropError, type_name
-from gpuinterop.errors.arguments import read_copy, require_bool, takes_copy_keyword
+from gpuinterop.errors.arguments import checks_arguments, read_copy, require_bool
 from gpuinterop.exchange import engine, registry
 from gpuinterop.exchange.kernel_pointers import pointer_arguments
 from gpuinterop.exchange.library_functions import (
@@ -91,6 +91,7 @@ def __dir__() -> list[str]:
 
 
 @_core.exports()
+@checks_arguments("copyif")
 def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
     """Return `x` as an array of a library, by name: ``to(x, "torch")``.
 
@@ -133,7 +134,7 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
 
 
 @_core.imports(_core.ANY_PROTOCOL)
-@takes_copy_keyword("copy")
+@checks_arguments("copy")
 def from_dlpack(
     x: Any,
     /,
@@ -229,7 +230,7 @@ def from_function(entry: Backend, name: str = "", **defaults: Any) -> Any:
     return own or generated(function, entry, "from", where, defaults)
 
 
-@takes_copy_keyword("copyif")
+@checks_arguments("copyif")
 def to_cudandarray(x: Any, copyif: bool = False) -> Any:
     """Return a CudaNdarray over the memory of `x`: a GPUArray, or an array of any known library.
 

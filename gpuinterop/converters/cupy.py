@@ -15,7 +15,7 @@ import numpy
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import byte_range, core_view
 from gpuinterop.arrays.dtypes import NUMPY_NAMES
-from gpuinterop.errors.arguments import takes_copy_keyword
+from gpuinterop.errors.arguments import checks_arguments
 from gpuinterop.exchange import registry
 from gpuinterop.exchange.foreign_memory import describe_memory
 from gpuinterop.exchange.kernel_pointers import pointer_arguments
@@ -68,7 +68,7 @@ def describe(a: Any) -> ArrayInfo:
     return describe_memory((a.shape, a.strides, a.dtype, a.data.ptr, a.device.id, None), "cupy")
 
 
-@takes_copy_keyword("copyif")
+@checks_arguments("copyif")
 def kernel(
     function: Callable[..., Any], copyif: bool = False, *, allow_readonly: bool = False
 ) -> Callable[..., Any]:

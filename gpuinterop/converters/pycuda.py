@@ -19,7 +19,7 @@ import numpy
 from gpuinterop import _core, errors
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import NUMPY_NAMES
-from gpuinterop.errors.arguments import require_bool, takes_copy_keyword
+from gpuinterop.errors.arguments import checks_arguments, require_bool
 from gpuinterop.exchange import registry
 from gpuinterop.exchange.foreign_memory import LEGACY
 from gpuinterop.exchange.kernel_pointers import pointer_arguments
@@ -102,7 +102,7 @@ def memory(g: Any) -> tuple[Any, ...]:
     return g.shape, g.strides, g.dtype, ptr, -1 if ptr else 0, LEGACY
 
 
-@takes_copy_keyword("copyif")
+@checks_arguments("copyif")
 def kernel(
     function: Callable[..., Any], copyif: bool = False, *, allow_readonly: bool = False
 ) -> Callable[..., Any]:

@@ -22,24 +22,31 @@ from .table import ALIASES
 # Names that PyTorch and CuPy have for what gpuinterop names otherwise.
 OTHER_NAMES: dict[str, str] = {
     "asnumpy": "numpy.asarray(x)", "cat": "gpuinterop.concatenate", "clone": "x.copy()",
-    "concat": "gpuinterop.concatenate", "identity": "gpuinterop.eye(3)",
-    "contiguous": "x if x.flags.c_contiguous else x.copy()", "detach": "x",
-    "double": 'x.astype("float64", copy=False)', "expand": "x.broadcast_to(shape)",
-    "expit": "gpuinterop.sigmoid(x)", "flat": "x.ravel()",
-    "float": 'x.astype("float32", copy=False)', "half": 'x.astype("float16", copy=False)',
-    "int": 'x.astype("int32", copy=False)', "long": 'x.astype("int64", copy=False)',
-    "mT": "x.swapaxes(-1, -2)", "numpy": "numpy.asarray(x)", "permute": "x.transpose(1, 0)",
-    "setflags": "x.flags", "tensor": "gpuinterop.array", "to": 'gpuinterop.to(x, "torch") or x.astype("float16")',
-    "unsqueeze": "x[None]",
+    "concat": "gpuinterop.concatenate", "contiguous": "x if x.flags.c_contiguous else x.copy()", "detach": "x",
+    "double": 'x.astype("float64", copy=False)', "expand": "x.broadcast_to(shape)", "expit": "gpuinterop.sigmoid(x)",
+    "flat": "x.ravel()", "float": 'x.astype("float32", copy=False)', "half": 'x.astype("float16", copy=False)',
+    "identity": "gpuinterop.eye(3)", "int": 'x.astype("int32", copy=False)', "long": 'x.astype("int64", copy=False)',
+    "mT": "x.swapaxes(-1, -2)", "ndarray": "gpuinterop.CudaNdarray or gpuinterop.GpuArray",
+    "numpy": "numpy.asarray(x)", "permute": "x.transpose(1, 0)", "relu": "gpuinterop.maximum(x, 0)",
+    "set_default_device": "gpuinterop.devices.set_default_device", "setflags": "x.flags",
+    "softmax": "(e := gpuinterop.exp(x - x.max(-1, keepdims=True))) / e.sum(-1, keepdims=True)",
+    "tensor": "gpuinterop.array", "to": 'gpuinterop.to(x, "torch") or x.astype("float16")', "unsqueeze": "x[None]",
 }  # fmt: skip
+
+# Names that need no replacement.
+_NEEDLESS = dict.fromkeys(
+    ("errstate", "geterr", "seterr"),
+    "omit it, because gpuinterop gives no floating-point warnings; ",
+)
 
 
 def missing_name(
     where: str, name: str, names: Iterable[str] = (), call: str = ""
 ) -> MissingNameError:
     """Return the error for a missing name: `call` replaces it, or one of the package's `names` may be meant."""
-    if not call and not name.startswith("_"):
-        call = own_call(name) or _call_of_numpy(name)
+    if name in _NEEDLESS:
+        return messages.missing_name(where, name, _NEEDLESS[name])
+    call = call or replacement(name)
     other = _call_of_loaded_library(name) if not call or call.startswith("numpy.") else ""
     fix = ", or for an array on a GPU ".join(filter(None, (call, other)))
     near = [] if fix or name.startswith("_") else difflib.get_close_matches(name, names, 1)
@@ -47,6 +54,11 @@ def missing_name(
     if near:
         fix = f"correct the spelling, for example to gpuinterop.{near[0]}; "
     return messages.missing_name(where, name, fix)
+
+
+def replacement(name: str) -> str:
+    """Return the code that computes what another library names `name`, "" if there is none."""
+    return "" if name.startswith("_") else own_call(name) or _call_of_numpy(name)
 
 
 def own_call(name: str) -> str:

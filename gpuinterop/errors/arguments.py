@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import struct
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from gpuinterop.errors import ArgumentTypeError, short_repr, type_name
+from gpuinterop.errors import ArgumentTypeError, GpuInteropError, short_repr, type_name
 
 from .messages import not_a_bool, not_an_optional_bool, not_ints, wrong_order
 
@@ -50,18 +51,56 @@ def refuse_copy_keyword(options: dict[str, Any], accepted: str, where: str) -> N
             )  # fmt: skip
 
 
-def takes_copy_keyword(accepted: str) -> Callable[[_Function], _Function]:
-    """Decorate a public function that takes `copy` or `copyif`, so that the other one is refused."""
+def checks_arguments(copy_keyword: str = "") -> Callable[[_Function], _Function]:
+    """Decorate a public function: a call that does not fit its signature raises an error that shows it.
+
+    A function that takes `copy` or `copyif`, its `copy_keyword`, refuses the other one.
+    """
 
     def decorate(function: _Function) -> _Function:
         @wraps(function)
         def call(*args: Any, **options: Any) -> Any:
-            refuse_copy_keyword(options, accepted, function.__name__)
-            return function(*args, **options)
+            if copy_keyword:
+                refuse_copy_keyword(options, copy_keyword, function.__name__)
+            try:
+                return function(*args, **options)
+            except TypeError as error:
+                if isinstance(error, GpuInteropError):
+                    raise
+                _require_signature(function, args, options)
+                raise
 
         return cast(_Function, call)
 
     return decorate
+
+
+# What to write for the arguments of NumPy's functions of the same names.
+_OTHER_ARGUMENTS = {
+    "copy": "share memory: gpuinterop.asarray(value, copy=False)", "ndmin": "add axes: x[None]",
+    "order": "copy to another order: x.copy('F')", "subok": "omit it",
+}  # fmt: skip
+
+
+def _require_signature(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """Raise for a call that does not fit the function's signature."""
+    accepted = inspect.signature(function)
+    try:
+        accepted.bind(*args, **options)
+    except TypeError as error:
+        unknown = [name for name in options if name not in accepted.parameters]
+        fix = "pass the arguments after * by name"
+        if str(error).startswith("missing"):
+            fix = f"pass {str(error).rpartition(': ')[2].strip(chr(39))}"
+        elif unknown:
+            fix = _OTHER_ARGUMENTS.get(unknown[0], f"omit {unknown[0]}")
+        bare = accepted.replace(
+            parameters=[p.replace(annotation=p.empty) for p in accepted.parameters.values()],
+            return_annotation=accepted.empty,
+        )
+        name = function.__name__
+        got = str(error).removeprefix("got ")
+        raise ArgumentTypeError(where=name, expected=f"{name}{bare}", got=got, fix=fix) from None
 
 
 def require_order(value: Any, orders: str, where: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from gpuinterop import _core, errors
 from gpuinterop.devices.device_spec import fix_host_argument
-from gpuinterop.errors.arguments import require_bool, takes_copy_keyword
+from gpuinterop.errors.arguments import checks_arguments, require_bool
 
 from . import engine, registry
 from .foreign_memory import LEGACY, stream_number
@@ -18,7 +18,7 @@ from .plan import ArrayInfo, Plan, copy_needed, refuse, share
 from .suggested_fixes import copy_line, move_line
 
 
-@takes_copy_keyword("copyif")
+@checks_arguments("copyif")
 def pointer_arguments(
     args: Sequence[Any],
     *,

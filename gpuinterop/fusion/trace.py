@@ -16,6 +16,7 @@ from gpuinterop.arrays.numpy_views import as_scalar
 from gpuinterop.devices.foreign_handles import CPU
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
 from gpuinterop.elementwise.functions import clip
+from gpuinterop.elementwise.missing_names import replacement
 from gpuinterop.elementwise.table import ALIASES, TABLE, Row
 from gpuinterop.errors import ArgumentTypeError, ConversionTypeError, DTypeError
 from gpuinterop.errors.arguments import constant_key
@@ -338,10 +339,12 @@ class Tracer(NDArrayOperatorsMixin):
 
 def cannot_be_fused(name: str) -> ArgumentTypeError:
     """Return the error for a function that is not elementwise, a reduction or a product with a vector."""
+    owner, _, own = name.rpartition(".")
+    call = replacement(own) if owner == "x" else ""
     return _refusal(
         f"elementwise operations, the reductions {', '.join(FUSED)}, and products with vectors",
         f"{name}, which cannot be fused",
-        f"call {name} outside the fused function, and pass its result as an argument",
+        f"call {call or name} outside the fused function, and pass its result as an argument",
     )
 
 

@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 __all__ = ["concatenate", "join", "as_array_list", "split", "stack"]
 
 
-def as_array_list(arrays: Any, where: str) -> list[Any]:
-    """Return the arrays of a sequence: at least one, on one device."""
+def as_array_list(arrays: Any, where: str, axis: Any = 0) -> list[Any]:
+    """Return the arrays of a sequence: at least one, on one device. An array as `axis` belongs to the sequence."""
+    separate = hasattr(axis, "shape") and not is_index(axis)
     try:
-        parts = list(arrays)
+        parts = [] if separate else list(arrays)
     except TypeError:
+        separate = True
+    if separate:
         raise ArgumentTypeError(
-            where=where,
-            expected="a sequence of arrays",
-            got=type_name(arrays),
-            fix=f"pass a list: {where}([x, y])",
-        ) from None
+            where=where, expected="one sequence of arrays", fix=f"pass a list: {where}([x, y])",
+            got=type_name(arrays) + (f", and {type_name(axis)} as axis" if hasattr(axis, "shape") else ""),
+        )  # fmt: skip
     if not parts:
         raise ShapeError(
             where=where, expected="at least one array", got="no arrays", fix="pass arrays"
@@ -51,7 +52,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
     CudaNdarray among the arrays the result is float32, as in every operation.
     """
     where = "concatenate"
-    arrays = as_array_list(arrays, where)
+    arrays = as_array_list(arrays, where, axis)
     parts = [results.plain(x) for x in arrays]
     shapes = tuple([x.shape for x in parts])
     if axis is None:
@@ -125,7 +126,7 @@ def join(axis: int, *arrays: Any) -> Any:
 @_core.served
 def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
     """Join the arrays along a new axis."""
-    arrays = as_array_list(arrays, "stack")
+    arrays = as_array_list(arrays, "stack", axis)
     parts = [results.plain(x) for x in arrays]
     for x in parts[1:]:
         if x.shape != parts[0].shape:

@@ -17,7 +17,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import as_supported_dtype
-from gpuinterop.arrays.numpy_views import read_by_numpy
+from gpuinterop.arrays.numpy_views import read_by_numpy, to_host_array
 from gpuinterop.elementwise import functions, results
 from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.elementwise.operands import as_operand
@@ -271,6 +271,19 @@ def _ufunc_reduce(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 # numpy.where -> the function for gpuinterop arrays.
+def _of_files(function: Any) -> Callable[..., Any]:
+    """Return a function of NumPy that writes arrays to a file, for gpuinterop arrays, which it downloads."""
+    where = f"numpy.{function.__name__}"
+
+    def host(x: Any) -> Any:
+        return to_host_array(x, where, memory=True) if isinstance(x, _core.Array) else x
+
+    def call(*args: Any, **options: Any) -> Any:
+        return function(*map(host, args), **{name: host(x) for name, x in options.items()})
+
+    return call
+
+
 NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.clip: _clip,
     np.round: functions.round,
@@ -280,6 +293,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.put_along_axis: lambda arr, indices, values, axis: (
         take_put.put_along_axis(arr, indices, values, axis)
     ),
+    **{function: _of_files(function) for function in (np.save, np.savez, np.savez_compressed, np.savetxt)},
     np.put: lambda a, ind, v, mode="raise": take_put.put(a, ind, v, mode),
     np.compress: lambda condition, a, axis=None, out=None: (
         take_put.compress(condition, a, axis, out)

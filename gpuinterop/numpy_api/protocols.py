@@ -89,7 +89,9 @@ def _refuse_in_place(name: str, x: Any) -> ArgumentTypeError:
         where=name,
         expected="NumPy operands for an in-place operator of a NumPy array",
         got=f"a {type(x).__name__} on {x.device}",
-        fix="download it first: x.get()",
+        fix="use its memory: numpy.asarray(x)"
+        if x.device.type == "cpu"
+        else "download it first: x.get()",
     )
 
 

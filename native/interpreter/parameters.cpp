@@ -59,7 +59,7 @@ std::array<PyObject*, Parameters::kMost> Parameters::read(PyObject* const* args,
     values[i] = args[nargs + k];
   }
   for (size_t i = 0; i < required; ++i)
-    if (!values[i]) refuse("a call without " + names[i]);
+    if (!values[i]) refuse("a call without " + names[i], "pass " + names[i]);
   return values;
 }
 

@@ -80,13 +80,13 @@ def test_class_that_holds_one_dtype_takes_its_object():
     ("dtype", "fix"),
     [
         (PrintedDType("torch.qint8"), "pass 'int8'"),
-        (PrintedDType("tf.resource"), "name one of these"),
-        (types.SimpleNamespace(name="float32"), "name one of these"),
+        (PrintedDType("tf.resource"), "pass a name such as"),
+        (types.SimpleNamespace(name="float32"), "pass a name such as"),
         ("torch.float32", "pass 'float32'"),
-        (object, "name one of these"),
+        (object, "pass a name such as"),
     ],
 )
 def test_other_objects_are_refused(dtype, fix):
-    with pytest.raises(gi.DTypeError, match=r"^zeros: .*int8") as caught:
+    with pytest.raises(gi.DTypeError, match=r"^zeros: expected a dtype of") as caught:
         gi.zeros(2, dtype, device="cpu")
     assert caught.value.fix.startswith(fix)

@@ -15,6 +15,29 @@ CALLS = [
     ("gi.zeros(3, 10**5000)", "DTypeError: zeros"),
     ('gi.zeros(3, "cpu")', "DTypeError: zeros", "device='cpu'"),
     ("gi.empty(3, 3)", "DTypeError: empty"),
+    *(
+        (call, f"DTypeError: {call[3:].partition('(')[0]}", "gpuinterop.zeros((2, 3))")
+        for call in (
+            "gi.zeros(2, 3)",
+            "gi.ones(2, 3)",
+            "gi.full(2, 3, 4)",
+            "gi.GpuArray(3, 4)",
+            "gi.arange(1, 2, 3, 4)",
+        )
+    ),
+    ("gi.CudaNdarray(3, 4)", "ArgumentTypeError: CudaNdarray", "CudaNdarray.zeros((3, 4))"),
+    ('gi.zeros(3, "foo")', "DTypeError: zeros", "'float32'"),
+    ("gi.full(3)", "ArgumentTypeError: full", "pass value"),
+    (
+        "gi.array([1], copy=False)",
+        "ArgumentTypeError: array",
+        "gpuinterop.asarray(value, copy=False)",
+    ),
+    ("gi.array([1], ndmin=2)", "ArgumentTypeError: array", "x[None]"),
+    ("gi.array([1], dtpye=2)", "ArgumentTypeError: array", "omit dtpye"),
+    ('gi.asarray(n, "float32", "cpu")', "ArgumentTypeError: asarray", "*, device=None"),
+    ("gi.to(x)", "ArgumentTypeError: to", "pass library"),
+    ("x.reshape(3, 2, foo=1)", "ArgumentTypeError: reshape", "omit foo"),
     ("gi.CudaNdarray.zeros(2, 63)", "DeviceError: CudaNdarray.zeros"),
     ("gi.CudaNdarray.zeros(-1)", "ShapeError: CudaNdarray.zeros"),
     ("gi.zeros(3, device=10**5000)", "DeviceError: zeros"),
@@ -48,12 +71,29 @@ CALLS = [
     ('gi.asarray(large, copy=True, device="cpu")', "OutOfMemoryError: asarray"),
     ("gi.asarray(gi.GpuArray)", "ConversionTypeError: asarray"),
     ('gi.asarray(["a"])', "ConversionTypeError: asarray"),
+    *(
+        (f"gi.asarray({value}, {dtype!r})", "DTypeError: asarray", fix)
+        for value, dtype, fix in [
+            ("float('nan')", "int32", "replace NaN"),
+            ("[float('-inf')]", "uint8", "float dtype"),
+            ("2**70", "int64", "'float64', which rounds it"),
+            ("300", "int8", "'uint16'"),
+            ("[-1]", "uint8", "'int8'"),
+            ("1e300", "float32", "'float64'"),
+            ("10**400", "float64", "float('inf')"),
+        ]
+    ),
     ("v.fill([1, 2])", "ConversionTypeError: fill"),
     ("v.get(3)", "ArgumentTypeError: get"),
     ('v.view("int32")', "UnsupportedError: view"),
+    *(
+        (f"gi.{join}(x, x)", f"ArgumentTypeError: {join}", f"pass a list: {join}([x, y])")
+        for join in ("concatenate", "stack")
+    ),
     ("gi.concatenate([huge, huge])", "OutOfMemoryError: concatenate"),
     ("huge.expand_dims(1).sum(axis=1)", "OutOfMemoryError: sum"),
-    ('f"{x:.2f}"', "ShapeError: format", "x.item(0)"),
+    ('f"{x:.2f}"', "ShapeError: format", "set_printoptions"),
+    ("bool(x)", "ShapeError: bool", "x.any()"),
     # out=
     (
         "np.exp(x, out=np.zeros((2, 3), 'f'))",
@@ -158,6 +198,13 @@ CALLS = [
     ("gi.gemm(n, n, alpha=2)", "DTypeError: gemm", "alpha=2.0 and beta=1.0 for int32"),
     ("kernel(x, foo=1)", "ArgumentTypeError: double", "foo=..."),
     ("kernel()", "ArgumentTypeError: double", "call double(x)"),
+    ("gi.fuse(lambda a: a.sort())(x)", "ArgumentTypeError: fuse", "numpy.sort(x)"),
+    (
+        "gi.fuse(lambda a: np.cumsum(a))(x)",
+        "ArgumentTypeError: fuse",
+        "call numpy.cumsum outside",
+    ),
+    ("np.zeros(3).__iadd__(v)", "ArgumentTypeError: numpy.add", "numpy.asarray(x)"),
     ("compiled(x, foo=1)", "ArgumentTypeError: negative", "foo=..."),
     ("gi.allclose(1.0, 1.0)", "ArgumentTypeError: allclose", "asarray"),
     ("x.var(correction=1)", "ArgumentTypeError: var"),
@@ -189,7 +236,6 @@ CALLS = [
     ("x.round(10**5000)", "BoundsError: round"),
     ("x.round(400)", "BoundsError: round"),
     ("x.round(None)", "ArgumentTypeError: round"),
-    ("np.linalg.norm(x, 10**5000)", "ShapeError: numpy.linalg.norm"),
     ("gi.to(x, 10**5000)", "ConversionTypeError: gpuinterop.to"),
     ("gi.exp(x, order=10**5000)", "ArgumentTypeError: exp"),
     ("gi.split(x, 10**5000)", "ShapeError: split"),
@@ -250,7 +296,6 @@ def test_wrong_call_raises_an_error_that_is_complete(row):
         ("x.compress()", "compress()"),
         ("x.take([0], foo=1)", "take: expected take(x, indices, axis=..., out=..., mode=..., max_threads=...)\n"),
         ("x.item(foo=1)", "GpuArray.item()"),
-        ("x.reshape(foo=1)", "GpuArray.reshape()"),
         ("x.norm(foo=1)", "GpuArray.norm()"),
     ],
 )  # fmt: skip

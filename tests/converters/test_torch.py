@@ -96,3 +96,15 @@ def test_copy_of_pending_signs_is_one_dense_copy():
         assert np.array_equal(x.get(), tensor.resolve_conj().resolve_neg().numpy())
         # What the next library does is predicted for the copy, not for the tensor.
         assert agree(tensor, "buffer", True)[0].bytes == plan.bytes
+
+
+def test_collate_and_parameters_of_shared_tensors():
+    x = gi.asarray(np.arange(6, dtype="float32").reshape(2, 3), device="cpu")
+    batch = torch.utils.data.default_collate([(gi.to(row, "torch"), i) for i, row in enumerate(x)])
+    assert torch.equal(batch[0], gi.to(x, "torch"))
+    parameter = torch.nn.Parameter(gi.to(x, "torch"))
+    (parameter**2).sum().backward()
+    with torch.no_grad():
+        parameter -= 0.5 * parameter.grad
+    assert parameter.data_ptr() == x.ptr
+    assert not x.any()

@@ -56,7 +56,7 @@ def faults_of(call: str, name: str, names: dict[str, object]) -> list[str]:
 def test_the_call_for_a_missing_name_exists_and_shares(library):
     listed = names_of(library) | {"from_pointer"}
     x, roots = gi.zeros((3, 3), device="cpu"), ("numpy", "torch", "cupy", "jax")
-    names = {"x": x, "gpuinterop": gi, "shape": (2, 3, 3)}
+    names = {"x": x, "gpuinterop": gi, "shape": (2, 3, 3), "e": None}
     names |= {root: sys.modules[root] for root in roots if root in sys.modules}
     faults, found = [], 0
     for owner, name in itertools.product((gi, x), sorted(listed)):
@@ -146,3 +146,27 @@ def test_python_can_suggest_the_name_of_a_misspelled_converter():
     with pytest.raises(AttributeError) as caught:
         getattr(gi.converters, "to_tourch")  # noqa: B009
     assert (caught.value.name, caught.value.obj) == ("to_tourch", gi.converters)
+
+
+def test_names_that_need_no_call_or_are_modules():
+    x = gi.asarray([[1.0, 2.0]], device="cpu")
+    for name, fix in [("errstate", "omit it"), ("ndarray", "CudaNdarray"),
+                      ("set_default_device", "gpuinterop.devices."),
+                      ("relu", "maximum")]:  # fmt: skip
+        with pytest.raises(gi.MissingNameError, match=r"write|omit") as caught:
+            getattr(gi, name)
+        assert fix in caught.value.fix
+    with pytest.raises(gi.MissingNameError) as caught:
+        x.softmax  # noqa: B018
+    call = CALL.findall(caught.value.fix)[0]
+    assert eval(call, {"x": x, "gpuinterop": gi}).sum().item() == 1
+    module: dict = {}
+    exec("from gpuinterop import ndarray", module)  # is still the module
+    assert module["ndarray"].CudaNdarray is gi.CudaNdarray
+
+
+def test_completion_shows_only_what_works():
+    for owner in (gi, gi.zeros(3, device="cpu"), gi.zeros(3, "int8", device="cpu")):
+        public = [name for name in dir(owner) if not name.startswith("__")]
+        assert not [name for name in public if name.startswith("_") or not hasattr(owner, name)]
+        assert {"asarray", "exp"} <= {*public} or {"astype", "exp"} <= {*public}
