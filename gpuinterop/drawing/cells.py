@@ -217,6 +217,11 @@ def _steps(layout: Layout, picture: Picture, places: dict[int, tuple[int, int]])
                 break
 
 
+def counted(number: int, noun: str) -> str:
+    """Return "1 cell", "2 cells"."""
+    return f"{number} {noun}" if abs(number) == 1 else f"{number} {noun}s"
+
+
 def words_of_axes(layout: Layout, drawn: Sequence[int]) -> Iterator[tuple[int, str]]:
     """Yield each axis with a line about its steps; `drawn` are the axes whose step is in the picture."""
     for axis, (length, stride) in enumerate(zip(layout.shape, layout.strides, strict=True)):
@@ -225,10 +230,9 @@ def words_of_axes(layout: Layout, drawn: Sequence[int]) -> Iterator[tuple[int, s
         elif not stride:
             words = f"length {length}, step 0: all in the same cells"
         else:
-            cells = abs(stride) // layout.unit
-            way = (
-                f"{cells} {'cell' if cells == 1 else 'cells'} {'forward' if stride > 0 else 'back'}"
-            )
-            words = f"length {length}, step {stride:+d} {'byte' if abs(stride) == 1 else 'bytes'}, {way}"
+            way = "forward" if stride > 0 else "back"
+            step = counted(stride, "byte") if stride < 0 else f"+{counted(stride, 'byte')}"
+            cells = counted(abs(stride) // layout.unit, "cell")
+            words = f"length {length}, step {step}, {cells} {way}"
             words += "" if axis in drawn else ", out of the picture"
         yield axis, f"axis {axis}: {words}"

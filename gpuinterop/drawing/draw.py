@@ -16,7 +16,7 @@ from gpuinterop.exchange.foreign_memory import OwnerGroup
 from gpuinterop.exchange.sharing import describe, explain
 
 from . import svg, text
-from .cells import Layout, words_of_axes
+from .cells import Layout, counted, words_of_axes
 
 LONGEST_CHAIN = 16  # of bases
 SHORT = ("builtins", "gpuinterop.ndarray")  # modules whose classes need no module's name
@@ -102,17 +102,21 @@ def draw(x: Any, to: str | None = None) -> Drawing:
     owner = _owner(x)
     if owner is None:
         known = _core.is_array(x) or hasattr(x, "base")
-        facts, pitches = [f"{'owns' if known else 'spans'} {high - low} bytes"], info.strides
+        facts, pitches = (
+            [f"{'owns' if known else 'spans'} {counted(high - low, 'byte')}"],
+            info.strides,
+        )
     else:
         begin, end, name, pitches = owner
         if begin <= low and high <= end:
             low, high = begin, end
-        facts = [f"shares {high - low} bytes owned by {name}"]
+        facts = [f"shares {counted(high - low, 'byte')} owned by {name}"]
     layout = Layout(info.shape, info.strides, info.itemsize, info.ptr - low, high - low, pitches)
     if info.size and layout.start:
         facts.append(f"element {layout.label(0)} is at byte {layout.start}")
     if info.readonly:
         facts.append("read-only")
+    title, *facts = chain(*(wrap(line, text.WIDTH) for line in (title, *facts)))
     drawing = Drawing(title, facts, layout)
     if to is None:
         return drawing

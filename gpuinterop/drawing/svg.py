@@ -133,7 +133,8 @@ class Canvas:
         title, description = escape(self.title), escape(self.description)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-            f'height="{height}" role="img" aria-label="{title}" font-family="{FONT}">\n'
+            f'height="{height}" style="max-width:100%;height:auto" role="img" aria-label="{title}" '
+            f'font-family="{FONT}">\n'
             f"<title>{title}</title>\n<desc>{description}</desc>\n"
             f"<style>@media (prefers-color-scheme:dark){{{dark}}}</style>\n"
             f'<rect width="{width}" height="{height}" rx="8"{_colour("fill", "page")}/>\n'

@@ -37,6 +37,7 @@ VIEWS |= {
     "part of a large owner": whole(10**6)[5000:5005],
     "rows that do not fit": whole(2000)[: 1 << 10].reshape(2, 2, 256)[:, ::-1],
     "halves of an element": np.zeros(5, [("a", "i2"), ("b", "f4")])["b"],
+    "64 axes": np.broadcast_to(whole(1), (2,) * 60 + (1,) * 4),
     "large numbers": np.broadcast_to(whole(2), (10**5, 10**5, 2)),
 }
 CUT = {"large", "large vector", "far apart", "large and overlapping", "rows that do not fit"}
@@ -96,7 +97,7 @@ def test_each_cell_holds_the_element_of_its_address(name):
     x = VIEWS[name]
     text = str(gi.draw(x))
     assert all(len(line) <= 80 for line in text.splitlines())
-    cells = np.unique([address(x[i]) for i in np.ndindex(x.shape)]).size if x.size < 100 else 2
+    cells = np.unique([address(x[i]) for i in np.ndindex(x.shape)]).size if x.size < 100 else 1
     assert check_cells(x, text) >= cells
     cut = re.search(r"drawn: the first (\d+) of (\d+) (rows|cells)", text)
     assert bool(cut) == (name in CUT)
