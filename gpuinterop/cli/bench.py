@@ -159,6 +159,9 @@ def on_host(result: Any) -> Any:
 
 def measure(device: str, names: Any, size: int, progress: Progress) -> dict[str, Any]:
     """Return the record of a run: microseconds by row and library, and why others do not take part."""
+    load = os.getloadavg()[0] / (
+        os.cpu_count() or 1
+    )  # of other programs, before this one adds its own
     libraries, absent = libraries_on(device, names)
     modules = {GPUINTEROP: gi, **libraries}
     values = values_of(size)
@@ -181,7 +184,7 @@ def measure(device: str, names: Any, size: int, progress: Progress) -> dict[str,
                 continue
             calls[name] = call, call.wait if name == "jax" else waits.get(name, lambda: None)
         found[row.title] = in_turns(calls)
-    return {"schema": SCHEMA, "unit": "us", "device": device, "size": size, **about(), "absent": absent,
+    return {"schema": SCHEMA, "unit": "us", "device": device, "size": size, "load": load, **about(), "absent": absent,
             "failed": failed, "versions": {n: m.__version__ for n, m in libraries.items()}, "rows": found}  # fmt: skip
 
 
@@ -237,6 +240,10 @@ def table(record: dict[str, Any]) -> str:
     notes = [
         f"without {name}: {why}" for name, why in (record["absent"] | record["failed"]).items()
     ]
+    if record["load"] > 0.5:
+        notes.append(
+            "other programs keep the processor busy, which slows libraries with many threads most"
+        )
     head = f"large arrays: {record['size']} float32 elements"
     return "\n".join([*shown, "", message(record), *lost, head, *notes])
 
