@@ -82,7 +82,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size", type=int, metavar="N", help="elements of the large arrays [as memory allows]"
     )
-    parser.add_argument("--output", "-o", metavar="FILE", help="also write the JSON to a file")
+    parser.add_argument(
+        "--seconds", type=float, default=0.16, metavar="S",
+        help="time for a call of a library, beyond one call a turn [%(default)s]",
+    )  # fmt: skip
+    parser.add_argument("-o", "--output", metavar="FILE", help="also write the JSON to a file")
     parser.add_argument("--picture", metavar="FILE", help="also draw bars as SVG")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
@@ -102,7 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
     for file in filter(None, (arguments.output, arguments.picture)):
         Path(file).touch()  # fail before the measurement
     with Progress("gpuinterop bench") as progress:
-        record = measure(device, only or LIBRARIES, arguments.size or fitting(device), progress)
+        size = arguments.size or fitting(device)
+        record = measure(device, only or LIBRARIES, size, arguments.seconds / (TURNS + 1), progress)
     text = json.dumps(record, indent=1)
     if arguments.json:
         print(text)
@@ -148,16 +153,13 @@ def arrays_of(name: str, module: Any, device: str, values: dict[str, Any]) -> An
 
 def on_host(result: Any) -> Any:
     """Return a library's result as a NumPy array."""
-    return np.asarray(
-        result.cpu()
-        if hasattr(result, "cpu")
-        else result.get()
-        if hasattr(result, "get")
-        else result
-    )
+    method = next((name for name in ("cpu", "get") if hasattr(result, name)), None)
+    return np.asarray(getattr(result, method)() if method else result)
 
 
-def measure(device: str, names: Any, size: int, progress: Progress) -> dict[str, Any]:
+def measure(
+    device: str, names: Any, size: int, seconds: float, progress: Progress
+) -> dict[str, Any]:
     """Return the record of a run: microseconds by row and library, and why others do not take part."""
     load = os.getloadavg()[0] / (
         os.cpu_count() or 1
@@ -183,22 +185,24 @@ def measure(device: str, names: Any, size: int, progress: Progress) -> dict[str,
                 failed[f"{row.title}, {name}"] = first_line(error)
                 continue
             calls[name] = call, call.wait if name == "jax" else waits.get(name, lambda: None)
-        found[row.title] = in_turns(calls)
+        found[row.title] = in_turns(calls, seconds)
     return {"schema": SCHEMA, "unit": "us", "device": device, "size": size, "load": load, **about(), "absent": absent,
             "failed": failed, "versions": {n: m.__version__ for n, m in libraries.items()}, "rows": found}  # fmt: skip
 
 
-def in_turns(calls: dict[str, tuple[Callable[[], Any], Callable[[], Any]]]) -> dict[str, float]:
-    """Return the median microseconds of each call; a turn takes about 20 ms, and the first one is discarded."""
+def in_turns(
+    calls: dict[str, tuple[Callable[[], Any], Callable[[], Any]]], seconds: float
+) -> dict[str, float]:
+    """Return the median microseconds of each call in turns of so many seconds; the first turn is discarded."""
     counts = {
-        name: int(min(2000, max(1, 0.02 / seconds_of(*call, 3)))) for name, call in calls.items()
+        name: int(min(2000, max(1, seconds / seconds_of(*call, 3)))) for name, call in calls.items()
     }
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(TURNS + 1):
         for name, call in calls.items():
-            seconds = seconds_of(*call, counts[name])
+            time = seconds_of(*call, counts[name])
             if turn:
-                times[name].append(seconds * 1e6)
+                times[name].append(time * 1e6)
     return {name: statistics.median(found) for name, found in times.items()}
 
 

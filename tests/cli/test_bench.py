@@ -13,7 +13,7 @@ import gpuinterop as gi
 def test_table_json_and_picture(run, tmp_path):
     files = {name: str(tmp_path / name) for name in ("b.json", "b.svg")}
     code, out, err = run(
-        "bench", "--device", "cpu", "--only", "numpy", "--size", "1000",
+        "bench", "--device", "cpu", "--only", "numpy", "--size", "1000", "--seconds", "0",
         "--output", files["b.json"], "--picture", files["b.svg"],
     )  # fmt: skip
     record = json.loads((tmp_path / "b.json").read_text())
@@ -34,7 +34,9 @@ def test_table_json_and_picture(run, tmp_path):
 
 def test_a_wrong_result_is_not_timed(run, monkeypatch):
     monkeypatch.setattr(gi, "exp", lambda x: x + 1)
-    code, out, _ = run("bench", "--device", "cpu", "--only", "numpy", "--size", "50", "--json")
+    code, out, _ = run(
+        "bench", "--device", "cpu", "--only", "numpy", "--size", "50", "--seconds", "0", "--json"
+    )
     record = json.loads(out)
     assert code == 1
     assert record["rows"]["exp(x)"].keys() == {"numpy"}
@@ -44,7 +46,9 @@ def test_a_wrong_result_is_not_timed(run, monkeypatch):
 @pytest.mark.parametrize("name", ["torch", "jax"])
 def test_every_library_computes_the_same(run, name):
     pytest.importorskip(name)
-    code, out, _ = run("bench", "--device", "cpu", "--only", name, "--size", "100", "--json")
+    code, out, _ = run(
+        "bench", "--device", "cpu", "--only", name, "--size", "100", "--seconds", "0", "--json"
+    )
     record = json.loads(out)
     lacking = [title for title, row in record["rows"].items() if name not in row]
     assert (code, record["failed"]) == (0, {})
@@ -59,7 +63,7 @@ from doubles import host_kernels
 from gpuinterop.cli import main
 
 host_kernels.install()
-main(["bench", "--only", "cupy", "--size", "100", "--json"])
+main(["bench", "--only", "cupy", "--size", "100", "--seconds", "0", "--json"])
 """
     )
     record = json.loads(text)
