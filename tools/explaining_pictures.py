@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from gpuinterop import zeros
 from gpuinterop.drawing.svg import Canvas
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -248,8 +249,13 @@ def one_memory() -> str:
     return str(c)
 
 
+def refused() -> str:
+    return zeros((3, 4), device="cpu").T.draw(to="buffer").svg
+
+
 PICTURES: dict[str, Callable[[], str]] = {
     "one-memory": one_memory,
+    "refused": refused,
     "strides": strides,
     "ownership": ownership,
     "streams": streams,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from gpuinterop.arrays.core_view import byte_range, c_strides
 
 ROWS, PART = 8, 4
-LONGEST_LABEL = 8  # letters; a longer index gives way to the place of the element in C order
+LONGEST_LABEL = 9  # letters; a longer index gives way to the place of the element in C order
 
 
 class Cell(NamedTuple):
@@ -71,32 +71,32 @@ class Layout:
         return tuple(reversed(found))
 
     @property
-    def width_of_label(self) -> int:
-        """The letters of the longest index, or of the longest number if indices are too long."""
-        longest = len(self.label_of_index(tuple(n - 1 for n in self.shape)))
-        return longest if longest <= LONGEST_LABEL else len(str(self.size - 1))
+    def numbered(self) -> bool:
+        """Whether labels are places in C order, because the longest index is too long."""
+        return len(_written(tuple(n - 1 for n in self.shape))) > LONGEST_LABEL
 
-    @staticmethod
-    def label_of_index(index: tuple[int, ...]) -> str:
-        return ",".join(map(str, index)) or "()"
+    @property
+    def width_of_label(self) -> int:
+        """The letters of the longest label."""
+        return len(self.label(self.size - 1)) if self.size else 0
 
     def label(self, number: int) -> str:
-        """Return the index of an element, as in "1,5", or its place in C order if indices are too long."""
-        index = self.label_of_index(tuple(n - 1 for n in self.shape))
-        return (
-            self.label_of_index(self.index(number)) if len(index) <= LONGEST_LABEL else str(number)
-        )
+        """Return the index of an element, as in "1,5", or its place in C order."""
+        return str(number) if self.numbered else _written(self.index(number))
+
+
+def _written(index: tuple[int, ...]) -> str:
+    return ",".join(map(str, index)) or "()"
 
 
 @dataclass
 class Picture:
     """Rows of cells; None is a cell without an element of the view."""
 
-    columns: int
     rows: list[list[Cell | None]] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)  # of each row in the owner's memory, in bytes
     steps: list[Step] = field(default_factory=list)
-    cut: list[str] = field(default_factory=list)  # what the picture leaves out
+    notes: list[str] = field(default_factory=list)  # what the picture leaves out
     more: bool = False  # whether the rows are cut
 
     @property
@@ -112,7 +112,7 @@ class Picture:
 def draw_cells(layout: Layout, columns: int) -> Picture:
     """Return the picture of a layout, at most `columns` cells wide."""
     if not layout.size:
-        return Picture(0)
+        return Picture()
     unit = layout.unit
     first = byte_range(layout.start, layout.shape, layout.strides, layout.itemsize)[0] // unit
     own = byte_range(0, layout.shape, layout.strides, layout.itemsize)
@@ -130,7 +130,7 @@ def draw_cells(layout: Layout, columns: int) -> Picture:
     elements = _elements(
         layout, max((shown - 1) * (pitch or line) + width, 1) + begin - first, pitch, width
     )
-    picture = Picture(min(width, total))
+    picture = Picture()
     places: dict[int, tuple[int, int]] = {}
     for row in range(shown):
         cells = range(row * (pitch or line), min(row * (pitch or line) + width, total))
@@ -138,10 +138,12 @@ def draw_cells(layout: Layout, columns: int) -> Picture:
         picture.rows.append([elements.get(begin + cell - first) for cell in cells])
         picture.offsets.append((begin + cells.start) * unit)
     if shown < rows:
-        picture.cut.append(f"drawn: the first {shown} of {rows} rows")
+        picture.notes.append(f"drawn: the first {shown} of {rows} rows")
     if pitch > width:
-        picture.cut.append(f"drawn: the first {width} of {pitch} cells in each row")
+        picture.notes.append(f"drawn: the first {width} of {pitch} cells in each row")
         picture.more = True
+    if layout.numbered:
+        picture.notes.append("cells are numbered in C order, because indices are long")
     picture.steps = list(_steps(layout, picture, places))
     return picture
 

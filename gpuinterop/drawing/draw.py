@@ -47,7 +47,7 @@ class Drawing:
         picture, rows = text.draw_rows(self.layout)
         marks = {self.axis: "  <-- at fault"}
         axes = words_of_axes(self.layout, [step.axis for step in picture.steps])
-        notes = [line + marks.get(axis, "") for axis, line in axes] + picture.cut
+        notes = [line + marks.get(axis, "") for axis, line in axes] + picture.notes
         notes += ["'.': no element of the array"] if picture.gaps else []
         head = [self.title, *self.facts, "", *(rows or ["no cells: the array is empty"]), ""]
         return "\n".join([*head, *notes, *self.verdict]).rstrip()

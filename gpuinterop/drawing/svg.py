@@ -172,7 +172,7 @@ def draw_memory(
         y = _draw_rows(c, layout, picture, y, fault_axis)
     else:
         c.text(MARGIN, y + 16, "no cells: the array is empty", "note")
-    notes = [*picture.cut, *(["grey: no element of the array"] if picture.gaps else [])]
+    notes = [*picture.notes, *(["grey: no element of the array"] if picture.gaps else [])]
     lines = [(line, "fault" if axis == fault_axis else "note") for axis, line in axes]
     lines += [(line, "note") for line in notes]
     lines += [(line, "good" if shared else "fault") for line in verdict]
