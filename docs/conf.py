@@ -153,9 +153,9 @@ def link_names(_app: Any, doctree: nodes.document) -> None:
 def first_sentence(text: str) -> str:
     """Return the first sentence of a page, without its markup."""
     paragraphs = re.sub(r"^(```|<!--).*?(^```|-->)$", "", text, flags=re.M | re.S).split("\n\n")
-    prose = next((p for p in paragraphs if re.match(r"[A-Z*`\[]", p.strip())), "")
+    prose = next((p for p in paragraphs if re.match(r"[\w*`\[](?!!)", p.strip())), "")
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)|[*]", r"\1", " ".join(prose.split()))
-    return re.split(r"(?<=[.:]) ", plain)[0]
+    return re.split(r"(?<=\.) ", plain)[0].replace("After this page you", "You")
 
 
 def write_llms(app: Any, error: Exception | None) -> None:
