@@ -63,6 +63,13 @@ class Capture(_core.Block):
     ----------
     inputs : the example arguments, if it was made from a function. Write into them before a replay.
     outputs : the result of the function. The arrays stay the same; each replay overwrites them.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> step = gpuinterop.capture(lambda x: x * 2, gpuinterop.ones(2, device="cpu"))
+    >>> step(gpuinterop.asarray([3, 4], device="cpu")).tolist()
+    [6.0, 8.0]
     """
 
     def __init__(self, device: Any = None) -> None:

@@ -17,7 +17,6 @@ from gpuinterop.devices import resolve_device
 from gpuinterop.elementwise.results import as_operands
 from gpuinterop.errors import (
     ArgumentTypeError,
-    CopyForbiddenError,
     DTypeError,
     ShapeError,
     short_repr,
@@ -25,7 +24,7 @@ from gpuinterop.errors import (
 )
 from gpuinterop.errors.arguments import checks_arguments, read_copy, require_order
 from gpuinterop.errors.context import reraise_from
-from gpuinterop.errors.messages import not_an_array
+from gpuinterop.errors.messages import copy_needed, not_an_array
 from gpuinterop.exchange.incoming import (
     as_input_array,
     as_source,
@@ -45,6 +44,13 @@ def array(value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a new C-ordered array with the values of `value`; never shares memory.
 
     Float32 becomes a `CudaNdarray`, any other dtype a `GpuArray`.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> x = gpuinterop.array([[1, 2], [3, 4]], device="cpu")
+    >>> x.shape, x.dtype
+    ((2, 2), dtype('float32'))
     """
     return copy_of_value(class_for, value, dtype, device, "array")
 
@@ -72,6 +78,15 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
         `copy` is false and a copy, cast or transfer is needed.
     DTypeError
         A Python scalar that the dtype cannot hold.
+
+    Examples
+    --------
+    >>> import numpy, gpuinterop
+    >>> n = numpy.arange(3.0)
+    >>> x = gpuinterop.asarray(n, device="cpu")
+    >>> x[0] = 5  # in the memory of n
+    >>> n.tolist()
+    [5.0, 1.0, 2.0]
     """
     copy = read_copy(copy, "asarray")
     if copy:
@@ -91,19 +106,13 @@ def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | 
     target = (
         default_device_for(obj, source) if device is None else resolve_device(device, "asarray")
     )
-    kind = type(obj).__name__
     needs = [
         *([f"a cast from {source.dtype} to {wanted}"] if wanted != source.dtype else []),
         *([f"a transfer from {source.device} to {target}"] if target != source.device else []),
-        *([f"an object of type {kind}, which has no memory to share"] if listed else []),
+        *([f"{type_name(obj)}, which has no memory to share"] if listed else []),
     ]
     if needs and copy is not None:
-        raise CopyForbiddenError(
-            where="asarray",
-            expected="an object whose memory can be shared",
-            got=" and ".join(needs),
-            fix="pass copy=None to allow a copy",
-        )
+        raise copy_needed("asarray", " and ".join(needs))
     if not needs and issubclass(type(obj), (CudaNdarray, GpuArray)):
         return obj
     if seen is not None:
@@ -122,6 +131,12 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, order: str = "C"
 
     A `CudaNdarray` for float32, a `GpuArray` for any other dtype, on `default_device()` unless
     `device` names one. `order` is "C" or "F".
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.empty((2, 3), "int8", device="cpu").nbytes
+    6
     """
     return _empty(shape, dtype, device, "empty", require_order(order, "CF", "empty"))
 
@@ -134,7 +149,14 @@ def _empty(shape: Any, dtype: Any, device: Any, where: str, order: str = "C") ->
 
 @_core.served
 def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return a C-ordered array of one value; float32 unless `dtype` is given."""
+    """Return a C-ordered array of one value; float32 unless `dtype` is given.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.full(2, 7, device="cpu").tolist()
+    [7.0, 7.0]
+    """
     is_small = type(value) is int and -_EXACT <= value <= _EXACT
     if dtype is None and not is_small and isinstance(value, (int, np.integer, list, tuple)):
         # Only the check, because the scalar is filled in on the device without an upload.
@@ -159,13 +181,27 @@ def _for_core(dtype: Any, where: str) -> Any:
 
 @_core.served
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return a C-ordered array of zeros; float32 unless `dtype` is given."""
+    """Return a C-ordered array of zeros; float32 unless `dtype` is given.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.zeros((2, 2), device="cpu").tolist()
+    [[0.0, 0.0], [0.0, 0.0]]
+    """
     return _full(shape, 0, dtype, device, "zeros")
 
 
 @_core.served
 def ones(shape: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return a C-ordered array of ones; float32 unless `dtype` is given."""
+    """Return a C-ordered array of ones; float32 unless `dtype` is given.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.ones(2, "int32", device="cpu").tolist()
+    [1, 1]
+    """
     return _full(shape, 1, dtype, device, "ones")
 
 
@@ -174,25 +210,53 @@ def empty_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return an uninitialized C-ordered array of `x`'s shape, dtype and device.
 
     `x` may be an array of any library; its elements are not read.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> x = gpuinterop.zeros((2, 3), device="cpu")
+    >>> gpuinterop.empty_like(x, "int8").dtype
+    dtype('int8')
     """
     return _empty_like(x, dtype, device, "empty_like")
 
 
 @_core.served
 def full_like(x: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return a C-ordered array of one value with `x`'s shape, dtype and device."""
+    """Return a C-ordered array of one value with `x`'s shape, dtype and device.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.full_like(gpuinterop.zeros(2, device="cpu"), 7).tolist()
+    [7.0, 7.0]
+    """
     return _full_like(x, value, dtype, device, "full_like")
 
 
 @_core.served
 def zeros_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return C-ordered zeros with `x`'s shape, dtype and device."""
+    """Return C-ordered zeros with `x`'s shape, dtype and device.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.zeros_like(gpuinterop.ones(2, device="cpu")).tolist()
+    [0.0, 0.0]
+    """
     return _full_like(x, 0, dtype, device, "zeros_like")
 
 
 @_core.served
 def ones_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return C-ordered ones with `x`'s shape, dtype and device."""
+    """Return C-ordered ones with `x`'s shape, dtype and device.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.ones_like(gpuinterop.zeros(2, device="cpu")).tolist()
+    [1.0, 1.0]
+    """
     return _full_like(x, 1, dtype, device, "ones_like")
 
 
@@ -222,7 +286,14 @@ def _empty_like(x: Any, dtype: Any, device: Any, where: str) -> Any:
 
 @_core.served
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None, *, device: Any = None) -> Any:
-    """Return a matrix with ones on its `k`-th diagonal and zeros elsewhere."""
+    """Return a matrix with ones on its `k`-th diagonal and zeros elsewhere.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.eye(2, device="cpu").tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
     made = _full((n, n if m is None else m), 0, dtype, device, "eye")
     with reraise_from("eye"):
         diagonal = made.diagonal(k)
@@ -240,6 +311,12 @@ def arange(
     Integers that the default float32 would round, those beyond 2**24, are refused: pass "int64" as the
     dtype to keep them or "float32" to round them. With dtype bool there are at most two values.
     Every bit is NumPy's.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.arange(0, 1, 0.25, device="cpu").tolist()
+    [0.0, 0.25, 0.5, 0.75]
     """
     if stop is None:
         start, stop = 0, start
@@ -289,6 +366,12 @@ def linspace(
     """Return `num` evenly spaced values from `start` to `stop`, as numpy.linspace does; float32 by default.
 
     Integer dtypes round down, and refuse values out of their range.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.linspace(0, 1, 5, device="cpu").tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     given = (start, stop, num, endpoint)
     rule = "numbers as start and stop, and an int of 0 or more as num"
@@ -299,7 +382,14 @@ def linspace(
 
 
 def dimshuffle(x: Any, *pattern: Any) -> Any:
-    """Return a view of `x` with its axes rearranged; see `CudaNdarray.dimshuffle`."""
+    """Return a view of `x` with its axes rearranged; see `CudaNdarray.dimshuffle`.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.dimshuffle(gpuinterop.ones((2, 3)), 1, "x", 0).shape
+    (3, 1, 2)
+    """
     # Theano's function accepts no other objects.
     if not isinstance(x, ArrayMethods):
         raise not_an_array("dimshuffle", "x", type_name(x))
@@ -307,7 +397,14 @@ def dimshuffle(x: Any, *pattern: Any) -> Any:
 
 
 def broadcast_to(x: Any, shape: Any) -> Any:
-    """Return a read-only view of `x` repeated to `shape` by strides of 0; see numpy.broadcast_to."""
+    """Return a read-only view of `x` repeated to `shape` by strides of 0; see numpy.broadcast_to.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.broadcast_to([1, 2], (3, 2)).strides
+    (0, 4)
+    """
     (x,) = as_operands("broadcast_to", x)
     return x.broadcast_to(shape)
 
@@ -321,6 +418,13 @@ def from_gpu_pointer(
     Shares, never copies or frees. `strides` count elements; None means C order. The array and every
     view of it hold a reference to `base`, any object. Without `device` the driver reports the device of
     the memory. Shape and strides are checked as by `CudaNdarray.from_pointer`.
+
+    Examples
+    --------
+    >>> import numpy, gpuinterop
+    >>> n = numpy.arange(6, dtype="float32")
+    >>> gpuinterop.from_gpu_pointer(n.ctypes.data, (2, 3), (3, 1), n, device="cpu").tolist()
+    [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
     """
     made: CudaNdarray = from_address(
         CudaNdarray, ptr, shape, strides, base, device, nbytes, readonly

@@ -97,6 +97,14 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         """Return a new NumPy array with the elements, or fill `out`; never shares memory.
 
         Waits for the work that is queued on the array.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.asarray([[1, 2], [3, 4]], device="cpu")
+        >>> x.get()
+        array([[1., 2.],
+               [3., 4.]], dtype=float32)
         """
         if out is None:
             return download(self, "get")
@@ -117,7 +125,15 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         return out
 
     def item(self, *index: Any) -> Any:
-        """Return one element as a Python scalar; without an index, the only element."""
+        """Return one element as a Python scalar; without an index, the only element.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.asarray([[1, 2], [3, 4]], device="cpu")
+        >>> x.item(0, 1), x.sum().item()
+        (2.0, 10.0)
+        """
         if len(index) == 1 and isinstance(index[0], tuple):
             index = index[0]
         if not index:
@@ -152,12 +168,27 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         return bool(found.any() if isinstance(found, _core.Array) else found)
 
     def tolist(self) -> Any:
-        """Return the elements as nested Python lists, a 0-d array as a scalar."""
+        """Return the elements as nested Python lists, a 0-d array as a scalar.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.asarray([[1, 2], [3, 4]], device="cpu")
+        >>> x.tolist()
+        [[1.0, 2.0], [3.0, 4.0]]
+        """
         with reraise_from("tolist"):
             return to_host_array(self, "tolist").tolist()
 
     def tobytes(self) -> bytes:
-        """Return a copy of the elements in C order, as bytes."""
+        """Return a copy of the elements in C order, as bytes.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> gpuinterop.asarray([65, 66], "uint8", device="cpu").tobytes()
+        b'AB'
+        """
         seen = core_view(self)
         if seen.device.type == "cpu":
             copy_tracking.report_copy("host", seen.nbytes, "tobytes")
@@ -246,7 +277,16 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     # ---- writing values -----------------------------------------------------------------------------
 
     def set(self, value: Any) -> None:
-        """Set the elements from an array of the same shape (PyCUDA's name for assignment)."""
+        """Set the elements from an array of the same shape (PyCUDA's name for assignment).
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.asarray([[1, 2], [3, 4]], device="cpu")
+        >>> x.set([[5, 6], [7, 8]])
+        >>> x.tolist()
+        [[5.0, 6.0], [7.0, 8.0]]
+        """
         try:  # not by reraise_from, which would run six more Python functions in a cached call
             self[...] = value
         except GpuInteropError as error:
@@ -256,7 +296,15 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     @checks_arguments("copy")
     def to_device(self: Self, device: Any, /, *, stream: Any = None, copy: bool = False) -> Self:
-        """Return the array on another device: itself if it is there already, else a copy."""
+        """Return the array on another device: itself if it is there already, else a copy.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.asarray([[1, 2], [3, 4]], device="cpu")
+        >>> x.to_device("cpu") is x
+        True
+        """
         copy = require_bool(copy, "copy", "to_device")
         target = resolve_device(device, "to_device")
         seen = core_view(self)
@@ -282,7 +330,15 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     transfer = to_device
 
     def cpu(self: Self) -> Self:
-        """Return the array in host memory."""
+        """Return the array in host memory.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.asarray([[1, 2], [3, 4]], device="cpu")
+        >>> x.cpu().device
+        Device('cpu')
+        """
         return self.to_device("cpu")
 
     def cuda(self: Self, index: int = 0) -> Self:
@@ -290,7 +346,14 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         return self.to_device(resolve_device(f"cuda:{index}", "cuda"))
 
     def sync(self) -> None:
-        """Wait until all work queued on this array is done."""
+        """Wait until all work queued on this array is done.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.asarray([[1, 2], [3, 4]], device="cpu")
+        >>> x.sync()
+        """
         if core_view(self).device.type == "cuda":
             _core.finish_uses(self, "sync")
 
@@ -363,7 +426,14 @@ class CudaNdarray(ArrayMethods):
 
     @classmethod
     def zeros(cls, shape: Any, device: Any = None) -> CudaNdarray:
-        """Return an array of zeros."""
+        """Return an array of zeros.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> gpuinterop.CudaNdarray.zeros((2, 2), "cpu").tolist()
+        [[0.0, 0.0], [0.0, 0.0]]
+        """
         return incoming.new_full(cls, shape, 0.0, np.float32, device)
 
     @classmethod
@@ -384,6 +454,13 @@ class CudaNdarray(ArrayMethods):
         and shape are checked against `nbytes`, the size of the memory from `ptr` on. Without it they
         are checked against the memory of `base` if that is a gpuinterop array, else on a GPU against
         the driver's allocation.
+
+        Examples
+        --------
+        >>> import numpy, gpuinterop
+        >>> n = numpy.arange(3, dtype="float32")
+        >>> gpuinterop.CudaNdarray.from_pointer(n.ctypes.data, (3,), (1,), n, device="cpu").tolist()
+        [0.0, 1.0, 2.0]
         """
         return pointers.from_address(
             cls, ptr, shape, strides, base, device, nbytes, readonly,
@@ -395,6 +472,12 @@ class GpuArray(ArrayMethods):
     """An array of any dtype, in CUDA memory or, on device "cpu", in host memory.
 
     ``GpuArray(value, dtype=None)`` copies `value`; strides count bytes throughout.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.GpuArray([1, 2], "int32", device="cpu")
+    GpuArray([1, 2], dtype=int32, device='cpu')
     """
 
     __slots__ = ()
@@ -404,7 +487,14 @@ class GpuArray(ArrayMethods):
 
     @classmethod
     def zeros(cls, shape: Any, dtype: Any = np.float32, device: Any = None) -> GpuArray:
-        """Return an array of zeros."""
+        """Return an array of zeros.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> gpuinterop.GpuArray.zeros(2, "int8", "cpu").tolist()
+        [0, 0]
+        """
         return incoming.new_full(cls, shape, 0, dtype, device)
 
     @classmethod
@@ -420,7 +510,15 @@ class GpuArray(ArrayMethods):
         nbytes: int = -1,
         readonly: bool = False,
     ) -> GpuArray:
-        """Wrap memory of any dtype, as `CudaNdarray.from_pointer` does; `strides` are in bytes."""
+        """Wrap memory of any dtype, as `CudaNdarray.from_pointer` does; `strides` are in bytes.
+
+        Examples
+        --------
+        >>> import numpy, gpuinterop
+        >>> n = numpy.arange(3)
+        >>> gpuinterop.GpuArray.from_pointer(n.ctypes.data, (3,), n.dtype, None, n, device="cpu").tolist()
+        [0, 1, 2]
+        """
         return pointers.from_address(
             cls, ptr, shape, strides, base, device, nbytes, readonly, dtype, False,
             "GpuArray.from_pointer",

@@ -159,6 +159,13 @@ class ViewMethods(_core.Array):
         """Return another array object over the same memory.
 
         Another dtype raises, because a view does not reinterpret the bytes.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.asarray([[1, 2], [3, 4]], device="cpu")
+        >>> x.view().base is x
+        True
         """
         if lengths or isinstance(dtype, (tuple, list)):  # as PyTorch's view
             raise ArgumentTypeError(where="view", expected="a dtype, or no argument",
@@ -220,7 +227,15 @@ class ViewMethods(_core.Array):
         return _vector(self, order, "ravel", None)
 
     def flatten(self: Self, order: str = "C") -> Self:
-        """Return a copy of the elements as a vector, in order 'C', 'F', 'A' or 'K'."""
+        """Return a copy of the elements as a vector, in order 'C', 'F', 'A' or 'K'.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.asarray([[1, 2], [3, 4]], device="cpu")
+        >>> x.flatten("F").tolist()
+        [1.0, 3.0, 2.0, 4.0]
+        """
         return _vector(self, order, "flatten", True)
 
     def _transpose_with(self: Self, *axes: Any) -> Self:
@@ -233,7 +248,15 @@ class ViewMethods(_core.Array):
         return view
 
     def swapaxes(self: Self, axis1: int, axis2: int) -> Self:
-        """Return a view with two axes exchanged."""
+        """Return a view with two axes exchanged.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.zeros((2, 1, 3), device="cpu")
+        >>> x.swapaxes(0, 2).shape
+        (3, 1, 2)
+        """
         ndim = core_view(self).ndim
         order = list(range(ndim))
         a, b = _core.read_axis(axis1, ndim, "swapaxes"), _core.read_axis(axis2, ndim, "swapaxes")
@@ -242,7 +265,15 @@ class ViewMethods(_core.Array):
         return view
 
     def squeeze(self: Self, axis: Any = None) -> Self:
-        """Return a view without the axes of length 1 (all of them, or those in `axis`)."""
+        """Return a view without the axes of length 1 (all of them, or those in `axis`).
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.zeros((2, 1, 3), device="cpu")
+        >>> x.squeeze().shape
+        (2, 3)
+        """
         shape = core_view(self).shape
         if axis is None:
             drop = {i for i, n in enumerate(shape) if n == 1}
@@ -253,7 +284,15 @@ class ViewMethods(_core.Array):
         return view
 
     def expand_dims(self: Self, axis: Any) -> Self:
-        """Return a view with new axes of length 1 at the given positions."""
+        """Return a view with new axes of length 1 at the given positions.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.zeros((2, 1, 3), device="cpu")
+        >>> x.expand_dims(0).shape
+        (1, 2, 1, 3)
+        """
         given = axis if isinstance(axis, (tuple, list)) else (axis,)
         ndim = core_view(self).ndim + len(given)
         new = _core.read_axes(given, ndim, "expand_dims")
@@ -261,12 +300,28 @@ class ViewMethods(_core.Array):
         return view
 
     def broadcast_to(self: Self, *shape: Any) -> Self:
-        """Return a read-only view repeated to `shape` by strides of 0."""
+        """Return a read-only view repeated to `shape` by strides of 0.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.zeros((2, 1, 3), device="cpu")
+        >>> x.broadcast_to(2, 4, 3).strides
+        (12, 0, 4)
+        """
         view: Self = self._broadcast_to(_spread(shape))
         return view
 
     def diagonal(self: Self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
-        """Return a view of a diagonal; its axis comes last."""
+        """Return a view of a diagonal; its axis comes last.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.asarray([[1, 2], [3, 4]], device="cpu")
+        >>> x.diagonal().tolist()
+        [1.0, 4.0]
+        """
         seen = core_view(self)
         ndim, size = seen.ndim, seen.itemsize
         if ndim < 2:
@@ -298,6 +353,13 @@ class ViewMethods(_core.Array):
 
         Each entry is an axis, or 'x' (or any negative number) for a new axis of length 1. An omitted
         axis must have length 1.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.zeros((2, 1, 3), device="cpu")
+        >>> x.dimshuffle(2, "x", 0, 1).shape
+        (3, 1, 2, 1)
         """
         wanted = _spread(pattern)
         if getattr(wanted, "ndim", 0):  # an array is not a Sequence

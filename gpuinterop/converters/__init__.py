@@ -125,6 +125,14 @@ def from_any(obj: Any, copyif: bool = False, **options: Any) -> Any:
     ------
     ConversionTypeError
         `obj` is not an array; the message lists the accepted objects.
+
+    Examples
+    --------
+    >>> import numpy, gpuinterop
+    >>> n = numpy.zeros(2, "float32")
+    >>> gpuinterop.from_any(n).fill(1)
+    >>> n.tolist()
+    [1.0, 1.0]
     """
     copyif = require_bool(copyif, "copyif", "from_any")
     if options:
@@ -239,6 +247,13 @@ def to_cudandarray(x: Any, copyif: bool = False) -> Any:
     ValueError. The result sees the work that is queued on the library's current or default stream. It
     keeps `x` alive, as ``result.base``. Writes on either side are visible on the other; read-only memory
     stays read-only.
+
+    Examples
+    --------
+    >>> import numpy, gpuinterop
+    >>> n = numpy.zeros(2, "float32")
+    >>> type(gpuinterop.to_cudandarray(n)).__name__
+    'CudaNdarray'
     """
     copyif = require_bool(copyif, "copyif", "to_cudandarray")
     array = _core.share_ordinary(x)

@@ -68,13 +68,25 @@ def _started(spec: Any) -> list[Device]:
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait until all work queued on a device is done, by default on every GPU in use."""
+    """Wait until all work queued on a device is done, by default on every GPU in use.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.synchronize("cpu")
+    """
     for place in _started(device):
         _core.cuda_synchronize(place.index)
 
 
 def empty_cache(device: Any = None) -> None:
-    """Return cached memory to the system; waits for the device."""
+    """Return cached memory to the system; waits for the device.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.empty_cache("cpu")
+    """
     for place in _started(device):
         _core.cuda_empty_cache(place.index)
 
@@ -83,6 +95,13 @@ def mem_info(device: Any = None) -> tuple[int, int]:
     """Return (free, total) bytes of a device; on the CPU, of the machine's memory.
 
     The driver reports free memory only inside a context, so this creates the context of an unused GPU.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> free, total = gpuinterop.mem_info("cpu")
+    >>> 0 < free <= total
+    True
     """
     place = _device(device)
     if place.type == "cuda":
@@ -95,6 +114,13 @@ def memory_stats(device: Any = None) -> dict[str, int]:
 
     `live_bytes`, `live_buffers`, `live_arrays`, `peak_bytes`: allocated and in use; `cached_bytes`:
     kept for the next array; `pool_bytes`: memory of the driver's pool, for all libraries that use it.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> x = gpuinterop.zeros(1000, device="cpu")
+    >>> gpuinterop.memory_stats("cpu")["live_bytes"] >= 4000
+    True
     """
     place = _device(device)
     return _core.memory_statistics(place.type_code, place.index)

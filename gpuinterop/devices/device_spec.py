@@ -29,6 +29,13 @@ class Device(_core.Block):
     """The CPU or one GPU. Equal to its name: ``x.device == "cuda:0"``.
 
     ``with device:`` makes it the default in the block, for the running thread or task.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> place = gpuinterop.device("cpu")
+    >>> place.type, place == "cpu"
+    ('cpu', True)
     """
 
     __slots__ = {
@@ -121,6 +128,13 @@ def default_device() -> Device:
 
     It is that of the innermost ``with device:``, else that of `set_default_device`, else
     GPUINTEROP_DEVICE, else the first GPU, else the CPU.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> with gpuinterop.device("cpu"):
+    ...     gpuinterop.default_device()
+    Device('cpu')
     """
     blocks = _blocks.get()
     if blocks:
@@ -274,7 +288,14 @@ def fix_host_argument(move: str) -> str:
 
 
 def devices() -> tuple[Device, ...]:
-    """Return every device of this machine, the CPU first."""
+    """Return every device of this machine, the CPU first.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.devices()[-1]
+    Device('cpu')
+    """
     gpus = (device_from_dlpack(CUDA, i) for i in range(_core.cuda_device_count()))
     return (device_from_dlpack(CPU, 0), *gpus)
 

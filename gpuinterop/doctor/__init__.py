@@ -73,7 +73,14 @@ def doctor(trial: bool = False) -> Report:
 
 
 def show_config(mode: str = "stdout") -> dict[str, Any] | None:
-    """Print the report of `doctor` with every detail, or return it with ``mode="dicts"``."""
+    """Print the report of `doctor` with every detail, or return it with ``mode="dicts"``.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> "gpuinterop" in str(gpuinterop.show_config(mode="dicts"))
+    True
+    """
     if mode not in ("stdout", "dicts"):
         fix = 'pass mode="dicts" for a dict'
         raise not_one_of("show_config", "mode", ("stdout", "dicts"), mode, fix)

@@ -34,6 +34,7 @@ from gpuinterop.exchange.incoming import as_input_array
 from gpuinterop.jit import EXACT, compile_source
 
 from .codegen import KernelSpec, render
+from .examples import example_of
 from .host_program import row_program
 from .operands import as_array_or_none, general_class, operand, result_class
 from .promotion import (
@@ -229,6 +230,7 @@ def _register() -> None:
             "Works on any strides and broadcasts; queued on the current stream. Returns a new array,\n"
             "in the operands' order in memory (or in C order, for order='C'), or `out`, which may be one\n"
             "of the operands or overlap them. `dtype` is the dtype of the loop, as for NumPy's ufuncs."
+            + example_of(row.name)
         )
         FUNCTIONS[row.name] = _core._op_function(op, row.name, doc)
     # Last: an import that is interrupted before is repeated.

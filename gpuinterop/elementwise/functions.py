@@ -108,7 +108,14 @@ def effective_bounds(dtype: np.dtype[Any], min: Any, max: Any) -> tuple[Any, Any
 
 @_core.served
 def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
-    """Return x rounded to a number of decimals, halves to the even neighbour as in NumPy."""
+    """Return x rounded to a number of decimals, halves to the even neighbour as in NumPy.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.round([0.5, 1.5, 2.75]).tolist()
+    [0.0, 2.0, 3.0]
+    """
     try:
         decimals = operator.index(decimals)
     except TypeError:
@@ -147,6 +154,12 @@ def astype(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
 
     Casts as NumPy does: floats are truncated towards zero, wider integers lose their upper bits. With
     ``copy=False`` an array that already has the dtype is returned unchanged.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.astype([1.75, -1.75], "int32").tolist()
+    [1, -1]
     """
     if hasattr(type(x), "__gpuinterop_trace__"):
         return x.astype(dtype, order, copy)

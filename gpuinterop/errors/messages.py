@@ -278,6 +278,10 @@ memory_elsewhere = Builder(
     ExchangeError, "device", expected='memory on "cpu" or "cuda"', got="{device}",
     fix="copy it to the host in the producer",
 )  # fmt: skip
+copy_needed = Builder(
+    CopyForbiddenError, "needs", expected="an object whose memory can be shared", got="{needs}",
+    fix="pass copy=None to allow a copy",
+)  # fmt: skip
 copy_forbidden = Builder(
     CopyForbiddenError, "device wanted", got="{wanted}",
     expected="the array's own device, {device}, because copy=False", fix="omit copy, or pass copy=None",

@@ -118,6 +118,12 @@ def stream(stream: Any = None, device: Any = None) -> AbstractContextManager[Str
     becomes current here and in every loaded library that has a current stream; ``with s:`` on a
     `Stream` itself does it for this library alone. One such object may be entered several times, and
     in several threads.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> with gpuinterop.stream(gpuinterop.Stream("cpu")):
+    ...     y = gpuinterop.ones(3, device="cpu") + 1
     """
     s = as_stream(stream, device)
     return _core.Block(

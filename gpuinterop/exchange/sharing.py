@@ -79,6 +79,13 @@ def may_share_memory(a: Any, b: Any) -> bool:
     """Return whether the address ranges of `a` and `b` overlap.
 
     Fast, but may report an overlap that does not exist; `shares_memory` is exact.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> x = gpuinterop.zeros(4, device="cpu")
+    >>> gpuinterop.may_share_memory(x[:2], x[1:])
+    True
     """
     return _share(a, b, 0, "may_share_memory")
 

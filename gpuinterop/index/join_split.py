@@ -50,6 +50,12 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
 
     One strided copy per array, without temporaries. Dtypes are promoted by NumPy's rules; with a
     CudaNdarray among the arrays the result is float32, as in every operation.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.concatenate([[1, 2], [3]]).tolist()
+    [1.0, 2.0, 3.0]
     """
     where = "concatenate"
     arrays = as_array_list(arrays, where, axis)
@@ -118,14 +124,28 @@ def _layout(
 
 
 def join(axis: int, *arrays: Any) -> Any:
-    """Join the arrays along `axis` (Theano's order of arguments)."""
+    """Join the arrays along `axis` (Theano's order of arguments).
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.join(0, [1, 2], [3]).tolist()
+    [1.0, 2.0, 3.0]
+    """
     with reraise_from("join"):
         return concatenate(arrays, axis)
 
 
 @_core.served
 def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
-    """Join the arrays along a new axis."""
+    """Join the arrays along a new axis.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.stack([[1, 2], [3, 4]], axis=1).tolist()
+    [[1.0, 3.0], [2.0, 4.0]]
+    """
     arrays = as_array_list(arrays, "stack", axis)
     parts = [results.plain(x) for x in arrays]
     for x in parts[1:]:
@@ -143,7 +163,14 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
 
 
 def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
-    """Split `x` along `axis` into views: n equal parts, or parts at the given indices."""
+    """Split `x` along `axis` into views: n equal parts, or parts at the given indices.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> [part.tolist() for part in gpuinterop.split([1, 2, 3, 4], 2)]
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
     (x,) = results.as_operands("split", x)
     cls, x = type(x), results.plain(x)
     along = _core.read_axis(axis, x.ndim, "split")

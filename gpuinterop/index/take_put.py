@@ -103,6 +103,12 @@ def take(
     C-ordered array, or `out`. Indices on a GPU are checked there while the elements are read, and with
     "raise" the call waits for the result; "wrap" and "clip" do not wait.
     `max_threads` is accepted for old programs and has no effect.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.take([10, 20, 30], [2, 0]).tolist()
+    [30.0, 10.0]
     """
     number = _read_mode(mode, "take")
     (x,) = results.as_operands("take", x)

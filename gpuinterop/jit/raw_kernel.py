@@ -53,7 +53,14 @@ class Strided:
 
 
 def strided(array: Any) -> Strided:
-    """Pass `array` to a `RawKernel` as ``gpuinterop_strided<T, ndim>``, without copying it."""
+    """Pass `array` to a `RawKernel` as ``gpuinterop_strided<T, ndim>``, without copying it.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.strided(gpuinterop.ones((2, 3), device="cpu")[:, ::-1]).array.strides
+    (12, -4)
+    """
     if not isinstance(array, _core.Array):
         raise not_an_array("strided", "array", type_name(array))
     array = core_view(array)

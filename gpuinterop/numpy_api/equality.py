@@ -75,6 +75,12 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
     """Return whether all elements are equal within the tolerances, as a bool; waits for the result.
 
     At least one operand is an array or a list.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.allclose([1, 2], [1, 2.000001])
+    True
     """
     if not any(isinstance(v, _core.Array) or hasattr(v, "__gpuinterop_trace__") for v in (a, b)):
         (a,) = results.as_operands("allclose", a)

@@ -23,6 +23,7 @@ from gpuinterop.arrays.dtypes import (
 from gpuinterop.devices import find_libraries
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS, PREPARE
+from gpuinterop.elementwise.examples import example_of
 from gpuinterop.elementwise.operands import result_class
 from gpuinterop.elementwise.promotion import common_dtype, require_exact_in
 from gpuinterop.errors import DTypeError, GpuInteropError
@@ -138,8 +139,8 @@ matmul: Any = _core._product_function(
 
 Return ``a @ b`` by NumPy's rules: vectors, matrices, and stacks of matrices that broadcast.
 
-Queued on the current stream. `out` may have any strides and may overlap the operands.
-""",
+Queued on the current stream. `out` may have any strides and may overlap the operands."""
+    + example_of("matmul"),
 )
 
 dot: Any = _core._product_function(
@@ -148,8 +149,8 @@ dot: Any = _core._product_function(
 --
 
 Return numpy.dot's product: inner product, matrix product, or sum over the last axis of `a` and the
-last but one of `b`; a number or a 0-d array multiplies the other operand.
-""",
+last but one of `b`; a number or a 0-d array multiplies the other operand."""
+    + example_of("dot"),
 )
 
 inner: Any = _core._product_function(
@@ -157,8 +158,8 @@ inner: Any = _core._product_function(
     """inner(a, b)
 --
 
-Return the sum of products over the last axes.
-""",
+Return the sum of products over the last axes."""
+    + example_of("inner"),
 )
 
 vdot: Any = _core._product_function(
@@ -166,8 +167,8 @@ vdot: Any = _core._product_function(
     """vdot(a, b)
 --
 
-Return the inner product of the flattened operands, `a` conjugated.
-""",
+Return the inner product of the flattened operands, `a` conjugated."""
+    + example_of("vdot"),
 )
 
 gemm: Any = _core._product_function(
@@ -187,8 +188,8 @@ Queued on the current stream.
 Raises
 ------
 ShapeError
-    Inner dimensions differ, or `c` or `out` do not fit.
-""",
+    Inner dimensions differ, or `c` or `out` do not fit."""
+    + example_of("gemm"),
 )
 
 addmm: Any = _core._product_function(
@@ -196,8 +197,8 @@ addmm: Any = _core._product_function(
     """addmm(c, a, b, *, alpha=1.0, beta=1.0, out=None, tf32=None)
 --
 
-Return ``beta * c + alpha * a @ b``; see gemm.
-""",
+Return ``beta * c + alpha * a @ b``; see gemm."""
+    + example_of("addmm"),
 )
 
 gemv: Any = _core._product_function(
@@ -208,8 +209,8 @@ gemv: Any = _core._product_function(
 Return ``alpha * a @ x + beta * y``; any strides, the matrix is not copied.
 
 The product is a reduction and as accurate as `sum`; an alpha, a beta and `y` each take a pass over
-vectors. With ``out=y`` it works in place.
-""",
+vectors. With ``out=y`` it works in place."""
+    + example_of("gemv"),
 )
 
 ger: Any = _core._product_function(
@@ -220,6 +221,6 @@ ger: Any = _core._product_function(
 Return ``alpha * outer(x, y) + a`` in one pass over the matrix; with ``out=a`` in place.
 
 Each element is rounded after the product and after the sum; float16 and bfloat16 are computed in float32
-and rounded once. As in BLAS, an alpha of 0 means that `x` and `y` are not read.
-""",
+and rounded once. As in BLAS, an alpha of 0 means that `x` and `y` are not read."""
+    + example_of("ger"),
 )

@@ -19,6 +19,7 @@ from gpuinterop.arrays.numpy_views import as_scalar
 from gpuinterop.arrays.scalars import scalars_to_array
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS, PREPARE, call
+from gpuinterop.elementwise.examples import example_of
 from gpuinterop.errors import (
     ArgumentTypeError,
     DTypeError,
@@ -270,6 +271,12 @@ def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
     """Return the sum over the axes whose entry in `mask` is true, without those axes.
 
     Name and argument are those of the Theano tutorials; a mask of zeros returns a copy.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.reduce_sum([[1, 2], [3, 4]], (1, 0)).tolist()
+    [4.0, 6.0]
     """
     (x,) = results.as_operands("reduce_sum", x)
     ndim = results.plain(x).ndim
@@ -292,6 +299,12 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     A matrix counts as the vector of its elements, whatever `ord` is. For the norm of a matrix call
     numpy.linalg.norm: on these arrays it computes the Frobenius norm, its default. Squares are
     summed in float64, so squares of float32 values do not overflow.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.norm([3, 4]).item()
+    5.0
     """
     (x,) = results.as_operands("norm", x)
     if ord is None or (isinstance(ord, str) and ord == "fro"):
@@ -314,17 +327,41 @@ class ReductionMethods(_core.Array):
     __slots__ = ()
 
     def reduce_sum(self: Self, mask: Sequence[int]) -> Self:
-        """Return the sum over the axes whose entry in `mask` is true, without those axes."""
+        """Return the sum over the axes whose entry in `mask` is true, without those axes.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.asarray([[1, 2], [3, 4]], device="cpu")
+        >>> x.reduce_sum((0, 1)).tolist()
+        [3.0, 7.0]
+        """
         summed: Self = reduce_sum(self, mask)
         return summed
 
     def norm(self: Self, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Self:
-        """Return the vector norm over `axis`; see `gpuinterop.norm`."""
+        """Return the vector norm over `axis`; see `gpuinterop.norm`.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.asarray([[1, 2], [3, 4]], device="cpu")
+        >>> x[1].norm().item()
+        5.0
+        """
         length: Self = norm(self, ord, axis, keepdims)
         return length
 
     def ptp(self: Self, axis: Any = None, keepdims: bool = False) -> Self:
-        """Return the difference of the maximum and the minimum over `axis`."""
+        """Return the difference of the maximum and the minimum over `axis`.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.asarray([[1, 2], [3, 4]], device="cpu")
+        >>> x.ptp(axis=0).tolist()
+        [2.0, 2.0]
+        """
         try:  # not by reraise_from, which would run six more Python functions in a cached call
             between: Self = self.max(axis, keepdims=keepdims) - self.min(axis, keepdims=keepdims)
         except GpuInteropError as error:
@@ -347,7 +384,7 @@ _DEFAULTS = {"*": "*", "ddof": "ddof=0", "keepdims": "keepdims=False", "where": 
 def _add(row: Reduction) -> Any:
     """Return the function of an entry of the table, which is a method too if it has a docstring."""
     words = [_DEFAULTS.get(word, f"{word}=None") for word in row.parameters.split()]
-    doc = f"{', '.join(words)})\n--\n\n{row.doc}"
+    doc = f"{', '.join(words)})\n--\n\n{row.doc}{example_of(row.name)}"
     return _core._add_reduction(row.name, row.where, row.parameters, doc, bool(row.doc))
 
 

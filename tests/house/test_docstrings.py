@@ -27,6 +27,37 @@ def test_examples_run_as_printed(name):
     assert not result.failed
 
 
+# They need a GPU or another library, or the core documents them.
+WITHOUT_EXAMPLE = {
+    "Event", "RawKernel", "Stream", "cudamat_to_cudandarray", "cudandarray_to_cudamat", "cudandarray_to_garray",
+    "garray_to_cudandarray", "to_gpuarray", "cuda", "data_ptr",
+}  # fmt: skip
+
+
+def documented():
+    """Public functions and classes, and the arrays' methods that are written in Python, by name."""
+    for name in set(gi.__all__) - {"__version__"}:
+        value = getattr(gi, name)
+        if not (isinstance(value, type) and issubclass(value, Exception)):
+            yield name, getattr(value, "__wrapped__", value)
+    for cls in (gi.CudaNdarray, gi.GpuArray):
+        for name in dir(cls):
+            method = getattr(cls, name, None)
+            if inspect.isfunction(method) and not name.startswith("_"):
+                yield name, method
+
+
+def test_public_functions_and_methods_have_an_example_that_runs():
+    parser, runner, bare = doctest.DocTestParser(), doctest.DocTestRunner(), set()
+    for name, value in documented():
+        text = inspect.getdoc(value) or ""
+        runner.run(parser.get_doctest(text, {}, name, None, 0))
+        if ">>>" not in text:
+            bare.add(name)
+    assert bare == WITHOUT_EXAMPLE
+    assert not runner.failures
+
+
 @pytest.mark.parametrize(
     "name", ["add", "where", "clip", "divmod", "matmul", "gemm", "sum", "var", "norm"]
 )
