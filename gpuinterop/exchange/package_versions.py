@@ -72,6 +72,18 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def installed(package: str) -> bool:
+    """Return whether a package can be imported, without importing it."""
+    if package in sys.modules:
+        return sys.modules[package] is not None
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):  # a parent package is missing, or a stub module has no spec
+        return False
+    # Without an origin it is a bare folder of that name.
+    return spec is not None and spec.origin is not None
+
+
 def version_of(package: str) -> str:
     """Return the installed version without importing the package."""
     found = importlib.metadata.packages_distributions().get(package.partition(".")[0], [])
@@ -117,22 +129,12 @@ def _metadata(distribution: Any, key: str) -> str:
 def _describe(library: str, name: str, module: str, distribution: Any) -> Installed:
     version = _metadata(distribution, "Version")
     broken = "" if version else "its metadata has no version"
-    if module and not broken and module not in sys.modules and not _findable(module):
+    if module and not broken and not installed(module):
         broken = f"the package is installed, but its module {module} is missing"
     return Installed(
         library, name, version, _cuda(library, canonical(name), version, distribution),
         module in sys.modules, broken,
     )  # fmt: skip
-
-
-def _findable(module: str) -> bool:
-    try:
-        # The root only, because a deeper search would import the parents.
-        spec = importlib.util.find_spec(module.partition(".")[0])
-        # Without an origin it is a folder without a module, which may contain packages.
-        return spec is not None and (spec.origin is not None or "." in module)
-    except (ImportError, ValueError):
-        return False
 
 
 def _cuda(library: str, name: str, version: str, distribution: Any) -> int | None:

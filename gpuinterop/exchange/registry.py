@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.metadata
-import importlib.util
 import sys
 import warnings
 from collections.abc import Callable
@@ -45,16 +44,7 @@ failures: dict[str, str] = {}  # package that is installed: why its last import 
 broken_converters: dict[str, str] = {}  # name: why the converter is disabled
 
 
-def installed(package: str) -> bool:
-    """Return whether a package can be imported, without importing it."""
-    if package in sys.modules:
-        return sys.modules[package] is not None
-    try:
-        spec = importlib.util.find_spec(package)
-    except (ImportError, ValueError):  # a parent package is missing, or a stub module has no spec
-        return False
-    # Without an origin it is a bare folder of that name.
-    return spec is not None and spec.origin is not None
+installed = package_versions.installed
 
 
 def import_library(entry: Backend, device: str, where: str) -> Any:
