@@ -58,11 +58,12 @@ class Borrowed:
 
 
 class Via:
-    """Another library's function, called with gpuinterop arrays on the same memory: ``gi.via.torch.linalg.svd(x)``.
+    """Call another library's function with gpuinterop arrays, on the same memory.
 
-    Arrays among the arguments become arrays of the library, results become gpuinterop arrays, and nothing is copied. A
-    layout or a device that the library cannot share raises; ``gi.via(copyif=True)`` copies instead. What the library
-    writes to an argument, or to ``out=``, is written to the array. On a GPU the current stream waits for the library's.
+    ``gi.via.torch.linalg.svd(x)`` calls ``torch.linalg.svd``. Arrays among the arguments become arrays of the library,
+    results become gpuinterop arrays, and nothing is copied. A layout or a device that the library cannot share raises.
+    ``gi.via(copyif=True)`` copies instead. What the library writes to an argument, or to ``out=``, is written to the
+    array. On a GPU the current stream waits for the library's.
 
     Examples
     --------
