@@ -96,8 +96,8 @@ class Picture:
     rows: list[list[Cell | None]] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)  # of each row in the owner's memory, in bytes
     steps: list[Step] = field(default_factory=list)
+    cut: list[bool] = field(default_factory=list)  # whether each row has more cells
     notes: list[str] = field(default_factory=list)  # what the picture leaves out
-    more: bool = False  # whether the rows are cut
 
     @property
     def drawn(self) -> list[int]:
@@ -133,7 +133,9 @@ def draw_cells(layout: Layout, columns: int) -> Picture:
     picture = Picture()
     places: dict[int, tuple[int, int]] = {}
     for row in range(shown):
-        cells = range(row * (pitch or line), min(row * (pitch or line) + width, total))
+        start = row * (pitch or line)
+        cells = range(start, min(start + width, total))
+        picture.cut.append(start + width < min(start + (pitch or line), total))
         places |= {begin + cell: (row, column) for column, cell in enumerate(cells)}
         picture.rows.append([elements.get(begin + cell - first) for cell in cells])
         picture.offsets.append((begin + cells.start) * unit)
@@ -141,7 +143,6 @@ def draw_cells(layout: Layout, columns: int) -> Picture:
         picture.notes.append(f"drawn: the first {shown} of {rows} rows")
     if pitch > width:
         picture.notes.append(f"drawn: the first {width} of {pitch} cells in each row")
-        picture.more = True
     if layout.numbered:
         picture.notes.append("cells are numbered in C order, because indices are long")
     picture.steps = list(_steps(layout, picture, places))

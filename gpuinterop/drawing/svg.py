@@ -206,7 +206,7 @@ def _draw_rows(
             part = order[cell.number] / max(len(order) - 1, 1)
             below = f"x{cell.elements}" if cell.elements > 1 else ""
             c.cell(x, y, width, HEIGHT, layout.label(cell.number), part, below)
-        if picture.more:
+        if picture.cut[row]:
             c.text(left + len(cells) * width + 8, y + 18, "...", "note")
         y += HEIGHT
     _draw_steps(c, picture, left, width, tops, fault_axis)

@@ -35,7 +35,7 @@ def draw_rows(layout: Layout) -> tuple[Picture, list[str]]:
         lines.append(
             f"{f'+{offset}':>{margin - 1}} "
             + " ".join(f"{label:>{wide}}" for label in labels)
-            + MORE * picture.more
+            + MORE * picture.cut[row]
         )
     return picture, lines
 

@@ -105,6 +105,11 @@ def test_each_cell_holds_the_element_of_its_address(name):
         assert int(cut[1]) < int(cut[2])
 
 
+def test_only_a_cut_row_ends_in_dots():
+    rows = [line for line in str(gi.draw(whole(3000)[::1000])).splitlines() if ROW.match(line)]
+    assert [line.endswith(" ..") for line in rows] == [True, True, False]
+
+
 @given(st.data())
 def test_cells_of_random_views(data):
     shape = data.draw(st.lists(st.integers(1, 5), max_size=4))
