@@ -29,6 +29,7 @@ from gpuinterop.arrays.numpy_views import (
 )
 from gpuinterop.arrays.views import ViewMethods, own_state
 from gpuinterop.devices import resolve_device
+from gpuinterop.elementwise.calls import call
 from gpuinterop.elementwise.missing_names import OTHER_NAMES, MissingName
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -69,6 +70,20 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         return [name for name in names if name[:1] != "_" or name[:2] == "__"]
 
     # ---- reading values ----------------------------------------------------------------------------
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        """Return `gpuinterop.array_api`, the functions of the array API standard."""
+        return call("array namespace", api_version)
+
+    @property
+    def mT(self: Self) -> Self:
+        """The view with the last two axes exchanged."""
+        if self.ndim < 2:
+            raise ShapeError(
+                where="x.mT", expected="an array of two or more axes",
+                got=f"shape {self.shape}", fix="add an axis: x[None]",
+            )  # fmt: skip
+        return self.swapaxes(-1, -2)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Return the elements as a NumPy array: downloaded, or shared on device "cpu"."""

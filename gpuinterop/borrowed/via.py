@@ -91,7 +91,8 @@ class Via:
 
     def __dir__(self) -> list[str]:
         names = {entry.package for entry in registry.backends()} | _ARRAYS_OF.keys()
-        return sorted(name for name in names if name.isidentifier() and registry.installed(name))
+        found = (n for n in names - {"builtins"} if n.isidentifier() and registry.installed(n))
+        return sorted(found)
 
     def __repr__(self) -> str:
         return f"<gpuinterop.via: {', '.join(dir(self))}>"

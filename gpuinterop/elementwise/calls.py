@@ -59,6 +59,7 @@ PREPARE: dict[str, Any] = {}
 CALLS: dict[str, Any] = {}
 # The modules of higher folders that fill names of CALLS, imported when such a name is called for the first time.
 HOMES = {
+    "array namespace": "gpuinterop.array_api",
     "from start": "gpuinterop.fusion.composed",
     "rounding": "gpuinterop.fusion.composed",
     "function of cast operands": "gpuinterop.fusion.composed",

@@ -26,7 +26,7 @@ OTHER_NAMES: dict[str, str] = {
     "double": 'x.astype("float64", copy=False)', "expand": "x.broadcast_to(shape)", "expit": "gpuinterop.sigmoid(x)",
     "flat": "x.ravel()", "float": 'x.astype("float32", copy=False)', "half": 'x.astype("float16", copy=False)',
     "identity": "gpuinterop.eye(3)", "int": 'x.astype("int32", copy=False)', "long": 'x.astype("int64", copy=False)',
-    "mT": "x.swapaxes(-1, -2)", "ndarray": "gpuinterop.CudaNdarray or gpuinterop.GpuArray",
+    "ndarray": "gpuinterop.CudaNdarray or gpuinterop.GpuArray",
     "numpy": "numpy.asarray(x)", "permute": "x.transpose(1, 0)", "relu": "gpuinterop.maximum(x, 0)",
     "set_default_device": "gpuinterop.devices.set_default_device", "setflags": "x.flags",
     "softmax": "(e := gpuinterop.exp(x - x.max(-1, keepdims=True))) / e.sum(-1, keepdims=True)",

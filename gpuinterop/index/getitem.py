@@ -214,7 +214,7 @@ def _assign_masked(expression: IndexExpression, values: Any) -> None:
 def _fill_selected(view: Any, mask: Any, after: int, values: Any, where: str) -> None:
     """Assign values that do not depend on the number of selected elements, so the host need not wait for it."""
     values = _fit(values, view.shape, where)
-    if view.size == 0:
+    if view.size == 0 or mask.size == 0:
         return
     mask = mask[(Ellipsis,) + (None,) * after].broadcast_to(view.shape)
     _core._prepare_write(view, where)

@@ -262,7 +262,8 @@ def read_key(x: Any, key: Any, where: str = WHERE) -> IndexExpression:
 
 
 def _require_shape(mask: IndexArray, shape: tuple[int, ...], axis: int, where: str) -> None:
-    if mask.shape != shape:
+    # As in NumPy an axis without elements fits every length.
+    if any(m not in (n, 0) for m, n in zip(mask.shape, shape, strict=True)):
         raise ArrayIndexError(
             where=where, expected=f"a mask of shape {shape}, the length of the axes that it indexes",
             got=f"a mask of shape {mask.shape}", axis=axis,

@@ -80,7 +80,7 @@ def test_code_can_be_pasted_into_the_prompt(page):
     )
 
 
-SPELT = {"gpu": "GPU", "torch": "PyTorch"}
+SPELT = {"gpu": "GPU", "torch": "PyTorch", "sklearn": "scikit-learn"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=title)

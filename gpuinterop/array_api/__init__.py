@@ -1,0 +1,297 @@
+"""The array API standard for gpuinterop arrays: ``x.__array_namespace__()``.
+
+The standard's functions are NumPy's, with NumPy's names. So a function here is NumPy's, called with `GpuArray`
+operands: gpuinterop computes it, or the array library of the device does. Functions that NumPy lacks, or that make
+arrays, are written out.
+
+A `CudaNdarray` is taken as an array of float32, and results are `GpuArray`: float64, int64 or complex128 unless a dtype
+is given.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import gpuinterop.devices as devices
+from gpuinterop import _core, creation
+from gpuinterop.arrays.dtypes import as_supported_dtype
+from gpuinterop.converters import from_dlpack as _from_dlpack
+from gpuinterop.elementwise.calls import CALLS
+from gpuinterop.elementwise.results import plain
+from gpuinterop.errors import ArgumentTypeError, short_repr
+
+from .of_numpy import of_numpy, wide
+
+VERSIONS = ("2023.12", "2024.12", "2025.12")
+__array_api_version__ = VERSIONS[-1]
+
+# NumPy's functions that are the standard's.
+_OF_NUMPY = frozenset(
+    """
+    abs acos acosh add all any argmax argmin asin asinh atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift
+    bitwise_or bitwise_right_shift bitwise_xor broadcast_arrays broadcast_to ceil concat conj copysign cos cosh
+    count_nonzero cumulative_prod cumulative_sum diff divide equal exp expand_dims expm1 flip floor floor_divide greater
+    greater_equal hypot imag isfinite isin isinf isnan less less_equal log log10 log1p log2 logaddexp logical_and
+    logical_not logical_or logical_xor matmul matrix_transpose max maximum mean meshgrid min minimum moveaxis multiply
+    negative nextafter nonzero not_equal permute_dims positive pow prod real reciprocal remainder repeat reshape roll
+    round searchsorted sign signbit sin sinh sqrt square squeeze stack std subtract sum take take_along_axis tan tanh
+    tensordot tile tril triu trunc unique_all unique_counts unique_inverse unstack var vecdot where
+    """.split()
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("fft", "linalg"):
+        return import_module(f"{__name__}.{name}")
+    if name not in _OF_NUMPY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found = of_numpy(np, name)
+    return found
+
+
+def __dir__() -> list[str]:
+    own = {name for name in globals() if not name.startswith("_")}
+    return sorted(own | _OF_NUMPY | {"fft", "linalg", "__array_namespace_info__"})
+
+
+# ---- dtypes, constants, inspection -------------------------------------------------------------------------------
+
+_KINDS = {
+    "bool": "bool",
+    "signed integer": "int8 int16 int32 int64",
+    "unsigned integer": "uint8 uint16 uint32 uint64",
+    "real floating": "float32 float64",
+    "complex floating": "complex64 complex128",
+}
+# These are names of the module. Its code writes `builtins.bool`.
+_DTYPES = {name: np.dtype(name) for names in _KINDS.values() for name in names.split()}
+globals().update(_DTYPES)
+_DEFAULTS = {
+    "real floating": np.dtype("float64"),
+    "complex floating": np.dtype("complex128"),
+    "integral": np.dtype("int64"),
+    "indexing": np.dtype("int64"),
+}
+
+e, pi, inf, nan = np.e, np.pi, np.inf, np.nan
+newaxis = None
+
+
+def _dtypes_of(values: tuple[Any, ...]) -> list[Any]:
+    return [x.dtype if isinstance(x, _core.Array) else x for x in values]
+
+
+def can_cast(from_: Any, to: Any, /) -> bool:
+    """Return whether values of a dtype, or of an array, can be cast by the standard's promotion rules."""
+    return builtins.bool(np.can_cast(*_dtypes_of((from_, to))))
+
+
+def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
+    """Return the dtype of an operation's result."""
+    return np.result_type(*_dtypes_of(arrays_and_dtypes))
+
+
+class Limits(NamedTuple):
+    """The limits of a floating dtype."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: np.dtype[Any]
+
+
+def finfo(type: Any, /) -> Limits:
+    """Return the limits of a floating dtype, or of an array's."""
+    found = np.finfo(*_dtypes_of((type,)))
+    eps, smallest = float(found.eps), float(found.smallest_normal)
+    return Limits(found.bits, eps, float(found.max), float(found.min), smallest, found.dtype)
+
+
+def iinfo(type: Any, /) -> np.iinfo[Any]:
+    """Return the limits of an integer dtype, or of an array's."""
+    return np.iinfo(*_dtypes_of((type,)))
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Return whether a dtype is of a kind, such as "real floating"."""
+    return builtins.bool(np.isdtype(dtype, kind))
+
+
+class _Info:
+    """What `__array_namespace_info__` returns."""
+
+    def capabilities(self) -> dict[str, Any]:
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+
+    def default_device(self) -> devices.Device:
+        return devices.default_device()
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+        return dict(_DEFAULTS)
+
+    def devices(self) -> tuple[devices.Device, ...]:
+        return tuple(devices.devices())
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
+        wanted = (kind,) if isinstance(kind, str) else kind
+        return {n: d for n, d in _DTYPES.items() if wanted is None or np.isdtype(d, wanted)}
+
+
+def __array_namespace_info__() -> _Info:
+    """Return what the namespace can do: devices, dtypes and limits."""
+    return _Info()
+
+
+# ---- arrays ---------------------------------------------------------------------------------------------------------
+
+
+def _dtype_of(dtype: Any, default: str = "float64") -> np.dtype[Any]:
+    return as_supported_dtype(default if dtype is None else dtype)
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
+    """Return an array of a value: another array on its own memory where the dtype and the device allow it."""
+    if isinstance(obj, (builtins.bool, int, float, complex, list, tuple)):
+        obj = np.asarray(obj, dtype)  # which has the standard's default dtypes
+        device = devices.default_device() if device is None else device
+    return plain(creation.asarray(obj, dtype, device=device, copy=copy))
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """Return an array on the memory of `x`."""
+    return plain(_from_dlpack(x, device=device, copy=copy))
+
+
+def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """Return an array whose elements are not set."""
+    return plain(creation.empty(shape, _dtype_of(dtype), device=device))
+
+
+def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """Return an array of zeros."""
+    return plain(creation.zeros(shape, _dtype_of(dtype), device=device))
+
+
+def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """Return an array of ones."""
+    return plain(creation.ones(shape, _dtype_of(dtype), device=device))
+
+
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """Return an array of one value."""
+    dtype = np.asarray(fill_value).dtype if dtype is None else dtype
+    return plain(creation.full(shape, fill_value, _dtype_of(dtype), device=device))
+
+
+def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+    """Return an array of the shape, dtype and device of another, whose elements are not set."""
+    return plain(creation.empty_like(plain(x), dtype, device=device))
+
+
+def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+    """Return zeros of the shape, dtype and device of another array."""
+    return plain(creation.zeros_like(plain(x), dtype, device=device))
+
+
+def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+    """Return ones of the shape, dtype and device of another array."""
+    return plain(creation.ones_like(plain(x), dtype, device=device))
+
+
+def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """Return one value in the shape, dtype and device of another array."""
+    return plain(creation.full_like(plain(x), fill_value, dtype, device=device))
+
+
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
+) -> Any:
+    """Return a matrix with ones on the k-th diagonal."""
+    return plain(creation.eye(n_rows, n_cols, k, _dtype_of(dtype), device=device))
+
+
+def arange(
+    start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
+) -> Any:
+    """Return evenly spaced values of a step."""
+    first, last = (0, start) if stop is None else (start, stop)
+    if dtype is None:
+        dtype = np.result_type(*map(np.asarray, (first, last, step)))
+    return plain(creation.arange(first, last, step, _dtype_of(dtype), device=device))
+
+
+def linspace(
+    start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None,
+    endpoint: builtins.bool = True,
+) -> Any:  # fmt: skip
+    """Return `num` evenly spaced values between two ends."""
+    kind = "complex128" if isinstance(start, complex) or isinstance(stop, complex) else "float64"
+    values = np.linspace(start, stop, num, endpoint=endpoint, dtype=_dtype_of(dtype, kind))
+    return asarray(values, device=devices.default_device() if device is None else device)
+
+
+# ---- functions that NumPy lacks, or has with other parameters -----------------------------------
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    """Return an array in another dtype, on another device if one is given."""
+    found = plain(x).astype(dtype, copy=copy)
+    return found if device is None else found.to_device(device)
+
+
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+    """Return the elements, or the nearer of two bounds where they lie outside."""
+    return np.clip(plain(x), wide(min), wide(max))
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape to which shapes broadcast."""
+    return tuple(np.broadcast_shapes(*shapes))
+
+
+def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    """Return a sorted copy along an axis."""
+    found = np.sort(plain(x), axis=axis, stable=stable)
+    return np.flip(found, axis) if descending else found
+
+
+def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    """Return the indices that sort along an axis; equal elements keep their order."""
+    x = plain(x)
+    if not descending:
+        return np.argsort(x, axis=axis, stable=stable)
+    # The reverse of a stable ascending order would reverse equal elements too.
+    found = np.argsort(np.flip(x, axis), axis=axis, stable=stable)
+    return np.flip(x.shape[axis] - 1 - found, axis)
+
+
+def unique_values(x: Any, /) -> Any:
+    """Return the distinct elements, sorted."""
+    return np.unique(plain(x), equal_nan=False)
+
+
+# ---- the namespace --------------------------------------------------------------------------------------------------
+
+
+def namespace(api_version: str | None = None) -> ModuleType:
+    """Return this module, for a version of the standard that it implements."""
+    if api_version is not None and api_version not in VERSIONS:
+        raise ArgumentTypeError(
+            where="__array_namespace__",
+            expected=f"a version of the standard: {', '.join(VERSIONS)}",
+            got=short_repr(api_version),
+            fix="omit api_version",
+        )
+    return _this
+
+
+CALLS["array namespace"] = namespace
+_this = sys.modules[__name__]

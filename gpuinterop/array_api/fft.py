@@ -1,0 +1,40 @@
+"""The array API standard's Fourier transforms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import creation
+from gpuinterop.elementwise.results import plain
+
+from .of_numpy import of_numpy
+
+_OF_NUMPY = "fft fftn fftshift hfft ifft ifftn ifftshift ihfft irfft irfftn rfft rfftn".split()
+__all__ = [*_OF_NUMPY, "fftfreq", "rfftfreq"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _OF_NUMPY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found = of_numpy(np.fft, name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+    """Return the frequencies of a transform's values."""
+    return _frequencies(np.fft.fftfreq(n, d), dtype, device)
+
+
+def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+    """Return the frequencies of a real transform's values."""
+    return _frequencies(np.fft.rfftfreq(n, d), dtype, device)
+
+
+def _frequencies(values: Any, dtype: Any, device: Any) -> Any:
+    return plain(creation.array(values, "float64" if dtype is None else dtype, device=device))
