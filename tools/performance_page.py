@@ -283,12 +283,10 @@ def losses(found: dict[str, dict[str, Any]]) -> list[str]:
         lines.append("")
     if rivals:
         lines += [
-            f"All other rows of the benchmarks in which another library is faster "
-            f"by more than {AHEAD - 1:.0%}, with the "
-            "fastest one; smaller differences count as run-to-run variation. Rows "
-            "of `bench_exchange` are bare statements of "
-            "the core, without the converters' checks:", "",
-        ]  # fmt: skip
+            f"In these other rows another library is faster by more than {AHEAD - 1:.0%}. Smaller differences are "
+            "run-to-run variation. Rows of `bench_exchange` are bare statements, without the converters' checks.",
+            "",
+        ]
         rows, above = [], ""
         for name, title, who, own, others in rivals:
             text = f"{spelt(who)} {figure(others)}"

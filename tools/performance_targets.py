@@ -234,33 +234,26 @@ PROMISES = (
 )  # fmt: skip
 
 TAKEN = (
-    "The other libraries import any {what} unchecked. gpuinterop first "
-    "checks that sharing is correct: {checks}; and it "
-    "stores the stream, so that later work waits for the queued work."
+    "The other libraries import any {what} unchecked. gpuinterop checks {checks}. "
+    "It stores the stream, so that later work waits."
 )
 OF_TORCH = TAKEN.format(
-    what="tensor", checks="the class, gradients, pending conjugation or negation, the device"
+    what="tensor", checks="the class, gradients, pending conjugation and the device"
 )
-OF_CUPY = TAKEN.format(
-    what="array", checks="the class, the device, and which pool the memory belongs to"
-)
-BY_TABLE = (
-    "The core looks up the class's exchange table, checks the tensor, and "
-    "makes an array with an owner and a stream."
-)
+OF_CUPY = TAKEN.format(what="array", checks="the class, the device and the pool")
+BY_TABLE = "gpuinterop checks the tensor, and makes an array with an owner and a stream."
 OF_NUMPY = (
-    "All of them call NumPy's `__dlpack__`. gpuinterop looks up the class, checks every field of the capsule, and "
-    "makes an array with an owner, which any library can share."
+    "gpuinterop checks every field of the capsule, and makes an array that any library can share."
 )
 WITH_PLACES = "The tree reduces values together with their positions."
 WAYS = ("upload", "download", "download, new memory")
-SMALL_COPY = "All libraries leave so small a copy to the driver; the rest is the call."
+SMALL_COPY = "All libraries leave a small copy to the driver. The rest is the call."
 WOKEN = "Waking threads takes about as long as they save."
 FAR = "The host's memory limits the copy, not the bus: no cache holds the array."
-READ = "The driver takes 6.5 us for a copy to pinned memory and the wait; the rest is the call from Python."
+READ = "The driver takes 6.5 us for the copy and the wait. The rest is the call from Python."
 OUTSIDE = (
-    "gpuinterop waits for the check of the indices, because one out of range raises; the next call is "
-    "queued only then. The other libraries do not wait."
+    "gpuinterop waits for the check of the indices, because an index out of range raises. The other "
+    "libraries do not wait."
 )
 ON_HOST = {
     "x + y": "The fixed cost of a call, or run-to-run variation.",
@@ -269,7 +262,7 @@ ON_HOST = {
     "x.sum()": "gpuinterop accumulates in float64, the other libraries in float32.",
     "A.sum(axis=0)": "gpuinterop accumulates in float64, the other libraries in float32.",
     "A.max(axis=1)": "PyTorch takes several rows at a time, NumPy's loop one.",
-    "tanh(x * y + x), fused": "The loops are NumPy's; both evaluate `tanh` in the same time.",
+    "tanh(x * y + x), fused": "The loops are NumPy's. Both evaluate `tanh` in the same time.",
 }
 WHY: dict[tuple[str, str], str] = {
     ("documents", "exp, captured graph"):
@@ -277,8 +270,8 @@ WHY: dict[tuple[str, str], str] = {
         "4.50 us in this run and 2.58 in the run before, in which gpuinterop's took 2.11.",
     **{("cpu", f"{row}, {size}"): why for size in ("64", "2^12", "2^16", "2^18", "2^22")
        for row, why in ON_HOST.items()},
-    ("cpu", "x + y, 64"): "The result is an object with a counted buffer, which other libraries can share; NumPy "
-    "takes the memory of small arrays from a cache of its own.",
+    ("cpu", "x + y, 64"): "The result has a counted buffer, which other libraries can share. NumPy takes small "
+    "arrays from a cache.",
     ("cpu", "x.sum(), 64"): "The result is such an object, a 0-d array; NumPy returns a number.",
     ("cpu", "tanh(x * y + x), fused, 2^18"): "NumPy's loop of `tanh` takes half of this time, and has "
     "become faster since the target was set.",
@@ -296,54 +289,49 @@ WHY: dict[tuple[str, str], str] = {
     ("converters", "torch -> CudaNdarray, host"): OF_TORCH,
     ("converters", "cupy -> CudaNdarray"): OF_CUPY,
     ("converters", "numpy -> CudaNdarray, host"): OF_NUMPY,
-    ("converters", "jax -> CudaNdarray, host"): "Both ask JAX for a capsule, which takes most of the time; "
+    ("converters", "jax -> CudaNdarray, host"): "JAX's capsule takes most of the time in both. "
     "gpuinterop checks every field of it and makes an array with an owner.",
-    ("converters", "CudaNdarray -> jax, host"): "Most of it is JAX's own import; the rest checks the layout and "
+    ("converters", "CudaNdarray -> jax, host"): "Most of it is JAX's own import. The rest checks the layout and "
     "records the loan, for which later writes wait.",
     ("converters", "CudaNdarray -> cupy"): "Most of it is CuPy's own constructors of a memory object and an "
     "array; the rest is the check of layout and flags.",
     ("converters", "CudaNdarray -> PyCUDA"): "Besides `GPUArray`'s constructor there is the check of layout and "
     "context, and an event for PyCUDA's stream.",
-    ("exchange", "export, cpu"): "A few nanoseconds: gpuinterop first checks that a running capture has "
-    "computed the elements.",
-    ("exchange", "to NumPy, cpu"): "The difference is that of `x.__dlpack__()`; the rest is NumPy's import for both.",
+    ("exchange", "export, cpu"): "gpuinterop checks that a running capture has computed the elements.",
+    ("exchange", "to NumPy, cpu"): "The difference is `x.__dlpack__()`. NumPy's import is the rest for both.",
     ("exchange", "from NumPy, cpu"): OF_NUMPY,
     ("exchange", "from torch, cpu"): BY_TABLE,
     ("exchange", "from torch, cuda"): BY_TABLE,
     ("exchange", "from torch, side stream, cuda"): BY_TABLE,
     ("exchange", "from CuPy, cuda"): OF_CUPY,
-    ("launch", LAUNCHED): "The raw launch is that of an empty kernel with three arguments. "
-    "[The rest](#the-host-time-of-a-call) is the call from Python, in which no step but the "
+    ("launch", LAUNCHED): "[The call from Python](#the-host-time-of-a-call) takes this time. No step but the "
     "interpreter's takes more than 0.12 us.",
     ("documents", "logistic regression, a step"): "A step is a graph of two kernels, of which the second waits for "
     "the first; host time determines when the next step starts.",
-    ("documents", PLAIN): "A capture keeps the kernel of every operation, 27 in a chain, of which each takes 1.3 us "
-    "with its start; `fuse` makes two of them.",
-    ("documents", NO_GRAPHS): "`exp(x)` itself took 4.46 us in this run and a bare launch 3.50, so only a "
-    "captured graph can reach the target; the rest is the compiled function's own Python code.",
+    ("documents", PLAIN): "A capture keeps all 27 kernels, and each takes 1.3 us with its start. `fuse` makes two.",
+    ("documents", NO_GRAPHS): "`exp(x)` itself took 4.46 us in this run and a bare launch 3.50. So only a "
+    "captured graph can reach the target. The rest is the compiled function's own Python code.",
     ("exchange", "view, cuda"): "Host time without another library to scale it by, so it depends on the machine: "
     "0.24 us in the record before.",
     ("converters", "refusal: negative strides -> torch"): "Host time without another library to scale it by: "
     "a plan, an exception and its message.",
     ("exchange", "view, cpu"):
-    "A view is an object of a Python subclass and holds a reference to an "
-    "owner, which may be a "
-    "buffer on a GPU; NumPy makes a view of its own base class.",
+    "A view is an object of a Python subclass with an owner, which may be on a GPU. NumPy makes a view of its base "
+    "class.",
     ("bandwidth", "exp(x[::2])"): "Half of every cache line that is read is unused: the memory moves 1.5 "
     "times the bytes that are counted.",
     ("grid", "copy of X.T, float32, 16385 x 16383"):
     "The rows of both matrices begin at different offsets in a sector, so a tile of 64 x 64 reads 72 lines.",
     ("reductions", "sum axis 0"):
-    "A block reads a strip of columns, so each read is 512 bytes wide and "
-    "the next one is a row away; sums along rows "
-    "read without gaps. Of 23 other widths, loads and numbers of parts none was faster.",
+    "A block reads a strip of columns, so each read is 512 bytes wide and the next one is a row away. Sums along "
+    "rows read without gaps. Of 23 other divisions none was faster.",
     ("reductions", "sum all"): "The last block adds the parts of all others, always in the same order, so that the sum "
     "always has the same bits.",
     ("reductions", "argmax all"): WITH_PLACES,
     ("reductions", "argmax axis 1"): WITH_PLACES,
     ("reductions", "sum all of 2^24"): "Reading takes only 15 microseconds, so the time to add the parts is visible.",
-    ("documents", "exp, out given"): "The kernel is shorter than its launch, so this is host time: the raw launch, "
-    "and [the call from Python](#the-host-time-of-a-call).",
+    ("documents", "exp, out given"): "The kernel is shorter than its launch, so this is host time. It is the raw "
+    "launch and [the call from Python](#the-host-time-of-a-call).",
     ("documents", "exp, fresh result"): "As above, and the allocation of the result from the driver's pool.",
     ("gemm", "(8192x8192).T @ vector"): "Columns are added in parts, as accurately as a sum; "
     "cuBLAS's gemv makes one pass with plain float32 sums.",
