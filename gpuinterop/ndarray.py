@@ -429,6 +429,7 @@ class CudaNdarray(ArrayMethods):
 
     _only = np.dtype(np.float32)
 
+    @checks_arguments()
     def __new__(cls, value: Any, device: Any = None, *, dtype: Any = None) -> CudaNdarray:
         if isinstance(value, int) and isinstance(device, int):
             raise ArgumentTypeError(
@@ -497,6 +498,7 @@ class GpuArray(ArrayMethods):
 
     __slots__ = ()
 
+    @checks_arguments()
     def __new__(cls, value: Any, dtype: Any = None, device: Any = None) -> GpuArray:
         return incoming.copy_of_value(lambda _: cls, value, dtype, device, cls.__name__)
 

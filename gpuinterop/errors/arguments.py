@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
 import struct
 from collections.abc import Callable
@@ -84,6 +83,9 @@ _OTHER_ARGUMENTS = {
 
 def _require_signature(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
     """Raise for a call that does not fit the function's signature."""
+    import difflib  # cost more than this module, and are rarely needed
+    import inspect
+
     accepted = inspect.signature(function)
     try:
         accepted.bind(*args, **options)
@@ -93,12 +95,13 @@ def _require_signature(function: Any, args: tuple[Any, ...], options: dict[str, 
         if str(error).startswith("missing"):
             fix = f"pass {str(error).rpartition(': ')[2].strip(chr(39))}"
         elif unknown:
-            fix = _OTHER_ARGUMENTS.get(unknown[0], f"omit {unknown[0]}")
-        bare = accepted.replace(
-            parameters=[p.replace(annotation=p.empty) for p in accepted.parameters.values()],
-            return_annotation=accepted.empty,
-        )
-        name = function.__name__
+            near = difflib.get_close_matches(unknown[0], accepted.parameters, 1)
+            fix = f"write {near[0]}=" if near else f"omit {unknown[0]}"
+            fix = _OTHER_ARGUMENTS.get(unknown[0], fix)
+        shown = [p.replace(annotation=p.empty) for p in accepted.parameters.values()]
+        shown = [p for p in shown if p.name not in ("self", "cls")]
+        bare = accepted.replace(parameters=shown, return_annotation=accepted.empty)
+        name = function.__qualname__.removesuffix(".__new__").rpartition(".")[2]
         got = str(error).removeprefix("got ")
         raise ArgumentTypeError(where=name, expected=f"{name}{bare}", got=got, fix=fix) from None
 

@@ -135,7 +135,7 @@ def test_the_page_counts_what_was_tried(monkeypatch):
     assert "In 1 of the cases a slow producer was still running" in text
     assert "2 cases: 1 shared, 0 copied, 0 refused, 0 wrong, and 1 for which" in text
     assert "Not tried: lib (not installed)." in text
-    assert all(f"| *{name}* |" in page.page() for name in LAYOUTS)
+    assert all(f"| [{name}](layouts.md#" in page.page() for name in LAYOUTS)
 
 
 # ---- which libraries ----------------------------------------------------------------------------
