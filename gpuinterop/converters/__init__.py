@@ -91,8 +91,7 @@ def __dir__() -> list[str]:
 
 
 @_core.exports()
-@checks_arguments("copyif")
-def to(x: Any, library: str, copyif: bool = False, **options: Any) -> Any:
+def to(x: Any, library: Any = None, copyif: bool = False, **options: Any) -> Any:
     """Return `x` as an array of a library, by name: ``to(x, "torch")``.
 
     Shares memory if layout and dtype allow it and raises otherwise; ``copyif=True`` copies if

@@ -43,7 +43,7 @@ CALLS = [
     ("gi.array([1], ndmin=2)", "ArgumentTypeError: array", "x[None]"),
     ("gi.array([1], dtpye=2)", "ArgumentTypeError: array", "write dtype="),
     ('gi.asarray(n, "float32", "cpu")', "ArgumentTypeError: asarray", "*, device=None"),
-    ("gi.to(x)", "ArgumentTypeError: to", "pass library"),
+    ("gi.to(x)", "ConversionTypeError: gpuinterop.to", "numpy, torch"),
     ("x.reshape(3, 2, foo=1)", "ArgumentTypeError: reshape", "omit foo"),
     ("gi.CudaNdarray.zeros(2, 63)", "DeviceError: CudaNdarray.zeros"),
     ("gi.CudaNdarray.zeros(-1)", "ShapeError: CudaNdarray.zeros"),
