@@ -37,6 +37,7 @@ from gpuinterop.errors import (
     CopyForbiddenError,
     DeviceError,
     GpuInteropError,
+    MissingNameError,
     ShapeError,
     StreamError,
     short_repr,
@@ -78,8 +79,8 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
     @property
     def mT(self: Self) -> Self:
         """The view with the last two axes exchanged."""
-        if self.ndim < 2:
-            raise ShapeError(
+        if self.ndim < 2:  # an AttributeError, so that tools may list the attributes
+            raise MissingNameError(
                 where="x.mT", expected="an array of two or more axes",
                 got=f"shape {self.shape}", fix="add an axis: x[None]",
             )  # fmt: skip

@@ -56,7 +56,7 @@ class Reduction:
     parameters : NumPy's, in its order; those after ``*`` are given by name.
     doc : the docstring. Without one the reduction is neither a method nor a function.
     ufunc : its method reduce is the reduction, and it joins an initial value.
-    identity : the result over no elements; it also replaces elements that `where=` does not select.
+    identity : the result over no elements; with a `ufunc` it replaces elements that `where=` does not select.
     needs_elements : empty axes raise an error.
     place_of : "min" or "max", whose position in C order among the reduced elements is the result.
     shifted : of the variance: a second input carries the shift.
@@ -79,6 +79,9 @@ class Reduction:
     where: str = ""
 
     def __post_init__(self) -> None:
+        # Elements that a mask leaves out are replaced, or not counted, only in these.
+        selects = self.ufunc is not None or self.shifted or self.name == "mean"
+        assert selects or not {"where", "initial"} & {*self.parameters.replace("*", "").split()}
         object.__setattr__(self, "where", self.where or self.name)
         if self.loops is None and self.ufunc is not None:
             object.__setattr__(self, "loops", Loops(self.ufunc))

@@ -293,9 +293,10 @@ IN_PYTHON = {
     "join norm put put_along_axis repeat take_along_axis reduce_sum": MANY,
     "copy_async pinned_empty": "the transfer takes longer than its call",
     "default_device device devices empty_cache mem_info memory_stats synchronize stream": ANSWERS,
-    "explain may_share_memory shares_memory doctor show_config allow_tf32": ANSWERS,
+    "draw explain may_share_memory shares_memory doctor show_config allow_tf32": ANSWERS,
     "count_copies log_transfers no_copies": ANSWERS,
     "fuse strided capture": ONCE,
+    "via": "the function of the other library is called by its own means",
     "from_any from_dlpack to": "plain objects without Python: tests/exchange/test_calls_without_python.py",
     "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray garray_to_cudandarray "
     "to_cudandarray to_gpuarray": "converters of old libraries, of which some consist of Python",
