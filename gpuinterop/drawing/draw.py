@@ -12,6 +12,8 @@ from typing import Any
 
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import byte_range, core_view
+from gpuinterop.errors import ArgumentTypeError, short_repr
+from gpuinterop.errors.context import reraise_from
 from gpuinterop.exchange.foreign_memory import OwnerGroup
 from gpuinterop.exchange.sharing import describe, explain
 
@@ -65,9 +67,21 @@ class Drawing:
         return self.svg
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the SVG to a file; to a file whose name ends in ``.txt`` the text."""
+        """Write the SVG to a file; to a file whose name ends in ``.txt`` the text.
+
+        Raises
+        ------
+        ArgumentTypeError
+            The name has another suffix than ``.svg`` and ``.txt``.
+        """
         path = Path(file)
-        path.write_text(f"{self}\n" if path.suffix == ".txt" else self.svg, encoding="utf-8")
+        kind = path.suffix.lower()
+        if kind not in (".svg", ".txt", ""):
+            raise ArgumentTypeError(
+                where="Drawing.save", expected="a name that ends in .svg, or .txt for the text",
+                got=short_repr(path.name), fix=f"write {path.with_suffix('.svg').name}",
+            )  # fmt: skip
+        path.write_text(f"{self}\n" if kind == ".txt" else self.svg, encoding="utf-8")
 
 
 def draw(x: Any, to: str | None = None) -> Drawing:
@@ -120,7 +134,8 @@ def draw(x: Any, to: str | None = None) -> Drawing:
     drawing = Drawing(title, facts, layout)
     if to is None:
         return drawing
-    predicted = explain(x, to)
+    with reraise_from("gpuinterop.draw"):
+        predicted = explain(x, to)
     lines = [
         wrap(line, text.WIDTH, subsequent_indent="    ") for line in str(predicted).split("\n")
     ]

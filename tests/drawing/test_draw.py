@@ -230,6 +230,21 @@ def test_a_drawing_is_saved(tmp_path):
     assert (tmp_path / "x.txt").read_text() == f"{drawing}\n" == f"{drawing!r}\n"
 
 
+@pytest.mark.parametrize("name", ["x.png", "x.svg.gz", "x.PDF"])
+def test_a_drawing_is_not_saved_under_the_suffix_of_another_format(tmp_path, name):
+    drawing = gi.zeros(3, device="cpu").draw()
+    with pytest.raises(gi.ArgumentTypeError, match=r"(?s)\.svg.*fix: write x(\.svg){1,2}$"):
+        drawing.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+    drawing.save(tmp_path / "x.SVG")
+    assert (tmp_path / "x.SVG").read_text() == drawing.svg
+
+
+def test_an_unknown_library_is_refused_by_draw():
+    with pytest.raises(gi.GpuInteropError, match=r"^gpuinterop\.draw: expected the name of a lib"):
+        gi.zeros(3, device="cpu").draw(to="trch")
+
+
 def test_notebooks_show_the_picture_and_the_values(device):
     x = gi.full((2, 3), 7, "int32", device=device)[:, ::-1]
     with gi.no_copies():
