@@ -125,6 +125,18 @@ def _discard_unwritten_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def device_of(text: str | None) -> Any:
+    """Return the device that ``--device`` names, or the default device without the option."""
+    from gpuinterop.devices import default_device, resolve_device  # noqa: PLC0415
+
+    if text is None:
+        return default_device()
+    try:
+        return resolve_device(text, "--device")
+    except GpuInteropError as error:
+        raise error.changed(fix=error.fix.replace('device="cpu"', "--device cpu")) from None
+
+
 def words_of(text: str | None, option: str) -> list[str] | None:
     """Return the names in an option's value, or None without the option."""
     if text is None:

@@ -19,7 +19,7 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop import _core
-from gpuinterop.cli import words_of
+from gpuinterop.cli import device_of, words_of
 from gpuinterop.cli.contenders import (
     GPUINTEROP,
     JaxCall,
@@ -29,7 +29,6 @@ from gpuinterop.cli.contenders import (
     waiting,
 )
 from gpuinterop.cli.terminal import Progress, say
-from gpuinterop.devices import resolve_device
 from gpuinterop.drawing.chart import bars, figure
 from gpuinterop.errors.messages import not_one_of
 from gpuinterop.testing.suite import about
@@ -93,9 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure every row; print the table and write the files."""
-    device = str(
-        resolve_device(arguments.device, "--device") if arguments.device else gi.default_device()
-    )
+    device = str(device_of(arguments.device))
     only = words_of(arguments.only, "--only")
     for name in only or ():
         if name not in LIBRARIES:
@@ -103,6 +100,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.size is not None and arguments.size < 1:
         raise gi.ArgumentTypeError(where="--size", expected="a positive number of elements",
                                    got=str(arguments.size), fix="pass --size=1000000")  # fmt: skip
+    if not 0 <= arguments.seconds < float("inf"):
+        raise gi.ArgumentTypeError(where="--seconds", expected="a number of seconds, 0 or more",
+                                   got=str(arguments.seconds), fix="pass --seconds=0.2")  # fmt: skip
     for file in filter(None, (arguments.output, arguments.picture)):
         Path(file).touch()  # fail before the measurement
     with Progress("gpuinterop bench") as progress:

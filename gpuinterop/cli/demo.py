@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -17,10 +18,9 @@ from typing import Any
 import numpy as np
 
 import gpuinterop as gi
-from gpuinterop.cli import words_of
+from gpuinterop.cli import device_of, words_of
 from gpuinterop.cli.terminal import Progress, say
-from gpuinterop.devices import resolve_device
-from gpuinterop.testing import Bridge, Cell, Matrix
+from gpuinterop.testing import Bridge, Cell, Library, Matrix
 from gpuinterop.testing.suite import about, cases, gather, named, try_case
 
 # Layouts of the suite that some libraries share and others do not, with the views that they are.
@@ -52,9 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     warnings.simplefilter("ignore")
     words = words_of(arguments.only, "--only")
     only = None if words is None else named(words, "--only")
-    device = (
-        resolve_device(arguments.device, "--device") if arguments.device else gi.default_device()
-    )
+    device = device_of(arguments.device)
     with Progress("gpuinterop demo") as progress:
         bridges, rows = gather(only, [str(device)], progress.over)
         if not (bridges or only or arguments.device):  # a GPU, and no library with arrays there
@@ -78,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"gpuinterop {gi.__version__} on {device}: one array, and its views, for every library\n")
     say(table(found))
     show_refusal(bridges, cells, device)
+    print(next_steps(rows))
     return int(not found.ok)
 
 
@@ -101,6 +100,16 @@ def table(found: Matrix) -> str:
     left_out = [f"{why}: {', '.join(names)}" for why, names in absent.items() if why]
     faults = [line for cell in found.wrong for line in str(cell).splitlines()]
     return "\n".join(f"   {line}".rstrip() for line in [*aligned, "", totals, *left_out, *faults])
+
+
+def next_steps(rows: list[Library]) -> str:
+    """Return what to do after the demo: install a library to try, and start Python."""
+    try_it = f"{sys.executable}, and in it: import gpuinterop as gi; gi.draw(gi.zeros((4, 6)))"
+    if any(row.name == "torch" and row.why == "not installed" for row in rows):
+        made = "MAKELEVEL" in os.environ  # which make sets for its commands
+        install = 'make demo WITH="torch"' if made else "pip install torch"
+        return f"\nnext: {install}\nthen: {try_it}"
+    return f"\nnext: {try_it}"
 
 
 def show_refusal(bridges: list[Bridge], cells: list[Cell], device: Any) -> None:

@@ -1,4 +1,4 @@
-"""``gpuinterop explain``: predicts the conversion of an array of a shape and layout, with the reason.
+"""``gpuinterop explain``: predicts the conversion of an array of a shape and layout, or a view, with the reason.
 
 Exit code 0: it shares, or copies with permission. 1: it refuses. 2: an argument is wrong. 3: the
 converter cannot predict the outcome.
@@ -14,9 +14,9 @@ from typing import Any
 import gpuinterop as gi
 from gpuinterop.arrays.core_view import byte_range, c_strides
 from gpuinterop.arrays.dtypes import as_supported_dtype
-from gpuinterop.cli import STRICT, layouts_in_help, nearest
+from gpuinterop.cli import STRICT, device_of, layouts_in_help, nearest
 from gpuinterop.cli.terminal import Progress, say
-from gpuinterop.devices import resolve_device
+from gpuinterop.cli.views import GRAMMAR, add_expression, parse, view_of
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.errors.context import reraise_from
 from gpuinterop.errors.messages import strides_of_partial_elements, wrong_number_of_strides
@@ -31,8 +31,9 @@ example: gpuinterop explain --shape 3,4 --layout reversed --to torch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options: the array and the library."""
-    parser.epilog = f"{layouts_in_help()}\n{EPILOG}"
+    """Add the expression and the options: the array and the library."""
+    parser.epilog = f"{layouts_in_help()}\n{GRAMMAR}\n{EPILOG}"
+    add_expression(parser)
     parser.add_argument(
         "--shape", metavar="N,...", help="axis lengths; '' for 0-d [those of the layout below]"
     )
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype", default="float32", metavar="DTYPE", help="element type [float32]"
     )
     parser.add_argument("--device", metavar="DEVICE", help="instead of the default device")
-    parser.add_argument("--to", required=True, metavar="LIBRARY", help="the library to convert to")
+    parser.add_argument("--to", metavar="LIBRARY", help="the library to convert to; required")
     parser.add_argument("--copyif", action="store_true", help="allow a copy")
     parser.add_argument(
         "--draw", action="store_true", help="also draw the memory and mark the axis at fault"
@@ -54,12 +55,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the plan."""
-    x = array_of(arguments.shape, arguments.layout, arguments.dtype, arguments.device)
-    target = arguments.to
-    if registry.own_name(target) is None:
-        row = registry.backend(target, "--to")
-        if row.name == "array_api" and target.lower() not in registry.NAMESPACES:
-            target = STRICT  # one of the libraries that this converter serves
+    if arguments.to is None:
+        given = " ".join(arguments.expression)
+        raise ArgumentTypeError(
+            where="gpuinterop explain", expected="--to LIBRARY", got=given or "no library",
+            fix=f"add --to {nearest(given, registry.names()) or 'torch'}",
+        )  # fmt: skip
+    target = target_of(arguments.to)
+    tree = parse(arguments.expression)
+    x = view_of(
+        tree, array_of(arguments.shape, arguments.layout, arguments.dtype, arguments.device)
+    )
     with Progress("gpuinterop explain"):  # importing a library may take seconds
         plan = gi.explain(x, target, arguments.copyif)
     if arguments.json:
@@ -72,6 +78,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 3 if plan.unknown else int(plan.refused)
 
 
+def target_of(name: str) -> str:
+    """Return the library that --to names, for `explain`."""
+    if registry.own_name(name) is None:
+        row = registry.backend(name, "--to")
+        if row.name == "array_api" and name.lower() not in registry.NAMESPACES:
+            return STRICT  # one of the libraries that this converter serves
+    return name
+
+
 def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> Any:
     """Return an array as the options describe it; it has memory, because some libraries check the address."""
     named = LAYOUTS.get(layout)
@@ -82,13 +97,16 @@ def array_of(shape: str | None, layout: str, dtype: str, device: str | None) -> 
             strides = tuple(s * element.itemsize for s in _strides(layout, extents))
     else:
         strides = numbers_of(
-            layout, "--layout", f"one of {', '.join(LAYOUTS)}, or byte strides", "16,4"
+            layout,
+            "--layout",
+            f"one of {', '.join(LAYOUTS)}, or byte strides",
+            'reversed, or a view of x instead: "x[::-1]"',
         )
         if len(strides) != len(extents):
             raise wrong_number_of_strides("--layout", len(extents), strides)
         if any(s % element.itemsize for s in strides):
             raise strides_of_partial_elements("--layout", element.itemsize, strides)
-    place = None if device is None else resolve_device(device, "--device")
+    place = device_of(device)
     low, high = byte_range(0, extents, strides, element.itemsize)
     offset = named.offset if layout == "offset" and named is not None else 0
     with reraise_from("--shape"):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gpuinterop.cli import layouts_in_help, words_of
+from gpuinterop.cli import layouts_in_help, nearest, words_of
 from gpuinterop.cli.terminal import Progress, say
 from gpuinterop.errors import ArgumentTypeError
+from gpuinterop.exchange import registry
 from gpuinterop.testing import Matrix, matrix
 from gpuinterop.testing.suite import bridges_named, named
 
@@ -73,6 +74,12 @@ def _tried(bridges: list[str], wanted: dict[str, list[str] | None]) -> Matrix:
 
 def _part_of(file: str, wanted: dict[str, list[str] | None]) -> Matrix:
     """Return the part of a saved run that the options choose."""
+    if not Path(file).exists():
+        near = nearest(file, registry.names())
+        raise ArgumentTypeError(
+            where="gpuinterop matrix", expected="a file with a saved run", got=f"no file {file!r}",
+            fix=f"for a library: --only {near}" if near else "save a run: gpuinterop matrix --output FILE",
+        )  # fmt: skip
     saved = Matrix.load(file)
 
     def chosen(field: str, value: str) -> bool:

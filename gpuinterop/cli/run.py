@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+from pathlib import Path
 
 from gpuinterop.theano.flags import KNOWN
 
@@ -37,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the script; return its exit code."""
+    if arguments.script != "-":
+        Path(arguments.script).stat()  # a missing program is reported before a missing package
     if arguments.replace or importlib.util.find_spec("theano") is None:
         importlib.import_module("gpuinterop.pytensor")  # its error names what is missing
     from gpuinterop.theano.runner import run as run_script  # noqa: PLC0415

@@ -37,7 +37,7 @@ def test_a_view_is_the_one_that_numpy_makes(run, view):
 def test_other_expressions_are_refused(run, expression):
     code, out, err = run("draw", expression)
     assert (code, out) == (2, "")
-    assert err.startswith("gpuinterop draw: expected x, an index of it")
+    assert err.startswith("EXPRESSION: expected x, an index of it")
     assert "fix: write for example" in err
 
 
@@ -52,7 +52,12 @@ def test_other_expressions_are_refused(run, expression):
         (["--shape=-1"], "--shape: expected axis lengths"),
         (["--dtype", "text"], "'text'"),
         (["--to", "tourch"], "'torch'"),
+        (["--to", "trch"], "--to: expected the name of a library"),
+        (["3", "4"], "fix: write axis lengths with commas, as in --shape 3,4"),
+        (["(3, 4, 5)"], "as in --shape 3,4,5"),
+        (["--shape", "3", "4"], "as in --shape 3,4"),
         (["--svg", "{missing}/x.svg"], "No such file"),
+        (["--svg", "{missing}/x.png"], "--svg: expected a name that ends in .svg"),
     ],
 )
 def test_wrong_arguments_teach(run, words, message, tmp_path):
@@ -61,6 +66,18 @@ def test_wrong_arguments_teach(run, words, message, tmp_path):
     )
     assert (code, out) == (2, "")
     assert message in err
+
+
+def test_a_view_in_several_words_is_one_expression(run):
+    assert run("draw", "x[::2,", "::-1]") == run("draw", "x[::2, ::-1]")
+
+
+def test_explain_takes_the_views_of_draw(run):
+    pytest.importorskip("torch")
+    view = ["explain", "--shape", "4,6", "--device", "cpu", "--to", "torch"]
+    assert run(*view, "x[:, ::-1]") == run(*view, "--layout", "mirrored")
+    assert run(*view, "x[:, ::-1][:, ::-1]") == run(*view) == (0, "to_torch: shared\n", "")
+    assert run(*view, "--layout", "mirrored", "x[:, ::-1]")[:2] == (0, "to_torch: shared\n")
 
 
 def test_forms_of_output(run, tmp_path):

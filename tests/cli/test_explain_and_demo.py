@@ -1,6 +1,7 @@
 """explain, demo and version on the command line: output, JSON and exit codes."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -116,6 +117,29 @@ def test_demo_on_a_gpu_without_libraries_for_it_is_on_the_host(run, monkeypatch)
     internals.install_only(monkeypatch, "numpy", "builtins")
     code, out, _ = run("demo")
     assert (code, "on cpu: one array" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("level", "first"), [("1", 'next: make demo WITH="torch"'), ("", "next: pip install torch")]
+)
+def test_demo_ends_with_the_next_step(run, monkeypatch, level, first):
+    monkeypatch.delenv("MAKELEVEL", raising=False)
+    if level:
+        monkeypatch.setenv("MAKELEVEL", level)
+    internals.install_only(monkeypatch, "numpy", "builtins")
+    start = f"{sys.executable}, and in it: import gpuinterop as gi; gi.draw("
+    lines = run("demo", "--device", "cpu")[1].splitlines()
+    assert (lines[-2], lines[-1].partition("gi.zeros")[0]) == (first, f"then: {start}")
+    lines = run("demo", "--device", "cpu", "--only", "numpy")[1].splitlines()
+    assert lines[-1].startswith(f"next: {start}")
+
+
+def test_a_missing_gpu_is_avoided_by_an_option(run):
+    if len(gi.devices()) > 1:
+        pytest.skip("a GPU is present")
+    for command in (["demo"], ["bench"], ["explain", "--to", "numpy"]):
+        code, _, err = run(*command, "--device", "cuda")
+        assert (code, err.splitlines()[-1].partition(" or ")[2]) == (2, "use --device cpu")
 
 
 def test_version(run):

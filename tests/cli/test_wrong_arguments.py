@@ -8,7 +8,17 @@ REFUSED = [
     (["matrx"], "gpuinterop: expected a command: doctor, matrix, "),
     (["matrx"], "fix: call gpuinterop matrix"),
     (["help", "nonsense"], "fix: call gpuinterop help"),
-    (["matrix", "{missing}/file.json"], "gpuinterop matrix: [Errno 2] No such file"),
+    (["matrix", "{missing}/file.json"], "gpuinterop matrix: expected a file with a saved run"),
+    (["matrix", "torhc"], "fix: for a library: --only torch"),
+    (["explain"], "gpuinterop explain: expected --to LIBRARY"),
+    (["explain", "numpi"], "fix: add --to numpy"),
+    (["explain", "x.T"], "fix: add --to torch"),
+    (["explain", "x.copy()", "--to", "numpy"], "EXPRESSION: expected x, an index of it"),
+    (
+        ["explain", "--to", "numpy", "--layout", "x[:, ::-1]"],
+        'fix: pass --layout=reversed, or a view of x instead: "x',
+    ),
+    (["explain", "--to", "numpy", "--device", "cuda:x"], "--device: expected"),
     (["matrix", "--only", "numpy", "--output", "{missing}/m.json"], "No such file"),
     (["matrix", "--only", "tourch"], "--only: expected the name of a library: torch, numpy, "),
     (["matrix", "--only", "tourch"], "fix: pass 'torch'"),
@@ -37,10 +47,16 @@ REFUSED = [
     ),
     (["bench", "--only", "tourch"], "--only='numpy', 'torch', 'cupy' or 'jax'"),
     (["bench", "--size", "0"], "--size: expected a positive number of elements"),
+    (
+        ["bench", "--seconds", "-1"],
+        "--seconds: expected a number of seconds, 0 or more\n  got: -1.0",
+    ),
+    (["bench", "--seconds", "nan"], "--seconds: expected a number of seconds"),
     (["bench", "--output", "{missing}/b.json"], "No such file"),
     (["demo", "--only="], "--only: expected names separated by commas"),
     (["demo", "--only", "nosuch"], "--only: expected the name of a library"),
     (["demo", "--only", "numba", "--device", "cpu"], "has arrays on cpu\n  got: numba"),
+    (["run", "{missing}/old.py"], "gpuinterop run: [Errno 2] No such file"),
     (["demo", "--device", "mars"], "--device: expected"),
 ]
 
@@ -56,7 +72,6 @@ def test_wrong_arguments_are_refused(run, words, message, tmp_path):
     ("words", "message"),
     [
         (["matrix", "--outptu=x"], "unknown argument --outptu=x; did you mean --output?"),
-        (["explain"], "the following arguments are required: --to"),
         (["version", "left", "over"], "gpuinterop version: error: unknown argument left\n"),
         (["completion", "fish"], "invalid choice: 'fish'"),
     ],
