@@ -30,7 +30,7 @@ from gpuinterop.arrays.numpy_views import (
 from gpuinterop.arrays.views import ViewMethods, own_state
 from gpuinterop.devices import resolve_device
 from gpuinterop.elementwise.calls import call
-from gpuinterop.elementwise.missing_names import OTHER_NAMES, MissingName
+from gpuinterop.elementwise.missing_names import ATTRIBUTES, MissingName
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -551,10 +551,7 @@ for _mixin in ArrayMethods.__mro__[: ArrayMethods.__mro__.index(_core.Array)]:
                 _function.__module__ = __name__
                 _function.__qualname__ = f"GpuArray.{_function.__name__}"
 
-_MISSING = {
-    *(name for name in dir(np.ndarray) if not name.startswith("_")),
-    *OTHER_NAMES,
-} - {*dir(ArrayMethods)}
+_MISSING = ATTRIBUTES - {*dir(ArrayMethods)}
 for _name in _MISSING:
     setattr(ArrayMethods, _name, MissingName(_name))
 

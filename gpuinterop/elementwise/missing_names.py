@@ -21,23 +21,48 @@ from .table import ALIASES
 
 # Names that PyTorch and CuPy have for what gpuinterop names otherwise.
 OTHER_NAMES: dict[str, str] = {
-    "asnumpy": "numpy.asarray(x)", "cat": "gpuinterop.concatenate", "clone": "x.copy()",
-    "concat": "gpuinterop.concatenate", "contiguous": "x if x.flags.c_contiguous else x.copy()", "detach": "x",
-    "double": 'x.astype("float64", copy=False)', "expand": "x.broadcast_to(shape)", "expit": "gpuinterop.sigmoid(x)",
+    **dict.fromkeys(("convert", "share", "torch"), 'gpuinterop.to(x, "torch")'),
+    **dict.fromkeys(("backward", "grad", "requires_grad"), 'gpuinterop.to(x, "torch").requires_grad_()'),
+    **dict.fromkeys(("Tensor", "ndarray"), "gpuinterop.CudaNdarray or gpuinterop.GpuArray"),
+    "add_": "gpuinterop.add(x, y, out=x)", "asnumpy": "numpy.asarray(x)", "bool": 'x.astype("bool", copy=False)',
+    "cast": 'x.astype("float16")', "cat": "gpuinterop.concatenate", "clone": "x.copy()",
+    "concat": "gpuinterop.concatenate", "contiguous": "x if x.flags.c_contiguous else x.copy()",
+    "copy_": "x.set(y)", "dim": "x.ndim", "div": "gpuinterop.divide(x, y)",
+    "double": 'x.astype("float64", copy=False)', "einsum": 'numpy.einsum("ij,jk", x, y)',
+    "expand": "x.broadcast_to(shape)", "expit": "gpuinterop.sigmoid(x)", "fill_": "x.fill(value)",
     "flat": "x.ravel()", "float": 'x.astype("float32", copy=False)', "half": 'x.astype("float16", copy=False)',
-    "identity": "gpuinterop.eye(3)", "int": 'x.astype("int32", copy=False)', "long": 'x.astype("int64", copy=False)',
-    "ndarray": "gpuinterop.CudaNdarray or gpuinterop.GpuArray",
-    "numpy": "numpy.asarray(x)", "permute": "x.transpose(1, 0)", "relu": "gpuinterop.maximum(x, 0)",
+    "identity": "gpuinterop.eye(3)", "int": 'x.astype("int32", copy=False)', "is_contiguous": "x.flags.c_contiguous",
+    "load": "gpuinterop.from_any(numpy.load(file))", "long": 'x.astype("int64", copy=False)',
+    "mul": "gpuinterop.multiply(x, y)", "mul_": "gpuinterop.multiply(x, y, out=x)", "numel": "x.size",
+    "numpy": "numpy.asarray(x)", "permute": "x.transpose(1, 0)",
+    "rand": 'gpuinterop.from_any(numpy.random.default_rng().random(shape, "float32"))',
+    "randn": 'gpuinterop.from_any(numpy.random.default_rng().standard_normal(shape, "float32"))',
+    "relu": "gpuinterop.maximum(x, 0)", "save": "numpy.save(file, x)", "savetxt": "numpy.savetxt(file, x)",
+    "savez": "numpy.savez(file, x)", "savez_compressed": "numpy.savez_compressed(file, x)",
     "set_default_device": "gpuinterop.devices.set_default_device", "setflags": "x.flags",
     "softmax": "(e := gpuinterop.exp(x - x.max(-1, keepdims=True))) / e.sum(-1, keepdims=True)",
-    "tensor": "gpuinterop.array", "to": 'gpuinterop.to(x, "torch") or x.astype("float16")', "unsqueeze": "x[None]",
+    "sorted": "numpy.sort(x)", "sub": "gpuinterop.subtract(x, y)", "tensor": "gpuinterop.array",
+    "to": 'x.to_device("cuda") or gpuinterop.to(x, "torch") or x.astype("float16")', "unsqueeze": "x[None]",
+    "where": "gpuinterop.where(condition, x, y)", "zero_": "x.fill(0)",
 }  # fmt: skip
 
 # Names that need no replacement.
-_NEEDLESS = dict.fromkeys(
-    ("errstate", "geterr", "seterr"),
-    "omit it, because gpuinterop gives no floating-point warnings; ",
-)
+_NEEDLESS = {
+    **dict.fromkeys(
+        ("errstate", "geterr", "seterr"),
+        "omit it, because gpuinterop gives no floating-point warnings; ",
+    ),
+    "detach": "omit it, because gpuinterop's arrays have no gradients; ",
+}
+
+# Names that arrays of other libraries have as attributes, or that gpuinterop has as functions.
+ATTRIBUTES: set[str] = {
+    *(name for name in dir(np.ndarray) if not name.startswith("_")),
+    *OTHER_NAMES, *_NEEDLESS, *ALIASES, *FUNCTIONS,
+}  # fmt: skip
+
+# The second array in the parameters of NumPy's functions.
+_SECOND = ("a2", "ar2", "b", "m2", "x", "x2")
 
 
 def missing_name(
@@ -47,9 +72,11 @@ def missing_name(
     if name in _NEEDLESS:
         return messages.missing_name(where, name, _NEEDLESS[name])
     call = call or replacement(name)
-    other = _call_of_loaded_library(name) if not call or call.startswith("numpy.") else ""
-    fix = ", or for an array on a GPU ".join(filter(None, (call, other)))
-    near = [] if fix or name.startswith("_") else difflib.get_close_matches(name, names, 1)
+    calls = [call] * bool(call)
+    if not call or call.startswith("numpy."):
+        calls += _calls_of_loaded_libraries(name, bool(call))[:1]
+    fix = ", or for an array on a GPU ".join(calls)
+    near = [] if fix or name.startswith("_") else difflib.get_close_matches(name, names, 1, 0.75)
     fix = f"write {fix}; " if fix else ""
     if near:
         fix = f"correct the spelling, for example to gpuinterop.{near[0]}; "
@@ -69,8 +96,9 @@ def own_call(name: str) -> str:
         return f"gpuinterop.{arrays.__name__}.{name}"
     if method is not None and not isinstance(method, MissingName):
         return f"x.{name}({_arguments(method)})" if callable(method) else f"x.{name}"
-    known = name in ALIASES or (name in FUNCTIONS and name != "cast")
-    return OTHER_NAMES.get(name) or (f"gpuinterop.{name}(x)" if known else "")
+    function = FUNCTIONS.get(ALIASES.get(name, name))
+    known = f"gpuinterop.{name}({_arguments(function, 'x')})" if function else ""
+    return OTHER_NAMES.get(name, known)
 
 
 def _call_of_numpy(name: str) -> str:
@@ -83,12 +111,18 @@ def _call_of_numpy(name: str) -> str:
     return f"numpy.{name}" if hasattr(np, name) else ""
 
 
-def _call_of_loaded_library(name: str) -> str:
-    """Return the code with the function of a library that the program has loaded, "" if none has it."""
-    for module, library in (("torch", "torch"), ("cupy", "cupy"), ("jax.numpy", "jax")):
-        if callable(getattr(sys.modules.get(module), "__dict__", {}).get(name)):
-            return f'{module}.{name} of gpuinterop.to(x, "{library}")'
-    return ""
+def _calls_of_loaded_libraries(name: str, of_arrays: bool) -> list[str]:
+    """Return the code with functions of libraries that the program has loaded, on x if arrays have such a method.
+
+    With `of_arrays` only these.
+    """
+    calls = []
+    for module, array in (("torch", "Tensor"), ("cupy", "ndarray"), ("jax.numpy", "ndarray")):
+        names = getattr(sys.modules.get(module), "__dict__", {})
+        takes_x = hasattr(names.get(array), name)
+        if inspect.isroutine(names.get(name)) and (takes_x or not of_arrays):
+            calls.append(f"gpuinterop.via.{module}.{name}" + "(x)" * takes_x)
+    return calls
 
 
 def _arguments(function: Any, *first: str) -> str:
@@ -99,7 +133,7 @@ def _arguments(function: Any, *first: str) -> str:
         parameters = []
     by_name = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     required = [p.name for p in parameters if p.default is p.empty and p.kind not in by_name]
-    return ", ".join([*first, *("y" if name == "x" else name for name in required)])
+    return ", ".join([*first, *("y" if name in _SECOND else name for name in required)])
 
 
 class MissingName:
