@@ -6,6 +6,7 @@ while it is recorded, and everything at each replay.
 
 from __future__ import annotations
 
+import inspect
 from itertools import combinations
 from typing import Any
 
@@ -160,6 +161,22 @@ class Capture(_core.Block):
         return f"<Capture on {self.device}: {state}>"
 
 
+def _require_fitting(function: Any, arguments: tuple[Any, ...]) -> None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of C, without a signature
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            where="capture",
+            expected=f"the arguments of the function, {signature}",
+            got=f"{len(arguments)}: {error}",
+            fix="pass the arrays: capture(f, x)",
+        ) from None
+
+
 def capture(function: Any = None, *arguments: Any, device: Any = None) -> Capture:
     """Record operations into a graph that one call replays.
 
@@ -203,6 +220,8 @@ def capture(function: Any = None, *arguments: Any, device: Any = None) -> Captur
             )
         if not isinstance(argument, _core.Array):
             argument_key(argument, "capture", "captured")
+    if function is not None:
+        _require_fitting(function, arguments)
     if device is None:
         device = next((a.device for a in arguments if isinstance(a, _core.Array)), None)
     graph = Capture(device)

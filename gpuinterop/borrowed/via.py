@@ -7,7 +7,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from gpuinterop.errors import MissingNameError
+from gpuinterop.errors import ArgumentTypeError, MissingNameError, type_name
 from gpuinterop.errors.arguments import require_bool
 from gpuinterop.exchange import registry
 
@@ -76,8 +76,15 @@ class Via:
     def __init__(self, copyif: bool = False) -> None:
         self._copyif = copyif
 
-    def __call__(self, *, copyif: bool = False) -> Via:
+    def __call__(self, *args: Any, copyif: bool = False) -> Via:
         """Return a `via` whose calls copy arrays that the library cannot share, with ``copyif=True``."""
+        if args:
+            raise ArgumentTypeError(
+                where="via",
+                expected="the name of a library and its function, or only copyif=",
+                got=", ".join(type_name(arg) for arg in args),
+                fix="write gpuinterop.via.torch.sort(x)",
+            )
         return Via(require_bool(copyif, "copyif", "via"))
 
     def __getattr__(self, name: str) -> Any:
@@ -95,7 +102,7 @@ class Via:
         return sorted(found)
 
     def __repr__(self) -> str:
-        return f"<gpuinterop.via: {', '.join(dir(self))}>"
+        return f"<gpuinterop.via, as in gpuinterop.via.torch.sort(x): {', '.join(dir(self))}>"
 
 
 via: Callable[..., Via] = Via()

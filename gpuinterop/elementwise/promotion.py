@@ -25,7 +25,7 @@ from gpuinterop.arrays.dtypes import (
     dtype_id,
 )
 from gpuinterop.errors import DTypeError
-from gpuinterop.errors.messages import out_dtype_differs
+from gpuinterop.errors.messages import not_held_exactly, out_dtype_differs
 
 from .codegen import ADDRESS, STORAGE, Body
 from .table import TABLE, Row
@@ -209,12 +209,7 @@ def require_exact_in(where: str, only: Any, codes: tuple[int, ...]) -> None:
             and not is_extended(type_id)
             and not np.can_cast(dtype_from_id(type_id), only)
         ):
-            raise DTypeError(
-                where=where,
-                expected=f"operands that {only} holds exactly, because one is a CudaNdarray",
-                got=name_of_code(code),
-                fix="cast the operand to float32, or the CudaNdarray to the wider dtype: x.astype('float64')",
-            )
+            raise not_held_exactly(where, only, name_of_code(code))
 
 
 def check_casts(where: str, outs: tuple[int, ...], out_ids: tuple[int, ...]) -> None:

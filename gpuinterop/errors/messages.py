@@ -256,6 +256,12 @@ cast_changes_values = Builder(
     DTypeError, "dtype array", expected="arrays that {dtype} holds exactly", got="{array}",
     fix="write the cast: a.astype('{dtype}'), or numpy.stack(list) to keep the dtype",
 )  # fmt: skip
+not_held_exactly = Builder(
+    DTypeError, "only dtype", got="{dtype}",
+    expected="operands that {only} holds exactly, because one is a CudaNdarray",
+    fix="cast the operand to {only}, or the CudaNdarray to the wider dtype: x.astype('float64')",
+    in_place="cast the operand: y.astype('{only}')",
+)  # fmt: skip
 # The conversion is a call in the library of the array.
 foreign_byte_order = Builder(
     DTypeError, "dtype conversion", expected="native byte order", got="dtype {dtype}",

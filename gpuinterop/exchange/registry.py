@@ -101,12 +101,14 @@ def unknown_name_error(
         word = str(module).partition(".")[0]
     close = difflib.get_close_matches(word.lower(), aliases)
     near = [aliases[alias] for alias in close]
+    fix = "pass one of these, or add a converter by the entry-point group gpuinterop.converters"
+    if hasattr(type(name), "__dlpack__"):
+        fix = "swap the arguments, the array first: gpuinterop.to(x, 'torch')"
     return ConversionTypeError(
         where=where,
         expected=f"the name of a library: {', '.join(dict.fromkeys([*near, *names]))}",
         got=short_repr(name),
-        fix=f"pass {near[0]!r}" if near
-        else "pass one of these, or add a converter through the entry-point group gpuinterop.converters",
+        fix=f"pass {near[0]!r}" if near else fix,
     )  # fmt: skip
 
 

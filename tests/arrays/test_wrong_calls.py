@@ -43,6 +43,11 @@ CALLS = [
     ("gi.array([1], ndmin=2)", "ArgumentTypeError: array", "x[None]"),
     ("gi.array([1], dtpye=2)", "ArgumentTypeError: array", "write dtype="),
     ('gi.asarray(n, "float32", "cpu")', "ArgumentTypeError: asarray", "*, device=None"),
+    ('gi.to("torch", x)', "ConversionTypeError: gpuinterop.to", "swap the arguments"),
+    *(
+        (f"gi.via({args})", "ArgumentTypeError: via", "write gpuinterop.via.torch.sort(x)")
+        for args in ("x", "'torch', len")
+    ),
     ("gi.to(x)", "ConversionTypeError: gpuinterop.to", "numpy, torch"),
     ("x.reshape(3, 2, foo=1)", "ArgumentTypeError: reshape", "omit foo"),
     ("gi.CudaNdarray.zeros(2, 63)", "DeviceError: CudaNdarray.zeros"),
@@ -211,6 +216,7 @@ CALLS = [
         "ArgumentTypeError: fuse",
         "call numpy.cumsum outside",
     ),
+    ("v += np.arange(3)", "DTypeError: x += y", "fix: cast the operand: y.astype('float32')"),
     ("np.zeros(3).__iadd__(v)", "ArgumentTypeError: numpy.add", "numpy.asarray(x)"),
     ("compiled(x, foo=1)", "ArgumentTypeError: negative", "foo=..."),
     ("gi.allclose(1.0, 1.0)", "ArgumentTypeError: allclose", "asarray"),
@@ -247,6 +253,7 @@ CALLS = [
     ("gi.exp(x, order=10**5000)", "ArgumentTypeError: exp"),
     ("gi.split(x, 10**5000)", "ShapeError: split"),
     ("gi.fuse(10**5000)", "ArgumentTypeError: fuse"),
+    ("gi.capture(lambda a: a.sum())", "ArgumentTypeError: capture", "capture(f, x)"),
     ("gi.capture(10**5000)", "ArgumentTypeError: capture"),
     ("gi.capture(lambda y, n: y, x, 1)(x, 10**5000)", "CaptureError: Capture"),
     ("gi.capture(lambda y: y, x)([10**5000])", "ShapeError: Capture"),
