@@ -32,7 +32,7 @@ the [compatibility suite](../how-to/test-conversions.md).
 | S | shared: both sides use the same memory |
 | C | raises, and copies with `copyif=True` |
 | R | raises with and without `copyif` |
-| - | the suite's bridge makes no such array, usually because the library cannot hold it |
+| - | not applicable, usually because the library has no such array |
 
 `gi.explain(x, "torch")` predicts the outcome for one array, with the reason and a fix.
 
@@ -133,7 +133,7 @@ def section(place: str, matrix: Matrix) -> list[str]:
     counts = Counter(cell.outcome for cell in here)
     text = ", ".join(f"{counts[o]} {o}" for o in ("shared", "copied", "refused", "wrong"))
     if counts["none"]:
-        text += f", and {counts['none']} for which the bridge makes no array"
+        text += f", {counts['none']} not applicable"
     streams = sum(1 for cell in here if cell.stream == "side" and cell.outcome != "none")
     order = (
         f" In {streams} of the cases a slow producer was still running on a side stream."

@@ -13,6 +13,8 @@ from gpuinterop.testing import Matrix, matrix
 from gpuinterop.testing.suite import bridges_named, named
 
 EPILOG = """\
+A case is not applicable where the library has no such array, as PyTorch has none with negative strides.
+
 exit code: 0 no outcome is wrong; 1 one is, or nothing was tried; 2 an argument is wrong
 
 example: gpuinterop matrix --only torch,jax --dtypes float32 --output matrix.json

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Container, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from html import escape
@@ -18,6 +19,7 @@ from gpuinterop.errors import ArgumentTypeError, ExchangeError, GpuInteropError
 
 SCHEMA = "gpuinterop.matrix/1"
 LETTERS = {"shared": "S", "copied": "C", "refused": "R", "wrong": "W", "none": "-", "": " "}
+WIDTH = 160  # of the text, where no terminal is; wider tables are printed in blocks
 # A place in the drawing with several cases shows the first of these outcomes that occurs.
 _WORST = ("wrong", "refused", "copied", "shared", "none")
 
@@ -179,14 +181,16 @@ class Matrix:
 
     def _tail(self) -> str:
         """Return the legend, the number of each outcome, and the wrong cases."""
-        counts = {word: sum(c.outcome == word for c in self.cells) for word in reversed(_WORST)}
+        counts = {word: sum(c.outcome == word for c in self.cells) for word in LETTERS if word}
+        absent = counts.pop("none")
+        words = [f"{n} {word}" for word, n in counts.items()]
         parts = [
-            "S shared, C copied with copyif=True, R refused, W wrong, - the bridge makes no array\n"
-            + ", ".join(f"{n} {word}" for word, n in counts.items() if word != "none" or n)
+            "S shared, C copied with copyif=True, R refused, W wrong, - not applicable\n"
+            + ", ".join(words + [f"{absent} not applicable"] * bool(absent))
         ]
-        absent = [f"{lib.name} ({lib.why})" for lib in self.libraries if lib.why]
-        if absent:
-            parts.append("not tried: " + ", ".join(absent))
+        untried = [f"{lib.name} ({lib.why})" for lib in self.libraries if lib.why]
+        if untried:
+            parts.append("not tried: " + ", ".join(untried))
         parts += [str(cell) for cell in self.wrong[:20]]
         if len(self.wrong) > 20:
             parts.append(f"... and {len(self.wrong) - 20} more wrong cases")
@@ -194,7 +198,9 @@ class Matrix:
 
 
 def _short(name: str) -> str:
-    """Return a column head: the name of a layout, or a dtype as f32, i8, bf16, f8e4."""
+    """Return a column head: a layout, or a dtype as f32, i8, bf16, f8e4; C-order, because C stands for copied."""
+    if name in ("C", "F"):
+        return f"{name}-order"
     word = re.fullmatch(r"(b?)(float|uint|int|complex)(\d+)(?:_(e\d)\w*)?", name)
     return f"{word[1]}{word[2][0]}{word[3]}{word[4] or ''}" if word else name
 
@@ -223,13 +229,21 @@ def _letters(cells: list[Cell], column: str) -> _Grid:
 
 
 def _aligned(grid: _Grid) -> str:
+    """Return the table as text; of columns that are too many for the terminal, in blocks below each other."""
     heads, rows = grid
     label = max(map(len, rows), default=0)
-    lines = [" " * label + "  " + " ".join(heads)]
-    for name, letters in rows.items():
-        marks = (letter.ljust(len(head)) for letter, head in zip(letters, heads, strict=True))
-        lines.append((name.ljust(label) + "  " + " ".join(marks)).rstrip())
-    return "\n".join(lines)
+    blocks: list[list[str]] = []
+    most = width = shutil.get_terminal_size((WIDTH, 24)).columns
+    for i, head in enumerate(heads):
+        width += 1 + len(head)
+        if width > most:
+            blocks.append([" " * label + " ", *(name.ljust(label) + " " for name in rows)])
+            width = label + 2 + len(head)
+        column = [head, *(letters[i] for letters in rows.values())]
+        blocks[-1] = [
+            f"{line} {cell:{len(head)}}" for line, cell in zip(blocks[-1], column, strict=True)
+        ]
+    return "\n\n".join("\n".join(map(str.rstrip, block)) for block in blocks)
 
 
 def _unreadable(got: str) -> ExchangeError:

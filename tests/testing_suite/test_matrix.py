@@ -73,14 +73,35 @@ def test_drawing():
     lines = str(small()).splitlines()
     assert lines[:4] == [
         "cpu, float32",
-        "          C reversed 0-d",
-        "to   toy  S C        W",
+        "          C-order reversed 0-d",
+        "to   toy  S       C        W",
         "from toy  -",
     ]
-    assert "1 none, 1 shared, 1 copied, 1 refused, 1 wrong" in lines
+    assert "1 shared, 1 copied, 1 refused, 1 wrong, 1 not applicable" in lines
     assert "not tried: lib (not installed)" in lines
     assert "  address: expected 0x10, got 0x20" in lines
     assert "to   toy  S   R" in lines  # by dtype
+
+
+def test_a_wide_table_is_in_blocks_that_fit_a_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    letters = {"shared": "S", "copied": "C", "refused": "R", "none": "-"}
+    names = [*LAYOUTS, "a-name-longer-than-a-line-of-the-terminal-" * 2]
+    outcomes = [list(letters)[i % 4] for i in range(len(names))]
+    cells = [
+        Cell("a_library", way, "cpu", layout, "float32", "default", outcome)
+        for way, step in (("to", 1), ("from", -1))
+        for layout, outcome in zip(names, outcomes[::step], strict=True)
+    ]
+    text = str(Matrix(cells, [Library("a_library")], ["cpu"])).partition("\n\ncpu, C-")[0]
+    blocks = [block.splitlines() for block in text.partition("\n")[2].split("\n\n")]
+    assert len(blocks) > 2
+    assert all(len(line) <= 80 for block in blocks[:-1] for line in block)
+    heads, to, back = ([word for block in blocks for word in block[i].split()] for i in range(3))
+    assert heads == ["C-order", "F-order", *names[2:]]
+    found = [[word for word in row if word in letters.values()] for row in (to, back)]
+    wanted = [letters[word] for word in outcomes]
+    assert found == [wanted, wanted[::-1]]
 
 
 def test_a_notebook_shows_tables():
@@ -89,7 +110,7 @@ def test_a_notebook_shows_tables():
     page = ElementTree.fromstring(f"<page>{m._repr_html_()}</page>")
     rows = [[cell.text or "" for cell in row] for row in page.find("table").iter("tr")]
     assert [[cell.strip() for cell in row] for row in rows] == [
-        ["", "C", "reversed", "0-d"],
+        ["", "C-order", "reversed", "0-d"],
         ["to   toy", "S", "C", "W"],
         ["from toy", "-", "", ""],
     ]
@@ -108,7 +129,8 @@ def test_ok_means_tried_and_not_wrong():
     assert m.ok
 
 
-def test_one_screen():
+def test_one_wide_screen(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     names = [f"library_{i}" for i in range(4)]
     cells = [Cell(n, d, "cpu", layout, "float32", "default", "shared")
              for n in names for d in ("to", "from") for layout in LAYOUTS]  # fmt: skip
@@ -116,7 +138,7 @@ def test_one_screen():
         Cell(n, "to", "cpu", "C", dtype, "default", "shared") for n in names for dtype in DTYPES
     ]
     text = str(Matrix(cells, devices=["cpu"]))
-    assert max(map(len, text.splitlines())) <= 144
+    assert max(map(len, text.splitlines())) <= 160
     assert len(text.splitlines()) <= 24
     assert " f8e4 f8e5" in text
     assert " bf16" in text
@@ -133,7 +155,7 @@ def test_the_page_counts_what_was_tried(monkeypatch):
     m = Matrix(cells, rows, ["cuda:0"], {"python": "3", "date": "2026-11-22T00:00"})
     text = "\n".join(page.section("gpu", m))
     assert "In 1 of the cases a slow producer was still running" in text
-    assert "2 cases: 1 shared, 0 copied, 0 refused, 0 wrong, and 1 for which" in text
+    assert "2 cases: 1 shared, 0 copied, 0 refused, 0 wrong, 1 not applicable" in text
     assert "Not tried: lib (not installed)." in text
     assert all(f"| [{name}](layouts.md#" in page.page() for name in LAYOUTS)
 
