@@ -24,7 +24,8 @@ OTHER_NAMES: dict[str, str] = {
     **dict.fromkeys(("convert", "share", "torch"), 'gpuinterop.to(x, "torch")'),
     **dict.fromkeys(("backward", "grad", "requires_grad"), 'gpuinterop.to(x, "torch").requires_grad_()'),
     **dict.fromkeys(("Tensor", "ndarray"), "gpuinterop.CudaNdarray or gpuinterop.GpuArray"),
-    "add_": "gpuinterop.add(x, y, out=x)", "asnumpy": "numpy.asarray(x)", "bool": 'x.astype("bool", copy=False)',
+    "add_": "gpuinterop.add(x, y, out=x)", "as_tensor": "gpuinterop.asarray", "asnumpy": "numpy.asarray(x)",
+    "bool": 'x.astype("bool", copy=False)',
     "cast": 'x.astype("float16")', "cat": "gpuinterop.concatenate", "clone": "x.copy()",
     "concat": "gpuinterop.concatenate", "contiguous": "x if x.flags.c_contiguous else x.copy()",
     "copy_": "x.set(y)", "dim": "x.ndim", "div": "gpuinterop.divide(x, y)",
@@ -72,10 +73,9 @@ def missing_name(
     if name in _NEEDLESS:
         return messages.missing_name(where, name, _NEEDLESS[name])
     call = call or replacement(name)
-    calls = [call] * bool(call)
-    if not call or call.startswith("numpy."):
-        calls += _calls_of_loaded_libraries(name, bool(call))[:1]
-    fix = ", or for an array on a GPU ".join(calls)
+    numpy = not call or call.startswith("numpy.")
+    other = _call_of_loaded_library(name, call) if numpy else ""
+    fix = ", or for an array on a GPU ".join(filter(None, (call, other)))
     near = [] if fix or name.startswith("_") else difflib.get_close_matches(name, names, 1, 0.75)
     fix = f"write {fix}; " if fix else ""
     if near:
@@ -105,24 +105,25 @@ def _call_of_numpy(name: str) -> str:
     """Return the code with NumPy's function, which runs on x's memory, or its method; "" if it has none."""
     found = getattr(np, name, None)
     if isinstance(found, np.ufunc) or hasattr(found, "_implementation"):
-        return f"numpy.{name}({_arguments(found, 'x')})"
+        first = "[x, y]" if name.endswith("stack") else "x"
+        return f"numpy.{name}({_arguments(found, first)})"
     if hasattr(np.ndarray, name):
         return f"numpy.asarray(x).{name}"
     return f"numpy.{name}" if hasattr(np, name) else ""
 
 
-def _calls_of_loaded_libraries(name: str, of_arrays: bool) -> list[str]:
-    """Return the code with functions of libraries that the program has loaded, on x if arrays have such a method.
+def _call_of_loaded_library(name: str, call: str) -> str:
+    """Return the code with the function of a library that the program has loaded, "" if none has it.
 
-    With `of_arrays` only these.
+    It takes x if the library's arrays have such a method. Beside NumPy's `call` only these functions are named.
     """
-    calls = []
+    arguments = "(x, y)" if call.endswith("(x, y)") else "(x)"
     for module, array in (("torch", "Tensor"), ("cupy", "ndarray"), ("jax.numpy", "ndarray")):
         names = getattr(sys.modules.get(module), "__dict__", {})
         takes_x = hasattr(names.get(array), name)
-        if inspect.isroutine(names.get(name)) and (takes_x or not of_arrays):
-            calls.append(f"gpuinterop.via.{module}.{name}" + "(x)" * takes_x)
-    return calls
+        if inspect.isroutine(names.get(name)) and (takes_x or not call):
+            return f"gpuinterop.via.{module}.{name}" + arguments * takes_x
+    return ""
 
 
 def _arguments(function: Any, *first: str) -> str:

@@ -82,6 +82,7 @@ NAMED = {
     "gpuinterop.load": "gpuinterop.from_any(numpy.load(file))", "gpuinterop.einsum": 'numpy.einsum("ij,jk", x, y)',
     "x.numpy": "numpy.asarray(x)", "x.cumsum": "numpy.cumsum(x)", "x.abs": "gpuinterop.abs(x)",
     "x.add": "gpuinterop.add(x, y)", "x.where": "gpuinterop.where(condition, x, y)", "x.numel": "x.size",
+    "gpuinterop.vstack": "numpy.vstack([x, y])",
     "x.to": 'x.to_device("cuda") or gpuinterop.to(x, "torch") or x.astype("float16")',
 }  # fmt: skip
 
@@ -100,6 +101,18 @@ def test_error_for_a_misspelled_name_suggests_the_name(name, meant):
     with pytest.raises(gi.MissingNameError, match=f"to gpuinterop.{meant}; ") as caught:
         getattr(gi, name)
     assert (caught.value.name, caught.value.obj) == (name, gi)
+
+
+def test_error_for_a_missing_name_names_the_call_into_a_loaded_library():
+    pytest.importorskip("torch")
+    for name, call in [
+        ("sort", "torch.sort(x)"),
+        ("outer", "torch.outer(x, y)"),
+        ("conv2d", "torch.conv2d"),
+    ]:
+        with pytest.raises(gi.MissingNameError) as caught:
+            getattr(gi, name)
+        assert CALL.findall(caught.value.fix)[-1] == f"gpuinterop.via.{call}"
 
 
 @pytest.mark.parametrize("name", ["gpu", "collate"])
