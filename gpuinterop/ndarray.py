@@ -270,8 +270,8 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
         shares 16 bytes owned by a CudaNdarray of shape (2, 2)
         <BLANKLINE>
              |---> axis 0
-             |-------> axis 1
-         +0 0,0 1,0 0,1 1,1
+         +0 0,0 1,0
+         +8 0,1 1,1
         <BLANKLINE>
         axis 0: length 2, step +4 bytes, 1 cell forward
         axis 1: length 2, step +8 bytes, 2 cells forward

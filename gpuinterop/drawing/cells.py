@@ -150,17 +150,32 @@ def draw_cells(layout: Layout, columns: int) -> Picture:
 
 
 def _cells_in_a_row(layout: Layout, total: int, columns: int) -> int:
-    """Return a stride of the owner or of the view that fits, or multiples of it that give few rows."""
-    if total <= columns:
-        return total
-    unit = layout.unit
+    """Return a stride of the owner or of the view that fits, or multiples of it that give few rows.
+
+    What fits in one row is in several only if a row holds whole steps of an axis, with the shorter steps within.
+    """
+    unit, short = layout.unit, total <= columns
     own = [abs(stride) for _, _, stride in layout.moving()]
     for strides in (layout.pitches, own):
+        if short and len(strides) < 2:
+            continue
         fitting = [s // unit for s in strides if s % unit == 0 and 1 < s // unit <= columns]
         if fitting:
             pitch = max(fitting)
+            if short and (total > pitch * ROWS or _cut_by(pitch, layout)):
+                break
             return pitch * max(1, min(columns // pitch, -(-total // (pitch * ROWS))))
-    return columns
+    return min(total, columns)
+
+
+def _cut_by(pitch: int, layout: Layout) -> bool:
+    """Return whether rows of `pitch` cells cut the steps that are shorter than a row."""
+    unit = layout.unit
+    low = byte_range(layout.start, layout.shape, layout.strides, layout.itemsize)[0] // unit
+    within = sum(
+        abs(stride) * (n - 1) for _, n, stride in layout.moving() if abs(stride) < pitch * unit
+    )
+    return low % pitch + (within + layout.itemsize) // unit > pitch
 
 
 def _pitch_beyond(layout: Layout, columns: int) -> int:

@@ -105,6 +105,29 @@ def test_each_cell_holds_the_element_of_its_address(name):
         assert int(cut[1]) < int(cut[2])
 
 
+@pytest.mark.parametrize(
+    ("x", "lengths"),
+    [
+        (whole(12).reshape(3, 4), [4, 4, 4]),
+        (whole(12).reshape(3, 4).T, [4, 4, 4]),
+        (whole(12).reshape(2, 3, 2)[::-1], [6, 6]),
+        (np.zeros((3, 4), "float32")[1:, 1:3], [4, 4, 4]),
+        (np.zeros((3, 4), "float32").diagonal(), [4, 4, 4]),
+        (np.zeros((3, 4), "float32").reshape(12)[1:9], [12]),  # rows would cut it
+        (whole(14)[2:].reshape(3, 4), [14]),
+        (as_strided(whole(8), (3, 4), (8, 4)), [8]),  # overlapping
+        (whole(14)[::2], [14]),
+        (whole(18).reshape(9, 2), [18]),  # too many rows
+        (whole(3).reshape(3, 1), [3]),
+    ],
+)
+def test_a_short_picture_has_a_row_for_each_index_of_an_axis(x, lengths):
+    drawing = gi.draw(x)
+    assert [len(row) for _, row in rows_of(str(drawing))] == lengths
+    assert check_cells(x, str(drawing)) == x.size or x.strides == (8, 4)
+    check_svg(drawing.svg)
+
+
 def test_only_a_cut_row_ends_in_dots():
     rows = [line for line in str(gi.draw(whole(3000)[::1000])).splitlines() if ROW.match(line)]
     assert [line.endswith(" ..") for line in rows] == [True, True, False]
