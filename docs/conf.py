@@ -29,7 +29,7 @@ extensions = [
 ]
 # Links to headings, with the anchors of a repository's host.
 myst_heading_anchors = 4
-# The notebooks keep their outputs; tests/house/test_notebooks.py executes them.
+# The notebooks keep their outputs; tests/examples/test_notebooks.py executes them.
 nb_execution_mode = "off"
 nb_merge_streams = True
 # One pair of backticks in a docstring is code, and a link if it is a known name.
