@@ -1,6 +1,7 @@
 """Wrong arguments: an error that says what to do, and never a look outside the memory."""
 
 import functools
+import sys
 
 import numpy as np
 import pytest
@@ -102,7 +103,10 @@ def test_bools_are_rounded_to_float16(device):
      {"where": np.array([True, False, True])}, {"signature": "f->f"}],
     ids=str,
 )  # fmt: skip
-def test_no_option_is_ignored(x, options):
+def test_no_option_is_ignored(x, options, monkeypatch):
+    monkeypatch.setitem(
+        sys.modules, "cupy", None
+    )  # would be asked on a GPU, and cannot run on the fake driver
     for function in (gi.exp, np.exp):
         with pytest.raises((TypeError, ValueError)):
             function(x, **options)
