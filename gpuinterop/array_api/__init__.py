@@ -62,15 +62,12 @@ def __dir__() -> list[str]:
 
 # ---- dtypes, constants, inspection -------------------------------------------------------------------------------
 
-_KINDS = {
-    "bool": "bool",
-    "signed integer": "int8 int16 int32 int64",
-    "unsigned integer": "uint8 uint16 uint32 uint64",
-    "real floating": "float32 float64",
-    "complex floating": "complex64 complex128",
-}
 # These are names of the module. Its code writes `builtins.bool`.
-_DTYPES = {name: np.dtype(name) for names in _KINDS.values() for name in names.split()}
+_DTYPES = {
+    name: np.dtype(name)
+    for name in "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 "
+    "complex64 complex128".split()
+}
 globals().update(_DTYPES)
 _DEFAULTS = {
     "real floating": np.dtype("float64"),

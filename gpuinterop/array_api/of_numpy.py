@@ -35,9 +35,7 @@ def of_numpy(namespace: Any, name: str) -> Callable[..., Any]:
             )
         try:
             return function(*args, **kwargs)
-        except (
-            DTypeError
-        ):  # gpuinterop computes some functions, such as acos, for real numbers only
+        except DTypeError:  # gpuinterop computes acos and some others for real numbers only
             if not (args and isinstance(args[0], _core.Array) and args[0].dtype.kind == "c"):
                 raise
         return borrow(f"{namespace.__name__}.{name}", function, args[0], args, kwargs)

@@ -40,8 +40,8 @@ class Borrowed:
                 got=repr(name),
                 fix=f"look it up in dir({self._path})",
             ) from None
-        if not callable(value) and not isinstance(value, ModuleType):
-            return value  # a constant or a dtype
+        if isinstance(value, type) or not (callable(value) or isinstance(value, ModuleType)):
+            return value  # a class, such as a dtype of NumPy, or a constant
         found = Borrowed(path, value, self._entry, self._copyif)
         self.__dict__[name] = found
         return found

@@ -79,6 +79,8 @@ def _tile(A: Any, reps: Any) -> Any:
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Return numpy.roll of an array: its elements moved along axes, those beyond an end to the other end."""
     if axis is None:
+        if np.ndim(shift) > 1:
+            raise TypeError(f"a shift of {np.ndim(shift)} axes")
         return roll(a.ravel(), np.sum(shift), 0).reshape(a.shape)
     shifts = [0] * a.ndim
     for by, one in np.broadcast(shift, axis):

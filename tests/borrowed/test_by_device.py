@@ -29,6 +29,8 @@ LEFT_OUT = {
 # What gpuinterop computes otherwise, or not: an integer divided by 0; conditions that are not bool; kernels for complex
 # numbers; an `out` with more dimensions than the result; a shape given as an array; a number that widens float32.
 OTHERWISE = {"reciprocal", "compress", "matmul", "resize", "dot", "inner"}
+# NumPy refuses these calls: an array in the place of a dtype, one bound of two, an array that has no dtype to join.
+WIDER = {"astype", "clip", "empty_like", "full_like", "ones_like", "zeros_like", "result_type"}
 REAL_ONLY = set("expm1 log1p log2 log10 acos acosh asin asinh atan atanh".split())
 REAL_ONLY |= {name.replace("a", "arc", 1) for name in REAL_ONLY if name[0] == "a"}
 
@@ -79,12 +81,14 @@ def test_every_function_gives_numpys_values(dtype):
     for (name, function), pattern in itertools.product(NAMED.items(), PATTERNS):
         expected = outcome(function, host(pattern, dtype))
         got = outcome(function, on("cpu", pattern, dtype))
-        if isinstance(expected, Exception) or name in OTHERWISE | (
-            REAL_ONLY if dtype == "complex128" else set()
-        ):
+        if name in OTHERWISE | (REAL_ONLY if dtype == "complex128" else set()):
+            continue
+        case = f"{name} of {len(pattern)} arguments"
+        if isinstance(expected, Exception):
+            accepted = not isinstance(got, Exception) and name not in WIDER
+            wrong += [f"{case}: {got} where NumPy refuses"] * accepted
             continue
         seen.add(name)
-        case = f"{name} of {len(pattern)} arguments"
         if isinstance(got, Exception):
             wrong += [f"{case}: {type(got).__name__}: {got}"]
         elif len(got) != len(expected):
