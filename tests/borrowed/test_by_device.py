@@ -180,8 +180,9 @@ def test_functions_on_a_gpu_give_numpys_values_without_a_transfer(device):
         expected = outcome(function, host(pattern, "float64"))
         if isinstance(expected, Exception) or name in OTHERWISE:
             continue
+        args = on(device, pattern, "float64")
         with gi.no_copies():
-            got = outcome(function, on(device, pattern, "float64"))
+            got = outcome(function, args)
         if isinstance(got, Exception):
             continue  # CuPy lacks it, or takes other arguments
         seen.add(name)
