@@ -30,6 +30,7 @@ from gpuinterop.cli.contenders import (
 )
 from gpuinterop.cli.terminal import Progress, say
 from gpuinterop.drawing.chart import bars, figure
+from gpuinterop.drawing.svg import picture_file
 from gpuinterop.errors.messages import not_one_of
 from gpuinterop.testing.suite import about
 
@@ -103,6 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.seconds < float("inf"):
         raise gi.ArgumentTypeError(where="--seconds", expected="a number of seconds, 0 or more",
                                    got=str(arguments.seconds), fix="pass --seconds=0.2")  # fmt: skip
+    if arguments.picture:
+        picture_file(arguments.picture, "--picture")
     for file in filter(None, (arguments.output, arguments.picture)):
         Path(file).touch()  # fail before the measurement
     with Progress("gpuinterop bench") as progress:

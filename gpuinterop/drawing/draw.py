@@ -6,13 +6,11 @@ import os
 from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import chain
-from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import byte_range, core_view
-from gpuinterop.errors import ArgumentTypeError, short_repr
 from gpuinterop.errors.context import reraise_from
 from gpuinterop.exchange.foreign_memory import OwnerGroup
 from gpuinterop.exchange.sharing import describe, explain
@@ -74,18 +72,17 @@ class Drawing:
         ArgumentTypeError
             The name has another suffix than ``.svg`` and ``.txt``.
         """
-        path = Path(file)
-        kind = path.suffix.lower()
-        if kind not in (".svg", ".txt", ""):
-            raise ArgumentTypeError(
-                where="Drawing.save", expected="a name that ends in .svg, or .txt for the text",
-                got=short_repr(path.name), fix=f"write {path.with_suffix('.svg').name}",
-            )  # fmt: skip
-        path.write_text(f"{self}\n" if kind == ".txt" else self.svg, encoding="utf-8")
+        path = svg.picture_file(
+            file, "Drawing.save", "a name that ends in .svg, or .txt for the text", also=".txt"
+        )
+        words = f"{self}\n" if path.suffix.lower() == ".txt" else self.svg
+        path.write_text(words, encoding="utf-8")
 
 
 def draw(x: Any, to: str | None = None) -> Drawing:
     """Draw the memory of an array of any library: its elements as cells in memory order, gaps, steps and owner.
+
+    The picture names the owner of the memory, but not the other arrays over it. `shares_memory` compares two arrays.
 
     With `to`, the drawing says what the conversion to that library would do, as `explain` predicts it, and marks the
     axis at fault. Nothing is converted and no value is read, so arrays on a GPU are not downloaded. Of large memory the
@@ -130,6 +127,8 @@ def draw(x: Any, to: str | None = None) -> Drawing:
         facts.append(f"element {layout.label(0)} is at byte {layout.start}")
     if info.readonly:
         facts.append("read-only")
+    if _core.is_array(x) and _core._is_lent(x):
+        facts.append("shared with a library that reads it later, as JAX does")
     title, *facts = chain(*(wrap(line, text.WIDTH) for line in (title, *facts)))
     drawing = Drawing(title, facts, layout)
     if to is None:

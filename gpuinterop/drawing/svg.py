@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
+
+from gpuinterop.errors import ArgumentTypeError, short_repr
 
 from .cells import Layout, Picture, draw_cells, words_of_axes
 
@@ -26,6 +30,18 @@ RAMP = ((255, 224, 130), (64, 190, 160), (58, 82, 170))
 MARGIN = 14
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 WIDTH_OF_LETTER = 0.605  # of the font size
+
+
+def picture_file(
+    file: str | os.PathLike[str], where: str, expected: str = "a name that ends in .svg",
+    *, also: str = "",
+) -> Path:  # fmt: skip
+    """Return the path of a file for a picture; another suffix than .svg, none and `also` raises."""
+    path = Path(file)
+    if path.suffix.lower() not in (".svg", "", also):
+        raise ArgumentTypeError(where=where, expected=expected, got=short_repr(path.name),
+                                fix=f"write {path.with_suffix('.svg').name}")  # fmt: skip
+    return path
 
 
 def ramp(part: float) -> tuple[str, str]:

@@ -53,6 +53,7 @@ REFUSED = [
     ),
     (["bench", "--seconds", "nan"], "--seconds: expected a number of seconds"),
     (["bench", "--output", "{missing}/b.json"], "No such file"),
+    (["bench", "--picture", "b.png"], "--picture: expected a name that ends in .svg"),
     (["demo", "--only="], "--only: expected names separated by commas"),
     (["demo", "--only", "nosuch"], "--only: expected the name of a library"),
     (["demo", "--only", "numba", "--device", "cpu"], "has arrays on cpu\n  got: numba"),

@@ -263,6 +263,17 @@ def test_a_drawing_is_not_saved_under_the_suffix_of_another_format(tmp_path, nam
     assert (tmp_path / "x.SVG").read_text() == drawing.svg
 
 
+def test_memory_that_jax_reads_later_is_marked():
+    pytest.importorskip("jax")
+    x = gi.zeros(64, device="cpu")
+    lent, words = gi.to(x, "jax"), "shared with a library that reads it later"
+    assert words in str(x.draw())
+    assert words in x[::2].draw().svg
+    del lent
+    x.fill(1)  # waits until JAX has returned the memory
+    assert words not in str(x.draw())
+
+
 def test_an_unknown_library_is_refused_by_draw():
     with pytest.raises(gi.GpuInteropError, match=r"^gpuinterop\.draw: expected the name of a lib"):
         gi.zeros(3, device="cpu").draw(to="trch")
