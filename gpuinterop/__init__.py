@@ -165,7 +165,13 @@ def _load(name: str, home: str | None) -> Any:
     return value
 
 
-class _CallableModule(ModuleType):
+class _Module(ModuleType):
+    def __reduce__(self) -> tuple[Any, ...]:
+        # pickle and cloudpickle know only the class of ordinary modules, and functions refer to this one.
+        return import_module, (self.__name__,)
+
+
+class _CallableModule(_Module):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.__wrapped__(*args, **kwargs)
 
@@ -175,12 +181,14 @@ class _CallableModule(ModuleType):
         return getattr(self, self.__name__.rpartition(".")[2])
 
 
-class _Package(ModuleType):
+class _Package(_Module):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "ndarray":  # in NumPy a class: `__getattr__` names those of gpuinterop
             return
         if name in _BOTH and isinstance(value, ModuleType):
             value.__class__ = _CallableModule
+        elif name in _PACKAGES and type(value) is ModuleType:
+            value.__class__ = _Module
         super().__setattr__(name, value)
 
 

@@ -6,6 +6,7 @@ or, on device "cpu", in host memory, with the same rules.
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from importlib import import_module
@@ -18,7 +19,7 @@ import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.arrays import copy_tracking, dtypes, numpy_views
 from gpuinterop.arrays import from_pointer as pointers
-from gpuinterop.arrays.core_view import core_view
+from gpuinterop.arrays.core_view import c_strides, core_view
 from gpuinterop.arrays.kernel_arguments import ArgumentMethods
 from gpuinterop.arrays.numpy_views import (
     download,
@@ -375,15 +376,50 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
 
     # ---- pickling ------------------------------------------------------------------------------
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        seen = core_view(self)
-        if seen.device.type == "cpu":  # NumPy makes the copy
-            copy_tracking.report_copy("host", seen.nbytes, "pickle")
-        host = to_host_array(self, "pickle", memory=True)
-        return (_unpickle, (type(self), host, str(seen.device)), own_state(self))
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if type(self).__reduce__ is not ArrayMethods.__reduce__:
+            return self.__reduce__()  # of a subclass
+        return self._reduced(protocol)
+
+    def __reduce__(self) -> Any:
+        return self._reduced(2)
+
+    def _reduced(self, protocol: int) -> tuple[Any, ...]:
+        memory, strides, offset = _pickled_memory(self)
+        seen, flat = core_view(self), core_view(memory)
+        if (
+            seen.device.type == "cpu" and protocol < 5
+        ):  # NumPy copies; protocol 5 receives the memory itself
+            copy_tracking.report_copy("host", flat.nbytes, "pickle")
+        host = to_host_array(flat, "pickle", memory=True).view(np.uint8)
+        host.flags.writeable = host.flags.writeable and not seen.readonly
+        layout = seen.dtype, seen.shape, strides, offset, seen.readonly
+        return _unpickle, (type(self), host, str(seen.device), layout), own_state(self)
 
 
-def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -> ArrayMethods:
+def _pickled_memory(x: ArrayMethods) -> tuple[_core.Array, tuple[int, ...], int]:
+    """Return the memory from the first to the last element as a vector, and the strides and the offset in it.
+
+    An array with more gaps than elements is copied first, without gaps. Axes keep their order and direction.
+    """
+    seen: Any = _core.view(GpuArray, x)
+    steps = (
+        [(n - 1) * s for n, s in zip(seen.shape, seen._strides, strict=True)] if seen.size else []
+    )
+    low, high = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
+    length = high - low + 1 if seen.size else 0
+    repeated = tuple(slice(None if s else 1) for s in seen._strides)
+    if length > 2 * max(1, seen[repeated].size):
+        forward = tuple(slice(None, None, -1 if s < 0 else 1) for s in seen._strides)
+        packed = seen[repeated][forward].copy("K")[forward].broadcast_to(seen.shape)
+        return _pickled_memory(packed)
+    return seen._restrided((length,), (1,), low), seen._strides, -low
+
+
+def _unpickle(
+    cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str, layout: Any = None
+) -> ArrayMethods:
+    """Make an array of its bytes, and the dtype, shape, strides, offset and readonly of `layout`."""
     wish = os.environ.get("GPUINTEROP_UNPICKLE_DEVICE")
     place = wish or place
     try:
@@ -395,16 +431,29 @@ def _unpickle(cls: type[ArrayMethods], host: np.ndarray[Any, Any], place: str) -
             fix="set GPUINTEROP_UNPICKLE_DEVICE=cpu to load it into host memory",
         ) from error  # fmt: skip
     host = np.asarray(host)  # because a subclass may report any dtype
-    incoming.check_cast(cls, host.dtype, "unpickle")
+    if layout is None:  # a pickle of an earlier version, with the elements in their dtype
+        host = np.ascontiguousarray(host)
+        layout = host.dtype, host.shape, c_strides(host.shape, 1), 0, False
+    dtype, shape, strides, offset, readonly = layout
+    incoming.check_cast(cls, dtypes.as_supported_dtype(dtype, "unpickle"), "unpickle")
+    host = host.reshape(-1).view(dtype)
     if not has_core_layout(host):  # a buffer may begin at any address
         host = host.copy()
-    if target.type == "cpu" and host.flags.writeable:
-        shared: ArrayMethods = _core.adopt(cls, wrap_numpy(host))
-        return shared
-    array: ArrayMethods = _core.empty(
-        cls, host.shape, host.dtype, target.type_code, target.index, where="unpickle"
-    )
-    _core.copy_into(array, wrap_numpy(host), where="unpickle")
+    plain = math.prod(shape) == host.size and offset == 0
+    contiguous = plain and tuple(strides) == c_strides(shape, 1)
+    whole = host.reshape(shape) if contiguous else host
+    array: ArrayMethods
+    if target.type == "cpu" and (host.flags.writeable or readonly):
+        array = _core.adopt(cls, wrap_numpy(whole))
+    else:
+        array = _core.empty(
+            cls, whole.shape, dtype, target.type_code, target.index, where="unpickle"
+        )
+        _core.copy_into(array, wrap_numpy(whole), where="unpickle")
+    if not contiguous:
+        array = array._restrided(shape, strides, offset)
+    if readonly and not array.readonly:
+        array.readonly = True
     return array
 
 

@@ -41,6 +41,9 @@ def of_numpy(namespace: Any, name: str) -> Callable[..., Any]:
         return borrow(f"{namespace.__name__}.{name}", function, args[0], args, kwargs)
 
     call.__name__ = call.__qualname__ = name
+    call.__module__ = (
+        f"gpuinterop.array_api{namespace.__name__.removeprefix('numpy')}"  # pickle reads it
+    )
     call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     call.__doc__ = f"Compute `{namespace.__name__}.{name}` on the device of the operands; the standard describes it."
     return call

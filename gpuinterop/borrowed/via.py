@@ -49,6 +49,9 @@ class Borrowed:
     def __dir__(self) -> list[str]:
         return dir(self._value)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _look_up, (self._path, self._copyif)
+
     def __repr__(self) -> str:
         return f"<{self._path}, for gpuinterop arrays>"
 
@@ -96,6 +99,9 @@ class Via:
         self.__dict__[name] = found
         return found
 
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return (Via, (True,)) if self._copyif else "via"
+
     def __dir__(self) -> list[str]:
         names = {entry.package for entry in registry.backends()} | _ARRAYS_OF.keys()
         found = (n for n in names - {"builtins"} if n.isidentifier() and registry.installed(n))
@@ -106,3 +112,11 @@ class Via:
 
 
 via: Callable[..., Via] = Via()
+
+
+def _look_up(path: str, copyif: bool) -> Any:
+    """Return `via`'s module or function of a path, such as "torch.linalg.svd"; pickles call it."""
+    found: Any = via(copyif=True) if copyif else via
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found

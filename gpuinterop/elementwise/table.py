@@ -60,6 +60,13 @@ class Row:
             {letter: text for group, text in groups.items() for letter in group},
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _row, (self.name,)  # by name, because rows are compared by identity
+
+
+def _row(name: str) -> Row:
+    return TABLE[name]
+
 
 def _f(name: str, cuda: str, numpy: Any, doc: str, complex: str = "", **more: Any) -> Row:
     """Return the row of a function of one float."""

@@ -81,6 +81,9 @@ class CompiledExpression(_core.PreparedCalls):
     def __repr__(self) -> str:
         return f"<compiled expression {self.__name__} of {len(self._graph.inputs)} inputs>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CompiledExpression, (self._graph, self._results, self.__name__)
+
     def _prepare(self, *operands: Any, out: Any = None, **others: Any) -> Any:
         """Handle a call that is not cached."""
         names = self._names

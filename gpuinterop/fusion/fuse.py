@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -76,8 +78,35 @@ class Fused(_core.PreparedCalls):
     def __repr__(self) -> str:
         return f"<fused function {getattr(self, '__qualname__', self._name)}{self._signature}>"
 
-    def __reduce__(self) -> str:
-        return str(getattr(self, "__qualname__", self._name))  # by name, as functions are
+    def __copy__(self) -> Fused:
+        return self  # as functions are
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Fused:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
+        function = self.__wrapped__  # type: ignore[attr-defined]
+        name = getattr(self, "__qualname__", "")
+        if _by_name(self.__module__, name) is self:
+            if protocol < 4 or not isinstance(function, FunctionType):
+                return str(name)
+            function = self._named
+        return _unpickle, (function, sorted(self._static))
+
+    @functools.cached_property
+    def _named(self) -> FunctionType:
+        """A copy of the function under the name of this attribute.
+
+        The name of a decorated function leads to this object, so pickle refuses the function itself. pickle
+        sends the copy's name. cloudpickle sends its code if the module is ``__main__``, which a worker does not have.
+        """
+        f = self.__wrapped__  # type: ignore[attr-defined]
+        named = FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, f.__closure__)
+        for name in ("__module__", "__doc__", "__annotations__", "__kwdefaults__"):
+            setattr(named, name, getattr(f, name))
+        vars(named).update(vars(f))
+        named.__qualname__ = f"{f.__qualname__}._named"
+        return named
 
     def _prepare(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         """Handle a call that is not cached."""
@@ -202,6 +231,25 @@ class Fused(_core.PreparedCalls):
         places = [(i, None) for i, array in enumerate(is_array) if array]
         places += map(_place_of, trace.captured)
         return (compiled, places, _rebuilder(returned), trace.numbers), trace.reads_shape
+
+
+def _by_name(module: str, name: str) -> Any:
+    """Return what has a dotted name in a loaded module, or None."""
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _unpickle(function: Any, static: Sequence[str]) -> Fused:
+    """Return the module's fused function if pickle found `function` by its name, else fuse it."""
+    name, ending, _ = getattr(function, "__qualname__", "").rpartition("._named")
+    if ending:
+        owner = _by_name(function.__module__, name)
+        if isinstance(owner, Fused) and owner._named is function:
+            return owner
+        function.__qualname__ = name
+    return Fused(function, static)
 
 
 def _can_change(default: Any) -> bool:

@@ -222,6 +222,9 @@ class Graph:
     # The same operation on the same values is one value.
     known: dict[tuple[Any, ...], Value] = field(default_factory=dict)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "known": {}}  # its keys are ids of this process
+
     def input(self, *, weak: bool = False) -> Value:
         """Add an input: an array of any dtype, or a number, that each call passes.
 

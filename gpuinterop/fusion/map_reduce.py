@@ -112,6 +112,16 @@ class MapReduce:
         self._calls = _Calls()
         self._calls._prepare = self._prepare
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        options: dict[str, Any] = {
+            "op": self.op,
+            "axis": self.axis,
+            "posts": self.texts,
+            "locals": self.locals,
+        }
+        make = partial(type(self), **options, dtypes=self.dtypes, where=self._where)
+        return make, (self.map, self.host)
+
     def compile(self, arch: int, *dtypes: Any, extras: Sequence[Any] = ()) -> bytes:
         """Return machine code for C-contiguous arrays and a compute capability times ten.
 

@@ -51,6 +51,9 @@ class Strided:
     def __init__(self, array: Any) -> None:
         self.array = array
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return strided, (_core.view(_core.gpuarray_class(), self.array),)
+
 
 def strided(array: Any) -> Strided:
     """Pass `array` to a `RawKernel` as ``gpuinterop_strided<T, ndim>``, without copying it.
@@ -107,6 +110,9 @@ class RawKernel:
     def __repr__(self) -> str:
         lines = self.source.count("\n") + 1
         return f"<RawKernel {self.name} of {lines} line{'s'[: lines > 1]} of CUDA C++>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_loaded": {}}  # the source text is sent, never machine code
 
     def compile(self, arch: int) -> bytes:
         """Return machine code for a compute capability times ten; CompileError shows the line.

@@ -139,7 +139,7 @@ def test_reading_memory_is_a_copy_but_reading_numbers_is_not(device):
         assert f"{x[1, 0]:.1f}" == "3.0"
         assert x.tolist() == [[1, 2], [3, 4]]
         for call in (
-            x.get, x.tobytes, x.copy, lambda: pickle.dumps(x), lambda: x.T.reshape(4)
+            x.get, x.tobytes, x.copy, lambda: pickle.dumps(x, 4), lambda: x.T.reshape(4)
         ):  # fmt: skip
             with pytest.raises(gi.CopyForbiddenError):
                 call()
