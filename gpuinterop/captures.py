@@ -182,7 +182,7 @@ def capture(function: Any = None, *arguments: Any, device: Any = None) -> Captur
 
     - ``with capture() as graph:`` records the block, and ``graph.replay()`` replays it.
     - ``f = capture(function, *arguments)`` records one call of the function, and ``f(*arguments)`` replays it.
-      Other arguments than the captured ones are copied into these. Pass keywords in a lambda:
+      If you pass other arrays, they are first copied into the recorded arrays. Pass keywords in a lambda:
       ``capture(lambda x: f(x, k=2), x)``.
 
     Results have no values before the first replay, and each replay overwrites them. Copy what you keep. The

@@ -56,7 +56,7 @@ def spelt(who: str) -> str:
 
 
 def machine(found: dict[str, dict[str, Any]]) -> str:
-    """Return the GPU, the driver, the processor and the versions, for a sentence."""
+    """Return two sentences: the GPU, the driver, the processor and the days; the versions."""
     record = found["documents"]
     gpu, _, driver = record["gpu"].partition(", ")
     versions: dict[str, str] = {}
@@ -74,8 +74,10 @@ def machine(found: dict[str, dict[str, Any]]) -> str:
         for who, version in versions.items()
         if names.get(who, "x")
     ]
-    processor = f", {record['processor']}" if record["processor"] else ""
-    return f"one {gpu} (driver {driver}){processor}; " + ", ".join(text)
+    processor = f" and an {record['processor']}" if record["processor"] else ""
+    days = sorted(each["date"] for each in found.values())
+    when = f"on {days[0]}" if days[0] == days[-1] else f"from {days[0]} to {days[-1]}"
+    return f"We measured {when}, on one {gpu} with driver {driver}{processor}. The versions are {', '.join(text)}."
 
 
 def processor(record: dict[str, Any]) -> str:
@@ -96,6 +98,6 @@ def wrapped(text: str) -> str:
 
 
 def sources(found: dict[str, dict[str, Any]]) -> str:
-    """Return the measured commits, for a sentence."""
+    """Return a sentence: the measured commits."""
     commits = sorted({str(record["commit"]) for record in found.values()})
-    return f"; sources of {', '.join(commits)}"
+    return f"The sources are of {', '.join(commits)}."

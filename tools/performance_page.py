@@ -308,10 +308,8 @@ def summary(found: dict[str, dict[str, Any]]) -> str:
     made = promises(found)
     lost = len(missed(found)) + sum(not one.met for one in made)
     every = len(MARKS) + len(made)
-    days = sorted(record["date"] for record in found.values())
-    dates = " to ".join(dict.fromkeys((days[0], days[-1])))
-    text = f", {lost} are missed; [why](#where-other-libraries-are-faster)" if lost else ""
-    return f"{every - lost} of {every} targets are met{text}. Measured on {machine(found)}; {dates}{sources(found)}."
+    text = f", and [{lost} are missed](#where-other-libraries-are-faster)" if lost else ""
+    return f"{every - lost} of {every} targets are met{text}. {machine(found)} {sources(found)}"
 
 
 def plain_regression(found: dict[str, dict[str, Any]]) -> str:

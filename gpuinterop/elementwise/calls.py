@@ -228,9 +228,9 @@ def _register() -> None:
         names = ", ".join(row.operands[: row.inputs])
         doc = (
             f"{row.name}({names}, /, out=None, *, dtype=None, order='K')\n--\n\n{row.doc}\n\n"
-            "Works on any strides and broadcasts; queued on the current stream. Returns a new array,\n"
-            "in the operands' order in memory (or in C order, for order='C'), or `out`, which may be one\n"
-            "of the operands or overlap them. `dtype` is the dtype of the loop, as for NumPy's ufuncs."
+            "Accepts any strides, and broadcasts. The work is queued on the current stream. The result is a\n"
+            "new array in the operands' order in memory, or in C order with ``order='C'``. `out` may be an\n"
+            "operand, or overlap one. `dtype` is the dtype of the computation, as for NumPy's ufuncs."
             + example_of(row.name)
         )
         FUNCTIONS[row.name] = _core._op_function(op, row.name, doc)
