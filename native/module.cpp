@@ -77,5 +77,6 @@ NB_MODULE(_core, m) {
   gpuinterop::register_plans(m);
   gpuinterop::register_blas(m);
   gpuinterop::register_creation(m);
+  gpuinterop::register_random(m);
   gpuinterop::register_prepared_calls(m);
 }

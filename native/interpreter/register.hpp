@@ -29,6 +29,7 @@ void register_recorder(nanobind::module_& m);             // captures/bindings.c
 void register_replays(nanobind::module_& m);              // captures/replay_cache.cpp
 void register_blas(nanobind::module_& m);                 // product/bindings.cpp
 void register_creation(nanobind::module_& m);             // elementwise/creation.cpp
+void register_random(nanobind::module_& m);               // random/fill.cpp
 void register_prepared_calls(nanobind::module_& m);       // fusion/prepared_calls.cpp
 
 }  // namespace gpuinterop

@@ -1,0 +1,368 @@
+"""Generator: fills arrays with random numbers, on the host by the core and on a GPU by a kernel of the same text."""
+
+from __future__ import annotations
+
+import math
+import struct
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import gpuinterop.devices as devices
+from gpuinterop import _core
+from gpuinterop.arrays.core_view import core_view
+from gpuinterop.arrays.dtypes import STORAGE, as_supported_dtype
+from gpuinterop.devices import resolve_device
+from gpuinterop.elementwise import results
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    CaptureError,
+    DTypeError,
+    RangeError,
+    ShapeError,
+    short_repr,
+    type_name,
+)
+from gpuinterop.errors.arguments import checks_arguments, require_bool
+from gpuinterop.errors.messages import devices_differ, not_an_array, not_an_int
+from gpuinterop.index.masks import may_wait
+from gpuinterop.jit import kernel_text
+from gpuinterop.jit.compiler import loaded_kernels
+from gpuinterop.jit.texts import program
+
+from .philox import Philox
+
+UNIFORM, NORMAL, INTEGERS = range(3)  # GI_KIND of fill.cuh, Numbers of native/random/fill.cpp
+_THREADS, _EACH = 256, 2  # of fill.cuh
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+# The usual ways to write a dtype, because reading any other one costs microseconds.
+_FLOATS: dict[Any, np.dtype[Any]] = {
+    None: _FLOAT32, "float32": _FLOAT32, np.float32: _FLOAT32, _FLOAT32: _FLOAT32,
+    "float64": _FLOAT64, np.float64: _FLOAT64, _FLOAT64: _FLOAT64, float: _FLOAT64,
+}  # fmt: skip
+
+
+@checks_arguments()
+def default_rng(seed: Any = None, *, device: Any = None) -> Generator:
+    """Return a `Generator` of random numbers on a device, by default `default_device()`.
+
+    A seed gives the same numbers on every device: the bits, and with them uniform and normal numbers,
+    integers and permutations. The uniform numbers of a call are those of
+    ``numpy.random.Generator(numpy.random.Philox(seed))``. `seed` may also be a `Philox` or a `Generator`.
+
+    Examples
+    --------
+    >>> import numpy, gpuinterop
+    >>> rng = gpuinterop.random.default_rng(5, device="cpu")
+    >>> same = numpy.random.Generator(numpy.random.Philox(5))
+    >>> rng.random(3, "float64").tolist() == same.random(3).tolist()
+    True
+    """
+    if isinstance(seed, Generator) and device is None:
+        return seed
+    bits = seed.bit_generator if isinstance(seed, Generator) else seed
+    return Generator(bits if isinstance(bits, Philox) else Philox(bits), device=device)
+
+
+class Generator:
+    """Random numbers on one device, by the names and arguments of ``numpy.random.Generator``.
+
+    Each call returns a new array that owns its memory, or fills ``out=``; the work is queued on the current
+    stream. Floats are float32 unless `dtype` says float64; without `size` the result is 0-d. A call takes a
+    whole number of Philox's blocks. A capture refuses it, because each replay would repeat its numbers.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> rng = gpuinterop.random.default_rng(0, device="cpu")
+    >>> rng.standard_normal((2, 3)).shape, rng.device
+    ((2, 3), Device('cpu'))
+    """
+
+    __slots__ = ("_device", "bit_generator")
+
+    def __init__(self, bit_generator: Philox, *, device: Any = None) -> None:
+        if not isinstance(bit_generator, Philox):
+            raise ArgumentTypeError(
+                where="Generator", expected="a gpuinterop.random.Philox", got=type_name(bit_generator),
+                fix="call gpuinterop.random.default_rng(seed)",
+            )  # fmt: skip
+        self.bit_generator = bit_generator
+        self._device = (
+            devices.default_device() if device is None else resolve_device(device, "random")
+        )
+
+    @property
+    def device(self) -> Any:
+        """The device of the arrays."""
+        return self._device
+
+    def __repr__(self) -> str:
+        return f"Generator(Philox) on {self._device}"
+
+    def spawn(self, n_children: int) -> list[Generator]:
+        """Return new generators on this device, with sequences independent of this one and of each other.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> len(gpuinterop.random.default_rng(0, device="cpu").spawn(2))
+        2
+        """
+        return [
+            Generator(bits, device=self._device) for bits in self.bit_generator.spawn(n_children)
+        ]
+
+    # ---- floats ----------------------------------------------------------------------------------
+
+    def random(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        """Return uniform numbers from 0 to below 1: multiples of 2^-24 in float32, of 2^-53 in float64.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.random.default_rng(0, device="cpu").random(1000)
+        >>> bool(((x >= 0) & (x < 1)).all())
+        True
+        """
+        return self._floats(UNIFORM, size, dtype, out, "random")
+
+    def uniform(
+        self, low: float = 0.0, high: float = 1.0, size: Any = None, dtype: Any = None, out: Any = None
+    ) -> Any:  # fmt: skip
+        """Return uniform numbers from `low` to `high`, which rounding may reach: low + (high - low) * random().
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.random.default_rng(0, device="cpu").uniform(-1, 1, 1000)
+        >>> bool((abs(x) <= 1).all())
+        True
+        """
+        first = _as_float(low, "low", "uniform")
+        return self._floats(
+            UNIFORM, size, dtype, out, "uniform", first, _as_float(high, "high", "uniform") - first
+        )
+
+    def standard_normal(self, size: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        """Return normal numbers of mean 0 and standard deviation 1, by the method of Box and Muller.
+
+        They are the same bits on every device. In float32 they lie within 6.8, in float64 within 8.6.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.random.default_rng(0, device="cpu").standard_normal(10000)
+        >>> abs(float(x.mean())) < 0.05, abs(float(x.std()) - 1) < 0.05
+        (True, True)
+        """
+        return self._floats(NORMAL, size, dtype, out, "standard_normal")
+
+    def normal(
+        self, loc: float = 0.0, scale: float = 1.0, size: Any = None, dtype: Any = None, out: Any = None
+    ) -> Any:  # fmt: skip
+        """Return normal numbers of mean `loc` and standard deviation `scale`: loc + scale * standard_normal().
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.random.default_rng(0, device="cpu").normal(5, 2, 10000)
+        >>> abs(float(x.mean()) - 5) < 0.1
+        True
+        """
+        spread = _as_float(scale, "scale", "normal")
+        if spread < 0:
+            raise ShapeError(where="normal", expected="scale of 0 or more", got=short_repr(scale),
+                             fix="pass the standard deviation")  # fmt: skip
+        return self._floats(
+            NORMAL, size, dtype, out, "normal", _as_float(loc, "loc", "normal"), spread
+        )
+
+    def _floats(
+        self, kind: int, size: Any, dtype: Any, out: Any, where: str, shift: float = 0.0,
+        scale: float = 1.0,
+    ) -> Any:  # fmt: skip
+        wanted = _float_dtype(dtype, where)
+        if out is None:
+            target = made = self._empty(size, wanted, where)
+        else:
+            made, target = (
+                out,
+                self._checked_out(out, size, None if dtype is None else wanted, where),
+            )
+            wanted = target.dtype
+        if wanted is _FLOAT32 and (shift or scale != 1.0):
+            shift, scale = _as_float32(shift, where), _as_float32(scale, where)
+        numbers = target.size
+        if numbers:
+            state = self.bit_generator.take(-(-numbers // (8 if wanted is _FLOAT32 else 4)))
+            if self._device.type == "cpu":
+                _core._random_fill(target, kind, state, shift=shift, scale=scale, where=where)
+            else:
+                form = "<Qq48s2f" if wanted is _FLOAT32 else "<Qq48s2d"
+                params = struct.pack(form, target.ptr, numbers, state, shift, scale)
+                self._launch(kind, wanted.name, numbers, params, target)
+        if out is not None:
+            _write_back(made, target, where)
+        return made
+
+    # ---- integers --------------------------------------------------------------------------------
+
+    def integers(
+        self, low: int, high: int | None = None, size: Any = None, dtype: Any = np.int64,
+        endpoint: bool = False,
+    ) -> Any:  # fmt: skip
+        """Return integers from `low` to below `high`, or to `high` with `endpoint`; from 0 with one bound.
+
+        Each integer has the same probability. They are not those that NumPy draws from the same seed.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.random.default_rng(0, device="cpu").integers(1, 6, 1000, endpoint=True)
+        >>> int(x.min()), int(x.max())
+        (1, 6)
+        """
+        wanted = as_supported_dtype(dtype, "integers")
+        if wanted.kind not in "iub" or wanted.isbuiltin != 1:
+            raise DTypeError(where="integers", expected="an integer dtype, or bool", got=str(wanted),
+                             fix="cast the result: rng.integers(n, size=k).astype('float32')")  # fmt: skip
+        endpoint = require_bool(endpoint, "endpoint", "integers")
+        first, last = (0, low) if high is None else (low, high)
+        first = _as_int(first, "low", "integers")
+        last = _as_int(last, "low" if high is None else "high", "integers") - (not endpoint)
+        least, most = _limits(wanted)
+        if first > last:
+            raise ShapeError(where="integers", expected="low below high, or equal with endpoint=True",
+                             got=f"integers from {first} to {last}", fix="pass the lower bound first")  # fmt: skip
+        if first < least or last > most:
+            raise RangeError(where="integers", expected=f"bounds that {wanted} holds",
+                             got=f"integers from {first} to {last}", fix="pass a wider dtype")  # fmt: skip
+        target = self._empty(size, wanted, "integers")
+        self._fill_integers(target, first, last - first + 1)
+        return target
+
+    def _fill_integers(self, target: Any, first: int, count: int) -> None:
+        """Fill an array with `count` different integers, from `first` on."""
+        numbers, words = target.size, 1 << 64
+        if not numbers:
+            return
+        state = self.bit_generator.take(-(-numbers // 4))
+        low, span, least = first % words, count % words, words % count
+        if self._device.type == "cpu":
+            _core._random_fill(target, INTEGERS, state, low, span, least, where="integers")
+            return
+        params = struct.pack("<Qq48s3Q", target.ptr, numbers, state, low, span, least)
+        self._launch(INTEGERS, f"u{8 * target.itemsize}", numbers, params, target)
+
+    # ---- arrays and kernels ----------------------------------------------------------------------
+
+    def _empty(self, size: Any, dtype: np.dtype[Any], where: str) -> Any:
+        device = self._device
+        if not may_wait(device):
+            raise _captured(where)
+        shape = () if size is None else size
+        return _core.empty(None, shape, dtype, device.type_code, device.index, "C", where)
+
+    def _checked_out(self, out: Any, size: Any, wanted: np.dtype[Any] | None, where: str) -> Any:
+        """Return the array to fill: `out`, or a new one if a kernel cannot write to it as it is."""
+        if not isinstance(out, _core.Array):
+            raise not_an_array(where, "out", type_name(out))
+        plain = results.plain(out)
+        if plain.device is not self._device:
+            raise devices_differ(where, self._device, plain.device)
+        if plain.dtype not in (_FLOAT32, _FLOAT64) or (
+            wanted is not None and wanted != plain.dtype  # None == float64, for NumPy
+        ):
+            raise DTypeError(
+                where=where, expected=f"out of dtype {'float32 or float64' if wanted is None else wanted}",
+                got=str(plain.dtype), fix="pass an out of this dtype, or omit dtype",
+            )  # fmt: skip
+        shape = plain.shape if size is None else _core.read_ints(size, where, "size")
+        if tuple(shape) != plain.shape:
+            raise ShapeError(where=where, expected=f"size as the shape of out, {plain.shape}",
+                             got=short_repr(size), fix="omit size")  # fmt: skip
+        if not may_wait(self._device):
+            raise _captured(where)
+        _core._prepare_write(out, where)  # also refuses a read-only array
+        if plain.is_c_contiguous() and not (self._device.type == "cuda" and plain.ptr % 16):
+            return plain
+        return results.new_like(plain, plain.shape, plain.dtype, where)
+
+    def _launch(self, kind: int, dtype: str, numbers: int, params: bytes, target: Any) -> None:
+        together = _THREADS * _EACH * (8 if dtype == "float32" else 4)
+        blocks = (-(-numbers // together),)
+        _kernel(self._device.index, kind, dtype).launch(blocks, (_THREADS,), 0, [params], [target])
+
+
+@cache
+def _kernel(device: int, kind: int, dtype: str) -> Any:
+    return loaded_kernels(device, fill_text(kind, dtype), ["gi_random_fill"])[0]
+
+
+def fill_text(kind: int, dtype: str) -> str:
+    """Return the program of a kernel, for "float32", "float64", or an unsigned type of CUDA's text."""
+    element = f"typedef {STORAGE.get(dtype, dtype)} T;"
+    parts = (kernel_text("random/numbers.cuh"), kernel_text("random/fill.cuh"))
+    return program({"KIND": kind}, element, *parts)
+
+
+def _write_back(out: Any, target: Any, where: str) -> None:
+    if core_view(out).ptr != target.ptr:
+        _core.copy_into(out, target, where=where, uncounted=True)
+
+
+def _captured(where: str) -> CaptureError:
+    return CaptureError(
+        where=where, expected="random numbers outside a capture, because each replay would repeat them",
+        got="a call during a capture",
+        fix="call it before the capture, and before each replay fill the same array: rng.random(out=x)",
+    )  # fmt: skip
+
+
+def _float_dtype(dtype: Any, where: str) -> np.dtype[Any]:
+    try:
+        known = _FLOATS.get(dtype)
+    except TypeError:  # cannot be hashed
+        known = None
+    wanted = as_supported_dtype(dtype, where) if known is None else known
+    if wanted not in (_FLOAT32, _FLOAT64):
+        raise DTypeError(where=where, expected="dtype float32 or float64", got=str(wanted),
+                         fix=f"cast the result: rng.{where}(...).astype('{wanted}')")  # fmt: skip
+    return _FLOAT32 if wanted == _FLOAT32 else _FLOAT64
+
+
+def _as_float(value: Any, name: str, where: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentTypeError(
+            where=where, expected=f"a number as {name}", got=short_repr(value),
+            fix="for an array of them compute shift + scale * rng.random(size)",
+        ) from error  # fmt: skip
+    if not math.isfinite(number):
+        raise RangeError(where=where, expected=f"a finite number as {name}", got=short_repr(value),
+                         fix="pass a finite number")  # fmt: skip
+    return number
+
+
+def _as_float32(value: float, where: str) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        raise RangeError(where=where, expected="numbers that float32 holds", got=short_repr(value),
+                         fix="pass dtype='float64'") from None  # fmt: skip
+
+
+def _as_int(value: Any, name: str, where: str) -> int:
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+        raise not_an_int(where, name, value)
+    return int(value.__index__())
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+    if dtype.kind == "b":
+        return 0, 1
+    info = np.iinfo(dtype)
+    return int(info.min), int(info.max)
