@@ -90,8 +90,9 @@ GI_INLINE void fill_integers(const Job& job) {
   for (i64 done = 0; done < job.n; done += 4 * kBlocks, block += kBlocks) {
     make_words(job.state, block, words);
     for (int i = 0; i < 4 * kBlocks; ++i)
-      values[i] = static_cast<T>(job.low + gi_below(job.range, job.least, job.state,
-                                                    block + static_cast<u64>(i) / 4, i % 4, words[i]));
+      values[i] =
+          static_cast<T>(job.low + gi_below(job.range, job.least, job.state,
+                                            block + static_cast<u64>(i) / 4, i % 4, words[i]));
     const i64 count = std::min<i64>(4 * kBlocks, job.n - done);
     std::memcpy(job.out + done * static_cast<i64>(sizeof(T)), values, count * sizeof(T));
   }
@@ -114,7 +115,8 @@ GI_INLINE void fill(const Job& job, Numbers kind, int64_t itemsize) {
 
 void fill_everywhere(const Job& job, Numbers kind, int64_t itemsize) { fill(job, kind, itemsize); }
 #if defined(__x86_64__) && defined(__GNUC__)
-__attribute__((target("avx2"))) void fill_with_avx2(const Job& job, Numbers kind, int64_t itemsize) {
+__attribute__((target("avx2"))) void fill_with_avx2(const Job& job, Numbers kind,
+                                                    int64_t itemsize) {
   fill(job, kind, itemsize);
 }
 bool has_avx2() { return __builtin_cpu_supports("avx2"); }
@@ -141,11 +143,13 @@ void register_random(nb::module_& m) {
         std::memcpy(&job.state, state.c_str(), sizeof job.state);
         const BufferRef held = a.buffer;  // this thread may lose the GIL
         const GilRelease released(a.nbytes() >= kGilBytes / 8);
-        (has_avx2() ? fill_with_avx2 : fill_everywhere)(job, static_cast<Numbers>(kind), a.itemsize());
+        (has_avx2() ? fill_with_avx2 : fill_everywhere)(job, static_cast<Numbers>(kind),
+                                                        a.itemsize());
       },
       "array"_a, "kind"_a, "state"_a, "low"_a = 0, "range"_a = 0, "least"_a = 0, "shift"_a = 0.0,
       "scale"_a = 1.0, "where"_a = "random",
-      "Fill a C-contiguous array in host memory with the numbers after a state: counter and key, as bytes. `kind`: 0 "
+      "Fill a C-contiguous array in host memory with the numbers after a state: counter and key, "
+      "as bytes. `kind`: 0 "
       "uniform, 1 normal, 2 integers.");
 }
 

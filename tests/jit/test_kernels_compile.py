@@ -17,6 +17,7 @@ from gpuinterop.elementwise.promotion import body_for, core_body
 from gpuinterop.elementwise.table import ROWS
 from gpuinterop.errors import DTypeError
 from gpuinterop.jit.nvrtc import Target
+from gpuinterop.random import generator
 
 pytestmark = [pytest.mark.text, pytest.mark.usefixtures("nvrtc")]
 
@@ -197,3 +198,10 @@ def test_spaced_values(wide):
     stored = [(t, "uint64", "int64", wide, wide, wide, t) for t in results]
     specs = [KernelSpec(core_body("spaced", s), s, "AKKKKKC", "flat", 0, 2, 1) for s in stored]
     build(specs, known_archs()[-1])
+
+
+@pytest.mark.parametrize("kind", [generator.UNIFORM, generator.NORMAL, generator.INTEGERS])
+def test_random_numbers(kind):
+    types = ("u8", "u16", "u32", "u64") if kind == generator.INTEGERS else ("float32", "float64")
+    for name in types:
+        assert jit.compile_source(generator.fill_text(kind, name), known_archs()[kind])

@@ -315,15 +315,3 @@ def test_wrong_calls(device, call, error):
 def test_out_on_another_device():
     with pytest.raises(gi.DeviceMismatchError):
         default_rng(0, device="cuda").random(out=gi.zeros(3, device="cpu"))
-
-
-@pytest.mark.text
-@pytest.mark.usefixtures("nvrtc")
-@pytest.mark.parametrize("kind", [0, 1, 2])
-def test_kernels_compile(kind):
-    from gpuinterop import jit
-    from gpuinterop.random import generator
-
-    for dtype in ("u8", "u64") if kind == 2 else FLOATS:
-        code = jit.compile_source(generator.fill_text(kind, dtype), jit.supported_archs()[0])
-        assert b"gi_random_fill" in code
