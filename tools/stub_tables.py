@@ -27,6 +27,7 @@ CLASSES = {
     "tvm_ffi": "tvm_ffi.Tensor",
     "warp": "warp.array[Any]",
     "tensorflow": "tensorflow.Tensor",
+    "pyopencl": "pyopencl.array.Array",
     "buffer": "memoryview",
 }
 

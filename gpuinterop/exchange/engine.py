@@ -332,7 +332,7 @@ def check_strides_for_caller(x: Any, where: str, module: str) -> None:
 def _export(x: Any, entry: Backend, library: Any, options: dict[str, Any], plan: Plan) -> Any:
     """Execute a plan: return the library's object over the memory of `x`, or of a copy."""
     source = x
-    if plan.outcome == "copied" and plan.crosses != "device_to_host":
+    if plan.outcome == "copied" and plan.crosses in ("host", "copy"):  # `export` makes the others
         source = x._copied(plan.where, plan.order)
     own = getattr(entry.module, "export", None)
     export = own or partial(_export_by_dlpack, entry.module, plan.where)

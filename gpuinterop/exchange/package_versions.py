@@ -46,6 +46,7 @@ _KNOWN: dict[str, tuple[str, str]] = {
     "tvm_ffi": ("apache-tvm-ffi", "tvm_ffi"),
     "warp": ("warp-lang", "warp"),
     "tensorflow": (r"tensorflow(-cpu|-gpu)?", "tensorflow"),
+    "pyopencl": ("pyopencl", "pyopencl"),
     "triton": ("triton", "triton"),
     "pytensor": ("pytensor", "pytensor"),
     "nvrtc": (r"nvidia-cuda-nvrtc(-cu\d+)?", ""),

@@ -229,6 +229,10 @@ _BUILT_IN = (
         install="tensorflow", aliases=("tf",),
     ),
     Backend(
+        "pyopencl", "pyopencl", ("Array",), install="pyopencl pocl-binary-distribution",
+        aliases=("opencl", "cl"), devices=("cpu",),
+    ),
+    Backend(
         "buffer", "builtins", ("memoryview", "bytes", "bytearray", "array", "mmap"),
         ("array", "mmap"), aliases=("memoryview",), devices=("cpu",),
     ),

@@ -214,6 +214,45 @@ def _buffer() -> Bridge:
     )
 
 
+def _pyopencl() -> Bridge:
+    import pyopencl  # noqa: PLC0415
+    from pyopencl import array as arrays  # noqa: PLC0415
+
+    cpus = [d for p in pyopencl.get_platforms() for d in p.get_devices(pyopencl.device_type.CPU)]
+    queue = pyopencl.CommandQueue(pyopencl.Context(cpus[:1]))
+    access = pyopencl.map_flags.READ | pyopencl.map_flags.WRITE
+
+    def make(flat: Any, layout: Layout, device: str) -> Any:
+        if not writable_plain(layout, flat.dtype.name, device):
+            return None
+        flags = pyopencl.mem_flags.READ_WRITE | pyopencl.mem_flags.USE_HOST_PTR
+        data = pyopencl.Buffer(queue.context, flags, hostbuf=flat) if flat.size else None
+        return arrays.Array(
+            queue, layout.shape, flat.dtype, data=data, offset=layout.offset * flat.itemsize,
+            strides=layout.byte_strides(flat.itemsize),
+        )  # fmt: skip
+
+    def window(a: Any) -> Any:
+        if not a.size:
+            return np.empty(a.shape, a.dtype)
+        whole, _ = pyopencl.enqueue_map_buffer(
+            queue, a.base_data, access, 0, (a.base_data.size,), np.uint8
+        )
+        return np.ndarray(a.shape, a.dtype, whole, a.offset, a.strides)
+
+    return Bridge(
+        "pyopencl",
+        make=make,
+        address=lambda a: window(a).__array_interface__["data"][0],
+        values=window,
+        write=lambda a, index, value: window(a).__setitem__(index, value),
+        strides=lambda a: tuple(a.strides),
+        dtype=lambda a: a.dtype.name,
+        promises=writable_plain,
+        options={"queue": queue},
+    )
+
+
 _BUILDERS: dict[str, Callable[[], Bridge]] = {
     "numpy": numpy_bridge,
     "torch": _torch,
@@ -227,6 +266,7 @@ _BUILDERS: dict[str, Callable[[], Bridge]] = {
     "tensorflow": peers_gpu.tensorflow_bridge,
     "cudamat": peers_gpu.cudamat_bridge,
     "gnumpy": peers_gpu.gnumpy_bridge,
+    "pyopencl": _pyopencl,
     "buffer": _buffer,
     "array_api": _array_api,
 }

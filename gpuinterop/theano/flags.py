@@ -78,7 +78,11 @@ def device_of(text: str) -> tuple[str, bool]:
             return f"cuda:{rest or 0}", any_dtype
     if text == "cpu":
         return "cpu", False
-    raise ValueError(f"device={text}: expected cpu, gpu, gpuN, cuda or cudaN")
+    fix = ""
+    if text.startswith("opencl"):
+        fix = ", because no function runs on an OpenCL device; run it on the cpu and share its arrays: "
+        fix += "gpuinterop.to(x, 'pyopencl', queue=queue)"
+    raise ValueError(f"device={text}: expected cpu, gpu, gpuN, cuda or cudaN{fix}")
 
 
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")

@@ -11,7 +11,7 @@ from gpuinterop import converters
 
 ROOT = Path(__file__).parents[2]
 PROMISED = (
-    "numpy pycuda cupy torch jax numba cudamat gnumpy cuda_core tvm_ffi warp tensorflow array_api buffer"
+    "numpy pycuda cupy torch jax numba cudamat gnumpy cuda_core tvm_ffi warp tensorflow pyopencl array_api buffer"
 ).split()
 DOCUMENTS = (
     "to_gpuarray to_cudandarray cudandarray_to_cudamat cudamat_to_cudandarray "

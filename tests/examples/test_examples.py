@@ -43,6 +43,15 @@ def test_pycuda_exercises(device: str) -> None:
     }  # fmt: skip
 
 
+def test_opencl_exp(device: str) -> None:
+    pytest.importorskip("pyopencl")
+    results = example("opencl_exp").main(device, iterations=2, vlen=5000)
+    expected = np.exp(np.random.RandomState(22).rand(5000).astype(np.float32))
+    assert len(results) == 3
+    for name, result in results.items():
+        np.testing.assert_allclose(result, expected, rtol=3e-7, err_msg=name)
+
+
 def test_using_the_gpu(device: str, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("gpuinterop.pytensor", exc_type=ImportError)
     import pytensor

@@ -9,7 +9,7 @@ from doubles import driver
 FOREIGN = (
     "torch", "jax", "jaxlib", "cupy", "numba", "pycuda", "pytensor", "theano", "tvm_ffi", "tensorflow",
     "cuda", "scipy", "matplotlib", "rich", "ml_dtypes", "array_api_strict", "warp", "cudamat", "gnumpy",
-    "numba_cuda", "triton",
+    "numba_cuda", "triton", "pyopencl", "mpi4py", "dask", "distributed", "ray", "nccl",
 )  # fmt: skip
 
 PROBE = """

@@ -325,6 +325,7 @@ LIBRARIES = (
     "buffer",
     "warp",
     "tensorflow",
+    "pyopencl",
 )
 PARTS = [{"dtypes": ["float32"]}, {"layouts": ["C"]}, pytest.param({}, marks=pytest.mark.slow)]
 
