@@ -29,7 +29,7 @@ _MODULES: dict[str, str] = {
         "synchronize"
     ),
     "gpuinterop.errors": (
-        "ArgumentTypeError ArrayIndexError BoundsError CaptureError CompileError ContextError "
+        "ArgumentTypeError ArrayIndexError AxisError BoundsError CaptureError CompileError ContextError "
         "ContiguityError ConversionTypeError CopyForbiddenError CudaError DTypeError DeviceError "
         "DeviceMismatchError ExchangeError ExportError GpuInteropError IndexKindError "
         "LibraryNotFoundError MissingLibraryError MissingNameError OutOfMemoryError ProtocolError "
@@ -52,6 +52,15 @@ _MODULES: dict[str, str] = {
         "argwhere compress flatnonzero nonzero put put_along_axis repeat take take_along_axis"
     ),
     "gpuinterop.numpy_api.equality": "allclose",
+    "gpuinterop.numpy_api.names": (
+        "append array_split atleast_1d atleast_2d atleast_3d average broadcast_arrays column_stack "
+        "concat count_nonzero cross diag diagonal diff dsplit dstack einsum expand_dims flip fliplr "
+        "flipud hsplit hstack isclose kron log_softmax matrix_transpose matvec meshgrid moveaxis "
+        "nan_to_num nanmax nanmin outer pad permute_dims ptp ravel reshape roll rollaxis rot90 "
+        "softmax squeeze swapaxes tensordot tile trace transpose tril triu unstack vecdot vecmat "
+        "vsplit vstack"
+    ),
+    "gpuinterop.array_api": "broadcast_shapes can_cast finfo iinfo isdtype result_type",
     "gpuinterop.fusion.builder": "CudaText Expression",
     "gpuinterop.fusion.fuse": "fuse",
     "gpuinterop.exchange.library_streams": "stream",

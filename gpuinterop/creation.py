@@ -148,7 +148,7 @@ def _empty(shape: Any, dtype: Any, device: Any, where: str, order: str = "C") ->
 
 
 @_core.served
-def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of one value; float32 unless `dtype` is given.
 
     Examples
@@ -157,6 +157,7 @@ def full(shape: Any, value: Any, dtype: Any = None, *, device: Any = None) -> An
     >>> gpuinterop.full(2, 7, device="cpu").tolist()
     [7.0, 7.0]
     """
+    value = fill_value
     is_small = type(value) is int and -_EXACT <= value <= _EXACT
     if dtype is None and not is_small and isinstance(value, (int, np.integer, list, tuple)):
         # Only the check, because the scalar is filled in on the device without an upload.
@@ -222,7 +223,7 @@ def empty_like(x: Any, dtype: Any = None, *, device: Any = None) -> Any:
 
 
 @_core.served
-def full_like(x: Any, value: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def full_like(x: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """Return a C-ordered array of one value with `x`'s shape, dtype and device.
 
     Examples
@@ -231,7 +232,7 @@ def full_like(x: Any, value: Any, dtype: Any = None, *, device: Any = None) -> A
     >>> gpuinterop.full_like(gpuinterop.zeros(2, device="cpu"), 7).tolist()
     [7.0, 7.0]
     """
-    return _full_like(x, value, dtype, device, "full_like")
+    return _full_like(x, fill_value, dtype, device, "full_like")
 
 
 @_core.served

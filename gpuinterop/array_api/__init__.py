@@ -85,12 +85,26 @@ def _dtypes_of(values: tuple[Any, ...]) -> list[Any]:
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Return whether values of a dtype, or of an array, can be cast by the standard's promotion rules."""
+    """Return whether values of a dtype, or of an array, can be cast by the standard's promotion rules.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.can_cast("float32", "int32")
+    False
+    """
     return builtins.bool(np.can_cast(*_dtypes_of((from_, to))))
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
-    """Return the dtype of an operation's result."""
+    """Return the dtype of an operation's result, for arrays, dtypes and numbers.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.result_type("float32", "int16", 2.5)
+    dtype('float32')
+    """
     return np.result_type(*_dtypes_of(arrays_and_dtypes))
 
 
@@ -106,19 +120,40 @@ class Limits(NamedTuple):
 
 
 def finfo(type: Any, /) -> Limits:
-    """Return the limits of a floating dtype, or of an array's."""
+    """Return the limits of a floating dtype, or of an array's.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.finfo("float32").bits
+    32
+    """
     found = np.finfo(*_dtypes_of((type,)))
     eps, smallest = float(found.eps), float(found.smallest_normal)
     return Limits(found.bits, eps, float(found.max), float(found.min), smallest, found.dtype)
 
 
 def iinfo(type: Any, /) -> np.iinfo[Any]:
-    """Return the limits of an integer dtype, or of an array's."""
+    """Return the limits of an integer dtype, or of an array's.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.iinfo("int8").max
+    127
+    """
     return np.iinfo(*_dtypes_of((type,)))
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Return whether a dtype is of a kind, such as "real floating"."""
+    """Return whether a dtype is of a kind, such as "real floating", or one of several.
+
+    Examples
+    --------
+    >>> import gpuinterop, numpy
+    >>> gpuinterop.isdtype(numpy.dtype("int8"), ("bool", "integral"))
+    True
+    """
     return builtins.bool(np.isdtype(dtype, kind))
 
 
@@ -250,7 +285,14 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape to which shapes broadcast."""
+    """Return the shape to which shapes broadcast.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.broadcast_shapes((3, 1), (2,))
+    (3, 2)
+    """
     return tuple(np.broadcast_shapes(*shapes))
 
 

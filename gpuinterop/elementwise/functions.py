@@ -147,13 +147,13 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
 
 
 @_core.served
-def astype(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
+def astype(x: Any, dtype: Any, order: str = "K", copy: bool = True, *, device: Any = None) -> Any:
     """Return x in another dtype: a copy, or x itself if nothing changes.
 
     The copy has the order of x in memory, or the one that `order` names: "C", "F", "A" or "K".
 
     Casts as NumPy does: floats are truncated towards zero, wider integers lose their upper bits. With
-    ``copy=False`` an array that already has the dtype is returned unchanged.
+    ``copy=False`` an array that already has the dtype is returned unchanged. `device` moves the result.
 
     Examples
     --------
@@ -165,7 +165,8 @@ def astype(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
         return x.astype(dtype, order, copy)
     if not isinstance(x, _core.Array):
         (x,) = results.as_operands("astype", x)
-    return cast(x, dtype, order, copy)
+    found = cast(x, dtype, order, copy)
+    return found if device is None else found.to_device(device)
 
 
 # ---- casts between element types ----------------------------------------------------------------

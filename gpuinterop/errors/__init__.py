@@ -11,6 +11,7 @@ from typing import Any
 __all__ = [
     "ArgumentTypeError",
     "ArrayIndexError",
+    "AxisError",
     "BoundsError",
     "CaptureError",
     "CompileError",
@@ -141,6 +142,12 @@ class CopyForbiddenError(ContiguityError):
 
 class ShapeError(GpuInteropError, ValueError):
     """Shapes, axes or element counts do not match."""
+
+    reason = "shape"
+
+
+class AxisError(ShapeError, IndexError):
+    """An axis is out of range. NumPy's error of this name is a ValueError and an IndexError too."""
 
     reason = "shape"
 

@@ -17,6 +17,7 @@ from typing import Any
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
+    AxisError,
     BoundsError,
     ContextError,
     ContiguityError,
@@ -160,8 +161,8 @@ inner_dimensions_differ = Builder(
 )  # fmt: skip
 
 
-def axis_out_of_range(where: str, axis: Any, ndim: int) -> ShapeError:
-    return ShapeError(
+def axis_out_of_range(where: str, axis: Any, ndim: int) -> AxisError:
+    return AxisError(
         where=where,
         expected=f"an axis from {-ndim} to {ndim - 1}" if ndim else "no axis, because the array is 0-d",
         got=f"axis {short_repr(axis)}",

@@ -18,10 +18,11 @@ from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.arrays.numpy_views import read_by_numpy, to_host_array
+from gpuinterop.arrays.scalars import is_scalar_or_list
 from gpuinterop.elementwise import functions, results
 from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.elementwise.operands import as_operand
-from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
+from gpuinterop.errors import ShapeError, short_repr
 from gpuinterop.errors.arguments import is_index
 from gpuinterop.exchange.incoming import as_input_array
 from gpuinterop.fusion.fuse import fuse
@@ -30,7 +31,7 @@ from gpuinterop.product import functions as products
 from gpuinterop.reduce.functions import FUNCTIONS_OF_AXES, norm
 from gpuinterop.reduce.table import REDUCTIONS, Reduction
 
-from . import equality
+from . import build, contractions, equality
 
 # ---- new arrays -------------------------------------------------------------------------------------
 
@@ -157,7 +158,10 @@ def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
         for x in args
     ]
     shape = _core.broadcast_shapes([x.shape for x in parts], "numpy.broadcast_arrays")
-    return tuple(np.broadcast_to(x, shape, subok=subok) for x in parts)
+    return tuple(
+        x.view() if tuple(x.shape) == tuple(shape) else np.broadcast_to(x, shape, subok=subok)
+        for x in parts
+    )
 
 
 def _where(condition: Any, *choices: Any) -> Any:
@@ -186,17 +190,43 @@ def _outer(a: Any, b: Any, out: Any = None) -> Any:
     return products.ger(*(as_operand(x, like, "numpy.outer").ravel() for x in (a, b)), out=out)
 
 
-def _diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+def _diff(
+    a: Any, n: int = 1, axis: int = -1, prepend: Any = np._NoValue, append: Any = np._NoValue
+) -> Any:
     if not is_index(n) or n < 0:
         raise ShapeError(where="numpy.diff", expected="an int of 0 or more as the number of times",
                          got=short_repr(n), fix="pass n=1 for the differences")  # fmt: skip
+    like = next(x for x in (a, prepend, append) if isinstance(x, _core.Array))
+    a = as_operand(a, like, "numpy.diff")
+    only = getattr(type(a), "_only", None)  # the dtype of numbers beside a CudaNdarray
     along = _core.read_axis(axis, a.ndim, "numpy.diff")
+    ends = [
+        ()
+        if end is np._NoValue or not n
+        else (_of_length_1(as_operand(end, like, "numpy.diff"), a, along),)
+        for end in (np.asarray(x, only) if is_scalar_or_list(x) else x for x in (prepend, append))
+    ]
+    if any(ends):
+        a = join_split.concatenate([*ends[0], a, *ends[1]], along)
     before = (slice(None),) * along
     later, earlier = (*before, slice(1, None)), (*before, slice(-1))
     name = "not_equal" if a.dtype == np.bool_ else "subtract"
     for _ in range(n):
         a = FUNCTIONS[name](a[later], a[earlier])
     return a
+
+
+def _outer_of_vectors(x1: Any, x2: Any, /) -> Any:
+    if np.ndim(x1) != 1 or np.ndim(x2) != 1:
+        raise ShapeError(where="numpy.linalg.outer", expected="two vectors",
+                         got=f"{np.ndim(x1)} and {np.ndim(x2)} axes",
+                         fix="call numpy.outer, which flattens")  # fmt: skip
+    return _outer(x1, x2)
+
+
+def _of_length_1(end: Any, a: Any, along: int) -> Any:
+    """Return a number as an array that continues `a` along an axis, an array as it is."""
+    return end if end.ndim else end.broadcast_to((*a.shape[:along], 1, *a.shape[along + 1 :]))
 
 
 def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
@@ -236,13 +266,7 @@ def _numpy_reduction(row: Reduction) -> Callable[..., Any]:
     """Return the implementation of NumPy's function, with the parameters of the method in the same order."""
 
     def call(x: Any, *args: Any, **options: Any) -> Any:
-        keywords = _passed_arguments(options)
-        if "correction" in keywords and "ddof" in row.parameters:  # the array API's name
-            if "ddof" in keywords:
-                raise ArgumentTypeError(where=f"numpy.{row.name}", expected="ddof or correction",
-                                        got="both of them", fix="pass only one")  # fmt: skip
-            keywords["ddof"] = keywords.pop("correction")
-        return FUNCTIONS_OF_AXES[row.name](x, *args, **keywords)
+        return FUNCTIONS_OF_AXES[row.name](x, *args, **_passed_arguments(options))
 
     return call
 
@@ -256,6 +280,17 @@ def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = Fals
     if len(axes) != (2 if frobenius else 1) and not (ord is None and len(axes) == 2):
         raise TypeError(f"ord={short_repr(ord)} over {len(axes)} axes of shape {x.shape}")
     return norm(x, ord, axes, keepdims)
+
+
+def _matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    if ord in ("fro", None):
+        return norm(x, "fro", (-2, -1), keepdims)
+    if ord not in (1, -1, math.inf, -math.inf):
+        raise TypeError(f"ord={short_repr(ord)}")  # of singular values
+    # The largest or the smallest sum of magnitudes of a column, or of a row.
+    inner, extreme = (-2 if abs(ord) == 1 else -1), ("max" if ord > 0 else "min")
+    sums = norm(x, 1, inner, True)
+    return getattr(sums, extreme)((-2, -1), keepdims=keepdims)
 
 
 def _ufunc_reduce(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -272,7 +307,6 @@ def _ufunc_reduce(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-# numpy.where -> the function for gpuinterop arrays.
 def _of_files(function: Any) -> Callable[..., Any]:
     """Return a function of NumPy that writes arrays to a file, for gpuinterop arrays, which it downloads."""
     where = f"numpy.{function.__name__}"
@@ -286,6 +320,7 @@ def _of_files(function: Any) -> Callable[..., Any]:
     return call
 
 
+# numpy.where -> the function for gpuinterop arrays.
 NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.clip: _clip,
     np.round: functions.round,
@@ -361,7 +396,28 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.array_repr: lambda arr: repr(arr),
     np.array_str: lambda a: str(a),
     np.outer: _outer,
+    np.linalg.outer: _outer_of_vectors,
+    np.linalg.diagonal: lambda x, /, *, offset=0: x.diagonal(offset, -2, -1),
+    np.linalg.trace: lambda x, /, *, offset=0, dtype=None: x.diagonal(offset, -2, -1).sum(-1, dtype),
+    np.linalg.vector_norm: lambda x, /, *, axis=None, keepdims=False, ord=2: norm(x, ord, axis, keepdims),
+    np.linalg.matrix_norm: _matrix_norm,
+    np.linalg.cross: lambda x1, x2, /, *, axis=-1: contractions.cross(x1, x2, axis=axis),
+    np.linalg.tensordot: lambda x1, x2, /, *, axes=2: contractions.tensordot(x1, x2, axes),
+    np.linalg.vecdot: lambda x1, x2, /, *, axis=-1: contractions.vecdot(x1, x2, axis=axis),
+    np.einsum: contractions.einsum,
+    np.tensordot: contractions.tensordot,
+    np.kron: contractions.kron,
+    np.cross: contractions.cross,
     np.diff: _diff,
+    np.meshgrid: build.meshgrid,
+    np.tril: build.tril,
+    np.triu: build.triu,
+    np.diag: build.diag,
+    np.pad: build.pad,
+    np.nan_to_num: build.nan_to_num,
+    np.fill_diagonal: build.fill_diagonal,
+    np.average: build.average,
+    np.fix: lambda x, out=None: FUNCTIONS["trunc"](x, out=out),
     np.where: _where,
     **{
         function: _of_views(function)
@@ -394,3 +450,9 @@ UFUNC_METHODS: dict[tuple[np.ufunc, str], Callable[..., Any]] = {
     if row.ufunc is not None
 }
 UFUNC_METHODS[np.add, "at"] = getitem.add_at
+# Ufuncs that are combinations: the key's method is a call.
+UFUNC_METHODS.update({
+    (np.vecdot, "__call__"): contractions.vecdot,
+    (np.matvec, "__call__"): contractions.matvec,
+    (np.vecmat, "__call__"): contractions.vecmat,
+})  # fmt: skip

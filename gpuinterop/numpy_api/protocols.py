@@ -54,7 +54,7 @@ def __array_ufunc__(
     if ufunc is np.matmul and method == "__call__":
         function: Any = import_module("gpuinterop.product.functions").matmul
     elif method == "__call__":
-        function = UFUNCS.get(ufunc)
+        function = UFUNCS.get(ufunc) or ufunc_method(ufunc, method)
     elif method == "outer" and len(inputs) == 2 and ufunc in UFUNCS:
         return _outer(UFUNCS[ufunc], *inputs, out=outs, **kwargs)
     else:

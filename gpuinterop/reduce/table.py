@@ -246,7 +246,7 @@ def _is_nonzero(program: HostProgram, value: HostValue, _: HostValue) -> HostVal
 
 _SUM = "axis dtype out keepdims initial where"
 _EXTREME = "axis out keepdims initial where"
-_SPREAD = "axis dtype out ddof keepdims * where"
+_SPREAD = "axis dtype out ddof keepdims * where correction"
 _PLACE_DOC = "Return the position of the first {} over `axis`; over several axes, in C order of their elements."
 
 REDUCTIONS: dict[str, Reduction] = {
@@ -274,7 +274,8 @@ REDUCTIONS: dict[str, Reduction] = {
         Reduction("all", _bool, _logical("AnyOrAll<1>"), "axis out keepdims * where",
             "Return whether all elements over `axis` are not zero.", ufunc=np.logical_and, identity=1),
         Reduction("var", _real_dtype, _variance(0), _SPREAD,
-            "Return the variance over `axis`, divided by n - ddof.", shifted=True,
+            "Return the variance over `axis`, divided by n - ddof. The standard calls `ddof` `correction`.",
+            shifted=True,
             loops=Loops(np.add, _squared_distance, _divide, "float64")),
         Reduction("std", _real_dtype, _variance(1), _SPREAD,
             "Return the standard deviation over `axis`.", shifted=True,

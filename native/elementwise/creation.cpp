@@ -113,7 +113,7 @@ PyObject* make_filled(Request&& r, const char* where) {
   return wrap(result_type(made.dtype), Array(made));
 }
 
-// (shape, [value,] dtype=None, *, device=None)
+// (shape, [fill_value,] dtype=None, *, device=None)
 template <class Value>
 PyObject* of_shape(PyObject* shape, PyObject* dtype, PyObject* device, Value value,
                    const char* where, PyObject* order = nullptr) {
@@ -128,7 +128,7 @@ PyObject* of_shape(PyObject* shape, PyObject* dtype, PyObject* device, Value val
                      where);
 }
 
-// (x, [value,] dtype=None, *, device=None)
+// (x, [fill_value,] dtype=None, *, device=None)
 PyObject* like(PyObject* x, PyObject* dtype, PyObject* device, PyObject* value, const char* where) {
   if (!is_array(x)) return nullptr;
   const Array& a = read_array(x, where);
@@ -331,7 +331,7 @@ void register_creation(nb::module_& m) {
          [](const Values& v) { return of_shape(v[0], v[1], v[2], number(0), "zeros"); }});
   serve({{"ones", "shape dtype * device", 1},
          [](const Values& v) { return of_shape(v[0], v[1], v[2], number(1), "ones"); }});
-  serve({{"full", "shape value dtype * device", 2},
+  serve({{"full", "shape fill_value dtype * device", 2},
          [](const Values& v) { return of_shape(v[0], v[2], v[3], v[1], "full"); }});
   serve({{"empty_like", "x dtype * device", 1},
          [](const Values& v) { return like(v[0], v[1], v[2], nullptr, "empty_like"); }});
@@ -339,7 +339,7 @@ void register_creation(nb::module_& m) {
          [](const Values& v) { return like(v[0], v[1], v[2], number(0), "zeros_like"); }});
   serve({{"ones_like", "x dtype * device", 1},
          [](const Values& v) { return like(v[0], v[1], v[2], number(1), "ones_like"); }});
-  serve({{"full_like", "x value dtype * device", 2},
+  serve({{"full_like", "x fill_value dtype * device", 2},
          [](const Values& v) { return like(v[0], v[2], v[3], v[1], "full_like"); }});
   serve({{"arange", "start stop step dtype * device", 1},
          [](const Values& v) { return arange(v[0], v[1], v[2], v[3], v[4]); }});

@@ -100,8 +100,8 @@ void register_functions() {
          [](const Values& v) { return clip(v[0], given(v[1]), given(v[2]), given(v[3])); }});
   serve({{"round", "x decimals out", 1},
          [](const Values& v) { return round(v[0], v[1], given(v[2])); }});
-  serve({{"astype", "x dtype order copy", 2},
-         [](const Values& v) { return astype(v[0], v[1], v[2], v[3]); }});
+  serve({{"astype", "x dtype order copy * device", 2},
+         [](const Values& v) { return given(v[4]) ? nullptr : astype(v[0], v[1], v[2], v[3]); }});
 }
 
 }  // namespace gpuinterop

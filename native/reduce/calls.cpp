@@ -27,9 +27,9 @@ using ops::Plan;
 
 namespace {
 
-enum Argument { kAxis, kDType, kOut, kDdof, kKeepdims, kInitial, kWhere, kArguments };
-constexpr const char* kNames[kArguments] = {"axis",     "dtype",   "out",  "ddof",
-                                            "keepdims", "initial", "where"};
+enum Argument { kAxis, kDType, kOut, kDdof, kKeepdims, kInitial, kWhere, kCorrection, kArguments };
+constexpr const char* kNames[kArguments] = {"axis",     "dtype",   "out",   "ddof",
+                                            "keepdims", "initial", "where", "correction"};
 using Arguments = std::array<PyObject*, kArguments>;  // null: the default
 
 // An entry of gpuinterop/reduce/table.py.
@@ -58,6 +58,11 @@ Arguments read_arguments(const Method& m, PyObject* const* args, Py_ssize_t narg
          "omit where= to include every element");
   std::replace(arguments.begin(), arguments.end(), Py_None, static_cast<PyObject*>(nullptr));
   if (arguments[kWhere] == Py_True) arguments[kWhere] = nullptr;
+  if (arguments[kCorrection]) {  // the standard's name of ddof
+    if (arguments[kDdof])
+      fail(Kind::Type, m.where(), "ddof or correction", "both of them", "pass only one");
+    arguments[kDdof] = arguments[kCorrection];
+  }
   return arguments;
 }
 
@@ -76,7 +81,7 @@ double read_ddof(PyObject* value, const Method& m) {
   const double ddof = PyFloat_AsDouble(value);
   if (PyErr_Occurred() || ddof != ddof) {
     forgive();
-    fail(Kind::Type, m.where(), "a number as ddof", repr_text(value),
+    fail(Kind::Type, m.where(), "a number as ddof or correction", repr_text(value),
          "pass ddof=1 for the sample variance");
   }
   return ddof;

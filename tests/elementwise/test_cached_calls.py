@@ -10,6 +10,7 @@ from doubles.on_fake import FAKE
 from helpers.profile import PACKAGE, functions_of
 
 import gpuinterop as gi
+from gpuinterop.numpy_api import names
 
 HOST = np.arange(20, dtype="float32").reshape(4, 5)
 SCALE = 2.0
@@ -295,6 +296,8 @@ IN_PYTHON = {
     "default_device device devices empty_cache mem_info memory_stats synchronize stream": ANSWERS,
     "draw explain may_share_memory shares_memory doctor show_config allow_tf32": ANSWERS,
     "count_copies log_transfers no_copies": ANSWERS,
+    " ".join([*names.__all__, "softmax", "log_softmax"]): "NumPy's function dispatches, and most return views",
+    "broadcast_shapes can_cast finfo iinfo isdtype result_type": ANSWERS,
     "fuse strided capture": ONCE,
     "via": "the function of the other library is called by its own means",
     "from_any from_dlpack to": "plain objects without Python: tests/exchange/test_calls_without_python.py",

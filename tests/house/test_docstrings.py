@@ -80,7 +80,7 @@ def test_signatures_name_every_argument():
     for call, arguments in [
         (gi.add, "x y out dtype order"),
         (gi.sum, "x axis dtype out keepdims initial where"),
-        (x.var, "axis dtype out ddof keepdims where"),
+        (x.var, "axis dtype out ddof keepdims where correction"),
         (x.take, "indices axis out mode max_threads"),
         (x.exp, ""),
     ]:

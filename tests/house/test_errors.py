@@ -18,6 +18,7 @@ PARTS = {
 CAUGHT_AS = {
     "ArgumentTypeError": (TypeError,),
     "ArrayIndexError": (IndexError,),
+    "AxisError": (ValueError, IndexError),
     "BoundsError": (ValueError,),
     "CaptureError": (RuntimeError,),
     "CompileError": (RuntimeError,),

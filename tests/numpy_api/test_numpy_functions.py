@@ -290,7 +290,6 @@ def test_copyto_refuses_what_numpy_refuses(device):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda x: np.diff(x, prepend=0),
         lambda x: np.repeat(x, [1, 2]),
         lambda x: np.repeat(x, np.array([[2]])),
         lambda x: np.repeat(x, np.array([1.5])),

@@ -1,0 +1,215 @@
+"""NumPy's functions that build an array from views of others: meshgrid, tril, triu, diag, pad and their relatives.
+
+Views, assignments and operations of the package compute them on both devices, without a transfer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.elementwise import results
+from gpuinterop.elementwise.calls import FUNCTIONS
+from gpuinterop.elementwise.operands import as_operand
+from gpuinterop.errors import ShapeError, short_repr
+from gpuinterop.fusion.fuse import fuse
+from gpuinterop.index import take_put
+
+
+def meshgrid(
+    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> tuple[Any, ...]:
+    """Return numpy.meshgrid: the coordinates of a grid, one array for each axis."""
+    if indexing not in ("xy", "ij"):
+        raise ShapeError(where="numpy.meshgrid", expected="indexing 'xy' or 'ij'",
+                         got=short_repr(indexing), fix="pass indexing='ij' for the order of the arguments")  # fmt: skip
+    like = next(x for x in xi if isinstance(x, _core.Array))
+    vectors = [as_operand(x, like, "numpy.meshgrid").ravel() for x in xi]
+    order = [*range(len(xi))]
+    if indexing == "xy" and len(xi) > 1:
+        order[:2] = 1, 0
+    grids = [
+        v.reshape([v.size if axis == i else 1 for axis in range(len(xi))])
+        for i, v in zip(order, vectors, strict=True)
+    ]
+    if not sparse:
+        shape = _core.broadcast_shapes([x.shape for x in grids], "numpy.meshgrid")
+        grids = [x.broadcast_to(shape) for x in grids]
+    return tuple(x.copy() for x in grids) if copy else tuple(grids)
+
+
+# ---- diagonals and triangles --------------------------------------------------------------------
+
+
+def tril(m: Any, k: int = 0) -> Any:
+    """Return numpy.tril: a copy with zeros above the k-th diagonal."""
+    return _triangle(m, k, "numpy.tril", False)
+
+
+def triu(m: Any, k: int = 0) -> Any:
+    """Return numpy.triu: a copy with zeros below the k-th diagonal."""
+    return _triangle(m, k, "numpy.triu", True)
+
+
+def _triangle(m: Any, k: int, where: str, upper: bool) -> Any:
+    x = m.broadcast_to((*m.shape, *m.shape)) if m.ndim == 1 else m  # as NumPy does for a vector
+    if x.ndim < 2:
+        raise ShapeError(
+            where=where,
+            expected="one axis or more",
+            got="a 0-d array",
+            fix="reshape it: x.reshape(1)",
+        )
+    rows, columns = x.shape[-2:]
+    # Element (i, j) of the mask is element rows - 1 - i + j of a vector, so no index is computed.
+    vector = results.new_like(m, (max(rows + columns - 1, 0),), np.dtype(np.bool_))
+    first = max(rows - 1 + (k if upper else k + 1), 0)
+    vector[:first], vector[first:] = not upper, upper
+    if not rows or not columns:
+        return x.copy()
+    mask = vector._restrided((rows, columns), (-1, 1), rows - 1)
+    return FUNCTIONS["where"](mask, x, x.dtype.type(0))
+
+
+def diag(v: Any, k: int = 0) -> Any:
+    """Return numpy.diag: a matrix with the vector on its k-th diagonal, or a copy of a matrix's diagonal."""
+    if v.ndim == 2:
+        return v.diagonal(k).copy()
+    if v.ndim != 1:
+        raise ShapeError(where="numpy.diag", expected="a vector or a matrix", got=f"shape {v.shape}",
+                         fix="call numpy.diagonal(x)")  # fmt: skip
+    made = results.new_like(v, (v.size + abs(k),) * 2, v.dtype)
+    made[...] = 0
+    made.diagonal(k)[...] = v
+    return made
+
+
+def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
+    """Set the diagonal of a square array, or of equal axes, as numpy.fill_diagonal."""
+    if a.ndim != 2 or wrap:
+        raise TypeError(f"an array of {a.ndim} axes" if a.ndim != 2 else "wrap=True")
+    target = a.diagonal()
+    if np.ndim(val):
+        values = as_operand(val, a, "numpy.fill_diagonal").ravel()
+        val = take_put.take(values, np.arange(target.size) % max(values.size, 1))
+    target[...] = val
+
+
+# ---- padding --------------------------------------------------------------------------------------
+
+
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Any:
+    """Return numpy.pad in the modes that take elements of the array, or constants."""
+    widths = _pairs(pad_width, array.ndim)
+    if (widths < 0).any():
+        raise ValueError("index can't contain negative values")
+    if mode == "constant":
+        return _pad_with(array, widths, options)
+    if mode not in ("edge", "wrap", "empty", "reflect", "symmetric"):
+        raise TypeError(f"mode={short_repr(mode)}")
+    if {*options} - {"reflect_type"} or options.get("reflect_type", "even") != "even":
+        raise TypeError(f"the options {short_repr(options)}")
+    if mode == "empty":
+        made, inside = _padded(array, widths)
+        made[inside] = array
+        return made
+    for axis, pair in enumerate(widths):
+        if pair.any():  # NumPy says which element goes where
+            places = np.pad(np.arange(array.shape[axis]), tuple(pair), mode)
+            array = take_put.take(array, places, axis)
+    return array if widths.any() else array.copy()
+
+
+def _pairs(given: Any, ndim: int) -> Any:
+    """Return two integers for each axis, from the forms that NumPy takes."""
+    if isinstance(given, dict):
+        pairs: list[Any] = [given.get(i, given.get(i - ndim, 0)) for i in range(ndim)]
+        given = [(p, p) if np.ndim(p) == 0 else p for p in pairs]
+    widths: Any = np.asarray(given)
+    if widths.dtype.kind not in "iu":
+        raise TypeError("`pad_width` must be of integral type.")
+    return np.broadcast_to(widths, (ndim, 2))
+
+
+def _padded(array: Any, widths: Any) -> tuple[Any, tuple[slice, ...]]:
+    """Return a new array with room around the elements, and where they go."""
+    shape = tuple(int(n + sum(pair)) for n, pair in zip(array.shape, widths, strict=True))
+    inside = tuple(slice(int(a), int(a) + n) for n, (a, _) in zip(array.shape, widths, strict=True))
+    return results.new_like(array, shape, array.dtype), inside
+
+
+def _pad_with(array: Any, widths: Any, options: dict[str, Any]) -> Any:
+    values = options.pop("constant_values", 0)
+    if options:
+        raise TypeError(f"the options {short_repr(options)}")
+    made, inside = _padded(array, widths)
+    made[inside] = array
+    values = np.broadcast_to(np.asarray(values), (array.ndim, 2))
+    for axis, (n, pair) in enumerate(zip(array.shape, widths, strict=True)):
+        # Earlier axes with their borders, later ones without: so the later value fills the corner.
+        for value, part in zip(
+            values[axis], (slice(int(pair[0])), slice(int(pair[0]) + n, None)), strict=True
+        ):
+            region = made[(slice(None),) * axis + (part, *inside[axis + 1 :])]
+            if region.size:
+                region[...] = value.astype(array.dtype).item()
+    return made
+
+
+# ---- values ---------------------------------------------------------------------------------------
+
+
+_replaced = fuse(
+    lambda x, nan, above, below: FUNCTIONS["where"](
+        FUNCTIONS["isnan"](x), nan,
+        FUNCTIONS["where"](x == np.inf, above, FUNCTIONS["where"](x == -np.inf, below, x)),
+    )
+)  # fmt: skip
+
+
+def nan_to_num(
+    x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
+) -> Any:
+    """Return numpy.nan_to_num: NaN and infinities replaced by numbers."""
+    if x.dtype.kind not in "fc":
+        return x.copy() if copy else x
+    if x.dtype.kind == "c":
+        found = x.copy() if copy else x
+        for part in (np.real(found), np.imag(found)):
+            nan_to_num(part, False, nan, posinf, neginf)
+        return found
+    most = float(np.finfo(x.dtype).max)
+    above, below = most if posinf is None else posinf, -most if neginf is None else neginf
+    return _replaced(x, nan, above, below, **({} if copy else {"out": x}))
+
+
+def average(
+    a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
+) -> Any:
+    """Return numpy.average: the mean with weights."""
+    keepdims = keepdims is not np._NoValue and keepdims
+    if weights is None:
+        found = np.mean(a, axis=axis, keepdims=keepdims)
+        if not returned:
+            return found
+        total = results.new_like(found, found.shape, found.dtype)
+        total[...] = a.size / found.size
+        return found, total
+    a, w = (
+        as_operand(x, a if isinstance(a, _core.Array) else weights, "numpy.average")
+        for x in (a, weights)
+    )
+    if w.shape != a.shape:
+        if axis is None or w.ndim != 1 or np.ndim(axis):
+            raise TypeError(f"weights of shape {w.shape} for shape {a.shape}")
+        along = _core.read_axis(axis, a.ndim, "numpy.average")
+        if w.size != a.shape[along]:
+            raise ShapeError(where="numpy.average", expected=f"{a.shape[along]} weights", got=f"{w.size}",
+                             fix="pass a weight for each element along the axis")  # fmt: skip
+        w = w.reshape([-1 if i == along else 1 for i in range(a.ndim)]).broadcast_to(a.shape)
+    dtype = np.result_type(a.dtype, w.dtype, *([np.float64] if a.dtype.kind in "biu" else []))
+    total = np.sum(w, axis=axis, dtype=dtype, keepdims=keepdims)
+    found = np.sum(FUNCTIONS["multiply"](a, w), axis=axis, dtype=dtype, keepdims=keepdims) / total
+    return (found, total) if returned else found

@@ -1,0 +1,325 @@
+"""Sums of products with NumPy's names: einsum, tensordot, kron, cross, vecdot and their relatives.
+
+Views, the package's matrix products and fused operations compute them on both devices.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import string
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.elementwise import results
+from gpuinterop.elementwise.calls import FUNCTIONS
+from gpuinterop.elementwise.operands import as_operand
+from gpuinterop.errors import ShapeError, short_repr
+from gpuinterop.fusion.fuse import fuse
+from gpuinterop.product import functions as products
+
+
+def _arrays(where: str, *values: Any) -> list[Any]:
+    """Return the values as arrays on the device of the first gpuinterop array among them."""
+    like = next((x for x in values if isinstance(x, _core.Array)), None)
+    return [as_operand(x, like, where) for x in values]
+
+
+def _first(x: Any, axes: Sequence[int]) -> Any:
+    """Return the view of x with these axes first, the others behind them in their order."""
+    return x.transpose((*axes, *(i for i in range(x.ndim) if i not in axes)))
+
+
+# ---- einsum -------------------------------------------------------------------------------------
+
+
+class _Labels:
+    """The subscripts of einsum as strings with one letter for each axis; an ellipsis has letters too."""
+
+    def __init__(self, given: tuple[Any, ...]) -> None:
+        if isinstance(given[0], str):
+            text, self.operands = given[0].replace(" ", ""), list(given[1:])
+            inputs, arrow, output = text.partition("->")
+            self.inputs, self.output = inputs.split(","), output if arrow else None
+        else:  # operand, sublist, operand, sublist, perhaps the sublist of the result
+            self.operands = list(given[:-1:2]) if len(given) % 2 else list(given[::2])
+            lists = [_letters(entry) for entry in given[1::2]]
+            self.inputs = lists[: len(self.operands)]
+            self.output = _letters(given[-1]) if len(given) % 2 else None
+        self.operands = _arrays("numpy.einsum", *self.operands)
+        if len(self.inputs) != len(self.operands):
+            raise _wrong(
+                f"subscripts for {len(self.operands)} operands", f"{len(self.inputs)} of them"
+            )
+        self._name_ellipses()
+
+    def _name_ellipses(self) -> None:
+        used = {*"".join(self.inputs), *(self.output or "")}
+        free = [letter for letter in string.ascii_letters if letter not in used]
+        lengths = [
+            x.ndim - len(labels.replace("...", ""))
+            for labels, x in zip(self.inputs, self.operands, strict=True)
+        ]
+        most = max(
+            (n for n, text in zip(lengths, self.inputs, strict=True) if "..." in text), default=0
+        )
+        letters = "".join(free[: max(most, 0)])
+        for i, (n, labels) in enumerate(zip(lengths, self.inputs, strict=True)):
+            if n < 0 or (n and "..." not in labels):
+                raise _wrong(
+                    f"a subscript for each axis of operand {i}",
+                    f"{labels!r} for shape {self.operands[i].shape}",
+                )
+            self.inputs[i] = labels.replace("...", letters[len(letters) - n :])
+        if self.output is None:
+            text = "".join(self.inputs)
+            once = sorted({a for a in text if text.count(a) == 1 and a not in letters})
+            self.output = letters + "".join(once)
+        else:
+            self.output = self.output.replace("...", letters)
+        letters_only = all(a in string.ascii_letters for a in "".join((*self.inputs, self.output)))
+        unknown = {*self.output} - {*"".join(self.inputs)}
+        if not letters_only or unknown or len({*self.output}) < len(self.output):
+            raise _wrong("letters as subscripts, and in the result each once and from an operand",
+                         f"{','.join(self.inputs)}->{self.output}")  # fmt: skip
+
+
+def _letters(entry: Iterable[Any]) -> str:
+    return "".join(
+        "..." if i is Ellipsis else string.ascii_letters[operator.index(i)] for i in entry
+    )
+
+
+def _wrong(expected: str, got: str) -> ShapeError:
+    return ShapeError(where="numpy.einsum", expected=expected, got=got,
+                      fix='write for example numpy.einsum("ij,jk->ik", x, y)')  # fmt: skip
+
+
+def einsum(
+    *operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None, order: str = "K",
+    casting: Any = "safe",
+) -> Any:  # fmt: skip
+    """Return numpy.einsum of arrays: products of two operands at a time, in an order that keeps them small."""
+    labels = _Labels(operands)
+    arrays, names, output = labels.operands, labels.inputs, labels.output
+    assert output is not None
+    if dtype is not None:
+        if not all(np.can_cast(x.dtype, dtype, casting) for x in arrays):
+            raise TypeError(f"operands that casting={casting!r} does not cast to {dtype}")
+        arrays = [x.astype(dtype, copy=False) for x in arrays]
+    if any(x.dtype == np.bool_ for x in arrays):
+        raise TypeError("an operand of dtype bool")
+    sizes: dict[str, int] = {}
+    for x, text in zip(arrays, names, strict=True):
+        for letter, n in zip(text, x.shape, strict=True):
+            if sizes.setdefault(letter, n) != n and 1 not in (n, sizes[letter]):
+                raise _wrong(
+                    "axes of equal length for equal subscripts",
+                    f"{letter} of lengths {sizes[letter]} and {n}",
+                )
+            sizes[letter] = max(n, sizes[letter]) if n else 0
+    parts = [_diagonal(x, text, sizes) for x, text in zip(arrays, names, strict=True)]
+    for pair in _path(arrays, names, output):
+        first, second = pair
+        rest = [parts[i] for i in range(len(parts)) if i not in pair]
+        needed = {*output, *"".join(text for _, text in rest)}
+        parts = [*rest, _product(parts[first], parts[second], needed)]
+    x, text = _summed(*parts[0], {*output})
+    x = x.transpose([text.index(letter) for letter in output if letter in text])
+    missing = [i for i, letter in enumerate(output) if letter not in text]
+    if missing:  # axes of length 1 in every operand
+        x = x.expand_dims(tuple(missing))
+    if out is None:
+        return x
+    results.check_out(out, x.shape, out.dtype, x, "numpy.einsum")
+    if not np.can_cast(x.dtype, out.dtype, casting):
+        raise TypeError(f"out= of dtype {out.dtype} for a result of dtype {x.dtype}")
+    out[...] = x
+    return out
+
+
+def _path(arrays: Sequence[Any], names: Sequence[str], output: str) -> list[tuple[int, int]]:
+    """Return which two of the remaining operands to multiply, step by step; products go to the end."""
+    if len(arrays) < 3:
+        return [(0, 1)] * (len(arrays) - 1)
+    shapes = [np.broadcast_to(np.float32(0), x.shape) for x in arrays]
+    steps = np.einsum_path(f"{','.join(names)}->{output}", *shapes, optimize="greedy")[0][1:]
+    path: list[tuple[int, int]] = []
+    for step in steps:  # of three operands or more, where none is better than another
+        path.append((step[0], step[1]))
+        left = len(arrays) - len(path)
+        for _ in step[2:]:
+            path.append((left - 2, left - 1))
+            left -= 1
+    return path
+
+
+def _diagonal(x: Any, text: str, sizes: dict[str, int]) -> tuple[Any, str]:
+    """Return the operand with one axis for each letter, and without axes of length 1 that broadcast."""
+    for letter in sorted({a for a in text if text.count(a) > 1}):
+        while text.count(letter) > 1:
+            i = text.index(letter)
+            j = text.index(letter, i + 1)
+            if x.shape[i] != x.shape[j]:
+                raise _wrong("a diagonal of axes of equal length", f"shape {x.shape} for {text!r}")
+            x = x.diagonal(0, i, j)
+            text = text[:i] + text[i + 1 : j] + text[j + 1 :] + letter
+    ones = [i for i, letter in enumerate(text) if x.shape[i] == 1]
+    if not ones or all(sizes[text[i]] == 1 for i in ones):
+        return x, text
+    drop = tuple(i for i in ones if sizes[text[i]] != 1)
+    return x.squeeze(drop), "".join(a for i, a in enumerate(text) if i not in drop)
+
+
+def _summed(x: Any, text: str, needed: set[str]) -> tuple[Any, str]:
+    """Return the operand summed over the axes that no other part of the call has."""
+    axes = tuple(i for i, letter in enumerate(text) if letter not in needed)
+    if not axes:
+        return x, text
+    total = x.sum(axes, dtype=x.dtype)
+    return total, "".join(letter for letter in text if letter in needed)
+
+
+def _product(a: tuple[Any, str], b: tuple[Any, str], needed: set[str]) -> tuple[Any, str]:
+    """Return the product of two operands, summed over the letters that are not needed."""
+    x, left = _summed(*a, needed | {*b[1]})
+    y, right = _summed(*b, needed | {*a[1]})
+    both = [letter for letter in left if letter in right]
+    kept, summed = [c for c in both if c in needed], [c for c in both if c not in needed]
+    rows = [c for c in left if c not in right]
+    columns = [c for c in right if c not in left]
+    result = "".join((*kept, *rows, *columns))
+    x = x.transpose([left.index(c) for c in (*kept, *rows, *summed)])
+    y = y.transpose([right.index(c) for c in (*kept, *summed, *columns)])
+    stack, m = x.shape[: len(kept)], x.shape[len(kept) : len(kept) + len(rows)]
+    n = y.shape[len(both) :]
+    if not summed:  # every element with every other
+        spread = x.reshape((*stack, *m, *[1] * len(n)))
+        return FUNCTIONS["multiply"](spread, y.reshape((*stack, *[1] * len(m), *n))), result
+    inner = math.prod(y.shape[len(kept) : len(both)])
+    matrices = (
+        x.reshape((*stack, math.prod(m), inner)),
+        y.reshape((*stack, inner, math.prod(n))),
+    )
+    return products.matmul(*matrices).reshape((*stack, *m, *n)), result
+
+
+# ---- other products -----------------------------------------------------------------------------
+
+
+def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+    """Return numpy.tensordot: the sum of products over pairs of axes, as one matrix product."""
+    a, b = _arrays("numpy.tensordot", a, b)
+    if isinstance(axes, (int, np.integer)):
+        pairs: Any = (range(-int(axes), 0), range(int(axes)))
+    else:
+        pairs = axes
+    left, right = (
+        [_core.read_axis(i, x.ndim, "numpy.tensordot") for i in ([given] if np.ndim(given) == 0 else given)]
+        for x, given in zip((a, b), pairs, strict=True)
+    )  # fmt: skip
+    lengths = [a.shape[i] for i in left], [b.shape[i] for i in right]
+    if lengths[0] != lengths[1] or len({*left}) < len(left) or len({*right}) < len(right):
+        raise ShapeError(where="numpy.tensordot", expected="pairs of axes of equal length, each axis once",
+                         got=f"axes {short_repr(axes)} of shapes {a.shape} and {b.shape}",
+                         fix="name the axes: axes=([0], [1])")  # fmt: skip
+    rows = [n for i, n in enumerate(a.shape) if i not in left]
+    columns = [n for i, n in enumerate(b.shape) if i not in right]
+    x = a.transpose([*(i for i in range(a.ndim) if i not in left), *left])
+    y, inner = _first(b, right), math.prod(lengths[0])
+    matrices = x.reshape((math.prod(rows), inner)), y.reshape((inner, math.prod(columns)))
+    return products.matmul(*matrices).reshape((*rows, *columns))
+
+
+def kron(a: Any, b: Any) -> Any:
+    """Return numpy.kron: every element of `a` times all of `b`."""
+    a, b = _arrays("numpy.kron", a, b)
+    ndim = max(a.ndim, b.ndim)
+    shapes = [(1,) * (ndim - x.ndim) + tuple(x.shape) for x in (a, b)]
+    x = a.reshape([n for pair in zip(shapes[0], [1] * ndim, strict=True) for n in pair])
+    y = b.reshape([n for pair in zip([1] * ndim, shapes[1], strict=True) for n in pair])
+    return FUNCTIONS["multiply"](x, y).reshape([m * n for m, n in zip(*shapes, strict=True)])
+
+
+_cross_parts = fuse(lambda a, b, c, x, y, z: (b * z - c * y, c * x - a * z, a * y - b * x))
+
+
+def cross(
+    a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Any:
+    """Return numpy.cross of vectors of three elements."""
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    a, b = _arrays("numpy.cross", a, b)
+    x, y = (
+        _first(v, [_core.read_axis(i, v.ndim, "numpy.cross")]) for v, i in ((a, axisa), (b, axisb))
+    )
+    if len(x) != 3 or len(y) != 3:
+        raise TypeError(f"vectors of {len(x)} and {len(y)} elements")
+    parts = [*(x[i] for i in range(3)), *(y[i] for i in range(3))]
+    shape = _core.broadcast_shapes([x.shape[1:], y.shape[1:]], "numpy.cross")
+    like = FUNCTIONS["multiply"](x[0][..., None][..., :0], y[0][..., None][..., :0])
+    made = results.new_like(like, (3, *shape), like.dtype, "numpy.cross")
+    _cross_parts(*parts, out=(made[0], made[1], made[2]))
+    along = _core.read_axis(axisc, made.ndim, "numpy.cross")
+    return made.transpose([*range(1, along + 1), 0, *range(along + 1, made.ndim)])
+
+
+def _dots(x: Any, y: Any, dtype: Any) -> Any:
+    return (x.conj() * y).sum(-1).astype(dtype)
+
+
+_fused_dots = fuse(_dots)
+
+
+def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, keepdims: bool = False) -> Any:
+    """Return numpy.vecdot: the inner products of vectors along an axis, the first conjugated."""
+    x, y = (
+        v.transpose([*(i for i in range(v.ndim) if i != along), along])
+        for v in _arrays("numpy.vecdot", x1, x2)
+        for along in [_core.read_axis(axis, v.ndim, "numpy.vecdot")]
+    )
+    if x.shape[-1] != y.shape[-1]:
+        raise ShapeError(where="numpy.vecdot", expected="vectors of equal length",
+                         got=f"shapes {tuple(x1.shape)} and {tuple(x2.shape)}, axis {axis}",
+                         fix="slice one, or name another axis")  # fmt: skip
+    dtype = np.result_type(x.dtype, y.dtype)
+    if dtype == np.bool_:
+        raise TypeError("vectors of dtype bool")
+    found = _fused_dots(x, y, dtype)
+    if keepdims:
+        along = _core.read_axis(axis, found.ndim + 1, "numpy.vecdot")
+        found = found.expand_dims(along)
+    if out is None:
+        return found
+    results.check_out(out, found.shape, found.dtype, found, "numpy.vecdot")
+    out[...] = found
+    return out
+
+
+def _require_matrix(where: str, x: Any) -> None:
+    if x.ndim < 2:
+        raise ShapeError(where=where, expected="a matrix, or a stack of them", got=f"shape {tuple(x.shape)}",
+                         fix="call numpy.vecdot for two vectors")  # fmt: skip
+
+
+def matvec(x1: Any, x2: Any, /, out: Any = None) -> Any:
+    """Return numpy.matvec: the products of matrices with vectors."""
+    x, y = _arrays("numpy.matvec", x1, x2)
+    _require_matrix("numpy.matvec", x)
+    result = None if out is None else out[..., None]
+    found = products.matmul(x, y[..., None], out=result)
+    return found[..., 0] if out is None else out
+
+
+def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Any:
+    """Return numpy.vecmat: the products of vectors, conjugated, with matrices."""
+    x, y = _arrays("numpy.vecmat", x1, x2)
+    _require_matrix("numpy.vecmat", y)
+    x = x.conj() if x.dtype.kind == "c" else x
+    result = None if out is None else out[..., None, :]
+    found = products.matmul(x[..., None, :], y, out=result)
+    return found[..., 0, :] if out is None else out

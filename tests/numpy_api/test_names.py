@@ -1,0 +1,296 @@
+"""The functions with NumPy's names: NumPy's values, on the device of the arrays, and of their classes."""
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop.numpy_api import names
+
+rng = np.random.default_rng(3)
+M = rng.integers(-4, 5, (3, 4)).astype("float64")
+S = rng.standard_normal((3, 3))
+V = np.array([3.0, -1, 2, 8])
+C = rng.standard_normal((2, 3, 4))
+Z = rng.standard_normal((3, 4)) + 1j * rng.standard_normal((3, 4))
+ODD = np.array([[np.nan, np.inf, -np.inf], [1.0, -0.0, 2.0]])
+K = M.astype("int32")
+E = np.zeros((0, 3))
+
+# Each call with the module's function, and the arrays M, S, ... as arrays of the device or of NumPy.
+CALLS = {
+    "einsum": [
+        lambda f: f("ij,kj->ik", M, M),
+        lambda f: f("ij,jk", M, M.T),
+        lambda f: f("ii", S),
+        lambda f: f("ii->i", S),
+        lambda f: f("ij->j", M),
+        lambda f: f("ij->ji", M),
+        lambda f: f("i,j", V, V),
+        lambda f: f("i,i", V, V),
+        lambda f: f("...j,jk->...k", C, M.T),
+        lambda f: f("bij,bij->b", C, C),
+        lambda f: f("bij,bkj->bik", C, C),
+        lambda f: f("i...->...", C),
+        lambda f: f("ij,ij,ij->", M, M, M),
+        lambda f: f("ij,jk,kl,lm->im", M, M.T, M, M.T),
+        lambda f: f("ij,jk,kl", K, K.T, K),
+        lambda f: f("ij,kj->ik", Z, M),
+        lambda f: f(M, [0, 1], M, [2, 1], [0, 2]),
+        lambda f: f(M, [0, 1]),
+        lambda f: f("ij,jk->ik", E, S),
+        lambda f: f("ij,ik->jk", E, E),
+        lambda f: f("iij->j", S[:, :, None] + V),
+        lambda f: f("ij,jk->ik", M[:1], M.T),
+        lambda f: f("ij,ij->ij", M[:1], M),
+        lambda f: f("ij,j->", M[:, ::-1], V[::-1]),
+        lambda f: f("i,ij,j->i", V[:3], M, V),
+        lambda f: f("...,...", C, 2.0),
+        lambda f: f("a,b,c,d->dcba", V, V, V, V),
+        lambda f: f("ij,kj->ik", M, M, dtype="complex128"),
+        lambda f: f("i,i,i->i", V, V, V, optimize=True),
+    ],
+    "tensordot": [
+        lambda f: f(M, M.T, 1),
+        lambda f: f(C, C, ([1, 2], [1, 2])),
+        lambda f: f(M, V, 0),
+        lambda f: f(M, M),
+        lambda f: f(C, M, ((2, 1), (1, 0))),
+        lambda f: f(K, K.T, 1),
+        lambda f: f(E, E, ([0], [0])),
+        lambda f: f(C, M, (-1, 1)),
+    ],
+    "vecdot": [
+        lambda f: f(M, V),
+        lambda f: f(Z, Z),
+        lambda f: f(C, M),
+        lambda f: f(M, M, axis=0),
+        lambda f: f(K, K),
+        lambda f: f(V, V),
+        lambda f: f(E, E),
+        lambda f: f(E.T, E.T),
+    ],
+    "matvec": [lambda f: f(M, V), lambda f: f(C, V), lambda f: f(Z, V)],
+    "vecmat": [lambda f: f(V, M.T), lambda f: f(V, C.swapaxes(1, 2)), lambda f: f(Z, M.T)],
+    "kron": [
+        lambda f: f(M, S),
+        lambda f: f(V, M),
+        lambda f: f(M, 2.0),
+        lambda f: f(C, V),
+        lambda f: f(E, S),
+    ],
+    "cross": [
+        lambda f: f(S, S[::-1]),
+        lambda f: f(S[0], S),
+        lambda f: f(M, S[0], axisa=0, axisb=0, axisc=-1),
+        lambda f: f(S, S.T, axis=0),
+        lambda f: f(C.swapaxes(1, 2), S[1]),
+        lambda f: f(K[:, :3], K[:, 1:]),
+        lambda f: f(E, E),
+    ],
+    "outer": [lambda f: f(V, V), lambda f: f(M, Z), lambda f: f(V, 2.0), lambda f: f(E, V)],
+    "meshgrid": [
+        lambda f: f(V, S[0]),
+        lambda f: f(V, S[0], indexing="ij"),
+        lambda f: f(V, S[0], V, sparse=True),
+        lambda f: f(V),
+        lambda f: f(V, E.ravel()),
+        lambda f: f(V, S[0], M[0], copy=False, indexing="xy"),
+    ],
+    "tril": [
+        lambda f: f(M),
+        lambda f: f(M, 1),
+        lambda f: f(M, -9),
+        lambda f: f(C, -1),
+        lambda f: f(V),
+        lambda f: f(ODD),
+        lambda f: f(M, 9),
+        lambda f: f(K[:, ::-2]),
+        lambda f: f(Z, 1),
+        lambda f: f(E),
+        lambda f: f(S[:1, :1]),
+        lambda f: f(M > 0),
+    ],
+    "triu": [
+        lambda f: f(M),
+        lambda f: f(M, 1),
+        lambda f: f(M, -9),
+        lambda f: f(C, -1),
+        lambda f: f(V),
+        lambda f: f(ODD),
+        lambda f: f(M, 9),
+        lambda f: f(K[::-1].T),
+        lambda f: f(Z, -1),
+        lambda f: f(E.T),
+    ],
+    "diag": [
+        lambda f: f(V),
+        lambda f: f(V, -2),
+        lambda f: f(M, 1),
+        lambda f: f(E.ravel()),
+        lambda f: f(K[0], 1),
+    ],
+    "pad": [
+        lambda f: f(M, 1),
+        lambda f: f(M, (1, 2)),
+        lambda f: f(M, ((0, 1), (2, 0)), constant_values=((1, 2), (3, 4))),
+        lambda f: f(M, 2, "edge"),
+        lambda f: f(M, 2, "reflect"),
+        lambda f: f(M, (0, 5), "symmetric"),
+        lambda f: f(C, 3, "wrap"),
+        lambda f: f(V, 0),
+        lambda f: f(V, {0: 1}),
+        lambda f: f(K, 1, constant_values=7),
+        lambda f: f(E, 1),
+        lambda f: f(V[::-2], 1, "edge"),
+        lambda f: f(Z, 1, constant_values=1j),
+    ],
+    "diff": [
+        lambda f: f(V),
+        lambda f: f(M, 2, 0),
+        lambda f: f(V, prepend=0.0),
+        lambda f: f(M, append=M[:, :1]),
+        lambda f: f(M, prepend=0.0, append=1.0, axis=0),
+        lambda f: f(M > 0),
+        lambda f: f(K, n=0),
+    ],
+    "nan_to_num": [
+        lambda f: f(ODD),
+        lambda f: f(ODD, nan=7.0, posinf=8.0, neginf=-8.0),
+        lambda f: f(K),
+        lambda f: f(E),
+    ],
+    "average": [
+        lambda f: f(M),
+        lambda f: f(M, 0),
+        lambda f: f(M, 1, V),
+        lambda f: f(M, None, np.abs(M) + 1),
+        lambda f: f(K, 0),
+    ],
+    "trace": [lambda f: f(M), lambda f: f(C, 1, 0, 2), lambda f: f(K)],
+    "count_nonzero": [lambda f: f(M), lambda f: f(M, 0), lambda f: f(M > 0, axis=(0, 1))],
+    "roll": [lambda f: f(V, 1), lambda f: f(C, (1, 2), (0, 2))],
+    "tile": [lambda f: f(V, (2, 2))],
+    "append": [lambda f: f(V, V), lambda f: f(M, M, 0)],
+    "concat": [lambda f: f([M, M]), lambda f: f((V, V), axis=0)],
+    "reshape": [lambda f: f(M, (4, -1)), lambda f: f(M, 12, "F"), lambda f: f(M, shape=(2, 6))],
+    "moveaxis": [lambda f: f(C, 0, -1)],
+    "unstack": [lambda f: f(C, axis=1)],
+    "broadcast_arrays": [lambda f: f(V, M)],
+    "isclose": [lambda f: f(V, V + 1e-9), lambda f: f(ODD, ODD, equal_nan=True)],
+}
+FLAT = [(name, i) for name, calls in CALLS.items() for i in range(len(calls))]
+
+
+def flat(value):
+    return (
+        [x for item in value for x in flat(item)] if isinstance(value, (tuple, list)) else [value]
+    )
+
+
+@pytest.mark.parametrize(("name", "i"), FLAT, ids=[f"{n}-{i}" for n, i in FLAT])
+def test_calls_give_numpys_values(device, monkeypatch, name, i):
+    call = CALLS[name][i]
+    expected = flat(call(getattr(np, name)))
+    given = {key: gi.GpuArray(globals()[key], device=device) for key in "M S V C Z ODD K E".split()}
+    with monkeypatch.context() as patched:
+        for key, x in given.items():
+            patched.setitem(call.__globals__, key, x)
+        got = flat(call(getattr(gi, name)))
+    assert len(got) == len(expected)
+    for a, b in zip(got, expected, strict=True):
+        assert isinstance(a, gi.GpuArray)
+        assert (a.device, a.dtype, tuple(a.shape)) == (gi.device(device), b.dtype, b.shape)
+        np.testing.assert_allclose(a.get(), b, rtol=1e-5, atol=1e-6)
+
+
+def test_lists_and_arrays_of_other_libraries_are_operands():
+    n = np.arange(6.0).reshape(2, 3)
+    assert gi.tril(n).tolist() == np.tril(n).tolist()
+    assert gi.reshape(n, shape=(3, 2)).tolist() == n.reshape(3, 2).tolist()
+    assert gi.einsum("ij,j", n, [1, 1, 1]).tolist() == n.sum(1).tolist()
+    assert gi.concat([gi.ones(1, device="cpu"), [2]]).tolist() == [1, 2]
+    with pytest.raises(TypeError):
+        gi.reshape("text", 3)
+
+
+def test_results_have_the_class_of_the_operands():
+    x = gi.asarray([[1.0, 2.0], [3.0, 4.0]], device="cpu")
+    for found in (
+        gi.tril(x),
+        gi.reshape(x, 4),
+        gi.einsum("ij->ji", x),
+        gi.pad(x, 1),
+        gi.softmax(x),
+        gi.kron(x, x),
+    ):
+        assert type(found) is gi.CudaNdarray
+    assert type(gi.diff(x, prepend=0)) is gi.CudaNdarray
+
+
+def test_views_share_memory():
+    x = gi.asarray(np.arange(24, dtype="float32").reshape(2, 3, 4), device="cpu")
+    for found in (gi.reshape(x, -1), gi.transpose(x), gi.flip(x), gi.einsum("ijk->kji", x), gi.unstack(x)[1],
+                  gi.diagonal(x), gi.expand_dims(x, 0), gi.broadcast_arrays(x, x[0])[1]):  # fmt: skip
+        assert gi.shares_memory(found, x)
+    same = gi.broadcast_arrays(x, x[0])[0]
+    assert not same.flags.writeable or same.shape == x.shape
+    same[0, 0, 0] = 5
+    assert x[0, 0, 0].item() == 5
+
+
+def test_errors_name_the_function():
+    x = gi.ones((2, 3), device="cpu")
+    for call, error in [
+        (lambda: gi.reshape(x, 5), gi.ShapeError), (lambda: gi.moveaxis(x, 5, 0), gi.AxisError),
+        (lambda: gi.einsum("ij,jk", x, x), gi.ShapeError), (lambda: gi.einsum("ijk", x), gi.ShapeError),
+        (lambda: gi.einsum("ij->kk", x), gi.ShapeError), (lambda: gi.einsum("ij,j", x), gi.ShapeError),
+        (lambda: gi.tensordot(x, x, 1), gi.ShapeError), (lambda: gi.vecdot(x, x[:, :2]), gi.ShapeError),
+        (lambda: gi.matvec(x[0], x[0]), gi.ShapeError), (lambda: gi.tril(x[0, 0]), gi.ShapeError),
+        (lambda: gi.meshgrid(x, indexing="no"), gi.ShapeError), (lambda: gi.softmax(x, 4), gi.AxisError),
+        (lambda: gi.pad(x, -1), gi.ShapeError), (lambda: gi.unstack(x, axis=3), gi.AxisError),
+    ]:  # fmt: skip
+        with pytest.raises(error, match=r"^\w+: expected") as caught:
+            call()
+        assert caught.value.fix
+    assert issubclass(gi.AxisError, IndexError)
+    assert issubclass(gi.AxisError, ValueError)
+
+
+def test_softmax(device):
+    n = rng.standard_normal((3, 4, 5)).astype("float32") * 30
+    x = gi.asarray(n, device=device)
+    for axis in (-1, 0, (0, 2), None):
+        axes = tuple(range(3)) if axis is None else axis
+        wide = np.exp(n.astype("float64") - n.max(axes, keepdims=True))
+        expected = wide / wide.sum(axes, keepdims=True)
+        np.testing.assert_allclose(gi.softmax(x, axis).get(), expected, rtol=2e-5, atol=1e-30)
+        np.testing.assert_allclose(
+            gi.log_softmax(x, axis).get(), np.log(expected), rtol=2e-5, atol=2e-5
+        )
+    assert gi.softmax(x[:0]).shape == (0, 4, 5)
+    assert gi.softmax(gi.GpuArray([1, 1], "int64", device=device)).dtype == "float64"
+
+
+def test_the_standards_keywords(device):
+    assert gi.full(2, fill_value=3, device=device).tolist() == [3, 3]
+    x = gi.asarray([1.0, 3.0], device=device)
+    assert gi.full_like(x, fill_value=4).tolist() == [4, 4]
+    assert (
+        gi.var(x, correction=1).item()
+        == x.var(correction=1).item()
+        == np.var(x, correction=1).item()
+        == 2
+    )
+    assert gi.std(x, correction=0).item() == 1
+    moved = gi.astype(x, "float64", device="cpu")
+    assert (moved.dtype, moved.device.type) == ("float64", "cpu")
+    with pytest.raises(gi.ArgumentTypeError, match="both"):
+        x.var(ddof=1, correction=1)
+
+
+def test_every_name_is_numpys():
+    assert {*names.__all__} <= {*dir(np)}
+    for name in names.__all__:
+        function = getattr(gi, name)
+        assert function.__name__ == name
+        assert "Examples" in function.__doc__
