@@ -148,7 +148,7 @@ def _named(name: str, arrays: str, summary: str, example: str) -> Callable[..., 
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            if arrays == "*":
+            if arrays == "*" and args:
                 args = tuple(results.as_operands(name, *args))
             elif arrays == "+":
                 args = _of_einsum(name, args)
@@ -189,7 +189,9 @@ def _converted(
 
 def _of_einsum(where: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments with arrays: all but the subscripts, or every second one before the last sublist."""
-    if args and isinstance(args[0], str):
+    if not args:
+        return args
+    if isinstance(args[0], str):
         return (args[0], *_operands(where, args[1:]))
     places = range(0, len(args) - len(args) % 2, 2)
     found = dict(zip(places, _operands(where, [args[i] for i in places]), strict=True))
