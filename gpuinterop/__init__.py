@@ -94,7 +94,9 @@ _BOTH = frozenset(name for name, home in _HOMES.items() if home == f"gpuinterop.
 
 
 # Packages that are also attributes, as in gpuinterop.converters.to_torch.
-_PACKAGES = frozenset({"array_api", "converters", "pytensor", "random", "testing", "theano"})
+_PACKAGES = frozenset(
+    {"array_api", "collectives", "converters", "pytensor", "random", "testing", "theano"}
+)
 
 
 # Held while a name is loaded, and by a fork: the child does not have the threads that would finish an

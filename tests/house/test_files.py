@@ -11,7 +11,7 @@ import gpuinterop.testing
 ROOT = Path(__file__).parents[2]
 LONGEST = 60  # lines of a function
 INTERNAL_IMPORTS = Path(__file__).with_name("internal_imports.txt")
-PUBLIC = {*gi.__all__, "array_api", "errors", "pytensor", "random", "theano"}
+PUBLIC = {*gi.__all__, "array_api", "collectives", "errors", "pytensor", "random", "theano"}
 # The names of modules whose other names are internal. A converter's module may have functions for its users.
 LISTED = {
     "cli": ("main",),

@@ -20,7 +20,7 @@ def test_name_resolves(name):
 
 def test_dir_shows_nothing_else():
     extra = {n for n in dir(gi) if not n.startswith("__")} - set(gi.__all__)
-    assert extra == {"array_api", "converters", "random", "testing", "theano"}
+    assert extra == {"array_api", "collectives", "converters", "random", "testing", "theano"}
     assert set(errors.__all__) <= set(gi.__all__)
 
 

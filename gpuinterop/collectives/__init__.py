@@ -1,0 +1,303 @@
+"""Send, gather and reduce any view of any library's array between processes, over the engine that the program uses.
+
+The class of `group` chooses the engine: an mpi4py communicator, or a process group of ``torch.distributed`` (Gloo,
+NCCL). Each function transfers the elements in index order, whatever the strides are on either side, or raises. Arrays
+are shared, never converted by a copy. What the engine cannot read in place is packed into a contiguous buffer: a copy,
+which `count_copies` counts and `no_copies` forbids before anything is sent. MPI sends views in place, as derived
+datatypes. On a GPU the engine waits for the work that is queued on an array, and later work on the array waits for
+the engine. Every process of the group makes the same calls with arrays of the same size and dtype.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from gpuinterop import _core, errors
+from gpuinterop.arrays import copy_tracking
+from gpuinterop.arrays.core_view import class_for, core_view
+from gpuinterop.converters import from_any
+from gpuinterop.devices.foreign_handles import module_of
+from gpuinterop.errors.messages import not_one_of
+from gpuinterop.exchange.engine import require_array
+from gpuinterop.exchange.sharing import shares_memory
+
+__all__ = [
+    "all_gather", "all_reduce", "all_to_all", "broadcast", "gather", "recv", "reduce_scatter", "scatter",
+    "send",
+]  # fmt: skip
+
+# The package of a group's class: the file of this folder for that engine.
+ENGINES = {"mpi4py": "mpi", "torch": "process_group"}
+OPERATIONS = ("sum", "prod", "max", "min")
+
+
+def send(x: Any, dest: int, *, group: Any) -> None:
+    """Send `x` to the process of rank `dest`, which calls `recv`.
+
+    Shares `x` with the engine; packs it first if the engine cannot read its strides. `x` may change as soon as the call
+    returns, or on a GPU by work that is queued later.
+
+    Examples
+    --------
+    >>> gi.collectives.send(x.T, 1, group=MPI.COMM_WORLD)  # doctest: +SKIP
+    """
+    call = _Call("send", group)
+    array = call.source(x)
+    rank = call.rank_of(dest)
+    if array.size:
+        call.engine.send(group, array, rank)
+
+
+def recv(out: Any, source: int, *, group: Any) -> None:
+    """Receive what the process of rank `source` sends, into the array or view `out`.
+
+    Examples
+    --------
+    >>> gi.collectives.recv(out[::2, ::-1], 0, group=MPI.COMM_WORLD)  # doctest: +SKIP
+    """
+    call = _Call("recv", group)
+    rank = call.rank_of(source)
+    with call.target(out) as array:
+        if array.size:
+            call.engine.recv(group, array, rank)
+
+
+def broadcast(x: Any, root: int = 0, *, group: Any) -> None:
+    """Give every process the elements that `x` has on rank `root`. Elsewhere `x` is written.
+
+    Examples
+    --------
+    >>> gi.collectives.broadcast(x[:, ::2], 0, group=MPI.COMM_WORLD)  # doctest: +SKIP
+    """
+    call = _Call("broadcast", group)
+    if call.rank_of(root) == call.rank:
+        array = call.source(x)
+        if array.size:
+            call.engine.broadcast(group, array, root)
+        return
+    with call.target(x) as array:
+        if array.size:
+            call.engine.broadcast(group, array, root)
+
+
+def all_reduce(x: Any, out: Any = None, op: str = "sum", *, group: Any) -> None:
+    """Reduce the arrays `x` of all processes, element by element, into `out` of each, or into `x`.
+
+    `op` is "sum", "prod", "max" or "min". Engines reduce contiguous arrays, so other layouts are packed.
+
+    Examples
+    --------
+    >>> gi.collectives.all_reduce(gradient, op="sum", group=MPI.COMM_WORLD)  # doctest: +SKIP
+    """
+    call = _Call("all_reduce", group, op)
+    if out is None:
+        with call.target(x, reads=True) as array:
+            if array.size:
+                call.engine.all_reduce(group, array, None, op)
+        return
+    source = call.source(x)
+    with call.target(out, x) as array:
+        call.require_shape(source.shape, array.shape)
+        if array.size:
+            call.engine.all_reduce(group, source, array, op)
+
+
+def reduce_scatter(x: Any, out: Any, op: str = "sum", *, group: Any) -> None:
+    """Reduce the arrays `x` of all processes and leave block ``x[rank]`` of the result in `out`.
+
+    ``x.shape`` is ``(size of the group, *out.shape)``. `op` is "sum", "prod", "max" or "min".
+
+    Examples
+    --------
+    >>> gi.collectives.reduce_scatter(x, out, group=MPI.COMM_WORLD)  # doctest: +SKIP
+    """
+    call = _Call("reduce_scatter", group, op)
+    source = call.source(x)
+    with call.target(out, x) as array:
+        call.require_shape(source.shape, (call.size, *array.shape))
+        if array.size:
+            call.engine.reduce_scatter(group, source, array, op)
+
+
+def all_gather(x: Any, out: Any, *, group: Any) -> None:
+    """Gather the arrays `x` of all processes: ``out[rank]`` is the array of that rank, in each process.
+
+    ``out.shape`` is ``(size of the group, *x.shape)``.
+
+    Examples
+    --------
+    >>> gi.collectives.all_gather(x[::2], out, group=MPI.COMM_WORLD)  # doctest: +SKIP
+    """
+    call = _Call("all_gather", group)
+    source = call.source(x)
+    with call.target(out, x) as array:
+        call.require_shape(array.shape, (call.size, *source.shape))
+        if array.size:
+            call.engine.all_gather(group, source, array)
+
+
+def gather(x: Any, out: Any = None, root: int = 0, *, group: Any) -> None:
+    """Gather the arrays `x` of all processes in `out` on rank `root`: ``out[rank]`` is the array of that rank.
+
+    Other processes pass no `out`.
+
+    Examples
+    --------
+    >>> gi.collectives.gather(x, out if rank == 0 else None, 0, group=MPI.COMM_WORLD)  # doctest: +SKIP
+    """
+    call = _Call("gather", group)
+    source = call.source(x)
+    if call.rank_of(root) != call.rank:
+        if source.size:
+            call.engine.gather(group, source, None, root)
+        return
+    with call.target(out, x) as array:
+        call.require_shape(array.shape, (call.size, *source.shape))
+        if array.size:
+            call.engine.gather(group, source, array, root)
+
+
+def scatter(x: Any, out: Any, root: int = 0, *, group: Any) -> None:
+    """Give each process its block of `x` on rank `root`: `out` becomes ``x[rank]``. Other processes pass ``x=None``.
+
+    Examples
+    --------
+    >>> gi.collectives.scatter(x if rank == 0 else None, out, 0, group=MPI.COMM_WORLD)  # doctest: +SKIP
+    """
+    call = _Call("scatter", group)
+    source = call.source(x) if call.rank_of(root) == call.rank else None
+    with call.target(out, x) as array:
+        if source is not None:
+            call.require_shape(source.shape, (call.size, *array.shape))
+        if array.size:
+            call.engine.scatter(group, source, array, root)
+
+
+def all_to_all(x: Any, out: Any, *, group: Any) -> None:
+    """Send block ``x[rank]`` to each process; ``out[rank]`` becomes the block from that process.
+
+    The first axis of `x` and of `out` has the length of the group.
+
+    Examples
+    --------
+    >>> gi.collectives.all_to_all(x, out[:, ::-1], group=MPI.COMM_WORLD)  # doctest: +SKIP
+    """
+    call = _Call("all_to_all", group)
+    source = call.source(x)
+    with call.target(out, x) as array:
+        call.require_shape(source.shape, (call.size, *source.shape[1:]))
+        call.require_shape(array.shape, source.shape)
+        if array.size:
+            call.engine.all_to_all(group, source, array)
+
+
+class _Call:
+    """The engine of a call, and its arrays as that engine takes them."""
+
+    def __init__(self, name: str, group: Any, op: str | None = None) -> None:
+        self.name, self.group, self.op = name, group, op
+        self.where = f"collectives.{name}"
+        self.engine = _engine_of(group, self.where)
+        self.size, self.rank = self.engine.place(group)
+        if op is not None and op not in OPERATIONS:
+            raise not_one_of(self.where, "op", OPERATIONS, op)
+        self.dtype: Any = None  # of the call's first array
+
+    def source(self, x: Any) -> Any:
+        """Return `x` as an array that the engine reads."""
+        array = self._read(x)
+        taken = self.engine.takes(self.name, array, self.name in ("scatter", "all_to_all"))
+        return array if taken else array._copied(self.where)
+
+    @contextmanager
+    def target(self, out: Any, beside: Any = None, reads: bool = False) -> Iterator[Any]:
+        """Provide `out`, or a buffer of its elements, to the engine, and write the buffer to `out` afterwards."""
+        array = self._read(out)
+        self._require_writable(array)
+        if beside is not None and shares_memory(beside, array):
+            raise errors.ContiguityError(
+                where=self.where, expected="x and out that do not share memory, because the engine reads one "
+                "while it writes to the other", got="two arrays over the same elements",
+                fix="pass out=x.copy()" if self.op is None else "omit out= to reduce in place",
+            )  # fmt: skip
+        if self.engine.takes(self.name, array, self.name in ("all_gather", "gather", "all_to_all")):
+            yield array
+            return
+        # Report the copy now, so that one that is forbidden raises before the engine moves anything.
+        kind = "copy" if array.device.type == "cuda" else "host"
+        copy_tracking.report_copy(kind, array.nbytes, self.where)
+        if reads:
+            packed = array._copied(self.where)
+        else:
+            dtype, (code, index) = array.dtype, array.__dlpack_device__()
+            packed = _core.empty(class_for(dtype), array.shape, dtype, code, index)
+        yield packed
+        with copy_tracking.isolated_copy_count():
+            array[...] = packed
+
+    def rank_of(self, value: Any) -> int:
+        rank = operator.index(value) if hasattr(value, "__index__") else -1
+        if 0 <= rank < self.size:
+            return rank
+        raise errors.BoundsError(
+            where=self.where, expected=f"a rank from 0 to {self.size - 1}", got=errors.short_repr(value),
+            fix="pass the rank of a process of this group",
+        )  # fmt: skip
+
+    def require_shape(self, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+        if tuple(shape) != tuple(wanted):
+            raise errors.ShapeError(
+                where=self.where, expected=f"shape {tuple(wanted)} in a group of {self.size}",
+                got=f"shape {tuple(shape)}", fix="pass arrays with the shapes of the documentation",
+            )  # fmt: skip
+
+    def _read(self, x: Any) -> Any:
+        """Return `x` as a gpuinterop array over the same memory."""
+        array = core_view(from_any(x))
+        require_array(array, self.where)
+        dtype = array.dtype.name
+        if self.op is not None and not self.engine.reduces(dtype, self.op):
+            raise errors.DTypeError(
+                where=self.where, expected=f"a dtype that {self.engine.NAME} reduces with op={self.op!r}",
+                got=f"dtype {dtype}", fix='cast the array: x.astype("float32")',
+            )  # fmt: skip
+        self.dtype = self.dtype or dtype
+        if dtype != self.dtype:
+            raise errors.DTypeError(
+                where=self.where, expected=f"x and out of one dtype, {self.dtype}", got=f"dtype {dtype}",
+                fix=f"cast one of them: x.astype({dtype!r})",
+            )  # fmt: skip
+        self.engine.require_device(self.group, array, self.where)
+        return array
+
+    def _require_writable(self, array: Any) -> None:
+        if array.readonly:
+            raise errors.ReadOnlyError(
+                where=self.where, expected="a writable array, because the engine writes to it",
+                got="a read-only array", fix="pass a copy: x.copy()",
+            )  # fmt: skip
+        reach = 0  # bytes that the axes of smaller strides span
+        for step, length in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
+            if length > 1 and array.size and step <= reach:
+                raise errors.ContiguityError(
+                    where=self.where, expected="a destination whose elements do not overlap",
+                    got=f"shape {array.shape} with strides {array.strides} (bytes)",
+                    fix="receive into a new array, and assign",
+                )  # fmt: skip
+            reach += step * (length - 1)
+
+
+def _engine_of(group: Any, where: str) -> Any:
+    """Return the module of the engine to which the class of a group belongs."""
+    for cls in type(group).__mro__:
+        name = ENGINES.get(module_of(cls).partition(".")[0])
+        if name is not None:
+            return import_module(f"{__name__}.{name}")
+    raise errors.ArgumentTypeError(
+        where=where, expected=f"group= of one of {', '.join(ENGINES)}", got=errors.short_repr(group),
+        fix="pass group=mpi4py.MPI.COMM_WORLD or group=torch.distributed.group.WORLD",
+    )  # fmt: skip

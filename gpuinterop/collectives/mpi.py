@@ -1,0 +1,181 @@
+"""MPI through mpi4py: views are sent and received in place, as derived datatypes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from mpi4py import MPI
+
+from gpuinterop import errors
+from gpuinterop.arrays.core_view import byte_range
+
+NAME = "MPI"
+_OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN}
+_TYPES = {
+    "int8": MPI.INT8_T, "int16": MPI.INT16_T, "int32": MPI.INT32_T, "int64": MPI.INT64_T,
+    "uint8": MPI.UINT8_T, "uint16": MPI.UINT16_T, "uint32": MPI.UINT32_T, "uint64": MPI.UINT64_T,
+    "float32": MPI.FLOAT, "float64": MPI.DOUBLE,
+    "complex64": MPI.C_FLOAT_COMPLEX, "complex128": MPI.C_DOUBLE_COMPLEX,
+}  # fmt: skip
+
+
+def place(group: Any) -> tuple[int, int]:
+    """Return the size of a communicator, and the rank of this process."""
+    return group.Get_size(), group.Get_rank()
+
+
+def reduces(dtype: str, op: str) -> bool:
+    """Return whether MPI has the reduction."""
+    return dtype in _TYPES and not (dtype.startswith("complex") and op in ("max", "min"))
+
+
+def require_device(group: Any, array: Any, where: str) -> None:
+    """Wait for the work on an array, since MPI knows no streams; raise if MPI does not read GPU memory."""
+    if array.device.type == "cpu":
+        return
+    if not reads_gpu_memory():
+        raise errors.DeviceMismatchError(
+            where=where, expected="host memory, because this MPI does not report that it reads GPU memory",
+            got=f"an array on {array.device}",
+            fix='send x.to_device("cpu"), or install an MPI that is built for CUDA',
+        )  # fmt: skip
+    array.sync()
+
+
+@cache
+def reads_gpu_memory() -> bool:
+    """Return whether the MPI library reports that it reads CUDA memory: Open MPI's query, or MPICH's."""
+    for library in (ctypes.CDLL(None), ctypes.CDLL(MPI.__file__)):
+        if hasattr(library, "MPIX_Query_cuda_support"):
+            return bool(library.MPIX_Query_cuda_support())
+        if hasattr(library, "MPIX_GPU_query_support"):
+            found = ctypes.c_int(0)
+            library.MPIX_GPU_query_support(0, ctypes.byref(found))  # 0: MPIX_GPU_SUPPORT_CUDA
+            return bool(found.value)
+    return False
+
+
+def takes(name: str, array: Any, stacked: bool) -> bool:
+    """Return whether MPI reads or writes an array in place.
+
+    Reductions need contiguous arrays. Open MPI 5.0 places two kinds of datatypes wrongly: blocks of a stacked array
+    that interleave or go backwards in memory, and single bytes that go backwards.
+    """
+    if array.is_c_contiguous():
+        return True
+    backwards = array.itemsize == 1 and any(step < 0 for step in array.strides)
+    if backwards or name in ("all_reduce", "reduce_scatter"):
+        return False
+    if not stacked:
+        return True
+    first, end = byte_range(0, array.shape[1:], array.strides[1:], array.itemsize)
+    return bool(array.shape[0] == 1 or array.strides[0] >= end - first)
+
+
+@contextmanager
+def _message(x: Any, blocks: int = 1) -> Iterator[Any]:
+    """Describe an array to MPI, or with `blocks` the first of its parts along axis 0, one for each process."""
+    if x is None:
+        yield None
+        return
+    if x.is_c_contiguous():
+        yield [MPI.memory.fromaddress(x.ptr, x.nbytes), x.nbytes // blocks, MPI.BYTE]
+        return
+    first = 0 if blocks == 1 else 1
+    shape, strides = x.shape[first:], x.strides[first:]
+    start, end = byte_range(x.ptr, shape, strides, x.itemsize)
+    kind = _datatype([*zip(shape, strides, strict=True)], x.itemsize)
+    if (
+        start < x.ptr
+    ):  # let the datatype start at its lowest byte, since not all of Open MPI's algorithms accept others
+        kind = _replaced(kind, kind.Create_hindexed([1], [x.ptr - start]))
+    if first:
+        kind = _replaced(kind, kind.Create_resized(0, x.strides[0]))
+    kind.Commit()
+    try:
+        yield [MPI.memory.fromaddress(start, end - start), 1, kind]
+    finally:
+        kind.Free()
+
+
+def _datatype(axes: list[tuple[int, int]], itemsize: int) -> Any:
+    """Return the datatype of elements with these lengths and strides in bytes, in index order."""
+    run = itemsize  # bytes without a gap
+    axes = [(length, step) for length, step in axes if length != 1]
+    while axes and axes[-1][1] == run:
+        run *= axes.pop()[0]
+    kind = MPI.BYTE.Create_contiguous(run)
+    for length, step in reversed(axes):
+        kind = _replaced(kind, kind.Create_hvector(length, 1, step))
+    return kind
+
+
+def _replaced(old: Any, new: Any) -> Any:
+    old.Free()
+    return new
+
+
+def _values(x: Any, count: int | None = None) -> Any:
+    """Describe a contiguous array whose elements MPI computes with, or `count` of them for each process."""
+    memory = MPI.memory.fromaddress(x.ptr, x.nbytes)
+    return [memory, x.size if count is None else count, _TYPES[x.dtype.name]]
+
+
+def send(group: Any, x: Any, rank: int) -> None:
+    """Send an array."""
+    with _message(x) as message:
+        group.Send(message, dest=rank)
+
+
+def recv(group: Any, out: Any, rank: int) -> None:
+    """Receive an array."""
+    with _message(out) as message:
+        group.Recv(message, source=rank)
+
+
+def broadcast(group: Any, x: Any, root: int) -> None:
+    """Broadcast an array."""
+    with _message(x) as message:
+        group.Bcast(message, root=root)
+
+
+def all_reduce(group: Any, x: Any, out: Any, op: str) -> None:
+    """Reduce into `out`, or in place."""
+    if out is None:
+        group.Allreduce(MPI.IN_PLACE, _values(x), op=_OPS[op])
+    else:
+        group.Allreduce(_values(x), _values(out), op=_OPS[op])
+
+
+def reduce_scatter(group: Any, x: Any, out: Any, op: str) -> None:
+    """Reduce, and keep one block."""
+    group.Reduce_scatter_block(_values(x, out.size), _values(out), op=_OPS[op])
+
+
+def all_gather(group: Any, x: Any, out: Any) -> None:
+    """Gather in every process."""
+    with _message(x) as sent, _message(out, group.Get_size()) as received:
+        group.Allgather(sent, received)
+
+
+def gather(group: Any, x: Any, out: Any, root: int) -> None:
+    """Gather in one process."""
+    with _message(x) as sent, _message(out, group.Get_size()) as received:
+        group.Gather(sent, received, root=root)
+
+
+def scatter(group: Any, x: Any, out: Any, root: int) -> None:
+    """Scatter from one process."""
+    with _message(x, group.Get_size()) as sent, _message(out) as received:
+        group.Scatter(sent, received, root=root)
+
+
+def all_to_all(group: Any, x: Any, out: Any) -> None:
+    """Exchange blocks."""
+    size = group.Get_size()
+    with _message(x, size) as sent, _message(out, size) as received:
+        group.Alltoall(sent, received)

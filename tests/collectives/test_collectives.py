@@ -1,0 +1,156 @@
+"""Collectives over MPI and Gloo: every layout arrives as NumPy says; what cannot be sent is refused."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+from gpuinterop import collectives
+
+PROGRAM = str(Path(__file__).with_name("every_layout.py"))
+MPIRUN = Path(sys.executable).with_name("mpirun")
+
+
+def mpirun(count, *words):
+    """Run a program in several processes of MPI."""
+    pytest.importorskip("mpi4py")
+    runner = str(MPIRUN) if MPIRUN.exists() else shutil.which("mpirun")
+    if runner is None:
+        pytest.skip("mpirun is not installed")
+    options = ["--allow-run-as-root", "--oversubscribe", "-n", str(count)]
+    return subprocess.run(
+        [runner, *options, sys.executable, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_every_layout_over_mpi(count):
+    done = mpirun(count, PROGRAM, "mpi")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("624 cases, 0 wrong") == count
+
+
+def test_every_layout_over_gloo(tmp_path):
+    pytest.importorskip("torch.distributed")
+    processes = [
+        subprocess.Popen(
+            [sys.executable, PROGRAM, "gloo", str(rank), "2", str(tmp_path / "store")],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for rank in range(2)
+    ]  # fmt: skip
+    for process in processes:
+        out, err = process.communicate(timeout=240)
+        assert process.returncode == 0, out + err
+        assert "624 cases, 0 wrong" in out
+
+
+# ---- one process: refusals, copies, empty arrays ------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """A group of one process."""
+    return pytest.importorskip("mpi4py.MPI").COMM_SELF
+
+
+def zeros(*shape, dtype="float32"):
+    return gi.zeros(shape, dtype=dtype, device="cpu")
+
+
+def frozen(*shape):
+    x = zeros(*shape)
+    x.flags.writeable = False
+    return x
+
+
+OVERLAPPING = np.lib.stride_tricks.as_strided(np.zeros(4, "float32"), (3, 2), (4, 4))
+REFUSED = {
+    "a group of another class": (lambda g: collectives.send(zeros(2), 0, group="world"), gi.ArgumentTypeError),
+    "a rank outside the group": (lambda g: collectives.send(zeros(2), 1, group=g), gi.BoundsError),
+    "a negative rank": (lambda g: collectives.broadcast(zeros(2), -1, group=g), gi.BoundsError),
+    "a rank that is no number": (lambda g: collectives.recv(zeros(2), "a", group=g), gi.BoundsError),
+    "an unknown operation": (lambda g: collectives.all_reduce(zeros(2), op="mean", group=g), gi.ArgumentTypeError),
+    "an operation on complex numbers": (
+        lambda g: collectives.all_reduce(zeros(2, dtype="complex64"), op="max", group=g), gi.DTypeError,
+    ),
+    "a dtype that MPI lacks": (
+        lambda g: collectives.all_reduce(zeros(2, dtype="float16"), group=g), gi.DTypeError,
+    ),
+    "two dtypes": (
+        lambda g: collectives.all_gather(zeros(2), zeros(1, 2, dtype="float64"), group=g), gi.DTypeError,
+    ),
+    "shapes without the axis of ranks": (
+        lambda g: collectives.all_gather(zeros(2), zeros(2), group=g), gi.ShapeError,
+    ),
+    "another shape to reduce into": (
+        lambda g: collectives.all_reduce(zeros(2), zeros(3), group=g), gi.ShapeError,
+    ),
+    "a read-only destination": (lambda g: collectives.recv(frozen(2), 0, group=g), gi.ReadOnlyError),
+    "a broadcast destination": (
+        lambda g: collectives.recv(np.broadcast_to(np.zeros(1, "float32"), (3,)), 0, group=g), gi.ReadOnlyError,
+    ),
+    "a destination that overlaps itself": (
+        lambda g: collectives.recv(OVERLAPPING, 0, group=g), gi.ContiguityError,
+    ),
+    "a list": (lambda g: collectives.recv([0.0], 0, group=g), gi.ConversionTypeError),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_wrong_arguments_are_refused(name, alone):
+    call, error = REFUSED[name]
+    with pytest.raises(error):
+        call(alone)
+
+
+def test_arrays_that_share_elements_are_refused(alone):
+    x = zeros(1, 4)
+    with pytest.raises(gi.ContiguityError, match="do not share memory"):
+        collectives.all_to_all(x, x, group=alone)
+    with pytest.raises(gi.ContiguityError, match="reduce in place"):
+        collectives.all_reduce(x, x[:, ::-1], group=alone)
+    whole = gi.arange(8, dtype="float32", device="cpu")
+    collectives.all_gather(whole[::2], whole[1::2][None], group=alone)  # these only interleave
+    assert whole.tolist() == [0, 0, 2, 2, 4, 4, 6, 6]
+
+
+def test_mpi_copies_no_view_and_counts_what_it_packs(alone):
+    x = gi.CudaNdarray(np.arange(12, dtype="float32").reshape(3, 4), device="cpu")
+    out = zeros(1, 8, 6)
+    with gi.no_copies():
+        collectives.all_gather(x.T, out[:, ::2, ::2], group=alone)
+        collectives.broadcast(x[:, ::-1], 0, group=alone)
+    assert out[0, ::2, ::2].tolist() == x.T.tolist()
+    with gi.no_copies(), pytest.raises(gi.CopyForbiddenError):
+        collectives.all_reduce(x.T, group=alone)
+    with gi.count_copies() as counted:
+        collectives.all_reduce(x.T, out[0, ::2, ::2], group=alone)
+    assert (counted.count, counted.bytes) == (2, 96)
+
+
+@pytest.mark.parametrize("shape", [(0,), (2, 0, 3), ()])
+def test_empty_and_0d_arrays(shape, alone):
+    x, out = gi.full(shape, 3, device="cpu"), zeros(1, *shape)
+    collectives.all_gather(x, out, group=alone)
+    collectives.all_reduce(x, group=alone)
+    collectives.broadcast(x, group=alone)
+    assert out[0].tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float16", "complex64", "bfloat16"])
+def test_every_dtype_is_transferred(dtype, alone):
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    x = gi.ones((2, 3), dtype=dtype, device="cpu")
+    out = zeros(1, 3, 2, dtype=dtype)
+    collectives.gather(x.T, out, group=alone)
+    assert out[0].tolist() == x.T.tolist()
