@@ -1,34 +1,17 @@
 """Collectives over MPI and Gloo: every layout arrives as NumPy says; what cannot be sent is refused."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.mpi import mpirun
 
 import gpuinterop as gi
 from gpuinterop import collectives
 
 PROGRAM = str(Path(__file__).with_name("every_layout.py"))
-MPIRUN = Path(sys.executable).with_name("mpirun")
-
-
-def mpirun(count, *words):
-    """Run a program in several processes of MPI."""
-    pytest.importorskip("mpi4py")
-    runner = str(MPIRUN) if MPIRUN.exists() else shutil.which("mpirun")
-    if runner is None:
-        pytest.skip("mpirun is not installed")
-    options = ["--allow-run-as-root", "--oversubscribe", "-n", str(count)]
-    return subprocess.run(
-        [runner, *options, sys.executable, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
 
 
 @pytest.mark.parametrize("count", [2, 3])

@@ -2,12 +2,14 @@
 
 import importlib.util
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from doubles import driver
 from doubles.on_fake import FAKE
+from helpers.mpi import mpirun
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if path.stem != "command_line"]
@@ -62,6 +64,28 @@ def test_using_the_gpu(device: str, capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert printed.count("   moves:") == 6  # two arguments and two results; two results; nothing
     assert "GpuGemv" in printed
+
+
+PARALLEL = {
+    "mpi": ("mpi4py", ["data_parallel_mpi.py"]),
+    "torch": ("torch", ["-m", "torch.distributed.run", "--nproc-per-node", "2", "data_parallel_torch.py"]),
+    "dask": ("distributed", ["data_parallel_dask.py"]),
+}  # fmt: skip
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("engine", PARALLEL)
+def test_data_parallel_programs_give_the_numbers_of_one_process(engine: str) -> None:
+    package, words = PARALLEL[engine]
+    pytest.importorskip(package)
+    alone = run("data_parallel.py", "cpu")
+    start = partial(mpirun, 2, cwd=EXAMPLES) if engine == "mpi" else run
+    done = start(*words, "cpu")
+    assert done.returncode == 0, done.stdout + done.stderr
+    numbers, _, place = alone.stdout.partition(", on ")
+    assert numbers == "loss 0.17256, norm of the weights 1.41888"
+    assert place == "cpu\n"
+    assert numbers in done.stdout
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
