@@ -15,8 +15,8 @@ guarantees on every device. Tests check the guarantee. A correctly rounded resul
 
 - gpuinterop computes float16 and bfloat16 in float32, and rounds at the end.
 - Operations that are not in the table are exact or round once, such as comparisons, `floor`, `minimum` and casts.
-- Four exceptions are not in the table: `erfinv`, `digamma`, `float_power`, which computes as `power` does, and `round`
-  to decimals, which multiplies and divides.
+- Four operations round more often and are not in the table. `float_power` computes as `power` does. `round` to
+  decimals multiplies and divides. The others are `erfinv` and `digamma`.
 
 """
 KEPT = accuracy.WITHOUT_ORACLE
@@ -37,9 +37,11 @@ python benchmarks/accuracy.py --device cuda --json benchmarks/results/accuracy-c
 def page() -> str:
     found = {d: record for d in ("cpu", "cuda") if (record := recorded(f"accuracy-{d}"))}
     places = [f"{t} on {d}" for t in ("float32", "float64") for d in found]
-    counts = " and ".join(f"{record['arguments']:,} on {d}" for d, record in found.items())
+    counts = " and ".join(
+        f"{record['arguments']:,} arguments on {d}" for d, record in found.items()
+    )
     lines = [
-        f"We measured each operation with {counts} arguments, from the ranges in `benchmarks/accuracy.py`.",
+        f"We measured each operation with {counts}, from the ranges in `benchmarks/accuracy.py`.",
         "",
     ]
     rows = []

@@ -24,8 +24,8 @@ HEAD = """\
 <!-- Written by tools/make_docs.py from benchmarks/results/matrix-*.json: change it there. -->
 
 The tables give the tested outcome of every conversion. The tests compare addresses, check that a write on one side
-shows on the other, and drop the owners. Run the same tests with your libraries: `python -m gpuinterop matrix`. It is
-the [compatibility suite](../how-to/test-conversions.md).
+shows on the other, and drop the owners. `python -m gpuinterop matrix` runs the same
+[tests](../how-to/test-conversions.md) with your libraries.
 
 | | meaning |
 | --- | --- |
@@ -39,8 +39,8 @@ the [compatibility suite](../how-to/test-conversions.md).
 - `buffer` is Python's `memoryview`. `array_api` is any library of the array API, tested with array-api-strict.
 - "Objects of its style" are test doubles with the attributes of the library's arrays. The suite on your machine tries
   installed libraries only.
-- `--device cpu --output benchmarks/results/matrix-cpu.json` records the first tables again, `cuda` and
-  `matrix-gpu.json` the second ones.
+- `--device cpu --output benchmarks/results/matrix-cpu.json` records the tables of the host again. For the tables of
+  a GPU write `cuda` and `matrix-gpu.json`.
 
 ## Layouts
 
