@@ -47,7 +47,7 @@ def test_code_runs_as_printed(page, needs, tmp_path):
         if block.language == "python" and set(block.needs) <= set(needs):
             # Padding keeps the line numbers of the page in a traceback.
             lines += [""] * (block.line - 1 - len(lines)) + block.text.splitlines()
-    program = tmp_path / f"{page.stem}.py"
+    program = tmp_path / f"{page.stem}_page.py"  # random.py would hide the module random
     program.write_text("\n".join(lines) + "\n", encoding="utf-8")
     # Warnings of other libraries at import are not faults of gpuinterop.
     strict = ["-W", "error"] if set(needs) <= {"gpu"} else []
@@ -148,7 +148,7 @@ UNDOCUMENTED = {
 }  # fmt: skip
 # Where each project keeps the page of a name.
 PLACES = {
-    "numpy": r"reference/(generated/{name}|constants|arrays\.scalars)\.html",
+    "numpy": r"reference/(generated/{name}|random/bit_generators/{last}|constants|arrays\.scalars)\.html",
     "cupy": r"reference/(generated/{name}|{last})\.html",
     "torch": r"(generated/{name}|generated/torch\.nn\.parameter\.Parameter|{last}|tensors)\.html",
     "pytensor": r"library/compile/\w+\.html",
