@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import sys
 from abc import ABC
+from collections.abc import Callable
 from typing import Any
 
 
@@ -21,21 +24,55 @@ class _Chunk(ABC):  # noqa: B024 - it answers issubclass only
 
 def register(sizeof: Any) -> None:
     """Register gpuinterop arrays in Dask's tables; the functions are loaded when an array first meets them."""
+    _add_lazily(sizeof, memory_of)
+    name = "dask.array.chunk_types"
+    if name in sys.modules:
+        _register_chunks()
+    else:
+        sys.meta_path.insert(0, _AfterImport(name, _register_chunks))
+
+
+def _register_chunks() -> None:
     from dask.array.chunk_types import register_chunk_type
     from dask.array.dispatch import percentile_lookup, to_numpy_dispatch
 
     register_chunk_type(_Chunk)
-    tables = {sizeof: memory_of, percentile_lookup: percentile, to_numpy_dispatch: to_numpy}
-    for table, function in tables.items():
-        table.register_lazy("gpuinterop")(
-            lambda table=table, function=function: _add(table, function)
-        )
+    _add_lazily(percentile_lookup, percentile)
+    _add_lazily(to_numpy_dispatch, to_numpy)
 
 
-def _add(table: Any, function: Any) -> None:
-    from gpuinterop import _core
+class _AfterImport:
+    """A finder that calls a function after the import of a module.
 
-    table.register(_core.Array)(function)
+    Dask reads the entry point before its array module can be imported, and has no hook that runs afterwards.
+    """
+
+    def __init__(self, name: str, function: Callable[[], None]) -> None:
+        self.name, self.function = name, function
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Return the spec that the other finders have for the module, with a loader that calls the function."""
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec: Any = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+
+        def exec_module(module: Any) -> None:
+            load(module)
+            self.function()
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def _add_lazily(table: Any, function: Any) -> None:
+    def add() -> None:
+        from gpuinterop import _core
+
+        table.register(_core.Array)(function)
+
+    table.register_lazy("gpuinterop")(add)
 
 
 def memory_of(x: Any) -> int:
