@@ -22,6 +22,8 @@ _TYPES = {
     "complex64": MPI.C_FLOAT_COMPLEX, "complex128": MPI.C_DOUBLE_COMPLEX,
 }  # fmt: skip
 
+_MOST, _PART = 1 << 31, 1 << 30  # Open MPI 5.0 counts in 32 bits
+
 
 def place(group: Any) -> tuple[int, int]:
     """Return the size of a communicator, and the rank of this process."""
@@ -67,6 +69,8 @@ def takes(name: str, array: Any, stacked: bool) -> bool:
     """
     if array.is_c_contiguous():
         return True
+    if max(array.shape) >= _MOST:
+        return False
     backwards = array.itemsize == 1 and any(step < 0 for step in array.strides)
     if backwards or name in ("all_reduce", "reduce_scatter"):
         return False
@@ -82,7 +86,7 @@ def _message(x: Any, blocks: int = 1) -> Iterator[Any]:
     if x is None:
         yield None
         return
-    if x.is_c_contiguous():
+    if x.is_c_contiguous() and x.nbytes // blocks < _MOST:
         yield [MPI.memory.fromaddress(x.ptr, x.nbytes), x.nbytes // blocks, MPI.BYTE]
         return
     first = 0 if blocks == 1 else 1
@@ -108,10 +112,21 @@ def _datatype(axes: list[tuple[int, int]], itemsize: int) -> Any:
     axes = [(length, step) for length, step in axes if length != 1]
     while axes and axes[-1][1] == run:
         run *= axes.pop()[0]
-    kind = MPI.BYTE.Create_contiguous(run)
+    kind = _bytes(run)
     for length, step in reversed(axes):
         kind = _replaced(kind, kind.Create_hvector(length, 1, step))
     return kind
+
+
+def _bytes(count: int) -> Any:
+    """Return the datatype of adjacent bytes."""
+    if count < _MOST:
+        return MPI.BYTE.Create_contiguous(count)
+    part = MPI.BYTE.Create_contiguous(_PART)
+    whole, rest = divmod(count, _PART)
+    return _replaced(
+        part, MPI.Datatype.Create_struct([whole, rest], [0, whole * _PART], [part, MPI.BYTE])
+    )
 
 
 def _replaced(old: Any, new: Any) -> Any:
@@ -145,14 +160,24 @@ def broadcast(group: Any, x: Any, root: int) -> None:
 
 def all_reduce(group: Any, x: Any, out: Any, op: str) -> None:
     """Reduce into `out`, or in place."""
-    if out is None:
-        group.Allreduce(MPI.IN_PLACE, _values(x), op=_OPS[op])
-    else:
-        group.Allreduce(_values(x), _values(out), op=_OPS[op])
+    x = x.reshape(-1)
+    out = None if out is None else out.reshape(-1)
+    for start in range(0, x.size, _PART):
+        part = slice(start, start + _PART)
+        if out is None:
+            group.Allreduce(MPI.IN_PLACE, _values(x[part]), op=_OPS[op])
+        else:
+            group.Allreduce(_values(x[part]), _values(out[part]), op=_OPS[op])
 
 
 def reduce_scatter(group: Any, x: Any, out: Any, op: str) -> None:
     """Reduce, and keep one block."""
+    if out.size >= _MOST:
+        raise errors.ShapeError(
+            where="collectives.reduce_scatter",
+            expected="a block of less than 2**31 elements, because MPI counts them in 32 bits",
+            got=f"shape {out.shape}", fix="reduce parts of the blocks, one after the other",
+        )  # fmt: skip
     group.Reduce_scatter_block(_values(x, out.size), _values(out), op=_OPS[op])
 
 

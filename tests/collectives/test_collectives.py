@@ -137,3 +137,13 @@ def test_every_dtype_is_transferred(dtype, alone):
     out = zeros(1, 3, 2, dtype=dtype)
     collectives.gather(x.T, out, group=alone)
     assert out[0].tolist() == x.T.tolist()
+
+
+@pytest.mark.slow
+def test_more_bytes_than_mpi_counts(alone):
+    count = (1 << 31) + 5
+    x, out = np.zeros(count, np.uint8), np.zeros((1, count), np.uint8)
+    x[::1000003] = 7
+    x[-1] = 9
+    collectives.all_gather(x, out, group=alone)
+    assert np.array_equal(out[0], x)
