@@ -75,6 +75,7 @@ _MODULES: dict[str, str] = {
     "gpuinterop.product.functions": "addmm allow_tf32 dot gemm gemv ger inner matmul vdot",
     "gpuinterop.fusion.map_reduce": "MapReduce",
     "gpuinterop.captures": "Capture capture",
+    "gpuinterop.processes.handles": "Handle share shared_empty",
     "gpuinterop.borrowed.via": "via",
     "gpuinterop.arrays.copy_tracking": "count_copies log_transfers no_copies",
     "gpuinterop.doctor": "doctor show_config",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,10 @@ from .plan import ArrayInfo, Plan, plan_from_error
 __all__ = ["explain", "may_share_memory", "shares_memory"]
 
 
+# What is no library: the module whose `plan` predicts it.
+_PLANS = {"process": "gpuinterop.processes.handles"}
+
+
 def explain(x: Any, library: str = "gpuinterop", copyif: bool = False, **options: Any) -> Plan:
     """Report what converting `x` would do: share, copy or raise, why, and a fix.
 
@@ -26,7 +31,7 @@ def explain(x: Any, library: str = "gpuinterop", copyif: bool = False, **options
     DLPack capsule is not consumed.
 
     `x` may be a gpuinterop array or an array of another library. `library` is a name as for `to`, or
-    "gpuinterop" or "cudandarray" for a gpuinterop array. The library is imported, to check that this works.
+    "gpuinterop" or "cudandarray" for a gpuinterop array, or "process" for what `share` would do. The library is imported, to check that this works.
     Inside `no_copies` a copy is refused.
 
     A converter of another package without ``plan_to`` gives ``.unknown``. One without ``plan_from`` is tried.
@@ -41,6 +46,8 @@ def explain(x: Any, library: str = "gpuinterop", copyif: bool = False, **options
     True
     """
     copyif = copyif if type(copyif) is bool else require_bool(copyif, "copyif", "explain")  # type: ignore[redundant-expr]
+    if library in _PLANS:
+        return import_module(_PLANS[library]).plan(x, copyif)
     entry, dtype, options = read_target(x, library, options, "explain")
     if entry is None:
         plan = engine.plan_own(x, copyif, options, dtype=dtype)[0]

@@ -1,0 +1,112 @@
+"""Host memory that other processes can map: files without a name, and the files behind other libraries' memory."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+_PROT_READ, _PROT_WRITE, _MAP_SHARED = 1, 2, 1
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+# Seals that keep the length of a file, because a process that reads beyond a shortened file is ended by the system.
+_F_ADD_SEALS, _SEALS = 1033, 2 | 4
+# A row of /proc/self/maps: first and last address, rights, offset in the file, device, inode, name.
+_ROW = re.compile(r"(\w+)-(\w+) (.)(.).(.) (\w+) (\w+):(\w+) (\d+) *(.*)")
+
+
+@cache
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    size, number = ctypes.c_size_t, ctypes.c_int
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, size, number, number, number, ctypes.c_long]
+    libc.munmap.argtypes = [ctypes.c_void_p, size]
+    return libc
+
+
+class File:
+    """A descriptor, closed with the object."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
+class HostMapping:
+    """Bytes of a file in this process's memory; unmapped when the last array over them is destroyed."""
+
+    def __init__(self, file: File, start: int, nbytes: int, readonly: bool) -> None:
+        """Keep the file too, so that the memory can be shared once more."""
+        self.file, inside = file, start % _PAGE
+        self._length = nbytes + inside
+        protection = _PROT_READ if readonly else _PROT_READ | _PROT_WRITE
+        found = _libc().mmap(
+            None, self._length, protection, _MAP_SHARED, file.descriptor, start - inside
+        )
+        if found == ctypes.c_void_p(-1).value:
+            code = ctypes.get_errno()
+            error = MemoryError if code == errno.ENOMEM else OSError
+            raise error(f"mmap of {nbytes} bytes: {os.strerror(code)}")
+        self._pages, self.address = found, found + inside
+
+    def __del__(self) -> None:
+        if hasattr(self, "_pages"):
+            _libc().munmap(self._pages, self._length)
+
+
+def new_memory(nbytes: int) -> HostMapping:
+    """Return zeroed memory of a file without a name, which exists as long as a process has it open or mapped."""
+    file = File(os.memfd_create("gpuinterop", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+    os.ftruncate(file.descriptor, nbytes)
+    fcntl.fcntl(file.descriptor, _F_ADD_SEALS, _SEALS)
+    return HostMapping(file, 0, nbytes, readonly=False)
+
+
+def find_file(address: int, nbytes: int, readonly: bool) -> tuple[File, int, bool] | str:
+    """Return the file behind memory, the offset of `address` in it and whether it is read-only; or why there is none."""
+    row = _row_of(address, nbytes)
+    if row is None:
+        return "memory of several mappings"
+    first, _, _, write, shared, offset, major, minor, inode, name = row
+    if shared != "s":
+        return "ordinary memory of this process"
+    readonly = readonly or write != "w"
+    identity = os.makedev(int(major, 16), int(minor, 16)), int(inode)
+    flags = os.O_CLOEXEC | (os.O_RDONLY if readonly else os.O_RDWR)
+    for path in _paths(name):
+        try:
+            found = os.stat(path)
+            if (found.st_dev, found.st_ino) == identity:
+                return (
+                    File(os.open(path, flags)),
+                    int(offset, 16) + address - int(first, 16),
+                    readonly,
+                )
+        except OSError:
+            continue
+    return "shared memory whose file this process has closed and that has no name"
+
+
+def _row_of(address: int, nbytes: int) -> tuple[Any, ...] | None:
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as rows:
+        for text in rows:
+            first, _, rest = text.partition("-")
+            if int(first, 16) <= address < int(rest.partition(" ")[0], 16):
+                row = _ROW.match(text)
+                return row.groups() if row and address + nbytes <= int(row[2], 16) else None
+    return None
+
+
+def _paths(name: str) -> Iterator[str]:
+    """Return paths of the file of a mapping: this process's descriptors, and its name."""
+    for number in os.listdir("/proc/self/fd"):
+        yield f"/proc/self/fd/{number}"
+    if name.startswith("/"):
+        yield name

@@ -1,0 +1,138 @@
+"""The opener's side of shared handles: memory mapped from an owner's answer, and arrays that hold it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import weakref
+from typing import Any
+
+from gpuinterop import _core
+from gpuinterop.arrays.dtypes import as_supported_dtype
+from gpuinterop.devices.foreign_handles import CPU, CUDA
+from gpuinterop.errors import ExchangeError
+from gpuinterop.ndarray import CudaNdarray, GpuArray
+
+from . import device_memory, host_memory, service
+
+# The open allocations of other processes, because the driver opens an allocation of a pool only once.
+_mapped: weakref.WeakValueDictionary[Any, device_memory.DeviceMapping]
+_mapped = weakref.WeakValueDictionary()
+_lock = threading.RLock()
+
+
+class Held:
+    """Holds memory for the arrays over it, and the lease if another process owns it."""
+
+    def __init__(self, memory: Any, lease: socket.socket | None = None) -> None:
+        self.memory, self.lease = memory, lease
+
+    def array(
+        self, cls: Any, start: int, shape: Any, dtype: Any, code: int, index: int, readonly: bool = False
+    ) -> Any:  # fmt: skip
+        """Return a C-ordered array from a byte on. On a GPU the default stream waits for the end of its use."""
+        address = self.memory.address + start
+        stream = 1 if code == CUDA else None
+        return _core.from_pointer(
+            cls, address, shape, None, dtype, code, index, self, readonly, stream, "open"
+        )
+
+    def __del__(self) -> None:
+        _ended.append((self.memory, self.lease))
+        _release()
+
+
+_ended: list[tuple[Any, socket.socket | None]] = []
+
+
+def _release() -> None:
+    """Unmap memory without arrays, and end its leases.
+
+    On a GPU this waits for the work on it, which would break a capture, so it then happens later.
+    """
+    while _ended:
+        memory, lease = _ended[-1]
+        if isinstance(memory, device_memory.DeviceMapping) and not device_memory.is_over():
+            if _core.capturing():
+                return
+            device_memory.finish(memory.index)
+        with _lock:
+            _ended.pop()
+            del memory
+        if lease is not None:
+            service.end_lease(lease)
+
+
+def open_shared(address: str, token: bytes) -> Any:
+    """Return an array over the memory that another process offers."""
+    _release()
+    lease, answer, given = service.connect(address, token)
+    try:
+        return _array(answer, given, lease)
+    except BaseException:
+        service.end_lease(lease)
+        raise
+    finally:
+        service.close_all(given)
+
+
+def _array(answer: dict[str, Any], given: list[int], lease: socket.socket) -> Any:
+    dtype = as_supported_dtype(answer["dtype"], "open")
+    cls = CudaNdarray if answer["float32"] else GpuArray
+    nbytes, start = int(answer["bytes"]), int(answer["start"])
+    code, index = CPU, 0
+    if answer["mechanism"] == "none":
+        code, index = _place(answer["device"])
+        empty = _core.empty(cls, answer["shape"], dtype, code, index, where="open")
+        service.end_lease(lease)
+        return empty
+    if answer["mechanism"] == "file":
+        memory: Any = _map_file(given, start, nbytes, answer["readonly"])
+        start = 0
+    else:
+        code, index = CUDA, device_memory.device_of(answer["gpu"])
+        memory = _map_allocation(answer, index, given)
+        if not 0 <= start <= start + nbytes <= memory.nbytes:
+            raise _wrong_size(nbytes, memory.nbytes - start)
+        device_memory.wait_for_event(answer["event"], index)
+    held = Held(memory, lease)
+    length = nbytes // dtype.itemsize
+    flat = held.array(cls, start, (length,), dtype, code, index, bool(answer["readonly"]))
+    steps = [s // dtype.itemsize for s in answer["strides"]]
+    return flat._restrided(answer["shape"], steps, int(answer["inside"]) // dtype.itemsize)
+
+
+def _place(device: str) -> tuple[int, int]:
+    """Return the place of an empty array, on the host if its GPU is not here."""
+    index = int(device.rpartition(":")[2]) if device != "cpu" else -1
+    return (CUDA, index) if 0 <= index < _core.cuda_device_count() else (CPU, 0)
+
+
+def _map_file(given: list[int], start: int, nbytes: int, readonly: bool) -> host_memory.HostMapping:
+    if len(given) != 1:
+        raise device_memory.wrong_descriptors(given)
+    file = host_memory.File(os.dup(given[0]))
+    size = os.fstat(file.descriptor).st_size
+    if not 0 <= start <= start + nbytes <= size:
+        raise _wrong_size(nbytes, size - start)
+    return host_memory.HostMapping(file, start, nbytes, readonly)
+
+
+def _map_allocation(
+    answer: dict[str, Any], index: int, given: list[int]
+) -> device_memory.DeviceMapping:
+    key = answer["mechanism"], answer["handle"], answer["number"], index
+    if answer["mechanism"] == "vmm":  # which may be mapped several times, also read-only
+        return device_memory.open_memory(answer, index, given)
+    with _lock:
+        memory = _mapped.get(key)
+        if memory is None:
+            memory = _mapped[key] = device_memory.open_memory(answer, index, given)
+        return memory
+
+
+def _wrong_size(nbytes: int, size: int) -> ExchangeError:
+    return ExchangeError(
+        where="open", expected=f"{nbytes} bytes of memory", got=f"{max(size, 0)} bytes", fix="share the array again"
+    )  # fmt: skip

@@ -1,0 +1,312 @@
+"""The owner's side of shared handles: a thread that gives descriptors to processes of the same user, and leases.
+
+A handle names a socket and a secret token. An opener connects and sends the token. The owner answers with the
+layout and the descriptor of the memory. The connection is the lease: it stays open while the opener has the memory
+mapped, and ends with its process, however that ends. The owner keeps the array until no handle and no lease is
+left. A token is never used again, so an old handle is refused even if the address has been reused.
+
+The socket has an abstract name, so a crash leaves no file behind. Anyone on the machine may connect to such a name,
+so both sides read the other's user from the kernel before they send or believe anything.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import json
+import os
+import secrets
+import selectors
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gpuinterop.errors import ExchangeError
+
+_INT = struct.Struct("i")
+TOKEN_BYTES = 16
+_MOST_BYTES = 1 << 16  # of an answer: 64 dimensions need less than 3 KiB
+_SECONDS = 30.0  # that an opener waits for an answer
+# How long the exit of the owner waits for the leases of memory that ends with its process.
+EXIT_SECONDS = 60.0
+PREFIX = "gpuinterop-"
+
+
+class Offer(NamedTuple):
+    """What an owner gives: the answer to an opener, and its descriptors."""
+
+    array: Any  # kept alive
+    answer: dict[str, Any]
+    descriptors: Callable[[], list[int]]  # new ones, closed after they were sent
+    ends_with_owner: bool  # the driver leaves open memory undefined when the owner exits
+
+
+class _Entry:
+    """An offer, the number of leases, and whether a handle of the owner still exists."""
+
+    def __init__(self, offer: Offer) -> None:
+        self.offer, self.leases, self.open = offer, 0, True
+
+
+class _Owner:
+    """The thread that answers openers, and the table of offers. One for a process, made on the first share."""
+
+    def __init__(self) -> None:
+        self.address = f"{PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
+        self.entries: dict[bytes, _Entry] = {}
+        self.changed = threading.Condition()
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(f"\0{self.address}")
+        self.listener.listen(128)
+        self.listener.setblocking(False)
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.listener, selectors.EVENT_READ)
+        self.closing = False
+        threading.Thread(target=self._run, name="gpuinterop share", daemon=True).start()
+
+    def add(self, offer: Offer) -> bytes:
+        token = secrets.token_bytes(TOKEN_BYTES)
+        with self.changed:
+            self.entries[token] = _Entry(offer)
+        return token
+
+    def withdraw(self, token: bytes) -> None:
+        """Refuse further openers; the array is kept until the last lease ends."""
+        dropped = None  # outside of the lock, because its memory may call back
+        with self.changed:
+            entry = self.entries.get(token)
+            if entry is not None:
+                entry.open = False
+                dropped = self._drop_if_unused(token, entry)
+        del dropped
+
+    def _drop_if_unused(self, token: bytes, entry: _Entry) -> _Entry | None:
+        self.changed.notify_all()
+        return self.entries.pop(token, None) if not entry.open and not entry.leases else None
+
+    def _run(self) -> None:
+        while not self.closing:
+            for key, _ in self.selector.select():
+                try:
+                    self._accept() if key.fileobj is self.listener else self._read(key)
+                except OSError:  # the opener ended meanwhile
+                    pass
+
+    def _accept(self) -> None:
+        connection, _ = self.listener.accept()
+        if peer_user(connection) != os.getuid():
+            return connection.close()
+        connection.setblocking(False)
+        self.selector.register(connection, selectors.EVENT_READ)
+
+    def _read(self, key: selectors.SelectorKey) -> None:
+        """Read a token, or the end of a lease."""
+        connection: Any = key.fileobj
+        try:
+            text = connection.recv(TOKEN_BYTES + 1)
+        except ConnectionError:
+            text = b""
+        if text and key.data is None and self._lease(connection, text):
+            return
+        self.selector.unregister(connection)
+        connection.close()
+        dropped = None
+        with self.changed:
+            entry = self.entries.get(key.data) if key.data else None
+            if entry is not None:
+                entry.leases -= 1
+                dropped = self._drop_if_unused(key.data, entry)
+        del dropped
+
+    def _lease(self, connection: socket.socket, token: bytes) -> bool:
+        """Answer an opener; False ends the connection."""
+        with self.changed:
+            entry = self.entries.get(token)
+            if entry is None or not entry.open:
+                connection.send(b"{}")
+                return False
+            entry.leases += 1
+        try:
+            given = entry.offer.descriptors()
+            try:
+                socket.send_fds(connection, [json.dumps(entry.offer.answer).encode()], given)
+            finally:
+                close_all(given)
+        except Exception as error:  # no descriptor is free, or the driver refuses
+            connection.send(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+            with self.changed:
+                entry.leases -= 1
+            return False
+        self.selector.modify(connection, selectors.EVENT_READ, token)
+        return True
+
+    def end(self) -> None:
+        """Refuse new openers, and wait for the leases of memory that ends with this process."""
+        with self.changed:
+            for entry in self.entries.values():
+                entry.open = False
+            self.changed.wait_for(
+                lambda: (
+                    not any(e.leases and e.offer.ends_with_owner for e in self.entries.values())
+                ),
+                EXIT_SECONDS,
+            )
+        self.closing = True
+
+    def leave(self) -> None:
+        """Close the sockets in a child of a fork, which has no thread that answers."""
+        for key in [*self.selector.get_map().values()]:
+            close_all([key.fd])
+        self.selector.close()
+
+
+_lock = threading.Lock()
+_owner: _Owner | None = None
+
+
+def owner() -> _Owner:
+    """Return this process's owner of handles."""
+    global _owner
+    with _lock:
+        if _owner is None:
+            _owner = _Owner()
+            atexit.register(_end)
+            if util := sys.modules.get("multiprocessing.util"):  # its children leave atexit out
+                util.Finalize(None, _end, exitpriority=0)
+        return _owner
+
+
+def offered_here(address: str, token: bytes) -> Offer | None:
+    """Return this process's own offer, None if another process made it; refuse one that has been withdrawn."""
+    if _owner is None or address != _owner.address:
+        return None
+    with _owner.changed:
+        entry = _owner.entries.get(token)
+    if entry is None or not entry.open:
+        raise no_longer_shared()
+    return entry.offer
+
+
+def leases(token: bytes) -> int:
+    """Return how many times other processes have the memory open."""
+    entry = None if _owner is None else _owner.entries.get(token)
+    return 0 if entry is None else entry.leases
+
+
+def wait(token: bytes, timeout: float | None) -> bool:
+    """Wait until no other process has the memory open; False after `timeout` seconds."""
+    if _owner is None:
+        return True
+    with _owner.changed:
+        return _owner.changed.wait_for(lambda: leases(token) == 0, timeout)
+
+
+def _end() -> None:
+    if _owner is not None and not _owner.closing:
+        _owner.end()
+
+
+def _after_fork_in_child() -> None:
+    global _owner, _lock
+    _lock = threading.Lock()
+    if _owner is not None:
+        _owner.leave()
+        _owner = None
+    for lease in [*_leases]:
+        lease.close()
+    _leases.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+# ---- the opener's side --------------------------------------------------------------------------
+
+_leases: set[socket.socket] = set()  # closed in a child of a fork, which would extend them
+
+
+def connect(address: str, token: bytes) -> tuple[socket.socket, dict[str, Any], list[int]]:
+    """Return the lease, the owner's answer and new descriptors of the memory."""
+    lease = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    given: list[int] = []
+    try:
+        lease.settimeout(_SECONDS)
+        try:
+            lease.connect(f"\0{address}")
+        except (ConnectionError, FileNotFoundError, BlockingIOError):
+            raise owner_is_gone() from None
+        if peer_user(lease) != os.getuid():
+            raise ExchangeError(
+                where="open", expected="a handle of this user", got="a handle of another user",
+                fix="send a copy: numpy.asarray(x), or a pickle of the array",
+            )  # fmt: skip
+        lease.send(token)
+        text, given = receive(lease)
+        answer = json.loads(text) if text else {}
+        if not answer:
+            raise no_longer_shared() if text else owner_is_gone()
+        if "error" in answer:
+            raise ExchangeError(
+                where="open", expected="memory that its owner can send", got=str(answer["error"]),
+                fix="close arrays that are open, or send a copy: a pickle of the array",
+            )  # fmt: skip
+    except BaseException:
+        lease.close()
+        close_all(given)
+        raise
+    _leases.add(lease)
+    return lease, answer, given
+
+
+def end_lease(lease: socket.socket) -> None:
+    _leases.discard(lease)
+    lease.close()
+
+
+def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
+    """Receive a message and its descriptors, which children do not inherit."""
+    # Not socket.recv_fds, which ignores the flag before Python 3.12.
+    room, given = socket.CMSG_LEN(4 * _INT.size), array.array("i")
+    try:
+        text, parts, flags, _ = connection.recvmsg(_MOST_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+    except ConnectionError:
+        return b"", []
+    except TimeoutError:
+        raise ExchangeError(
+            where="open", expected="an answer of the owner's process",
+            got=f"none within {_SECONDS:.0f} seconds", fix="continue the owner, if it is stopped, and open again",
+        ) from None  # fmt: skip
+    for level, kind, data in parts:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            given.frombytes(data[: len(data) // _INT.size * _INT.size])
+    if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+        close_all([*given])
+        return b"", []
+    return text, [*given]
+
+
+def close_all(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def peer_user(connection: socket.socket) -> int:
+    """Return the user of the process at the other end, from the kernel."""
+    parts = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", parts)[1])
+
+
+def owner_is_gone() -> ExchangeError:
+    return ExchangeError(
+        where="open", expected="a handle of a running process",
+        got="a handle whose owner has ended", fix="share the array from a process that lives on",
+    )  # fmt: skip
+
+
+def no_longer_shared() -> ExchangeError:
+    return ExchangeError(
+        where="open", expected="a handle that its owner still offers",
+        got="a handle whose owner has released it", fix="keep the handle in the owner until it has been opened",
+    )  # fmt: skip
