@@ -30,9 +30,9 @@ def explain(x: Any, library: str = "gpuinterop", copyif: bool = False, **options
     ``.reason``, ``.axis``, ``.bytes`` and ``.fix``. Printing it shows all of them. Nothing is converted, and a
     DLPack capsule is not consumed.
 
-    `x` may be a gpuinterop array or an array of another library. `library` is a name as for `to`, or
-    "gpuinterop" or "cudandarray" for a gpuinterop array, or "process" for what `share` would do. The library is imported, to check that this works.
-    Inside `no_copies` a copy is refused.
+    `x` may be a gpuinterop array or an array of another library. `library` is a name as for `to`,
+    "gpuinterop" or "cudandarray" for a gpuinterop array, or "process" for `share`. The library is imported,
+    to check that this works. Inside `no_copies` a copy is refused.
 
     A converter of another package without ``plan_to`` gives ``.unknown``. One without ``plan_from`` is tried.
     Only the conversion itself raises CaptureError on a GPU, because it finds out there which streams may wait
@@ -46,10 +46,13 @@ def explain(x: Any, library: str = "gpuinterop", copyif: bool = False, **options
     True
     """
     copyif = copyif if type(copyif) is bool else require_bool(copyif, "copyif", "explain")  # type: ignore[redundant-expr]
+    plan: Plan
+    entry, dtype = None, None
+    if library not in _PLANS:
+        entry, dtype, options = read_target(x, library, options, "explain")
     if library in _PLANS:
-        return import_module(_PLANS[library]).plan(x, copyif)
-    entry, dtype, options = read_target(x, library, options, "explain")
-    if entry is None:
+        plan = import_module(_PLANS[library]).plan(x, copyif, **options)
+    elif entry is None:
         plan = engine.plan_own(x, copyif, options, dtype=dtype)[0]
     else:
         plan = engine.plan_conversion(x, entry, copyif, options).plan

@@ -6,6 +6,7 @@ The calls go to the driver that the core has loaded. They leave no context curre
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -161,6 +162,10 @@ def handle_of(found: Allocation, index: int) -> str:
         if found.mechanism == "legacy":
             _call("cuIpcGetMemHandle", byref(handle), start)
         elif found.mechanism == "pool":
+            for descriptor in descriptors_of(
+                found, index
+            ):  # the driver exports a pool before its pointers
+                os.close(descriptor)
             _call("cuMemPoolExportPointer", byref(handle), start)
         else:
             return ""
@@ -202,7 +207,7 @@ class ReadyEvent:
         self.text = bytes(handle).hex()
 
     def __del__(self) -> None:
-        if self._event and not is_over():
+        if self._event.value and not is_over():
             with _current(self._index):
                 _call("cuEventDestroy_v2", self._event)
 
@@ -343,6 +348,7 @@ def open_memory(answer: dict[str, Any], index: int, given: list[int]) -> DeviceM
 
 
 def wrong_descriptors(given: list[int]) -> ExchangeError:
+    """Return the error for an answer with another number of descriptors than one."""
     return ExchangeError(
         where="open", expected="a descriptor of the memory", got=f"{len(given)} descriptors",
         fix="share the array again",

@@ -100,7 +100,7 @@ def _plan_memory(info: ArrayInfo) -> tuple[Plan, Any]:
     if not why:
         return _shared(words), found
     plan = copy_needed(
-        "process", "share", info, ExchangeError, "memory that another process can open", why, _MAKE, code="memory"
+        "process", "share", info, ExchangeError, "memory that another process can open", why, _MAKE
     )  # fmt: skip
     return plan, None
 

@@ -9,9 +9,11 @@ import os
 import re
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 _PROT_READ, _PROT_WRITE, _MAP_SHARED = 1, 2, 1
+_SELF = Path("/proc/self")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # Seals that keep the length of a file, because a process that reads beyond a shortened file is ended by the system.
 _F_ADD_SEALS, _SEALS = 1033, 2 | 4
@@ -70,7 +72,7 @@ def new_memory(nbytes: int) -> HostMapping:
 
 
 def find_file(address: int, nbytes: int, readonly: bool) -> tuple[File, int, bool] | str:
-    """Return the file behind memory, the offset of `address` in it and whether it is read-only; or why there is none."""
+    """Return the file behind memory, the offset of `address` in it and whether it is read-only, or why not."""
     row = _row_of(address, nbytes)
     if row is None:
         return "memory of several mappings"
@@ -82,7 +84,7 @@ def find_file(address: int, nbytes: int, readonly: bool) -> tuple[File, int, boo
     flags = os.O_CLOEXEC | (os.O_RDONLY if readonly else os.O_RDWR)
     for path in _paths(name):
         try:
-            found = os.stat(path)
+            found = path.stat()
             if (found.st_dev, found.st_ino) == identity:
                 return (
                     File(os.open(path, flags)),
@@ -95,7 +97,7 @@ def find_file(address: int, nbytes: int, readonly: bool) -> tuple[File, int, boo
 
 
 def _row_of(address: int, nbytes: int) -> tuple[Any, ...] | None:
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as rows:
+    with _SELF.joinpath("maps").open(encoding="utf-8", errors="surrogateescape") as rows:
         for text in rows:
             first, _, rest = text.partition("-")
             if int(first, 16) <= address < int(rest.partition(" ")[0], 16):
@@ -104,9 +106,8 @@ def _row_of(address: int, nbytes: int) -> tuple[Any, ...] | None:
     return None
 
 
-def _paths(name: str) -> Iterator[str]:
+def _paths(name: str) -> Iterator[Path]:
     """Return paths of the file of a mapping: this process's descriptors, and its name."""
-    for number in os.listdir("/proc/self/fd"):
-        yield f"/proc/self/fd/{number}"
+    yield from _SELF.joinpath("fd").iterdir()
     if name.startswith("/"):
-        yield name
+        yield Path(name)

@@ -261,6 +261,7 @@ def connect(address: str, token: bytes) -> tuple[socket.socket, dict[str, Any], 
 
 
 def end_lease(lease: socket.socket) -> None:
+    """Tell the owner that the memory is no longer mapped."""
     _leases.discard(lease)
     lease.close()
 
@@ -288,6 +289,7 @@ def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def close_all(descriptors: list[int]) -> None:
+    """Close descriptors."""
     for descriptor in descriptors:
         os.close(descriptor)
 
@@ -299,6 +301,7 @@ def peer_user(connection: socket.socket) -> int:
 
 
 def owner_is_gone() -> ExchangeError:
+    """Return the error for a handle of a process that has ended."""
     return ExchangeError(
         where="open", expected="a handle of a running process",
         got="a handle whose owner has ended", fix="share the array from a process that lives on",
@@ -306,6 +309,7 @@ def owner_is_gone() -> ExchangeError:
 
 
 def no_longer_shared() -> ExchangeError:
+    """Return the error for a handle that its owner has dropped, or a token that no owner knows."""
     return ExchangeError(
         where="open", expected="a handle that its owner still offers",
         got="a handle whose owner has released it", fix="keep the handle in the owner until it has been opened",

@@ -1,0 +1,586 @@
+"""Handles to an array's memory: what another process sees, how long, and what it is refused."""
+
+import gc
+import multiprocessing
+import os
+import pickle
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from multiprocessing import shared_memory
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.layouts import values
+
+import gpuinterop as gi
+
+# Another process: reads pickled (handle, code) pairs, runs the code with `h`, and answers with the repr of `r`.
+OPENER = """
+import os, pickle, struct, sys
+import numpy as np
+import gpuinterop as gi
+kept = {}
+sys.stdout.buffer.write(b"ready\\n"); sys.stdout.flush()
+while head := sys.stdin.buffer.read(8):
+    text = sys.stdin.buffer.read(struct.unpack("q", head)[0])
+    names = {}
+    try:
+        data, code = pickle.loads(text)
+        names = {"gi": gi, "np": np, "os": os, "kept": kept, "pickle": pickle, "data": data}
+        if isinstance(data, bytes):
+            names["h"] = pickle.loads(data)
+        exec(code, names)
+        answer = repr(names.get("r"))
+    except Exception as error:
+        answer = f"{type(error).__name__}: {error}"
+    names.clear()
+    print(ascii(answer), flush=True)
+"""
+
+
+class Opener:
+    """A process that opens handles."""
+
+    def __init__(self):
+        environment = {**os.environ, "PYTHONPATH": ""}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", OPENER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+        assert self.process.stdout.readline() == b"ready\n"
+
+    def send(self, handle, code):
+        text = pickle.dumps((handle if isinstance(handle, bytes) else pickle.dumps(handle), code))
+        self.process.stdin.write(struct.pack("q", len(text)) + text)
+        self.process.stdin.flush()
+
+    def run(self, handle, code):
+        self.send(handle, code)
+        return eval(self.process.stdout.readline())
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait(30)
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def opener():
+    made = Opener()
+    yield made
+    made.end()
+
+
+def shared(values, device="cpu"):
+    x = gi.shared_empty(values.shape, values.dtype, device=device)
+    x[...] = values
+    return x
+
+
+def numbers():
+    return shared(np.arange(24.0, dtype="float32").reshape(4, 6))
+
+
+VIEWS = {
+    "whole": lambda x: x, "transposed": lambda x: x.T, "reversed": lambda x: x[::-1, ::-1],
+    "steps": lambda x: x[1::2, ::3],
+    "offset": lambda x: x[2:, 3:], "broadcast": lambda x: x[:1].broadcast_to(5, 6), "0-d": lambda x: x[1, 2],
+    "new axis": lambda x: x[:, None], "one": lambda x: x[3:, 5:], "mixed": lambda x: x[::-2, 1::2].T,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_another_process_gets_the_same_view(name, opener):
+    x = VIEWS[name](numbers())
+    handle = gi.share(x)
+    code = "y = h.open(); r = type(y).__name__, str(y.dtype), y.shape, y.strides, y.readonly, y.tolist()"
+    expected = (type(x).__name__, "float32", x.shape, x.strides, x.readonly, x.tolist())
+    assert opener.run(handle, code) == repr(expected)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "complex128", "bool", "float16"])
+def test_every_dtype_is_opened(dtype, opener):
+    x = shared(values(dtype, (3, 5)))[:, 1:]
+    expected = repr(("GpuArray", dtype, x.tolist()))
+    assert (
+        opener.run(gi.share(x), "y = h.open(); r = type(y).__name__, str(y.dtype), y.tolist()")
+        == expected
+    )
+
+
+def test_dtypes_of_ml_dtypes_are_opened(opener):
+    pytest.importorskip("ml_dtypes")
+    x = gi.shared_empty((2, 2), "bfloat16", device="cpu")
+    x[...] = [[1, 2], [3, 4]]
+    assert opener.run(gi.share(x.T), "y = h.open(); r = str(y.dtype), y.tolist()") == repr(
+        ("bfloat16", [[1.0, 3.0], [2.0, 4.0]])
+    )
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0, 2), (0, 5)])
+def test_empty_arrays_are_opened(shape, opener):
+    for x in (gi.shared_empty(shape, device="cpu"), gi.zeros(shape, "int16", device="cpu")):
+        handle = gi.share(x)
+        assert handle.mechanism == "none"
+        assert opener.run(handle, "y = h.open(); r = y.shape, str(y.dtype)") == repr(
+            (shape, str(x.dtype))
+        )
+
+
+def test_both_processes_see_writes_and_nothing_is_copied(opener):
+    x = numbers()
+    with gi.no_copies():
+        handle = gi.share(x[::-1])
+    opened = opener.run(
+        handle, "with gi.no_copies(): kept['y'] = h.open()\nkept['y'][0] = 7; r = 1"
+    )
+    assert opened == "1"
+    assert x[3].tolist() == [7] * 6
+    x[0, 0] = -1
+    assert opener.run(handle, "r = kept.pop('y')[3, 0].item()") == "-1.0"
+    assert handle.wait(10)
+
+
+def test_a_read_only_array_cannot_be_written_by_the_opener(opener):
+    x = numbers()
+    view = x[:2]
+    view.readonly = True
+    handle = gi.share(view)
+    assert opener.run(handle, "h.open()[0] = 1").startswith("ReadOnlyError")
+    # The descriptor is read-only too, so no mapping of it can be written.
+    code = """
+import fcntl
+from gpuinterop.processes import service
+lease, answer, given = service.connect(h._address, h._token)
+r = fcntl.fcntl(given[0], fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+os.close(given[0]); service.end_lease(lease)
+"""
+    assert opener.run(handle, code) == "True"
+    assert x[0].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_explain_names_the_mechanism_and_the_reason():
+    x = numbers()
+    plan = gi.explain(x, "process")
+    assert plan.shared
+    assert "descriptor" in plan.reason
+    plan = gi.explain(gi.zeros(3, device="cpu"), "process")
+    assert (plan.refused, plan.code) == (True, "protocol")
+    assert "shared_empty" in plan.fix
+    plan = gi.explain(np.zeros(3), "process", copyif=True)
+    assert (plan.copied, plan.bytes) == (True, 24)
+    with gi.no_copies():
+        assert gi.explain(np.zeros(3), "process", copyif=True).refused
+
+
+def test_ordinary_memory_is_refused_or_copied(opener):
+    x = gi.arange(6, device="cpu").reshape(2, 3).T
+    with pytest.raises(gi.ExchangeError) as error:
+        gi.share(x)
+    assert error.value.reason == "protocol"
+    with gi.count_copies() as copies:
+        handle = gi.share(x, copyif=True)
+    assert (copies.count, copies.bytes) == (1, 24)
+    x[...] = 0
+    assert opener.run(handle, "y = h.open(); r = type(y).__name__, y.tolist()") == repr(
+        ("CudaNdarray", [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]])
+    )
+    with gi.no_copies(), pytest.raises(gi.CopyForbiddenError):
+        gi.share(x, copyif=True)
+
+
+# ---- memory of other libraries ----------------------------------------------------------------------
+
+
+def test_memory_of_python_s_shared_memory_is_shared(opener):
+    block = shared_memory.SharedMemory(create=True, size=800)
+    try:
+        n = np.frombuffer(block.buf, "float64")[4:]
+        n[:] = 3
+        handle = gi.share(n[::2])
+        assert opener.run(handle, "y = h.open(); y[0] = 9; r = y.sum().item()") == str(9.0 + 47 * 3)
+        assert n[0] == 9
+        del n, handle
+        gc.collect()
+    finally:
+        block.close()
+        block.unlink()
+
+
+def test_mapped_files_are_shared_with_their_rights(opener, tmp_path):
+    np.arange(4000, dtype="int32").tofile(tmp_path / "numbers")
+    for mode in ("r+", "r"):
+        n = np.memmap(tmp_path / "numbers", "int32", mode)[1100:]
+        assert gi.explain(n, "process").shared
+        assert opener.run(gi.share(n), "y = h.open(); r = y[:2].tolist(), y.readonly") == repr(
+            ([1100, 1101], mode == "r")
+        )
+    private = np.memmap(tmp_path / "numbers", "int32", "c")
+    assert gi.explain(private, "process").refused
+
+
+@pytest.mark.torch
+def test_shared_tensors_are_shared(opener):
+    import torch
+
+    t = torch.arange(12.0).reshape(3, 4).share_memory_()
+    assert opener.run(gi.share(t.T), "y = h.open(); y[0] = 5; r = y.shape, y[1].tolist()") == repr(
+        ((4, 3), [1.0, 5.0, 9.0])
+    )
+    assert t[:, 0].tolist() == [5, 5, 5]
+
+
+def test_an_opened_array_goes_to_other_libraries_and_can_be_shared_again(opener):
+    x = numbers()
+    handle = gi.share(x)
+    code = """
+y = h.open()
+np.asarray(y)[1, 1] = 50
+kept["again"] = gi.share(y[1:])
+r = pickle.dumps(kept["again"])
+"""
+    again = pickle.loads(eval(opener.run(handle, code)))
+    del handle
+    y = again.open()
+    assert (y.shape, y[0, 1].item(), x[1, 1].item()) == ((3, 6), 50, 50)
+    y[0, 1] = 51
+    assert x[1, 1].item() == 51
+    assert opener.run(b"\x80\x04N.", "kept.clear()") == "None"
+
+
+# ---- lifetimes ----------------------------------------------------------------------------------
+
+
+def test_a_handle_opens_several_times_and_in_several_processes(opener):
+    handle, other = gi.share(numbers()), Opener()
+    opener.run(handle, "kept['a'], kept['b'] = h.open(), h.open()")
+    assert other.run(handle, "kept['c'] = h.open(); r = kept['c'].sum().item()") == "276.0"
+    assert handle.openers == 3
+    assert not handle.wait(0.01)
+    other.end()  # its lease ends with it
+    opener.run(handle, "kept.clear()")
+    assert handle.wait(10)
+    assert handle.openers == 0
+
+
+def test_a_block_opens_the_array_and_ends_the_lease(opener):
+    handle = gi.share(numbers())
+    assert opener.run(handle, "with h as y: y[0, 0] = 4; r = h.openers\ndel y") == "0"
+    assert handle.wait(10)
+    with handle as own:
+        assert own[0, 0].item() == 4
+        assert handle.openers == 0
+
+
+def test_a_released_handle_is_refused_and_open_arrays_stay(opener):
+    x = numbers()
+    handle = gi.share(x)
+    text = pickle.dumps(handle)
+    assert opener.run(text, "kept['y'] = h.open(); r = 1") == "1"
+    live = gi.devices.memory_stats("cpu")["live_arrays"]
+    del handle, x
+    gc.collect()
+    assert "released" in opener.run(text, "h.open()")
+    with pytest.raises(gi.ExchangeError, match="released"):
+        pickle.loads(text).open()
+    assert opener.run(text, "r = kept.pop('y').sum().item()") == "276.0"
+    deadline = time.monotonic() + 10
+    while gi.devices.memory_stats("cpu")["live_arrays"] >= live and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert gi.devices.memory_stats("cpu")["live_arrays"] < live
+
+
+OWNER = """
+import pickle, sys
+import gpuinterop as gi
+x = gi.shared_empty(4, device="cpu")
+x[...] = 6
+handle = gi.share(x)
+print(pickle.dumps(handle).hex(), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_open_memory_outlives_its_owner_and_its_handle_does_not(crash):
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    handle = pickle.loads(bytes.fromhex(owner.stdout.readline().decode()))
+    owner.stdout.close()
+    y = handle.open()
+    if crash:
+        owner.kill()
+    owner.stdin.close()
+    owner.wait(30)
+    y[0] = 1
+    assert y.tolist() == [1, 6, 6, 6]
+    with pytest.raises(gi.ExchangeError, match="ended"):
+        handle.open()
+
+
+def test_a_crash_of_the_opener_ends_its_leases():
+    handle, other = gi.share(numbers()), Opener()
+    other.run(handle, "kept['y'] = h.open()")
+    assert handle.openers == 1
+    other.process.send_signal(signal.SIGKILL)
+    other.process.wait(30)
+    assert handle.wait(10)
+    other.process.stdin.close()
+    other.process.stdout.close()
+
+
+def in_child(handle, queue):
+    with handle as y:
+        y[0, 0] += 1
+        queue.put(y.shape)
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_multiprocessing_carries_handles(method):
+    context = multiprocessing.get_context(method)
+    x, queue = numbers(), context.Queue()
+    handle = gi.share(x)
+    children = [
+        context.Process(target=in_child, args=(handle, queue))
+        for _ in range(1 + (method == "fork"))
+    ]
+    for child in children:
+        child.start()
+        child.join(60)
+        assert child.exitcode == 0
+        assert queue.get(timeout=10) == (4, 6)
+    assert x[0, 0].item() == len(children)
+    queue.close()
+    queue.join_thread()
+
+
+def test_an_owner_that_forks_goes_on_answering(opener):
+    handle = gi.share(numbers())
+    opener.run(handle, "kept['y'] = h.open()")
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if gi.share(numbers()).open().sum().item() == 276 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert (
+        opener.run(handle, "r = kept.pop('y').sum().item(), h.open().sum().item()")
+        == "(276.0, 276.0)"
+    )
+    assert handle.wait(10)
+
+
+# ---- hostile handles ------------------------------------------------------------------------------
+
+
+def parts(handle):
+    function, (address, token, shown) = handle.__reduce__()
+    return function, address, token, shown
+
+
+def test_forged_and_truncated_handles_are_refused():
+    handle = gi.share(numbers())
+    make, address, token, shown = parts(handle)
+    with pytest.raises(gi.ExchangeError, match="released"):
+        make(address, os.urandom(16), shown).open()
+    with pytest.raises(gi.ExchangeError, match="ended"):
+        make("gpuinterop-1-" + "0" * 16, token, shown).open()
+    for wrong in (
+        (address, token[:15], shown), (address, token + b"x", shown), (address, token.hex(), shown),
+        ("/var/run/other", token, shown), (address + "\0", token, shown), (None, token, shown),
+        (address, token, {}), (address, token, None), (address.encode(), token, shown),
+    ):  # fmt: skip
+        with pytest.raises(gi.ExchangeError, match="made"):
+            make(*wrong)
+    text = pickle.dumps(handle)
+    for length in range(0, len(text), 7):
+        with pytest.raises(
+            (pickle.UnpicklingError, EOFError, ValueError, TypeError, gi.ExchangeError)
+        ):
+            pickle.loads(text[:length]).open()
+
+
+def test_the_layout_of_a_handle_is_the_owner_s_whatever_the_pickle_says(opener):
+    make, address, token, shown = parts(handle := gi.share(numbers()[:2]))
+    forged = make(
+        address, token, {**shown, "shape": (1 << 40,), "dtype": "float64", "readonly": False}
+    )
+    assert opener.run(forged, "r = h.open().shape") == "(2, 6)"
+    assert handle.wait(10)
+
+
+def test_the_socket_answers_only_whole_tokens(opener):
+    handle = gi.share(numbers())
+    _, address, token, _ = parts(handle)
+    for text in (token[:8], token + token, b"", b"x" * 10_000, os.urandom(16)):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(f"\0{address}")
+            if text:
+                connection.send(text)
+            else:
+                connection.shutdown(socket.SHUT_WR)
+            connection.settimeout(10)
+            answer, given, _, _ = socket.recv_fds(connection, 1 << 16, 4)
+            assert answer in (b"", b"{}")
+            assert given == []
+    assert handle.openers == 0
+    assert opener.run(handle, "r = h.open().size") == "24"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
+def test_another_user_gets_no_answer():
+    handle = gi.share(numbers())
+    _, address, token, _ = parts(handle)
+    child = os.fork()
+    if child == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+            connection.connect(f"\0{address}")
+            try:
+                connection.send(token)
+                answer, given, _, _ = socket.recv_fds(connection, 1 << 16, 4)
+            except OSError:
+                answer, given = b"", []
+        os._exit(0 if answer == b"" and not given else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert handle.openers == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
+def test_a_socket_of_another_user_is_not_believed():
+    name = f"gpuinterop-{os.getpid()}-{os.urandom(8).hex()}"
+    ready, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(f"\0{name}")
+            listener.listen()
+            os.write(told, b"x")
+            connection, _ = listener.accept()
+            os._exit(0 if connection.recv(64) == b"" else 1)  # it never receives the token
+    os.read(ready, 1)
+    make, _, token, shown = parts(gi.share(numbers()))
+    with pytest.raises(gi.ExchangeError, match="user"):
+        make(name, token, shown).open()
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(ready)
+    os.close(told)
+
+
+ANSWERS = {
+    "too large": {"bytes": 1 << 30}, "beyond the end": {"start": 1 << 20}, "before the start": {"start": -4096},
+    "strides outside": {"strides": (1 << 30, 4)}, "another shape": {"shape": (4000, 6)},
+    "a wrong dtype": {"dtype": "O"},
+    "an offset outside": {"inside": 1 << 20}, "a negative offset": {"inside": -8},
+    "a mechanism that is unknown": {"mechanism": "x"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_false_answer_of_an_owner_reads_no_other_memory(name, monkeypatch):
+    """An owner of the same user with a faulty version: the file and the core limit what is mapped."""
+    from gpuinterop.processes import service
+
+    memory = os.memfd_create("test")
+    os.ftruncate(memory, 96)
+    answer = {"mechanism": "file", "device": "cpu", "bytes": 96, "start": 0, "dtype": "float32", "shape": (4, 6),
+              "strides": (24, 4), "inside": 0, "readonly": False, "float32": True}  # fmt: skip
+    make, address, token, shown = parts(gi.share(numbers()))
+    one, other = socket.socketpair()
+    monkeypatch.setattr(service, "offered_here", lambda *_: None)
+    monkeypatch.setattr(
+        service, "connect", lambda *_: (one, answer | ANSWERS[name], [os.dup(memory)])
+    )
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        make(address, token, shown).open()
+    other.close()
+    os.close(memory)
+
+
+def test_memory_cannot_be_shortened_under_another_process(opener):
+    handle = gi.share(numbers())
+    code = """
+from gpuinterop.processes import service
+lease, answer, given = service.connect(h._address, h._token)
+try:
+    os.ftruncate(given[0], 0)
+    r = "shortened"
+except OSError as error:
+    r = type(error).__name__
+os.close(given[0]); service.end_lease(lease)
+"""
+    assert opener.run(handle, code) == "'PermissionError'"
+
+
+def descriptors():
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
+def cycles(count, opener):
+    handle = gi.share(numbers())
+    code = """
+import gc
+def flat():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")), len(open("/proc/self/maps").readlines())
+for i in range(50):
+    h.open()
+before = flat()
+for i in range(data_count):
+    y = h.open()
+    y[0, 0] = i
+    del y
+r = before, flat()
+""".replace("data_count", str(count))
+    before = descriptors()
+    first, last = eval(opener.run(handle, code))
+    assert handle.wait(10)
+    assert first[0] == last[0]
+    assert last[1] <= first[1] + 2  # mappings of Python's allocator
+    assert descriptors() <= before
+
+
+def test_descriptors_and_mappings_do_not_leak(opener):
+    cycles(500, opener)
+    before = descriptors()
+    for _ in range(200):
+        handle = gi.share(gi.shared_empty(5, device="cpu"))
+        handle.open()
+    del handle
+    assert descriptors() <= before + 1
+
+
+@pytest.mark.slow
+def test_many_cycles_leave_nothing(opener):
+    cycles(100_000, opener)
+
+
+def test_shared_empty_follows_the_rules_of_empty():
+    assert gi.shared_empty(3, "int8", device="cpu").dtype == "int8"
+    assert gi.shared_empty((), device="cpu").shape == ()
+    assert type(gi.shared_empty(2, device="cpu")) is gi.CudaNdarray
+    for wrong in (-1, (3, -2), (1 << 62, 8)):
+        with pytest.raises(ValueError):
+            gi.shared_empty(wrong, device="cpu")
+    with pytest.raises((MemoryError, OSError)):
+        gi.shared_empty(1 << 55, device="cpu")
+    with pytest.raises(TypeError):
+        gi.shared_empty(2, object, device="cpu")
+
+
+def test_objects_that_are_no_arrays_are_refused():
+    for wrong in (None, "x", 3, [1, 2], object()):
+        with pytest.raises((TypeError, ValueError)):
+            gi.share(wrong)
+    with pytest.raises(TypeError):
+        gi.share(numbers(), copyif="yes")
