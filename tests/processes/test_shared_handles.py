@@ -1,14 +1,15 @@
 """Handles to an array's memory: what another process sees, how long, and what it is refused."""
 
 import gc
+import json
 import multiprocessing
 import os
 import pickle
 import signal
 import socket
-import struct
 import subprocess
 import sys
+import threading
 import time
 from multiprocessing import shared_memory
 from pathlib import Path
@@ -16,59 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.layouts import values
+from helpers.opener import Opener
 
 import gpuinterop as gi
-
-# Another process: reads pickled (handle, code) pairs, runs the code with `h`, and answers with the repr of `r`.
-OPENER = """
-import os, pickle, struct, sys
-import numpy as np
-import gpuinterop as gi
-kept = {}
-sys.stdout.buffer.write(b"ready\\n"); sys.stdout.flush()
-while head := sys.stdin.buffer.read(8):
-    text = sys.stdin.buffer.read(struct.unpack("q", head)[0])
-    names = {}
-    try:
-        data, code = pickle.loads(text)
-        names = {"gi": gi, "np": np, "os": os, "kept": kept, "pickle": pickle, "data": data}
-        if isinstance(data, bytes):
-            names["h"] = pickle.loads(data)
-        exec(code, names)
-        answer = repr(names.get("r"))
-    except Exception as error:
-        answer = f"{type(error).__name__}: {error}"
-    names.clear()
-    print(ascii(answer), flush=True)
-"""
-
-
-class Opener:
-    """A process that opens handles."""
-
-    def __init__(self):
-        environment = {**os.environ, "PYTHONPATH": ""}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", OPENER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-        )
-        assert self.process.stdout.readline() == b"ready\n"
-
-    def send(self, handle, code):
-        text = pickle.dumps((handle if isinstance(handle, bytes) else pickle.dumps(handle), code))
-        self.process.stdin.write(struct.pack("q", len(text)) + text)
-        self.process.stdin.flush()
-
-    def run(self, handle, code):
-        self.send(handle, code)
-        return eval(self.process.stdout.readline())
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait(30)
-        self.process.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +27,21 @@ def opener():
     made = Opener()
     yield made
     made.end()
+
+
+# What an opener does before it maps the memory: CODE finds the owner's descriptors in `given`.
+CONNECT = """
+import socket
+address, token, _ = h.__reduce__()[1]
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as lease:
+    lease.connect(chr(0) + address)
+    lease.send(token)
+    _, given, _, _ = socket.recv_fds(lease, 1 << 16, 4)
+    try:
+        CODE
+    finally:
+        os.close(given[0])
+"""
 
 
 def shared(values, device="cpu"):
@@ -155,14 +121,8 @@ def test_a_read_only_array_cannot_be_written_by_the_opener(opener):
     handle = gi.share(view)
     assert opener.run(handle, "h.open()[0] = 1").startswith("ReadOnlyError")
     # The descriptor is read-only too, so no mapping of it can be written.
-    code = """
-import fcntl
-from gpuinterop.processes import service
-lease, answer, given = service.connect(h._address, h._token)
-r = fcntl.fcntl(given[0], fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
-os.close(given[0]); service.end_lease(lease)
-"""
-    assert opener.run(handle, code) == "True"
+    code = "import fcntl; r = fcntl.fcntl(given[0], fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY"
+    assert opener.run(handle, CONNECT.replace("CODE", code)) == "True"
     assert x[0].tolist() == [0, 1, 2, 3, 4, 5]
 
 
@@ -487,39 +447,40 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_a_false_answer_of_an_owner_reads_no_other_memory(name, monkeypatch):
-    """An owner of the same user with a faulty version: the file and the core limit what is mapped."""
-    from gpuinterop.processes import service
-
-    memory = os.memfd_create("test")
-    os.ftruncate(memory, 96)
+def test_a_false_answer_of_an_owner_reads_no_other_memory(name):
+    """A faulty owner of the same user: the file and the core limit what is mapped."""
     answer = {"mechanism": "file", "device": "cpu", "bytes": 96, "start": 0, "dtype": "float32", "shape": (4, 6),
               "strides": (24, 4), "inside": 0, "readonly": False, "float32": True}  # fmt: skip
-    make, address, token, shown = parts(gi.share(numbers()))
-    one, other = socket.socketpair()
-    monkeypatch.setattr(service, "offered_here", lambda *_: None)
-    monkeypatch.setattr(
-        service, "connect", lambda *_: (one, answer | ANSWERS[name], [os.dup(memory)])
-    )
-    with pytest.raises((ValueError, TypeError, KeyError)):
-        make(address, token, shown).open()
-    other.close()
-    os.close(memory)
+    address = f"gpuinterop-{os.getpid()}-{os.urandom(8).hex()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(f"\0{address}")
+        listener.listen()
+
+        def answer_once():
+            memory = os.memfd_create("test")
+            os.ftruncate(memory, 96)
+            with listener.accept()[0] as connection:
+                connection.recv(64)
+                socket.send_fds(connection, [json.dumps(answer | ANSWERS[name]).encode()], [memory])
+                os.close(memory)
+                assert connection.recv(1) == b""  # the opener has closed it
+
+        owner = threading.Thread(target=answer_once)
+        owner.start()
+        make, _, token, shown = parts(gi.share(numbers()))
+        before = descriptors()
+        with pytest.raises((ValueError, TypeError, KeyError)):
+            make(address, token, shown).open()
+        owner.join(10)
+        gc.collect()
+        assert not owner.is_alive()
+        assert descriptors() <= before
 
 
 def test_memory_cannot_be_shortened_under_another_process(opener):
     handle = gi.share(numbers())
-    code = """
-from gpuinterop.processes import service
-lease, answer, given = service.connect(h._address, h._token)
-try:
-    os.ftruncate(given[0], 0)
-    r = "shortened"
-except OSError as error:
-    r = type(error).__name__
-os.close(given[0]); service.end_lease(lease)
-"""
-    assert opener.run(handle, code) == "'PermissionError'"
+    code = CONNECT.replace("CODE", "os.ftruncate(given[0], 0)")
+    assert opener.run(handle, code).startswith("PermissionError")
 
 
 def descriptors():
