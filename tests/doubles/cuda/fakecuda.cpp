@@ -3,6 +3,9 @@
 // Build: g++ -std=c++20 -shared -fPIC -O1 -g -I<dir of cuda.h> fakecuda.cpp -o libfakecuda.so
 #include <dlfcn.h>
 #include <elf.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <map>
 
@@ -174,6 +177,7 @@ extern "C" {
 #include "memory.hpp"
 #include "streams.hpp"
 #include "kernels.hpp"
+#include "sharing.hpp"
 
 CUresult cuInit(unsigned) {
   ENTER(cuInit);

@@ -112,7 +112,7 @@ struct Event {
   std::shared_ptr<Clock::time_point> time;
 };
 
-enum class Kind { Device, Pool, Pinned, Managed };
+enum class Kind { Device, Pool, Pinned, Managed, Mapped };
 struct Allocation {
   char* base;
   size_t bytes;
