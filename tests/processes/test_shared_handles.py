@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import pickletools
 import signal
 import socket
 import subprocess
@@ -365,6 +366,27 @@ def test_forged_and_truncated_handles_are_refused():
             (pickle.UnpicklingError, EOFError, ValueError, TypeError, gi.ExchangeError)
         ):
             pickle.loads(text[:length]).open()
+
+
+def test_pickles_name_functions_of_gpuinterop_and_numpy_alone():
+    x = numbers()
+    kernel = gi.RawKernel("__global__ void k() {}", "k")
+    for sent in (
+        gi.share(x),
+        x,
+        x.T,
+        gi.device("cpu"),
+        kernel,
+        gi.exp,
+        gi.strided(x),
+        gi.explain(x, "numpy"),
+    ):
+        named = [text.rpartition(" ")[0] for text in globals_of(pickle.dumps(sent, 2))]
+        assert {name.partition(".")[0] for name in named} <= {"gpuinterop", "numpy", "copy_reg", "_codecs"}
+
+
+def globals_of(text):
+    return [str(value) for code, value, _ in pickletools.genops(text) if code.name == "GLOBAL"]
 
 
 def test_the_layout_of_a_handle_is_the_owner_s_whatever_the_pickle_says(opener):
