@@ -19,7 +19,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.devices import resolve_device
-from gpuinterop.errors import ExchangeError, short_repr, type_name
+from gpuinterop.errors import CaptureError, ExchangeError, short_repr, type_name
 from gpuinterop.errors.arguments import require_bool
 from gpuinterop.errors.context import reraise_from
 from gpuinterop.errors.messages import negative_length, shape_too_large
@@ -191,6 +191,11 @@ def _offer(array: Any, found: Any) -> service.Offer:
         file, answer["start"], answer["readonly"] = found
         answer["mechanism"] = "file"
         return service.Offer(array, answer, partial(_duplicate, file), False)
+    if _core.capturing():
+        raise CaptureError(
+            where="share", expected="no graph capture in progress, because other processes wait for an event",
+            got="a graph capture", fix="share the array before the capture begins",
+        )  # fmt: skip
     _core.hand_over(array, _core.current_stream_handle(info.index), "share")
     event = device_memory.ReadyEvent(info.index)
     answer |= {

@@ -52,13 +52,15 @@ def _release() -> None:
     On a GPU this waits for the work on it, which would break a capture, so it then happens later.
     """
     while _ended:
-        memory, lease = _ended[-1]
+        try:
+            memory, lease = _ended.pop()
+        except IndexError:  # another thread has taken it
+            return
         if isinstance(memory, device_memory.DeviceMapping) and not device_memory.is_over():
             if _core.capturing():
-                return
+                return _ended.append((memory, lease))
             device_memory.finish(memory.index)
-        with _lock:
-            _ended.pop()
+        with _lock:  # no other thread opens the allocation again while it is being unmapped
             del memory
         if lease is not None:
             service.end_lease(lease)

@@ -158,8 +158,10 @@ class _Owner:
 
     def leave(self) -> None:
         """Close the sockets in a child of a fork, which has no thread that answers."""
+        self.changed = threading.Condition()  # the thread may have held the other one
         for key in [*self.selector.get_map().values()]:
-            close_all([key.fd])
+            connection: Any = key.fileobj
+            connection.close()  # and not unregistered, because the parent's selector is the same
         self.selector.close()
 
 

@@ -324,6 +324,26 @@ def test_multiprocessing_carries_handles(method):
     queue.join_thread()
 
 
+def test_threads_open_and_close_at_once():
+    handle, other = gi.share(numbers()), Opener()
+    code = """
+import threading
+sums = []
+def work():
+    for _ in range(50):
+        sums.append(h.open().sum().item())
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+r = len(sums), set(sums)
+"""
+    assert other.run(handle, code) == "(200, {276.0})"
+    assert handle.wait(10)
+    other.end()
+
+
 def test_an_owner_that_forks_goes_on_answering(opener):
     handle = gi.share(numbers())
     opener.run(handle, "kept['y'] = h.open()")
@@ -382,7 +402,12 @@ def test_pickles_name_functions_of_gpuinterop_and_numpy_alone():
         gi.explain(x, "numpy"),
     ):
         named = [text.rpartition(" ")[0] for text in globals_of(pickle.dumps(sent, 2))]
-        assert {name.partition(".")[0] for name in named} <= {"gpuinterop", "numpy", "copy_reg", "_codecs"}
+        assert {name.partition(".")[0] for name in named} <= {
+            "gpuinterop",
+            "numpy",
+            "copy_reg",
+            "_codecs",
+        }
 
 
 def globals_of(text):

@@ -108,6 +108,16 @@ def test_more_memory_than_the_device_has_is_refused():
     assert gi.shared_empty(3, device="cuda").shape == (3,)
 
 
+def test_sharing_inside_a_capture_is_refused():
+    x = numbers()
+    with gi.Stream("cuda"), gi.capture() as graph:
+        with pytest.raises(gi.CaptureError):
+            gi.share(x)
+        x.fill(2)
+    graph.replay()
+    assert x[0].tolist() == [2] * 6
+
+
 def test_own_memory_is_freed_with_the_last_array():
     x = gi.shared_empty(1 << 20, "uint8", device="cuda")
     view = x[5:]
