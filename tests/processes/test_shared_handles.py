@@ -22,6 +22,9 @@ from helpers.opener import Opener
 
 import gpuinterop as gi
 
+# Python, and JAX if another test has imported it, warn of forks of a process with threads.
+FORKS = pytest.mark.filterwarnings("ignore:.*fork")
+
 
 @pytest.fixture(scope="module")
 def opener():
@@ -168,6 +171,7 @@ def test_memory_of_python_s_shared_memory_is_shared(opener):
         handle = gi.share(n[::2])
         assert opener.run(handle, "y = h.open(); y[0] = 9; r = y.sum().item()") == str(9.0 + 47 * 3)
         assert n[0] == 9
+        assert handle.wait(10)
         del n, handle
         gc.collect()
     finally:
@@ -305,7 +309,7 @@ def in_child(handle, queue):
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@FORKS
 def test_multiprocessing_carries_handles(method):
     context = multiprocessing.get_context(method)
     x, queue = numbers(), context.Queue()
@@ -344,6 +348,7 @@ r = len(sums), set(sums)
     other.end()
 
 
+@FORKS
 def test_an_owner_that_forks_goes_on_answering(opener):
     handle = gi.share(numbers())
     opener.run(handle, "kept['y'] = h.open()")
@@ -442,6 +447,7 @@ def test_the_socket_answers_only_whole_tokens(opener):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
+@FORKS
 def test_another_user_gets_no_answer():
     handle = gi.share(numbers())
     _, address, token, _ = parts(handle)
@@ -462,6 +468,7 @@ def test_another_user_gets_no_answer():
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
+@FORKS
 def test_a_socket_of_another_user_is_not_believed():
     name = f"gpuinterop-{os.getpid()}-{os.urandom(8).hex()}"
     ready, told = os.pipe()
