@@ -6,7 +6,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 from importlib import import_module
 
 import numpy as np
@@ -212,19 +211,26 @@ def test_a_crash_of_the_opener_frees_what_it_opened():
 
 
 def test_memory_comes_back_when_handles_and_arrays_are_gone(opener):
-    size = 1 << 28
-    before = gi.devices.mem_info("cuda")[0]
-    for _ in range(3):
-        x = gi.shared_empty(size, "uint8", device="cuda")
+    for _ in range(24):  # together more than the GPU has
+        x = gi.shared_empty(8 << 30, "uint8", device="cuda")
         handle = gi.share(x)
-        opener.run(handle, "y = h.open(); y.fill(1); gi.synchronize(); del y")
+        assert opener.run(handle, "y = h.open(); y[:9].fill(1); gi.synchronize(); del y") == "None"
         assert handle.wait(20)
         del x, handle
+        gc.collect()
+
+
+@pytest.mark.torch
+def test_an_allocator_never_reuses_memory_that_is_open(opener):
+    torch = pytest.importorskip("torch")
+    t = of_torch()
+    place, handle = t.data_ptr(), gi.share(t)
+    opener.run(handle, "kept['y'] = h.open()")
+    del t, handle
     gc.collect()
-    deadline = time.monotonic() + 20
-    while before - gi.devices.mem_info("cuda")[0] > size // 2 and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert before - gi.devices.mem_info("cuda")[0] < size // 2
+    others = [torch.zeros(ROWS, COLUMNS, device="cuda") for _ in range(20)]
+    assert place not in [other.data_ptr() for other in others]
+    assert opener.run(b"\x80\x04N.", "r = kept.pop('y').sum().item()") == str(float(VALUES.sum()))
 
 
 def test_an_array_that_ends_inside_a_capture_is_closed_later(opener):
@@ -276,7 +282,7 @@ def run_cycles(opener, owner, count):
 import gc
 def flat():
     gc.collect()
-    return len(os.listdir("/proc/self/fd")), gi.devices.mem_info("cuda")[0], len(open("/proc/self/maps").readlines())
+    return len(os.listdir("/proc/self/fd")), len(open("/proc/self/maps").readlines())
 for i in range(20):
     h.open()
 before = flat()
@@ -289,8 +295,7 @@ r = before, flat()
     first, last = eval(opener.run(handle, code))
     assert handle.wait(20)
     assert first[0] == last[0]
-    assert first[1] - last[1] < 1 << 24
-    assert last[2] <= first[2] + 5
+    assert last[1] <= first[1] + 5
     assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
 
 
