@@ -1,6 +1,6 @@
 """Some words have one meaning each in the code, so that a reader of a name knows what it is.
 
-* plan: how a conversion will go (exchange, converters, the command that shows it), or launches that were prepared
+* plan: how a conversion will go (exchange, converters, processes, the command that shows it), or prepared launches
   (reduce, product, and fusion, which uses theirs).
 * row: an entry of a table, or a line of a matrix; never the id of a dtype.
 * kind: a sort of thing. The dtype of an operand is its type code or its dtype id; b, i, u, f and c are letters.
@@ -23,7 +23,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # Folders that may use a word in names, or may not (with "-"); names that may be used everywhere.
 FOLDERS = {
-    "plan": "exchange converters cli testing reduce product fusion",
+    "plan": "exchange converters processes cli testing reduce product fusion",
     "kind": "-elementwise -fusion -reduce",
     "plain": "testing",
 }
