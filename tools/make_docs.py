@@ -2,7 +2,8 @@
 
 The sources: gpuinterop/errors/__init__.py for the errors; the benchmarks' records in benchmarks/results for
 performance, its pictures, accuracy and the README's table of key figures; the suite's records there for
-compatibility; explaining_pictures.py for the pictures of the pages that explain.
+compatibility; those of other projects' tests for conformance; explaining_pictures.py for the pictures of the pages
+that explain.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 import accuracy_page
 import compatibility_page
+import conformance_page
 import explaining_pictures
 import performance_page
 import performance_readme
@@ -119,6 +121,7 @@ PAGES = {
     ROOT / "docs" / "reference" / "errors.md": errors_page,
     ROOT / "docs" / "reference" / "performance.md": performance_page.page,
     ROOT / "docs" / "reference" / "compatibility.md": compatibility_page.page,
+    ROOT / "docs" / "reference" / "conformance.md": conformance_page.page,
     ROOT / "docs" / "reference" / "layouts.md": compatibility_page.layouts_page,
     README: readme,
     **{ROOT / "docs" / "images" / f"{name}.svg": draw for name, draw in PICTURES.items()},

@@ -45,12 +45,12 @@ class Loan:
         """Return an argument as the library takes it: each array in it as the library's own."""
         if type(value) in _NO_ARRAYS:
             return value
-        if isinstance(value, (tuple, list)):
-            return _rebuilt(value, self.give)
-        if type(value) is dict:
-            return {key: self.give(item) for key, item in value.items()}
         if _core.is_array(value):
             self.narrow |= isinstance(value, CudaNdarray)
+        elif isinstance(value, (tuple, list)):
+            return _rebuilt(value, self.give)
+        elif type(value) is dict:
+            return {key: self.give(item) for key, item in value.items()}
         elif isinstance(value, np.generic) or registry.library_of(value) in ("", self.entry.name):
             return self._as_argument(value)
         lent = to(value, self.entry.name, copyif=self.copyif)

@@ -374,7 +374,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.broadcast_arrays: _broadcast_arrays,
     np.diagonal: lambda a, offset=0, axis1=0, axis2=1: a.diagonal(offset, axis1, axis2),
     np.trace: lambda a, offset=0, axis1=0, axis2=1, dtype=None, out=None: (
-        a.diagonal(offset, axis1, axis2).sum(-1, dtype, out)
+        a.trace(offset, axis1, axis2, dtype, out)
     ),
     np.shape: lambda a: a.shape,
     np.ndim: lambda a: a.ndim,

@@ -36,7 +36,7 @@ UFUNCS |= {
 
 # numpy.where -> the function for gpuinterop arrays; filled by the first call, because conversions and
 # operators do not need the module.
-_NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
+_NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any] | None] = {}
 
 
 def __array_ufunc__(
@@ -112,10 +112,11 @@ def __array_function__(
     self: Any, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Compute a NumPy function on gpuinterop arrays."""
-    function, path, reason = _NUMPY_FUNCTIONS.get(func), f"{func.__module__}.{func.__name__}", ""
-    if function is None:
+    reason = ""
+    if func not in _NUMPY_FUNCTIONS:
         _NUMPY_FUNCTIONS.update(import_module(f"{__package__}.functions").NUMPY_FUNCTIONS)
-        function = _NUMPY_FUNCTIONS.get(func)
+        _NUMPY_FUNCTIONS.setdefault(func, None)  # gpuinterop lacks it
+    function, path = _NUMPY_FUNCTIONS[func], f"{func.__module__}.{func.__name__}"
     if function is not None:
         try:
             return function(*args, **kwargs)
@@ -130,9 +131,10 @@ def __array_function__(
             ) from error  # fmt: skip
         except TypeError as error:  # an argument of NumPy's that the function does not have
             reason = str(error).replace(function.__qualname__, func.__name__)
-    if all(issubclass(t, (_core.Array, np.ndarray)) for t in types):
-        return borrow(path, func, self, args, kwargs, reason)
-    return NotImplemented
+    for cls in types:
+        if not issubclass(cls, (_core.Array, np.ndarray)):
+            return NotImplemented
+    return borrow(path, func, self, args, kwargs, reason)
 
 
 def _all_known(inputs: tuple[Any, ...], outs: tuple[Any, ...] | None) -> bool:

@@ -368,6 +368,26 @@ class ReductionMethods(_core.Array):
             raise error.changed(where="ptp") from None
         return between
 
+    def trace(
+        self: Self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
+        out: Any = None,
+    ) -> Self:  # fmt: skip
+        """Return the sum of a diagonal.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.asarray([[1, 2], [3, 4]], device="cpu")
+        >>> x.trace().item()
+        5.0
+        """
+        diagonal: Any = self.diagonal(offset, axis1, axis2)  # type: ignore[attr-defined]
+        try:
+            total: Self = diagonal.sum(-1, dtype, out)
+        except GpuInteropError as error:
+            raise error.changed(where="trace") from None
+        return total
+
 
 def _reduce_other(name: str, x: Any = None, *args: Any, **options: Any) -> Any:
     """Reduce an array of another library, or a placeholder of `fuse`."""

@@ -237,6 +237,15 @@ def test_views_share_memory():
     assert x[0, 0, 0].item() == 5
 
 
+def test_trace_is_a_method_too(device):
+    x = gi.GpuArray(M, device=device)
+    assert x.trace(1).item() == M.trace(1)
+    out = gi.GpuArray(0.0, "float64", device=device)
+    assert x.trace(out=out) is out
+    with pytest.raises(gi.AxisError, match=r"^diagonal: expected"):
+        x.trace(axis1=5)
+
+
 def test_errors_name_the_function():
     x = gi.ones((2, 3), device="cpu")
     for call, error in [
