@@ -53,6 +53,11 @@ def __array_ufunc__(
             raise _refuse_in_place(_path(ufunc, method), self)
     if ufunc is np.matmul and method == "__call__":
         function: Any = import_module("gpuinterop.product.functions").matmul
+        dtype = kwargs.pop("dtype", None)
+        if dtype is not None:  # that of the loop
+            inputs = tuple(
+                x.astype(dtype, copy=False) if hasattr(x, "astype") else x for x in inputs
+            )
     elif method == "__call__":
         function = UFUNCS.get(ufunc) or ufunc_method(ufunc, method)
     elif method == "outer" and len(inputs) == 2 and ufunc in UFUNCS:

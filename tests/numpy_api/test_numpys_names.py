@@ -170,6 +170,7 @@ CALLS = {
     "roll": [lambda f: f(V, 1), lambda f: f(C, (1, 2), (0, 2))],
     "tile": [lambda f: f(V, (2, 2))],
     "append": [lambda f: f(V, V), lambda f: f(M, M, 0)],
+    "matmul": [lambda f: f(K, K.T, dtype="float64"), lambda f: f(M, M.T, dtype="complex128")],
     "concat": [lambda f: f([M, M]), lambda f: f((V, V), axis=0)],
     "reshape": [lambda f: f(M, (4, -1)), lambda f: f(M, 12, "F"), lambda f: f(M, shape=(2, 6))],
     "moveaxis": [lambda f: f(C, 0, -1)],
