@@ -77,7 +77,7 @@ _MODULES: dict[str, str] = {
     "gpuinterop.captures": "Capture capture",
     "gpuinterop.processes.handles": "Handle share shared_empty",
     "gpuinterop.borrowed.via": "via",
-    "gpuinterop.arrays.copy_tracking": "count_copies log_transfers no_copies",
+    "gpuinterop.arrays.copy_tracking": "count_copies downloads log_transfers no_copies",
     "gpuinterop.doctor": "doctor show_config",
     "gpuinterop.converters": (
         "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray from_any from_dlpack "

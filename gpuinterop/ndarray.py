@@ -100,6 +100,7 @@ class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
                 got=f"an array on {seen.device}",
                 fix="allow the download: numpy.asarray(x)",
             )
+        copy_tracking.report_hidden_download(seen.nbytes, "numpy.asarray")
         host = to_host_array(self, "numpy.asarray", memory=True)
         return host if dtype is None else host.astype(dtype, copy=False)
 

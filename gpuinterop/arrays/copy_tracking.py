@@ -1,4 +1,4 @@
-"""Copy tracking: forbid or count copies in a block, or log transfers between host and device.
+"""Copy tracking: forbid or count copies in a block, log transfers, or refuse hidden downloads.
 
 A copy moves elements of an array, of any library, to other memory: by a conversion, an assignment, a
 download, or a step of one of these. Each move counts on its own. The following are not copies:
@@ -9,7 +9,12 @@ download, or a step of one of these. Each move counts on its own. The following 
 * values that become Python scalars: ``item``, ``float``, ``tolist``, ``print``. ``get``, ``tobytes``
   and ``numpy.asarray`` of an array on a GPU return memory, and are copies.
 
-`no_copies`, `count_copies` and `log_transfers` open copy scopes. A scope belongs to the thread that
+A download is hidden if NumPy makes it of an array on a GPU to run a function on the host:
+``numpy.asarray(x)``, which programs call themselves and NumPy's, SciPy's and Matplotlib's functions call
+inside. A download is explicit if the call names the host or asks for Python's values: ``x.get()``,
+``x.to_device("cpu")``, ``numpy.save``, pickles, ``float(x)``, ``x.tolist()``, ``print(x)``, ``if x:``.
+
+`no_copies`, `count_copies`, `log_transfers` and `downloads` open copy scopes. A scope belongs to the thread that
 entered it, even if another thread leaves it, as when a generator is resumed or collected elsewhere. The
 core and the converters report every copy to `report_copy` before they make it, so a forbidden copy does
 not happen.
@@ -22,12 +27,14 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import partial, update_wrapper, wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
+from warnings import warn
 
 from gpuinterop import _core
-from gpuinterop.errors import CopyForbiddenError
+from gpuinterop.errors import ArgumentTypeError, CopyForbiddenError
+from gpuinterop.errors.messages import not_one_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,6 +48,7 @@ KINDS = {
     "peer": "device to device",
 }
 _WITHIN_MEMORY = ("host", "copy")
+_POLICIES = ("allow", "warn", "refuse")
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
@@ -98,6 +106,91 @@ class _Scope(_core.Block):
                 return function(*args, **kwargs)
 
         return inside
+
+
+class _Opener(Generic[P, R]):
+    """A function that opens a copy scope; a block that omits the call raises an error that shows it."""
+
+    def __init__(self, function: Callable[P, R]) -> None:
+        self._function = function
+        update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._function(*args, **kwargs)
+
+    def __enter__(self) -> Any:
+        name = self._function.__name__
+        call = f"gpuinterop.{name}()"
+        raise ArgumentTypeError(where=name, expected=f"a block with a call: with {call}:",
+                                got="the function itself", fix=f"write with {call}:")  # fmt: skip
+
+    def __exit__(self, *error: object) -> None:
+        """Python looks for it before it enters the block."""
+
+    def __reduce__(self) -> str:  # pickle finds it by its name, as a function
+        return self._function.__name__
+
+
+class _Downloads(_Scope):
+    """The scope of a policy for hidden downloads. Until it is entered, the policy is the process's."""
+
+    def __init__(self, policy: str) -> None:
+        global _policy
+        self._policy, self._before = policy, _default_policy()
+        super().__init__(self, None)
+        _policy = policy
+
+    def __enter__(self) -> Any:
+        global _policy
+        _policy = self._before
+        return super().__enter__()
+
+
+_policy: str | None = None  # of the process, for threads outside a block of `downloads`
+
+
+def _default_policy() -> str:
+    """Return the policy of the process: that of the last call, or else of the environment."""
+    return _policy or _read_policy(
+        os.environ.get("GPUINTEROP_DOWNLOADS") or "allow", "GPUINTEROP_DOWNLOADS"
+    )
+
+
+def _read_policy(value: Any, where: str) -> str:
+    if not isinstance(value, str) or value not in _POLICIES:
+        raise not_one_of(where, "policy", _POLICIES, value)
+    return value
+
+
+def report_hidden_download(nbytes: int, where: str) -> None:
+    """Warn of a hidden download that this thread is about to make, or refuse it, as the policy says.
+
+    Raises
+    ------
+    CopyForbiddenError
+        The policy is "refuse".
+    """
+    records = [record for record in _core._copy_scopes() if isinstance(record, _Downloads)]
+    policy = records[-1]._policy if records else _default_policy()
+    if policy == "allow":
+        return
+    error = CopyForbiddenError(
+        where=where, expected=f'no hidden download, because gpuinterop.downloads("{policy}") is in force',
+        got=f"{KINDS['device_to_host']}, {nbytes} bytes",
+        fix="download it explicitly, x.get(), or call a function that runs on the GPU: gpuinterop's own, or "
+        "gpuinterop.via.cupy",
+    )  # fmt: skip
+    if policy == "refuse":
+        raise error
+    warn(str(error), UserWarning, stacklevel=_frames_of_package())
+
+
+def _frames_of_package() -> int:
+    """Return the stack level of the calling line outside this package, for a warning of the caller."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _scopes() -> list[Any]:
@@ -161,6 +254,7 @@ def _caller() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
+@_Opener
 def no_copies() -> _Scope:
     """Forbid every copy that this thread would make in the block, by any converter.
 
@@ -179,6 +273,7 @@ def no_copies() -> _Scope:
     return _Scope(_Ban(), None)
 
 
+@_Opener
 def count_copies() -> AbstractContextManager[CopyCount]:
     """Count the copies that this thread makes in the block: ``.count`` and ``.bytes``.
 
@@ -195,6 +290,7 @@ def count_copies() -> AbstractContextManager[CopyCount]:
     return _Scope(record, record)
 
 
+@_Opener
 def log_transfers() -> AbstractContextManager[TransferLog]:
     """List this thread's transfers between host and device, or devices, in the block.
 
@@ -212,6 +308,27 @@ def log_transfers() -> AbstractContextManager[TransferLog]:
     """
     record = TransferLog()
     return _Scope(record, record)
+
+
+def downloads(policy: str) -> _Scope:
+    """Allow hidden downloads of arrays on a GPU, warn of them, or refuse them: "allow", "warn" or "refuse".
+
+    NumPy makes a hidden download to run on the host what looks like a call on the GPU:
+    ``numpy.asarray(x)``, alone or inside of a function of NumPy, SciPy or Matplotlib. With "refuse" it
+    raises `CopyForbiddenError`. Explicit downloads stay: ``x.get()``, ``x.to_device("cpu")``,
+    ``numpy.save``, ``float(x)``, ``x.tolist()``, ``print(x)``.
+
+    A call sets the policy of the process, which GPUINTEROP_DOWNLOADS sets at first and which is "allow"
+    otherwise. In a ``with`` block the policy is that of this thread and ends with the block.
+
+    Examples
+    --------
+    >>> import numpy, gpuinterop
+    >>> x = gpuinterop.ones(3)
+    >>> with gpuinterop.downloads("refuse"):
+    ...     host = x.get()  # explicit, hence allowed
+    """
+    return _Downloads(_read_policy(policy, "downloads"))
 
 
 _core.set_hooks(copied=report_copy)
