@@ -39,6 +39,20 @@ def _logaddexp(a: Any, b: Any) -> Any:
     return np.maximum(a, b) + np.log1p(np.exp(-np.abs(a - b)))
 
 
+def _expm1(z: Any) -> Any:
+    half = np.sin(z.imag / 2)
+    real = np.expm1(z.real) * np.cos(z.imag) - 2 * half * half
+    return real + 1j * (np.exp(z.real) * np.sin(z.imag))
+
+
+def _log1p(z: Any) -> Any:
+    x, y = z.real, z.imag
+    far = np.log(np.hypot(1 + x, y))
+    return np.where(np.abs(z) < 0.5, np.log1p(x * (2 + x) + y * y) / 2, far) + 1j * np.arctan2(
+        y, 1 + x
+    )
+
+
 ANY, NEAR, SMALL, HUGE = (-1e4, 1e4), (-10.0, 10.0), (-1.0, 1.0), (-1e30, 1e30)
 POSITIVE = (1e-30, 1e30)
 ROWS: dict[str, Row] = {
@@ -84,6 +98,43 @@ ROWS: dict[str, Row] = {
     "gamma": Row(_python(math.gamma), ((0.1, 30.0),), 6),
     "lgamma": Row(_python(math.lgamma), ((2.5, 1e4),), 6),
 }  # fmt: skip
+
+
+class ComplexRow(NamedTuple):
+    """A complex function: its oracle, the powers of 10 of its argument's parts, and the guaranteed errors.
+
+    The error is the distance of the result from the exact one, in units of the last place of its absolute value.
+    """
+
+    oracle: Callable[..., Any]
+    sizes: tuple[float, float]
+    complex64: float
+    complex128: float
+
+
+ALL, SMALL_ENOUGH = (-8.0, 8.0), (-8.0, 1.8)
+COMPLEX_ROWS: dict[str, ComplexRow] = {
+    "sqrt": ComplexRow(np.sqrt, ALL, 3, 3),
+    "exp": ComplexRow(np.exp, SMALL_ENOUGH, 4, 3),
+    "expm1": ComplexRow(_expm1, SMALL_ENOUGH, 5, 5),
+    "log": ComplexRow(np.log, ALL, 4, 4),
+    "log2": ComplexRow(lambda z: np.log(z) / np.log(z.real.dtype.type(2)), ALL, 5, 5),
+    "log10": ComplexRow(lambda z: np.log(z) / np.log(z.real.dtype.type(10)), ALL, 5, 5),
+    "log1p": ComplexRow(_log1p, ALL, 4, 4),
+    "sin": ComplexRow(np.sin, SMALL_ENOUGH, 5, 4),
+    "cos": ComplexRow(np.cos, SMALL_ENOUGH, 5, 4),
+    "tan": ComplexRow(np.tan, SMALL_ENOUGH, 8, 8),
+    "sinh": ComplexRow(np.sinh, SMALL_ENOUGH, 5, 4),
+    "cosh": ComplexRow(np.cosh, SMALL_ENOUGH, 5, 4),
+    "tanh": ComplexRow(np.tanh, SMALL_ENOUGH, 8, 8),
+    "arcsin": ComplexRow(np.arcsin, ALL, 5, 5),
+    "arccos": ComplexRow(np.arccos, ALL, 5, 5),
+    "arctan": ComplexRow(np.arctan, ALL, 6, 6),
+    "arcsinh": ComplexRow(np.arcsinh, ALL, 5, 5),
+    "arccosh": ComplexRow(np.arccosh, ALL, 5, 5),
+    "arctanh": ComplexRow(np.arctanh, ALL, 6, 6),
+}
+COMPLEX_TYPES = ("complex64", "complex128")
 # The same for float64 from 0.001 upwards, which has no wider oracle; lgamma is checked only on "cpu".
 WITHOUT_ORACLE = {"digamma": 8, "lgamma": 4}
 
@@ -119,6 +170,37 @@ def worst(name: str, dtype: str, device: str, count: int = 20_000) -> float:
     return float(error.max())
 
 
+def complex_arguments(row: ComplexRow, dtype: str, count: int) -> np.ndarray:
+    """Return arguments of all sizes and directions, a fifth of them near 1, -1, i and -i, where results are small."""
+    random = np.random.default_rng(1)
+
+    def parts(size: int, low: float, high: float) -> Any:
+        return 10 ** random.uniform(low, high, size) * random.choice([-1.0, 1.0], size)
+
+    found = parts(count, *row.sizes) + 1j * parts(count, *row.sizes)
+    near = found[: count // 5]
+    near[...] = random.choice([1, -1, 1j, -1j], near.size)
+    near += parts(near.size, -6, 0) + 1j * parts(near.size, -6, 0)
+    return found.astype(dtype)
+
+
+def worst_complex(name: str, dtype: str, device: str, count: int = 20_000) -> float:
+    """Return the largest distance from the exact result, in units of the last place of its absolute value."""
+    row = COMPLEX_ROWS[name]
+    host = complex_arguments(row, dtype, count)
+    wide, real = (
+        (np.complex128, np.float32) if dtype == "complex64" else (np.clongdouble, np.float64)
+    )
+    with np.errstate(all="ignore"):
+        exact = np.asarray(row.oracle(host.astype(wide)))
+        got = getattr(gi, name)(gi.GpuArray(host, device=device)).get()
+        assert got.dtype == dtype, (name, got.dtype)
+        size = np.abs(exact).astype(real)
+        usual = np.isfinite(size) & (size >= np.finfo(real).tiny) & np.isfinite(got)
+        error = np.abs(got.astype(wide) - exact)[usual] / np.spacing(size[usual])
+    return float(error.max())
+
+
 def measure(device: str, count: int = 20_000) -> dict[str, dict[str, float]]:
     """Return the largest errors by operation and type."""
     found: dict[str, dict[str, float]] = {}
@@ -127,6 +209,14 @@ def measure(device: str, count: int = 20_000) -> dict[str, dict[str, float]]:
         if row.float64 is not None:
             found[name]["float64"] = worst(name, "float64", device, count)
     return found
+
+
+def measure_complex(device: str, count: int = 20_000) -> dict[str, dict[str, float]]:
+    """Return the largest errors of complex functions by function and type."""
+    return {
+        name: {dtype: worst_complex(name, dtype, device, count) for dtype in COMPLEX_TYPES}
+        for name in COMPLEX_ROWS
+    }
 
 
 def main() -> None:
@@ -143,11 +233,17 @@ def main() -> None:
             for t in ("float32", "float64")
         )
         print(f"{name:12}{text}")
+    of_complex = measure_complex(chosen.device, chosen.count // 10)
+    for name, errors in of_complex.items():
+        bounds = COMPLEX_ROWS[name]
+        text = "".join(f"  {errors[t]:8.2f} of {getattr(bounds, t)}" for t in COMPLEX_TYPES)
+        print(f"{name:12}{text}  complex")
     if chosen.json:
         record = {
             "device": chosen.device.partition(":")[0],
             "arguments": chosen.count,
             "ulps": found,
+            "ulps of complex numbers": of_complex,
         }
         chosen.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 

@@ -287,6 +287,8 @@ def _row_steps(
     if row.name == "power" and letter in "iu":
         # Negative exponents give the same results as in a kernel.
         return (program.own("power", *values, dtype=dtype),)
+    if letter == "c" and row.name in _COMPLEX:
+        return program.call(_COMPLEX[row.name], values, outs)
     if isinstance(row.numpy, np.ufunc):
         return program.loop(row.numpy, values, outs)
     if row.name in ("rsqrt", "sigmoid", "softplus"):
@@ -295,6 +297,32 @@ def _row_steps(
     if row.numpy is None:
         return (program.own(row.name, *wide, dtype=_FLOAT64),)
     return program.call(row.numpy, wide, (_FLOAT64,) * len(outs))
+
+
+def _complex_expm1(z: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return exp(z) - 1. NumPy's loop has NaN where a part is infinite."""
+    x, y = z.real, z.imag
+    out: np.ndarray[Any, Any] = np.exp(z)
+    out.real -= 1  # of the part alone: a difference of complex numbers loses the sign of a zero
+    finite = np.isfinite(x) & np.isfinite(y)
+    out.real[finite] = (np.expm1(x) * np.cos(y) - 2 * np.square(np.sin(y / 2)))[finite]
+    real = y == 0
+    out.real[real], out.imag[real] = np.expm1(x)[real], y[real]
+    return out
+
+
+def _complex_log1p(z: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return log(1 + z). NumPy's loop loses the digits of small numbers."""
+    x, y = z.real, z.imag
+    sum_ = z.copy()
+    sum_.real += 1  # of the part alone: a sum of complex numbers loses the sign of a zero
+    out: np.ndarray[Any, Any] = np.log(sum_)
+    near = np.log1p(x * (2 + x) + y * y) / 2
+    out.real[...] = np.where((np.abs(x) < 0.5) & (np.abs(y) < 0.5), near, out.real)
+    return out
+
+
+_COMPLEX = {"expm1": _complex_expm1, "log1p": _complex_log1p}
 
 
 def _formula(program: HostProgram, name: str, x: HostValue) -> HostValue:

@@ -27,6 +27,13 @@ def test_no_error_is_larger_than_promised(device, name, dtype):
     assert accuracy.worst(name, dtype, device) <= getattr(accuracy.ROWS[name], dtype) * 1.001
 
 
+@pytest.mark.parametrize("dtype", accuracy.COMPLEX_TYPES)
+@pytest.mark.parametrize("name", accuracy.COMPLEX_ROWS)
+def test_no_complex_error_is_larger_than_promised(device, name, dtype):
+    promised = getattr(accuracy.COMPLEX_ROWS[name], dtype)
+    assert accuracy.worst_complex(name, dtype, device) <= promised * 1.001
+
+
 @pytest.mark.parametrize("place", ["cpu", "cuda"])
 def test_no_recorded_error_is_larger_than_promised(place):
     record = Path(accuracy.__file__).parent / "results" / f"accuracy-{place}.json"

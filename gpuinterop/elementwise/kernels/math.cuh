@@ -173,10 +173,42 @@ GI_FN C gi_exp(C a) {
   if (isinf(a.re) && !isfinite(a.im)) return a.re < 0 ? gi_make((T)0, (T)0) : gi_make(r, a.im - a.im);
   return gi_make(r * cos(a.im), r * sin(a.im));
 }
+// log|a|, to the last places also where |a| is near 1, and where |a| overflows.
+template <class C>
+GI_FN decltype(C::re) gi_log_abs(C a) {
+  typedef decltype(a.re) T;
+  const T re = fabs(a.re), im = fabs(a.im), x = re > im ? re : im, y = re > im ? im : re, r = hypot(x, y);
+  if (r > (T)0.5 && r < (T)2) return log1p((x - 1) * (x + 1) + y * y) / 2;
+  if (isinf(r)) return log(hypot(x / 2, y / 2)) + (T)0.693147180559945309;
+  return log(r);
+}
 template <class C>
 GI_FN C gi_log(C a) {
-  return gi_make(log(gi_abs(a)), atan2(a.im, a.re));
+  return gi_make(gi_log_abs(a), atan2(a.im, a.re));
 }
+template <class C>
+GI_FN C gi_scaled(C a, double by) {
+  return gi_make(a.re * (decltype(a.re))by, a.im * (decltype(a.re))by);
+}
+template <class C>
+GI_FN C gi_log1p(C a) {
+  typedef decltype(a.re) T;
+  const bool near = fabs(a.re) < (T)0.5 && fabs(a.im) < (T)0.5;
+  const C b = gi_make(1 + a.re, a.im);
+  return gi_make(near ? log1p(a.re * (2 + a.re) + a.im * a.im) / 2 : gi_log_abs(b), atan2(b.im, b.re));
+}
+template <class C>
+GI_FN C gi_expm1(C a) {
+  typedef decltype(a.re) T;
+  if (a.im == 0) return gi_make(expm1(a.re), a.im);
+  if (isinf(a.re) || !isfinite(a.im)) {
+    const C e = gi_exp(a);
+    return gi_make(e.re - 1, e.im);
+  }
+  const T half = sin(a.im / 2);
+  return gi_make(expm1(a.re) * cos(a.im) - 2 * half * half, exp(a.re) * sin(a.im));
+}
+
 template <class C>
 GI_FN C gi_sqrt(C a) {
   typedef decltype(a.re) T;
@@ -233,6 +265,61 @@ GI_FN C gi_cos(C a) { return gi_cosh(gi_turned(a)); }
 template <class C>
 GI_FN C gi_tan(C a) { return gi_back(gi_tanh(gi_turned(a))); }
 
+// Kahan's formulas for the inverses. Far from zero |a| alone determines the logarithm.
+template <class C>
+GI_FN bool gi_is_far(C a) {
+  typedef decltype(a.re) T;
+  const T far = (T)(sizeof(T) == 4 ? 0x1p14 : 0x1p30);
+  return fabs(a.re) > far || fabs(a.im) > far;
+}
+template <class C>
+GI_FN decltype(C::re) gi_log_of_double(C a) {
+  typedef decltype(a.re) T;
+  return log(hypot(a.re / 2, a.im / 2)) + (T)1.38629436111989061883;
+}
+template <class C>
+GI_FN C gi_acos(C a) {
+  typedef decltype(a.re) T;
+  if (gi_is_far(a)) return gi_make(atan2(fabs(a.im), a.re), copysign(gi_log_of_double(a), gi_neg(a.im)));
+  if (a.im != a.im && a.re == 0) return gi_make((T)1.57079632679489661923, a.im);
+  const C down = gi_sqrt(gi_make(1 - a.re, gi_neg(a.im))), up = gi_sqrt(gi_make(1 + a.re, a.im));
+  return gi_make(2 * atan2(down.re, up.re), asinh(up.re * down.im - up.im * down.re));
+}
+template <class C>
+GI_FN C gi_asin(C a) {
+  typedef decltype(a.re) T;
+  if (gi_is_far(a)) return gi_make(atan2(a.re, fabs(a.im)), copysign(gi_log_of_double(a), a.im));
+  if (a.im != a.im && a.re == 0) return a;
+  const C down = gi_sqrt(gi_make(1 - a.re, gi_neg(a.im))), up = gi_sqrt(gi_make(1 + a.re, a.im));
+  return gi_make(atan2(a.re, down.re * up.re - down.im * up.im), asinh(down.re * up.im - down.im * up.re));
+}
+template <class C>
+GI_FN C gi_acosh(C a) {
+  const C b = gi_acos(a);
+  if (a.re != a.re && !isinf(a.im)) return gi_no_number(a);
+  return gi_make(fabs(b.im), copysign(b.re, a.im));
+}
+template <class C>
+GI_FN C gi_atanh(C a) {
+  typedef decltype(a.re) T;
+  const T x = fabs(a.re), y = fabs(a.im), half_turn = (T)1.57079632679489661923;
+  if (a.re != a.re && !isinf(a.im)) return gi_no_number(a);
+  const T far = (T)(sizeof(T) == 4 ? 0x1p60 : 0x1p500);  // its square is finite
+  if (x > far || y > far) {
+    // The real part is x / |a|^2.
+    const T r = hypot(x, y), small = isinf(r) ? (T)0 : x / r / r;
+    if (a.im != a.im) return gi_make(copysign(small, a.re), a.im);
+    return gi_make(copysign(small, a.re), copysign(half_turn, a.im));
+  }
+  if (a.re == 0 && a.im != a.im) return a;
+  const T r = hypot(1 - x, y);
+  const T part = r < (T)0.5 ? (log(hypot(1 + x, y)) - log(r)) / 2 : log1p(4 * x / r / r) / 4;
+  return gi_make(copysign(part, a.re), copysign(atan2(2 * y, (1 - x) * (1 + x) - y * y) / 2, a.im));
+}
+template <class C>
+GI_FN C gi_asinh(C a) { return gi_back(gi_asin(gi_turned(a))); }
+template <class C>
+GI_FN C gi_atan(C a) { return gi_back(gi_atanh(gi_turned(a))); }
 // The product of C99: infinite if a factor is infinite, where a * b has NaN in both parts.
 template <class T>
 GI_FN T gi_one_if_infinite(T x) { return copysign(isinf(x) ? (T)1 : (T)0, x); }
