@@ -47,16 +47,15 @@ _FLOATS: dict[Any, np.dtype[Any]] = {
 def default_rng(seed: Any = None, *, device: Any = None) -> Generator:
     """Return a `Generator` of random numbers on a device, by default `default_device()`.
 
-    A seed gives the same numbers on every device: the bits, and with them uniform and normal numbers,
-    integers and permutations. The uniform numbers of a call are those of
-    ``numpy.random.Generator(numpy.random.Philox(seed))``. `seed` may also be a `Philox` or a `Generator`.
+    A seed gives the same bits on every device, for uniform and normal numbers and for integers. They are not
+    the numbers that NumPy draws from the seed. `seed` may also be a `Philox` or a `Generator`.
 
     Examples
     --------
-    >>> import numpy, gpuinterop
+    >>> import gpuinterop
     >>> rng = gpuinterop.random.default_rng(5, device="cpu")
-    >>> same = numpy.random.Generator(numpy.random.Philox(5))
-    >>> rng.random(3, "float64").tolist() == same.random(3).tolist()
+    >>> again = gpuinterop.random.default_rng(5, device="cpu")
+    >>> rng.random(3).tolist() == again.random(3).tolist()
     True
     """
     if isinstance(seed, Generator) and device is None:
@@ -131,7 +130,9 @@ class Generator:
     def uniform(
         self, low: float = 0.0, high: float = 1.0, size: Any = None, dtype: Any = None, out: Any = None
     ) -> Any:  # fmt: skip
-        """Return uniform numbers from `low` to `high`, which rounding may reach: low + (high - low) * random().
+        """Return uniform numbers from `low` to `high`, which rounding may reach.
+
+        They are low + (high - low) * random(), rounded once.
 
         Examples
         --------
@@ -162,7 +163,9 @@ class Generator:
     def normal(
         self, loc: float = 0.0, scale: float = 1.0, size: Any = None, dtype: Any = None, out: Any = None
     ) -> Any:  # fmt: skip
-        """Return normal numbers of mean `loc` and standard deviation `scale`: loc + scale * standard_normal().
+        """Return normal numbers of mean `loc` and standard deviation `scale`.
+
+        They are loc + scale * standard_normal(), rounded once.
 
         Examples
         --------
@@ -192,17 +195,19 @@ class Generator:
                 self._checked_out(out, size, None if dtype is None else wanted, where),
             )
             wanted = target.dtype
-        if wanted is _FLOAT32 and (shift or scale != 1.0):
+        single = wanted is _FLOAT32
+        if single and (shift or scale != 1.0):
             shift, scale = _as_float32(shift, where), _as_float32(scale, where)
         numbers = target.size
         if numbers:
-            state = self.bit_generator.take(-(-numbers // (8 if wanted is _FLOAT32 else 4)))
+            state = self.bit_generator.take(-(-numbers // (4 if single else 2)))
             if self._device.type == "cpu":
                 _core._random_fill(target, kind, state, shift=shift, scale=scale, where=where)
             else:
-                form = "<Qq48s2f" if wanted is _FLOAT32 else "<Qq48s2d"
+                form = "<Qq24s2f" if single else "<Qq24s2d"
                 params = struct.pack(form, target.ptr, numbers, state, shift, scale)
-                self._launch(kind, wanted.name, numbers, params, target)
+                name = ("float32" if single else "float64", shift != 0 or scale != 1)
+                self._launch(kind, name, numbers, params, target)
         if out is not None:
             _write_back(made, target, where)
         return made
@@ -248,13 +253,13 @@ class Generator:
         numbers, words = target.size, 1 << 64
         if not numbers:
             return
-        state = self.bit_generator.take(-(-numbers // 4))
+        state = self.bit_generator.take(-(-numbers // 2))
         low, span, least = first % words, count % words, words % count
         if self._device.type == "cpu":
             _core._random_fill(target, INTEGERS, state, low, span, least, where="integers")
             return
-        params = struct.pack("<Qq48s3Q", target.ptr, numbers, state, low, span, least)
-        self._launch(INTEGERS, f"u{8 * target.itemsize}", numbers, params, target)
+        params = struct.pack("<Qq24s3Q", target.ptr, numbers, state, low, span, least)
+        self._launch(INTEGERS, (f"u{8 * target.itemsize}", False), numbers, params, target)
 
     # ---- arrays and kernels ----------------------------------------------------------------------
 
@@ -290,22 +295,26 @@ class Generator:
             return plain
         return results.new_like(plain, plain.shape, plain.dtype, where)
 
-    def _launch(self, kind: int, dtype: str, numbers: int, params: bytes, target: Any) -> None:
-        together = _THREADS * _EACH * (8 if dtype == "float32" else 4)
+    def _launch(
+        self, kind: int, element: tuple[str, bool], numbers: int, params: bytes, target: Any
+    ) -> None:
+        together = _THREADS * _EACH * (4 if element[0] == "float32" else 2)
         blocks = (-(-numbers // together),)
-        _kernel(self._device.index, kind, dtype).launch(blocks, (_THREADS,), 0, [params], [target])
+        _kernel(self._device.index, kind, *element).launch(
+            blocks, (_THREADS,), 0, [params], [target]
+        )
 
 
 @cache
-def _kernel(device: int, kind: int, dtype: str) -> Any:
-    return loaded_kernels(device, fill_text(kind, dtype), ["gi_random_fill"])[0]
+def _kernel(device: int, kind: int, dtype: str, scaled: bool) -> Any:
+    return loaded_kernels(device, fill_text(kind, dtype, scaled), ["gi_random_fill"])[0]
 
 
-def fill_text(kind: int, dtype: str) -> str:
+def fill_text(kind: int, dtype: str, scaled: bool = False) -> str:
     """Return the program of a kernel, for "float32", "float64", or an unsigned type of CUDA's text."""
     element = f"typedef {STORAGE.get(dtype, dtype)} T;"
     parts = (kernel_text("random/numbers.cuh"), kernel_text("random/fill.cuh"))
-    return program({"KIND": kind}, element, *parts)
+    return program({"KIND": kind, "SCALED": int(scaled)}, element, *parts)
 
 
 def _write_back(out: Any, target: Any, where: str) -> None:

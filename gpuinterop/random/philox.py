@@ -1,9 +1,8 @@
-"""The bit generator: the place in the sequence of random numbers, as numpy.random.Philox keeps it."""
+"""The bit generator: the place in the sequence of random numbers."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
@@ -12,24 +11,15 @@ import numpy as np
 from gpuinterop.errors import ArgumentTypeError, short_repr
 from gpuinterop.errors.messages import not_an_int
 
-_WORDS = 4  # of a block
-_MASK = (1 << 64) - 1
-_JUMP = 1 << 128  # blocks, as in NumPy
-
-
-def _as_words(value: int, count: int) -> tuple[int, ...]:
-    """Return a number as words of 64 bits, the lowest first."""
-    return tuple(value >> 64 * i & _MASK for i in range(count))
-
-
-def _as_number(words: Sequence[Any]) -> int:
-    return sum(int(word) << 64 * i for i, word in enumerate(words))
+_NAME = "Philox4x32"
+_BLOCKS, _KEYS = 1 << 128, 1 << 64
+_JUMP = 1 << 64  # blocks
 
 
 class Philox:
-    """The generator Philox 4x64-10, with the seeds, keys and counters of ``numpy.random.Philox``.
+    """The generator Philox 4x32-10.
 
-    It computes blocks of four 64-bit words, each from the block's number and a key. Every call of a
+    It computes blocks of four 32-bit words, each from the block's number and a key. Every call of a
     `Generator` begins with a new block. Threads may share a generator: each call takes blocks of its own.
 
     Parameters
@@ -38,13 +28,12 @@ class Philox:
 
     Examples
     --------
-    >>> import numpy, gpuinterop
-    >>> ours = gpuinterop.random.Philox(5)
-    >>> bool((ours.state["state"]["key"] == numpy.random.Philox(5).state["state"]["key"]).all())
-    True
+    >>> import gpuinterop
+    >>> gpuinterop.random.Philox(5).state["counter"]
+    0
     """
 
-    __slots__ = ("_blocks", "_key", "_lock", "seed_seq")
+    __slots__ = ("_block", "_key", "_lock", "seed_seq")
 
     def __init__(self, seed: Any = None) -> None:
         try:
@@ -55,22 +44,20 @@ class Philox:
                 where="random", expected="a seed: None, an int of 0 or more, or a sequence of them",
                 got=short_repr(seed), fix="pass an int: gpuinterop.random.default_rng(0)",
             ) from error  # fmt: skip
-        self._key = tuple(map(int, self.seed_seq.generate_state(2, np.uint64)))
-        self._blocks = 0
+        self._key = int(self.seed_seq.generate_state(1, np.uint64)[0])
+        self._block = 0
         self._lock = Lock()
 
     def take(self, blocks: int) -> bytes:
         """Return the place before the next blocks, as kernels read it, and move behind them."""
         with self._lock:
-            before = self._blocks
-            self._blocks = before + blocks
-        if before >> 64:
-            return struct.pack("<6Q", *_as_words(before, 4), *self._key)
-        return struct.pack("<6Q", before, 0, 0, 0, *self._key)
+            before, key = self._block, self._key
+            self._block = (before + blocks) % _BLOCKS
+        return struct.pack("<3Q", before % _JUMP, before // _JUMP, key)
 
     @property
     def state(self) -> dict[str, Any]:
-        """The place in the sequence, as a dict that ``numpy.random.Philox`` takes and gives as its state.
+        """The place in the sequence: the number of the next block, and the key. An assignment moves there.
 
         Examples
         --------
@@ -82,59 +69,50 @@ class Philox:
         >>> bool((rng.random(3) == x).all())
         True
         """
-        words = np.array(_as_words(self._blocks, 4), np.uint64)
-        return {
-            "bit_generator": "Philox",
-            "state": {"counter": words, "key": np.array(self._key, np.uint64)},
-            "buffer": np.zeros(_WORDS, np.uint64),
-            "buffer_pos": _WORDS,
-            "has_uint32": 0,
-            "uinteger": 0,
-        }
+        with self._lock:
+            return {"bit_generator": _NAME, "counter": self._block, "key": self._key}
 
     @state.setter
     def state(self, value: Any) -> None:
         try:
-            if value["bit_generator"] != "Philox":
-                raise ValueError(value["bit_generator"])
-            counter, key = value["state"]["counter"], value["state"]["key"]
-            if len(counter) != _WORDS or len(key) != 2:
-                raise ValueError
-            blocks, own = _as_number(counter), tuple(int(word) & _MASK for word in key)
-        except (TypeError, KeyError, ValueError) as error:
+            block, key = (int(value[name].__index__()) for name in ("counter", "key"))
+            known = value["bit_generator"] == _NAME and 0 <= block < _BLOCKS and 0 <= key < _KEYS
+        except (AttributeError, TypeError, KeyError):
+            known = False
+        if not known:
             raise ArgumentTypeError(
-                where="state", expected="the state of a Philox generator", got=short_repr(value),
-                fix="pass what another generator's bit_generator.state returned",
-            ) from error  # fmt: skip
+                where="state", expected="the state of a generator of gpuinterop", got=short_repr(value),
+                fix="pass what bit_generator.state returned",
+            )  # fmt: skip
         with self._lock:
-            self._blocks, self._key = blocks, own
+            self._block, self._key = block, key
 
     def advance(self, delta: int) -> Philox:
-        """Move by a number of blocks, of four 64-bit words each, and return the generator.
+        """Move by a number of blocks, of four 32-bit words each, and return the generator.
 
         Examples
         --------
         >>> import gpuinterop
-        >>> bits = gpuinterop.random.Philox(0).advance(10)
-        >>> int(bits.state["state"]["counter"][0])
+        >>> gpuinterop.random.Philox(0).advance(10).state["counter"]
         10
         """
         if isinstance(delta, bool) or not hasattr(delta, "__index__"):
             raise not_an_int("advance", "delta", delta)
         with self._lock:
-            self._blocks = (self._blocks + delta.__index__()) % (1 << 256)
+            self._block = (self._block + delta.__index__()) % _BLOCKS
         return self
 
     def jumped(self, jumps: int = 1) -> Philox:
-        """Return a generator that is ahead by `jumps` times 2^128 blocks.
+        """Return a generator that is ahead by `jumps` times 2^64 blocks.
 
         Examples
         --------
         >>> import gpuinterop
-        >>> gpuinterop.random.Philox(0).jumped().state["state"]["counter"].tolist()
-        [0, 0, 1, 0]
+        >>> gpuinterop.random.Philox(0).jumped().state["counter"] == 2**64
+        True
         """
-        copy = self._copied()
+        copy = object.__new__(type(self))
+        copy.__setstate__(self.__getstate__())
         return copy.advance(jumps * _JUMP)
 
     def spawn(self, n_children: int) -> list[Philox]:
@@ -148,15 +126,10 @@ class Philox:
         """
         return [Philox(child) for child in self.seed_seq.spawn(n_children)]
 
-    def _copied(self) -> Philox:
-        copy = object.__new__(type(self))
-        copy.__setstate__(self.__getstate__())
-        return copy
-
     def __getstate__(self) -> Any:
         with self._lock:
-            return self.seed_seq, self._blocks, self._key
+            return self.seed_seq, self._block, self._key
 
     def __setstate__(self, state: Any) -> None:
-        self.seed_seq, self._blocks, self._key = state
+        self.seed_seq, self._block, self._key = state
         self._lock = Lock()

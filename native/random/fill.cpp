@@ -31,6 +31,8 @@ GI_INLINE u32 gi_bits(float x) { return std::bit_cast<u32>(x); }
 GI_INLINE float gi_float(u32 b) { return std::bit_cast<float>(b); }
 GI_INLINE u64 gi_bits(double x) { return std::bit_cast<u64>(x); }
 GI_INLINE double gi_double(u64 b) { return std::bit_cast<double>(b); }
+GI_INLINE float gi_fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+GI_INLINE double gi_fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
 
 #include "../../gpuinterop/random/kernels/numbers.cuh"
 
@@ -45,39 +47,50 @@ struct Job {
   double shift, scale;
 };
 
-constexpr int kBlocks = 64;  // whose words are computed before any of them is converted
+constexpr int kBlocks = 128, kWords = 4 * kBlocks;  // that are computed before they are converted
 
-GI_INLINE void make_words(const GiState& state, u64 first, u64 (&words)[4 * kBlocks]) {
+// Round by round, because the compiler makes vectors of the inner loop.
+GI_INLINE void make_words(const GiState& state, u64 first, u32 (&words)[kWords]) {
+  u32 a[kBlocks], b[kBlocks], c[kBlocks], d[kBlocks];
   for (int i = 0; i < kBlocks; ++i) {
-    u64 four[4];
-    gi_block(state, first + static_cast<u64>(i), 0, four);
-    std::memcpy(words + 4 * i, four, sizeof four);
+    const u64 low = state.low + first + static_cast<u64>(i), high = state.high + (low < state.low);
+    a[i] = static_cast<u32>(low);
+    b[i] = static_cast<u32>(low >> 32);
+    c[i] = static_cast<u32>(high);
+    d[i] = static_cast<u32>(high >> 32);
+  }
+  auto k0 = static_cast<u32>(state.key), k1 = static_cast<u32>(state.key >> 32);
+  for (int round = 0; round < 10; ++round, k0 += kStep0, k1 += kStep1)
+    for (int i = 0; i < kBlocks; ++i) gi_round(a[i], b[i], c[i], d[i], k0, k1);
+  for (int i = 0; i < kBlocks; ++i) {
+    words[4 * i] = a[i];
+    words[4 * i + 1] = b[i];
+    words[4 * i + 2] = c[i];
+    words[4 * i + 3] = d[i];
   }
 }
+GI_INLINE u32 word_at(const u32* words, int i, float) { return words[i]; }
+GI_INLINE u64 word_at(const u32* words, int i, double) {
+  return gi_join(words[2 * i], words[2 * i + 1]);
+}
 
-// A word of a float has 32 bits, the lower half of a word of the generator first.
-template <class T, class Word, Numbers Kind>
+template <class T, Numbers Kind>
 GI_INLINE void fill_floats(const Job& job) {
-  constexpr int kEach = 4 * kBlocks * static_cast<int>(sizeof(u64) / sizeof(Word));
+  constexpr int kEach = kWords * 4 / static_cast<int>(sizeof(T));
   const T shift = static_cast<T>(job.shift), scale = static_cast<T>(job.scale);
-  u64 words[4 * kBlocks];
+  u32 words[kWords];
   T values[kEach];
-  Word own[kEach];
   u64 block = 0;
   for (i64 done = 0; done < job.n; done += kEach, block += kBlocks) {
     make_words(job.state, block, words);
-    std::memcpy(own, words, sizeof words);
-    if constexpr (std::endian::native == std::endian::big && sizeof(Word) == 4)
-      for (int i = 0; i < kEach; i += 2) std::swap(own[i], own[i + 1]);
     if constexpr (Kind == Numbers::kUniform)
-      for (int i = 0; i < kEach; ++i) values[i] = shift + scale * gi_unit(own[i]);
+      for (int i = 0; i < kEach; ++i) values[i] = gi_unit(word_at(words, i, T()));
     else
-      for (int i = 0; i < kEach; i += 2) {
-        T x, y;
-        gi_normal_pair(own[i], own[i + 1], x, y);
-        values[i] = shift + scale * x;
-        values[i + 1] = shift + scale * y;
-      }
+      for (int i = 0; i < kEach; i += 2)
+        gi_normal_pair(word_at(words, i, T()), word_at(words, i + 1, T()), values[i],
+                       values[i + 1]);
+    if (shift != 0 || scale != 1)
+      for (int i = 0; i < kEach; ++i) values[i] = gi_fma(scale, values[i], shift);
     const i64 count = std::min<i64>(kEach, job.n - done);
     std::memcpy(job.out + done * static_cast<i64>(sizeof(T)), values, count * sizeof(T));
   }
@@ -85,26 +98,28 @@ GI_INLINE void fill_floats(const Job& job) {
 
 template <class T>
 GI_INLINE void fill_integers(const Job& job) {
-  u64 words[4 * kBlocks], block = 0;
-  T values[4 * kBlocks];
-  for (i64 done = 0; done < job.n; done += 4 * kBlocks, block += kBlocks) {
+  constexpr int kEach = kWords / 2;
+  u32 words[kWords];
+  T values[kEach];
+  u64 block = 0;
+  for (i64 done = 0; done < job.n; done += kEach, block += kBlocks) {
     make_words(job.state, block, words);
-    for (int i = 0; i < 4 * kBlocks; ++i)
-      values[i] =
-          static_cast<T>(job.low + gi_below(job.range, job.least, job.state,
-                                            block + static_cast<u64>(i) / 4, i % 4, words[i]));
-    const i64 count = std::min<i64>(4 * kBlocks, job.n - done);
+    for (int i = 0; i < kEach; ++i)
+      values[i] = static_cast<T>(job.low + gi_below(job.range, job.least, job.state,
+                                                    block + static_cast<u64>(i) / 2, i % 2,
+                                                    word_at(words, i, double())));
+    const i64 count = std::min<i64>(kEach, job.n - done);
     std::memcpy(job.out + done * static_cast<i64>(sizeof(T)), values, count * sizeof(T));
   }
 }
 
 GI_INLINE void fill(const Job& job, Numbers kind, int64_t itemsize) {
   if (kind == Numbers::kUniform)
-    return itemsize == 4 ? fill_floats<float, u32, Numbers::kUniform>(job)
-                         : fill_floats<double, u64, Numbers::kUniform>(job);
+    return itemsize == 4 ? fill_floats<float, Numbers::kUniform>(job)
+                         : fill_floats<double, Numbers::kUniform>(job);
   if (kind == Numbers::kNormal)
-    return itemsize == 4 ? fill_floats<float, u32, Numbers::kNormal>(job)
-                         : fill_floats<double, u64, Numbers::kNormal>(job);
+    return itemsize == 4 ? fill_floats<float, Numbers::kNormal>(job)
+                         : fill_floats<double, Numbers::kNormal>(job);
   switch (itemsize) {
     case 1: return fill_integers<uint8_t>(job);
     case 2: return fill_integers<uint16_t>(job);
@@ -115,11 +130,11 @@ GI_INLINE void fill(const Job& job, Numbers kind, int64_t itemsize) {
 
 void fill_everywhere(const Job& job, Numbers kind, int64_t itemsize) { fill(job, kind, itemsize); }
 #if defined(__x86_64__) && defined(__GNUC__)
-__attribute__((target("avx2"))) void fill_with_avx2(const Job& job, Numbers kind,
-                                                    int64_t itemsize) {
+__attribute__((target("avx2,fma"))) void fill_with_avx2(const Job& job, Numbers kind,
+                                                        int64_t itemsize) {
   fill(job, kind, itemsize);
 }
-bool has_avx2() { return __builtin_cpu_supports("avx2"); }
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
 #else
 constexpr auto* fill_with_avx2 = fill_everywhere;
 bool has_avx2() { return false; }

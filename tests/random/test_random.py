@@ -13,38 +13,81 @@ FLOATS = ("float32", "float64")
 SIZES = (0, 1, 3, 8, 1003, 70_001, (), (3, 0, 2), (5, 7), (2, 3, 4))
 
 
-def numpys(seed: int = 5) -> np.random.Generator:
-    return np.random.Generator(np.random.Philox(seed))
+def blocks(counter: int, key: int, count: int, attempt: int = 0) -> np.ndarray:
+    """The words of consecutive blocks, by Python's ints as in the paper on Philox."""
+    found = []
+    for number in range(counter, counter + count):
+        a, b, c, d = (number >> 32 * i & 0xFFFFFFFF for i in range(4))
+        d, k0, k1 = (d + attempt) & 0xFFFFFFFF, key & 0xFFFFFFFF, key >> 32
+        for _ in range(10):
+            x, y = 0xD2511F53 * a, 0xCD9E8D57 * c
+            a, b, c, d = y >> 32 ^ b ^ k0, y & 0xFFFFFFFF, x >> 32 ^ d ^ k1, x & 0xFFFFFFFF
+            k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+        found += [a, b, c, d]
+    return np.array(found, "<u4")
 
 
-def words(seed: int, count: int) -> np.ndarray:
-    return np.random.Philox(seed).random_raw(count)
+def words(rng: Generator, count: int, attempt: int = 0) -> np.ndarray:
+    """The next words of a generator."""
+    state = rng.bit_generator.state
+    return blocks(state["counter"], state["key"], -(-count // 4), attempt)[:count]
+
+
+def uniform(rng: Generator, count: int, dtype: str) -> np.ndarray:
+    """The next uniform numbers of a generator."""
+    if dtype == "float32":
+        return (words(rng, count) >> 8).astype(dtype) * np.float32(2.0**-24)
+    return (words(rng, 2 * count).view("<u8") >> np.uint64(11)) * 2.0**-53
 
 
 # ---- the sequence -----------------------------------------------------------------------------
 
 
-def test_known_answers():
-    # Of Random123's file kat_vectors: philox4x64 with 10 rounds.
-    rng = default_rng(0, device="cpu")
-    for counter, key, expected in (
-        ([0] * 4, [0] * 2, [0x16554D9ECA36314C, 0xDB20FE9D672D0FDC, 0xD7E772CEE186176B, 0x7E68B68AEC7BA23B]),
-        ([2**64 - 1] * 4, [2**64 - 1] * 2,
-         [0x87B092C3013FE90B, 0x438C3C67BE8D0224, 0x9CC7D7C69CD777B6, 0xA09CAEBF594F0BA0]),
-    ):  # fmt: skip
-        state = rng.bit_generator.state
-        state["state"] = {"counter": np.array(counter, np.uint64), "key": np.array(key, np.uint64)}
-        rng.bit_generator.state = state
-        rng.bit_generator.advance(-1)  # a block has the number after that of the state
-        assert rng.integers(2**64, size=4, dtype="uint64").tolist() == expected
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [
+        (0, 0, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+        (2**128 - 1, 2**64 - 1, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
+        (0x0370734413198A2E85A308D3243F6A88, 0x299F31D0A4093822,
+         [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1]),
+    ],
+)  # fmt: skip
+def test_known_answers(device, counter, key, expected):
+    # Of the file kat_vectors of Random123: philox4x32 with 10 rounds.
+    rng = default_rng(0, device=device)
+    rng.bit_generator.state = {"bit_generator": "Philox4x32", "counter": counter, "key": key}
+    found = rng.integers(2**64, size=2, dtype="uint64").get()
+    assert found.view("<u4").tolist() == expected
+    assert blocks(counter, key, 1).tolist() == expected
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_uniform_numbers_are_numpys(device, dtype, size):
-    x = default_rng(5, device=device).random(size, dtype)
+def test_uniform_numbers_are_the_words(device, dtype, size):
+    rng = default_rng(5, device=device)
+    expected = uniform(rng, int(np.prod(size)), dtype)
+    x = rng.random(size, dtype)
     assert str(x.device) == device
-    np.testing.assert_array_equal(x.get(), numpys().random(size, dtype))
+    np.testing.assert_array_equal(x.get().ravel(), expected)
+    assert x.shape == (size if isinstance(size, tuple) else (size,))
+
+
+@pytest.mark.driver
+def test_numbers_are_the_same_bits_on_both_devices():
+    ours = [default_rng(2, device=d) for d in ("cpu", "cuda")]
+    for dtype in FLOATS:
+        for n in (1, 100_003):
+            for draw in (
+                lambda r: r.random(n, dtype),  # noqa: B023
+                lambda r: r.standard_normal(n, dtype),  # noqa: B023
+                lambda r: r.normal(3, 2.5, n, dtype),  # noqa: B023
+                lambda r: r.uniform(-0.1, 0.7, n, dtype),  # noqa: B023
+            ):
+                host, gpu = (draw(rng).get() for rng in ours)
+                kind = f"u{host.itemsize}"
+                np.testing.assert_array_equal(host.view(kind), gpu.view(kind))
+    host, gpu = (rng.integers(0, 2**63 + 1, 10_001, "uint64").get() for rng in ours)
+    np.testing.assert_array_equal(host, gpu)
 
 
 def test_classes_and_defaults(device):
@@ -57,70 +100,65 @@ def test_classes_and_defaults(device):
 
 
 def test_each_call_begins_with_a_block(device):
-    ours, bits = default_rng(5, device=device), np.random.Philox(5)
-    for n in (1, 5, 4):
-        expected = np.random.Generator(bits).random(n)
-        bits.advance(0)  # drops the rest of the block
-        np.testing.assert_array_equal(ours.random(n, "float64").get(), expected)
+    rng = default_rng(5, device=device)
+    for n, taken in ((1, 1), (5, 3), (4, 2)):
+        before = rng.bit_generator.state["counter"]
+        expected = uniform(rng, n, "float64")
+        np.testing.assert_array_equal(rng.random(n, "float64").get(), expected)
+        assert rng.bit_generator.state["counter"] == before + taken
 
 
 def test_counters_carry(device):
     rng = default_rng(7, device=device)
-    other = np.random.Philox(7)
-    state = other.state
-    state["state"]["counter"][:] = [2**64 - 3, 2**64 - 1, 2**64 - 1, 5]
-    other.state = rng.bit_generator.state = state
-    np.testing.assert_array_equal(
-        rng.random(40, "float64").get(), np.random.Generator(other).random(40)
-    )
+    for counter in (2**32 - 3, 2**64 - 3, 2**96 - 3):
+        rng.bit_generator.state = {**rng.bit_generator.state, "counter": counter}
+        expected = uniform(rng, 40, "float64")
+        np.testing.assert_array_equal(rng.random(40, "float64").get(), expected)
 
 
 def test_seeds():
     for seed in (0, 2**100, [1, 2, 3], np.random.SeedSequence(9)):
-        key = np.random.Philox(seed).state["state"]["key"]
-        np.testing.assert_array_equal(Philox(seed).state["state"]["key"], key)
-    assert Philox().state["state"]["key"].tolist() != Philox().state["state"]["key"].tolist()
+        assert Philox(seed).state == Philox(seed).state
+    assert len({Philox(seed).state["key"] for seed in (None, None, 0, 1, (0, 1))}) == 5
     rng = default_rng(3)
     assert default_rng(rng) is rng
     assert default_rng(rng.bit_generator).bit_generator is rng.bit_generator
 
 
-def test_states_go_to_numpy_and_back():
-    rng = default_rng(5, device="cpu")
+def test_states_are_kept_and_pickled(device):
+    rng = default_rng(5, device=device)
     rng.random(1000)
-    other = np.random.Philox(0)
-    other.state = rng.bit_generator.state
-    np.testing.assert_array_equal(
-        rng.random(9, "float64").get(), np.random.Generator(other).random(9)
-    )
-    rng.bit_generator.state = other.state
-    copy = pickle.loads(pickle.dumps(rng.bit_generator))
-    assert copy.state["state"]["counter"][0] == rng.bit_generator.state["state"]["counter"][0]
+    state, copy = rng.bit_generator.state, pickle.loads(pickle.dumps(rng))
+    expected = rng.random(9).tolist()
+    assert copy.device == rng.device
+    assert copy.random(9).tolist() == expected
+    rng.bit_generator.state = state
+    assert rng.random(9).tolist() == expected
 
 
 def test_jumps_and_children():
-    bits, other = Philox(5), np.random.Philox(5)
-    np.testing.assert_array_equal(
-        bits.jumped(3).state["state"]["counter"], other.jumped(3).state["state"]["counter"]
-    )
+    bits = Philox(5)
+    assert bits.jumped(3).state["counter"] == 3 * 2**64
+    assert bits.state["counter"] == 0
     children = default_rng(5, device="cpu").spawn(2)
-    for child, expected in zip(children, numpys().spawn(2), strict=True):
-        np.testing.assert_array_equal(child.random(5, "float64").get(), expected.random(5))
+    keys = [child.bit_generator.state["key"] for child in children]
+    assert len({*keys, bits.state["key"]}) == 3
+    assert keys == [child.state["key"] for child in Philox(5).spawn(2)]
 
 
 # ---- the other distributions -----------------------------------------------------------------------
 
 
 def normal_from_words(raw: np.ndarray, dtype: str) -> np.ndarray:
-    """Box and Muller's numbers of NumPy's words, by functions of more digits than the result has."""
+    """Box and Muller's numbers of words, by functions of more digits than the result has."""
     wide = np.longdouble if dtype == "float64" else np.float64
     if dtype == "float32":
-        raw = raw.astype("<u8").view("<u4")
-        radius = (raw[::2] >> 16).astype("f") * np.float32(65536)
-        radius = (radius + ((raw[::2] & 0xFFFF).astype("f") + np.float32(0.5))).astype(wide) / 2**32
+        radius = raw[::2].astype("f").astype(wide) * 2.0**-32 + 2.0**-33
+        radius = radius.astype("f").astype(wide)
         turn = (raw[1::2] << np.uint32(2)).view("i4").astype("f").astype(wide) / 2**32
     else:
-        radius = ((raw[::2] >> 11).astype(wide) + 1) / wide(2**53)
+        raw = raw.view("<u8")
+        radius = ((raw[::2] >> np.uint64(11)).astype(wide) + 1) / wide(2**53)
         turn = (raw[1::2] << np.uint64(2)).view("i8").astype(wide) / wide(2) ** 64
     top = 32 if dtype == "float32" else 64
     half = np.array(1 << (top - 3), raw.dtype)
@@ -134,20 +172,11 @@ def normal_from_words(raw: np.ndarray, dtype: str) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_normal_numbers_are_within_4_ulp(device, dtype):
-    raw = words(11, 40_000)
-    expected = normal_from_words(raw, dtype)
-    x = default_rng(11, device=device).standard_normal(expected.size, dtype).get()
+    rng = default_rng(11, device=device)
+    expected = normal_from_words(words(rng, 40_000), dtype)
+    x = rng.standard_normal(expected.size, dtype).get()
     ulp = np.abs(x - expected) / np.spacing(np.abs(x))
     assert ulp.max() <= 4
-
-
-@pytest.mark.driver
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_normal_numbers_are_the_same_bits_on_both_devices(dtype):
-    ours = [default_rng(2, device=d) for d in ("cpu", "cuda")]
-    for n in (1, 100_003):
-        host, gpu = (rng.normal(3, 2.5, n, dtype).get() for rng in ours)
-        np.testing.assert_array_equal(host.view(f"u{host.itemsize}"), gpu.view(f"u{host.itemsize}"))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -176,14 +205,12 @@ def test_chi_square_of_uniform_and_normal_numbers(device):
 
 
 def test_uniform_between_bounds(device):
-    x = default_rng(1, device=device).uniform(-2, 3, 1000, "float64").get()
-    np.testing.assert_array_equal(x, -2 + 5 * numpys(1).random(1000))
-    with np.errstate(all="ignore"):
-        single = default_rng(1, device=device).uniform(0.1, 0.7, 1000).get()
-    scale = np.float32(0.7 - 0.1)
-    np.testing.assert_array_equal(
-        single, np.float32(0.1) + scale * numpys(1).random(1000, dtype="f")
-    )
+    for dtype, wide in (("float32", "float64"), ("float64", "longdouble")):
+        rng = default_rng(1, device=device)
+        expected = uniform(rng, 1000, dtype).astype(wide)
+        low, scale = (np.dtype(dtype).type(v).astype(wide) for v in (-0.1, 0.7 - -0.1))
+        x = rng.uniform(-0.1, 0.7, 1000, dtype).get()
+        assert (np.abs(x - (low + scale * expected)) <= 0.51 * np.spacing(np.abs(x))).all()
 
 
 INTEGERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -204,24 +231,24 @@ def test_integers_reach_both_bounds(device, dtype):
 
 
 def test_integers_are_unbiased_where_half_of_the_words_are_refused(device):
-    count = 2**63 + 1  # an upper half of the product alone would favour the odd ones
-    x = default_rng(8, device=device).integers(0, count, 100_000, "uint64").get()
+    count = 2**63 + 1  # the upper halves of the products alone would favour some
+    rng = default_rng(8, device=device)
+    first, second = (words(rng, 400, attempt).view("<u8").tolist() for attempt in (0, 1))
+    x = rng.integers(0, count, 100_000, "uint64").get()
     assert int(x.max()) < count
-    assert chi_square(np.bincount((x // np.uint64(2**60)).astype(int), minlength=9)[:8],
-                      np.full(8, 100_000 / 8)) < 4  # fmt: skip
-    # Where the word was refused, the next attempt has the counter's last word plus one.
-    raw = words(8, 100_000)
-    refused = [i for i in range(200) if int(raw[i]) * count % 2**64 < 2**64 % count]
-    bits = np.random.Philox(8)
-    state = bits.state
-    state["state"]["counter"][3] = 1
-    bits.state = state
-    second = bits.random_raw(200)
-    kept = [i for i in range(200) if i not in refused]
-    assert refused
-    assert [int(x[i]) for i in kept] == [int(raw[i]) * count >> 64 for i in kept]
-    once = [i for i in refused if int(second[i]) * count % 2**64 >= 2**64 % count]
-    assert [int(x[i]) for i in once] == [int(second[i]) * count >> 64 for i in once]
+    sorted_by_size = np.bincount((x // np.uint64(2**60)).astype(int), minlength=9)[:8]
+    assert chi_square(sorted_by_size, np.full(8, 100_000 / 8)) < 4
+
+    def taken(word: int) -> bool:
+        return word * count % 2**64 >= 2**64 % count
+
+    refused = [i for i in range(200) if not taken(first[i])]
+    assert 50 < len(refused) < 150
+    for i in range(200):
+        if taken(first[i]):
+            assert int(x[i]) == first[i] * count >> 64
+        elif taken(second[i]):
+            assert int(x[i]) == second[i] * count >> 64
 
 
 def test_chi_square_of_integers(device):
@@ -234,7 +261,7 @@ def test_chi_square_of_integers(device):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_out_of_any_layout(device, dtype):
-    expected = numpys().random((6, 4), dtype)
+    expected = uniform(default_rng(5), 24, dtype).reshape(6, 4)
     whole = gi.zeros((6, 8), dtype, device=device)
     for out in (
         whole[:, :4],
@@ -272,7 +299,8 @@ def test_threads_draw_different_numbers(device):
     for thread in threads:
         thread.join()
     numbers = [n for part in drawn for n in part]
-    assert sorted(numbers) == sorted(words(0, len(numbers)).tolist())
+    expected = words(default_rng(0), 2 * len(numbers)).view("<u8")
+    assert sorted(numbers) == sorted(expected.tolist())
 
 
 # ---- wrong calls -------------------------------------------------------------------------------------
