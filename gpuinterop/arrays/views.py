@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from typing import Any, TypeVar
 
+import numpy as np
+
 from gpuinterop import _core
 from gpuinterop.errors import (
     ArgumentTypeError,
     CopyForbiddenError,
     ShapeError,
-    UnsupportedError,
     messages,
     short_repr,
 )
@@ -21,6 +22,7 @@ from gpuinterop.errors.arguments import checks_arguments, read_copy, require_ord
 
 from .core_view import core_view
 from .dtypes import as_supported_dtype
+from .numpy_views import to_host_array
 
 Self = TypeVar("Self", bound="ViewMethods")
 
@@ -145,6 +147,96 @@ class Flags:
         return "\n".join(f"  {n.upper()} : {getattr(self, n)}" for n in self._printed)
 
 
+# The dtype of the parts of a complex number.
+_PARTS = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}
+
+
+def _reinterpreted_layout(
+    x: _core.Array, dtype: np.dtype[Any]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return shape and strides, in elements, of an array whose bytes are read as another dtype, by NumPy's rule."""
+    old, new, shape, strides = x.itemsize, dtype.itemsize, x.shape, x._strides
+    if old == new:
+        return shape, strides
+    got = f"dtype {x.dtype} of shape {shape} with strides {x.strides} (bytes)"
+
+    def refusal(expected: str, fix: str) -> ShapeError:
+        return ShapeError(where="view", expected=expected, got=got, fix=fix)
+
+    if not shape:
+        raise refusal(
+            "an axis, whose length changes with the size of the elements",
+            "add one: x[None].view(dtype)",
+        )
+    if x.size > 1 and shape[-1] != 1 and strides[-1] != 1:
+        raise refusal("a contiguous last axis", "copy first: x.copy().view(dtype)")
+    count = shape[-1] * old
+    if count % new or (new < old and old % new):
+        raise refusal(
+            f"a last axis of a multiple of {new} bytes",
+            "pad the last axis, or cast: x.astype(dtype)",
+        )
+    # Strides of other axes are whole elements of the new dtype, or the memory of some rows would be misaligned.
+    steps = [step * old for step in strides[:-1]]
+    if x.size and any(step % new for step, n in zip(steps, shape[:-1], strict=True) if n > 1):
+        raise refusal(f"rows a multiple of {new} bytes apart", "copy first: x.copy().view(dtype)")
+    return (*shape[:-1], count // new), (*(step // new for step in steps), 1)
+
+
+class Flat:
+    """The elements of an array in C order, as NumPy's flatiter: ``x.flat``.
+
+    ``x.flat[key]`` is a new array, or for an int a 0-d array; an assignment writes to the array and
+    repeats values that are too few. An iterator yields 0-d arrays, as ``for v in x`` does.
+    """
+
+    def __init__(self, base: Any) -> None:
+        self._base, self._next = base, 0
+
+    @property
+    def base(self) -> Any:
+        """The array."""
+        return self._base
+
+    @property
+    def index(self) -> int:
+        """The number of elements that the iterator has yielded."""
+        return self._next
+
+    def __len__(self) -> int:
+        return int(core_view(self._base).size)
+
+    def __iter__(self) -> Flat:
+        return self
+
+    def __next__(self) -> Any:
+        if self._next >= len(self):
+            raise StopIteration
+        self._next += 1
+        return self[self._next - 1]
+
+    def __getitem__(self, key: Any) -> Any:
+        flat = self._base.reshape(-1)
+        found = flat[key]
+        # A view of the array's own memory would be written with it.
+        return found.copy() if isinstance(found, _core.Array) else found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        size = len(self)
+        if isinstance(key, _core.Array):
+            key = to_host_array(key, "flat")
+        places = np.arange(size)[key]
+        self._base.put(np.ravel(places), value)
+
+    def copy(self) -> Any:
+        """Return the elements as a new vector."""
+        return self._base.flatten()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        found: np.ndarray[Any, Any] = self._base.ravel().__array__(dtype)
+        return found
+
+
 class ViewMethods(_core.Array):
     """Methods that return views of the same memory, where strides allow it."""
 
@@ -156,31 +248,104 @@ class ViewMethods(_core.Array):
         return Flags(self)
 
     def view(self: Self, dtype: Any = None, *lengths: int) -> Self:
-        """Return another array object over the same memory.
+        """Return another array object over the same memory, with the bytes read as another dtype if one is given.
 
-        Another dtype raises, because a view does not reinterpret the bytes.
+        A dtype of another size changes the length of the last axis, which must be contiguous. The view of a
+        `CudaNdarray` as another dtype than float32 is a `GpuArray`. To convert the values, cast: `astype`.
 
         Examples
         --------
         >>> import gpuinterop
         >>> x = gpuinterop.asarray([[1, 2], [3, 4]], device="cpu")
-        >>> x.view().base is x
-        True
+        >>> x.view().base is x, x.view("int8").shape
+        (True, (2, 8))
         """
         if lengths or isinstance(dtype, (tuple, list)):  # as PyTorch's view
             raise ArgumentTypeError(where="view", expected="a dtype, or no argument",
                                     got=short_repr((dtype, *lengths) if lengths else dtype),
                                     fix="change the shape: x.reshape(shape)")  # fmt: skip
         view: Self = super().view()
-        if dtype is not None and as_supported_dtype(dtype, "view") != core_view(view).dtype:
-            raise UnsupportedError(
-                where="view",
-                expected=f"dtype {core_view(view).dtype}, because a view changes only shape and strides",
-                got=f"dtype {as_supported_dtype(dtype)}",
-                fix=f"cast the values, x.astype('{as_supported_dtype(dtype)}'), or view the bytes on the host: "
-                "gpuinterop.to(x, 'numpy').view(dtype)",
-            )
-        return view
+        if dtype is None:
+            return view
+        seen, wanted = core_view(view), as_supported_dtype(dtype, "view")
+        if wanted == seen.dtype:
+            return view
+        shape, strides = _reinterpreted_layout(seen, wanted)
+        seen_as: Self = self._reinterpreted(wanted, shape, strides, 0)
+        return seen_as
+
+    @property
+    def real(self: Self) -> Self:
+        """The real parts, a view; of real numbers the array itself. ``x.real = v`` sets them.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> z = gpuinterop.asarray([1 + 2j, 3 + 4j], "complex64", device="cpu")
+        >>> z.real = 0
+        >>> z.tolist()
+        [2j, 4j]
+        """
+        return self if core_view(self).dtype.name not in _PARTS else self._part(0)
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
+
+    @property
+    def imag(self: Self) -> Self:
+        """The imaginary parts, a view; of real numbers read-only zeros. ``z.imag = v`` sets them.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> gpuinterop.asarray([1 + 2j, 3 + 4j], "complex64", device="cpu").imag.tolist()
+        [2.0, 4.0]
+        """
+        seen = core_view(self)
+        if seen.dtype.name in _PARTS:
+            return self._part(1)
+        zeros: Any = _core.full(
+            type(self), seen.shape, 0, seen.dtype, seen.device.type_code, seen.device.index, "imag"
+        )
+        zeros.flags.writeable = False
+        return zeros  # type: ignore[no-any-return]
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        dtype = core_view(self).dtype
+        if dtype.name not in _PARTS:
+            raise ArgumentTypeError(
+                where="imag", expected="complex numbers, which have imaginary parts to set", got=f"dtype {dtype}",
+                fix="cast first: x.astype('complex64')",
+            )  # fmt: skip
+        self.imag[...] = value
+
+    def _part(self: Self, number: int) -> Self:
+        seen = core_view(self)
+        half, strides = seen.itemsize // 2, [2 * step for step in seen._strides]
+        part: Self = self._reinterpreted(
+            _PARTS[seen.dtype.name], seen.shape, strides, number * half if seen.size else 0
+        )
+        return part
+
+    @property
+    def flat(self) -> Flat:
+        """The elements in C order: an iterator that is read and written by index; ``x.flat = values`` sets all.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.zeros((2, 2), device="cpu")
+        >>> x.flat[1:] = [5, 6]
+        >>> x.tolist(), x.flat[2].item()
+        ([[0.0, 5.0], [6.0, 5.0]], 6.0)
+        """
+        return Flat(self)
+
+    @flat.setter
+    def flat(self, values: Any) -> None:
+        Flat(self)[...] = values
 
     def __copy__(self: Self) -> Self:
         # As in Theano, copy.copy returns a view of the same memory.

@@ -31,7 +31,7 @@ OTHER_NAMES: dict[str, str] = {
     "copy_": "x.set(y)", "dim": "x.ndim", "div": "gpuinterop.divide(x, y)",
     "double": 'x.astype("float64", copy=False)',
     "expand": "x.broadcast_to(shape)", "expit": "gpuinterop.sigmoid(x)", "fill_": "x.fill(value)",
-    "flat": "x.ravel()", "float": 'x.astype("float32", copy=False)', "half": 'x.astype("float16", copy=False)',
+    "float": 'x.astype("float32", copy=False)', "half": 'x.astype("float16", copy=False)',
     "identity": "gpuinterop.eye(3)", "int": 'x.astype("int32", copy=False)', "is_contiguous": "x.flags.c_contiguous",
     "load": "gpuinterop.from_any(numpy.load(file))", "long": 'x.astype("int64", copy=False)',
     "mul": "gpuinterop.multiply(x, y)", "mul_": "gpuinterop.multiply(x, y, out=x)", "numel": "x.size",

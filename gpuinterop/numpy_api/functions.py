@@ -388,6 +388,8 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.array_equal: equality.array_equal,
     np.array_equiv: equality.array_equiv,
     np.iscomplexobj: lambda x: x.dtype.kind == "c",
+    np.real: lambda val: val.real,
+    np.imag: lambda val: val.imag,
     np.isrealobj: lambda x: x.dtype.kind != "c",
     np.result_type: lambda *given: np.result_type(
         *(x.dtype if hasattr(x, "__array_function__") else x for x in given)

@@ -142,6 +142,27 @@ PyObject* restrided(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
   return retyped_view(self, Py_TYPE(self), std::move(layout), data);
 }
 
+// _reinterpreted(dtype, shape, strides in elements of the dtype, offset in bytes): a checked view of the same memory.
+PyObject* reinterpreted(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
+  expect_args(nargs, 4, "_reinterpreted");
+  const Array& a = read_array(self, "view");
+  Array view = view_of(self);
+  view.dtype = read_dtype(args[0], "view");
+  int64_t shape[kMaxDims], strides[kMaxDims];
+  const int n = read_ints(args[1], shape, "view", "shape");
+  if (read_ints(args[2], strides, "view", "strides") != n)
+    fail_with("wrong_number_of_strides", "view", {int64_t{n}, repr_text(args[2])});
+  view.layout = Layout(n, shape, strides);
+  const auto address = reinterpret_cast<uintptr_t>(a.data) + as_int64(args[3], "view");
+  view.data = reinterpret_cast<char*>(address);
+  check_reach(view, view.layout, view.data, "view");
+  if (view.layout.size() && address % alignment_of(view.dtype, view.device))
+    fail_with("misaligned", "view", {view.itemsize(), std::to_string(address)});
+  // A CudaNdarray holds float32 alone.
+  PyTypeObject* const type = Py_TYPE(self);
+  return wrap(is_cudandarray(type) ? result_type(view.dtype) : type, std::move(view));
+}
+
 // An independent contiguous copy on the same device.
 PyObject* copy_of(PyObject* self, std::string_view order, const char* where) {
   // By value: allocating may let other threads run.
@@ -251,6 +272,9 @@ PyMethodDef array_methods[] = {
      "transpose($self, /, *axes)\n--\n\n"
      "Return a view with the axes reversed, or in the order given."},
     {"_broadcast_to", guarded<broadcast_to>, METH_O, "Read-only view repeated to a larger shape."},
+    {"_reinterpreted", as_method(guarded<reinterpreted>), METH_FASTCALL,
+     "A view of the same memory as elements of another dtype: shape, strides in its elements, "
+     "offset in bytes."},
     {"_restrided", as_method(guarded<restrided>), METH_FASTCALL,
      "Checked view: shape, strides and offset in elements."},
     {"copy", as_method(guarded<copy>), METH_FASTCALL | METH_KEYWORDS,
