@@ -36,7 +36,7 @@ _OF_NUMPY = frozenset(
     """
     abs acos acosh add all any argmax argmin asin asinh atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift
     bitwise_or bitwise_right_shift bitwise_xor broadcast_arrays broadcast_to ceil concat conj copysign cos cosh
-    count_nonzero cumulative_prod cumulative_sum diff divide equal exp expand_dims expm1 flip floor floor_divide greater
+    count_nonzero cumulative_prod cumulative_sum diff divide equal exp expand_dims expm1 flip floor greater
     greater_equal hypot imag isfinite isin isinf isnan less less_equal log log10 log1p log2 logaddexp logical_and
     logical_not logical_or logical_xor matmul matrix_transpose max maximum mean meshgrid min minimum moveaxis multiply
     negative nextafter nonzero not_equal permute_dims positive pow prod real reciprocal remainder repeat reshape roll
@@ -282,6 +282,20 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     """Return the elements, or the nearer of two bounds where they lie outside."""
     return np.clip(plain(x), wide(min), wide(max))
+
+
+def floor_divide(x1: Any, x2: Any, /) -> Any:
+    """Return the quotients rounded down; with an infinite operand the quotient itself, as the standard says.
+
+    NumPy, and the operator ``x1 // x2``, have NaN for inf // 1, and -1 for 1 // -inf, which is -0 here.
+    """
+    rounded, x1, x2 = _floor_divide(x1, x2), wide(x1), wide(x2)
+    if rounded.dtype.kind != "f":
+        return rounded
+    return np.where(np.isinf(x1) | np.isinf(x2), np.divide(x1, x2), rounded)
+
+
+_floor_divide = of_numpy(np, "floor_divide")
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
