@@ -97,7 +97,7 @@ CALLS = [
     ),
     ("v.fill([1, 2])", "ConversionTypeError: fill"),
     ("v.get(3)", "ArgumentTypeError: get"),
-    ('v.view("int32")', "UnsupportedError: view"),
+    ('v[0].view("int8")', "ShapeError: view"),
     *(
         (f"gi.{join}(x, x)", f"ArgumentTypeError: {join}", f"pass a list: {join}([x, y])")
         for join in ("concatenate", "stack")
