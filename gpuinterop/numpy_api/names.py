@@ -57,6 +57,10 @@ atleast_3d | * | Return views with three axes or more.
     atleast_3d([1, 2]) = [[[1.0], [2.0]]]
 diagonal | 1 | Return a view of a diagonal; its axis comes last.
     diagonal([[1, 2], [3, 4]]) = [1.0, 4.0]
+real | 1 | Return the real parts: a view of complex numbers, the array itself of real ones.
+    real([1, 2]) = [1.0, 2.0]
+imag | 1 | Return the imaginary parts: a view of complex numbers, read-only zeros of real ones.
+    imag([1, 2]) = [0.0, 0.0]
 broadcast_arrays | * | Return views that are broadcast to a common shape.
     broadcast_arrays([1, 2], [[3], [4]])[1] = [[3.0, 3.0], [4.0, 4.0]]
 unstack | 1 | Return views of the parts along an axis, as a tuple.

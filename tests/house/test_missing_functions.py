@@ -11,7 +11,9 @@ from doubles import driver
 import gpuinterop as gi
 
 
-@pytest.mark.parametrize("name", ["cumsum", "byteswap", "sort", "numpy", "clone", "abs", "backward"])
+@pytest.mark.parametrize(
+    "name", ["cumsum", "byteswap", "sort", "numpy", "clone", "abs", "backward"]
+)
 def test_error_for_a_missing_attribute_suggests_a_replacement(name):
     x = gi.zeros(3, device="cpu")
     for owner in (x, type(x), gi.GpuArray([1], device="cpu")):
