@@ -120,7 +120,7 @@ COMPLEX_ROWS: dict[str, ComplexRow] = {
     "log": ComplexRow(np.log, ALL, 4, 4),
     "log2": ComplexRow(lambda z: np.log(z) / np.log(z.real.dtype.type(2)), ALL, 5, 5),
     "log10": ComplexRow(lambda z: np.log(z) / np.log(z.real.dtype.type(10)), ALL, 5, 5),
-    "log1p": ComplexRow(_log1p, ALL, 4, 4),
+    "log1p": ComplexRow(_log1p, ALL, 5, 5),
     "sin": ComplexRow(np.sin, SMALL_ENOUGH, 5, 4),
     "cos": ComplexRow(np.cos, SMALL_ENOUGH, 5, 4),
     "tan": ComplexRow(np.tan, SMALL_ENOUGH, 8, 8),

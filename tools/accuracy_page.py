@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import accuracy
 from page_parts import recorded, table
 
@@ -34,6 +36,30 @@ python benchmarks/accuracy.py --device cuda --json benchmarks/results/accuracy-c
 """
 
 
+COMPLEX = """
+## Complex numbers
+
+The error of a complex result is its distance from the exact result, in units of the last place of its absolute value. A
+small part beside a large one may have fewer correct digits. A fifth of the arguments lie near 1, -1, i and -i, where
+results are small.
+
+"""
+
+
+def complex_table(found: dict[str, Any]) -> list[str]:
+    """Return the table of complex functions, with a column for each type on each device that was measured."""
+    key = "ulps of complex numbers"
+    measured = {d: record[key] for d, record in found.items() if key in record}
+    places = [f"{t} on {d}" for t in accuracy.COMPLEX_TYPES for d in measured]
+    rows = []
+    for name, row in accuracy.COMPLEX_ROWS.items():
+        cells = [f"{measured[d][name][t]:.2f}" for t in accuracy.COMPLEX_TYPES for d in measured]
+        rows.append(
+            [f"`{name}`", *cells, *(f"{getattr(row, t):g}" for t in accuracy.COMPLEX_TYPES)]
+        )
+    return table(["", *places, "guaranteed, complex64", "complex128"], rows)
+
+
 def page() -> str:
     found = {d: record for d in ("cpu", "cuda") if (record := recorded(f"accuracy-{d}"))}
     places = [f"{t} on {d}" for t in ("float32", "float64") for d in found]
@@ -53,4 +79,4 @@ def page() -> str:
         promised = [f"{v:g}" if v is not None else "" for v in (row.float32, row.float64)]
         rows.append([f"`{name}`", *cells, *promised])
     lines += table(["", *places, "guaranteed, float32", "float64"], rows)
-    return HEAD + "\n".join(lines) + "\n" + TAIL
+    return HEAD + "\n".join(lines) + "\n" + COMPLEX + "\n".join(complex_table(found)) + "\n" + TAIL
