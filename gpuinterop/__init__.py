@@ -72,7 +72,9 @@ _MODULES: dict[str, str] = {
         "all amax amin any argmax argmin max mean min norm prod reduce_sum std sum var"
     ),
     "gpuinterop.index.join_split": "concatenate join split stack",
-    "gpuinterop.product.functions": "addmm allow_tf32 dot gemm gemv ger inner matmul vdot",
+    "gpuinterop.product.functions": (
+        "addmm allow_tf32 dot gemm gemv ger inner matmul product_precision set_product_precision vdot"
+    ),
     "gpuinterop.fusion.map_reduce": "MapReduce",
     "gpuinterop.captures": "Capture capture",
     "gpuinterop.processes.handles": "Handle share shared_empty",

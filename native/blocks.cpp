@@ -139,14 +139,6 @@ void leave_copies(nb::handle record) {
   --watching;
 }
 
-thread_local std::vector<bool> outer_tf32;  // what the entered blocks replaced
-
-void leave_tf32() {
-  if (outer_tf32.empty()) return;
-  ops::tf32_allowed = outer_tf32.back();
-  outer_tf32.pop_back();
-}
-
 void register_states(nb::module_& m) {
   m.def(
       "_enter_copies",
@@ -165,15 +157,6 @@ void register_states(nb::module_& m) {
         return records;
       },
       "Return the records of this thread, innermost last.");
-  m.def(
-      "_enter_tf32",
-      [](bool allowed) {
-        outer_tf32.push_back(ops::tf32_allowed);
-        ops::tf32_allowed = allowed;
-      },
-      nb::arg("allowed"),
-      "Set whether this thread's float32 products may use TF32, until _leave_tf32().");
-  m.def("_leave_tf32", &leave_tf32, "Set what the last _enter_tf32() replaced.");
   m.def(
       "_push",
       [](nb::handle variable, nb::handle item) {

@@ -21,6 +21,7 @@ import conformance_page
 import explaining_pictures
 import performance_page
 import performance_readme
+import product_precision_page
 from page_parts import ROOT
 
 from gpuinterop import errors
@@ -112,6 +113,10 @@ PICTURES = (
         for name, draw in performance_page.PICTURES.items()
     }
     | {
+        "tensor-speed": product_precision_page.speed_picture,
+        "tensor-errors": product_precision_page.error_picture,
+    }
+    | {
         f"layouts/{layout.name}": partial(compatibility_page.layout_picture, layout)
         for layout in LAYOUTS.values()
     }
@@ -120,6 +125,7 @@ PAGES = {
     ROOT / "docs" / "reference" / "accuracy.md": accuracy_page.page,
     ROOT / "docs" / "reference" / "errors.md": errors_page,
     ROOT / "docs" / "reference" / "performance.md": performance_page.page,
+    ROOT / "docs" / "reference" / "product-precision.md": product_precision_page.page,
     ROOT / "docs" / "reference" / "compatibility.md": compatibility_page.page,
     ROOT / "docs" / "reference" / "conformance.md": conformance_page.page,
     ROOT / "docs" / "reference" / "layouts.md": compatibility_page.layouts_page,

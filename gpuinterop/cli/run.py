@@ -32,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="use gpuinterop even if a theano package is installed",
     )
+    parser.add_argument(
+        "--product-precision",
+        choices=("exact", "tf32x3", "tf32"),
+        help="how float32 matrices are multiplied on a GPU",
+    )
     parser.add_argument("script", help="the program; - reads it from the standard input")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="passed to the program")
 
@@ -42,6 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
         Path(arguments.script).stat()  # a missing program is reported before a missing package
     if arguments.replace or importlib.util.find_spec("theano") is None:
         importlib.import_module("gpuinterop.pytensor")  # its error names what is missing
+    from gpuinterop.product.functions import set_product_precision  # noqa: PLC0415
     from gpuinterop.theano.runner import run as run_script  # noqa: PLC0415
 
+    if arguments.product_precision:
+        set_product_precision(arguments.product_precision)
     return run_script(arguments.script, arguments.arguments, arguments.python2, arguments.replace)

@@ -188,6 +188,7 @@ def _runtime(report: Report) -> None:
 
 
 def _memory(report: Report) -> None:
+    report.product_precision = _core._current_precision()
     report.memory["gpuinterop on cpu"] = dict(devices.memory_stats("cpu"))
     for index in range(len(report.devices)):
         if _core.cuda_started(index):

@@ -37,6 +37,7 @@ class Report:
     libraries: list[Installed] = field(default_factory=list)
     runtime: dict[str, str] = field(default_factory=dict)
     memory: dict[str, dict[str, int]] = field(default_factory=dict)
+    product_precision: str = "exact"  # of float32, in this thread
     environment: dict[str, str] = field(default_factory=dict)
     # Converters of other packages that are disabled, and parts of the report that failed, with the reasons.
     disabled_converters: dict[str, str] = field(default_factory=dict)
@@ -118,6 +119,8 @@ def _places(report: Report) -> Iterator[tuple[str, str]]:
     for place, name in report.streams.get("current", {}).items():
         yield "stream", f"{name} on {place}"
     yield from report.runtime.items() if report.devices else ()
+    if report.product_precision != "exact":
+        yield "products", f"of float32: {report.product_precision}"
     for name, held in report.memory.items():
         live, pool = held["live_bytes"], held.get("pool_bytes", held.get("cached_bytes", 0))
         if live or pool:

@@ -169,13 +169,18 @@ def require_arch(arch: Any, where: str) -> int:
 _functions: dict[tuple[int, tuple[str, ...], bytes], list[_core.LoadedKernel]] = {}
 
 
-def loaded_kernels(device: int, text: str, names: Sequence[str]) -> list[_core.LoadedKernel]:
-    """Return the kernels of a text that are launched one after the other, compiled and loaded once."""
+def loaded_kernels(
+    device: int, text: str, names: Sequence[str], target: Target | None = None
+) -> list[_core.LoadedKernel]:
+    """Return the kernels of a text that are launched one after the other, compiled and loaded once.
+
+    `target` replaces the best architecture for the device.
+    """
     # One text may have several kernels, and a plan that joins parts and one that does not the same text.
     key = (device, tuple(names), hashlib.sha256(text.encode()).digest())
     kernels = _functions.get(key)
     if kernels is None:
-        arch = _core._compute_capability(device)
+        arch = target or _core._compute_capability(device)
         code = compile_source(text, arch, options=EXACT, name=f"{names[0]}.cu")
         kernels = [_core._load_kernel(device, code, name, name) for name in names]
         _functions[key] = kernels

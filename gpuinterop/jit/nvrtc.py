@@ -19,14 +19,19 @@ from gpuinterop.errors import CompileError, CudaError, DeviceError
 
 
 class Target(NamedTuple):
-    """An architecture to compile for: `sm_90` gives a cubin, `compute_121` gives PTX for the driver."""
+    """An architecture to compile for: `sm_90` gives a cubin, `compute_121` gives PTX for the driver.
+
+    The suffix "a" adds the instructions of this architecture alone: `sm_90a`.
+    """
 
     arch: int
     is_cubin: bool
+    suffix: str = ""
 
     @property
     def option(self) -> str:
-        return f"--gpu-architecture={'sm' if self.is_cubin else 'compute'}_{self.arch}"
+        kind = "sm" if self.is_cubin else "compute"
+        return f"--gpu-architecture={kind}_{self.arch}{self.suffix}"
 
 
 @lru_cache(maxsize=1)

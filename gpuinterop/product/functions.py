@@ -1,7 +1,7 @@
 """Products of matrices and vectors: cuBLAS for matrices, gpuinterop's reductions for vectors.
 
 Row-major, column-major and transposed operands are used in place; only an operand without a unit
-stride is copied. float32 is computed in float32 unless TF32 is enabled. On "cpu" NumPy's loops compute.
+stride is copied. float32 is computed in float32 unless another precision is chosen. On "cpu" NumPy's loops compute.
 
 The functions are the core's. It calls the hooks below on the first call of a signature; a cached
 call on CUDA runs no Python code.
@@ -31,12 +31,46 @@ from gpuinterop.errors.arguments import require_bool
 from gpuinterop.errors.context import reraise_from
 
 from .plans import conjugate_product, plan, rank_one
+from .tensor_product import tensor_product
+
+
+def product_precision(precision: str) -> Any:
+    """Choose how products of float32 matrices are computed in this block and thread.
+
+    "exact": as float32 by cuBLAS, the default. "tf32x3": on the tensor cores of Hopper GPUs as three products of
+    TF32, up to 2.5 times as fast, with errors as small, except in the cases that :doc:`/reference/products` lists;
+    as "exact" on other GPUs and for shapes that would not be faster. "tf32": operands rounded to TF32, which has 10
+    bits of mantissa instead of 23. A captured graph keeps the precision that it was recorded with.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> with gpuinterop.product_precision("tf32x3"):
+    ...     pass  # products here may use tensor cores
+    """
+    enter = partial(_core._enter_precision, precision, "product_precision")
+    return _core.Block((enter, _core._leave_precision), result=None)
+
+
+def set_product_precision(precision: str) -> str:
+    """Choose how the process multiplies float32 matrices where no block does; return the previous choice.
+
+    The names are those of product_precision.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> before = gpuinterop.set_product_precision("tf32x3")
+    >>> gpuinterop.set_product_precision(before)
+    'tf32x3'
+    """
+    return _core._exchange_precision(precision, "set_product_precision")
 
 
 def allow_tf32(allowed: bool = True) -> Any:
     """Let products of float32 matrices round their operands to TF32 in this block and thread.
 
-    Several times faster on GPUs since Ampere, with 10 bits of mantissa instead of 23.
+    The same as ``product_precision("tf32")``, or "exact" for False.
 
     Examples
     --------
@@ -45,7 +79,7 @@ def allow_tf32(allowed: bool = True) -> Any:
     ...     pass  # products here may use TF32
     """
     allowed = require_bool(allowed, "allowed", "allow_tf32")
-    return _core.Block((partial(_core._enter_tf32, allowed), _core._leave_tf32), result=None)
+    return product_precision("tf32" if allowed else "exact")
 
 
 # ---- callbacks of the core --------------------------------------------------------------------------
@@ -125,7 +159,13 @@ def _dot_of_stacks(a: Any, b: Any, out: Any) -> Any:
 
 
 PREPARE.update(
-    {"cublas": _load_cublas, "product types": _product_type, "product": plan, "rank one": rank_one}
+    {
+        "cublas": _load_cublas,
+        "product types": _product_type,
+        "product": plan,
+        "rank one": rank_one,
+        "tensor product": tensor_product,
+    }
 )
 CALLS.update({name: partial(_other_product, name) for name in ("scale", "vdot", "inner", "dot")})
 CALLS["require arrays"] = results.require_arrays
@@ -134,7 +174,7 @@ CALLS["require arrays"] = results.require_arrays
 
 matmul: Any = _core._product_function(
     "matmul",
-    """matmul(a, b, /, out=None, *, tf32=None)
+    """matmul(a, b, /, out=None, *, precision=None, tf32=None)
 --
 
 Return ``a @ b`` by NumPy's rules: vectors, matrices, and stacks of matrices that broadcast.
@@ -173,7 +213,7 @@ Return the inner product of the flattened operands, `a` conjugated."""
 
 gemm: Any = _core._product_function(
     "gemm",
-    """gemm(a, b, c=None, *, alpha=1.0, beta=1.0, out=None, tf32=None)
+    """gemm(a, b, c=None, *, alpha=1.0, beta=1.0, out=None, precision=None, tf32=None)
 --
 
 Return ``alpha * a @ b + beta * c``; leading axes are batches and broadcast.
@@ -194,7 +234,7 @@ ShapeError
 
 addmm: Any = _core._product_function(
     "addmm",
-    """addmm(c, a, b, *, alpha=1.0, beta=1.0, out=None, tf32=None)
+    """addmm(c, a, b, *, alpha=1.0, beta=1.0, out=None, precision=None, tf32=None)
 --
 
 Return ``beta * c + alpha * a @ b``; see gemm."""

@@ -26,14 +26,22 @@ for _array in (gi.CudaNdarray, gi.GpuArray):
     shared_constructor.register(_array)(device_shared_constructor)
 
 _before: tuple[Any, ...] | None = None
+_precision_before: str | None = None
 
 
-def use(device: Any = "cuda", *, any_dtype: bool = False, capture: bool = True) -> None:
+def use(
+    device: Any = "cuda", *, any_dtype: bool = False, capture: bool = True,
+    product_precision: str | None = None,
+) -> None:  # fmt: skip
     """Compile functions for a device by default, and put shared float32 variables there.
 
     ``capture=False``: functions on a GPU run their operations one by one, and replay no CUDA graphs.
+    `product_precision` is passed to `gpuinterop.set_product_precision`.
     """
-    global _before
+    global _before, _precision_before
+    if product_precision is not None:
+        replaced = gi.set_product_precision(product_precision)
+        _precision_before = _precision_before or replaced
     if _before is None:
         _before = config.mode, config.floatX, shared_constructor.dispatch(np.ndarray)
     host_constructor = _before[2]
@@ -54,7 +62,10 @@ def use(device: Any = "cuda", *, any_dtype: bool = False, capture: bool = True) 
 
 def unuse() -> None:
     """Undo `use`."""
-    global _before
+    global _before, _precision_before
+    if _precision_before is not None:
+        gi.set_product_precision(_precision_before)
+        _precision_before = None
     if _before is not None:
         config.mode, config.floatX, constructor = _before
         shared_constructor.register(np.ndarray)(constructor)

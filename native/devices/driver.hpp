@@ -87,7 +87,11 @@ namespace gpuinterop::cuda {
     (CUstream, CUgraphNode*, size_t, unsigned))                                                  \
   X(UserObjectCreate, cuUserObjectCreate, (CUuserObject*, void*, CUhostFn, unsigned, unsigned))  \
   X(UserObjectRelease, cuUserObjectRelease, (CUuserObject, unsigned))                            \
-  X(GraphRetainUserObject, cuGraphRetainUserObject, (CUgraph, CUuserObject, unsigned, unsigned))
+  X(GraphRetainUserObject, cuGraphRetainUserObject, (CUgraph, CUuserObject, unsigned, unsigned)) \
+  X(TensorMapEncodeTiled, cuTensorMapEncodeTiled,                                                \
+    (CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*, \
+     const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,            \
+     CUtensorMapL2promotion, CUtensorMapFloatOOBfill))
 
 // Null if the driver is older than 12.5 (the first) or 12.4 (the second).
 #define GPUINTEROP_DRIVER_OPTIONAL(X)                       \

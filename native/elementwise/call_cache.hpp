@@ -18,7 +18,7 @@ struct Prepared {
 };
 
 // What is called. Keys begin with it and a number: the id of an operation, a reduction or a PlanCache, the kind of a
-// product, or the device of cublasLt.
+// product, or the device of cublasLt and of tensor products.
 enum class Subject : uint8_t {
   Operation,
   Kernel,
@@ -26,6 +26,7 @@ enum class Subject : uint8_t {
   ProductTypes,
   Product,
   CublasLt,
+  TensorProduct,
   PlanCache
 };
 

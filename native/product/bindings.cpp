@@ -21,7 +21,7 @@ namespace gpuinterop {
 
 namespace {
 
-// Each letter gives the role of an argument: a, b, c operands, o out, x alpha, y beta, t tf32.
+// Each letter gives the role of an argument: a, b, c operands, o out, x alpha, y beta, p precision, t tf32.
 struct Function {
   Parameters parameters;
   const char* letters;
@@ -31,12 +31,12 @@ struct Function {
 
 const std::vector<Function>& products() {
   static const auto& table = *new std::vector<Function>{
-      {{"matmul", "a b / out * tf32", 2}, "abot", ops::matmul},
+      {{"matmul", "a b / out * precision tf32", 2}, "abopt", ops::matmul},
       {{"dot", "a b out", 2}, "abo", ops::dot},
       {{"inner", "a b", 2}, "ab", ops::inner},
       {{"vdot", "a b", 2}, "ab", ops::vdot},
-      {{"gemm", "a b c * alpha beta out tf32", 2}, "abcxyot", ops::gemm},
-      {{"addmm", "c a b * alpha beta out tf32", 3}, "cabxyot", ops::gemm},
+      {{"gemm", "a b c * alpha beta out precision tf32", 2}, "abcxyopt", ops::gemm},
+      {{"addmm", "c a b * alpha beta out precision tf32", 3}, "cabxyopt", ops::gemm},
       {{"gemv", "a x y * alpha beta out", 2}, "abcxyo", ops::gemv},
       {{"ger", "x y a * alpha out", 2}, "abcxo", ops::ger},
   };
@@ -87,7 +87,7 @@ PyObject* run(size_t which, PyObject* const* args, Py_ssize_t nargs, PyObject* n
   const auto given = f.parameters.read(args, nargs, names);
   ops::ProductCall call;
   call.where = f.name();
-  call.tf32 = ops::tf32_allowed;
+  call.precision = ops::current_precision();
   bool beta_given = false;
   for (size_t i = 0; f.letters[i]; ++i) {
     if (!given[i] || (given[i] == Py_None && i >= f.parameters.required)) continue;
@@ -101,7 +101,10 @@ PyObject* run(size_t which, PyObject* const* args, Py_ssize_t nargs, PyObject* n
         call.beta = read_scalar(given[i], f, "beta");
         beta_given = true;
         break;
-      default: call.tf32 = read_switch(given[i], f.name(), "tf32");
+      case 'p': call.precision = ops::precision_named(given[i], f.name()); break;
+      default:  // tf32=, the name before precision=, decides where both are given
+        call.precision =
+            read_switch(given[i], f.name(), "tf32") ? ops::Precision::Tf32 : ops::Precision::Exact;
     }
   }
   require_addend(f, call, beta_given);
@@ -131,7 +134,7 @@ PyObject* operator_product(PyObject* a, PyObject* b, PyObject* out) {
   call.a = a;
   call.b = b;
   call.out = out;
-  call.tf32 = ops::tf32_allowed;
+  call.precision = ops::current_precision();
   call.operand_may_answer = !out;
   return ops::matmul(call);
 }
@@ -153,6 +156,27 @@ PyType_Slot product_slots[] = {
 void register_blas(nb::module_& m) {
   m.def("blas_open", &blas::open, nb::arg("cublas"), nb::arg("cublas_lt"),
         "Open cuBLAS, once in a process.");
+  m.def(
+      "_enter_precision",
+      [](nb::handle name, const std::string& where) {
+        ops::enter_precision(ops::precision_named(name.ptr(), where.c_str()));
+      },
+      nb::arg("name"), nb::arg("where"),
+      "Set how this thread multiplies float32, until _leave_precision().");
+  m.def(
+      "_current_precision",
+      [] { return ops::kPrecisions[static_cast<size_t>(ops::current_precision())]; },
+      "Return how this thread multiplies float32.");
+  m.def("_leave_precision", &ops::leave_precision,
+        "Set what the last _enter_precision() replaced.");
+  m.def(
+      "_exchange_precision",
+      [](nb::handle name, const std::string& where) {
+        const ops::Precision precision = ops::precision_named(name.ptr(), where.c_str());
+        return ops::kPrecisions[static_cast<size_t>(ops::exchange_precision(precision))];
+      },
+      nb::arg("name"), nb::arg("where"),
+      "Set how the process multiplies float32, and return how it did.");
   m.def(
       "_product_function",
       [](const std::string& name, const std::string& doc) {

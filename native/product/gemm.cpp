@@ -11,6 +11,7 @@
 #include "elementwise/overlap.hpp"
 #include "interpreter/error.hpp"
 #include "product/cublas.hpp"
+#include "product/tensor_product.hpp"
 
 namespace gpuinterop::ops {
 
@@ -20,27 +21,10 @@ using namespace blas;
 
 // ---- one call of cuBLAS or cublasLt --------------------------------------------------------------
 
-// A matrix in cuBLAS's terms: column-major, with leading dimension `ld` in elements.
-struct Matrix {
-  char* data;
-  bool by_rows;  // memory runs along rows, so cuBLAS sees the transpose
-  int64_t ld;
-  int64_t stride;  // between the matrices of a batch, in elements
-};
-
 struct GemmTypes {
   blas::DataType data;
   blas::Compute compute;
   blas::DataType scale;
-};
-
-// A product in cuBLAS's orientation: column-major D (m x n) = alpha op(A) op(B) + beta C.
-struct Product {
-  blas::Operation op_a, op_b;
-  int64_t m, n, k;
-  Matrix a, b, c, d;
-  int64_t batch;
-  const void* bias;  // added to every column of D, by cublasLt only
 };
 
 // A scalar in the type that cuBLAS scales in.
@@ -134,8 +118,9 @@ void make_lt_plan(LtPlan& plan, const Product& p, const GemmTypes& t, int device
 }
 
 // Nothing for dtypes that cuBLAS does not multiply.
-std::optional<GemmTypes> gemm_types(DTypeId dtype, bool tf32) noexcept {
+std::optional<GemmTypes> gemm_types(DTypeId dtype, Precision precision) noexcept {
   using T = GemmTypes;
+  const bool tf32 = precision == Precision::Tf32;
   switch (dtype) {
     case kFloat32: return T{kReal32, tf32 ? kComputeTf32 : kCompute32, kReal32};
     case kFloat64: return T{kReal64, kCompute64, kReal64};
@@ -375,11 +360,14 @@ Matrix nth_matrix(const Array& x, Matrix m, const Operands& o, int64_t n) {
 
 }  // namespace
 
-bool cublas_takes(DTypeId dtype) noexcept { return gemm_types(dtype, false).has_value(); }
+bool cublas_takes(DTypeId dtype) noexcept {
+  return gemm_types(dtype, Precision::Exact).has_value();
+}
 
 void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, Scalar alpha,
-          Scalar beta, bool tf32, const char* where) {
-  const GemmTypes types = *gemm_types(out.dtype, tf32);
+          Scalar beta, Precision precision, const char* where) {
+  const GemmTypes types = *gemm_types(out.dtype, precision);
+  const bool on_tensor_cores = precision == Precision::Tf32x3 && out.dtype == kFloat32;
   Operands o{out, a0, b0, c0 ? *c0 : Array(), c0 != nullptr};
   if (c0) flatten_row(o, where);
   Matrix a, b, c, d;
@@ -409,9 +397,12 @@ void gemm(const Array& out, const Array& a0, const Array& b0, const Array* c0, S
   for (int64_t i = 0; i < o.products(); ++i) {
     Product p = orient(o, nth_matrix(o.a, a, o, i), nth_matrix(o.b, b, o, i), c,
                        nth_matrix(o.out, d, o, i));
+    if (addend == Addend::InResult) p.c = p.d;  // of this product
+    const bool row = addend == Addend::Row;
+    p.bias = row ? o.c.data : nullptr;
+    if (on_tensor_cores && tensor_product(p, alpha.real, beta.real, device, stream, where))
+      continue;
     if (addend != Addend::InResult) {
-      const bool row = addend == Addend::Row;
-      p.bias = row ? o.c.data : nullptr;
       if (run_lt(p, types, alpha, row ? Scalar{0, 0} : beta, device, stream, where)) continue;
       // cublasLt has no kernel for these sizes: cuBLAS adds what the result holds.
       const Layout& l = o.out.layout;

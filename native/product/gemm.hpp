@@ -1,14 +1,16 @@
-// Products of arrays of floats by cuBLAS.
+// Products of arrays of floats, by cuBLAS unless the precision allows tensor_product.hpp.
 #pragma once
 
 #include "arrays/array.hpp"
+#include "product/matrices.hpp"
 
 namespace gpuinterop::ops {
 
-// alpha or beta.
-struct Scalar {
-  double real = 1, imag = 0;
-  bool operator==(const Scalar& o) const noexcept { return real == o.real && imag == o.imag; }
+// How float32 is multiplied; complex64 too, but without Tf32x3.
+enum class Precision : uint8_t {
+  Exact,   // as float32
+  Tf32x3,  // as the sum of three products of TF32, where that is faster: tensor_product.hpp
+  Tf32,    // with operands rounded to TF32
 };
 
 // Whether cuBLAS multiplies elements of this dtype.
@@ -19,6 +21,6 @@ bool cublas_takes(DTypeId dtype) noexcept;
 // writable and does not overlap a or b. `c` may be null (beta is then ignored), out itself, or memory that
 // does not overlap out. Operands with a unit stride are used in place, others are copied. Needs the GIL.
 void gemm(const Array& out, const Array& a, const Array& b, const Array* c, Scalar alpha,
-          Scalar beta, bool tf32, const char* where);
+          Scalar beta, Precision precision, const char* where);
 
 }  // namespace gpuinterop::ops

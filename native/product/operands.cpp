@@ -1,6 +1,9 @@
 #include "product/operands.hpp"
 
+#include <atomic>
 #include <cstring>
+#include <iterator>
+#include <vector>
 
 #include "captures/recorder.hpp"
 #include "elementwise/calls.hpp"
@@ -16,7 +19,33 @@ namespace nb = nanobind;
 
 namespace gpuinterop::ops {
 
-thread_local bool tf32_allowed = false;
+namespace {
+
+std::atomic<Precision> process_precision{Precision::Exact};
+thread_local std::vector<Precision> block_precisions;  // of the blocks that this thread has entered
+
+}  // namespace
+
+Precision current_precision() noexcept {
+  return block_precisions.empty() ? process_precision.load(std::memory_order_relaxed)
+                                  : block_precisions.back();
+}
+void enter_precision(Precision precision) { block_precisions.push_back(precision); }
+void leave_precision() noexcept {
+  if (!block_precisions.empty()) block_precisions.pop_back();
+}
+Precision exchange_precision(Precision precision) noexcept {
+  return process_precision.exchange(precision);
+}
+
+Precision precision_named(PyObject* name, const char* where) {
+  for (size_t i = 0; i < std::size(kPrecisions); ++i)
+    if (PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, kPrecisions[i]) == 0)
+      return static_cast<Precision>(i);
+  fail(PyUnicode_Check(name) ? Kind::Range : Kind::Type, where,
+       "a precision: 'exact', 'tf32x3' or 'tf32'", repr_text(name),
+       "pass 'exact' for products computed in float32");
+}
 
 void require_blas() {
   static bool imported = false;

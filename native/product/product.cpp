@@ -127,7 +127,8 @@ bool is_split(const ProductCall& call, const ProductRule& rule, const Operand& a
   const bool small = itemsize_of(rule.dtype) == 2;
   if (small && c.array) return false;  // cuBLAS rounds the sum with the addend once
   if (small && !is_beyond_cublas(rule, a, b)) return false;
-  return m * n <= (rule.dtype == kFloat32 && !call.tf32 ? kMostSplit : kMostTensorSplit);
+  return m * n <= (rule.dtype == kFloat32 && call.precision != Precision::Tf32 ? kMostSplit
+                                                                               : kMostTensorSplit);
 }
 
 // Matrices on CUDA without a cuBLAS product: a planned launch, to which the addend is added. Of integers: one
@@ -175,8 +176,8 @@ PyObject* of_matrices(const ProductCall& call, Operand& a, Operand& b, Operand& 
   call.out ? note_use(out) : note_fresh(out);
   const bool apart = call.out && !may_be_written(out, a, b, c, where);
   const Array target = apart ? empty_like(out, device, where) : out;
-  gemm(target, *a.array, *b.array, c.array ? &*c.array : nullptr, call.alpha, call.beta, call.tf32,
-       where);
+  gemm(target, *a.array, *b.array, c.array ? &*c.array : nullptr, call.alpha, call.beta,
+       call.precision, where);
   if (apart) copy_elements(out, target, where);
   return result.release();
 }

@@ -15,7 +15,7 @@ struct ProductCall {
   PyObject* c = nullptr;
   PyObject* out = nullptr;
   Scalar alpha, beta;
-  bool tf32 = false;
+  Precision precision = Precision::Exact;
   bool operand_may_answer = false;  // an operator: the other operand's class may implement it
 };
 
@@ -28,6 +28,13 @@ PyObject* gemm(const ProductCall& call);
 PyObject* gemv(const ProductCall& call);
 PyObject* ger(const ProductCall& call);
 
-extern thread_local bool tf32_allowed;  // default for calls without tf32=
+// For calls without precision=: that of the innermost block of this thread, or else the process's.
+Precision current_precision() noexcept;
+void enter_precision(Precision precision);  // of a block, until leave_precision()
+void leave_precision() noexcept;
+Precision exchange_precision(
+    Precision precision) noexcept;  // of the process; returns the one before
+constexpr const char* kPrecisions[] = {"exact", "tf32x3", "tf32"};
+Precision precision_named(PyObject* name, const char* where);  // throws
 
 }  // namespace gpuinterop::ops

@@ -75,6 +75,9 @@ MIXES = {
     "a foreign context": (
         (), {"devices": [{**GPU, "primary": False}]}, "context", "warning", "pycuda.autoprimaryctx",
     ),
+    "three products on Ampere": (
+        (), {"devices": [{**GPU, "compute": "8.0"}], "product_precision": "tf32x3"}, "tf32x3", "hint", "exact",
+    ),
     "no nvrtc": ((), missing("nvrtc"), "nvrtc", "warning", "pip install 'nvidia-cuda-nvrtc==13.*'"),
     "no cublas, CUDA 12": ((), missing("cublas", "12.4"), "cublas", "warning", "pip install nvidia-cublas-cu12"),
     "no cublas, CUDA 14": ((), missing("cublas", "14.1"), "cublas", "warning", "pip install 'nvidia-cublas==13.*'"),

@@ -10,12 +10,24 @@ from gpuinterop import _core, converters, devices
 from gpuinterop.arrays import dtypes
 from gpuinterop.devices import foreign_handles
 from gpuinterop.exchange import library_streams, registry
+from gpuinterop.product import tensor_product
 from gpuinterop.testing import Bridge, layouts, memory, peers, run_case, stream_order
 
 
 def forget_dtypes() -> None:
     """Make the next use of each dtype import it from ml_dtypes again."""
     dtypes.dtype_from_id.cache_clear()
+
+
+def forget_calls() -> None:
+    """Empty the core's cache of calls."""
+    _core._forget_calls()
+
+
+def multiply_all_shapes_on_tensor_cores(monkeypatch) -> None:
+    """Let products with the precision tf32x3 use tensor cores where cuBLAS is faster, too."""
+    monkeypatch.setattr(tensor_product, "is_faster", lambda *shape: True)
+    _core._forget_calls()
 
 
 def forget_failed_imports() -> None:

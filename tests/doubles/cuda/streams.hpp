@@ -286,6 +286,13 @@ CUresult cuUserObjectRelease(CUuserObject o, unsigned) {
   delete object;
   return CUDA_SUCCESS;
 }
+// The fake driver has no copy engine.
+CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+                                const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
+                                CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  ENTER(cuTensorMapEncodeTiled);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
 CUresult cuGraphRetainUserObject(CUgraph g, CUuserObject o, unsigned, unsigned flags) {
   ENTER(cuGraphRetainUserObject);
   if (!(flags & CU_GRAPH_USER_OBJECT_MOVE)) return CUDA_ERROR_NOT_SUPPORTED;

@@ -1,0 +1,138 @@
+"""Build docs/reference/product-precision.md and its pictures from benchmarks/results/tensor_*.json."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pictures
+from page_parts import recorded, table
+
+SPEED = "Three products of TF32 multiply large float32 matrices twice as fast"
+ERRORS = "The largest error of three products is no larger than that of float32"
+HEAD = """\
+# The precision of products
+
+<!-- Written by tools/make_docs.py from benchmarks/results: change tools/product_precision_page.py. -->
+
+Tensor cores multiply float32 in full only after a detour. A *product precision* says whether products of float32
+matrices take it.
+
+| precision | meaning |
+| --- | --- |
+| `"exact"` | The default. cuBLAS multiplies as float32, without tensor cores. |
+| `"tf32x3"` | Each float32 is split into two TF32 numbers. The tensor cores compute three products of them. |
+| `"tf32"` | The operands are rounded to TF32, which has 10 bits of mantissa instead of 23. |
+
+A keyword chooses it for a call, a block for a thread, and a function for the process:
+
+```python
+import gpuinterop as gi
+
+x = gi.ones((2, 2))
+gi.matmul(x, x, precision="tf32x3")
+
+with gi.product_precision("tf32x3"):
+    x @ x
+
+before = gi.set_product_precision("tf32x3")
+x @ x
+gi.set_product_precision(before)
+```
+
+`gi.allow_tf32()` is `gi.product_precision("tf32")`. Theano's programs run with
+`gpuinterop run --product-precision tf32x3`, PyTensor's functions after
+`gpuinterop.pytensor.use(product_precision="tf32x3")`. A captured graph keeps the precision that it was recorded with.
+
+"tf32x3" needs a Hopper GPU (compute capability 9.0). On other GPUs, for small shapes and for vectors the product is the
+same as with "exact". `gi.doctor()` says if the GPU is another one. complex64 is multiplied as with "exact".
+
+## What differs from "exact"
+
+"tf32x3" is not the default, because these results differ:
+
+- **Copies by a product.** A product with an identity, a permutation or a selection matrix is not exact. Three quarters
+  of the elements are equal. The others differ in the last place.
+- **Integers.** A product of two integers above 2^11 is rounded.
+- **Small elements.** Elements below 1e-35 lose digits. They do not become zero.
+- **Positive data.** All results are too small by 1.2e-7 of their size on average. The results of "exact" scatter more.
+- **Overflow.** Where sums overflow with both signs, "exact" gives NaN for most results, "tf32x3" gives infinities.
+- **Time.** Rows with infinities and NaNs are multiplied again without tensor cores, and have the infinities and NaNs of
+  "exact". A few of them cost little. Where every row has one, the product takes several times as long.
+
+Equal calls give equal bits.
+
+"""
+
+
+def speed_table(record: dict[str, Any]) -> list[str]:
+    """Return microseconds, and how many times as fast as "exact" three products are."""
+    who = ("exact", "tf32x3", "torch", "torch, TF32")
+    rows = []
+    for name, row in record["rows"].items():
+        cells = [f"{row[w]:.1f}" if w in row else "" for w in who]
+        rows.append([name, *cells, f"{row['exact'] / row['tf32x3']:.2f}"])
+    return table(
+        ["shape", '"exact"', '"tf32x3"', "PyTorch", "PyTorch, TF32", "times as fast"], rows
+    )
+
+
+def error_table(record: dict[str, Any]) -> list[str]:
+    who = ("exact", "tf32x3", "tf32")
+    rows = [[name, *(f"{row[w]:.3g}" for w in who)] for name, row in record["rows"].items()]
+    return table(["data", *(f'"{w}"' for w in who)], rows)
+
+
+def speed_picture() -> str:
+    record = recorded("tensor_products")
+    assert record
+    names = {"exact": 'gpuinterop, "exact"', "tf32x3": 'gpuinterop, "tf32x3"', "torch": "PyTorch"}
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row, figures in record["rows"].items():
+        if square := re.fullmatch(r"(\d+)x\1 @ \1x\1, NN", row):
+            size = float(square[1])
+            for who, name in names.items():
+                found.setdefault(name, []).append((size, 2e-6 * size**3 / figures[who]))
+    note = pictures.note_of("TFLOP/s", f" on one {record['gpu'].partition(',')[0]}")
+    return pictures.lines(SPEED, note, {"n x n @ n x n, by n": found}, rate=False)
+
+
+def error_picture() -> str:
+    record = recorded("tensor_errors")
+    assert record
+    names = {"exact": 'gpuinterop, "exact"', "tf32x3": 'gpuinterop, "tf32x3"', "tf32": '"tf32"'}
+    panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for data in ("normal", "positive"):
+        panel = panels.setdefault(f"{data} numbers, by the inner dimension", {})
+        for row, figures in record["rows"].items():
+            kind, size, figure = row.split(", ")
+            if kind == data and figure == "maximum":
+                for who, name in names.items():
+                    panel.setdefault(name, []).append((float(size[4:]), figures[who] * 1e-9))
+    return pictures.lines(ERRORS, "parts of |A| |B|, less is better", panels, rate=False)
+
+
+def page() -> str:
+    speed, errors = recorded("tensor_products"), recorded("tensor_errors")
+    assert speed
+    assert errors
+    lines = [
+        "## Speed", "",
+        f"Microseconds on one {speed['gpu'].partition(',')[0]}, everything before the product included. N and "
+        "T are the orders of the operands: rows, or transposed.", "",
+        *speed_table(speed), "",
+        f"![{SPEED}](../images/tensor-speed.svg)", "",
+        "Estimates of both times decide which products use the tensor cores. Of 600 shapes that we measured, none that they "
+        "choose was slower than with \"exact\".", "",
+        "## Errors", "",
+        "Parts of |A| |B| in units of 1e-9, where products of float64 are the exact ones. The result has 1,024 rows "
+        "and columns.", "",
+        *error_table(errors), "",
+        f"![{ERRORS}](../images/tensor-errors.svg)", "",
+        "To repeat the measurements:", "",
+        "```sh",
+        "python benchmarks/bench_tensor_products.py --json benchmarks/results/tensor_products.json",
+        "python benchmarks/bench_tensor_products.py --errors --json benchmarks/results/tensor_errors.json",
+        "```", "",
+    ]  # fmt: skip
+    return HEAD + "\n".join(lines)
