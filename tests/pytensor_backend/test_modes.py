@@ -63,6 +63,14 @@ def test_integers_without_dimensions_wrap_as_in_pytensors_own_modes(dtype):
                 ]
 
 
+def test_use_chooses_the_precision_of_products(device):
+    for precision in ("tf32x3", "tf32"):
+        backend.use(device, product_precision=precision)
+        assert gi.set_product_precision(precision) == precision
+    backend.unuse()
+    assert gi.set_product_precision("exact") == "exact"
+
+
 def test_unuse_restores_what_use_changed(device):
     before = config.mode, config.floatX
     backend.use(device)

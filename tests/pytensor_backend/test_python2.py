@@ -101,6 +101,12 @@ def test_a_wrong_flag_is_one_line(script, flags, message) -> None:
         run(script("import theano\nprint 1\n"), **{"device": "cpu", **flags})
 
 
+def test_an_option_chooses_the_precision_of_products(script) -> None:
+    text = "import gpuinterop\nprint(gpuinterop.set_product_precision('exact'))\n"
+    assert run(script(text), device="cpu")[0] == "exact\n"
+    assert run(script(text), "--product-precision", "tf32x3", device="cpu")[0] == "tf32x3\n"
+
+
 def test_a_program_that_is_valid_python_3_can_be_run_as_python_2(tmp_path) -> None:
     script = tmp_path / "old.py"
     script.write_text("for i in xrange(7 / 2):\n    x = 1\n    print(i)\n")
