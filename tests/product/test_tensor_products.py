@@ -187,8 +187,6 @@ def test_captured_products():
 
 @gpu
 def test_a_product_larger_than_2_to_the_31():
-    if gi.mem_info("cuda:0")[0] < 40 << 30:
-        pytest.skip("needs 40 GiB of free GPU memory")
     a, b = random_matrices((65600, 128), (128, 33000))
     result = gi.matmul(a, b, precision=THREE)
     for rows, columns in ((slice(0, 3), slice(0, 5)), (slice(65597, None), slice(32990, None))):
