@@ -11,10 +11,12 @@ import numpy as np
 
 import gpuinterop.devices as devices
 from gpuinterop import _core
-from gpuinterop.arrays.core_view import core_view
+from gpuinterop.arrays.core_view import class_for, core_view
 from gpuinterop.arrays.dtypes import STORAGE, as_supported_dtype
 from gpuinterop.devices import resolve_device
 from gpuinterop.elementwise import results
+from gpuinterop.elementwise.calls import FUNCTIONS
+from gpuinterop.elementwise.functions import cast
 from gpuinterop.errors import (
     ArgumentTypeError,
     CaptureError,
@@ -24,9 +26,11 @@ from gpuinterop.errors import (
     short_repr,
     type_name,
 )
-from gpuinterop.errors.arguments import checks_arguments, require_bool
+from gpuinterop.errors.arguments import checks_arguments, is_index, require_bool
 from gpuinterop.errors.messages import devices_differ, not_an_array, not_an_int
+from gpuinterop.exchange.incoming import copy_of_value
 from gpuinterop.index.masks import may_wait
+from gpuinterop.index.take_put import take
 from gpuinterop.jit import kernel_text
 from gpuinterop.jit.compiler import loaded_kernels
 from gpuinterop.jit.texts import program
@@ -261,6 +265,111 @@ class Generator:
         params = struct.pack("<Qq24s3Q", target.ptr, numbers, state, low, span, least)
         self._launch(INTEGERS, (f"u{8 * target.itemsize}", False), numbers, params, target)
 
+    # ---- orders and choices ----------------------------------------------------------------------
+
+    def permutation(self, x: Any, axis: int = 0) -> Any:
+        """Return the ints below `x` in random order, or a copy of an array with its rows in random order.
+
+        The order is that of random 64-bit keys.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.random.default_rng(0, device="cpu").permutation(10)
+        >>> sorted(x.tolist())
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+        """
+        if _is_count(x):
+            return self._order(_as_count(x, "permutation"), "permutation")
+        array = self._own(x, "x", "permutation")
+        along = _core.read_axis(axis, array.ndim, "permutation")
+        return take(array, self._order(array.shape[along], "permutation"), along)
+
+    def shuffle(self, x: Any, axis: int = 0) -> None:
+        """Put the rows of an array in random order, in place.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.arange(5, device="cpu")
+        >>> gpuinterop.random.default_rng(0, device="cpu").shuffle(x)
+        >>> sorted(x.tolist())
+        [0.0, 1.0, 2.0, 3.0, 4.0]
+        """
+        if not isinstance(x, _core.Array):
+            raise not_an_array("shuffle", "x", type_name(x))
+        x[...] = self.permutation(x, axis)
+
+    def choice(
+        self, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0
+    ) -> Any:
+        """Return random rows of an array, or random ints below `a`, with the probabilities `p`.
+
+        Without `replace` each row is chosen at most once.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> rng = gpuinterop.random.default_rng(0, device="cpu")
+        >>> len(set(rng.choice(10, 4, replace=False).tolist()))
+        4
+        """
+        replace = require_bool(replace, "replace", "choice")
+        array = None if _is_count(a) else self._own(a, "a", "choice")
+        along = 0 if array is None else _core.read_axis(axis, array.ndim, "choice")
+        count = _as_count(a, "choice") if array is None else array.shape[along]
+        shape = () if size is None else _core.read_ints(size, "choice", "size")
+        wanted = math.prod(shape)
+        if wanted and (not count or (not replace and wanted > count)):
+            raise ShapeError(where="choice", expected=f"at most {count} rows", got=f"{wanted} rows",
+                             fix="pass replace=True, or a smaller size")  # fmt: skip
+        weights = None if p is None else self._weights(p, count, 0 if replace else wanted)
+        if not replace:
+            places = self._order(count, "choice", weights)[:wanted].reshape(shape)
+        elif weights is None:
+            places = self.integers(0, max(count, 1), shape)
+        else:
+            sums = np.cumsum(weights)
+            places = np.searchsorted(sums / sums[-1:], self.random(shape, "float64"), side="right")
+        return places if array is None else take(array, places, along)
+
+    def _order(self, count: int, where: str, weights: Any = None) -> Any:
+        """Return the ints below `count` in random order; those of larger weight come earlier."""
+        if weights is None:
+            keys = self._empty((count,), np.dtype(np.uint64), where)
+            self._fill_integers(keys, 0, 1 << 64)
+        else:  # a race: the time of each is exponential
+            keys = FUNCTIONS["log"](1 - self.random(count, "float64")) / -weights
+        return np.argsort(keys, kind="stable")
+
+    def _own(self, value: Any, name: str, where: str) -> Any:
+        """Return an array argument on the device of the generator."""
+        if not isinstance(value, _core.Array):
+            value = copy_of_value(class_for, value, None, self._device, where)
+        if core_view(value).device is not self._device:
+            raise devices_differ(where, self._device, core_view(value).device)
+        if not value.ndim:
+            raise ShapeError(where=where, expected=f"an int, or an array of one axis or more, as {name}",
+                             got="a 0-d array", fix="pass an int")  # fmt: skip
+        return value
+
+    def _weights(self, p: Any, count: int, least: int) -> Any:
+        """Return probabilities as float64 on the device; those of the host are checked."""
+        if not isinstance(p, _core.Array):
+            host = np.asarray(p, np.float64)
+            fits = host.shape == (count,) and (host >= 0).all() and abs(host.sum() - 1) < 1e-6
+            if not fits or np.count_nonzero(host) < least:
+                raise ShapeError(
+                    where="choice", expected=f"p as {count} probabilities of sum 1, with enough above 0",
+                    got=short_repr(p), fix="divide by the sum: p / p.sum()",
+                )  # fmt: skip
+            p = copy_of_value(class_for, host, None, self._device, "choice")
+        weights = cast(self._own(p, "p", "choice"), np.float64, copy=False)
+        if weights.shape != (count,):
+            raise ShapeError(where="choice", expected=f"p of shape ({count},)", got=str(weights.shape),
+                             fix="pass a probability for each row")  # fmt: skip
+        return weights
+
     # ---- arrays and kernels ----------------------------------------------------------------------
 
     def _empty(self, size: Any, dtype: np.dtype[Any], where: str) -> Any:
@@ -368,6 +477,18 @@ def _as_int(value: Any, name: str, where: str) -> int:
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
         raise not_an_int(where, name, value)
     return int(value.__index__())
+
+
+def _is_count(value: Any) -> bool:
+    return is_index(value) and not isinstance(value, _core.Array)  # which has __index__ too
+
+
+def _as_count(value: Any, where: str) -> int:
+    count = _as_int(value, "the number of rows", where)
+    if count < 0:
+        raise ShapeError(where=where, expected="0 rows or more", got=short_repr(value),
+                         fix="pass the number of rows")  # fmt: skip
+    return count
 
 
 def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:

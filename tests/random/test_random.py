@@ -256,6 +256,61 @@ def test_chi_square_of_integers(device):
     assert chi_square(np.bincount(x, minlength=37), np.full(37, 100_000 / 37)) < 4
 
 
+# ---- orders and choices --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 1000])
+def test_permutations(device, n):
+    rng = default_rng(3, device=device)
+    order = rng.permutation(n)
+    assert order.dtype == np.int64
+    np.testing.assert_array_equal(np.sort(order.get()), np.arange(n))
+    keys = words(default_rng(3), 2 * n).view("<u8")
+    np.testing.assert_array_equal(order.get(), np.argsort(keys, kind="stable"))
+
+
+def test_permutations_have_equal_probabilities(device):
+    rng = default_rng(4, device=device)
+    drawn = rng.integers(
+        2**64, size=(12_000, 3), dtype="uint64"
+    )  # the keys of as many permutations
+    orders = np.argsort(drawn.get(), axis=1) @ [9, 3, 1]
+    counts = np.unique(orders, return_counts=True)[1]
+    assert len(counts) == 6
+    assert chi_square(counts, np.full(6, 2000)) < 4
+
+
+def test_rows_are_permuted_and_shuffled(device):
+    x = gi.arange(12, device=device).reshape(4, 3)
+    order = default_rng(1, device=device).permutation(4).get()
+    columns = default_rng(1, device=device).permutation(3).get()
+    rng = default_rng(1, device=device)
+    np.testing.assert_array_equal(rng.permutation(x).get(), x.get()[order])
+    rng = default_rng(1, device=device)
+    np.testing.assert_array_equal(rng.permutation(x, axis=1).get(), x.get()[:, columns])
+    before = x.get()
+    assert default_rng(1, device=device).shuffle(x) is None
+    np.testing.assert_array_equal(x.get(), before[order])
+
+
+def test_choices(device):
+    rng, rows = default_rng(5, device=device), gi.arange(10, device=device) * 2
+    assert set(rng.choice(3, 100).tolist()) == {0, 1, 2}
+    assert rng.choice(rows).item() in rows.tolist()
+    assert rng.choice(rows, (2, 3)).shape == (2, 3)
+    assert sorted(rng.choice(10, 10, replace=False).tolist()) == list(range(10))
+    p = [0.1, 0.0, 0.6, 0.3]
+    counts = np.bincount(rng.choice(4, 20_000, p=p).get(), minlength=4)
+    assert counts[1] == 0
+    assert chi_square(counts[[0, 2, 3]], np.array([2000, 12_000, 6000])) < 4
+    first = [
+        rng.choice(4, 3, replace=False, p=gi.asarray(p, "float64", device=device)).tolist()
+        for _ in range(50)
+    ]
+    assert {len(set(chosen)) for chosen in first} == {3}
+    assert all(1 not in chosen for chosen in first)
+
+
 # ---- out, captures, threads --------------------------------------------------------------------------
 
 
@@ -327,6 +382,14 @@ def test_threads_draw_different_numbers(device):
         (lambda r: r.integers(300, dtype="int8"), OverflowError),
         (lambda r: r.integers(2.5), gi.ArgumentTypeError),
         (lambda r: r.integers(5, dtype="float32"), gi.DTypeError),
+        (lambda r: r.permutation(-1), ValueError),
+        (lambda r: r.permutation(gi.zeros((), device=r.device)), ValueError),
+        (lambda r: r.shuffle([1, 2]), gi.ArgumentTypeError),
+        (lambda r: r.choice(3, 4, replace=False), ValueError),
+        (lambda r: r.choice(0, 1), ValueError),
+        (lambda r: r.choice(3, 2, p=[0.5, 0.5]), ValueError),
+        (lambda r: r.choice(2, 2, p=[0.5, 0.6]), ValueError),
+        (lambda r: r.choice(2, 2, replace=False, p=[0.0, 1.0]), ValueError),
         (lambda r: r.bit_generator.advance(0.5), gi.ArgumentTypeError),
         (lambda r: setattr(r.bit_generator, "state", {"bit_generator": "PCG64"}), gi.ArgumentTypeError),
         (lambda r: default_rng(-1), gi.ArgumentTypeError),
