@@ -75,6 +75,11 @@ _MODULES: dict[str, str] = {
     "gpuinterop.product.functions": (
         "addmm allow_tf32 dot gemm gemv ger inner matmul product_precision set_product_precision vdot"
     ),
+    "gpuinterop.sorting.sort": "argpartition argsort partition sort",
+    "gpuinterop.sorting.scan": "cumprod cumsum cumulative_prod cumulative_sum",
+    "gpuinterop.sorting.search": (
+        "isin searchsorted unique unique_all unique_counts unique_inverse unique_values"
+    ),
     "gpuinterop.fusion.map_reduce": "MapReduce",
     "gpuinterop.captures": "Capture capture",
     "gpuinterop.processes.handles": "Handle share shared_empty",

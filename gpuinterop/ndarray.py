@@ -48,6 +48,7 @@ from gpuinterop.errors.arguments import checks_arguments, require_bool
 from gpuinterop.errors.context import reraise_from
 from gpuinterop.exchange import incoming
 from gpuinterop.reduce.functions import ReductionMethods
+from gpuinterop.sorting.methods import SortingMethods
 
 if TYPE_CHECKING:
     from gpuinterop.drawing.draw import Drawing
@@ -57,7 +58,7 @@ __all__ = ["CudaNdarray", "GpuArray"]
 Self = TypeVar("Self", bound="ArrayMethods")
 
 
-class ArrayMethods(ReductionMethods, ArgumentMethods, ViewMethods):
+class ArrayMethods(ReductionMethods, SortingMethods, ArgumentMethods, ViewMethods):
     """The methods of both classes: reading and writing values, conversions to Python and NumPy."""
 
     __slots__ = ()

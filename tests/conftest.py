@@ -40,7 +40,7 @@ LIBRARY_MARKERS = ("torch", "jax", "cupy", "pycuda", "numba")
 DRIVER_MARKERS = ("driver", "gpu", "multi_gpu", "fake_driver")
 # Folders whose tests compile a kernel for each case, by g++ on the fake driver: minutes.
 SLOW_ON_FAKE = {
-    "arrays", "product", "examples", "index", "elementwise", "fusion", "numpy_api", "reduce"
+    "arrays", "product", "examples", "index", "elementwise", "fusion", "numpy_api", "reduce", "sorting"
 }  # fmt: skip
 NOT_ON_FAKE = Path(__file__).with_name("doubles") / "not_on_fake.txt"
 ALLOWED_SKIPS = Path(__file__).with_name("allowed_skips.txt")

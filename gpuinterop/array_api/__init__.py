@@ -25,6 +25,8 @@ from gpuinterop.converters import from_dlpack as _from_dlpack
 from gpuinterop.elementwise.calls import CALLS
 from gpuinterop.elementwise.results import plain
 from gpuinterop.errors import ArgumentTypeError, short_repr
+from gpuinterop.sorting import sort as _sort
+from gpuinterop.sorting.search import unique_values as _unique_values
 
 from .of_numpy import of_numpy, wide
 
@@ -312,23 +314,17 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """Return a sorted copy along an axis."""
-    found = np.sort(plain(x), axis=axis, stable=stable)
-    return np.flip(found, axis) if descending else found
+    return _sort.sort(plain(x), axis, descending=descending, stable=stable)
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """Return the indices that sort along an axis; equal elements keep their order."""
-    x = plain(x)
-    if not descending:
-        return np.argsort(x, axis=axis, stable=stable)
-    # The reverse of a stable ascending order would reverse equal elements too.
-    found = np.argsort(np.flip(x, axis), axis=axis, stable=stable)
-    return np.flip(x.shape[axis] - 1 - found, axis)
+    return _sort.argsort(plain(x), axis, descending=descending, stable=stable)
 
 
 def unique_values(x: Any, /) -> Any:
     """Return the distinct elements, sorted."""
-    return np.unique(plain(x), equal_nan=False)
+    return _unique_values(plain(x))
 
 
 # ---- the namespace --------------------------------------------------------------------------------------------------

@@ -41,12 +41,10 @@ class Selection:
     def __init__(self, mask: Any, where: str) -> None:
         self.mask, self.where = results.plain(mask), where
         self.device = self.mask.device
-        if not may_wait(self.device):
-            raise CaptureError(
-                where=where, expected="results whose shape does not depend on values, during a capture",
-                got="a result for each element that is true or not zero",
-                fix="call it before the capture, or compute all elements: gpuinterop.where(mask, x, 0)",
-            )  # fmt: skip
+        require_waiting(
+            self.device, where, "a result for each element that is true or not zero",
+            "call it before the capture, or compute all elements: gpuinterop.where(mask, x, 0)",
+        )  # fmt: skip
         if self.device.type == "cpu":
             _core._require_set(where, self.mask)
             self.count = _core._count_selected(self.mask)
@@ -156,6 +154,22 @@ def repeated_places(counts: Any, where: str) -> Any:
         blocks = -(-total // _RESULTS)
         _launch("gi_compact_repeat_write", blocks, counts, total, tiles, offsets, out=out, step=n)
     return out
+
+
+def require_waiting(
+    device: Any,
+    where: str,
+    got: str = "a result for each distinct element",
+    fix: str = "call it before the capture",
+) -> None:
+    """Refuse a result whose shape depends on values while gpuinterop or another library is capturing."""
+    if not may_wait(device):
+        raise CaptureError(
+            where=where,
+            expected="results whose shape does not depend on values, during a capture",
+            got=got,
+            fix=fix,
+        )
 
 
 def may_wait(device: Any) -> bool:

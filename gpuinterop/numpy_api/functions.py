@@ -9,6 +9,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable
+from functools import partial
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -30,6 +31,7 @@ from gpuinterop.index import getitem, join_split, take_put
 from gpuinterop.product import functions as products
 from gpuinterop.reduce.functions import FUNCTIONS_OF_AXES, norm
 from gpuinterop.reduce.table import REDUCTIONS, Reduction
+from gpuinterop.sorting import scan, search, sort
 
 from . import build, contractions, equality
 
@@ -249,6 +251,20 @@ def _clip(
 _clip_in_dtype = fuse(lambda a, low, high, dtype: functions.clip(a.astype(dtype), low, high))
 
 
+# ---- distinct elements ------------------------------------------------------------------------------
+
+
+def _unique(
+    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+    axis: Any = None, *, equal_nan: bool = True, sorted: bool = True,
+) -> Any:  # fmt: skip
+    if axis is not None and isinstance(ar, _core.Array) and ar.device.type != "cpu":
+        raise TypeError(f"axis={short_repr(axis)} on {ar.device}")  # CuPy has it
+    return search.unique(
+        ar, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan, sorted=sorted
+    )
+
+
 # ---- reductions -------------------------------------------------------------------------------------
 
 
@@ -331,6 +347,21 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
         take_put.put_along_axis(arr, indices, values, axis)
     ),
     **{function: _of_files(function) for function in (np.save, np.savez, np.savez_compressed, np.savetxt)},
+    np.sort: sort.sort,
+    np.argsort: sort.argsort,
+    np.partition: lambda a, kth, axis=-1: sort.partition(a, kth, axis),
+    np.argpartition: lambda a, kth, axis=-1: sort.argpartition(a, kth, axis),
+    np.cumsum: scan.cumsum,
+    np.cumprod: scan.cumprod,
+    np.cumulative_sum: scan.cumulative_sum,
+    np.cumulative_prod: scan.cumulative_prod,
+    np.searchsorted: lambda a, v, side="left", sorter=None: search.searchsorted(a, v, side, sorter),
+    np.unique: _unique,
+    np.unique_values: search.unique_values,
+    np.unique_all: search.unique_all,
+    np.unique_counts: search.unique_counts,
+    np.unique_inverse: search.unique_inverse,
+    np.isin: search.isin,
     np.put: lambda a, ind, v, mode="raise": take_put.put(a, ind, v, mode),
     np.compress: lambda condition, a, axis=None, out=None: (
         take_put.compress(condition, a, axis, out)
@@ -450,6 +481,9 @@ UFUNC_METHODS: dict[tuple[np.ufunc, str], Callable[..., Any]] = {
     (row.ufunc, "reduce"): _ufunc_reduce(FUNCTIONS_OF_AXES[row.name])
     for row in _ROWS
     if row.ufunc is not None
+}
+UFUNC_METHODS |= {
+    (row.ufunc, "accumulate"): partial(scan.accumulate, name) for name, row in scan.SCANS.items()
 }
 UFUNC_METHODS[np.add, "at"] = getitem.add_at
 # Ufuncs that are combinations: the key's method is a call.

@@ -83,12 +83,15 @@ extern "C" void host_barrier() {
   for (++arrived; generation == own_generation;) yield();
 }
 
+// The threads of a warp meet, because each of them runs once in a round.
+extern "C" void host_meet() { yield(); }
+
 // Every thread of a warp publishes, all meet, everyone reads, all meet again.
-extern "C" unsigned host_shuffle_down(unsigned value, int distance, int width) {
+extern "C" unsigned host_shuffle(unsigned value, unsigned from) {
   const unsigned me = current;
   fibers[me].lane = value;
   yield();
-  const unsigned got = fibers[me % width + distance < unsigned(width) ? me + distance : me].lane;
+  const unsigned got = fibers[me / 32 * 32 + from].lane;
   yield();
   return got;
 }

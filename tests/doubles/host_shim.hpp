@@ -10,9 +10,25 @@ struct HostIndex {
 extern HostIndex threadIdx, blockIdx, blockDim, gridDim;
 extern "C" void host_barrier();
 #define __syncthreads host_barrier
-extern "C" unsigned host_shuffle_down(unsigned value, int distance, int width);
+extern "C" void host_meet();
+#define __syncwarp host_meet
+extern "C" unsigned host_shuffle(unsigned value, unsigned from);
+static inline unsigned host_lane() { return threadIdx.x % 32; }
+static inline unsigned __shfl_sync(unsigned, unsigned v, int from) { return host_shuffle(v, from); }
 static inline unsigned __shfl_down_sync(unsigned, unsigned v, int distance, int width) {
-  return host_shuffle_down(v, distance, width);
+  const unsigned lane = host_lane();
+  return host_shuffle(v, lane % width + distance < unsigned(width) ? lane + distance : lane);
+}
+static inline unsigned __shfl_up_sync(unsigned, unsigned v, int distance) {
+  const unsigned lane = host_lane();
+  return host_shuffle(v, lane >= unsigned(distance) ? lane - distance : lane);
+}
+static inline int __clz(unsigned v) { return v ? __builtin_clz(v) : 32; }
+static inline int __popc(unsigned v) { return __builtin_popcount(v); }
+static inline unsigned atomicOr(unsigned* at, unsigned bits) {
+  const unsigned old = *at;
+  *at = old | bits;
+  return old;
 }
 static inline void __threadfence() {}
 static inline unsigned atomicInc(unsigned* at, unsigned most) {

@@ -300,6 +300,8 @@ IN_PYTHON = {
     " ".join(OF_NAMES): "NumPy's function dispatches, and most return views",
     "broadcast_shapes can_cast finfo iinfo isdtype result_type": ANSWERS,
     "fuse strided capture": ONCE,
+    "argpartition argsort partition sort cumprod cumsum cumulative_prod cumulative_sum isin searchsorted": MANY,
+    "unique unique_all unique_counts unique_inverse unique_values": WAITS,
     "via": "the function of the other library is called by its own means",
     "from_any from_dlpack to": "plain objects without Python: tests/exchange/test_calls_without_python.py",
     "cudamat_to_cudandarray cudandarray_to_cudamat cudandarray_to_garray garray_to_cudandarray "

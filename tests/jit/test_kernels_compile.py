@@ -18,6 +18,7 @@ from gpuinterop.elementwise.table import ROWS
 from gpuinterop.errors import DTypeError
 from gpuinterop.jit.nvrtc import Target
 from gpuinterop.random import generator
+from gpuinterop.sorting import lines, scan, search
 
 pytestmark = [pytest.mark.text, pytest.mark.usefixtures("nvrtc")]
 
@@ -205,3 +206,47 @@ def test_random_numbers(kind):
     types = ("u8", "u16", "u32", "u64") if kind == generator.INTEGERS else ("float32", "float64")
     for name in types:
         assert jit.compile_source(generator.fill_text(kind, name), known_archs()[kind])
+
+
+# ---- sorting and scans --------------------------------------------------------------------------
+
+
+def build_text(text: str, *kernels: str) -> None:
+    code = jit.compile_source(text, known_archs()[len(text) % 2], options=jit.EXACT)
+    assert all(kernel.encode() in code for kernel in kernels)
+
+
+KEYS = ("bool", "int8", "uint16", "int64", "float32", "float64", "bfloat16", "int32", "float16")
+
+
+@pytest.mark.parametrize("dtype", a_quarter(KEYS))
+def test_sorts_of_every_type(dtype):
+    turn, size = KEYS.index(dtype), 8 if dtype[-2:] == "64" else 4
+    of_text = dtype, bool(turn % 2), bool(turn // 2 % 2)
+    build_text(lines.text("short_lines", *of_text, lines.Form(256, 1)), "gi_sort_short_lines")
+    form = lines.BLOCK_FORMS[size][-(turn % 2)]
+    build_text(lines.text("block_lines", *of_text, form), "gi_sort_block_lines")
+    wide = turn % 3 == 2
+    form = lines.WIDE_FORM if wide else lines.SWEEP_FORMS[size]
+    build_text(lines.text("sweeps", *of_text, form, wide), "gi_sort_count", "gi_sort_sweep")
+
+
+SCANS = (("sum", "bool", "int64"), ("max", "int8", "int8"), ("any", "complex64", "bool"),
+         ("sum", "float32", "float32"), ("sum", "complex128", "complex128"), ("min", "float64", "float64"),
+         ("prod", "float16", "float16"), ("all", "bool", "bool"), ("prod", "int64", "uint64"),
+         ("sum", "float8_e4m3fn", "float8_e4m3fn"))  # fmt: skip
+
+
+@pytest.mark.parametrize("of_text", a_quarter(SCANS))
+def test_scans_of_every_type(of_text):
+    build_text(scan.text("scan_few", *of_text), "gi_scan_few")
+    build_text(scan.text("scan_columns", *of_text), "gi_scan_columns")
+    form = scan.FORMS[{"complex128": 16}.get(of_text[2], 8 if of_text[2][-2:] == "64" else 4)][-1]
+    for vector, aligned in ((1, False), (2, True)):
+        text = scan.text("scan_tiles", *of_text, *form, vector, aligned)
+        build_text(text, "gi_scan_tiles", "gi_scan_totals", "gi_scan_running_totals")
+
+
+@pytest.mark.parametrize("dtype", a_quarter(("complex128", "bool", "int64", "float16", "float32")))
+def test_searches_of_every_type(dtype):
+    build_text(search.search_text(dtype, dtype == "int64"), "gi_search")

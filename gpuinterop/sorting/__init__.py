@@ -1,0 +1,1 @@
+"""Sorting, running sums and products, searching in sorted arrays, and distinct elements."""

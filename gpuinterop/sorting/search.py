@@ -1,0 +1,311 @@
+"""Search in sorted arrays, and the distinct elements of an array: NumPy on "cpu", a sort and a search on a GPU."""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.arrays.dtypes import LETTERS, STORAGE, WORKING, name_of
+from gpuinterop.arrays.numpy_views import as_numpy_view, wrap_numpy
+from gpuinterop.arrays.scalars import LISTS, is_scalar_or_list
+from gpuinterop.elementwise import results
+from gpuinterop.elementwise.calls import FUNCTIONS
+from gpuinterop.elementwise.functions import cast
+from gpuinterop.elementwise.operands import list_operand
+from gpuinterop.elementwise.promotion import common_dtype
+from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError, short_repr
+from gpuinterop.errors.messages import not_one_of
+from gpuinterop.fusion.fuse import fuse
+from gpuinterop.index.masks import Selection, require_waiting
+from gpuinterop.index.take_put import put, take
+from gpuinterop.jit import kernel_text
+from gpuinterop.jit.compiler import loaded_kernels
+from gpuinterop.jit.texts import program
+
+from .scan import cumsum
+from .sort import argsort, sort
+
+# ---- searchsorted ---------------------------------------------------------------------------------
+
+_THREADS = 256
+
+# The types of their overloads are those of constants.
+_SEARCHSORTED: Any = np.searchsorted
+_UNIQUE: Any = np.unique
+
+
+def searchsorted(x: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    """Return where to insert the elements of v into the sorted 1-d x to keep it sorted, as int64.
+
+    With `side` "left" a value is inserted before equal elements, with "right" behind them. `sorter` has the
+    indices that sort x. The result is a new array of the shape of v on the device of x. On a GPU it does not wait.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.searchsorted([1, 2, 2, 3], [2, 5]).tolist()
+    [1, 4]
+    """
+    where = "searchsorted"
+    if side not in ("left", "right"):
+        raise not_one_of(where, "side", ("left", "right"), side)
+    x, values = _operands(where, x, v)
+    if x.ndim != 1:
+        raise ShapeError(where=where, expected="a sorted array of one axis", got=f"shape {x.shape}",
+                         fix="flatten it: x.ravel()")  # fmt: skip
+    if sorter is not None:
+        (sorter,) = results.as_operands(where, sorter)
+        if sorter.dtype.kind not in "iu" or sorter.shape != x.shape:
+            raise ShapeError(where=where, expected=f"sorter= of {x.size} integers",
+                             got=f"dtype {sorter.dtype}, shape {sorter.shape}",
+                             fix="pass gpuinterop.argsort(x)")  # fmt: skip
+        x = take(x, sorter)
+    found = results.new_like(x, values.shape, np.int64, where)
+    if x.device.type == "cpu":
+        host, wanted = as_numpy_view(x, where), as_numpy_view(values, where)
+        target = as_numpy_view(found, written=True)
+
+        def work() -> None:
+            target[...] = _SEARCHSORTED(host, wanted, side)
+
+        results.record_or_run(work)
+    elif values.size:
+        x, values = (one if one.is_c_contiguous() else one._copied(where) for one in (x, values))
+        params = struct.pack("<3Q2q", x.ptr, values.ptr, found.ptr, x.size, values.size)
+        kernel = _kernel(x.device.index, name_of(x.dtype), side == "right")
+        kernel.launch((-(-values.size // _THREADS),), (_THREADS,), 0, [params], [x, values, found])
+    return found
+
+
+def _operands(where: str, x: Any, v: Any) -> list[Any]:
+    """Return two operands as arrays of one dtype on one device; numbers and lists take a dtype that fits the other."""
+    like = next((one for one in (x, v) if isinstance(one, _core.Array)), None)
+    arrays: list[Any] = []
+    for one in (x, v):
+        if isinstance(one, LISTS):
+            one = list_operand(one, like, where)
+        elif is_scalar_or_list(one):
+            one = list_operand([one], like, where).reshape(())
+        arrays.append(one)
+        like = one if like is None and isinstance(one, _core.Array) else like
+    arrays = [results.plain(one) for one in results.as_operands(where, *arrays)]
+    dtype = common_dtype([one.dtype for one in arrays], where)
+    if name_of(dtype) not in WORKING:
+        raise DTypeError(where=where, expected="a dtype with which GPUs compute", got=name_of(dtype),
+                         fix='cast first: x.astype("float32")')  # fmt: skip
+    return [one if one.dtype == dtype else cast(one, dtype) for one in arrays]
+
+
+def search_text(dtype: str, right: bool) -> str:
+    """Return the program of the kernel of `searchsorted`."""
+    values = {"THREADS": _THREADS, "RIGHT": int(right), "PARTS": int(LETTERS[dtype] == "c")}
+    return program(values, f"typedef {STORAGE[dtype]} Stored;", kernel_text("sorting/search.cuh"))
+
+
+@cache
+def _kernel(device: int, dtype: str, right: bool) -> Any:
+    return loaded_kernels(device, search_text(dtype, right), ["gi_search"])[0]
+
+
+# ---- distinct elements ----------------------------------------------------------------------------
+
+
+class UniqueAll(NamedTuple):
+    """The results of `unique_all`."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """The results of `unique_counts`."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """The results of `unique_inverse`."""
+
+    values: Any
+    inverse_indices: Any
+
+
+def unique(
+    x: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+    axis: int | None = None, *, equal_nan: bool = True, sorted: bool = True,
+) -> Any:  # fmt: skip
+    """Return the sorted distinct elements of x, and on request more arrays, in this order.
+
+    `return_index`: the index in the flattened x where each occurs first. `return_inverse`: for each element of x, the
+    index of its value in the result. `return_counts`: how often each occurs. They are int64. `axis` compares whole
+    parts of x along an axis, on "cpu" only. NaN are equal unless `equal_nan` is false. The host waits for the number of
+    distinct elements, because it determines the shape, so a capture cannot record it.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> values, counts = gpuinterop.unique([3, 1, 3], return_counts=True)
+    >>> values.tolist(), counts.tolist()
+    ([1.0, 3.0], [1, 2])
+    """
+    where = "unique"
+    (x,) = results.as_operands(where, x)
+    wanted = bool(return_index), bool(return_inverse), bool(return_counts)
+    source = results.plain(x)
+    require_waiting(source.device, where)
+    if source.device.type != "cpu" and axis is not None:
+        raise ArgumentTypeError(where=where, expected="axis=None for an array on a GPU", got=f"axis={short_repr(axis)}",
+                                fix="call it on the host: gpuinterop.unique(x.cpu(), axis=0)")  # fmt: skip
+    if source.device.type == "cpu":
+        found = _unique_on_host(source, wanted, axis, equal_nan)
+    else:
+        found = _unique_on_device(source, wanted, equal_nan)
+    found[0] = _core.view(results.class_for(type(x), x.dtype), found[0])
+    return tuple(found) if len(found) > 1 else found[0]
+
+
+def _unique_on_host(source: Any, wanted: tuple[bool, ...], axis: Any, equal_nan: bool) -> list[Any]:
+    along = None if axis is None else _core.read_axis(axis, source.ndim, "unique")
+    made = _UNIQUE(as_numpy_view(source, "unique"), *wanted, along, equal_nan=equal_nan)
+    arrays = made if isinstance(made, tuple) else (made,)
+    return [_core.adopt(_core.gpuarray_class(), wrap_numpy(one)) for one in arrays]
+
+
+@fuse
+def _differ(x: Any, y: Any) -> Any:
+    isnan = FUNCTIONS["isnan"]
+    return (x != y) & ~(isnan(x) & isnan(y))
+
+
+def _unique_on_device(source: Any, wanted: tuple[bool, ...], equal_nan: bool) -> list[Any]:
+    with_indices, with_inverse, with_counts = wanted
+    flat, n = source.reshape(-1), source.size
+    if with_indices or with_inverse:
+        order = argsort(flat)
+        ordered = take(flat, order, mode="clip")  # which does not wait
+    else:
+        ordered = sort(flat)
+    first = results.new_like(flat, (n,), np.bool_, "unique")
+    first[:1] = True
+    if n > 1:
+        nan = equal_nan and LETTERS[name_of(flat.dtype)] in "fc"
+        different = _differ if nan else FUNCTIONS["not_equal"]
+        different(ordered[1:], ordered[:-1], out=first[1:])
+    selection = Selection(first, "unique")
+    found = [selection.read(ordered, type(flat))]
+    starts: Any = selection.places()[0] if with_indices or with_counts else None
+    if with_indices:
+        found.append(take(order, starts, mode="clip"))
+    if with_inverse:
+        first[:1] = False  # so that the running sums are indices
+        inverse = results.new_like(flat, (n,), np.int64, "unique")
+        put(inverse, order, cumsum(first), mode="clip")
+        found.append(inverse.reshape(source.shape))
+    if with_counts:
+        counts = results.new_like(flat, starts.shape, np.int64, "unique")
+        if n:
+            FUNCTIONS["subtract"](starts[1:], starts[:-1], out=counts[:-1])
+            FUNCTIONS["subtract"](n, starts[-1:], out=counts[-1:])
+        found.append(counts)
+    return found
+
+
+def unique_values(x: Any, /) -> Any:
+    """Return the sorted distinct elements of x; each NaN is distinct. See `unique`.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.unique_values([3, 1, 3]).tolist()
+    [1.0, 3.0]
+    """
+    return unique(x, equal_nan=False)
+
+
+def unique_counts(x: Any, /) -> UniqueCounts:
+    """Return the sorted distinct elements of x, and how often each occurs; each NaN is distinct.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.unique_counts([3, 1, 3]).counts.tolist()
+    [1, 2]
+    """
+    return UniqueCounts(*unique(x, return_counts=True, equal_nan=False))
+
+
+def unique_inverse(x: Any, /) -> UniqueInverse:
+    """Return the sorted distinct elements of x, and for each element of x the index of its value.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.unique_inverse([3, 1, 3]).inverse_indices.tolist()
+    [1, 0, 1]
+    """
+    return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False))
+
+
+def unique_all(x: Any, /) -> UniqueAll:
+    """Return the sorted distinct elements of x with their first indices, the inverse indices and the counts.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.unique_all([3, 1, 3]).indices.tolist()
+    [1, 0]
+    """
+    return UniqueAll(*unique(x, True, True, True, equal_nan=False))
+
+
+def isin(
+    element: Any,
+    test_elements: Any,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    kind: Any = None,
+) -> Any:
+    """Return for each element whether it is among `test_elements`, or, with `invert`, whether it is not.
+
+    `assume_unique` and `kind` are NumPy's, and have an effect on "cpu" only. The result is a new array of bools of the
+    shape of `element`. On a GPU it does not wait.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.isin([1, 2, 3], [3, 1]).tolist()
+    [True, False, True]
+    """
+    where = "isin"
+    inverted = bool(invert)
+    if kind not in (None, "sort", "table"):
+        raise not_one_of(where, "kind", ("sort", "table"), kind)
+    x, tests = _operands(where, element, test_elements)
+    if x.device.type == "cpu":
+        found = results.new_like(x, x.shape, np.bool_, where)
+        values, among, target = (
+            as_numpy_view(x, where),
+            as_numpy_view(tests, where),
+            as_numpy_view(found, written=True),
+        )
+
+        def work() -> None:
+            target[...] = np.isin(values, among, assume_unique, inverted, kind=kind)
+
+        results.record_or_run(work)
+        return found
+    if not tests.size:
+        found = results.new_like(x, x.shape, np.bool_, where)
+        found.fill(inverted)
+        return found
+    ordered = sort(tests.reshape(-1))
+    nearest = take(ordered, searchsorted(ordered, x), mode="clip")
+    return FUNCTIONS["not_equal" if inverted else "equal"](nearest, x)

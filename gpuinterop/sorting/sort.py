@@ -1,0 +1,172 @@
+"""Sort along an axis, in NumPy's order: NaN last, -0.0 equal to 0.0, complex numbers by their real parts first.
+
+Every sort is stable. On "cpu" NumPy sorts the memory; lines.py has the kernels of a GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.arrays.dtypes import WORKING, name_of
+from gpuinterop.arrays.numpy_views import as_numpy_view
+from gpuinterop.elementwise import results
+from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError, short_repr
+from gpuinterop.errors.arguments import read_counts, require_bool
+from gpuinterop.errors.messages import not_one_of
+from gpuinterop.index.getitem import writable
+
+from .lines import sorted_lines
+
+_KINDS = ("quicksort", "heapsort", "mergesort", "stable")
+
+
+def sort(
+    x: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *,
+    stable: bool | None = None, descending: bool = False,
+) -> Any:  # fmt: skip
+    """Return a sorted copy of x along `axis`; None flattens x first.
+
+    NaN is last, and -0.0 equals 0.0. Equal elements keep their order, whatever `kind` and `stable` are, also with
+    `descending`. The result is a new C-ordered array on the device of x. On a GPU the sort runs on the current stream.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.sort([3, 1, 2]).tolist(), gpuinterop.sort([3, 1, 2], descending=True).tolist()
+    ([1.0, 2.0, 3.0], [3.0, 2.0, 1.0])
+    """
+    return _sorted(x, axis, kind, order, stable, descending, "sort")
+
+
+def argsort(
+    x: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *,
+    stable: bool | None = None, descending: bool = False,
+) -> Any:  # fmt: skip
+    """Return the indices that sort x along `axis`, as int64; None flattens x first.
+
+    The order is that of `sort`; indices of equal elements ascend.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.argsort([3, 1, 2, 1]).tolist()
+    [1, 3, 2, 0]
+    """
+    return _sorted(x, axis, kind, order, stable, descending, "argsort")
+
+
+def sort_in_place(
+    x: Any, axis: int = -1, kind: str | None = None, order: None = None, *,
+    stable: bool | None = None, descending: bool = False,
+) -> None:  # fmt: skip
+    """Sort x itself, as `x.sort()` does."""
+    target = writable(x, "sort")
+    found = _sorted(target, axis, kind, order, stable, descending, "sort")
+    _core.copy_into(target, found, where="sort", uncounted=True)
+
+
+def partition_in_place(x: Any, kth: Any, axis: int = -1) -> None:
+    """Partition x itself, as `x.partition()` does."""
+    target = writable(x, "partition")
+    found = _partitioned(target, kth, axis, "partition")
+    _core.copy_into(target, found, where="partition", uncounted=True)
+
+
+def _sorted(
+    x: Any, axis: Any, kind: Any, order: Any, stable: Any, descending: Any, where: str
+) -> Any:
+    _check_options(kind, order, stable, where)
+    descending = require_bool(descending, "descending", where)
+    (x,) = results.as_operands(where, x)
+    source = results.plain(x)
+    if axis is None:
+        source, axis = source.reshape(-1), 0
+    along = _core.read_axis(axis, source.ndim, where)
+    _require_ordered(source.dtype, where)
+    indices = where == "argsort"
+    dtype = np.dtype(np.int64) if indices else source.dtype
+    if source.device.type == "cpu":
+        found = results.new_like(source, source.shape, dtype, where, type(x))
+        _sort_on_host(source, along, indices, descending, found, where)
+        return found
+    lines = sorted_lines(source.swapaxes(along, -1), indices, descending, where)
+    if along != source.ndim - 1:
+        lines = lines.swapaxes(along, -1)._copied(where)
+    return _core.view(results.class_for(type(x), dtype), lines)
+
+
+def _check_options(kind: Any, order: Any, stable: Any, where: str) -> None:
+    """Refuse options that NumPy refuses; those that it accepts have no effect, because every sort is stable."""
+    if kind is not None and kind not in _KINDS:
+        raise not_one_of(where, "kind", _KINDS, kind)
+    if order is not None:
+        raise ArgumentTypeError(where=where, expected="order=None, because arrays have no fields",
+                                got=f"order={short_repr(order)}", fix="omit order")  # fmt: skip
+    if stable is not None:
+        require_bool(stable, "stable", where)
+        if kind is not None:
+            raise ShapeError(where=where, expected="kind or stable", got="both", fix="omit kind")
+
+
+def _require_ordered(dtype: np.dtype[Any], where: str) -> None:
+    if name_of(dtype) not in WORKING:
+        raise DTypeError(where=where, expected="a dtype with which GPUs compute", got=name_of(dtype),
+                         fix='cast first: x.astype("float32")')  # fmt: skip
+
+
+def _sort_on_host(
+    source: Any, along: int, indices: bool, descending: bool, found: Any, where: str
+) -> None:
+    values, target = as_numpy_view(source, where), as_numpy_view(found, written=True)
+
+    def work() -> None:
+        # The reverse of a descending order that keeps equal elements in place is an ascending one of the reverse.
+        given = np.flip(values, along) if descending else values
+        if indices:
+            places = np.argsort(given, along, kind="stable")
+            target[...] = values.shape[along] - 1 - np.flip(places, along) if descending else places
+        else:
+            ordered = np.sort(given, along, kind="stable")
+            target[...] = np.flip(ordered, along) if descending else ordered
+
+    results.record_or_run(work)
+
+
+def partition(x: Any, kth: Any, axis: int | None = -1) -> Any:
+    """Return a copy of x whose element at `kth` along `axis` is that of the sorted array.
+
+    Smaller elements are before it, larger ones behind it; gpuinterop sorts them too.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.partition([3, 1, 2], 1).tolist()
+    [1.0, 2.0, 3.0]
+    """
+    return _partitioned(x, kth, axis, "partition")
+
+
+def argpartition(x: Any, kth: Any, axis: int | None = -1) -> Any:
+    """Return the indices of `partition`, as int64.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.argpartition([3, 1, 2], 1).tolist()
+    [1, 2, 0]
+    """
+    return _partitioned(x, kth, axis, "argpartition")
+
+
+def _partitioned(x: Any, kth: Any, axis: Any, where: str) -> Any:
+    (x,) = results.as_operands(where, x)
+    length = x.size if axis is None else x.shape[_core.read_axis(axis, x.ndim, where)]
+    for place in read_counts(kth, where):
+        if not -length <= place < length:
+            raise ShapeError(where=where, expected=f"positions from {-length} to {length - 1}", got=f"kth={place}",
+                             fix="pass a position in the axis")  # fmt: skip
+    indices = where == "argpartition"
+    return _sorted(x, axis, None, None, None, False, "argsort" if indices else "sort")
