@@ -29,7 +29,16 @@ LEFT_OUT = {
 # What gpuinterop computes otherwise, or not: an integer divided by 0; conditions that are not bool; kernels for complex
 # numbers; distinct values in any order; an `out` with more dimensions than the result; a shape given as an array; a
 # number that widens float32.
-OTHERWISE = {"reciprocal", "compress", "matmul", "resize", "dot", "inner", "unique_values", "vecdot"}
+OTHERWISE = {
+    "reciprocal",
+    "compress",
+    "matmul",
+    "resize",
+    "dot",
+    "inner",
+    "unique_values",
+    "vecdot",
+}
 # NumPy refuses these calls: an array in the place of a dtype, one bound of two, an array that has no dtype to join.
 WIDER = {"astype", "clip", "empty_like", "full_like", "ones_like", "zeros_like", "result_type"}
 REAL_ONLY = set("expm1 log1p log2 log10 acos acosh asin asinh atan atanh".split())
