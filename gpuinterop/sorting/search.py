@@ -58,7 +58,7 @@ def searchsorted(x: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
         raise ShapeError(where=where, expected="a sorted array of one axis", got=f"shape {x.shape}",
                          fix="flatten it: x.ravel()")  # fmt: skip
     if sorter is not None:
-        (sorter,) = results.as_operands(where, sorter)
+        x, sorter = results.as_operands(where, x, sorter)
         if sorter.dtype.kind not in "iu" or sorter.shape != x.shape:
             raise ShapeError(where=where, expected=f"sorter= of {x.size} integers",
                              got=f"dtype {sorter.dtype}, shape {sorter.shape}",

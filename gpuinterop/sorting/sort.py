@@ -118,16 +118,19 @@ def _require_ordered(dtype: np.dtype[Any], where: str) -> None:
 
 
 def _sort_on_host(
-    source: Any, along: int, indices: bool, descending: bool, found: Any, where: str
+    source: Any, along: int, indices: bool, descending: bool, out: Any, where: str
 ) -> None:
-    values, target = as_numpy_view(source, where), as_numpy_view(found, written=True)
+    values, target = as_numpy_view(source, where), as_numpy_view(out, written=True)
 
     def work() -> None:
         # The reverse of a descending order that keeps equal elements in place is an ascending one of the reverse.
         given = np.flip(values, along) if descending else values
-        if indices:
-            places = np.argsort(given, along, kind="stable")
-            target[...] = values.shape[along] - 1 - np.flip(places, along) if descending else places
+        small = given.dtype.isbuiltin != 1  # of ml_dtypes, by whose order NaN may be anywhere
+        if indices or small:
+            keys = given.astype(np.float32) if small else given
+            found = np.argsort(keys, along, kind="stable")
+            places = values.shape[along] - 1 - np.flip(found, along) if descending else found
+            target[...] = places if indices else np.take_along_axis(values, places, along)
         else:
             ordered = np.sort(given, along, kind="stable")
             target[...] = np.flip(ordered, along) if descending else ordered
