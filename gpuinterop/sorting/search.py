@@ -173,8 +173,13 @@ def unique(
 
 def _unique_on_host(source: Any, wanted: tuple[bool, ...], axis: Any, equal_nan: bool) -> list[Any]:
     along = None if axis is None else _core.read_axis(axis, source.ndim, "unique")
-    made = _UNIQUE(as_numpy_view(source, "unique"), *wanted, along, equal_nan=equal_nan)
-    arrays = made if isinstance(made, tuple) else (made,)
+    with_indices, *rest = wanted
+    # With indices NumPy's sort is stable, which determines the inverse of distinct NaN.
+    stable = with_indices or wanted[1]
+    made = _UNIQUE(as_numpy_view(source, "unique"), stable, *rest, along, equal_nan=equal_nan)
+    arrays = list(made) if isinstance(made, tuple) else [made]
+    if stable and not with_indices:
+        del arrays[1]
     return [_core.adopt(_core.gpuarray_class(), wrap_numpy(one)) for one in arrays]
 
 

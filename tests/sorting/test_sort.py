@@ -58,9 +58,7 @@ def check(host, x, axis):
     backwards = np.argsort(np.flip(keys, axis), axis, kind="stable")
     descending = host.shape[axis] - 1 - np.flip(backwards, axis)
     for order, reverse in ((ascending, False), (descending, True)):
-        same_bits(
-            gi.sort(x, axis, descending=reverse).get(), np.take_along_axis(host, order, axis)
-        )
+        same_bits(gi.sort(x, axis, descending=reverse).get(), np.take_along_axis(host, order, axis))
         found = gi.argsort(x, axis, descending=reverse).get()
         np.testing.assert_array_equal(found, order, strict=True)
 
