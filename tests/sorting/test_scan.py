@@ -48,8 +48,10 @@ def exact_cumsum(host, axis):
     ("shape", "axis"), [((3, 7), 1), ((2, 300), 1), ((9000,), 0), ((100, 3), 0), ((40, 2200), 0)]
 )
 def test_each_way_of_a_gpu(device, shape, axis):
-    host = values_of("float32", shape)
-    close(gi.cumsum(gi.GpuArray(host, device=device), axis).get(), exact_cumsum(host, axis), host)
+    for dtype in ("float32", "complex128", "int8"):
+        host = values_of(dtype, shape)
+        x = gi.GpuArray(host, device=device)
+        close(gi.cumsum(x, axis).get(), exact_cumsum(host, axis), host)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
