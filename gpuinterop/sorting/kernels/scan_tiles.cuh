@@ -67,10 +67,10 @@ GI_FN void gi_join_tile(Tile& tile, Acc (&up_to)[GI_EACH * 32]) {
 // Joins each tile but the last one of its line, in an order of its own, which is the same in every run.
 extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_scan_totals(const Params p) {
   __shared__ Acc warps[GI_WARPS];
-  const i64 line = blockIdx.x / p.tiles, number = blockIdx.x % p.tiles;
-  if (number == p.tiles - 1) return;
+  const u32 tiles = (u32)p.tiles, line = blockIdx.x / tiles, number = blockIdx.x % tiles;
+  if (number == tiles - 1) return;
   Tile tile;
-  gi_load(tile, p.in + line * p.n + number * GI_TILE, GI_TILE);
+  gi_load(tile, p.in + line * p.n + (i64)number * GI_TILE, GI_TILE);
   Acc own;
 #pragma unroll
   for (int c = 0; c < GI_CHUNKS; ++c)
@@ -126,8 +126,8 @@ extern "C" __global__ void __launch_bounds__(1024) gi_scan_running_totals(const 
 // The tiles in reverse, because the cache still has the last ones that gi_scan_totals has read.
 extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_scan_tiles(const Params p) {
   __shared__ Acc up_to[GI_EACH * 32];
-  const i64 block = (i64)gridDim.x - 1 - blockIdx.x, line = block / p.tiles, number = block % p.tiles;
-  const i64 base = number * GI_TILE, left = p.n - base;
+  const u32 block = gridDim.x - 1 - blockIdx.x, tiles = (u32)p.tiles, line = block / tiles, number = block % tiles;
+  const i64 base = (i64)number * GI_TILE, left = p.n - base;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   Tile tile;
   gi_load(tile, p.in + line * p.n + base, left);
@@ -139,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_scan_tiles(const Par
     Acc all = tile.before[c];
     if (part) all = lane ? gi_join(up_to[part - 1], all) : up_to[part - 1];
     if (number) {
-      const Acc earlier = p.totals[block - 1];
+      const Acc earlier = p.totals[(i64)block - 1];
       all = part || lane ? gi_join(earlier, all) : earlier;
     }
     if (part || lane || number) {
