@@ -11,9 +11,7 @@ from doubles import driver
 import gpuinterop as gi
 
 
-@pytest.mark.parametrize(
-    "name", ["choose", "byteswap", "numpy", "clone", "abs", "backward"]
-)
+@pytest.mark.parametrize("name", ["choose", "byteswap", "numpy", "clone", "abs", "backward"])
 def test_error_for_a_missing_attribute_suggests_a_replacement(name):
     x = gi.zeros(3, device="cpu")
     for owner in (x, type(x), gi.GpuArray([1], device="cpu")):
