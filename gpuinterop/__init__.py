@@ -32,7 +32,7 @@ _MODULES: dict[str, str] = {
         "ArgumentTypeError ArrayIndexError AxisError BoundsError CaptureError CompileError ContextError "
         "ContiguityError ConversionTypeError CopyForbiddenError CudaError DTypeError DeviceError "
         "DeviceMismatchError ExchangeError ExportError GpuInteropError IndexKindError "
-        "LibraryNotFoundError MissingLibraryError MissingNameError OutOfMemoryError ProtocolError "
+        "LibraryNotFoundError LinAlgError MissingLibraryError MissingNameError OutOfMemoryError ProtocolError "
         "RangeError ReadOnlyError ScalarIndexError ShapeError StreamError UnsupportedError"
     ),
     "gpuinterop.elementwise.functions": (
@@ -103,7 +103,7 @@ _BOTH = frozenset(name for name, home in _HOMES.items() if home == f"gpuinterop.
 
 # Packages that are also attributes, as in gpuinterop.converters.to_torch.
 _PACKAGES = frozenset(
-    {"array_api", "collectives", "converters", "pytensor", "random", "testing", "theano"}
+    "array_api collectives converters fft linalg pytensor random testing theano".split()
 )
 
 

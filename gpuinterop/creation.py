@@ -14,6 +14,7 @@ from gpuinterop.arrays.from_pointer import from_address
 from gpuinterop.arrays.numpy_views import read_by_numpy, wrap_numpy
 from gpuinterop.arrays.scalars import is_scalar_or_list, scalars_to_array
 from gpuinterop.devices import resolve_device
+from gpuinterop.elementwise.calls import CALLS
 from gpuinterop.elementwise.results import as_operands
 from gpuinterop.errors import (
     ArgumentTypeError,
@@ -431,3 +432,6 @@ def from_gpu_pointer(
         CudaNdarray, ptr, shape, strides, base, device, nbytes, readonly
     )
     return made
+
+
+CALLS.update(arange=arange, asarray=asarray)

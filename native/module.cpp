@@ -76,6 +76,8 @@ NB_MODULE(_core, m) {
   gpuinterop::register_converters(m);
   gpuinterop::register_plans(m);
   gpuinterop::register_blas(m);
+  gpuinterop::register_linalg(m);
+  gpuinterop::register_fft(m);
   gpuinterop::register_creation(m);
   gpuinterop::register_random(m);
   gpuinterop::register_prepared_calls(m);

@@ -268,7 +268,8 @@ def face_stub() -> str:
         n: row for row in REDUCTIONS.values() if row.doc for n in (row.name, *row.aliases)
     }
     imports = [
-        "from gpuinterop import converters as converters, pytensor as pytensor, random as random",
+        "from gpuinterop import converters as converters, fft as fft, linalg as linalg",
+        "from gpuinterop import pytensor as pytensor, random as random",
         "from gpuinterop import testing as testing, theano as theano",
         "from gpuinterop._version import __version__ as __version__",
     ]

@@ -1,7 +1,8 @@
-"""Finds NVRTC and cuBLAS: in a wheel, in a CUDA toolkit, or already loaded.
+"""Finds NVRTC, cuBLAS, cuSOLVER and cuFFT: in a wheel, in a CUDA toolkit, or already loaded.
 
 cuda-pathfinder searches; it is imported on the first search. The variables GPUINTEROP_LIBNVRTC,
-GPUINTEROP_LIBCUBLAS and GPUINTEROP_LIBCUBLASLT name a file to load instead.
+GPUINTEROP_LIBCUBLAS, GPUINTEROP_LIBCUBLASLT, GPUINTEROP_LIBCUSOLVER and GPUINTEROP_LIBCUFFT name a file to load
+instead.
 """
 
 from __future__ import annotations
@@ -14,15 +15,19 @@ from typing import NamedTuple
 
 from gpuinterop.errors import LibraryNotFoundError
 
-NAMES = ("nvrtc", "cublas")  # shown in reports; cuBLASLt comes with cuBLAS
+NAMES = ("nvrtc", "cublas", "cusolver", "cufft")  # shown in reports; cuBLASLt comes with cuBLAS
 MISSING = "missing: "  # how a description of a library that was not found begins
 _TITLES = {
     "nvrtc": "NVRTC, the CUDA compiler",
     "cublas": "cuBLAS",
     "cublasLt": "cuBLASLt, a part of cuBLAS",
+    "cusolver": "cuSOLVER",
+    "cufft": "cuFFT",
 }
+# The first words of the package's extra that installs it.
+_EXTRAS = {"cusolver": "linalg-", "cufft": "fft-"}
 _FIX = (
-    'pip install "gpuinterop[cu13]" (or "gpuinterop[cu12]" for a CUDA 12 driver), install a CUDA '
+    'pip install "gpuinterop[{extra}cu13]" (or "gpuinterop[{extra}cu12]" for a CUDA 12 driver), install a CUDA '
     "toolkit, or set {variable} to the file"
 )
 
@@ -41,7 +46,7 @@ _lock = threading.Lock()
 
 
 def find(name: str) -> Library:
-    """Load and return the library `name`, "nvrtc", "cublas" or "cublasLt"; it is never unloaded.
+    """Load and return the library of a name of `_TITLES`; it is never unloaded.
 
     Raises
     ------
@@ -107,5 +112,5 @@ def _missing(name: str, tried: str) -> LibraryNotFoundError:
         where=f"lib{name}",
         expected=f"{_TITLES[name]} (lib{name}.so)",
         got=tried.strip(),
-        fix=_FIX.format(variable=_variable(name)),
+        fix=_FIX.format(variable=_variable(name), extra=_EXTRAS.get(name, "")),
     )

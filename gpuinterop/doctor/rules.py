@@ -16,8 +16,18 @@ from .report import Finding, Report
 
 # The wheels that the fixes recommend, by the driver's CUDA major version.
 RUNTIME_WHEELS = {
-    12: {"nvrtc": "nvidia-cuda-nvrtc-cu12", "cublas": "nvidia-cublas-cu12"},
-    13: {"nvrtc": "'nvidia-cuda-nvrtc==13.*'", "cublas": "'nvidia-cublas==13.*'"},
+    12: {
+        "nvrtc": "nvidia-cuda-nvrtc-cu12",
+        "cublas": "nvidia-cublas-cu12",
+        "cusolver": "nvidia-cusolver-cu12",
+        "cufft": "nvidia-cufft-cu12",
+    },
+    13: {
+        "nvrtc": "'nvidia-cuda-nvrtc==13.*'",
+        "cublas": "'nvidia-cublas==13.*'",
+        "cusolver": "'nvidia-cusolver==12.*'",
+        "cufft": "'nvidia-cufft==12.*'",
+    },
 }
 OLDEST, NEWEST = min(RUNTIME_WHEELS), max(RUNTIME_WHEELS)
 
@@ -135,6 +145,12 @@ _RULES = (
     Rule("tf32x3", lambda f: [row for row in f.devices if f.product_precision == "tf32x3" and row["compute"] != "9.0"],
          "the product precision is tf32x3, which needs a Hopper GPU: on {it[device]} cuBLAS multiplies as float32",
          "gpuinterop.set_product_precision('exact'), or 'tf32' where 10 bits suffice", "hint"),
+    Rule("cusolver", partial(_missing, library="cusolver"),
+         "libcusolver is missing, so gpuinterop.linalg factors no matrices on the GPU: {it[0]}", "pip install {it[1]}",
+         "hint"),
+    Rule("cufft", partial(_missing, library="cufft"),
+         "libcufft is missing, so gpuinterop.fft transforms nothing on the GPU: {it[0]}", "pip install {it[1]}",
+         "hint"),
     Rule("blocking", lambda f: _if(f.environment.get("CUDA_LAUNCH_BLOCKING", "0") != "0"),
          "CUDA_LAUNCH_BLOCKING is set: every launch waits for its kernel",
          "unset CUDA_LAUNCH_BLOCKING when the error is found", "hint"),

@@ -65,6 +65,9 @@ HOMES = {
     "function of cast operands": "gpuinterop.fusion.composed",
     "selected reduction": "gpuinterop.fusion.composed",
     "add at": "gpuinterop.index.getitem",
+    "arange": "gpuinterop.creation",
+    "asarray": "gpuinterop.creation",
+    **dict.fromkeys(("cross", "tensordot", "vecdot"), "gpuinterop.numpy_api.contractions"),
 }
 
 

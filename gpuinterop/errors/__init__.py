@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 __all__ = [
     "ArgumentTypeError",
     "ArrayIndexError",
@@ -28,6 +30,7 @@ __all__ = [
     "GpuInteropError",
     "IndexKindError",
     "LibraryNotFoundError",
+    "LinAlgError",
     "MissingLibraryError",
     "MissingNameError",
     "OutOfMemoryError",
@@ -272,6 +275,12 @@ class OutOfMemoryError(GpuInteropError, MemoryError):
     reason = "memory"
 
 
+class LinAlgError(GpuInteropError, np.linalg.LinAlgError):
+    """A matrix has no such result, as a singular one has no inverse. Also NumPy's class of that name."""
+
+    reason = "matrix"
+
+
 class CompileError(GpuInteropError, RuntimeError):
     """A kernel did not compile. `log` and `source` hold the compiler's output and input."""
 
@@ -281,7 +290,7 @@ class CompileError(GpuInteropError, RuntimeError):
 
 
 class LibraryNotFoundError(GpuInteropError, OSError):
-    """A shared library (libcuda, NVRTC, cuBLAS) is missing; the message lists the paths tried."""
+    """A shared library (libcuda, NVRTC, cuBLAS, cuSOLVER, cuFFT) is missing; the message lists the paths tried."""
 
     reason = "library"
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.elementwise import results
-from gpuinterop.elementwise.calls import FUNCTIONS
+from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
 from gpuinterop.elementwise.operands import as_operand
 from gpuinterop.errors import ShapeError, short_repr
 from gpuinterop.fusion.fuse import fuse
@@ -323,3 +323,6 @@ def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Any:
     result = None if out is None else out[..., None, :]
     found = products.matmul(x[..., None, :], y, out=result)
     return found[..., 0, :] if out is None else out
+
+
+CALLS.update(cross=cross, tensordot=tensordot, vecdot=vecdot)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop import _core
+from gpuinterop import _core, fft, linalg
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.arrays.numpy_views import read_by_numpy, to_host_array
@@ -29,7 +29,7 @@ from gpuinterop.exchange.incoming import as_input_array
 from gpuinterop.fusion.fuse import fuse
 from gpuinterop.index import getitem, join_split, take_put
 from gpuinterop.product import functions as products
-from gpuinterop.reduce.functions import FUNCTIONS_OF_AXES, norm
+from gpuinterop.reduce.functions import FUNCTIONS_OF_AXES
 from gpuinterop.reduce.table import REDUCTIONS, Reduction
 from gpuinterop.sorting import scan, search, sort
 
@@ -218,14 +218,6 @@ def _diff(
     return a
 
 
-def _outer_of_vectors(x1: Any, x2: Any, /) -> Any:
-    if np.ndim(x1) != 1 or np.ndim(x2) != 1:
-        raise ShapeError(where="numpy.linalg.outer", expected="two vectors",
-                         got=f"{np.ndim(x1)} and {np.ndim(x2)} axes",
-                         fix="call numpy.outer, which flattens")  # fmt: skip
-    return _outer(x1, x2)
-
-
 def _of_length_1(end: Any, a: Any, along: int) -> Any:
     """Return a number as an array that continues `a` along an axis, an array as it is."""
     return end if end.ndim else end.broadcast_to((*a.shape[:along], 1, *a.shape[along + 1 :]))
@@ -285,28 +277,6 @@ def _numpy_reduction(row: Reduction) -> Callable[..., Any]:
         return FUNCTIONS_OF_AXES[row.name](x, *args, **_passed_arguments(options))
 
     return call
-
-
-def _numpy_norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return the norm; for two axes, a matrix in NumPy, only the Frobenius norm is supported."""
-    if ord is None and axis is None:
-        return norm(x, None, None, keepdims)
-    axes = _core.read_axes(axis, x.ndim, "numpy.linalg.norm")
-    frobenius = isinstance(ord, str) and ord == "fro"
-    if len(axes) != (2 if frobenius else 1) and not (ord is None and len(axes) == 2):
-        raise TypeError(f"ord={short_repr(ord)} over {len(axes)} axes of shape {x.shape}")
-    return norm(x, ord, axes, keepdims)
-
-
-def _matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    if ord in ("fro", None):
-        return norm(x, "fro", (-2, -1), keepdims)
-    if ord not in (1, -1, math.inf, -math.inf):
-        raise TypeError(f"ord={short_repr(ord)}")  # of singular values
-    # The largest or the smallest sum of magnitudes of a column, or of a row.
-    inner, extreme = (-2 if abs(ord) == 1 else -1), ("max" if ord > 0 else "min")
-    sums = norm(x, 1, inner, True)
-    return getattr(sums, extreme)((-2, -1), keepdims=keepdims)
 
 
 def _ufunc_reduce(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -373,8 +343,6 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.vdot: products.vdot,
     np.inner: products.inner,
     np.matmul: products.matmul,
-    np.linalg.matmul: products.matmul,
-    np.linalg.norm: _numpy_norm,
     np.empty_like: _like(None),
     np.zeros_like: _like(0),
     np.ones_like: _like(1),
@@ -395,7 +363,6 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.rot90: lambda m, k=1, axes=(0, 1): _of_views(np.rot90)(m, operator.index(k), tuple(axes)),
     np.transpose: lambda a, axes=None: a.transpose(axes) if axes is not None else a.T,
     np.matrix_transpose: lambda x: x.swapaxes(-1, -2),
-    np.linalg.matrix_transpose: lambda x: x.swapaxes(-1, -2),
     np.reshape: lambda a, shape, order="C", *, copy=None: a.reshape(shape, order=order, copy=copy),
     np.ravel: lambda a, order="C": a.ravel(order),
     np.squeeze: lambda a, axis=None: a.squeeze(axis),
@@ -429,14 +396,6 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.array_repr: lambda arr: repr(arr),
     np.array_str: lambda a: str(a),
     np.outer: _outer,
-    np.linalg.outer: _outer_of_vectors,
-    np.linalg.diagonal: lambda x, /, *, offset=0: x.diagonal(offset, -2, -1),
-    np.linalg.trace: lambda x, /, *, offset=0, dtype=None: x.diagonal(offset, -2, -1).sum(-1, dtype),
-    np.linalg.vector_norm: lambda x, /, *, axis=None, keepdims=False, ord=2: norm(x, ord, axis, keepdims),
-    np.linalg.matrix_norm: _matrix_norm,
-    np.linalg.cross: lambda x1, x2, /, *, axis=-1: contractions.cross(x1, x2, axis=axis),
-    np.linalg.tensordot: lambda x1, x2, /, *, axes=2: contractions.tensordot(x1, x2, axes),
-    np.linalg.vecdot: lambda x1, x2, /, *, axis=-1: contractions.vecdot(x1, x2, axis=axis),
     np.einsum: contractions.einsum,
     np.tensordot: contractions.tensordot,
     np.kron: contractions.kron,
@@ -459,6 +418,8 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
             np.flip, np.flipud, np.fliplr, np.moveaxis, np.rollaxis,
         )
     },
+    **{getattr(np.linalg, name): getattr(linalg, name) for name in linalg.__all__ if name != "LinAlgError"},
+    **{getattr(np.fft, name): getattr(fft, name) for name in fft.__all__ if not name.endswith("freq")},
     **{function: _at_least(function) for function in (np.atleast_1d, np.atleast_2d, np.atleast_3d)},
 }  # fmt: skip
 

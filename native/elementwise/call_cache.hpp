@@ -18,7 +18,7 @@ struct Prepared {
 };
 
 // What is called. Keys begin with it and a number: the id of an operation, a reduction or a PlanCache, the kind of a
-// product, or the device of cublasLt and of tensor products.
+// product, or the device of cublasLt, of tensor products and of cuFFT.
 enum class Subject : uint8_t {
   Operation,
   Kernel,
@@ -27,6 +27,7 @@ enum class Subject : uint8_t {
   Product,
   CublasLt,
   TensorProduct,
+  Cufft,
   PlanCache
 };
 

@@ -28,6 +28,8 @@ void register_reduced_dimensions(nanobind::module_& m);   // reduce/reduced_dime
 void register_recorder(nanobind::module_& m);             // captures/bindings.cpp
 void register_replays(nanobind::module_& m);              // captures/replay_cache.cpp
 void register_blas(nanobind::module_& m);                 // product/bindings.cpp
+void register_linalg(nanobind::module_& m);               // linalg/routines.cpp
+void register_fft(nanobind::module_& m);                  // fft/transforms.cpp
 void register_creation(nanobind::module_& m);             // elementwise/creation.cpp
 void register_random(nanobind::module_& m);               // random/fill.cpp
 void register_prepared_calls(nanobind::module_& m);       // fusion/prepared_calls.cpp

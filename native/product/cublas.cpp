@@ -1,8 +1,7 @@
 #include "product/cublas.hpp"
 
-#include <dlfcn.h>
-
 #include "devices/device_state.hpp"
+#include "devices/shared_library.hpp"
 #include "interpreter/error.hpp"
 
 namespace gpuinterop::blas {
@@ -12,24 +11,6 @@ namespace {
 bool opened = false;
 Library functions;
 LtLibrary lt_functions;
-
-void* open_one(const std::string& path) {
-  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle) {
-    const char* reason = dlerror();
-    fail(Kind::Library, "gpuinterop.blas", "cuBLAS (CUDA 12 or 13)", reason ? reason : path,
-         "pip install gpuinterop[cu13] (or [cu12]), or put a CUDA toolkit on the library path");
-  }
-  return handle;
-}
-
-template <class F>
-void load(void* from, const char* symbol, F* into) {
-  *into = reinterpret_cast<F>(dlsym(from, symbol));
-  if (!*into)
-    fail(Kind::Library, "gpuinterop.blas", "a cuBLAS of CUDA 12 or 13",
-         std::string("a library without ") + symbol, "install a newer nvidia-cublas");
-}
 
 // One for each device. Never destroyed, because that synchronises the device, and at exit the driver may be
 // unloaded.
@@ -47,12 +28,12 @@ PerDevice devices[kMaxDevices];
 void open(const std::string& cublas, const std::string& cublas_lt) {
   if (opened) return;
   // cuBLAS needs cublasLt and finds it by name if it is already loaded.
-  void* lt = open_one(cublas_lt);
-  void* main = open_one(cublas);
-#define X(name, symbol, arguments) load(main, #symbol, &functions.name);
+  void* lt = open_library(cublas_lt, "cuBLASLt");
+  void* main = open_library(cublas, "cuBLAS");
+#define X(name, symbol, arguments) load_symbol(main, #symbol, "cuBLAS", &functions.name);
   GPUINTEROP_CUBLAS(X)
 #undef X
-#define X(name, symbol, arguments) load(lt, #symbol, &lt_functions.name);
+#define X(name, symbol, arguments) load_symbol(lt, #symbol, "cuBLASLt", &lt_functions.name);
   GPUINTEROP_CUBLASLT(X)
 #undef X
   opened = true;

@@ -115,8 +115,11 @@ def test_versions_that_do_not_work_together_are_reported_with_a_fix(name):
 def test_the_wheels_are_those_of_the_extras():
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     for major, wheels in RUNTIME_WHEELS.items():
-        (row,) = [line for line in text.splitlines() if line.startswith(f"cu{major} = ")]
-        named = {re.split("[<>=]", word)[0] for word in re.findall(r'"([^"]+)"', row)}
+        rows = [
+            line for line in text.splitlines() if re.match(rf"((linalg|fft)-)?cu{major} = ", line)
+        ]
+        assert len(rows) == 3
+        named = {re.split("[<>=]", word)[0] for word in re.findall(r'"([^"]+)"', "".join(rows))}
         assert named == {wheel.strip("'").partition("=")[0] for wheel in wheels.values()}
 
 

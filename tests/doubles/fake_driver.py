@@ -13,6 +13,7 @@ import sys
 from ctypes import c_bool, c_char_p, c_int, c_int64, c_long, c_size_t, c_void_p
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from doubles import driver
@@ -30,9 +31,18 @@ def use() -> None:
     blas = str(built("cublas", "fakecublas.cpp"))
     os.environ["GPUINTEROP_LIBCUDA"] = str(library())
     os.environ["GPUINTEROP_LIBCUBLAS"] = os.environ["GPUINTEROP_LIBCUBLASLT"] = blas
+    os.environ["GPUINTEROP_LIBCUFFT"] = str(built("cufft", "fakecufft.cpp"))
+    os.environ["GPUINTEROP_LIBCUSOLVER"] = str(built("cusolver", "fakecusolver.cpp"))
+    os.environ["GPUINTEROP_FAKE_LAPACK"] = _lapack()
     from doubles import host_kernels
 
     host_kernels.install()
+
+
+def _lapack() -> str:
+    """Path of the library with LAPACK that NumPy's wheel has, "" for another NumPy."""
+    folder = Path(np.__file__).parents[1] / "numpy.libs"
+    return str(next(folder.glob("libscipy_openblas64_*"), ""))
 
 
 def library() -> Path:

@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 
 from gpuinterop import errors
@@ -35,6 +36,7 @@ CAUGHT_AS = {
     "GpuInteropError": (Exception,),
     "IndexKindError": (NotImplementedError, IndexError),
     "LibraryNotFoundError": (OSError,),
+    "LinAlgError": (ValueError, np.linalg.LinAlgError),
     "MissingLibraryError": (ImportError,),
     "MissingNameError": (AttributeError,),
     "OutOfMemoryError": (MemoryError,),

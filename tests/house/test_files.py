@@ -16,6 +16,8 @@ PUBLIC = {*gi.__all__, "array_api", "collectives", "errors", "pytensor", "random
 LISTED = {
     "cli": ("main",),
     "converters": (*gi.converters.__all__, "plan", "cupy", "numba", "pycuda"),
+    "fft": gi.fft.__all__,
+    "linalg": gi.linalg.__all__,
     "testing": gi.testing.__all__,
 }
 
@@ -94,7 +96,7 @@ def test_the_table_of_environment_variables_names_all_that_are_read():
     for _, text in sources("gpuinterop", "native", ends=(".py", ".cpp", ".hpp")):
         for name, open_end in re.findall(r"[\"'](GPUINTEROP_[A-Z0-9_]+)(\{)?", text):
             # One name is completed with that of a library.
-            ends = ["NVRTC", "CUBLAS", "CUBLASLT"] if open_end else [""]
+            ends = ["NVRTC", "CUBLAS", "CUBLASLT", "CUSOLVER", "CUFFT"] if open_end else [""]
             read |= {name + end for end in ends}
     assert set(named) == read >= {"GPUINTEROP_LIBCUDA", "GPUINTEROP_LIBNVRTC"}
 

@@ -1,7 +1,7 @@
 """Some words have one meaning each in the code, so that a reader of a name knows what it is.
 
 * plan: how a conversion will go (exchange, converters, processes, the command that shows it), or prepared launches
-  (reduce, product, and fusion, which uses theirs).
+  (reduce, product, and fusion, which uses theirs), or cuFFT's, which has this name (fft).
 * row: an entry of a table, or a line of a matrix; never the id of a dtype.
 * kind: a sort of thing. The dtype of an operand is its type code or its dtype id; b, i, u, f and c are letters.
 * plain: an array as the core's own class has it, whatever its subclass overrides.
@@ -23,7 +23,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # Folders that may use a word in names, or may not (with "-"); names that may be used everywhere.
 FOLDERS = {
-    "plan": "exchange converters processes cli testing reduce product fusion sorting",
+    "plan": "exchange converters processes cli testing reduce product fusion sorting fft",
     "kind": "-elementwise -fusion -reduce",
     "plain": "testing",
 }

@@ -1,0 +1,164 @@
+"""Functions of NumPy's submodules: NumPy's own on "cpu", on the memory of the operands, and others on CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.arrays.numpy_views import as_numpy_view, to_host_array, wrap_numpy
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    DTypeError,
+    LibraryNotFoundError,
+    LinAlgError,
+    ShapeError,
+)
+from gpuinterop.exchange import registry
+
+from .operands import result_class
+from .results import as_operands, class_for, plain
+
+# The dtypes that NumPy's submodules compute with; integers count as float64.
+_KNOWN = frozenset(np.dtype(code) for code in "?bhilqBHILQfdFD")
+
+
+def require_dtypes(where: str, *operands: Any) -> None:
+    """Refuse dtypes that NumPy's submodules do not have."""
+    for x in operands:
+        if x.dtype not in _KNOWN:
+            raise DTypeError(
+                where=where, expected="bool, integers, float32, float64, complex64 or complex128",
+                got=str(x.dtype), fix="cast first: x.astype('float32')",
+            )  # fmt: skip
+
+
+def by_device(
+    namespace: Any, arrays: int = 1, named: dict[str, Any] | None = None, own: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the decorator of a function that computes on CUDA; on "cpu" `namespace` has NumPy's function of that name.
+
+    `arrays` is the number of the first parameters that are arrays; 0: the first is a list of them. `named` has the
+    tuples with names that results may be. An `own` function computes on "cpu" too.
+    """
+
+    def decorate(on_cuda: Callable[..., Any]) -> Callable[..., Any]:
+        on_host = getattr(namespace, on_cuda.__name__)
+        where = f"{namespace.__name__.partition('.')[2]}.{on_cuda.__name__}"
+
+        code = on_cuda.__code__
+        names = code.co_varnames[: code.co_argcount]
+
+        @wraps(on_cuda)
+        def call(*args: Any, **options: Any) -> Any:
+            count = arrays or 1
+            if len(args) < count:
+                args, options = _by_position(where, on_cuda, count, args, options)
+            if names[-1] == "out" and len(args) == len(names):
+                args, options = args[:-1], {**options, "out": args[-1]}
+            operands = as_operands(where, *(args[:count] if arrays else args[0]))
+            cls = result_class([type(x) for x in operands])
+            given = [plain(x) for x in operands]
+            if not own:
+                require_dtypes(where, *given)
+            if given[0].device.type == "cpu" and not own:
+                views: Any = [to_host_array(x, where) for x in given]
+                found = _on_host(
+                    where, on_host, views if arrays else [views], args[count:], options
+                )
+                made = _as_results(found, cls, named or {})
+            else:
+                try:
+                    found = on_cuda(*(given if arrays else [given]), *args[count:], **options)
+                except LibraryNotFoundError as error:
+                    raise _with_other_call(error, where, arrays) from None
+                made = _of_class(found, cls)
+            return made if options.get("out") is None else options["out"]
+
+        return call
+
+    return decorate
+
+
+def _with_other_call(error: LibraryNotFoundError, where: str, arrays: int) -> LibraryNotFoundError:
+    """Return the error with the call of a library that is installed and has the function."""
+    module, _, name = where.partition(".")
+    for library in ("cupy", "torch"):
+        try:
+            has = registry.installed(library) and hasattr(
+                import_module(f"{library}.{module}"), name
+            )
+        except ImportError:
+            continue
+        if has:
+            call = f"gpuinterop.via.{library}.{where}({'x, y' if arrays == 2 else 'x'})"
+            found: Any = error.changed(where=where, fix=f"call {call}, or {error.fix}")
+            return found  # type: ignore[no-any-return]
+    return error.changed(where=where)  # type: ignore[return-value]
+
+
+def _by_position(
+    where: str, function: Callable[..., Any], count: int, args: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
+    """Return the arguments with the arrays by position."""
+    names = function.__code__.co_varnames[len(args) : count]
+    for name in names:
+        if name not in options:
+            raise ArgumentTypeError(
+                where=where, expected=f"an argument {name}", got="none", fix=f"pass {name}"
+            )
+    rest = {name: value for name, value in options.items() if name not in names}
+    return (*args, *(options[name] for name in names)), rest
+
+
+def _on_host(
+    where: str, function: Callable[..., Any], views: list[Any], args: tuple[Any, ...], options: dict[str, Any]
+) -> Any:  # fmt: skip
+    # Options may be arrays too, such as a tolerance or `out`.
+    args = tuple(_as_numpy(x, where) for x in args)
+    options = {name: _as_numpy(x, where, name == "out") for name, x in options.items()}
+    try:
+        return function(*views, *args, **options)
+    except np.linalg.LinAlgError as error:
+        raise LinAlgError(
+            where=where, expected="matrices that have this result", got=str(error),
+            fix="check the shapes and the values of the matrices",
+        ) from None  # fmt: skip
+    except TypeError as error:
+        raise ArgumentTypeError(
+            where=where, expected="arguments that NumPy's function takes", got=str(error),
+            fix="change the arguments, or cast the array",
+        ) from None  # fmt: skip
+    except (ValueError, IndexError) as error:
+        raise ShapeError(
+            where=where, expected="arguments that fit the shapes", got=str(error),
+            fix="change the arguments, or reshape the array",
+        ) from None  # fmt: skip
+
+
+def _as_numpy(value: Any, where: str, written: bool = False) -> Any:
+    if not isinstance(value, _core.Array):
+        return value
+    return as_numpy_view(value, where, written=True) if written else to_host_array(value, where)
+
+
+def _as_results(found: Any, cls: Any, named: dict[str, Any]) -> Any:
+    """Return NumPy's results as arrays on the same memory."""
+    if isinstance(found, tuple):
+        items = [_as_results(item, cls, named) for item in found]
+        made = named.get(type(found).__name__)
+        return made(*items) if made else tuple(items)
+    host = np.asarray(found)
+    return _core.view(class_for(cls, host.dtype), wrap_numpy(host))
+
+
+def _of_class(found: Any, cls: Any) -> Any:
+    """Return results of the class that the operands have."""
+    if isinstance(found, tuple):
+        items = [_of_class(item, cls) for item in found]
+        return type(found)(*items) if hasattr(found, "_fields") else tuple(items)
+    return _core.view(class_for(cls, found.dtype), found)

@@ -1,0 +1,363 @@
+"""Fourier transforms, with numpy.fft's names: NumPy's functions on "cpu", cuFFT on CUDA.
+
+float32 and complex64 are transformed in single precision, integers as float64. The transforms are queued on the
+current stream. Plans are kept, and their work areas are memory of the package's allocator.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.elementwise.by_device import by_device
+from gpuinterop.elementwise.calls import FUNCTIONS, call
+from gpuinterop.elementwise.results import check_out, plain
+from gpuinterop.errors import ShapeError, short_repr
+from gpuinterop.errors.messages import not_one_of
+from gpuinterop.index.join_split import concatenate
+
+from . import cufft
+
+__all__ = """
+    fft fft2 fftfreq fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn
+""".split()
+
+_by_device = partial(by_device, np.fft)
+
+
+# ---- arguments ------------------------------------------------------------------------------------
+
+
+_INVERSE_NORMS = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+def _norm(norm: Any, where: str) -> str:
+    if norm is None:
+        return "backward"
+    if norm not in _INVERSE_NORMS:
+        raise not_one_of(where, "norm", tuple(_INVERSE_NORMS), norm, error=ShapeError)
+    return str(norm)
+
+
+def _factor(norm: str, inverse: bool, count: int) -> float:
+    """Return what a transform of `count` points multiplies its result by."""
+    if norm == "ortho":
+        return 1 / math.sqrt(count)
+    return 1 / count if inverse == (norm == "backward") else 1
+
+
+def _axes_and_lengths(x: Any, s: Any, axes: Any, where: str) -> tuple[list[int], list[int]]:
+    """Return the axes, counted from 0, and for each the number of points, -1 for those of the array."""
+    if axes is None:
+        chosen = list(range(x.ndim)) if s is None else list(range(x.ndim - len(s), x.ndim))
+    else:
+        chosen = list(_core.read_ints(axes))
+    chosen = [_core.read_axis(axis, x.ndim, where) for axis in chosen]
+    lengths = [-1] * len(chosen) if s is None else list(_core.read_ints(s))
+    if len(lengths) != len(chosen) or len(set(chosen)) != len(chosen) or not chosen:
+        raise ShapeError(
+            where=where, expected="different axes, and a length for each",
+            got=f"s={short_repr(s)}, axes={short_repr(axes)}",
+            fix="pass axes and s of one length",
+        )  # fmt: skip
+    return chosen, lengths
+
+
+def _transform(name: str, x: Any, axes: list[int], lengths: list[int], norm: Any, out: Any) -> Any:
+    """Transform along axes: `name` is that of the function, for the dtypes and the direction."""
+    where = f"fft.{name}"
+    scale = _norm(norm, where)
+    inverse, real = name[0] == "i", "r" in name.partition("f")[0]
+    found = (
+        cufft.to_real if inverse and real else cufft.from_real if real else cufft.complex_numbers
+    )(x, axes, lengths, inverse, where)
+    points = math.prod(
+        (found if inverse or not real else x).shape[i] if n < 0 or (inverse and real) else n
+        for i, n in zip(axes, lengths, strict=True)
+    )
+    factor = _factor(scale, inverse, points)
+    if factor != 1:
+        found = FUNCTIONS["multiply"](found, factor, out=found)
+    if out is None:
+        return found
+    check_out(out, found.shape, found.dtype, found, where)
+    plain(out)[...] = found
+    return out
+
+
+def _one(name: str, a: Any, n: Any, axis: Any, norm: Any, out: Any) -> Any:
+    axes, lengths = _axes_and_lengths(a, None if n is None else (n,), (axis,), f"fft.{name}")
+    return _transform(name, a, axes, lengths, norm, out)
+
+
+def _several(name: str, a: Any, s: Any, axes: Any, norm: Any, out: Any) -> Any:
+    return _transform(name, a, *_axes_and_lengths(a, s, axes, f"fft.{name}"), norm, out)
+
+
+# ---- transforms -----------------------------------------------------------------------------------
+
+
+@_core.served
+@_by_device()
+def fft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+    """Return the Fourier transform along `axis`, of `n` points: the axis is cut or padded with zeros.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.fft([1.0, 0.0]).tolist()
+    [(1+0j), (1+0j)]
+    """
+    return _one("fft", a, n, axis, norm, out)
+
+
+@_core.served
+@_by_device()
+def ifft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+    """Return the inverse of fft.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.ifft([2.0, 0.0]).tolist()
+    [(1+0j), (1+0j)]
+    """
+    return _one("ifft", a, n, axis, norm, out)
+
+
+@_core.served
+@_by_device()
+def rfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+    """Return the first half of the Fourier transform of real numbers: ``n // 2 + 1`` values.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.rfft([1.0, 0.0]).tolist()
+    [(1+0j), (1+0j)]
+    """
+    return _one("rfft", a, n, axis, norm, out)
+
+
+@_core.served
+@_by_device()
+def irfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+    """Return the inverse of rfft: `n` real numbers, by default ``2 * (m - 1)`` of m values.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.irfft([1.0, 1.0]).tolist()
+    [1.0, 0.0]
+    """
+    return _one("irfft", a, n, axis, norm, out)
+
+
+@_core.served
+@_by_device()
+def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """Return the Fourier transform along two axes; see fftn.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.fft2([[1.0]]).tolist()
+    [[(1+0j)]]
+    """
+    return _several("fft2", a, s, axes, norm, out)
+
+
+@_core.served
+@_by_device()
+def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """Return the inverse of fft2.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.ifft2([[1.0]]).tolist()
+    [[(1+0j)]]
+    """
+    return _several("ifft2", a, s, axes, norm, out)
+
+
+@_core.served
+@_by_device()
+def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """Return the first half of the Fourier transform of real numbers along two axes.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.rfft2([[1.0]]).tolist()
+    [[(1+0j)]]
+    """
+    return _several("rfft2", a, s, axes, norm, out)
+
+
+@_core.served
+@_by_device()
+def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
+    """Return the inverse of rfft2.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.irfft2([[1.0, 1.0]]).tolist()
+    [[1.0, 0.0]]
+    """
+    return _several("irfft2", a, s, axes, norm, out)
+
+
+@_core.served
+@_by_device()
+def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """Return the Fourier transform along `axes`, by default all, of `s` points each.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.fftn([[1.0]]).tolist()
+    [[(1+0j)]]
+    """
+    return _several("fftn", a, s, axes, norm, out)
+
+
+@_core.served
+@_by_device()
+def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """Return the inverse of fftn.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.ifftn([[1.0]]).tolist()
+    [[(1+0j)]]
+    """
+    return _several("ifftn", a, s, axes, norm, out)
+
+
+@_core.served
+@_by_device()
+def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """Return the Fourier transform of real numbers along `axes`: the first half along the last of them.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.rfftn([[1.0]]).tolist()
+    [[(1+0j)]]
+    """
+    return _several("rfftn", a, s, axes, norm, out)
+
+
+@_core.served
+@_by_device()
+def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
+    """Return the inverse of rfftn.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.irfftn([[1.0, 1.0]]).tolist()
+    [[1.0, 0.0]]
+    """
+    return _several("irfftn", a, s, axes, norm, out)
+
+
+@_by_device()
+def hfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+    """Return the real Fourier transform of values that are the first half of a Hermitian sequence.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.hfft([1.0, 0.0]).tolist()
+    [1.0, 1.0]
+    """
+    swapped = _INVERSE_NORMS[_norm(norm, "fft.hfft")]
+    return _one("irfft", FUNCTIONS["conjugate"](a), n, axis, swapped, out)
+
+
+@_by_device()
+def ihfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+    """Return the inverse of hfft.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.ihfft([1.0, 1.0]).tolist()
+    [(1-0j), -0j]
+    """
+    swapped = _INVERSE_NORMS[_norm(norm, "fft.ihfft")]
+    found = _one("rfft", a, n, axis, swapped, out)
+    return FUNCTIONS["conjugate"](found, out=found)
+
+
+# ---- frequencies and their order --------------------------------------------------------------------
+
+
+def _shifted(x: Any, axes: Any, back: bool, where: str) -> Any:
+    chosen = range(x.ndim) if axes is None else _core.read_ints(axes)
+    for given in chosen:
+        axis = _core.read_axis(given, x.ndim, where)
+        half = x.shape[axis] // 2
+        cut = half if back else x.shape[axis] - half
+        before = (slice(None),) * axis
+        end, start = (*before, slice(cut, None)), (*before, slice(cut))
+        x = concatenate([x[end], x[start]], axis)
+    return x
+
+
+@_by_device()
+def fftshift(x: Any, axes: Any = None) -> Any:
+    """Return the values with that of frequency 0 in the middle of each axis.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.fftshift([0.0, 1.0, -1.0]).tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    return _shifted(x, axes, False, "fft.fftshift")
+
+
+@_by_device()
+def ifftshift(x: Any, axes: Any = None) -> Any:
+    """Return the inverse of fftshift.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.ifftshift([-1.0, 0.0, 1.0]).tolist()
+    [0.0, 1.0, -1.0]
+    """
+    return _shifted(x, axes, True, "fft.ifftshift")
+
+
+def fftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
+    """Return the frequencies of the values of fft, for samples that are `d` apart: float64 on the default device.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.fftfreq(2).tolist()
+    [0.0, -0.5]
+    """
+    return plain(call("asarray", np.fft.fftfreq(n, d), device=device))
+
+
+def rfftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
+    """Return the frequencies of the values of rfft; see fftfreq.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> gpuinterop.fft.rfftfreq(2).tolist()
+    [0.0, 0.5]
+    """
+    return plain(call("asarray", np.fft.rfftfreq(n, d), device=device))

@@ -1,0 +1,20 @@
+// Opens CUDA's libraries, such as cuBLAS, and loads their functions. An open library is never closed.
+#pragma once
+
+#include <string>
+
+namespace gpuinterop {
+
+// The handle of dlopen. Kind::Library error with the loader's reason.
+void* open_library(const std::string& path, const char* title);
+// The function, or null.
+void* find_symbol(void* library, const char* symbol) noexcept;
+// The function. Kind::Library error for a library that is too old to have it.
+void* require_symbol(void* library, const char* symbol, const char* title);
+
+template <class F>
+void load_symbol(void* library, const char* symbol, const char* title, F* into) {
+  *into = reinterpret_cast<F>(require_symbol(library, symbol, title));
+}
+
+}  // namespace gpuinterop

@@ -1,0 +1,193 @@
+"""Fourier transforms against NumPy in float64, on both devices."""
+
+import numpy as np
+import pytest
+
+import gpuinterop as gi
+
+DTYPES = ["float32", "float64", "complex64", "complex128"]
+NAMES = "fft ifft rfft irfft hfft ihfft".split()
+SEVERAL = "fft2 ifft2 fftn ifftn rfft2 irfft2 rfftn irfftn".split()
+REAL = ("rfft", "ihfft")  # of real numbers only
+
+
+def numbers(shape, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(shape)
+    if np.dtype(dtype).kind == "c":
+        values = values + 1j * rng.standard_normal(shape)
+    return values.astype(dtype)
+
+
+def same(name, a, device, *args, **options):
+    """Call both functions and compare."""
+    if name.startswith(REAL) and a.dtype.kind == "c":
+        a = a.real
+    single = a.dtype in (np.float32, np.complex64)
+    expected = getattr(np.fft, name)(
+        a.astype(np.result_type(a.dtype, np.float64)), *args, **options
+    )
+    x = gi.asarray(a, device=device)
+    before = np.array(x)
+    for f in (gi.fft, np.fft):
+        found = getattr(f, name)(x, *args, **options)
+        assert isinstance(found, (gi.GpuArray, gi.CudaNdarray))
+        wide = {"f": "float64", "c": "complex128"}[found.dtype.kind]
+        assert found.dtype == (
+            expected.dtype
+            if not single
+            else np.dtype(wide.replace("64", "32").replace("128", "64"))
+        )
+        assert expected.dtype == wide
+        assert found.shape == expected.shape
+        scale = max(1.0, np.abs(expected).max(initial=0))
+        np.testing.assert_allclose(
+            np.asarray(found), expected, rtol=0, atol=(1e-5 if single else 1e-12) * scale
+        )
+    np.testing.assert_array_equal(np.array(x), before)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", [(8,), (1,), (2,), (7,), (3, 16), (5, 1, 9), (0, 4)])
+def test_one_axis(device, dtype, name, shape):
+    if name in ("irfft", "hfft") and shape[-1] < 2:
+        return  # of no points
+    same(name, numbers(shape, dtype), device)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("axis", [0, 1, -2, 2])
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+def test_axes_and_norms(device, name, axis, norm):
+    same(name, numbers((4, 5, 6), "complex128"), device, axis=axis, norm=norm)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 20])
+def test_other_numbers_of_points(device, name, n):
+    same(name, numbers((3, 8), "complex64"), device, n)
+    same(name, numbers((3, 8), "complex64"), device, n, 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("shape", [(4, 6), (5, 3), (2, 3, 4), (2, 3, 4, 5)])
+def test_several_axes(device, dtype, name, shape):
+    same(name, numbers(shape, dtype), device)
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0), (-1,), (0, 2), (2, 0, 1)])
+def test_chosen_axes(device, name, axes):
+    a = numbers((4, 3, 6), "complex128")
+    same(name, a, device, axes=axes, norm="ortho")
+    same(name, a, device, s=(5, 2, 4)[: len(axes)], axes=axes)
+
+
+@pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn"])
+def test_five_axes(device, name):
+    same(name, numbers((2, 3, 4, 2, 5), "complex128"), device)
+
+
+VIEWS = {
+    "transposed": lambda x: x.T,
+    "reversed": lambda x: x[::-1, ::-1],
+    "sliced": lambda x: x[1::2, ::3],
+    "columns": lambda x: x[:, :1],
+    "row": lambda x: x[0],
+}
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "fft2", "irfft2"])
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("axis", [0, -1])
+def test_layouts_of_operands(device, name, view, axis):
+    a = numbers((8, 12), "float64" if name == "rfft" else "complex128")
+    x, y = VIEWS[view](gi.asarray(a, device=device)), VIEWS[view](a)
+    if name.endswith("2"):
+        if y.ndim < 2:
+            y, x = y[None], x[None]
+        axis = (0, -1) if axis == 0 else (-1, 0)
+    if name.startswith("irfft") and y.shape[axis if isinstance(axis, int) else axis[-1]] < 2:
+        with pytest.raises(ValueError, match="point"):
+            getattr(gi.fft, name)(x, None, axis)
+        return
+    found = getattr(gi.fft, name)(x, None, axis)
+    np.testing.assert_allclose(
+        np.asarray(found), getattr(np.fft, name)(y, None, axis), rtol=0, atol=1e-12
+    )
+
+
+def test_prime_and_long_transforms(device):
+    for n in (10007, 1 << 16):
+        same("fft", numbers((n,), "complex128"), device)
+        same("rfft", numbers((n,), "float32"), device)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int64", "uint16"])
+def test_integers_count_as_float64(device, dtype):
+    a = np.array([1, 0, 1, 1], dtype)
+    for name in ("fft", "rfft", "irfft"):
+        same(name, a, device)
+
+
+def test_out(device):
+    a = numbers((3, 4), "complex128")
+    x = gi.asarray(a, device=device)
+    out = gi.empty((3, 4), dtype="complex128", device=device)
+    assert gi.fft.fft(x, out=out) is out
+    assert gi.fft.fft(x, None, -1, None, out) is out
+    np.testing.assert_allclose(np.asarray(out), np.fft.fft(a), atol=1e-12)
+    with pytest.raises(ValueError, match="expected"):
+        gi.fft.fft(x, out=out[:2])
+
+
+@pytest.mark.parametrize("axes", [None, 0, (1,), (0, 1)])
+@pytest.mark.parametrize("name", ["fftshift", "ifftshift"])
+def test_shifts(device, name, axes):
+    a = np.arange(15).reshape(3, 5)
+    for f in (gi.fft, np.fft):
+        found = getattr(f, name)(gi.asarray(a, device=device), axes)
+        np.testing.assert_array_equal(np.asarray(found), getattr(np.fft, name)(a, axes))
+
+
+@pytest.mark.parametrize("name", ["fftfreq", "rfftfreq"])
+def test_frequencies(device, name):
+    found = getattr(gi.fft, name)(7, 0.5, device=device)
+    assert found.device == gi.device(device)
+    np.testing.assert_array_equal(np.asarray(found), getattr(np.fft, name)(7, 0.5))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: gi.fft.fft(x, 0),
+        lambda x: gi.fft.fft(x, axis=2),
+        lambda x: gi.fft.fft(x, norm="half"),
+        lambda x: gi.fft.fft2(x[0]),
+        lambda x: gi.fft.fftn(x, (2, 2), (0,)),
+        lambda x: gi.fft.fft(x[:, :0]),
+        lambda x: gi.fft.rfft(x.astype("complex64")),
+    ],
+)
+def test_wrong_arguments(device, call):
+    with pytest.raises((ValueError, TypeError), match="expected"):
+        call(gi.ones((3, 3), device=device))
+
+
+def test_unknown_dtypes_are_refused(device):
+    with pytest.raises(gi.DTypeError):
+        gi.fft.fft(gi.zeros(4, dtype="float16", device=device))
+
+
+@pytest.mark.driver
+def test_capture():
+    a = numbers((3, 16), "complex64")
+    x = gi.asarray(a, device="cuda")
+    gi.fft.fft(x)  # cuFFT prepares a transform on its first use
+    with gi.capture() as captured:
+        y = gi.fft.fft(x)
+    x[...] = 2 * a
+    captured.replay()
+    np.testing.assert_allclose(np.asarray(y), np.fft.fft(2 * a), atol=1e-4)
