@@ -171,8 +171,8 @@ class _Info:
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
         return dict(_DEFAULTS)
 
-    def devices(self) -> tuple[devices.Device, ...]:
-        return tuple(devices.devices())
+    def devices(self) -> list[devices.Device]:
+        return list(devices.devices())
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
         wanted = (kind,) if isinstance(kind, str) else kind

@@ -224,6 +224,14 @@ class Handle:
 
     In the owner's process the handle keeps the array alive. A copy of the handle, as pickle makes, does not.
     ``with handle as x:`` opens the array for a block, and waits at its end for the work on it.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> x = gpuinterop.shared_empty((2, 3), device="cpu")
+    >>> handle = gpuinterop.share(x)
+    >>> handle.mechanism, handle.shape, handle.readonly
+    ('file', (2, 3), False)
     """
 
     def __init__(self, address: str, token: bytes, shown: dict[str, Any]) -> None:

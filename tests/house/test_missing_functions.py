@@ -76,7 +76,7 @@ NAMED = {
     "gpuinterop.asnumpy": "numpy.asarray(x)", "gpuinterop.tensor": "gpuinterop.array",
     "gpuinterop.median": "numpy.median(x)", "gpuinterop.float32": "numpy.float32",
     "gpuinterop.to_torch": 'gpuinterop.to(x, "torch")', "gpuinterop.from_numpy": "gpuinterop.from_any(x)",
-    "gpuinterop.save": "numpy.save(file, x)", "gpuinterop.share": 'gpuinterop.to(x, "torch")',
+    "gpuinterop.save": "numpy.save(file, x)",
     "gpuinterop.array_equal": "numpy.array_equal(x, y)", "gpuinterop.sorted": "numpy.sort(x)",
     "gpuinterop.load": "gpuinterop.from_any(numpy.load(file))",
     "x.numpy": "numpy.asarray(x)", "x.choose": "numpy.choose(x, choices)", "x.abs": "gpuinterop.abs(x)",
