@@ -15,8 +15,8 @@ HEAD = """\
 
 <!-- Written by tools/make_docs.py from benchmarks/results: change tools/product_precision_page.py. -->
 
-Tensor cores multiply float32 in full only after a detour. A *product precision* says whether products of float32
-matrices take it.
+A *product precision* says how gpuinterop multiplies float32 matrices. By default cuBLAS multiplies them without tensor
+cores. Tensor cores are faster, but they read only 10 bits of each mantissa.
 
 | precision | meaning |
 | --- | --- |
@@ -123,8 +123,8 @@ def page() -> str:
         "T are the orders of the operands: rows, or transposed.", "",
         *speed_table(speed), "",
         f"![{SPEED}](../images/tensor-speed.svg)", "",
-        "Estimates of both times decide which products use the tensor cores. Of 600 measured shapes, none that they "
-        "choose was slower than with \"exact\".", "",
+        "Estimates of both times decide which products use the tensor cores. They were fitted to 600 measured shapes. "
+        "Of these, none that uses the tensor cores was slower than with \"exact\".", "",
         "## Errors", "",
         "Parts of |A| |B| in units of 1e-9, where products of float64 are the exact ones. The result has 1,024 rows "
         "and columns.", "",

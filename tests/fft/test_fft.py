@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.numbers import numbers
 
 import gpuinterop as gi
 
@@ -9,14 +10,6 @@ DTYPES = ["float32", "float64", "complex64", "complex128"]
 NAMES = "fft ifft rfft irfft hfft ihfft".split()
 SEVERAL = "fft2 ifft2 fftn ifftn rfft2 irfft2 rfftn irfftn".split()
 REAL = ("rfft", "ihfft")  # of real numbers only
-
-
-def numbers(shape, dtype, seed=0):
-    rng = np.random.default_rng(seed)
-    values = rng.standard_normal(shape)
-    if np.dtype(dtype).kind == "c":
-        values = values + 1j * rng.standard_normal(shape)
-    return values.astype(dtype)
 
 
 def same(name, a, device, *args, **options):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from doubles import driver
+from helpers.numbers import numbers
 
 import gpuinterop as gi
 
@@ -10,14 +11,6 @@ DTYPES = ["float32", "float64", "complex64", "complex128"]
 # Square shapes: one matrix, a large one, small ones that run as a batch, none, and matrices without elements.
 SQUARE = [(1, 1), (5, 5), (130, 130), (3, 4, 4), (2, 3, 7, 7), (0, 4, 4), (2, 0, 0)]
 RECTANGLES = [(5, 3), (3, 5), (140, 133), (2, 4, 3), (2, 3, 4), (0, 3), (3, 0), (2, 0, 3)]
-
-
-def numbers(shape, dtype, seed=0):
-    rng = np.random.default_rng(seed)
-    values = rng.standard_normal(shape)
-    if np.dtype(dtype).kind == "c":
-        values = values + 1j * rng.standard_normal(shape)
-    return values.astype(dtype)
 
 
 def adjoint(a):
