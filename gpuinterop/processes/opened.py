@@ -39,7 +39,8 @@ class Held:
         )
 
     def __del__(self) -> None:
-        _ended.append((self.memory, self.lease))
+        # Without its own reference, so that the last one ends in _release, under the lock.
+        _ended.append((self.__dict__.pop("memory"), self.lease))
         _release()
 
 

@@ -21,6 +21,7 @@ from helpers.layouts import values
 from helpers.opener import Opener
 
 import gpuinterop as gi
+from gpuinterop.processes import opened
 
 # Python, and JAX if another test has imported it, warn of forks of a process with threads.
 FORKS = pytest.mark.filterwarnings("ignore:.*fork")
@@ -599,3 +600,16 @@ def test_objects_that_are_no_arrays_are_refused():
             gi.share(wrong)
     with pytest.raises(TypeError):
         gi.share(numbers(), copyif="yes")
+
+
+def test_memory_ends_under_the_lock_that_opening_takes():
+    """Else another thread could open an allocation just before this one unmaps it."""
+    owned = []
+
+    class Memory:
+        def __del__(self):
+            owned.append(opened._lock._is_owned())
+
+    held = opened.Held(Memory())
+    del held
+    assert owned == [True]
