@@ -119,15 +119,16 @@ def page() -> str:
     assert errors
     lines = [
         "## Speed", "",
-        f"Microseconds on one {speed['gpu'].partition(',')[0]}, everything before the product included. N and "
-        "T are the orders of the operands: rows, or transposed.", "",
+        f"Microseconds on one {speed['gpu'].partition(',')[0]}, on the device, in a replayed graph, with the kernels "
+        "that run before the product. N and T are the orders of the operands: rows, or transposed.", "",
         *speed_table(speed), "",
         f"![{SPEED}](../images/tensor-speed.svg)", "",
         "Estimates of both times decide which products use the tensor cores. They were fitted to 600 measured shapes. "
         "Of these, none that uses the tensor cores was slower than with \"exact\".", "",
         "## Errors", "",
-        "Parts of |A| |B| in units of 1e-9, where products of float64 are the exact ones. The result has 1,024 rows "
-        "and columns.", "",
+        "Errors divided by |A| |B|, in units of 1e-9. Products in float64 are taken as exact. The result has 1,024 "
+        "rows and columns. The rule that chooses is off for this table: for k of 256 or less these shapes get "
+        "\"exact\".", "",
         *error_table(errors), "",
         f"![{ERRORS}](../images/tensor-errors.svg)", "",
         "To repeat the measurements:", "",

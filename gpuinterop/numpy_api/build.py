@@ -134,7 +134,7 @@ def _pairs(given: Any, ndim: int) -> Any:
 
 
 def _padded(array: Any, widths: Any) -> tuple[Any, tuple[slice, ...]]:
-    """Return a new array with room around the elements, and where they go."""
+    """Return a new array with space around the elements, and where they go."""
     shape = tuple(int(n + sum(pair)) for n, pair in zip(array.shape, widths, strict=True))
     inside = tuple(slice(int(a), int(a) + n) for n, (a, _) in zip(array.shape, widths, strict=True))
     return results.new_like(array, shape, array.dtype), inside
@@ -188,7 +188,7 @@ def nan_to_num(
 def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
 ) -> Any:
-    """Return numpy.average: the mean with weights."""
+    """Return numpy.average: the mean with weights; NaN where the weights of a mean sum to 0."""
     keepdims = keepdims is not np._NoValue and keepdims
     if weights is None:
         found = np.mean(a, axis=axis, keepdims=keepdims)
@@ -211,5 +211,6 @@ def average(
         w = w.reshape([-1 if i == along else 1 for i in range(a.ndim)]).broadcast_to(a.shape)
     dtype = np.result_type(a.dtype, w.dtype, *([np.float64] if a.dtype.kind in "biu" else []))
     total = np.sum(w, axis=axis, dtype=dtype, keepdims=keepdims)
-    found = np.sum(FUNCTIONS["multiply"](a, w), axis=axis, dtype=dtype, keepdims=keepdims) / total
+    weighted = FUNCTIONS["multiply"](a.astype(dtype, copy=False), w.astype(dtype, copy=False))
+    found = np.sum(weighted, axis=axis, dtype=dtype, keepdims=keepdims) / total
     return (found, total) if returned else found

@@ -120,7 +120,7 @@ def einsum(
                     "axes of equal length for equal subscripts",
                     f"{letter} of lengths {sizes[letter]} and {n}",
                 )
-            sizes[letter] = max(n, sizes[letter]) if n else 0
+            sizes[letter] = max(n, sizes[letter]) if n and sizes[letter] else 0
     parts = [_diagonal(x, text, sizes) for x, text in zip(arrays, names, strict=True)]
     for pair in _path(arrays, names, output):
         first, second = pair
@@ -284,7 +284,7 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, keepdims: bo
     )
     if x.shape[-1] != y.shape[-1]:
         raise ShapeError(where="numpy.vecdot", expected="vectors of equal length",
-                         got=f"shapes {tuple(x1.shape)} and {tuple(x2.shape)}, axis {axis}",
+                         got=f"vectors of {x.shape[-1]} and of {y.shape[-1]} elements, axis {axis}",
                          fix="slice one, or name another axis")  # fmt: skip
     dtype = np.result_type(x.dtype, y.dtype)
     if dtype == np.bool_:

@@ -18,7 +18,7 @@ from gpuinterop.arrays.numpy_views import read_by_numpy
 from gpuinterop.borrowed.by_device import borrow
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
 from gpuinterop.elementwise.table import ALIASES, ROWS
-from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, DTypeError, GpuInteropError, ShapeError
 from gpuinterop.errors.messages import axis_out_of_range
 from gpuinterop.index.take_put import compress, nonzero, put, repeat
 
@@ -53,11 +53,8 @@ def __array_ufunc__(
             raise _refuse_in_place(_path(ufunc, method), self)
     if ufunc is np.matmul and method == "__call__":
         function: Any = import_module("gpuinterop.product.functions").matmul
-        dtype = kwargs.pop("dtype", None)
-        if dtype is not None:  # that of the loop
-            inputs = tuple(
-                x.astype(dtype, copy=False) if hasattr(x, "astype") else x for x in inputs
-            )
+        if kwargs.get("dtype") is not None:
+            inputs = _cast_for_loop(inputs, kwargs.pop("dtype"), kwargs.pop("casting", "same_kind"))
     elif method == "__call__":
         function = UFUNCS.get(ufunc) or ufunc_method(ufunc, method)
     elif method == "outer" and len(inputs) == 2 and ufunc in UFUNCS:
@@ -103,6 +100,18 @@ def _refuse_in_place(name: str, x: Any) -> ArgumentTypeError:
 def ufunc_method(ufunc: np.ufunc, method: str) -> Any:
     """Return the function that computes a method of a ufunc, or None."""
     return import_module(f"{__package__}.functions").UFUNC_METHODS.get((ufunc, method))
+
+
+def _cast_for_loop(inputs: tuple[Any, ...], dtype: Any, casting: Any) -> tuple[Any, ...]:
+    """Return the operands of numpy.matmul in the dtype of its loop."""
+    arrays = [x for x in inputs if hasattr(x, "astype")]
+    for x in arrays:
+        if not np.can_cast(x.dtype, dtype, casting):
+            raise DTypeError(
+                where="numpy.matmul", expected=f"operands that {casting} casting turns into {np.dtype(dtype)}",
+                got=str(x.dtype), fix="cast first: x.astype(...), or omit dtype=",
+            )  # fmt: skip
+    return tuple(x.astype(dtype, copy=False) if hasattr(x, "astype") else x for x in inputs)
 
 
 def _outer(function: Callable[..., Any], x: Any, y: Any, out: Any, **kwargs: Any) -> Any:

@@ -38,9 +38,9 @@ def product_precision(precision: str) -> Any:
     """Choose how products of float32 matrices are computed in this block and thread.
 
     "exact": as float32 by cuBLAS, the default. "tf32x3": on the tensor cores of Hopper GPUs as three products of
-    TF32, up to 2.5 times as fast, with errors as small, except in the cases that :doc:`/reference/products` lists;
-    as "exact" on other GPUs and for shapes that would not be faster. "tf32": operands rounded to TF32, which has 10
-    bits of mantissa instead of 23. A captured graph keeps the precision that it was recorded with.
+    TF32, up to 2.8 times as fast, and as "exact" on other GPUs and for shapes that would not be faster. See
+    :doc:`/reference/product-precision` for its errors and for what differs. "tf32": operands rounded to TF32, which
+    has 10 bits of mantissa instead of 23. A captured graph keeps the precision that it was recorded with.
 
     Examples
     --------
