@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from gpuinterop import _core
@@ -44,6 +45,7 @@ def of_numpy(namespace: Any, name: str) -> Callable[..., Any]:
     call.__module__ = (
         f"gpuinterop.array_api{namespace.__name__.removeprefix('numpy')}"  # pickle reads it
     )
-    call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
+    with suppress(ValueError):  # ufuncs have no signature before NumPy 2.4
+        call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     call.__doc__ = f"Compute `{namespace.__name__}.{name}` on the device of the operands; the standard describes it."
     return call

@@ -448,8 +448,8 @@ UFUNC_METHODS |= {
 }
 UFUNC_METHODS[np.add, "at"] = getitem.add_at
 # Ufuncs that are combinations: the key's method is a call.
+# matvec and vecmat are NumPy's from 2.2 on.
 UFUNC_METHODS.update({
-    (np.vecdot, "__call__"): contractions.vecdot,
-    (np.matvec, "__call__"): contractions.matvec,
-    (np.vecmat, "__call__"): contractions.vecmat,
+    (getattr(np, name), "__call__"): getattr(contractions, name)
+    for name in ("vecdot", "matvec", "vecmat") if hasattr(np, name)
 })  # fmt: skip

@@ -18,6 +18,8 @@ from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.fusion.fuse import fuse
 
+from . import contractions
+
 # name | its arguments that are arrays: the number of leading ones, "*" all, "[]" a list of them as the first, "+" those
 # of einsum | what it returns, and in the next line an example = its value.
 _TABLE = """
@@ -138,7 +140,7 @@ einsum | + | Return sums of products by subscripts, computed by matrix products.
 
 def _named(name: str, arrays: str, summary: str, example: str) -> Callable[..., Any]:
     """Return NumPy's function, with arguments that are arrays, and errors, of gpuinterop."""
-    function = getattr(np, name)
+    function = getattr(np, name, None) or getattr(contractions, name)  # NumPy 2.1 lacks two
     try:
         signature = inspect.signature(function)
     except ValueError:  # of a ufunc
