@@ -64,15 +64,16 @@ def reads_gpu_memory() -> bool:
 def takes(name: str, array: Any, stacked: bool) -> bool:
     """Return whether MPI reads or writes an array in place.
 
-    Reductions need contiguous arrays. Open MPI 5.0 places two kinds of datatypes wrongly: blocks of a stacked array
-    that interleave or go backwards in memory, and single bytes that go backwards.
+    Reductions need contiguous arrays. So do broadcasts: Open MPI divides long ones by the count of elements, which must
+    then be the same in every process, and a derived datatype counts as one. Open MPI 5.0 places two kinds of datatypes
+    wrongly: blocks of a stacked array that interleave or go backwards in memory, and single bytes that go backwards.
     """
     if array.is_c_contiguous():
         return True
     if max(array.shape) >= _MOST:
         return False
     backwards = array.itemsize == 1 and any(step < 0 for step in array.strides)
-    if backwards or name in ("all_reduce", "reduce_scatter"):
+    if backwards or name in ("broadcast", "all_reduce", "reduce_scatter"):
         return False
     if not stacked:
         return True

@@ -1,5 +1,6 @@
 """Collectives over MPI and Gloo: every layout arrives as NumPy says; what cannot be sent is refused."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,32 @@ def test_every_layout_over_mpi(count):
     done = mpirun(count, PROGRAM, "mpi")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("624 cases, 0 wrong") == count
+
+
+LONG_BROADCAST = """
+import numpy as np
+from mpi4py import MPI
+from gpuinterop import collectives
+group = MPI.COMM_WORLD
+rank = group.Get_rank()
+values = np.arange(1 << 18, dtype="float32").reshape(512, 512)
+for contiguous in range(3):  # the rank whose array is contiguous
+    x = np.zeros((512, 1024), "float32")[:, ::2]
+    x = np.ascontiguousarray(x) if rank == contiguous else x
+    if rank == 0:
+        x[...] = values
+    collectives.broadcast(x, 0, group=group)
+    print("same" if np.array_equal(x, values) else "wrong", flush=True)
+"""
+
+
+def test_a_long_broadcast_into_views_of_other_layouts():
+    """Open MPI divides it by the count of elements, here by its algorithm scatter_allgather."""
+    options = {"coll_tuned_use_dynamic_rules": "1", "coll_tuned_bcast_algorithm": "8"}
+    environment = {**os.environ, **{f"OMPI_MCA_{k}": v for k, v in options.items()}}
+    done = mpirun(3, "-c", LONG_BROADCAST, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == ["same"] * 9
 
 
 def test_every_layout_over_gloo(tmp_path):
@@ -111,13 +138,16 @@ def test_mpi_copies_no_view_and_counts_what_it_packs(alone):
     out = zeros(1, 8, 6)
     with gi.no_copies():
         collectives.all_gather(x.T, out[:, ::2, ::2], group=alone)
-        collectives.broadcast(x[:, ::-1], 0, group=alone)
     assert out[0, ::2, ::2].tolist() == x.T.tolist()
-    with gi.no_copies(), pytest.raises(gi.CopyForbiddenError):
-        collectives.all_reduce(x.T, group=alone)
+    for collective in (collectives.all_reduce, collectives.broadcast):
+        with gi.no_copies(), pytest.raises(gi.CopyForbiddenError):
+            collective(x.T, group=alone)
     with gi.count_copies() as counted:
         collectives.all_reduce(x.T, out[0, ::2, ::2], group=alone)
     assert (counted.count, counted.bytes) == (2, 96)
+    with gi.count_copies() as counted:
+        collectives.broadcast(x[:, ::-1], 0, group=alone)
+    assert (counted.count, counted.bytes) == (1, 48)
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0, 3), ()])
