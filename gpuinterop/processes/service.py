@@ -113,12 +113,15 @@ class _Owner:
             return
         self.selector.unregister(connection)
         connection.close()
+        if key.data is not None:
+            self._end_lease(key.data)
+
+    def _end_lease(self, token: bytes) -> None:
         dropped = None
         with self.changed:
-            entry = self.entries.get(key.data) if key.data else None
-            if entry is not None:
-                entry.leases -= 1
-                dropped = self._drop_if_unused(key.data, entry)
+            entry = self.entries[token]
+            entry.leases -= 1
+            dropped = self._drop_if_unused(token, entry)
         del dropped
 
     def _lease(self, connection: socket.socket, token: bytes) -> bool:
@@ -135,10 +138,9 @@ class _Owner:
                 socket.send_fds(connection, [json.dumps(entry.offer.answer).encode()], given)
             finally:
                 close_all(given)
-        except Exception as error:  # no descriptor is free, or the driver refuses
+        except Exception as error:  # no descriptor is free, the driver refuses, or the opener has ended
+            self._end_lease(token)  # first, because a send to an opener that has ended raises
             connection.send(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
-            with self.changed:
-                entry.leases -= 1
             return False
         self.selector.modify(connection, selectors.EVENT_READ, token)
         return True

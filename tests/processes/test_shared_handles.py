@@ -21,7 +21,7 @@ from helpers.layouts import values
 from helpers.opener import Opener
 
 import gpuinterop as gi
-from gpuinterop.processes import opened
+from gpuinterop.processes import opened, service
 
 # Python, and JAX if another test has imported it, warn of forks of a process with threads.
 FORKS = pytest.mark.filterwarnings("ignore:.*fork")
@@ -613,3 +613,29 @@ def test_memory_ends_under_the_lock_that_opening_takes():
     held = opened.Held(Memory())
     del held
     assert owned == [True]
+
+
+# ---- the owner's thread -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_opener_that_ends_before_the_answer_leaves_no_lease(fails):
+    begun, closed = threading.Event(), threading.Event()
+
+    def descriptors():
+        begun.set()
+        assert closed.wait(10)
+        if fails:
+            raise OSError("no descriptor is free")
+        return []
+
+    owner = service.owner()
+    token = owner.add(service.Offer(None, {}, descriptors, False))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.connect(f"\0{owner.address}")
+        connection.send(token)
+        assert begun.wait(10)
+    owner.withdraw(token)
+    closed.set()
+    with owner.changed:
+        assert owner.changed.wait_for(lambda: token not in owner.entries, 10)
