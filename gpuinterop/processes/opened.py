@@ -72,7 +72,7 @@ def open_shared(address: str, token: bytes) -> Any:
     _release()
     lease, answer, given = service.connect(address, token)
     try:
-        return _array(answer, given, lease)
+        return _array(address, answer, given, lease)
     except BaseException:
         service.end_lease(lease)
         raise
@@ -80,7 +80,7 @@ def open_shared(address: str, token: bytes) -> Any:
         service.close_all(given)
 
 
-def _array(answer: dict[str, Any], given: list[int], lease: socket.socket) -> Any:
+def _array(address: str, answer: dict[str, Any], given: list[int], lease: socket.socket) -> Any:
     dtype = as_supported_dtype(answer["dtype"], "open")
     cls = CudaNdarray if answer["float32"] else GpuArray
     nbytes, start = int(answer["bytes"]), int(answer["start"])
@@ -95,7 +95,7 @@ def _array(answer: dict[str, Any], given: list[int], lease: socket.socket) -> An
         start = 0
     else:
         code, index = CUDA, device_memory.device_of(answer["gpu"])
-        memory = _map_allocation(answer, index, given)
+        memory = _map_allocation(address, answer, index, given)
         if not 0 <= start <= start + nbytes <= memory.nbytes:
             raise _wrong_size(nbytes, memory.nbytes - start)
         device_memory.wait_for_event(answer["event"], index)
@@ -123,9 +123,10 @@ def _map_file(given: list[int], start: int, nbytes: int, readonly: bool) -> host
 
 
 def _map_allocation(
-    answer: dict[str, Any], index: int, given: list[int]
+    address: str, answer: dict[str, Any], index: int, given: list[int]
 ) -> device_memory.DeviceMapping:
-    key = answer["mechanism"], answer["handle"], answer["number"], index
+    # With the owner's address, because two owners may name their allocations alike.
+    key = address, answer["mechanism"], answer["handle"], answer["number"], index
     if answer["mechanism"] == "vmm":  # which may be mapped several times, also read-only
         return device_memory.open_memory(answer, index, given)
     with _lock:

@@ -639,3 +639,17 @@ def test_an_opener_that_ends_before_the_answer_leaves_no_lease(fails):
     closed.set()
     with owner.changed:
         assert owner.changed.wait_for(lambda: token not in owner.entries, 10)
+
+
+# ---- the opener's mappings --------------------------------------------------------------------------
+
+
+def test_allocations_of_two_owners_are_never_confused(monkeypatch):
+    class Memory:
+        pass
+
+    monkeypatch.setattr(opened.device_memory, "open_memory", lambda *_: Memory())
+    answer = {"mechanism": "pool", "handle": "00", "number": 1}
+    first, again, other = (opened._map_allocation(owner, answer, 0, []) for owner in "aab")
+    assert first is again
+    assert first is not other
