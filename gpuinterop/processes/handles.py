@@ -287,13 +287,13 @@ class Handle:
 
     @property
     def openers(self) -> int:
-        """The number of arrays that other processes have open; known in the owner's process."""
-        return service.leases(self._token)
+        """The number of arrays that other processes have open. ExchangeError outside of the owner's process."""
+        return service.leases(self._address, self._token)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait in the owner's process until no other process has the array open; False after `timeout` seconds.
 
-        All work of the openers on the memory is done then.
+        All work of the openers on the memory is done then. Outside of the owner's process it raises ExchangeError.
 
         Examples
         --------
@@ -301,7 +301,7 @@ class Handle:
         >>> gpuinterop.share(gpuinterop.shared_empty(2, device="cpu")).wait(timeout=1)
         True
         """
-        return service.wait(self._token, timeout)
+        return service.wait(self._address, self._token, timeout)
 
 
 _ADDRESS = re.compile(rf"{service.PREFIX}\d+-[0-9a-f]{{16}}")

@@ -138,7 +138,9 @@ class _Owner:
                 socket.send_fds(connection, [json.dumps(entry.offer.answer).encode()], given)
             finally:
                 close_all(given)
-        except Exception as error:  # no descriptor is free, the driver refuses, or the opener has ended
+        except (
+            Exception
+        ) as error:  # no descriptor is free, the driver refuses, or the opener has ended
             self._end_lease(token)  # first, because a send to an opener that has ended raises
             connection.send(json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
             return False
@@ -194,18 +196,27 @@ def offered_here(address: str, token: bytes) -> Offer | None:
     return entry.offer
 
 
-def leases(token: bytes) -> int:
+def leases(address: str, token: bytes) -> int:
     """Return how many times other processes have the memory open."""
-    entry = None if _owner is None else _owner.entries.get(token)
+    entry = _own(address, "openers").entries.get(token)
     return 0 if entry is None else entry.leases
 
 
-def wait(token: bytes, timeout: float | None) -> bool:
+def wait(address: str, token: bytes, timeout: float | None) -> bool:
     """Wait until no other process has the memory open; False after `timeout` seconds."""
-    if _owner is None:
-        return True
-    with _owner.changed:
-        return _owner.changed.wait_for(lambda: leases(token) == 0, timeout)
+    own = _own(address, "wait")
+    with own.changed:
+        return own.changed.wait_for(lambda: leases(address, token) == 0, timeout)
+
+
+def _own(address: str, where: str) -> _Owner:
+    """Return this process's owner; raise if another process made the handle."""
+    if _owner is None or address != _owner.address:
+        raise ExchangeError(
+            where=where, expected="the process that shared the array, which alone knows the openers",
+            got="another process", fix="call it in the owner's process",
+        )  # fmt: skip
+    return _owner
 
 
 def _end() -> None:

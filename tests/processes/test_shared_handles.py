@@ -238,11 +238,18 @@ def test_a_handle_opens_several_times_and_in_several_processes(opener):
 
 def test_a_block_opens_the_array_and_ends_the_lease(opener):
     handle = gi.share(numbers())
-    assert opener.run(handle, "with h as y: y[0, 0] = 4; r = h.openers\ndel y") == "0"
+    assert opener.run(handle, "with h as y: y[0, 0] = 4; r = 0\ndel y") == "0"
     assert handle.wait(10)
     with handle as own:
         assert own[0, 0].item() == 4
         assert handle.openers == 0
+
+
+@pytest.mark.parametrize("asked", ["h.openers", "h.wait()", "gi.share(h.open()); h.wait(0)"])
+def test_only_the_owner_s_process_knows_the_openers(asked, opener):
+    handle = gi.share(numbers())
+    assert opener.run(handle, asked).startswith("ExchangeError")
+    assert (handle.wait(10), handle.openers) == (True, 0)
 
 
 def test_a_released_handle_is_refused_and_open_arrays_stay(opener):
