@@ -21,6 +21,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ _INT = struct.Struct("i")
 TOKEN_BYTES = 16
 _MOST_BYTES = 1 << 16  # of an answer: 64 dimensions need less than 3 KiB
 _SECONDS = 30.0  # that an opener waits for an answer
+_PAUSE = 0.02  # seconds until a new attempt at what nothing announces: a free descriptor, a place in a queue
 # How long the exit of the owner waits for the leases of memory that ends with its process.
 EXIT_SECONDS = 60.0
 PREFIX = "gpuinterop-"
@@ -96,8 +98,11 @@ class _Owner:
                     pass
 
     def _accept(self) -> None:
-        connection, _ = self.listener.accept()
-        if peer_user(connection) != os.getuid():
+        try:
+            connection, _ = self.listener.accept()
+        except OSError:  # no descriptor is free, and the listener stays ready
+            return time.sleep(_PAUSE)
+        if peer_user(connection) != os.geteuid():
             return connection.close()
         connection.setblocking(False)
         self.selector.register(connection, selectors.EVENT_READ)
@@ -248,16 +253,16 @@ def connect(address: str, token: bytes) -> tuple[socket.socket, dict[str, Any], 
     given: list[int] = []
     try:
         lease.settimeout(_SECONDS)
-        try:
-            lease.connect(f"\0{address}")
-        except (ConnectionError, FileNotFoundError, BlockingIOError):
-            raise owner_is_gone() from None
-        if peer_user(lease) != os.getuid():
+        _reach(lease, address)
+        if peer_user(lease) != os.geteuid():
             raise ExchangeError(
                 where="open", expected="a handle of this user", got="a handle of another user",
                 fix="send a copy: numpy.asarray(x), or a pickle of the array",
             )  # fmt: skip
-        lease.send(token)
+        try:
+            lease.send(token)
+        except ConnectionError:
+            raise owner_is_gone() from None
         text, given = receive(lease)
         answer = json.loads(text) if text else {}
         if not answer:
@@ -275,6 +280,20 @@ def connect(address: str, token: bytes) -> tuple[socket.socket, dict[str, Any], 
     return lease, answer, given
 
 
+def _reach(lease: socket.socket, address: str) -> None:
+    """Connect to an owner, whose queue of openers may be full for a while."""
+    end = time.monotonic() + _SECONDS
+    while True:
+        try:
+            return lease.connect(f"\0{address}")
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise _no_answer() from None
+            time.sleep(_PAUSE)
+        except (ConnectionError, FileNotFoundError):
+            raise owner_is_gone() from None
+
+
 def end_lease(lease: socket.socket) -> None:
     """Tell the owner that the memory is no longer mapped."""
     _leases.discard(lease)
@@ -284,16 +303,13 @@ def end_lease(lease: socket.socket) -> None:
 def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
     """Receive a message and its descriptors, which children do not inherit."""
     # Not socket.recv_fds, which ignores the flag before Python 3.12.
-    room, given = socket.CMSG_LEN(4 * _INT.size), array.array("i")
+    space, given = socket.CMSG_LEN(4 * _INT.size), array.array("i")
     try:
-        text, parts, flags, _ = connection.recvmsg(_MOST_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+        text, parts, flags, _ = connection.recvmsg(_MOST_BYTES, space, socket.MSG_CMSG_CLOEXEC)
     except ConnectionError:
         return b"", []
     except TimeoutError:
-        raise ExchangeError(
-            where="open", expected="an answer of the owner's process",
-            got=f"none within {_SECONDS:.0f} seconds", fix="continue the owner, if it is stopped, and open again",
-        ) from None  # fmt: skip
+        raise _no_answer() from None
     for level, kind, data in parts:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             given.frombytes(data[: len(data) // _INT.size * _INT.size])
@@ -313,6 +329,14 @@ def peer_user(connection: socket.socket) -> int:
     """Return the user of the process at the other end, from the kernel."""
     parts = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return int(struct.unpack("3i", parts)[1])
+
+
+def _no_answer() -> ExchangeError:
+    """Return the error for an owner that does not answer."""
+    return ExchangeError(
+        where="open", expected="an answer of the owner's process",
+        got=f"none within {_SECONDS:.0f} seconds", fix="continue the owner, if it is stopped, and open again",
+    )  # fmt: skip
 
 
 def owner_is_gone() -> ExchangeError:

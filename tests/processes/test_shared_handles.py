@@ -1,5 +1,6 @@
 """Handles to an array's memory: what another process sees, how long, and what it is refused."""
 
+import errno
 import gc
 import json
 import multiprocessing
@@ -14,6 +15,7 @@ import threading
 import time
 from multiprocessing import shared_memory
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -646,6 +648,96 @@ def test_an_opener_that_ends_before_the_answer_leaves_no_lease(fails):
     closed.set()
     with owner.changed:
         assert owner.changed.wait_for(lambda: token not in owner.entries, 10)
+
+
+def test_an_owner_without_free_descriptors_pauses(monkeypatch):
+    """Else its thread would take a whole processor until a descriptor is free."""
+    pauses = []
+
+    class Listener:
+        def accept(self):
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(service.time, "sleep", pauses.append)
+    service._Owner._accept(SimpleNamespace(listener=Listener()))
+    assert pauses == [service._PAUSE]
+
+
+@pytest.fixture
+def busy():
+    """A handle whose owner's queue of openers is full, and the owner's socket."""
+    address = f"gpuinterop-{os.getpid()}-{os.urandom(8).hex()}"
+    make, _, token, shown = parts(gi.share(numbers()))
+    kind = socket.AF_UNIX, socket.SOCK_SEQPACKET
+    with socket.socket(*kind) as listener, socket.socket(*kind) as first:
+        listener.bind(f"\0{address}")
+        listener.listen(0)
+        first.connect(f"\0{address}")
+        yield make(address, token, shown), listener
+
+
+def test_an_opener_does_not_wait_for_ever_for_a_busy_owner(busy, monkeypatch):
+    monkeypatch.setattr(service, "_SECONDS", 0.1)
+    with pytest.raises(gi.ExchangeError, match="none within"):
+        busy[0].open()
+
+
+def test_an_opener_waits_for_a_busy_owner(busy, monkeypatch):
+    handle, listener = busy
+
+    def accept_both(_):
+        monkeypatch.undo()
+        for _ in range(2):  # the second is the opener, after it has tried again
+            threading.Thread(target=lambda: listener.accept()[0].close()).start()
+
+    monkeypatch.setattr(service.time, "sleep", accept_both)
+    with pytest.raises(gi.ExchangeError, match="ended"):
+        handle.open()
+
+
+def test_an_owner_that_ends_before_the_token_is_reported(busy, monkeypatch):
+    handle, listener = busy
+    listener.accept()[0].close()
+    peer_user = service.peer_user
+
+    def end_the_owner(connection):
+        listener.accept()[0].close()
+        return peer_user(connection)
+
+    monkeypatch.setattr(service, "peer_user", end_the_owner)
+    with pytest.raises(gi.ExchangeError, match="ended"):
+        handle.open()
+
+
+def test_the_user_of_a_process_is_its_effective_one(opener, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: -1)
+    assert opener.run(gi.share(numbers()), "r = h.open().size") == "24"
+
+
+def test_another_user_is_neither_answered_nor_believed(monkeypatch):
+    """As the tests that act as another user, but where only the word of the kernel is replaced."""
+    handle = gi.share(numbers())
+    make, address, token, shown = parts(handle)
+    monkeypatch.setattr(service, "peer_user", lambda connection: os.geteuid() + 1)
+    kind = socket.AF_UNIX, socket.SOCK_SEQPACKET
+    with socket.socket(*kind) as connection:
+        connection.settimeout(10)
+        connection.connect(f"\0{address}")
+        try:
+            connection.send(token)
+            answer = connection.recv(1 << 16)
+        except ConnectionError:
+            answer = b""
+        assert answer == b""
+        assert handle.openers == 0
+    false = f"gpuinterop-{os.getpid()}-{os.urandom(8).hex()}"
+    with socket.socket(*kind) as listener:
+        listener.bind(f"\0{false}")
+        listener.listen()
+        with pytest.raises(gi.ExchangeError, match="another user"):
+            make(false, token, shown).open()
+        with listener.accept()[0] as connection:
+            assert connection.recv(64) == b""  # it never receives the token
 
 
 # ---- the opener's mappings --------------------------------------------------------------------------
