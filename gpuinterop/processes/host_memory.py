@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import re
+import stat
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -81,19 +82,22 @@ def find_file(address: int, nbytes: int, readonly: bool) -> tuple[File, int, boo
         return "ordinary memory of this process"
     readonly = readonly or write != "w"
     identity = os.makedev(int(major, 16), int(minor, 16)), int(inode)
-    flags = os.O_CLOEXEC | (os.O_RDONLY if readonly else os.O_RDWR)
+    # Without waiting, because the path may name a pipe by now. It means nothing for a file.
+    flags = os.O_CLOEXEC | os.O_NONBLOCK | (os.O_RDONLY if readonly else os.O_RDWR)
     for path in _paths(name):
         try:
-            found = path.stat()
-            if (found.st_dev, found.st_ino) == identity:
-                return (
-                    File(os.open(path, flags)),
-                    int(offset, 16) + address - int(first, 16),
-                    readonly,
-                )
+            if not _is_file(path.stat(), identity):  # open no device and no pipe, which may answer
+                continue
+            file = File(os.open(path, flags))
         except OSError:
             continue
+        if _is_file(os.fstat(file.descriptor), identity):  # the path may name another file by now
+            return file, int(offset, 16) + address - int(first, 16), readonly
     return "shared memory whose file this process has closed and that has no name"
+
+
+def _is_file(found: os.stat_result, identity: tuple[int, int]) -> bool:
+    return stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) == identity
 
 
 def _row_of(address: int, nbytes: int) -> tuple[Any, ...] | None:

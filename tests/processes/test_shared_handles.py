@@ -194,6 +194,20 @@ def test_mapped_files_are_shared_with_their_rights(opener, tmp_path):
     assert gi.explain(private, "process").refused
 
 
+@pytest.mark.parametrize("other", ["a file", "a pipe"])
+def test_a_path_that_names_another_file_when_it_is_opened_shares_nothing(
+    other, tmp_path, monkeypatch
+):
+    paths = tmp_path / "numbers", tmp_path / "other"
+    np.zeros(8).tofile(paths[0])
+    n = np.memmap(paths[0], mode="r")
+    np.zeros(8).tofile(paths[1]) if other == "a file" else os.mkfifo(paths[1])
+    opens = os.open
+    monkeypatch.setattr(os, "open", lambda path, flags: opens(paths[1], flags))
+    plan = gi.explain(n, "process")
+    assert plan.refused
+
+
 @pytest.mark.torch
 def test_shared_tensors_are_shared(opener):
     import torch
