@@ -57,14 +57,17 @@ def _release() -> None:
             memory, lease = _ended.pop()
         except IndexError:  # another thread has taken it
             return
-        if isinstance(memory, device_memory.DeviceMapping) and not device_memory.is_over():
-            if _core.capturing():
-                return _ended.append((memory, lease))
-            device_memory.finish(memory.index)
-        with _lock:  # no other thread opens the allocation again while it is being unmapped
-            del memory
-        if lease is not None:
-            service.end_lease(lease)
+        waits = isinstance(memory, device_memory.DeviceMapping) and not device_memory.is_over()
+        if waits and _core.capturing():
+            return _ended.append((memory, lease))
+        try:
+            if waits:
+                device_memory.finish(memory.index)
+        finally:  # also after a failure of the GPU, else the owner would keep the array for ever
+            with _lock:  # no other thread opens the allocation again while it is being unmapped
+                del memory
+            if lease is not None:
+                service.end_lease(lease)
 
 
 def open_shared(address: str, token: bytes) -> Any:

@@ -766,3 +766,15 @@ def test_allocations_of_two_owners_are_never_confused(monkeypatch):
     first, again, other = (opened._map_allocation(owner, answer, 0, []) for owner in "aab")
     assert first is again
     assert first is not other
+
+
+def test_a_failure_of_the_gpu_still_ends_the_lease(monkeypatch):
+    def fails(index):
+        raise RuntimeError("the GPU has failed")
+
+    monkeypatch.setattr(opened.device_memory, "finish", fails)
+    with socket.socket() as lease:
+        opened._ended.append((opened.device_memory.DeviceMapping(0, 8), lease))
+        with pytest.raises(RuntimeError):
+            opened._release()
+        assert lease.fileno() == -1
