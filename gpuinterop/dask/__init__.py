@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import sys
 from abc import ABC
@@ -51,16 +50,22 @@ class _AfterImport:
         self.name, self.function = name, function
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Return the spec that the other finders have for the module, with a loader that calls the function."""
+        """Return the spec that later finders have for the module, with a loader that calls the function."""
         if name != self.name:
             return None
-        sys.meta_path.remove(self)
-        spec: Any = importlib.util.find_spec(name)
+        later = sys.meta_path[sys.meta_path.index(self) + 1 :]
+        found: Any = (finder.find_spec(name, path, target) for finder in later)
+        spec: Any = next(filter(None, found), None)
+        if spec is None:
+            return None
         load = spec.loader.exec_module
 
         def exec_module(module: Any) -> None:
             load(module)
             self.function()
+            sys.meta_path.remove(
+                self
+            )  # only now, because a program may try again an import that fails
 
         spec.loader.exec_module = exec_module
         return spec
