@@ -11,7 +11,7 @@ from typing import Any
 from gpuinterop import _core
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.devices.foreign_handles import CPU, CUDA
-from gpuinterop.errors import ExchangeError
+from gpuinterop.errors import ExchangeError, short_repr
 from gpuinterop.ndarray import CudaNdarray, GpuArray
 
 from . import device_memory, host_memory, service
@@ -84,6 +84,11 @@ def open_shared(address: str, token: bytes) -> Any:
 
 
 def _array(address: str, answer: dict[str, Any], given: list[int], lease: socket.socket) -> Any:
+    if answer["mechanism"] not in ("none", "file", *device_memory.WORDS):
+        raise ExchangeError(
+            where="open", expected="a mechanism that this version knows", got=short_repr(answer["mechanism"]),
+            fix="use the same version of gpuinterop in both processes",
+        )  # fmt: skip
     dtype = as_supported_dtype(answer["dtype"], "open")
     cls = CudaNdarray if answer["float32"] else GpuArray
     nbytes, start = int(answer["bytes"]), int(answer["start"])
