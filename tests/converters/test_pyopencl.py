@@ -41,7 +41,12 @@ def arrays(cl):
 
 @pytest.fixture(scope="module")
 def queue(cl):
-    devices = [d for p in cl.get_platforms() for d in p.get_devices(cl.device_type.CPU)]
+    try:
+        devices = [d for p in cl.get_platforms() for d in p.get_devices(cl.device_type.CPU)]
+    except cl.LogicError:  # there is no platform
+        devices = []
+    if not devices:
+        pytest.skip("no OpenCL device is a CPU")
     return cl.CommandQueue(cl.Context(devices[:1]))
 
 
