@@ -87,7 +87,7 @@ int type_index(DTypeId dtype) noexcept {
   return (is_complex(dtype) ? 2 : 0) + (real_part(dtype) == kFloat64 ? 1 : 0);
 }
 
-Session::Session(int device, CUstream stream, const char* where)
+Use::Use(int device, CUstream stream, const char* where)
     : device_(solver_devices[device]), lock_(device_.lock) {
   if (!device_.handle) check(library().Create(&device_.handle), "cusolverDnCreate", where);
   if (!device_.parameters)
@@ -101,7 +101,7 @@ Session::Session(int device, CUstream stream, const char* where)
   parameters = device_.parameters;
 }
 
-JacobiParameters Session::jacobi(DTypeId dtype, const char* where) {
+JacobiParameters Use::jacobi(DTypeId dtype, const char* where) {
   const bool wide = real_part(dtype) == kFloat64;
   JacobiParameters& made = device_.jacobi[wide];
   if (made) return made;
@@ -114,12 +114,12 @@ JacobiParameters Session::jacobi(DTypeId dtype, const char* where) {
   return made = fresh;
 }
 
-void* Session::host(size_t bytes) {
+void* Use::host(size_t bytes) {
   if (device_.host.size() < bytes) device_.host.resize(bytes);
   return device_.host.data();
 }
 
-WorkSize Session::work_size(const std::string& key, const std::function<WorkSize()>& query) {
+WorkSize Use::work_size(const std::string& key, const std::function<WorkSize()>& query) {
   const auto found = device_.sizes.find(key);
   if (found != device_.sizes.end()) return found->second;
   if (device_.sizes.size() >= kMostSizes) device_.sizes.clear();

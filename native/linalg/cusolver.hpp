@@ -144,14 +144,14 @@ struct WorkSize {
 };
 
 // Exclusive use of a device's handle, without the GIL. Made under cuda::DeviceGuard.
-class Session {
+class Use {
  public:
-  Session(int device, CUstream stream, const char* where);
+  Use(int device, CUstream stream, const char* where);
 
   Handle handle;
   Parameters parameters;
   JacobiParameters jacobi(DTypeId dtype, const char* where);
-  // The work area on the host, for the calls until the next session.
+  // The work area on the host, for the calls until the next use.
   void* host(size_t bytes);
   // What query() returns, kept for later calls with this key.
   WorkSize work_size(const std::string& key, const std::function<WorkSize()>& query);

@@ -81,7 +81,7 @@ struct Routine {
     for (int64_t n : sizes) key.append(reinterpret_cast<const char*>(&n), sizeof n);
   }
 
-  // query(session) returns the size of the work area, run(session, i, work) the status of the ith run.
+  // query(use) returns the size of the work area, run(use, i, work) the status of the ith run.
   template <class Query, class Run>
   void call(Query&& query, Run&& run) const {
     const Device device = arrays[0]->device;
@@ -90,23 +90,23 @@ struct Routine {
     require_no_capture(stream, where);
     WorkSize size;
     {
-      Session session(device.id, stream, where);
-      size = session.work_size(key, [&] { return query(session); });
+      Use use(device.id, stream, where);
+      size = use.work_size(key, [&] { return query(use); });
     }
-    const auto room = static_cast<int64_t>((size.device + 255) / 256 * 256);
-    BufferRef work = allocate(device, room + 256, where);
+    const auto bytes = static_cast<int64_t>((size.device + 255) / 256 * 256);
+    BufferRef work = allocate(device, bytes + 256, where);
     std::vector<Buffer*> buffers = {work.get()};
     for (const Array* a : arrays) buffers.push_back(a->buffer.get());
     cuda::queue(buffers.data(), static_cast<int>(buffers.size()), stream, where, [&] {
-      Session session(device.id, stream, where);
-      const WorkArea area = {work->ptr, size.device, session.host(size.host), size.host,
-                             reinterpret_cast<int*>(work->ptr + room)};
-      for (int64_t i = 0; i < times; ++i) check(run(session, i, area), name, where);
+      Use use(device.id, stream, where);
+      const WorkArea area = {work->ptr, size.device, use.host(size.host), size.host,
+                             reinterpret_cast<int*>(work->ptr + bytes)};
+      for (int64_t i = 0; i < times; ++i) check(run(use, i, area), name, where);
     });
   }
 };
 
-WorkSize nothing(Session&) { return {}; }
+WorkSize nothing(Use&) { return {}; }
 int as_int(int64_t n) { return static_cast<int>(n); }
 
 // Addresses of the matrices, in device memory, for the batched routines.
@@ -168,14 +168,14 @@ void lu(const Array& a, const Array& pivots, const Array& info, const char* wher
   const int64_t n = m.rows;
   Routine("cusolverDnXgetrf", where, {&a, &pivots, &info}, m.count, {m.type, n})
       .call(
-          [&](Session& s) {
+          [&](Use& s) {
             WorkSize size;
             check(library().LuSize(s.handle, s.parameters, n, n, m.type, m.data, n, m.type,
                                    &size.device, &size.host),
                   "cusolverDnXgetrf_bufferSize", where);
             return size;
           },
-          [&](Session& s, int64_t i, const WorkArea& w) {
+          [&](Use& s, int64_t i, const WorkArea& w) {
             return library().Lu(s.handle, s.parameters, n, n, m.type, m.at(i), n,
                                 static_cast<int64_t*>(piv.at(i)), m.type, w.device, w.device_bytes,
                                 w.host, w.host_bytes, static_cast<int*>(status.at(i)));
@@ -188,7 +188,7 @@ void lu_solve(const Array& a, const Array& pivots, const Array& b, const char* w
   const VectorStack piv(pivots, m.rows);
   const int64_t n = m.rows;
   Routine("cusolverDnXgetrs", where, {&a, &pivots, &b}, m.count, {})
-      .call(nothing, [&](Session& s, int64_t i, const WorkArea& w) {
+      .call(nothing, [&](Use& s, int64_t i, const WorkArea& w) {
         return library().LuSolve(s.handle, s.parameters, blas::kNone, n, right.columns, m.type,
                                  m.at(i), n, static_cast<const int64_t*>(piv.at(i)), right.type,
                                  right.at(i), n, w.status);
@@ -205,21 +205,21 @@ void cholesky(const Array& a, const Array& info, nb::handle addresses_of_a, cons
   const int64_t n = m.rows;
   if (a_at)
     return Routine("cusolverDnpotrfBatched", where, {&a, &info, &*a_at}, 1, {})
-        .call(nothing, [&](Session& s, int64_t, const WorkArea&) {
+        .call(nothing, [&](Use& s, int64_t, const WorkArea&) {
           return library().BatchedCholesky[type_index(a.dtype)](
               s.handle, kLower, as_int(n), addresses(*a_at), as_int(n),
               reinterpret_cast<int*>(info.data), as_int(m.count));
         });
   Routine("cusolverDnXpotrf", where, {&a, &info}, m.count, {m.type, n})
       .call(
-          [&](Session& s) {
+          [&](Use& s) {
             WorkSize size;
             check(library().CholeskySize(s.handle, s.parameters, kLower, n, m.type, m.data, n,
                                          m.type, &size.device, &size.host),
                   "cusolverDnXpotrf_bufferSize", where);
             return size;
           },
-          [&](Session& s, int64_t i, const WorkArea& w) {
+          [&](Use& s, int64_t i, const WorkArea& w) {
             return library().Cholesky(s.handle, s.parameters, kLower, n, m.type, m.at(i), n, m.type,
                                       w.device, w.device_bytes, w.host, w.host_bytes,
                                       static_cast<int*>(status.at(i)));
@@ -232,14 +232,14 @@ void qr(const Array& a, int64_t columns, const Array& tau, const char* where) {
   const VectorStack scales(tau, std::min(m.rows, columns));
   Routine("cusolverDnXgeqrf", where, {&a, &tau}, m.count, {m.type, m.rows, columns})
       .call(
-          [&](Session& s) {
+          [&](Use& s) {
             WorkSize size;
             check(library().QrSize(s.handle, s.parameters, m.rows, columns, m.type, m.data, m.rows,
                                    m.type, tau.data, m.type, &size.device, &size.host),
                   "cusolverDnXgeqrf_bufferSize", where);
             return size;
           },
-          [&](Session& s, int64_t i, const WorkArea& w) {
+          [&](Use& s, int64_t i, const WorkArea& w) {
             return library().Qr(s.handle, s.parameters, m.rows, columns, m.type, m.at(i), m.rows,
                                 m.type, scales.at(i), m.type, w.device, w.device_bytes, w.host,
                                 w.host_bytes, w.status);
@@ -254,14 +254,14 @@ void make_q(const Array& a, int64_t reflectors, const Array& tau, const char* wh
   const int which = type_index(a.dtype);
   Routine("cusolverDnorgqr", where, {&a, &tau}, m.count, {m.type, rows, columns, k})
       .call(
-          [&](Session& s) {
+          [&](Use& s) {
             int elements = 0;
             check(library().MakeQSize[which](s.handle, rows, columns, k, m.data, rows, tau.data,
                                              &elements),
                   "cusolverDnorgqr_bufferSize", where);
             return WorkSize{static_cast<size_t>(elements * a.itemsize()), 0};
           },
-          [&](Session& s, int64_t i, const WorkArea& w) {
+          [&](Use& s, int64_t i, const WorkArea& w) {
             return library().MakeQ[which](s.handle, rows, columns, k, m.at(i), rows, scales.at(i),
                                           w.device, as_int(int64_t(w.device_bytes) / a.itemsize()),
                                           w.status);
@@ -285,7 +285,7 @@ void eigh(const Array& a, const Array& values, const Array& info, bool vectors, 
   Routine(name, where, {&a, &values, &info}, batched ? 1 : m.count,
           {m.type, n, job, triangle, batched ? m.count : 1})
       .call(
-          [&](Session& s) {
+          [&](Use& s) {
             WorkSize size;
             const int code =
                 batched ? f.BatchedEighSize(s.handle, s.parameters, job, triangle, n, m.type,
@@ -296,7 +296,7 @@ void eigh(const Array& a, const Array& values, const Array& info, bool vectors, 
             check(code, name, where);
             return size;
           },
-          [&](Session& s, int64_t i, const WorkArea& k) {
+          [&](Use& s, int64_t i, const WorkArea& k) {
             if (batched)
               return f.BatchedEigh(s.handle, s.parameters, job, triangle, n, m.type, m.data, n,
                                    real, values.data, m.type, k.device, k.device_bytes, k.host,
@@ -325,7 +325,7 @@ void eig(const Array& a, const Array& values, nb::handle right_vectors, const Ar
   const Library& f = library();
   Routine("cusolverDnXgeev", where, {&a, &values, &v, &info}, m.count, {m.type, n, job})
       .call(
-          [&](Session& s) {
+          [&](Use& s) {
             WorkSize size;
             check(f.EigSize(s.handle, s.parameters, kNoVectors, job, n, m.type, m.data, n, complex,
                             values.data, m.type, v.data, n, m.type, v.data, n, m.type, &size.device,
@@ -333,7 +333,7 @@ void eig(const Array& a, const Array& values, nb::handle right_vectors, const Ar
                   "cusolverDnXgeev_bufferSize", where);
             return size;
           },
-          [&](Session& s, int64_t i, const WorkArea& k) {
+          [&](Use& s, int64_t i, const WorkArea& k) {
             return f.Eig(s.handle, s.parameters, kNoVectors, job, n, m.type, m.at(i), n, complex,
                          w.at(i), m.type, right.at(i), n, m.type, right.at(i), n, m.type, k.device,
                          k.device_bytes, k.host, k.host_bytes, static_cast<int*>(status.at(i)));
@@ -360,7 +360,7 @@ void jacobi_svd(const Decomposition& d) {
   Routine("cusolverDngesvdj", d.where, {&d.a, &d.values, &d.u, &d.v, &d.info}, m.count,
           {m.type, rows, columns, job, economical})
       .call(
-          [&](Session& x) {
+          [&](Use& x) {
             int elements = 0;
             check(library().JacobiSvdSize[which](x.handle, job, economical, rows, columns, m.data,
                                                  rows, d.values.data, u.data, rows, v.data, columns,
@@ -368,7 +368,7 @@ void jacobi_svd(const Decomposition& d) {
                   "cusolverDngesvdj_bufferSize", d.where);
             return WorkSize{static_cast<size_t>(elements * d.a.itemsize()), 0};
           },
-          [&](Session& x, int64_t i, const WorkArea& w) {
+          [&](Use& x, int64_t i, const WorkArea& w) {
             return library().JacobiSvd[which](
                 x.handle, job, economical, rows, columns, m.at(i), rows, s.at(i), u.at(i), rows,
                 v.at(i), columns, w.device, as_int(int64_t(w.device_bytes) / d.a.itemsize()),
@@ -388,7 +388,7 @@ double polar_svd(const Decomposition& d) {
   Routine("cusolverDnXgesvdp", d.where, {&d.a, &d.values, &d.u, &d.v, &d.info}, m.count,
           {m.type, m.rows, m.columns, job, economical})
       .call(
-          [&](Session& x) {
+          [&](Use& x) {
             WorkSize size;
             check(library().PolarSvdSize(x.handle, x.parameters, job, economical, m.rows, m.columns,
                                          m.type, m.data, m.rows, real, d.values.data, m.type,
@@ -397,7 +397,7 @@ double polar_svd(const Decomposition& d) {
                   "cusolverDnXgesvdp_bufferSize", d.where);
             return size;
           },
-          [&](Session& x, int64_t i, const WorkArea& w) {
+          [&](Use& x, int64_t i, const WorkArea& w) {
             const int code =
                 library().PolarSvd(x.handle, x.parameters, job, economical, m.rows, m.columns,
                                    m.type, m.at(i), m.rows, real, s.at(i), m.type, u.at(i), m.rows,
@@ -418,7 +418,7 @@ void qr_svd(const Decomposition& d) {
   Routine("cusolverDnXgesvd", d.where, {&d.a, &d.values, &d.u, &d.v, &d.info}, m.count,
           {m.type, m.rows, m.columns, job})
       .call(
-          [&](Session& x) {
+          [&](Use& x) {
             WorkSize size;
             check(library().SvdSize(x.handle, x.parameters, job, job, m.rows, m.columns, m.type,
                                     m.data, m.rows, real, d.values.data, m.type, u.data, m.rows,
@@ -426,7 +426,7 @@ void qr_svd(const Decomposition& d) {
                   "cusolverDnXgesvd_bufferSize", d.where);
             return size;
           },
-          [&](Session& x, int64_t i, const WorkArea& w) {
+          [&](Use& x, int64_t i, const WorkArea& w) {
             return library().Svd(x.handle, x.parameters, job, job, m.rows, m.columns, m.type,
                                  m.at(i), m.rows, real, s.at(i), m.type, u.at(i), m.rows, m.type,
                                  v.at(i), m.columns, m.type, w.device, w.device_bytes, w.host,
