@@ -58,12 +58,17 @@ def _axes_and_lengths(x: Any, s: Any, axes: Any, where: str) -> tuple[list[int],
         chosen = list(_core.read_ints(axes))
     chosen = [_core.read_axis(axis, x.ndim, where) for axis in chosen]
     lengths = [-1] * len(chosen) if s is None else list(_core.read_ints(s))
+    for n in lengths:
+        if n < 1 and n != -1:
+            raise cufft.too_short(where, n)
     if len(lengths) != len(chosen) or len(set(chosen)) != len(chosen) or not chosen:
         raise ShapeError(
             where=where, expected="different axes, and a length for each",
             got=f"s={short_repr(s)}, axes={short_repr(axes)}",
             fix="pass axes and s of one length",
         )  # fmt: skip
+    if s is not None:
+        lengths = [x.shape[axis] if n == -1 else n for axis, n in zip(chosen, lengths, strict=True)]
     return chosen, lengths
 
 
@@ -90,7 +95,10 @@ def _transform(name: str, x: Any, axes: list[int], lengths: list[int], norm: Any
 
 
 def _one(name: str, a: Any, n: Any, axis: Any, norm: Any, out: Any) -> Any:
-    axes, lengths = _axes_and_lengths(a, None if n is None else (n,), (axis,), f"fft.{name}")
+    where = f"fft.{name}"
+    if n is not None and _core.read_ints((n,))[0] < 1:  # -1 counts in `s` alone
+        raise cufft.too_short(where, n)
+    axes, lengths = _axes_and_lengths(a, None if n is None else (n,), (axis,), where)
     return _transform(name, a, axes, lengths, norm, out)
 
 

@@ -55,7 +55,7 @@ def to_real(x: Any, axes: list[int], lengths: list[int], inverse: bool, where: s
     dtype = _complex(x.dtype)
     wanted = 2 * (x.shape[axes[-1]] - 1) if lengths[-1] < 0 else lengths[-1]
     if wanted < 1:
-        raise _too_short(where, wanted)
+        raise too_short(where, wanted)
     x = _fitted(x.astype(dtype, copy=False), axes, [*lengths[:-1], wanted // 2 + 1], where)
     first, last = axes[:-MOST_AXES], axes[-MOST_AXES:]
     if first:
@@ -74,7 +74,8 @@ def _with_length(x: Any, axis: int, length: int) -> tuple[int, ...]:
     return (*x.shape[:axis], length, *x.shape[axis + 1 :])
 
 
-def _too_short(where: str, points: int) -> ShapeError:
+def too_short(where: str, points: int) -> ShapeError:
+    """Return the error of a transform without points."""
     return ShapeError(
         where=where, expected="one point or more along each axis", got=f"{points} points",
         fix="pass n of 1 or more",
@@ -87,7 +88,7 @@ def _fitted(x: Any, axes: list[int], lengths: list[int], where: str) -> Any:
     for axis, length in zip(axes, lengths, strict=True):
         shape[axis] = shape[axis] if length < 0 else length
         if shape[axis] < 1:
-            raise _too_short(where, shape[axis])
+            raise too_short(where, shape[axis])
     part = x[tuple(slice(min(n, wanted)) for n, wanted in zip(x.shape, shape, strict=True))]
     if part.shape == tuple(shape):
         return part

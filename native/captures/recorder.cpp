@@ -225,6 +225,7 @@ void Recorder::replay() {
     if (recorder && !recorder->on_host() && recorder->device_.id == device_.id) {
       for (const auto* list : {&used_, &fresh_})
         for (const Array& array : *list) recorder->use(array);
+      recorder->kept_.insert(recorder->kept_.end(), kept_.begin(), kept_.end());
       recorder->inner_nodes_ += nodes() - 1;
       recorder->checked_flags_.insert(recorder->checked_flags_.end(), checked_flags_.begin(),
                                       checked_flags_.end());
@@ -374,6 +375,7 @@ void Recorder::clear() {
   fresh_.clear();
   written_.clear();
   unset_.clear();
+  kept_.clear();
   checked_flags_.clear();
   calls_.clear();
 }

@@ -45,6 +45,8 @@ class Recorder {
 
   // An operand that the graph will read or write at every replay. It is kept alive.
   void use(const Array& array);
+  // What kernels of the graph read at every replay beside arrays, such as a library's tables. It is kept alive.
+  void keep(std::shared_ptr<const void> needed) { kept_.push_back(std::move(needed)); }
   // A result made inside the capture. Its memory belongs to the graph, and a later result of the same
   // capture may reuse it once only the graph holds it.
   void fresh(const Array& array);
@@ -93,6 +95,7 @@ class Recorder {
   std::vector<Array> used_, fresh_;
   std::vector<Array> written_;  // without those in fresh_
   std::vector<BufferRef> unset_;
+  std::vector<std::shared_ptr<const void>> kept_;
   BufferRef index_flags_;                 // of this graph; null if none of its kernels needs them
   std::vector<BufferRef> checked_flags_;  // these, and those of captures replayed inside
   std::vector<Buffer*> buffers_;          // those of used_ and fresh_, each once

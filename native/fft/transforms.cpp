@@ -147,7 +147,10 @@ bool transform(Array x, const Array& out, int axes, bool inverse, const char* wh
   cuda::RelaxedCapture relaxed;  // cuFFT loads its kernels on first use
   ops::note_use(x);
   ops::note_use(out);
-  if (t.type == kC2R || t.type == kZ2D) {  // which destroys its operand
+  const bool destroyed = t.type == kC2R || t.type == kZ2D;  // as cuFFT does with these operands
+  // cuFFT requires the alignment of a complex number, of real operands too.
+  if (destroyed ||
+      reinterpret_cast<uintptr_t>(x.data) % static_cast<uintptr_t>(out.itemsize()) != 0) {
     const Array copy = empty_like(x, x.device, where);
     copy_unreported(copy, x, where);
     x = copy;
@@ -158,6 +161,7 @@ bool transform(Array x, const Array& out, int axes, bool inverse, const char* wh
   for (int k = 0; k < axes; ++k) t.lengths[k] = real.shape()[leading + k];
   for (int d = 0; d < leading; ++d) t.batch *= real.shape()[d];
   const auto plan = plan_for(t, device, where);
+  if (ops::recorder) ops::recorder->keep(plan);  // kernels of the graph read tables of the plan
   const CUstream stream = cuda::current_stream(device);
   BufferRef work;
   if (plan->work) work = allocate(out.device, static_cast<int64_t>(plan->work), where);

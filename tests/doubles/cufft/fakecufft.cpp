@@ -1,7 +1,9 @@
 // Stands for cuFFT where the fake driver stands for CUDA: sums of products in double precision on host memory, queued on
-// the stream, with the arguments checked. Complex-to-real transforms spoil their operand, as cuFFT's do.
+// the stream, with the arguments checked. Complex-to-real transforms spoil their operand, as cuFFT's do. A transform that
+// runs after its plan was destroyed leaves its result as it is.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
 #include <cstdint>
@@ -9,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -32,6 +35,7 @@ struct Plan {
   long long n[3] = {}, batch = 0;
   Steps in, out;
   void *stream = nullptr, *work = nullptr;
+  std::shared_ptr<int> tables = std::make_shared<int>();
 };
 
 std::map<int, Plan> plans;
@@ -120,9 +124,16 @@ int execute(int number, int type, void* from, void* to, int direction) {
   std::lock_guard<std::mutex> guard(lock);
   const auto found = plans.find(number);
   if (found == plans.end() || found->second.type != type) return kInvalidPlan;
-  const Plan p = found->second;
+  const Plan& p = found->second;
+  constexpr size_t pair = std::max(sizeof(In), sizeof(Out));  // of complex numbers
   if (!from || !to || !p.work || reinterpret_cast<uintptr_t>(p.work) % 256) return kInvalidValue;
-  queue(p.stream, [=] { transform(p, static_cast<In*>(from), static_cast<Out*>(to), direction); });
+  if (reinterpret_cast<uintptr_t>(from) % pair || reinterpret_cast<uintptr_t>(to) % pair) return kInvalidValue;
+  const std::weak_ptr<int> tables = p.tables;
+  Plan steps = p;
+  steps.tables.reset();
+  queue(p.stream, [=] {
+    if (!tables.expired()) transform(steps, static_cast<In*>(from), static_cast<Out*>(to), direction);
+  });
   return 0;
 }
 
