@@ -59,6 +59,8 @@ def require_arrays(where: str, *operands: Any) -> Any:
             if not is_scalar_or_list(x):
                 as_input_array(x, None, where)  # the error of an object that is not an array
             raise not_an_array(where, "an operand", type_name(x))
+    if not operands:
+        raise ShapeError(where=where, expected="one array or more", got="none", fix="pass arrays")
     device = core_view(operands[0]).device
     for x in operands[1:]:
         other = core_view(x).device

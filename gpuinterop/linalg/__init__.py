@@ -14,7 +14,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.elementwise import results
-from gpuinterop.elementwise.by_device import by_device
+from gpuinterop.elementwise.by_device import by_device, require_dtypes
 from gpuinterop.elementwise.calls import FUNCTIONS, call
 from gpuinterop.errors import ArgumentTypeError, LinAlgError, ShapeError, short_repr
 from gpuinterop.errors.messages import not_one_of
@@ -468,7 +468,9 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
         )
     else:
         u, s, vh = cusolver.svd(a, True, False, dtype, where)
-        rtol = max(m, n) * np.finfo(s.dtype).eps if rcond is None else rcond
+        eps = np.finfo(s.dtype).eps
+        # Outside of 0 to 1 LAPACK takes the precision of the dtype.
+        rtol = max(m, n) * eps if rcond is None else rcond if 0 < rcond < 1 else eps
         inverse = _inverse_of(s, rtol, max(m, n))
         x = _matmul(_adjoint(vh), inverse[:, None] * _matmul(_adjoint(u), right))
         rank = int(FUNCTIONS["not_equal"](inverse, 0).sum().item())
@@ -490,16 +492,20 @@ def cond(x: Any, p: Any = None) -> Any:
     2.0
     """
     where = "linalg.cond"
-    if not x.size:
+    _require_matrices(where, x, square=p not in (None, 2, -2))
+    if not math.prod(x.shape[-2:]):
         raise LinAlgError(where=where, expected="matrices with elements", got=f"shape {x.shape}",
                           fix="test x.size > 0")  # fmt: skip
+    choose, is_nan = FUNCTIONS["where"], FUNCTIONS["isnan"]
     if p in (None, 2, -2):
         s = _singular_values(x, False, where)
-        return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
-    _require_matrices(where, x)
-    dtype = _float_dtype(where, x)
-    norms = (_matrix_norm(m, p, (-2, -1), False, where) for m in (x, cusolver.inv(x, dtype, where)))
-    return math.prod(norms)
+        found = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
+    else:
+        inverse, status = cusolver.inv_and_status(x, _float_dtype(where, x), where)
+        norms = (_matrix_norm(m, p, (-2, -1), False, where) for m in (x, inverse))
+        found = choose(status == 0, math.prod(norms), np.nan)
+    # What has no value is that of a singular matrix, unless the matrix has NaN itself.
+    return choose(is_nan(found) & ~is_nan(x).any((-2, -1)), np.inf, found)
 
 
 # ---- norms ----------------------------------------------------------------------------------------
@@ -513,9 +519,8 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool, where: str) -> Any
     if isinstance(ord, str):
         raise not_one_of(where, "ord", ("a number",), ord, error=ShapeError)
     if ord == 0:
-        return (
-            FUNCTIONS["not_equal"](x, 0).sum(axis, keepdims=keepdims).astype(abs(x[..., :0]).dtype)
-        )
+        real = abs(x[(slice(0),) * x.ndim]).dtype
+        return FUNCTIONS["not_equal"](x, 0).sum(axis, keepdims=keepdims).astype(real)
     return (abs(x) ** ord).sum(axis, keepdims=keepdims) ** (1.0 / ord)
 
 
@@ -530,6 +535,7 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool, where:
         sums = abs(x).sum(summed, keepdims=True)
         found = sums.max(other, keepdims=True) if ord > 0 else sums.min(other, keepdims=True)
     elif ord in (2, -2, "nuc"):
+        require_dtypes(where, x)
         moved = x.transpose((*(i for i in range(x.ndim) if i not in (row, column)), row, column))
         s = svdvals(moved)
         found = s.sum(-1) if ord == "nuc" else s.max(-1) if ord == 2 else s.min(-1)

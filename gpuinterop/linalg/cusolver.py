@@ -93,7 +93,7 @@ def _is_batch(x: Any) -> bool:
 
 
 def _status(x: Any) -> Any:
-    """Return room for the int32 of each matrix in which a routine reports what it found."""
+    """Return an uninitialized int32 for each matrix, in which a routine reports what it found."""
     return empty(x, x.shape[:-2], "int32")
 
 
@@ -138,23 +138,39 @@ class _Factors:
                 _core._linalg_batched_lu_solve(self.lu, self.lu_at, self.pivots, x, at, self.where)
             else:
                 _core._linalg_lu_solve(self.lu, self.pivots, x, self.where)
+        return x.mT
+
+    def require_regular(self) -> None:
+        """Raise for a singular matrix. Waits for the device."""
+        if self.lu.size:
             _require_success(
                 self.info, self.where, "matrices that are not singular", "{matrix}, singular",
                 "use linalg.lstsq or linalg.pinv",
             )  # fmt: skip
-        return x.mT
 
 
 def solve(a: Any, b: Any, dtype: Any, where: str) -> Any:
     """Return the solutions x of ``a @ x = b`` for stacks of matrices of one leading shape."""
     # The device factors while the right sides are copied.
-    return _Factors(a, dtype, where).solved(in_columns(b, dtype))
+    factors = _Factors(a, dtype, where)
+    x = factors.solved(in_columns(b, dtype))
+    if x.size:
+        factors.require_regular()
+    return x
 
 
 def inv(a: Any, dtype: Any, where: str) -> Any:
     """Return the inverse of each matrix."""
     factors = _Factors(a, dtype, where)
-    return factors.solved(identity(factors.lu, factors.lu.shape, dtype))
+    inverse = factors.solved(identity(factors.lu, factors.lu.shape, dtype))
+    factors.require_regular()
+    return inverse
+
+
+def inv_and_status(a: Any, dtype: Any, where: str) -> tuple[Any, Any]:
+    """Return the inverses, and an int32 for each, which is not 0 if the matrix is singular."""
+    factors = _Factors(a, dtype, where)
+    return factors.solved(identity(factors.lu, factors.lu.shape, dtype)), factors.info
 
 
 # A pivot differs from its own number where two rows were exchanged.
@@ -199,22 +215,17 @@ def _triangle_of(a: Any, dtype: Any, where: str) -> tuple[Any, Any, Any]:
 _keep_below = fuse(lambda x, row, column: FUNCTIONS["where"](row >= column, x, 0))
 
 
-def _lower_columns(x: Any, dtype: Any) -> Any:
-    """Return matrices column by column, with zeros above the diagonal."""
-    made = empty(x, (*x.shape[:-2], x.shape[-1], x.shape[-2]), dtype)
-    numbers = _numbers(x, x.shape[-1])
-    _keep_below(x.mT.astype(dtype, copy=False), numbers, numbers[:, None], out=made)
-    return made
-
-
 def cholesky(a: Any, dtype: Any, where: str) -> Any:
     """Return the lower factor of each matrix, from its lower triangle."""
     load()
-    factor = _lower_columns(a, dtype)
+    factor = in_columns(a, dtype)
     if factor.size:
         info = _status(a)
         at = _addresses(factor) if _is_batch(factor) else None
         _core._linalg_cholesky(factor, info, at, where)
+        # Above the diagonal is the operand, or what the batched routine has left there: it works in that part.
+        numbers = _numbers(a, a.shape[-1])
+        _keep_below(factor, numbers, numbers[:, None], out=factor)
         _require_success(
             info, where, "matrices that are positive definite", "{matrix}, not positive definite",
             "use linalg.eigh, or add to the diagonal",
@@ -270,7 +281,7 @@ def eigh(a: Any, lower: bool, vectors: bool, dtype: Any, where: str) -> tuple[An
         info = _status(a)
         batched = _is_batch(work)
         _core._linalg_eigh(work, values, info, vectors, lower, batched, where)
-        _require_convergence(info, where)
+        _require_convergence(info, values, where)
     return values, work.mT
 
 
@@ -283,7 +294,7 @@ def eig(a: Any, vectors: bool, dtype: Any, where: str) -> tuple[Any, Any]:
     if work.size:
         info = _status(a)
         _core._linalg_eig(work, values, right, info, where)
-        _require_convergence(info, where)
+        _require_convergence(info, values, where)
     if right is None or dtype.kind == "c":
         return values, None if right is None else right.mT
     return values, _joined_pairs(values, right).mT
@@ -315,7 +326,13 @@ _NOT_CONVERGED: dict[str, Any] = {
 }
 
 
-def _require_convergence(info: Any, where: str) -> None:
+def _with_nan(info: Any, values: Any) -> Any:
+    """Return the status of each matrix: not 0 where values are NaN either, for which some routines report success."""
+    return FUNCTIONS["where"](FUNCTIONS["isnan"](values).any(-1), 1, info)
+
+
+def _require_convergence(info: Any, values: Any, where: str) -> None:
+    info = _with_nan(info, values)
     _require_success(info, where, got="{matrix}, for which it did not converge", **_NOT_CONVERGED)
 
 
@@ -330,6 +347,7 @@ def svd(a: Any, vectors: bool, full: bool, dtype: Any, where: str) -> tuple[Any,
     """Return U, descending singular values, and the adjoint of V; without `vectors` U and V are None."""
     load()
     m, n = a.shape[-2:]
+    full = full and vectors
     if m < n:  # cuSOLVER takes tall matrices
         u, s, vh = svd(a.mT, vectors, full, dtype, where)
         return (vh.mT, s, u.mT) if vectors else (None, s, None)
@@ -366,9 +384,9 @@ def _decompose(
             raise
         raise LinAlgError(where=where, **_NOT_CONVERGED, got="NaN or infinity") from None
     if method == "qr":
-        _require_convergence(info, where)
+        _require_convergence(info, values, where)
         return True
-    failed = bool(download(info, where, uncounted=True).any())
+    failed = bool(download(_with_nan(info, values), where, uncounted=True).any())
     if failed or method == "jacobi":
         return not failed
     # The polar decomposition of a matrix without full rank is not unique. cuSOLVER then shifts the values near zero.

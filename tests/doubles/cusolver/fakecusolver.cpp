@@ -3,9 +3,11 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cmath>
 #include <complex>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -70,7 +72,23 @@ void getrs(Int n, Int columns, const void* a, Int ld, const Int* pivots, void* b
   lapack("getrs", type, "N", &n, &columns, a, &ld, pivots, b, &ldb, &status);
 }
 
+template <class T>
+bool has_nan(const void* a, Int rows, Int columns, Int ld) {
+  for (Int column = 0; column < columns; ++column)
+    for (Int row = 0; row < rows; ++row)
+      if (std::isnan(static_cast<const T*>(a)[column * ld + row])) return true;
+  return false;
+}
+
 void gesvd(char job, Int m, Int n, void* a, Int ld, void* s, void* u, Int ldu, void* vt, Int ldvt, int* info, int type) {
+  const Int parts = is_complex(type) ? 2 : 1;
+  const bool wide = type == R64 || type == C64;
+  // LAPACK may not end for NaN. cuSOLVER may report success.
+  if (wide ? has_nan<double>(a, m * parts, n, ld * parts) : has_nan<float>(a, m * parts, n, ld * parts)) {
+    std::memset(s, 0xff, size_t(n) * (wide ? 8 : 4));
+    *info = 0;
+    return;
+  }
   Room r(m, n, type);
   Int status;
   if (is_complex(type))
@@ -165,7 +183,13 @@ int gesvdj(Handle* h, int vectors, int economical, int m, int n, void* a, int ld
 
 int potrf_batched(Handle* h, int upper, int n, void** a, int ld, int* info, int count, int type) {
   queue(h->stream, [=] {
-    for (int i = 0; i < count; ++i) potrf(upper, n, a[i], ld, info + i, type);
+    for (int i = 0; i < count; ++i) {
+      potrf(upper, n, a[i], ld, info + i, type);
+      for (int column = 0; column < n; ++column) {  // the other triangle is a work area
+        const int first = upper ? column + 1 : 0, rows = upper ? n - first : column;
+        std::memset(static_cast<char*>(a[i]) + (Int(column) * ld + first) * Int(item(type)), 0x41, size_t(rows) * item(type));
+      }
+    }
   });
   return 0;
 }
