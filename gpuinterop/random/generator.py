@@ -40,6 +40,8 @@ from .philox import Philox
 UNIFORM, NORMAL, INTEGERS = range(3)  # GI_KIND of fill.cuh, Numbers of native/random/fill.cpp
 _THREADS, _EACH = 256, 2  # of fill.cuh
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+# By how much a sum of probabilities may differ from 1, by the bytes of one: about the square root of their precision.
+_ROUNDED = {2: 0.1, 4: 4e-4}
 # The usual ways to write a dtype, because reading any other one costs microseconds.
 _FLOATS: dict[Any, np.dtype[Any]] = {
     None: _FLOAT32, "float32": _FLOAT32, np.float32: _FLOAT32, _FLOAT32: _FLOAT32,
@@ -305,7 +307,9 @@ class Generator:
     ) -> Any:
         """Return random rows of an array, or random ints below `a`, with the probabilities `p`.
 
-        Without `replace` each row is chosen at most once.
+        Without `replace` each row is chosen at most once. A `p` on the host is checked. On a GPU it is not, because
+        that would wait: it is divided by its sum, and without `replace` rows of probability 0 are chosen where too
+        few others are left.
 
         Examples
         --------
@@ -355,15 +359,19 @@ class Generator:
 
     def _weights(self, p: Any, count: int, least: int) -> Any:
         """Return probabilities as float64 on the device; those of the host are checked."""
-        if not isinstance(p, _core.Array):
-            host = np.asarray(p, np.float64)
-            fits = host.shape == (count,) and (host >= 0).all() and abs(host.sum() - 1) < 1e-6
+        on_host = not isinstance(p, _core.Array) or core_view(p).device.type == "cpu"
+        if on_host:
+            host = np.asarray(p)
+            rounded = _ROUNDED.get(host.dtype.itemsize, 1e-6)
+            host = host.astype(np.float64)
+            fits = host.shape == (count,) and (host >= 0).all() and abs(host.sum() - 1) < rounded
             if not fits or np.count_nonzero(host) < least:
                 raise ShapeError(
                     where="choice", expected=f"p as {count} probabilities of sum 1, with enough above 0",
                     got=short_repr(p), fix="divide by the sum: p / p.sum()",
                 )  # fmt: skip
-            p = copy_of_value(class_for, host, None, self._device, "choice")
+            if not isinstance(p, _core.Array):
+                p = copy_of_value(class_for, host, None, self._device, "choice")
         weights = cast(self._own(p, "p", "choice"), np.float64, copy=False)
         if weights.shape != (count,):
             raise ShapeError(where="choice", expected=f"p of shape ({count},)", got=str(weights.shape),
