@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from helpers.numbers import numbers
 from doubles import internals
+from helpers.numbers import numbers
 
 import gpuinterop as gi
 

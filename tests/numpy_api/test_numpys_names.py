@@ -172,7 +172,11 @@ CALLS = {
     "tile": [lambda f: f(V, (2, 2))],
     "append": [lambda f: f(V, V), lambda f: f(M, M, 0)],
     "concat": [lambda f: f([M, M]), lambda f: f((V, V), axis=0)],
-    "reshape": [lambda f: f(M, (4, -1)), lambda f: f(M, 12, order="F"), lambda f: f(M, shape=(2, 6))],
+    "reshape": [
+        lambda f: f(M, (4, -1)),
+        lambda f: f(M, 12, order="F"),
+        lambda f: f(M, shape=(2, 6)),
+    ],
     "moveaxis": [lambda f: f(C, 0, -1)],
     "unstack": [lambda f: f(C, axis=1)],
     "broadcast_arrays": [lambda f: f(V, M)],
