@@ -34,4 +34,14 @@ void* require_symbol(void* library, const char* symbol, const char* title) {
   return found;
 }
 
+void require_success(int status, int out_of_memory, const char* type, const char* call,
+                     const char* where) {
+  if (status == 0) return;
+  const bool memory = status == out_of_memory;
+  fail(memory ? Kind::OutOfMemory : Kind::Cuda, where, std::string(call) + " to succeed",
+       std::string(type) + " " + std::to_string(status),
+       memory ? "free memory: gpuinterop.empty_cache()"
+              : "see gpuinterop.doctor() for the versions in use");
+}
+
 }  // namespace gpuinterop

@@ -25,12 +25,7 @@ bool is_open() noexcept { return fft_opened; }
 const Library& library() noexcept { return fft_functions; }
 
 void check(int status, const char* call, const char* where) {
-  if (status == 0) return;
-  const bool memory = status == 2;
-  fail(memory ? Kind::OutOfMemory : Kind::Cuda, where, std::string(call) + " to succeed",
-       "cufftResult " + std::to_string(status),
-       memory ? "free memory: gpuinterop.empty_cache()"
-              : "see gpuinterop.doctor() for the versions in use");
+  require_success(status, 2, "cufftResult", call, where);
 }
 
 }  // namespace gpuinterop::cufft

@@ -62,12 +62,7 @@ bool is_open() noexcept { return solver_opened; }
 const Library& library() noexcept { return solver_functions; }
 
 void check(int status, const char* call, const char* where) {
-  if (status == 0) return;
-  const bool memory = status == 2;
-  fail(memory ? Kind::OutOfMemory : Kind::Cuda, where, std::string(call) + " to succeed",
-       "cusolverStatus_t " + std::to_string(status),
-       memory ? "free memory: gpuinterop.empty_cache()"
-              : "see gpuinterop.doctor() for the versions in use");
+  require_success(status, 2, "cusolverStatus_t", call, where);
 }
 
 DataType data_type(DTypeId dtype) noexcept {

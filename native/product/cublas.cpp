@@ -44,11 +44,7 @@ const Library& library() noexcept { return functions; }
 const LtLibrary& lt_library() noexcept { return lt_functions; }
 
 void check(int status, const char* call, const char* where) {
-  if (status == 0) return;
-  const Kind kind = status == 3 ? Kind::OutOfMemory : Kind::Cuda;
-  fail(kind, where, std::string(call) + " to succeed", "cublasStatus_t " + std::to_string(status),
-       status == 3 ? "free memory: gpuinterop.empty_cache()"
-                   : "see gpuinterop.doctor() for the versions in use");
+  require_success(status, 3, "cublasStatus_t", call, where);
 }
 
 HandleLock::HandleLock(int device) : lock_(devices[device].lock) {}
