@@ -132,18 +132,27 @@ class _Opener(Generic[P, R]):
 
 
 class _Downloads(_Scope):
-    """The scope of a policy for hidden downloads. Until it is entered, the policy is the process's."""
+    """The scope of a policy for hidden downloads. Until a block or a decorator uses it, the policy is the process's."""
 
     def __init__(self, policy: str) -> None:
         global _policy
-        self._policy, self._before = policy, _default_policy()
+        self._policy = policy
+        self._before: str | None = _default_policy()
         super().__init__(self, None)
         _policy = policy
 
-    def __enter__(self) -> Any:
+    def _give_back(self) -> None:
         global _policy
-        _policy = self._before
+        if self._before is not None:
+            _policy, self._before = self._before, None
+
+    def __enter__(self) -> Any:
+        self._give_back()
         return super().__enter__()
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        self._give_back()
+        return super().__call__(function)
 
 
 _policy: str | None = None  # of the process, for threads outside a block of `downloads`

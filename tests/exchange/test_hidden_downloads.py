@@ -106,9 +106,28 @@ def test_a_call_sets_the_policy_of_all_threads(x):
     np.asarray(x)
 
 
-def test_host_arrays_are_shared(recwarn):
+@pytest.mark.driver
+def test_a_decorated_function_leaves_the_policy_of_the_process_alone(x):
+    @gi.downloads("refuse")
+    def download():
+        return np.asarray(x)
+
+    np.asarray(x)
+    gi.downloads("warn")
+    try:
+        with pytest.raises(gi.CopyForbiddenError):
+            download()
+        with pytest.warns(UserWarning, match="hidden download"):
+            np.asarray(x)
+    finally:
+        gi.downloads("allow")
+
+
+@pytest.mark.parametrize("policy", ["warn", "refuse"])
+def test_host_arrays_are_shared(policy):
     x = gi.ones(3, device="cpu")
-    with gi.downloads("refuse"), warnings.catch_warnings():
+    with gi.downloads(policy), warnings.catch_warnings():
+        warnings.simplefilter("error")
         assert gi.shares_memory(np.asarray(x), x)
 
 
