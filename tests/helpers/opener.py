@@ -5,6 +5,7 @@ import pickle
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 # Another process: reads pickled (handle, code) pairs, runs the code with `h`, and answers with the repr of `r`.
 OPENER = """
@@ -56,3 +57,35 @@ class Opener:
         self.process.stdin.close()
         self.process.wait(30)
         self.process.stdout.close()
+
+
+CYCLES = """
+import gc
+def flat():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")), len(open("/proc/self/maps").readlines())
+for i in range(50):
+    h.open()
+before = flat()
+for i in range(COUNT):
+    y = h.open()
+    if WRITES:
+        y[0, 0] = i
+    del y
+r = before, flat()
+"""
+
+
+def descriptors():
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
+def open_in_cycles(opener, handle, count, writes=False):
+    """Check that openings leave no descriptor and no mapping, here and in the other process."""
+    before = descriptors()
+    code = CYCLES.replace("COUNT", str(count)).replace("WRITES", str(writes))
+    first, last = eval(opener.run(handle, code))
+    assert handle.wait(20)
+    assert first[0] == last[0]
+    assert last[1] <= first[1] + 5  # mappings of Python's allocator, and of the driver
+    assert descriptors() <= before

@@ -43,7 +43,7 @@ def faults_of(call: str, name: str, names: dict[str, object]) -> list[str]:
         return [f"{call} copies"] * (not own and call != "x.copy()")
     except (AttributeError, NameError, SyntaxError) as error:
         return [f"{call} does not exist: {error}"]
-    except Exception:
+    except (TypeError, ValueError, IndexError, RuntimeError):
         pass  # an argument of NumPy's function does not fit
     absent = hasattr(names["x"], name) and not own and not call.startswith("gpuinterop")
     return [f"{call}, although x.{name} exists"] * absent

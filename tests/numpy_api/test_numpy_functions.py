@@ -313,7 +313,7 @@ def test_rare_arguments(device, call, monkeypatch):
     x = arrays_on(device)[0]
     try:
         expected = call(MATRIX)
-    except Exception:
+    except (TypeError, ValueError, IndexError):
         expected = None
     if expected is None or device != "cpu":
         with pytest.raises((TypeError, ValueError, IndexError)):

@@ -16,6 +16,23 @@ K = M.astype("int32")
 SMALL = np.array([100, 27, 100], "int8")  # products do not fit in int8
 E = np.zeros((0, 3))
 
+TRIANGLES = [
+    lambda f: f(M),
+    lambda f: f(M, 1),
+    lambda f: f(M, -9),
+    lambda f: f(C, -1),
+    lambda f: f(V),
+    lambda f: f(ODD),
+    lambda f: f(M, 9),
+    lambda f: f(K[:, ::-2]),
+    lambda f: f(K[::-1].T),
+    lambda f: f(Z, 1),
+    lambda f: f(Z, -1),
+    lambda f: f(E),
+    lambda f: f(E.T),
+    lambda f: f(S[:1, :1]),
+    lambda f: f(M > 0),
+]
 # Each call with the module's function, and the arrays M, S, ... as arrays of the device or of NumPy.
 CALLS = {
     "einsum": [
@@ -96,32 +113,8 @@ CALLS = {
         lambda f: f(V, E.ravel()),
         lambda f: f(V, S[0], M[0], copy=False, indexing="xy"),
     ],
-    "tril": [
-        lambda f: f(M),
-        lambda f: f(M, 1),
-        lambda f: f(M, -9),
-        lambda f: f(C, -1),
-        lambda f: f(V),
-        lambda f: f(ODD),
-        lambda f: f(M, 9),
-        lambda f: f(K[:, ::-2]),
-        lambda f: f(Z, 1),
-        lambda f: f(E),
-        lambda f: f(S[:1, :1]),
-        lambda f: f(M > 0),
-    ],
-    "triu": [
-        lambda f: f(M),
-        lambda f: f(M, 1),
-        lambda f: f(M, -9),
-        lambda f: f(C, -1),
-        lambda f: f(V),
-        lambda f: f(ODD),
-        lambda f: f(M, 9),
-        lambda f: f(K[::-1].T),
-        lambda f: f(Z, -1),
-        lambda f: f(E.T),
-    ],
+    "tril": TRIANGLES,
+    "triu": TRIANGLES,
     "diag": [
         lambda f: f(V),
         lambda f: f(V, -2),

@@ -1,7 +1,6 @@
 """Handles to GPU memory: each library's memory, its mechanism, the order of work, lifetimes; on one GPU."""
 
 import gc
-import os
 import pickle
 import signal
 import subprocess
@@ -10,7 +9,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from helpers.opener import Opener
+from helpers.opener import Opener, open_in_cycles
 
 import gpuinterop as gi
 
@@ -276,35 +275,12 @@ def test_a_new_array_in_shared_memory_goes_to_every_library():
     assert gi.matmul(x, x.T).shape == (ROWS, ROWS)
 
 
-def run_cycles(opener, owner, count):
-    handle = gi.share(OWNERS[owner][0]())
-    code = """
-import gc
-def flat():
-    gc.collect()
-    return len(os.listdir("/proc/self/fd")), len(open("/proc/self/maps").readlines())
-for i in range(20):
-    h.open()
-before = flat()
-for i in range(COUNT):
-    y = h.open()
-    del y
-r = before, flat()
-""".replace("COUNT", str(count))
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
-    first, last = eval(opener.run(handle, code))
-    assert handle.wait(20)
-    assert first[0] == last[0]
-    assert last[1] <= first[1] + 5
-    assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208
-
-
 @pytest.mark.parametrize("owner", ["ours", "cupy", "cuda.core"])
 def test_cycles_leave_descriptors_mappings_and_memory_flat(owner, opener):
-    run_cycles(opener, owner, 300)
+    open_in_cycles(opener, gi.share(OWNERS[owner][0]()), 300)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("owner", ["ours", "cupy", "cuda.core"])
 def test_ten_thousand_cycles_leave_nothing(owner, opener):
-    run_cycles(opener, owner, 10_000)
+    open_in_cycles(opener, gi.share(OWNERS[owner][0]()), 10_000)

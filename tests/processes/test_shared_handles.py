@@ -14,13 +14,12 @@ import sys
 import threading
 import time
 from multiprocessing import shared_memory
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers.layouts import values
-from helpers.opener import Opener
+from helpers.opener import Opener, descriptors, open_in_cycles
 
 import gpuinterop as gi
 from gpuinterop.processes import opened, service
@@ -579,36 +578,8 @@ def test_memory_cannot_be_shortened_under_another_process(opener):
     assert opener.run(handle, code).startswith("PermissionError")
 
 
-def descriptors():
-    return len([*Path("/proc/self/fd").iterdir()])
-
-
-def cycles(count, opener):
-    handle = gi.share(numbers())
-    code = """
-import gc
-def flat():
-    gc.collect()
-    return len(os.listdir("/proc/self/fd")), len(open("/proc/self/maps").readlines())
-for i in range(50):
-    h.open()
-before = flat()
-for i in range(data_count):
-    y = h.open()
-    y[0, 0] = i
-    del y
-r = before, flat()
-""".replace("data_count", str(count))
-    before = descriptors()
-    first, last = eval(opener.run(handle, code))
-    assert handle.wait(10)
-    assert first[0] == last[0]
-    assert last[1] <= first[1] + 2  # mappings of Python's allocator
-    assert descriptors() <= before
-
-
 def test_descriptors_and_mappings_do_not_leak(opener):
-    cycles(500, opener)
+    open_in_cycles(opener, gi.share(numbers()), 500, writes=True)
     before = descriptors()
     for _ in range(200):
         handle = gi.share(gi.shared_empty(5, device="cpu"))
@@ -619,7 +590,7 @@ def test_descriptors_and_mappings_do_not_leak(opener):
 
 @pytest.mark.slow
 def test_many_cycles_leave_nothing(opener):
-    cycles(100_000, opener)
+    open_in_cycles(opener, gi.share(numbers()), 100_000, writes=True)
 
 
 def test_shared_empty_follows_the_rules_of_empty():
