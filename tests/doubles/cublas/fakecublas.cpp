@@ -2,6 +2,7 @@
 // memory, in float64, with the arguments checked as the real library checks them.
 #include <dlfcn.h>
 
+#include <complex>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -15,16 +16,22 @@ namespace {
 
 enum { R32 = 0, R64 = 1, R16 = 2, C32 = 4, C64 = 5, B16 = 14 };
 
-double read(const void* p, int type, long long i) {
+using Number = std::complex<double>;
+
+Number read(const void* p, int type, long long i) {
   switch (type) {
     case R32: return static_cast<const float*>(p)[i];
     case R64: return static_cast<const double*>(p)[i];
+    case C32: return static_cast<const std::complex<float>*>(p)[i];
+    case C64: return static_cast<const Number*>(p)[i];
     default: return 0;
   }
 }
-void write(void* p, int type, long long i, double v) {
-  if (type == R32) static_cast<float*>(p)[i] = float(v);
-  if (type == R64) static_cast<double*>(p)[i] = v;
+void write(void* p, int type, long long i, Number v) {
+  if (type == R32) static_cast<float*>(p)[i] = float(v.real());
+  if (type == R64) static_cast<double*>(p)[i] = v.real();
+  if (type == C32) static_cast<std::complex<float>*>(p)[i] = std::complex<float>(v);
+  if (type == C64) static_cast<Number*>(p)[i] = v;
 }
 
 struct Handle {
@@ -56,7 +63,7 @@ constexpr int kDefaultAlgorithm = -1;
 
 bool is_op(int op) { return op >= 0 && op <= 2; }
 long long at_least_one(long long n) { return n < 1 ? 1 : n; }
-long long item_bytes(int type) { return type == R64 ? 8 : 4; }
+long long item_bytes(int type) { return type == C64 ? 16 : type == R64 || type == C32 ? 8 : 4; }
 bool is_aligned(const void* p, int type) { return p && reinterpret_cast<uintptr_t>(p) % item_bytes(type) == 0; }
 
 // What the documentation of the gemm functions says that they refuse.
@@ -68,30 +75,41 @@ int refusal(const void* handle, int ta, int tb, long long m, long long n, long l
   if (!is_op(ta) || !is_op(tb)) return kInvalid;
   if (lda < at_least_one(ta ? k : m) || ldb < at_least_one(tb ? n : k) || ldc < at_least_one(m)) return kInvalid;
   if (!alpha || !beta || !is_aligned(a, at) || !is_aligned(b, bt) || !is_aligned(c, ct)) return kInvalid;
-  if (at != bt || at != ct || (at != R32 && at != R64)) return kNotSupported;
+  if (at != bt || at != ct || (at != R32 && at != R64 && at != C32 && at != C64)) return kNotSupported;
   // 68: CUBLAS_COMPUTE_32F, 77: CUBLAS_COMPUTE_32F_FAST_TF32, 70: CUBLAS_COMPUTE_64F
-  if (at == R32 ? compute != 68 && compute != 77 : compute != 70) return kNotSupported;
+  if (at == R32 || at == C32 ? compute != 68 && compute != 77 : compute != 70) return kNotSupported;
   if (algorithm != kDefaultAlgorithm) return kInvalid;
   // Results on top of each other: not refused by the real one, and not defined there either.
   return batch > 1 && stride_c == 0 ? kInvalid : 0;
 }
 
-void product(int ta, int tb, long long m, long long n, long long k, double alpha, const void* a, long long lda, const void* b,
-            long long ldb, double beta, const void* c, long long ldc, void* d, long long ldd, int type,
+// The element of an operand that op 2 (CUBLAS_OP_C) conjugates.
+Number element(const void* p, int type, int op, long long i) {
+  return op == 2 ? std::conj(read(p, type, i)) : read(p, type, i);
+}
+
+// Real numbers without the products of imaginary zeros, which are NaN beside an infinity.
+Number times(Number x, Number y, int type) {
+  return type == R32 || type == R64 ? Number(x.real() * y.real()) : x * y;
+}
+
+void product(int ta, int tb, long long m, long long n, long long k, Number alpha, const void* a, long long lda, const void* b,
+            long long ldb, Number beta, const void* c, long long ldc, void* d, long long ldd, int type,
             const void* bias) {
   for (long long j = 0; j < n; ++j)
     for (long long i = 0; i < m; ++i) {
-      double sum = 0;
+      Number sum = 0;
       for (long long q = 0; q < k; ++q)
-        sum += read(a, type, ta ? i * lda + q : q * lda + i) * read(b, type, tb ? q * ldb + j : j * ldb + q);
-      sum *= alpha;
-      if (beta != 0) sum += beta * read(c, type, j * ldc + i);
+        sum += times(element(a, type, ta, ta ? i * lda + q : q * lda + i),
+                     element(b, type, tb, tb ? q * ldb + j : j * ldb + q), type);
+      sum = times(sum, alpha, type);
+      if (beta != Number(0)) sum += times(beta, read(c, type, j * ldc + i), type);
       if (bias) sum += read(bias, type, i);
       write(d, type, j * ldd + i, sum);
     }
 }
 
-double scale(const void* p, int type) { return type == R64 ? *static_cast<const double*>(p) : *static_cast<const float*>(p); }
+Number scale(const void* p, int type) { return read(p, type, 0); }
 
 struct Desc {
   int ta = 0, tb = 0, epilogue = 1, scale = 0;
