@@ -26,7 +26,8 @@ from nanobind.stubgen import StubGen
 from stub_tables import CLASSES, SUPPRESSED, UNDECLARED
 
 ROOT = Path(__file__).parents[1]
-if __name__ == "__main__" and len(sys.argv) > 1:  # a core that is built and not yet installed
+BUILDING = __name__ == "__main__" and len(sys.argv) > 1
+if BUILDING:  # a core that is built and not yet installed
     sys.path.insert(0, str(ROOT))
     spec = spec_from_file_location("gpuinterop._core", sys.argv[1])
     sys.modules[spec.name] = module_from_spec(spec)
@@ -354,7 +355,11 @@ def check_signatures(slots: ast.Module) -> set[str]:
     if unknown:
         sys.exit(f"{FACE_SLOTS.name}: not in the package: {sorted(unknown)}")
     for name, said in functions.items():
-        taken = set(inspect.signature(getattr(gpuinterop, name)).parameters)
+        function = getattr(gpuinterop, name)
+        # NumPy's functions differ between its versions, and any of them can build the core.
+        if BUILDING and function.__module__ == "gpuinterop.numpy_api.names":
+            continue
+        taken = set(inspect.signature(function).parameters)
         if said != taken:
             sys.exit(f"{FACE_SLOTS.name}: {name} takes {sorted(taken)}, not {sorted(said)}")
     return set(functions)
