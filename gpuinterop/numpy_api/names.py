@@ -143,10 +143,6 @@ def _named(name: str, arrays: str, summary: str, example: str) -> Callable[..., 
     function = getattr(np, name, None) or getattr(contractions, name)  # NumPy 2.1 lacks two
     try:
         signature = inspect.signature(function)
-        kept = [
-            p for p in signature.parameters.values() if p.name != "newshape"
-        ]  # NumPy 2.1 has it
-        signature = signature.replace(parameters=kept)
     except ValueError:  # of a ufunc
         signature = inspect.Signature([
             inspect.Parameter("x1", inspect.Parameter.POSITIONAL_ONLY),
