@@ -22,6 +22,7 @@ _TYPES = {
     "complex64": MPI.C_FLOAT_COMPLEX, "complex128": MPI.C_DOUBLE_COMPLEX,
 }  # fmt: skip
 
+_PACKED = {"broadcast", "all_reduce", "reduce_scatter", "all_to_all"}
 _MOST, _PART = 1 << 31, 1 << 30  # Open MPI 5.0 counts in 32 bits
 
 
@@ -65,15 +66,16 @@ def takes(name: str, array: Any, stacked: bool) -> bool:
     """Return whether MPI reads or writes an array in place.
 
     Reductions need contiguous arrays. So do broadcasts: Open MPI divides long ones by the count of elements, which must
-    then be the same in every process, and a derived datatype counts as one. Open MPI 5.0 places two kinds of datatypes
-    wrongly: blocks of a stacked array that interleave or go backwards in memory, and single bytes that go backwards.
+    then be the same in every process, and a derived datatype counts as one. So does all_to_all: Bruck's algorithm reads
+    `x` with the datatype of `out`. Open MPI 5.0 places two kinds of datatypes wrongly: blocks of a stacked array that
+    interleave or go backwards in memory, and single bytes that go backwards.
     """
     if array.is_c_contiguous():
         return True
     if max(array.shape) >= _MOST:
         return False
     backwards = array.itemsize == 1 and any(step < 0 for step in array.strides)
-    if backwards or name in ("broadcast", "all_reduce", "reduce_scatter"):
+    if backwards or name in _PACKED:
         return False
     if not stacked:
         return True
@@ -83,12 +85,13 @@ def takes(name: str, array: Any, stacked: bool) -> bool:
 
 @contextmanager
 def _message(x: Any, blocks: int = 1) -> Iterator[Any]:
-    """Describe an array to MPI, or with `blocks` the first of its parts along axis 0, one for each process."""
+    """Describe an array to MPI, or with `blocks` the first of its parts along axis 0, one for each process.
+
+    As one element of a datatype, also if it is contiguous: some algorithms cut messages by the count of elements, or
+    use the count of one side with the datatype of the other.
+    """
     if x is None:
         yield None
-        return
-    if x.is_c_contiguous() and x.nbytes // blocks < _MOST:
-        yield [MPI.memory.fromaddress(x.ptr, x.nbytes), x.nbytes // blocks, MPI.BYTE]
         return
     first = 0 if blocks == 1 else 1
     shape, strides = x.shape[first:], x.strides[first:]
@@ -154,7 +157,10 @@ def recv(group: Any, out: Any, rank: int) -> None:
 
 
 def broadcast(group: Any, x: Any, root: int) -> None:
-    """Broadcast an array."""
+    """Broadcast a contiguous array, which MPI divides between the processes."""
+    if x.nbytes < _MOST:
+        group.Bcast([MPI.memory.fromaddress(x.ptr, x.nbytes), MPI.BYTE], root=root)
+        return
     with _message(x) as message:
         group.Bcast(message, root=root)
 

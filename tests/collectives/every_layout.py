@@ -1,6 +1,7 @@
 """Run each collective with each layout in one process of a group, and compare with NumPy; a test starts the others.
 
 mpirun -n 2 python every_layout.py mpi
+mpirun -n 2 python every_layout.py mpi long
 python every_layout.py gloo RANK SIZE FILE
 python every_layout.py nccl RANK SIZE FILE
 """
@@ -12,7 +13,9 @@ import numpy as np
 import gpuinterop as gi
 from gpuinterop import collectives
 
-SHAPE = (6, 5)
+# Long messages, of a MiB and more, are cut into pieces, and sent when both sides are ready.
+LONG = sys.argv[-1] == "long"
+SHAPE = (519, 513) if LONG else (6, 5)
 
 
 def _sliced(*slices):
@@ -165,7 +168,7 @@ def main(group, rank, size, device, dtypes):
     for dtype in dtypes:
         side = Side(device, dtype)
         for i, source in enumerate(LAYOUTS):
-            chosen = [targets[i % len(targets)], targets[(5 * i + 1) % len(targets)]]
+            chosen = [targets[i % len(targets)], targets[(5 * i + 1) % len(targets)]][LONG:]
             for j, target in enumerate(chosen):
                 library = "numpy" if device == "cpu" and (i + j) % 2 else "gpuinterop"
                 for collective in COLLECTIVES:
@@ -209,6 +212,8 @@ def enter(words):
 if __name__ == "__main__":
     group, rank, size, device = enter(sys.argv[1:])
     dtypes = ("float32", "int64") if device != "cpu" else ("float32", "int64", "uint8")
+    if LONG:
+        dtypes = ("float32",)
     wrong, count = main(group, rank, size, device, dtypes)
     wrong += in_place(group, size, device)
     print(f"rank {rank} of {size}: {count} cases, {len(wrong)} wrong", *wrong, sep="\n", flush=True)

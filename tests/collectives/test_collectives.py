@@ -15,11 +15,25 @@ from gpuinterop import collectives
 PROGRAM = str(Path(__file__).with_name("every_layout.py"))
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_every_layout_over_mpi(count):
-    done = mpirun(count, PROGRAM, "mpi")
+@pytest.mark.parametrize(("count", "long"), [(2, False), (3, False), (2, True)])
+def test_every_layout_over_mpi(count, long):
+    done = mpirun(count, PROGRAM, "mpi", *["long"] * long)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("624 cases, 0 wrong") == count
+    assert done.stdout.count(f"{104 if long else 624} cases, 0 wrong") == count
+
+
+def tuned(**options):
+    """The environment that chooses the algorithms of Open MPI's component "tuned"."""
+    chosen = {"use_dynamic_rules": 1, "priority": 100, **options}
+    return {**os.environ, **{f"OMPI_MCA_coll_tuned_{k}": str(v) for k, v in chosen.items()}}
+
+
+def test_every_layout_over_the_algorithms_of_large_groups():
+    """Cut by elements, Bruck's, sparbit: these read one side with the count or the datatype of the other."""
+    options = {"gather_algorithm": 3, "gather_algorithm_segmentsize": 1024, "alltoall_algorithm": 3}
+    done = mpirun(3, PROGRAM, "mpi", "long", env=tuned(allgather_algorithm=7, **options))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("104 cases, 0 wrong") == 3
 
 
 LONG_BROADCAST = """
@@ -41,9 +55,7 @@ for contiguous in range(3):  # the rank whose array is contiguous
 
 def test_a_long_broadcast_into_views_of_other_layouts():
     """Open MPI divides it by the count of elements, here by its algorithm scatter_allgather."""
-    options = {"coll_tuned_use_dynamic_rules": "1", "coll_tuned_bcast_algorithm": "8"}
-    environment = {**os.environ, **{f"OMPI_MCA_{k}": v for k, v in options.items()}}
-    done = mpirun(3, "-c", LONG_BROADCAST, env=environment)
+    done = mpirun(3, "-c", LONG_BROADCAST, env=tuned(bcast_algorithm=8))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split() == ["same"] * 9
 
@@ -167,6 +179,26 @@ def test_every_dtype_is_transferred(dtype, alone):
     out = zeros(1, 3, 2, dtype=dtype)
     collectives.gather(x.T, out, group=alone)
     assert out[0].tolist() == x.T.tolist()
+
+
+MANY = """
+import numpy as np
+from mpi4py import MPI
+from gpuinterop import collectives
+group, x = MPI.COMM_WORLD, np.zeros((1 << 31) + 5, "uint8")
+x[::1000003] = x[-1] = 7 - 7 * group.rank
+collectives.broadcast(x, group=group) if BROADCAST else (
+    collectives.send(x, 1, group=group) if group.rank == 0 else collectives.recv(x, 0, group=group))
+print(int(x[::1000003].sum()), int(x[-1]), flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broadcast", [False, True])
+def test_more_bytes_than_mpi_counts_between_processes(broadcast):
+    done = mpirun(2, "-c", MANY.replace("BROADCAST", str(broadcast)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == ["15036", "7"] * 2
 
 
 @pytest.mark.slow
