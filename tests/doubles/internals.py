@@ -24,10 +24,21 @@ def forget_calls() -> None:
     _core._forget_calls()
 
 
-def multiply_all_shapes_on_tensor_cores(monkeypatch) -> None:
-    """Let products with the precision tf32x3 use tensor cores where cuBLAS is faster, too."""
-    monkeypatch.setattr(tensor_product, "is_faster", lambda *shape: True)
+def compute_capability() -> int:
+    return _core._compute_capability(0)
+
+
+def multiply_all_shapes_on_tensor_cores(monkeypatch) -> list[tuple]:
+    """Let products with the precision tf32x3 use tensor cores where cuBLAS is faster, too; list their shapes."""
+    chosen: list[tuple] = []
+
+    def choose(*shape) -> bool:
+        chosen.append(shape)
+        return True
+
+    monkeypatch.setattr(tensor_product, "is_faster", choose)
     _core._forget_calls()
+    return chosen
 
 
 def forget_failed_imports() -> None:
