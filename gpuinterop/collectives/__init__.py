@@ -1,11 +1,12 @@
 """Send, gather and reduce any view of any library's array between processes, over the engine that the program uses.
 
-The class of `group` chooses the engine: an mpi4py communicator, or a process group of ``torch.distributed`` (Gloo,
-NCCL). Each function transfers the elements in index order, whatever the strides are on either side, or raises. Arrays
-are shared, never converted by a copy. What the engine cannot read in place is packed into a contiguous buffer: a copy,
-which `count_copies` counts and `no_copies` forbids before anything is sent. MPI reads most views in place, as derived
-datatypes. On a GPU the engine waits for the work that is queued on an array, and later work on the array waits for
-the engine. Every process of the group makes the same calls with arrays of the same size and dtype.
+The class of `group` chooses the engine: an mpi4py communicator, a process group of ``torch.distributed`` (Gloo,
+NCCL), or a communicator of nccl4py (NCCL). Each function transfers the elements in index order, whatever the strides
+are on either side, or raises. Arrays are shared, never converted by a copy. What the engine cannot read in place is
+packed into a contiguous buffer: a copy, which `count_copies` counts and `no_copies` forbids before anything is sent.
+MPI reads most views in place, as derived datatypes. On a GPU the engine waits for the work that is queued on an array,
+and later work on the array waits for the engine. Every process of the group makes the same calls with arrays of the
+same size and dtype.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = [
 ]  # fmt: skip
 
 # The package of a group's class: the file of this folder for that engine.
-ENGINES = {"mpi4py": "mpi", "torch": "process_group"}
+ENGINES = {"mpi4py": "mpi", "torch": "process_group", "nccl": "nccl"}
 OPERATIONS = ("sum", "prod", "max", "min")
 
 

@@ -3,10 +3,12 @@
 mpirun -n 2 python every_layout.py mpi
 mpirun -n 2 python every_layout.py mpi long
 python every_layout.py gloo RANK SIZE FILE
-python every_layout.py nccl RANK SIZE FILE
+python every_layout.py nccl|nccl4py RANK SIZE FILE
 """
 
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 
@@ -195,18 +197,48 @@ def in_place(group, size, device):
 
 def enter(words):
     """Return the group, the rank and the size that the command line describes, and the device."""
-    if words[0] == "mpi":
+    if words[0].startswith("mpi"):
         from mpi4py import MPI
 
-        return MPI.COMM_WORLD, MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size(), "cpu"
+        rank, size = MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()
+        return MPI.COMM_WORLD, rank, size, "cpu" if words[0] == "mpi" else f"cuda:{rank}"
+    backend, rank, size, file = words[0], int(words[1]), int(words[2]), words[3]
+    device = "cpu" if backend == "gloo" else f"cuda:{rank}"
+    if backend == "nccl4py":
+        return nccl_communicator(rank, size, Path(file)), rank, size, device
     import torch
     import torch.distributed as dist
 
-    backend, rank, size, file = words[0], int(words[1]), int(words[2]), words[3]
     if backend == "nccl":
         torch.cuda.set_device(rank)
     dist.init_process_group(backend, init_method=f"file://{file}", rank=rank, world_size=size)
-    return dist.group.WORLD, rank, size, f"cuda:{rank}" if backend == "nccl" else "cpu"
+    return dist.group.WORLD, rank, size, device
+
+
+def nccl_communicator(rank, size, file):
+    """Make a communicator of nccl4py, whose identity rank 0 writes to the file."""
+    import nccl.core
+    from cuda.core import Device
+
+    Device(rank).set_current()
+    if rank == 0:
+        file.with_suffix(".new").write_bytes(bytes(nccl.core.get_unique_id()))
+        file.with_suffix(".new").rename(file)
+    while not file.exists():
+        time.sleep(0.01)
+    identity = nccl.core.UniqueId.from_bytes(file.read_bytes())
+    return nccl.core.Communicator.init(size, rank, identity)
+
+
+def leave(group, backend):
+    """End the group, once every process has arrived here."""
+    if backend == "nccl4py":
+        group.destroy()
+    elif not backend.startswith("mpi"):
+        import torch.distributed as dist
+
+        dist.barrier()
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":
@@ -217,9 +249,5 @@ if __name__ == "__main__":
     wrong, count = main(group, rank, size, device, dtypes)
     wrong += in_place(group, size, device)
     print(f"rank {rank} of {size}: {count} cases, {len(wrong)} wrong", *wrong, sep="\n", flush=True)
-    if sys.argv[1] != "mpi":
-        import torch.distributed as dist
-
-        dist.barrier()
-        dist.destroy_process_group()
+    leave(group, sys.argv[1])
     sys.exit(bool(wrong))
