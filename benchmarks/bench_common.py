@@ -150,9 +150,10 @@ class Benchmark:
 
     def loop(
         self, row: str, calls: dict[str, Call], *, count: int = 1000, mark: float | None = None,
+        turns: int = 7,
     ) -> None:  # fmt: skip
         """Measure the microseconds of a step in loops of `count` steps with a wait at the end."""
-        count, turns = (3, 1) if self.options.quick else (count, 7)
+        count, turns = (3, 1) if self.options.quick else (count, turns)
         calls = self.usable(row, calls)
         times: dict[str, list[float]] = {who: [] for who in calls}
         # A first turn, which is discarded, raises the processor's clock and fills its caches for all contenders.

@@ -313,6 +313,24 @@ def ready_parts(
 def served(function: T, /) -> T: ...
 def imports(family: int | Callable[[Any], tuple[Any, ...]] = 0) -> Callable[[T], T]: ...
 def exports(library: str | None = None) -> Callable[[T], T]: ...
+def by_numpy(
+    function: Callable[..., Any],
+    parameters: str,
+    arrays: int = 1,
+    fixed: dict[str, Any] | None = None,
+    results: dict[str, Any] | None = None,
+    views: bool = False,
+    mixed: bool = False,
+) -> Callable[[T], T]: ...
+def call_lent(
+    library: str,
+    family: int,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    take: Callable[..., Any],
+) -> Any: ...
+def numpy_view(x: Array) -> np.ndarray[Any, Any]: ...
 def _set_exporter(
     library: str,
     on_cuda: bool = False,

@@ -15,31 +15,6 @@ from .core_view import core_view
 from .dtypes import as_supported_dtype, is_supported
 
 
-class _HostView:
-    """Lets NumPy share a host array's memory, holding the array as its owner."""
-
-    __slots__ = ("__array_interface__", "array")
-
-    def __init__(self, array: _core.Array) -> None:
-        self.array = array
-        # Types from ml_dtypes have no typestr of their own, so NumPy reads integers, which are viewed as the
-        # dtype afterwards. "V2" is not possible, because NumPy 2.1.0 crashes on it.
-        own = array.dtype.isbuiltin == 1
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": array.shape,
-            "typestr": array.dtype.str
-            if own
-            else f"{'|' if array.itemsize == 1 else '<'}u{array.itemsize}",
-            "data": (array.ptr, array.readonly),
-            "strides": array.strides,
-        }
-
-
-# Before NumPy 2.2.5 the results of numpy.from_dlpack are read-only, whatever the array is.
-DLPACK_WORKS = np.lib.NumpyVersion(np.__version__) >= "2.2.5"
-
-
 def as_numpy_view(
     array: _core.Array, where: str = "gpuinterop.capture", *, written: bool = False
 ) -> np.ndarray[Any, Any]:
@@ -51,15 +26,7 @@ def as_numpy_view(
         _core._note_write(array)
     else:
         _core._require_set(where, array)
-    # A view of the core's class, because a subclass may override any attribute and NumPy would read
-    # outside the memory. This also refuses an incomplete layout (_set_stride and similar).
-    seen = _core.view(_core.Array, array)
-    if seen.size == 0:
-        # Older NumPy versions refuse a null pointer, and there is nothing to share.
-        return np.empty(seen.shape, seen.dtype)
-    if DLPACK_WORKS and seen.dtype.isbuiltin == 1 and _core._recording() is None:
-        return np.from_dlpack(seen)  # a capture refuses an export
-    return np.asarray(_HostView(seen)).view(seen.dtype)
+    return _core.numpy_view(array)
 
 
 def to_host_array(x: Any, where: str, memory: bool = False) -> np.ndarray[Any, Any]:

@@ -13,7 +13,7 @@ from gpuinterop.elementwise.missing_names import own_call
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.exchange import registry
 
-from .loan import Loan
+from .loan import call_on_loan
 
 # The package of CuPy that has the functions of a package.
 _ON_CUDA = {"numpy": "cupy", "scipy": "cupyx.scipy"}
@@ -33,7 +33,7 @@ def borrow(
         if found is None:
             raise _missing(path, x, reason)
         function = found
-    return Loan(registry.backend(library)).call(function, args, kwargs)
+    return call_on_loan(registry.backend(library), function, args, kwargs)
 
 
 def _on_cuda(path: str) -> Any:

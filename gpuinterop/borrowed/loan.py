@@ -18,6 +18,25 @@ from gpuinterop.ndarray import CudaNdarray
 _NO_ARRAYS = frozenset({bool, int, float, complex, str, bytes, slice, type(None), type(Ellipsis)})
 
 
+def call_on_loan(
+    entry: registry.Backend, function: Callable[..., Any], args: tuple[Any, ...],
+    kwargs: dict[str, Any], copyif: bool = False,
+) -> Any:  # fmt: skip
+    """Call a library's function on the memory of the arguments. What raises before it has changed nothing."""
+
+    def take(result: Any, lent: list[tuple[Any, Any]], narrow: bool) -> Any:
+        loan = Loan(entry, copyif)
+        loan.lent, loan.narrow = lent, narrow
+        return loan.take(result)
+
+    family = getattr(entry.module, "FAMILY", 0)
+    if family:  # the core converts usual arguments and results
+        found = _core.call_lent(entry.name, family, function, args, kwargs, take)
+        if found is not NotImplemented:
+            return found
+    return Loan(entry, copyif).call(function, args, kwargs)
+
+
 class Loan:
     """One call of a library's function."""
 

@@ -11,7 +11,7 @@ from gpuinterop.errors import ArgumentTypeError, MissingNameError, type_name
 from gpuinterop.errors.arguments import require_bool
 from gpuinterop.exchange import registry
 
-from .loan import Loan
+from .loan import call_on_loan
 
 # Packages whose functions take the arrays of another library.
 _ARRAYS_OF = {"scipy": "numpy", "cupyx": "cupy", "torchvision": "torch", "torchaudio": "torch"}
@@ -57,7 +57,7 @@ class Borrowed:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function with its library's arrays over the memory of `args`."""
-        return Loan(self._entry, self._copyif).call(self._value, args, kwargs)
+        return call_on_loan(self._entry, self._value, args, kwargs, self._copyif)
 
 
 class Via:

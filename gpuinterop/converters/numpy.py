@@ -10,7 +10,7 @@ from gpuinterop import _core, errors
 from gpuinterop.arrays import copy_tracking
 from gpuinterop.arrays.core_view import class_for
 from gpuinterop.arrays.dtypes import NAMES, as_supported_dtype, name_of
-from gpuinterop.arrays.numpy_views import DLPACK_WORKS, as_numpy_view, refuse_mask, to_host_array
+from gpuinterop.arrays.numpy_views import as_numpy_view, refuse_mask, to_host_array
 from gpuinterop.devices.foreign_handles import CPU
 from gpuinterop.errors.messages import foreign_byte_order
 from gpuinterop.exchange.foreign_memory import import_memory
@@ -51,8 +51,6 @@ def export(x: Any, library: Any) -> numpy.ndarray[Any, Any]:
     """Return a NumPy array over the memory of a host array, or a download."""
     if _core.traits(x) & _core.ON_CUDA:
         return to_host_array(x, "to_numpy", memory=True)
-    if DLPACK_WORKS and x.dtype.isbuiltin == 1:
-        return numpy.from_dlpack(x)
     return as_numpy_view(x)
 
 

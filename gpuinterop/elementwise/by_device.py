@@ -79,7 +79,11 @@ def by_device(
                 made = _of_class(found, cls)
             return made if options.get("out") is None else options["out"]
 
-        return call
+        if own:
+            return call
+        words = " ".join(name for name in names if name != "out")
+        usual = _core.by_numpy(on_host, words, arrays, results=named)
+        return usual(call)
 
     return decorate
 

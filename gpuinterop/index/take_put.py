@@ -39,6 +39,7 @@ def nonzero(x: Any) -> tuple[Any, ...]:
     return tuple(_places(x, "nonzero"))
 
 
+@_core.by_numpy(np.argwhere, "x")
 def argwhere(x: Any) -> Any:
     """Return the indices of the elements that are not zero: one row for each element, one column for each axis.
 
@@ -62,6 +63,7 @@ def _places(x: Any, where: str) -> Any:
     return Selection(mask, where).places()
 
 
+@_core.by_numpy(np.flatnonzero, "x")
 def flatnonzero(x: Any) -> Any:
     """Return the indices of the elements that are not zero in the flattened array.
 
@@ -122,6 +124,7 @@ def take(
     return read(Elements(source, [(along, array)], along, "take", number), x, out)
 
 
+@_core.by_numpy(np.take_along_axis, "x indices axis", 2, mixed=True)
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
     """Return the elements of x at `indices` along `axis`, matched with the other axes.
 
@@ -205,6 +208,7 @@ def put(x: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     write(elements, values, x)
 
 
+@_core.by_numpy(np.compress, "condition x axis", 2, mixed=True)
 def compress(condition: Any, x: Any, axis: int | None = None, out: Any = None) -> Any:
     """Return the parts of x along `axis` for which the 1-d `condition` is true; None flattens x first.
 

@@ -34,6 +34,7 @@ from gpuinterop.reduce.table import REDUCTIONS, Reduction
 from gpuinterop.sorting import scan, search, sort
 
 from . import build, contractions, equality
+from .by_numpy import MOVES, VIEWS, by_numpy
 
 # ---- new arrays -------------------------------------------------------------------------------------
 
@@ -423,12 +424,19 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     **{function: _at_least(function) for function in (np.atleast_1d, np.atleast_2d, np.atleast_3d)},
 }  # fmt: skip
 
+for name in (*VIEWS, *MOVES):
+    own = NUMPY_FUNCTIONS[getattr(np, name)]
+    if not isinstance(
+        own, type(roll)
+    ):  # such as concatenate, whose usual calls the core carries out itself
+        NUMPY_FUNCTIONS[getattr(np, name)] = by_numpy(name)(own)
 # The core carries these out without Python; a call that one of them refuses goes to the function above.
 _core._set_numpy_functions(
     {f: own for f, own in NUMPY_FUNCTIONS.items() if isinstance(own, (BuiltinFunctionType, type(roll)))}
     | {getattr(np, name): FUNCTIONS_OF_AXES[row.name]
        for row in REDUCTIONS.values() for name in (row.name, *row.aliases) if hasattr(np, name)}
-    | {np.where: FUNCTIONS["where"], np.matmul: products.matmul},
+    | {np.where: FUNCTIONS["where"], np.matmul: products.matmul, np.searchsorted: search.searchsorted,
+       np.take_along_axis: take_put.take_along_axis, np.compress: take_put.compress, np.unique: search.unique},
     np._NoValue,
 )  # fmt: skip
 

@@ -19,6 +19,7 @@ from gpuinterop.errors import GpuInteropError
 from gpuinterop.fusion.fuse import fuse
 
 from . import contractions
+from .by_numpy import by_numpy
 
 # name | its arguments that are arrays: the number of leading ones, "*" all, "[]" a list of them as the first, "+" those
 # of einsum | what it returns, and in the next line an example = its value.
@@ -172,7 +173,7 @@ def _named(name: str, arrays: str, summary: str, example: str) -> Callable[..., 
         f"{summary}\n\nAs `numpy.{name}`, on the device of the arrays.\n\nExamples\n--------\n"
         f">>> import gpuinterop\n>>> gpuinterop.{text}.tolist()\n{value}\n"
     )
-    return call
+    return by_numpy(name)(call)
 
 
 def _converted(
@@ -264,6 +265,7 @@ def _over(function: Any, x: Any, axis: Any, where: str) -> Any:
     (x,) = results.as_operands(where, x)
     try:
         axes = _core.read_axes(axis, x.ndim, where)
-        return function(x, axes) if x.size else FUNCTIONS["exp"](x)
+        # One int is a constant that the core compares; a tuple makes Python look the function up.
+        return function(x, axes if len(axes) != 1 else axes[0]) if x.size else FUNCTIONS["exp"](x)
     except GpuInteropError as error:
         raise error.changed(where=where) from None

@@ -73,6 +73,7 @@ SCANS: dict[str, Scan] = {
 # ---- functions ------------------------------------------------------------------------------------
 
 
+@_core.by_numpy(np.cumsum, "x axis dtype")
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sums of x along `axis`; None flattens x first.
 
@@ -88,6 +89,7 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan("sum", x, axis, dtype, out, "cumsum")
 
 
+@_core.by_numpy(np.cumprod, "x axis dtype")
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running products of x along `axis`; None flattens x first. See `cumsum`.
 
@@ -100,6 +102,7 @@ def cumprod(x: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
     return _scan("prod", x, axis, dtype, out, "cumprod")
 
 
+@_core.by_numpy(np.cumulative_sum, "x * axis dtype")
 def cumulative_sum(
     x: Any,
     /,
@@ -122,6 +125,7 @@ def cumulative_sum(
     return _cumulative("sum", x, axis, dtype, out, include_initial, "cumulative_sum")
 
 
+@_core.by_numpy(np.cumulative_prod, "x * axis dtype")
 def cumulative_prod(
     x: Any,
     /,

@@ -38,6 +38,7 @@ _SEARCHSORTED: Any = np.searchsorted
 _UNIQUE: Any = np.unique
 
 
+@_core.by_numpy(np.searchsorted, "x v side", 2)
 def searchsorted(x: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     """Return where to insert the elements of v into the sorted 1-d x to keep it sorted, as int64.
 
@@ -137,6 +138,7 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
+@_core.by_numpy(np.unique, "x * return_counts equal_nan")
 def unique(
     x: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
     axis: int | None = None, *, equal_nan: bool = True, sorted: bool = True,
@@ -222,6 +224,7 @@ def _unique_on_device(source: Any, wanted: tuple[bool, ...], equal_nan: bool) ->
     return found
 
 
+@_core.by_numpy(np.unique, "x", fixed={"equal_nan": False})
 def unique_values(x: Any, /) -> Any:
     """Return the sorted distinct elements of x; each NaN is distinct. See `unique`.
 
@@ -234,6 +237,7 @@ def unique_values(x: Any, /) -> Any:
     return unique(x, equal_nan=False)
 
 
+@_core.by_numpy(np.unique_counts, "x", results={"UniqueCountsResult": UniqueCounts})
 def unique_counts(x: Any, /) -> UniqueCounts:
     """Return the sorted distinct elements of x, and how often each occurs; each NaN is distinct.
 
@@ -270,6 +274,7 @@ def unique_all(x: Any, /) -> UniqueAll:
     return UniqueAll(*unique(x, True, True, True, equal_nan=False))
 
 
+@_core.by_numpy(np.isin, "element test_elements assume_unique invert", 2)
 def isin(
     element: Any,
     test_elements: Any,

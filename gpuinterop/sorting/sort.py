@@ -23,6 +23,7 @@ from .lines import sorted_lines
 _KINDS = ("quicksort", "heapsort", "mergesort", "stable")
 
 
+@_core.by_numpy(np.sort, "x axis", fixed={"kind": "stable"})
 def sort(
     x: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *,
     stable: bool | None = None, descending: bool = False,
@@ -41,6 +42,7 @@ def sort(
     return _sorted(x, axis, kind, order, stable, descending, "sort")
 
 
+@_core.by_numpy(np.argsort, "x axis", fixed={"kind": "stable"})
 def argsort(
     x: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *,
     stable: bool | None = None, descending: bool = False,

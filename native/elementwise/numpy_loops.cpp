@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "arrays/numpy_arrays.hpp"
 #include "interpreter/error.hpp"
 
 namespace gpuinterop::ops {
@@ -57,10 +58,8 @@ uint8_t itemsize_of_letter(char letter) {
   }
 }
 
-// Places in NumPy's table of C functions, which every NumPy 2 has. The first returns the version of the
-// ABI, in every NumPy; the second a PyArray_ArrFuncs.
-constexpr int kGetNDArrayCVersion = 0, kGetArrFuncs = 365;
-constexpr unsigned kNumPy2 = 0x02000000;
+// The place in NumPy's table of C functions of the one that returns a PyArray_ArrFuncs.
+constexpr int kGetArrFuncs = 365;
 // Fields of PyArray_ArrFuncs, which are all pointers: argmax follows 21 casts and 5 functions. argmin is the last
 // field, because NumPy added it later.
 constexpr int kArgMax = 26, kArgMin = 46;
@@ -91,13 +90,8 @@ HostLoop ufunc_loop(PyObject* ufunc, int index) {
 }
 
 const FindBest* find_best(DTypeId dtype, bool max) {
-  const PyRef numpy = PyRef::steal(PyImport_ImportModule("numpy._core._multiarray_umath"));
-  const PyRef capsule =
-      PyRef::steal(numpy ? PyObject_GetAttrString(numpy.get(), "_ARRAY_API") : nullptr);
-  auto** const api =
-      capsule ? static_cast<void**>(PyCapsule_GetPointer(capsule.get(), nullptr)) : nullptr;
-  if (!api) PyErr_Clear();
-  if (!api || reinterpret_cast<unsigned (*)()>(api[kGetNDArrayCVersion])() != kNumPy2)
+  void** const api = numpy_api();
+  if (!api)
     fail(Kind::Unsupported, max ? "argmax" : "argmin", "the C API of NumPy 2",
          "a NumPy with another one", "install 'numpy<3'");
   auto* const functions =

@@ -9,6 +9,7 @@
 #include "captures/recorder.hpp"
 #include "exchange/c_api.hpp"
 #include "exchange/import_any.hpp"
+#include "exchange/lending.hpp"
 #include "interpreter/error_translation.hpp"
 #include "interpreter/register.hpp"
 #include "interpreter/served.hpp"
@@ -68,13 +69,20 @@ PyObject* export_by_function(const Exporter& e, PyObject* x) {
   return PyObject_Vectorcall(function.get(), args, 2, nullptr);
 }
 
-// `f.of` is the library; null: the second argument names it.
-PyObject* export_argument(const PublicFunction& f, PyObject* x, PyObject* library) {
-  if (!is_array(x) || (!f.of && converters_changed)) return nullptr;
+}  // namespace
+
+PyObject* exchange::export_ordinary(PyObject* x, PyObject* library) {
   const Exporter* e = find_exporter(library, unwrap(x).device.is_cuda());
   if (!e) return nullptr;
   if (e->module) return export_by_function(*e, x);
   return exchange_export(x, reinterpret_cast<PyTypeObject*>(e->maker.get()));
+}
+
+namespace {
+
+// `f.of` is the library; null: the second argument names it.
+PyObject* export_argument(const PublicFunction& f, PyObject* x, PyObject* library) {
+  return is_array(x) && (f.of || !converters_changed) ? export_ordinary(x, library) : nullptr;
 }
 
 // The first `needed` arguments have no names, and copyif may follow.
@@ -160,6 +168,7 @@ void register_converter_functions(nb::module_& m) {
       "module"_a = nb::none(), "mask"_a = 0, "wanted"_a = 0,
       "Export ordinary arrays by the exchange table of the class `maker`, or, with a module, those "
       "whose traits under `mask` are `wanted`, by maker(x, module). None: forget the library.");
+  register_lending(m);
   m.attr("ANY_PROTOCOL") = int(Family::Protocols);
   m.attr("NUMPY") = int(Family::Numpy);
   m.attr("TORCH") = int(Family::Torch);

@@ -5,7 +5,7 @@
 #include <deque>
 #include <utility>
 
-#include "interpreter/error_translation.hpp"
+#include "interpreter/attempt.hpp"
 #include "interpreter/register.hpp"
 
 namespace nb = nanobind;
@@ -79,22 +79,7 @@ auto& table = *new std::deque<Served>;  // never destroyed; references stay vali
 PyObject* attempt_served(const Served& function, PyObject* const* args, Py_ssize_t nargs,
                          PyObject* names) {
   const Values values = function.parameters.read(args, nargs, names);
-  try {
-    PyObject* const made = function.run(values);
-    if (!made) forgive();
-    return made;
-  } catch (const Error& error) {
-    // These do not depend on the arguments; a second try would take long, or record a part.
-    const bool final =
-        error.kind == Kind::OutOfMemory || error.kind == Kind::Capture || error.kind == Kind::Cuda;
-    if (final) throw;
-  } catch (const PythonError&) {
-    forgive();
-  } catch (nb::python_error& error) {
-    error.restore();
-    forgive();
-  }
-  return nullptr;
+  return attempt_in_core([&] { return function.run(values); });
 }
 
 PyObject* attempt_by_number(const PublicFunction& self, PyObject* const* args, Py_ssize_t nargs,

@@ -349,6 +349,130 @@ def test_a_warm_function_of_numpy_runs_no_python_of_the_package(device, name):
     np.testing.assert_allclose(OF_NUMPY[name](operands).get(), OF_NUMPY[name](on_host), rtol=1e-6)
 
 
+# Functions whose usual calls NumPy's function of the same name carries out: views on any device, the others on "cpu".
+VIEWS = {
+    "flip": lambda m, o: m.flip(o.x, axis=1),
+    "fliplr, flipud": lambda m, o: m.fliplr(m.flipud(o.x)),
+    "rot90": lambda m, o: m.rot90(o.x, 3),
+    "moveaxis": lambda m, o: m.moveaxis(o.stack, 0, -1),
+    "rollaxis": lambda m, o: m.rollaxis(o.stack, 2),
+    "swapaxes": lambda m, o: m.swapaxes(o.x, 0, 1),
+    "transpose": lambda m, o: m.transpose(o.x[::-1], (1, 0)),
+    "matrix_transpose": lambda m, o: m.matrix_transpose(o.stack),
+    "squeeze": lambda m, o: m.squeeze(o.x[:1, 1:], axis=0),
+    "expand_dims": lambda m, o: m.expand_dims(o.x, (0, -1)),
+    "atleast_1d": lambda m, o: m.atleast_1d(o.total),
+    "atleast_3d": lambda m, o: m.atleast_3d(o.x),
+    "array_split": lambda m, o: m.array_split(o.x, 2, axis=1),
+    "vsplit": lambda m, o: m.vsplit(o.x, [1, 3]),
+    "unstack": lambda m, o: m.unstack(o.x, axis=1),
+    "real": lambda m, o: m.real(o.x),
+    "imag": lambda m, o: m.imag(o.complex),
+}
+ON_THE_HOST = {
+    "sort": lambda m, o: m.sort(o.x, axis=0),
+    "sort of integers": lambda m, o: m.sort(o.whole, -1),
+    "argsort": lambda m, o: m.argsort(o.x),
+    "cumsum": lambda m, o: m.cumsum(o.x, 1),
+    "cumsum of bools": lambda m, o: m.cumsum(o.logical, axis=0),
+    "cumprod": lambda m, o: m.cumprod(o.complex, axis=1),
+    "cumulative_sum": lambda m, o: m.cumulative_sum(o.v, axis=0),
+    "searchsorted": lambda m, o: m.searchsorted(o.v, o.w, side="right"),
+    "isin": lambda m, o: m.isin(o.whole, o.whole[1:2]),
+    "unique": lambda m, o: m.unique(o.whole, return_counts=True),
+    "unique_counts": lambda m, o: m.unique_counts(o.logical).counts,
+    "argwhere": lambda m, o: m.argwhere(o.logical),
+    "flatnonzero": lambda m, o: m.flatnonzero(o.x),
+    "take_along_axis": lambda m, o: m.take_along_axis(o.v, o.places, 0),
+    "compress": lambda m, o: m.compress(o.logical[0], o.x, axis=1),
+    "hstack": lambda m, o: m.hstack([o.x, o.y]),
+    "vstack": lambda m, o: m.vstack((o.v, o.w)),
+    "dstack": lambda m, o: m.dstack([o.x, o.y]),
+    "column_stack": lambda m, o: m.column_stack([o.v, o.w]),
+    "append": lambda m, o: m.append(o.x, o.y, axis=0),
+    "pad": lambda m, o: m.pad(o.x, (1, 2)),
+    "tril": lambda m, o: m.tril(o.x, -1),
+    "triu": lambda m, o: m.triu(o.wide),
+    "fft": lambda m, o: m.fft.rfft(o.x, 7, axis=0),
+    "ifft2": lambda m, o: m.fft.ifft2(o.complex),
+    "solve": lambda m, o: m.linalg.solve(o.regular, o.v),
+    "eigh": lambda m, o: m.linalg.eigh(o.a @ o.a.T),
+    "det": lambda m, o: m.linalg.det(o.stack),
+}  # fmt: skip
+
+
+def on_both(device):
+    """Arrays on a device, and the same values in NumPy's arrays."""
+    arrays, on_host = Operands(device), Operands("cpu")
+    arrays.total.fill(3)
+    on_host.total.fill(3)
+    arrays.regular = gi.CudaNdarray(np.eye(4, dtype="float32") + HOST[:, :4] / 8, device=device)
+    on_host.regular = arrays.regular.get()
+    for one in vars(on_host):
+        setattr(on_host, one, np.asarray(getattr(on_host, one)))
+    return arrays, on_host
+
+
+def in_a_list(found):
+    return list(found) if isinstance(found, (list, tuple)) else [found]
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_warm_view_by_numpy_runs_no_python_of_the_package(device, name):
+    arrays, on_host = on_both(device)
+    of = {
+        "moveaxis": "stack",
+        "rollaxis": "stack",
+        "matrix_transpose": "stack",
+        "atleast_1d": "total",
+    }
+    source = getattr(arrays, "complex" if name == "imag" else of.get(name, "x"))
+    for module in (gi, np):
+        assert functions_of(partial(VIEWS[name], module, arrays), PACKAGE) == []
+        found, expected = (in_a_list(VIEWS[name](*g)) for g in ((module, arrays), (np, on_host)))
+        assert type(VIEWS[name](module, arrays)) is not np.ndarray
+        for one, wanted in zip(found, expected, strict=True):
+            assert gi.shares_memory(one, source)
+            assert type(one) is (gi.GpuArray if name == "imag" else gi.CudaNdarray)
+            np.testing.assert_array_equal(one.get(), wanted, strict=True)
+
+
+@pytest.mark.parametrize("name", ON_THE_HOST)
+def test_a_warm_call_by_numpy_runs_no_python_of_the_package(name):
+    arrays, on_host = on_both("cpu")
+    for module in (gi, np):
+        assert functions_of(partial(ON_THE_HOST[name], module, arrays), PACKAGE) == []
+        found, expected = (
+            in_a_list(ON_THE_HOST[name](*g)) for g in ((module, arrays), (np, on_host))
+        )
+        for one, wanted in zip(found, expected, strict=True):
+            assert one.device.type == "cpu"
+            assert not gi.shares_memory(one, arrays.x)
+            assert type(one) in (gi.CudaNdarray, gi.GpuArray)
+            assert (type(one) is gi.CudaNdarray) == (wanted.dtype == np.float32)
+            np.testing.assert_array_equal(one.get(), np.asarray(wanted), strict=True)
+
+
+def test_calls_that_numpy_does_not_carry_out_are_pythons():
+    x = gi.CudaNdarray(HOST, device="cpu")
+    np.testing.assert_array_equal(gi.sort(x.T, axis=0).get(), HOST.T)
+    assert gi.sort(x.T, axis=0).flags.c_contiguous
+    assert gi.sort(x, descending=True)[0, 0].item() == HOST[0, -1]
+    assert gi.sort(x.astype("float16")).dtype == np.float16
+    with gi.count_copies() as seen:
+        gi.sort(x)
+    assert seen.count == 0
+    with pytest.raises(gi.AxisError, match="sort"):
+        gi.sort(x, axis=2)
+    with pytest.raises(gi.DTypeError, match="append"):
+        gi.append(x, gi.GpuArray([1.0], device="cpu", dtype="float64"))
+    with pytest.raises(gi.CaptureError):
+        gi.capture(lambda x: gi.unique(x), x)
+    graph = gi.capture(lambda x: gi.cumsum(x, 1), x)
+    x.fill(2)
+    np.testing.assert_array_equal(graph(x).get()[0], [2, 4, 6, 8, 10])
+
+
 # A cached call must not be served by the entry of another one.
 
 

@@ -1,0 +1,394 @@
+// Functions of other libraries on the memory of arrays. The usual call, whose arguments are arrays that the library
+// shares, numbers, text, and lists of these, runs no Python of the package. Python carries out the others.
+#include "exchange/lending.hpp"
+
+#include <deque>
+#include <vector>
+
+#include "arrays/numpy_arrays.hpp"
+#include "arrays/type.hpp"
+#include "captures/recorder.hpp"
+#include "exchange/import_any.hpp"
+#include "interpreter/attempt.hpp"
+#include "interpreter/error.hpp"
+#include "interpreter/served.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gpuinterop {
+
+namespace {
+
+constexpr Py_ssize_t kMostArguments = 16;
+
+// Numbers, text and None, which no array is in.
+bool is_plain(PyObject* o) {
+  return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) ||
+         PyUnicode_CheckExact(o) || PyComplex_CheckExact(o);
+}
+
+// A sequence as a tuple whose items no one else changes; null for other objects.
+PyRef items_of(PyObject* o) {
+  return PyList_CheckExact(o) || PyTuple_CheckExact(o) ? PyRef::checked(PySequence_Tuple(o))
+                                                       : PyRef();
+}
+
+// A list or tuple of the converted items; null if convert() returns null for one of them.
+template <class Convert>
+PyRef convert_items(PyObject* items, bool list, Convert&& convert) {
+  const Py_ssize_t n = PyTuple_Size(items);
+  PyRef made = PyRef::checked(list ? PyList_New(n) : PyTuple_New(n));
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyRef item = convert(PyTuple_GetItem(items, i));
+    if (!item) return {};
+    if (list)
+      PyList_SetItem(made.get(), i, item.release());
+    else
+      PyTuple_SetItem(made.get(), i, item.release());
+  }
+  return made;
+}
+
+struct Lent {
+  PyRef own, theirs;  // an array, and the library's object over its memory
+};
+
+// One call: what was lent, and the arguments.
+struct Call {
+  std::vector<Lent> lent;
+  bool narrow = false;  // an operand is a CudaNdarray, so float32 results are too
+  PyRef held[kMostArguments];
+  PyObject* args[kMostArguments] = {};
+  Py_ssize_t count = 0;
+
+  void add(PyRef value) {
+    args[count] = value.get();
+    held[count++] = std::move(value);
+  }
+  void note(PyObject* x, const PyRef& theirs) {
+    narrow = narrow || is_cudandarray(Py_TYPE(x));
+    lent.push_back({PyRef::borrow(x), theirs});
+  }
+  const Lent* find(PyObject* theirs) const {
+    for (const Lent& one : lent)
+      if (one.theirs.get() == theirs) return &one;
+    return nullptr;
+  }
+};
+
+// The class of a result of a function.
+PyTypeObject* class_of_result(DTypeId dtype, bool narrow) {
+  return narrow ? result_type(dtype) : reinterpret_cast<PyTypeObject*>(gpuarray_class().ptr());
+}
+
+// ---- NumPy's functions, in place of the package's ----------------------------------------------------
+
+// A function of the package, and the one of NumPy that carries its usual calls out.
+struct NumpyFunction {
+  PyRef function;
+  std::vector<PyRef> names;  // of the parameters that a call may pass
+  Py_ssize_t positional;     // the number of those without a name
+  Py_ssize_t arrays;         // the first ones; 0: the first one is a list of arrays
+  PyRef fixed_names;         // a tuple: options that each call gets
+  std::vector<PyRef> fixed;  // their values
+  PyRef results;             // a dict: the class of a tuple by the name of NumPy's
+  bool views;                // it makes views, and reads no element
+  bool mixed;                // the arrays may differ in dtype
+};
+auto& numpy_calls = *new std::deque<NumpyFunction>;  // never destroyed; references stay valid
+
+bool has_known_class(PyObject* x) {
+  return Py_TYPE(x) == result_type(kFloat32) ||
+         reinterpret_cast<PyObject*>(Py_TYPE(x)) == gpuarray_class().ptr();
+}
+
+// The array as NumPy's; null: Python has to look at it.
+PyRef lend_to_numpy(const NumpyFunction& f, PyObject* x, Call& call) {
+  if (!is_array(x)) return {};
+  const Array& a = unwrap(x);
+  if (!f.views) {
+    // NumPy computes with the dtypes up to complex128, and takes indices beyond 63 bits for negative ones. A result has
+    // the order of its operands.
+    const bool ordinary = !a.device.is_cuda() && a.dtype <= kComplex128 && a.dtype != kFloat16 &&
+                          !(f.mixed && a.dtype == kUInt64) && a.layout.ndim() &&
+                          a.layout.is_c_contiguous() && has_known_class(x);
+    if (!ordinary ||
+        (!f.mixed && !call.lent.empty() && unwrap(call.lent[0].own.get()).dtype != a.dtype))
+      return {};
+    ops::require_set("numpy", a);
+  }
+  PyRef made = numpy_view(x);
+  call.note(x, made);
+  return made;
+}
+
+// An argument that is no array.
+PyRef keep_plain(PyObject* value) {
+  if (is_plain(value)) return PyRef::borrow(value);
+  const PyRef items = items_of(value);
+  const bool plain = items && convert_items(items.get(), false, keep_plain);
+  return plain ? PyRef::borrow(value) : PyRef();
+}
+
+PyRef as_numpy_argument(const NumpyFunction& f, Py_ssize_t i, PyObject* value, Call& call) {
+  auto lend = [&](PyObject* x) { return lend_to_numpy(f, x, call); };
+  if (i < f.arrays) return lend(value);
+  if (i || f.arrays) return keep_plain(value);
+  const PyRef items = items_of(value);
+  return items ? convert_items(items.get(), true, lend) : PyRef();
+}
+
+bool is_known_name(const NumpyFunction& f, PyObject* name) {
+  for (const PyRef& known : f.names)
+    if (known.get() == name) return true;
+  for (const PyRef& known : f.names)
+    if (PyUnicode_Compare(known.get(), name) == 0) return true;
+  return false;
+}
+
+// The view of `x` that is NumPy's view of the memory lent for it.
+PyRef same_view(const NumpyArray& view, int dtype, const Lent& of) {
+  PyObject* const x = of.own.get();
+  Array made = view_of(x);
+  const bool same = dtype == made.dtype;
+  int64_t strides[kMaxDims];
+  std::copy_n(view.strides, view.ndim, strides);
+  made.dtype = static_cast<DTypeId>(dtype);
+  made.layout = exchange::layout_of_bytes(view.ndim, reinterpret_cast<int64_t*>(view.shape),
+                                          strides, made.itemsize(), "numpy");
+  const Array& a = unwrap(x);
+  made.data =
+      made.layout.size() ? a.data + (view.data - as_numpy_array(of.theirs.get())->data) : nullptr;
+  made.readonly = made.readonly || !view.writable();
+  PyTypeObject* const type = same ? Py_TYPE(x) : class_of_result(made.dtype, false);
+  return PyRef::steal(wrap(type, std::move(made)));
+}
+
+// NumPy's array as an array on its memory.
+PyRef adopt_numpy(PyObject* o, const NumpyArray& found, int dtype, bool narrow) {
+  exchange::Checked c;
+  int64_t strides[kMaxDims];
+  std::copy_n(found.strides, found.ndim, strides);
+  c.dtype = static_cast<DTypeId>(dtype);
+  c.layout = exchange::layout_of_bytes(found.ndim, reinterpret_cast<int64_t*>(found.shape), strides,
+                                       itemsize_of(c.dtype), "numpy");
+  c.data = found.data;
+  c.readonly = !found.writable();
+  exchange::check_memory(&c, exchange::Trust::Never, false, "numpy");
+  PyTypeObject* const type = class_of_result(c.dtype, narrow);
+  return PyRef::steal(wrap(type, exchange::array_over(std::move(c), o, nullptr, "numpy")));
+}
+
+PyRef take_from_numpy(const NumpyFunction& f, PyObject* value, const Call& call) {
+  if (const NumpyArray* found = as_numpy_array(value)) {
+    const Lent* const same = call.find(value);
+    const Lent* const of = found->base ? call.find(found->base) : nullptr;
+    const int dtype = dtype_of(*found);
+    if (dtype < 0 || found->ndim > kMaxDims || f.views != (same || of)) return {};
+    if (same) return same->own;
+    return of ? same_view(*found, dtype, *of) : adopt_numpy(value, *found, dtype, call.narrow);
+  }
+  auto take = [&](PyObject* item) { return take_from_numpy(f, item, call); };
+  if (const PyRef items = items_of(value))
+    return convert_items(items.get(), PyList_CheckExact(value), take);
+  if (is_numpy_scalar(value)) return f.views ? PyRef() : take(numpy_array_of(value).get());
+  if (!PyTuple_Check(value) || !f.results) return {};
+  const PyRef name = PyRef::checked(
+      PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(value)), "__name__"));
+  PyObject* const cls = PyDict_GetItem(f.results.get(), name.get());
+  const PyRef items = cls ? PyRef::checked(PySequence_Tuple(value)) : PyRef();
+  const PyRef made = items ? convert_items(items.get(), false, take) : PyRef();
+  return made ? PyRef::checked(PyObject_Call(cls, made.get(), nullptr)) : PyRef();
+}
+
+PyObject* run_by_numpy(const NumpyFunction& f, PyObject* const* args, Py_ssize_t nargs,
+                       PyObject* names) {
+  const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+  const auto fixed = static_cast<Py_ssize_t>(f.fixed.size());
+  if (nargs < std::max<Py_ssize_t>(f.arrays, 1) || nargs > f.positional ||
+      nargs + named + fixed > kMostArguments)
+    return nullptr;
+  // A capture records what Python computes by NumPy, and copies are reported there.
+  if (!f.views && (ops::recorder || watching.load(std::memory_order_relaxed))) return nullptr;
+  Call call;
+  for (Py_ssize_t i = 0; i < nargs + named; ++i) {
+    if (i >= nargs && !is_known_name(f, PyTuple_GetItem(names, i - nargs))) return nullptr;
+    PyRef value = as_numpy_argument(f, i < nargs ? i : kMostArguments, args[i], call);
+    if (!value) return nullptr;
+    call.add(std::move(value));
+  }
+  for (const PyRef& value : f.fixed) call.add(value);
+  PyRef all_names = fixed ? f.fixed_names : PyRef::borrow(names);
+  if (fixed && named) all_names = PyRef::checked(PySequence_Concat(names, f.fixed_names.get()));
+  const PyRef result = PyRef::steal(
+      PyObject_Vectorcall(f.function.get(), call.args, size_t(nargs), all_names.get()));
+  if (result) return take_from_numpy(f, result.get(), call).release();
+  if (PyErr_ExceptionMatches(PyExc_MemoryError))
+    PyErr_Clear();  // Python says which call lacks memory
+  return nullptr;
+}
+
+PyObject* attempt_by_numpy(const PublicFunction& self, PyObject* const* args, Py_ssize_t nargs,
+                           PyObject* names) {
+  return guard((PyObject*)nullptr, [&] {
+    return attempt_in_core([&] {
+      return run_by_numpy(numpy_calls[static_cast<size_t>(self.number)], args, nargs, names);
+    });
+  });
+}
+
+nb::object by_numpy(nb::callable function, nb::str parameters, int arrays, nb::object fixed,
+                    nb::object results, bool views, bool mixed) {
+  // NumPy looks for operands of other libraries before it calls this one.
+  const nb::object itself = nb::getattr(function, "_implementation", function);
+  NumpyFunction f{PyRef::borrow(itself.ptr()), {}, -1, arrays, {}, {}, {}, views, mixed};
+  for (nb::handle word : parameters.attr("split")()) {
+    if (is_text(word.ptr(), "*")) {
+      f.positional = static_cast<Py_ssize_t>(f.names.size());
+      continue;
+    }
+    PyObject* name = nb::borrow(word).release().ptr();
+    PyUnicode_InternInPlace(&name);
+    f.names.push_back(PyRef::steal(name));
+  }
+  if (f.positional < 0) f.positional = static_cast<Py_ssize_t>(f.names.size());
+  if (!fixed.is_none()) {
+    f.fixed_names = PyRef::borrow(nb::tuple(fixed.attr("keys")()).ptr());
+    for (nb::handle value : fixed.attr("values")()) f.fixed.push_back(PyRef::borrow(value.ptr()));
+  }
+  if (!results.is_none()) f.results = PyRef::borrow(results.ptr());
+  numpy_calls.push_back(std::move(f));
+  const int number = static_cast<int>(numpy_calls.size()) - 1;
+  return nb::cpp_function([number](nb::callable python) {
+    return make_function(attempt_by_numpy, number, nullptr, python);
+  });
+}
+
+// ---- functions that the caller names -----------------------------------------------------------------
+
+// An argument as the library takes it; null: Python has to convert it.
+PyRef lend(PyObject* library, bool to_numpy, PyObject* value, Call& call) {
+  if (is_plain(value)) return PyRef::borrow(value);
+  if (is_array(value)) {
+    const Array& a = unwrap(value);
+    const bool viewed = to_numpy && !a.device.is_cuda() && a.dtype <= kComplex128;
+    if (viewed) ops::require_values("via", a);
+    PyRef made =
+        viewed ? numpy_view(value) : PyRef::steal(exchange::export_ordinary(value, library));
+    if (made) call.note(value, made);
+    return made;
+  }
+  const PyRef items = items_of(value);
+  if (!items) return {};
+  return convert_items(items.get(), PyList_CheckExact(value),
+                       [&](PyObject* item) { return lend(library, to_numpy, item, call); });
+}
+
+// A result as the caller gets it; null: Python has to convert it.
+PyRef take_back(exchange::Family family, PyObject* value, const Call& call) {
+  if (is_plain(value)) return PyRef::borrow(value);
+  if (const Lent* same = call.find(value)) return same->own;
+  auto take = [&](PyObject* item) { return take_back(family, item, call); };
+  if (const PyRef items = items_of(value))
+    return convert_items(items.get(), PyList_CheckExact(value), take);
+  if (PyTuple_Check(
+          value)) {  // with names: of PyTorch, or a named tuple, whose class takes the items one by one
+    const PyRef made = convert_items(PyRef::checked(PySequence_Tuple(value)).get(), false, take);
+    if (!made) return {};
+    auto* const cls = reinterpret_cast<PyObject*>(Py_TYPE(value));
+    PyObject* const one[] = {made.get()};
+    return PyRef::checked(has_attribute(value, "_fields")
+                              ? PyObject_Call(cls, made.get(), nullptr)
+                              : PyObject_Vectorcall(cls, one, 1, nullptr));
+  }
+  const NumpyArray* found = family == exchange::Family::Numpy ? as_numpy_array(value) : nullptr;
+  if (found) {
+    const int dtype = dtype_of(*found);
+    return dtype < 0 ? PyRef() : adopt_numpy(value, *found, dtype, call.narrow);
+  }
+  exchange::ForeignType& p = exchange::foreign_type_of(Py_TYPE(value));
+  if (!p.ordinary || p.family != family) return {};
+  PyRef made = PyRef::steal(exchange::import_ordinary(p, value));
+  if (!made || call.narrow) return made;
+  const Array& a = unwrap(made.get());
+  return PyRef::steal(retyped_view(made.get(), class_of_result(a.dtype, false), a.layout, a.data));
+}
+
+// Orders the current stream after what the library wrote.
+void order_after(const Call& call) {
+  for (const Lent& one : call.lent) {
+    if (!unwrap(one.own.get()).device.is_cuda()) continue;
+    const PyRef seen = PyRef::steal(exchange::import_any(nullptr, one.theirs.get(), {}));
+    if (!seen) throw PythonError();
+  }
+}
+
+// NotImplemented, before anything is called, if an argument is not ordinary. `take`, a function
+// (result, [(array, lent)], narrow), converts results that are not.
+nb::object call_lent(nb::str library, int family_number, nb::callable function, nb::tuple args,
+                     nb::dict kwargs, nb::callable take) {
+  const auto family = static_cast<exchange::Family>(family_number);
+  const bool to_numpy = family == exchange::Family::Numpy;
+  const nb::object declined = nb::borrow(Py_NotImplemented);
+  const auto nargs = static_cast<Py_ssize_t>(nb::len(args)), named = PyDict_Size(kwargs.ptr());
+  if (ops::recorder || nargs + named > kMostArguments) return declined;
+  Call call;
+  const PyRef names = PyRef::checked(PyTuple_New(named));
+  // The new reference says that all arguments are lent.
+  const PyRef ready = PyRef::steal(attempt_in_core([&]() -> PyObject* {
+    auto add = [&](PyObject* value) {
+      PyRef made = lend(library.ptr(), to_numpy, value, call);
+      if (made) call.add(std::move(made));
+      return call.count;
+    };
+    for (Py_ssize_t i = 0; i < nargs; ++i)
+      if (add(PyTuple_GetItem(args.ptr(), i)) != i + 1) return nullptr;
+    PyObject *name, *value;
+    Py_ssize_t i = 0;
+    for (Py_ssize_t at = 0; PyDict_Next(kwargs.ptr(), &at, &name, &value); ++i) {
+      PyTuple_SetItem(names.get(), i, PyRef::borrow(name).release());
+      if (add(value) != nargs + i + 1) return nullptr;
+    }
+    return PyRef::borrow(Py_None).release();
+  }));
+  if (!ready) return declined;
+  const PyRef result = PyRef::checked(
+      PyObject_Vectorcall(function.ptr(), call.args, size_t(nargs), named ? names.get() : nullptr));
+  order_after(call);
+  if (PyObject* made =
+          attempt_in_core([&] { return take_back(family, result.get(), call).release(); }))
+    return nb::steal(made);
+  nb::list lent;
+  for (const Lent& one : call.lent)
+    lent.append(nb::make_tuple(nb::borrow(one.own.get()), nb::borrow(one.theirs.get())));
+  return take(nb::borrow(result.get()), lent, call.narrow);
+}
+
+}  // namespace
+
+void exchange::register_lending(nb::module_& m) {
+  m.def(
+      "by_numpy", &by_numpy, "function"_a, "parameters"_a, "arrays"_a = 1, "fixed"_a = nb::none(),
+      "results"_a = nb::none(), "views"_a = false, "mixed"_a = false,
+      "Decorator of a function whose usual calls a function of NumPy carries out on the memory "
+      "of the arrays. `parameters`: those that such a call may pass, behind * by name only; the "
+      "first `arrays` are arrays, 0: the first is a list of them. `views`: it makes views, on any "
+      "device.");
+  m.def("call_lent", &call_lent, "library"_a, "family"_a, "function"_a, "args"_a, "kwargs"_a,
+        "take"_a,
+        "Call a library's function on the memory of the arguments; NotImplemented, before the "
+        "call, if one of them is not ordinary. take(result, lent, narrow) converts other results.");
+  m.def(
+      "numpy_view",
+      [](nb::handle x) {
+        if (read_array(x, "numpy_view").device.is_cuda())
+          fail(Kind::DeviceMismatch, "numpy_view", "memory on the host", "an array on a GPU",
+               "download it: x.get()");
+        return nb::steal(numpy_view(x.ptr()).release());
+      },
+      "x"_a,
+      "Return a numpy.ndarray over the memory of an array on the host, which it keeps alive.");
+}
+
+}  // namespace gpuinterop
