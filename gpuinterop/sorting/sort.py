@@ -20,6 +20,7 @@ from gpuinterop.index.getitem import writable
 
 from .lines import sorted_lines
 
+_MOST_SORTED_AXES = 32  # by NumPy 2.1; arrays with more have axes of one element
 _KINDS = ("quicksort", "heapsort", "mergesort", "stable")
 
 
@@ -123,6 +124,10 @@ def _sort_on_host(
     source: Any, along: int, indices: bool, descending: bool, out: Any, where: str
 ) -> None:
     values, target = as_numpy_view(source, where), as_numpy_view(out, written=True)
+    if values.ndim > _MOST_SORTED_AXES:
+        single = tuple(i for i, n in enumerate(values.shape) if n == 1 and i != along)
+        values, target = values.squeeze(single), target.squeeze(single)
+        along -= sum(i < along for i in single)
 
     def work() -> None:
         # The reverse of a descending order that keeps equal elements in place is an ascending one of the reverse.
