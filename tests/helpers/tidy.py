@@ -4,7 +4,6 @@ import gc
 
 import pytest
 from doubles import driver, fake_driver
-from doubles.on_fake import FAKE
 
 import gpuinterop as gi
 from gpuinterop import devices
@@ -18,12 +17,13 @@ def tidy(request):
         return
     driver.primary()  # starts the driver
     before = driver.current_context()
+    fake = request.config.getoption("--driver") == "fake"
     yield
     driver.Capture.end_all()
     gc.collect()
     gi.synchronize()
     # Where torch or CuPy enters our stream too, the library makes the primary context current.
-    assert driver.current_context() in ([before] if FAKE else [before, driver.primary()])
+    assert driver.current_context() in ([before] if fake else [before, driver.primary()])
     assert devices.current_stream("cuda:0").handle == driver.LEGACY
-    if FAKE:
+    if fake:
         assert fake_driver.faults() == ""

@@ -249,13 +249,13 @@ CUresult cuGraphLaunch(CUgraphExec e, CUstream handle) {
   });
   return CUDA_SUCCESS;
 }
-// One node with a copy of another graph. Nodes run in the order in which they were added, so that
-// dependencies need no telling.
+// One node with a copy of another graph, which has references to the user objects of the other. Nodes run in
+// the order in which they were added, so that dependencies need no telling.
 CUresult cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph outer, const CUgraphNode*, size_t, CUgraph inner) {
   ENTER(cuGraphAddChildGraphNode);
   LOCKED();
-  std::vector<Work> works = reinterpret_cast<Graph*>(inner)->body->works;
-  reinterpret_cast<Graph*>(outer)->body->works.push_back([works] {
+  std::shared_ptr<GraphBody> body = reinterpret_cast<Graph*>(inner)->body;
+  reinterpret_cast<Graph*>(outer)->body->works.push_back([body, works = body->works] {
     for (const Work& work : works)
       if (work) work();
   });
