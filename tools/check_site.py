@@ -1,4 +1,4 @@
-"""Open every page of the built site in headless Chromium, check it, and write screenshots to build/screenshots.
+"""Open every page of the built site in headless Chromium, check it, and write pictures of faults to build/screenshots.
 
 The checks: no error in the console, no request that fails, no dead link inside the site, nothing wider than a window of
 360 or 1280 pixels, and a search that finds pages. Status 3 means that there is no Chromium on this machine.
@@ -94,13 +94,13 @@ def visit(page: Page, address: str, name: str, faults: list[str]) -> dict[str, l
     }
     for event, hook in hooks.items():
         page.on(event, hook)
+    page.goto(address + name, wait_until="load")
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
-        page.goto(address + name, wait_until="load")
-        for wide in page.evaluate(WIDE):
-            note(f"too wide for {width} pixels: {wide}")
-        place = SCREENSHOTS / f"{name.removesuffix('.html').replace('/', '.')}-{width}.png"
-        page.screenshot(path=place, full_page=True)
+        if wide := page.evaluate(WIDE):
+            note(f"too wide for {width} pixels: {', '.join(wide)}")
+            place = SCREENSHOTS / f"{name.removesuffix('.html').replace('/', '.')}-{width}.png"
+            page.screenshot(path=place, full_page=True)
     content: dict[str, list[str]] = page.evaluate(CONTENT)
     for event, hook in hooks.items():
         page.remove_listener(event, hook)
@@ -138,7 +138,7 @@ def searches(page: Page, address: str) -> list[str]:
             first = "nothing"
         if first != expected:
             faults.append(f"search: {first} for {words!r}")
-    page.screenshot(path=SCREENSHOTS / "search-results.png")
+            page.screenshot(path=SCREENSHOTS / f"search-{words.replace(' ', '-')}.png")
     return faults
 
 
@@ -152,10 +152,7 @@ def check(browser: Browser) -> list[str]:
     page = browser.new_page()
     contents = {name: visit(page, address, name, faults) for name in names}
     faults += dead_links(address, contents) + searches(page, address)
-    dark = browser.new_page(color_scheme="dark", viewport={"width": 1280, "height": 900})
-    dark.goto(address)
-    dark.screenshot(path=SCREENSHOTS / "index-dark.png", full_page=True)
-    print(f"{len(names)} pages opened, {len(faults)} faults, screenshots in {SCREENSHOTS}")
+    print(f"{len(names)} pages opened, {len(faults)} faults")
     return faults
 
 
