@@ -73,13 +73,13 @@ def build(text: str) -> Path | None:
                 name=name, kernel=f"{name}_kernel", parameters="Params", together=1
             )
         # Fibers would take many times as long through the sanitizer's checks.
-        return library(source, "-O1", sanitized=False)
+        return library(source, sanitized=False)
     return None
 
 
 def load(text: str) -> ctypes.CDLL:
     """The functions of plain kernel text."""
-    return ctypes.CDLL(str(library(host_text(text), "-O1", sanitized=False)))
+    return ctypes.CDLL(str(library(host_text(text), sanitized=False)))
 
 
 SANITIZED = (
@@ -112,14 +112,16 @@ def _compile(text: str, *flags: str) -> Path:
 @cache
 def runner() -> Path:
     """The program that runs a kernel's grid. Built without the sanitizer, which cannot track the stacks of fibers."""
-    return _compile((HERE / "host_run.cpp").read_text(), "-std=c++17", "-O1")
+    flags = ["-std=c++17", "-O1", "-Wl,--no-as-needed"]  # with all libraries that kernels may need
+    return _compile((HERE / "host_run.cpp").read_text(), *flags)
 
 
-def library(text: str, optimized: str = "-O0", sanitized: bool = ASAN) -> Path:
+def library(text: str, sanitized: bool = ASAN) -> Path:
     """Path of the shared object made of a host program."""
-    flags = [optimized, "-std=c++17", "-fno-strict-aliasing", "-ffp-contract=off"]
+    # To optimize, and to link the standard libraries, which the runner has, would take longer than the tests' calls.
+    flags = ["-O0", "-std=c++17", "-fno-strict-aliasing", "-ffp-contract=off"]
     # Every library has shared memory of its own, though all give it the same name.
-    flags += ["-fno-gnu-unique", *(SANITIZED if sanitized else ())]
+    flags += ["-fno-gnu-unique", *(SANITIZED if sanitized else ("-nostdlib",))]
     return _compile(text, *flags, str(runner()), f"-Wl,-rpath,{runner().parent}")
 
 
