@@ -70,23 +70,25 @@ def check_loop(name, dtype):
 
 
 STEPS = (*range(-9, 10), 16, 17)
-LONGEST = 70
-ENDS = np.cumsum(np.arange(LONGEST + 1))  # of results of 1 to 70 elements, one after the other
-PREFIXES = np.concatenate([np.arange(n) for n in range(1, LONGEST + 1)])
+# Every rest of a vector of up to 16 elements, with none, two or four of these before it.
+LENGTHS = (*range(1, 18), 31, 32, 33, 63, 64, 65, 70)
+LONGEST = LENGTHS[-1]
+ENDS = np.cumsum([0, *LENGTHS])  # of results of these lengths, one after the other
+PREFIXES = np.concatenate([np.arange(n) for n in LENGTHS])
 REDUCING = ("add", "multiply", "maximum", "minimum", "fmax", "fmin", "logical_or", "logical_and")
 OTHERS = {"clip": np.clip, "where": np.where}
 
 
 @cache
 def lines(dtype, seed):
-    """The first 1 to 70 elements of views with each step: of NumPy, and as core arrays."""
+    """The first elements of views with each step: of NumPy, and as core arrays of each length."""
     host = values(dtype, LONGEST * 17, seed)
     if seed and host.dtype.kind == "i":  # a shift or an exponent
         host = np.abs(host)
     found = {}
     for step in STEPS:
         whole = np.broadcast_to(host[:1], LONGEST) if step == 0 else host[::step][:LONGEST]
-        found[step] = whole, [shared(whole)[:n] for n in range(1, LONGEST + 1)]
+        found[step] = whole, [shared(whole)[:n] for n in LENGTHS]
     return found
 
 
@@ -95,6 +97,7 @@ def same(found, expected):
         close(found, expected)
 
 
+@cache
 def operands(name, dtype):
     """The dtypes of a function's operands, or None if it does not take this dtype."""
     ufunc = getattr(np, name)
@@ -141,8 +144,13 @@ def test_every_reducing_loop_with_every_step(name):
         reduce = partial(getattr(np, name).reduce, dtype=None if "logical" in name else dtype)
         whole = lines(dtype, 0)[step][0]
         with np.errstate(all="ignore"):
-            for n in range(1, LONGEST + 1):
+            for n in LENGTHS:
                 same(*(np.asarray(reduce(x)) for x in (whole[:n], whole[:n].copy())))
+
+
+@cache
+def numbers(dtype, seed):
+    return values(dtype, 8 * 600, seed)
 
 
 @pytest.mark.parametrize("name", sorted({*UFUNCS, *OTHERS} - NOT_ELEMENTWISE))
@@ -157,7 +165,7 @@ def test_every_loop_into_results_with_gaps(name):
             if dtypes is None:
                 continue
             host = [
-                values(d, 8 * n, i)[::s][:n]
+                numbers(d, i)[: 8 * n].copy()[::s][:n]
                 for i, (d, s) in enumerate(zip(dtypes, (step, gap, 1)[: len(dtypes)], strict=True))
             ]
             if len(host) > 1 and host[1].dtype.kind == "i":
