@@ -7,10 +7,14 @@ from doubles.on_fake import FAKE
 import gpuinterop as gi
 
 SHAPES = [(2, 3), (7, 67), (300, 33), (1100, 129), (3, 5, 35), (3, 5001)]
+DTYPES = ["int8", "float16", "float32", "float64", "complex64"]
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64", "complex64"])
-@pytest.mark.parametrize("shape", SHAPES)
+# On the fake driver each dtype and each shape costs compilations.
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [(d, s) for d in DTYPES for s in SHAPES if not FAKE or d == "float16" or s == (3, 5, 35)],
+)
 def test_reductions_over_each_axis(device, dtype, shape):
     host = (np.arange(int(np.prod(shape))) % 91 - 45).reshape(shape).astype(dtype)
     x = gi.GpuArray(host, device=device)
