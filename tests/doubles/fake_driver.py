@@ -28,9 +28,8 @@ def use() -> None:
 
     The core opens the driver once, so call this before the first use of a device.
     """
-    assert (
-        "doubles.on_fake" not in sys.modules
-    )  # a conftest.py that imports it would read FAKE too early
+    # A conftest.py that imports it would read FAKE too early.
+    assert "doubles.on_fake" not in sys.modules
     blas = str(built("cublas", "fakecublas.cpp"))
     os.environ["GPUINTEROP_LIBCUDA"] = str(library())
     os.environ["GPUINTEROP_LIBCUBLAS"] = os.environ["GPUINTEROP_LIBCUBLASLT"] = blas
