@@ -122,7 +122,7 @@ def library(text: str, sanitized: bool = ASAN) -> Path:
     flags = ["-O0", "-std=c++17", "-fno-strict-aliasing", "-ffp-contract=off"]
     # Every library has shared memory of its own, though all give it the same name.
     flags += ["-fno-gnu-unique", *(SANITIZED if sanitized else ("-nostdlib",))]
-    return _compile(text, *flags, str(runner()), f"-Wl,-rpath,{runner().parent}")
+    return _compile(text, *flags, str(runner()), f"-Wl,-rpath,{runner().parent}", "-lgcc")
 
 
 def install() -> None:
