@@ -327,7 +327,11 @@ LIBRARIES = (
     "tensorflow",
     "pyopencl",
 )
-PARTS = [{"dtypes": ["float32"]}, {"layouts": ["C"]}, pytest.param({}, marks=pytest.mark.slow)]
+PARTS = [
+    {"dtypes": ["float32"]},
+    {"layouts": ["C"]},
+    pytest.param({"dtypes": ["bool", "bfloat16", "complex64"]}, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize("part", PARTS, ids=str)
