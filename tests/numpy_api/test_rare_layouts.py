@@ -1,5 +1,7 @@
 """Empty arrays and rare layouts: every public function and method ends with an array or an error, as NumPy does."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -64,18 +66,24 @@ def require_agreement(ours, numpys):
         np.testing.assert_array_equal(ours.get(), numpys)
 
 
+def numpy_survives(name, host):
+    """NumPy 2.1 ends the process where it sorts more than 32 axes."""
+    return host.ndim <= 32 or hasattr(np, "matvec") or not re.search("sort|partition", name)
+
+
 def check_all(whole, made):
     for host, x in views(whole, made):
         for arguments in ARGUMENTS:
             for name in FUNCTIONS:
                 ours = outcome(getattr(gi, name), *put_in(arguments, x))
-                if hasattr(np, name):
+                if hasattr(np, name) and numpy_survives(name, host):
                     require_agreement(ours, outcome(getattr(np, name), *put_in(arguments, host)))
             for name in METHODS:
                 method = outcome(getattr, x, name)
                 if callable(method):
                     ours = outcome(method, *put_in(arguments[1:], x))
-                    if hasattr(host, name) and name not in ("get", "astype"):
+                    known = hasattr(host, name) and name not in ("get", "astype")
+                    if known and numpy_survives(name, host):
                         numpys = outcome(getattr(host, name), *put_in(arguments[1:], host))
                         require_agreement(ours, numpys)
 
