@@ -357,7 +357,7 @@ def _computed(where: str, function: Any, given: tuple[Any, ...], expected: str) 
     except (ArithmeticError, ValueError, TypeError) as error:
         written = ", ".join(map(short_repr, given))
         raise ShapeError(where=where, expected=expected, got=f"{where}({written}): {error}",
-                         fix="pass numbers that give a finite count") from error  # fmt: skip
+                         fix=f"pass {expected}") from error  # fmt: skip
 
 
 @_core.served

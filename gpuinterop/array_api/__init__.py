@@ -4,7 +4,7 @@ The standard's functions are NumPy's, with NumPy's names. So a function here is 
 operands: gpuinterop computes it, or the array library of the device does. Functions that NumPy lacks, or that make
 arrays, are written out.
 
-A `CudaNdarray` is taken as an array of float32, and results are `GpuArray`: float64, int64 or complex128 unless a dtype
+A `CudaNdarray` counts as an array of float32, and results are `GpuArray`: float64, int64 or complex128 unless a dtype
 is given.
 """
 
@@ -23,7 +23,7 @@ from gpuinterop import _core, creation
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.converters import from_dlpack as _from_dlpack
 from gpuinterop.elementwise.calls import CALLS
-from gpuinterop.elementwise.results import plain
+from gpuinterop.elementwise.results import plain, require_arrays
 from gpuinterop.errors import ArgumentTypeError, short_repr
 from gpuinterop.sorting import sort as _sort
 from gpuinterop.sorting.search import unique_values as _unique_values
@@ -187,8 +187,13 @@ def __array_namespace_info__() -> _Info:
 # ---- arrays ---------------------------------------------------------------------------------------------------------
 
 
-def _dtype_of(dtype: Any, default: str = "float64") -> np.dtype[Any]:
-    return as_supported_dtype(default if dtype is None else dtype)
+def _dtype_of(dtype: Any, function: str, default: str = "float64") -> np.dtype[Any]:
+    return as_supported_dtype(default if dtype is None else dtype, f"array_api.{function}")
+
+
+def _operand(function: str, x: Any) -> Any:
+    require_arrays(f"array_api.{function}", x)
+    return plain(x)
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
@@ -205,51 +210,51 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 
 
 def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    """Return an array whose elements are not set."""
-    return plain(creation.empty(shape, _dtype_of(dtype), device=device))
+    """Return an uninitialized array."""
+    return plain(creation.empty(shape, _dtype_of(dtype, "empty"), device=device))
 
 
 def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """Return an array of zeros."""
-    return plain(creation.zeros(shape, _dtype_of(dtype), device=device))
+    return plain(creation.zeros(shape, _dtype_of(dtype, "zeros"), device=device))
 
 
 def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """Return an array of ones."""
-    return plain(creation.ones(shape, _dtype_of(dtype), device=device))
+    return plain(creation.ones(shape, _dtype_of(dtype, "ones"), device=device))
 
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """Return an array of one value."""
     dtype = np.asarray(fill_value).dtype if dtype is None else dtype
-    return plain(creation.full(shape, fill_value, _dtype_of(dtype), device=device))
+    return plain(creation.full(shape, fill_value, _dtype_of(dtype, "full"), device=device))
 
 
 def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
-    """Return an array of the shape, dtype and device of another, whose elements are not set."""
-    return plain(creation.empty_like(plain(x), dtype, device=device))
+    """Return an uninitialized array of the shape, dtype and device of another."""
+    return plain(creation.empty_like(_operand("empty_like", x), dtype, device=device))
 
 
 def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     """Return zeros of the shape, dtype and device of another array."""
-    return plain(creation.zeros_like(plain(x), dtype, device=device))
+    return plain(creation.zeros_like(_operand("zeros_like", x), dtype, device=device))
 
 
 def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
     """Return ones of the shape, dtype and device of another array."""
-    return plain(creation.ones_like(plain(x), dtype, device=device))
+    return plain(creation.ones_like(_operand("ones_like", x), dtype, device=device))
 
 
 def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """Return one value in the shape, dtype and device of another array."""
-    return plain(creation.full_like(plain(x), fill_value, dtype, device=device))
+    return plain(creation.full_like(_operand("full_like", x), fill_value, dtype, device=device))
 
 
 def eye(
     n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
 ) -> Any:
     """Return a matrix with ones on the k-th diagonal."""
-    return plain(creation.eye(n_rows, n_cols, k, _dtype_of(dtype), device=device))
+    return plain(creation.eye(n_rows, n_cols, k, _dtype_of(dtype, "eye"), device=device))
 
 
 def arange(
@@ -259,7 +264,7 @@ def arange(
     first, last = (0, start) if stop is None else (start, stop)
     if dtype is None:
         dtype = np.result_type(*map(np.asarray, (first, last, step)))
-    return plain(creation.arange(first, last, step, _dtype_of(dtype), device=device))
+    return plain(creation.arange(first, last, step, _dtype_of(dtype, "arange"), device=device))
 
 
 def linspace(
@@ -268,7 +273,9 @@ def linspace(
 ) -> Any:  # fmt: skip
     """Return `num` evenly spaced values between two ends."""
     kind = "complex128" if isinstance(start, complex) or isinstance(stop, complex) else "float64"
-    values = np.linspace(start, stop, num, endpoint=endpoint, dtype=_dtype_of(dtype, kind))
+    values = np.linspace(
+        start, stop, num, endpoint=endpoint, dtype=_dtype_of(dtype, "linspace", kind)
+    )
     return asarray(values, device=devices.default_device() if device is None else device)
 
 
@@ -277,13 +284,13 @@ def linspace(
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     """Return an array in another dtype, on another device if one is given."""
-    found = plain(x).astype(dtype, copy=copy)
+    found = _operand("astype", x).astype(dtype, copy=copy)
     return found if device is None else found.to_device(device)
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     """Return the elements, or the nearer of two bounds where they lie outside."""
-    return np.clip(plain(x), wide(min), wide(max))
+    return np.clip(_operand("clip", x), wide(min), wide(max))
 
 
 def floor_divide(x1: Any, x2: Any, /) -> Any:
@@ -314,17 +321,17 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """Return a sorted copy along an axis."""
-    return _sort.sort(plain(x), axis, descending=descending, stable=stable)
+    return _sort.sort(_operand("sort", x), axis, descending=descending, stable=stable)
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """Return the indices that sort along an axis; equal elements keep their order."""
-    return _sort.argsort(plain(x), axis, descending=descending, stable=stable)
+    return _sort.argsort(_operand("argsort", x), axis, descending=descending, stable=stable)
 
 
 def unique_values(x: Any, /) -> Any:
     """Return the distinct elements, sorted."""
-    return _unique_values(plain(x))
+    return _unique_values(_operand("unique_values", x))
 
 
 # ---- the namespace --------------------------------------------------------------------------------------------------

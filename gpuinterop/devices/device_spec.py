@@ -270,7 +270,7 @@ def no_cuda(where: str, kind: type[Any], spec: Any = None) -> Any:
     return kind(
         where=where,
         expected="a working CUDA driver",
-        got=("" if spec is None else f"{short_repr(spec)}, but ") + _core.cuda_unavailable_reason(),
+        got=("" if spec is None else f"{short_repr(spec)}; ") + _core.cuda_unavailable_reason(),
         fix='start workers with multiprocessing.get_context("spawn")'
         if forked
         else 'install the NVIDIA driver, or use device="cpu"',

@@ -25,7 +25,7 @@ COLOURS = {
     "good": ("#1f7a3d", "#7fd69b"),
     "edge": ("#8793a0", "#6b7683"),
 }
-# From the first element of a view to its last. Whoever sees few colours still sees light become dark.
+# From the first element of a view to its last. Readers who see few colours still see light become dark.
 RAMP = ((255, 224, 130), (64, 190, 160), (58, 82, 170))
 MARGIN = 14
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"

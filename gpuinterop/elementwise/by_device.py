@@ -14,6 +14,7 @@ from gpuinterop.arrays.numpy_views import as_numpy_view, to_host_array, wrap_num
 from gpuinterop.errors import (
     ArgumentTypeError,
     DTypeError,
+    GpuInteropError,
     LibraryNotFoundError,
     LinAlgError,
     ShapeError,
@@ -22,6 +23,24 @@ from gpuinterop.exchange import registry
 
 from .operands import result_class
 from .results import as_operands, class_for, plain
+
+# What a matrix lacks: expected, got and fix, with which cuSOLVER's reports and NumPy's errors are worded.
+SINGULAR = (
+    "matrices that are not singular", "{matrix}, singular", "use linalg.lstsq or linalg.pinv",
+)  # fmt: skip
+NOT_POSITIVE = (
+    "matrices that are positive definite", "{matrix}, not positive definite",
+    "use linalg.eigh, or add to the diagonal",
+)  # fmt: skip
+NOT_CONVERGED = (
+    "matrices for which the iteration converges", "{matrix}, for which it did not converge",
+    "check them for NaN and infinity: numpy.isfinite(x).all()",
+)  # fmt: skip
+# By a part of NumPy's sentence.
+_LACKS = {
+    "Singular": SINGULAR, "positive definite": NOT_POSITIVE, "converge": NOT_CONVERGED,
+    "infs or NaNs": NOT_CONVERGED,
+}  # fmt: skip
 
 # The dtypes that NumPy's submodules compute with; integers count as float64.
 _KNOWN = frozenset(np.dtype(code) for code in "?bhilqBHILQfdFD")
@@ -38,12 +57,14 @@ def require_dtypes(where: str, *operands: Any) -> None:
 
 
 def by_device(
-    namespace: Any, arrays: int = 1, named: dict[str, Any] | None = None, own: bool = False
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    namespace: Any, arrays: int = 1, named: dict[str, Any] | None = None, own: bool = False,
+    check: Callable[..., object] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # fmt: skip
     """Return the decorator of a function that computes on CUDA; on "cpu" `namespace` has NumPy's function of that name.
 
     `arrays` is the number of the first parameters that are arrays; 0: the first is a list of them. `named` has the
-    tuples with names that results may be. An `own` function computes on "cpu" too.
+    tuples with names that results may be. An `own` function computes on "cpu" too. ``check(where, ...)`` raises for
+    wrong arguments; on "cpu" it is called with those that NumPy has refused, to name the fault.
     """
 
     def decorate(on_cuda: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,9 +88,13 @@ def by_device(
                 require_dtypes(where, *given)
             if given[0].device.type == "cpu" and not own:
                 views: Any = [to_host_array(x, where) for x in given]
-                found = _on_host(
-                    where, on_host, views if arrays else [views], args[count:], options
-                )
+                rest = args[count:]
+                try:
+                    found = _on_host(where, on_host, views if arrays else [views], rest, options)
+                except (TypeError, ValueError, IndexError) as error:
+                    if check is not None:
+                        check(where, *given, *rest, **options)
+                    raise _refused(where, error, given) from None
                 made = _as_results(found, cls, named or {})
             else:
                 try:
@@ -125,23 +150,26 @@ def _on_host(
     # Options may be arrays too, such as a tolerance or `out`.
     args = tuple(_as_numpy(x, where) for x in args)
     options = {name: _as_numpy(x, where, name == "out") for name, x in options.items()}
-    try:
-        return function(*views, *args, **options)
-    except np.linalg.LinAlgError as error:
-        raise LinAlgError(
-            where=where, expected="matrices that have this result", got=str(error),
-            fix="check the shapes and the values of the matrices",
-        ) from None  # fmt: skip
-    except TypeError as error:
-        raise ArgumentTypeError(
-            where=where, expected="arguments that NumPy's function takes", got=str(error),
-            fix="change the arguments, or cast the array",
-        ) from None  # fmt: skip
-    except (ValueError, IndexError) as error:
-        raise ShapeError(
-            where=where, expected="arguments that fit the shapes", got=str(error),
-            fix="change the arguments, or reshape the array",
-        ) from None  # fmt: skip
+    return function(*views, *args, **options)
+
+
+def _refused(where: str, error: Exception, given: list[Any]) -> Exception:
+    """Return the error for operands that NumPy has refused."""
+    if isinstance(error, GpuInteropError):
+        return error
+    reason = str(error)
+    cls: type[GpuInteropError] = ArgumentTypeError if isinstance(error, TypeError) else ShapeError
+    if isinstance(error, np.linalg.LinAlgError):
+        cls = LinAlgError
+        for part, (expected, got, fix) in _LACKS.items():
+            if part in reason:
+                matrix = "a matrix of the stack" if given[0].ndim > 2 else "the matrix"
+                return cls(where=where, expected=expected, got=got.format(matrix=matrix), fix=fix)
+    shapes = " and ".join(f"{x.dtype} of shape {x.shape}" for x in given)
+    return cls(
+        where=where, expected="arguments that NumPy's function takes",
+        got=f"{shapes}. NumPy says: {reason}", fix=f"see help(gpuinterop.{where})",
+    )  # fmt: skip
 
 
 def _as_numpy(value: Any, where: str, written: bool = False) -> Any:

@@ -118,14 +118,14 @@ def is_index(value: Any) -> bool:
     return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
 
 
-def read_counts(values: Any, where: str = "counts") -> tuple[int, ...]:
+def read_counts(values: Any, where: str, what: str) -> tuple[int, ...]:
     """Return ints given as one int or as a sequence."""
     if is_index(values):
         return (operator.index(values),)
     try:
         return tuple(operator.index(n) for n in values)
     except TypeError:
-        raise not_ints(where, where, values) from None
+        raise not_ints(where, what, values) from None
 
 
 def constant_key(value: Any) -> Any:

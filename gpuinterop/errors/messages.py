@@ -126,7 +126,7 @@ not_an_array = Builder(
 def missing_name(where: str, name: str, fix: str) -> MissingNameError:
     return MissingNameError(
         where=where, expected="a name that gpuinterop has", got=name,
-        fix=f"{fix}docs/reference/familiar-names.md and docs/reference/missing-functions.md list what to use",
+        fix=f"{fix}see docs/reference/familiar-names.md and docs/reference/missing-functions.md",
     )  # fmt: skip
 
 
@@ -166,7 +166,7 @@ def axis_out_of_range(where: str, axis: Any, ndim: int) -> AxisError:
         where=where,
         expected=f"an axis from {-ndim} to {ndim - 1}" if ndim else "no axis, because the array is 0-d",
         got=f"axis {short_repr(axis)}",
-        fix="count axes from 0, or from -1 backwards",
+        fix="count axes from 0, or from -1 backwards" if ndim else "omit the axis, or reshape: x.reshape(1)",
     )  # fmt: skip
 
 

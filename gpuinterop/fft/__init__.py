@@ -26,9 +26,6 @@ __all__ = """
     fft fft2 fftfreq fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn
 """.split()
 
-_by_device = partial(by_device, np.fft)
-
-
 # ---- arguments ------------------------------------------------------------------------------------
 
 
@@ -55,9 +52,9 @@ def _axes_and_lengths(x: Any, s: Any, axes: Any, where: str) -> tuple[list[int],
     if axes is None:
         chosen = list(range(x.ndim)) if s is None else list(range(x.ndim - len(s), x.ndim))
     else:
-        chosen = list(_core.read_ints(axes))
+        chosen = list(_core.read_ints(axes, where, "axes"))
     chosen = [_core.read_axis(axis, x.ndim, where) for axis in chosen]
-    lengths = [-1] * len(chosen) if s is None else list(_core.read_ints(s))
+    lengths = [-1] * len(chosen) if s is None else list(_core.read_ints(s, where, "lengths"))
     for n in lengths:
         if n < 1 and n != -1:
             raise cufft.too_short(where, n)
@@ -96,7 +93,7 @@ def _transform(name: str, x: Any, axes: list[int], lengths: list[int], norm: Any
 
 def _one(name: str, a: Any, n: Any, axis: Any, norm: Any, out: Any) -> Any:
     where = f"fft.{name}"
-    if n is not None and _core.read_ints((n,))[0] < 1:  # -1 counts in `s` alone
+    if n is not None and _core.read_ints((n,), where, "n")[0] < 1:  # -1 counts in `s` alone
         raise cufft.too_short(where, n)
     axes, lengths = _axes_and_lengths(a, None if n is None else (n,), (axis,), where)
     return _transform(name, a, axes, lengths, norm, out)
@@ -106,11 +103,45 @@ def _several(name: str, a: Any, s: Any, axes: Any, norm: Any, out: Any) -> Any:
     return _transform(name, a, *_axes_and_lengths(a, s, axes, f"fft.{name}"), norm, out)
 
 
+def _one_axis(
+    where: str, a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None
+) -> None:
+    _several_axes(where, a, None if n is None else (n,), (axis,), norm)
+    if n is not None and n < 1:  # -1 counts in `s` alone
+        raise cufft.too_short(where, n)
+
+
+def _several_axes(
+    where: str, a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None
+) -> None:
+    _norm(norm, where)
+    for axis, length in zip(*_axes_and_lengths(a, s, axes, where), strict=True):
+        if (a.shape[axis] if length < 0 else length) < 1:
+            raise cufft.too_short(where, 0)
+
+
+def _two_axes(
+    where: str, a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None
+) -> None:
+    _several_axes(where, a, s, axes, norm)
+
+
+def _shift_axes(where: str, x: Any, axes: Any = None) -> None:
+    if axes is not None:
+        _axes_and_lengths(x, None, axes, where)
+
+
+_by_device = partial(by_device, np.fft)
+_along_one = _by_device(check=_one_axis)
+_along_two = _by_device(check=_two_axes)
+_along_several = _by_device(check=_several_axes)
+
+
 # ---- transforms -----------------------------------------------------------------------------------
 
 
 @_core.served
-@_by_device()
+@_along_one
 def fft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
     """Return the Fourier transform along `axis`, of `n` points: the axis is cut or padded with zeros.
 
@@ -124,7 +155,7 @@ def fft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None
 
 
 @_core.served
-@_by_device()
+@_along_one
 def ifft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
     """Return the inverse of fft.
 
@@ -138,7 +169,7 @@ def ifft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = Non
 
 
 @_core.served
-@_by_device()
+@_along_one
 def rfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
     """Return the first half of the Fourier transform of real numbers: ``n // 2 + 1`` values.
 
@@ -152,7 +183,7 @@ def rfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = Non
 
 
 @_core.served
-@_by_device()
+@_along_one
 def irfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
     """Return the inverse of rfft: `n` real numbers, by default ``2 * (m - 1)`` of m values.
 
@@ -166,7 +197,7 @@ def irfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = No
 
 
 @_core.served
-@_by_device()
+@_along_two
 def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
     """Return the Fourier transform along two axes; see fftn.
 
@@ -180,7 +211,7 @@ def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any
 
 
 @_core.served
-@_by_device()
+@_along_two
 def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
     """Return the inverse of fft2.
 
@@ -194,7 +225,7 @@ def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: An
 
 
 @_core.served
-@_by_device()
+@_along_two
 def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
     """Return the first half of the Fourier transform of real numbers along two axes.
 
@@ -208,7 +239,7 @@ def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: An
 
 
 @_core.served
-@_by_device()
+@_along_two
 def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
     """Return the inverse of rfft2.
 
@@ -222,7 +253,7 @@ def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: A
 
 
 @_core.served
-@_by_device()
+@_along_several
 def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """Return the Fourier transform along `axes`, by default all, of `s` points each.
 
@@ -236,7 +267,7 @@ def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = N
 
 
 @_core.served
-@_by_device()
+@_along_several
 def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """Return the inverse of fftn.
 
@@ -250,7 +281,7 @@ def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = 
 
 
 @_core.served
-@_by_device()
+@_along_several
 def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """Return the Fourier transform of real numbers along `axes`: the first half along the last of them.
 
@@ -264,7 +295,7 @@ def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = 
 
 
 @_core.served
-@_by_device()
+@_along_several
 def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
     """Return the inverse of rfftn.
 
@@ -277,7 +308,7 @@ def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any =
     return _several("irfftn", a, s, axes, norm, out)
 
 
-@_by_device()
+@_along_one
 def hfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
     """Return the real Fourier transform of values that are the first half of a Hermitian sequence.
 
@@ -291,7 +322,7 @@ def hfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = Non
     return _one("irfft", FUNCTIONS["conjugate"](a), n, axis, swapped, out)
 
 
-@_by_device()
+@_along_one
 def ihfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
     """Return the inverse of hfft.
 
@@ -310,7 +341,7 @@ def ihfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = No
 
 
 def _shifted(x: Any, axes: Any, back: bool, where: str) -> Any:
-    chosen = range(x.ndim) if axes is None else _core.read_ints(axes)
+    chosen = range(x.ndim) if axes is None else _core.read_ints(axes, where, "axes")
     for given in chosen:
         axis = _core.read_axis(given, x.ndim, where)
         half = x.shape[axis] // 2
@@ -321,7 +352,7 @@ def _shifted(x: Any, axes: Any, back: bool, where: str) -> Any:
     return x
 
 
-@_by_device()
+@_by_device(check=_shift_axes)
 def fftshift(x: Any, axes: Any = None) -> Any:
     """Return the values with that of frequency 0 in the middle of each axis.
 
@@ -334,7 +365,7 @@ def fftshift(x: Any, axes: Any = None) -> Any:
     return _shifted(x, axes, False, "fft.fftshift")
 
 
-@_by_device()
+@_by_device(check=_shift_axes)
 def ifftshift(x: Any, axes: Any = None) -> Any:
     """Return the inverse of fftshift.
 

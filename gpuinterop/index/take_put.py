@@ -258,7 +258,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
         of_ints = (
             isinstance(repeats, np.ndarray) and repeats.dtype.kind in "iu" and repeats.ndim == 1
         )
-        counts = np.asarray(repeats if of_ints else read_counts(repeats))
+        counts = np.asarray(repeats if of_ints else read_counts(repeats, "repeat", "repeats"))
         if counts.dtype != object:
             counts = counts.astype(np.intp, copy=False)  # not uint64, nor the float64 of []
     x = x.ravel() if axis is None else x

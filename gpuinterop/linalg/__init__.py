@@ -16,8 +16,8 @@ from gpuinterop import _core
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.by_device import by_device, require_dtypes
 from gpuinterop.elementwise.calls import FUNCTIONS, call
-from gpuinterop.errors import ArgumentTypeError, LinAlgError, ShapeError, short_repr
-from gpuinterop.errors.messages import not_one_of
+from gpuinterop.errors import LinAlgError, ShapeError, short_repr
+from gpuinterop.errors.messages import not_an_int, not_one_of
 from gpuinterop.product.functions import matmul as _matmul
 from gpuinterop.reduce.functions import norm as _norm_of_vectors
 
@@ -94,10 +94,57 @@ def _require_matrices(where: str, a: Any, square: bool = True) -> None:
         )  # fmt: skip
 
 
+def _square(where: str, a: Any, *_args: Any, **_options: Any) -> None:
+    _require_matrices(where, a)
+
+
+def _two_axes(where: str, a: Any, *_args: Any, **_options: Any) -> None:
+    _require_matrices(where, a, square=False)
+
+
+def _equations(where: str, a: Any, b: Any) -> None:
+    _require_matrices(where, a)
+    if b.ndim == 0 or b.shape[-1 if b.ndim == 1 else -2] != a.shape[-1]:
+        raise ShapeError(
+            where=where, expected=f"b with {a.shape[-1]} rows", got=f"shape {b.shape}",
+            fix="reshape b, or transpose it",
+        )  # fmt: skip
+
+
+def _more_equations(where: str, a: Any, b: Any, rcond: Any = None) -> None:
+    _require_matrices(where, a, square=False)
+    if a.ndim != 2 or b.ndim not in (1, 2) or b.shape[0] != a.shape[0]:
+        raise LinAlgError(
+            where=where, expected="a matrix, and a vector or a matrix with as many rows",
+            got=f"shapes {a.shape} and {b.shape}", fix="reshape or slice the arrays",
+        )  # fmt: skip
+
+
+def _qr_mode(where: str, a: Any, mode: Any = "reduced") -> None:
+    _require_matrices(where, a, square=False)
+    if mode not in ("reduced", "complete", "r"):
+        raise not_one_of(where, "mode", ("reduced", "complete", "r"), mode, error=ShapeError)
+
+
+def _power(where: str, a: Any, n: Any) -> None:
+    _require_matrices(where, a)
+    if not isinstance(n, (int, np.integer)):
+        raise not_an_int(where, "n", n)
+
+
+def _triangle(where: str, a: Any, UPLO: Any = "L") -> bool:
+    """Return whether the lower triangle is read."""
+    _require_matrices(where, a)
+    letter = UPLO.upper() if isinstance(UPLO, str) else UPLO
+    if letter not in ("L", "U"):
+        raise not_one_of(where, "UPLO", ("L", "U"), UPLO, error=ShapeError)
+    return bool(letter == "L")
+
+
 # ---- basic functions ------------------------------------------------------------------------------
 
 
-@_by_device(2)
+@_by_device(2, check=_equations)
 def solve(a: Any, b: Any) -> Any:
     """Return the solution x of ``a @ x = b``, for matrices or stacks of matrices that broadcast.
 
@@ -110,15 +157,10 @@ def solve(a: Any, b: Any) -> Any:
     [1.0, 2.0]
     """
     where = "linalg.solve"
-    _require_matrices(where, a)
+    _equations(where, a, b)
     dtype = _float_dtype(where, a, b)
     vector = b.ndim == 1
     right = b[:, None] if vector else b
-    if b.ndim == 0 or right.shape[-2] != a.shape[-1]:
-        raise ShapeError(
-            where=where, expected=f"b with {a.shape[-1]} rows", got=f"shape {b.shape}",
-            fix="reshape b, or transpose it",
-        )  # fmt: skip
     stack = tuple(_core.broadcast_shapes([a.shape[:-2], right.shape[:-2]], where))
     a = a.broadcast_to((*stack, *a.shape[-2:]))
     right = right.broadcast_to((*stack, *right.shape[-2:]))
@@ -126,7 +168,7 @@ def solve(a: Any, b: Any) -> Any:
     return x[..., 0] if vector else x
 
 
-@_by_device()
+@_by_device(check=_square)
 def inv(a: Any) -> Any:
     """Return the inverse of each matrix. On CUDA it waits for the device.
 
@@ -140,7 +182,7 @@ def inv(a: Any) -> Any:
     return cusolver.inv(a, _float_dtype("linalg.inv", a), "linalg.inv")
 
 
-@_by_device()
+@_by_device(check=_square)
 def det(a: Any) -> Any:
     """Return the determinant of each matrix. It does not wait for the device.
 
@@ -157,7 +199,7 @@ def det(a: Any) -> Any:
     return cusolver.det(a, dtype, "linalg.det")
 
 
-@_by_device()
+@_by_device(check=_square)
 def slogdet(a: Any) -> Any:
     """Return the sign of each determinant and the logarithm of its absolute value. It does not wait for the device.
 
@@ -181,7 +223,7 @@ def _filled(like: Any, shape: tuple[int, ...], dtype: Any, value: int) -> Any:
     return made
 
 
-@_by_device()
+@_by_device(check=_square)
 def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     """Return the lower factor L of each Hermitian matrix ``L @ L.conj().mT``, or the upper one.
 
@@ -199,7 +241,7 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     return found.mT if upper else found
 
 
-@_by_device()
+@_by_device(check=_qr_mode)
 def qr(a: Any, mode: str = "reduced") -> Any:
     """Return Q, whose columns are orthonormal, and the upper triangular R of ``a = Q @ R``.
 
@@ -213,22 +255,12 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     True
     """
     where = "linalg.qr"
-    _require_matrices(where, a, square=False)
-    if mode not in ("reduced", "complete", "r"):
-        raise not_one_of(where, "mode", ("reduced", "complete", "r"), mode, error=ShapeError)
+    _qr_mode(where, a, mode)
     q, r = cusolver.qr(a, mode, _float_dtype(where, a), where)
     return r if mode == "r" else QRResult(q, r)
 
 
-def _triangle(where: str, UPLO: Any) -> bool:
-    """Return whether the lower triangle is read."""
-    letter = UPLO.upper() if isinstance(UPLO, str) else UPLO
-    if letter not in ("L", "U"):
-        raise not_one_of(where, "UPLO", ("L", "U"), UPLO, error=ShapeError)
-    return bool(letter == "L")
-
-
-@_by_device()
+@_by_device(check=_triangle)
 def eigh(a: Any, UPLO: str = "L") -> Any:
     """Return the eigenvalues of Hermitian matrices, ascending, and the eigenvectors as columns.
 
@@ -241,12 +273,11 @@ def eigh(a: Any, UPLO: str = "L") -> Any:
     [1.0, 2.0]
     """
     where = "linalg.eigh"
-    _require_matrices(where, a)
-    lower = _triangle(where, UPLO)
+    lower = _triangle(where, a, UPLO)
     return EighResult(*cusolver.eigh(a, lower, True, _float_dtype(where, a), where))
 
 
-@_by_device()
+@_by_device(check=_triangle)
 def eigvalsh(a: Any, UPLO: str = "L") -> Any:
     """Return the eigenvalues of Hermitian matrices, ascending; see eigh.
 
@@ -257,8 +288,7 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:
     [1.0, 2.0]
     """
     where = "linalg.eigvalsh"
-    _require_matrices(where, a)
-    lower = _triangle(where, UPLO)
+    lower = _triangle(where, a, UPLO)
     return cusolver.eigh(a, lower, False, _float_dtype(where, a), where)[0]
 
 
@@ -271,7 +301,7 @@ def _imaginary(x: Any) -> Any:
     return cusolver.parts_of(x)[1]
 
 
-@_by_device()
+@_by_device(check=_square)
 def eig(a: Any) -> Any:
     """Return the eigenvalues of general matrices, and the eigenvectors as columns.
 
@@ -293,7 +323,7 @@ def eig(a: Any) -> Any:
     return EigResult(values, vectors)
 
 
-@_by_device()
+@_by_device(check=_square)
 def eigvals(a: Any) -> Any:
     """Return the eigenvalues of general matrices; see eig.
 
@@ -311,7 +341,7 @@ def eigvals(a: Any) -> Any:
     return cusolver.parts_of(values)[0].copy() if real else values
 
 
-@_by_device()
+@_by_device(check=_two_axes)
 def svd(
     a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
 ) -> Any:
@@ -333,7 +363,7 @@ def svd(
     return SVDResult(u, s, vh) if compute_uv else s
 
 
-@_by_device()
+@_by_device(check=_two_axes)
 def svdvals(x: Any, /) -> Any:
     """Return the singular values, in descending order; see svd.
 
@@ -381,7 +411,7 @@ def _inverse_of(s: Any, rtol: Any, longest: int) -> Any:
     )
 
 
-@_by_device()
+@_by_device(check=_two_axes)
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._NoValue) -> Any:
     """Return the pseudo-inverse of each matrix, from its singular values.
 
@@ -437,7 +467,7 @@ def _singular_values(a: Any, hermitian: bool, where: str) -> Any:
     return cusolver.svd(a, False, False, dtype, where)[1]
 
 
-@_by_device(2)
+@_by_device(2, check=_more_equations)
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     """Return the least-squares solution of ``a @ x = b``, the squared residuals, the rank and the singular values.
 
@@ -451,12 +481,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     2.0
     """
     where = "linalg.lstsq"
-    _require_matrices(where, a, square=False)
-    if a.ndim != 2 or b.ndim not in (1, 2) or b.shape[0] != a.shape[0]:
-        raise LinAlgError(
-            where=where, expected="a matrix, and a vector or a matrix with as many rows",
-            got=f"shapes {a.shape} and {b.shape}", fix="reshape or slice the arrays",
-        )  # fmt: skip
+    _more_equations(where, a, b)
     dtype = _float_dtype(where, a, b)
     m, n = a.shape
     right = (b[:, None] if b.ndim == 1 else b).astype(dtype, copy=False)
@@ -481,7 +506,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     return x[:, 0] if b.ndim == 1 else x, residuals, _filled(a, (), np.dtype("int32"), rank), s
 
 
-@_by_device()
+@_by_device(check=_two_axes)
 def cond(x: Any, p: Any = None) -> Any:
     """Return the condition number: the norm of each matrix times that of its inverse. On CUDA it waits for the device.
 
@@ -674,7 +699,7 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
     return call("tensordot", x1, x2, axes)
 
 
-@_by_device()
+@_by_device(check=_power)
 def matrix_power(a: Any, n: int) -> Any:
     """Return the product of n times the matrix; for a negative n, of its inverse.
 
@@ -685,11 +710,7 @@ def matrix_power(a: Any, n: int) -> Any:
     [[8.0, 0.0], [0.0, 1.0]]
     """
     where = "linalg.matrix_power"
-    _require_matrices(where, a)
-    if not isinstance(n, (int, np.integer)):
-        raise ArgumentTypeError(
-            where=where, expected="an int as n", got=short_repr(n), fix="pass an int"
-        )
+    _power(where, a, n)
     if n < 0:
         a, n = cusolver.inv(a, _float_dtype(where, a), where), -n
     if n == 0:

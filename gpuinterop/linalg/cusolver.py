@@ -15,6 +15,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.numpy_views import download
 from gpuinterop.devices import find_libraries
+from gpuinterop.elementwise.by_device import NOT_CONVERGED, NOT_POSITIVE, SINGULAR
 from gpuinterop.elementwise.calls import FUNCTIONS, PREPARE, call
 from gpuinterop.elementwise.functions import cast_into
 from gpuinterop.elementwise.results import new_like
@@ -143,10 +144,7 @@ class _Factors:
     def require_regular(self) -> None:
         """Raise for a singular matrix. Waits for the device."""
         if self.lu.size:
-            _require_success(
-                self.info, self.where, "matrices that are not singular", "{matrix}, singular",
-                "use linalg.lstsq or linalg.pinv",
-            )  # fmt: skip
+            _require_success(self.info, self.where, *SINGULAR)
 
 
 def solve(a: Any, b: Any, dtype: Any, where: str) -> Any:
@@ -226,10 +224,7 @@ def cholesky(a: Any, dtype: Any, where: str) -> Any:
         # Above the diagonal is the operand, or what the batched routine has left there: it works in that part.
         numbers = _numbers(a, a.shape[-1])
         _keep_below(factor, numbers, numbers[:, None], out=factor)
-        _require_success(
-            info, where, "matrices that are positive definite", "{matrix}, not positive definite",
-            "use linalg.eigh, or add to the diagonal",
-        )  # fmt: skip
+        _require_success(info, where, *NOT_POSITIVE)
     return factor.mT
 
 
@@ -320,12 +315,6 @@ def parts_of(x: Any) -> tuple[Any, Any]:
     return _core._complex_part(x, False), _core._complex_part(x, True)
 
 
-_NOT_CONVERGED: dict[str, Any] = {
-    "expected": "matrices for which the iteration converges",
-    "fix": "check them for NaN and infinity: numpy.isfinite(x).all()",
-}
-
-
 def _with_nan(info: Any, values: Any) -> Any:
     """Return the status of each matrix: not 0 where values are NaN either, for which some routines report success."""
     return FUNCTIONS["where"](FUNCTIONS["isnan"](values).any(-1), 1, info)
@@ -333,7 +322,7 @@ def _with_nan(info: Any, values: Any) -> Any:
 
 def _require_convergence(info: Any, values: Any, where: str) -> None:
     info = _with_nan(info, values)
-    _require_success(info, where, got="{matrix}, for which it did not converge", **_NOT_CONVERGED)
+    _require_success(info, where, *NOT_CONVERGED)
 
 
 def _real(dtype: Any) -> Any:
@@ -382,7 +371,8 @@ def _decompose(
     except CudaError:  # as the polar decomposition ends for NaN
         if FUNCTIONS["isfinite"](a).all().item():
             raise
-        raise LinAlgError(where=where, **_NOT_CONVERGED, got="NaN or infinity") from None
+        expected, _, fix = NOT_CONVERGED
+        raise LinAlgError(where=where, expected=expected, got="NaN or infinity", fix=fix) from None
     if method == "qr":
         _require_convergence(info, values, where)
         return True

@@ -129,7 +129,7 @@ def share(x: Any, copyif: bool = False) -> Handle:
     that is queued on `x`. `handle.mechanism` says how the memory is shared; ``explain(x, "process")`` says it before.
 
     The handle keeps `x` alive, so keep the handle until it has been opened. It may be opened any number of times.
-    After the handle is gone, opening it raises an error.
+    When the owner has dropped the handle, opening a copy of it raises an error.
 
     Parameters
     ----------
@@ -151,7 +151,8 @@ def share(x: Any, copyif: bool = False) -> Handle:
     [7.0, 7.0, 7.0]
     """
     copyif = require_bool(copyif, "copyif", "share")
-    array = engine.import_array(x, copyif, {})
+    with reraise_from("share"):
+        array = engine.import_array(x, copyif, {})
     if array.device.type == "cpu":
         _core._require_values("share", array)
     plan, found = _plan_memory(ArrayInfo.of(array))

@@ -3,7 +3,13 @@
 The generator is Philox, which computes each number from its place in the sequence alone.
 """
 
-from .generator import Generator, default_rng
+from typing import Any
+
+from .generator import Generator, default_rng, missing_function
 from .philox import Philox
 
 __all__ = ["Generator", "Philox", "default_rng"]
+
+
+def __getattr__(name: str) -> Any:
+    raise missing_function("gpuinterop.random", name)

@@ -27,7 +27,7 @@ from gpuinterop.errors import (
     type_name,
 )
 from gpuinterop.errors.arguments import checks_arguments, is_index, require_bool
-from gpuinterop.errors.messages import devices_differ, not_an_array, not_an_int
+from gpuinterop.errors.messages import devices_differ, missing_name, not_an_array, not_an_int
 from gpuinterop.exchange.incoming import copy_of_value
 from gpuinterop.index.masks import may_wait
 from gpuinterop.index.take_put import take
@@ -70,12 +70,35 @@ def default_rng(seed: Any = None, *, device: Any = None) -> Generator:
     return Generator(bits if isinstance(bits, Philox) else Philox(bits), device=device)
 
 
+# What other libraries' functions are called here.
+_OTHER_NAMES = {
+    "rand": "random(shape)", "randn": "standard_normal(shape)", "randint": "integers(low, high, shape)",
+    "sample": "random(shape)", "random_sample": "random(shape)", "randperm": "permutation(n)",
+}  # fmt: skip
+
+
+def missing_function(where: str, name: str) -> AttributeError:
+    """Return the error for a name that `where`, the module or a generator, lacks."""
+    if name.startswith("_"):
+        return AttributeError(f"{where} has no attribute {name!r}")
+    rng = "rng" if where == "rng" else "gpuinterop.random.default_rng(seed)"
+    call = _OTHER_NAMES.get(name, f"{name}(...)" if hasattr(Generator, name) else "")
+    if call:
+        fix = f"write {rng}.{call}; "
+    elif hasattr(np.random.Generator, name):
+        fix = f"draw on the host: gpuinterop.asarray(numpy.random.default_rng(seed).{name}(...)); "
+    else:
+        fix = f"write {rng}; " * (name in ("seed", "manual_seed", "RandomState"))
+    error: AttributeError = missing_name(f"{where}.{name}", name, fix)
+    return error
+
+
 class Generator:
     """Random numbers on one device, by the names and arguments of ``numpy.random.Generator``.
 
     Each call returns a new array that owns its memory, or fills ``out=``; the work is queued on the current
-    stream. Floats are float32 unless `dtype` says float64; without `size` the result is 0-d. A call takes a
-    whole number of Philox's blocks. A capture refuses it, because each replay would repeat its numbers.
+    stream. Floats are float32 unless `dtype` says float64; without `size` the result is 0-d. Each
+    call begins with a new block of Philox. A capture refuses it, because each replay would repeat its numbers.
 
     Examples
     --------
@@ -95,8 +118,11 @@ class Generator:
             )  # fmt: skip
         self.bit_generator = bit_generator
         self._device = (
-            devices.default_device() if device is None else resolve_device(device, "random")
+            devices.default_device() if device is None else resolve_device(device, "default_rng")
         )
+
+    def __getattr__(self, name: str) -> Any:
+        raise missing_function("rng", name)
 
     @property
     def device(self) -> Any:
@@ -364,11 +390,16 @@ class Generator:
             host = np.asarray(p)
             rounded = _ROUNDED.get(host.dtype.itemsize, 1e-6)
             host = host.astype(np.float64)
-            fits = host.shape == (count,) and (host >= 0).all() and abs(host.sum() - 1) < rounded
-            if not fits or np.count_nonzero(host) < least:
+            fits = (host >= 0).all() and abs(host.sum() - 1) < rounded
+            if host.shape == (count,) and not fits:
                 raise ShapeError(
-                    where="choice", expected=f"p as {count} probabilities of sum 1, with enough above 0",
-                    got=short_repr(p), fix="divide by the sum: p / p.sum()",
+                    where="choice", expected="p of probabilities from 0 to 1 whose sum is 1",
+                    got=f"{short_repr(p)} of sum {host.sum():.6g}", fix="divide by the sum: p / p.sum()",
+                )  # fmt: skip
+            if host.shape == (count,) and np.count_nonzero(host) < least:
+                raise ShapeError(
+                    where="choice", expected=f"p with {least} probabilities above 0, because each row is chosen once",
+                    got=f"{np.count_nonzero(host)} above 0", fix="pass replace=True, or a smaller size",
                 )  # fmt: skip
             if not isinstance(p, _core.Array):
                 p = copy_of_value(class_for, host, None, self._device, "choice")

@@ -41,7 +41,7 @@ class Philox:
             self.seed_seq: Any = seed if given else np.random.SeedSequence(seed)
         except (TypeError, ValueError) as error:
             raise ArgumentTypeError(
-                where="random", expected="a seed: None, an int of 0 or more, or a sequence of them",
+                where="default_rng", expected="a seed: None, an int of 0 or more, or a sequence of them",
                 got=short_repr(seed), fix="pass an int: gpuinterop.random.default_rng(0)",
             ) from error  # fmt: skip
         self._key = int(self.seed_seq.generate_state(1, np.uint64)[0])

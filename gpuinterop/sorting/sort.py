@@ -174,7 +174,7 @@ def argpartition(x: Any, kth: Any, axis: int | None = -1) -> Any:
 def _partitioned(x: Any, kth: Any, axis: Any, where: str) -> Any:
     (x,) = results.as_operands(where, x)
     length = x.size if axis is None else x.shape[_core.read_axis(axis, x.ndim, where)]
-    for place in read_counts(kth, where):
+    for place in read_counts(kth, where, "kth"):
         if not -length <= place < length:
             raise ShapeError(where=where, expected=f"positions from {-length} to {length - 1}", got=f"kth={place}",
                              fix="pass a position in the axis")  # fmt: skip

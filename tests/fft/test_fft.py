@@ -203,6 +203,24 @@ def test_wrong_arguments(device, call):
         call(gi.ones((3, 3), device=device))
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda f, x: f.fft(x, -1), "fft.fft: expected one point or more along each axis"),
+        (lambda f, x: f.fft(x[:, :0]), "got: 0 points"),
+        (lambda f, x: f.fft(x, 2.5), r"fft.fft: expected an int or a sequence of ints as lengths"),
+        (lambda f, x: f.rfft(x, axis=2), "fft.rfft: expected an axis from -2 to 1"),
+        (lambda f, x: f.ifft(x, norm="half"), "expected norm='backward', 'forward' or 'ortho'"),
+        (lambda f, x: f.fft2(x[0]), r"fft.fft2: expected an axis from -1 to 0\n  got: axis -2"),
+        (lambda f, x: f.fftn(x, (2, 2), (0,)), r"got: s=\(2, 2\), axes=\(0,\)"),
+        (lambda f, x: f.fftshift(x, 2), "fft.fftshift: expected an axis from -2 to 1"),
+    ],
+)
+def test_errors_have_the_same_words_on_both_devices(device, call, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        call(gi.fft, gi.ones((3, 3), device=device))
+
+
 def test_unknown_dtypes_are_refused(device):
     with pytest.raises(gi.DTypeError):
         gi.fft.fft(gi.zeros(4, dtype="float16", device=device))

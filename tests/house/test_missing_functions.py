@@ -28,7 +28,7 @@ def names_of(library: str) -> set[str]:
     return {n for owner in (module, *arrays) for n in dir(owner) if not n.startswith("_")}
 
 
-CALL = re.compile(r"(?:write|array on a GPU) (.+?)(?=, or for an array on|; docs)")
+CALL = re.compile(r"(?:write|array on a GPU) (.+?)(?=, or for an array on|; see docs)")
 
 
 def faults_of(call: str, name: str, names: dict[str, object]) -> list[str]:
@@ -77,7 +77,7 @@ NAMED = {
     "gpuinterop.median": "numpy.median(x)", "gpuinterop.float32": "numpy.float32",
     "gpuinterop.to_torch": 'gpuinterop.to(x, "torch")', "gpuinterop.from_numpy": "gpuinterop.from_any(x)",
     "gpuinterop.save": "numpy.save(file, x)",
-    "gpuinterop.array_equal": "numpy.array_equal(x, y)", "gpuinterop.sorted": "numpy.sort(x)",
+    "gpuinterop.array_equal": "numpy.array_equal(x, y)", "gpuinterop.sorted": "gpuinterop.sort(x)",
     "gpuinterop.load": "gpuinterop.from_any(numpy.load(file))",
     "x.numpy": "numpy.asarray(x)", "x.choose": "numpy.choose(x, choices)", "x.abs": "gpuinterop.abs(x)",
     "x.add": "gpuinterop.add(x, y)", "x.where": "gpuinterop.where(condition, x, y)", "x.numel": "x.size",
@@ -117,7 +117,7 @@ def test_error_for_a_missing_name_names_the_call_into_a_loaded_library():
 def test_a_name_that_resembles_none_gets_no_suggestion(name):
     with pytest.raises(gi.MissingNameError) as caught:
         getattr(gi, name)
-    assert caught.value.fix.startswith("docs/")
+    assert caught.value.fix.startswith("see docs/")
 
 
 def test_names_of_modules_are_not_judged_before_their_import():

@@ -351,6 +351,39 @@ def test_wrong_arguments(device, call):
         call(gi.linalg, gi.ones((3, 3), dtype="float64", device=device))
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda f, x: f.inv(x[:2]), r"inv: expected square matrices.*\n  got: shape \(2, 3\)"),
+        (
+            lambda f, x: f.svd(x[0]),
+            r"svd: expected matrices: two axes or more\n  got: shape \(3,\)",
+        ),
+        (lambda f, x: f.solve(x, x[0, :2]), r"solve: expected b with 3 rows\n  got: shape \(2,\)"),
+        (lambda f, x: f.lstsq(x, x[:2]), r"rows\n  got: shapes \(3, 3\) and \(2, 3\)"),
+        (lambda f, x: f.eigh(x, UPLO="M"), r"eigh: expected UPLO='L' or 'U'"),
+        (lambda f, x: f.qr(x, mode="half"), r"qr: expected mode='reduced', 'complete' or 'r'"),
+        (lambda f, x: f.matrix_power(x, 1.5), r"expected an int as n\n  got: 1.5"),
+        (
+            lambda f, x: f.inv(x),
+            r"not singular\n  got: the matrix, singular\n  fix: use linalg.lstsq",
+        ),
+        (lambda f, x: f.cholesky(-x), "expected matrices that are positive definite"),
+    ],
+)
+def test_errors_have_the_same_words_on_both_devices(device, call, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        call(gi.linalg, gi.ones((3, 3), dtype="float64", device=device))
+
+
+def test_an_error_of_numpy_shows_the_operands():
+    words = (
+        r"pinv: expected arguments that NumPy's function takes\n  got: float64 of shape \(2, 2\)"
+    )
+    with pytest.raises(TypeError, match=words):
+        gi.linalg.pinv(gi.ones((2, 2), dtype="float64", device="cpu"), rcond="a")
+
+
 CASES = {
     "cross": lambda f, a: f.cross(a[..., :3], a[..., 1:4]),
     "cross along an axis": lambda f, a: f.cross(a[:3], a[1:], axis=0),

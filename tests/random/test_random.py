@@ -407,3 +407,22 @@ def test_wrong_calls(device, call, error):
 def test_out_on_another_device():
     with pytest.raises(gi.DeviceMismatchError):
         default_rng(0, device="cuda").random(out=gi.zeros(3, device="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("gpuinterop.random.rand", "write gpuinterop.random.default_rng(seed).random(shape)"),
+        ("gpuinterop.random.normal", "write gpuinterop.random.default_rng(seed).normal(...)"),
+        ("gpuinterop.random.seed", "write gpuinterop.random.default_rng(seed)"),
+        ("gpuinterop.random.sedd", ""),
+        ("rng.randint", "write rng.integers(low, high, shape)"),
+        ("rng.poisson", "gpuinterop.asarray(numpy.random.default_rng(seed).poisson(...))"),
+    ],
+)
+def test_the_error_of_a_missing_name_has_the_call(name, call):
+    owner, _, last = name.rpartition(".")
+    with pytest.raises(gi.MissingNameError, match=f"^{name}: ") as caught:
+        getattr(default_rng(0, device="cpu") if owner == "rng" else gi.random, last)
+    assert call in caught.value.fix
+    assert not hasattr(gi.random, "__wrapped__")
