@@ -39,11 +39,12 @@ def lines(title: str, note: str, panels: Mapping[str, Mapping[str, Line]], *, ra
     every = [point for panel in panels.values() for line in panel.values() for point in line]
     canvas, y = heading(title, note, {})
     who = list(dict.fromkeys(name for panel in panels.values() for name in panel))
-    style = {
-        name: ("own", 2.6, DASHES[name != GPUINTEROP]) if name.startswith(GPUINTEROP)
-        else ("line", 1.6, DASHES[sum(not n.startswith(GPUINTEROP) for n in who[: who.index(name)])])
-        for name in who
-    }  # fmt: skip
+    style = {}
+    for own in (True, False):
+        for name, dashes in zip(
+            (n for n in who if n.startswith(GPUINTEROP) is own), DASHES, strict=False
+        ):
+            style[name] = ("own", 2.6, dashes) if own else ("line", 1.6, dashes)
     x = LEFT
     for name in who:
         canvas.line([(x, y + 16), (x + 34, y + 16)], *style[name])

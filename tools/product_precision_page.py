@@ -8,6 +8,8 @@ from typing import Any
 import pictures
 from page_parts import recorded, table
 
+from gpuinterop.drawing.chart import bars
+
 SPEED = "Three products of TF32 multiply large float32 matrices twice as fast"
 ERRORS = "The largest error of three products is no larger than that of float32"
 HEAD = """\
@@ -88,14 +90,13 @@ def speed_picture() -> str:
     record = recorded("tensor_products")
     assert record
     names = {"exact": 'gpuinterop, "exact"', "tf32x3": 'gpuinterop, "tf32x3"', "torch": "PyTorch"}
-    found: dict[str, list[tuple[float, float]]] = {}
+    found: dict[int, dict[str, float]] = {}
     for row, figures in record["rows"].items():
         if square := re.fullmatch(r"(\d+)x\1 @ \1x\1, NN", row):
-            size = float(square[1])
-            for who, name in names.items():
-                found.setdefault(name, []).append((size, 2e-6 * size**3 / figures[who]))
+            size = int(square[1])
+            found[size] = {name: 2e-6 * size**3 / figures[who] for who, name in names.items()}
     note = pictures.note_of("TFLOP/s", f" on one {record['gpu'].partition(',')[0]}")
-    return pictures.lines(SPEED, note, {"n x n @ n x n, by n": found}, rate=False)
+    return bars(SPEED, note, {f"{n} x {n} @ {n} x {n}": found[n] for n in sorted(found)})
 
 
 def error_picture() -> str:
