@@ -153,6 +153,8 @@ def _missing(name: str) -> AttributeError:
     missing_names, call = import_module("gpuinterop.elementwise.missing_names"), ""
     if name.startswith(("to_", "from_")) and hasattr(import_module("gpuinterop.converters"), name):
         call = "gpuinterop.from_any(x)" if name[0] == "f" else f'gpuinterop.to(x, "{name[3:]}")'
+    if name in ("cuda", "version"):
+        call = {"cuda": "gpuinterop.devices()", "version": "gpuinterop.__version__"}[name]
     error: AttributeError = missing_names.missing_name(f"gpuinterop.{name}", name, _HOMES, call)
     error.name, error.obj = name, _this  # Python prints "Did you mean: 'zeros'?"
     return error

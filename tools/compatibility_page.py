@@ -52,6 +52,23 @@ shows on the other, and drop the owners. `python -m gpuinterop matrix` runs the 
 stride of the axis of length 1 is an arbitrary number.
 """
 
+# The pages below this one in the site's list.
+TREE = """
+```{toctree}
+:hidden:
+
+layouts
+order-with-libraries
+transfers
+familiar-names
+collectives
+array-api
+conformance
+missing-functions
+compatibility-suite
+converter-module
+```
+"""
 LAYOUTS_HEAD = """\
 # Layouts in pictures
 
@@ -191,4 +208,4 @@ def page() -> str:
         file = RESULTS / f"matrix-{place}.json"
         if file.is_file():
             lines += section(place, Matrix.from_json(file.read_text(encoding="utf-8")))
-    return "\n".join(lines)
+    return "\n".join([*lines, TREE])

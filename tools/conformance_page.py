@@ -13,14 +13,14 @@ HEAD = """\
 
 <!-- Written by tools/make_docs.py from benchmarks/results/conformance-*.json, which tools/conformance.py writes. -->
 
-Other projects have tests that run with any namespace of the [array API standard](array-api.md). We run these tests as
-they are, with `gpuinterop.array_api` and with other libraries, by the same command. This page has the outcome of each
-run.
+Other projects have tests that run with any namespace of the [array API standard](array-api.md). We run these tests
+unchanged with `gpuinterop.array_api`, and with other libraries by the same command. This page shows how many pass, and
+which ones gpuinterop fails.
 """
 TEXTS = {
-    "array-api-tests": "the tests of the standard, version 2025.12, which call each function with random arguments",
-    "scipy": "those tests of SciPy {version} that take a namespace, from 20 of its files",
-    "scikit-learn": "those tests of scikit-learn {version} that take a namespace, from 25 of its files",
+    "array-api-tests": "These are the tests of the standard, version 2025.12. They draw random arguments.",
+    "scipy": "These are the tests of SciPy {version} that take a namespace. They are in 20 files.",
+    "scikit-learn": "These are the tests of scikit-learn {version} that take a namespace. They are in 25 files.",
 }
 OUTCOMES = ("passed", "failed", "skipped")
 
@@ -50,7 +50,7 @@ def _section(record: dict[str, Any]) -> str:
     options = f" The options are `{' '.join(record['arguments'])}`." if record["arguments"] else ""
     lines = [
         f"\n## {spelt(suite)} on {_device(record)}\n",
-        f"{text[0].upper()}{text[1:]}.{options} Python is {record['python']}.\n",
+        f"{text}{options} Python is {record['python']}.\n",
         *table(["", *heads], counts),
     ]
     return "\n".join([*lines, *_failures(rows)]) + "\n"
@@ -70,11 +70,12 @@ def _failures(rows: dict[str, Any]) -> list[str]:
             for name in others
             if {f for f in failures if _short(f) == test} <= {*rows[name]["failures"]}
         ]
-        lines.append([f"`{test}`", str(count), ", ".join(sorted(same)) or "no other"])
+        lines.append([f"`{test}`", str(count), ", ".join(sorted(same)) or "none"])
     return [
         "",
         *table(
-            ["test of gpuinterop that fails", "cases", "these fail in all its cases too"], lines
+            ["test that gpuinterop fails", "cases", "libraries that fail all these cases too"],
+            lines,
         ),
     ]
 

@@ -26,7 +26,7 @@ cores. Tensor cores are faster, but they read only 10 bits of each mantissa.
 | `"tf32x3"` | Each float32 is split into two TF32 numbers. The tensor cores compute three products of them. |
 | `"tf32"` | The operands are rounded to TF32, which has 10 bits of mantissa instead of 23. |
 
-A keyword chooses it for a call, a block for a thread, and a function for the process:
+You choose it for a call, for a block of code, or for the process:
 
 ```python
 import gpuinterop as gi
@@ -42,12 +42,13 @@ x @ x
 gi.set_product_precision(before)
 ```
 
-`gi.allow_tf32()` is `gi.product_precision("tf32")`. Theano's programs run with
-`gpuinterop run --product-precision tf32x3`, PyTensor's functions after
-`gpuinterop.pytensor.use(product_precision="tf32x3")`. A captured graph keeps the precision that it was recorded with.
+- The block holds for its thread only. `gi.allow_tf32()` is short for `gi.product_precision("tf32")`.
+- For a Theano program, run `gpuinterop run --product-precision tf32x3`.
+- For PyTensor, call `gpuinterop.pytensor.use(product_precision="tf32x3")`.
+- A captured graph keeps the precision that was set while gpuinterop recorded it.
 
-"tf32x3" needs a Hopper GPU (compute capability 9.0). On other GPUs, for small shapes and for vectors the product is the
-same as with "exact". `gi.doctor()` says if the GPU is another one. complex64 is multiplied as with "exact".
+"tf32x3" needs a Hopper GPU (compute capability 9.0). On other GPUs it multiplies as "exact" does. So it does for small
+shapes, vectors and complex64. `gi.doctor()` reports a GPU that lacks it.
 
 ## What differs from "exact"
 
@@ -58,10 +59,11 @@ same as with "exact". `gi.doctor()` says if the GPU is another one. complex64 is
 - **Integers.** A product of two integers above 2^11 is rounded.
 - **Small elements.** Elements below 1e-35 lose digits. They do not become zero.
 - **Positive data.** All results are too small by 1.2e-7 of their size on average. The results of "exact" scatter more.
-- **Overflow.** Where sums overflow with both signs, "exact" gives NaN for most results, "tf32x3" gives infinities.
-- **Time.** Rows of the result with infinities and NaNs are computed again without tensor cores, and have the infinities
-  and NaNs of "exact". One NaN in a product of 4,096 x 4,096 takes up to 1.5 times the time of "exact", sixteen NaNs up
-  to 3 times, and an infinity in every row up to 4 times.
+- **Overflow.** Where sums overflow with both signs, "exact" gives NaN for most results, and "tf32x3" gives
+  infinities.
+- **Time.** If a row of the result has infinities or NaNs, gpuinterop computes it again without tensor cores. So the row
+  has the infinities and NaNs of "exact". In a product of 4,096 x 4,096 one NaN costs up to 1.5 times the time of
+  "exact". Sixteen NaNs cost up to 3 times, and an infinity in every row up to 4 times.
 
 Equal calls give equal bits.
 
@@ -120,16 +122,16 @@ def page() -> str:
     assert errors
     lines = [
         "## Speed", "",
-        f"Microseconds on one {speed['gpu'].partition(',')[0]}, on the device, in a replayed graph, with the kernels "
-        "that run before the product. N and T are the orders of the operands: rows, or transposed.", "",
+        f"The table has microseconds on one {speed['gpu'].partition(',')[0]}, for a replayed graph. They include the "
+        "kernels that prepare the operands. N is an operand in C order, and T a transposed one.", "",
         *speed_table(speed), "",
         f"![{SPEED}](../images/tensor-speed.svg)", "",
-        "Estimates of both times decide which products use the tensor cores. They were fitted to 600 measured shapes. "
-        "Of these, none that uses the tensor cores was slower than with \"exact\".", "",
+        "gpuinterop estimates the times of \"exact\" and \"tf32x3\", and takes the faster one. We fitted the "
+        "estimates to 600 measured shapes. \"tf32x3\" was not slower than \"exact\" for any of them.", "",
         "## Errors", "",
-        "Errors divided by |A| |B|, in units of 1e-9. Products in float64 are taken as exact. The result has 1,024 "
-        "rows and columns. The rule that chooses is off for this table: for k of 256 or less these shapes get "
-        "\"exact\".", "",
+        "The table has errors divided by |A| |B|, in units of 1e-9. We compare with products in float64. The results "
+        "have 1,024 rows and columns, and k is the inner dimension. Here \"tf32x3\" uses the tensor cores for every k. "
+        "In your program it multiplies these shapes as \"exact\" does if k is 256 or less.", "",
         *error_table(errors), "",
         f"![{ERRORS}](../images/tensor-errors.svg)", "",
         "To repeat the measurements:", "",

@@ -322,13 +322,12 @@ def log_transfers() -> AbstractContextManager[TransferLog]:
 def downloads(policy: str) -> _Scope:
     """Allow hidden downloads of arrays on a GPU, warn of them, or refuse them: "allow", "warn" or "refuse".
 
-    NumPy makes a hidden download to run on the host what looks like a call on the GPU:
-    ``numpy.asarray(x)``, alone or inside of a function of NumPy, SciPy or Matplotlib. With "refuse" it
-    raises `CopyForbiddenError`. Explicit downloads stay: ``x.get()``, ``x.to_device("cpu")``,
-    ``numpy.save``, ``float(x)``, ``x.tolist()``, ``print(x)``.
+    A hidden download is ``numpy.asarray(x)``, alone or in a function of NumPy, SciPy or Matplotlib. The call looks
+    like work on the GPU, and runs on the host. With "refuse" it raises `CopyForbiddenError`. Explicit downloads
+    stay: ``x.get()``, ``x.to_device("cpu")``, ``numpy.save``, ``float(x)``, ``x.tolist()``, ``print(x)``.
 
-    A call sets the policy of the process, which GPUINTEROP_DOWNLOADS sets at first and which is "allow"
-    otherwise. In a ``with`` block the policy is that of this thread and ends with the block.
+    A call sets the policy of the process. It is "allow" at first, or what GPUINTEROP_DOWNLOADS says. A ``with``
+    block sets the policy of this thread until the block ends.
 
     Examples
     --------

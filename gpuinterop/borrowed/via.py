@@ -64,9 +64,9 @@ class Via:
     """Call another library's function with gpuinterop arrays, on the same memory.
 
     ``gi.via.torch.linalg.svd(x)`` calls ``torch.linalg.svd``. Arrays among the arguments become arrays of the library,
-    results become gpuinterop arrays, and nothing is copied. A layout or a device that the library cannot share raises.
-    ``gi.via(copyif=True)`` copies instead. What the library writes to an argument, or to ``out=``, is written to the
-    array. On a GPU the current stream waits for the library's.
+    and results become gpuinterop arrays. They share their memory, so the library's writes to an argument or to ``out=``
+    change the array. A layout or a device that the library cannot share raises; ``gi.via(copyif=True)`` copies instead.
+    On a GPU the current stream waits for the library's stream.
 
     Examples
     --------

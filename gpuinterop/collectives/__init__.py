@@ -31,6 +31,11 @@ __all__ = [
     "send",
 ]  # fmt: skip
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 # The package of a group's class: the file of this folder for that engine.
 ENGINES = {"mpi4py": "mpi", "torch": "process_group", "nccl": "nccl"}
 OPERATIONS = ("sum", "prod", "max", "min")

@@ -276,7 +276,7 @@ class OutOfMemoryError(GpuInteropError, MemoryError):
 
 
 class LinAlgError(GpuInteropError, np.linalg.LinAlgError):
-    """A matrix has no such result, as a singular one has no inverse. Also NumPy's class of that name."""
+    """A matrix lacks the result, as a singular one has no inverse. A subclass of NumPy's LinAlgError."""
 
     reason = "matrix"
 

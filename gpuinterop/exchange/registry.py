@@ -91,6 +91,12 @@ def disable_converter(name: str, why: str) -> None:
         warnings.warn(f"the converter {name!r} is disabled: {why}", RuntimeWarning, stacklevel=2)
 
 
+# Libraries whose own functions read arrays.
+_TABLES = {
+    "pandas": "pandas.DataFrame(x)", "polars": 'polars.Series("x", x)', "pyarrow": "pyarrow.array(x)",
+}  # fmt: skip
+
+
 def unknown_name_error(
     name: Any, names: list[str], aliases: dict[str, str], where: str
 ) -> ConversionTypeError:
@@ -102,6 +108,8 @@ def unknown_name_error(
     close = difflib.get_close_matches(word.lower(), aliases)
     near = [aliases[alias] for alias in close]
     fix = "pass one of these, or add a converter by the entry-point group gpuinterop.converters"
+    if word in _TABLES:
+        fix = f"write {_TABLES[word]}, which reads gpuinterop arrays; gpuinterop.from_any(column) goes back"
     if hasattr(type(name), "__dlpack__"):
         fix = "swap the arguments, the array first: gpuinterop.to(x, 'torch')"
     return ConversionTypeError(

@@ -26,6 +26,11 @@ __all__ = """
     fft fft2 fftfreq fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft rfft2 rfftfreq rfftn
 """.split()
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 # ---- arguments ------------------------------------------------------------------------------------
 
 

@@ -30,6 +30,10 @@ __all__ = """
 """.split()
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class EigResult(NamedTuple):
     """What eig returns."""
 

@@ -128,13 +128,13 @@ def share(x: Any, copyif: bool = False) -> Handle:
     shape, strides and read-only mark of `x`. Both see each other's writes. The opener's stream waits for the work
     that is queued on `x`. `handle.mechanism` says how the memory is shared; ``explain(x, "process")`` says it before.
 
-    The handle keeps `x` alive, so keep the handle until it has been opened. It may be opened any number of times.
+    The handle keeps `x` alive, so keep it until another process has opened it. You can open it any number of times.
     When the owner has dropped the handle, opening a copy of it raises an error.
 
     Parameters
     ----------
     x : a gpuinterop array or an array of another library.
-    copyif : copy memory that cannot be shared to new memory that can. The handle is then one of the copy.
+    copyif : copy memory that cannot be shared to new memory. The handle is then for the copy.
 
     Raises
     ------

@@ -35,12 +35,14 @@ from .tensor_product import tensor_product
 
 
 def product_precision(precision: str) -> Any:
-    """Choose how products of float32 matrices are computed in this block and thread.
+    """Choose how gpuinterop multiplies float32 matrices in this block and thread.
 
-    "exact": as float32 by cuBLAS, the default. "tf32x3": on the tensor cores of Hopper GPUs as three products of
-    TF32, up to 2.8 times as fast, and as "exact" on other GPUs and for shapes that would not be faster. See
-    :doc:`/reference/product-precision` for its errors and for what differs. "tf32": operands rounded to TF32, which
-    has 10 bits of mantissa instead of 23. A captured graph keeps the precision that it was recorded with.
+    * "exact", the default: cuBLAS multiplies them as float32.
+    * "tf32x3": the tensor cores of a Hopper GPU compute three products of TF32, up to 2.8 times as fast. Other GPUs,
+      and shapes that would not be faster, multiply as "exact". :doc:`/reference/product-precision` has the errors.
+    * "tf32": the operands are rounded to TF32, which has 10 bits of mantissa instead of 23.
+
+    A captured graph keeps the precision that was set while it was recorded.
 
     Examples
     --------
@@ -53,9 +55,9 @@ def product_precision(precision: str) -> Any:
 
 
 def set_product_precision(precision: str) -> str:
-    """Choose how the process multiplies float32 matrices where no block does; return the previous choice.
+    """Choose how the process multiplies float32 matrices outside of `product_precision` blocks; return the last choice.
 
-    The names are those of product_precision.
+    `precision` is "exact", "tf32x3" or "tf32", as in `product_precision`.
 
     Examples
     --------

@@ -11,5 +11,9 @@ from .philox import Philox
 __all__ = ["Generator", "Philox", "default_rng"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     raise missing_function("gpuinterop.random", name)

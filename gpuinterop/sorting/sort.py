@@ -31,7 +31,7 @@ def sort(
 ) -> Any:  # fmt: skip
     """Return a sorted copy of x along `axis`; None flattens x first.
 
-    NaN is last, and -0.0 equals 0.0. Equal elements keep their order, whatever `kind` and `stable` are, also with
+    NaN is last, and -0.0 equals 0.0. Every sort is stable: equal elements keep their order for each `kind`, also with
     `descending`. The result is a new C-ordered array on the device of x. On a GPU the sort runs on the current stream.
 
     Examples

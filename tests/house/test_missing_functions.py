@@ -72,7 +72,8 @@ def test_the_call_for_a_missing_name_exists_and_shares(library):
 
 NAMED = {
     "gpuinterop.dump": "numpy.asarray(x).dump", "gpuinterop.flatten": "x.flatten()",
-    "gpuinterop.from_pointer": "gpuinterop.GpuArray.from_pointer", "gpuinterop.cuda": "x.cuda()",
+    "gpuinterop.from_pointer": "gpuinterop.GpuArray.from_pointer", "gpuinterop.cuda": "gpuinterop.devices()",
+    "gpuinterop.version": "gpuinterop.__version__",
     "gpuinterop.asnumpy": "numpy.asarray(x)", "gpuinterop.tensor": "gpuinterop.array",
     "gpuinterop.median": "numpy.median(x)", "gpuinterop.float32": "numpy.float32",
     "gpuinterop.to_torch": 'gpuinterop.to(x, "torch")', "gpuinterop.from_numpy": "gpuinterop.from_any(x)",
