@@ -30,6 +30,7 @@ from gpuinterop.sorting.search import unique_values as _unique_values
 
 from .of_numpy import of_numpy, wide
 
+_IMPORTED = frozenset(globals())
 VERSIONS = ("2023.12", "2024.12", "2025.12")
 __array_api_version__ = VERSIONS[-1]
 
@@ -58,8 +59,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    own = {name for name in globals() if not name.startswith("_")}
-    return sorted(own | _OF_NUMPY | {"fft", "linalg", "__array_namespace_info__"})
+    own = {name for name in globals().keys() - _IMPORTED if not name.startswith("_")}
+    return sorted(own - {"Limits", "VERSIONS", "namespace"} | _OF_NUMPY | {"fft", "linalg", "__array_namespace_info__"})
 
 
 # ---- dtypes, constants, inspection -------------------------------------------------------------------------------

@@ -50,6 +50,11 @@ __all__ = [
     "synchronize",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _device = device  # for functions with an argument of that name
 
 # ---- memory and waiting ------------------------------------------------------------------------
