@@ -142,7 +142,7 @@ class Benchmark:
                     call.body()
                 call.wait()
             except Exception as error:
-                print(f"{row}: {who} left out, {first_line(error)}", flush=True)
+                print(f"{row}: {who} skipped, {first_line(error)}", flush=True)
                 self.failed |= who.startswith(GPUINTEROP)
             else:
                 found[who] = call

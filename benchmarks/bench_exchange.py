@@ -19,7 +19,7 @@ import gpuinterop as gi
 from gpuinterop import _core
 
 # Row, statement, target in microseconds (None: another library, or a figure without a target). Names are set up
-# in names_for(); a row whose names are missing is left out.
+# in names_for(); a row whose names are missing is skipped.
 ROWS: list[tuple[str, str, float | None]] = [
     ("export", "x.__dlpack__()", 0.2),
     ("export", "x.__dlpack__(max_version=(1, 3))", None),

@@ -1,7 +1,7 @@
 """How long does another process take to open 2 GiB of memory, by each mechanism? The target is 10 ms.
 
 One process that has used the device before opens a handle five times and closes the array each time. "share" is the
-time of the owner's call. Nothing is copied. A legacy handle has no target. Owners that are not installed are left out.
+time of the owner's call. Nothing is copied. A legacy handle has no target. Owners that are not installed are skipped.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def main() -> None:
             array = make()
             handle = gi.share(array)
         except Exception as error:
-            print(f"{name} left out, {first_line(error)}", flush=True)
+            print(f"{name} skipped, {first_line(error)}", flush=True)
             continue
         print(pickle.dumps(handle).hex(), file=opener.stdin, flush=True)
         times = pickle.loads(bytes.fromhex(opener.stdout.readline()))

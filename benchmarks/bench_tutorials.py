@@ -263,7 +263,7 @@ def regression(bench: Benchmark, libraries: dict[str, Any]) -> None:
     row = "logistic regression, a step"
     run, exact = module.train(steps, device), module.oracle(steps)
     np.testing.assert_allclose(run["w"], exact["w"], rtol=1e-3, atol=1e-4)
-    print(f"{row}: {run['nodes']} nodes, {steps} steps as accurate as float64 asks")
+    print(f"{row}: {run['nodes']} nodes, {steps} steps as accurate as float64 requires")
     others = Regression(module)
     calls = {GPUINTEROP: Call(module.Training(device).step.replay, wait[GPUINTEROP])}
     plain = others.gpuinterop(device)
@@ -307,7 +307,7 @@ def training_step(backend: Any) -> Any:
 def compiled(bench: Benchmark, libraries: dict[str, Any]) -> None:
     """The exp loop, the training step and the blog's first and last programs, compiled by PyTensor."""
     if importlib.util.find_spec("pytensor") is None:
-        return print("left out: PyTensor is not installed")
+        return print("skipped: PyTensor is not installed")
     import pytensor
     import pytensor.tensor as pt
 

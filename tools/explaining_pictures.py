@@ -86,7 +86,7 @@ def ownership() -> str:
     c.text(14, 244, "one memory, which all four read and write:")
     memory(c, 14, 256, 12, 58)
     c.text(14, 314, "del t frees nothing, because x, y and n still hold it.")
-    c.text(14, 334, "PyTorch gets the memory back when the last of them is gone.")
+    c.text(14, 334, "PyTorch gets the memory back when the last of them is destroyed.")
     return str(c)
 
 

@@ -11,7 +11,7 @@ download, or a step of one of these. Each move counts on its own. The following 
 
 A download is hidden if NumPy makes it of an array on a GPU to run a function on the host:
 ``numpy.asarray(x)``, which programs call themselves and NumPy's, SciPy's and Matplotlib's functions call
-inside. A download is explicit if the call names the host or asks for Python's values: ``x.get()``,
+inside. A download is explicit if the call names the host or requests Python values: ``x.get()``,
 ``x.to_device("cpu")``, ``numpy.save``, pickles, ``float(x)``, ``x.tolist()``, ``print(x)``, ``if x:``.
 
 `no_copies`, `count_copies`, `log_transfers` and `downloads` open copy scopes. A scope belongs to the thread that

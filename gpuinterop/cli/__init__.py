@@ -112,7 +112,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the known word that is most like a misspelt one, or ""."""
+    """Return the known word that is closest to an unknown one, or ""."""
     return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
 
 

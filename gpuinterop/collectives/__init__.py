@@ -73,7 +73,7 @@ def recv(out: Any, source: int, *, group: Any) -> None:
 
 
 def broadcast(x: Any, root: int = 0, *, group: Any) -> None:
-    """Give every process the elements that `x` has on rank `root`. Elsewhere `x` is written.
+    """Give every process the elements that `x` has on rank `root`. On other ranks `x` is written.
 
     Examples
     --------

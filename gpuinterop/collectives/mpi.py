@@ -37,7 +37,7 @@ def reduces(dtype: str, op: str) -> bool:
 
 
 def require_device(group: Any, array: Any, where: str) -> None:
-    """Wait for the work on an array, since MPI knows no streams; raise if MPI does not read GPU memory."""
+    """Wait for the work on an array, because MPI has no streams; raise if MPI does not read GPU memory."""
     if array.device.type == "cpu":
         return
     if not reads_gpu_memory():

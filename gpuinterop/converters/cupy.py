@@ -74,7 +74,7 @@ def kernel(
 ) -> Callable[..., Any]:
     """Wrap `function`, a cupy.RawKernel, so that it accepts arrays of every known library.
 
-    RawKernel refuses classes that it does not know, and passes a strided cupy.ndarray as an address
+    RawKernel refuses classes that it does not recognise, and passes a strided cupy.ndarray as an address
     without its strides. The wrapper passes addresses too, but an array whose strides would be lost
     raises, or with ``copyif=True`` is replaced by a contiguous copy, which is written back. The
     launch, on CuPy's current stream, waits for the work that is queued on each array.

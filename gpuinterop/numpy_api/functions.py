@@ -133,7 +133,7 @@ def _of_views(function: Any) -> Callable[..., Any]:
 
 
 def _same_view(x: Any, view: np.ndarray[Any, Any]) -> Any:
-    """Return the view of x that a view of its stand-in is."""
+    """Return the view of x that a view of its placeholder is."""
     offset = view.ctypes.data - _BYTE.ctypes.data if view.size else 0
     return x._restrided(view.shape, view.strides, offset)
 

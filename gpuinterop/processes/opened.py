@@ -86,7 +86,7 @@ def open_shared(address: str, token: bytes) -> Any:
 def _array(address: str, answer: dict[str, Any], given: list[int], lease: socket.socket) -> Any:
     if answer["mechanism"] not in ("none", "file", *device_memory.WORDS):
         raise ExchangeError(
-            where="open", expected="a mechanism that this version knows", got=short_repr(answer["mechanism"]),
+            where="open", expected="a mechanism that this version supports", got=short_repr(answer["mechanism"]),
             fix="use the same version of gpuinterop in both processes",
         )  # fmt: skip
     dtype = as_supported_dtype(answer["dtype"], "open")

@@ -218,7 +218,7 @@ def _own(address: str, where: str) -> _Owner:
     """Return this process's owner; raise if another process made the handle."""
     if _owner is None or address != _owner.address:
         raise ExchangeError(
-            where=where, expected="the process that shared the array, which alone knows the openers",
+            where=where, expected="the process that shared the array, which has the list of openers",
             got="another process", fix="call it in the owner's process",
         )  # fmt: skip
     return _owner
@@ -295,7 +295,7 @@ def _reach(lease: socket.socket, address: str) -> None:
 
 
 def end_lease(lease: socket.socket) -> None:
-    """Tell the owner that the memory is no longer mapped."""
+    """Report to the owner that this process has unmapped the memory."""
     _leases.discard(lease)
     lease.close()
 
@@ -343,12 +343,12 @@ def owner_is_gone() -> ExchangeError:
     """Return the error for a handle of a process that has ended."""
     return ExchangeError(
         where="open", expected="a handle of a running process",
-        got="a handle whose owner has ended", fix="share the array from a process that lives on",
+        got="a handle whose owner has ended", fix="share the array from a process that keeps running",
     )  # fmt: skip
 
 
 def no_longer_shared() -> ExchangeError:
-    """Return the error for a handle that its owner has dropped, or a token that no owner knows."""
+    """Return the error for a handle that its owner has dropped, or a token that no owner has."""
     return ExchangeError(
         where="open", expected="a handle that its owner still offers",
         got="a handle whose owner has released it", fix="keep the handle in the owner until it has been opened",

@@ -66,8 +66,8 @@ def test_an_out_that_no_kernel_writes_is_refused(device, name):
 
 def test_memory_is_shared_at_every_entry_point():
     half = VALUES.astype("complex32")
-    for door in (gi.from_any, gi.from_dlpack, gi.converters.from_numpy):
-        x = door(half)
+    for entry_point in (gi.from_any, gi.from_dlpack, gi.converters.from_numpy):
+        x = entry_point(half)
         assert x.ptr == half.ctypes.data
         assert np.asarray(x).dtype == half.dtype
         assert gi.from_dlpack(x.__dlpack__()).dtype == half.dtype
@@ -80,12 +80,12 @@ def test_memory_is_shared_at_every_entry_point():
 def test_torch_shares_complex32_memory():
     torch = pytest.importorskip("torch")
     t = torch.tensor(VALUES.tolist(), dtype=torch.complex32)
-    for door in (gi.from_any, gi.from_dlpack, gi.converters.from_torch):
-        x = door(t)
+    for entry_point in (gi.from_any, gi.from_dlpack, gi.converters.from_torch):
+        x = entry_point(t)
         assert x.ptr == t.data_ptr()
         assert x.get().tobytes() == VALUES.astype("complex32").tobytes()
         with pytest.raises(gi.GpuInteropError, match="conj"):
-            door(t.conj())
+            entry_point(t.conj())
     back = gi.converters.to_torch(x)
     assert back.dtype == torch.complex32
     assert back.data_ptr() == t.data_ptr()

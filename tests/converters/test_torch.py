@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 
-DOORS = {
+ENTRY_POINTS = {
     "from_any": gi.from_any,
     "from_torch": converters.from_torch,
     "from_dlpack": gi.from_dlpack,
@@ -44,14 +44,14 @@ class Named(torch.nn.Parameter):
     pass
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize("change", ["double", "data", "set_"])
 @pytest.mark.parametrize("cls", [torch.nn.Parameter, Named])
-def test_parameter_with_replaced_memory_leaves_the_shared_array_unchanged(door, change, cls):
+def test_parameter_with_replaced_memory_leaves_the_shared_array_unchanged(entry_point, change, cls):
     module = torch.nn.Linear(600, 600).requires_grad_(False)
     module.weight = parameter = cls(module.weight.detach(), requires_grad=False)
     before = parameter.numpy().copy()
-    w = DOORS[door](parameter)
+    w = ENTRY_POINTS[entry_point](parameter)
     assert w.ptr == parameter.data_ptr()
     if change == "double":
         module.double()
@@ -71,8 +71,8 @@ def test_torchs_own_functions_ignore_the_read_only_mark():
     host = np.zeros(3, np.float32)
     host.flags.writeable = False
     r = gi.from_any(host)
-    for door in (torch.from_dlpack, torch.as_tensor):
-        assert door(r).data_ptr() == r.ptr
+    for entry_point in (torch.from_dlpack, torch.as_tensor):
+        assert entry_point(r).data_ptr() == r.ptr
     with pytest.raises(gi.ReadOnlyError):
         gi.to(r, "torch")
 

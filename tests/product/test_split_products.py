@@ -49,7 +49,7 @@ def test_shapes(device, m, n, k, dtype):
 def test_layouts(device, left, right):
     a, x = operand((12, 4104), left, "float32", device, 1)
     b, y = operand((4104, 20), right, "float32", device, 2)
-    np.testing.assert_array_equal((x @ y).get(), a @ b)  # sums of whole numbers are exact
+    np.testing.assert_array_equal((x @ y).get(), a @ b)  # sums of integers are exact
 
 
 def test_results_in_any_place(device):

@@ -1,4 +1,4 @@
-"""Running sums and products and accumulate, compared with NumPy's in float64 or in whole numbers."""
+"""Running sums and products and accumulate, compared with NumPy's in float64 or in integers."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def values_of(dtype, shape, seed=0):
 
 
 def close(found, expected, host):
-    """Equal for whole numbers; for floats within a part of the sum of the magnitudes."""
+    """Equal for integers; for floats within a part of the sum of the magnitudes."""
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
     if found.dtype.kind in "biu":
         np.testing.assert_array_equal(found, expected)
