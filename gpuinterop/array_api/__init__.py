@@ -60,7 +60,11 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     own = {name for name in globals().keys() - _IMPORTED if not name.startswith("_")}
-    return sorted(own - {"Limits", "VERSIONS", "namespace"} | _OF_NUMPY | {"fft", "linalg", "__array_namespace_info__"})
+    return sorted(
+        own - {"Limits", "VERSIONS", "namespace"}
+        | _OF_NUMPY
+        | {"fft", "linalg", "__array_namespace_info__"}
+    )
 
 
 # ---- dtypes, constants, inspection -------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Products of float32 on Hopper's tensor cores by three products of TF32: when they are faster, and their kernels.
 
-The core calls this once for each shape and layout, fills in the addresses and launches: native/product/tensor_product.cpp.
+The core calls this once for each shape and layout, fills in the addresses and launches it
+(native/product/tensor_product.cpp).
 """
 
 from __future__ import annotations

@@ -209,11 +209,11 @@ def test_wrong_arguments(device, call):
         (lambda f, x: f.fft(x, -1), "fft.fft: expected one point or more along each axis"),
         (lambda f, x: f.fft(x[:, :0]), "got: 0 points"),
         (lambda f, x: f.fft(x, 2.5), r"fft.fft: expected an int or a sequence of ints as lengths"),
-        (lambda f, x: f.rfft(x, axis=2), "fft.rfft: expected an axis from -2 to 1"),
+        (lambda f, x: f.rfft(x, axis=2), "fft.rfft: .*\n  got: axis 2"),
         (lambda f, x: f.ifft(x, norm="half"), "expected norm='backward', 'forward' or 'ortho'"),
-        (lambda f, x: f.fft2(x[0]), r"fft.fft2: expected an axis from -1 to 0\n  got: axis -2"),
+        (lambda f, x: f.fft2(x[0]), r"fft.fft2: .*\n  got: axis -2"),
         (lambda f, x: f.fftn(x, (2, 2), (0,)), r"got: s=\(2, 2\), axes=\(0,\)"),
-        (lambda f, x: f.fftshift(x, 2), "fft.fftshift: expected an axis from -2 to 1"),
+        (lambda f, x: f.fftshift(x, 2), "fft.fftshift: .*\n  got: axis 2"),
     ],
 )
 def test_errors_have_the_same_words_on_both_devices(device, call, words):
