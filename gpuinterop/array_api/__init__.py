@@ -2,7 +2,8 @@
 
 The standard's functions are NumPy's, with NumPy's names. So a function here is NumPy's, called with `GpuArray`
 operands: gpuinterop computes it, or the array library of the device does. Functions that NumPy lacks, or that make
-arrays, are written out.
+arrays, are written out. NumPy's other functions of arrays, such as `pad`, are there as well, because programs for
+NumPy, CuPy and JAX look for them in the namespace.
 
 A `CudaNdarray` counts as an array of float32, and results are `GpuArray`: float64, int64 or complex128 unless a dtype
 is given.
@@ -25,10 +26,12 @@ from gpuinterop.converters import from_dlpack as _from_dlpack
 from gpuinterop.elementwise.calls import CALLS
 from gpuinterop.elementwise.results import plain, require_arrays
 from gpuinterop.errors import ArgumentTypeError, short_repr
+from gpuinterop.exchange.incoming import new_full
+from gpuinterop.ndarray import GpuArray
 from gpuinterop.sorting import sort as _sort
 from gpuinterop.sorting.search import unique_values as _unique_values
 
-from .of_numpy import of_numpy, wide
+from .of_numpy import look_up, of_numpy, wide
 
 _IMPORTED = frozenset(globals())
 VERSIONS = ("2023.12", "2024.12", "2025.12")
@@ -52,10 +55,7 @@ _OF_NUMPY = frozenset(
 def __getattr__(name: str) -> Any:
     if name in ("fft", "linalg"):
         return import_module(f"{__name__}.{name}")
-    if name not in _OF_NUMPY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found = of_numpy(np, name)
-    return found
+    return look_up(globals(), np, name)
 
 
 def __dir__() -> list[str]:
@@ -176,8 +176,8 @@ class _Info:
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
         return dict(_DEFAULTS)
 
-    def devices(self) -> list[devices.Device]:
-        return list(devices.devices())
+    def devices(self) -> tuple[devices.Device, ...]:
+        return tuple(devices.devices())
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
         wanted = (kind,) if isinstance(kind, str) else kind
@@ -231,8 +231,8 @@ def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """Return an array of one value."""
-    dtype = np.asarray(fill_value).dtype if dtype is None else dtype
-    return plain(creation.full(shape, fill_value, _dtype_of(dtype, "full"), device=device))
+    dtype = result_type(fill_value) if dtype is None else dtype
+    return new_full(GpuArray, shape, fill_value, _dtype_of(dtype, "full"), device, "full")
 
 
 def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
@@ -252,7 +252,9 @@ def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
 
 def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """Return one value in the shape, dtype and device of another array."""
-    return plain(creation.full_like(_operand("full_like", x), fill_value, dtype, device=device))
+    x = _operand("full_like", x)
+    dtype = x.dtype if dtype is None else dtype
+    return full(x.shape, fill_value, dtype=dtype, device=x.device if device is None else device)
 
 
 def eye(

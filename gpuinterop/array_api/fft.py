@@ -9,17 +9,14 @@ import numpy as np
 from gpuinterop import creation
 from gpuinterop.elementwise.results import plain
 
-from .of_numpy import of_numpy
+from .of_numpy import look_up
 
 _OF_NUMPY = "fft fftn fftshift hfft ifft ifftn ifftshift ihfft irfft irfftn rfft rfftn".split()
 __all__ = [*_OF_NUMPY, "fftfreq", "rfftfreq"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _OF_NUMPY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found = of_numpy(np.fft, name)
-    return found
+    return look_up(globals(), np.fft, name)
 
 
 def __dir__() -> list[str]:

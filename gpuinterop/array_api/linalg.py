@@ -8,7 +8,7 @@ import numpy as np
 
 from gpuinterop.elementwise.results import plain
 
-from .of_numpy import of_numpy
+from .of_numpy import look_up
 
 __all__ = """
     cholesky cross det diagonal eig eigh eigvals eigvalsh inv matmul matrix_norm matrix_power matrix_rank
@@ -17,10 +17,7 @@ __all__ = """
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found = of_numpy(np.linalg, name)
-    return found
+    return look_up(globals(), np.linalg, name)
 
 
 def eig(x: Any, /) -> Any:

@@ -7,13 +7,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
+
 from gpuinterop import _core
 from gpuinterop.borrowed.by_device import borrow
 from gpuinterop.elementwise.results import plain
 from gpuinterop.errors import DTypeError, type_name
 from gpuinterop.errors.messages import not_an_array
 
-_OF_SEQUENCES = ("concat", "stack")  # their first argument holds the arrays
+# Their first argument holds the arrays.
+_OF_SEQUENCES = "block column_stack concat concatenate dstack hstack select stack vstack".split()
 
 
 def wide(value: Any) -> Any:
@@ -21,6 +24,14 @@ def wide(value: Any) -> Any:
     if type(value) in (list, tuple):
         return type(value)(map(wide, value))
     return plain(value) if isinstance(value, _core.Array) else value
+
+
+def look_up(module: dict[str, Any], namespace: Any, name: str) -> Callable[..., Any]:
+    """Return NumPy's function of arrays of this name, and set it in a module of the standard."""
+    if not isinstance(getattr(namespace, name, None), (np.ufunc, type(np.sum))):
+        raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}")
+    module[name] = found = of_numpy(namespace, name)
+    return found
 
 
 def of_numpy(namespace: Any, name: str) -> Callable[..., Any]:
