@@ -83,6 +83,7 @@ _DEFAULTS = {
     "indexing": np.dtype("int64"),
 }
 
+float16 = np.dtype("float16")  # beyond the standard, because SciPy uses it
 e, pi, inf, nan = np.e, np.pi, np.inf, np.nan
 newaxis = None
 

@@ -55,6 +55,8 @@ def __array_ufunc__(
         function: Any = import_module("gpuinterop.product.functions").matmul
         if kwargs.get("dtype") is not None:
             inputs = _cast_for_loop(inputs, kwargs.pop("dtype"), kwargs.pop("casting", "same_kind"))
+    elif method == "__call__" and kwargs.get("where", True) is not True:
+        function = None  # gpuinterop's elementwise functions compute all elements
     elif method == "__call__":
         function = UFUNCS.get(ufunc) or ufunc_method(ufunc, method)
     elif method == "outer" and len(inputs) == 2 and ufunc in UFUNCS:

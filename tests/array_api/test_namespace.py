@@ -205,6 +205,7 @@ def test_what_the_namespace_says_of_itself():
     assert info.default_dtypes()["indexing"] == "int64"
     assert info.dtypes(kind="complex floating").keys() == {"complex64", "complex128"}
     assert len(info.dtypes()) == 13
+    assert xp.float16 == "float16"  # which is not the standard's
     assert info.capabilities()["max dimensions"] == 64
 
 

@@ -161,6 +161,15 @@ def test_numpys_own_errors_arrive():
         gi.capture(lambda a: np.percentile(a, 5), x)
 
 
+def test_a_ufunc_with_a_mask():
+    """gpuinterop's functions compute all elements, and NumPy's with where= those that a mask selects."""
+    x = gi.asarray(np.arange(4.0), device="cpu")
+    out = gi.zeros(4, "float64", device="cpu")
+    assert np.divide(1, x, where=x > 1, out=out) is out
+    assert out.tolist() == [0, 0, 0.5, 1 / 3]
+    assert np.add(x, 1, where=True).tolist() == [1, 2, 3, 4]
+
+
 def test_a_foreign_ufunc():
     special = pytest.importorskip("scipy.special")
     x = gi.array(X, device="cpu")
