@@ -17,6 +17,7 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -35,31 +36,15 @@ LIBRARIES = {
     "jax": ("jax.numpy", "jax"),
     "cupy": ("array_api_compat.cupy", "cupy-cuda13x"),
 }
-# What pytest runs: tests of installed packages, or of the checkout.
-SCIPY = """
-    cluster/tests/test_hierarchy.py cluster/tests/test_vq.py differentiate/tests/test_differentiate.py
-    fft/tests/test_basic.py fft/tests/test_helper.py integrate/tests/test_cubature.py
-    integrate/tests/test_quadrature.py integrate/tests/test_tanhsinh.py ndimage/tests/test_measurements.py
-    optimize/tests/test_bracket.py optimize/tests/test_chandrupatla.py signal/tests/test_windows.py
-    special/tests/test_logsumexp.py special/tests/test_support_alternative_backends.py
-    stats/tests/test_continued_fraction.py stats/tests/test_correlation.py stats/tests/test_entropy.py
-    stats/tests/test_quantile.py stats/tests/test_rank.py stats/tests/test_variation.py
-""".split()
-LEARN = """
-    decomposition/tests/test_pca.py metrics/tests/test_classification.py metrics/tests/test_common.py
-    metrics/tests/test_pairwise.py metrics/cluster/tests/test_common.py metrics/cluster/tests/test_supervised.py
-    preprocessing/tests/test_data.py preprocessing/tests/test_label.py preprocessing/tests/test_polynomial.py
-    tests/test_calibration.py tests/test_kernel_approximation.py tests/test_naive_bayes.py tests/test_pipeline.py
-    mixture/tests/test_gaussian_mixture.py linear_model/tests/test_logistic.py linear_model/tests/test_ridge.py
-    model_selection/tests/test_split.py model_selection/tests/test_search.py model_selection/tests/test_validation.py
-    utils/tests/test_array_api.py utils/tests/test_extmath.py utils/tests/test_indexing.py
-    utils/tests/test_multiclass.py utils/tests/test_stats.py utils/tests/test_validation.py
-""".split()
-SUITES = {
-    "array-api-tests": ["array_api_tests"],
-    "scipy": [f"scipy/{part}" for part in SCIPY],
-    "scikit-learn": [f"sklearn/{part}" for part in LEARN],
+# Installed packages whose tests run, and the word in the files of tests that take a namespace.
+PACKAGES = {
+    "scipy": ("scipy", r"\bxp\b"),
+    "scikit-learn": ("sklearn", "yield_namespace_device_dtype_combinations"),
+    "xarray": ("xarray", r"^NAMESPACE_ARRAYS|^xp = "),
+    "einops": ("einops", "collect_test_backends"),
 }
+CHECKOUTS = {"array-api-tests": "array_api_tests", "array-api-extra": "tests/main"}
+SUITES = (*CHECKOUTS, *PACKAGES)
 
 
 def main(arguments: list[str]) -> int:
@@ -69,6 +54,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--library", choices=LIBRARIES, default="gpuinterop")
     parser.add_argument("--checkout", type=Path)
     parser.add_argument("--device", default="cpu", help="where gpuinterop's arrays are")
+    parser.add_argument("--part", nargs="+", help="only files whose paths start so, as scipy/stats")
     parser.add_argument("--examples", type=int, default=20, help="of each test of array-api-tests")
     parser.add_argument("--record", action="store_true")
     given = parser.parse_args(own)
@@ -80,21 +66,32 @@ def main(arguments: list[str]) -> int:
         "SCIPY_ARRAY_API": "1",
         OPTIONS: json.dumps([given.suite, given.library, given.device, given.record]),
     }  # fmt: skip
-    folder = given.checkout
-    if given.suite == "array-api-tests":
-        if folder is None:
-            parser.error("array-api-tests needs --checkout")
-        rest = [f"--max-examples={given.examples}", "--disable-deadline", *rest]
+    if given.suite in PACKAGES:
+        folder, files = files_of(given.suite)
+        files = [f for f in files if f.startswith(tuple(given.part))] if given.part else files
+    elif given.checkout is None:
+        parser.error(f"{given.suite} needs --checkout")
     else:
-        found = importlib.util.find_spec(SUITES[given.suite][0].partition("/")[0])
-        folder = Path(found.origin).parents[1]
+        folder, files = given.checkout, [CHECKOUTS[given.suite]]
+        environment["PYTHONPATH"] += f"{os.pathsep}{folder.resolve() / 'src'}"
+    if given.suite == "array-api-tests":
+        rest = [f"--max-examples={given.examples}", "--disable-deadline", *rest]
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "conformance", "-p", "no:cacheprovider"]
-    return subprocess.call([*pytest, *SUITES[given.suite], *rest], cwd=folder, env=environment)
+    return subprocess.call([*pytest, *files, *rest], cwd=folder, env=environment)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], str, list[str]]:
     i = arguments.index("--")
     return arguments[:i], "--", arguments[i + 1 :]
+
+
+def files_of(suite: str) -> tuple[Path, list[str]]:
+    """Return the folder of an installed package, and its files of tests that take a namespace."""
+    package, word = PACKAGES[suite]
+    folder = Path(importlib.util.find_spec(package).origin).parent
+    found = sorted(folder.rglob("tests/test_*.py"))
+    chosen = [f for f in found if re.search(word, f.read_text(encoding="utf-8"), re.MULTILINE)]
+    return folder.parent, [str(f.relative_to(folder.parent)) for f in chosen]
 
 
 def left_out(suite: str) -> dict[str, str]:
@@ -111,30 +108,87 @@ _outcomes: dict[str, str] = {}
 
 
 def pytest_configure(config: Any) -> None:
-    """Put the namespace where SciPy's and scikit-learn's tests take theirs from."""
-    import pytest
-
+    """Put the namespace where the tests of the suite take theirs from."""
     if not _suite:
         return
     if _library == "gpuinterop":
         import gpuinterop.devices
 
         gpuinterop.devices.set_default_device(_device)
-    name = LIBRARIES[_library][0]
-    if _suite == "scipy":
-        import scipy.conftest
+    prepare = f"_for_{_suite.replace('-', '_')}"
+    globals().get(prepare, id)(LIBRARIES[_library][0])
 
-        marks = pytest.mark.array_api_backends
-        namespace = pytest.param(importlib.import_module(name), id=_library, marks=marks)
-        marker = scipy.conftest.xp._fixture_function_marker
-        object.__setattr__(marker, "params", (namespace,))
-    if _suite == "scikit-learn":
-        import sklearn.utils._array_api as of_tests
 
-        def combinations(include_numpy_namespaces: bool = True) -> list[tuple[str, Any, str]]:
-            return [(name, None, dtype) for dtype in ("float64", "float32")]
+def _for_scipy(name: str) -> None:
+    import pytest
+    import scipy.conftest
 
-        of_tests.yield_namespace_device_dtype_combinations = combinations
+    marks = pytest.mark.array_api_backends
+    namespace = pytest.param(importlib.import_module(name), id=_library, marks=marks)
+    _set_params(scipy.conftest.xp, namespace)
+    # Names outside of this set are not skipped where SciPy's tests are for NumPy alone.
+    scipy.conftest.xp_known_backends.add(name)
+    # SciPy's own fixture adds a list to the devices, which are a tuple since version 2025.12.
+    scipy.conftest.devices = pytest.fixture(_devices)
+
+
+def _for_scikit_learn(name: str) -> None:
+    import sklearn.utils._array_api as of_tests
+
+    def combinations(include_numpy_namespaces: bool = True) -> list[tuple[str, Any, str]]:
+        return [(name, None, dtype) for dtype in ("float64", "float32")]
+
+    of_tests.yield_namespace_device_dtype_combinations = combinations
+
+
+def _for_array_api_extra(name: str) -> None:
+    import pytest
+
+    backend = importlib.import_module("array_api_extra._lib._backends").Backend
+    found = backend.__members__.get(_library.upper())
+    if found is None:  # a member that the enumeration does not list
+        found = object.__new__(backend)
+        found._name_, found._value_ = _library.upper(), name
+    tests = importlib.import_module("tests.main.conftest")
+    _set_params(tests.library, pytest.param(found, id=_library))
+
+
+def _for_xarray(name: str) -> None:
+    of_standard = importlib.import_module("xarray.tests.test_array_api")
+    of_standard.xp = importlib.import_module(name)
+    of_standard.Array = type(of_standard.xp.zeros(1))
+    wrapping = importlib.import_module("xarray.tests.test_duck_array_wrapping")
+    wrapping.NAMESPACES[:] = [_library if _library == "gpuinterop" else name]
+    classes = {"array": of_standard.Array.__name__, "constructor": "asarray"}
+    wrapping.NAMESPACE_ARRAYS.setdefault(wrapping.NAMESPACES[0], {"attrs": classes, "xfails": {}})
+
+
+def _for_einops(name: str) -> None:
+    import einops.tests
+
+    if _library == "gpuinterop":  # the backend that the documentation offers
+        page = HERE.parent / "docs" / "how-to" / "use-scipy-and-scikit-learn.md"
+        code = page.read_text(encoding="utf-8").partition("```python einops\n")[2]
+        exec(code.partition("```")[0], {"__name__": "page"})
+    os.environ[einops.tests.ENVVAR_NAME] = _library
+    found = {cls.framework_name: cls for cls in _subclasses(einops.tests._backends.AbstractBackend)}
+
+    def backends(symbolic: bool = False, layers: bool = False) -> list[Any]:
+        return [] if symbolic or layers else [found[_library]()]
+
+    einops.tests.collect_test_backends = backends
+
+
+def _subclasses(cls: type) -> list[Any]:
+    return [found for sub in cls.__subclasses__() for found in (sub, *_subclasses(sub))]
+
+
+def _set_params(fixture: Any, *params: Any) -> None:
+    object.__setattr__(fixture._fixture_function_marker, "params", params)
+
+
+def _devices(xp: Any) -> list[Any]:
+    return [*xp.__array_namespace_info__().devices(), None]
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
@@ -148,6 +202,7 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
         by_namespace = {
             "array-api-tests": True,
             "scipy": "xp" in values,
+            "array-api-extra": "library" in values,
             "scikit-learn": any(isinstance(v, str) and v == module for v in values.values()),
         }.get(_suite, True)
         (chosen if by_namespace else other).append(item)
