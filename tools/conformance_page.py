@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
+from conformance import reasons_to_fail
 from page_parts import NAMES, RESULTS, spelt, table
 
 HEAD = """\
@@ -19,8 +20,11 @@ which ones gpuinterop fails.
 """
 TEXTS = {
     "array-api-tests": "These are the tests of the standard, version 2025.12. They draw random arguments.",
-    "scipy": "These are the tests of SciPy {version} that take a namespace. They are in 20 files.",
-    "scikit-learn": "These are the tests of scikit-learn {version} that take a namespace. They are in 25 files.",
+    "array-api-extra": "These are the tests of array-api-extra, whose functions use the standard.",
+    "scipy": "These are the tests of SciPy {version} that take a namespace, in its folders {folders}.",
+    "scikit-learn": "These are the tests of scikit-learn {version} that take a namespace.",
+    "xarray": "These are the tests of xarray {version} that take an array of another library.",
+    "einops": "These are the tests of einops {version}, with [a backend](../how-to/use-scipy-and-scikit-learn.md).",
 }
 OUTCOMES = ("passed", "failed", "skipped")
 
@@ -46,38 +50,42 @@ def _section(record: dict[str, Any]) -> str:
     names = {name: name if name == "gpuinterop" else NAMES.get(name, name) for name in who}
     heads = [f"{names[n]} {rows[n]['version']}" if n != "gpuinterop" else n for n in who]
     counts = [[outcome, *(str(rows[n][outcome]) for n in who)] for outcome in OUTCOMES]
-    text = TEXTS[suite].format(version=record.get("version", ""))
+    folders = [part.partition("/")[2] for part in rows["gpuinterop"].get("parts", ())]
+    text = TEXTS[suite].format(version=record.get("version", ""), folders=", ".join(folders))
     options = f" The options are `{' '.join(record['arguments'])}`." if record["arguments"] else ""
     lines = [
         f"\n## {spelt(suite)} on {_device(record)}\n",
         f"{text}{options} Python is {record['python']}.\n",
         *table(["", *heads], counts),
     ]
-    return "\n".join([*lines, *_failures(rows)]) + "\n"
+    return "\n".join([*lines, *_failures(suite, rows)]) + "\n"
 
 
-def _failures(rows: dict[str, Any]) -> list[str]:
-    """Return a table of the failures of gpuinterop by test, and who fails the same."""
+def _failures(suite: str, rows: dict[str, Any]) -> list[str]:
+    """Return a table of the failures of gpuinterop by test and reason, and who fails the same."""
     failures = rows["gpuinterop"]["failures"]
     if not failures:
         return ["", "gpuinterop fails no test."]
-    counts = Counter(_short(name) for name in failures)
-    others = [name for name in rows if name != "gpuinterop"]
+    kinds = {name: (_short(name), _reason(suite, name)) for name in failures}
     lines = []
-    for test, count in sorted(counts.items()):
+    for (test, reason), count in sorted(Counter(kinds.values()).items()):
+        cases = {name for name in failures if kinds[name] == (test, reason)}
         same = [
-            NAMES.get(name, name)
-            for name in others
-            if {f for f in failures if _short(f) == test} <= {*rows[name]["failures"]}
+            NAMES.get(n, n) for n in rows if n != "gpuinterop" and cases <= {*rows[n]["failures"]}
         ]
-        lines.append([f"`{test}`", str(count), ", ".join(sorted(same)) or "none"])
-    return [
-        "",
-        *table(
-            ["test that gpuinterop fails", "cases", "libraries that fail all these cases too"],
-            lines,
-        ),
+        lines.append([f"`{test}`", str(count), reason, ", ".join(sorted(same)) or "none"])
+    heads = [
+        "test that gpuinterop fails",
+        "cases",
+        "reason",
+        "libraries that fail all these cases too",
     ]
+    return ["", *table(heads, lines)]
+
+
+def _reason(suite: str, name: str) -> str:
+    found = (reason for end, reason in reasons_to_fail(suite).items() if name.endswith(end))
+    return next(found, "not known")
 
 
 def _short(name: str) -> str:
