@@ -137,9 +137,10 @@ def _multiply_text(width: int) -> str:
 def text(width: int, inner: bool) -> str:
     """Return the program that multiplies with tiles of this width."""
     values = {"WIDTH": width, "A_INNER": int(inner), "STAGES": _stages(width)[0]}
-    return program(values, _multiply_text(width), kernel_text("product/tensor_product.cuh"))
+    files = map(kernel_text, ("product/tf32.cuh", "product/tensor_product.cuh"))
+    return program(values, _multiply_text(width), *files)
 
 
 def before_text() -> str:
     """Return the program of the kernels that run before the product."""
-    return program({}, kernel_text("product/tensor_product_split.cuh"))
+    return program({}, *map(kernel_text, ("product/tf32.cuh", "product/tensor_product_split.cuh")))

@@ -105,9 +105,6 @@ GI_FN void gi_settle(float (&x)[kSums]) {
   for (int i = 0; i < kSums; ++i) asm volatile("" : "+f"(x[i])::"memory");
 }
 
-// Bits of x, rounded to the nearest TF32 number. An infinity stays one; a NaN need not.
-GI_FN u32 gi_round_to_tf32(u32 bits) { return (bits + 0x1000u) & ~0x1fffu; }
-
 // ---- the roles ------------------------------------------------------------------------------------------------------
 
 struct Tile {

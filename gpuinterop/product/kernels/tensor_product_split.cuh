@@ -23,8 +23,6 @@ GI_FN void gi_store_four(float* to, float x, float y, float z, float w) {
   asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x), "f"(y), "f"(z), "f"(w) : "memory");
 }
 
-GI_FN u32 gi_round_to_tf32(u32 bits) { return (bits + 0x1000u) & ~0x1fffu; }
-
 // A finite number has finite parts, an infinity is high alone, and a NaN stays one.
 struct Parts {
   float high, low;
