@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.borrowed.by_device import borrow
+from gpuinterop.borrowed.borrow import borrow
 from gpuinterop.elementwise.results import plain
 from gpuinterop.errors import DTypeError, type_name
 from gpuinterop.errors.messages import not_an_array

@@ -9,7 +9,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import dtype_id
-from gpuinterop.arrays.numpy_views import read_by_numpy
+from gpuinterop.arrays.numpy_views import as_numpy_view, read_by_numpy
 from gpuinterop.arrays.scalars import LISTS, is_scalar_or_list
 from gpuinterop.errors import DTypeError, ShapeError, type_name
 from gpuinterop.errors.messages import devices_differ, not_an_array
@@ -120,6 +120,18 @@ def as_mask(mask: Any, x: Any, where: str) -> Any:
             where=where, expected=f"where= of a shape that broadcasts to {x.shape}", got=f"shape {mask.shape}",
             fix="reshape it",
         ) from None  # fmt: skip
+
+
+def fill_by_numpy(target: Any, function: Any, *operands: Any, where: str) -> Any:
+    """Fill and return an array in host memory with what a function of NumPy returns for the operands."""
+    views = [as_numpy_view(x, where) for x in operands]
+    written_to = as_numpy_view(target, written=True)
+
+    def work() -> None:
+        written_to[...] = function(*views)
+
+    record_or_run(work)
+    return target
 
 
 def record_or_run(work: Any) -> None:

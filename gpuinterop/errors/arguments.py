@@ -12,7 +12,7 @@ import numpy as np
 
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError, short_repr, type_name
 
-from .messages import not_a_bool, not_an_optional_bool, not_ints, wrong_order
+from .messages import not_a_bool, not_an_int, not_an_optional_bool, not_ints, wrong_order
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -116,6 +116,13 @@ def require_order(value: Any, orders: str, where: str) -> str:
 def is_index(value: Any) -> bool:
     """Return whether `value` is one integer. Arrays have ``__index__`` too, but count as sequences."""
     return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
+
+
+def require_int(value: Any, name: str, where: str) -> int:
+    """Return an int of Python or NumPy; a bool is none."""
+    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
+        raise not_an_int(where, name, value)
+    return int(value.__index__())
 
 
 def read_counts(values: Any, where: str, what: str) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -185,6 +185,14 @@ def loaded_kernels(
         kernels = [_core._load_kernel(device, code, name, name) for name in names]
         _functions[key] = kernels
     return kernels
+
+
+@cache
+def kernels_of(
+    device: int, names: tuple[str, ...], text: Callable[..., str], *arguments: Any
+) -> list[_core.LoadedKernel]:
+    """Return the kernels of ``text(*arguments)``, which is composed once."""
+    return loaded_kernels(device, text(*arguments), names)
 
 
 @cache

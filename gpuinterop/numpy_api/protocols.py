@@ -15,7 +15,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.arrays.numpy_views import read_by_numpy
-from gpuinterop.borrowed.by_device import borrow
+from gpuinterop.borrowed.borrow import borrow
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
 from gpuinterop.elementwise.table import ALIASES, ROWS
 from gpuinterop.errors import ArgumentTypeError, DTypeError, GpuInteropError, ShapeError

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.arrays.core_view import byte_range
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.devices import resolve_device
 from gpuinterop.errors import CaptureError, ExchangeError, short_repr, type_name
@@ -111,11 +112,8 @@ def _shared(words: str) -> Plan:
 
 def _extent(info: ArrayInfo) -> tuple[int, int]:
     """Return the lowest address of an array's elements and the bytes from there to the end of the highest."""
-    if 0 in info.shape:
-        return 0, 0
-    steps = [(n - 1) * s for n, s in zip(info.shape, info.strides, strict=True)]
-    low = sum(s for s in steps if s < 0)
-    return info.ptr + low, sum(map(abs, steps)) + info.itemsize
+    low, end = byte_range(info.ptr, info.shape, info.strides, info.itemsize)
+    return low, end - low
 
 
 # ---- the owner ----------------------------------------------------------------------------------

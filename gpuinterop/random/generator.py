@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import struct
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,13 +25,13 @@ from gpuinterop.errors import (
     short_repr,
     type_name,
 )
-from gpuinterop.errors.arguments import checks_arguments, is_index, require_bool
-from gpuinterop.errors.messages import devices_differ, missing_name, not_an_array, not_an_int
+from gpuinterop.errors.arguments import checks_arguments, is_index, require_bool, require_int
+from gpuinterop.errors.messages import devices_differ, missing_name, not_an_array
 from gpuinterop.exchange.incoming import copy_of_value
 from gpuinterop.index.masks import may_wait
 from gpuinterop.index.take_put import take
 from gpuinterop.jit import kernel_text
-from gpuinterop.jit.compiler import loaded_kernels
+from gpuinterop.jit.compiler import kernels_of
 from gpuinterop.jit.texts import program
 
 from .philox import Philox
@@ -267,8 +266,8 @@ class Generator:
                              fix="cast the result: rng.integers(n, size=k).astype('float32')")  # fmt: skip
         endpoint = require_bool(endpoint, "endpoint", "integers")
         first, last = (0, low) if high is None else (low, high)
-        first = _as_int(first, "low", "integers")
-        last = _as_int(last, "low" if high is None else "high", "integers") - (not endpoint)
+        first = require_int(first, "low", "integers")
+        last = require_int(last, "low" if high is None else "high", "integers") - (not endpoint)
         least, most = _limits(wanted)
         if first > last:
             raise ShapeError(where="integers", expected="low below high, or equal with endpoint=True",
@@ -448,14 +447,8 @@ class Generator:
     ) -> None:
         together = _THREADS * _EACH * (4 if element[0] == "float32" else 2)
         blocks = (-(-numbers // together),)
-        _kernel(self._device.index, kind, *element).launch(
-            blocks, (_THREADS,), 0, [params], [target]
-        )
-
-
-@cache
-def _kernel(device: int, kind: int, dtype: str, scaled: bool) -> Any:
-    return loaded_kernels(device, fill_text(kind, dtype, scaled), ["gi_random_fill"])[0]
+        (kernel,) = kernels_of(self._device.index, ("gi_random_fill",), fill_text, kind, *element)
+        kernel.launch(blocks, (_THREADS,), 0, [params], [target])
 
 
 def fill_text(kind: int, dtype: str, scaled: bool = False) -> str:
@@ -512,18 +505,12 @@ def _as_float32(value: float, where: str) -> float:
                          fix="pass dtype='float64'") from None  # fmt: skip
 
 
-def _as_int(value: Any, name: str, where: str) -> int:
-    if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
-        raise not_an_int(where, name, value)
-    return int(value.__index__())
-
-
 def _is_count(value: Any) -> bool:
     return is_index(value) and not isinstance(value, _core.Array)  # which has __index__ too
 
 
 def _as_count(value: Any, where: str) -> int:
-    count = _as_int(value, "the number of rows", where)
+    count = require_int(value, "the number of rows", where)
     if count < 0:
         raise ShapeError(where=where, expected="0 rows or more", got=short_repr(value),
                          fix="pass the number of rows")  # fmt: skip

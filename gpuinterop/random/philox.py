@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpuinterop.errors import ArgumentTypeError, short_repr
-from gpuinterop.errors.messages import not_an_int
+from gpuinterop.errors.arguments import require_int
 
 _NAME = "Philox4x32"
 _BLOCKS, _KEYS = 1 << 128, 1 << 64
@@ -96,10 +96,9 @@ class Philox:
         >>> gpuinterop.random.Philox(0).advance(10).state["counter"]
         10
         """
-        if isinstance(delta, bool) or not hasattr(delta, "__index__"):
-            raise not_an_int("advance", "delta", delta)
+        blocks = require_int(delta, "delta", "advance")
         with self._lock:
-            self._block = (self._block + delta.__index__()) % _BLOCKS
+            self._block = (self._block + blocks) % _BLOCKS
         return self
 
     def jumped(self, jumps: int = 1) -> Philox:

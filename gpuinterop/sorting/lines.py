@@ -7,19 +7,17 @@ memory, one for each byte of an element, sort longer ones. Complex numbers and s
 from __future__ import annotations
 
 import struct
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpuinterop import _core
 from gpuinterop.arrays.dtypes import LETTERS, name_of
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.elementwise.functions import cast
 from gpuinterop.index.take_put import take_along_axis
 from gpuinterop.jit import kernel_text
-from gpuinterop.jit.compiler import loaded_kernels, multiprocessors
+from gpuinterop.jit.compiler import kernels_of, multiprocessors
 from gpuinterop.jit.texts import program
 
 
@@ -64,11 +62,6 @@ def text(
     return program(values, types, *(kernel_text(f"sorting/{name}.cuh") for name in files))
 
 
-@cache
-def _kernels(device: int, names: tuple[str, ...], *of_text: Any) -> list[Any]:
-    return loaded_kernels(device, text(*of_text), names)
-
-
 def sorted_lines(x: Any, indices: bool, descending: bool, where: str) -> Any:
     """Return the elements of x in order along the last axis, or their indices, as a new C-contiguous array."""
     name, n = name_of(x.dtype), x.shape[-1]
@@ -85,8 +78,15 @@ def sorted_lines(x: Any, indices: bool, descending: bool, where: str) -> Any:
     elif n <= forms[-1].tile:
         form = next(form for form in forms if n <= form.tile)
         params = struct.pack("<2Q2q", lines.ptr, out.ptr, x.size // n, n)
-        (kernel,) = _kernels(
-            x.device.index, ("gi_sort_block_lines",), "block_lines", name, indices, descending, form
+        (kernel,) = kernels_of(
+            x.device.index,
+            ("gi_sort_block_lines",),
+            text,
+            "block_lines",
+            name,
+            indices,
+            descending,
+            form,
         )
         kernel.launch((x.size // n,), (form.threads,), 0, [params], [lines, out])
     else:
@@ -97,8 +97,8 @@ def sorted_lines(x: Any, indices: bool, descending: bool, where: str) -> Any:
 def _sort_short(lines: Any, out: Any, n: int, of_text: tuple[Any, ...]) -> None:
     form, width, count = Form(256, 1), 1 << (n - 1).bit_length(), lines.size // n
     params = struct.pack("<2Q3q", lines.ptr, out.ptr, count, n, width)
-    (kernel,) = _kernels(
-        lines.device.index, ("gi_sort_short_lines",), "short_lines", *of_text, form
+    (kernel,) = kernels_of(
+        lines.device.index, ("gi_sort_short_lines",), text, "short_lines", *of_text, form
     )
     blocks = -(-count * width // form.threads)
     kernel.launch((blocks,), (form.threads,), 0, [params], [lines, out])
@@ -112,8 +112,8 @@ def _sweep(lines: Any, out: Any, n: int, of_text: tuple[Any, ...], where: str) -
     device, digits, count, indices = lines.device.index, lines.itemsize, lines.size // n, of_text[1]
     wide = n >= _WIDE
     form = WIDE_FORM if wide else SWEEP_FORMS[max(4, digits)]
-    count_kernel, starts_kernel, sweep_kernel = _kernels(
-        device, _SWEEPS, "sweeps", *of_text, form, wide
+    count_kernel, starts_kernel, sweep_kernel = kernels_of(
+        device, _SWEEPS, text, "sweeps", *of_text, form, wide
     )
 
     def empty(size: int, dtype: Any) -> Any:
@@ -162,29 +162,8 @@ def _keys_of(x: Any) -> list[Any]:
     """Return real keys, the least important one first: NumPy orders complex numbers by which parts are NaN first."""
     if LETTERS[name_of(x.dtype)] != "c":
         return [cast(x, np.float32)]
-    real, imaginary = parts(x)
-    isnan = FUNCTIONS["isnan"]
+    real, imaginary, isnan = x.real, x.imag, FUNCTIONS["isnan"]
     which = FUNCTIONS["add"](
         FUNCTIONS["multiply"](cast(isnan(real), np.uint8), 2), isnan(imaginary)
     )
     return [imaginary, real, which]
-
-
-def parts(x: Any) -> tuple[Any, Any]:
-    """Return views of the real and the imaginary parts of complex numbers."""
-    half = x.itemsize // 2
-    strides, cls = tuple(x.strides), _core.gpuarray_class()
-    made = [
-        _core.from_pointer(
-            cls,
-            x.ptr + by,
-            x.shape,
-            strides,
-            np.dtype(f"f{half}"),
-            x.device.type_code,
-            x.device.index,
-            x,
-        )
-        for by in (0, half)
-    ]
-    return made[0], made[1]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-from functools import cache
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.arrays.dtypes import LETTERS, STORAGE, WORKING, name_of
+from gpuinterop.arrays.dtypes import LETTERS, STORAGE, name_of
 from gpuinterop.arrays.numpy_views import as_numpy_view, wrap_numpy
 from gpuinterop.arrays.scalars import LISTS, is_scalar_or_list
 from gpuinterop.elementwise import results
@@ -17,17 +17,17 @@ from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.elementwise.functions import cast
 from gpuinterop.elementwise.operands import list_operand
 from gpuinterop.elementwise.promotion import common_dtype
-from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError, short_repr
+from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.errors.messages import not_one_of
 from gpuinterop.fusion.fuse import fuse
 from gpuinterop.index.masks import Selection, require_waiting
 from gpuinterop.index.take_put import put, take
 from gpuinterop.jit import kernel_text
-from gpuinterop.jit.compiler import loaded_kernels
+from gpuinterop.jit.compiler import kernels_of
 from gpuinterop.jit.texts import program
 
 from .scan import cumsum
-from .sort import argsort, sort
+from .sort import argsort, require_ordered, sort
 
 # ---- searchsorted ---------------------------------------------------------------------------------
 
@@ -67,17 +67,15 @@ def searchsorted(x: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
         x = take(x, sorter)
     found = results.new_like(x, values.shape, np.int64, where)
     if x.device.type == "cpu":
-        host, wanted = as_numpy_view(x, where), as_numpy_view(values, where)
-        target = as_numpy_view(found, written=True)
-
-        def work() -> None:
-            target[...] = _SEARCHSORTED(host, wanted, side)
-
-        results.record_or_run(work)
-    elif values.size:
+        return results.fill_by_numpy(
+            found, partial(_SEARCHSORTED, side=side), x, values, where=where
+        )
+    if values.size:
         x, values = (one if one.is_c_contiguous() else one._copied(where) for one in (x, values))
         params = struct.pack("<3Q2q", x.ptr, values.ptr, found.ptr, x.size, values.size)
-        kernel = _kernel(x.device.index, name_of(x.dtype), side == "right")
+        (kernel,) = kernels_of(
+            x.device.index, ("gi_search",), search_text, name_of(x.dtype), side == "right"
+        )
         kernel.launch((-(-values.size // _THREADS),), (_THREADS,), 0, [params], [x, values, found])
     return found
 
@@ -95,9 +93,7 @@ def _operands(where: str, x: Any, v: Any) -> list[Any]:
         like = one if like is None and isinstance(one, _core.Array) else like
     arrays = [results.plain(one) for one in results.as_operands(where, *arrays)]
     dtype = common_dtype([one.dtype for one in arrays], where)
-    if name_of(dtype) not in WORKING:
-        raise DTypeError(where=where, expected="a dtype with which GPUs compute", got=name_of(dtype),
-                         fix='cast first: x.astype("float32")')  # fmt: skip
+    require_ordered(dtype, where)
     return [one if one.dtype == dtype else cast(one, dtype) for one in arrays]
 
 
@@ -105,11 +101,6 @@ def search_text(dtype: str, right: bool) -> str:
     """Return the program of the kernel of `searchsorted`."""
     values = {"THREADS": _THREADS, "RIGHT": int(right), "PARTS": int(LETTERS[dtype] == "c")}
     return program(values, f"typedef {STORAGE[dtype]} Stored;", kernel_text("sorting/search.cuh"))
-
-
-@cache
-def _kernel(device: int, dtype: str, right: bool) -> Any:
-    return loaded_kernels(device, search_text(dtype, right), ["gi_search"])[0]
 
 
 # ---- distinct elements ----------------------------------------------------------------------------
@@ -301,17 +292,8 @@ def isin(
     x, tests = _operands(where, element, test_elements)
     if x.device.type == "cpu":
         found = results.new_like(x, x.shape, np.bool_, where)
-        values, among, target = (
-            as_numpy_view(x, where),
-            as_numpy_view(tests, where),
-            as_numpy_view(found, written=True),
-        )
-
-        def work() -> None:
-            target[...] = np.isin(values, among, assume_unique, inverted, kind=kind)
-
-        results.record_or_run(work)
-        return found
+        test = partial(np.isin, assume_unique=assume_unique, invert=inverted, kind=kind)
+        return results.fill_by_numpy(found, test, x, tests, where=where)
     if not tests.size:
         found = results.new_like(x, x.shape, np.bool_, where)
         found.fill(inverted)

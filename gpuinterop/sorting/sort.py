@@ -5,13 +5,13 @@ Every sort is stable. On "cpu" NumPy sorts the memory; lines.py has the kernels 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.arrays.dtypes import WORKING, name_of
-from gpuinterop.arrays.numpy_views import as_numpy_view
 from gpuinterop.elementwise import results
 from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError, short_repr
 from gpuinterop.errors.arguments import read_counts, require_bool
@@ -88,13 +88,13 @@ def _sorted(
     if axis is None:
         source, axis = source.reshape(-1), 0
     along = _core.read_axis(axis, source.ndim, where)
-    _require_ordered(source.dtype, where)
+    require_ordered(source.dtype, where)
     indices = where == "argsort"
     dtype = np.dtype(np.int64) if indices else source.dtype
     if source.device.type == "cpu":
         found = results.new_like(source, source.shape, dtype, where, type(x))
-        _sort_on_host(source, along, indices, descending, found, where)
-        return found
+        order = partial(_sort_by_numpy, along=along, indices=indices, descending=descending)
+        return results.fill_by_numpy(found, order, source, where=where)
     lines = sorted_lines(source.swapaxes(along, -1), indices, descending, where)
     if along != source.ndim - 1:
         lines = lines.swapaxes(along, -1)._copied(where)
@@ -114,35 +114,30 @@ def _check_options(kind: Any, order: Any, stable: Any, where: str) -> None:
             raise ShapeError(where=where, expected="kind or stable", got="both", fix="omit kind")
 
 
-def _require_ordered(dtype: np.dtype[Any], where: str) -> None:
+def require_ordered(dtype: np.dtype[Any], where: str) -> None:
+    """Refuse a dtype whose elements have no order on a GPU."""
     if name_of(dtype) not in WORKING:
         raise DTypeError(where=where, expected="a dtype with which GPUs compute", got=name_of(dtype),
                          fix='cast first: x.astype("float32")')  # fmt: skip
 
 
-def _sort_on_host(
-    source: Any, along: int, indices: bool, descending: bool, out: Any, where: str
-) -> None:
-    values, target = as_numpy_view(source, where), as_numpy_view(out, written=True)
+def _sort_by_numpy(values: Any, along: int, indices: bool, descending: bool) -> Any:
     if values.ndim > _MOST_SORTED_AXES:
         single = tuple(i for i, n in enumerate(values.shape) if n == 1 and i != along)
-        values, target = values.squeeze(single), target.squeeze(single)
-        along -= sum(i < along for i in single)
-
-    def work() -> None:
-        # The reverse of a descending order that keeps equal elements in place is an ascending one of the reverse.
-        given = np.flip(values, along) if descending else values
-        small = given.dtype.isbuiltin != 1  # of ml_dtypes, by whose order NaN may be anywhere
-        if indices or small:
-            keys = given.astype(np.float32) if small else given
-            found = np.argsort(keys, along, kind="stable")
-            places = values.shape[along] - 1 - np.flip(found, along) if descending else found
-            target[...] = places if indices else np.take_along_axis(values, places, along)
-        else:
-            ordered = np.sort(given, along, kind="stable")
-            target[...] = np.flip(ordered, along) if descending else ordered
-
-    results.record_or_run(work)
+        inner = along - sum(i < along for i in single)
+        return _sort_by_numpy(values.squeeze(single), inner, indices, descending).reshape(
+            values.shape
+        )
+    # The reverse of a descending order that keeps equal elements in place is an ascending one of the reverse.
+    given = np.flip(values, along) if descending else values
+    small = given.dtype.isbuiltin != 1  # of ml_dtypes, by whose order NaN may be anywhere
+    if indices or small:
+        keys = given.astype(np.float32) if small else given
+        found = np.argsort(keys, along, kind="stable")
+        places = values.shape[along] - 1 - np.flip(found, along) if descending else found
+        return places if indices else np.take_along_axis(values, places, along)
+    ordered = np.sort(given, along, kind="stable")
+    return np.flip(ordered, along) if descending else ordered
 
 
 def partition(x: Any, kth: Any, axis: int | None = -1) -> Any:
