@@ -53,10 +53,10 @@ _MODULES: dict[str, str] = {
     ),
     "gpuinterop.numpy_api.equality": "allclose",
     "gpuinterop.numpy_api.names": (
-        "append array_split atleast_1d atleast_2d atleast_3d average broadcast_arrays column_stack "
+        "append array_split atleast_1d atleast_2d atleast_3d average broadcast_arrays choose column_stack "
         "concat count_nonzero cross diag diagonal diff dsplit dstack einsum expand_dims flip fliplr "
-        "flipud hsplit hstack imag isclose kron log_softmax matrix_transpose matvec meshgrid moveaxis "
-        "nan_to_num nanmax nanmin outer pad permute_dims ptp ravel real reshape roll rollaxis rot90 "
+        "flipud hsplit hstack imag interp isclose kron log_softmax matrix_transpose matvec meshgrid moveaxis "
+        "nan_to_num nanmax nanmin nextafter outer pad permute_dims ptp ravel real reshape roll rollaxis rot90 "
         "softmax squeeze swapaxes tensordot tile trace transpose tril triu unstack vecdot vecmat "
         "vsplit vstack"
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,13 @@ from gpuinterop import _core
 from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import WITHOUT_KERNELS, as_supported_dtype, is_complex
 from gpuinterop.arrays.numpy_views import as_numpy_view, wrap_numpy
-from gpuinterop.errors import ArgumentTypeError, BoundsError, GpuInteropError, short_repr
+from gpuinterop.errors import (
+    ArgumentTypeError,
+    BoundsError,
+    DTypeError,
+    GpuInteropError,
+    short_repr,
+)
 from gpuinterop.errors.arguments import require_bool, require_order
 from gpuinterop.exchange.protocols import interfaces_of
 
@@ -133,6 +140,8 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
             return FUNCTIONS["positive"](x, out=out)
         if decimals == 0:
             return FUNCTIONS["rint"](x, out=out)
+        if isinstance(x, _core.Array) and is_complex(x.dtype):
+            return _rounded_parts(x, decimals, out)
         # Use NumPy's order of operations, so that results agree to the last bit.
         factor = 10.0 ** (decimals if decimals > 0 else -decimals)  # abs is the array function here
         up, down = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
@@ -144,6 +153,15 @@ def round(x: Any, decimals: int = 0, out: Any = None) -> Any:
         return astype(rounded, dtype) if whole and out is None else rounded
     except GpuInteropError as error:
         raise error.changed(where="round") from None
+
+
+def _rounded_parts(x: Any, decimals: int, out: Any) -> Any:
+    """Return complex numbers with rounded parts: a product with the factor would mix infinite ones."""
+    made = results.new_like(x, x.shape, x.dtype, "round") if out is None else out
+    results.check_out(made, x.shape, x.dtype, x, "round")
+    for name in ("real", "imag"):
+        round(getattr(x, name), decimals, getattr(made, name))
+    return made
 
 
 @_core.served
@@ -187,6 +205,20 @@ def cast(x: Any, dtype: Any, order: str = "K", copy: bool = True) -> Any:
     else:
         cast_into(result, source)
     return result
+
+
+def cast_operands(
+    where: str, arrays: Sequence[Any], dtype: Any, casting: Any = "same_kind"
+) -> list[Any]:
+    """Return operands in the dtype that a caller requested, if `casting` allows it; a number stays one."""
+    dtype = as_supported_dtype(dtype, where)
+    for x in arrays:
+        if isinstance(x, _core.Array) and not np.can_cast(x.dtype, dtype, casting):
+            raise DTypeError(
+                where=where, expected=f"operands that {casting} casting turns into {dtype}",
+                got=str(x.dtype), fix="cast first: x.astype(...), or omit dtype=",
+            )  # fmt: skip
+    return [cast(x, dtype, copy=False) if isinstance(x, _core.Array) else x for x in arrays]
 
 
 def cast_into(target: Any, x: Any) -> None:

@@ -562,12 +562,14 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool, where:
     if ord in (1, -1, np.inf, -np.inf):
         summed, other = (row, column) if abs(ord) == 1 else (column, row)
         sums = abs(x).sum(summed, keepdims=True)
-        found = sums.max(other, keepdims=True) if ord > 0 else sums.min(other, keepdims=True)
+        found = (
+            sums.max(other, keepdims=True, initial=0) if ord > 0 else sums.min(other, keepdims=True)
+        )
     elif ord in (2, -2, "nuc"):
         require_dtypes(where, x)
         moved = x.transpose((*(i for i in range(x.ndim) if i not in (row, column)), row, column))
         s = svdvals(moved)
-        found = s.sum(-1) if ord == "nuc" else s.max(-1) if ord == 2 else s.min(-1)
+        found = s.sum(-1) if ord == "nuc" else s.max(-1, initial=0) if ord == 2 else s.min(-1)
         found = found.reshape(tuple(1 if i in (row, column) else n for i, n in enumerate(x.shape)))
     else:
         raise not_one_of(

@@ -16,6 +16,7 @@ from gpuinterop.elementwise.operands import as_operand
 from gpuinterop.errors import ShapeError, short_repr
 from gpuinterop.fusion.fuse import fuse
 from gpuinterop.index import take_put
+from gpuinterop.index.masks import may_wait
 
 
 def meshgrid(
@@ -188,7 +189,10 @@ def nan_to_num(
 def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = False
 ) -> Any:
-    """Return numpy.average: the mean with weights; NaN where the weights of a mean sum to 0."""
+    """Return numpy.average: the mean with weights.
+
+    Weights that sum to 0 raise ZeroDivisionError on "cpu". On a GPU that would wait, and the mean is NaN or infinite.
+    """
     keepdims = keepdims is not np._NoValue and keepdims
     if weights is None:
         found = np.mean(a, axis=axis, keepdims=keepdims)
@@ -211,6 +215,10 @@ def average(
         w = w.reshape([-1 if i == along else 1 for i in range(a.ndim)]).broadcast_to(a.shape)
     dtype = np.result_type(a.dtype, w.dtype, *([np.float64] if a.dtype.kind in "biu" else []))
     total = np.sum(w, axis=axis, dtype=dtype, keepdims=keepdims)
+    if a.device.type == "cpu" and may_wait(a.device) and (total == 0).any():
+        raise ZeroDivisionError(
+            "numpy.average: expected weights that do not sum to 0\n  fix: pass other weights"
+        )
     weighted = FUNCTIONS["multiply"](a.astype(dtype, copy=False), w.astype(dtype, copy=False))
     found = np.sum(weighted, axis=axis, dtype=dtype, keepdims=keepdims) / total
     return (found, total) if returned else found

@@ -16,7 +16,9 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
+from gpuinterop.elementwise.functions import cast_operands
 from gpuinterop.elementwise.operands import as_operand
+from gpuinterop.elementwise.promotion import common_dtype
 from gpuinterop.errors import ShapeError, short_repr
 from gpuinterop.fusion.fuse import fuse
 from gpuinterop.product import functions as products
@@ -106,10 +108,13 @@ def einsum(
     labels = _Labels(operands)
     arrays, names, output = labels.operands, labels.inputs, labels.output
     assert output is not None
+    # All operands have the dtype of the result first, because a product of two of them may overflow theirs.
+    # An operand of one dtype, such as CudaNdarray, decides itself what it is multiplied with.
     if dtype is not None:
-        if not all(np.can_cast(x.dtype, dtype, casting) for x in arrays):
-            raise TypeError(f"operands that casting={casting!r} does not cast to {dtype}")
-        arrays = [x.astype(dtype, copy=False) for x in arrays]
+        arrays = cast_operands("numpy.einsum", arrays, dtype, casting)
+    elif not any(getattr(type(x), "_only", None) for x in arrays):
+        wanted = common_dtype([x.dtype for x in arrays], "numpy.einsum")
+        arrays = [x.astype(wanted, copy=False) for x in arrays]
     if any(x.dtype == np.bool_ for x in arrays):
         raise TypeError("an operand of dtype bool")
     sizes: dict[str, int] = {}
@@ -275,7 +280,9 @@ def _dots(x: Any, y: Any, dtype: Any) -> Any:
 _fused_dots = fuse(_dots)
 
 
-def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, keepdims: bool = False) -> Any:
+def vecdot(
+    x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, keepdims: bool = False, dtype: Any = None
+) -> Any:  # fmt: skip
     """Return numpy.vecdot: the inner products of vectors along an axis, the first conjugated."""
     x, y = (
         v.transpose([*(i for i in range(v.ndim) if i != along), along])
@@ -286,10 +293,12 @@ def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, keepdims: bo
         raise ShapeError(where="numpy.vecdot", expected="vectors of equal length",
                          got=f"vectors of {x.shape[-1]} and of {y.shape[-1]} elements, axis {axis}",
                          fix="slice one, or name another axis")  # fmt: skip
-    dtype = np.result_type(x.dtype, y.dtype)
-    if dtype == np.bool_:
-        raise TypeError("vectors of dtype bool")
-    found = _fused_dots(x, y, dtype)
+    if dtype is None:
+        dtype = np.result_type(x.dtype, y.dtype)
+    else:
+        x, y = cast_operands("numpy.vecdot", (x, y), dtype)
+        dtype = x.dtype
+    found = (x & y).any(-1) if dtype == np.bool_ else _fused_dots(x, y, dtype)
     if keepdims:
         along = _core.read_axis(axis, found.ndim + 1, "numpy.vecdot")
         found = found.expand_dims(along)

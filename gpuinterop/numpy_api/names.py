@@ -118,6 +118,12 @@ nanmin | 1 | Return the minimum over axes of the elements that are not NaN.
     nanmin([1, float("nan")]) = 1.0
 nan_to_num | 1 | Return the array with numbers in place of NaN and infinities.
     nan_to_num([float("nan"), 1]) = [0.0, 1.0]
+nextafter | 2 | Return the next number that the dtype has after each element, towards another.
+    nextafter([1.0], [2.0]) = [1.0000001192092896]
+interp | 3 | Return the values at points of a function that is linear between the points that are given.
+    interp([1.5, 9], [1, 2], [10, 20]) = [15.0, 20.0]
+choose | 1 | Return for each element of an array of indices the element of the choice with that index.
+    choose(gpuinterop.asarray([0, 1], "int32"), [[1, 2], [3, 4]]) = [1, 4]
 isclose | 2 | Return where two arrays are equal within tolerances.
     isclose([1, 2], [1, 3]) = [True, False]
 outer | 2 | Return the products of every element of a vector with every one of another.

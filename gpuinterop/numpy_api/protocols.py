@@ -17,8 +17,9 @@ from gpuinterop import _core
 from gpuinterop.arrays.numpy_views import read_by_numpy
 from gpuinterop.borrowed.borrow import borrow
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
+from gpuinterop.elementwise.functions import cast_operands
 from gpuinterop.elementwise.table import ALIASES, ROWS
-from gpuinterop.errors import ArgumentTypeError, DTypeError, GpuInteropError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
 from gpuinterop.errors.messages import axis_out_of_range
 from gpuinterop.index.take_put import compress, nonzero, put, repeat
 
@@ -54,7 +55,8 @@ def __array_ufunc__(
     if ufunc is np.matmul and method == "__call__":
         function: Any = import_module("gpuinterop.product.functions").matmul
         if kwargs.get("dtype") is not None:
-            inputs = _cast_for_loop(inputs, kwargs.pop("dtype"), kwargs.pop("casting", "same_kind"))
+            casting = kwargs.pop("casting", "same_kind")
+            inputs = tuple(cast_operands("numpy.matmul", inputs, kwargs.pop("dtype"), casting))
     elif method == "__call__" and kwargs.get("where", True) is not True:
         function = None  # gpuinterop's elementwise functions compute all elements
     elif method == "__call__":
@@ -102,18 +104,6 @@ def _refuse_in_place(name: str, x: Any) -> ArgumentTypeError:
 def ufunc_method(ufunc: np.ufunc, method: str) -> Any:
     """Return the function that computes a method of a ufunc, or None."""
     return import_module(f"{__package__}.functions").UFUNC_METHODS.get((ufunc, method))
-
-
-def _cast_for_loop(inputs: tuple[Any, ...], dtype: Any, casting: Any) -> tuple[Any, ...]:
-    """Return the operands of numpy.matmul in the dtype of its loop."""
-    arrays = [x for x in inputs if hasattr(x, "astype")]
-    for x in arrays:
-        if not np.can_cast(x.dtype, dtype, casting):
-            raise DTypeError(
-                where="numpy.matmul", expected=f"operands that {casting} casting turns into {np.dtype(dtype)}",
-                got=str(x.dtype), fix="cast first: x.astype(...), or omit dtype=",
-            )  # fmt: skip
-    return tuple(x.astype(dtype, copy=False) if hasattr(x, "astype") else x for x in inputs)
 
 
 def _outer(function: Callable[..., Any], x: Any, y: Any, out: Any, **kwargs: Any) -> Any:

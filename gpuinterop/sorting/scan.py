@@ -23,6 +23,7 @@ from gpuinterop.arrays.dtypes import (
     WORKING,
     as_supported_dtype,
     dtype_id,
+    is_complex,
     name_of,
 )
 from gpuinterop.arrays.numpy_views import as_numpy_view
@@ -185,7 +186,9 @@ def _scan(name: str, x: Any, axis: Any, dtype: Any, out: Any, where: str) -> Any
         source = source.reshape(-1)
         axis = 0 if axis is None else axis
     along = _core.read_axis(axis, source.ndim, where)
-    if dtype is None and isinstance(out, _core.Array):
+    # A real `out` of complex products is refused: without its imaginary parts each would be another number.
+    real = is_complex(source.dtype) and isinstance(out, _core.Array) and not is_complex(out.dtype)
+    if dtype is None and isinstance(out, _core.Array) and not real:
         dtype = out.dtype
     if dtype is not None:
         dtype = as_supported_dtype(dtype, where)

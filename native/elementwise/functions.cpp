@@ -54,6 +54,7 @@ PyObject* round(PyObject* x, PyObject* decimals, PyObject* out) {
   const DTypeId dtype = unwrap(x).dtype;
   if (is_integer(dtype)) return n < 0 ? nullptr : call_by_name("positive", &x, out);
   if (n == 0) return call_by_name("rint", &x, out);
+  if (is_complex(dtype)) return nullptr;
   const PyRef power = PyRef::checked(PyFloat_FromDouble(double(n < 0 ? -n : n)));
   const PyRef ten = PyRef::checked(PyFloat_FromDouble(10));
   const PyRef factor = PyRef::checked(PyNumber_Power(ten.get(), power.get(), Py_None));

@@ -208,6 +208,8 @@ PyMethodDef ops_methods[] = {
      "exp($self, /)\n--\n\nReturn the exponential of every element, in a new array."},
     {"conj", guarded<method_of<conjugate>>, METH_NOARGS,
      "conj($self, /)\n--\n\nReturn the complex conjugate of every element."},
+    {"conjugate", guarded<method_of<conjugate>>, METH_NOARGS,
+     "conjugate($self, /)\n--\n\nReturn the complex conjugate of every element."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -131,3 +131,19 @@ def test_functions_without_a_kernel_name_a_way_that_works(device, name):
     assert "to_device" not in ways  # the same on both devices
     assert "x.astype('float64')" in ways
     assert getattr(gi, name)(x.astype("float64")).dtype == np.float64
+
+
+@pytest.mark.parametrize("decimals", [2, -1])
+def test_each_part_is_rounded_by_itself(device, decimals):
+    given = np.array([complex(a, b) for a in (12.345, np.inf, np.nan) for b in (-7.891, -np.inf)])
+    x = gi.GpuArray(given, device=device)
+    expected = np.round(given, decimals)
+    for got in (gi.round(x, decimals), x.round(decimals), np.round(x, decimals, out=x)):
+        assert got.dtype == "complex128"
+        check(got.get(), expected, [given])
+
+
+def test_conjugate_is_a_method_by_both_names(device):
+    x = gi.GpuArray(GRID, device=device)
+    np.testing.assert_array_equal(x.conjugate().get(), GRID.conjugate())
+    np.testing.assert_array_equal(x.conj().get(), GRID.conj())

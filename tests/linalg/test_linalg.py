@@ -155,6 +155,14 @@ def test_norms_of_one_number(device):
             assert found.dtype == expected.dtype
 
 
+@pytest.mark.parametrize("order", ["fro", "nuc", 1, 2, np.inf])
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 0)])
+def test_norms_of_empty_matrices_are_0(device, shape, order):
+    x = gi.zeros(shape, "float64", device=device)
+    assert not gi.linalg.matrix_norm(x, ord=order).get().any()
+    assert gi.linalg.norm(x, order, (-2, -1)).shape == shape[:-2]
+
+
 @pytest.mark.parametrize("order", [2, -2, "nuc"])
 def test_norms_of_unknown_dtypes_name_their_function(device, order):
     x = gi.zeros((2, 2), dtype="float16", device=device)

@@ -65,6 +65,8 @@ CALLS = {
         lambda f: f("a,b,c,d->dcba", V, V, V, V),
         lambda f: f("ij,kj->ik", M, M, dtype="complex128"),
         lambda f: f("i,i,i->i", V, V, V, optimize=True),
+        lambda f: f("i,i,j->", SMALL, SMALL, K[0]),
+        lambda f: f("i,j->j", SMALL, K[0]),
     ],
     "tensordot": [
         lambda f: f(M, M.T, 1),
@@ -85,6 +87,9 @@ CALLS = {
         lambda f: f(V, V),
         lambda f: f(E, E),
         lambda f: f(E.T, E.T),
+        lambda f: f(M > 0, M < 2),
+        lambda f: f(E > 0, E > 0),
+        lambda f: f(SMALL, SMALL, dtype="int32"),
     ],
     "matvec": [lambda f: f(M, V), lambda f: f(C, V), lambda f: f(Z, V)],
     "vecmat": [lambda f: f(V, M.T), lambda f: f(V, C.swapaxes(1, 2)), lambda f: f(Z, M.T)],
@@ -176,6 +181,15 @@ CALLS = {
     "isclose": [lambda f: f(V, V + 1e-9), lambda f: f(ODD, ODD, equal_nan=True)],
 }
 CALLS = {name: calls for name, calls in CALLS.items() if hasattr(np, name)}  # NumPy 2.1 lacks two
+# NumPy computes these on "cpu", CuPy on a GPU.
+BORROWED = {
+    "nextafter": [lambda f: f(M, -V), lambda f: f(ODD, ODD[:, ::-1]), lambda f: f(V, 0.0)],
+    "interp": [lambda f: f(M, V[[1, 0, 3]], V[:3]), lambda f: f(V, V[[1, 2]], V[:2], left=-7.0)],
+    "choose": [
+        lambda f: f(np.abs(K) % 3, [M, M * 2, V]),
+        lambda f: f(K, [K, V], mode="clip"),
+    ],
+}
 FLAT = [(name, i) for name, calls in CALLS.items() for i in range(len(calls))]
 
 
@@ -187,7 +201,16 @@ def flat(value):
 
 @pytest.mark.parametrize(("name", "i"), FLAT, ids=[f"{n}-{i}" for n, i in FLAT])
 def test_calls_give_numpys_values(device, monkeypatch, name, i):
-    call = CALLS[name][i]
+    check(device, monkeypatch, name, CALLS[name][i])
+
+
+@pytest.mark.parametrize("name", BORROWED)
+def test_borrowed_calls_give_numpys_values(monkeypatch, name):
+    for call in BORROWED[name]:
+        check("cpu", monkeypatch, name, call)
+
+
+def check(device, monkeypatch, name, call):
     expected = [np.asarray(x) for x in flat(call(getattr(np, name)))]
     given = {
         key: gi.GpuArray(globals()[key], device=device) for key in "M S V C Z ODD K E SMALL".split()
@@ -201,6 +224,17 @@ def test_calls_give_numpys_values(device, monkeypatch, name, i):
         assert isinstance(a, gi.GpuArray)
         assert (a.device, a.dtype, tuple(a.shape)) == (gi.device(device), b.dtype, b.shape)
         np.testing.assert_allclose(a.get(), b, rtol=1e-5, atol=1e-6)
+
+
+def test_weights_that_sum_to_0(device):
+    weights = np.array([[1.0, -1, 0, 0], [1, 1, 1, 1], [0] * 4])
+    x, given = (gi.GpuArray(a, device=device) for a in (M, weights))
+    if device == "cpu":
+        for axis in (1, 0):
+            with pytest.raises(ZeroDivisionError, match="weights"):
+                gi.average(x, axis, given)
+    else:  # which does not wait
+        assert np.isfinite(gi.average(x, 1, given).get()).tolist() == [False, True, False]
 
 
 def test_lists_and_arrays_of_other_libraries_are_operands():
@@ -298,7 +332,7 @@ def test_the_standards_keywords(device):
 
 def test_every_name_is_numpys():
     same = {n for n in {*gi.__all__} & {*np.__all__} if callable(getattr(gi, n))}
-    assert {*CALLS} <= same
+    assert {*CALLS, *BORROWED} <= same
     of_table = [n for n in same if getattr(gi, n).__module__ == "gpuinterop.numpy_api.names"]
     assert len(of_table) > 50
     for name in of_table:
