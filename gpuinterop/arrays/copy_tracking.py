@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import os
 import sys
+import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial, update_wrapper, wraps
 from pathlib import Path
@@ -135,16 +136,15 @@ class _Downloads(_Scope):
     """The scope of a policy for hidden downloads. Until a block or a decorator uses it, the policy is the process's."""
 
     def __init__(self, policy: str) -> None:
-        global _policy
         self._policy = policy
-        self._before: str | None = _default_policy()
         super().__init__(self, None)
-        _policy = policy
+        self._call = policy, weakref.ref(self)
+        _calls.append(self._call)
+        _forget_superseded()
 
     def _give_back(self) -> None:
-        global _policy
-        if self._before is not None:
-            _policy, self._before = self._before, None
+        with suppress(ValueError):  # used before
+            _calls.remove(self._call)
 
     def __enter__(self) -> Any:
         self._give_back()
@@ -155,14 +155,24 @@ class _Downloads(_Scope):
         return super().__call__(function)
 
 
-_policy: str | None = None  # of the process, for threads outside a block of `downloads`
+# The calls that no block has used, in their order; the last one has the policy for threads outside a block. Threads may
+# call and enter in any order, so each call removes its own entry alone.
+_calls: list[tuple[str, weakref.ref[_Downloads]]] = []
+
+
+def _forget_superseded() -> None:
+    """Remove each call that no block can use any more and that a later one of that kind supersedes."""
+    final = [call for call in _calls if call[1]() is None]
+    for call in final[:-1]:
+        with suppress(ValueError):  # another thread has
+            _calls.remove(call)
 
 
 def _default_policy() -> str:
     """Return the policy of the process: that of the last call, or else of the environment."""
-    return _policy or _read_policy(
-        os.environ.get("GPUINTEROP_DOWNLOADS") or "allow", "GPUINTEROP_DOWNLOADS"
-    )
+    with suppress(IndexError):
+        return _calls[-1][0]
+    return _read_policy(os.environ.get("GPUINTEROP_DOWNLOADS") or "allow", "GPUINTEROP_DOWNLOADS")
 
 
 def _read_policy(value: Any, where: str) -> str:

@@ -123,6 +123,24 @@ def test_a_decorated_function_leaves_the_policy_of_the_process_alone(x):
         gi.downloads("allow")
 
 
+@pytest.mark.driver
+def test_blocks_entered_in_another_order_than_called_leave_the_policy_of_the_process_alone(x):
+    first, second = gi.downloads("refuse"), gi.downloads("warn")  # as two threads may call them
+    for block in (first, second):
+        with block:
+            pass
+    np.asarray(x)
+    third = gi.downloads("warn")
+    gi.downloads("refuse")
+    try:
+        with third, pytest.warns(UserWarning, match="hidden download"):
+            np.asarray(x)
+        with pytest.raises(gi.CopyForbiddenError):
+            np.asarray(x)
+    finally:
+        gi.downloads("allow")
+
+
 @pytest.mark.parametrize("policy", ["warn", "refuse"])
 def test_host_arrays_are_shared(policy):
     x = gi.ones(3, device="cpu")

@@ -1,0 +1,183 @@
+"""Any call of a function with NumPy's name gives NumPy's dtype, shape and values, or raises where NumPy does."""
+
+import numpy as np
+import pytest
+from helpers.layouts import pair, recipes
+from helpers.property_tests import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gpuinterop as gi
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+DTYPES = ["bool", "int8", "uint16", "int64", "float32", "float64", "complex64", "complex128"]
+BOOLS = st.booleans()
+
+
+def among(*values):
+    return st.sampled_from(values)
+
+
+def axes(x):
+    """One axis."""
+    return st.integers(-x.ndim, x.ndim - 1) if x.ndim else st.just(0)
+
+
+def optional(x):
+    return st.none() | axes(x) if x.ndim else st.none()
+
+
+def several(x):
+    """None, an axis, or some different ones."""
+    pairs = st.lists(axes(x), max_size=2, unique_by=lambda i: i % max(x.ndim, 1)).map(tuple)
+    return optional(x) | pairs if x.ndim else st.none()
+
+
+def of_norm(x):
+    return {"ord": among(None, 1, 2, np.inf, -np.inf, "fro"), "axis": several(x), "keepdims": BOOLS}
+
+
+def transform(x):
+    return {"n": among(None, 1, 4, 7), "axis": axes(x), "norm": among(None, "ortho", "forward")}
+
+
+def transforms(x):
+    return {
+        "axes": st.none()
+        | st.lists(axes(x), min_size=1, max_size=2, unique_by=lambda i: i % max(x.ndim, 1)).map(
+            tuple
+        )
+    }
+
+
+FEW = st.integers(-3, 3)
+# By the function's name, the options of a call for an array.
+OF_ONE = {
+    **dict.fromkeys(("sort", "argsort"), lambda x: {"axis": optional(x), "kind": st.just("stable")}),
+    **dict.fromkeys(("cumsum", "average", "ptp"), lambda x: {"axis": optional(x)}),
+    "cumulative_sum": lambda x: {"axis": axes(x), "include_initial": BOOLS},
+    "unique": lambda x: {name: BOOLS for name in ("return_index", "return_inverse", "return_counts")},
+    "ravel": lambda x: {"order": among(*"CFAK")},
+    **dict.fromkeys(
+        "transpose real imag nan_to_num unique_all fft.fftshift linalg.matrix_transpose".split(), lambda x: {}
+    ),
+    **dict.fromkeys(("flip", "count_nonzero", "squeeze"), lambda x: {"axis": several(x)}),
+    "rot90": lambda x: {"k": FEW},
+    "roll": lambda x: {"shift": st.integers(-9, 9), "axis": optional(x)},
+    "diff": lambda x: {"n": among(0, 1, 2), "axis": axes(x), "prepend": st.integers(0, 1)},
+    "round": lambda x: {"decimals": among(-1, 0, 2) if x.dtype != "bool" else st.just(0)},
+    **dict.fromkeys(
+        ("diagonal", "trace"), lambda x: {"offset": FEW, "axis1": axes(x), "axis2": axes(x)}
+    ),
+    **dict.fromkeys(("tril", "triu", "diag"), lambda x: {"k": FEW}),
+    "pad": lambda x: {"pad_width": among(0, 1, (2, 1)), "mode": among("constant", "edge", "reflect", "wrap")},
+    "tile": lambda x: {"reps": among(2, (2, 1), (0, 2), ())},
+    "repeat": lambda x: {"repeats": among(0, 2, [2]), "axis": optional(x)},
+    "moveaxis": lambda x: {"source": axes(x), "destination": axes(x)},
+    "expand_dims": lambda x: {"axis": st.integers(-x.ndim - 1, x.ndim)},
+    "array_split": lambda x: {"indices_or_sections": among(1, 3, [1, 2], [-1]), "axis": axes(x)},
+    "take": lambda x: {"indices": among(0, [-1, 0], [[0]]), "axis": optional(x)},
+    **dict.fromkeys(("fft.fft", "fft.ifft", "fft.rfft", "fft.ihfft"), transform),
+    **dict.fromkeys(("fft.fftn", "fft.ifftn", "fft.rfftn"), transforms),
+    "linalg.norm": of_norm,
+    "linalg.vector_norm": lambda x: {"ord": among(0, 1, 2, 3), "axis": several(x), "keepdims": BOOLS},
+    "linalg.matrix_norm": lambda x: {"ord": among("fro", "nuc", 1, 2, np.inf)},
+}  # fmt: skip
+# Functions of two arrays that broadcast.
+OF_TWO = {
+    **dict.fromkeys(
+        "isin isclose outer kron vecdot matvec matmul inner linalg.cross nextafter".split(), lambda x: {}
+    ),
+    "tensordot": lambda x: {"axes": among(0, 1)},
+    "append": lambda x: {"axis": optional(x)},
+    "searchsorted": lambda x: {"side": among("left", "right")},
+}  # fmt: skip
+OF_TWO = {name: options for name, options in OF_TWO.items() if hasattr(np, name.partition(".")[0])}
+
+
+@st.composite
+def shapes(draw):
+    return tuple(draw(st.lists(st.sampled_from([0, 1, 2, 3, 4]), min_size=1, max_size=3)))
+
+
+def of(module, name):
+    for part in name.split("."):
+        module = getattr(module, part)
+    return module
+
+
+def outcome(function, *args, **options):
+    """The result of a call as arrays, or None if it raises."""
+    try:
+        found = function(*args, **options)
+    except (TypeError, ValueError, IndexError):
+        return None
+    return list(found) if isinstance(found, (tuple, list)) else [found]
+
+
+def compare(name, args, given, options):
+    expected = outcome(of(np, name), *args, **options)
+    got = outcome(of(gi, name), *given, **options)
+    assert (got is None) == (expected is None), (got, expected)
+    for a, b in zip(got or [], expected or [], strict=True):
+        found, wanted = np.asarray(a), np.asarray(b)
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        single = wanted.dtype in (np.float32, np.complex64)
+        size = np.abs(wanted[np.isfinite(wanted)]).max(initial=1)
+        np.testing.assert_allclose(found, wanted, 0, (1e-4 if single else 1e-10) * size)
+
+
+def drawn(draw, options):
+    return {name: draw(strategy) for name, strategy in options.items()}
+
+
+@pytest.mark.parametrize("name", OF_ONE)
+@given(st.data())
+@examples(60)
+def test_a_call_with_one_array(device, name, data):
+    shape = data.draw(shapes())
+    recipe, dtype = data.draw(recipes(shape)), data.draw(st.sampled_from(DTYPES))
+    _, host, _, x = pair(recipe, dtype, data.draw(st.integers(0, 9)), device)
+    host, x = np.broadcast_to(host, shape), x.broadcast_to(shape)
+    compare(name, (host,), (x,), drawn(data.draw, OF_ONE[name](host)))
+    np.testing.assert_array_equal(x.get(), host)
+
+
+@pytest.mark.parametrize("name", OF_TWO)
+@given(st.data())
+@examples(60)
+def test_a_call_with_two_arrays(device, name, data):
+    if name == "nextafter" and device != "cpu":
+        pytest.skip("no CuPy")
+    shape = data.draw(shapes())
+    other = shape[data.draw(st.integers(0, len(shape))) :]
+    hosts, arrays = [], []
+    for one in (shape, other):
+        _, host, _, x = pair(
+            data.draw(recipes(one)), data.draw(st.sampled_from(DTYPES)), len(one), device
+        )
+        hosts.append(np.broadcast_to(host, one))
+        arrays.append(x.broadcast_to(one))
+    if name == "searchsorted":
+        hosts[0] = np.sort(hosts[0], axis=None)
+        arrays[0] = gi.GpuArray(hosts[0], device=device)
+    compare(name, hosts, arrays, drawn(data.draw, OF_TWO[name](hosts[0])))
+
+
+@given(st.data())
+@examples(200)
+def test_any_subscripts_of_einsum(device, data):
+    lengths = {letter: data.draw(st.integers(0, 3)) for letter in "ijk"}
+    words = data.draw(st.lists(st.text("ijk", max_size=3), min_size=1, max_size=3))
+    hosts, arrays = [], []
+    for i, word in enumerate(words):
+        shape = tuple(lengths[letter] for letter in word)
+        dtype = data.draw(st.sampled_from([d for d in DTYPES if d != "bool"]))
+        _, host, _, x = pair(data.draw(recipes(shape)), dtype, i, device)
+        hosts.append(np.broadcast_to(host, shape))
+        arrays.append(x.broadcast_to(shape))
+    text = ",".join(words)
+    letters = sorted({*"".join(words)})
+    if data.draw(BOOLS) and letters:
+        text += "->" + "".join(data.draw(st.lists(st.sampled_from(letters), unique=True)))
+    compare("einsum", (text, *hosts), (text, *arrays), {})
