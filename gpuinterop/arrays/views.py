@@ -226,6 +226,9 @@ class Flat:
         if isinstance(key, _core.Array):
             key = to_host_array(key, "flat")
         places = np.arange(size)[key]
+        if not places.ndim and np.size(value) != 1:
+            raise ShapeError(where="flat", expected="one number for one element", got=short_repr(value),
+                             fix="index with a slice: x.flat[i : i + 2] = values")  # fmt: skip
         self._base.put(np.ravel(places), value)
 
     def copy(self) -> Any:

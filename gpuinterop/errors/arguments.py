@@ -115,7 +115,7 @@ def require_order(value: Any, orders: str, where: str) -> str:
 
 def is_index(value: Any) -> bool:
     """Return whether `value` is one integer. Arrays have ``__index__`` too, but count as sequences."""
-    return hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0
+    return hasattr(type(value), "__index__") and getattr(value, "ndim", 0) == 0
 
 
 def require_int(value: Any, name: str, where: str) -> int:

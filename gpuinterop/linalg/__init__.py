@@ -601,7 +601,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if len(axes) != 2:
         raise ShapeError(where=where, expected="one axis or two", got=f"axis={short_repr(axis)}",
                          fix="pass axis=(-2, -1) for matrices")  # fmt: skip
-    return _matrix_norm(x, ord, axes, keepdims, where)
+    # In the order of the caller, by which orders 1 and inf differ.
+    row, column = (_core.read_axis(i, x.ndim, where) for i in _core.read_ints(axis))
+    return _matrix_norm(x, ord, (row, column), keepdims, where)
 
 
 @_own()

@@ -80,6 +80,8 @@ class _Labels:
             text = "".join(self.inputs)
             once = sorted({a for a in text if text.count(a) == 1 and a not in letters})
             self.output = letters + "".join(once)
+        elif letters and "..." not in self.output:
+            raise _wrong("... in the result, because operands have axes for it", f"->{self.output}")
         else:
             self.output = self.output.replace("...", letters)
         letters_only = all(a in string.ascii_letters for a in "".join((*self.inputs, self.output)))

@@ -23,7 +23,6 @@ from gpuinterop.arrays.dtypes import (
     WORKING,
     as_supported_dtype,
     dtype_id,
-    is_complex,
     name_of,
 )
 from gpuinterop.arrays.numpy_views import as_numpy_view
@@ -52,6 +51,7 @@ class Scan(NamedTuple):
     join: dict[str, str]
 
 
+_RANKS = {"b": 0, "u": 0, "i": 0, "f": 1, "c": 2}
 _EXTREME = "a {} b || a != a ? a : b"  # NaN stays
 SCANS: dict[str, Scan] = {
     "sum": Scan(
@@ -186,10 +186,11 @@ def _scan(name: str, x: Any, axis: Any, dtype: Any, out: Any, where: str) -> Any
         source = source.reshape(-1)
         axis = 0 if axis is None else axis
     along = _core.read_axis(axis, source.ndim, where)
-    # A real `out` of complex products is refused: without its imaginary parts each would be another number.
-    real = is_complex(source.dtype) and isinstance(out, _core.Array) and not is_complex(out.dtype)
-    if dtype is None and isinstance(out, _core.Array) and not real:
-        dtype = out.dtype
+    if dtype is None and isinstance(out, _core.Array):
+        # Elements are cast before they are joined. Without fractions or imaginary parts that would give other results,
+        # so such an `out` is refused.
+        ranks = [_RANKS[LETTERS[name_of(one.dtype)]] for one in (source, out)]
+        dtype = out.dtype if ranks[0] <= ranks[1] else None
     if dtype is not None:
         dtype = as_supported_dtype(dtype, where)
     dtype = _dtype_of_result(name, source.dtype, dtype, where)

@@ -2,6 +2,10 @@
 
 import numpy as np
 import pytest
+from helpers.layouts import pair, recipes, shapes
+from helpers.property_tests import examples
+from hypothesis import given
+from hypothesis import strategies as st
 
 import gpuinterop as gi
 
@@ -125,9 +129,36 @@ def test_flat_errors(device):
         x.flat[4]
     with pytest.raises(IndexError):
         x.flat[4] = 1
+    for values in ([1, 2], []):
+        with pytest.raises(gi.ShapeError, match="one number"):
+            x.flat[0] = values
     iterator = x.flat
     assert iterator.index == 0
     next(iterator)
     assert iterator.index == 1
     with pytest.raises(gi.ReadOnlyError):
         x[0].broadcast_to(3, 2).flat[0] = 1
+
+
+NAMES = ["bool", "int8", "uint16", "int32", "float16", "float64", "complex64", "complex128"]
+
+
+@given(shapes(300).flatmap(recipes), st.sampled_from(NAMES), st.sampled_from(NAMES), st.data())
+@examples(300)
+def test_any_view(device, recipe, dtype, other, data):
+    _, host, _, x = pair(recipe, dtype, 0, device)
+    for name in ("real", "imag"):
+        np.testing.assert_array_equal(getattr(x, name).get(), getattr(host, name), strict=True)
+    start, stop, step = (data.draw(st.integers(-9, 9)) for _ in range(3))
+    key = slice(start, stop, step or None)
+    np.testing.assert_array_equal(x.flat[key].get(), host.flat[key], strict=True)
+    if x.ptr % np.dtype(other).itemsize:  # NumPy's views may be misaligned
+        return
+    try:
+        expected = host.view(other)
+    except ValueError:
+        with pytest.raises(ValueError, match="view: expected"):
+            x.view(other)
+    else:
+        assert gi.shares_memory(x.view(other), x) or not x.size
+        np.testing.assert_array_equal(x.view(other).get(), expected, strict=True)

@@ -163,6 +163,15 @@ def test_norms_of_empty_matrices_are_0(device, shape, order):
     assert gi.linalg.norm(x, order, (-2, -1)).shape == shape[:-2]
 
 
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0), (-1, -2), (2, 0)])
+@pytest.mark.parametrize("order", [1, -1, np.inf, -np.inf, "fro"])
+def test_norms_along_axes_in_the_order_of_the_caller(device, axes, order):
+    a = np.arange(24.0).reshape(2, 3, 4) - 9
+    for keepdims in (False, True):
+        found = gi.linalg.norm(gi.GpuArray(a, device=device), order, axes, keepdims)
+        np.testing.assert_allclose(found.get(), np.linalg.norm(a, order, axes, keepdims))
+
+
 @pytest.mark.parametrize("order", [2, -2, "nuc"])
 def test_norms_of_unknown_dtypes_name_their_function(device, order):
     x = gi.zeros((2, 2), dtype="float16", device=device)

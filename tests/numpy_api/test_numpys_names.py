@@ -289,6 +289,7 @@ def test_errors_name_the_function():
         (lambda: gi.tensordot(x, x, 1), gi.ShapeError), (lambda: gi.vecdot(x, x[:, :2]), gi.ShapeError),
         (lambda: gi.matvec(x[0], x[0]), gi.ShapeError), (lambda: gi.tril(x[0, 0]), gi.ShapeError),
         (lambda: gi.meshgrid(x, indexing="no"), gi.ShapeError), (lambda: gi.softmax(x, 4), gi.AxisError),
+        (lambda: gi.einsum("...->", x), gi.ShapeError),
         (lambda: gi.pad(x, -1), gi.ShapeError), (lambda: gi.unstack(x, axis=3), gi.AxisError),
     ]:  # fmt: skip
         with pytest.raises(error, match=r"^\w+: expected") as caught:

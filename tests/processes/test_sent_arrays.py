@@ -5,7 +5,10 @@ import zlib
 
 import numpy as np
 import pytest
-from helpers.layouts import values
+from helpers.layouts import pair, recipes, shapes, values
+from helpers.property_tests import examples
+from hypothesis import given
+from hypothesis import strategies as st
 
 import gpuinterop as gi
 
@@ -157,3 +160,19 @@ def test_the_error_of_a_missing_device_names_the_variable_that_helps(monkeypatch
     assert "GPUINTEROP_UNPICKLE_DEVICE=cpu" in error.value.fix
     monkeypatch.setenv("GPUINTEROP_UNPICKLE_DEVICE", "cpu")
     assert load(cls, host, "cuda:63", layout).strides == (4, 8)
+
+
+@given(
+    shapes(300).flatmap(recipes),
+    st.sampled_from([*DTYPES, "float16"]),
+    st.sampled_from(PROTOCOLS),
+    st.data(),
+)
+@examples(200)
+def test_any_view_arrives_with_its_values_and_strides(device, recipe, dtype, protocol, data):
+    _, host, _, x = pair(recipe, dtype, data.draw(st.integers(0, 9)), device)
+    found = pickle.loads(pickle.dumps(x, protocol=protocol))
+    np.testing.assert_array_equal(found.get(), host, strict=True)
+    assert (type(found), found.readonly, found.device) == (type(x), x.readonly, x.device)
+    # The axes have the order and the directions that they had, also where gaps are left out.
+    assert [s > 0 for s in found.strides] == [s > 0 for s in x.strides]

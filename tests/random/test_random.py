@@ -116,6 +116,32 @@ def test_counters_carry(device):
         np.testing.assert_array_equal(rng.random(40, "float64").get(), expected)
 
 
+# On a GPU at most 17.2 GB.
+@pytest.mark.parametrize(
+    ("device", "n"),
+    [
+        ("cpu", 10_001),
+        pytest.param("cuda:0", (1 << 31) + 5, marks=[pytest.mark.gpu, pytest.mark.slow]),
+    ],
+)
+def test_more_than_2_to_the_31_numbers(device, n):
+    """The last numbers are those of a generator that begins with their blocks."""
+    for each, draw in (
+        (4, lambda rng, size: rng.random(size)),
+        (2, lambda rng, size: rng.standard_normal(size, "float64")),
+        (2, lambda rng, size: rng.integers(0, 200, size, "uint8")),
+    ):
+        rng, later = default_rng(3, device=device), default_rng(3, device=device)
+        x = draw(rng, n)
+        start = n // each - 20
+        later.bit_generator.advance(start)
+        assert draw(later, n - start * each).tolist() == x[start * each :].tolist()
+        assert rng.bit_generator.state == later.bit_generator.state
+        del x
+    if device != "cpu":
+        gi.empty_cache(device)  # other tests and processes need the memory
+
+
 def test_seeds():
     for seed in (0, 2**100, [1, 2, 3], np.random.SeedSequence(9)):
         assert Philox(seed).state == Philox(seed).state

@@ -194,6 +194,7 @@ def test_float_sums_are_the_same_in_every_run(place):
         (lambda x: gi.cumulative_sum(x[0], include_initial=1), TypeError),
         (lambda x: gi.cumsum(x, out=[1]), TypeError),
         (lambda x: gi.cumprod(x[0].astype("complex64"), out=x[0]), gi.DTypeError),
+        (lambda x: np.cumsum(x[0], out=gi.zeros(2, "int64", device=x.device)), gi.DTypeError),
     ],
 )
 def test_wrong_calls(place, call, error):

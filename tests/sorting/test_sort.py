@@ -184,17 +184,32 @@ def test_in_a_capture(place):
         assert sums.tolist() == np.cumsum(values).tolist()
 
 
-@pytest.mark.gpu
-@pytest.mark.slow
-def test_more_than_2_to_the_31_elements():
-    device = "cuda:0"
-    n = (1 << 31) + 5
+# On a GPU at most 60 GB: the indices of argsort twice, and its counts.
+@pytest.mark.parametrize(
+    ("device", "n"),
+    [
+        ("cpu", 10_001),
+        pytest.param("cuda:0", (1 << 31) + 5, marks=[pytest.mark.gpu, pytest.mark.slow]),
+    ],
+)
+def test_more_than_2_to_the_31_elements(device, n):
     x = gi.zeros((n,), "int8", device=device)
     x[:3], x[-3:] = -1, 1
     found = gi.sort(x, descending=True)
     assert found[:4].tolist() == [1, 1, 1, 0]
     assert found[-4:].tolist() == [0, -1, -1, -1]
+    ordered = found[::-1].copy()
+    wanted = gi.GpuArray([-2, -1, 0, 1, 2], "int8", device=device)
+    assert gi.searchsorted(ordered, wanted).tolist() == [0, 0, 3, n - 3, n]
+    assert gi.searchsorted(ordered, wanted, side="right").tolist() == [0, 3, n - 3, n, n]
+    places = gi.searchsorted(wanted, ordered)
+    assert places[:4].tolist() == [1, 1, 1, 2]
+    assert places[-4:].tolist() == [2, 3, 3, 3]
+    del found, ordered, places
     assert gi.cumsum(x, dtype="int32")[-4:].tolist() == [-3, -2, -1, 0]
     order = gi.argsort(x)
     assert order[:4].tolist() == [0, 1, 2, 3]
     assert order[-3:].tolist() == [n - 3, n - 2, n - 1]
+    del x, order
+    if device != "cpu":
+        gi.empty_cache(device)  # other tests and processes need the memory
