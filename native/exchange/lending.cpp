@@ -23,7 +23,7 @@ namespace {
 constexpr Py_ssize_t kMostArguments = 16;
 
 // Numbers, text and None, which no array is in.
-bool is_plain(PyObject* o) {
+bool is_value(PyObject* o) {
   return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) ||
          PyUnicode_CheckExact(o) || PyComplex_CheckExact(o);
 }
@@ -124,17 +124,17 @@ PyRef lend_to_numpy(const NumpyFunction& f, PyObject* x, Call& call) {
 }
 
 // An argument that is no array.
-PyRef keep_plain(PyObject* value) {
-  if (is_plain(value)) return PyRef::borrow(value);
+PyRef keep_value(PyObject* value) {
+  if (is_value(value)) return PyRef::borrow(value);
   const PyRef items = items_of(value);
-  const bool plain = items && convert_items(items.get(), false, keep_plain);
+  const bool plain = items && convert_items(items.get(), false, keep_value);
   return plain ? PyRef::borrow(value) : PyRef();
 }
 
 PyRef as_numpy_argument(const NumpyFunction& f, Py_ssize_t i, PyObject* value, Call& call) {
   auto lend = [&](PyObject* x) { return lend_to_numpy(f, x, call); };
   if (i < f.arrays) return lend(value);
-  if (i || f.arrays) return keep_plain(value);
+  if (i || f.arrays) return keep_value(value);
   const PyRef items = items_of(value);
   return items ? convert_items(items.get(), true, lend) : PyRef();
 }
@@ -269,7 +269,7 @@ nb::object by_numpy(nb::callable function, nb::str parameters, int arrays, nb::o
 
 // An argument as the library takes it; null: Python has to convert it.
 PyRef lend(PyObject* library, bool to_numpy, PyObject* value, Call& call) {
-  if (is_plain(value)) return PyRef::borrow(value);
+  if (is_value(value)) return PyRef::borrow(value);
   if (is_array(value)) {
     const Array& a = unwrap(value);
     const bool viewed = to_numpy && !a.device.is_cuda() && a.dtype <= kComplex128;
@@ -287,7 +287,7 @@ PyRef lend(PyObject* library, bool to_numpy, PyObject* value, Call& call) {
 
 // A result as the caller gets it; null: Python has to convert it.
 PyRef take_back(exchange::Family family, PyObject* value, const Call& call) {
-  if (is_plain(value)) return PyRef::borrow(value);
+  if (is_value(value)) return PyRef::borrow(value);
   if (const Lent* same = call.find(value)) return same->own;
   auto take = [&](PyObject* item) { return take_back(family, item, call); };
   if (const PyRef items = items_of(value))
