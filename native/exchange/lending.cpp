@@ -127,8 +127,8 @@ PyRef lend_to_numpy(const NumpyFunction& f, PyObject* x, Call& call) {
 PyRef keep_value(PyObject* value) {
   if (is_value(value)) return PyRef::borrow(value);
   const PyRef items = items_of(value);
-  const bool plain = items && convert_items(items.get(), false, keep_value);
-  return plain ? PyRef::borrow(value) : PyRef();
+  const bool kept = items && convert_items(items.get(), false, keep_value);
+  return kept ? PyRef::borrow(value) : PyRef();
 }
 
 PyRef as_numpy_argument(const NumpyFunction& f, Py_ssize_t i, PyObject* value, Call& call) {
