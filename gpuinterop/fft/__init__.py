@@ -98,7 +98,7 @@ def _transform(name: str, x: Any, axes: list[int], lengths: list[int], norm: Any
 
 def _one(name: str, a: Any, n: Any, axis: Any, norm: Any, out: Any) -> Any:
     where = f"fft.{name}"
-    if n is not None and _core.read_ints((n,), where, "n")[0] < 1:  # -1 counts in `s` alone
+    if n is not None and _core.read_ints((n,), where, "lengths")[0] < 1:  # -1 counts in `s` alone
         raise cufft.too_short(where, n)
     axes, lengths = _axes_and_lengths(a, None if n is None else (n,), (axis,), where)
     return _transform(name, a, axes, lengths, norm, out)

@@ -543,6 +543,8 @@ def cond(x: Any, p: Any = None) -> Any:
 def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool, where: str) -> Any:
     if x.dtype.kind in "biu":
         x = x.astype("float64")
+    if not x.size and ord == np.inf:
+        return abs(x).max(axis, keepdims=keepdims, initial=0)
     if ord is None or ord in (2, 1, np.inf, -np.inf):
         return _norm_of_vectors(x, ord, axis, keepdims)
     if isinstance(ord, str):

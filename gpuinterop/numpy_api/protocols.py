@@ -57,7 +57,7 @@ def __array_ufunc__(
         if kwargs.get("dtype") is not None:
             casting = kwargs.pop("casting", "same_kind")
             inputs = tuple(cast_operands("numpy.matmul", inputs, kwargs.pop("dtype"), casting))
-    elif method == "__call__" and kwargs.get("where", True) is not True:
+    elif method == "__call__" and kwargs.get("where", True) is not True and outs is not None:
         function = None  # gpuinterop's elementwise functions compute all elements
     elif method == "__call__":
         function = UFUNCS.get(ufunc) or ufunc_method(ufunc, method)

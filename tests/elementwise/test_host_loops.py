@@ -15,7 +15,7 @@ import gpuinterop as gi
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
           "float32", "float64", "complex64", "complex128"]  # fmt: skip
 UFUNCS = [name for name in dir(gi) if isinstance(getattr(np, name, None), np.ufunc)]
-NOT_ELEMENTWISE = {"matmul", "vecdot", "matvec", "vecmat"}
+NOT_ELEMENTWISE = {"matmul", "vecdot", "matvec", "vecmat", "nextafter"}  # which is borrowed
 
 
 def on_cpu(host):

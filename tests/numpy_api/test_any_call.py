@@ -115,6 +115,8 @@ def outcome(function, *args, **options):
 
 
 def compare(name, args, given, options):
+    if "norm" in name and not args[0].size and np.lib.NumpyVersion(np.__version__) < "2.4.0":
+        return  # NumPy refused these
     expected = outcome(of(np, name), *args, **options)
     got = outcome(of(gi, name), *given, **options)
     assert (got is None) == (expected is None), (got, expected)
