@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpuinterop.errors import ArgumentTypeError, short_repr
+from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr
 from gpuinterop.errors.arguments import require_int
 
 _NAME = "Philox4x32"
@@ -123,7 +123,11 @@ class Philox:
         >>> len(gpuinterop.random.Philox(0).spawn(2))
         2
         """
-        return [Philox(child) for child in self.seed_seq.spawn(n_children)]
+        count = require_int(n_children, "n_children", "spawn")
+        if count < 0:
+            raise ShapeError(where="spawn", expected="0 children or more", got=short_repr(n_children),
+                             fix="pass the number of generators")  # fmt: skip
+        return [Philox(child) for child in self.seed_seq.spawn(count)]
 
     def __getstate__(self) -> Any:
         with self._lock:

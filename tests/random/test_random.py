@@ -418,6 +418,8 @@ def test_threads_draw_different_numbers(device):
         (lambda r: r.choice(2, 2, replace=False, p=[0.0, 1.0]), ValueError),
         (lambda r: r.choice(2, 2, replace=False, p=gi.asarray([0.0, 1.0], device="cpu")), ValueError),
         (lambda r: r.bit_generator.advance(0.5), gi.ArgumentTypeError),
+        (lambda r: r.spawn("x"), gi.ArgumentTypeError),
+        (lambda r: r.spawn(-1), gi.ShapeError),
         (lambda r: setattr(r.bit_generator, "state", {"bit_generator": "PCG64"}), gi.ArgumentTypeError),
         (lambda r: default_rng(-1), gi.ArgumentTypeError),
         (lambda r: default_rng("seed"), gi.ArgumentTypeError),
