@@ -52,6 +52,8 @@ def spec_for(body, stored, layout) -> KernelSpec:
     name, ins, out, ndim, vector, tile, across, skew = layout
     n = len(body.loop_in)
     modes = "".join(ins[i % len(ins)] for i in range(n)) + out * (len(stored) - n)
+    if skew > 1 and "complex128" in stored:  # of 16 bytes, which are an access: the core skews none
+        vector = across = skew = 1
     return KernelSpec(body, stored, modes, name, ndim, vector, 2, tile, across, skew)
 
 
