@@ -181,12 +181,19 @@ def usable(place: str) -> Iterator[str]:
             why = "needs two GPUs"
         elif kind == "cuda" and place == "cpu":
             why = "the device is cpu"
+        elif engine.startswith("nccl") and not torch_has_two_gpus():
+            why = "needs two GPUs and a PyTorch for CUDA"
         elif engine == "mpi_cuda" and not mpi_reads_gpus():
             why = "MPI does not report that it reads GPU memory"
         if why:
             print(f"without {engine}: {why}", flush=True)
         else:
             yield engine
+
+
+def torch_has_two_gpus() -> bool:
+    found = importlib.util.find_spec("torch")
+    return found is not None and importlib.import_module("torch").cuda.device_count() > 1
 
 
 def runner() -> str | None:
