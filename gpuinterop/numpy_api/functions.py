@@ -361,7 +361,7 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.tile: _tile,
     np.repeat: lambda a, repeats, axis=None: take_put.repeat(a, repeats, axis),
     np.roll: roll,
-    np.rot90: lambda m, k=1, axes=(0, 1): _of_views(np.rot90)(m, operator.index(k), tuple(axes)),
+    np.rot90: lambda m, k=1, axes=(0, 1): _of_views(np.rot90)(m, k, tuple(axes)),
     np.transpose: lambda a, axes=None: a.transpose(axes) if axes is not None else a.T,
     np.matrix_transpose: lambda x: x.swapaxes(-1, -2),
     np.reshape: lambda a, shape, order="C", *, copy=None: a.reshape(shape, order=order, copy=copy),
