@@ -311,16 +311,18 @@ def vecdot(
     return out
 
 
-def _require_matrix(where: str, x: Any) -> None:
-    if x.ndim < 2:
-        raise ShapeError(where=where, expected="a matrix, or a stack of them", got=f"shape {tuple(x.shape)}",
+def _matrix_and_vector(where: str, matrix: Any, vector: Any) -> None:
+    """Refuse fewer dimensions than a matrix, or a stack of them, and a vector have."""
+    if matrix.ndim < 2 or vector.ndim < 1:
+        raise ShapeError(where=where, expected="a matrix and a vector, or stacks of them",
+                         got=f"shapes {tuple(matrix.shape)} and {tuple(vector.shape)}",
                          fix="call numpy.vecdot for two vectors")  # fmt: skip
 
 
 def matvec(x1: Any, x2: Any, /, out: Any = None) -> Any:
     """Return numpy.matvec: the products of matrices with vectors."""
     x, y = _arrays("numpy.matvec", x1, x2)
-    _require_matrix("numpy.matvec", x)
+    _matrix_and_vector("numpy.matvec", x, y)
     result = None if out is None else out[..., None]
     found = products.matmul(x, y[..., None], out=result)
     return found[..., 0] if out is None else out
@@ -329,7 +331,7 @@ def matvec(x1: Any, x2: Any, /, out: Any = None) -> Any:
 def vecmat(x1: Any, x2: Any, /, out: Any = None) -> Any:
     """Return numpy.vecmat: the products of vectors, conjugated, with matrices."""
     x, y = _arrays("numpy.vecmat", x1, x2)
-    _require_matrix("numpy.vecmat", y)
+    _matrix_and_vector("numpy.vecmat", y, x)
     x = x.conj() if x.dtype.kind == "c" else x
     result = None if out is None else out[..., None, :]
     found = products.matmul(x[..., None, :], y, out=result)
