@@ -204,6 +204,7 @@ class Run:
     def grid(self, count: int) -> None:
         """Measure shapes of all proportions without the rule, and say what the rule would have chosen."""
         rule, draw = tensor_product.is_faster, random.Random(1)
+        most = min(2**27, self.pool.size // 2)  # elements of an operand
         chosen = False
 
         def every_shape(*shape: Any) -> bool:
@@ -224,7 +225,7 @@ class Run:
                     m, n, k = (max(16, x // 64 * 64) for x in (m, n, k))
                 batch = draw.choice([1, 1, 1, 1, 2, 16, 64])
                 work = 2 * m * n * k * batch
-                if not 2e7 <= work <= 2e11 or max(m * k, n * k, m * n) * batch > 2**27:
+                if not 2e7 <= work <= 2e11 or max(m * k, n * k, m * n) * batch > most:
                     continue
                 seen += 1
                 orders = draw.choice(["NN", "NN", "NT", "TN", "TT"])
