@@ -63,8 +63,9 @@ def by_device(
     """Return the decorator of a function that computes on CUDA; on "cpu" `namespace` has NumPy's function of that name.
 
     `arrays` is the number of the first parameters that are arrays; 0: the first is a list of them. `named` has the
-    tuples with names that results may be. An `own` function computes on "cpu" too. ``check(where, ...)`` raises for
-    wrong arguments; on "cpu" it is called with those that NumPy has refused, to name the fault.
+    tuples with names that results may be. An `own` function computes on "cpu" too. ``check(...)`` raises for wrong
+    arguments: on CUDA before the call, on "cpu" when NumPy has refused them, to name the fault. All errors name the
+    function, whatever steps of it raise.
     """
 
     def decorate(on_cuda: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,6 +77,14 @@ def by_device(
 
         @wraps(on_cuda)
         def call(*args: Any, **options: Any) -> Any:
+            try:
+                return carry_out(args, options)
+            except LibraryNotFoundError as error:
+                raise _with_other_call(error, where, arrays) from None
+            except GpuInteropError as error:
+                raise error.changed(where=where) from None
+
+        def carry_out(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
             count = arrays or 1
             if len(args) < count:
                 args, options = _by_position(where, on_cuda, count, args, options)
@@ -83,25 +92,22 @@ def by_device(
                 args, options = args[:-1], {**options, "out": args[-1]}
             operands = as_operands(where, *(args[:count] if arrays else args[0]))
             cls = result_class([type(x) for x in operands])
-            given = [plain(x) for x in operands]
+            given, rest = [plain(x) for x in operands], args[count:]
             if not own:
                 require_dtypes(where, *given)
             if given[0].device.type == "cpu" and not own:
                 views: Any = [to_host_array(x, where) for x in given]
-                rest = args[count:]
                 try:
                     found = _on_host(where, on_host, views if arrays else [views], rest, options)
                 except (TypeError, ValueError, IndexError) as error:
                     if check is not None:
-                        check(where, *given, *rest, **options)
+                        check(*given, *rest, **options)
                     raise _refused(where, error, given) from None
                 made = _as_results(found, cls, named or {})
             else:
-                try:
-                    found = on_cuda(*(given if arrays else [given]), *args[count:], **options)
-                except LibraryNotFoundError as error:
-                    raise _with_other_call(error, where, arrays) from None
-                made = _of_class(found, cls)
+                if check is not None:
+                    check(*given, *rest, **options)
+                made = _of_class(on_cuda(*(given if arrays else [given]), *rest, **options), cls)
             return made if options.get("out") is None else options["out"]
 
         if own:

@@ -37,35 +37,32 @@ def __dir__() -> list[str]:
 _INVERSE_NORMS = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
-def _norm(norm: Any, where: str) -> str:
-    if norm is None:
-        return "backward"
-    if norm not in _INVERSE_NORMS:
-        raise not_one_of(where, "norm", tuple(_INVERSE_NORMS), norm, error=ShapeError)
-    return str(norm)
+def _require_norm(norm: Any) -> None:
+    if norm is not None and norm not in _INVERSE_NORMS:
+        raise not_one_of("fft", "norm", tuple(_INVERSE_NORMS), norm, error=ShapeError)
 
 
-def _factor(norm: str, inverse: bool, count: int) -> float:
+def _factor(norm: str | None, inverse: bool, count: int) -> float:
     """Return what a transform of `count` points multiplies its result by."""
     if norm == "ortho":
         return 1 / math.sqrt(count)
-    return 1 / count if inverse == (norm == "backward") else 1
+    return 1 / count if inverse == (norm != "forward") else 1
 
 
-def _axes_and_lengths(x: Any, s: Any, axes: Any, where: str) -> tuple[list[int], list[int]]:
+def _axes_and_lengths(x: Any, s: Any, axes: Any) -> tuple[list[int], list[int]]:
     """Return the axes, counted from 0, and for each the number of points, -1 for those of the array."""
     if axes is None:
         chosen = list(range(x.ndim)) if s is None else list(range(x.ndim - len(s), x.ndim))
     else:
-        chosen = list(_core.read_ints(axes, where, "axes"))
-    chosen = [_core.read_axis(axis, x.ndim, where) for axis in chosen]
-    lengths = [-1] * len(chosen) if s is None else list(_core.read_ints(s, where, "lengths"))
+        chosen = list(_core.read_ints(axes, "fft", "axes"))
+    chosen = [_core.read_axis(axis, x.ndim, "fft") for axis in chosen]
+    lengths = [-1] * len(chosen) if s is None else list(_core.read_ints(s, "fft", "lengths"))
     for n in lengths:
         if n < 1 and n != -1:
-            raise cufft.too_short(where, n)
+            raise cufft.too_short(n)
     if len(lengths) != len(chosen) or len(set(chosen)) != len(chosen) or not chosen:
         raise ShapeError(
-            where=where, expected="different axes, and a length for each",
+            where="fft", expected="different axes, and a length for each",
             got=f"s={short_repr(s)}, axes={short_repr(axes)}",
             fix="pass axes and s of one length",
         )  # fmt: skip
@@ -74,66 +71,55 @@ def _axes_and_lengths(x: Any, s: Any, axes: Any, where: str) -> tuple[list[int],
     return chosen, lengths
 
 
-def _transform(name: str, x: Any, axes: list[int], lengths: list[int], norm: Any, out: Any) -> Any:
+def _several(name: str, a: Any, s: Any, axes: Any, norm: Any, out: Any) -> Any:
     """Transform along axes: `name` is that of the function, for the dtypes and the direction."""
-    where = f"fft.{name}"
-    scale = _norm(norm, where)
+    axes, lengths = _axes_and_lengths(a, s, axes)
     inverse, real = name[0] == "i", "r" in name.partition("f")[0]
     found = (
         cufft.to_real if inverse and real else cufft.from_real if real else cufft.complex_numbers
-    )(x, axes, lengths, inverse, where)
+    )(a, axes, lengths, inverse)
     points = math.prod(
-        (found if inverse or not real else x).shape[i] if n < 0 or (inverse and real) else n
+        (found if inverse or not real else a).shape[i] if n < 0 or (inverse and real) else n
         for i, n in zip(axes, lengths, strict=True)
     )
-    factor = _factor(scale, inverse, points)
+    factor = _factor(norm, inverse, points)
     if factor != 1:
         found = FUNCTIONS["multiply"](found, factor, out=found)
     if out is None:
         return found
-    check_out(out, found.shape, found.dtype, found, where)
+    check_out(out, found.shape, found.dtype, found, "fft")
     plain(out)[...] = found
     return out
 
 
 def _one(name: str, a: Any, n: Any, axis: Any, norm: Any, out: Any) -> Any:
-    where = f"fft.{name}"
-    if n is not None and _core.read_ints((n,), where, "lengths")[0] < 1:  # -1 counts in `s` alone
-        raise cufft.too_short(where, n)
-    axes, lengths = _axes_and_lengths(a, None if n is None else (n,), (axis,), where)
-    return _transform(name, a, axes, lengths, norm, out)
+    return _several(name, a, None if n is None else (n,), (axis,), norm, out)
 
 
-def _several(name: str, a: Any, s: Any, axes: Any, norm: Any, out: Any) -> Any:
-    return _transform(name, a, *_axes_and_lengths(a, s, axes, f"fft.{name}"), norm, out)
-
-
-def _one_axis(
-    where: str, a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None
-) -> None:
-    _several_axes(where, a, None if n is None else (n,), (axis,), norm)
+def _one_axis(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> None:
+    _several_axes(a, None if n is None else (n,), (axis,), norm)
     if n is not None and n < 1:  # -1 counts in `s` alone
-        raise cufft.too_short(where, n)
+        raise cufft.too_short(n)
 
 
 def _several_axes(
-    where: str, a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None
+    a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None
 ) -> None:
-    _norm(norm, where)
-    for axis, length in zip(*_axes_and_lengths(a, s, axes, where), strict=True):
+    _require_norm(norm)
+    for axis, length in zip(*_axes_and_lengths(a, s, axes), strict=True):
         if (a.shape[axis] if length < 0 else length) < 1:
-            raise cufft.too_short(where, 0)
+            raise cufft.too_short(0)
 
 
 def _two_axes(
-    where: str, a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None
+    a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None
 ) -> None:
-    _several_axes(where, a, s, axes, norm)
+    _several_axes(a, s, axes, norm)
 
 
-def _shift_axes(where: str, x: Any, axes: Any = None) -> None:
+def _shift_axes(x: Any, axes: Any = None) -> None:
     if axes is not None:
-        _axes_and_lengths(x, None, axes, where)
+        _axes_and_lengths(x, None, axes)
 
 
 _by_device = partial(by_device, np.fft)
@@ -323,7 +309,7 @@ def hfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = Non
     >>> gpuinterop.fft.hfft([1.0, 0.0]).tolist()
     [1.0, 1.0]
     """
-    swapped = _INVERSE_NORMS[_norm(norm, "fft.hfft")]
+    swapped = _INVERSE_NORMS[norm or "backward"]
     return _one("irfft", FUNCTIONS["conjugate"](a), n, axis, swapped, out)
 
 
@@ -337,7 +323,7 @@ def ihfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = No
     >>> gpuinterop.fft.ihfft([1.0, 1.0]).tolist()
     [(1-0j), -0j]
     """
-    swapped = _INVERSE_NORMS[_norm(norm, "fft.ihfft")]
+    swapped = _INVERSE_NORMS[norm or "backward"]
     found = _one("rfft", a, n, axis, swapped, out)
     return FUNCTIONS["conjugate"](found, out=found)
 
@@ -345,10 +331,10 @@ def ihfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = No
 # ---- frequencies and their order --------------------------------------------------------------------
 
 
-def _shifted(x: Any, axes: Any, back: bool, where: str) -> Any:
-    chosen = range(x.ndim) if axes is None else _core.read_ints(axes, where, "axes")
+def _shifted(x: Any, axes: Any, back: bool) -> Any:
+    chosen = range(x.ndim) if axes is None else _core.read_ints(axes, "fft", "axes")
     for given in chosen:
-        axis = _core.read_axis(given, x.ndim, where)
+        axis = _core.read_axis(given, x.ndim, "fft")
         half = x.shape[axis] // 2
         cut = half if back else x.shape[axis] - half
         before = (slice(None),) * axis
@@ -367,7 +353,7 @@ def fftshift(x: Any, axes: Any = None) -> Any:
     >>> gpuinterop.fft.fftshift([0.0, 1.0, -1.0]).tolist()
     [-1.0, 0.0, 1.0]
     """
-    return _shifted(x, axes, False, "fft.fftshift")
+    return _shifted(x, axes, False)
 
 
 @_by_device(check=_shift_axes)
@@ -380,7 +366,7 @@ def ifftshift(x: Any, axes: Any = None) -> Any:
     >>> gpuinterop.fft.ifftshift([-1.0, 0.0, 1.0]).tolist()
     [0.0, 1.0, -1.0]
     """
-    return _shifted(x, axes, True, "fft.ifftshift")
+    return _shifted(x, axes, True)
 
 
 def fftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:

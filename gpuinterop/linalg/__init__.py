@@ -83,66 +83,63 @@ _own = partial(by_device, np.linalg, own=True)
 # ---- checks ---------------------------------------------------------------------------------------
 
 
-def _float_dtype(where: str, *operands: Any) -> Any:
+def _float_dtype(*operands: Any) -> Any:
     """Return the dtype of a computation: that of the operands, or float64 for integers."""
     dtype = np.result_type(*(x.dtype for x in operands))
     return dtype if dtype.kind in "fc" else np.dtype("float64")
 
 
-def _require_matrices(where: str, a: Any, square: bool = True) -> None:
+def _require_matrices(a: Any, square: bool = True) -> None:
     if a.ndim < 2 or (square and a.shape[-1] != a.shape[-2]):
         kind = "square matrices" if square else "matrices"
         raise LinAlgError(
-            where=where, expected=f"{kind}: two axes or more" + ", the last two of one length" * square,
+            where="linalg", expected=f"{kind}: two axes or more" + ", the last two of one length" * square,
             got=f"shape {a.shape}", fix="reshape or slice the array",
         )  # fmt: skip
 
 
-def _square(where: str, a: Any, *_args: Any, **_options: Any) -> None:
-    _require_matrices(where, a)
+def _square(a: Any, *_args: Any, **_options: Any) -> None:
+    _require_matrices(a)
 
 
-def _two_axes(where: str, a: Any, *_args: Any, **_options: Any) -> None:
-    _require_matrices(where, a, square=False)
+def _two_axes(a: Any, *_args: Any, **_options: Any) -> None:
+    _require_matrices(a, square=False)
 
 
-def _equations(where: str, a: Any, b: Any) -> None:
-    _require_matrices(where, a)
+def _equations(a: Any, b: Any) -> None:
+    _require_matrices(a)
     if b.ndim == 0 or b.shape[-1 if b.ndim == 1 else -2] != a.shape[-1]:
         raise ShapeError(
-            where=where, expected=f"b with {a.shape[-1]} rows", got=f"shape {b.shape}",
+            where="linalg", expected=f"b with {a.shape[-1]} rows", got=f"shape {b.shape}",
             fix="reshape b, or transpose it",
         )  # fmt: skip
 
 
-def _more_equations(where: str, a: Any, b: Any, rcond: Any = None) -> None:
-    _require_matrices(where, a, square=False)
+def _more_equations(a: Any, b: Any, rcond: Any = None) -> None:
+    _require_matrices(a, square=False)
     if a.ndim != 2 or b.ndim not in (1, 2) or b.shape[0] != a.shape[0]:
         raise LinAlgError(
-            where=where, expected="a matrix, and a vector or a matrix with as many rows",
+            where="linalg", expected="a matrix, and a vector or a matrix with as many rows",
             got=f"shapes {a.shape} and {b.shape}", fix="reshape or slice the arrays",
         )  # fmt: skip
 
 
-def _qr_mode(where: str, a: Any, mode: Any = "reduced") -> None:
-    _require_matrices(where, a, square=False)
+def _qr_mode(a: Any, mode: Any = "reduced") -> None:
+    _require_matrices(a, square=False)
     if mode not in ("reduced", "complete", "r"):
-        raise not_one_of(where, "mode", ("reduced", "complete", "r"), mode, error=ShapeError)
+        raise not_one_of("linalg", "mode", ("reduced", "complete", "r"), mode, error=ShapeError)
 
 
-def _power(where: str, a: Any, n: Any) -> None:
-    _require_matrices(where, a)
+def _power(a: Any, n: Any) -> None:
+    _require_matrices(a)
     if not isinstance(n, (int, np.integer)):
-        raise not_an_int(where, "n", n)
+        raise not_an_int("linalg", "n", n)
 
 
-def _triangle(where: str, a: Any, UPLO: Any = "L") -> bool:
-    """Return whether the lower triangle is read."""
-    _require_matrices(where, a)
-    letter = UPLO.upper() if isinstance(UPLO, str) else UPLO
-    if letter not in ("L", "U"):
-        raise not_one_of(where, "UPLO", ("L", "U"), UPLO, error=ShapeError)
-    return bool(letter == "L")
+def _triangle(a: Any, UPLO: Any = "L") -> None:
+    _require_matrices(a)
+    if not isinstance(UPLO, str) or UPLO.upper() not in ("L", "U"):
+        raise not_one_of("linalg", "UPLO", ("L", "U"), UPLO, error=ShapeError)
 
 
 # ---- basic functions ------------------------------------------------------------------------------
@@ -160,15 +157,13 @@ def solve(a: Any, b: Any) -> Any:
     >>> gpuinterop.linalg.solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 8.0]).tolist()
     [1.0, 2.0]
     """
-    where = "linalg.solve"
-    _equations(where, a, b)
-    dtype = _float_dtype(where, a, b)
+    dtype = _float_dtype(a, b)
     vector = b.ndim == 1
     right = b[:, None] if vector else b
-    stack = tuple(_core.broadcast_shapes([a.shape[:-2], right.shape[:-2]], where))
+    stack = tuple(_core.broadcast_shapes([a.shape[:-2], right.shape[:-2]], "linalg"))
     a = a.broadcast_to((*stack, *a.shape[-2:]))
     right = right.broadcast_to((*stack, *right.shape[-2:]))
-    x = cusolver.solve(a, right, dtype, where)
+    x = cusolver.solve(a, right, dtype)
     return x[..., 0] if vector else x
 
 
@@ -182,8 +177,7 @@ def inv(a: Any) -> Any:
     >>> gpuinterop.linalg.inv([[2.0, 0.0], [0.0, 4.0]]).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
-    _require_matrices("linalg.inv", a)
-    return cusolver.inv(a, _float_dtype("linalg.inv", a), "linalg.inv")
+    return cusolver.inv(a, _float_dtype(a))
 
 
 @_by_device(check=_square)
@@ -196,11 +190,10 @@ def det(a: Any) -> Any:
     >>> gpuinterop.linalg.det([[2.0, 0.0], [0.0, 4.0]]).item()
     8.0
     """
-    _require_matrices("linalg.det", a)
-    dtype = _float_dtype("linalg.det", a)
+    dtype = _float_dtype(a)
     if not a.size:
         return _filled(a, a.shape[:-2], dtype, 1)
-    return cusolver.det(a, dtype, "linalg.det")
+    return cusolver.det(a, dtype)
 
 
 @_by_device(check=_square)
@@ -213,12 +206,11 @@ def slogdet(a: Any) -> Any:
     >>> gpuinterop.linalg.slogdet([[1.0, 0.0], [0.0, -1.0]]).sign.item()
     -1.0
     """
-    _require_matrices("linalg.slogdet", a)
-    dtype = _float_dtype("linalg.slogdet", a)
+    dtype = _float_dtype(a)
     if not a.size:
         real = np.empty(0, dtype).real.dtype
         return SlogdetResult(_filled(a, a.shape[:-2], dtype, 1), _filled(a, a.shape[:-2], real, 0))
-    return SlogdetResult(*cusolver.slogdet(a, dtype, "linalg.slogdet"))
+    return SlogdetResult(*cusolver.slogdet(a, dtype))
 
 
 def _filled(like: Any, shape: tuple[int, ...], dtype: Any, value: int) -> Any:
@@ -239,9 +231,8 @@ def cholesky(a: Any, /, *, upper: bool = False) -> Any:
     >>> gpuinterop.linalg.cholesky([[4.0, 0.0], [0.0, 9.0]]).tolist()
     [[2.0, 0.0], [0.0, 3.0]]
     """
-    _require_matrices("linalg.cholesky", a)
-    dtype = _float_dtype("linalg.cholesky", a)
-    found = cusolver.cholesky(a.mT if upper else a, dtype, "linalg.cholesky")
+    dtype = _float_dtype(a)
+    found = cusolver.cholesky(a.mT if upper else a, dtype)
     return found.mT if upper else found
 
 
@@ -258,9 +249,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     >>> gpuinterop.allclose(q @ r, [[1.0, 2.0], [3.0, 4.0]])
     True
     """
-    where = "linalg.qr"
-    _qr_mode(where, a, mode)
-    q, r = cusolver.qr(a, mode, _float_dtype(where, a), where)
+    q, r = cusolver.qr(a, mode, _float_dtype(a))
     return r if mode == "r" else QRResult(q, r)
 
 
@@ -276,9 +265,7 @@ def eigh(a: Any, UPLO: str = "L") -> Any:
     >>> gpuinterop.linalg.eigh([[2.0, 0.0], [0.0, 1.0]]).eigenvalues.tolist()
     [1.0, 2.0]
     """
-    where = "linalg.eigh"
-    lower = _triangle(where, a, UPLO)
-    return EighResult(*cusolver.eigh(a, lower, True, _float_dtype(where, a), where))
+    return EighResult(*cusolver.eigh(a, UPLO.upper() == "L", True, _float_dtype(a)))
 
 
 @_by_device(check=_triangle)
@@ -291,9 +278,7 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:
     >>> gpuinterop.linalg.eigvalsh([[2.0, 0.0], [0.0, 1.0]]).tolist()
     [1.0, 2.0]
     """
-    where = "linalg.eigvalsh"
-    lower = _triangle(where, a, UPLO)
-    return cusolver.eigh(a, lower, False, _float_dtype(where, a), where)[0]
+    return cusolver.eigh(a, UPLO.upper() == "L", False, _float_dtype(a))[0]
 
 
 def _real_if_close(values: Any) -> bool:
@@ -318,10 +303,8 @@ def eig(a: Any) -> Any:
     >>> gpuinterop.linalg.eig([[2.0, 0.0], [0.0, 2.0]]).eigenvalues.tolist()
     [2.0, 2.0]
     """
-    where = "linalg.eig"
-    _require_matrices(where, a)
-    dtype = _float_dtype(where, a)
-    values, vectors = cusolver.eig(a, True, dtype, where)
+    dtype = _float_dtype(a)
+    values, vectors = cusolver.eig(a, True, dtype)
     if dtype.kind == "f" and _real_if_close(values):
         values, vectors = (cusolver.parts_of(x)[0].copy() for x in (values, vectors))
     return EigResult(values, vectors)
@@ -337,10 +320,8 @@ def eigvals(a: Any) -> Any:
     >>> gpuinterop.linalg.eigvals([[2.0, 0.0], [0.0, 2.0]]).tolist()
     [2.0, 2.0]
     """
-    where = "linalg.eigvals"
-    _require_matrices(where, a)
-    dtype = _float_dtype(where, a)
-    values, _ = cusolver.eig(a, False, dtype, where)
+    dtype = _float_dtype(a)
+    values, _ = cusolver.eig(a, False, dtype)
     real = dtype.kind == "f" and _real_if_close(values)
     return cusolver.parts_of(values)[0].copy() if real else values
 
@@ -360,10 +341,9 @@ def svd(
     >>> gpuinterop.linalg.svd([[0.0, 2.0], [1.0, 0.0]]).S.tolist()
     [2.0, 1.0]
     """
-    where = "linalg.svd"
-    _require_matrices(where, a, square=bool(hermitian))
-    dtype = _float_dtype(where, a)
-    u, s, vh = cusolver.svd(a, bool(compute_uv), bool(full_matrices), dtype, where)
+    _require_matrices(a, square=bool(hermitian))
+    dtype = _float_dtype(a)
+    u, s, vh = cusolver.svd(a, bool(compute_uv), bool(full_matrices), dtype)
     return SVDResult(u, s, vh) if compute_uv else s
 
 
@@ -377,9 +357,7 @@ def svdvals(x: Any, /) -> Any:
     >>> gpuinterop.linalg.svdvals([[0.0, 2.0], [1.0, 0.0]]).tolist()
     [2.0, 1.0]
     """
-    where = "linalg.svdvals"
-    _require_matrices(where, x, square=False)
-    return cusolver.svd(x, False, False, _float_dtype(where, x), where)[1]
+    return cusolver.svd(x, False, False, _float_dtype(x))[1]
 
 
 # ---- functions of the others ----------------------------------------------------------------------
@@ -393,11 +371,11 @@ def _cutoff(s: Any, rtol: Any, longest: int) -> Any:
     return s[..., :1] * rtol
 
 
-def _values_and_vectors(a: Any, hermitian: bool, where: str) -> tuple[Any, Any, Any]:
-    dtype = _float_dtype(where, a)
+def _values_and_vectors(a: Any, hermitian: bool) -> tuple[Any, Any, Any]:
+    dtype = _float_dtype(a)
     if not hermitian:
-        return cusolver.svd(a, True, False, dtype, where)
-    values, vectors = cusolver.eigh(a, True, True, dtype, where)
+        return cusolver.svd(a, True, False, dtype)
+    values, vectors = cusolver.eigh(a, True, True, dtype)
     return vectors, values, _adjoint(vectors)
 
 
@@ -427,13 +405,12 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._
     >>> gpuinterop.linalg.pinv([[2.0, 0.0], [0.0, 0.0]]).tolist()
     [[0.5, 0.0], [0.0, 0.0]]
     """
-    where = "linalg.pinv"
-    _require_matrices(where, a, square=bool(hermitian))
+    _require_matrices(a, square=bool(hermitian))
     if not a.size:
-        return cusolver.zeros(a, (*a.shape[:-2], a.shape[-1], a.shape[-2]), _float_dtype(where, a))
+        return cusolver.zeros(a, (*a.shape[:-2], a.shape[-1], a.shape[-2]), _float_dtype(a))
     if rtol is np._NoValue:  # NumPy's default; rtol=None requests that of the standard
         rtol = 1e-15 if rcond is None else rcond
-    u, s, vh = _values_and_vectors(a, hermitian, where)
+    u, s, vh = _values_and_vectors(a, hermitian)
     inverse = _inverse_of(s, rtol, max(a.shape[-2:]))
     return _matmul(_adjoint(vh) * inverse[..., None, :], _adjoint(u))
 
@@ -450,12 +427,11 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     >>> gpuinterop.linalg.matrix_rank([[2.0, 0.0], [0.0, 0.0]]).item()
     1
     """
-    where = "linalg.matrix_rank"
     if A.ndim < 2:
         return FUNCTIONS["not_equal"](A, 0).any().astype("int64")
     if not A.size:
         return cusolver.zeros(A, A.shape[:-2], "int64")
-    s = _singular_values(A, hermitian, where)
+    s = _singular_values(A, hermitian)
     if tol is None:
         least = _cutoff(s.max(-1, keepdims=True), rtol, max(A.shape[-2:]))
     else:
@@ -463,12 +439,12 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     return FUNCTIONS["greater"](s, least).sum(-1)
 
 
-def _singular_values(a: Any, hermitian: bool, where: str) -> Any:
-    dtype = _float_dtype(where, a)
-    _require_matrices(where, a, square=bool(hermitian))
+def _singular_values(a: Any, hermitian: bool) -> Any:
+    dtype = _float_dtype(a)
+    _require_matrices(a, square=bool(hermitian))
     if hermitian:
-        return abs(cusolver.eigh(a, True, False, dtype, where)[0])
-    return cusolver.svd(a, False, False, dtype, where)[1]
+        return abs(cusolver.eigh(a, True, False, dtype)[0])
+    return cusolver.svd(a, False, False, dtype)[1]
 
 
 @_by_device(2, check=_more_equations)
@@ -484,9 +460,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     >>> round(x.item(), 6)
     2.0
     """
-    where = "linalg.lstsq"
-    _more_equations(where, a, b)
-    dtype = _float_dtype(where, a, b)
+    dtype = _float_dtype(a, b)
     m, n = a.shape
     right = (b[:, None] if b.ndim == 1 else b).astype(dtype, copy=False)
     if not a.size:
@@ -496,7 +470,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
             cusolver.zeros(a, (0,), np.empty(0, dtype).real.dtype),
         )
     else:
-        u, s, vh = cusolver.svd(a, True, False, dtype, where)
+        u, s, vh = cusolver.svd(a, True, False, dtype)
         eps = np.finfo(s.dtype).eps
         # Outside of 0 to 1 LAPACK takes the precision of the dtype.
         rtol = max(m, n) * eps if rcond is None else rcond if 0 < rcond < 1 else eps
@@ -520,18 +494,17 @@ def cond(x: Any, p: Any = None) -> Any:
     >>> gpuinterop.linalg.cond([[2.0, 0.0], [0.0, 1.0]]).item()
     2.0
     """
-    where = "linalg.cond"
-    _require_matrices(where, x, square=p not in (None, 2, -2))
+    _require_matrices(x, square=p not in (None, 2, -2))
     if not math.prod(x.shape[-2:]):
-        raise LinAlgError(where=where, expected="matrices with elements", got=f"shape {x.shape}",
+        raise LinAlgError(where="linalg", expected="matrices with elements", got=f"shape {x.shape}",
                           fix="test x.size > 0")  # fmt: skip
     choose, is_nan = FUNCTIONS["where"], FUNCTIONS["isnan"]
     if p in (None, 2, -2):
-        s = _singular_values(x, False, where)
+        s = _singular_values(x, False)
         found = s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
     else:
-        inverse, status = cusolver.inv_and_status(x, _float_dtype(where, x), where)
-        norms = (_matrix_norm(m, p, (-2, -1), False, where) for m in (x, inverse))
+        inverse, status = cusolver.inv_and_status(x, _float_dtype(x))
+        norms = (_matrix_norm(m, p, (-2, -1), False) for m in (x, inverse))
         found = choose(status == 0, math.prod(norms), np.nan)
     # What has no value is that of a singular matrix, unless the matrix has NaN itself.
     return choose(is_nan(found) & ~is_nan(x).any((-2, -1)), np.inf, found)
@@ -540,7 +513,7 @@ def cond(x: Any, p: Any = None) -> Any:
 # ---- norms ----------------------------------------------------------------------------------------
 
 
-def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool, where: str) -> Any:
+def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
     if x.dtype.kind in "biu":
         x = x.astype("float64")
     if not x.size and ord == np.inf:
@@ -548,19 +521,19 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool, where: str) -> Any
     if ord is None or ord in (2, 1, np.inf, -np.inf):
         return _norm_of_vectors(x, ord, axis, keepdims)
     if isinstance(ord, str):
-        raise not_one_of(where, "ord", ("a number",), ord, error=ShapeError)
+        raise not_one_of("linalg", "ord", ("a number",), ord, error=ShapeError)
     if ord == 0:
         real = abs(x[(slice(0),) * x.ndim]).dtype
         return FUNCTIONS["not_equal"](x, 0).sum(axis, keepdims=keepdims).astype(real)
     return (abs(x) ** ord).sum(axis, keepdims=keepdims) ** (1.0 / ord)
 
 
-def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool, where: str) -> Any:
+def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
     if x.dtype.kind in "biu":
         x = x.astype("float64")
     if ord is None or (isinstance(ord, str) and ord in ("fro", "f")):
         return _norm_of_vectors(x, None, axes, keepdims)
-    row, column = (_core.read_axis(axis, x.ndim, where) for axis in axes)
+    row, column = (_core.read_axis(axis, x.ndim, "linalg") for axis in axes)
     if ord in (1, -1, np.inf, -np.inf):
         summed, other = (row, column) if abs(ord) == 1 else (column, row)
         sums = abs(x).sum(summed, keepdims=True)
@@ -568,14 +541,14 @@ def _matrix_norm(x: Any, ord: Any, axes: tuple[int, ...], keepdims: bool, where:
             sums.max(other, keepdims=True, initial=0) if ord > 0 else sums.min(other, keepdims=True)
         )
     elif ord in (2, -2, "nuc"):
-        require_dtypes(where, x)
+        require_dtypes("linalg", x)
         moved = x.transpose((*(i for i in range(x.ndim) if i not in (row, column)), row, column))
         s = svdvals(moved)
         found = s.sum(-1) if ord == "nuc" else s.max(-1, initial=0) if ord == 2 else s.min(-1)
         found = found.reshape(tuple(1 if i in (row, column) else n for i, n in enumerate(x.shape)))
     else:
         raise not_one_of(
-            where, "ord", ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf), ord, error=ShapeError
+            "linalg", "ord", ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf), ord, error=ShapeError
         )
     return found if keepdims else found.squeeze((row, column))
 
@@ -592,20 +565,19 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     >>> gpuinterop.linalg.norm([3.0, 4.0]).item()
     5.0
     """
-    where = "linalg.norm"
     if axis is None:
         if ord is None:
-            return _vector_norm(x, None, None, keepdims, where)
+            return _vector_norm(x, None, None, keepdims)
         axis = tuple(range(x.ndim))
-    axes = tuple(_core.read_axes(axis, x.ndim, where))
+    axes = tuple(_core.read_axes(axis, x.ndim, "linalg"))
     if len(axes) == 1:
-        return _vector_norm(x, ord, axes, keepdims, where)
+        return _vector_norm(x, ord, axes, keepdims)
     if len(axes) != 2:
-        raise ShapeError(where=where, expected="one axis or two", got=f"axis={short_repr(axis)}",
+        raise ShapeError(where="linalg", expected="one axis or two", got=f"axis={short_repr(axis)}",
                          fix="pass axis=(-2, -1) for matrices")  # fmt: skip
     # In the order of the caller, by which orders 1 and inf differ.
-    row, column = (_core.read_axis(i, x.ndim, where) for i in _core.read_ints(axis))
-    return _matrix_norm(x, ord, (row, column), keepdims, where)
+    row, column = (_core.read_axis(i, x.ndim, "linalg") for i in _core.read_ints(axis))
+    return _matrix_norm(x, ord, (row, column), keepdims)
 
 
 @_own()
@@ -618,7 +590,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     >>> gpuinterop.linalg.vector_norm([3.0, 4.0]).item()
     5.0
     """
-    return _vector_norm(x, ord, axis, keepdims, "linalg.vector_norm")
+    return _vector_norm(x, ord, axis, keepdims)
 
 
 @_own()
@@ -631,8 +603,8 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     >>> gpuinterop.linalg.matrix_norm([[3.0, 0.0], [0.0, 4.0]]).item()
     5.0
     """
-    _require_matrices("linalg.matrix_norm", x, square=False)
-    return _matrix_norm(x, ord, (-2, -1), keepdims, "linalg.matrix_norm")
+    _require_matrices(x, square=False)
+    return _matrix_norm(x, ord, (-2, -1), keepdims)
 
 
 # ---- products -------------------------------------------------------------------------------------
@@ -662,7 +634,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
     [[3.0, 4.0], [6.0, 8.0]]
     """
     if x1.ndim != 1 or x2.ndim != 1:
-        raise ShapeError(where="linalg.outer", expected="two vectors", got=f"shapes {x1.shape} and {x2.shape}",
+        raise ShapeError(where="linalg", expected="two vectors", got=f"shapes {x1.shape} and {x2.shape}",
                          fix="ravel them")  # fmt: skip
     return FUNCTIONS["multiply"](x1[:, None], x2)
 
@@ -690,8 +662,8 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     >>> gpuinterop.linalg.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]).tolist()
     [0.0, 0.0, 1.0]
     """
-    if any(x.shape[_core.read_axis(axis, x.ndim, "linalg.cross")] != 3 for x in (x1, x2)):
-        raise ShapeError(where="linalg.cross", expected="vectors of three elements",
+    if any(x.shape[_core.read_axis(axis, x.ndim, "linalg")] != 3 for x in (x1, x2)):
+        raise ShapeError(where="linalg", expected="vectors of three elements",
                          got=f"shapes {x1.shape} and {x2.shape}", fix="pass axis= of the vectors")  # fmt: skip
     return call("cross", x1, x2, axis=axis)
 
@@ -719,10 +691,8 @@ def matrix_power(a: Any, n: int) -> Any:
     >>> gpuinterop.linalg.matrix_power([[2.0, 0.0], [0.0, 1.0]], 3).tolist()
     [[8.0, 0.0], [0.0, 1.0]]
     """
-    where = "linalg.matrix_power"
-    _power(where, a, n)
     if n < 0:
-        a, n = cusolver.inv(a, _float_dtype(where, a), where), -n
+        a, n = cusolver.inv(a, _float_dtype(a)), -n
     if n == 0:
         return cusolver.identity(a, a.shape, a.dtype)
     power = None
@@ -745,10 +715,9 @@ def multi_dot(arrays: Any, *, out: Any = None) -> Any:
     >>> gpuinterop.linalg.multi_dot([[1.0, 2.0], [[1.0, 0.0], [0.0, 1.0]], [3.0, 4.0]]).item()
     11.0
     """
-    where = "linalg.multi_dot"
     ends = (arrays[0].ndim, arrays[-1].ndim)
     if len(arrays) < 2 or any(x.ndim != 2 for x in arrays[1:-1]) or not set(ends) <= {1, 2}:
-        raise ShapeError(where=where, expected="two matrices or more, of which the ends may be vectors",
+        raise ShapeError(where="linalg", expected="two matrices or more, of which the ends may be vectors",
                          got=", ".join(str(x.shape) for x in arrays), fix="reshape the arrays")  # fmt: skip
     first = arrays[0][None] if ends[0] == 1 else arrays[0]
     last = arrays[-1][:, None] if ends[1] == 1 else arrays[-1]
@@ -759,7 +728,7 @@ def multi_dot(arrays: Any, *, out: Any = None) -> Any:
     found = found[..., 0] if ends[1] == 1 else found
     if out is None:
         return found
-    results.check_out(out, found.shape, found.dtype, found, where)
+    results.check_out(out, found.shape, found.dtype, found, "linalg")
     return cusolver.into(results.plain(out), found)
 
 
@@ -795,15 +764,14 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     >>> gpuinterop.linalg.tensorinv([[2.0, 0.0], [0.0, 4.0]], ind=1).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
-    where = "linalg.tensorinv"
     if ind <= 0:
         raise ShapeError(
-            where=where, expected="ind of 1 or more", got=f"ind={ind}", fix="pass ind=2"
+            where="linalg", expected="ind of 1 or more", got=f"ind={ind}", fix="pass ind=2"
         )
     rows = math.prod(a.shape[:ind])
     flat = a.reshape((rows, math.prod(a.shape[ind:])))
-    _require_matrices(where, flat)
-    found = cusolver.inv(flat, _float_dtype(where, a), where)
+    _require_matrices(flat)
+    found = cusolver.inv(flat, _float_dtype(a))
     return found.reshape((*a.shape[ind:], *a.shape[:ind]))
 
 
@@ -817,18 +785,15 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
     >>> gpuinterop.linalg.tensorsolve([[2.0, 0.0], [0.0, 4.0]], [2.0, 8.0]).tolist()
     [1.0, 2.0]
     """
-    where = "linalg.tensorsolve"
     if axes is not None:
-        moved = [_core.read_axis(i, a.ndim, where) for i in axes]
+        moved = [_core.read_axis(i, a.ndim, "linalg") for i in axes]
         a = a.transpose((*(i for i in range(a.ndim) if i not in moved), *moved))
     shape = a.shape[b.ndim :]
     if math.prod(shape) != b.size:
-        raise LinAlgError(where=where, expected="as many unknowns as equations", got=f"shapes {a.shape} and {b.shape}",
-                          fix="reshape the arrays")  # fmt: skip
+        raise LinAlgError(where="linalg", expected="as many unknowns as equations",
+                          got=f"shapes {a.shape} and {b.shape}", fix="reshape the arrays")  # fmt: skip
     flat = a.reshape((b.size, b.size))
-    return cusolver.solve(flat, b.reshape((b.size, 1)), _float_dtype(where, a, b), where).reshape(
-        shape
-    )
+    return cusolver.solve(flat, b.reshape((b.size, 1)), _float_dtype(a, b)).reshape(shape)
 
 
 # ---- views ----------------------------------------------------------------------------------------
@@ -844,7 +809,7 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Any:
     >>> gpuinterop.linalg.diagonal([[1.0, 2.0], [3.0, 4.0]]).tolist()
     [1.0, 4.0]
     """
-    _require_matrices("linalg.diagonal", x, square=False)
+    _require_matrices(x, square=False)
     return x.diagonal(offset, -2, -1)
 
 
@@ -858,7 +823,7 @@ def matrix_transpose(x: Any, /) -> Any:
     >>> gpuinterop.linalg.matrix_transpose([[1.0, 2.0]]).tolist()
     [[1.0], [2.0]]
     """
-    _require_matrices("linalg.matrix_transpose", x, square=False)
+    _require_matrices(x, square=False)
     return x.mT
 
 
@@ -872,5 +837,5 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     >>> gpuinterop.linalg.trace([[1.0, 2.0], [3.0, 4.0]]).item()
     5.0
     """
-    _require_matrices("linalg.trace", x, square=False)
+    _require_matrices(x, square=False)
     return x.diagonal(offset, -2, -1).sum(-1, dtype)

@@ -98,18 +98,18 @@ def _status(x: Any) -> Any:
     return empty(x, x.shape[:-2], "int32")
 
 
-def _require_success(info: Any, where: str, expected: str, got: str, fix: str) -> None:
+def _require_success(info: Any, expected: str, got: str, fix: str) -> None:
     """Raise for the first matrix whose status is not 0. Waits for the device."""
     if info.ndim == 0:
         if info.item() == 0:
             return
         matrix = "the matrix"
     else:
-        found = np.nonzero(download(info, where, uncounted=True))
+        found = np.nonzero(download(info, "linalg", uncounted=True))
         if not found[0].size:
             return
         matrix = f"matrix {tuple(int(i[0]) for i in found)} of the stack"
-    raise LinAlgError(where=where, expected=expected, got=got.format(matrix=matrix), fix=fix)
+    raise LinAlgError(where="linalg", expected=expected, got=got.format(matrix=matrix), fix=fix)
 
 
 # ---- LU -------------------------------------------------------------------------------------------
@@ -118,56 +118,55 @@ def _require_success(info: Any, where: str, expected: str, got: str, fix: str) -
 class _Factors:
     """LU factors of a stack of matrices."""
 
-    def __init__(self, a: Any, dtype: Any, where: str) -> None:
+    def __init__(self, a: Any, dtype: Any) -> None:
         load()
-        self.where = where
         self.lu = lu = in_columns(a, dtype)
         self.info = _status(lu)
         self.batched = lu.size > 0 and _is_batch(lu)
         self.pivots = empty(lu, lu.shape[:-1], "int32" if self.batched else "int64")
         if self.batched:
             self.lu_at = _addresses(lu)
-            _core._linalg_batched_lu(lu, self.lu_at, self.pivots, self.info, where)
+            _core._linalg_batched_lu(lu, self.lu_at, self.pivots, self.info)
         elif lu.size:
-            _core._linalg_lu(lu, self.pivots, self.info, where)
+            _core._linalg_lu(lu, self.pivots, self.info)
 
     def solved(self, x: Any) -> Any:
         """Replace right sides, column by column, by the solutions, and return these as columns."""
         if x.size:
             if self.batched:
                 at = _addresses(x)
-                _core._linalg_batched_lu_solve(self.lu, self.lu_at, self.pivots, x, at, self.where)
+                _core._linalg_batched_lu_solve(self.lu, self.lu_at, self.pivots, x, at)
             else:
-                _core._linalg_lu_solve(self.lu, self.pivots, x, self.where)
+                _core._linalg_lu_solve(self.lu, self.pivots, x)
         return x.mT
 
     def require_regular(self) -> None:
         """Raise for a singular matrix. Waits for the device."""
         if self.lu.size:
-            _require_success(self.info, self.where, *SINGULAR)
+            _require_success(self.info, *SINGULAR)
 
 
-def solve(a: Any, b: Any, dtype: Any, where: str) -> Any:
+def solve(a: Any, b: Any, dtype: Any) -> Any:
     """Return the solutions x of ``a @ x = b`` for stacks of matrices of one leading shape."""
     # The device factors while the right sides are copied.
-    factors = _Factors(a, dtype, where)
+    factors = _Factors(a, dtype)
     x = factors.solved(in_columns(b, dtype))
     if x.size:
         factors.require_regular()
     return x
 
 
-def inv(a: Any, dtype: Any, where: str) -> Any:
+def inv(a: Any, dtype: Any) -> Any:
     """Return the inverse of each matrix."""
-    factors = _Factors(a, dtype, where)
+    factors = _Factors(a, dtype)
     inverse = factors.solved(identity(factors.lu, factors.lu.shape, dtype))
     factors.require_regular()
     return inverse
 
 
-def inv_and_status(a: Any, dtype: Any, where: str) -> tuple[Any, Any]:
+def inv_and_status(a: Any, dtype: Any) -> tuple[Any, Any]:
     """Return the inverses, and an int32 for each, which is not 0 if the matrix is singular."""
-    factors = _Factors(a, dtype, where)
+    factors = _Factors(a, dtype)
     return factors.solved(identity(factors.lu, factors.lu.shape, dtype)), factors.info
 
 
@@ -188,20 +187,20 @@ _sign_and_log = fuse(
 )
 
 
-def det(a: Any, dtype: Any, where: str) -> Any:
+def det(a: Any, dtype: Any) -> Any:
     """Return the determinants. Does not wait for the device."""
-    return _signed_product(*_triangle_of(a, dtype, where))
+    return _signed_product(*_triangle_of(a, dtype))
 
 
-def slogdet(a: Any, dtype: Any, where: str) -> tuple[Any, Any]:
+def slogdet(a: Any, dtype: Any) -> tuple[Any, Any]:
     """Return the signs and the logarithms of the absolute values of the determinants."""
-    sign, logarithm = _sign_and_log(*_triangle_of(a, dtype, where))
+    sign, logarithm = _sign_and_log(*_triangle_of(a, dtype))
     return sign, logarithm
 
 
-def _triangle_of(a: Any, dtype: Any, where: str) -> tuple[Any, Any, Any]:
+def _triangle_of(a: Any, dtype: Any) -> tuple[Any, Any, Any]:
     """Return the diagonal of U, the pivots, and the pivots of rows that stay in place."""
-    factors = _Factors(a, dtype, where)
+    factors = _Factors(a, dtype)
     numbers = _numbers(a, a.shape[-1]) + 1
     pivots = factors.pivots
     return factors.lu.diagonal(0, -2, -1), pivots, numbers.astype(pivots.dtype, copy=False)
@@ -213,22 +212,22 @@ def _triangle_of(a: Any, dtype: Any, where: str) -> tuple[Any, Any, Any]:
 _keep_below = fuse(lambda x, row, column: FUNCTIONS["where"](row >= column, x, 0))
 
 
-def cholesky(a: Any, dtype: Any, where: str) -> Any:
+def cholesky(a: Any, dtype: Any) -> Any:
     """Return the lower factor of each matrix, from its lower triangle."""
     load()
     factor = in_columns(a, dtype)
     if factor.size:
         info = _status(a)
         at = _addresses(factor) if _is_batch(factor) else None
-        _core._linalg_cholesky(factor, info, at, where)
+        _core._linalg_cholesky(factor, info, at)
         # Above the diagonal is the operand, or what the batched routine has left there: it works in that part.
         numbers = _numbers(a, a.shape[-1])
         _keep_below(factor, numbers, numbers[:, None], out=factor)
-        _require_success(info, where, *NOT_POSITIVE)
+        _require_success(info, *NOT_POSITIVE)
     return factor.mT
 
 
-def qr(a: Any, mode: str, dtype: Any, where: str) -> tuple[Any, Any]:
+def qr(a: Any, mode: str, dtype: Any) -> tuple[Any, Any]:
     """Return Q, or None for mode "r", and R."""
     load()
     m, n = a.shape[-2:]
@@ -238,7 +237,7 @@ def qr(a: Any, mode: str, dtype: Any, where: str) -> tuple[Any, Any]:
     into(work[..., :n, :], a.mT)
     tau = empty(a, (*stack, k), dtype)
     if work.size and k:
-        _core._linalg_qr(work, n, tau, where)
+        _core._linalg_qr(work, n, tau)
     rows = m if mode == "complete" else k
     r = _upper(work, rows, n)
     if mode == "r":
@@ -252,7 +251,7 @@ def qr(a: Any, mode: str, dtype: Any, where: str) -> tuple[Any, Any]:
         else into(empty(a, (*stack, wanted, m), dtype), work[..., :wanted, :])
     )
     if q.size:
-        _core._linalg_make_q(q, k, tau, where)
+        _core._linalg_make_q(q, k, tau)
     return q.mT, r
 
 
@@ -267,7 +266,7 @@ def _upper(work: Any, height: int, width: int) -> Any:
 # ---- eigenvalues ----------------------------------------------------------------------------------
 
 
-def eigh(a: Any, lower: bool, vectors: bool, dtype: Any, where: str) -> tuple[Any, Any]:
+def eigh(a: Any, lower: bool, vectors: bool, dtype: Any) -> tuple[Any, Any]:
     """Return ascending eigenvalues, and eigenvectors as columns, of Hermitian matrices from one triangle."""
     load()
     work = in_columns(a, dtype)
@@ -275,12 +274,12 @@ def eigh(a: Any, lower: bool, vectors: bool, dtype: Any, where: str) -> tuple[An
     if work.size:
         info = _status(a)
         batched = _is_batch(work)
-        _core._linalg_eigh(work, values, info, vectors, lower, batched, where)
-        _require_convergence(info, values, where)
+        _core._linalg_eigh(work, values, info, vectors, lower, batched)
+        _require_convergence(info, values)
     return values, work.mT
 
 
-def eig(a: Any, vectors: bool, dtype: Any, where: str) -> tuple[Any, Any]:
+def eig(a: Any, vectors: bool, dtype: Any) -> tuple[Any, Any]:
     """Return complex eigenvalues and eigenvectors of general matrices."""
     load()
     work = in_columns(a, dtype)
@@ -288,8 +287,8 @@ def eig(a: Any, vectors: bool, dtype: Any, where: str) -> tuple[Any, Any]:
     right = empty(work, work.shape, dtype) if vectors else None
     if work.size:
         info = _status(a)
-        _core._linalg_eig(work, values, right, info, where)
-        _require_convergence(info, values, where)
+        _core._linalg_eig(work, values, right, info)
+        _require_convergence(info, values)
     if right is None or dtype.kind == "c":
         return values, None if right is None else right.mT
     return values, _joined_pairs(values, right).mT
@@ -320,9 +319,9 @@ def _with_nan(info: Any, values: Any) -> Any:
     return FUNCTIONS["where"](FUNCTIONS["isnan"](values).any(-1), 1, info)
 
 
-def _require_convergence(info: Any, values: Any, where: str) -> None:
+def _require_convergence(info: Any, values: Any) -> None:
     info = _with_nan(info, values)
-    _require_success(info, where, *NOT_CONVERGED)
+    _require_success(info, *NOT_CONVERGED)
 
 
 def _real(dtype: Any) -> Any:
@@ -332,13 +331,13 @@ def _real(dtype: Any) -> Any:
 # ---- singular values ------------------------------------------------------------------------------
 
 
-def svd(a: Any, vectors: bool, full: bool, dtype: Any, where: str) -> tuple[Any, Any, Any]:
+def svd(a: Any, vectors: bool, full: bool, dtype: Any) -> tuple[Any, Any, Any]:
     """Return U, descending singular values, and the adjoint of V; without `vectors` U and V are None."""
     load()
     m, n = a.shape[-2:]
     full = full and vectors
     if m < n:  # cuSOLVER takes tall matrices
-        u, s, vh = svd(a.mT, vectors, full, dtype, where)
+        u, s, vh = svd(a.mT, vectors, full, dtype)
         return (vh.mT, s, u.mT) if vectors else (None, s, None)
     stack = a.shape[:-2]
     values = empty(a, (*stack, n), _real(dtype))
@@ -353,34 +352,34 @@ def svd(a: Any, vectors: bool, full: bool, dtype: Any, where: str) -> tuple[Any,
     if not values.size:
         return (u.mT, values, v) if vectors else (None, values, None)
     method = "jacobi" if n <= MOST_JACOBI else "polar"
-    if not _decompose(method, a, values, u, v, vectors, full, where):
+    if not _decompose(method, a, values, u, v, vectors, full):
         method = "qr"
-        _decompose(method, a, values, u, v, vectors, full, where)
+        _decompose(method, a, values, u, v, vectors, full)
     if not vectors:
         return None, values, None
     return u.mT, values, v.mT if method == "qr" else FUNCTIONS["conjugate"](v)
 
 
-def _decompose(
-    method: str, a: Any, values: Any, u: Any, v: Any, vectors: bool, full: bool, where: str
-) -> bool:
+def _decompose(method: str, a: Any, values: Any, u: Any, v: Any, vectors: bool, full: bool) -> bool:
     """Fill values, U and V. Return whether the method is exact for these matrices; "qr" raises instead."""
     work, info = in_columns(a, u.dtype), _status(a)
     try:
-        shift = _core._linalg_svd(method, work, values, u, v, info, vectors, full, where)
+        shift = _core._linalg_svd(method, work, values, u, v, info, vectors, full)
     except CudaError:  # as the polar decomposition ends for NaN
         if FUNCTIONS["isfinite"](a).all().item():
             raise
         expected, _, fix = NOT_CONVERGED
-        raise LinAlgError(where=where, expected=expected, got="NaN or infinity", fix=fix) from None
+        raise LinAlgError(
+            where="linalg", expected=expected, got="NaN or infinity", fix=fix
+        ) from None
     if method == "qr":
-        _require_convergence(info, values, where)
+        _require_convergence(info, values)
         return True
-    failed = bool(download(_with_nan(info, values), where, uncounted=True).any())
+    failed = bool(download(_with_nan(info, values), "linalg", uncounted=True).any())
     if failed or method == "jacobi":
         return not failed
     # The polar decomposition of a matrix without full rank is not unique. cuSOLVER then shifts the values near zero.
-    found = download(values, where, uncounted=True)
+    found = download(values, "linalg", uncounted=True)
     largest, least = found[..., 0], found[..., -1]
     limit = max(a.shape[-2:]) * np.finfo(found.dtype).eps
     return bool((shift <= limit * min(1, largest.min())) and (least > largest * limit).all())

@@ -58,11 +58,10 @@ void open(const std::string& cusolver, const std::string& cublas) {
   solver_opened = true;
 }
 
-bool is_open() noexcept { return solver_opened; }
 const Library& library() noexcept { return solver_functions; }
 
-void check(int status, const char* call, const char* where) {
-  require_success(status, 2, "cusolverStatus_t", call, where);
+void check(int status, const char* call) {
+  require_success(status, 2, "cusolverStatus_t", call, kWhere);
 }
 
 DataType data_type(DTypeId dtype) noexcept {
@@ -82,30 +81,29 @@ int type_index(DTypeId dtype) noexcept {
   return (is_complex(dtype) ? 2 : 0) + (real_part(dtype) == kFloat64 ? 1 : 0);
 }
 
-Use::Use(int device, CUstream stream, const char* where)
-    : device_(solver_devices[device]), lock_(device_.lock) {
-  if (!device_.handle) check(library().Create(&device_.handle), "cusolverDnCreate", where);
+Use::Use(int device, CUstream stream) : device_(solver_devices[device]), lock_(device_.lock) {
+  if (!device_.handle) check(library().Create(&device_.handle), "cusolverDnCreate");
   if (!device_.parameters)
-    check(library().CreateParameters(&device_.parameters), "cusolverDnCreateParams", where);
+    check(library().CreateParameters(&device_.parameters), "cusolverDnCreateParams");
   if (device_.stream != stream) {
     device_.stream = nullptr;  // a call that fails leaves it unknown
-    check(library().SetStream(device_.handle, stream), "cusolverDnSetStream", where);
+    check(library().SetStream(device_.handle, stream), "cusolverDnSetStream");
     device_.stream = stream;
   }
   handle = device_.handle;
   parameters = device_.parameters;
 }
 
-JacobiParameters Use::jacobi(DTypeId dtype, const char* where) {
+JacobiParameters Use::jacobi(DTypeId dtype) {
   const bool wide = real_part(dtype) == kFloat64;
   JacobiParameters& made = device_.jacobi[wide];
   if (made) return made;
   JacobiParameters fresh;
-  check(library().CreateJacobi(&fresh), "cusolverDnCreateGesvdjInfo", where);
+  check(library().CreateJacobi(&fresh), "cusolverDnCreateGesvdjInfo");
   // By default the values of float32 are wrong in the third digit for some matrices.
   const double tolerance =
       wide ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
-  check(library().SetJacobiTolerance(fresh, tolerance), "cusolverDnXgesvdjSetTolerance", where);
+  check(library().SetJacobiTolerance(fresh, tolerance), "cusolverDnXgesvdjSetTolerance");
   return made = fresh;
 }
 

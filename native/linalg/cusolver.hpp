@@ -126,12 +126,14 @@ struct Library {
 #undef X
 };
 
+// The caller of the routines in errors: gpuinterop/linalg puts the name of its function in its place.
+constexpr const char* kWhere = "linalg";
+
 // Opens both libraries at the given paths, once. Kind::Library error with what is missing.
 void open(const std::string& cusolver, const std::string& cublas);
-bool is_open() noexcept;
 // The functions are null before open().
 const Library& library() noexcept;
-void check(int status, const char* call, const char* where);
+void check(int status, const char* call);
 
 // cudaDataType, and the place in the tables of typed functions, of float32, float64, complex64 and complex128.
 DataType data_type(DTypeId dtype) noexcept;
@@ -141,16 +143,17 @@ int type_index(DTypeId dtype) noexcept;
 // The bytes of a routine's two work areas.
 struct WorkSize {
   size_t device = 0, host = 0;
+  int elements = 0;  // in which some routines count the one on the device
 };
 
 // Exclusive use of a device's handle, without the GIL. Made under cuda::DeviceGuard.
 class Use {
  public:
-  Use(int device, CUstream stream, const char* where);
+  Use(int device, CUstream stream);
 
   Handle handle;
   Parameters parameters;
-  JacobiParameters jacobi(DTypeId dtype, const char* where);
+  JacobiParameters jacobi(DTypeId dtype);
   // The work area on the host, for the calls until the next use.
   void* host(size_t bytes);
   // What query() returns, kept for later calls with this key.
