@@ -1,6 +1,5 @@
 """Collectives over MPI and Gloo: every layout arrives as NumPy says; what cannot be sent is refused."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from helpers.mpi import mpirun
 
 import gpuinterop as gi
 from gpuinterop import collectives
+from gpuinterop.arrays.core_view import byte_range
 
 PROGRAM = str(Path(__file__).with_name("every_layout.py"))
 
@@ -23,9 +23,9 @@ def test_every_layout_over_mpi(count, long):
 
 
 def tuned(**options):
-    """The environment that chooses the algorithms of Open MPI's component "tuned"."""
+    """The variables that choose the algorithms of Open MPI's component "tuned"."""
     chosen = {"use_dynamic_rules": 1, "priority": 100, **options}
-    return {**os.environ, **{f"OMPI_MCA_coll_tuned_{k}": str(v) for k, v in chosen.items()}}
+    return {f"OMPI_MCA_coll_tuned_{k}": str(v) for k, v in chosen.items()}
 
 
 def test_every_layout_over_the_algorithms_of_large_groups():
@@ -181,31 +181,100 @@ def test_every_dtype_is_transferred(dtype, alone):
     assert out[0].tolist() == x.T.tolist()
 
 
+# Blocks of half of what MPI counts, of which two processes have more, and of a quarter for a message to each other.
 MANY = """
+import sys
 import numpy as np
 from mpi4py import MPI
 from gpuinterop import collectives
-group, x = MPI.COMM_WORLD, np.zeros((1 << 31) + 5, "uint8")
-x[::1000003] = x[-1] = 7 - 7 * group.rank
-collectives.broadcast(x, group=group) if BROADCAST else (
-    collectives.send(x, 1, group=group) if group.rank == 0 else collectives.recv(x, 0, group=group))
-print(int(x[::1000003].sum()), int(x[-1]), flush=True)
+group, name, n = MPI.COMM_WORLD, sys.argv[1], (1 << 30) + 5
+rank, size = group.rank, group.size
+
+def made(*shape):
+    return np.zeros(shape, "uint8")
+
+def marks(x):
+    return x[..., ::1000003], x[..., -1]
+
+def fill(x, value):
+    for part in marks(x):
+        part[...] = value
+
+def holds(x, value):
+    return all((part == value).all() for part in marks(x))
+
+if name in ("send", "broadcast"):
+    x = made(2 * n)
+    fill(x, 7 - 7 * rank)
+    if name == "broadcast":
+        collectives.broadcast(x, group=group)
+    elif rank == 0:
+        collectives.send(x, 1, group=group)
+    else:
+        collectives.recv(x, 0, group=group)
+    same = holds(x, 7)
+elif name == "scatter":
+    x, out = made(size, n) if rank == 0 else None, made(n)
+    for r in range(size if rank == 0 else 0):
+        fill(x[r], r + 5)
+    collectives.scatter(x, out, group=group)
+    same = holds(out, rank + 5)
+else:
+    x, out = made(n), made(size, n) if rank == 0 or name == "all_gather" else None
+    fill(x, rank + 5)
+    getattr(collectives, name)(x, out, group=group)
+    same = out is None or all(holds(out[r], r + 5) for r in range(size))
+print("same" if same else "wrong", flush=True)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("broadcast", [False, True])
-def test_more_bytes_than_mpi_counts_between_processes(broadcast):
-    done = mpirun(2, "-c", MANY.replace("BROADCAST", str(broadcast)))
+@pytest.mark.parametrize("name", ["send", "broadcast", "gather", "scatter", "all_gather"])
+def test_more_bytes_than_mpi_counts_between_processes(name):
+    done = mpirun(2, "-c", MANY, name)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.split() == ["15036", "7"] * 2
+    assert done.stdout.split() == ["same"] * 2
 
 
 @pytest.mark.slow
-def test_more_bytes_than_mpi_counts(alone):
+@pytest.mark.parametrize("name", ["all_gather", "gather", "scatter"])
+def test_more_bytes_than_mpi_counts(name, alone):
     count = (1 << 31) + 5
     x, out = np.zeros(count, np.uint8), np.zeros((1, count), np.uint8)
-    x[::1000003] = 7
-    x[-1] = 9
-    collectives.all_gather(x, out, group=alone)
-    assert np.array_equal(out[0], x)
+    if name == "scatter":
+        x, out = x[None], out[0]
+    x[..., ::1000003] = 7
+    x[..., -1] = 9
+    getattr(collectives, name)(x, out, group=alone)
+    assert np.array_equal(out.reshape(-1), x.reshape(-1))
+
+
+LONG = 1 << 31  # as many as MPI counts in 32 bits
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides"),
+    [
+        ((3 * LONG + 5,), (1,)), ((5, LONG), (LONG, 1)), ((2, LONG // 2 + 1), (LONG, 1)), ((3, LONG - 1), (-LONG, 1)),
+        ((3, LONG // 4, 2), (0, 8, 4)),
+    ],
+)  # fmt: skip
+def test_datatypes_describe_more_bytes_than_mpi_counts(shape, strides):
+    """Without the memory: MPI computes the size and the place of the elements from the datatype."""
+    pytest.importorskip("gpuinterop.collectives.mpi", exc_type=ImportError)
+    itemsize = 4 if strides[-1] == 4 else 1
+    kind = collectives.mpi._datatype([*zip(shape, strides, strict=True)], itemsize)
+    kind.Commit()
+    try:
+        assert kind.Get_size() == np.prod(shape, dtype="int64") * itemsize
+        first, end = byte_range(0, shape, strides, itemsize)
+        assert kind.Get_true_extent() == (first, end - first)
+    finally:
+        kind.Free()
+
+
+def test_views_with_an_axis_longer_than_mpi_counts_are_packed():
+    pytest.importorskip("gpuinterop.collectives.mpi", exc_type=ImportError)
+    x = np.broadcast_to(np.uint8(3), (LONG,))
+    assert not collectives.mpi.takes("send", gi.from_any(x), False)
+    assert collectives.mpi.takes("send", gi.from_any(x[1:]), False)

@@ -59,6 +59,14 @@ def expression():
     return graph.compile([graph.apply("add", graph.apply("exp", x), y)], "sums")
 
 
+def generator():
+    """Return a generator in the middle of its stream, and of a block of four values."""
+    rng = gi.random.default_rng(5, device="cpu")
+    rng.random(3)
+    rng.integers(0, 9, 5, dtype="uint8")
+    return rng
+
+
 def raised(call):
     with pytest.raises(gi.GpuInteropError) as caught:
         call()
@@ -100,6 +108,10 @@ SENT = {
     "a device": (lambda: gi.device("cpu"), "f is gi.device('cpu')", "True"),
     "an error": (lambda: raised(lambda: X + gi.zeros(5, device="cpu")), "f.where, f.reason", "('add', 'shape')"),
     "a plan": (lambda: gi.explain(X, "numpy"), "f.shared, str(f)", "(True, 'to_numpy: shared')"),
+    "a generator": (generator, "f.random(5).tolist()", repr(generator().random(5).tolist())),
+    "a captured generator": (
+        lambda: (lambda rng: lambda: rng.integers(0, 99, 3).tolist())(generator()), "f()",
+        repr(generator().integers(0, 99, 3).tolist())),
     "an array": (lambda: X[::-1], "f.tolist(), f.strides", "([2.0, 1.0], (-4,))"),
 }  # fmt: skip
 
@@ -144,7 +156,11 @@ def test_a_new_process_without_a_gpu_computes_what_was_sent(name, results):
     assert results[name] == SENT[name][2]
 
 
-NAMED = [name for name in SENT if "lambda" not in name and name != "a fused closure"]
+NAMED = [
+    name
+    for name in SENT
+    if "lambda" not in name and name not in ("a fused closure", "a captured generator")
+]
 
 
 def with_named_host(name):
@@ -171,6 +187,18 @@ def test_functions_are_the_same_object_after_pickle_and_copy():
             assert same is function
         for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
             assert pickle.loads(pickle.dumps(function, protocol)) is function
+
+
+def test_a_copied_generator_goes_on_by_itself_and_a_shallow_copy_draws_from_the_same_stream():
+    """As NumPy's generators do."""
+    for made in (np.random.default_rng(5), generator()):
+        texts = pickle.dumps(made), cloudpickle.dumps(made)
+        sent = copy.deepcopy(made), *map(pickle.loads, texts)
+        same = copy.copy(made)
+        expected = made.random(2).tolist(), same.random(2).tolist()
+        assert expected[0] != expected[1]
+        for other in sent:
+            assert (other.random(2).tolist(), other.random(2).tolist()) == expected
 
 
 def test_a_fused_function_without_a_name_is_refused_by_pickle_alone():

@@ -589,6 +589,9 @@ def test_descriptors_and_mappings_do_not_leak(opener):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(
+    1800
+)  # 45 seconds of two processes that wait for each other, if no others compete
 def test_many_cycles_leave_nothing(opener):
     open_in_cycles(opener, gi.share(numbers()), 100_000, writes=True)
 
