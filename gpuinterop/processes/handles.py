@@ -303,7 +303,7 @@ class Handle:
         return service.wait(self._address, self._token, timeout)
 
 
-_ADDRESS = re.compile(rf"{service.PREFIX}\d+-[0-9a-f]{{16}}")
+_ADDRESS = re.compile(rf"{service.PREFIX}[0-9]{{1,10}}-[0-9a-f]{{16}}")
 
 
 def _received(address: Any, token: Any, shown: Any) -> Handle:

@@ -16,8 +16,9 @@ from typing import Any
 _PROT_READ, _PROT_WRITE, _MAP_SHARED = 1, 2, 1
 _SELF = Path("/proc/self")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# Seals that keep the length of a file, because a process that reads beyond a shortened file is ended by the system.
-_F_ADD_SEALS, _SEALS = 1033, 2 | 4
+# Seals that keep the length of a file, because a process that reads beyond a shortened file is ended by the system,
+# and that refuse more seals, with which an opener could forbid further writable mappings.
+_F_ADD_SEALS, _SEALS = 1033, 1 | 2 | 4
 # A row of /proc/self/maps: first and last address, rights, offset in the file, device, inode, name.
 _ROW = re.compile(r"(\w+)-(\w+) (.)(.).(.) (\w+) (\w+):(\w+) (\d+) *(.*)")
 

@@ -22,6 +22,15 @@ _mapped = weakref.WeakValueDictionary()
 _lock = threading.RLock()
 
 
+def _renew_lock() -> None:
+    """Replace the lock in a child of a fork, because a thread of the parent may have held it."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
 class Held:
     """Holds memory for the arrays over it, and the lease if another process owns it."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import array
 import atexit
+import errno
 import json
 import os
 import secrets
@@ -25,7 +26,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gpuinterop.errors import ExchangeError
+from gpuinterop.errors import ExchangeError, short_repr
 
 _INT = struct.Struct("i")
 TOKEN_BYTES = 16
@@ -35,6 +36,10 @@ _PAUSE = 0.02  # seconds until a new attempt at what nothing announces: a free d
 # How long the exit of the owner waits for the leases of memory that ends with its process.
 EXIT_SECONDS = 60.0
 PREFIX = "gpuinterop-"
+# What the answer to an opener has, for each mechanism.
+ANSWER = {
+    "mechanism", "device", "bytes", "start", "dtype", "shape", "strides", "inside", "readonly", "float32",
+}  # fmt: skip
 
 
 class Offer(NamedTuple):
@@ -244,12 +249,15 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 # ---- the opener's side --------------------------------------------------------------------------
 
-_leases: set[socket.socket] = set()  # closed in a child of a fork, which would extend them
+_leases: set[socket.socket] = (
+    set()
+)  # from before they connect; closed in a child of a fork, which would extend them
 
 
 def connect(address: str, token: bytes) -> tuple[socket.socket, dict[str, Any], list[int]]:
     """Return the lease, the owner's answer and new descriptors of the memory."""
     lease = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    _leases.add(lease)
     given: list[int] = []
     try:
         lease.settimeout(_SECONDS)
@@ -264,20 +272,34 @@ def connect(address: str, token: bytes) -> tuple[socket.socket, dict[str, Any], 
         except ConnectionError:
             raise owner_is_gone() from None
         text, given = receive(lease)
-        answer = json.loads(text) if text else {}
-        if not answer:
-            raise no_longer_shared() if text else owner_is_gone()
+        answer = _read_answer(text)
         if "error" in answer:
             raise ExchangeError(
                 where="open", expected="memory that its owner can send", got=str(answer["error"]),
                 fix="close arrays that are open, or send a copy: a pickle of the array",
             )  # fmt: skip
     except BaseException:
-        lease.close()
+        end_lease(lease)
         close_all(given)
         raise
-    _leases.add(lease)
     return lease, answer, given
+
+
+def _read_answer(text: bytes) -> dict[str, Any]:
+    if not text:
+        raise owner_is_gone()
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        answer = None
+    if answer == {}:
+        raise no_longer_shared()
+    if not isinstance(answer, dict) or not ("error" in answer or answer.keys() >= ANSWER):
+        raise ExchangeError(
+            where="open", expected="an answer as gpuinterop.share gives it", got=short_repr(text),
+            fix="use the same version of gpuinterop in both processes",
+        )  # fmt: skip
+    return answer
 
 
 def _reach(lease: socket.socket, address: str) -> None:
@@ -301,7 +323,7 @@ def end_lease(lease: socket.socket) -> None:
 
 
 def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
-    """Receive a message and its descriptors, which children do not inherit."""
+    """Receive a message and its descriptors, which children do not inherit. A longer message is cut."""
     # Not socket.recv_fds, which ignores the flag before Python 3.12.
     space, given = socket.CMSG_LEN(4 * _INT.size), array.array("i")
     try:
@@ -313,9 +335,10 @@ def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
     for level, kind, data in parts:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             given.frombytes(data[: len(data) // _INT.size * _INT.size])
-    if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+    if flags & socket.MSG_CTRUNC:
         close_all([*given])
-        return b"", []
+        code = errno.EMFILE  # the system drops descriptors that this process has no room for
+        raise OSError(code, f"{os.strerror(code)}: no room for the descriptor of the shared memory")
     return text, [*given]
 
 

@@ -401,6 +401,106 @@ def test_an_owner_that_forks_goes_on_answering(opener):
     assert handle.wait(10)
 
 
+FORK_IN_OPEN = """
+import warnings; warnings.simplefilter("ignore")
+from gpuinterop.processes import service
+receive, children = service.receive, []
+def forks(connection):
+    children.append(os.fork())
+    if not children[0]:
+        import time; time.sleep(60); os._exit(0)
+    return receive(connection)
+service.receive = forks
+try:
+    h.open()
+finally:
+    service.receive = receive
+r = children[0]
+"""
+
+
+def test_a_process_forked_during_an_opening_does_not_keep_the_lease(opener):
+    """As by a thread of the opener."""
+    handle = gi.share(numbers())
+    child = int(opener.run(handle, FORK_IN_OPEN))
+    try:
+        assert handle.wait(10)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+FORK_UNDER_LOCK = """
+import signal, threading, warnings
+warnings.simplefilter("ignore")
+from gpuinterop.processes import opened
+y, held, done = h.open(), threading.Event(), threading.Event()
+def hold():
+    with opened._lock:
+        held.set()
+        done.wait(60)
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+child = os.fork()
+if not child:
+    signal.alarm(20)
+    del y
+    os._exit(0)
+done.set()
+thread.join()
+r = os.waitpid(child, 0)[1]
+"""
+
+
+def test_a_child_of_a_fork_ends_arrays_while_the_parent_opens_others(opener):
+    assert opener.run(gi.share(numbers()), FORK_UNDER_LOCK) == "0"
+
+
+@pytest.mark.parametrize("late", range(0, 80, 10))
+def test_an_owner_that_is_killed_while_another_process_opens(late):
+    """Each opening gives the memory or the error that the owner has ended."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    handle = pickle.loads(bytes.fromhex(owner.stdout.readline().decode()))
+    before = descriptors()
+    timer = threading.Timer(late / 1000, owner.kill)
+    timer.start()
+    try:
+        with pytest.raises(gi.ExchangeError, match="ended"):
+            while True:
+                assert handle.open().tolist() == [6] * 4
+    finally:
+        timer.join()
+        owner.wait(30)
+    assert descriptors() <= before
+    owner.stdin.close()
+    owner.stdout.close()
+
+
+def test_many_processes_open_one_handle_at_once():
+    handle, openers = gi.share(numbers()), [Opener() for _ in range(4)]
+    code = "r = sum(h.open().sum().item() for _ in range(200))"
+    for other in openers:
+        other.send(handle, code)
+    assert [eval(other.process.stdout.readline()) for other in openers] == [repr(276.0 * 200)] * 4
+    assert handle.wait(10)
+    for other in openers:
+        other.end()
+
+
+def test_connections_without_a_token_keep_no_opener_out(opener):
+    handle = gi.share(numbers())
+    _, address, _, _ = parts(handle)
+    waiting = []
+    for _ in range(150):  # more than the queue of the socket
+        waiting.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        service._reach(waiting[-1], address)
+    assert opener.run(handle, "r = h.open().size") == "24"
+    for connection in waiting:
+        connection.close()
+
+
 # ---- hostile handles ------------------------------------------------------------------------------
 
 
@@ -419,6 +519,7 @@ def test_forged_and_truncated_handles_are_refused():
     for wrong in (
         (address, token[:15], shown), (address, token + b"x", shown), (address, token.hex(), shown),
         ("other socket", token, shown), (address + "\0", token, shown), (None, token, shown),
+        ("gpuinterop-1\u0663-" + "0" * 16, token, shown), ("gpuinterop-" + "1" * 200 + "-" + "0" * 16, token, shown),
         (address, token, {}), (address, token, None), (address.encode(), token, shown),
     ):  # fmt: skip
         with pytest.raises(gi.ExchangeError, match="made"):
@@ -536,46 +637,136 @@ ANSWERS = {
     "strides outside": {"strides": (1 << 30, 4)}, "another shape": {"shape": (4000, 6)},
     "a wrong dtype": {"dtype": "O"},
     "an offset outside": {"inside": 1 << 20}, "a negative offset": {"inside": -8},
-    "a mechanism that is unknown": {"mechanism": "x"},
+    "a mechanism that is unknown": {"mechanism": "x"}, "no bytes": {"bytes": 0}, "no numbers": {"bytes": None},
+    "a shape below 0": {"shape": (-4, -6)}, "65 axes": {"shape": (1,) * 65, "strides": (0,) * 65},
+    "a length beyond 63 bits": {"shape": (1 << 62, 8), "strides": (0, 4)},
+}  # fmt: skip
+# Texts that no owner sends, and the file that comes with them.
+TEXTS = {
+    "no JSON": b"{", "a list": b"[1]", "a number": b"7", "nested lists": b"[" * 30_000 + b"]" * 30_000,
+    "a part": b'{"mechanism": "file"}', "more than a message": b'"' + b"x" * (1 << 16) + b'"',
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_a_false_answer_of_an_owner_reads_no_other_memory(name):
-    """A faulty owner of the same user: the file and the core limit what is mapped."""
-    answer = {"mechanism": "file", "device": "cpu", "bytes": 96, "start": 0, "dtype": "float32", "shape": (4, 6),
-              "strides": (24, 4), "inside": 0, "readonly": False, "float32": True}  # fmt: skip
-    address = f"gpuinterop-{os.getpid()}-{os.urandom(8).hex()}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        listener.bind(f"\0{address}")
-        listener.listen()
+class FalseOwner:
+    """A faulty owner of the same user, which answers once, with a file of 96 bytes."""
 
-        def answer_once():
-            memory = os.memfd_create("test")
-            os.ftruncate(memory, 96)
-            with listener.accept()[0] as connection:
-                connection.recv(64)
-                socket.send_fds(connection, [json.dumps(answer | ANSWERS[name]).encode()], [memory])
-                os.close(memory)
-                assert connection.recv(1) == b""  # the opener has closed it
+    def __init__(self, text, given=None):
+        self.text, self.given = text, given
+        self.address = f"gpuinterop-{os.getpid()}-{os.urandom(8).hex()}"
 
-        owner = threading.Thread(target=answer_once)
-        owner.start()
+    def answer_once(self):
+        memory = os.memfd_create("test")
+        os.ftruncate(memory, 96)
+        with self.listener.accept()[0] as connection:
+            connection.recv(64)
+            socket.send_fds(connection, [self.text], [memory] if self.given is None else self.given)
+            os.close(memory)
+            connection.settimeout(10)
+            try:
+                self.end = connection.recv(1)
+            except ConnectionResetError:  # the opener has closed it before it read the text
+                self.end = b""
+
+    def __enter__(self):
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listener.bind(f"\0{self.address}")
+        self.listener.listen()
+        self.thread = threading.Thread(target=self.answer_once)
+        self.thread.start()
         make, _, token, shown = parts(gi.share(numbers()))
+        return make(self.address, token, shown)
+
+    def __exit__(self, *error):
+        self.thread.join(10)
+        self.listener.close()
+        assert not self.thread.is_alive()
+        assert self.end == b""  # the opener has closed the connection
+
+
+RIGHT = {"mechanism": "file", "device": "cpu", "bytes": 96, "start": 0, "dtype": "float32", "shape": (4, 6),
+         "strides": (24, 4), "inside": 0, "readonly": False, "float32": True}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*ANSWERS, *TEXTS])
+def test_a_false_answer_of_an_owner_reads_no_other_memory(name):
+    """The file and the core limit what is mapped."""
+    worded = "mechanism" in ANSWERS.get(name, ()) or name in TEXTS
+    text = TEXTS.get(name) or json.dumps(RIGHT | ANSWERS[name]).encode()
+    with FalseOwner(text) as handle:
         before = descriptors()
-        unknown = gi.ExchangeError if "mechanism" in ANSWERS[name] else (ValueError, TypeError)
-        with pytest.raises(unknown):
-            make(address, token, shown).open()
-        owner.join(10)
-        gc.collect()
-        assert not owner.is_alive()
+        with pytest.raises(gi.ExchangeError if worded else (ValueError, TypeError, OSError)):
+            handle.open()
+    gc.collect()
+    assert descriptors() <= before
+
+
+OTHER_FILES = {"a pipe": None, "a directory": "/", "a device": "/dev/zero"}
+
+
+@pytest.mark.parametrize("name", [*OTHER_FILES, "nothing", "two files", "nine files"])
+def test_an_owner_that_sends_no_memory_is_refused(name):
+    text, opened_files = json.dumps(RIGHT).encode(), []
+    if name in OTHER_FILES:
+        path = OTHER_FILES[name]
+        opened_files = [*os.pipe()] if path is None else [os.open(path, os.O_RDONLY)]
+    count = {"nothing": 0, "two files": 2, "nine files": 9}.get(name)
+    given = opened_files[:1] if count is None else [0] * count
+    try:
+        before = descriptors()
+        with FalseOwner(text, given) as handle, pytest.raises((gi.ExchangeError, OSError)):
+            handle.open()
         assert descriptors() <= before
+    finally:
+        service.close_all(opened_files)
+
+
+LIMITED = """
+import resource
+h.open()
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, limits[1]))
+taken = []
+try:
+    while True:
+        taken.append(os.dup(0))
+except OSError:
+    pass
+for _ in range(FREE):
+    os.close(taken.pop())
+try:
+    r = h.open().sum().item()
+except OSError as error:
+    r = error.errno
+spare = [os.dup(0) for _ in range(FREE)]
+for descriptor in taken + spare:
+    os.close(descriptor)
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+"""
+
+
+@pytest.mark.parametrize("free", range(4))
+def test_an_opener_without_free_descriptors_is_told_so(free, opener):
+    """The socket needs one, what the owner sends another, the mapping a third."""
+    handle = gi.share(numbers())
+    expected = 276.0 if free == 3 else errno.EMFILE
+    assert opener.run(handle, LIMITED.replace("FREE", str(free))) == repr(expected)
+    assert handle.wait(10)
 
 
 def test_memory_cannot_be_shortened_under_another_process(opener):
     handle = gi.share(numbers())
     code = CONNECT.replace("CODE", "os.ftruncate(given[0], 0)")
     assert opener.run(handle, code).startswith("PermissionError")
+
+
+def test_an_opener_cannot_forbid_others_to_write(opener):
+    handle = gi.share(numbers())
+    seal = CONNECT.replace(
+        "CODE", "import fcntl; fcntl.fcntl(given[0], 1033, 0x10)"
+    )  # F_SEAL_FUTURE_WRITE
+    assert opener.run(handle, seal).startswith("PermissionError")
+    assert opener.run(handle, "h.open()[0, 0] = 5; r = h.open()[0, 0].item()") == "5.0"
 
 
 def test_descriptors_and_mappings_do_not_leak(opener):
