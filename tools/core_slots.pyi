@@ -319,7 +319,6 @@ def by_numpy(
     parameters: str,
     arrays: int = 1,
     fixed: dict[str, Any] | None = None,
-    results: dict[str, Any] | None = None,
     views: bool = False,
     mixed: bool = False,
 ) -> Callable[[T], T]: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
@@ -19,6 +20,7 @@ from gpuinterop.errors import (
     LinAlgError,
     ShapeError,
 )
+from gpuinterop.errors.arguments import require_signature
 from gpuinterop.exchange import registry
 
 from .operands import result_class
@@ -57,23 +59,20 @@ def require_dtypes(where: str, *operands: Any) -> None:
 
 
 def by_device(
-    namespace: Any, arrays: int = 1, named: dict[str, Any] | None = None, own: bool = False,
-    check: Callable[..., object] | None = None,
+    namespace: Any, arrays: int = 1, own: bool = False, check: Callable[..., object] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # fmt: skip
     """Return the decorator of a function that computes on CUDA; on "cpu" `namespace` has NumPy's function of that name.
 
-    `arrays` is the number of the first parameters that are arrays; 0: the first is a list of them. `named` has the
-    tuples with names that results may be. An `own` function computes on "cpu" too. ``check(...)`` raises for wrong
-    arguments: on CUDA before the call, on "cpu" when NumPy has refused them, to name the fault. All errors name the
-    function, whatever steps of it raise.
+    `arrays` is the number of the first parameters that are arrays; 0: the first is a list of them. An `own` function
+    computes on "cpu" too. ``check(...)`` raises for wrong arguments: on CUDA before the call, on "cpu" when NumPy has
+    refused them, to name the fault. All errors name the function, whatever step of it raises.
     """
 
     def decorate(on_cuda: Callable[..., Any]) -> Callable[..., Any]:
         on_host = getattr(namespace, on_cuda.__name__)
         where = f"{namespace.__name__.partition('.')[2]}.{on_cuda.__name__}"
 
-        code = on_cuda.__code__
-        names = code.co_varnames[: code.co_argcount]
+        accepted = inspect.signature(on_cuda)
 
         @wraps(on_cuda)
         def call(*args: Any, **options: Any) -> Any:
@@ -85,38 +84,43 @@ def by_device(
                 raise error.changed(where=where) from None
 
         def carry_out(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-            count = arrays or 1
-            if len(args) < count:
-                args, options = _by_position(where, on_cuda, count, args, options)
-            if names[-1] == "out" and len(args) == len(names):
-                args, options = args[:-1], {**options, "out": args[-1]}
-            operands = as_operands(where, *(args[:count] if arrays else args[0]))
-            cls = result_class([type(x) for x in operands])
-            given, rest = [plain(x) for x in operands], args[count:]
+            try:
+                options = accepted.bind(*args, **options).arguments
+            except TypeError:
+                require_signature(on_cuda, args, options)
+                raise
+            first = [options.pop(name) for name in list(accepted.parameters)[: arrays or 1]]
+            operands = as_operands(where, *(first if arrays else first[0]))
+            cls, given = result_class([type(x) for x in operands]), [plain(x) for x in operands]
             if not own:
                 require_dtypes(where, *given)
             if given[0].device.type == "cpu" and not own:
                 views: Any = [to_host_array(x, where) for x in given]
                 try:
-                    found = _on_host(where, on_host, views if arrays else [views], rest, options)
+                    found = _on_host(where, on_host, views if arrays else [views], options)
                 except (TypeError, ValueError, IndexError) as error:
                     if check is not None:
-                        check(*given, *rest, **options)
+                        check(*given, **options)
                     raise _refused(where, error, given) from None
-                made = _as_results(found, cls, named or {})
+                made = _converted(found, _adopted, cls)
             else:
                 if check is not None:
-                    check(*given, *rest, **options)
-                made = _of_class(on_cuda(*(given if arrays else [given]), *rest, **options), cls)
+                    check(*given, **options)
+                found = on_cuda(*(given if arrays else [given]), **options)
+                made = _converted(found, _of_class, cls)
             return made if options.get("out") is None else options["out"]
 
-        if own:
-            return call
-        words = " ".join(name for name in names if name != "out")
-        usual = _core.by_numpy(on_host, words, arrays, results=named)
-        return usual(call)
+        return call if own else _core.by_numpy(on_host, words(accepted), arrays)(call)
 
     return decorate
+
+
+def words(accepted: inspect.Signature) -> str:
+    """Return the names of parameters for the core, with * before those that are passed by name only."""
+    found: list[str] = []
+    for one in accepted.parameters.values():
+        found += ["*"] * (one.kind is one.KEYWORD_ONLY and "*" not in found) + [one.name]
+    return " ".join(name for name in found if name != "out")
 
 
 def _with_other_call(error: LibraryNotFoundError, where: str, arrays: int) -> LibraryNotFoundError:
@@ -136,27 +140,12 @@ def _with_other_call(error: LibraryNotFoundError, where: str, arrays: int) -> Li
     return error.changed(where=where)  # type: ignore[return-value]
 
 
-def _by_position(
-    where: str, function: Callable[..., Any], count: int, args: tuple[Any, ...], options: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
-    """Return the arguments with the arrays by position."""
-    names = function.__code__.co_varnames[len(args) : count]
-    for name in names:
-        if name not in options:
-            raise ArgumentTypeError(
-                where=where, expected=f"an argument {name}", got="none", fix=f"pass {name}"
-            )
-    rest = {name: value for name, value in options.items() if name not in names}
-    return (*args, *(options[name] for name in names)), rest
-
-
 def _on_host(
-    where: str, function: Callable[..., Any], views: list[Any], args: tuple[Any, ...], options: dict[str, Any]
-) -> Any:  # fmt: skip
+    where: str, function: Callable[..., Any], views: list[Any], options: dict[str, Any]
+) -> Any:
     # Options may be arrays too, such as a tolerance or `out`.
-    args = tuple(_as_numpy(x, where) for x in args)
     options = {name: _as_numpy(x, where, name == "out") for name, x in options.items()}
-    return function(*views, *args, **options)
+    return function(*views, **options)
 
 
 def _refused(where: str, error: Exception, given: list[Any]) -> Exception:
@@ -184,19 +173,19 @@ def _as_numpy(value: Any, where: str, written: bool = False) -> Any:
     return as_numpy_view(value, where, written=True) if written else to_host_array(value, where)
 
 
-def _as_results(found: Any, cls: Any, named: dict[str, Any]) -> Any:
-    """Return NumPy's results as arrays on the same memory."""
-    if isinstance(found, tuple):
-        items = [_as_results(item, cls, named) for item in found]
-        made = named.get(type(found).__name__)
-        return made(*items) if made else tuple(items)
+def _converted(found: Any, convert: Callable[[Any, Any], Any], cls: Any) -> Any:
+    """Return a result, or a tuple of them, as arrays for operands of a class."""
+    if not isinstance(found, tuple):
+        return convert(found, cls)
+    items = [_converted(item, convert, cls) for item in found]
+    return type(found)(*items) if hasattr(found, "_fields") else tuple(items)
+
+
+def _adopted(found: Any, cls: Any) -> Any:
+    """Return NumPy's result as an array on the same memory."""
     host = np.asarray(found)
-    return _core.view(class_for(cls, host.dtype), wrap_numpy(host))
+    return _of_class(wrap_numpy(host), cls)
 
 
 def _of_class(found: Any, cls: Any) -> Any:
-    """Return results of the class that the operands have."""
-    if isinstance(found, tuple):
-        items = [_of_class(item, cls) for item in found]
-        return type(found)(*items) if hasattr(found, "_fields") else tuple(items)
     return _core.view(class_for(cls, found.dtype), found)

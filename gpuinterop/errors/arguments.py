@@ -66,7 +66,7 @@ def checks_arguments(copy_keyword: str = "") -> Callable[[_Function], _Function]
             except TypeError as error:
                 if isinstance(error, GpuInteropError):
                     raise
-                _require_signature(function, args, options)
+                require_signature(function, args, options)
                 raise
 
         return cast(_Function, call)
@@ -81,7 +81,7 @@ _OTHER_ARGUMENTS = {
 }  # fmt: skip
 
 
-def _require_signature(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+def require_signature(function: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
     """Raise for a call that does not fit the function's signature."""
     import difflib  # cost more than this module, and are rarely needed
     import inspect

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -34,48 +34,14 @@ def __dir__() -> list[str]:
     return __all__
 
 
-class EigResult(NamedTuple):
-    """What eig returns."""
+# NumPy's tuples with names.
+_TUPLES: list[Any] = [
+    type(function(np.eye(1)))
+    for function in (np.linalg.eig, np.linalg.eigh, np.linalg.qr, np.linalg.slogdet, np.linalg.svd)
+]
+EigResult, EighResult, QRResult, SlogdetResult, SVDResult = _TUPLES
 
-    eigenvalues: Any
-    eigenvectors: Any
-
-
-class EighResult(NamedTuple):
-    """What eigh returns."""
-
-    eigenvalues: Any
-    eigenvectors: Any
-
-
-class QRResult(NamedTuple):
-    """What qr returns."""
-
-    Q: Any
-    R: Any
-
-
-class SlogdetResult(NamedTuple):
-    """What slogdet returns."""
-
-    sign: Any
-    logabsdet: Any
-
-
-class SVDResult(NamedTuple):
-    """What svd returns."""
-
-    U: Any
-    S: Any
-    Vh: Any
-
-
-_RESULTS = {
-    cls.__name__: cls for cls in (EigResult, EighResult, QRResult, SlogdetResult, SVDResult)
-}
-
-
-_by_device = partial(by_device, np.linalg, named=_RESULTS)
+_by_device = partial(by_device, np.linalg)
 # Of functions that the package computes on both devices.
 _own = partial(by_device, np.linalg, own=True)
 

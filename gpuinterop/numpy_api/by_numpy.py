@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from gpuinterop import _core
+from gpuinterop.elementwise.by_device import words
 
 T = TypeVar("T")
 
@@ -39,13 +40,8 @@ def by_numpy(name: str) -> Callable[[T], T]:
         return lambda function: function
     function = getattr(np, name)
     return _core.by_numpy(
-        function, _PARAMETERS.get(name) or _words(function), MOVES.get(name, 1), views=name in VIEWS
+        function,
+        _PARAMETERS.get(name) or words(inspect.signature(function)),
+        MOVES.get(name, 1),
+        views=name in VIEWS,
     )
-
-
-def _words(function: Callable[..., object]) -> str:
-    """Return the names of the parameters, with * before those that are passed by name only."""
-    words: list[str] = []
-    for one in inspect.signature(function).parameters.values():
-        words += ["*"] * (one.kind is one.KEYWORD_ONLY and "*" not in words) + [one.name]
-    return " ".join(words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -106,27 +106,10 @@ def search_text(dtype: str, right: bool) -> str:
 # ---- distinct elements ----------------------------------------------------------------------------
 
 
-class UniqueAll(NamedTuple):
-    """The results of `unique_all`."""
-
-    values: Any
-    indices: Any
-    inverse_indices: Any
-    counts: Any
-
-
-class UniqueCounts(NamedTuple):
-    """The results of `unique_counts`."""
-
-    values: Any
-    counts: Any
-
-
-class UniqueInverse(NamedTuple):
-    """The results of `unique_inverse`."""
-
-    values: Any
-    inverse_indices: Any
+# NumPy's tuples with names.
+UniqueAll: Any = type(np.unique_all(()))
+UniqueCounts: Any = type(np.unique_counts(()))
+UniqueInverse: Any = type(np.unique_inverse(()))
 
 
 @_core.by_numpy(np.unique, "x * return_counts equal_nan")
@@ -228,8 +211,8 @@ def unique_values(x: Any, /) -> Any:
     return unique(x, equal_nan=False)
 
 
-@_core.by_numpy(np.unique_counts, "x", results={"UniqueCountsResult": UniqueCounts})
-def unique_counts(x: Any, /) -> UniqueCounts:
+@_core.by_numpy(np.unique_counts, "x")
+def unique_counts(x: Any, /) -> Any:
     """Return the sorted distinct elements of x, and how often each occurs; each NaN is distinct.
 
     Examples
@@ -241,7 +224,7 @@ def unique_counts(x: Any, /) -> UniqueCounts:
     return UniqueCounts(*unique(x, return_counts=True, equal_nan=False))
 
 
-def unique_inverse(x: Any, /) -> UniqueInverse:
+def unique_inverse(x: Any, /) -> Any:
     """Return the sorted distinct elements of x, and for each element of x the index of its value.
 
     Examples
@@ -253,7 +236,7 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
     return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False))
 
 
-def unique_all(x: Any, /) -> UniqueAll:
+def unique_all(x: Any, /) -> Any:
     """Return the sorted distinct elements of x with their first indices, the inverse indices and the counts.
 
     Examples

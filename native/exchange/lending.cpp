@@ -50,6 +50,18 @@ PyRef convert_items(PyObject* items, bool list, Convert&& convert) {
   return made;
 }
 
+// A tuple with names of the converted items; null if convert() returns null for one of them.
+template <class Convert>
+PyRef convert_named(PyObject* tuple, Convert&& convert) {
+  const PyRef made = convert_items(PyRef::checked(PySequence_Tuple(tuple)).get(), false, convert);
+  if (!made) return {};
+  auto* const cls = reinterpret_cast<PyObject*>(Py_TYPE(tuple));
+  PyObject* const one[] = {made.get()};  // PyTorch's class takes the items in one argument
+  return PyRef::checked(has_attribute(tuple, "_fields")
+                            ? PyObject_Call(cls, made.get(), nullptr)
+                            : PyObject_Vectorcall(cls, one, 1, nullptr));
+}
+
 struct Lent {
   PyRef own, theirs;  // an array, and the library's object over its memory
 };
@@ -92,7 +104,6 @@ struct NumpyFunction {
   Py_ssize_t arrays;         // the first ones; 0: the first one is a list of arrays
   PyRef fixed_names;         // a tuple: options that each call gets
   std::vector<PyRef> fixed;  // their values
-  PyRef results;             // a dict: the class of a tuple by the name of NumPy's
   bool views;                // it makes views, and reads no element
   bool mixed;                // the arrays may differ in dtype
 };
@@ -193,13 +204,7 @@ PyRef take_from_numpy(const NumpyFunction& f, PyObject* value, const Call& call)
   if (const PyRef items = items_of(value))
     return convert_items(items.get(), PyList_CheckExact(value), take);
   if (is_numpy_scalar(value)) return f.views ? PyRef() : take(numpy_array_of(value).get());
-  if (!PyTuple_Check(value) || !f.results) return {};
-  const PyRef name = PyRef::checked(
-      PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(value)), "__name__"));
-  PyObject* const cls = PyDict_GetItem(f.results.get(), name.get());
-  const PyRef items = cls ? PyRef::checked(PySequence_Tuple(value)) : PyRef();
-  const PyRef made = items ? convert_items(items.get(), false, take) : PyRef();
-  return made ? PyRef::checked(PyObject_Call(cls, made.get(), nullptr)) : PyRef();
+  return PyTuple_Check(value) ? convert_named(value, take) : PyRef();
 }
 
 PyObject* run_by_numpy(const NumpyFunction& f, PyObject* const* args, Py_ssize_t nargs,
@@ -239,10 +244,10 @@ PyObject* attempt_by_numpy(const PublicFunction& self, PyObject* const* args, Py
 }
 
 nb::object by_numpy(nb::callable function, nb::str parameters, int arrays, nb::object fixed,
-                    nb::object results, bool views, bool mixed) {
+                    bool views, bool mixed) {
   // NumPy looks for operands of other libraries before it calls this one.
   const nb::object itself = nb::getattr(function, "_implementation", function);
-  NumpyFunction f{PyRef::borrow(itself.ptr()), {}, -1, arrays, {}, {}, {}, views, mixed};
+  NumpyFunction f{PyRef::borrow(itself.ptr()), {}, -1, arrays, {}, {}, views, mixed};
   for (nb::handle word : parameters.attr("split")()) {
     if (is_text(word.ptr(), "*")) {
       f.positional = static_cast<Py_ssize_t>(f.names.size());
@@ -257,7 +262,6 @@ nb::object by_numpy(nb::callable function, nb::str parameters, int arrays, nb::o
     f.fixed_names = PyRef::borrow(nb::tuple(fixed.attr("keys")()).ptr());
     for (nb::handle value : fixed.attr("values")()) f.fixed.push_back(PyRef::borrow(value.ptr()));
   }
-  if (!results.is_none()) f.results = PyRef::borrow(results.ptr());
   numpy_calls.push_back(std::move(f));
   const int number = static_cast<int>(numpy_calls.size()) - 1;
   return nb::cpp_function([number](nb::callable python) {
@@ -292,16 +296,7 @@ PyRef take_back(exchange::Family family, PyObject* value, const Call& call) {
   auto take = [&](PyObject* item) { return take_back(family, item, call); };
   if (const PyRef items = items_of(value))
     return convert_items(items.get(), PyList_CheckExact(value), take);
-  if (PyTuple_Check(
-          value)) {  // with names: of PyTorch, or a named tuple, whose class takes the items one by one
-    const PyRef made = convert_items(PyRef::checked(PySequence_Tuple(value)).get(), false, take);
-    if (!made) return {};
-    auto* const cls = reinterpret_cast<PyObject*>(Py_TYPE(value));
-    PyObject* const one[] = {made.get()};
-    return PyRef::checked(has_attribute(value, "_fields")
-                              ? PyObject_Call(cls, made.get(), nullptr)
-                              : PyObject_Vectorcall(cls, one, 1, nullptr));
-  }
+  if (PyTuple_Check(value)) return convert_named(value, take);
   const NumpyArray* found = family == exchange::Family::Numpy ? as_numpy_array(value) : nullptr;
   if (found) {
     const int dtype = dtype_of(*found);
@@ -370,7 +365,7 @@ nb::object call_lent(nb::str library, int family_number, nb::callable function, 
 void exchange::register_lending(nb::module_& m) {
   m.def(
       "by_numpy", &by_numpy, "function"_a, "parameters"_a, "arrays"_a = 1, "fixed"_a = nb::none(),
-      "results"_a = nb::none(), "views"_a = false, "mixed"_a = false,
+      "views"_a = false, "mixed"_a = false,
       "Decorator of a function whose usual calls a function of NumPy carries out on the memory "
       "of the arrays. `parameters`: those that such a call may pass, behind * by name only; the "
       "first `arrays` are arrays, 0: the first is a list of them. `views`: it makes views, on any "
