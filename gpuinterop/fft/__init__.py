@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.elementwise.by_device import by_device
 from gpuinterop.elementwise.calls import FUNCTIONS, call
+from gpuinterop.elementwise.numpy_modules import by_device
 from gpuinterop.elementwise.results import check_out, plain
 from gpuinterop.errors import ShapeError, short_repr
 from gpuinterop.errors.messages import not_one_of

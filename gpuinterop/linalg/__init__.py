@@ -14,8 +14,8 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.elementwise import results
-from gpuinterop.elementwise.by_device import by_device, require_dtypes
 from gpuinterop.elementwise.calls import FUNCTIONS, call
+from gpuinterop.elementwise.numpy_modules import by_device, require_dtypes
 from gpuinterop.errors import LinAlgError, ShapeError, short_repr
 from gpuinterop.errors.messages import not_an_int, not_one_of
 from gpuinterop.product.functions import matmul as _matmul

@@ -15,9 +15,9 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.numpy_views import download
 from gpuinterop.devices import find_libraries
-from gpuinterop.elementwise.by_device import NOT_CONVERGED, NOT_POSITIVE, SINGULAR
 from gpuinterop.elementwise.calls import FUNCTIONS, PREPARE, call
 from gpuinterop.elementwise.functions import cast_into
+from gpuinterop.elementwise.numpy_modules import NOT_CONVERGED, NOT_POSITIVE, SINGULAR
 from gpuinterop.elementwise.results import new_like
 from gpuinterop.errors import CudaError, LinAlgError
 from gpuinterop.fusion.fuse import fuse

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.elementwise.by_device import words
+from gpuinterop.elementwise.numpy_modules import words
 
 T = TypeVar("T")
 
