@@ -65,6 +65,11 @@ def pytest_addoption(parser):
         default="real",
         help="fake: run the tests of CUDA devices, and only them, on the driver in tests/doubles",
     )
+    group.addoption(
+        "--without",
+        metavar="FILE",
+        help="leave out what passed in the runs that had this file's name in GPUINTEROP_PASSED",
+    )
 
 
 # ---- devices ------------------------------------------------------------------------------------
@@ -179,9 +184,19 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.fake_driver)
         if on_fake(config) and SLOW_ON_FAKE.intersection(item.path.parts):
             item.add_marker(pytest.mark.slow)
-    others = [item for item in items if not belongs(item, config)]
-    items[:] = [item for item in items if belongs(item, config)]
+    passed = passed_before(config)
+    chosen, others = [], []
+    for item in items:
+        (chosen if belongs(item, config) and item.nodeid not in passed else others).append(item)
+    items[:] = chosen
     config.hook.pytest_deselected(items=others)
+
+
+def passed_before(config) -> set[str]:
+    """The tests that --without leaves out of a run on this driver."""
+    file, driver = config.getoption("--without"), config.getoption("--driver")
+    rows = Path(file).read_text(encoding="utf-8").splitlines() if file else []
+    return {row.removeprefix(f"{driver} ") for row in rows if row.startswith(f"{driver} ")}
 
 
 def belongs(item, config) -> bool:
@@ -307,13 +322,21 @@ def pytest_sessionfinish(session):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def pytest_terminal_summary(terminalreporter, config):
-    file = os.environ.get("GPUINTEROP_COUNTS")  # `make test` adds up its runs
+def append(config, variable: str, lines) -> None:
+    """Write lines to the file that an environment variable names, if it does."""
+    file = os.environ.get(variable)
     if file and not hasattr(config, "workerinput"):
-        with Path(file).open("a", encoding="utf-8") as counts:
-            counts.writelines(
-                f"{kind} {len(got)}\n" for kind, got in terminalreporter.stats.items() if kind
-            )
+        with Path(file).open("a", encoding="utf-8") as output:
+            output.writelines(lines)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    stats, driver = terminalreporter.stats, config.getoption("--driver")
+    # `make test` adds up the counts of its runs.
+    counts = (f"{kind} {len(got)}\n" for kind, got in stats.items() if kind)
+    append(config, "GPUINTEROP_COUNTS", counts)
+    passed = (report.nodeid for report in stats.get("passed", []))
+    append(config, "GPUINTEROP_PASSED", (f"{driver} {name}\n" for name in passed))
     if not on_fake(config) and not wants_cuda(config):
         terminalreporter.write_line(
             f"tests of CUDA devices are left out, no CUDA device: {cuda_devices()[1]}"

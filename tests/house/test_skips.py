@@ -76,6 +76,17 @@ def test_unlisted_and_required_skips_fail_the_run(run, source, flags, status, wo
     assert words in text
 
 
+def test_what_passed_is_left_out_of_a_later_run(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("GPUINTEROP_PASSED", str(tmp_path / "passed"))
+    for flags in ((), ("-n", "1")):
+        assert "1 passed, 1 skipped" in run(LISTED, *flags)[1]
+    assert (tmp_path / "passed").read_text() == "real test_it.py::test_more\n" * 2
+    without = f"--without={tmp_path / 'passed'}"
+    assert "1 skipped, 1 deselected" in run(LISTED, without)[1]
+    (tmp_path / "passed").write_text("fake test_it.py::test_more\n")
+    assert "1 passed, 1 skipped" in run(LISTED, without)[1]
+
+
 def test_each_test_that_a_fake_driver_cannot_run_exists():
     """A renamed test would silently run there, or a stale line hide another one."""
     lines = (TESTS / "doubles" / "not_on_fake.txt").read_text().splitlines()
