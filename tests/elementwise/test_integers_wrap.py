@@ -65,7 +65,7 @@ def test_reduced_integers_wrap_around(device, dtype):
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["int8", "int16", "uint16", "int32", "int64"])
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64"])
 def test_no_operation_overflows_under_the_sanitizer(tmp_path, dtype):
     specs, calls = [], []
     values = ", ".join(f"{v}ll" if v >= 0 else f"({v + 1}ll - 1)" for v in edges(dtype).tolist())

@@ -75,26 +75,25 @@ def build(specs: list[KernelSpec], arch: int) -> None:
         assert spec.symbol.encode() in code
 
 
-@pytest.mark.parametrize("part", a_quarter(range(4)))
-def test_every_operation_and_cast_once(part):
+def test_a_quarter_of_the_operations_and_casts():
     cast = next(row for row in ROWS if row.name == "cast")
     specs = []
-    for index, row in enumerate(ROWS[part::4]):
+    for index, row in enumerate(ROWS[::4]):
         found = list(instances(row))
         specs.append(spec_for(*found[index % len(found)], LAYOUTS[index % len(LAYOUTS)]))
-    for index, source in enumerate(NAMES[part:26:4]):
+    for index, source in enumerate(NAMES[:26:4]):
         body, _ = body_for(cast, (NAMES.index(source),))
-        target = NAMES[(index * 7 + part) % 26]
-        specs.append(spec_for(body, (source, target), LAYOUTS[0]))
-    archs = known_archs()
-    build(specs, archs[part % len(archs)])
+        specs.append(spec_for(body, (source, NAMES[index * 7 % 26]), LAYOUTS[0]))
+    build(specs, known_archs()[0])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: f"{layout[0]}-{layout[1]}")
-def test_every_layout_on_every_architecture(layout):
+def test_every_layout_on_two_architectures(layout):
+    """On the oldest, and on each of the others in turn."""
     add = next(row for row in ROWS if row.name == "add")
-    for arch in known_archs():
+    oldest, *others = known_archs()
+    for arch in (oldest, others[LAYOUTS.index(layout) % len(others)]):
         build(
             [spec_for(b, s, layout) for b, s in instances(add, ("float32", "complex64", "int8"))],
             arch,

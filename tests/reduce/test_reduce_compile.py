@@ -1,6 +1,7 @@
 """Every reduction compiles for every architecture that the installed NVRTC supports."""
 
 from dataclasses import replace
+from itertools import combinations_with_replacement
 from types import SimpleNamespace
 
 import numpy as np
@@ -45,20 +46,27 @@ def text_of(op: str, dtype: np.dtype, shape: tuple[int, ...], axes: tuple[int, .
     return render(recipe, choose_launch(shape, axes, operands, [(0,) * len(shape)]))
 
 
-# One reduction of each kind of accumulator with float32, and sums of every third dtype.
+# The text depends on the family of the dtype, so each reduction takes its turn in each.
+FAMILIES = (
+    ("bool", "int8", "int16", "int32", "int64"), ("uint8", "uint16", "uint32", "uint64"),
+    ("float16", "bfloat16"), ("float32",), ("float64",), ("complex64", "complex128"),
+)  # fmt: skip
+assert sorted(sum(FAMILIES, ())) == sorted(ACCUMULATORS)
+# One reduction of each kind of accumulator with float32, and sums of a dtype of each family.
 QUICK = ("all", "argmin", "mean", "min", "norm2", "prod", "sum", "var")
 PAIRS = [
     pytest.param(op, dtype, marks=[] if quick else [pytest.mark.slow])
-    for op in sorted(REDUCTIONS)
-    for i, dtype in enumerate(sorted(ACCUMULATORS))
-    for quick in [(op in QUICK and dtype == "float32") or (op == "sum" and i % 3 == 0)]
+    for turn, op in enumerate(sorted(REDUCTIONS))
+    for family in FAMILIES
+    for dtype in [family[turn % len(family)]]
+    for quick in [op == "sum" or (op in QUICK and dtype == "float32")]
 ]
 
 
 @pytest.mark.parametrize(("op", "dtype"), PAIRS)
 def test_compiles(op: str, dtype: str) -> None:
     given = dtype_named(dtype)
-    arch = archs()[len(op + dtype) % len(archs())]  # all of them: the slow test below
+    arch = archs()[len(op + dtype) % len(archs())]
     axes = (len(op + dtype) % 2,)
     text = text_of(op, given, (64, 256), axes)
     # The planner allocates this much for each accumulator of a block.
@@ -70,12 +78,12 @@ def test_compiles(op: str, dtype: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("op", sorted(REDUCTIONS))
-def test_compiles_everywhere(op: str) -> None:
+def test_compiles_for_every_shape(op: str) -> None:
+    """Each shape on an architecture; the operations take turns."""
     shapes = [((1 << 20,), (0,)), ((64, 256), (0,)), ((1 << 17, 1 << 15), (1,))]
-    for turn, arch in enumerate(archs()):
-        # All shapes on the oldest; the others share them.
-        for shape, axes in shapes if turn == 0 else [shapes[(turn + len(op)) % 3]]:
-            assert compile_source(text_of(op, np.dtype(np.float32), shape, axes), arch)
+    for turn, (shape, axes) in enumerate(shapes):
+        arch = archs()[(turn + len(op)) % len(archs())]
+        assert compile_source(text_of(op, np.dtype(np.float32), shape, axes), arch)
 
 
 # ---- products with vectors ------------------------------------------------------------------------
@@ -88,12 +96,14 @@ def common_dtype(*names: str) -> np.dtype | None:
         return None
 
 
-MIXED = [("complex128", "float16"), ("bfloat16", "float32")]
+QUICK_FACTORS = [
+    ("complex64", "complex64"), ("complex128", "float16"), ("bfloat16", "float32"),
+]  # fmt: skip
+# Each dtype with one of each family, in either order.
 FACTORS = [
-    pytest.param(a, b, marks=[] if a == "complex64" == b or (a, b) in MIXED else [pytest.mark.slow])
-    for i, a in enumerate(sorted(ACCUMULATORS))
-    for k, b in enumerate(sorted(ACCUMULATORS))
-    if (i <= k) == ((i + k) % 2 == 0) or (a, b) in MIXED  # every two in one order
+    (first[k % len(first)], second[(k + 1) % len(second)])[:: (-1) ** k]
+    for first, second in combinations_with_replacement(FAMILIES, 2)
+    for k in range(max(len(first), len(second)))
 ]
 
 
@@ -104,8 +114,10 @@ def product_text(kernel, *dtypes: str) -> str:
     return render(kernel.recipe(), plan)
 
 
-@pytest.mark.parametrize(("a", "b"), FACTORS)
-def test_products_of_any_two_dtypes_compile(a: str, b: str) -> None:
+@pytest.mark.parametrize(
+    ("a", "b"), [*QUICK_FACTORS, *(pytest.param(*ab, marks=pytest.mark.slow) for ab in FACTORS)]
+)
+def test_products_of_two_dtypes_compile(a: str, b: str) -> None:
     if common_dtype(a, b) is None:
         return
     kernel = product_plans.kernel_of_product(
