@@ -19,6 +19,7 @@ from gpuinterop.elementwise.functions import cast
 from gpuinterop.errors import (
     ArgumentTypeError,
     CaptureError,
+    ConversionTypeError,
     DTypeError,
     RangeError,
     ShapeError,
@@ -386,9 +387,7 @@ class Generator:
         """Return probabilities as float64 on the device; those of the host are checked."""
         on_host = not isinstance(p, _core.Array) or core_view(p).device.type == "cpu"
         if on_host:
-            host = np.asarray(p)
-            rounded = _ROUNDED.get(host.dtype.itemsize, 1e-6)
-            host = host.astype(np.float64)
+            host, rounded = _as_probabilities(p)
             fits = (host >= 0).all() and abs(host.sum() - 1) < rounded
             if host.shape == (count,) and not fits:
                 raise ShapeError(
@@ -495,6 +494,18 @@ def _as_float(value: Any, name: str, where: str) -> float:
         raise RangeError(where=where, expected=f"a finite number as {name}", got=short_repr(value),
                          fix="pass a finite number")  # fmt: skip
     return number
+
+
+def _as_probabilities(p: Any) -> tuple[np.ndarray[Any, Any], float]:
+    """Return probabilities as float64, and by how much their sum may differ from 1."""
+    try:
+        given = np.asarray(p)
+        casting = "unsafe" if given.dtype == object else "same_kind"  # objects may be fractions
+        host = given.astype(np.float64, casting=casting)
+    except (TypeError, ValueError) as error:
+        raise ConversionTypeError(where="choice", expected="real numbers as p", got=short_repr(p),
+                                  fix="pass a probability for each row") from error  # fmt: skip
+    return host, _ROUNDED.get(given.dtype.itemsize, 1e-6)
 
 
 def _as_float32(value: float, where: str) -> float:
