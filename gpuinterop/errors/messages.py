@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gpuinterop.errors import (
     ArgumentTypeError,
     ArrayIndexError,
@@ -167,6 +169,22 @@ def axis_out_of_range(where: str, axis: Any, ndim: int) -> AxisError:
         expected=f"an axis from {-ndim} to {ndim - 1}" if ndim else "no axis, because the array is 0-d",
         got=f"axis {short_repr(axis)}",
         fix="count axes from 0, or from -1 backwards" if ndim else "omit the axis, or reshape: x.reshape(1)",
+    )  # fmt: skip
+
+
+def refused_by_numpy(where: str, error: Exception) -> GpuInteropError:
+    """Return gpuinterop's error for one that a function of NumPy raised, of the same built-in classes."""
+    if isinstance(error, np.exceptions.AxisError) and error.axis is not None:
+        return axis_out_of_range(where, error.axis, error.ndim or 0)
+    classes = (
+        (np.exceptions.AxisError, AxisError),
+        (IndexError, ArrayIndexError),
+        (TypeError, ArgumentTypeError),
+    )
+    cls = next((own for theirs, own in classes if isinstance(error, theirs)), ShapeError)
+    return cls(
+        where=where, expected="arguments that NumPy's function takes", got=str(error),
+        fix="change the arguments, or cast or reshape the array",
     )  # fmt: skip
 
 

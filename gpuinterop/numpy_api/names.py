@@ -16,6 +16,7 @@ from gpuinterop import _core
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.errors import GpuInteropError
+from gpuinterop.errors.messages import refused_by_numpy
 from gpuinterop.fusion.fuse import fuse
 
 from . import contractions
@@ -170,6 +171,8 @@ def _named(name: str, arrays: str, summary: str, example: str) -> Callable[..., 
             return function(*args, **kwargs)
         except GpuInteropError as error:
             raise error.changed(where=name) from None
+        except (TypeError, ValueError, IndexError) as error:
+            raise refused_by_numpy(name, error) from error
 
     call.__name__ = call.__qualname__ = name
     call.__module__ = __name__

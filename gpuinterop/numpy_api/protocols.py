@@ -19,8 +19,8 @@ from gpuinterop.borrowed.borrow import borrow
 from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
 from gpuinterop.elementwise.functions import cast_operands
 from gpuinterop.elementwise.table import ALIASES, ROWS
-from gpuinterop.errors import ArgumentTypeError, GpuInteropError, ShapeError
-from gpuinterop.errors.messages import axis_out_of_range
+from gpuinterop.errors import ArgumentTypeError, GpuInteropError
+from gpuinterop.errors.messages import refused_by_numpy
 from gpuinterop.index.take_put import compress, nonzero, put, repeat
 
 UFUNCS: dict[Any, Any] = {
@@ -128,13 +128,8 @@ def __array_function__(
             return function(*args, **kwargs)
         except GpuInteropError as error:
             raise error.changed(where=path) from None
-        except np.exceptions.AxisError as error:
-            raise axis_out_of_range(path, error.axis, error.ndim or 0) from None
         except (ValueError, IndexError) as error:
-            raise ShapeError(
-                where=path, expected="arguments that fit the shapes", got=str(error),
-                fix="change the arguments, or reshape the array",
-            ) from error  # fmt: skip
+            raise refused_by_numpy(path, error) from error
         except TypeError as error:  # an argument of NumPy's that the function does not have
             reason = str(error).replace(function.__qualname__, func.__name__)
     for cls in types:

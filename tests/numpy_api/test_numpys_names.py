@@ -290,6 +290,10 @@ def test_errors_name_the_function():
         (lambda: gi.matvec(x[0], x[0]), gi.ShapeError), (lambda: gi.tril(x[0, 0]), gi.ShapeError),
         (lambda: gi.meshgrid(x, indexing="no"), gi.ShapeError), (lambda: gi.softmax(x, 4), gi.AxisError),
         (lambda: gi.einsum("...->", x), gi.ShapeError),
+        (lambda: gi.pad(x, 1, "foo"), gi.ShapeError), (lambda: gi.cross(x, x[:, :1]), gi.ShapeError),
+        (lambda: gi.choose(gi.asarray([2], "int32", device="cpu"), [x, x]), gi.ShapeError),
+        (lambda: gi.interp(x, [1, 2], [1]), gi.ShapeError),
+        (lambda: gi.nextafter(gi.ones(2, "complex64", device="cpu"), 1), gi.ArgumentTypeError),
         (lambda: gi.pad(x, -1), gi.ShapeError), (lambda: gi.unstack(x, axis=3), gi.AxisError),
     ]:  # fmt: skip
         with pytest.raises(error, match=r"^\w+: expected") as caught:
