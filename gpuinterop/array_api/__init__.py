@@ -46,7 +46,7 @@ _OF_NUMPY = frozenset(
     greater_equal hypot imag isfinite isin isinf isnan less less_equal log log10 log1p log2 logaddexp logical_and
     logical_not logical_or logical_xor matmul matrix_transpose max maximum mean meshgrid min minimum moveaxis multiply
     negative nextafter nonzero not_equal permute_dims positive pow prod real reciprocal remainder repeat reshape roll
-    round searchsorted sign signbit sin sinh sqrt square squeeze stack std subtract sum take take_along_axis tan tanh
+    round searchsorted sign signbit sin sinh sqrt square squeeze stack std subtract sum take take_along_axis tan
     tensordot tile tril triu trunc unique_all unique_counts unique_inverse unstack var vecdot where
     """.split()
 )
@@ -313,6 +313,21 @@ def floor_divide(x1: Any, x2: Any, /) -> Any:
 
 
 _floor_divide = of_numpy(np, "floor_divide")
+
+
+def tanh(x: Any, /) -> Any:
+    """Return the hyperbolic tangent; the imaginary part of an infinity's is a zero with the sign of its own.
+
+    That is the standard's rule; NumPy and C99 take the sign of sin(2 imag(x)).
+    """
+    found = _tanh(x)
+    if found.dtype.kind == "c":
+        x = wide(x)
+        found.imag[...] = np.where(np.isinf(x.real), np.copysign(0, x.imag), found.imag)
+    return found
+
+
+_tanh = of_numpy(np, "tanh")
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:

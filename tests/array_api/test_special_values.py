@@ -1,4 +1,4 @@
-"""floor_divide of the namespace has the standard's values for infinite operands, the operator NumPy's."""
+"""floor_divide and tanh of the namespace have the standard's values at infinities, operators and gi.tanh NumPy's."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_special_cases(device, dtype):
+def test_floor_divide_of_special_cases(device, dtype):
     x, y, expected = (np.array(column, dtype) for column in zip(*CASES, strict=True))
     a, b = (gi.GpuArray(v, device=device) for v in (x, y))
     got = xp.floor_divide(a, b).get()
@@ -45,3 +45,22 @@ def test_integers_and_cudandarrays(device):
     found = xp.floor_divide(narrow, 2)
     assert type(found) is gi.GpuArray
     assert found.tolist() == [INF, 2.0]
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_tanh_of_infinities_has_a_zero_of_the_sign_of_the_imaginary_part(device, dtype):
+    parts = [-INF, -4.0, -2.0, -0.0, 0.0, 1.0, 2.0, INF, NAN]
+    host = np.array([complex(a, b) for a in parts for b in parts], dtype)
+    x = gi.GpuArray(host, device=device)
+    with np.errstate(all="ignore"):
+        got, expected = xp.tanh(x).get(), np.tanh(host)
+    assert got.dtype == dtype
+    infinite = np.isinf(host.real)
+    np.testing.assert_array_equal(got[infinite].real, np.sign(host[infinite].real))
+    np.testing.assert_array_equal(got[infinite].imag, 0)
+    ends = infinite & ~np.isnan(host)
+    np.testing.assert_array_equal(np.signbit(got.imag)[ends], np.signbit(host.imag)[ends])
+    np.testing.assert_array_equal(got[~infinite], gi.tanh(x).get()[~infinite])
+    finite = np.isfinite(host)
+    np.testing.assert_allclose(got[finite], expected[finite], 1e-5)
+    assert xp.tanh(gi.CudaNdarray([0.0, INF], device)).tolist() == [0, 1]
