@@ -177,9 +177,9 @@ def _numpy_loop(row: Row, numpy_codes: tuple[int, ...], codes: tuple[int, ...]) 
 
 def _common(rule: np.ufunc, operands: list[Any], row: Row, codes: tuple[int, ...]) -> Any:
     strong = [o for o in operands if isinstance(o, np.dtype)]
-    common: Any = strong[0]
+    common: Any = np.result_type(*strong)  # all at once, because promotion is not associative
     try:
-        for other in [*strong[1:], *(o for o in operands if o not in strong)]:
+        for other in [common, *(o for o in operands if o not in strong)]:
             common = rule.resolve_dtypes((common, other, None))[-1]
     except TypeError as error:
         raise _no_loop(row, codes) from error

@@ -12,7 +12,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.arrays.dtypes import dtype_id
 from gpuinterop.elementwise import results
-from gpuinterop.elementwise.functions import cast_into
+from gpuinterop.elementwise.functions import cast_into, cast_operands
 from gpuinterop.elementwise.operands import as_operand, result_class
 from gpuinterop.elementwise.promotion import common_dtype, require_exact_in
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr, type_name
@@ -45,11 +45,15 @@ def as_array_list(arrays: Any, where: str, axis: Any = 0) -> list[Any]:
 
 
 @_core.served
-def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) -> Any:
+def concatenate(
+    arrays: Sequence[Any], axis: int | None = 0, out: Any = None, *, dtype: Any = None,
+    casting: str = "same_kind",
+) -> Any:  # fmt: skip
     """Join the arrays along `axis`; None flattens them first.
 
     One strided copy per array, without temporaries. Dtypes are promoted by NumPy's rules; with a
-    CudaNdarray among the arrays the result is float32, as in every operation.
+    CudaNdarray among the arrays the result is float32, as in every operation. With `dtype` the arrays are
+    cast first, as `casting` allows.
 
     Examples
     --------
@@ -59,6 +63,8 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
     """
     where = "concatenate"
     arrays = as_array_list(arrays, where, axis)
+    if dtype is not None or casting != "same_kind":
+        arrays = _cast(where, arrays, out, dtype, casting)
     parts = [results.plain(x) for x in arrays]
     shapes = tuple([x.shape for x in parts])
     if axis is None:
@@ -83,6 +89,19 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, out: Any = None) ->
         else:
             cast_into(part, x)
     return out
+
+
+def _cast(where: str, arrays: list[Any], out: Any, dtype: Any, casting: str) -> list[Any]:
+    """Return the arrays in the dtype of the result: `dtype`, that of `out`, or the common one."""
+    if dtype is not None and out is not None:
+        raise ArgumentTypeError(
+            where=where, expected="dtype= or out=", got="both", fix="omit dtype="
+        )
+    if isinstance(out, _core.Array):
+        dtype = out.dtype
+    elif dtype is None:
+        dtype = common_dtype(tuple(x.dtype for x in arrays), where)
+    return cast_operands(where, arrays, dtype, casting)
 
 
 @lru_cache(maxsize=1024)
@@ -137,8 +156,11 @@ def join(axis: int, *arrays: Any) -> Any:
 
 
 @_core.served
-def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
-    """Join the arrays along a new axis.
+def stack(
+    arrays: Sequence[Any], axis: int = 0, out: Any = None, *, dtype: Any = None,
+    casting: str = "same_kind",
+) -> Any:  # fmt: skip
+    """Join the arrays along a new axis, with the options of `concatenate`.
 
     Examples
     --------
@@ -159,7 +181,7 @@ def stack(arrays: Sequence[Any], axis: int = 0, out: Any = None) -> Any:
     along = _core.read_axis(axis, parts[0].ndim + 1, "stack")
     views = [_core.view(type(g), x.expand_dims(along)) for g, x in zip(arrays, parts, strict=True)]
     with reraise_from("stack"):
-        return concatenate(views, along, out)
+        return concatenate(views, along, out, dtype=dtype, casting=casting)
 
 
 def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
@@ -204,14 +226,14 @@ def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
 # NumPy's functions, whose names their errors get later.
 
 
-def vstack(tup: Any) -> Any:
+def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
     parts = [np.atleast_2d(x) for x in as_array_list(tup, "numpy.vstack")]
-    return concatenate(parts, 0)
+    return concatenate(parts, 0, dtype=dtype, casting=casting)
 
 
-def hstack(tup: Any) -> Any:
+def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
     parts = [np.atleast_1d(x) for x in as_array_list(tup, "numpy.hstack")]
-    return concatenate(parts, 0 if parts[0].ndim == 1 else 1)
+    return concatenate(parts, 0 if parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
 
 def dstack(tup: Any) -> Any:

@@ -109,9 +109,12 @@ void copy_in_order(Array target, int at, std::vector<Array> parts, const char* w
 }
 
 // Along `axis`, or along a new axis.
-PyObject* join(PyObject* sequence, PyObject* axis, PyObject* out, bool stacks, const char* where) {
-  Parts parts = parts_of(sequence, where);
-  if (parts.arrays.empty() || given(out)) return nullptr;
+PyObject* join(const Values& v, bool stacks, const char* where) {
+  for (size_t option : {2, 3, 4})  // out, dtype, casting
+    if (given(v[option])) return nullptr;
+  PyObject* const axis = v[1];
+  Parts parts = parts_of(v[0], where);
+  if (parts.arrays.empty()) return nullptr;
   const auto at = known_axis(axis, parts.arrays[0].layout.ndim() + stacks);
   if (!at) return nullptr;
   for (Array& a : parts.arrays) {
@@ -173,10 +176,10 @@ PyObject* roll(PyObject* x, PyObject* shift, PyObject* axis) {
 }  // namespace
 
 void register_joining() {
-  serve({{"concatenate", "arrays axis out", 1},
-         [](const Values& v) { return join(v[0], v[1], v[2], false, "concatenate"); }});
-  serve({{"stack", "arrays axis out", 1},
-         [](const Values& v) { return join(v[0], v[1], v[2], true, "stack"); }});
+  const char* const parameters = "arrays axis out * dtype casting";
+  serve({{"concatenate", parameters, 1},
+         [](const Values& v) { return join(v, false, "concatenate"); }});
+  serve({{"stack", parameters, 1}, [](const Values& v) { return join(v, true, "stack"); }});
   serve({{"roll", "a shift axis", 2}, [](const Values& v) { return roll(v[0], v[1], v[2]); }});
 }
 

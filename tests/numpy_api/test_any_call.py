@@ -1,5 +1,8 @@
 """Any call of a function with NumPy's name gives NumPy's dtype, shape and values, or raises where NumPy does."""
 
+import inspect
+import itertools
+
 import numpy as np
 import pytest
 from helpers.layouts import pair, recipes
@@ -172,6 +175,35 @@ def test_a_call_with_two_arrays(device, name, data):
 @examples(32)
 def test_nextafter_of_two_arrays(data):
     call_with_two_arrays("cpu", "nextafter", data)  # CUDA has it through CuPy alone
+
+
+@pytest.mark.parametrize("name", ["concatenate", "stack", "vstack", "hstack"])
+@given(st.data())
+@examples(64)
+def test_a_call_with_a_list_of_arrays(device, name, data):
+    shape = data.draw(shapes())
+    hosts, arrays = [], []
+    for i in range(data.draw(st.integers(1, 3))):
+        _, host, _, x = pair(
+            data.draw(recipes(shape)), data.draw(st.sampled_from(DTYPES)), i, device
+        )
+        hosts.append(np.broadcast_to(host, shape))
+        arrays.append(x.broadcast_to(shape))
+    options = {
+        "dtype": st.none() | st.sampled_from(DTYPES),
+        "casting": among("no", "equiv", "safe", "same_kind", "unsafe"),
+    }
+    if "axis" in inspect.signature(of(np, name)).parameters:
+        options["axis"] = st.integers(0, len(shape) - 1)
+    compare(name, (hosts,), (arrays,), drawn(data.draw, options))
+
+
+def test_clip_of_all_dtypes(device):
+    hosts = {dtype: np.ones(1, dtype) for dtype in (*DTYPES, "float16", "uint8")}
+    arrays = {dtype: gi.GpuArray(host, device=device) for dtype, host in hosts.items()}
+    for names in itertools.product(hosts, repeat=3):
+        found = gi.clip(*(arrays[name] for name in names))
+        assert found.dtype == np.clip(*(hosts[name] for name in names)).dtype, names
 
 
 @given(st.data())
