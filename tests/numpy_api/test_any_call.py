@@ -198,9 +198,9 @@ def test_a_call_with_a_list_of_arrays(device, name, data):
     compare(name, (hosts,), (arrays,), drawn(data.draw, options))
 
 
-def test_clip_of_all_dtypes(device):
+def test_clip_of_all_dtypes():
     hosts = {dtype: np.ones(1, dtype) for dtype in (*DTYPES, "float16", "uint8")}
-    arrays = {dtype: gi.GpuArray(host, device=device) for dtype, host in hosts.items()}
+    arrays = {dtype: gi.GpuArray(host, device="cpu") for dtype, host in hosts.items()}
     for names in itertools.product(hosts, repeat=3):
         found = gi.clip(*(arrays[name] for name in names))
         assert found.dtype == np.clip(*(hosts[name] for name in names)).dtype, names
