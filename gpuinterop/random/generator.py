@@ -500,7 +500,8 @@ def _as_probabilities(p: Any) -> tuple[np.ndarray[Any, Any], float]:
     """Return probabilities as float64, and by how much their sum may differ from 1."""
     try:
         given = np.asarray(p)
-        casting = "unsafe" if given.dtype == object else "same_kind"  # objects may be fractions
+        # Objects may be fractions.
+        casting: Any = "unsafe" if given.dtype == object else "same_kind"
         host = given.astype(np.float64, casting=casting)
     except (TypeError, ValueError) as error:
         raise ConversionTypeError(where="choice", expected="real numbers as p", got=short_repr(p),
