@@ -1,5 +1,7 @@
 """An interrupt at many points of the import and the first operations leaves a process in which they can be repeated."""
 
+import os
+
 import pytest
 from doubles import driver
 
@@ -79,6 +81,9 @@ print(tried, "points", wrong)
 """
 
 
+@pytest.mark.skipif(
+    "GPUINTEROP_SANITIZED" in os.environ, reason="not under AddressSanitizer: a fork takes long"
+)
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize(
     ("step", "part"),

@@ -13,6 +13,7 @@ import pytest
 from doubles import driver
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
 NAMES = sorted(
     file.stem.removeprefix("bench_")
     for file in (ROOT / "benchmarks").glob("bench_*.py")
@@ -26,13 +27,21 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def checked(text: str) -> None:
+def checked(text: str, folder: Path) -> None:
     record = json.loads(text)
     assert record["schema"] == "gpuinterop.benchmark/1"
     assert record["rows"]
     assert all(row for row in record["rows"].values())
     assert set(record["marks"]) <= set(record["rows"]) == set(record["best"])
     assert {"name", "unit", "figure", "picture", "device", "versions", "date"} <= set(record)
+    importlib.import_module("pictures").draw(record, folder / "picture.svg")
+    check_picture(folder / "picture.svg")
+
+
+def check_picture(picture: Path) -> None:
+    root = ElementTree.parse(picture).getroot()
+    assert root.tag.endswith("svg")
+    assert any("gpuinterop" in (part.text or "") for part in root.iter())
 
 
 @pytest.mark.slow
@@ -40,20 +49,14 @@ def checked(text: str) -> None:
 def test_on_the_host(name: str, tmp_path: Path) -> None:
     file = tmp_path / "numbers.json"
     run(f"benchmarks/bench_{name}.py", "--device", "cpu", "--quick", "--alone", "--json", str(file))
-    checked(file.read_text())
+    checked(file.read_text(), tmp_path)
 
 
-def test_numbers_alone_on_stdout() -> None:
-    checked(run("benchmarks/bench_exchange.py", "--device", "cpu", "--quick", "--alone", "--json"))
-
-
-@pytest.mark.parametrize("name", ["tutorials", "exchange", "gemm", "grid", "launch"])
-def test_picture(name: str, tmp_path: Path) -> None:
-    picture = tmp_path / "picture.svg"
-    run(f"benchmarks/bench_{name}.py", "--device", "cpu", "--quick", "--plot", str(picture))
-    root = ElementTree.parse(picture).getroot()
-    assert root.tag.endswith("svg")
-    assert any("gpuinterop" in (part.text or "") for part in root.iter())
+def test_numbers_alone_on_stdout_and_a_picture(tmp_path: Path) -> None:
+    picture = tmp_path / "plot.svg"
+    words = ("--device", "cpu", "--quick", "--alone", "--json", "--plot", str(picture))
+    checked(run("benchmarks/bench_exchange.py", *words), tmp_path)
+    check_picture(picture)
 
 
 @pytest.mark.slow
@@ -75,7 +78,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """,
         timeout=250,
     )
-    checked(file.read_text())
+    checked(file.read_text(), tmp_path)
 
 
 def test_ratios_by_size(tmp_path: Path) -> None:
@@ -89,7 +92,6 @@ def test_ratios_by_size(tmp_path: Path) -> None:
 
 @pytest.mark.text
 def test_the_baseline_compiles(nvrtc) -> None:
-    sys.path.insert(0, str(ROOT / "benchmarks"))
     baseline = importlib.import_module("bandwidth_baseline")
     for text in (baseline._FLAT, baseline._TILED):
         assert nvrtc.compile_source(text, 90)
