@@ -54,7 +54,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--library", choices=LIBRARIES, default="gpuinterop")
     parser.add_argument("--checkout", type=Path)
     parser.add_argument("--device", default="cpu", help="where gpuinterop's arrays are")
-    parser.add_argument("--part", nargs="+", help="only files whose paths start so, as scipy/stats")
+    parser.add_argument(
+        "--part", nargs="+", help="only these files, as scipy/stats or array_api_tests/test_fft.py"
+    )
     parser.add_argument("--examples", type=int, default=20, help="of each test of array-api-tests")
     parser.add_argument("--record", action="store_true")
     given = parser.parse_args(own)
@@ -77,7 +79,7 @@ def main(arguments: list[str]) -> int:
     elif given.checkout is None:
         parser.error(f"{given.suite} needs --checkout")
     else:
-        folder, files = given.checkout, [CHECKOUTS[given.suite]]
+        folder, files = given.checkout, given.part or [CHECKOUTS[given.suite]]
         environment["PYTHONPATH"] += f"{os.pathsep}{folder.resolve() / 'src'}"
     if given.suite == "array-api-tests":
         rest = [f"--max-examples={given.examples}", "--disable-deadline", *rest]
@@ -226,8 +228,8 @@ def pytest_runtest_logreport(report: Any) -> None:
     expected = getattr(report, "wasxfail", "")
     listed = "conformance.txt" in expected and report.outcome == "skipped"
     outcome = "failed" if listed else report.outcome
-    before = _outcomes.get(report.nodeid, "passed")
-    _outcomes[report.nodeid] = max(before, outcome, key=order.index)
+    name = report.nodeid.rpartition("site-packages/")[2]  # wherever the environment is
+    _outcomes[name] = max(_outcomes.get(name, "passed"), outcome, key=order.index)
 
 
 def pytest_sessionfinish(session: Any) -> None:
@@ -247,20 +249,22 @@ def pytest_sessionfinish(session: Any) -> None:
         if path.exists()
         else {"suite": _suite, "rows": {}}
     )
-    row = record["rows"].setdefault(_library, {})
-    row |= {
+    examples = session.config.getoption("hypothesis_max_examples", None)  # of array-api-tests
+    row = record["rows"].get(_library, {})
+    if row.get("examples") != examples:  # do not sum up parts of different runs
+        row = {}
+    row = record["rows"][_library] = row | {
         "version": importlib.metadata.version(LIBRARIES[_library][1]),
         "device": on,
         "date": datetime.date.today().isoformat(),
         "commit": importlib.import_module("bench_common").commit(),
     }
+    if examples is not None:
+        row["examples"] = examples
     _add_counts(row)
     record["python"] = sys.version.split()[0]
     if _suite in PACKAGES:
         record["version"] = importlib.metadata.version(_suite)
-    record["arguments"] = [
-        a for a in session.config.invocation_params.args if a.startswith("--max")
-    ]
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 

@@ -52,10 +52,11 @@ def _section(record: dict[str, Any]) -> str:
     counts = [[outcome, *(str(rows[n][outcome]) for n in who)] for outcome in OUTCOMES]
     folders = [part.partition("/")[2] for part in rows["gpuinterop"].get("parts", ())]
     text = TEXTS[suite].format(version=record.get("version", ""), folders=", ".join(folders))
-    options = f" The options are `{' '.join(record['arguments'])}`." if record["arguments"] else ""
+    if "examples" in rows["gpuinterop"]:
+        counts.insert(0, ["examples a test", *(str(rows[n]["examples"]) for n in who)])
     lines = [
         f"\n## {spelt(suite)} on {_device(record)}\n",
-        f"{text}{options} Python is {record['python']}.\n",
+        f"{text} Python is {record['python']}.\n",
         *table(["", *heads], counts),
     ]
     return "\n".join([*lines, *_failures(suite, rows)]) + "\n"
