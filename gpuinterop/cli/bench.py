@@ -31,6 +31,7 @@ from gpuinterop.cli.contenders import (
 from gpuinterop.cli.terminal import Progress, say
 from gpuinterop.drawing.chart import bars, figure
 from gpuinterop.drawing.svg import picture_file
+from gpuinterop.errors.context import host_memory
 from gpuinterop.errors.messages import not_one_of
 from gpuinterop.testing.suite import about
 
@@ -126,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
 def fitting(device: str) -> int:
     """Return a number of elements: at most a 16th of the free memory for an array of float32, and a few seconds."""
     if device == "cpu":
-        free, most = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), 2**22
+        free, most = host_memory()[0], 2**22
     else:
         free, most = _core.cuda_mem_info(gi.device(device).index)[0], 2**26
     return int(min(most, max(2**16, 2 ** ((free // 64).bit_length() - 1))))

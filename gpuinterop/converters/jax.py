@@ -137,7 +137,7 @@ def _shares(a: Any, array: Any) -> bool:
 
 
 # In this order, because an array that meets one condition may fail to answer the next.
-_REFUSALS: tuple[Any, ...] = (  # a condition, and what `refuse_object` takes
+_REFUSALS: tuple[Any, ...] = (
     (
         lambda a: isinstance(a, sys.modules["jax"].core.Tracer), errors.ConversionTypeError, "",
         "an array with values", "a tracer ({0.aval}) inside jit, grad or vmap",
@@ -162,7 +162,4 @@ _REFUSALS: tuple[Any, ...] = (  # a condition, and what `refuse_object` takes
 
 def judge(a: Any) -> Plan | None:
     """Refuse tracers, and arrays that are deleted, sharded, or of a dtype without memory."""
-    for condition, *error in _REFUSALS:
-        if condition(a):
-            return refuse_object(a, "from_jax", *error)
-    return None
+    return refuse_object(a, "from_jax", _REFUSALS)

@@ -35,7 +35,7 @@ def export(x: Any, tf: Any) -> Any:
     return tf.experimental.dlpack.from_dlpack(source.__dlpack__())
 
 
-_REFUSALS: tuple[Any, ...] = (  # a condition, and what `refuse_object` takes
+_REFUSALS: tuple[Any, ...] = (
     (
         lambda t: "Variable" in type(t).__name__, errors.ConversionTypeError, "",
         "a tensor, because an assignment to a variable may move its memory", "a variable",
@@ -60,10 +60,7 @@ _REFUSALS: tuple[Any, ...] = (  # a condition, and what `refuse_object` takes
 
 def judge(t: Any) -> Plan | None:
     """Refuse variables, symbolic tensors, and tensors without numbers or on other devices."""
-    for condition, *error in _REFUSALS:
-        if condition(t):
-            return refuse_object(t, "from_tensorflow", *error)
-    return None
+    return refuse_object(t, "from_tensorflow", _REFUSALS)
 
 
 def describe(t: Any) -> ArrayInfo:

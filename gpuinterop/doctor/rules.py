@@ -14,20 +14,22 @@ from gpuinterop.exchange.package_versions import how_to_repair, numbers
 
 from .report import Finding, Report
 
+# CUDA's libraries: their wheels, the version of these for CUDA 13, what is lost without the library, and the level.
+_LIBRARIES = {
+    "nvrtc": ("nvidia-cuda-nvrtc", 13, "so kernels cannot be compiled on the GPU", "warning"),
+    "cublas": ("nvidia-cublas", 13, "so matrices cannot be multiplied on the GPU", "warning"),
+    "cusolver": (
+        "nvidia-cusolver",
+        12,
+        "so gpuinterop.linalg factors no matrices on the GPU",
+        "hint",
+    ),
+    "cufft": ("nvidia-cufft", 12, "so gpuinterop.fft transforms nothing on the GPU", "hint"),
+}
 # The wheels that the fixes recommend, by the driver's CUDA major version.
 RUNTIME_WHEELS = {
-    12: {
-        "nvrtc": "nvidia-cuda-nvrtc-cu12",
-        "cublas": "nvidia-cublas-cu12",
-        "cusolver": "nvidia-cusolver-cu12",
-        "cufft": "nvidia-cufft-cu12",
-    },
-    13: {
-        "nvrtc": "'nvidia-cuda-nvrtc==13.*'",
-        "cublas": "'nvidia-cublas==13.*'",
-        "cusolver": "'nvidia-cusolver==12.*'",
-        "cufft": "'nvidia-cufft==12.*'",
-    },
+    12: {name: f"{wheel}-cu12" for name, (wheel, *_) in _LIBRARIES.items()},
+    13: {name: f"'{wheel}=={version}.*'" for name, (wheel, version, *_) in _LIBRARIES.items()},
 }
 OLDEST, NEWEST = min(RUNTIME_WHEELS), max(RUNTIME_WHEELS)
 
@@ -138,19 +140,11 @@ _RULES = (
     Rule("jax-cpu", lambda f: _if(f.devices and f.find("jax") and not f.find("jax plugin")),
          "JAX is installed without its CUDA plug-in, and there are GPUs",
          "pip install 'jax[cuda{wheels}]'", "hint"),
-    Rule("nvrtc", partial(_missing, library="nvrtc"),
-         "libnvrtc is missing, so kernels cannot be compiled on the GPU: {it[0]}", "pip install {it[1]}"),
-    Rule("cublas", partial(_missing, library="cublas"),
-         "libcublas is missing, so matrices cannot be multiplied on the GPU: {it[0]}", "pip install {it[1]}"),
+    *(Rule(name, partial(_missing, library=name), f"lib{name} is missing, {lost}: {{it[0]}}", "pip install {it[1]}",
+           level) for name, (_, _, lost, level) in _LIBRARIES.items()),
     Rule("tf32x3", lambda f: [row for row in f.devices if f.product_precision == "tf32x3" and row["compute"] != "9.0"],
          "the product precision is tf32x3, which needs a Hopper GPU: on {it[device]} cuBLAS multiplies as float32",
          "gpuinterop.set_product_precision('exact'), or 'tf32' where 10 bits suffice", "hint"),
-    Rule("cusolver", partial(_missing, library="cusolver"),
-         "libcusolver is missing, so gpuinterop.linalg factors no matrices on the GPU: {it[0]}", "pip install {it[1]}",
-         "hint"),
-    Rule("cufft", partial(_missing, library="cufft"),
-         "libcufft is missing, so gpuinterop.fft transforms nothing on the GPU: {it[0]}", "pip install {it[1]}",
-         "hint"),
     Rule("blocking", lambda f: _if(f.environment.get("CUDA_LAUNCH_BLOCKING", "0") != "0"),
          "CUDA_LAUNCH_BLOCKING is set: every launch waits for its kernel",
          "unset CUDA_LAUNCH_BLOCKING when the error is found", "hint"),

@@ -152,8 +152,6 @@ class ShapeError(GpuInteropError, ValueError):
 class AxisError(ShapeError, IndexError):
     """An axis is out of range. NumPy's error of this name is a ValueError and an IndexError too."""
 
-    reason = "shape"
-
 
 class BoundsError(GpuInteropError, ValueError):
     """A number is out of bounds: strides that leave the memory, an address, a negative exponent of integers."""
@@ -175,8 +173,6 @@ class ArrayIndexError(GpuInteropError, IndexError):
 
 class ScalarIndexError(ArrayIndexError, ValueError):
     """A 0-d array was indexed. Theano raised ValueError for a slice, NumPy raises IndexError."""
-
-    reason = "index"
 
 
 class IndexKindError(GpuInteropError, NotImplementedError, IndexError):

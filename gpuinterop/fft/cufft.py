@@ -7,6 +7,7 @@ middle axis of three, are copied, which counts as a copy.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,11 @@ from gpuinterop.errors import DTypeError, ShapeError
 
 MOST_AXES = 3  # of one plan
 
-_opened: list[bool] = []
 
-
+@cache
 def load() -> None:
     """Open cuFFT on first use."""
-    if not _opened:
-        _core._fft_open(find_libraries.find("cufft").path)
-        _opened.append(True)
+    _core._fft_open(find_libraries.find("cufft").path)
 
 
 def complex_numbers(x: Any, axes: list[int], lengths: list[int], inverse: bool) -> Any:

@@ -93,34 +93,19 @@ class Elements:
         if 0 in self.shape:
             self._require_all_inside()
             return
-        _core._gather(
-            self.view,
-            self.arrays,
-            target,
-            self.axes,
-            self.source_axes,
-            self.axis,
-            self.mode,
-            keeps,
-            self.where,
-        )
+        self._run(_core._gather, target, keeps)
 
     def write(self, value: Any, adds: bool = False) -> None:
         """Set the elements to `value`, or add it; it has `shape` or, in host memory, may have one element."""
         if 0 in self.shape:
             self._require_all_inside()
             return
-        _core._scatter(
-            self.view,
-            self.arrays,
-            value,
-            self.axes,
-            self.source_axes,
-            self.axis,
-            self.mode,
-            addition(dtype_id(self.view.dtype)) if adds else None,
-            self.where,
-        )
+        self._run(_core._scatter, value, addition(dtype_id(self.view.dtype)) if adds else None)
+
+    def _run(self, move: Any, other: Any, option: Any) -> None:
+        """Move elements between the view and another array."""
+        axes = self.axes, self.source_axes, self.axis
+        move(self.view, self.arrays, other, *axes, self.mode, option, self.where)
 
 
 @cache

@@ -158,7 +158,7 @@ def det(a: Any) -> Any:
     """
     dtype = _float_dtype(a)
     if not a.size:
-        return _filled(a, a.shape[:-2], dtype, 1)
+        return cusolver.filled(a, a.shape[:-2], dtype, 1)
     return cusolver.det(a, dtype)
 
 
@@ -174,15 +174,10 @@ def slogdet(a: Any) -> Any:
     """
     dtype = _float_dtype(a)
     if not a.size:
-        real = np.empty(0, dtype).real.dtype
-        return SlogdetResult(_filled(a, a.shape[:-2], dtype, 1), _filled(a, a.shape[:-2], real, 0))
+        stack = a.shape[:-2]
+        ones = cusolver.filled(a, stack, dtype, 1)
+        return SlogdetResult(ones, cusolver.filled(a, stack, cusolver.real_dtype(dtype)))
     return SlogdetResult(*cusolver.slogdet(a, dtype))
-
-
-def _filled(like: Any, shape: tuple[int, ...], dtype: Any, value: int) -> Any:
-    made = cusolver.empty(like, shape, dtype)
-    made[...] = value
-    return made
 
 
 @_by_device(check=_square)
@@ -249,11 +244,7 @@ def eigvalsh(a: Any, UPLO: str = "L") -> Any:
 
 def _real_if_close(values: Any) -> bool:
     """Return whether complex eigenvalues have no imaginary parts: NumPy then returns real ones."""
-    return not bool(FUNCTIONS["not_equal"](_imaginary(values), 0).any())
-
-
-def _imaginary(x: Any) -> Any:
-    return cusolver.parts_of(x)[1]
+    return not bool(FUNCTIONS["not_equal"](cusolver.parts_of(values)[1], 0).any())
 
 
 @_by_device(check=_square)
@@ -373,7 +364,7 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = np._
     """
     _require_matrices(a, square=bool(hermitian))
     if not a.size:
-        return cusolver.zeros(a, (*a.shape[:-2], a.shape[-1], a.shape[-2]), _float_dtype(a))
+        return cusolver.filled(a, (*a.shape[:-2], a.shape[-1], a.shape[-2]), _float_dtype(a))
     if rtol is np._NoValue:  # NumPy's default; rtol=None requests that of the standard
         rtol = 1e-15 if rcond is None else rcond
     u, s, vh = _values_and_vectors(a, hermitian)
@@ -396,7 +387,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     if A.ndim < 2:
         return FUNCTIONS["not_equal"](A, 0).any().astype("int64")
     if not A.size:
-        return cusolver.zeros(A, A.shape[:-2], "int64")
+        return cusolver.filled(A, A.shape[:-2], "int64")
     s = _singular_values(A, hermitian)
     if tol is None:
         least = _cutoff(s.max(-1, keepdims=True), rtol, max(A.shape[-2:]))
@@ -431,9 +422,9 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     right = (b[:, None] if b.ndim == 1 else b).astype(dtype, copy=False)
     if not a.size:
         x, rank, s = (
-            cusolver.zeros(a, (n, right.shape[1]), dtype),
+            cusolver.filled(a, (n, right.shape[1]), dtype),
             0,
-            cusolver.zeros(a, (0,), np.empty(0, dtype).real.dtype),
+            cusolver.filled(a, (0,), cusolver.real_dtype(dtype)),
         )
     else:
         u, s, vh = cusolver.svd(a, True, False, dtype)
@@ -443,11 +434,16 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
         inverse = _inverse_of(s, rtol, max(m, n))
         x = _matmul(_adjoint(vh), inverse[:, None] * _matmul(_adjoint(u), right))
         rank = int(FUNCTIONS["not_equal"](inverse, 0).sum().item())
-    residuals = cusolver.zeros(a, (0,), s.dtype)
+    residuals = cusolver.filled(a, (0,), s.dtype)
     if rank == n and m > n:
         apart = abs(_matmul(a.astype(dtype, copy=False), x) - right)
         residuals = (apart * apart).sum(0)
-    return x[:, 0] if b.ndim == 1 else x, residuals, _filled(a, (), np.dtype("int32"), rank), s
+    return (
+        x[:, 0] if b.ndim == 1 else x,
+        residuals,
+        cusolver.filled(a, (), np.dtype("int32"), rank),
+        s,
+    )
 
 
 @_by_device(check=_two_axes)

@@ -8,6 +8,7 @@ result, as in every operation.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,16 +30,12 @@ MOST_BATCHED = 512
 MOST_JACOBI = 128
 
 
+@cache
 def load() -> None:
     """Open cuSOLVER and cuBLAS on first use."""
-    if not _opened:
-        cusolver, cublas = find_libraries.find("cusolver").path, find_libraries.find("cublas").path
-        PREPARE["cublas"]()
-        _core._linalg_open(cusolver, cublas)
-        _opened.append(True)
-
-
-_opened: list[bool] = []
+    cusolver, cublas = find_libraries.find("cusolver").path, find_libraries.find("cublas").path
+    PREPARE["cublas"]()
+    _core._linalg_open(cusolver, cublas)
 
 
 # ---- matrices for cuSOLVER ------------------------------------------------------------------------
@@ -63,17 +60,17 @@ def into(target: Any, x: Any) -> Any:
     return target
 
 
-def zeros(like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return zeros beside `like`."""
+def filled(like: Any, shape: tuple[int, ...], dtype: Any, value: int = 0) -> Any:
+    """Return an array of one value beside `like`."""
     made = empty(like, shape, dtype)
-    made[...] = 0
+    made[...] = value
     return made
 
 
 def identity(like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Return a stack of identity matrices, of shape (..., n, n)."""
     n = shape[-1]
-    made = zeros(like, shape, dtype)
+    made = filled(like, shape, dtype)
     made.reshape((math.prod(shape[:-2]), n * n))[:, :: n + 1] = 1
     return made
 
@@ -270,7 +267,7 @@ def eigh(a: Any, lower: bool, vectors: bool, dtype: Any) -> tuple[Any, Any]:
     """Return ascending eigenvalues, and eigenvectors as columns, of Hermitian matrices from one triangle."""
     load()
     work = in_columns(a, dtype)
-    values = empty(a, a.shape[:-1], _real(dtype))
+    values = empty(a, a.shape[:-1], real_dtype(dtype))
     if work.size:
         info = _status(a)
         batched = _is_batch(work)
@@ -304,8 +301,8 @@ def _joined_pairs(values: Any, parts: Any) -> Any:
     real = where(sign < 0, earlier, parts)
     imaginary = where(sign > 0, later, where(sign < 0, -parts, 0))
     made = empty(values, parts.shape, values.dtype)
-    for part, filled in zip(parts_of(made), (real, imaginary), strict=True):
-        part[...] = filled
+    for part, source in zip(parts_of(made), (real, imaginary), strict=True):
+        part[...] = source
     return made
 
 
@@ -324,7 +321,8 @@ def _require_convergence(info: Any, values: Any) -> None:
     _require_success(info, *NOT_CONVERGED)
 
 
-def _real(dtype: Any) -> Any:
+def real_dtype(dtype: Any) -> Any:
+    """Return the dtype of the parts of complex numbers, or that of real ones."""
     return np.empty(0, dtype).real.dtype
 
 
@@ -340,7 +338,7 @@ def svd(a: Any, vectors: bool, full: bool, dtype: Any) -> tuple[Any, Any, Any]:
         u, s, vh = svd(a.mT, vectors, full, dtype)
         return (vh.mT, s, u.mT) if vectors else (None, s, None)
     stack = a.shape[:-2]
-    values = empty(a, (*stack, n), _real(dtype))
+    values = empty(a, (*stack, n), real_dtype(dtype))
     u = empty(a, (*stack, m if full else n, m), dtype)
     v = empty(a, (*stack, n, n), dtype)
     if n == 0:

@@ -34,24 +34,32 @@ PyObject* view(PyObject* self, PyObject*) {
   return retyped_view(self, Py_TYPE(self), a.layout, a.data);
 }
 
-// The axes must be a permutation.
-PyObject* permuted(PyObject* self, PyObject* value) {
-  int64_t axes[kMaxDims];
-  const int n = read_ints(value, axes, "transpose", "axes");
+PyObject* view_of_axes(PyObject* self, int n, int64_t* axes) {
   const Array& a = read_array(self, "transpose");
   for (int i = 0; i < n; ++i) axes[i] = count_axis(axes[i], a.layout.ndim(), "transpose");
   return retyped_view(self, Py_TYPE(self), a.layout.permuted(axes, n, "transpose"), a.data);
 }
 
-// A view of the new shape, or None when strides forbid one.
-PyObject* reshaped(PyObject* self, PyObject* value) {
-  int64_t shape[kMaxDims];
-  const int n = read_ints(value, shape, "reshape", "shape");
+// Null when strides forbid the shape.
+PyObject* view_of_shape(PyObject* self, int n, int64_t* shape) {
   const Array& a = read_array(self, "reshape");
   resolve_minus_one(n, shape, a.layout.size(), "reshape");
   Layout layout;
-  if (!a.layout.reshaped(n, shape, &layout, "reshape")) Py_RETURN_NONE;
+  if (!a.layout.reshaped(n, shape, &layout, "reshape")) return nullptr;
   return retyped_view(self, Py_TYPE(self), std::move(layout), a.data);
+}
+
+// The axes must be a permutation.
+PyObject* permuted(PyObject* self, PyObject* value) {
+  int64_t axes[kMaxDims];
+  return view_of_axes(self, read_ints(value, axes, "transpose", "axes"), axes);
+}
+
+// A view of the new shape, or None when strides forbid one.
+PyObject* reshaped(PyObject* self, PyObject* value) {
+  int64_t shape[kMaxDims];
+  PyObject* const view = view_of_shape(self, read_ints(value, shape, "reshape", "shape"), shape);
+  return view ? view : PyRef::borrow(Py_None).release();
 }
 
 // ---- calls without options, which a loop may contain; the others go to a method of gpuinterop/arrays/views.py -----------
@@ -75,14 +83,6 @@ int ints_given(PyObject* const* args, Py_ssize_t nargs, PyObject* names, int64_t
   return static_cast<int>(nargs);
 }
 
-PyObject* view_of_shape(PyObject* self, int n, int64_t* shape) {
-  const Array& a = read_array(self, "reshape");
-  resolve_minus_one(n, shape, a.layout.size(), "reshape");
-  Layout layout;
-  if (!a.layout.reshaped(n, shape, &layout, "reshape")) return nullptr;
-  return retyped_view(self, Py_TYPE(self), std::move(layout), a.data);
-}
-
 PyObject* reshape(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   int64_t shape[kMaxDims];
   const int n = ints_given(args, nargs, names, shape, "reshape", "shape");
@@ -101,13 +101,12 @@ PyObject* ravel(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObjec
 PyObject* transpose(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* names) {
   int64_t axes[kMaxDims];
   int n = ints_given(args, nargs, names, axes, "transpose", "axes");
-  const Array& a = read_array(self, "transpose");
+  const int ndim = read_array(self, "transpose").layout.ndim();
   if (!names && !nargs)
-    for (n = 0; n < a.layout.ndim(); ++n) axes[n] = a.layout.ndim() - 1 - n;
+    for (n = 0; n < ndim; ++n) axes[n] = ndim - 1 - n;
   else if (n <= 0)
     return call_own(self, "_transpose_with", args, nargs, names);
-  for (int i = 0; i < n; ++i) axes[i] = count_axis(axes[i], a.layout.ndim(), "transpose");
-  return retyped_view(self, Py_TYPE(self), a.layout.permuted(axes, n, "transpose"), a.data);
+  return view_of_axes(self, n, axes);
 }
 
 PyObject* broadcast_to(PyObject* self, PyObject* value) {
