@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
+from typing import Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, Protocol, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -677,6 +677,24 @@ def unique(x: _ArrayLike, return_index: bool = False, return_inverse: bool = Fal
 def unique_values(x: _A, /) -> _A: ...
 @overload
 def unique_values(x: _ArrayLike, /) -> GpuArray: ...
+
+class _UniqueAll(NamedTuple):
+    values: _Array
+    indices: GpuArray
+    inverse_indices: GpuArray
+    counts: GpuArray
+
+class _UniqueCounts(NamedTuple):
+    values: _Array
+    counts: GpuArray
+
+class _UniqueInverse(NamedTuple):
+    values: _Array
+    inverse_indices: GpuArray
+
+def unique_all(x: _ArrayLike, /) -> _UniqueAll: ...
+def unique_counts(x: _ArrayLike, /) -> _UniqueCounts: ...
+def unique_inverse(x: _ArrayLike, /) -> _UniqueInverse: ...
 
 # ---- fused functions --------------------------------------------------------------------------
 
