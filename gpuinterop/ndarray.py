@@ -387,7 +387,7 @@ class ArrayMethods(ReductionMethods, SortingMethods, ArgumentMethods, ViewMethod
         return self._reduced(2)
 
     def _reduced(self, protocol: int) -> tuple[Any, ...]:
-        memory, strides, offset = _pickled_memory(self)
+        memory, strides, offset = pickled_memory(self)
         seen, flat = core_view(self), core_view(memory)
         if (
             seen.device.type == "cpu" and protocol < 5
@@ -399,7 +399,7 @@ class ArrayMethods(ReductionMethods, SortingMethods, ArgumentMethods, ViewMethod
         return _unpickle, (type(self), host, str(seen.device), layout), own_state(self)
 
 
-def _pickled_memory(x: ArrayMethods) -> tuple[_core.Array, tuple[int, ...], int]:
+def pickled_memory(x: ArrayMethods) -> tuple[_core.Array, tuple[int, ...], int]:
     """Return the memory from the first to the last element as a vector, and the strides and the offset in it.
 
     An array with more gaps than elements is copied first, without gaps. Axes keep their order and direction.
@@ -414,7 +414,7 @@ def _pickled_memory(x: ArrayMethods) -> tuple[_core.Array, tuple[int, ...], int]
     if length > 2 * max(1, seen[repeated].size):
         forward = tuple(slice(None, None, -1 if s < 0 else 1) for s in seen._strides)
         packed = seen[repeated][forward].copy("K")[forward].broadcast_to(seen.shape)
-        return _pickled_memory(packed)
+        return pickled_memory(packed)
     return seen._restrided((length,), (1,), low), seen._strides, -low
 
 

@@ -24,20 +24,42 @@ class _Chunk(ABC):  # noqa: B024 - it answers issubclass only
 def register(sizeof: Any) -> None:
     """Register gpuinterop arrays in Dask's tables; the functions are loaded when an array first meets them."""
     _add_lazily(sizeof, memory_of)
-    name = "dask.array.chunk_types"
-    if name in sys.modules:
-        _register_chunks()
-    else:
-        sys.meta_path.insert(0, _AfterImport(name, _register_chunks))
+    for name, function in _LATER.items():
+        if name in sys.modules:
+            function()
+        else:
+            sys.meta_path.insert(0, _AfterImport(name, function))
 
 
 def _register_chunks() -> None:
     from dask.array.chunk_types import register_chunk_type
-    from dask.array.dispatch import percentile_lookup, to_numpy_dispatch
+    from dask.array.dispatch import numel_lookup, percentile_lookup, to_numpy_dispatch
 
     register_chunk_type(_Chunk)
+    _add_lazily(numel_lookup, numel)
     _add_lazily(percentile_lookup, percentile)
     _add_lazily(to_numpy_dispatch, to_numpy)
+
+
+def _register_transfer() -> None:
+    from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
+    from distributed.protocol.serialize import dask_deserialize, dask_serialize
+
+    for table in (dask_serialize, dask_deserialize, cuda_serialize, cuda_deserialize):
+        table.register_lazy("gpuinterop")(_add_transfer)
+
+
+def _add_transfer() -> None:
+    from .transfer import register
+
+    register()
+
+
+# What is registered once Dask has imported a module.
+_LATER = {
+    "dask.array.chunk_types": _register_chunks,
+    "distributed.protocol.cuda": _register_transfer,
+}
 
 
 class _AfterImport:
@@ -86,6 +108,21 @@ def memory_of(x: Any) -> int:
         length for length, step in zip(x.shape, x.strides, strict=True) if step or not length
     ]
     return int(math.prod(lengths) * x.itemsize)
+
+
+def numel(x: Any, **kwargs: Any) -> Any:
+    """Return what Dask counts for NumPy, on the device of the chunk, because Dask divides sums by it."""
+    import numpy
+    from dask.array.dispatch import numel_lookup
+
+    from gpuinterop import _core
+    from gpuinterop.creation import full
+    from gpuinterop.ndarray import GpuArray
+
+    counts = numpy.asarray(numel_lookup.dispatch(numpy.ndarray)(x, **kwargs))
+    value = counts.flat[0] if counts.size else 0
+    made = full(counts.shape, value, dtype=counts.dtype, device=x.device)
+    return _core.view(GpuArray, made)  # so that the class of a quotient is that of the sum
 
 
 def percentile(a: Any, q: Any, method: Any = "linear") -> Any:

@@ -164,12 +164,26 @@ def share(x: Any, copyif: bool = False) -> Handle:
         _core.copy_into(copied, array, where="share")
         array = copied
         found = _plan_memory(ArrayInfo.of(array))[1]
-    offer = _offer(array, found)
-    owner = service.owner()
-    token = owner.add(offer)
-    handle = Handle(owner.address, token, {name: offer.answer[name] for name in _SHOWN})
-    weakref.finalize(handle, owner.withdraw, token).atexit = False
+    handle = _add(_offer(array, found), once=False)
+    weakref.finalize(handle, service.owner().withdraw, handle._token).atexit = False
     return handle
+
+
+def share_once(array: Any) -> Handle | None:
+    """Return a handle that keeps a gpuinterop array until it has been opened and closed; None if it cannot be shared.
+
+    The memory is such that it outlives this process, because an engine may end its processes at any time.
+    """
+    plan, found = _plan_memory(ArrayInfo.of(array))
+    if not plan.shared or (found is None or getattr(found, "mechanism", "vmm") != "vmm"):
+        return None
+    return _add(_offer(array, found), once=True)
+
+
+def _add(offer: service.Offer, once: bool) -> Handle:
+    owner = service.owner()
+    token = owner.add(offer, once)
+    return Handle(owner.address, token, {name: offer.answer[name] for name in _SHOWN})
 
 
 _SHOWN = ("mechanism", "dtype", "shape", "device", "readonly")

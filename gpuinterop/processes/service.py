@@ -35,6 +35,8 @@ _SECONDS = 30.0  # that an opener waits for an answer
 _PAUSE = 0.02  # seconds until a new attempt at what nothing announces: a free descriptor, a place in a queue
 # How long the exit of the owner waits for the leases of memory that ends with its process.
 EXIT_SECONDS = 60.0
+# How long a handle for one opening waits for it.
+ONCE_SECONDS = 300.0
 PREFIX = "gpuinterop-"
 # What the answer to an opener has, for each mechanism.
 ANSWER = {
@@ -52,10 +54,11 @@ class Offer(NamedTuple):
 
 
 class _Entry:
-    """An offer, the number of leases, and whether a handle of the owner still exists."""
+    """An offer, the number of leases, whether it can be opened, and until when if only once."""
 
-    def __init__(self, offer: Offer) -> None:
+    def __init__(self, offer: Offer, once: bool) -> None:
         self.offer, self.leases, self.open = offer, 0, True
+        self.until = time.monotonic() + ONCE_SECONDS if once else None
 
 
 class _Owner:
@@ -74,10 +77,14 @@ class _Owner:
         self.closing = False
         threading.Thread(target=self._run, name="gpuinterop share", daemon=True).start()
 
-    def add(self, offer: Offer) -> bytes:
-        token = secrets.token_bytes(TOKEN_BYTES)
+    def add(self, offer: Offer, once: bool = False) -> bytes:
+        """Return the token of a new offer, and withdraw those for one opening that nobody has opened."""
+        token, now = secrets.token_bytes(TOKEN_BYTES), time.monotonic()
         with self.changed:
-            self.entries[token] = _Entry(offer)
+            late = [t for t, entry in self.entries.items() if entry.until and entry.until < now]
+            self.entries[token] = _Entry(offer, once)
+        for other in late:
+            self.withdraw(other)
         return token
 
     def withdraw(self, token: bytes) -> None:
@@ -142,6 +149,7 @@ class _Owner:
                 connection.send(b"{}")
                 return False
             entry.leases += 1
+            entry.open = entry.until is None
         try:
             given = entry.offer.descriptors()
             try:
@@ -201,8 +209,10 @@ def offered_here(address: str, token: bytes) -> Offer | None:
         return None
     with _owner.changed:
         entry = _owner.entries.get(token)
-    if entry is None or not entry.open:
-        raise no_longer_shared()
+        if entry is None or not entry.open:
+            raise no_longer_shared()
+    if entry.until is not None:
+        _owner.withdraw(token)
     return entry.offer
 
 

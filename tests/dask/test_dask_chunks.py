@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import json
 import sys
+import time
 from contextlib import nullcontext
 
 import numpy as np
@@ -88,12 +89,38 @@ def mine(host=HOST):
     return gi.GpuArray(host, device="cpu")
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_functions_give_what_numpy_gives(name):
-    x = chunked(mine(), (6, 8) if name in TALL else ((5, 7), (3, 5)))
-    found = CASES[name](da, x).compute()
+def graph(name, device="cpu"):
+    """The case as a collection of Dask."""
+    x = gi.GpuArray(HOST, device=device)
+    return CASES[name](da, chunked(x, (6, 8) if name in TALL else ((5, 7), (3, 5))))
+
+
+def check(name, found):
     assert isinstance(found, gi.GpuArray)
     np.testing.assert_allclose(found.get(), CASES[name](np, HOST), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_functions_give_what_numpy_gives(name):
+    check(name, graph(name).compute())
+
+
+# gpuinterop borrows these from CuPy on a GPU, and the fake driver has no CuPy.
+BORROWED = {"argmax", "argmin", "nansum", "median", "histogram", "bincount", "pad", "tril"}
+# Dask's own indices, and numbers of which a shape or a decision depends.
+NUMBERS = {"indices", "take", "mask", "unique", "svd", "std"}
+
+
+@pytest.mark.driver
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(CASES.keys() - BORROWED))
+def test_chunks_on_a_gpu_stay_there(name):
+    made = graph(name, "cuda:0")
+    with gi.log_transfers() as log:
+        found = made.compute()
+    assert found.device == "cuda:0"
+    assert all(transfer.bytes <= 24 for transfer in log) if name in NUMBERS else not log, str(log)
+    check(name, found)
 
 
 def test_percentiles_are_those_of_dask_with_numpy():
@@ -158,27 +185,157 @@ def test_dask_imports_no_core_before_an_array_meets_it():
     assert json.loads(driver.python("-c", program).stdout) is False
 
 
-@pytest.mark.timeout(240)
-def test_a_cluster_of_two_processes_computes_with_views():
+@pytest.fixture(scope="module")
+def cluster():
+    """A client of two processes, and their addresses."""
     distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with (
         dask.config.set({"distributed.worker.daemon": False}),
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster) as client,
-        dask.config.set(scheduler=client),
+        distributed.LocalCluster(processes=True, **options) as made,
+        distributed.Client(made, set_as_default=False) as client,
     ):
-        x = chunked(mine()[:, ::-1])
-        found = (x.T @ x).compute()
-        assert isinstance(found, gi.GpuArray)
-        np.testing.assert_allclose(
-            found.get(), HOST[:, ::-1].T @ HOST[:, ::-1], rtol=1e-4, atol=1e-5
-        )
-        moved = client.submit(lambda a: (a.strides, gi.exp(a).sum().item()), mine().T)
-        strides, total = moved.result()
-        assert strides == mine().T.strides
-        assert abs(total - np.exp(HOST).sum()) < 1e-3
+        yield client, sorted(client.scheduler_info()["workers"])
+
+
+def make(shape, shareable, device="cpu"):
+    new = gi.shared_empty if shareable else gi.empty
+    x = new(shape, device=device)
+    x[...] = np.arange(np.prod(shape), dtype="float32").reshape(shape)
+    return x
+
+
+def look(x):
+    return type(x).__name__, x.strides, x.readonly, x[0, 0].item()
+
+
+def write(x):
+    x[0, 0] = -5
+
+
+def leases():
+    from gpuinterop.processes import service
+
+    return [entry.leases for entry in service._owner.entries.values()] if service._owner else []
+
+
+@pytest.mark.timeout(600)
+def test_a_cluster_of_two_processes_computes_what_numpy_computes(cluster):
+    client, _ = cluster
+    assert len(CASES) >= 40
+    for name, found in zip(CASES, client.gather(client.compute([*map(graph, CASES)])), strict=True):
+        check(name, found)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("shareable", [True, False])
+def test_workers_of_one_machine_have_one_memory_if_it_can_be_shared(shareable, cluster):
+    client, (first, second) = cluster
+    x = client.submit(lambda: make((200, 300), shareable)[:, ::-1], workers=first, pure=False)
+    expected = ("CudaNdarray", (1200, -4), False, 299.0)
+    assert client.submit(look, x, workers=second).result() == expected
+    assert client.run(leases)[first] == [1] * shareable
+    client.submit(write, x, workers=second, pure=False).result()
+    there = client.submit(look, x, workers=first, pure=False).result()
+    assert (there != expected) == shareable
+    assert look(x.result())[:3] == expected[:3]  # by way of the scheduler
+    del x
+    for _ in range(200):
+        if not client.run(leases)[first]:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the owner keeps the memory")
+
+
+@pytest.mark.timeout(240)
+def test_sharing_between_workers_can_be_switched_off(cluster):
+    client, (first, second) = cluster
+    client.run(lambda: dask.config.set({"gpuinterop.share": False}).__enter__() and None)
+    try:
+        x = client.submit(make, (200, 300), True, workers=first, pure=False)
+        client.submit(look, x, workers=second).result()
+        assert client.run(leases)[first] == []
+    finally:
+        client.run(lambda: dask.config.set({"gpuinterop.share": True}).__enter__() and None)
+
+
+HERE = {
+    "pickle-protocol": 5,
+    "sender": {"address": "tcp://10.0.0.1:1"},
+    "recipient": {"address": "tcp://10.0.0.1:2"},
+}
+ELSEWHERE = {
+    "another machine": HERE | {"recipient": {"address": "tcp://10.0.0.2:2"}},
+    "the scheduler, which passes it on": HERE | {"pickle-protocol": 4},
+    "no address": HERE | {"sender": {}}, "a file": None,
+}  # fmt: skip
+
+
+def sent(x, context, serializers=None):
+    serialize = pytest.importorskip("distributed.protocol").serialize
+    return serialize(x, serializers, context=context, on_error="raise")
+
+
+def received(header, frames):
+    from distributed.protocol import deserialize
+
+    return deserialize(header, frames)
+
+
+def test_what_is_sent_as_a_handle():
+    x = make((200, 300), True)
+    header, frames = sent(x.T, HERE)
+    assert (header["serializer"], frames) == ("dask", [])
+    y = received(header, frames)
+    assert (y.ptr, y.strides) == (x.ptr, x.T.strides)
+    with pytest.raises(gi.ExchangeError, match="released"):
+        received(header, frames)  # it can be opened once
+    for context in ELSEWHERE.values():
+        assert sent(x, context)[0]["serializer"] == "pickle"
+    for other in (x[:2], make((200, 300), False), gi.zeros((0, 5), device="cpu")):
+        assert sent(other, HERE)[0]["serializer"] == "pickle"
+
+
+def test_a_handle_that_nobody_opens_is_withdrawn_after_a_while(monkeypatch):
+    from gpuinterop.processes import service
+
+    x = make((200, 300), True)
+    monkeypatch.setattr(service, "ONCE_SECONDS", -1.0)
+    header, frames = sent(x, HERE)
+    live = len(service.owner().entries)
+    sent(x, HERE)
+    assert len(service.owner().entries) == live
+    with pytest.raises(gi.ExchangeError, match="released"):
+        received(header, frames)
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("name", ["whole", "transposed", "reversed", "gaps", "read-only"])
+def test_memory_of_a_gpu_is_a_frame_for_ucx(name):
+    x = gi.GpuArray(np.arange(24.0).reshape(4, 6), device="cuda:0")
+    x = {"transposed": x.T, "reversed": x[::-1, ::-1], "gaps": x[:, 1]}.get(name, x)
+    x.readonly = name == "read-only"
+    with gi.log_transfers() as log:
+        header, frames = sent(x, HERE, ["cuda"])
+        y = received(header, [frame.copy() for frame in frames])  # as a transport does
+    assert (header["serializer"], len(frames), len(log)) == ("cuda", 1, 0)
+    assert (type(y), y.device, y.readonly, y.tolist()) == (
+        type(x),
+        x.device,
+        x.readonly,
+        x.tolist(),
+    )
+    assert [s > 0 for s in y.strides] == [s > 0 for s in x.strides]
+
+
+@pytest.mark.driver
+def test_shared_memory_of_a_gpu_is_sent_as_a_handle():
+    x = make((200, 300), True, "cuda:0")
+    with gi.log_transfers() as log:
+        header, frames = sent(x, HERE)
+        y = received(header, frames)
+    assert (header["serializer"], y.ptr, len(log)) == ("dask", x.ptr, 0)
+    assert sent(make((200, 300), False, "cuda:0"), HERE)[0]["serializer"] == "pickle"
 
 
 def test_the_hook_waits_for_an_import_that_succeeds(tmp_path, monkeypatch):
