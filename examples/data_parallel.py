@@ -1,7 +1,7 @@
 """The tutorial's logistic regression in one process, and the parts that its data-parallel versions share.
 
-data_parallel_mpi.py, data_parallel_torch.py and data_parallel_dask.py give each process a part of the examples, sum
-the gradients, and print the same numbers.
+data_parallel_mpi.py, data_parallel_torch.py, data_parallel_dask.py and data_parallel_ray.py give each process a part of
+the examples, sum the gradients, and print the same numbers.
 
     python examples/data_parallel.py [DEVICE]
 """

@@ -70,12 +70,20 @@ PARALLEL = {
     "mpi": ("mpi4py", ["data_parallel_mpi.py"]),
     "torch": ("torch", ["-m", "torch.distributed.run", "--nproc-per-node", "2", "data_parallel_torch.py"]),
     "dask": ("distributed", ["data_parallel_dask.py"]),
+    "ray": ("ray.experimental", ["data_parallel_ray.py"]),  # "ray" is also a folder of the tests
 }  # fmt: skip
+
+
+RAY = {"AUTH_MODE": "disabled", "USAGE_STATS_ENABLED": "0", "raylet_start_wait_time_s": "120"}
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("engine", PARALLEL)
-def test_data_parallel_programs_give_the_numbers_of_one_process(engine: str) -> None:
+def test_data_parallel_programs_give_the_numbers_of_one_process(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in RAY.items():
+        monkeypatch.setenv(f"RAY_{name}", value)
     package, words = PARALLEL[engine]
     pytest.importorskip(package)
     alone = run("data_parallel.py", "cpu")
