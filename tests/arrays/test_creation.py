@@ -199,7 +199,7 @@ def test_warm_calls_run_no_python_code_of_the_package(name, device):
 )
 @pytest.mark.parametrize(
     "given",
-    [(5,), (0,), (-3,), (1, 7), (7, 1, -2), (-128, 128), (0, 256), (0, 2**24 + 2), (5, 5), (0.0, 1.0, 0.1),
+    [(5,), (0,), (-3,), (1, 7), (7, 1, -2), (-128, 128), (0, 256), (2**24 - 3, 2**24 + 2), (5, 5), (0.0, 1.0, 0.1),
      (1, 0, -0.3), (0, 3.5), (2.5, -1, -0.5), (0.1, 0.7), (1e300, 1e301, 1e300), (0, 1, 1e-3), (2**62, 2**62 + 3)],
 )  # fmt: skip
 def test_ranges_have_the_bits_of_numpy(given, dtype, device):
@@ -214,6 +214,10 @@ def test_ranges_have_the_bits_of_numpy(given, dtype, device):
     wanted = np.arange(*given).astype(dtype or "float32")
     assert made.dtype == wanted.dtype
     assert np.asarray(made).tobytes() == wanted.tobytes()
+
+
+def test_a_range_with_indices_that_float32_lacks_has_the_bits_of_numpy(device):
+    test_ranges_have_the_bits_of_numpy((0, 2**24 + 2), None, device)
 
 
 @pytest.mark.parametrize("dtype", [None, "float64"])

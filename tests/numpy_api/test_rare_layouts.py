@@ -7,7 +7,7 @@ import pytest
 
 import gpuinterop as gi
 
-SHAPES = [(0,), (3, 0), (0, 3), (2, 0, 3)]
+SHAPES = [(0,), (3, 0), (2, 0, 3)]  # the transposed ones are views
 DTYPES = ["float32", "float64", "int16", "bool", "complex64"]
 ARGUMENTS = [
     ("x",),
@@ -98,8 +98,9 @@ def test_functions_and_methods_of_empty_arrays(device, shape, dtype):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("dtype", ["float64", "int16"])
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(name, ("float64", "int16")[i % 2]) for i, name in enumerate(LAYOUTS)]
+)
 def test_functions_and_methods_of_rare_layouts(name, dtype):
     host = LAYOUTS[name](dtype)
     host.flags.writeable = False  # no function changes it, with x as `out`
