@@ -321,6 +321,8 @@ def by_numpy(
     fixed: dict[str, Any] | None = None,
     views: bool = False,
     mixed: bool = False,
+    in_place: bool = False,
+    most: int | None = None,
 ) -> Callable[[T], T]: ...
 def call_lent(
     library: str,

@@ -480,6 +480,7 @@ class ViewMethods(_core.Array):
         view: Self = self._broadcast_to(_spread(shape))
         return view
 
+    @_core.by_numpy(np.ndarray.diagonal, "self offset axis1 axis2", views=True)
     def diagonal(self: Self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
         """Return a view of a diagonal; its axis comes last.
 

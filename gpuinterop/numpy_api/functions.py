@@ -425,10 +425,9 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 }  # fmt: skip
 
 for name in (*VIEWS, *MOVES):
-    own = NUMPY_FUNCTIONS[getattr(np, name)]
-    if not isinstance(
-        own, type(roll)
-    ):  # such as concatenate, whose usual calls the core carries out itself
+    own: Any = NUMPY_FUNCTIONS.get(getattr(np, name, None))  # none for ufuncs, such as vecdot
+    # The core carries out the usual calls of some itself, such as concatenate.
+    if own and not isinstance(own, type(roll)):
         NUMPY_FUNCTIONS[getattr(np, name)] = by_numpy(name)(own)
 # The core carries these out without Python; a call that one of them refuses goes to the function above.
 _core._set_numpy_functions(
@@ -436,7 +435,8 @@ _core._set_numpy_functions(
     | {getattr(np, name): FUNCTIONS_OF_AXES[row.name]
        for row in REDUCTIONS.values() for name in (row.name, *row.aliases) if hasattr(np, name)}
     | {np.where: FUNCTIONS["where"], np.matmul: products.matmul, np.searchsorted: search.searchsorted,
-       np.take_along_axis: take_put.take_along_axis, np.compress: take_put.compress, np.unique: search.unique},
+       np.take_along_axis: take_put.take_along_axis, np.compress: take_put.compress, np.unique: search.unique,
+       np.partition: sort.partition, np.argpartition: sort.argpartition},
     np._NoValue,
 )  # fmt: skip
 

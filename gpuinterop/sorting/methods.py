@@ -5,8 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, TypeVar
 
+import numpy as np
+
 from gpuinterop import _core
 
+_FEW = 256  # elements; see host_lines.py
 Self = TypeVar("Self", bound="SortingMethods")
 
 
@@ -20,6 +23,9 @@ class SortingMethods(_core.Array):
 
     __slots__ = ()
 
+    @_core.by_numpy(
+        np.ndarray.sort, "self axis", fixed={"kind": "stable"}, in_place=True, most=_FEW
+    )
     def sort(
         self, axis: int = -1, kind: str | None = None, order: None = None, *,
         stable: bool | None = None, descending: bool = False,
@@ -36,6 +42,7 @@ class SortingMethods(_core.Array):
         """
         _module("sort").sort_in_place(self, axis, kind, order, stable=stable, descending=descending)
 
+    @_core.by_numpy(np.ndarray.argsort, "self axis", fixed={"kind": "stable"}, most=_FEW)
     def argsort(
         self, axis: int | None = -1, kind: str | None = None, order: None = None, *,
         stable: bool | None = None, descending: bool = False,
@@ -52,6 +59,7 @@ class SortingMethods(_core.Array):
             self, axis, kind, order, stable=stable, descending=descending
         )
 
+    @_core.by_numpy(np.ndarray.partition, "self kth axis", in_place=True)
     def partition(self, kth: Any, axis: int = -1) -> None:
         """Sort the array itself so that the element at `kth` is in its place; see `gpuinterop.partition`.
 
@@ -65,6 +73,7 @@ class SortingMethods(_core.Array):
         """
         _module("sort").partition_in_place(self, kth, axis)
 
+    @_core.by_numpy(np.ndarray.argpartition, "self kth axis")
     def argpartition(self, kth: Any, axis: int | None = -1) -> Any:
         """Return the indices of `partition`; see `gpuinterop.argpartition`.
 
@@ -76,6 +85,7 @@ class SortingMethods(_core.Array):
         """
         return _module("sort").argpartition(self, kth, axis)
 
+    @_core.by_numpy(np.ndarray.cumsum, "self axis dtype")
     def cumsum(self: Self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
         """Return the running sums along `axis`; see `gpuinterop.cumsum`.
 
@@ -87,6 +97,7 @@ class SortingMethods(_core.Array):
         """
         return _module("scan").cumsum(self, axis, dtype, out)
 
+    @_core.by_numpy(np.ndarray.cumprod, "self axis dtype")
     def cumprod(self: Self, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
         """Return the running products along `axis`; see `gpuinterop.cumprod`.
 
@@ -98,6 +109,7 @@ class SortingMethods(_core.Array):
         """
         return _module("scan").cumprod(self, axis, dtype, out)
 
+    @_core.by_numpy(np.ndarray.searchsorted, "self v side", 2)
     def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Any:
         """Return where to insert the elements of `v` into this sorted array; see `gpuinterop.searchsorted`.
 

@@ -236,6 +236,7 @@ def unique_inverse(x: Any, /) -> Any:
     return UniqueInverse(*unique(x, return_inverse=True, equal_nan=False))
 
 
+@_core.by_numpy(np.unique_all, "x")
 def unique_all(x: Any, /) -> Any:
     """Return the sorted distinct elements of x with their first indices, the inverse indices and the counts.
 

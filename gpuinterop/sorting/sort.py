@@ -1,6 +1,6 @@
 """Sort along an axis, in NumPy's order: NaN last, -0.0 equal to 0.0, complex numbers by their real parts first.
 
-Every sort is stable. On "cpu" NumPy sorts the memory; lines.py has the kernels of a GPU.
+Every sort is stable. On "cpu" NumPy sorts the memory: host_lines.py says how; lines.py has the kernels of a GPU.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from gpuinterop.errors.arguments import read_counts, require_bool
 from gpuinterop.errors.messages import not_one_of
 from gpuinterop.index.getitem import writable
 
+from .host_lines import FEW, is_ordinary, sorted_places, sorted_values
 from .lines import sorted_lines
 
 _MOST_SORTED_AXES = 32  # by NumPy 2.1; arrays with more have axes of one element
 _KINDS = ("quicksort", "heapsort", "mergesort", "stable")
 
 
-@_core.by_numpy(np.sort, "x axis", fixed={"kind": "stable"})
+@_core.by_numpy(np.sort, "x axis", fixed={"kind": "stable"}, most=FEW)
 def sort(
     x: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *,
     stable: bool | None = None, descending: bool = False,
@@ -43,7 +44,7 @@ def sort(
     return _sorted(x, axis, kind, order, stable, descending, "sort")
 
 
-@_core.by_numpy(np.argsort, "x axis", fixed={"kind": "stable"})
+@_core.by_numpy(np.argsort, "x axis", fixed={"kind": "stable"}, most=FEW)
 def argsort(
     x: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *,
     stable: bool | None = None, descending: bool = False,
@@ -130,20 +131,18 @@ def _sort_by_numpy(values: Any, along: int, indices: bool, descending: bool) -> 
         )
     # The reverse of a descending order that keeps equal elements in place is an ascending one of the reverse.
     given = np.flip(values, along) if descending else values
-    small = given.dtype.isbuiltin != 1  # of ml_dtypes, by whose order NaN may be anywhere
-    if indices or small:
-        keys = given.astype(np.float32) if small else given
-        found = np.argsort(keys, along, kind="stable")
-        places = values.shape[along] - 1 - np.flip(found, along) if descending else found
-        return places if indices else np.take_along_axis(values, places, along)
-    ordered = np.sort(given, along, kind="stable")
+    if indices:
+        found = sorted_places(given, along)
+        return values.shape[along] - 1 - np.flip(found, along) if descending else found
+    ordered = sorted_values(given, along)
     return np.flip(ordered, along) if descending else ordered
 
 
+@_core.by_numpy(np.partition, "x kth axis")
 def partition(x: Any, kth: Any, axis: int | None = -1) -> Any:
     """Return a copy of x whose element at `kth` along `axis` is that of the sorted array.
 
-    Smaller elements are before it, larger ones behind it; gpuinterop sorts them too.
+    Smaller elements are before it, larger ones behind it, in any order. On a GPU they are sorted too.
 
     Examples
     --------
@@ -154,6 +153,7 @@ def partition(x: Any, kth: Any, axis: int | None = -1) -> Any:
     return _partitioned(x, kth, axis, "partition")
 
 
+@_core.by_numpy(np.argpartition, "x kth axis")
 def argpartition(x: Any, kth: Any, axis: int | None = -1) -> Any:
     """Return the indices of `partition`, as int64.
 
@@ -168,10 +168,18 @@ def argpartition(x: Any, kth: Any, axis: int | None = -1) -> Any:
 
 def _partitioned(x: Any, kth: Any, axis: Any, where: str) -> Any:
     (x,) = results.as_operands(where, x)
-    length = x.size if axis is None else x.shape[_core.read_axis(axis, x.ndim, where)]
-    for place in read_counts(kth, where, "kth"):
+    along = 0 if axis is None else _core.read_axis(axis, x.ndim, where)
+    length = x.size if axis is None else x.shape[along]
+    places = read_counts(kth, where, "kth")
+    for place in places:
         if not -length <= place < length:
             raise ShapeError(where=where, expected=f"positions from {-length} to {length - 1}", got=f"kth={place}",
                              fix="pass a position in the axis")  # fmt: skip
     indices = where == "argpartition"
-    return _sorted(x, axis, None, None, None, False, "argsort" if indices else "sort")
+    if x.device.type != "cpu" or x.ndim > _MOST_SORTED_AXES or not is_ordinary(x.dtype):
+        return _sorted(x, axis, None, None, None, False, "argsort" if indices else "sort")
+    source = results.plain(x.reshape(-1) if axis is None else x)
+    dtype = np.dtype(np.int64) if indices else source.dtype
+    found = results.new_like(source, source.shape, dtype, where, type(x))
+    function = partial(np.argpartition if indices else np.partition, kth=places, axis=along)
+    return results.fill_by_numpy(found, function, source, where=where)

@@ -2,7 +2,10 @@
 // shares, numbers, text, and lists of these, runs no Python of the package. Python carries out the others.
 #include "exchange/lending.hpp"
 
+#include <nanobind/stl/optional.h>
+
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "arrays/numpy_arrays.hpp"
@@ -99,13 +102,17 @@ PyTypeObject* class_of_result(DTypeId dtype, bool narrow) {
 // A function of the package, and the one of NumPy that carries its usual calls out.
 struct NumpyFunction {
   PyRef function;
-  std::vector<PyRef> names;  // of the parameters that a call may pass
-  Py_ssize_t positional;     // the number of those without a name
-  Py_ssize_t arrays;         // the first ones; 0: the first one is a list of arrays
-  PyRef fixed_names;         // a tuple: options that each call gets
+  std::vector<PyRef> names;    // of the parameters that a call may pass
+  Py_ssize_t positional = -1;  // the number of those without a name
+  Py_ssize_t arrays;    // the first ones; 0: the first one is a list of arrays; -1: all but text
+  int64_t most;         // elements of an array
+  PyRef fixed_options;  // a dict, of options that each call gets
+  PyRef fixed_names;    // a tuple
   std::vector<PyRef> fixed;  // their values
+  PyRef defaults;            // a dict: values that other parameters have without an argument
   bool views;                // it makes views, and reads no element
   bool mixed;                // the arrays may differ in dtype
+  bool in_place;             // it changes the first array, and returns None
 };
 auto& numpy_calls = *new std::deque<NumpyFunction>;  // never destroyed; references stay valid
 
@@ -123,28 +130,38 @@ PyRef lend_to_numpy(const NumpyFunction& f, PyObject* x, Call& call) {
     // the order of its operands. NumPy 2.1 ends the process where it sorts more than 32 axes.
     const bool ordinary = !a.device.is_cuda() && a.dtype <= kComplex128 && a.dtype != kFloat16 &&
                           !(f.mixed && a.dtype == kUInt64) && a.layout.ndim() &&
-                          a.layout.ndim() <= 32 && a.layout.is_c_contiguous() && has_known_class(x);
+                          a.layout.ndim() <= 32 && a.layout.is_c_contiguous() &&
+                          a.layout.size() <= f.most && has_known_class(x);
     if (!ordinary ||
         (!f.mixed && !call.lent.empty() && unwrap(call.lent[0].own.get()).dtype != a.dtype))
       return {};
     ops::require_set("numpy", a);
+    if (f.in_place && call.lent.empty()) {
+      if (a.readonly) return {};
+      ops::prepare_write(a, "numpy");
+    }
   }
   PyRef made = numpy_view(x);
   call.note(x, made);
   return made;
 }
 
-// An argument that is no array.
+// An argument that is no array. Lists are of ints; NumPy casts other numbers to ints.
 PyRef keep_value(PyObject* value) {
   if (is_value(value)) return PyRef::borrow(value);
   const PyRef items = items_of(value);
-  const bool kept = items && convert_items(items.get(), false, keep_value);
+  auto keep = [](PyObject* item) {
+    const bool other = PyFloat_CheckExact(item) || PyBool_Check(item) || PyComplex_CheckExact(item);
+    return other ? PyRef() : keep_value(item);
+  };
+  const bool kept = items && convert_items(items.get(), false, keep);
   return kept ? PyRef::borrow(value) : PyRef();
 }
 
 PyRef as_numpy_argument(const NumpyFunction& f, Py_ssize_t i, PyObject* value, Call& call) {
   auto lend = [&](PyObject* x) { return lend_to_numpy(f, x, call); };
-  if (i < f.arrays) return lend(value);
+  if (f.arrays < 0 && PyUnicode_CheckExact(value)) return PyRef::borrow(value);
+  if (i < f.arrays || f.arrays < 0) return lend(value);
   if (i || f.arrays) return keep_value(value);
   const PyRef items = items_of(value);
   return items ? convert_items(items.get(), true, lend) : PyRef();
@@ -156,6 +173,12 @@ bool is_known_name(const NumpyFunction& f, PyObject* name) {
   for (const PyRef& known : f.names)
     if (PyUnicode_Compare(known.get(), name) == 0) return true;
   return false;
+}
+
+// Whether an argument says what the call does without it. The same object: 0 is not False.
+bool is_default(const NumpyFunction& f, PyObject* name, PyObject* value) {
+  if (PyDict_GetItem(f.defaults.get(), name) == value) return true;
+  return f.fixed_options && PyDict_GetItem(f.fixed_options.get(), name) == value;
 }
 
 // The view of `x` that is NumPy's view of the memory lent for it.
@@ -171,7 +194,6 @@ PyRef same_view(const NumpyArray& view, int dtype, const Lent& of) {
   const Array& a = unwrap(x);
   made.data =
       made.layout.size() ? a.data + (view.data - as_numpy_array(of.theirs.get())->data) : nullptr;
-  made.readonly = made.readonly || !view.writable();
   PyTypeObject* const type = same ? Py_TYPE(x) : class_of_result(made.dtype, false);
   return PyRef::steal(wrap(type, std::move(made)));
 }
@@ -207,27 +229,56 @@ PyRef take_from_numpy(const NumpyFunction& f, PyObject* value, const Call& call)
   return PyTuple_Check(value) ? convert_named(value, take) : PyRef();
 }
 
-PyObject* run_by_numpy(const NumpyFunction& f, PyObject* const* args, Py_ssize_t nargs,
-                       PyObject* names) {
+// The arguments as NumPy's, and the names of the last ones; false: Python has to look at them.
+bool read_call(const NumpyFunction& f, PyObject* const* args, Py_ssize_t nargs, PyObject* names,
+               Call& call, PyRef* all_names) {
   const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
   const auto fixed = static_cast<Py_ssize_t>(f.fixed.size());
   if (nargs < std::max<Py_ssize_t>(f.arrays, 1) || nargs > f.positional ||
       nargs + named + fixed > kMostArguments)
-    return nullptr;
+    return false;
+  std::vector<PyObject*> kept;
+  for (Py_ssize_t i = 0; i < nargs + named; ++i) {
+    PyObject* const name = i < nargs ? nullptr : PyTuple_GetItem(names, i - nargs);
+    if (name && !is_known_name(f, name)) {
+      if (!is_default(f, name, args[i])) return false;
+      continue;
+    }
+    PyRef value = as_numpy_argument(f, name ? kMostArguments : i, args[i], call);
+    if (!value) return false;
+    call.add(std::move(value));
+    if (name) kept.push_back(name);
+  }
+  if (call.lent.empty()) return false;
+  for (const PyRef& value : f.fixed) call.add(value);
+  if (kept.empty()) {
+    *all_names = f.fixed_names;
+    return true;
+  }
+  *all_names = PyRef::checked(PyTuple_New(static_cast<Py_ssize_t>(kept.size()) + fixed));
+  Py_ssize_t at = 0;
+  for (PyObject* name : kept)
+    PyTuple_SetItem(all_names->get(), at++, PyRef::borrow(name).release());
+  for (Py_ssize_t i = 0; i < fixed; ++i)
+    PyTuple_SetItem(all_names->get(), at++,
+                    PyRef::borrow(PyTuple_GetItem(f.fixed_names.get(), i)).release());
+  return true;
+}
+
+PyObject* run_by_numpy(const NumpyFunction& f, PyObject* const* args, Py_ssize_t nargs,
+                       PyObject* names) {
   // A capture records what Python computes by NumPy, and copies are reported there.
   if (!f.views && (ops::recorder || watching.load(std::memory_order_relaxed))) return nullptr;
   Call call;
-  for (Py_ssize_t i = 0; i < nargs + named; ++i) {
-    if (i >= nargs && !is_known_name(f, PyTuple_GetItem(names, i - nargs))) return nullptr;
-    PyRef value = as_numpy_argument(f, i < nargs ? i : kMostArguments, args[i], call);
-    if (!value) return nullptr;
-    call.add(std::move(value));
+  PyRef all_names;
+  if (!read_call(f, args, nargs, names, call, &all_names)) return nullptr;
+  const Py_ssize_t named = all_names ? PyTuple_Size(all_names.get()) : 0;
+  const PyRef result = PyRef::steal(PyObject_Vectorcall(
+      f.function.get(), call.args, size_t(call.count - named), all_names.get()));
+  if (result && f.in_place) {
+    ops::note_write(unwrap(call.lent[0].own.get()));
+    return PyRef::borrow(Py_None).release();
   }
-  for (const PyRef& value : f.fixed) call.add(value);
-  PyRef all_names = fixed ? f.fixed_names : PyRef::borrow(names);
-  if (fixed && named) all_names = PyRef::checked(PySequence_Concat(names, f.fixed_names.get()));
-  const PyRef result = PyRef::steal(
-      PyObject_Vectorcall(f.function.get(), call.args, size_t(nargs), all_names.get()));
   if (result) return take_from_numpy(f, result.get(), call).release();
   if (PyErr_ExceptionMatches(PyExc_MemoryError))
     PyErr_Clear();  // Python says which call lacks memory
@@ -243,11 +294,30 @@ PyObject* attempt_by_numpy(const PublicFunction& self, PyObject* const* args, Py
   });
 }
 
+// The defaults of the parameters of a function in Python; none of another callable.
+PyRef defaults_of(nb::callable python) {
+  nb::dict found;
+  const nb::object code = nb::getattr(python, "__code__", nb::none());
+  if (!code.is_none()) {
+    const nb::object by_name = python.attr("__kwdefaults__"), last = python.attr("__defaults__");
+    if (!by_name.is_none()) found.attr("update")(by_name);
+    const size_t n = last.is_none() ? 0 : nb::len(last);
+    const size_t first = nb::cast<size_t>(code.attr("co_argcount")) - n;
+    for (size_t i = 0; i < n; ++i) found[code.attr("co_varnames")[first + i]] = last[i];
+  }
+  return PyRef::borrow(found.ptr());
+}
+
 nb::object by_numpy(nb::callable function, nb::str parameters, int arrays, nb::object fixed,
-                    bool views, bool mixed) {
+                    bool views, bool mixed, bool in_place, std::optional<int64_t> most) {
   // NumPy looks for operands of other libraries before it calls this one.
   const nb::object itself = nb::getattr(function, "_implementation", function);
-  NumpyFunction f{PyRef::borrow(itself.ptr()), {}, -1, arrays, {}, {}, views, mixed};
+  NumpyFunction f{.function = PyRef::borrow(itself.ptr()),
+                  .arrays = arrays,
+                  .most = most.value_or(INT64_MAX),
+                  .views = views,
+                  .mixed = mixed,
+                  .in_place = in_place};
   for (nb::handle word : parameters.attr("split")()) {
     if (is_text(word.ptr(), "*")) {
       f.positional = static_cast<Py_ssize_t>(f.names.size());
@@ -259,13 +329,17 @@ nb::object by_numpy(nb::callable function, nb::str parameters, int arrays, nb::o
   }
   if (f.positional < 0) f.positional = static_cast<Py_ssize_t>(f.names.size());
   if (!fixed.is_none()) {
+    f.fixed_options = PyRef::borrow(fixed.ptr());
     f.fixed_names = PyRef::borrow(nb::tuple(fixed.attr("keys")()).ptr());
     for (nb::handle value : fixed.attr("values")()) f.fixed.push_back(PyRef::borrow(value.ptr()));
   }
   numpy_calls.push_back(std::move(f));
-  const int number = static_cast<int>(numpy_calls.size()) - 1;
+  const size_t number = numpy_calls.size() - 1;
   return nb::cpp_function([number](nb::callable python) {
-    return make_function(attempt_by_numpy, number, nullptr, python);
+    NumpyFunction& named = numpy_calls[number];
+    named.defaults = defaults_of(python);
+    const bool method = is_text(named.names[0].get(), "self");
+    return make_function(attempt_by_numpy, static_cast<int>(number), nullptr, python, method);
   });
 }
 
@@ -365,11 +439,12 @@ nb::object call_lent(nb::str library, int family_number, nb::callable function, 
 void exchange::register_lending(nb::module_& m) {
   m.def(
       "by_numpy", &by_numpy, "function"_a, "parameters"_a, "arrays"_a = 1, "fixed"_a = nb::none(),
-      "views"_a = false, "mixed"_a = false,
-      "Decorator of a function whose usual calls a function of NumPy carries out on the memory "
-      "of the arrays. `parameters`: those that such a call may pass, behind * by name only; the "
-      "first `arrays` are arrays, 0: the first is a list of them. `views`: it makes views, on any "
-      "device.");
+      "views"_a = false, "mixed"_a = false, "in_place"_a = false, "most"_a = nb::none(),
+      "Decorator of a function, or, if the first parameter is self, of a method, whose usual calls "
+      "a function of NumPy carries out on the memory of the arrays. `parameters`: those that such "
+      "a call may pass, behind * by name only; the first `arrays` are arrays, 0: the first is a "
+      "list of them, -1: all but text. `views`: it makes views, on any device. `in_place`: it "
+      "changes the first array. `most`: elements of an array.");
   m.def("call_lent", &call_lent, "library"_a, "family"_a, "function"_a, "args"_a, "kwargs"_a,
         "take"_a,
         "Call a library's function on the memory of the arguments; NotImplemented, before the "

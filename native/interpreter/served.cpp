@@ -54,8 +54,11 @@ void dealloc(PyObject* self) {
 
 PyObject* repr(PyObject* self) { return PyObject_Repr(cast(self)->python); }
 
-// Not bound to instances, like functions in C; `inspect` and `pydoc` recognise a routine by this slot.
-PyObject* get(PyObject* self, PyObject*, PyObject*) { return PyRef::borrow(self).release(); }
+// A function is not bound to instances, like functions in C; `inspect` and `pydoc` recognise a routine by this slot.
+PyObject* get(PyObject* self, PyObject* instance, PyObject*) {
+  const bool bound = cast(self)->method && instance && instance != Py_None;
+  return bound ? PyMethod_New(self, instance) : PyRef::borrow(self).release();
+}
 
 // Pickled by name, as functions are.
 PyObject* reduce(PyObject* self, PyObject*) { return PyObject_GetAttrString(self, "__qualname__"); }
@@ -92,13 +95,14 @@ PyObject* attempt_by_number(const PublicFunction& self, PyObject* const* args, P
 }  // namespace
 
 nb::object make_function(PublicFunction::Attempt attempt, int number, PyObject* of,
-                         nb::callable python) {
+                         nb::callable python, bool method) {
   nb::object object = nb::steal(PyType_GenericAlloc(function_type, 0));
   if (!object) throw nb::python_error();
   PublicFunction& f = *slots::cast(object.ptr());
   f.call = slots::call;
   f.attempt = attempt;
   f.number = number;
+  f.method = method;
   f.of = PyRef::borrow(of).release();
   f.python = nb::object(python).release().ptr();
   return nb::module_::import_("functools")

@@ -17,6 +17,7 @@ struct PublicFunction {
   PyObject_HEAD vectorcallfunc call;
   Attempt attempt;
   int number;        // for attempt()
+  bool method;       // bound to instances
   PyObject* of;      // for attempt(), or null
   PyObject* python;  // the function
   PyObject* dict;    // its attributes, and the function itself as __wrapped__
@@ -24,7 +25,7 @@ struct PublicFunction {
 };
 
 nanobind::object make_function(PublicFunction::Attempt attempt, int number, PyObject* of,
-                               nanobind::callable python);
+                               nanobind::callable python, bool method = false);
 
 // ---- functions by name ----------------------------------------------------------------------------
 

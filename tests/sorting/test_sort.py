@@ -137,6 +137,67 @@ def test_classes_and_places_of_results(place):
     assert x.tolist() == [1, 2, 3]
 
 
+@pytest.mark.parametrize("n", [200, 300, 2049, 9000])
+@pytest.mark.parametrize("dtype", "?bHiIlLefdFD")
+def test_the_bits_of_numpys_stable_sort(n, dtype):
+    host = values_of(dtype, (n,), n)
+    wide = np.dtype(dtype).itemsize == 8 and np.dtype(dtype).kind in "iu"
+    small = (host % 1000).astype(dtype) if wide else host  # whose upper halves are alike
+    numbers = np.nan_to_num(host) if np.dtype(dtype).kind == "f" else host
+    for part in (host, small, numbers, abs(numbers) if dtype in "efd" else host):
+        for values in (part, part[::-1], part[: n // 3 * 3].reshape(3, -1).T):
+            x = gi.from_any(values)
+            found, places = gi.sort(x, 0).get(), gi.argsort(x, 0).get()
+            assert found.tobytes() == np.sort(values, 0, kind="stable").tobytes()
+            np.testing.assert_array_equal(places, np.argsort(values, 0, kind="stable"), strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "float32", "float64", "complex64"])
+def test_partitions_on_the_host(dtype):
+    host = values_of(dtype, (7, 500), 1)
+    for kth, axis in ((0, 1), (-1, 0), ((3, 250), -1), (499, 1), (1000, None)):
+        x = gi.from_any(host.copy())
+        places = [kth] if isinstance(kth, int) else list(kth)
+        found, expected = gi.partition(x, kth, axis).get(), np.sort(host, axis, kind="stable")
+        along = 0 if axis is None else axis
+        same = (np.take(found, places, along), np.take(expected, places, along))
+        np.testing.assert_array_equal(*same, strict=True)
+        np.testing.assert_array_equal(np.sort(found, along), expected, strict=True)
+        indices = gi.argpartition(x, kth, axis).get()
+        assert indices.dtype == np.int64
+        chosen = np.take_along_axis(host.ravel() if axis is None else host, indices, along)
+        np.testing.assert_array_equal(np.take(chosen, places, along), same[1], strict=True)
+        if axis is not None:
+            x.partition(kth, axis)
+            np.testing.assert_array_equal(np.sort(x.get(), axis), expected, strict=True)
+
+
+def test_sorts_in_place(place):
+    def on_place(values):
+        return gi.asarray(values, values.dtype, device=place)
+
+    host = values_of("int32", (6, 5))
+    for options in ((), (0,), (-1, None), (1, "stable", None)):
+        x = on_place(host)
+        assert x.sort(*options) is None
+        np.testing.assert_array_equal(x.get(), np.sort(host, *options[:1]), strict=True)
+    x = on_place(host)
+    x.sort(axis=0, kind=None, order=None, stable=None, descending=False)
+    np.testing.assert_array_equal(x.get(), np.sort(host, 0), strict=True)
+    x.sort(axis=0, descending=True)
+    np.testing.assert_array_equal(x.get(), np.sort(host, 0)[::-1], strict=True)
+    with pytest.raises(ValueError):
+        x.broadcast_to(3, 6, 5).sort()
+    with pytest.raises(gi.AxisError, match="sort"):
+        x.sort(2)
+    empty = on_place(host[:0])
+    empty.sort(0)
+    assert empty.shape == (0, 5)
+    number = on_place(np.array(3, np.int16))
+    with pytest.raises(gi.AxisError):
+        number.sort()
+
+
 def test_partition(place):
     host = values_of("int32", (50, 70))
     x = gi.GpuArray(host, device=place)
