@@ -74,12 +74,39 @@ std::optional<ops::OutOfRange> known_mode(PyObject* mode) {
   return {};
 }
 
+// A new array of the elements at one index; null: Python names the fault.
+PyRef take_one(PyTypeObject* type, const Array& view, int axis, PyObject* index,
+               const char* where) {
+  const int n = view.layout.ndim() - 1;
+  const int64_t length = view.layout.shape()[axis];
+  int64_t at = as_int64(index, where);
+  at += at < 0 ? length : 0;
+  const bool copied = view.device.is_cuda() || ops::cast_loop(view.dtype, view.dtype);
+  if (at < 0 || at >= length || ops::recorder || !copied) return {};
+  ops::require_set(where, view);
+  Array part = view;
+  part.layout = Layout::with_ndim(n);
+  for (int i = 0; i < n; ++i) {
+    const int from = i + (i >= axis);
+    part.layout.shape()[i] = view.layout.shape()[from];
+    part.layout.strides()[i] = view.layout.strides()[from];
+  }
+  part.layout.finish(where);
+  part.data += at * view.layout.strides()[axis] * view.itemsize();
+  PyRef made =
+      PyRef::steal(wrap(type, make_empty(view.device, view.dtype, n, part.layout.shape(), where)));
+  if (part.layout.size()) copy_unreported(unwrap(made.get()), part, where);
+  return made;
+}
+
 }  // namespace
 
 PyObject* take(PyObject* x, PyObject* indices, PyObject* axis, PyObject* out, PyObject* mode) {
   const char* where = "take";
   const auto outside = known_mode(mode);
-  if (!is_array(x) || !is_array(indices) || (out && !is_array(out)) || !outside) return nullptr;
+  const bool one = PyLong_CheckExact(indices) && !out && outside == ops::OutOfRange::Raise;
+  if (!is_array(x) || !(one || is_array(indices)) || (out && !is_array(out)) || !outside)
+    return nullptr;
   Array view = read_array(x, where);
   if (!axis && view.layout.is_c_contiguous()) {
     const int64_t size = view.layout.size();
@@ -89,9 +116,10 @@ PyObject* take(PyObject* x, PyObject* indices, PyObject* axis, PyObject* out, Py
   if (axis && !PyLong_CheckExact(axis)) return nullptr;
   int64_t along = axis ? as_int64(axis, where) : 0;
   along += along < 0 ? ndim : 0;
-  if (!is_index(indices, view) || along < 0 || along >= ndim || (!axis && ndim != 1))
-    return nullptr;
+  if (along < 0 || along >= ndim || (!axis && ndim != 1)) return nullptr;
   const int at = static_cast<int>(along);
+  if (one) return take_one(Py_TYPE(x), view, at, indices, where).release();
+  if (!is_index(indices, view)) return nullptr;
   const IndexArrays key{{indices}, {at}, {at}, at};
   return read(Py_TYPE(x), view, key, *outside, out, where).release();
 }

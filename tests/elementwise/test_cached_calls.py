@@ -105,6 +105,7 @@ CALLS = {
     "astype, columns": lambda o: o.x.astype("float64", "F"),
     "take": lambda o: o.x.take(o.places, axis=0, mode="clip"),
     "take, out": lambda o: gi.take(o.x, o.places, 0, o.out[:2], "wrap"),
+    "take of a number": lambda o: o.x[:, ::-1].take(-1, axis=1),
     "take, flat": lambda o: o.x.take(o.places, mode="wrap"),
     "ElementwiseKernel": lambda o: AXPY(2.0, o.x),
     "ElementwiseKernel, out": lambda o: AXPY(2, o.x, out=o.out),
