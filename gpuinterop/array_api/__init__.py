@@ -344,14 +344,14 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """Return a sorted copy along an axis."""
-    stable = None if stable is True else stable  # as every sort is
-    return _sort.sort(_operand("sort", x), axis, descending=descending, stable=stable)
+    checked = None if stable is True else stable  # every sort is stable
+    return _sort.sort(_operand("sort", x), axis, descending=descending, stable=checked)
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """Return the indices that sort along an axis; equal elements keep their order."""
-    stable = None if stable is True else stable
-    return _sort.argsort(_operand("argsort", x), axis, descending=descending, stable=stable)
+    checked = None if stable is True else stable
+    return _sort.argsort(_operand("argsort", x), axis, descending=descending, stable=checked)
 
 
 def unique_values(x: Any, /) -> Any:

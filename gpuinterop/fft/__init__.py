@@ -123,6 +123,7 @@ def _shift_axes(x: Any, axes: Any = None) -> None:
 
 
 _by_device = partial(by_device, np.fft)
+_by_pieces = _by_device(own=True, usual=True, check=_shift_axes)  # for any dtype
 _along_one = _by_device(check=_one_axis)
 _along_two = _by_device(check=_two_axes)
 _along_several = _by_device(check=_several_axes)
@@ -343,7 +344,7 @@ def _shifted(x: Any, axes: Any, back: bool) -> Any:
     return x
 
 
-@_by_device(check=_shift_axes)
+@_by_pieces
 def fftshift(x: Any, axes: Any = None) -> Any:
     """Return the values with that of frequency 0 in the middle of each axis.
 
@@ -356,7 +357,7 @@ def fftshift(x: Any, axes: Any = None) -> Any:
     return _shifted(x, axes, False)
 
 
-@_by_device(check=_shift_axes)
+@_by_pieces
 def ifftshift(x: Any, axes: Any = None) -> Any:
     """Return the inverse of fftshift.
 

@@ -425,10 +425,11 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 }  # fmt: skip
 
 for name in (*VIEWS, *MOVES):
-    own: Any = NUMPY_FUNCTIONS.get(getattr(np, name, None))  # none for ufuncs, such as vecdot
+    function: Any = getattr(np, name, None)
+    own: Any = NUMPY_FUNCTIONS.get(function)  # none for ufuncs, such as vecdot
     # The core carries out the usual calls of some itself, such as concatenate.
     if own and not isinstance(own, type(roll)):
-        NUMPY_FUNCTIONS[getattr(np, name)] = by_numpy(name)(own)
+        NUMPY_FUNCTIONS[function] = by_numpy(name)(own)
 # The core carries these out without Python; a call that one of them refuses goes to the function above.
 _core._set_numpy_functions(
     {f: own for f, own in NUMPY_FUNCTIONS.items() if isinstance(own, (BuiltinFunctionType, type(roll)))}

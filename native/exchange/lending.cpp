@@ -127,10 +127,11 @@ PyRef lend_to_numpy(const NumpyFunction& f, PyObject* x, Call& call) {
   const Array& a = unwrap(x);
   if (!f.views) {
     // NumPy computes with the dtypes up to complex128, and takes indices beyond 63 bits for negative ones. A result has
-    // the order of its operands. NumPy 2.1 ends the process where it sorts more than 32 axes.
+    // the order of its operands. NumPy 2.1 ends the process where it sorts more than 32 axes. Its irfft of no elements
+    // sets none, which Python mends.
     const bool ordinary = !a.device.is_cuda() && a.dtype <= kComplex128 && a.dtype != kFloat16 &&
                           !(f.mixed && a.dtype == kUInt64) && a.layout.ndim() &&
-                          a.layout.ndim() <= 32 && a.layout.is_c_contiguous() &&
+                          a.layout.ndim() <= 32 && a.layout.is_c_contiguous() && a.layout.size() &&
                           a.layout.size() <= f.most && has_known_class(x);
     if (!ordinary ||
         (!f.mixed && !call.lent.empty() && unwrap(call.lent[0].own.get()).dtype != a.dtype))

@@ -174,6 +174,21 @@ def test_shifts(device, name, axes):
         np.testing.assert_array_equal(np.asarray(found), getattr(np.fft, name)(a, axes))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "int8", "complex64"])
+def test_shifts_of_any_dtype(device, dtype):
+    a = np.arange(15).reshape(5, 3).astype(dtype)
+    found = gi.fft.fftshift(gi.asarray(a, a.dtype, device=device), 0)
+    np.testing.assert_array_equal(found.get(), np.fft.fftshift(a, 0), strict=True)
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
+@pytest.mark.parametrize("shape", [(0,), (3, 0)])
+def test_no_elements_give_zeros_on_the_host(name, shape):
+    found = getattr(gi.fft, name)(gi.zeros(shape, device="cpu"), 4).get()
+    like = getattr(np.fft, name)(np.zeros((*shape[:-1], 4), "float32"), 4)
+    np.testing.assert_array_equal(found, np.zeros_like(like), strict=True)
+
+
 @pytest.mark.parametrize("name", ["fftfreq", "rfftfreq"])
 def test_frequencies(device, name):
     found = getattr(gi.fft, name)(7, 0.5, device=device)
