@@ -20,6 +20,7 @@ from gpuinterop.arrays.core_view import core_view
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.arrays.numpy_views import read_by_numpy, to_host_array
 from gpuinterop.arrays.scalars import is_scalar_or_list
+from gpuinterop.creation import asarray
 from gpuinterop.elementwise import functions, results
 from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.elementwise.operands import as_operand
@@ -28,6 +29,7 @@ from gpuinterop.errors.arguments import is_index
 from gpuinterop.exchange.incoming import as_input_array
 from gpuinterop.fusion.fuse import fuse
 from gpuinterop.index import getitem, join_split, take_put
+from gpuinterop.ndarray import GpuArray
 from gpuinterop.product import functions as products
 from gpuinterop.reduce.functions import FUNCTIONS_OF_AXES
 from gpuinterop.reduce.table import REDUCTIONS, Reduction
@@ -57,6 +59,20 @@ def _like(value: Any) -> Callable[..., Any]:
         return array
 
     return call
+
+
+def read_like(like: Any, function: Any, value: Any, dtype: Any = None, **options: Any) -> Any:
+    """Return `numpy.array`, `asarray` or `asanyarray` of a value with ``like=`` an array on a GPU, on that GPU.
+
+    NumPy reads host values, which are then uploaded. Arrays on a GPU stay there.
+    """
+    if not isinstance(value, _core.Array) or core_view(value).device.type == "cpu":
+        host = function(value, dtype=dtype, **options)
+        return _core.view(GpuArray, asarray(host, device=like.device))
+    copied = options.pop("copy", function is np.array)
+    if options:
+        raise TypeError(f"{', '.join(options)} is not supported for arrays on a GPU")
+    return asarray(value, dtype, device=like.device, copy=copied or None)
 
 
 # ---- splitting and repeating ------------------------------------------------------------------------

@@ -38,6 +38,8 @@ UFUNCS |= {
 # numpy.where -> the function for gpuinterop arrays; filled by the first call, because conversions and
 # operators do not need the module.
 _NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any] | None] = {}
+# With like= of an array on a GPU they upload; on "cpu" NumPy computes them.
+_READERS = {np.array, np.asarray, np.asanyarray}
 
 
 def __array_ufunc__(
@@ -123,9 +125,12 @@ def __array_function__(
         _NUMPY_FUNCTIONS.update(import_module(f"{__package__}.functions").NUMPY_FUNCTIONS)
         _NUMPY_FUNCTIONS.setdefault(func, None)  # gpuinterop lacks it
     function, path = _NUMPY_FUNCTIONS[func], f"{func.__module__}.{func.__name__}"
+    like: tuple[Any, ...] = ()
+    if func in _READERS and self.device.type != "cpu":
+        function, like = import_module(f"{__package__}.functions").read_like, (self, func)
     if function is not None:
         try:
-            return function(*args, **kwargs)
+            return function(*like, *args, **kwargs)
         except GpuInteropError as error:
             raise error.changed(where=path) from None
         except (ValueError, IndexError) as error:

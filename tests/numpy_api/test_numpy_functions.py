@@ -344,3 +344,28 @@ def test_count_nonzero(device, dtype, axis):
         expected = np.count_nonzero(part, axis, keepdims=True)
         assert got.dtype == np.int64
         np.testing.assert_array_equal(np.asarray(got), expected)
+
+
+@pytest.mark.parametrize("function", [np.array, np.asarray, np.asanyarray])
+@pytest.mark.parametrize("value", [[1, 2], (), 2.5, np.arange(6).reshape(2, 3)[:, ::-1], True])
+def test_values_with_like_are_on_the_device_of_the_array(function, value, device):
+    like = gi.zeros(3, device=device)
+    for options in ({}, {"dtype": "float64"}):
+        found, expected = function(value, like=like, **options), function(value, **options)
+        assert isinstance(found, gi.GpuArray)
+        assert (found.device, found.dtype) == (gi.device(device), expected.dtype)
+        np.testing.assert_array_equal(found.get(), expected)
+
+
+@pytest.mark.parametrize("function", [np.array, np.asarray])
+def test_arrays_with_like_stay_and_array_copies(function, device):
+    x = gi.asarray(np.arange(6, dtype="float32").reshape(2, 3), device=device).T
+    with gi.log_transfers() as log:
+        same, cast = function(x, like=x), function(x, "float64", like=x)
+    assert not log
+    assert (same.device, same.tolist(), same.ptr == x.ptr) == (
+        x.device,
+        x.tolist(),
+        function is np.asarray,
+    )
+    assert (cast.dtype, cast.tolist()) == ("float64", x.tolist())
