@@ -35,13 +35,16 @@ def checked(text: str, folder: Path) -> None:
     assert set(record["marks"]) <= set(record["rows"]) == set(record["best"])
     assert {"name", "unit", "figure", "picture", "device", "versions", "date"} <= set(record)
     importlib.import_module("pictures").draw(record, folder / "picture.svg")
-    check_picture(folder / "picture.svg")
+    check_picture(folder / "picture.svg", record)
 
 
-def check_picture(picture: Path) -> None:
+def check_picture(picture: Path, record: dict) -> None:
+    """It shows the title and the contenders."""
     root = ElementTree.parse(picture).getroot()
     assert root.tag.endswith("svg")
-    assert any("gpuinterop" in (part.text or "") for part in root.iter())
+    text = "\n".join(part.text or "" for part in root.iter())
+    assert record["name"] in text
+    assert any(contender in text for row in record["rows"].values() for contender in row)
 
 
 @pytest.mark.slow
@@ -55,8 +58,9 @@ def test_on_the_host(name: str, tmp_path: Path) -> None:
 def test_numbers_alone_on_stdout_and_a_picture(tmp_path: Path) -> None:
     picture = tmp_path / "plot.svg"
     words = ("--device", "cpu", "--quick", "--alone", "--json", "--plot", str(picture))
-    checked(run("benchmarks/bench_exchange.py", *words), tmp_path)
-    check_picture(picture)
+    text = run("benchmarks/bench_exchange.py", *words)
+    checked(text, tmp_path)
+    check_picture(picture, json.loads(text))
 
 
 @pytest.mark.slow
