@@ -39,7 +39,7 @@ _PARAMETERS = {
     "pad": "array pad_width mode",
     "ravel": "a",
     "reshape": "a shape order",
-    "trace": "a offset axis1 axis2 dtype",
+    "trace": "a offset axis1 axis2",
     "vecdot": "x1 x2 * axis",
     "vecmat": "x1 x2",
     "vstack": "tup",
@@ -49,7 +49,8 @@ _FIXED: dict[str, dict[str, object]] = {
     "ravel": {"shape": -1, "copy": False},
     "reshape": {"copy": False},
 }
-_MOST = {"einsum": 1024}  # elements of an array; matrix products are faster for more
+# Elements of an array; for more of them the package's products are faster.
+_MOST = {"einsum": 1024, "kron": 128, "outer": 128}
 
 
 def by_numpy(name: str) -> Callable[[T], T]:

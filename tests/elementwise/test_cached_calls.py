@@ -488,6 +488,14 @@ def test_calls_that_numpy_does_not_carry_out_are_pythons():
     assert seen.count == 0
     with pytest.raises(gi.AxisError, match="sort"):
         gi.sort(x, axis=2)
+    for y in (x, x.T):  # a CudaNdarray has sums of float32 alone
+        with pytest.raises(gi.DTypeError, match="trace"):
+            y.trace(dtype="float64")
+    row = gi.GpuArray(HOST[0], device="cpu")
+    for mixed in (gi.einsum("i,->i", row, 2), gi.einsum("i,i->i", row, [2] * row.size)):
+        np.testing.assert_array_equal(mixed.get(), 2 * HOST[0])
+    with pytest.raises(TypeError, match="expected integer indices"):
+        gi.take(x, [1.5])
     with pytest.raises(gi.DTypeError, match="append"):
         gi.append(x, gi.GpuArray([1.0], device="cpu", dtype="float64"))
     with pytest.raises(gi.CaptureError):
