@@ -86,12 +86,14 @@ def by_device(
                 raise error.changed(where=where) from None
 
         def carry_out(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-            try:
-                options = accepted.bind(*args, **options).arguments
-            except TypeError:
-                require_signature(on_cuda, args, options)
-                raise
-            first = [options.pop(name) for name in list(accepted.parameters)[: arrays or 1]]
+            first = list(args)
+            if options or len(args) != (arrays or 1):  # binding takes longer than a small call
+                try:
+                    options = accepted.bind(*args, **options).arguments
+                except TypeError:
+                    require_signature(on_cuda, args, options)
+                    raise
+                first = [options.pop(name) for name in list(accepted.parameters)[: arrays or 1]]
             operands = as_operands(where, *(first if arrays else first[0]))
             cls, given = result_class([type(x) for x in operands]), [plain(x) for x in operands]
             if not own:
