@@ -219,6 +219,23 @@ def grid_cells(found: dict[str, dict[str, Any]]) -> str:
     return "\n".join([text, "", *table(["", GPUINTEROP, "fastest other library"], rows)])
 
 
+def functions_table(record: dict[str, Any] | None) -> str:
+    """Return the microseconds of the calls of bench_functions with small and large arrays."""
+    if record is None or record["device"] != "cpu":
+        return "There is no record of `bench_functions`."
+    columns = [(size, who) for size in ("small", "large") for who in (GPUINTEROP, "numpy", "torch")]
+    calls = dict.fromkeys(row.rpartition(", ")[0] for row in record["rows"])
+    rows = []
+    for call in calls:
+        of = {size: record["rows"].get(f"{call}, {size}", {}) for size in ("small", "large")}
+        cells = [figure(of[size].get(who)) for size, who in columns]
+        rows.append(
+            [f"`{call}`", *(f"**{x}**" if i % 3 == 0 and x else x for i, x in enumerate(cells))]
+        )
+    names = (NAMES.get(who, who) for _, who in columns)
+    return "\n".join(table(["", *names], rows))
+
+
 def promises_table(found: dict[str, dict[str, Any]]) -> list[str]:
     rows = (
         [
@@ -346,6 +363,7 @@ def page() -> str:
         "conversions": "\n".join(conversions_table(found)),
         "host": "\n".join(wide_table(found, HOST)),
         "processor": processor(found["cpu"]),
+        "functions": functions_table(recorded("functions")),
         "losses": wrapped("\n".join(losses(found))),
         "promises": "\n".join(promises_table(found)),
         "sizes": every_size(),
