@@ -56,7 +56,7 @@ def selected_stages(op: str, dtypes: tuple[int, ...], source: int, result: int) 
     """Return the stage of a reduction that starts from a given value, of the elements that a mask, if any, selects."""
     row = REDUCTIONS[op]
     assert row.loops is not None
-    neutral = _initial(row.loops.ufunc, source, 1)
+    neutral = _initial(row.loops.ufunc, source)
 
     def elements(program: HostProgram, inputs: Sequence[HostValue]) -> HostValue:
         value = program.cast(inputs[0], source)
@@ -115,7 +115,7 @@ def _stage(
     count: int, ddof: float,
 ) -> HostStage:  # fmt: skip
     assert row.loops is not None
-    initial = _initial(row.loops.ufunc, accumulator, count)
+    initial = _initial(row.loops.ufunc, accumulator)
     program = HostProgram(inputs)
     value = elements(program, program.inputs)
     if row.loops.element is not None:
@@ -129,12 +129,11 @@ def _stage(
     return HostStage(join, finish, element_words(initial), accumulator, result)
 
 
-def _initial(ufunc: np.ufunc, accumulator: int, count: int) -> Any:
+def _initial(ufunc: np.ufunc, accumulator: int) -> Any:
     """Return the initial value of the accumulator."""
     dtype = dtype_from_id(accumulator)
     if ufunc is np.add:
-        # Only negative zeros have a negative sum, which 0.0 would hide.
-        return np.zeros((), dtype) if dtype.kind in "biu" or count == 0 else -np.zeros((), dtype)
+        return np.zeros((), dtype)
     if ufunc in (np.multiply, np.logical_and):
         return np.ones((), dtype)
     if ufunc is np.logical_or or dtype.kind == "b":
