@@ -56,7 +56,7 @@ def diagnose(facts: Report) -> list[Finding]:
     """Return all findings, warnings first."""
     found = []
     names = {"facts": facts, "oldest": OLDEST, "wheels": _wheels(facts)}
-    for rule in _RULES:
+    for rule in RULES:
         for it in rule.cases(facts):
             text, fix = (words.format(it=it, **names) for words in (rule.text, rule.fix))
             found.append(Finding(rule.code, text, fix, rule.level))
@@ -90,7 +90,7 @@ def _missing(facts: Report, library: str) -> list[Any]:
     return [(where.removeprefix(MISSING), wheel)] if where.startswith(MISSING) else []
 
 
-_RULES = (
+RULES = (
     Rule("driver", lambda f: _if(not f.cuda and f.driver.get("kernel_module")),
          "there is an NVIDIA GPU, but its driver does not work: {facts.driver[reason]}",
          "reboot after a driver update, or install the driver's libcuda.so.1 (in a container: start it with "

@@ -25,7 +25,7 @@ VIEWS = frozenset(
 # all but text.
 MOVES = {
     "append": 2, "column_stack": 0, "concat": 0, "diag": 1, "diff": 1, "dstack": 0, "einsum": -1, "hstack": 0,
-    "kron": 2, "matvec": 2, "outer": 2, "pad": 1, "tensordot": 2, "trace": 1, "tril": 1, "triu": 1,
+    "kron": 2, "matvec": 2, "outer": 2, "pad": 1, "tensordot": 2, "tril": 1, "triu": 1,
     "vecdot": 2, "vecmat": 2, "vstack": 0,
 }  # fmt: skip
 # Options that those calls may have; by default all parameters.
@@ -39,7 +39,6 @@ _PARAMETERS = {
     "pad": "array pad_width mode",
     "ravel": "a",
     "reshape": "a shape order",
-    "trace": "a offset axis1 axis2",
     "vecdot": "x1 x2 * axis",
     "vecmat": "x1 x2",
     "vstack": "tup",

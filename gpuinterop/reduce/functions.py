@@ -368,7 +368,6 @@ class ReductionMethods(_core.Array):
             raise error.changed(where="ptp") from None
         return between
 
-    @_core.by_numpy(np.ndarray.trace, "self offset axis1 axis2")
     def trace(
         self: Self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
         out: Any = None,

@@ -385,8 +385,6 @@ ON_THE_HOST = {
     "partition": lambda m, o: m.partition(o.x, 1, 0)[1],
     "argpartition": lambda m, o: m.argpartition(o.v, -1)[-1:],
     "unique_all": lambda m, o: m.unique_all(o.whole).inverse_indices,
-    "trace": lambda m, o: m.trace(o.whole),
-    "trace, a method": lambda m, o: o.whole.trace(1),
     "diag": lambda m, o: m.diag(o.v),
     "diff": lambda m, o: m.diff(o.x, axis=0),
     "outer": lambda m, o: m.outer(o.v, o.w),

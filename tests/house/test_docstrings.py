@@ -26,6 +26,7 @@ NEEDS = {
     "gpuinterop.collectives.mpi": "mpi4py",
     "gpuinterop.collectives.process_group": "torch",
     "gpuinterop.dask.backend": "dask.array",
+    "gpuinterop.dask.transfer": "distributed",
     "gpuinterop.ray": "ray.experimental",
 }
 

@@ -246,6 +246,11 @@ def test_views_share_memory():
     assert x[0, 0, 0].item() == 5
 
 
+def test_trace_adds_in_float64_as_sums_do():
+    x = gi.CudaNdarray(np.diag(np.array([1e8, 1, -1e8], "float32")), device="cpu")
+    assert gi.trace(x).item() == x.trace().item() == np.trace(x).item() == 1
+
+
 def test_trace_is_a_method_too(device):
     x = gi.GpuArray(M, device=device)
     assert x.trace(1).item() == M.trace(1)
