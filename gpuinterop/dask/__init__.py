@@ -85,9 +85,8 @@ class _AfterImport:
         def exec_module(module: Any) -> None:
             load(module)
             self.function()
-            sys.meta_path.remove(
-                self
-            )  # only now, because a program may try again an import that fails
+            # Only now, because a program may try again an import that fails.
+            sys.meta_path.remove(self)
 
         spec.loader.exec_module = exec_module
         return spec

@@ -259,9 +259,8 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 # ---- the opener's side --------------------------------------------------------------------------
 
-_leases: set[socket.socket] = (
-    set()
-)  # from before they connect; closed in a child of a fork, which would extend them
+# From before they connect; closed in a child of a fork, which would extend them.
+_leases: set[socket.socket] = set()
 
 
 def connect(address: str, token: bytes) -> tuple[socket.socket, dict[str, Any], list[int]]:

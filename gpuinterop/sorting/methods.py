@@ -9,7 +9,8 @@ import numpy as np
 
 from gpuinterop import _core
 
-_FEW = 256  # elements; see host_lines.py
+from .host_lines import FEW
+
 Self = TypeVar("Self", bound="SortingMethods")
 
 
@@ -23,9 +24,7 @@ class SortingMethods(_core.Array):
 
     __slots__ = ()
 
-    @_core.by_numpy(
-        np.ndarray.sort, "self axis", fixed={"kind": "stable"}, in_place=True, most=_FEW
-    )
+    @_core.by_numpy(np.ndarray.sort, "self axis", fixed={"kind": "stable"}, in_place=True, most=FEW)
     def sort(
         self, axis: int = -1, kind: str | None = None, order: None = None, *,
         stable: bool | None = None, descending: bool = False,
@@ -42,7 +41,7 @@ class SortingMethods(_core.Array):
         """
         _module("sort").sort_in_place(self, axis, kind, order, stable=stable, descending=descending)
 
-    @_core.by_numpy(np.ndarray.argsort, "self axis", fixed={"kind": "stable"}, most=_FEW)
+    @_core.by_numpy(np.ndarray.argsort, "self axis", fixed={"kind": "stable"}, most=FEW)
     def argsort(
         self, axis: int | None = -1, kind: str | None = None, order: None = None, *,
         stable: bool | None = None, descending: bool = False,
