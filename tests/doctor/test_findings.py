@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpuinterop.doctor import Report
-from gpuinterop.doctor.rules import RUNTIME_WHEELS, diagnose
+from gpuinterop.doctor.rules import RULES, RUNTIME_WHEELS, diagnose
 from gpuinterop.exchange.package_versions import Installed
 
 WELL = [Installed("ml_dtypes", "ml_dtypes", "0.6.0")]
@@ -137,3 +137,9 @@ def test_a_driver_before_cuda_12():
 def test_warnings_come_first():
     findings = found(lib("torch", "2.9.1", 13), **missing("nvrtc"))
     assert [f.level for f in findings] == ["warning", "hint"]
+
+
+def test_the_page_of_the_doctor_has_each_finding():
+    page = Path(__file__).parents[2] / "docs" / "reference" / "doctor.md"
+    named = re.findall(r"`([\w.-]+)`", page.read_text(encoding="utf-8"))
+    assert {rule.code for rule in RULES} <= set(named)
