@@ -598,7 +598,7 @@ for _mixin in ArrayMethods.__mro__[: ArrayMethods.__mro__.index(_core.Array)]:
     for _method in vars(_mixin).values():
         # Errors of Python name the class, and pickle reads it.
         for _function in (_method, getattr(_method, "__wrapped__", None)):
-            if isinstance(_function, FunctionType):
+            if isinstance(_function, (FunctionType, type(ArrayMethods.sort))):
                 _function.__module__ = __name__
                 _function.__qualname__ = f"GpuArray.{_function.__name__}"
 

@@ -75,6 +75,7 @@ def by_device(
         where = f"{namespace.__name__.partition('.')[2]}.{on_cuda.__name__}"
 
         accepted = inspect.signature(on_cuda)
+        bind = _binder(on_cuda, accepted, arrays or 1)
 
         @wraps(on_cuda)
         def call(*args: Any, **options: Any) -> Any:
@@ -86,14 +87,7 @@ def by_device(
                 raise error.changed(where=where) from None
 
         def carry_out(args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-            first = list(args)
-            if options or len(args) != (arrays or 1):  # binding takes longer than a small call
-                try:
-                    options = accepted.bind(*args, **options).arguments
-                except TypeError:
-                    require_signature(on_cuda, args, options)
-                    raise
-                first = [options.pop(name) for name in list(accepted.parameters)[: arrays or 1]]
+            first, options = bind(args, options)
             operands = as_operands(where, *(first if arrays else first[0]))
             cls, given = result_class([type(x) for x in operands]), [plain(x) for x in operands]
             if not own:
@@ -102,7 +96,7 @@ def by_device(
                 views: Any = [to_host_array(x, where) for x in given]
                 try:
                     found = _on_host(where, on_host, views if arrays else [views], options)
-                except (TypeError, ValueError, IndexError) as error:
+                except (TypeError, ValueError, IndexError, AttributeError) as error:
                     if check is not None:
                         check(*given, **options)
                     raise _refused(where, error, given) from None
@@ -117,6 +111,25 @@ def by_device(
         return _core.by_numpy(on_host, words(accepted), arrays)(call) if usual or not own else call
 
     return decorate
+
+
+def _binder(function: Callable[..., Any], accepted: inspect.Signature, count: int) -> Any:
+    """Return a function that binds a call, and returns the first `count` arguments and the others by name."""
+    first, others = list(accepted.parameters)[:count], list(accepted.parameters.values())[count:]
+    # Binding takes longer than a small call.
+    needs_no_binding = all(one.default is not one.empty for one in others)
+
+    def bind(args: tuple[Any, ...], options: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        if needs_no_binding and not options and len(args) == count:
+            return list(args), {}
+        try:
+            options = accepted.bind(*args, **options).arguments
+        except TypeError:
+            require_signature(function, args, options)
+            raise
+        return [options.pop(name) for name in first], options
+
+    return bind
 
 
 def words(accepted: inspect.Signature) -> str:

@@ -12,7 +12,14 @@ import numpy as np
 
 from gpuinterop.errors import ArgumentTypeError, GpuInteropError, short_repr, type_name
 
-from .messages import not_a_bool, not_an_int, not_an_optional_bool, not_ints, wrong_order
+from .messages import (
+    not_a_bool,
+    not_an_int,
+    not_an_optional_bool,
+    not_ints,
+    not_one_of,
+    wrong_order,
+)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -111,6 +118,16 @@ def require_order(value: Any, orders: str, where: str) -> str:
     if isinstance(value, str) and len(value) == 1 and value in orders:
         return value
     raise wrong_order(where, orders, value)
+
+
+_CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+
+
+def require_casting(value: Any, where: str) -> str:
+    """Return one of NumPy's rules for casts; any other value raises."""
+    if value not in _CASTINGS:
+        raise not_one_of(where, "casting", _CASTINGS, value)
+    return str(value)
 
 
 def is_index(value: Any) -> bool:

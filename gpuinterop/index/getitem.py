@@ -17,8 +17,9 @@ from gpuinterop.elementwise.calls import CALLS, FUNCTIONS
 from gpuinterop.elementwise.functions import cast
 from gpuinterop.elementwise.operands import on_device_of
 from gpuinterop.errors import DTypeError, GpuInteropError, short_repr, type_name
+from gpuinterop.errors.arguments import require_casting
 from gpuinterop.errors.context import reraise_from
-from gpuinterop.errors.messages import not_an_array, not_one_of, read_only, shapes_do_not_broadcast
+from gpuinterop.errors.messages import not_an_array, read_only, shapes_do_not_broadcast
 from gpuinterop.exchange.incoming import as_assigned_array, as_source
 
 from .elements import RAISE, Elements, addition
@@ -255,13 +256,11 @@ def unshared_indices(array: IndexArray, target: Any) -> IndexArray:
 # ---- numpy.copyto -----------------------------------------------------------------------------------
 
 COPYTO = "numpy.copyto"
-_CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
 def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     """Set the elements of `dst` that `where` selects, of either library, to those of `src`."""
-    if casting not in _CASTINGS:
-        raise not_one_of(COPYTO, "casting", _CASTINGS, casting)
+    require_casting(casting, COPYTO)
     if not isinstance(dst, _core.Array):
         sources = (
             results.plain(x).get() if isinstance(x, _core.Array) else x for x in (src, where)

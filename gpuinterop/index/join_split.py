@@ -16,7 +16,7 @@ from gpuinterop.elementwise.functions import cast_into, cast_operands
 from gpuinterop.elementwise.operands import as_operand, result_class
 from gpuinterop.elementwise.promotion import common_dtype, require_exact_in
 from gpuinterop.errors import ArgumentTypeError, ShapeError, short_repr, type_name
-from gpuinterop.errors.arguments import is_index
+from gpuinterop.errors.arguments import is_index, require_casting
 from gpuinterop.errors.context import reraise_from
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def concatenate(
 
 def _cast(where: str, arrays: list[Any], out: Any, dtype: Any, casting: str) -> list[Any]:
     """Return the arrays in the dtype of the result: `dtype`, that of `out`, or the common one."""
+    require_casting(casting, where)
     if dtype is not None and out is not None:
         raise ArgumentTypeError(
             where=where, expected="dtype= or out=", got="both", fix="omit dtype="
@@ -100,6 +101,8 @@ def _cast(where: str, arrays: list[Any], out: Any, dtype: Any, casting: str) -> 
     if isinstance(out, _core.Array):
         dtype = out.dtype
     elif dtype is None:
+        if getattr(result_class([type(x) for x in arrays]), "_only", None) is not None:
+            return arrays  # to float32, as `concatenate` allows
         dtype = common_dtype(tuple(x.dtype for x in arrays), where)
     return cast_operands(where, arrays, dtype, casting)
 

@@ -585,7 +585,7 @@ def matmul(x1: Any, x2: Any, /) -> Any:
     return _matmul(x1, x2)
 
 
-@_own(2, usual=True)
+@_own(2)
 def outer(x1: Any, x2: Any, /) -> Any:
     """Return the products of each element of one vector with each of the other.
 
@@ -601,7 +601,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
     return FUNCTIONS["multiply"](x1[:, None], x2)
 
 
-@_own(2, usual=True)
+@_own(2)
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Return the inner products of vectors along `axis`, those of `x1` conjugated.
 
@@ -614,7 +614,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return call("vecdot", x1, x2, axis=axis)
 
 
-@_own(2, usual=True)
+@_own(2)
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Return the vectors that are perpendicular to two vectors of three elements along `axis`.
 
@@ -630,7 +630,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return call("cross", x1, x2, axis=axis)
 
 
-@_own(2, usual=True)
+@_own(2)
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
     """Return the sums of products over `axes`: a number of them, or two lists.
 
@@ -667,7 +667,7 @@ def matrix_power(a: Any, n: int) -> Any:
         a = _matmul(a, a)
 
 
-@_own(0, usual=True)
+@_own(0)
 def multi_dot(arrays: Any, *, out: Any = None) -> Any:
     """Return the product of several matrices, in the order that costs the least; the ends may be vectors.
 

@@ -21,42 +21,34 @@ VIEWS = frozenset(
     vsplit
     """.split()
 )
-# They compute with arrays on "cpu": the number of the first arguments that are arrays, 0 for a list of them, -1 for
-# all but text.
+# They move elements of arrays on "cpu": the number of the first arguments that are arrays, 0 for a list of them.
 MOVES = {
-    "append": 2, "column_stack": 0, "concat": 0, "diag": 1, "diff": 1, "dstack": 0, "einsum": -1, "hstack": 0,
-    "kron": 2, "matvec": 2, "outer": 2, "pad": 1, "tensordot": 2, "tril": 1, "triu": 1,
-    "vecdot": 2, "vecmat": 2, "vstack": 0,
+    "append": 2, "column_stack": 0, "concat": 0, "dstack": 0, "hstack": 0, "pad": 1, "tril": 1, "triu": 1,
+    "vstack": 0,
 }  # fmt: skip
 # Options that those calls may have; by default all parameters.
 _PARAMETERS = {
     "concat": "arrays axis",
-    "diff": "a n axis",
-    "einsum": "subscripts x1 x2 x3 x4 x5 x6",
     "hstack": "tup",
-    "matvec": "x1 x2",
-    "outer": "a b",
     "pad": "array pad_width mode",
     "ravel": "a",
     "reshape": "a shape order",
-    "vecdot": "x1 x2 * axis",
-    "vecmat": "x1 x2",
     "vstack": "tup",
 }
-# Those that they have. A reshape that needs a copy is refused, because NumPy does not read the elements of views.
+# Those that they have. NumPy gets arrays of a GPU without elements, so it refuses a reshape that needs a copy.
 _FIXED: dict[str, dict[str, object]] = {
     "ravel": {"shape": -1, "copy": False},
     "reshape": {"copy": False},
 }
-# Elements of an array; for more of them the package's products are faster.
-_MOST = {"einsum": 1024, "kron": 128, "outer": 128}
+# Elements of an array; with more of them the package is faster.
+_MOST = dict.fromkeys(("tril", "triu"), 4096)
 
 
 def by_numpy(name: str) -> Callable[[T], T]:
     """Return the decorator of gpuinterop's function for numpy.`name`, which carries out the other calls."""
-    function = getattr(np, "reshape" if name == "ravel" else name, None)
-    if function is None or (name not in VIEWS and name not in MOVES):  # NumPy 2.1 lacks two
+    if name not in VIEWS and name not in MOVES:
         return lambda function: function
+    function = getattr(np, "reshape" if name == "ravel" else name)
     return _core.by_numpy(
         function,
         _PARAMETERS.get(name) or words(inspect.signature(function)),

@@ -67,12 +67,14 @@ def read_like(like: Any, function: Any, value: Any, dtype: Any = None, **options
     NumPy reads host values, which are then uploaded. Arrays on a GPU stay there.
     """
     if not isinstance(value, _core.Array) or core_view(value).device.type == "cpu":
+        if options.get("copy") is False:
+            raise ValueError("copy=False, which an upload needs")
         host = function(value, dtype=dtype, **options)
         return _core.view(GpuArray, asarray(host, device=like.device))
-    copied = options.pop("copy", function is np.array)
+    copied = options.pop("copy", True if function is np.array else None)
     if options:
         raise TypeError(f"{', '.join(options)} is not supported for arrays on a GPU")
-    return asarray(value, dtype, device=like.device, copy=copied or None)
+    return asarray(value, dtype, device=like.device, copy=copied)
 
 
 # ---- splitting and repeating ------------------------------------------------------------------------
@@ -441,11 +443,10 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
 }  # fmt: skip
 
 for name in (*VIEWS, *MOVES):
-    function: Any = getattr(np, name, None)
-    own: Any = NUMPY_FUNCTIONS.get(function)  # none for ufuncs, such as vecdot
+    own: Any = NUMPY_FUNCTIONS[getattr(np, name)]
     # The core carries out the usual calls of some itself, such as concatenate.
-    if own and not isinstance(own, type(roll)):
-        NUMPY_FUNCTIONS[function] = by_numpy(name)(own)
+    if not isinstance(own, type(roll)):
+        NUMPY_FUNCTIONS[getattr(np, name)] = by_numpy(name)(own)
 # The core carries these out without Python; a call that one of them refuses goes to the function above.
 _core._set_numpy_functions(
     {f: own for f, own in NUMPY_FUNCTIONS.items() if isinstance(own, (BuiltinFunctionType, type(roll)))}

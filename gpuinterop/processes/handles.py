@@ -174,10 +174,12 @@ def share_once(array: Any) -> Handle | None:
 
     The memory is such that it outlives this process, because an engine may end its processes at any time.
     """
-    plan, found = _plan_memory(ArrayInfo.of(array))
-    if not plan.shared or (found is None or getattr(found, "mechanism", "vmm") != "vmm"):
+    found = _plan_memory(ArrayInfo.of(array))[1]
+    if found is None:
         return None
-    return _add(_offer(array, found), once=True)
+    on_host = array.device.type == "cpu"
+    lasts = host_memory.keeps_its_length(found[0]) if on_host else found.mechanism == "vmm"
+    return _add(_offer(array, found), once=True) if lasts else None
 
 
 def _add(offer: service.Offer, once: bool) -> Handle:

@@ -18,7 +18,8 @@ _SELF = Path("/proc/self")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # Seals that keep the length of a file, because a process that reads beyond a shortened file is ended by the system,
 # and that refuse more seals, with which an opener could forbid further writable mappings.
-_F_ADD_SEALS, _SEALS = 1033, 1 | 2 | 4
+_F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
+_SEAL_SEALS, _SEAL_SHRINK, _SEAL_GROW = 1, 2, 4
 # A row of /proc/self/maps: first and last address, rights, offset in the file, device, inode, name.
 _ROW = re.compile(r"(\w+)-(\w+) (.)(.).(.) (\w+) (\w+):(\w+) (\d+) *(.*)")
 
@@ -69,8 +70,16 @@ def new_memory(nbytes: int) -> HostMapping:
     """Return zeroed memory of a file without a name, which exists as long as a process has it open or mapped."""
     file = File(os.memfd_create("gpuinterop", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
     os.ftruncate(file.descriptor, nbytes)
-    fcntl.fcntl(file.descriptor, _F_ADD_SEALS, _SEALS)
+    fcntl.fcntl(file.descriptor, _F_ADD_SEALS, _SEAL_SEALS | _SEAL_SHRINK | _SEAL_GROW)
     return HostMapping(file, 0, nbytes, readonly=False)
+
+
+def keeps_its_length(file: File) -> bool:
+    """Return whether no process can shorten a file."""
+    try:
+        return bool(fcntl.fcntl(file.descriptor, _F_GET_SEALS) & _SEAL_SHRINK)
+    except OSError:  # the file system has no seals
+        return False
 
 
 def find_file(address: int, nbytes: int, readonly: bool) -> tuple[File, int, bool] | str:

@@ -60,6 +60,12 @@ class _Entry:
         self.offer, self.leases, self.open = offer, 0, True
         self.until = time.monotonic() + ONCE_SECONDS if once else None
 
+    def is_late(self) -> bool:
+        return self.until is not None and self.until < time.monotonic()
+
+    def opens(self) -> bool:
+        return self.open and not self.is_late()
+
 
 class _Owner:
     """The thread that answers openers, and the table of offers. One for a process, made on the first share."""
@@ -79,9 +85,9 @@ class _Owner:
 
     def add(self, offer: Offer, once: bool = False) -> bytes:
         """Return the token of a new offer, and withdraw those for one opening that nobody has opened."""
-        token, now = secrets.token_bytes(TOKEN_BYTES), time.monotonic()
+        token = secrets.token_bytes(TOKEN_BYTES)
         with self.changed:
-            late = [t for t, entry in self.entries.items() if entry.until and entry.until < now]
+            late = [t for t, entry in self.entries.items() if entry.is_late()]
             self.entries[token] = _Entry(offer, once)
         for other in late:
             self.withdraw(other)
@@ -145,7 +151,7 @@ class _Owner:
         """Answer an opener; False ends the connection."""
         with self.changed:
             entry = self.entries.get(token)
-            if entry is None or not entry.open:
+            if entry is None or not entry.opens():
                 connection.send(b"{}")
                 return False
             entry.leases += 1
@@ -209,7 +215,7 @@ def offered_here(address: str, token: bytes) -> Offer | None:
         return None
     with _owner.changed:
         entry = _owner.entries.get(token)
-        if entry is None or not entry.open:
+        if entry is None or not entry.opens():
             raise no_longer_shared()
     if entry.until is not None:
         _owner.withdraw(token)

@@ -60,7 +60,7 @@ class SortingMethods(_core.Array):
 
     @_core.by_numpy(np.ndarray.partition, "self kth axis", in_place=True)
     def partition(self, kth: Any, axis: int = -1) -> None:
-        """Sort the array itself so that the element at `kth` is in its place; see `gpuinterop.partition`.
+        """Partition the array itself so that the element at `kth` is in its place; see `gpuinterop.partition`.
 
         Examples
         --------

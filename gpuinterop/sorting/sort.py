@@ -176,7 +176,12 @@ def _partitioned(x: Any, kth: Any, axis: Any, where: str) -> Any:
             raise ShapeError(where=where, expected=f"positions from {-length} to {length - 1}", got=f"kth={place}",
                              fix="pass a position in the axis")  # fmt: skip
     indices = where == "argpartition"
-    if x.device.type != "cpu" or x.ndim > _MOST_SORTED_AXES or not is_ordinary(x.dtype):
+    if (
+        not places
+        or x.device.type != "cpu"
+        or x.ndim > _MOST_SORTED_AXES
+        or not is_ordinary(x.dtype)
+    ):
         return _sorted(x, axis, None, None, None, False, "argsort" if indices else "sort")
     source = results.plain(x.reshape(-1) if axis is None else x)
     dtype = np.dtype(np.int64) if indices else source.dtype

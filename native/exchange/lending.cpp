@@ -104,15 +104,15 @@ struct NumpyFunction {
   PyRef function;
   std::vector<PyRef> names;    // of the parameters that a call may pass
   Py_ssize_t positional = -1;  // the number of those without a name
-  Py_ssize_t arrays;    // the first ones; 0: the first one is a list of arrays; -1: all but text
-  int64_t most;         // elements of an array
-  PyRef fixed_options;  // a dict, of options that each call gets
-  PyRef fixed_names;    // a tuple
-  std::vector<PyRef> fixed;  // their values
-  PyRef defaults;            // a dict: values that other parameters have without an argument
-  bool views;                // it makes views, and reads no element
-  bool mixed;                // the arrays may differ in dtype
-  bool in_place;             // it changes the first array, and returns None
+  Py_ssize_t arrays;           // the first ones; 0: the first one is a list of arrays
+  int64_t most;                // elements of an array
+  PyRef fixed_options;         // a dict, of options that each call gets
+  PyRef fixed_names;           // a tuple
+  std::vector<PyRef> fixed;    // their values
+  PyRef defaults;              // a dict: values that other parameters have without an argument
+  bool views;                  // it makes views, and reads no element
+  bool mixed;                  // the arrays may differ in dtype
+  bool in_place;               // it changes the first array, and returns None
 };
 auto& numpy_calls = *new std::deque<NumpyFunction>;  // never destroyed; references stay valid
 
@@ -161,8 +161,7 @@ PyRef keep_value(PyObject* value) {
 
 PyRef as_numpy_argument(const NumpyFunction& f, Py_ssize_t i, PyObject* value, Call& call) {
   auto lend = [&](PyObject* x) { return lend_to_numpy(f, x, call); };
-  if (f.arrays < 0 && PyUnicode_CheckExact(value)) return PyRef::borrow(value);
-  if (i < f.arrays || f.arrays < 0) return lend(value);
+  if (i < f.arrays) return lend(value);
   if (i || f.arrays) return keep_value(value);
   const PyRef items = items_of(value);
   return items ? convert_items(items.get(), true, lend) : PyRef();
@@ -312,7 +311,9 @@ PyRef defaults_of(nb::callable python) {
 nb::object by_numpy(nb::callable function, nb::str parameters, int arrays, nb::object fixed,
                     bool views, bool mixed, bool in_place, std::optional<int64_t> most) {
   // NumPy looks for operands of other libraries before it calls this one.
-  const nb::object itself = nb::getattr(function, "_implementation", function);
+  nb::object itself = nb::getattr(function, "_implementation", function);
+  // No operation of the package warns of an overflow.
+  if (!views) itself = nb::module_::import_("numpy").attr("errstate")("all"_a = "ignore")(itself);
   NumpyFunction f{.function = PyRef::borrow(itself.ptr()),
                   .arrays = arrays,
                   .most = most.value_or(INT64_MAX),
@@ -444,7 +445,7 @@ void exchange::register_lending(nb::module_& m) {
       "Decorator of a function, or, if the first parameter is self, of a method, whose usual calls "
       "a function of NumPy carries out on the memory of the arrays. `parameters`: those that such "
       "a call may pass, behind * by name only; the first `arrays` are arrays, 0: the first is a "
-      "list of them, -1: all but text. `views`: it makes views, on any device. `in_place`: it "
+      "list of them. `views`: it makes views, on any device. `in_place`: it "
       "changes the first array. `most`: elements of an array.");
   m.def("call_lent", &call_lent, "library"_a, "family"_a, "function"_a, "args"_a, "kwargs"_a,
         "take"_a,

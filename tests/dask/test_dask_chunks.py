@@ -282,7 +282,7 @@ def received(header, frames):
     return deserialize(header, frames)
 
 
-def test_what_is_sent_as_a_handle():
+def test_what_is_sent_as_a_handle(tmp_path):
     x = make((200, 300), True)
     header, frames = sent(x.T, HERE)
     assert (header["serializer"], frames) == ("dask", [])
@@ -292,7 +292,9 @@ def test_what_is_sent_as_a_handle():
         received(header, frames)  # it can be opened once
     for context in ELSEWHERE.values():
         assert sent(x, context)[0]["serializer"] == "pickle"
-    for other in (x[:2], make((200, 300), False), gi.zeros((0, 5), device="cpu")):
+    # Anybody may shorten a file with a name, which ends its readers.
+    named = gi.from_any(np.memmap(tmp_path / "file", "f8", "w+", shape=60000))
+    for other in (x[:2], make((200, 300), False), gi.zeros((0, 5), device="cpu"), named):
         assert sent(other, HERE)[0]["serializer"] == "pickle"
 
 

@@ -1,5 +1,7 @@
 """The functions with NumPy's names: NumPy's values, on the device of the arrays, and of their classes."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -335,6 +337,30 @@ def test_numpys_matmul_takes_the_dtype_of_its_loop(device):
     for x, dtype in ((m.astype("complex64"), "float64"), (k.astype("float32"), "int64")):
         with pytest.raises(gi.DTypeError, match="same_kind casting"):
             np.matmul(x, x.T, dtype=dtype)
+
+
+def test_no_call_warns_on_the_host():
+    x = gi.asarray(np.array([1e308, 1e308, np.inf]), device="cpu")
+    calls = [gi.cumsum, gi.diff, gi.fft.fft, np.cumsum, lambda x: x.cumprod(), lambda x: gi.outer(x, x),
+             lambda x: gi.cumsum(x[::-1])]  # fmt: skip
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        for call in calls:
+            call(x)
+
+
+def test_a_cast_of_joined_arrays_keeps_the_class(device):
+    x, whole = gi.ones(2, device=device), gi.GpuArray([1, 2], "int8", device=device)
+    joined = gi.concatenate([x, whole], casting="safe")
+    assert (type(joined), joined.dtype) == (gi.CudaNdarray, np.float32)
+    for call in (gi.concatenate, gi.stack):
+        for casting in ("bad", 3):
+            with pytest.raises(gi.ArgumentTypeError, match="'same_kind'"):
+                call([whole, whole], casting=casting)
+
+
+def test_methods_that_numpy_carries_out_are_named_by_the_class():
+    assert gi.GpuArray.sort.__qualname__ == "GpuArray.sort"
 
 
 def test_shapes_that_only_numpy_tells_apart(device):

@@ -198,6 +198,20 @@ def test_sorts_in_place(place):
         number.sort()
 
 
+@pytest.mark.parametrize("dtype", ["int64", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(2500, 3), (3, 2500), (300, 30)])
+def test_lines_of_any_length_are_sorted_stably_on_the_host(dtype, shape):
+    host = values_of(dtype, shape)
+    if dtype != "int64":
+        host[::3], host[1::5] = -0.0, 0.0
+    for axis in (0, 1):
+        x = gi.from_any(host)
+        found, expected = gi.sort(x, axis).get(), np.sort(host, axis, kind="stable")
+        assert found.tobytes() == expected.tobytes()
+        places = gi.argsort(x, axis).get()
+        np.testing.assert_array_equal(places, np.argsort(host, axis, kind="stable"), strict=True)
+
+
 def test_partition(place):
     host = values_of("int32", (50, 70))
     x = gi.GpuArray(host, device=place)
@@ -210,6 +224,7 @@ def test_partition(place):
     x.partition(5, axis=0)
     assert (x.get()[5] == np.sort(host, 0)[5]).all()
     for function in (gi.partition, gi.argpartition):
+        assert function(x, []).shape == x.shape
         with pytest.raises(gi.ShapeError, match="kth=70"):
             function(x, 70)
 
