@@ -137,7 +137,7 @@ def _shares(a: Any, array: Any) -> bool:
 
 
 # In this order, because an array that meets one condition may fail to answer the next.
-_REFUSALS: tuple[Any, ...] = (
+_REFUSALS: tuple[Any, ...] = (  # a condition, and what `refuse_object` takes
     (
         lambda a: isinstance(a, sys.modules["jax"].core.Tracer), errors.ConversionTypeError, "",
         "an array with values", "a tracer ({0.aval}) inside jit, grad or vmap",
@@ -162,4 +162,7 @@ _REFUSALS: tuple[Any, ...] = (
 
 def judge(a: Any) -> Plan | None:
     """Refuse tracers, and arrays that are deleted, sharded, or of a dtype without memory."""
-    return refuse_object(a, "from_jax", _REFUSALS)
+    for condition, *error in _REFUSALS:
+        if condition(a):
+            return refuse_object(a, "from_jax", *error)
+    return None

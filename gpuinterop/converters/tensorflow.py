@@ -35,7 +35,7 @@ def export(x: Any, tf: Any) -> Any:
     return tf.experimental.dlpack.from_dlpack(source.__dlpack__())
 
 
-_REFUSALS: tuple[Any, ...] = (
+_REFUSALS: tuple[Any, ...] = (  # a condition, and what `refuse_object` takes
     (
         lambda t: "Variable" in type(t).__name__, errors.ConversionTypeError, "",
         "a tensor, because an assignment to a variable may move its memory", "a variable",
@@ -60,7 +60,10 @@ _REFUSALS: tuple[Any, ...] = (
 
 def judge(t: Any) -> Plan | None:
     """Refuse variables, symbolic tensors, and tensors without numbers or on other devices."""
-    return refuse_object(t, "from_tensorflow", _REFUSALS)
+    for condition, *error in _REFUSALS:
+        if condition(t):
+            return refuse_object(t, "from_tensorflow", *error)
+    return None
 
 
 def describe(t: Any) -> ArrayInfo:

@@ -98,7 +98,7 @@ def _has_no_memory(t: Any) -> bool:
 
 
 # In this order, because a tensor that meets one condition may fail to answer the next.
-_REFUSALS: tuple[Any, ...] = (
+_REFUSALS: tuple[Any, ...] = (  # a condition, and what `refuse_object` takes
     (
         _has_no_memory, errors.ConversionTypeError, "", "a tensor with memory of its own",
         "{0.__class__.__module__}.{0.__class__.__qualname__}, a wrapper around other tensors or none",
@@ -143,9 +143,11 @@ _REFUSALS: tuple[Any, ...] = (
 
 def judge(t: Any) -> Plan | None:
     """Return the plan for a tensor whose memory does not hold its values, None for an ordinary tensor."""
-    refused = refuse_object(t, "from_torch", _REFUSALS)
-    if refused is not None or not (t.is_conj() or t.is_neg()):
-        return refused
+    for condition, *error in _REFUSALS:
+        if condition(t):
+            return refuse_object(t, "from_torch", *error)
+    if not (t.is_conj() or t.is_neg()):
+        return None
     call = "resolve_conj" if t.is_conj() else "resolve_neg"
     return copy_needed(
         "gpuinterop", "from_torch", describe(t), errors.ExportError,

@@ -7,7 +7,6 @@ access to memory, a driver or a stream.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -218,15 +217,11 @@ def refuse(
     return Plan(library, "refused", reason, code or error.reason, axis, 0, fix, where, got, error)
 
 
-def refuse_object(obj: Any, where: str, rows: Iterable[Any]) -> Plan | None:
-    """Return a plan to raise by the first row whose condition holds for an object, None if none does.
-
-    A row is (condition, error class, code, expected, got, fix); `got` may name attributes: "{0.dtype}".
-    """
-    for condition, error, code, expected, got, fix in rows:
-        if condition(obj):
-            return refuse("gpuinterop", where, error, expected, got.format(obj), fix, code=code)
-    return None
+def refuse_object(
+    obj: Any, where: str, error: type[errors.GpuInteropError], code: str, expected: str, got: str, fix: str
+) -> Plan:  # fmt: skip
+    """Return a plan to raise for an object; `got` may name attributes of it: "{0.dtype}"."""
+    return refuse("gpuinterop", where, error, expected, got.format(obj), fix, code=code)
 
 
 def copy_needed(
