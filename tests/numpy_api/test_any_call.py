@@ -193,7 +193,7 @@ def test_a_call_with_a_list_of_arrays(device, name, data):
         "dtype": st.none() | st.sampled_from(DTYPES),
         "casting": among("no", "equiv", "safe", "same_kind", "unsafe"),
     }
-    if "axis" in inspect.signature(of(np, name)).parameters:
+    if "axis" in inspect.signature(of(gi, name)).parameters:
         options["axis"] = st.integers(0, len(shape) - 1)
     compare(name, (hosts,), (arrays,), drawn(data.draw, options))
 
