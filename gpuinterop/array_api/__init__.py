@@ -342,16 +342,21 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(np.broadcast_shapes(*shapes))
 
 
+def _options_of_sorts(descending: Any, stable: Any) -> dict[str, Any]:
+    # Every sort is stable, and the usual call gives no option.
+    return {"descending": descending, "stable": None if stable is True else stable}
+
+
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """Return a sorted copy along an axis."""
-    checked = None if stable is True else stable  # every sort is stable
-    return _sort.sort(_operand("sort", x), axis, descending=descending, stable=checked)
+    options = _options_of_sorts(descending, stable)
+    return _sort.sort(_operand("sort", x), axis, **options)
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """Return the indices that sort along an axis; equal elements keep their order."""
-    checked = None if stable is True else stable
-    return _sort.argsort(_operand("argsort", x), axis, descending=descending, stable=checked)
+    options = _options_of_sorts(descending, stable)
+    return _sort.argsort(_operand("argsort", x), axis, **options)
 
 
 def unique_values(x: Any, /) -> Any:

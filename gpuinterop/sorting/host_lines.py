@@ -17,7 +17,7 @@ _WIDEST = 1 << 32  # elements of a line whose index does not fit beside 32 bits 
 
 
 def is_ordinary(dtype: np.dtype[Any]) -> bool:
-    """Return whether NumPy knows the order of a dtype; among those of ml_dtypes NaN may be anywhere."""
+    """Return whether NumPy knows the order of a dtype; it sorts NaN of ml_dtypes to any place."""
     return dtype.isbuiltin == 1
 
 
@@ -45,7 +45,7 @@ def _has_equals(values: np.ndarray[Any, Any]) -> Any:
 
 
 def sorted_places(values: np.ndarray[Any, Any], along: int) -> Any:
-    """Return the indices that sort along an axis; those of equal values ascend."""
+    """Return the indices that sort along an axis; the indices of equal values ascend."""
     if not is_ordinary(values.dtype):
         values = values.astype(np.float32)
     length = values.shape[along]
