@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent / "benchmarks"), os.environ.get("PYTHONPATH", "")]),
         "ARRAY_API_TESTS_MODULE": module, "ARRAY_API_TESTS_VERSION": "2025.12", "JAX_ENABLE_X64": "1",
-        "SCIPY_ARRAY_API": "1",
+        "JAX_PLATFORMS": "cpu" if given.device == "cpu" else "", "SCIPY_ARRAY_API": "1",
         OPTIONS: json.dumps([given.suite, given.library, given.device, given.record]),
     }  # fmt: skip
     if given.suite in PACKAGES:
@@ -122,6 +122,10 @@ def pytest_configure(config: Any) -> None:
         import gpuinterop.devices
 
         gpuinterop.devices.set_default_device(_device)
+    elif _library == "torch":
+        import torch
+
+        torch.set_default_device(_device.partition(":")[0])
     prepare = f"_for_{_suite.replace('-', '_')}"
     globals().get(prepare, id)(LIBRARIES[_library][0])
 

@@ -93,8 +93,9 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
         raise TypeError(f"an array of {a.ndim} axes" if a.ndim != 2 else "wrap=True")
     target = a.diagonal()
     if np.ndim(val):
-        values = as_operand(val, a, "numpy.fill_diagonal").ravel()
-        val = take_put.take(values, np.arange(target.size) % max(values.size, 1))
+        val = as_operand(val, a, "numpy.fill_diagonal").ravel()
+        if val.size != target.size:
+            val = take_put.take(val, np.arange(target.size) % max(val.size, 1))
     target[...] = val
 
 
