@@ -10,7 +10,7 @@ PYTEST_FLAGS ?=
 SOAK ?= 320
 CYCLES ?= 10000000
 TOOL ?= memcheck
-TESTS ?= $(addprefix tests/,arrays devices elementwise fusion index jit numpy_api product reduce captures exchange converters)
+TESTS ?= $(addprefix tests/,arrays devices elementwise errors fusion index jit numpy_api product reduce captures exchange converters)
 WITH ?=
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 
@@ -28,7 +28,7 @@ quick := -m "not slow and not bench"
 # they run programs, on a GPU where there is one.
 repository := $(filter-out %/test_demo.py %/test_docs.py,$(wildcard tests/house/test_*.py))
 # The tests whose results may differ with another build of the core.
-core := -m "not slow and not bench and not text" $(addprefix tests/,arrays captures converters devices elementwise exchange fusion index numpy_api product reduce)
+core := -m "not slow and not bench and not text" $(addprefix tests/,arrays captures converters devices elementwise errors exchange fusion index numpy_api product reduce)
 
 # pytest once for the host and a GPU, if there is one, and once for the fake driver (tests/conftest.py).
 # Status 5: no test was chosen. tests/conftest.py appends the counts of each run to the file that the variable names.
@@ -62,7 +62,7 @@ soak: $(VENV)/.installed ## run the property tests with a million examples (SOAK
 	GPUINTEROP_SOAK=$(SOAK) $(bin)/python -m pytest -n $(JOBS) --timeout 0 -m "hypothesis and not bench" $(PYTEST_FLAGS)
 
 cycles: $(VENV)/.installed ## check that ten million exports, imports and views of each kind leak no memory and no references
-	GPUINTEROP_SOAK_CYCLES=$(CYCLES) $(bin)/python -m pytest -n $(JOBS) --timeout 0 tests/exchange/test_struct_lifetime.py $(PYTEST_FLAGS)
+	GPUINTEROP_SOAK_CYCLES=$(CYCLES) $(bin)/python -m pytest -n $(JOBS) --timeout 0 tests/exchange/lifetime/test_struct_lifetime.py $(PYTEST_FLAGS)
 
 # The sanitizer checks only the process of the tests, not those that a test starts. It keeps the Python frames
 # that it shows in its reports, and so the arrays in them: tests marked "lifetime" would fail.

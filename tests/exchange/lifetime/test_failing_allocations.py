@@ -56,7 +56,7 @@ def fail_every_allocation(name) -> None:
 )
 def test_every_allocation_fails_once(name):
     run(
-        f"import test_failing_allocations as tests; tests.fail_every_allocation({name!r})",
+        f"from lifetime import test_failing_allocations as tests; tests.fail_every_allocation({name!r})",
         timeout=120,
     )
 
@@ -75,7 +75,9 @@ def fail_allocations_of_a_product() -> None:
 
 
 def test_failing_allocation_of_an_operator_is_a_memory_error():
-    run("import test_failing_allocations as tests; tests.fail_allocations_of_a_product()")
+    run(
+        "from lifetime import test_failing_allocations as tests; tests.fail_allocations_of_a_product()"
+    )
 
 
 # MAKE_FUNCTION of Python 3.12 releases its code object once too often where the function cannot be allocated, and a
@@ -116,7 +118,9 @@ def fail_allocations_of_objects() -> None:
 
 @python_ends
 def test_failing_allocation_of_an_object_is_an_error():
-    run("import test_failing_allocations as tests; tests.fail_allocations_of_objects()")
+    run(
+        "from lifetime import test_failing_allocations as tests; tests.fail_allocations_of_objects()"
+    )
 
 
 FIRST_CALLS = {
@@ -160,7 +164,7 @@ def fail_allocations_of_first_calls() -> None:
 @python_ends
 def test_failing_allocation_of_a_first_call_is_an_error_of_that_call():
     run(
-        "import test_failing_allocations as tests; tests.fail_allocations_of_first_calls()",
+        "from lifetime import test_failing_allocations as tests; tests.fail_allocations_of_first_calls()",
         timeout=300,
     )
 
