@@ -14,11 +14,11 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.elementwise.calls import FUNCTIONS, call
-from gpuinterop.elementwise.numpy_modules import by_device
 from gpuinterop.elementwise.results import check_out, plain
 from gpuinterop.errors import ShapeError, short_repr
 from gpuinterop.errors.messages import not_one_of
 from gpuinterop.index.join_split import concatenate
+from gpuinterop.numpy_calls.submodules import by_device
 
 from . import cufft
 

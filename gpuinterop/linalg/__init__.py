@@ -15,9 +15,9 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import FUNCTIONS, call
-from gpuinterop.elementwise.numpy_modules import by_device, require_dtypes
 from gpuinterop.errors import LinAlgError, ShapeError, short_repr
 from gpuinterop.errors.messages import not_an_int, not_one_of
+from gpuinterop.numpy_calls.submodules import by_device, require_dtypes
 from gpuinterop.product.functions import matmul as _matmul
 from gpuinterop.reduce.functions import norm as _norm_of_vectors
 

@@ -18,11 +18,11 @@ from gpuinterop.arrays.numpy_views import download
 from gpuinterop.devices import find_libraries
 from gpuinterop.elementwise.calls import FUNCTIONS, PREPARE, call
 from gpuinterop.elementwise.functions import cast_into
-from gpuinterop.elementwise.numpy_modules import NOT_CONVERGED, NOT_POSITIVE, SINGULAR
 from gpuinterop.elementwise.results import new_like
 from gpuinterop.errors import CudaError, LinAlgError
 from gpuinterop.fusion.fuse import fuse
 from gpuinterop.index.join_split import concatenate
+from gpuinterop.numpy_calls.submodules import NOT_CONVERGED, NOT_POSITIVE, SINGULAR
 
 # Above this many rows cuSOLVER is faster, one matrix after the other.
 MOST_BATCHED = 512

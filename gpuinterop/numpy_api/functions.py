@@ -30,13 +30,13 @@ from gpuinterop.exchange.incoming import as_input_array
 from gpuinterop.fusion.fuse import fuse
 from gpuinterop.index import getitem, join_split, take_put
 from gpuinterop.ndarray import GpuArray
+from gpuinterop.numpy_calls.top_level import MOVES, VIEWS, by_numpy
 from gpuinterop.product import functions as products
 from gpuinterop.reduce.functions import FUNCTIONS_OF_AXES
 from gpuinterop.reduce.table import REDUCTIONS, Reduction
 from gpuinterop.sorting import scan, search, sort
 
 from . import build, contractions, equality
-from .by_numpy import MOVES, VIEWS, by_numpy
 
 # ---- new arrays -------------------------------------------------------------------------------------
 

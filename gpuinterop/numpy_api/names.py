@@ -18,9 +18,9 @@ from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.errors.messages import refused_by_numpy
 from gpuinterop.fusion.fuse import fuse
+from gpuinterop.numpy_calls.top_level import by_numpy
 
 from . import contractions
-from .by_numpy import by_numpy
 
 # name | its arguments that are arrays: the number of leading ones, "*" all, "[]" a list of them as the first, "+" those
 # of einsum | what it returns, and in the next line an example = its value.

@@ -9,7 +9,8 @@ from typing import TypeVar
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.elementwise.numpy_modules import words
+
+from .submodules import words
 
 T = TypeVar("T")
 

@@ -12,6 +12,8 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.arrays.numpy_views import as_numpy_view, to_host_array, wrap_numpy
+from gpuinterop.elementwise.operands import result_class
+from gpuinterop.elementwise.results import as_operands, class_for, plain
 from gpuinterop.errors import (
     ArgumentTypeError,
     DTypeError,
@@ -22,9 +24,6 @@ from gpuinterop.errors import (
 )
 from gpuinterop.errors.arguments import require_signature
 from gpuinterop.exchange import registry
-
-from .operands import result_class
-from .results import as_operands, class_for, plain
 
 # What a matrix lacks: expected, got and fix, with which cuSOLVER's reports and NumPy's errors are worded.
 SINGULAR = (

@@ -1,0 +1,1 @@
+"""Calls that NumPy carries out on the memory of the arrays."""
