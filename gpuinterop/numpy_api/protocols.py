@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import ExtensionFileLoader
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -85,8 +86,12 @@ def _path(ufunc: np.ufunc, method: str) -> str:
     """Return the name under which programs call a ufunc: its own, in the public part of the compiled module's."""
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
     for home, module in list(sys.modules.items()):
-        compiled = isinstance(getattr(module, "__loader__", None), ExtensionFileLoader)
-        if compiled and vars(module).get(ufunc.__name__) is ufunc:
+        # Not by getattr, which would import a module that its package loads on first use.
+        names = (
+            object.__getattribute__(module, "__dict__") if isinstance(module, ModuleType) else {}
+        )
+        compiled = isinstance(names.get("__loader__"), ExtensionFileLoader)
+        if compiled and names.get(ufunc.__name__) is ufunc:
             return f"{home.partition('._')[0]}.{name}"
     return name
 
