@@ -442,14 +442,11 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     **{function: _at_least(function) for function in (np.atleast_1d, np.atleast_2d, np.atleast_3d)},
 }  # fmt: skip
 
-for name in (*VIEWS, *MOVES):
-    own: Any = NUMPY_FUNCTIONS[getattr(np, name)]
-    # The core carries out the usual calls of some itself, such as concatenate.
-    if not isinstance(own, type(roll)):
-        NUMPY_FUNCTIONS[getattr(np, name)] = by_numpy(name)(own)
-# The core carries these out without Python; a call that one of them refuses goes to the function above.
+# The core carries these out without Python; calls that it declines go to the functions above.
 _core._set_numpy_functions(
     {f: own for f, own in NUMPY_FUNCTIONS.items() if isinstance(own, (BuiltinFunctionType, type(roll)))}
+    | {f: by_numpy(name)(NUMPY_FUNCTIONS[f]) for name in (*VIEWS, *MOVES)
+       if not isinstance(NUMPY_FUNCTIONS[f := getattr(np, name)], type(roll))}
     | {getattr(np, name): FUNCTIONS_OF_AXES[row.name]
        for row in REDUCTIONS.values() for name in (row.name, *row.aliases) if hasattr(np, name)}
     | {np.where: FUNCTIONS["where"], np.matmul: products.matmul, np.searchsorted: search.searchsorted,
