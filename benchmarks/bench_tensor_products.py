@@ -2,7 +2,8 @@
 
 Microseconds of a product on the device, as nodes of a CUDA graph, with all that runs before it. "exact" and
 "tf32x3" are gpuinterop's precisions; torch multiplies as float32 and with TF32. The errors are parts of |A| |B|.
-``--grid N`` measures N shapes without the rule that chooses (`is_faster` of gpuinterop/product/tensor_product.py).
+``--grid N`` measures N shapes without the rule that chooses (`is_faster` of gpuinterop/product/tensor_product.py), and
+says which of them the rule would have chosen. The rule was fitted to shapes of seed 1; other seeds judge it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import gpuinterop as gi
 from gpuinterop.product import tensor_product
 
 PRECISIONS = ("exact", "tf32x3")
+CHOSEN = "the rule takes tf32x3"  # 1 or 0, beside the times of a row
 
 
 def uniform(random: Any, m: int, n: int, k: int) -> Any:
@@ -46,10 +48,10 @@ def wide_range(random: Any, m: int, n: int, k: int) -> Any:
     return (x * rows).astype(np.float32), (y * elements).astype(np.float32)
 
 
-# Data, inner dimensions, and how many times the error of "exact" is allowed.
+# Data and inner dimensions.
 DATA: list[tuple[str, Any, tuple[int, ...]]] = [
-    ("normal", normal, (32, 64, 256, 1000, 4096)),
-    ("positive", uniform, (32, 64, 256, 1000, 4096)),
+    ("normal", normal, (32, 64, 96, 256, 1000, 4096)),
+    ("positive", uniform, (32, 64, 96, 256, 1000, 4096)),
     ("cancelling", cancelling, (256, 1024, 4096)),
     ("of wide range", wide_range, (256, 1000, 4096)),
 ]
@@ -147,11 +149,11 @@ class Run:
         out = gi.empty((batch, m, n) if batch > 1 else (m, n), device=self.device)
         bodies = {p: lambda p=p: gi.gemm(a, b, c, out=out, precision=p) for p in PRECISIONS}
         graphs = {who: self.replays(body) for who, body in bodies.items()}
-        if self.torch is not None and turns > 3 and not self.bench.on_host:
-            graphs |= self.torch_graphs(a, b, c, out)
+        if self.torch is not None and not self.bench.on_host:
+            graphs |= self.torch_graphs(a, b, c, out, tf32=turns > 5)
         return self.measure(graphs, turns)
 
-    def torch_graphs(self, *arrays: Any) -> dict[str, Any]:
+    def torch_graphs(self, *arrays: Any, tf32: bool) -> dict[str, Any]:
         torch = self.torch
         x, y, z, into = (None if v is None else torch.from_dlpack(v) for v in arrays)
 
@@ -159,6 +161,8 @@ class Run:
             return torch.matmul(x, y, out=into) if z is None else torch.addmm(z, x, y, out=into)
 
         found = {"torch": self.torch_replays(body)}
+        if not tf32:
+            return found
         torch.backends.cuda.matmul.allow_tf32 = True
         try:
             found["torch, TF32"] = self.torch_replays(body)
@@ -200,10 +204,14 @@ class Run:
                 for figure, of in (("maximum", np.max), ("median", np.median)):
                     turns = {p: [1e9 * float(of(error))] for p, error in found.items()}
                     self.bench.keep(f"{name}, k = {k}, {figure}", turns)
+                    allowed = 1.5 if k < 256 else 1.4 if draw is wide_range else 1.0
+                    ratio = turns["tf32x3"][0] / max(turns["exact"][0], 1e-30)
+                    if ratio > allowed:
+                        print(f"  {ratio:.2f} times the error, mark {allowed}  MISSED", flush=True)
 
-    def grid(self, count: int) -> None:
+    def grid(self, count: int, seed: int) -> None:
         """Measure shapes of all proportions without the rule, and say what the rule would have chosen."""
-        rule, draw = tensor_product.is_faster, random.Random(1)
+        rule, draw, adding = tensor_product.is_faster, random.Random(seed), random.Random(seed)
         most = min(2**27, self.pool.size // 2)  # elements of an operand
         chosen = False
 
@@ -212,9 +220,8 @@ class Run:
             chosen = rule(*shape)
             return True
 
-        seen = 0
         with patch.object(tensor_product, "is_faster", every_shape):
-            while seen < count:
+            while len(self.bench.rows) < count:
                 m, n, k = (round(2 ** draw.uniform(4, 14)) for _ in range(3))
                 kind = draw.randrange(4)
                 if kind == 0:
@@ -227,32 +234,48 @@ class Run:
                 work = 2 * m * n * k * batch
                 if not 2e7 <= work <= 2e11 or max(m * k, n * k, m * n) * batch > most:
                     continue
-                seen += 1
-                orders = draw.choice(["NN", "NN", "NT", "TN", "TT"])
-                times = self.product(m, n, k, batch, False, orders, 3)
-                exact, three = (statistics.median(times[p]) for p in PRECISIONS)
-                ratio = f"{exact / three:.2f}"
+                orders, adds = draw.choice(["NN", "NN", "NT", "TN", "TT"]), adding.random() < 0.25
+                chosen = False
+                times = self.product(m, n, k, batch, adds, orders, 5)
+                row = f"{f'{batch} of ' if batch > 1 else ''}{m}x{k} @ {k}x{n}{' + C' if adds else ''}, {orders}"
+                self.bench.keep(row, times | {CHOSEN: [float(chosen)]})
+
+    def judge(self) -> None:
+        """Say how good the choice of the rule is: the switch must make no shape slower."""
+        rows = self.bench.rows
+        ratio = {name: row["exact"] / row["tf32x3"] for name, row in rows.items()}
+        chosen = sorted(((ratio[name], name) for name, row in rows.items() if row[CHOSEN]))
+        left = sorted(((ratio[name], name) for name, row in rows.items() if not row[CHOSEN]))
+        slower = [f"{r:.2f} {name}" for r, name in chosen if r < 1]
+        faster = [f"{r:.2f} {name}" for r, name in left if r > 1.1]
+        print(f"{len(rows)} shapes, chosen {len(chosen)}, of these slower {len(slower)}: {slower}")
+        for what, found in (("chosen", chosen), ("left", left)):
+            if found:
+                ratios = [r for r, _ in found]
                 print(
-                    f"grid {m} {n} {k} {batch} {exact:.1f} {three:.1f} {ratio} {int(chosen)} {orders}",
-                    flush=True,
+                    f"{what}: least {ratios[0]:.2f}, median {statistics.median(ratios):.2f}, most {ratios[-1]:.2f}"
                 )
+        print(f"left although 1.1 times as fast or more: {len(faster)}: {faster[-8:]}")
 
 
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--grid", type=int, default=0, help="measure this many shapes instead")
+    options.add_argument("--seed", type=int, default=1, help="of the shapes of the grid")
     options.add_argument("--errors", action="store_true", help="measure errors instead")
     chosen = options.parse_args()
     unit = "1e-9 of |A| |B|" if chosen.errors else "us"
     bench = Benchmark("products on tensor cores", unit, chosen)
     run = Run(bench)
     if chosen.grid:
-        run.grid(chosen.grid)
+        run.grid(chosen.grid, chosen.seed)
     elif chosen.errors:
         run.errors()
     else:
         run.speed()
     bench.finish()
+    if chosen.grid:
+        run.judge()
 
 
 if __name__ == "__main__":
