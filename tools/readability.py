@@ -1,8 +1,8 @@
 """Print the median and the 90th percentile of the words in a sentence, for each page and for all pages together.
 
-``readability.py [PAGE OR FOLDER...]``: by default docs/ and README.md, without the decisions. Code blocks, tables and
-headings do not count. An inline piece of code is one word. A list item ends a sentence. Status 1 means that a page has
-longer sentences than the limits.
+``readability.py [PAGE OR FOLDER...]``: by default docs/ without the decisions, README.md and CHANGELOG.md. Code
+blocks, tables and headings do not count. An inline piece of code is one word. A list item ends a sentence. Status 1
+means that a page has longer sentences than the limits.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def scores(lengths: list[int]) -> tuple[float, float]:
 
 
 def pages(arguments: list[str]) -> Iterator[Path]:
-    chosen = [Path(one) for one in arguments] or [ROOT / "docs", ROOT / "README.md"]
+    chosen = [Path(one) for one in arguments] or [
+        ROOT / name for name in ("docs", "README.md", "CHANGELOG.md")
+    ]
     for path in chosen:
         found = sorted(path.rglob("*.md")) if path.is_dir() else [path]
         yield from (p for p in found if not {"adr", "project"} & set(p.parts))

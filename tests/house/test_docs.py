@@ -111,6 +111,10 @@ def test_links_resolve(page):
     assert not broken
 
 
+def test_sentences_are_short(capsys):
+    assert tool("readability").main([]) == 0, capsys.readouterr().out
+
+
 def test_every_page_is_reachable_from_the_index():
     start = ROOT / "docs" / "index.md"
     seen, todo = set(), [start]
