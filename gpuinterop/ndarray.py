@@ -68,8 +68,10 @@ class ArrayMethods(ReductionMethods, SortingMethods, ArgumentMethods, ViewMethod
     __torch_function__: Any = classmethod(incoming.torch_function)
 
     def __dir__(self) -> list[str]:
-        # For completion: without the names that only Theano's programs and PyCUDA's kernels read.
+        # For completion: without the names that only Theano's programs and PyCUDA's kernels read, and those that
+        # this array lacks.
         names = set(super().__dir__()) - _MISSING - {"allocator"}
+        names -= {n for n in ("mT", "__cuda_array_interface__") if not hasattr(self, n)}
         return [name for name in names if name[:1] != "_" or name[:2] == "__"]
 
     # ---- reading values ----------------------------------------------------------------------------
