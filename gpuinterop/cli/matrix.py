@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gpuinterop.cli import layouts_in_help, nearest, words_of
+from gpuinterop.cli import device_of, layouts_in_help, nearest, words_of
 from gpuinterop.cli.terminal import Progress, say
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.exchange import registry
@@ -63,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tried(bridges: list[str], wanted: dict[str, list[str] | None]) -> Matrix:
+    for device in wanted["device"] or ():
+        device_of(device)
     only = wanted["library"]
     libraries = None if only is None else named(only, "--only")
     if bridges:

@@ -45,7 +45,7 @@ def _painted(line: str) -> str:
 
 
 class Progress:
-    """Within the block, a terminal's last line shows the seconds and the number of finished items.
+    """Within the block, a terminal's last line shows a bar of the finished items, and the seconds.
 
     A thread writes it to the standard error, because one item, such as an import, may take most of the time.
     """
@@ -58,7 +58,8 @@ class Progress:
     def over(self, items: Sequence[T]) -> Iterator[T]:
         """Yield the items and count them."""
         for i, item in enumerate(items):
-            self.done = f", {i} of {len(items)}"
+            full = 20 * i // len(items)
+            self.done = f" [{'#' * full}{'.' * (20 - full)}] {i} of {len(items)}"
             yield item
         self.done = ""
 

@@ -61,7 +61,7 @@ def test_colours_and_progress_are_for_terminals_only(slow):
     assert "to   buffer  \x1b[32mS\x1b[0m       \x1b[33mC\x1b[0m" in coloured
     assert "3 \x1b[32mshared\x1b[0m, 1 \x1b[33mcopied\x1b[0m" in coloured
     for text in coloured, plain:
-        assert re.search(r"\rgpuinterop matrix, 0 of 1, \d s .*\r {60}\r", text)
+        assert re.search(r"\rgpuinterop matrix \[\.{20}\] 0 of 1, \d s .*\r {60}\r", text)
     assert "\x1b" not in plain
     piped = subprocess.run(MATRIX, capture_output=True, text=True, check=True)
     assert piped.stderr == ""

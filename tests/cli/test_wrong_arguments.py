@@ -24,7 +24,7 @@ REFUSED = [
     (["matrix", "--only", "tourch"], "fix: pass 'torch'"),
     (["matrix", "--only", "numpy", "--layouts", "spiral"], "'spiral'"),
     (["matrix", "--only", "numpy", "--dtypes", "float31"], "'float31'"),
-    (["matrix", "--only", "numpy", "--device", "tpu"], "tpu"),
+    (["matrix", "--only", "numpy", "--device", "tpu"], "--device: expected"),
     (["matrix", "--bridge", "nosuchmodule:x"], "add the module's folder to PYTHONPATH"),
     (["matrix", "--bridge", "json"], "module 'json' has no attribute 'bridge'"),
     (["matrix", "--bridge", "json:dumps"], "got: TypeError: dumps() missing 1 required"),
