@@ -221,9 +221,10 @@ def grid_cells(found: dict[str, dict[str, Any]]) -> str:
 
 def functions_table(record: dict[str, Any] | None) -> str:
     """Return the microseconds of the calls of bench_functions with small and large arrays."""
-    if record is None or record["device"] != "cpu":
+    if record is None:
         return "There is no record of `bench_functions`."
-    columns = [(size, who) for size in ("small", "large") for who in (GPUINTEROP, "numpy", "torch")]
+    others = ("numpy", "torch") if record["device"] == "cpu" else ("torch", "cupy")
+    columns = [(size, who) for size in ("small", "large") for who in (GPUINTEROP, *others)]
     calls = dict.fromkeys(row.rpartition(", ")[0] for row in record["rows"])
     rows = []
     for call in calls:
@@ -232,7 +233,8 @@ def functions_table(record: dict[str, Any] | None) -> str:
         rows.append(
             [f"`{call}`", *(f"**{x}**" if i % 3 == 0 and x else x for i, x in enumerate(cells))]
         )
-    names = (NAMES.get(who, who) for _, who in columns)
+    elements = {"small": "64", "large": "2^20"}
+    names = (f"{NAMES.get(who, who)}, {elements[size]}" for size, who in columns)
     return "\n".join(table(["", *names], rows))
 
 
@@ -364,6 +366,7 @@ def page() -> str:
         "host": "\n".join(wide_table(found, HOST)),
         "processor": processor(found["cpu"]),
         "functions": functions_table(recorded("functions")),
+        "functions on a GPU": functions_table(recorded("functions-cuda")),
         "losses": wrapped("\n".join(losses(found))),
         "promises": "\n".join(promises_table(found)),
         "sizes": every_size(),
