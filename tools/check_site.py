@@ -86,11 +86,16 @@ def visit(page: Page, address: str, name: str, faults: list[str]) -> dict[str, l
         if response.status >= 400:
             note(f"{response.status} for {response.url}")
 
+    def note_failure(request: Any) -> None:
+        # The browser aborts what the page before was still loading, such as its icon.
+        if request.failure != "net::ERR_ABORTED":
+            note(f"request: {request.url} {request.failure}")
+
     hooks = {
         "console": note_message,
         "response": note_response,
         "pageerror": lambda error: note(f"script: {error}"),
-        "requestfailed": lambda request: note(f"request: {request.url} {request.failure}"),
+        "requestfailed": note_failure,
     }
     for event, hook in hooks.items():
         page.on(event, hook)
