@@ -24,7 +24,7 @@ TEXTS = {
     "scipy": "These are the tests of SciPy {version} that take a namespace, in its folders {folders}.",
     "scikit-learn": "These are the tests of scikit-learn {version} that take a namespace.",
     "xarray": "These are the tests of xarray {version} that take an array of another library.",
-    "einops": "These are the tests of einops {version}, with [a backend](../how-to/use-scipy-and-scikit-learn.md).",
+    "einops": "These are the tests of einops {version}, with [a backend](../how-to/use-einops-and-xarray.md).",
 }
 OUTCOMES = ("passed", "failed", "skipped")
 
