@@ -67,11 +67,11 @@ def _from_values(values: np.ndarray[Any, Any], dtype: Any, device: Any, where: s
 def asarray(obj: Any, /, dtype: Any = None, *, device: Any = None, copy: bool | None = None) -> Any:
     """Return `obj` as a gpuinterop array, which shares its memory where possible.
 
-    The result keeps shared memory alive and is ready on the current stream. Float32 gives a
-    `CudaNdarray`, any other dtype a `GpuArray`; only `dtype` narrows values. Python scalars and lists
-    become float32, rounded; integers that float32 would round are refused, as are values too large for
-    the dtype. Host data shares memory on device "cpu" and is uploaded when the (default) device is a
-    GPU. ``copy=False`` raises where a copy would be needed, ``copy=True`` always copies.
+    The result keeps shared memory alive and is ready on the current stream. Float32 gives a `CudaNdarray`, any
+    other dtype a `GpuArray`; only `dtype` narrows values. Python scalars and lists become float32, rounded;
+    integers that float32 would round are refused, as are values too large for the dtype. A list of arrays of one
+    shape and that dtype on one GPU is stacked there. Host data shares memory on device "cpu" and is uploaded when
+    the (default) device is a GPU. ``copy=False`` raises where a copy would be needed, ``copy=True`` always copies.
 
     Raises
     ------

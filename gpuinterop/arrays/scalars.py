@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 
 from gpuinterop import _core
-from gpuinterop.errors import ConversionTypeError, DTypeError, ShapeError, short_repr, type_name
+from gpuinterop.errors import (
+    ConversionTypeError,
+    DTypeError,
+    GpuInteropError,
+    ShapeError,
+    short_repr,
+    type_name,
+)
 from gpuinterop.errors.messages import cast_changes_values
 
 from .dtypes import (
@@ -145,6 +152,8 @@ def _read(value: Any, wanted: np.dtype[Any], where: str) -> np.ndarray[Any, Any]
     """Return the values as NumPy reads them; as objects if an integer exceeds 64 bits."""
     try:
         found = read_by_numpy(value)
+    except GpuInteropError as error:  # an array in the list may not be downloaded
+        raise error.changed(where=where) from None
     except ValueError as error:
         deep, uneven = (words in str(error) for words in ("exceed the maximum", "inhomogeneous"))
         if not (deep or uneven):  # of an object in the list

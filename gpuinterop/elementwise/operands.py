@@ -122,8 +122,9 @@ def as_array_or_none(value: Any, like: Any, where: str) -> Any:
 
 
 def _convert_assigned(value: Any, like: Any, where: str) -> Any:
-    """Convert a value assigned to `like`, and return whether it is a scalar or a list."""
-    return as_assigned_array(value, core_view(like), type(like), where), is_scalar_or_list(value)
+    """Convert a value assigned to `like`, and return whether it was a scalar or a list, without arrays on a GPU."""
+    found = as_assigned_array(value, core_view(like), type(like), where)
+    return found, is_scalar_or_list(value) and found.device.type == "cpu"
 
 
 # The subjects of the hook; native/interpreter/hooks.cpp lists their arguments.

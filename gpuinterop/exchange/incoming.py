@@ -14,7 +14,7 @@ import gpuinterop.devices as devices
 from gpuinterop import _core
 from gpuinterop.arrays import copy_tracking
 from gpuinterop.arrays.core_view import core_view
-from gpuinterop.arrays.dtypes import NAMES, as_supported_dtype, dtype_id
+from gpuinterop.arrays.dtypes import FLOAT32, NAMES, as_supported_dtype, dtype_from_id, dtype_id
 from gpuinterop.arrays.numpy_views import (
     as_numpy_view,
     as_scalar,
@@ -78,7 +78,7 @@ def new_device_copy(
     check_cast(cls, dtype, where)
     target = resolve_device(device, where)
     fresh = fresh or (values and given.base is None)
-    if fresh and target.type == "cpu" and _core._recording() is None:
+    if fresh and target is source.device and _core._recording() is None:
         return _core.adopt(cls, given)
     made = _core.empty(cls, source.shape, dtype, target.type_code, target.index, where=where)
     if dtype != source.dtype:
@@ -97,7 +97,9 @@ def copy_values(
     if values and fills and source.ndim == 0 and target.device.type != "cpu":
         target[...] = as_numpy_view(source, where)[()]
     else:
-        _core.copy_into(target, source, where=where, uncounted=values)
+        _core.copy_into(
+            target, source, where=where, uncounted=values and source.device.type == "cpu"
+        )
 
 
 def copy_of_value(
@@ -126,7 +128,10 @@ def copy_of_value(
 
 
 def _from_scalars(value: Any, dtype: Any, where: str, casts: bool | None = None) -> _core.Array:
-    """Return a scalar or nested lists as an array in host memory."""
+    """Return a scalar or nested lists as an array: in host memory, unless all items are on one GPU."""
+    stacked = _stacked(value, dtype, where)
+    if stacked is not None:
+        return stacked
     try:
         return wrap_numpy(scalars_to_array(value, dtype, where, casts=casts))
     except (GpuInteropError, MemoryError):
@@ -138,6 +143,25 @@ def _from_scalars(value: Any, dtype: Any, where: str, casts: bool | None = None)
             got=f"a list with an item that NumPy cannot read: {error}",
             fix="pass numbers, or join arrays: gpuinterop.stack(values)",
         ) from error  # fmt: skip
+
+
+def _stacked(values: Any, dtype: Any, where: str) -> _core.Array | None:
+    """Return a list of alike arrays on one GPU, in the dtype of the result, as an array there, or None."""
+    if not isinstance(values, (list, tuple)) or not values:
+        return None
+    if not all(isinstance(x, _core.Array) for x in values):
+        return None
+    parts = [core_view(x) for x in values]
+    first = parts[0]
+    wanted = dtype_from_id(FLOAT32) if dtype is None else as_supported_dtype(dtype, where)
+    alike = len({(x.shape, x.dtype, x.device) for x in parts}) == 1
+    if not alike or first.dtype != wanted or first.device.type == "cpu":
+        return None
+    place = first.device.type_code, first.device.index
+    made = _core.empty(_core.Array, (len(parts), *first.shape), wanted, *place, where=where)
+    for i, x in enumerate(parts):
+        _core.copy_into(made[i], x, where=where, uncounted=True)
+    return made
 
 
 def _refuse_items(values: Any, where: str) -> None:

@@ -34,7 +34,7 @@ Entry entries[] = {
     //   "operand", value, an array of the call or None, where -> array, number, (number, dtype id),
     //     NotImplemented: called for an operand that is neither a gpuinterop array nor a Python scalar.
     //   "assigned", value, target, where -> (an array that a copy into the target can cast, whether it was a
-    //     scalar or a list). Called for every value that is neither such an array nor a number that
+    //     scalar or a list, without arrays on a GPU). Called for every value that is neither such an array nor a number that
     //     scalar_bytes() stores.
     //   "out", value, where: raises the error for an `out` that is not an array.
     //   "refuse", value, where -> the error that forbids sharing the value, None if its library has none.

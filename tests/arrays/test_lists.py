@@ -59,6 +59,40 @@ def test_lengths_that_differ(device, values):
         gi.array(values, device=device)
 
 
+@pytest.mark.driver
+@pytest.mark.parametrize("shape", [(), (2, 3), (0, 4)])
+def test_arrays_on_one_gpu_are_stacked_there(shape):
+    host = np.arange(np.prod(shape), dtype="float32").reshape(shape)
+    first, second = gi.asarray(host, device="cuda:0"), gi.asarray(host + 7, device="cuda:0")
+    expected = np.stack([host, host + 7])
+    assigned = gi.zeros(expected.shape, device="cuda:0")
+    with gi.log_transfers() as transfers:
+        with gi.no_copies():
+            made = [make((first, second)) for make in (gi.array, gi.asarray, gi.CudaNdarray)]
+            made.append(gi.GpuArray([first.T, second.T], "float32"))
+        assigned[...] = [first, second]
+    assert not transfers
+    for x in (*made[:3], assigned):
+        np.testing.assert_array_equal(x.get(), expected, strict=True)
+        assert not gi.shares_memory(x, first)
+    np.testing.assert_array_equal(made[3].get(), np.stack([host.T, host.T + 7]), strict=True)
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize("second", [[1.0, 2.0, 3.0], gi.ones(3, device="cpu"), "float64"])
+def test_a_download_of_an_array_in_a_list_is_refused_as_one(second):
+    x = gi.ones(3, device="cuda:0")
+    values = [x, x.astype(second) if isinstance(second, str) else second]
+    for call in (gi.array, gi.asarray, gi.absolute, lambda v: x + v):
+        with gi.no_copies(), pytest.raises(gi.CopyForbiddenError):
+            call(values)
+    with gi.no_copies(), pytest.raises(gi.CopyForbiddenError, match="asarray"):
+        gi.asarray([x, x], device="cpu")
+    with gi.count_copies() as copies:
+        gi.ones((2, 3), device="cpu")[...] = [x, x]
+    assert copies.count == 1
+
+
 @pytest.mark.parametrize("item", ["a", None, object()])
 def test_items_that_are_not_numbers(device, item):
     with pytest.raises(gi.ConversionTypeError, match="numbers"):
