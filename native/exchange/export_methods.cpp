@@ -361,7 +361,8 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->len = a.nbytes();
   view->itemsize = a.itemsize();
   view->readonly = is_readonly(a);
-  view->ndim = a.layout.ndim();
+  // hashlib and other readers of plain bytes refuse several axes, so they get one, as from a memoryview.
+  view->ndim = flags & PyBUF_ND ? a.layout.ndim() : 1;
   view->format = flags & PyBUF_FORMAT ? const_cast<char*>(buffer_format(a.dtype)) : nullptr;
   view->shape = flags & PyBUF_ND ? sizes : nullptr;
   view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? sizes + n : nullptr;
