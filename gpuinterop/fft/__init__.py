@@ -125,179 +125,74 @@ def _shift_axes(x: Any, axes: Any = None) -> None:
 _by_device = partial(by_device, np.fft)
 _by_pieces = _by_device(own=True, usual=True, check=_shift_axes)  # for any dtype
 _along_one = _by_device(check=_one_axis)
-_along_two = _by_device(check=_two_axes)
-_along_several = _by_device(check=_several_axes)
 
 
 # ---- transforms -----------------------------------------------------------------------------------
 
 
-@_core.served
-@_along_one
-def fft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
-    """Return the Fourier transform along `axis`, of `n` points: the axis is cut or padded with zeros.
-
-    Examples
-    --------
-    >>> import gpuinterop
-    >>> gpuinterop.fft.fft([1.0, 0.0]).tolist()
-    [(1+0j), (1+0j)]
-    """
-    return _one("fft", a, n, axis, norm, out)
-
-
-@_core.served
-@_along_one
-def ifft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
-    """Return the inverse of fft.
-
-    Examples
-    --------
-    >>> import gpuinterop
-    >>> gpuinterop.fft.ifft([2.0, 0.0]).tolist()
-    [(1+0j), (1+0j)]
-    """
-    return _one("ifft", a, n, axis, norm, out)
-
-
-@_core.served
-@_along_one
-def rfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
-    """Return the first half of the Fourier transform of real numbers: ``n // 2 + 1`` values.
-
-    Examples
-    --------
-    >>> import gpuinterop
-    >>> gpuinterop.fft.rfft([1.0, 0.0]).tolist()
-    [(1+0j), (1+0j)]
-    """
-    return _one("rfft", a, n, axis, norm, out)
+# name | what it returns, and in the next line an example: the argument = the value.
+_TABLE = """
+fft | Return the Fourier transform along `axis`, of `n` points: the axis is cut or padded with zeros.
+    [1.0, 0.0] = [(1+0j), (1+0j)]
+ifft | Return the inverse of fft.
+    [2.0, 0.0] = [(1+0j), (1+0j)]
+rfft | Return the first half of the Fourier transform of real numbers: ``n // 2 + 1`` values.
+    [1.0, 0.0] = [(1+0j), (1+0j)]
+irfft | Return the inverse of rfft: `n` real numbers, by default ``2 * (m - 1)`` of m values.
+    [1.0, 1.0] = [1.0, 0.0]
+fft2 | Return the Fourier transform along two axes; see fftn.
+    [[1.0]] = [[(1+0j)]]
+ifft2 | Return the inverse of fft2.
+    [[1.0]] = [[(1+0j)]]
+rfft2 | Return the first half of the Fourier transform of real numbers along two axes.
+    [[1.0]] = [[(1+0j)]]
+irfft2 | Return the inverse of rfft2.
+    [[1.0, 1.0]] = [[1.0, 0.0]]
+fftn | Return the Fourier transform along `axes`, by default all, of `s` points each.
+    [[1.0]] = [[(1+0j)]]
+ifftn | Return the inverse of fftn.
+    [[1.0]] = [[(1+0j)]]
+rfftn | Return the Fourier transform of real numbers along `axes`: the first half along the last of them.
+    [[1.0]] = [[(1+0j)]]
+irfftn | Return the inverse of rfftn.
+    [[1.0, 1.0]] = [[1.0, 0.0]]
+"""
 
 
-@_core.served
-@_along_one
-def irfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
-    """Return the inverse of rfft: `n` real numbers, by default ``2 * (m - 1)`` of m values.
+def _transform(row: str, example: str) -> Any:
+    """Return a transform along one axis, along two ("2" in its name), or along several ("n")."""
+    name, summary = row.split(" | ")
 
-    Examples
-    --------
-    >>> import gpuinterop
-    >>> gpuinterop.fft.irfft([1.0, 1.0]).tolist()
-    [1.0, 0.0]
-    """
-    return _one("irfft", a, n, axis, norm, out)
+    def along_one(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: Any = None) -> Any:
+        return _one(name, a, n, axis, norm, out)
 
+    def along_two(
+        a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None
+    ) -> Any:
+        return _several(name, a, s, axes, norm, out)
 
-@_core.served
-@_along_two
-def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
-    """Return the Fourier transform along two axes; see fftn.
+    def along_several(
+        a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None
+    ) -> Any:
+        return _several(name, a, s, axes, norm, out)
 
-    Examples
-    --------
-    >>> import gpuinterop
-    >>> gpuinterop.fft.fft2([[1.0]]).tolist()
-    [[(1+0j)]]
-    """
-    return _several("fft2", a, s, axes, norm, out)
-
-
-@_core.served
-@_along_two
-def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
-    """Return the inverse of fft2.
-
-    Examples
-    --------
-    >>> import gpuinterop
-    >>> gpuinterop.fft.ifft2([[1.0]]).tolist()
-    [[(1+0j)]]
-    """
-    return _several("ifft2", a, s, axes, norm, out)
+    forms: dict[str, tuple[Any, Any]] = {
+        "2": (along_two, _two_axes), "n": (along_several, _several_axes)
+    }  # fmt: skip
+    function, check = forms.get(name[-1], (along_one, _one_axis))
+    function.__name__ = function.__qualname__ = name
+    argument, value = example.strip().split(" = ")
+    function.__doc__ = (
+        f"{summary}\n\nExamples\n--------\n>>> import gpuinterop\n"
+        f">>> gpuinterop.fft.{name}({argument}).tolist()\n{value}\n"
+    )
+    return _core.served(_by_device(check=check)(function))
 
 
-@_core.served
-@_along_two
-def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
-    """Return the first half of the Fourier transform of real numbers along two axes.
-
-    Examples
-    --------
-    >>> import gpuinterop
-    >>> gpuinterop.fft.rfft2([[1.0]]).tolist()
-    [[(1+0j)]]
-    """
-    return _several("rfft2", a, s, axes, norm, out)
-
-
-@_core.served
-@_along_two
-def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: Any = None, out: Any = None) -> Any:
-    """Return the inverse of rfft2.
-
-    Examples
-    --------
-    >>> import gpuinterop
-    >>> gpuinterop.fft.irfft2([[1.0, 1.0]]).tolist()
-    [[1.0, 0.0]]
-    """
-    return _several("irfft2", a, s, axes, norm, out)
-
-
-@_core.served
-@_along_several
-def fftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
-    """Return the Fourier transform along `axes`, by default all, of `s` points each.
-
-    Examples
-    --------
-    >>> import gpuinterop
-    >>> gpuinterop.fft.fftn([[1.0]]).tolist()
-    [[(1+0j)]]
-    """
-    return _several("fftn", a, s, axes, norm, out)
-
-
-@_core.served
-@_along_several
-def ifftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
-    """Return the inverse of fftn.
-
-    Examples
-    --------
-    >>> import gpuinterop
-    >>> gpuinterop.fft.ifftn([[1.0]]).tolist()
-    [[(1+0j)]]
-    """
-    return _several("ifftn", a, s, axes, norm, out)
-
-
-@_core.served
-@_along_several
-def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
-    """Return the Fourier transform of real numbers along `axes`: the first half along the last of them.
-
-    Examples
-    --------
-    >>> import gpuinterop
-    >>> gpuinterop.fft.rfftn([[1.0]]).tolist()
-    [[(1+0j)]]
-    """
-    return _several("rfftn", a, s, axes, norm, out)
-
-
-@_core.served
-@_along_several
-def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: Any = None) -> Any:
-    """Return the inverse of rfftn.
-
-    Examples
-    --------
-    >>> import gpuinterop
-    >>> gpuinterop.fft.irfftn([[1.0, 1.0]]).tolist()
-    [[1.0, 0.0]]
-    """
-    return _several("irfftn", a, s, axes, norm, out)
+_lines = _TABLE.strip().splitlines()
+fft, ifft, rfft, irfft, fft2, ifft2, rfft2, irfft2, fftn, ifftn, rfftn, irfftn = map(
+    _transform, _lines[::2], _lines[1::2]
+)
 
 
 @_along_one
