@@ -59,6 +59,7 @@ def built(folder: str, name: str) -> Path:
     if shutil.which(compiler) is None:
         pytest.skip("no C++ compiler")
     sources = sorted(path for path in (HERE / folder).iterdir() if path.is_file())
+    sources += sorted(HERE.glob("*.hpp"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     target = BUILD / f"lib{Path(name).stem}-{digest}.so"
     if target.exists():

@@ -19,13 +19,6 @@ ROWS, COLUMNS = 40, 50
 VALUES = np.arange(ROWS * COLUMNS, dtype="float32").reshape(ROWS, COLUMNS)
 
 
-@pytest.fixture(scope="module")
-def opener():
-    made = Opener()
-    yield made
-    made.end()
-
-
 def of_ours():
     x = gi.shared_empty(VALUES.shape, device="cuda")
     x[...] = VALUES

@@ -28,13 +28,6 @@ from gpuinterop.processes import opened, service
 FORKS = pytest.mark.filterwarnings("ignore:.*fork")
 
 
-@pytest.fixture(scope="module")
-def opener():
-    made = Opener()
-    yield made
-    made.end()
-
-
 # What an opener does before it maps the memory: CODE finds the owner's descriptors in `given`.
 CONNECT = """
 import socket

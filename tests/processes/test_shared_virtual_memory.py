@@ -14,13 +14,6 @@ import gpuinterop as gi
 pytestmark = pytest.mark.driver
 
 
-@pytest.fixture(scope="module")
-def opener():
-    made = Opener()
-    yield made
-    made.end()
-
-
 def numbers():
     x = gi.shared_empty((4, 6), device="cuda")
     x.set(np.arange(24, dtype="float32").reshape(4, 6))

@@ -6,11 +6,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
 #include <initializer_list>
-#include <mutex>
-#include <utility>
+
+#include "../queued_work.hpp"
 
 namespace {
 
@@ -37,20 +35,6 @@ void write(void* p, int type, long long i, Number v) {
 struct Handle {
   void* stream = nullptr;
 };
-
-// Queues work on a stream of the fake driver, so that it has its place there and in a graph.
-void queue(void* stream, std::function<void()> work) {
-  static std::deque<std::function<void()>> kept;  // a graph may run its work at any later time
-  static auto* launch = [] {
-    void* driver = dlopen(std::getenv("GPUINTEROP_LIBCUDA"), RTLD_NOW);
-    return reinterpret_cast<int (*)(void*, void (*)(void*), void*)>(driver ? dlsym(driver, "cuLaunchHostFunc") : nullptr);
-  }();
-  static std::mutex lock;
-  std::lock_guard<std::mutex> guard(lock);
-  kept.push_back(std::move(work));
-  auto run = [](void* given) { (*static_cast<std::function<void()>*>(given))(); };
-  if (launch) launch(stream, run, &kept.back());
-}
 
 // gemm, batched gemm, lt matmul, lt with bias, workspaces set, heuristics, last compute type
 int calls[7];

@@ -1,19 +1,17 @@
 // Stands for cuFFT where the fake driver stands for CUDA: sums of products in double precision on host memory, queued on
 // the stream, with the arguments checked. Complex-to-real transforms spoil their operand, as cuFFT's do. A transform that
 // runs after its plan was destroyed leaves its result as it is.
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cmath>
 #include <complex>
 #include <cstdint>
-#include <cstdlib>
-#include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
+
+#include "../queued_work.hpp"
 
 namespace {
 
@@ -41,17 +39,6 @@ struct Plan {
 std::map<int, Plan> plans;
 std::mutex lock;
 int last = 0;
-
-void queue(void* stream, std::function<void()> work) {
-  static std::deque<std::function<void()>> kept;
-  static auto* launch = [] {
-    void* driver = dlopen(std::getenv("GPUINTEROP_LIBCUDA"), RTLD_NOW);
-    return reinterpret_cast<int (*)(void*, void (*)(void*), void*)>(driver ? dlsym(driver, "cuLaunchHostFunc") : nullptr);
-  }();
-  kept.push_back(std::move(work));
-  auto run = [](void* given) { (*static_cast<std::function<void()>*>(given))(); };
-  if (launch) launch(stream, run, &kept.back());
-}
 
 // Along one axis of a contiguous array.
 void along(std::vector<Complex>& x, long long outer, long long n, long long inner, int direction) {

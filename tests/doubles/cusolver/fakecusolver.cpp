@@ -8,11 +8,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
+
+#include "../queued_work.hpp"
 
 namespace {
 
@@ -24,19 +23,6 @@ constexpr size_t kDeviceBytes = 320, kHostBytes = 24;
 struct Handle {
   void* stream = nullptr;
 };
-
-void queue(void* stream, std::function<void()> work) {
-  static std::deque<std::function<void()>> kept;
-  static auto* launch = [] {
-    void* driver = dlopen(std::getenv("GPUINTEROP_LIBCUDA"), RTLD_NOW);
-    return reinterpret_cast<int (*)(void*, void (*)(void*), void*)>(driver ? dlsym(driver, "cuLaunchHostFunc") : nullptr);
-  }();
-  static std::mutex lock;
-  std::lock_guard<std::mutex> guard(lock);
-  kept.push_back(std::move(work));
-  auto run = [](void* given) { (*static_cast<std::function<void()>*>(given))(); };
-  if (launch) launch(stream, run, &kept.back());
-}
 
 bool is_complex(int type) { return type >= C32; }
 size_t item(int type) { return type == R32 ? 4 : type == C64 ? 16 : 8; }
