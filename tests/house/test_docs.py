@@ -115,6 +115,15 @@ def test_sentences_are_short(capsys):
     assert tool("readability").main([]) == 0, capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.parent.name == "how-to" and page.stem != "index"],
+    ids=title,
+)
+def test_a_how_to_page_fits_a_screen(page):
+    assert len(page.read_text(encoding="utf-8").splitlines()) < 70, "one task a page: split it"
+
+
 def test_every_page_is_reachable_from_the_index():
     start = ROOT / "docs" / "index.md"
     seen, todo = set(), [start]
