@@ -84,10 +84,11 @@ OUTSIDE = {
 SHARED_SENTENCES = "Works on any strides and broadcasts"
 
 
-def read_outside(_app: Any, docname: str, source: list[str]) -> None:
+def read_outside(app: Any, docname: str, source: list[str]) -> None:
     """Read the files outside of docs/, and turn links to them into links to their pages."""
     for outside, inside in OUTSIDE.items():
         if inside == f"{docname}.md":
+            app.env.note_dependency(str(DOCS.parent / outside))
             text = (DOCS.parent / outside).read_text(encoding="utf-8")
             source[0] = re.sub(r"\]\((?![a-z]+:|#)", "](../../", text)
     up = "../" * docname.count("/")
