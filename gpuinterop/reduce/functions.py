@@ -296,9 +296,8 @@ def reduce_sum(x: Any, mask: Sequence[int]) -> Any:
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Return the vector norm over `axis` (all axes by default): ord 2, 1, inf or -inf.
 
-    A matrix counts as the vector of its elements, whatever `ord` is. For the norm of a matrix call
-    numpy.linalg.norm: on these arrays it computes the Frobenius norm, its default. Squares are
-    summed in float64, so squares of float32 values do not overflow.
+    A matrix counts as the vector of its elements, whatever `ord` is. `gpuinterop.linalg.norm` has the norms of
+    matrices and the other orders. Squares are summed in float64, so squares of float32 values do not overflow.
 
     Examples
     --------
@@ -314,7 +313,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     else:
         raise ShapeError(
             where="norm", expected="ord 2, 1, inf or -inf", got=short_repr(ord),
-            fix="call numpy.linalg.norm(x.get(), ord)",
+            fix="call gpuinterop.linalg.norm(x, ord)",
         )  # fmt: skip
     return FUNCTIONS_OF_AXES[op](x, axis, keepdims)
 

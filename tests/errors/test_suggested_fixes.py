@@ -149,3 +149,11 @@ def test_number_of_another_kind_for_bits(x, number):
         assert refused(call).fix == "pass an int"
     assert "astype('int32'), and pass an int" in refused(lambda: x ^ number).fix
     assert refused(lambda: x % 1j).fix == "pass a float"
+
+
+def test_other_orders_of_a_norm(x):
+    error = refused(gi.norm, x[0], 3)
+    call = re.search(r"gpuinterop\.linalg\.norm\(x, ord\)", error.fix)[0]
+    found = eval(call, {"gpuinterop": gi, "x": x[0], "ord": 3})
+    np.testing.assert_allclose(found.get(), np.linalg.norm(HOST[0], 3), rtol=1e-6)
+    assert found.device == x.device
