@@ -225,6 +225,10 @@ def test_error_on_a_gpu_without_cupy_says_what_to_install(device, monkeypatch, n
     assert ("gpuinterop.sigmoid(x)" in caught.value.fix) == (name == "expit")
 
 
+# Interpolation between places that are not in order has no defined value; shifts are read on the host.
+ON_A_GPU = {"interp", "roll"}
+
+
 @pytest.mark.gpu
 @pytest.mark.cupy
 @pytest.mark.filterwarnings("ignore")
@@ -234,7 +238,7 @@ def test_functions_on_a_gpu_give_numpys_values_without_a_transfer(device):
     seen, wrong = set(), []
     for (name, function), pattern in itertools.product(NAMED.items(), PATTERNS):
         expected = outcome(function, host(pattern, "float64"))
-        if isinstance(expected, Exception) or name in OTHERWISE:
+        if isinstance(expected, Exception) or name in OTHERWISE | ON_A_GPU:
             continue
         args = on(device, pattern, "float64")
         got = outcome_without_copies(function, args)
@@ -248,5 +252,5 @@ def test_functions_on_a_gpu_give_numpys_values_without_a_transfer(device):
             for a, b in zip(got, expected, strict=True)
             if not (a == b == None if b.dtype == object else np.allclose(a, b, equal_nan=True))  # noqa: E711
         ]
-    assert wrong == []
+    assert wrong == [], "\n".join(wrong)
     assert len(seen) > 200
