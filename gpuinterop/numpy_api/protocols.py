@@ -85,7 +85,8 @@ def __array_ufunc__(
 def _path(ufunc: np.ufunc, method: str) -> str:
     """Return the name under which programs call a ufunc: its own, in the public part of the compiled module's."""
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-    for home, module in list(sys.modules.items()):
+    loaded: list[tuple[str, Any]] = list(sys.modules.items())  # a program may put any object there
+    for home, module in loaded:
         # Not by getattr, which would import a module that its package loads on first use.
         names = (
             object.__getattribute__(module, "__dict__") if isinstance(module, ModuleType) else {}
