@@ -14,7 +14,6 @@ from ctypes import c_bool, c_char_p, c_int, c_int64, c_long, c_size_t, c_void_p
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from doubles import driver
 
@@ -57,6 +56,8 @@ def built(folder: str, name: str) -> Path:
     """Path of a shared library of this folder, built on first use and after a change of its sources."""
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
+        import pytest  # programs that tests start need no more of it
+
         pytest.skip("no C++ compiler")
     sources = sorted(path for path in (HERE / folder).iterdir() if path.is_file())
     sources += sorted(HERE.glob("*.hpp"))
