@@ -245,6 +245,15 @@ def test_pictures_are_small_and_claim_what_the_records_show(name):
             made.PICTURES[name]({**found, name: record})
 
 
+def test_every_picture_is_on_a_page_with_words_for_it():
+    shown = {}
+    for page in PAGES:
+        for words, path in re.findall(r"^!\[(.*)\]\((\S+)\)$", page.read_text("utf-8"), flags=re.M):
+            shown[(page.parent / path).resolve()] = words
+    assert set((ROOT / "docs" / "images").rglob("*.svg")) == set(shown)
+    assert all(len(words) > 20 for words in shown.values())
+
+
 def made_page(name: str) -> str:
     return (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
 
