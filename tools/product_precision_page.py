@@ -47,8 +47,8 @@ gi.set_product_precision(before)
 - For PyTensor, call `gpuinterop.pytensor.use(product_precision="tf32x3")`.
 - A captured graph keeps the precision that was set while gpuinterop recorded it.
 
-"tf32x3" needs a Hopper GPU (compute capability 9.0). On other GPUs it multiplies as "exact" does. So it does for small
-shapes, vectors and complex64. `gi.doctor()` reports a GPU that lacks it.
+"tf32x3" needs a Hopper GPU (compute capability 9.0). On other GPUs it multiplies as "exact" does. For small shapes,
+vectors and complex64 it does the same. `gi.doctor()` reports a GPU that lacks it.
 
 ## What differs from "exact"
 
