@@ -162,7 +162,7 @@ def tune(run: Run, x: gi.CudaNdarray) -> None:
     v = x.ravel()[:side]
 
     def product() -> Callable[[], Any]:
-        kernel = gi.MapReduce("x0 * x1", lambda a, e: (np.sum(a[0] * a[1], axis=-1),))
+        kernel = gi.fuse(lambda a, b: (a * b).sum(axis=-1))
         return lambda: kernel(m.T, v)
 
     sweep(run, f"({side}^2).T @ v", "columns", True, m.nbytes, product)

@@ -1,8 +1,7 @@
 """The tutorial's logistic regression, 400 x 784, trained 10,000 steps by a captured graph.
 
-A training step is two kernels: one pass over x computes the prediction, cross-entropy and error of every
-row, another pass the gradient and the update of every weight. The bias is the weight of a column of ones,
-so it needs no kernel of its own. No result returns to the host.
+`fuse` makes two kernels of a training step: one pass over x computes the prediction, cross-entropy and error of
+every row, another pass the gradient and the update of every weight. No result returns to the host.
 
     python examples/logistic_regression.py [DEVICE]
 """
@@ -17,43 +16,18 @@ import gpuinterop
 
 N, FEATURES, STEPS = 400, 784, 10_000
 RATE, DECAY = 0.01, 0.02  # the penalty is 0.01 * sum(w**2), so its gradient is 0.02 * w
-WIDTH = (
-    FEATURES + 4
-)  # with the ones, followed by zeros, so that rows begin at multiples of 16 bytes
 
 
-def _rows(operands, extras):
-    """Compute the first kernel in NumPy; every row of `w`, broadcast to the shape of x, is the same."""
-    (x, w), (y,) = operands, extras
-    z = x @ w[0]
-    p = 1 / (1 + np.exp(-z))
-    xent = np.maximum(z, 0) - y * z + np.log1p(np.exp(-np.abs(z)))
-    return p > 0.5, xent, (p - y) / len(y)
-
-
-# log(p) and log(1 - p) are written in terms of z, as the tutorial's compiler rewrites them: this is accurate
-# even if p itself rounds to 0 or 1.
-forward = gpuinterop.MapReduce(
-    "x0 * x1",
-    _rows,
-    axis=-1,
-    locals="const float z = r; const float p = 1.0f / (1.0f + expf(-z));",
-    posts=(
-        "p > 0.5f",
-        "fmaxf(z, 0.0f) - e0 * z + log1pf(expf(-fabsf(z)))",
-        f"(p - e0) * {1 / N!r}f",
-    ),
-)
-
-
-def _columns(operands, extras):
-    (x, error), (w, decay) = operands, extras
-    return (w - RATE * (error[:, 0] @ x + decay * w),)
-
-
-backward = gpuinterop.MapReduce(
-    "x0 * x1", _columns, axis=0, posts=(f"e0 - {RATE}f * (r + e1 * e0)",)
-)
+@gpuinterop.fuse
+def training_step(x, y, w, b):
+    """Return prediction and cross-entropy of every row, and the new weights and bias."""
+    z = x @ w + b
+    p = 1 / (1 + gpuinterop.exp(-z))
+    # log(p) and log(1 - p) are written in terms of z, as the tutorial's compiler rewrites them: this is accurate
+    # even if p itself rounds to 0 or 1.
+    xent = gpuinterop.maximum(z, 0) - y * z + gpuinterop.log1p(gpuinterop.exp(-abs(z)))
+    error = (p - y) / N
+    return p > 0.5, xent, w - RATE * (x.T @ error + DECAY * w), b - RATE * error.sum()
 
 
 def data(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -67,19 +41,13 @@ class Training:
     """The arrays on `device`, and a step as a captured graph."""
 
     def __init__(self, device=None, seed: int = 0) -> None:
-        given, target, start = data(seed)
-        x = gpuinterop.zeros((N, WIDTH), device=device)
-        w, decay = (gpuinterop.zeros((WIDTH,), device=x.device) for _ in range(2))
-        self.x, self.w, self.b = x[:, :FEATURES], w[:FEATURES], w[FEATURES]
-        self.x[...], self.w[...] = given, start
-        x[:, FEATURES], decay[:FEATURES] = 1, DECAY  # the bias has no penalty
-        y = gpuinterop.CudaNdarray(target, device=x.device)
-        self.prediction, self.xent, error = (
-            gpuinterop.empty((N,), device=x.device) for _ in range(3)
-        )
-        with gpuinterop.capture(device=x.device) as self.step:
-            forward(x, w, extras=(y,), out=(self.prediction, self.xent, error))
-            backward(x, error.expand_dims(1), extras=(w, decay), out=w)
+        self.x, y, self.w = (gpuinterop.asarray(given, device=device) for given in data(seed))
+        self.b = gpuinterop.zeros((), device=self.x.device)
+        self.prediction = gpuinterop.empty((N,), dtype=bool, device=self.x.device)
+        self.xent = gpuinterop.empty_like(y)
+        with gpuinterop.capture(device=self.x.device) as self.step:
+            outs = self.prediction, self.xent, self.w, self.b
+            training_step(self.x, y, self.w, self.b, out=outs)
 
     def predict(self, x):
         """Run the tutorial's second function: return 1 where the model predicts 1, on the device of the arrays."""

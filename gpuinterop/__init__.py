@@ -80,7 +80,6 @@ _MODULES: dict[str, str] = {
     "gpuinterop.sorting.search": (
         "isin searchsorted unique unique_all unique_counts unique_inverse unique_values"
     ),
-    "gpuinterop.fusion.map_reduce": "MapReduce",
     "gpuinterop.captures": "Capture capture",
     "gpuinterop.processes.handles": "Handle share shared_empty",
     "gpuinterop.borrowed.via": "via",
@@ -238,7 +237,6 @@ _EARLIER: dict[str, str] = {
     "gpuinterop.ops.functions": "gpuinterop.elementwise.functions",
     "gpuinterop.ops.fuse": "gpuinterop.fusion.fuse",
     "gpuinterop.ops.index_functions": "gpuinterop.index.take_put",
-    "gpuinterop.ops.map_reduce": "gpuinterop.fusion.map_reduce",
     "gpuinterop.ops.raw_kernel": "gpuinterop.jit.raw_kernel",
     "gpuinterop.ops.reductions": "gpuinterop.reduce.functions",
 }

@@ -88,7 +88,7 @@ class Reduction:
 
     @property
     def fused(self) -> bool:
-        """Whether `fuse` and `MapReduce` reduce computed values with it."""
+        """Whether `fuse` reduces computed values with it."""
         return bool(self.doc) and not self.place_of and not self.shifted
 
 

@@ -21,7 +21,7 @@ def doubled(x):
 
 NAMES = """abs clip round astype add sum matmul where norm concatenate split take nonzero allclose full zeros gemm
 explain stream to from_any fuse capture count_copies no_copies log_transfers pinned_empty copy_async Device Stream
-Event CudaText Expression ElementwiseKernel RawKernel MapReduce Capture""".split()
+Event CudaText Expression ElementwiseKernel RawKernel Capture""".split()
 
 MISSING = "nosuch"
 

@@ -267,7 +267,6 @@ CALLS = [
     ('gi.RawKernel("", "f")(1, 1, x)', "DeviceError: f", "GPU"),
     ('gi.RawKernel(10**5000, "f")', "ArgumentTypeError: RawKernel"),
     ('gi.ElementwiseKernel(10**5000, "T z", "")', "ArgumentTypeError: ElementwiseKernel"),
-    ("gi.MapReduce(10**5000, np.exp)", "ArgumentTypeError: MapReduce"),
     ("gi.Expression().apply(10**5000)", "ArgumentTypeError: apply"),
     ('gi.Expression().apply("sqr")', "ArgumentTypeError: apply", "pass 'sqrt'"),
     ('x.copy("\\ud800")', "ShapeError: copy"),

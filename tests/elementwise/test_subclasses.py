@@ -37,9 +37,7 @@ PRODUCTS = {
     "vector": lambda x, y: gi.dot(x, y[0]),
     "inner": lambda x, y: gi.inner(x, y),
     "addmm": lambda x, y: gi.addmm(x, y, x),
-    "mapped": lambda x, y: gi.MapReduce(
-        "x0 * x1", lambda v, e: (np.sum(v[0] * v[1], axis=-1),)
-    )(x, y),
+    "fused sum": lambda x, y: gi.fuse(lambda a, b: (a * b).sum(axis=-1))(x, y),
 }  # fmt: skip
 
 
@@ -117,8 +115,6 @@ BELIEVED = {
        for name in ("sum", "max", "argmin", "var", "any")},
     "sum of all": (lambda a, x: a.sum(), A.sum()),
     "norm": (lambda a, x: gi.norm(a, axis=1), np.linalg.norm(A, axis=1)),
-    "MapReduce": (lambda a, x: gi.MapReduce("x0 * x1", lambda v, e: (np.sum(v[0] * v[1], axis=-1),))(a, a),
-                  (A * A).sum(1)),
     "@": (lambda a, x: a @ x.T, A @ A.T),
     "dot of a vector": (lambda a, x: gi.dot(a, x[0]), A @ A[0]),
     "inner": (lambda a, x: gi.inner(a, a), np.inner(A, A)),

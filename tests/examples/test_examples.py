@@ -147,8 +147,8 @@ def same_training(module, steps: int, device: str) -> None:
     np.testing.assert_array_equal(result["prediction"], expected["prediction"])
     np.testing.assert_array_equal(result["predicted"], expected["predicted"])
     np.testing.assert_allclose(result["xent"], expected["xent"], rtol=1e-3, atol=1e-3)
-    # On the fake driver the uploads may still run, and then the graph waits for them.
-    assert result["nodes"] == 2 or FAKE
+    # Two kernels. On the fake driver the uploads may still run, and then the graph waits for them.
+    assert result["nodes"] == 2 or FAKE or device == "cpu"
 
 
 def test_logistic_regression(device: str) -> None:

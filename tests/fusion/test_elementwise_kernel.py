@@ -133,9 +133,6 @@ def test_invalid_result_of_a_host_function_is_refused(outputs, given):
     with pytest.raises(gi.GpuInteropError, match="host=") as caught:
         kernel(gi.ones(3, device="cpu"))
     assert caught.value.where == "halve"
-    if not isinstance(given, float):
-        with pytest.raises(gi.GpuInteropError, match="host="):
-            gi.MapReduce("x0", lambda x, e: given)(gi.ones((2, 3), device="cpu"))
 
 
 def test_ways_to_give_results_on_the_host():
@@ -216,14 +213,3 @@ def test_text_can_be_compiled_without_a_gpu(nvrtc):
             call()
     with pytest.raises(gi.DTypeError):
         kernel.compile(arch, T="U3")
-
-
-def test_map_reduce_can_be_compiled_without_a_gpu(nvrtc):
-    arch = nvrtc.supported_archs()[-1]
-    two = gi.MapReduce("x0 * x1", lambda x, e: (), axis=(0, 2), posts=("r + e0", "r"), op="mean")
-    assert two.compile(arch)[:4] == b"\x7fELF"
-    assert two.compile(arch, "float64", "int8", extras=["float16"]) != two.compile(arch)
-    with pytest.raises(gi.CompileError, match="undefined"):
-        gi.MapReduce("x0 * undefined", lambda x, e: ()).compile(arch)
-    with pytest.raises(ArgumentTypeError, match="2 and 1"):
-        two.compile(arch, "float32")

@@ -200,16 +200,6 @@ def test_out_may_be_what_is_read(device: str) -> None:
     one_kernel = gi.fuse(lambda x, y: (x + y, x - y, x * y))
     with pytest.raises(ShapeError, match="3 in all"):
         one_kernel(x, y, out=(None, None))
-    kernel = gi.MapReduce(
-        "x0", lambda x, e: (x[0].sum(-1), e[0]), posts=("r", "e0"), dtypes=("float32",) * 2
-    )
-    with pytest.raises(ShapeError, match="2 in all"):
-        kernel(x, extras=(out,), out=(out,))
-    out[...] = 7
-    old = gi.zeros(5, device=device)
-    kernel(x, extras=(out,), out=(out, old))
-    np.testing.assert_allclose(out.get(), x.get().sum(1), rtol=1e-6)
-    assert old.tolist() == [7.0] * 5
 
 
 def test_outs_that_share_memory_are_refused(device: str) -> None:

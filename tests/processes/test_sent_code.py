@@ -98,9 +98,6 @@ SENT = {
         lambda: gi.ElementwiseKernel("T x", "T y", "y = x * 2", "twice", host=lambda x: x * 2), "f(x).tolist()",
         "[2.0, 4.0]"),
     "a raw kernel": (raw, "f.name, f.options, f.any_strides, f.note", "('k', ('-lineinfo',), True, 'kept')"),
-    "a reduction kernel": (
-        lambda: gi.MapReduce("x0 * x1", lambda x, e: (np.sum(x[0] * x[1], axis=-1),), op="sum"), "float(f(x, x))",
-        "5.0"),
     "CUDA text": (lambda: gi.CudaText("T x", "T y", "y = x", "same"), "str(f)", "'same(T x) -> T y'"),
     "a compiled expression": (expression, "f(x - x, x).tolist()", "[2.0, 3.0]"),
     "a strided argument": (lambda: gi.strided(X[::-1]), "f.array.strides", "(-4,)"),
@@ -167,8 +164,6 @@ def with_named_host(name):
     """Return what is sent; a host function that is a lambda has no name, so NumPy's replaces it."""
     if name == "an elementwise kernel":
         return gi.ElementwiseKernel("T x", "T y", "y = x", "same", host=np.positive)
-    if name == "a reduction kernel":
-        return gi.MapReduce("x0", np.positive)
     return SENT[name][0]()
 
 

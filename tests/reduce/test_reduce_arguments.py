@@ -12,7 +12,7 @@ def test_an_out_beside_and_on_top_of_the_operand(device: str) -> None:
     host = np.arange(64, dtype=np.float32)
     store = gi.CudaNdarray(host, device=device)
     x = store[:16].reshape(4, 4)
-    dot = gi.MapReduce("x0 * x0", lambda x, e: (np.sum(x[0] * x[0], axis=-1),))
+    dot = gi.fuse(lambda x: (x * x).sum(axis=-1))
     for at in (32, 0, 12):
         store[...] = host
         expected = host[:16].reshape(4, 4).astype(np.float64)
@@ -39,42 +39,36 @@ def test_dtypes_that_hold_no_such_result(device: str, name: str, dtype) -> None:
             getattr(x, name)(dtype=dtype)
 
 
-def test_a_map_reduce_over_nothing(device: str) -> None:
+def test_a_fused_maximum_of_nothing(device: str) -> None:
     x = gi.GpuArray(np.zeros((2, 0)), device=device)
-    largest = gi.MapReduce("x0", lambda x, e: (np.max(x[0], axis=-1),), op="max")
+    largest = gi.fuse(lambda x: x.max(axis=-1))
     with pytest.raises(ShapeError, match="element"):
         largest(x)
     assert np.asarray(largest(x.T)).shape == (0,)
 
 
 def test_outs_that_share_memory_are_refused_in_a_cached_call(device):
-    both = gi.MapReduce(
-        "x0", lambda x, e: (np.sum(x[0], axis=-1), 2 * np.sum(x[0], axis=-1)), posts=("r", "r * 2")
-    )
+    both = gi.fuse(lambda x: (x.sum(axis=-1), x.sum(axis=-1) * 2))
     x, room = gi.ones((2, 3), device=device), gi.zeros(8, device=device)
     for _ in range(2):
         both(x, out=(room[:2], room[4:6]))  # a plan for these layouts is kept
         assert room.tolist() == [3, 3, 0, 0, 6, 6, 0, 0]
         for first, second in ((room[:2], room[:2]), (room[4:6], room[5:7])):
-            with pytest.raises(gi.BoundsError, match=r"^MapReduce: .*out="):
+            with pytest.raises(gi.BoundsError, match="out="):
                 both(x, out=(first, second))
         assert room.tolist() == [3, 3, 0, 0, 6, 6, 0, 0]
 
 
 @pytest.mark.parametrize("shift", [4, -4])
 def test_out_that_overlaps_an_extra_operand(device, shift):
-    adding = gi.MapReduce("x0", lambda x, e: (np.sum(x[0], axis=-1) + e[0],), posts=("r + e0",))
+    adding = gi.fuse(lambda x, y: x.sum(axis=-1) + y)
     n = 4096
     x, room = gi.ones((n, 3), device=device), gi.empty(n + 8, device=device)
     for by in (0, shift, 0):  # of equal layouts: in place, and not
         room[...] = np.arange(n + 8, dtype="f4")
         added, out = room[4 : n + 4], room[4 + by : n + 4 + by]
-        adding(x, extras=added, out=out)
+        adding(x, added, out=out)
         np.testing.assert_array_equal(out.get(), np.arange(4, n + 4) + 3)
-
-
-def sums(x, e):
-    return (np.sum(x[0] * x[1], axis=-1),)
 
 
 WRONG = {
@@ -95,25 +89,6 @@ WRONG = {
     "a number of reduce_sum": (ArgumentTypeError, lambda x: gi.reduce_sum(1.0, (1,))),
     "ord": (ShapeError, lambda x: gi.norm(x, 3)),
     "ord of matrices": (ShapeError, lambda x: gi.norm(x, "nuc")),
-    "map as bytes": (ArgumentTypeError, lambda x: gi.MapReduce(b"x0", lambda x, e: ())),
-    "posts as text": (ArgumentTypeError, lambda x: gi.MapReduce("x0", lambda x, e: (), posts="r")),
-    "too few dtypes": (
-        ArgumentTypeError,
-        lambda x: gi.MapReduce("x0", lambda x, e: (), posts=("r", "r"), dtypes=("float32",)),
-    ),
-    "no operands": (ArgumentTypeError, lambda x: gi.MapReduce("x0", lambda x, e: ())()),
-    "a distant operand": (ArgumentTypeError, lambda x: gi.MapReduce("x99999999", sums)),
-    "a distant extra": (ArgumentTypeError, lambda x: gi.MapReduce("x0", sums, posts=("e64",))),
-    "one operand": (ArgumentTypeError, lambda x: gi.MapReduce("x0 * x1", sums)(x)),
-    "three operands": (ArgumentTypeError, lambda x: gi.MapReduce("x0 * x1", sums)(x, x, x)),
-    "an extra": (ArgumentTypeError, lambda x: gi.MapReduce("x0 * x1", sums)(x, x, extras=(x,))),
-    "no extra": (ArgumentTypeError, lambda x: gi.MapReduce("x0 * x1", sums, posts=("r * e0",))(x, x)),
-    "two outs": (ShapeError, lambda x: gi.MapReduce("x0", lambda x, e: (x[0],))(x, out=(x, x))),
-    "no host function": (ArgumentTypeError, lambda x: gi.MapReduce("x0", None)),
-    "an operation": (ShapeError, lambda x: gi.MapReduce("x0", sums, op="argmax")),
-    "operands": (ArgumentTypeError, lambda x: gi.MapReduce(
-        " + ".join(f"x{i}" for i in range(17)), sums)(*[x] * 17)),
-    "outs": (ShapeError, lambda x: gi.MapReduce("x0", sums)(x, out=(x[0],) * 17)),
 }  # fmt: skip
 
 
@@ -122,14 +97,6 @@ def test_wrong_calls(device: str, name: str) -> None:
     kind, call = WRONG[name]
     with pytest.raises(kind, match="expected"):
         call(gi.CudaNdarray(np.ones((2, 3), np.float32), device=device))
-
-
-def test_operands_and_extras_of_a_map_reduce(device: str) -> None:
-    x = gi.CudaNdarray(np.ones((2, 3), np.float32), device=device)
-    scaled = gi.MapReduce("x0 * x1", lambda x, e: (sums(x, e)[0] * e[0],), posts=("r * e0",))
-    assert scaled(x, x, extras=(x[:, 0],)).tolist() == [3, 3]
-    number = gi.MapReduce("x0 * x1", lambda x, e: (sums(x, e)[0] * 100,), posts=("r * 1.e2",))
-    assert number(x, x).tolist() == [300, 300]
 
 
 @pytest.mark.parametrize("shape", [(24,), (4, 6), (2, 3, 4)], ids=str)

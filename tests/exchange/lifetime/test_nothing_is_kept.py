@@ -90,14 +90,6 @@ def cuda_text(x, i):
     return [text]
 
 
-def map_reduce(x, i):
-    kernel = gi.MapReduce(
-        f"x0 * {i % 7}", lambda a, e: (kernel, (np.sum(a[0] * (i % 7), axis=-1),))[1]
-    )
-    kernel(x)
-    return [kernel]
-
-
 def raw_kernel(x, i):
     kernel = gi.RawKernel(f'extern "C" __global__ void f{i}(float*) {{}}', f"f{i}")
     kernel.itself = kernel
@@ -138,7 +130,7 @@ def plan_and_error(x, i):
 
 
 KINDS = [array_class, class_of_another_library, dlpack_class, class_without_memory,
-         number_class, elementwise_kernel, fused_function, expression, cuda_text, map_reduce, raw_kernel,
+         number_class, elementwise_kernel, fused_function, expression, cuda_text, raw_kernel,
          capture, unfinished_capture, stream, converter, plan_and_error]  # fmt: skip
 
 
