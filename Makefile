@@ -33,7 +33,7 @@ core := -m "not slow and not bench and not text" $(addprefix tests/,arrays captu
 # pytest once for the host and a GPU, if there is one, and once for the fake driver (tests/conftest.py).
 # Status 5: no test was chosen. tests/conftest.py appends the counts of each run to the file that the variable names.
 on_both_drivers = status=0; counts=$$(mktemp); for driver in real fake; do \
-	    GPUINTEROP_COUNTS=$$counts $(1) -m pytest -n $(JOBS) --driver=$$driver $(2) $(PYTEST_FLAGS); code=$$?; \
+	    GPUINTEROP_COUNTS=$$counts $(1) -m pytest -n $(JOBS) --dist worksteal --driver=$$driver $(2) $(PYTEST_FLAGS); code=$$?; \
 	    [ $$code -eq 0 ] || [ $$code -eq 5 ] || status=$$code; \
 	done; \
 	awk '{n[$$1] += $$2} END {printf "both runs: %d passed, %d failed, %d skipped\n", n["passed"], n["failed"] + n["error"], n["skipped"]}' $$counts; \

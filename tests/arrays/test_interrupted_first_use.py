@@ -5,7 +5,7 @@ import os
 import pytest
 from doubles import driver
 
-STEP, PARTS = 3, 4  # every third point, and a part of these for each of several processes
+STEP, PARTS = 6, 2  # every sixth point, and a part of these for each of several processes
 
 # The process forks at each point, and the child is interrupted there. Points are counted by place in the source,
 # at its first execution; in the body of a class there are none, because it is dropped with its module. In importlib
@@ -48,7 +48,7 @@ def trace(frame, event, argument):
     known.add(place)
     # Of few points more are in these places, whose state outlives a failed import.
     many = step > 20 and (module or code.co_filename.endswith("elementwise/calls.py"))
-    if len(known) % (6 if many else step) != part:
+    if len(known) % (12 if many else step) != part:
         return trace
     reading, answer = os.pipe()
     if os.fork() == 0:

@@ -136,7 +136,7 @@ def test_an_operand_is_copied_where_out_overlaps_it_and_nowhere_else(data):
     assert copies.count == overlap
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def far(device):
     """int8 memory of two parts that are more than 2^31 elements apart; only pages that are used cost memory."""
     if FAKE:

@@ -1,5 +1,6 @@
 """NumPy's functions of shape and equality on arrays of this library: NumPy's results, on their device."""
 
+import itertools
 import sys
 
 import numpy as np
@@ -197,28 +198,16 @@ def test_rot90_is_a_view(device, k):
 def test_isclose_takes_numbers_as_numbers(device):
     tenths = np.float32([0.1, 0.2, np.nan, np.inf])
     whole, unsigned = np.array([1, 2**53 + 1, -3, 0]), np.uint8([0, 255, 1, 2])
-    for host in (tenths, whole, unsigned, unsigned > 0, tenths.astype("float16")):
-        x = gi.asarray(host, device=device)
-        for other in (
-            0.1,
-            1,
-            True,
-            255,
-            np.nan,
-            np.inf,
-            np.float64(0.1),
-            np.float32(0.1),
-            [1, 0.1, 2, 2],
-        ):
-            for options in ({"rtol": 0, "atol": 0}, {"equal_nan": True}, {"atol": np.float32(0.1)}):
-                for got, expected in [
-                    (np.isclose(x, other, **options), np.isclose(host, other, **options)),
-                    (np.isclose(other, x, **options), np.isclose(other, host, **options)),
-                ]:
-                    np.testing.assert_array_equal(got.get(), expected)
-                for allclose in (np.allclose, gi.allclose):
-                    assert allclose(x, other, **options) is np.allclose(host, other, **options)
-                    assert allclose(other, x, **options) is np.allclose(other, host, **options)
+    hosts = tenths, whole, unsigned, unsigned > 0, tenths.astype("float16")
+    numbers = 0.1, 1, True, 255, np.nan, np.inf, np.float64(0.1), np.float32(0.1), [1, 0.1, 2, 2]
+    every = {"rtol": 0, "atol": 0}, {"equal_nan": True}, {"atol": np.float32(0.1)}
+    for (i, host), (j, other) in itertools.product(enumerate(hosts), enumerate(numbers)):
+        x, options = gi.asarray(host, device=device), every[(i + j) % 3]  # each with each in turn
+        for ours, theirs in (((x, other), (host, other)), ((other, x), (other, host))):
+            got, expected = np.isclose(*ours, **options), np.isclose(*theirs, **options)
+            np.testing.assert_array_equal(got.get(), expected)
+            allclose = (np.allclose, gi.allclose)[(i + j) % 2]
+            assert allclose(*ours, **options) is np.allclose(*theirs, **options)
 
 
 def test_non_array_is_not_equal_to_an_array(device):
