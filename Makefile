@@ -132,7 +132,7 @@ $(VENV)/.installed: $(VENV)/.tools $(native) gpuinterop/_version.py | asked-pyth
 $(VENV)-asan/.installed: $(VENV)-asan/.tools $(native)
 	@echo "building the core with ASan and UBSan"
 	@tools/show-build $(VENV)-asan/build.log $(VENV)-asan/bin/python -m pip --disable-pip-version-check -v install --no-build-isolation \
-	    --editable '.[test]' -C build-dir='build/asan-{wheel_tag}' -C cmake.define.GPUINTEROP_SANITIZE=ON
+	    --editable '.[test]' -C build-dir='build/asan-{wheel_tag}' -C cmake.define.GPUINTEROP_SANITIZE=ON -C install.strip=false
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.tools
