@@ -59,4 +59,4 @@ def of_numpy(namespace: Any, name: str) -> Callable[..., Any]:
     with suppress(ValueError):  # ufuncs have no signature before NumPy 2.4
         call.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     call.__doc__ = f"Compute `{namespace.__name__}.{name}` on the device of the operands; the standard describes it."
-    return call
+    return _core.numpy_function(function, widens=True)(call)

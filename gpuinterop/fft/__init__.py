@@ -239,6 +239,7 @@ def _shifted(x: Any, axes: Any, back: bool) -> Any:
     return x
 
 
+@_core.served
 @_by_pieces
 def fftshift(x: Any, axes: Any = None) -> Any:
     """Return the values with that of frequency 0 in the middle of each axis.
@@ -252,6 +253,7 @@ def fftshift(x: Any, axes: Any = None) -> Any:
     return _shifted(x, axes, False)
 
 
+@_core.served
 @_by_pieces
 def ifftshift(x: Any, axes: Any = None) -> Any:
     """Return the inverse of fftshift.

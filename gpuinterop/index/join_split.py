@@ -187,6 +187,7 @@ def stack(
         return concatenate(views, along, out, dtype=dtype, casting=casting)
 
 
+@_core.served
 def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
     """Split `x` along `axis` into views: n equal parts, or parts at the given indices.
 
@@ -229,27 +230,32 @@ def split(x: Any, sections: Any, axis: int = 0) -> list[Any]:
 # NumPy's functions, whose names their errors get later.
 
 
+@_core.served
 def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
     parts = [np.atleast_2d(x) for x in as_array_list(tup, "numpy.vstack")]
     return concatenate(parts, 0, dtype=dtype, casting=casting)
 
 
+@_core.served
 def hstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
     parts = [np.atleast_1d(x) for x in as_array_list(tup, "numpy.hstack")]
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
 
+@_core.served
 def dstack(tup: Any) -> Any:
     parts = [np.atleast_3d(x) for x in as_array_list(tup, "numpy.dstack")]
     return concatenate(parts, 2)
 
 
+@_core.served
 def column_stack(tup: Any) -> Any:
     parts = as_array_list(tup, "numpy.column_stack")
     columns = [x if x.ndim > 1 else x.reshape((-1, 1)) for x in parts]
     return concatenate(columns, 1)
 
 
+@_core.served
 def append(arr: Any, values: Any, axis: Any = None) -> Any:
     like = arr if isinstance(arr, _core.Array) else values
     parts = [as_operand(v, like, "numpy.append") for v in (arr, values)]

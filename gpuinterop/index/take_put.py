@@ -124,6 +124,7 @@ def take(
     return read(Elements(source, [(along, array)], along, "take", number), x, out)
 
 
+@_core.served
 @_core.by_numpy(np.take_along_axis, "x indices axis", 2, mixed=True)
 def take_along_axis(x: Any, indices: Any, axis: int | None = -1) -> Any:
     """Return the elements of x at `indices` along `axis`, matched with the other axes.

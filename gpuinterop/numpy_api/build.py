@@ -44,11 +44,13 @@ def meshgrid(
 # ---- diagonals and triangles --------------------------------------------------------------------
 
 
+@_core.served
 def tril(m: Any, k: int = 0) -> Any:
     """Return numpy.tril: a copy with zeros above the k-th diagonal."""
     return _triangle(m, k, "numpy.tril", False)
 
 
+@_core.served
 def triu(m: Any, k: int = 0) -> Any:
     """Return numpy.triu: a copy with zeros below the k-th diagonal."""
     return _triangle(m, k, "numpy.triu", True)

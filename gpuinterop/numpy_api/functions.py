@@ -442,11 +442,14 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     **{function: _at_least(function) for function in (np.atleast_1d, np.atleast_2d, np.atleast_3d)},
 }  # fmt: skip
 
+# The views that the core has.
+_VIEWS = "array_split dsplit expand_dims hsplit moveaxis ravel reshape rollaxis split unstack vsplit".split()
 # The core carries these out without Python; calls that it declines go to the functions above.
 _core._set_numpy_functions(
     {f: own for f, own in NUMPY_FUNCTIONS.items() if isinstance(own, (BuiltinFunctionType, type(roll)))}
-    | {f: by_numpy(name)(NUMPY_FUNCTIONS[f]) for name in (*VIEWS, *MOVES)
-       if not isinstance(NUMPY_FUNCTIONS[f := getattr(np, name)], type(roll))}
+    | {(f := getattr(np, name)): by_numpy(name)(NUMPY_FUNCTIONS[f]) for name in (*VIEWS, *MOVES)}
+    | {(f := getattr(np, name)): _core.served(NUMPY_FUNCTIONS[f], name) for name in _VIEWS}
+    | {np.broadcast_arrays: _core._broadcasting(_broadcast_arrays)}
     | {getattr(np, name): FUNCTIONS_OF_AXES[row.name]
        for row in REDUCTIONS.values() for name in (row.name, *row.aliases) if hasattr(np, name)}
     | {np.where: FUNCTIONS["where"], np.matmul: products.matmul, np.searchsorted: search.searchsorted,

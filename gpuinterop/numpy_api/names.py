@@ -18,7 +18,6 @@ from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.errors.messages import refused_by_numpy
 from gpuinterop.fusion.fuse import fuse
-from gpuinterop.numpy_calls.top_level import by_numpy
 
 from . import contractions
 
@@ -182,7 +181,7 @@ def _named(name: str, arrays: str, summary: str, example: str) -> Callable[..., 
         f"{summary}\n\nAs `numpy.{name}`, on the device of the arrays.\n\nExamples\n--------\n"
         f">>> import gpuinterop\n>>> gpuinterop.{text}.tolist()\n{value}\n"
     )
-    return by_numpy(name)(call)
+    return _core.numpy_function(function)(call)
 
 
 def _converted(

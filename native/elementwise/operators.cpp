@@ -1,10 +1,13 @@
-// Python's operators on arrays, and the methods that are written in Python.
+// Python's operators on arrays, the methods that are written in Python, and functions of NumPy on arrays.
+#include <algorithm>
+#include <vector>
+
 #include "arrays/type.hpp"
 
 #include "arrays/few_values.hpp"
 #include "elementwise/calls.hpp"
 #include "elementwise/operands.hpp"
-#include "interpreter/error_translation.hpp"
+#include "interpreter/attempt.hpp"
 #include "interpreter/hooks.hpp"
 #include "interpreter/register.hpp"
 #include "interpreter/served.hpp"
@@ -95,6 +98,46 @@ PyObject* call_numpy_function(PyObject* function, Call&& call) {
   PyObject* const made = own ? call(own) : nullptr;
   if (own && !made) forgive();
   return made;
+}
+
+// An argument, or an item of a list, with a view as GpuArray in place of each CudaNdarray. `any`: there is an array.
+PyRef widened(PyObject* value, bool* any) {
+  if (is_array(value)) {
+    *any = true;
+    if (!is_cudandarray(Py_TYPE(value))) return PyRef::borrow(value);
+    const Array& a = read_array(value, "array_api");
+    return PyRef::steal(retyped_view(value, result_type(kBool), a.layout, a.data));
+  }
+  const bool list = PyList_CheckExact(value);
+  if (!list && !PyTuple_CheckExact(value)) return PyRef::borrow(value);
+  const PyRef items = PyRef::checked(PySequence_List(value));
+  for (Py_ssize_t i = 0; i < PyList_Size(items.get()); ++i)
+    PyList_SetItem(items.get(), i, widened(PyList_GetItem(items.get(), i), any).release());
+  return list ? PyRef::borrow(items.get()) : PyRef::checked(PyList_AsTuple(items.get()));
+}
+
+// The function of NumPy `of`, on arrays. `number`: they count as GpuArrays.
+PyObject* attempt_numpy_function(const PublicFunction& self, PyObject* const* args,
+                                 Py_ssize_t nargs, PyObject* names) {
+  auto run = [&]() -> PyObject* {
+    const Py_ssize_t count = nargs + (names ? PyTuple_Size(names) : 0);
+    std::vector<PyRef> held;
+    std::vector<PyObject*> given(args, args + count);
+    bool any = !self.number;
+    for (Py_ssize_t i = 0; self.number && i < count; ++i) {
+      held.push_back(widened(args[i], &any));
+      given[static_cast<size_t>(i)] = held.back().get();
+    }
+    if (!any) return nullptr;
+    if (const int op = ops::op_by_ufunc(self.of); op >= 0) {
+      const bool known = !names && nargs == ops::op_info(static_cast<ops::OpId>(op)).inputs &&
+                         std::ranges::all_of(given, ops::is_array_or_number);
+      return known ? ops::call(static_cast<ops::OpId>(op), given.data(), nullptr, false) : nullptr;
+    }
+    return call_numpy_function(
+        self.of, [&](PyObject* own) { return attempt_function(own, given.data(), nargs, names); });
+  };
+  return guard((PyObject*)nullptr, [&] { return attempt_in_core(run); });
 }
 
 // The call of a ufunc that is an operation of the table, on arrays and Python scalars: numpy.exp(x),
@@ -248,6 +291,16 @@ void register_numpy_functions(nb::module_& m) {
       nb::arg("functions"), nb::arg("no_value"),
       "Say which functions of the core take the arguments of functions of NumPy, and what stands "
       "there for arguments that are left out.");
+  m.def(
+      "numpy_function",
+      [](nb::object function, bool widens) {
+        return nb::cpp_function([function, widens](nb::callable python) {
+          return make_function(attempt_numpy_function, widens, function.ptr(), python);
+        });
+      },
+      nb::arg("function"), nb::arg("widens") = false,
+      "Decorator of a function with the arguments of one of NumPy: the core carries out the calls "
+      "that it carries out for that one. `widens`: each CudaNdarray counts as a GpuArray.");
 }
 
 }  // namespace gpuinterop

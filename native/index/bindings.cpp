@@ -89,8 +89,11 @@ void register_indexing(nb::module_& m) {
       "program that adds in host memory.");
   serve({{"take", "x indices axis out mode max_threads", 2},
          [](const Values& v) { return take(v[0], v[1], given(v[2]), given(v[3]), v[4]); }});
+  serve({{"take_along_axis", "x indices axis", 2},
+         [](const Values& v) { return take_along_axis(v[0], v[1], v[2]); }});
   serve({{"nonzero", "x", 1}, [](const Values& v) { return nonzero(v[0]); }});
   register_joining();
+  register_views(m);
   m.def(
       "_add_at",
       [](nb::handle x, nb::handle key, nb::handle value, nb::handle sum) {

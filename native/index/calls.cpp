@@ -124,6 +124,18 @@ PyObject* take(PyObject* x, PyObject* indices, PyObject* axis, PyObject* out, Py
   return read(Py_TYPE(x), view, key, *outside, out, where).release();
 }
 
+PyObject* take_along_axis(PyObject* x, PyObject* indices, PyObject* axis) {
+  const char* where = "take_along_axis";
+  if (!is_array(x) || (axis && !PyLong_CheckExact(axis))) return nullptr;
+  const Array view = read_array(x, where);
+  const int ndim = view.layout.ndim();
+  if (!view.device.is_cuda() || !is_index(indices, view) || unwrap(indices).layout.ndim() != ndim)
+    return nullptr;
+  const int at = count_axis(axis ? as_int64(axis, where) : -1, ndim, where);
+  const IndexArrays key{{indices}, {at}, {at}, ops::kAlong};
+  return read(Py_TYPE(x), view, key, ops::OutOfRange::Raise, nullptr, where).release();
+}
+
 PyObject* nonzero(PyObject* x) {
   const char* where = "nonzero";
   if (!is_array(x) || ops::recorder) return nullptr;

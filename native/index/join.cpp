@@ -1,4 +1,4 @@
-// concatenate(), stack() and numpy.roll of arrays of one class, dtype and device, outside captures.
+// concatenate(), stack(), NumPy's other joins and numpy.roll, of arrays of one class, dtype and device, outside captures.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -28,8 +28,8 @@ struct Parts {
   PyRef type;
 };
 
-// The arrays of a list or tuple, of one number of dimensions; none for others.
-Parts parts_of(PyObject* sequence, const char* where) {
+// The arrays of a list or tuple, of one number of dimensions unless told otherwise; none for others.
+Parts parts_of(PyObject* sequence, const char* where, bool one_ndim = true) {
   Parts parts;
   if (!(PyList_CheckExact(sequence) || PyTuple_CheckExact(sequence)) || ops::recorder) return {};
   const PyRef items = PyRef::checked(PySequence_Tuple(sequence));
@@ -42,7 +42,7 @@ Parts parts_of(PyObject* sequence, const char* where) {
     if (!i) parts.type = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(item)));
     const Array& first = i ? parts.arrays[0] : a;
     if (reinterpret_cast<PyObject*>(Py_TYPE(item)) != parts.type.get() || a.dtype != first.dtype ||
-        a.device != first.device || a.layout.ndim() != first.layout.ndim())
+        a.device != first.device || (one_ndim && a.layout.ndim() != first.layout.ndim()))
       return {};
     parts.arrays.push_back(a);
   }
@@ -108,79 +108,188 @@ void copy_in_order(Array target, int at, std::vector<Array> parts, const char* w
   }
 }
 
-// Along `axis`, or along a new axis.
-PyObject* join(const Values& v, bool stacks, const char* where) {
-  for (size_t option : {2, 3, 4})  // out, dtype, casting
-    if (given(v[option])) return nullptr;
-  PyObject* const axis = v[1];
-  Parts parts = parts_of(v[0], where);
-  if (parts.arrays.empty()) return nullptr;
-  const auto at = known_axis(axis, parts.arrays[0].layout.ndim() + stacks);
-  if (!at) return nullptr;
-  for (Array& a : parts.arrays) {
-    if (!stacks) continue;
-    const Layout own = a.layout;
-    a.layout = Layout::with_ndim(own.ndim() + 1);
-    for (int d = 0; d < a.layout.ndim(); ++d) {
-      a.layout.shape()[d] = d == *at ? 1 : own.shape()[d > *at ? d - 1 : d];
-      a.layout.strides()[d] = d == *at ? 1 : own.strides()[d > *at ? d - 1 : d];
-    }
-    a.layout.finish(where);
+// The array with axes of length 1 before and behind its own.
+void add_axes(Array& a, int before, int behind, const char* where) {
+  const Layout own = a.layout;
+  if (before + behind == 0) return;
+  a.layout = Layout::with_ndim(before + own.ndim() + behind);
+  for (int d = 0; d < a.layout.ndim(); ++d) {
+    const bool is_own = d >= before && d < before + own.ndim();
+    a.layout.shape()[d] = is_own ? own.shape()[d - before] : 1;
+    a.layout.strides()[d] = is_own ? own.strides()[d - before] : 1;
   }
+  a.layout.finish(where);
+}
+
+// Null: Python carries the call out.
+PyObject* join_along(Parts parts, int at, const char* where) {
   const Array& first = parts.arrays[0];
   const int ndim = first.layout.ndim();
   int64_t shape[kMaxDims], total = 0;
   std::copy_n(first.layout.shape(), ndim, shape);
   for (const Array& a : parts.arrays) {
     for (int d = 0; d < ndim; ++d)
-      if (d != *at && a.layout.shape()[d] != shape[d]) return nullptr;
-    if (__builtin_add_overflow(total, a.layout.shape()[*at], &total)) return nullptr;
+      if (d != at && a.layout.shape()[d] != shape[d]) return nullptr;
+    if (__builtin_add_overflow(total, a.layout.shape()[at], &total)) return nullptr;
   }
-  shape[*at] = total;
+  shape[at] = total;
   PyRef made = PyRef::steal(wrap(reinterpret_cast<PyTypeObject*>(parts.type.get()),
                                  make_empty(first.device, first.dtype, ndim, shape, where)));
-  copy_in_order(unwrap(made.get()), *at, std::move(parts.arrays), where);
+  copy_in_order(unwrap(made.get()), at, std::move(parts.arrays), where);
   return made.release();
 }
 
-// By an int along one axis, or along the flattened array if that is a view.
-PyObject* roll(PyObject* x, PyObject* shift, PyObject* axis) {
-  const char* where = "roll";
-  if (!is_array(x) || !PyLong_CheckExact(shift) || ops::recorder) return nullptr;
-  Array source = read_array(x, where);
-  const Layout own = source.layout;
-  if (!given(axis)) {
-    const int64_t size = own.size();
-    if (!own.is_c_contiguous()) return nullptr;
-    source.layout = Layout::c_order(1, &size, where);
-  }
-  const auto at = known_axis(given(axis), source.layout.ndim());
+bool has_options(const Values& v, std::initializer_list<size_t> places) {
+  return std::any_of(places.begin(), places.end(), [&](size_t i) { return given(v[i]); });
+}
+
+PyObject* concatenate(const Values& v) {
+  const char* where = "concatenate";
+  Parts parts = parts_of(v[0], where);
+  if (parts.arrays.empty() || has_options(v, {2, 3, 4})) return nullptr;
+  const auto at = known_axis(v[1], parts.arrays[0].layout.ndim());
+  return at ? join_along(std::move(parts), *at, where) : nullptr;
+}
+
+PyObject* stack(const Values& v) {
+  const char* where = "stack";
+  Parts parts = parts_of(v[0], where);
+  if (parts.arrays.empty() || has_options(v, {2, 3, 4})) return nullptr;
+  const int ndim = parts.arrays[0].layout.ndim() + 1;
+  const auto at = known_axis(v[1], ndim);
   if (!at) return nullptr;
-  const int64_t n = source.layout.shape()[*at], by = as_int64(shift, where);
-  const int64_t cut = n ? (by % n + n) % n : 0;
-  PyRef made = PyRef::steal(
-      wrap(Py_TYPE(x), make_empty(source.device, source.dtype, own.ndim(), own.shape(), where)));
-  Array target = unwrap(made.get());
+  for (Array& a : parts.arrays) {
+    add_axes(a, 1, 0, where);
+    int64_t axes[kMaxDims];
+    for (int d = 0; d < ndim; ++d) axes[d] = d == *at ? 0 : d < *at ? d + 1 : d;
+    a.layout = a.layout.permuted(axes, ndim, where);
+  }
+  return join_along(std::move(parts), *at, where);
+}
+
+// numpy.vstack, hstack, dstack and column_stack: arrays of few axes get others before and behind.
+template <int kAxis>
+PyObject* join_as(const Values& v, const char* where, std::pair<int, int> (*more)(int ndim)) {
+  Parts parts = parts_of(v[0], where);
+  if (parts.arrays.empty() || has_options(v, {1, 2})) return nullptr;
+  for (Array& a : parts.arrays) {
+    const auto [before, behind] = more(a.layout.ndim());
+    add_axes(a, before, behind, where);
+  }
+  const int last = parts.arrays[0].layout.ndim() - 1;
+  return join_along(std::move(parts), std::min(kAxis, last), where);
+}
+
+// Both flattened where that is a view, unless there is an axis.
+PyObject* append(const Values& v) {
+  const char* where = "append";
+  const PyRef two = PyRef::checked(PyTuple_Pack(2, v[0], v[1]));
+  PyObject* const axis = given(v[2]);
+  Parts parts = parts_of(two.get(), where, axis != nullptr);
+  if (parts.arrays.empty()) return nullptr;
+  for (Array& a : parts.arrays) {
+    const int64_t size = a.layout.size();
+    if (!axis && !a.layout.is_c_contiguous()) return nullptr;
+    if (!axis) a.layout = Layout::c_order(1, &size, where);
+  }
+  const auto at = known_axis(axis, parts.arrays[0].layout.ndim());
+  return at ? join_along(std::move(parts), *at, where) : nullptr;
+}
+
+// The elements moved along one axis, in an array of the given shape; those beyond the end come first.
+Array rolled(Array source, int at, int64_t by, const Layout& shape, const char* where) {
+  const int64_t n = source.layout.shape()[at], cut = n ? (by % n + n) % n : 0;
+  const Array made = make_empty(source.device, source.dtype, shape.ndim(), shape.shape(), where);
+  Array target = made;
   target.layout = Layout::c_order(source.layout.ndim(), source.layout.shape(), where);
   auto part = [&](int64_t from, int64_t length) {
     Array one = source;
-    one.data += from * source.layout.strides()[*at] * source.itemsize();
-    one.layout.shape()[*at] = length;
+    one.data += from * source.layout.strides()[at] * source.itemsize();
+    one.layout.shape()[at] = length;
     one.layout.finish(where);
     return one;
   };
-  copy_in_order(std::move(target), *at, {part(n - cut, cut), part(0, n - cut)}, where);
-  return made.release();
+  copy_in_order(std::move(target), at, {part(n - cut, cut), part(0, n - cut)}, where);
+  return made;
+}
+
+// Along several axes in turn; `by` has a number for each axis of the array. Null: there is no axis.
+PyObject* roll_axes(PyObject* x, const int64_t* by, const char* where) {
+  Array found = read_array(x, where);
+  const int ndim = found.layout.ndim();
+  int moved = 0;
+  for (int d = 0; d < ndim; ++d)
+    if (by[d] || (d == ndim - 1 && !moved)) {
+      found = rolled(std::move(found), d, by[d], unwrap(x).layout, where);
+      ++moved;
+    }
+  return moved ? wrap(Py_TYPE(x), std::move(found)) : nullptr;
+}
+
+// Along the axes, or along the flattened array if that is a view.
+PyObject* roll(PyObject* x, PyObject* shift, PyObject* axis) {
+  const char* where = "roll";
+  if (!is_array(x) || ops::recorder) return nullptr;
+  int64_t shifts[kMaxDims], axes[kMaxDims], by[kMaxDims] = {};
+  const int count = read_ints(shift, shifts, where, "shift");
+  Array source = read_array(x, where);
+  const Layout own = source.layout;
+  if (!axis) {
+    const int64_t size = own.size();
+    if (!own.is_c_contiguous() || count != 1) return nullptr;
+    source.layout = Layout::c_order(1, &size, where);
+    return wrap(Py_TYPE(x), rolled(std::move(source), 0, shifts[0], own, where));
+  }
+  const int places = read_ints(axis, axes, where, "axes");
+  if (count != 1 && count != places) return nullptr;
+  for (int i = 0; i < places; ++i) {
+    int64_t& sum = by[count_axis(axes[i], own.ndim(), where)];
+    if (__builtin_add_overflow(sum, shifts[count == 1 ? 0 : i], &sum)) return nullptr;
+  }
+  return roll_axes(x, by, where);
+}
+
+// numpy.fft.fftshift, and its inverse.
+PyObject* shift_halves(PyObject* x, PyObject* axis, int sign, const char* where) {
+  if (!is_array(x) || ops::recorder) return nullptr;
+  const Layout own = read_array(x, where).layout;
+  int64_t axes[kMaxDims], by[kMaxDims] = {};
+  int places = own.ndim();
+  for (int d = 0; d < places; ++d) axes[d] = d;
+  if (axis) places = read_ints(axis, axes, where, "axes");
+  for (int i = 0; i < places; ++i) {
+    const int d = count_axis(axes[i], own.ndim(), where);
+    by[d] += sign * (own.shape()[d] / 2);
+  }
+  return roll_axes(x, by, where);
 }
 
 }  // namespace
 
 void register_joining() {
   const char* const parameters = "arrays axis out * dtype casting";
-  serve({{"concatenate", parameters, 1},
-         [](const Values& v) { return join(v, false, "concatenate"); }});
-  serve({{"stack", parameters, 1}, [](const Values& v) { return join(v, true, "stack"); }});
-  serve({{"roll", "a shift axis", 2}, [](const Values& v) { return roll(v[0], v[1], v[2]); }});
+  serve({{"concatenate", parameters, 1}, concatenate});
+  serve({{"stack", parameters, 1}, stack});
+  using More = std::pair<int, int>;
+  serve({{"vstack", "tup * dtype casting", 1}, [](const Values& v) {
+           return join_as<0>(v, "vstack", [](int n) { return More(std::max(2 - n, 0), 0); });
+         }});
+  serve({{"hstack", "tup * dtype casting", 1}, [](const Values& v) {
+           return join_as<1>(v, "hstack", [](int n) { return More(n == 0, 0); });
+         }});
+  serve({{"dstack", "tup", 1}, [](const Values& v) {
+           return join_as<2>(v, "dstack", [](int n) { return More(n == 0 ? 2 : n == 1, n < 3); });
+         }});
+  serve({{"column_stack", "tup", 1}, [](const Values& v) {
+           return join_as<1>(v, "column_stack", [](int n) { return More(n == 0, n < 2); });
+         }});
+  serve({{"append", "arr values axis", 2}, append});
+  serve(
+      {{"roll", "a shift axis", 2}, [](const Values& v) { return roll(v[0], v[1], given(v[2])); }});
+  serve({{"fftshift", "x axes", 1},
+         [](const Values& v) { return shift_halves(v[0], given(v[1]), 1, "fftshift"); }});
+  serve({{"ifftshift", "x axes", 1},
+         [](const Values& v) { return shift_halves(v[0], given(v[1]), -1, "ifftshift"); }});
 }
 
 }  // namespace gpuinterop

@@ -21,6 +21,7 @@ void register_programs(nanobind::module_& m);             // elementwise/host_pr
 void register_downloads(nanobind::module_& m);            // elementwise/download.cpp
 void register_indexing(nanobind::module_& m);             // index/calls.cpp
 void register_joining();                                  // index/join.cpp
+void register_views(nanobind::module_& m);                // index/views.cpp
 void register_converters(nanobind::module_& m);           // exchange/traits.cpp
 void register_plans(nanobind::module_& m);                // reduce/bindings.cpp
 void register_reductions(nanobind::module_& m);           // reduce/calls.cpp

@@ -124,6 +124,19 @@ PyObject* call_served(const Served& function, PyObject* const* args, Py_ssize_t 
   return PyObject_Vectorcall(python.get(), args, size_t(nargs), names);
 }
 
+PyObject* attempt_function(PyObject* function, PyObject* const* args, Py_ssize_t nargs,
+                           PyObject* names) {
+  if (Py_TYPE(function) != function_type)
+    return PyObject_Vectorcall(function, args, size_t(nargs), names);
+  const PyRef held = PyRef::borrow(function);
+  PyObject* made = nullptr;
+  // Python's function of one may be another.
+  for (; Py_TYPE(function) == function_type && !made && !PyErr_Occurred();
+       function = slots::cast(function)->python)
+    made = slots::cast(function)->attempt(*slots::cast(function), args, nargs, names);
+  return made;
+}
+
 bool is_text(PyObject* value, const char* text) {
   return PyUnicode_CheckExact(value) && PyUnicode_CompareWithASCIIString(value, text) == 0;
 }
@@ -149,8 +162,8 @@ void register_served(nb::module_& m) {
   if (!function_type) throw nb::python_error();
   m.def(
       "served",
-      [](nb::callable python) {
-        const nb::object name = python.attr("__name__");
+      [](nb::callable python, nb::object name) {
+        if (name.is_none()) name = python.attr("__name__");
         Served& function = served(nb::cast<const char*>(name));
         int number = 0;
         while (&table[static_cast<size_t>(number)] != &function) ++number;
@@ -158,9 +171,10 @@ void register_served(nb::module_& m) {
         const PyRef old = PyRef::steal(std::exchange(function.python, python.release().ptr()));
         return made;
       },
-      "function"_a,
-      "Decorator of a function that the core has too: it carries out the calls whose arguments it "
-      "knows.");
+      "function"_a, "name"_a = nb::none(),
+      "Decorator of a function that the core has too, by default under its name: it carries out "
+      "the "
+      "calls whose arguments it knows.");
 }
 
 }  // namespace gpuinterop

@@ -46,6 +46,11 @@ Served& served(const char* name);
 PyObject* call_served(const Served& function, PyObject* const* args, Py_ssize_t nargs,
                       PyObject* names);
 
+// What the core makes of a call of such a function, without Python's; another object is called. Null, with or without an
+// error: neither did.
+PyObject* attempt_function(PyObject* function, PyObject* const* args, Py_ssize_t nargs,
+                           PyObject* names);
+
 // An argument for which None is the default.
 inline PyObject* given(PyObject* value) { return value == Py_None ? nullptr : value; }
 bool is_text(PyObject* value, const char* text);

@@ -1,0 +1,282 @@
+// NumPy's functions that make views, and triangles. Python carries out the calls with other arguments, and words the errors.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "arrays/type.hpp"
+#include "captures/recorder.hpp"
+#include "elementwise/launch.hpp"
+#include "interpreter/attempt.hpp"
+#include "interpreter/register.hpp"
+#include "interpreter/served.hpp"
+
+namespace nb = nanobind;
+
+namespace gpuinterop {
+
+namespace {
+
+PyRef view_with(PyObject* x, Layout layout, char* data) {
+  return PyRef::steal(retyped_view(x, Py_TYPE(x), std::move(layout), data));
+}
+
+// A method of the array, which reads the argument as the function does.
+PyObject* by_method(PyObject* x, const char* method, PyObject* argument) {
+  if (!is_array(x)) return nullptr;
+  const PyRef name = PyRef::checked(PyUnicode_InternFromString(method));
+  return PyObject_CallMethodObjArgs(x, name.get(), argument, nullptr);
+}
+
+// The axes, each of them once; throws, or returns a negative number, for others.
+int read_axes(PyObject* value, int ndim, int64_t* axes, const char* where) {
+  const int n = read_ints(value, axes, where, "axes");
+  bool seen[kMaxDims] = {};
+  for (int i = 0; i < n; ++i) {
+    axes[i] = count_axis(axes[i], ndim, where);
+    if (std::exchange(seen[axes[i]], true)) return -1;
+  }
+  return n;
+}
+
+// Axis from[i] becomes axis to[i]; the others keep their order.
+PyObject* with_moved(PyObject* x, const Array& a, int n, const int64_t* from, const int64_t* to,
+                     const char* where) {
+  int64_t order[kMaxDims];
+  std::fill_n(order, kMaxDims, -1);
+  for (int i = 0; i < n; ++i) order[to[i]] = from[i];
+  for (int d = 0, at = 0; d < a.layout.ndim(); ++d) {
+    if (std::find(from, from + n, d) != from + n) continue;
+    while (order[at] >= 0) ++at;
+    order[at] = d;
+  }
+  return view_with(x, a.layout.permuted(order, a.layout.ndim(), where), a.data).release();
+}
+
+PyObject* moveaxis(const Values& v) {
+  const char* where = "moveaxis";
+  if (!is_array(v[0])) return nullptr;
+  int64_t from[kMaxDims], to[kMaxDims];
+  const int ndim = unwrap(v[0]).layout.ndim();
+  const int n = read_axes(v[1], ndim, from, where);
+  if (n < 0 || read_axes(v[2], ndim, to, where) != n) return nullptr;
+  return with_moved(v[0], read_array(v[0], where), n, from, to, where);
+}
+
+PyObject* rollaxis(const Values& v) {
+  const char* where = "rollaxis";
+  if (!is_array(v[0]) || !PyLong_CheckExact(v[1]) || (v[2] && !PyLong_CheckExact(v[2])))
+    return nullptr;
+  const Array& a = read_array(v[0], where);
+  const int ndim = a.layout.ndim();
+  const int64_t from = count_axis(as_int64(v[1], where), ndim, where);
+  int64_t to = v[2] ? as_int64(v[2], where) : 0;
+  to += to < 0 ? ndim : 0;
+  if (to < 0 || to > ndim) return nullptr;
+  to -= from < to;
+  return with_moved(v[0], a, 1, &from, &to, where);
+}
+
+PyObject* expand_dims(const Values& v) {
+  const char* where = "expand_dims";
+  const bool known = PyLong_CheckExact(v[1]) || PyTuple_CheckExact(v[1]) || PyList_CheckExact(v[1]);
+  if (!is_array(v[0]) || !known) return nullptr;
+  int64_t given[kMaxDims], axes[kMaxDims];
+  const int more = read_ints(v[1], given, where, "axes");
+  const Array& a = read_array(v[0], where);
+  const int ndim = a.layout.ndim() + more;
+  if (ndim > kMaxDims || read_axes(v[1], ndim, axes, where) != more) return nullptr;
+  Layout layout = Layout::with_ndim(ndim);
+  for (int d = 0, own = 0; d < ndim; ++d) {
+    const bool is_new = std::find(axes, axes + more, d) != axes + more;
+    layout.shape()[d] = is_new ? 1 : a.layout.shape()[own];
+    layout.strides()[d] = is_new ? 1 : a.layout.strides()[own];
+    own += !is_new;
+  }
+  layout.finish(where);
+  return view_with(v[0], std::move(layout), a.data).release();
+}
+
+// ---- parts ----------------------------------------------------------------------------------------
+
+// The elements from `begin` to `end` along an axis.
+PyRef part_of(PyObject* x, int axis, int64_t begin, int64_t end, const char* where) {
+  const Array& a = read_array(x, where);
+  Layout layout = a.layout;
+  const int64_t step = a.layout.strides()[axis] * a.itemsize();
+  layout.shape()[axis] = end - begin;
+  layout.finish(where);
+  char* const data = layout.size() ? a.data + begin * step : nullptr;
+  return view_with(x, std::move(layout), data);
+}
+
+// Where n elements are cut: into a number of parts, whose lengths may differ by one unless `equal`, or at indices, as
+// slices read them. None: Python carries the call out.
+std::vector<std::pair<int64_t, int64_t>> read_cuts(PyObject* sections, int64_t n, bool equal,
+                                                   const char* where) {
+  std::vector<std::pair<int64_t, int64_t>> parts;
+  if (PyLong_CheckExact(sections)) {
+    const int64_t count = as_int64(sections, where);
+    if (count < 1 || count > 4096 || (equal && n % count)) return {};
+    for (int64_t i = 0, begin = 0; i < count; ++i) {
+      const int64_t end = begin + n / count + (i < n % count);
+      parts.emplace_back(begin, end);
+      begin = end;
+    }
+    return parts;
+  }
+  if (!PyList_CheckExact(sections) && !PyTuple_CheckExact(sections)) return {};
+  int64_t cuts[kMaxDims];
+  const int count = read_ints(sections, cuts, where, "indices");
+  for (int i = 0; i <= count; ++i) {
+    Py_ssize_t begin = i ? cuts[i - 1] : 0, end = i < count ? cuts[i] : n;
+    PySlice_AdjustIndices(n, &begin, &end, 1);
+    parts.emplace_back(begin, std::max(begin, end));
+  }
+  return parts;
+}
+
+PyObject* split_along(PyObject* x, PyObject* sections, int axis, bool equal, const char* where) {
+  const int64_t n = read_array(x, where).layout.shape()[axis];
+  const auto cuts = read_cuts(sections, n, equal, where);
+  if (cuts.empty()) return nullptr;
+  PyRef made = PyRef::checked(PyList_New(static_cast<Py_ssize_t>(cuts.size())));
+  Py_ssize_t at = 0;
+  for (const auto& [begin, end] : cuts)
+    PyList_SetItem(made.get(), at++, part_of(x, axis, begin, end, where).release());
+  return made.release();
+}
+
+PyObject* split(const Values& v, bool equal) {
+  const char* where = equal ? "split" : "array_split";
+  if (!is_array(v[0]) || (v[2] && !PyLong_CheckExact(v[2]))) return nullptr;
+  const int ndim = read_array(v[0], where).layout.ndim();
+  const int axis = count_axis(v[2] ? as_int64(v[2], where) : 0, ndim, where);
+  return split_along(v[0], v[1], axis, equal, where);
+}
+
+// numpy.hsplit, vsplit and dsplit.
+PyObject* split_at(const Values& v, int axis, const char* where) {
+  if (!is_array(v[0])) return nullptr;
+  const int ndim = read_array(v[0], where).layout.ndim();
+  if (axis == 1 && ndim == 1) return split_along(v[0], v[1], 0, true, where);
+  return ndim > std::max(axis, 1) ? split_along(v[0], v[1], axis, true, where) : nullptr;
+}
+
+PyObject* unstack(const Values& v) {
+  const char* where = "unstack";
+  if (!is_array(v[0]) || (v[1] && !PyLong_CheckExact(v[1]))) return nullptr;
+  const Array& a = read_array(v[0], where);
+  const int axis = count_axis(v[1] ? as_int64(v[1], where) : 0, a.layout.ndim(), where);
+  const int64_t n = a.layout.shape()[axis], step = a.layout.strides()[axis] * a.itemsize();
+  Layout rest = Layout::with_ndim(a.layout.ndim() - 1);
+  for (int d = 0; d < rest.ndim(); ++d) {
+    rest.shape()[d] = a.layout.shape()[d + (d >= axis)];
+    rest.strides()[d] = a.layout.strides()[d + (d >= axis)];
+  }
+  rest.finish(where);
+  char* const data = a.data;
+  PyRef made = PyRef::checked(PyTuple_New(n));
+  for (int64_t i = 0; i < n; ++i)
+    PyTuple_SetItem(made.get(), i, view_with(v[0], rest, data ? data + i * step : data).release());
+  return made.release();
+}
+
+// ---- broadcasting -----------------------------------------------------------------------------------
+
+PyObject* broadcast_arrays(PyObject* const* args, Py_ssize_t nargs) {
+  const char* where = "broadcast_arrays";
+  int64_t shape[kMaxDims];
+  int ndim = 0;
+  for (Py_ssize_t i = 0; i < nargs; ++i) {
+    if (!is_array(args[i])) return nullptr;
+    const Layout& l = read_array(args[i], where).layout;
+    ndim = broadcast_shapes(ndim, shape, l.ndim(), l.shape(), shape, where);
+  }
+  PyRef made = PyRef::checked(PyTuple_New(nargs));
+  for (Py_ssize_t i = 0; i < nargs; ++i) {
+    const Array& a = unwrap(args[i]);
+    Array view = view_of(args[i]);
+    view.data = a.data;
+    const bool same = a.layout.has_shape(ndim, shape);
+    view.layout = same ? a.layout : a.layout.broadcast_to(ndim, shape, where);
+    // Several indices may reach one element, so the result of a write would be undefined.
+    view.readonly = view.readonly || !same;
+    require_bytes(view.layout, a.itemsize(), where);
+    PyTuple_SetItem(made.get(), i, wrap(Py_TYPE(args[i]), std::move(view)));
+  }
+  return made.release();
+}
+
+PyObject* attempt_broadcast_arrays(const PublicFunction&, PyObject* const* args, Py_ssize_t nargs,
+                                   PyObject* names) {
+  if (names || !nargs) return nullptr;
+  return guard((PyObject*)nullptr,
+               [&] { return attempt_in_core([&] { return broadcast_arrays(args, nargs); }); });
+}
+
+// ---- triangles --------------------------------------------------------------------------------------
+
+// numpy.tril and triu of a matrix, or of a stack in C order, on a GPU.
+PyObject* triangle(const Values& v, bool upper) {
+  const char* where = upper ? "triu" : "tril";
+  if (!is_array(v[0]) || (v[1] && !PyLong_CheckExact(v[1])) || ops::recorder) return nullptr;
+  const Array x = read_array(v[0], where);
+  const Layout& own = x.layout;
+  const int ndim = own.ndim();
+  const int64_t k = v[1] ? as_int64(v[1], where) : 0, most = int64_t{1} << 40;
+  if (!x.device.is_cuda() || ndim < 2 || !own.size() || (ndim > 2 && !own.is_c_contiguous()) ||
+      k < -most || k > most)
+    return nullptr;
+  PyRef made =
+      PyRef::steal(wrap(Py_TYPE(v[0]), make_empty(x.device, x.dtype, ndim, own.shape(), where)));
+  // No element is at these addresses. They tell the kernel how far an element is from the diagonal.
+  int64_t steps[kMaxDims] = {};
+  steps[ndim - 2] = -1;
+  steps[ndim - 1] = 1;
+  const Layout distance(ndim, own.shape(), steps);
+  const auto edge =
+      reinterpret_cast<uint64_t>(x.data) + static_cast<uint64_t>((k + !upper) * x.itemsize());
+  const ops::StoredType raw = ops::raw_type(x.itemsize());
+  const Array target = unwrap(made.get());
+  ops::IterationSpace w;
+  w.add_array(x, raw, distance);
+  w.address[0] = true;
+  w.add_constant({edge, upper}, ops::raw_type(16));
+  w.add_array(x, raw, own);
+  w.inputs = w.operands;
+  w.add_array(target, raw, target.layout);
+  ops::build_iteration_space(w, ndim, own.shape());
+  ops::launch(ops::kTriangle, w, x.device.id, where);
+  return made.release();
+}
+
+}  // namespace
+
+void register_views(nb::module_& m) {
+  serve({{"reshape", "a shape order * copy", 2}, [](const Values& v) {
+           const bool usual = (!v[2] || is_text(v[2], "C")) && !given(v[3]);
+           return usual ? by_method(v[0], "reshape", v[1]) : nullptr;
+         }});
+  serve({{"ravel", "a order", 1}, [](const Values& v) { return by_method(v[0], "ravel", v[1]); }});
+  serve({{"moveaxis", "a source destination", 3}, moveaxis});
+  serve({{"rollaxis", "a axis start", 2}, rollaxis});
+  serve({{"expand_dims", "a axis", 2}, expand_dims});
+  serve({{"split", "x sections axis", 2}, [](const Values& v) { return split(v, true); }});
+  serve({{"array_split", "ary indices_or_sections axis", 2},
+         [](const Values& v) { return split(v, false); }});
+  const char* const parameters = "ary indices_or_sections";
+  serve({{"vsplit", parameters, 2}, [](const Values& v) { return split_at(v, 0, "vsplit"); }});
+  serve({{"hsplit", parameters, 2}, [](const Values& v) { return split_at(v, 1, "hsplit"); }});
+  serve({{"dsplit", parameters, 2}, [](const Values& v) { return split_at(v, 2, "dsplit"); }});
+  serve({{"unstack", "x / * axis", 1}, unstack});
+  serve({{"tril", "m k", 1}, [](const Values& v) { return triangle(v, false); }});
+  serve({{"triu", "m k", 1}, [](const Values& v) { return triangle(v, true); }});
+  m.def(
+      "_broadcasting",
+      [](nb::callable python) {
+        return make_function(attempt_broadcast_arrays, 0, nullptr, python);
+      },
+      nb::arg("function"), "Decorator of numpy.broadcast_arrays for arrays of the package.");
+}
+
+}  // namespace gpuinterop
