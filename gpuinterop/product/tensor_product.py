@@ -22,6 +22,7 @@ _ALIGNMENT = 1024  # of swizzled panels
 
 # Time of a tile by its width, in relation to the widest.
 _WIDTHS = {128: 1.0, 96: 0.8, 64: 0.6}
+_OVERLAPS = True  # whether the product starts while the kernels before it end
 
 # The rule that chooses: estimates of both times on an H200, in microseconds, fitted to 600 shapes that
 # benchmarks/bench_tensor_products.py --grid measured. None of those that it chooses was slower than cuBLAS.
@@ -48,6 +49,7 @@ class TensorProduct(NamedTuple):
     width : of a tile.
     shared_bytes : dynamic shared memory of a block.
     blocks : at most, one for each multiprocessor.
+    overlaps : whether the product starts while the kernels before it end.
     """
 
     multiply: Any
@@ -57,6 +59,7 @@ class TensorProduct(NamedTuple):
     width: int
     shared_bytes: int
     blocks: int
+    overlaps: bool
 
 
 def is_faster(
@@ -117,7 +120,7 @@ def tensor_product(
     )[0]  # fmt: skip
     split, copy = loaded_kernels(device, before_text(), ["gi_tensor_split", "gi_tensor_copy"])
     shared_bytes = stages * stage_bytes + _ALIGNMENT
-    return TensorProduct(multiply, split, copy, exchange, width, shared_bytes, blocks)
+    return TensorProduct(multiply, split, copy, exchange, width, shared_bytes, blocks, _OVERLAPS)
 
 
 def _multiply_text(width: int) -> str:

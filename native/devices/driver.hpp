@@ -93,10 +93,11 @@ namespace gpuinterop::cuda {
      const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,            \
      CUtensorMapL2promotion, CUtensorMapFloatOOBfill))
 
-// Null if the driver is older than 12.5 (the first) or 12.4 (the second).
-#define GPUINTEROP_DRIVER_OPTIONAL(X)                       \
-  X(CtxRecordEvent, cuCtxRecordEvent, (CUcontext, CUevent)) \
-  X(FuncGetParamInfo, cuFuncGetParamInfo, (CUfunction, size_t, size_t*, size_t*))
+// Null if the driver is older than 12.5 (the first), 12.4 (the second) or 11.8.
+#define GPUINTEROP_DRIVER_OPTIONAL(X)                                             \
+  X(CtxRecordEvent, cuCtxRecordEvent, (CUcontext, CUevent))                       \
+  X(FuncGetParamInfo, cuFuncGetParamInfo, (CUfunction, size_t, size_t*, size_t*)) \
+  X(LaunchKernelEx, cuLaunchKernelEx, (const CUlaunchConfig*, CUfunction, void**, void**))
 
 struct Driver {
 #define X(name, symbol, arguments) CUresult(CUDAAPI* name) arguments = nullptr;

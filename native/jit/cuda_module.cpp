@@ -95,11 +95,37 @@ int compute_capability(int device, const char* where) {
          get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 }
 
+namespace {
+
+// From this driver on captures record that a kernel starts while the kernel before it ends.
+constexpr int kRecordsOverlaps = 12030;
+
+CUresult launch_overlapping(const Kernel& kernel, const Launch& how, CUstream stream,
+                            void** arguments) {
+  CUlaunchAttribute overlaps{};
+  overlaps.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  overlaps.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = how.grid[0], config.gridDimY = how.grid[1], config.gridDimZ = how.grid[2];
+  config.blockDimX = how.block[0], config.blockDimY = how.block[1], config.blockDimZ = how.block[2];
+  config.sharedMemBytes = how.shared_bytes;
+  config.hStream = stream;
+  config.attrs = &overlaps;
+  config.numAttrs = 1;
+  return driver().LaunchKernelEx(&config, kernel.function, arguments, nullptr);
+}
+
+}  // namespace
+
 void launch_here(const Kernel& kernel, const Launch& how, CUstream stream, void** arguments,
                  const char* where) {
-  CUresult code = driver().LaunchKernel(kernel.function, how.grid[0], how.grid[1], how.grid[2],
-                                        how.block[0], how.block[1], how.block[2], how.shared_bytes,
-                                        stream, arguments, nullptr);
+  const bool overlaps =
+      how.overlaps && driver().LaunchKernelEx && driver().version >= kRecordsOverlaps;
+  CUresult code = overlaps
+                      ? launch_overlapping(kernel, how, stream, arguments)
+                      : driver().LaunchKernel(kernel.function, how.grid[0], how.grid[1],
+                                              how.grid[2], how.block[0], how.block[1], how.block[2],
+                                              how.shared_bytes, stream, arguments, nullptr);
   if (code != CUDA_SUCCESS) [[unlikely]]
     check(code, ("cuLaunchKernel of " + kernel.name).c_str(), where);
 }

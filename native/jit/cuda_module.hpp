@@ -22,6 +22,7 @@ struct Launch {
   unsigned grid[3] = {1, 1, 1};
   unsigned block[3] = {1, 1, 1};
   unsigned shared_bytes = 0;  // dynamic
+  bool overlaps = false;      // starts while the kernel before it ends, and waits for it itself
 };
 
 // A cubin, fatbin or zero-terminated PTX image in one device's primary context. Unloaded with its last

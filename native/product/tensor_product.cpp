@@ -35,6 +35,7 @@ struct TensorPlan : Prepared {
   int64_t width;
   unsigned shared_bytes;
   int64_t blocks;
+  bool overlaps;
 };
 
 // One of the two matrices: `lines` rows of the first or columns of the second, with k elements each.
@@ -122,6 +123,7 @@ std::shared_ptr<const TensorPlan> plan_for(const Side (&sides)[2], int64_t batch
     made->width = field<int64_t>(answer, "width");
     made->shared_bytes = field<unsigned>(answer, "shared_bytes");
     made->blocks = field<int64_t>(answer, "blocks");
+    made->overlaps = field<bool>(answer, "overlaps");
     cuda::allow_shared_memory(made->multiply, static_cast<int>(made->shared_bytes), where);
     return std::shared_ptr<const TensorPlan>(made);
   };
@@ -148,8 +150,9 @@ CUtensorMap map_of(const void* data, const int64_t (&extents)[kDims],
 }
 
 void launch(const cuda::Kernel& kernel, int64_t blocks, unsigned threads, unsigned shared_bytes,
-            CUstream stream, void** arguments, const char* where) {
+            CUstream stream, void** arguments, const char* where, bool overlaps = false) {
   cuda::Launch how;
+  how.overlaps = overlaps;
   how.grid[0] = static_cast<unsigned>(blocks);
   how.block[0] = threads;
   how.shared_bytes = shared_bytes;
@@ -280,7 +283,7 @@ bool tensor_product(const Product& p, double alpha, double beta, int device, CUs
   if (!a.aligned()) copy(plan, a, a_matrices, read, stream, where);
   void* arguments[] = {&a_map, &b_map, &params};
   launch(plan.multiply, std::min(tall * wide * n_batches, plan.blocks), kThreads, plan.shared_bytes,
-         stream, arguments, where);
+         stream, arguments, where, plan.overlaps);
   return true;
 }
 

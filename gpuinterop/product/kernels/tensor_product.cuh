@@ -27,6 +27,8 @@
 // Infinities and NaNs are no sums of TF32 numbers. A warp whose 16 rows of results are not all finite multiplies these
 // rows again with float32 operations from the original operands, in order, which gives the infinities and NaNs of float32.
 //
+// The block may start while the kernels before it end (programmatic dependent launch). It waits before it reads memory.
+//
 // Blocks walk over the tiles of all matrices of a batch. The code before this file defines GI_WIDTH (64, 96 or 128),
 // GI_A_INNER (whether neighbours of a in memory are neighbours along the inner dimension), GI_STAGES, and gi_multiply.
 
@@ -359,6 +361,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
+  asm volatile("griddepcontrol.wait;" ::: "memory");
   // 65,536 registers of a multiprocessor: 128 threads with 40 and 256 with 232.
   if (warp >= kMultipliers) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");

@@ -38,7 +38,11 @@ GI_FN Parts gi_split(float x) {
   return {high, top == 0x7f800000u ? 0 : gi_float(gi_round_to_tf32(gi_bits(x - high)))};
 }
 
+// The next kernel may start as soon as multiprocessors have room for it. It waits for the results.
+GI_FN void gi_let_next_start() { asm volatile("griddepcontrol.launch_dependents;"); }
+
 extern "C" __global__ void __launch_bounds__(kThreads) gi_tensor_split(const Split p) {
+  gi_let_next_start();
   __shared__ float shared[kTile][kTile + 1];
   const int x = threadIdx.x % kSide, y = threadIdx.x / kSide;
   const int each = p.down * p.across, index = blockIdx.x % each;
@@ -92,6 +96,7 @@ struct Copy {
 };
 
 extern "C" __global__ void __launch_bounds__(kThreads) gi_tensor_copy(const Copy p) {
+  gi_let_next_start();
   const i64 line = (i64)(blockIdx.x / p.across) * (kThreads / p.threads) + threadIdx.x / p.threads;
   const i64 at = 4 * ((i64)(blockIdx.x % p.across) * p.threads + threadIdx.x % p.threads);
   if (line >= p.total || at >= p.pitch) return;
