@@ -232,6 +232,41 @@ def test_infinities_and_nans_are_those_of_float32(every_shape, side, layout):
 
 
 @gpu
+@pytest.mark.parametrize("side", ["a", "b"])
+@pytest.mark.parametrize("layout", ["rows", "transposed"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_infinity_changes_few_rows_or_columns(every_shape, side, layout, count):
+    """Products of tiles of every width, with an addend in their own memory; the other results keep their bits."""
+    random = np.random.default_rng(8)
+    for rows, columns in ((300, 330), (140, 48), (130, 6000)):
+        a = random.standard_normal((rows, 130), dtype=np.float32)
+        b = random.standard_normal((130, columns), dtype=np.float32)
+        c = random.standard_normal((rows, columns), dtype=np.float32)
+
+        def product(a, b, precision, c=c):
+            out = on_gpu(c.copy())
+            x, y = (on_gpu(LAYOUTS[layout](operand)) for operand in (a, b))
+            return gi.gemm(x, y, out, alpha=-0.5, beta=2, out=out, precision=precision).get()
+
+        clean = product(a, b, THREE)
+        for value in (np.inf, np.nan):
+            x, y = a.copy(), b.copy()
+            lines = x if side == "a" else y.T
+            places = random.integers(16) + 16 * np.arange(count)  # a warp has 16 rows
+            lines[places, random.integers(130, size=count)] = value
+            exact, three = product(x, y, "exact"), product(x, y, THREE)
+            for of in (np.isnan, np.isposinf, np.isneginf):
+                np.testing.assert_array_equal(of(three), of(exact))
+            finite = np.isfinite(exact)
+            assert 0 < finite.sum() < finite.size
+            np.testing.assert_allclose(three[finite], exact[finite], rtol=1e-5, atol=1e-4)
+            # Row r of a warp is multiplied again with row r + 8.
+            again = np.isin(np.arange(len(lines)), [places, places ^ 8])
+            kept = finite & ~(again[:, None] if side == "a" else again)
+            np.testing.assert_array_equal(three[kept], clean[kept])
+
+
+@gpu
 def test_denormals_are_not_zeros(every_shape):
     random = np.random.default_rng(6)
     a = (random.standard_normal((150, 64)) * 1e-39).astype(np.float32)

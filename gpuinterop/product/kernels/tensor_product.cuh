@@ -24,8 +24,9 @@
 // Panels of 32 floats are lines of 128 bytes. The copy engine stores them swizzled: the 16-byte piece p of line i is at
 // place p ^ (i % 8) of the line. Tensor cores read b in this order. The reads of a undo it, and meet no bank twice.
 //
-// Infinities and NaNs are no sums of TF32 numbers. A warp whose 16 rows of results are not all finite multiplies these
-// rows again with float32 operations from the original operands, in order, which gives the infinities and NaNs of float32.
+// Infinities and NaNs are no sums of TF32 numbers. A warp whose 16 rows of results are not all finite multiplies again
+// with float32 operations from the original operands, in order, which gives the infinities and NaNs of float32. One of
+// them in a spoils a row, and one in b a column, so the warp multiplies only these again if they are few.
 //
 // The block may start while the kernels before it end (programmatic dependent launch). It waits before it reads memory.
 //
@@ -37,6 +38,9 @@ constexpr int kSums = kWidth / 2;                     // of a thread: 64 rows by
 constexpr u32 kLine = 4 * kStep;                      // bytes of 32 floats
 constexpr u32 kABytes = kHeight * kLine, kBBytes = kWidth * kLine, kStageBytes = kABytes + 2 * kBBytes;
 constexpr int kMultipliers = 8, kThreads = 384;       // warps that multiply; threads of a block
+constexpr int kRows = 16, kPair = 2;                  // of a warp; rows r and r + 8, which the same lanes read
+constexpr int kFewPairs = 2, kFewColumns = 4;         // that a warp multiplies again alone
+constexpr u32 kAll = 0xffffffffu;                     // lanes
 
 struct alignas(64) TensorMap {  // CUtensorMap
   u64 opaque[16];
@@ -166,27 +170,36 @@ GI_FN u32 gi_a_offset(u32 row, u32 k) {
   return (GI_A_INNER ? 0 : row / 32 * 32 * kLine) + line * kLine + ((along / 4 ^ line % 8) * 4 + along % 4) * 4;
 }
 
-// Multiplies 16 rows by kWidth columns with float32 operations; a lane has the columns lane, lane + 32, ...
+GI_FN void gi_write_one(const Params& p, const Tile& tile, i64 m, i64 n, float sum) {
+  const float x = p.alpha * sum;
+  const i64 at = tile.batch * p.addend_batch + m * p.addend_row + n * p.addend_column;
+  p.out[tile.batch * p.out_batch + m * p.out_row + n * p.out_column] = p.beta == 0 ? x : fmaf(p.beta, p.addend[at], x);
+}
+
+// Multiplies kCount of 16 rows, at equal distances, by kWidth columns with float32 operations; a lane has the columns
+// lane, lane + 32, ...
+template <int kCount>
 GI_FN void gi_rows_in_float32(const Params& p, const Tile& tile, int row, int lane) {
-  constexpr int kRows = 16, kColumns = kWidth / 32, kAhead = 8;
+  constexpr int kColumns = kWidth / 32, kAhead = kCount == kPair ? 16 : 8, kApart = kRows / kCount;
   const float* a = p.a.data + tile.batch * p.a.batch;
   const float* b = p.b.data + tile.batch * p.b.batch;
   const float* column[kColumns];
-  float sum[kRows][kColumns];
+  float sum[kCount][kColumns];
 #pragma unroll
   for (int c = 0; c < kColumns; ++c) {
     const int n = tile.column + lane + 32 * c;
     column[c] = b + (i64)(n < p.n ? n : p.n - 1) * p.b.line;
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) sum[r][c] = 0;
+    for (int r = 0; r < kCount; ++r) sum[r][c] = 0;
   }
   for (i64 first = 0; first < p.k; first += 32) {
-    float mine[kRows];  // of column first + lane of a
+    float mine[kCount];  // of column first + lane of a
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const int m = row + r < p.m ? row + r : p.m - 1;
+    for (int r = 0; r < kCount; ++r) {
+      const int m = row + r * kApart < p.m ? row + r * kApart : p.m - 1;
       mine[r] = first + lane < p.k ? a[m * p.a.line + (first + lane) * p.a.inner] : 0;
     }
+#pragma unroll 1
     for (int u = 0; u < 32; u += kAhead) {
       float y[kAhead][kColumns];
 #pragma unroll
@@ -197,24 +210,41 @@ GI_FN void gi_rows_in_float32(const Params& p, const Tile& tile, int row, int la
 #pragma unroll
       for (int v = 0; v < kAhead; ++v)
 #pragma unroll
-        for (int r = 0; r < kRows; ++r) {
-          const float x = __shfl_sync(0xffffffffu, mine[r], u + v);
+        for (int r = 0; r < kCount; ++r) {
+          const float x = __shfl_sync(kAll, mine[r], u + v);
 #pragma unroll
           for (int c = 0; c < kColumns; ++c) sum[r][c] = fmaf(x, y[v][c], sum[r][c]);
         }
     }
   }
 #pragma unroll
-  for (int r = 0; r < kRows; ++r)
+  for (int r = 0; r < kCount; ++r)
 #pragma unroll
     for (int c = 0; c < kColumns; ++c) {
-      const i64 m = row + r, n = tile.column + lane + 32 * c;
-      if (m >= p.m || n >= p.n) continue;
-      const float x = p.alpha * sum[r][c];
-      const i64 at = tile.batch * p.addend_batch + m * p.addend_row + n * p.addend_column;
-      p.out[tile.batch * p.out_batch + m * p.out_row + n * p.out_column] =
-          p.beta == 0 ? x : fmaf(p.beta, p.addend[at], x);
+      const i64 m = row + r * kApart, n = tile.column + lane + 32 * c;
+      if (m < p.m && n < p.n) gi_write_one(p, tile, m, n, sum[r][c]);
     }
+}
+
+// Multiplies 16 rows by one column with float32 operations; a lane has row lane % 16, and writes it if `write`.
+GI_FN void gi_column_in_float32(const Params& p, const Tile& tile, int row, int column, int lane, bool write) {
+  constexpr int kAhead = 16;
+  const int m = row + lane % kRows < p.m ? row + lane % kRows : p.m - 1;
+  const float* a = p.a.data + tile.batch * p.a.batch + m * p.a.line;
+  const float* b = p.b.data + tile.batch * p.b.batch + (i64)(column < p.n ? column : p.n - 1) * p.b.line;
+  float sum = 0;
+#pragma unroll 1
+  for (i64 first = 0; first < p.k; first += kAhead) {
+    float x[kAhead], y[kAhead];
+#pragma unroll
+    for (int v = 0; v < kAhead; ++v) {
+      x[v] = first + v < p.k ? a[(first + v) * p.a.inner] : 0;
+      y[v] = first + v < p.k ? b[(first + v) * p.b.inner] : 0;
+    }
+#pragma unroll
+    for (int v = 0; v < kAhead; ++v) sum = fmaf(x[v], y[v], sum);
+  }
+  if (write && row + lane < p.m && column < p.n) gi_write_one(p, tile, row + lane, column, sum);
 }
 
 // Whether neighbours along a row can be accessed in pairs.
@@ -281,6 +311,49 @@ GI_FN void gi_write(const Params& p, const Tile& tile, const float (&sum)[kSums]
   }
 }
 
+// Writes results that are not all finite. `a_spoiled` says whether the lane read an infinity or a NaN of a, in one of its
+// two rows. Finite results are written before others are multiplied again, so that no sums have to be kept.
+//
+// Loops have constant bounds, and votes decide what they do. A loop over the bits of a mask would hide from the compiler
+// that the warp stays together. It would then keep the ring's addresses in registers of lanes instead of those of warps,
+// and all products would be up to 17 % slower.
+GI_FN void gi_write_not_finite(const Params& p, const Tile& tile, float (&sum)[kSums], bool a_spoiled, int row,
+                               int lane) {
+  const u32 lanes = __ballot_sync(kAll, a_spoiled);
+  u32 pairs = 0, columns = 0;  // bit r: rows r and r + 8; bit 2 j + i: column 8 j + 2 (lane % 4) + i
+#pragma unroll
+  for (int r = 0; r < 8; ++r) pairs |= (u32)((lanes >> 4 * r & 15) != 0) << r;
+  const bool mine = pairs >> (lane / 4) & 1;
+#pragma unroll
+  for (int i = 0; i < kSums / 2; ++i) {
+    const float upper = sum[i / 2 * 4 + i % 2], lower = sum[i / 2 * 4 + 2 + i % 2];
+    columns |= (u32)(!mine && !(fabsf(upper) <= 3.402823466e38f && fabsf(lower) <= 3.402823466e38f)) << i;
+  }
+#pragma unroll
+  for (int other = 4; other < 32; other *= 2) columns |= __shfl_xor_sync(kAll, columns, other);
+  int count = __popc(columns);
+  count += __shfl_xor_sync(kAll, count, 1);
+  count += __shfl_xor_sync(kAll, count, 2);
+  if (__any_sync(kAll, __popc(pairs) > kFewPairs || count > kFewColumns)) {
+    gi_rows_in_float32<kRows>(p, tile, row, lane);
+    return;
+  }
+  gi_scale(p, tile, sum, row, lane);
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+    const i64 m = row + lane / 4 + i / 2 % 2 * 8, n = tile.column + i / 4 * 8 + 2 * (lane % 4) + i % 2;
+    const bool again = mine || (columns >> (i / 4 * 2 + i % 2) & 1);
+    if (!again && m < p.m && n < p.n) p.out[tile.batch * p.out_batch + m * p.out_row + n * p.out_column] = sum[i];
+  }
+#pragma unroll 1
+  for (int r = 0; r < 8; ++r)
+    if (__any_sync(kAll, pairs >> r & 1)) gi_rows_in_float32<kPair>(p, tile, row + r, lane);
+#pragma unroll 1
+  for (int n = 0; n < kWidth; ++n)
+    if (__any_sync(kAll, lane % 4 == n % 8 / 2 && (columns >> (n / 8 * 2 + n % 2) & 1)))
+      gi_column_in_float32(p, tile, row, tile.column + n, lane, lane < kRows && !(pairs >> lane % 8 & 1));
+}
+
 GI_FN void gi_multiply_tiles(const Params& p, const Ring& ring, int warp, int lane) {
   const int first = warp * 16;  // row of the tile
   float sum[kSums], step_sum[kSums] = {}, check;
@@ -333,11 +406,12 @@ GI_FN void gi_multiply_tiles(const Params& p, const Ring& ring, int warp, int la
 #pragma unroll
       for (int i = 0; i < kSums; ++i) sum[i] += step_sum[i];
     }
+    float all = check;
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) check = fmaf(sum[i], 0.0f, check);
+    for (int i = 0; i < kSums; ++i) all = fmaf(sum[i], 0.0f, all);
     const int row = tile.row + first;
-    if (__any_sync(0xffffffffu, check != check)) {
-      gi_rows_in_float32(p, tile, row, lane);
+    if (__any_sync(kAll, all != all)) {
+      gi_write_not_finite(p, tile, sum, check != check, row, lane);
     } else {
       gi_scale(p, tile, sum, row, lane);
       gi_write(p, tile, sum, row, lane);
