@@ -291,6 +291,15 @@ def test_the_kernels_compile(nvrtc, width):
     assert b"gi_tensor_split" in nvrtc.compile_source(internals.tensor_product.before_text(), 90)
 
 
+def test_short_inner_dimensions_stay_with_cublas():
+    """The median error of positive data would be up to twice that of cuBLAS, so no size makes up for it."""
+    faster = internals.tensor_product.is_faster
+    for edge in (1 << 10, 1 << 12, 1 << 14):
+        waves = (edge // 128) ** 2 / 132
+        assert not any(faster(edge, edge, k, 1, 12 * edge * k, waves, 132) for k in (32, 64, 95))
+    assert faster(1 << 14, 1 << 14, 96, 1, 12 * 96 << 14, 125, 132)
+
+
 @pytest.mark.fake_driver
 def test_the_fake_driver_refuses_them(every_shape, device):
     a = gi.ones((100, 100), device=device)
