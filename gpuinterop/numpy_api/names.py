@@ -18,6 +18,7 @@ from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.errors import GpuInteropError
 from gpuinterop.errors.messages import refused_by_numpy
 from gpuinterop.fusion.fuse import fuse
+from gpuinterop.reduce.softmax import softmax_of_rows
 
 from . import contractions
 
@@ -273,6 +274,10 @@ def _over(function: Any, x: Any, axis: Any, where: str) -> Any:
     (x,) = results.as_operands(where, x)
     try:
         axes = _core.read_axes(axis, x.ndim, where)
+        if axes == (x.ndim - 1,):
+            found = softmax_of_rows(x, function is _fused_log_softmax)
+            if found is not None:
+                return found
         # One int is a constant that the core compares; a tuple makes Python look the function up.
         return function(x, axes if len(axes) != 1 else axes[0]) if x.size else FUNCTIONS["exp"](x)
     except GpuInteropError as error:

@@ -18,6 +18,7 @@ from gpuinterop.elementwise.table import ROWS
 from gpuinterop.errors import DTypeError
 from gpuinterop.jit.nvrtc import Target
 from gpuinterop.random import generator
+from gpuinterop.reduce import softmax
 from gpuinterop.sorting import lines, scan, search
 
 pytestmark = [pytest.mark.text, pytest.mark.usefixtures("nvrtc")]
@@ -126,6 +127,8 @@ def test_moves_of_bits(size):
     specs.append(spec_for(core_body("fill", (raw, raw)), (raw, raw), LAYOUTS[2]))
     join = (raw, "u128", raw, raw, "u128", "u128", raw)
     specs.append(KernelSpec(core_body("join", join), join, "AKAAKKC", "flat", 0, 1, 1))
+    triangle = (raw, "u128", raw, raw)
+    specs.append(KernelSpec(core_body("triangle", triangle), triangle, "AKXX", "general", 2, 1, 1))
     specs.append(KernelSpec(core_body("select", ("bool", raw, raw, raw)), ("bool", raw, raw, raw),
                             "CKCC", "flat", 0, 4, 1))  # fmt: skip
     build(specs, known_archs()[-1])
@@ -243,3 +246,9 @@ def test_scans_of_every_type(of_text):
 @pytest.mark.parametrize("dtype", a_quarter(("complex128", "bool", "int64", "float16", "float32")))
 def test_searches_of_every_type(dtype):
     build_text(search.search_text(dtype, dtype == "int64"), "gi_search")
+
+
+@pytest.mark.parametrize("form", a_quarter(softmax.FORMS))
+def test_softmax_of_every_length(form):
+    for number, dtype in enumerate(sorted(map(str, softmax.DTYPES))):
+        build_text(softmax.text(dtype, bool(number % 2), *form), "gi_softmax_rows")

@@ -1,0 +1,54 @@
+"""softmax and its logarithm of rows on a GPU: one kernel, which reads and writes each element once."""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from gpuinterop import _core
+from gpuinterop.arrays.dtypes import STORAGE, WORKING, dtype_id, name_of
+from gpuinterop.jit import kernel_text
+from gpuinterop.jit.compiler import loaded_kernels
+from gpuinterop.jit.texts import program
+
+from .codegen import INPUT, OUTPUT, KernelLaunch, Output, Patch
+
+DTYPES = frozenset(map(np.dtype, ("float16", "float32", "float64")))
+# Threads of a block, and elements of a thread; shorter rows would leave most threads of many blocks without work.
+FORMS = ((32, 1), (64, 2), (128, 4), (256, 4), (512, 8), (512, 16))
+_SHORT, _FEW = 24, 4096
+
+
+def text(dtype: str, logarithm: bool, threads: int, items: int) -> str:
+    """Return the program of the kernel."""
+    values = {"THREADS": threads, "ITEMS": items, "LOG": int(logarithm)}
+    types = f"typedef {STORAGE[dtype]} Stored;\ntypedef {WORKING[dtype]} Acc;"
+    return program(values, types, kernel_text("reduce/softmax.cuh"))
+
+
+def softmax_of_rows(x: Any, logarithm: bool) -> Any:
+    """Return softmax, or its logarithm, along the last axis; None for an array that the kernel does not take."""
+    if x.dtype not in DTYPES or x.device.type == "cpu" or not x.is_c_contiguous():
+        return None
+    plan = _plan(x.device.index, logarithm, x.dtype, x.shape, type(x))
+    return None if plan is None else plan.run((x,), None)
+
+
+@lru_cache(maxsize=1024)
+def _plan(
+    device: int, logarithm: bool, dtype: np.dtype[Any], shape: tuple[int, ...], cls: Any
+) -> Any:
+    """Return the `_core.Plan`, None if another way is faster."""
+    n = shape[-1] if shape else 0
+    rows = int(np.prod(shape[:-1], dtype=object)) if n else 0
+    form = next(((t, k) for t, k in FORMS if n <= t * k), None)
+    if not rows or form is None or rows >= 1 << 31 or (n < _SHORT and rows > _FEW):
+        return None
+    made = text(name_of(dtype), logarithm, *form)
+    (kernel,) = loaded_kernels(device, made, ("gi_softmax_rows",))
+    params, patches = bytes(16) + struct.pack("<q", n), [Patch(0, INPUT), Patch(8, OUTPUT)]
+    launch = KernelLaunch(kernel, (rows, 1), form[0], params, patches)
+    return _core.make_plan(device, [launch], 0, [Output(cls, dtype_id(dtype), shape)])
