@@ -88,13 +88,13 @@ def test_operands_that_overlap_their_result(device, data):
 @pytest.mark.parametrize("name", ["isfinite", "isinf", "isnan", "signbit"])
 @pytest.mark.parametrize("step", [2, -1, -2])
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
-def test_predicates_write_into_any_view(device, name, step, dtype):
+def test_predicates_write_into_any_view(name, step, dtype):
     # NumPy writes 16 answers and more at once where the processor can.
     host = np.arange(40).astype(dtype) - 20
     if dtype != "int32":
         host[::3] = np.nan
         host[1::7] = np.inf
-    x, canvas = gi.GpuArray(host, device=device), gi.zeros(80, dtype=bool, device=device)
+    x, canvas = gi.GpuArray(host, device="cpu"), gi.zeros(80, dtype=bool, device="cpu")
     ask, places = getattr(gi, name), range(80)[::step][:40]
     ask(x, out=canvas[::step][:40])
     expected = np.zeros(80, bool)
