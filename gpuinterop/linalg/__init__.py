@@ -7,7 +7,7 @@ wait for the device where they may raise `LinAlgError`.
 from __future__ import annotations
 
 import math
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -684,7 +684,7 @@ def multi_dot(arrays: Any, *, out: Any = None) -> Any:
     first = arrays[0][None] if ends[0] == 1 else arrays[0]
     last = arrays[-1][:, None] if ends[1] == 1 else arrays[-1]
     matrices = [first, *arrays[1:-1], last]
-    lengths = [*(x.shape[0] for x in matrices), last.shape[1]]
+    lengths = (*[x.shape[0] for x in matrices], last.shape[1])
     found = _in_order(matrices, _cheapest(lengths), 0, len(matrices) - 1)
     found = found[0] if ends[0] == 1 else found
     found = found[..., 0] if ends[1] == 1 else found
@@ -694,7 +694,8 @@ def multi_dot(arrays: Any, *, out: Any = None) -> Any:
     return cusolver.into(results.plain(out), found)
 
 
-def _cheapest(lengths: list[int]) -> dict[tuple[int, int], int]:
+@lru_cache(maxsize=256)
+def _cheapest(lengths: tuple[int, ...]) -> dict[tuple[int, int], int]:
     """Return for each run of matrices where to cut it, by the number of multiplications."""
     count = len(lengths) - 1
     cost = {(i, i): 0 for i in range(count)}

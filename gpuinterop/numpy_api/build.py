@@ -15,7 +15,7 @@ from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.elementwise.operands import as_operand
 from gpuinterop.errors import ShapeError, short_repr
 from gpuinterop.fusion.fuse import fuse
-from gpuinterop.index import take_put
+from gpuinterop.index import join_split, take_put
 from gpuinterop.index.masks import may_wait
 
 
@@ -107,7 +107,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Any:
     """Return numpy.pad in the modes that take elements of the array, or constants."""
     widths = _pairs(pad_width, array.ndim)
-    if (widths < 0).any():
+    if any([low < 0 or high < 0 for low, high in widths]):
         raise ValueError("index can't contain negative values")
     if mode == "constant":
         return _pad_with(array, widths, options)
@@ -119,43 +119,74 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> A
         made, inside = _padded(array, widths)
         made[inside] = array
         return made
-    for axis, pair in enumerate(widths):
-        if pair.any():  # NumPy says which element goes where
-            places = np.pad(np.arange(array.shape[axis]), tuple(pair), mode)
-            array = take_put.take(array, places, axis)
-    return array if widths.any() else array.copy()
+    padded = array
+    for axis, (low, high) in enumerate(widths):
+        if low or high:
+            padded = _extended(padded, axis, low, high, mode)
+    return array.copy() if padded is array else padded
 
 
-def _pairs(given: Any, ndim: int) -> Any:
+def _pairs(given: Any, ndim: int) -> list[tuple[int, int]]:
     """Return two integers for each axis, from the forms that NumPy takes."""
+    if type(given) is int:
+        return [(given, given)] * ndim
     if isinstance(given, dict):
         pairs: list[Any] = [given.get(i, given.get(i - ndim, 0)) for i in range(ndim)]
         given = [(p, p) if np.ndim(p) == 0 else p for p in pairs]
     widths: Any = np.asarray(given)
     if widths.dtype.kind not in "iu":
         raise TypeError("`pad_width` must be of integral type.")
-    return np.broadcast_to(widths, (ndim, 2))
+    return [(low, high) for low, high in np.broadcast_to(widths, (ndim, 2)).tolist()]
 
 
-def _padded(array: Any, widths: Any) -> tuple[Any, tuple[slice, ...]]:
+def _extended(x: Any, axis: int, low: int, high: int, mode: str) -> Any:
+    """Return x with elements of its own before and behind it along an axis."""
+    n, before = x.shape[axis], (slice(None),) * axis
+
+    def part(start: int, stop: int, step: int = 1) -> Any:
+        chosen, order = (*before, slice(start, stop)), (*before, slice(None, None, step))
+        return x[chosen] if step == 1 else x[chosen][order]
+
+    if n and mode == "edge":
+        shapes = [(*x.shape[:axis], width, *x.shape[axis + 1 :]) for width in (low, high)]
+        ends = [part(i, i + 1).broadcast_to(s) for i, s in zip((0, n - 1), shapes, strict=True)]
+    elif max(low, high) > n - (mode == "reflect") or mode == "edge":
+        # NumPy says which element goes where.
+        return take_put.take(x, np.pad(np.arange(n), (low, high), mode), axis)  # type: ignore[call-overload]
+    elif mode == "wrap":
+        ends = [part(n - low, n), part(0, high)]
+    else:
+        skipped = int(mode == "reflect")
+        ends = [part(skipped, low + skipped, -1), part(n - high - skipped, n - skipped, -1)]
+    return join_split.concatenate([ends[0], x, ends[1]], axis)
+
+
+def _padded(array: Any, widths: list[tuple[int, int]]) -> tuple[Any, tuple[slice, ...]]:
     """Return a new array with space around the elements, and where they go."""
-    shape = tuple(int(n + sum(pair)) for n, pair in zip(array.shape, widths, strict=True))
-    inside = tuple(slice(int(a), int(a) + n) for n, (a, _) in zip(array.shape, widths, strict=True))
+    shape = tuple([n + low + high for n, (low, high) in zip(array.shape, widths, strict=True)])
+    inside = tuple([slice(low, low + n) for n, (low, _) in zip(array.shape, widths, strict=True)])
     return results.new_like(array, shape, array.dtype), inside
 
 
-def _pad_with(array: Any, widths: Any, options: dict[str, Any]) -> Any:
+def _pad_with(array: Any, widths: list[tuple[int, int]], options: dict[str, Any]) -> Any:
     values = options.pop("constant_values", 0)
     if options:
         raise TypeError(f"the options {short_repr(options)}")
     made, inside = _padded(array, widths)
+    one = np.ndim(values) == 0
+    if one:
+        made[...] = (
+            0
+            if type(values) is int and not values
+            else np.asarray(values).astype(array.dtype).item()
+        )
     made[inside] = array
+    if one:
+        return made
     values = np.broadcast_to(np.asarray(values), (array.ndim, 2))
-    for axis, (n, pair) in enumerate(zip(array.shape, widths, strict=True)):
+    for axis, (n, (low, _)) in enumerate(zip(array.shape, widths, strict=True)):
         # Earlier axes with their borders, later ones without: so the later value fills the corner.
-        for value, part in zip(
-            values[axis], (slice(int(pair[0])), slice(int(pair[0]) + n, None)), strict=True
-        ):
+        for value, part in zip(values[axis], (slice(low), slice(low + n, None)), strict=True):
             region = made[(slice(None),) * axis + (part, *inside[axis + 1 :])]
             if region.size:
                 region[...] = value.astype(array.dtype).item()

@@ -33,7 +33,8 @@ def softmax_of_rows(x: Any, logarithm: bool) -> Any:
     """Return softmax, or its logarithm, along the last axis; None for an array that the kernel does not take."""
     if x.dtype not in DTYPES or x.device.type == "cpu" or not x.is_c_contiguous():
         return None
-    plan = _plan(x.device.index, logarithm, x.dtype, x.shape, type(x))
+    cls: Any = type(x)
+    plan = _plan(x.device.index, logarithm, x.dtype, x.shape, cls)
     return None if plan is None else plan.run((x,), None)
 
 

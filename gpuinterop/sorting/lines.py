@@ -62,14 +62,22 @@ def text(
     return program(values, types, *(kernel_text(f"sorting/{name}.cuh") for name in files))
 
 
-def sorted_lines(x: Any, indices: bool, descending: bool, where: str) -> Any:
-    """Return the elements of x in order along the last axis, or their indices, as a new C-contiguous array."""
+def fits_block(x: Any) -> bool:
+    """Return whether a block sorts each line: it reads all elements before it writes, so in place too."""
+    by_keys = LETTERS[name_of(x.dtype)] in "fc" and name_of(x.dtype) not in INFINITIES
+    most = BLOCK_FORMS[max(4, x.itemsize)][-1].tile if not by_keys else 0
+    return bool(x.size and x.shape[-1] <= most and x.is_c_contiguous())
+
+
+def sorted_lines(x: Any, indices: bool, descending: bool, where: str, out: Any = None) -> Any:
+    """Return the elements of x in order along the last axis, or their indices: `out`, or a new C-contiguous array."""
     name, n = name_of(x.dtype), x.shape[-1]
     if x.size and LETTERS[name] in "fc" and name not in INFINITIES:
         places = _places_by_keys(_keys_of(x), descending, where)
         return places if indices else take_along_axis(x, places, -1)
     lines = x if x.is_c_contiguous() else x._copied(where)
-    out = results.new_like(x, x.shape, np.int64 if indices else x.dtype, where)
+    if out is None:
+        out = results.new_like(x, x.shape, np.int64 if indices else x.dtype, where)
     if not x.size:
         return out
     forms = BLOCK_FORMS[max(4, x.itemsize)]

@@ -19,7 +19,7 @@ from gpuinterop.errors.messages import not_one_of
 from gpuinterop.index.getitem import writable
 
 from .host_lines import FEW, is_ordinary, sorted_places, sorted_values
-from .lines import sorted_lines
+from .lines import fits_block, sorted_lines
 
 _MOST_SORTED_AXES = 32  # by NumPy 2.1; arrays with more have axes of one element
 _KINDS = ("quicksort", "heapsort", "mergesort", "stable")
@@ -68,8 +68,9 @@ def sort_in_place(
 ) -> None:  # fmt: skip
     """Sort x itself, as `x.sort()` does."""
     target = writable(x, "sort")
-    found = _sorted(target, axis, kind, order, stable, descending, "sort")
-    _core.copy_into(target, found, where="sort", uncounted=True)
+    found = _sorted(target, axis, kind, order, stable, descending, "sort", in_place=True)
+    if found is not target:
+        _core.copy_into(target, found, where="sort", uncounted=True)
 
 
 def partition_in_place(x: Any, kth: Any, axis: int = -1) -> None:
@@ -80,8 +81,16 @@ def partition_in_place(x: Any, kth: Any, axis: int = -1) -> None:
 
 
 def _sorted(
-    x: Any, axis: Any, kind: Any, order: Any, stable: Any, descending: Any, where: str
+    x: Any,
+    axis: Any,
+    kind: Any,
+    order: Any,
+    stable: Any,
+    descending: Any,
+    where: str,
+    in_place: bool = False,
 ) -> Any:
+    """Return the sorted elements or indices; with `in_place` they may be in x itself, which is then the result."""
     _check_options(kind, order, stable, where)
     descending = require_bool(descending, "descending", where)
     (x,) = results.as_operands(where, x)
@@ -96,6 +105,11 @@ def _sorted(
         found = results.new_like(source, source.shape, dtype, where, type(x))
         order = partial(_sort_by_numpy, along=along, indices=indices, descending=descending)
         return results.fill_by_numpy(found, order, source, where=where)
+    if in_place and along == source.ndim - 1 and fits_block(source):
+        _core._prepare_write(source, where)
+        sorted_lines(source, indices, descending, where, source)
+        _core._note_write(source)
+        return x
     lines = sorted_lines(source.swapaxes(along, -1), indices, descending, where)
     if along != source.ndim - 1:
         lines = lines.swapaxes(along, -1)._copied(where)

@@ -110,3 +110,25 @@ def test_the_namespace_takes_the_same_way(device: str) -> None:
         assert type(found) is gi.GpuArray
         np.testing.assert_array_equal(found.get(), np.asarray(call(gi)))
         assert functions_of(lambda call=call: call(gi.array_api), PACKAGE) == []
+
+
+MODES = ("constant", "edge", "wrap", "reflect", "symmetric")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 4), (1, 3), (0, 3)])
+def test_borders_of_any_width(device: str, shape: tuple[int, ...], mode: str) -> None:
+    host = np.arange(np.prod(shape), dtype="float32").reshape(shape) + 1
+    x, uneven = gi.asarray(host, device=device), [(i, 2 - i) for i in range(3)][: len(shape)]
+    for widths in (0, 1, 2, 3, 7, [(1, 2)], uneven, np.array(2)):
+        try:
+            expected = np.pad(host, widths, mode)
+        except ValueError:  # of an axis without elements
+            continue
+        found = gi.pad(x, widths, mode)
+        assert type(found) is type(x)
+        np.testing.assert_array_equal(found.get(), expected, strict=True)
+    y = gi.GpuArray(host, "int64", device=device)
+    for value in (3, 2.5, 0.0, (1, 2), [(3, 4)] * len(shape), np.float64(7)):
+        expected = np.pad(host.astype("int64"), 2, constant_values=value)
+        np.testing.assert_array_equal(gi.pad(y, 2, constant_values=value).get(), expected)

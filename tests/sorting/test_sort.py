@@ -289,3 +289,15 @@ def test_more_than_2_to_the_31_elements(device, n):
     del x, order
     if device != "cpu":
         gi.empty_cache(device)  # other tests and processes need the memory
+
+
+@pytest.mark.driver
+def test_a_block_sorts_short_rows_in_place(device):
+    x = gi.asarray([[3, 1, 2], [9, 7, 8]], device=device)
+    x.sort()
+    captured = gi.capture(lambda a: a.sort(), x)
+    assert captured.nodes == 1
+    x[...] = gi.asarray([[6, 5, 4], [1, 3, 2]], device=device)
+    captured()
+    assert x.tolist() == [[4, 5, 6], [1, 2, 3]]
+    assert x.T[::-1].tolist() == [[6, 3], [5, 2], [4, 1]]
