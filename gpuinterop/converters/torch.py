@@ -1,7 +1,8 @@
 """PyTorch: any layout without negative strides, on the host and on CUDA.
 
-The ordinary case goes through torch's DLPack C exchange table. That table ignores autograd, conjugation,
-negation and fake tensors, and it ends the process on a negative stride, so the converter checks these first.
+The ordinary case goes through torch's DLPack C exchange table. That table ends the process on a negative stride.
+`RULES` declare that torch has none, and `plan_layout` of exchange/plan.py refuses it. The table also ignores
+autograd, conjugation, negation and fake tensors, so the converter checks these first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Converts any value to a core array, to make an array from it or to assign it."""
+"""Converts any value, lists of arrays too, to a core array, to make an array from it or to assign it."""
 
 from __future__ import annotations
 
