@@ -9,7 +9,8 @@ import math
 import operator
 import string
 from collections.abc import Iterable, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from gpuinterop.product import functions as products
 
 def _arrays(where: str, *values: Any) -> list[Any]:
     """Return the values as arrays on the device of the first gpuinterop array among them."""
-    like = next((x for x in values if isinstance(x, _core.Array)), None)
+    like = next(filter(_core.is_array, values), None)
     return [as_operand(x, like, where) for x in values]
 
 
@@ -38,57 +39,76 @@ def _first(x: Any, axes: Sequence[int]) -> Any:
 # ---- einsum -------------------------------------------------------------------------------------
 
 
-class _Labels:
+class _Labels(NamedTuple):
     """The subscripts of einsum as strings with one letter for each axis; an ellipsis has letters too."""
 
-    def __init__(self, given: tuple[Any, ...]) -> None:
-        if isinstance(given[0], str):
-            text, self.operands = given[0].replace(" ", ""), list(given[1:])
-            inputs, arrow, output = text.partition("->")
-            self.inputs, self.output = inputs.split(","), output if arrow else None
-        else:  # operand, sublist, operand, sublist, perhaps the sublist of the result
-            self.operands = list(given[:-1:2]) if len(given) % 2 else list(given[::2])
-            lists = [_letters(entry) for entry in given[1::2]]
-            self.inputs = lists[: len(self.operands)]
-            self.output = _letters(given[-1]) if len(given) % 2 else None
-        self.operands = _arrays("numpy.einsum", *self.operands)
-        if len(self.inputs) != len(self.operands):
-            raise _wrong(
-                f"subscripts for {len(self.operands)} operands", f"{len(self.inputs)} of them"
-            )
-        self._name_ellipses()
+    inputs: tuple[str, ...]
+    output: str
+    sizes: dict[str, int]  # of the axes of each letter
+    path: list[tuple[int, int]]
 
-    def _name_ellipses(self) -> None:
-        used = {*"".join(self.inputs), *(self.output or "")}
-        free = [letter for letter in string.ascii_letters if letter not in used]
-        lengths = [
-            x.ndim - len(labels.replace("...", ""))
-            for labels, x in zip(self.inputs, self.operands, strict=True)
-        ]
-        most = max(
-            (n for n, text in zip(lengths, self.inputs, strict=True) if "..." in text), default=0
-        )
-        letters = "".join(free[: max(most, 0)])
-        for i, (n, labels) in enumerate(zip(lengths, self.inputs, strict=True)):
-            if n < 0 or (n and "..." not in labels):
+
+def _parts(given: tuple[Any, ...]) -> tuple[list[Any], tuple[str, ...], str | None]:
+    """Return the operands, their subscripts and those of the result, None without an arrow."""
+    if isinstance(given[0], str):
+        inputs, arrow, output = given[0].replace(" ", "").partition("->")
+        operands, names, last = list(given[1:]), inputs.split(","), output if arrow else None
+    else:  # operand, sublist, operand, sublist, perhaps the sublist of the result
+        operands = list(given[:-1:2]) if len(given) % 2 else list(given[::2])
+        names = [_letters(entry) for entry in given[1::2]][: len(operands)]
+        last = _letters(given[-1]) if len(given) % 2 else None
+    if len(names) != len(operands):
+        raise _wrong(f"subscripts for {len(operands)} operands", f"{len(names)} of them")
+    return _arrays("numpy.einsum", *operands), tuple(names), last
+
+
+@lru_cache(maxsize=1024)
+def _labels(
+    given: tuple[str, ...], output: str | None, shapes: tuple[tuple[int, ...], ...]
+) -> _Labels:
+    """Return the subscripts of operands of these shapes."""
+    inputs = [*given]
+    used = {*"".join(inputs), *(output or "")}
+    free = [letter for letter in string.ascii_letters if letter not in used]
+    lengths = [
+        len(shape) - len(text.replace("...", ""))
+        for text, shape in zip(inputs, shapes, strict=True)
+    ]
+    most = max((n for n, text in zip(lengths, inputs, strict=True) if "..." in text), default=0)
+    letters = "".join(free[: max(most, 0)])
+    for i, (n, text) in enumerate(zip(lengths, inputs, strict=True)):
+        if n < 0 or (n and "..." not in text):
+            raise _wrong(
+                f"a subscript for each axis of operand {i}", f"{text!r} for shape {shapes[i]}"
+            )
+        inputs[i] = text.replace("...", letters[len(letters) - n :])
+    if output is None:
+        text = "".join(inputs)
+        once = sorted({a for a in text if text.count(a) == 1 and a not in letters})
+        output = letters + "".join(once)
+    elif letters and "..." not in output:
+        raise _wrong("... in the result, because operands have axes for it", f"->{output}")
+    else:
+        output = output.replace("...", letters)
+    letters_only = all(a in string.ascii_letters for a in "".join((*inputs, output)))
+    unknown = {*output} - {*"".join(inputs)}
+    if not letters_only or unknown or len({*output}) < len(output):
+        raise _wrong("letters as subscripts, and in the result each once and from an operand",
+                     f"{','.join(inputs)}->{output}")  # fmt: skip
+    return _Labels(tuple(inputs), output, _sizes(inputs, shapes), _path(shapes, inputs, output))
+
+
+def _sizes(names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for shape, text in zip(shapes, names, strict=True):
+        for letter, n in zip(text, shape, strict=True):
+            if sizes.setdefault(letter, n) != n and 1 not in (n, sizes[letter]):
                 raise _wrong(
-                    f"a subscript for each axis of operand {i}",
-                    f"{labels!r} for shape {self.operands[i].shape}",
+                    "axes of equal length for equal subscripts",
+                    f"{letter} of lengths {sizes[letter]} and {n}",
                 )
-            self.inputs[i] = labels.replace("...", letters[len(letters) - n :])
-        if self.output is None:
-            text = "".join(self.inputs)
-            once = sorted({a for a in text if text.count(a) == 1 and a not in letters})
-            self.output = letters + "".join(once)
-        elif letters and "..." not in self.output:
-            raise _wrong("... in the result, because operands have axes for it", f"->{self.output}")
-        else:
-            self.output = self.output.replace("...", letters)
-        letters_only = all(a in string.ascii_letters for a in "".join((*self.inputs, self.output)))
-        unknown = {*self.output} - {*"".join(self.inputs)}
-        if not letters_only or unknown or len({*self.output}) < len(self.output):
-            raise _wrong("letters as subscripts, and in the result each once and from an operand",
-                         f"{','.join(self.inputs)}->{self.output}")  # fmt: skip
+            sizes[letter] = max(n, sizes[letter]) if n and sizes[letter] else 0
+    return sizes
 
 
 def _letters(entry: Iterable[Any]) -> str:
@@ -107,9 +127,8 @@ def einsum(
     casting: Any = "safe",
 ) -> Any:  # fmt: skip
     """Return numpy.einsum of arrays: products of two operands at a time, in an order that keeps them small."""
-    labels = _Labels(operands)
-    arrays, names, output = labels.operands, labels.inputs, labels.output
-    assert output is not None
+    arrays, given, last = _parts(operands)
+    names, output, sizes, path = _labels(given, last, tuple([tuple(x.shape) for x in arrays]))
     # All operands have the dtype of the result first, because a product of two of them may overflow theirs.
     # An operand of one dtype, such as CudaNdarray, decides itself what it is multiplied with.
     if dtype is not None:
@@ -119,17 +138,8 @@ def einsum(
         arrays = [x.astype(wanted, copy=False) for x in arrays]
     if any(x.dtype == np.bool_ for x in arrays):
         raise TypeError("an operand of dtype bool")
-    sizes: dict[str, int] = {}
-    for x, text in zip(arrays, names, strict=True):
-        for letter, n in zip(text, x.shape, strict=True):
-            if sizes.setdefault(letter, n) != n and 1 not in (n, sizes[letter]):
-                raise _wrong(
-                    "axes of equal length for equal subscripts",
-                    f"{letter} of lengths {sizes[letter]} and {n}",
-                )
-            sizes[letter] = max(n, sizes[letter]) if n and sizes[letter] else 0
     parts = [_diagonal(x, text, sizes) for x, text in zip(arrays, names, strict=True)]
-    for pair in _path(arrays, names, output):
+    for pair in path:
         first, second = pair
         rest = [parts[i] for i in range(len(parts)) if i not in pair]
         needed = {*output, *"".join(text for _, text in rest)}
@@ -148,16 +158,18 @@ def einsum(
     return out
 
 
-def _path(arrays: Sequence[Any], names: Sequence[str], output: str) -> list[tuple[int, int]]:
+def _path(
+    shapes: Sequence[tuple[int, ...]], names: Sequence[str], output: str
+) -> list[tuple[int, int]]:
     """Return which two of the remaining operands to multiply, step by step; products go to the end."""
-    if len(arrays) < 3:
-        return [(0, 1)] * (len(arrays) - 1)
-    shapes = [np.broadcast_to(np.float32(0), x.shape) for x in arrays]
-    steps = np.einsum_path(f"{','.join(names)}->{output}", *shapes, optimize="greedy")[0][1:]
+    if len(shapes) < 3:
+        return [(0, 1)] * (len(shapes) - 1)
+    stand_ins = [np.broadcast_to(np.float32(0), shape) for shape in shapes]
+    steps = np.einsum_path(f"{','.join(names)}->{output}", *stand_ins, optimize="greedy")[0][1:]
     path: list[tuple[int, int]] = []
     for step in steps:  # of three operands or more, where none is better than another
         path.append((step[0], step[1]))
-        left = len(arrays) - len(path)
+        left = len(shapes) - len(path)
         for _ in step[2:]:
             path.append((left - 2, left - 1))
             left -= 1
@@ -166,6 +178,8 @@ def _path(arrays: Sequence[Any], names: Sequence[str], output: str) -> list[tupl
 
 def _diagonal(x: Any, text: str, sizes: dict[str, int]) -> tuple[Any, str]:
     """Return the operand with one axis for each letter, and without axes of length 1 that broadcast."""
+    if len({*text}) == len(text) and 1 not in x.shape:
+        return x, text
     for letter in sorted({a for a in text if text.count(a) > 1}):
         while text.count(letter) > 1:
             i = text.index(letter)
@@ -183,9 +197,9 @@ def _diagonal(x: Any, text: str, sizes: dict[str, int]) -> tuple[Any, str]:
 
 def _summed(x: Any, text: str, needed: set[str]) -> tuple[Any, str]:
     """Return the operand summed over the axes that no other part of the call has."""
-    axes = tuple(i for i, letter in enumerate(text) if letter not in needed)
-    if not axes:
+    if needed.issuperset(text):
         return x, text
+    axes = tuple(i for i, letter in enumerate(text) if letter not in needed)
     total = x.sum(axes, dtype=x.dtype)
     return total, "".join(letter for letter in text if letter in needed)
 
@@ -194,24 +208,44 @@ def _product(a: tuple[Any, str], b: tuple[Any, str], needed: set[str]) -> tuple[
     """Return the product of two operands, summed over the letters that are not needed."""
     x, left = _summed(*a, needed | {*b[1]})
     y, right = _summed(*b, needed | {*a[1]})
+    how = _arrangement(left, right, frozenset(needed), tuple(x.shape), tuple(y.shape))
+    x = x.transpose(how.axes[0]).reshape(how.shapes[0])
+    y = y.transpose(how.axes[1]).reshape(how.shapes[1])
+    if not how.sums:  # every element with every other
+        return FUNCTIONS["multiply"](x, y), how.result
+    return products.matmul(x, y).reshape(how.shape), how.result
+
+
+class _Arrangement(NamedTuple):
+    """How two operands become stacks of matrices, or arrays that broadcast, and what their product is."""
+
+    axes: tuple[list[int], list[int]]
+    shapes: tuple[tuple[int, ...], tuple[int, ...]]
+    sums: bool
+    shape: tuple[int, ...]
+    result: str
+
+
+@lru_cache(maxsize=1024)
+def _arrangement(
+    left: str, right: str, needed: frozenset[str], of_x: tuple[int, ...], of_y: tuple[int, ...]
+) -> _Arrangement:
     both = [letter for letter in left if letter in right]
     kept, summed = [c for c in both if c in needed], [c for c in both if c not in needed]
     rows = [c for c in left if c not in right]
     columns = [c for c in right if c not in left]
+    first = [left.index(c) for c in (*kept, *rows, *summed)]
+    second = [right.index(c) for c in (*kept, *summed, *columns)]
+    stack = tuple([of_x[left.index(c)] for c in kept])
+    m = tuple([of_x[left.index(c)] for c in rows])
+    n = tuple([of_y[right.index(c)] for c in columns])
+    if summed:
+        inner = math.prod([of_y[right.index(c)] for c in summed])
+        shapes = (*stack, math.prod(m), inner), (*stack, inner, math.prod(n))
+    else:
+        shapes = (*stack, *m, *[1] * len(n)), (*stack, *[1] * len(m), *n)
     result = "".join((*kept, *rows, *columns))
-    x = x.transpose([left.index(c) for c in (*kept, *rows, *summed)])
-    y = y.transpose([right.index(c) for c in (*kept, *summed, *columns)])
-    stack, m = x.shape[: len(kept)], x.shape[len(kept) : len(kept) + len(rows)]
-    n = y.shape[len(both) :]
-    if not summed:  # every element with every other
-        spread = x.reshape((*stack, *m, *[1] * len(n)))
-        return FUNCTIONS["multiply"](spread, y.reshape((*stack, *[1] * len(m), *n))), result
-    inner = math.prod(y.shape[len(kept) : len(both)])
-    matrices = (
-        x.reshape((*stack, math.prod(m), inner)),
-        y.reshape((*stack, inner, math.prod(n))),
-    )
-    return products.matmul(*matrices).reshape((*stack, *m, *n)), result
+    return _Arrangement((first, second), shapes, bool(summed), (*stack, *m, *n), result)
 
 
 # ---- other products -----------------------------------------------------------------------------

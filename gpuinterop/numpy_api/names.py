@@ -216,6 +216,8 @@ def _of_einsum(where: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _operands(where: str, given: Any) -> list[Any]:
     """Return the operands as arrays; a number beside an array stays one."""
+    if all(map(_core.is_array, given)):
+        return results.as_operands(where, *given)
     numbers = (bool, int, float, complex)
     arrays = iter(results.as_operands(where, *(x for x in given if not isinstance(x, numbers))))
     return [x if isinstance(x, numbers) else next(arrays) for x in given]
