@@ -69,9 +69,10 @@ class ArrayMethods(ReductionMethods, SortingMethods, ArgumentMethods, ViewMethod
 
     def __dir__(self) -> list[str]:
         # For completion: without the names that only Theano's programs and PyCUDA's kernels read, and those that
-        # this array lacks.
-        names = set(super().__dir__()) - _MISSING - {"allocator"}
-        names -= {n for n in ("mT", "__cuda_array_interface__") if not hasattr(self, n)}
+        # this array lacks. An interface is not read for that: other libraries' streams would have to wait from then on.
+        lacks = {f"__{'cuda_' if self.device.type == 'cpu' else ''}array_interface__"}
+        lacks |= {"mT"} if self.ndim < 2 else set()
+        names = set(super().__dir__()) - _MISSING - {"allocator"} - lacks
         return [name for name in names if name[:1] != "_" or name[:2] == "__"]
 
     # ---- reading values ----------------------------------------------------------------------------

@@ -78,3 +78,12 @@ def test_one_dimension_too_many(device):
     for call in (lambda: x.expand_dims(0), lambda: gi.stack((x, x)), lambda: x.expand_dims(-1)):
         with pytest.raises(gi.ShapeError, match="64 dimensions"):
             call()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_dir_of_an_array_shows_only_what_it_has(device, shape, dtype):
+    x = gi.zeros(shape, dtype, device=device)
+    names = dir(x)
+    assert [name for name in names if not hasattr(x, name)] == []
+    assert ("mT" in names) == (len(shape) > 1)

@@ -237,6 +237,7 @@ if child == 0:
                 assert "fork" in str(error) and (call is take or "spawn" in str(error)), error
             else:
                 raise AssertionError("no error")
+        assert "__cuda_array_interface__" in dir(x)  # which reads no attribute
         del x, s, e
         gc.collect()
         assert gi.ones((3,), device="cpu").tolist() == [1, 1, 1]

@@ -54,13 +54,3 @@ def test_help_covers_the_function_and_the_module(name):
 
 def test_everything_can_be_imported_by_star():
     driver.run("from gpuinterop import *; zeros(3); devices()")
-
-
-@pytest.mark.parametrize("shape", [(3,), (2, 3)])
-def test_dir_of_an_array_shows_only_what_it_has(shape):
-    for device in gi.devices():
-        for array in (
-            gi.zeros(shape, device=device),
-            gi.zeros(shape, dtype=complex, device=device),
-        ):
-            assert [name for name in dir(array) if not hasattr(array, name)] == []
