@@ -10,7 +10,7 @@ import numpy as np
 
 from gpuinterop import _core
 from gpuinterop.errors import DTypeError, GpuInteropError, short_repr
-from gpuinterop.errors.messages import foreign_byte_order
+from gpuinterop.errors.messages import foreign_byte_order, undefined_for_dtypes
 
 
 class DTypeEntry(NamedTuple):
@@ -184,8 +184,7 @@ def is_supported(dtype: np.dtype[Any]) -> bool:
 def refuse_half_complex(dtype: np.dtype[Any], where: str) -> None:
     """Refuse complex32, with which no device computes."""
     if dtype.isbuiltin != 1 and dtype.name == "complex32":
-        raise DTypeError(where=where, expected=f"a dtype for which {where} is defined", got=dtype.name,
-                         fix="cast first: x.astype('complex64')")  # fmt: skip
+        raise undefined_for_dtypes(where, where, dtype.name, "cast first: x.astype('complex64')")
 
 
 def _unknown(dtype: Any, where: str) -> GpuInteropError:

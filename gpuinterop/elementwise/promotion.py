@@ -24,8 +24,8 @@ from gpuinterop.arrays.dtypes import (
     dtype_from_id,
     dtype_id,
 )
-from gpuinterop.errors import DTypeError
-from gpuinterop.errors.messages import not_held_exactly, out_dtype_differs
+from gpuinterop.errors import DTypeError, GpuInteropError
+from gpuinterop.errors.messages import not_held_exactly, out_dtype_differs, undefined_for_dtypes
 
 from .codegen import ADDRESS, STORAGE, Body
 from .table import TABLE, Row
@@ -63,13 +63,9 @@ def name_of_code(code: int) -> str:
     return NAMES[id_of_code(code)]
 
 
-def _no_loop(row: Row, codes: Sequence[int]) -> DTypeError:
-    return DTypeError(
-        where=row.name,
-        expected=f"dtypes for which {row.name} is defined",
-        got=", ".join(name_of_code(k) for k in codes),
-        fix=_suggested_fix(row, codes),
-    )
+def _no_loop(row: Row, codes: Sequence[int]) -> GpuInteropError:
+    got = ", ".join(name_of_code(k) for k in codes)
+    return undefined_for_dtypes(row.name, row.name, got, _suggested_fix(row, codes))
 
 
 def _suggested_fix(row: Row, codes: Sequence[int]) -> str:

@@ -204,6 +204,10 @@ strides_of_partial_elements = Builder(
     expected="strides in multiples of the itemsize, {itemsize} bytes", got="strides {strides} bytes",
     fix="pass byte strides of whole elements",
 )  # fmt: skip
+undefined_for_dtypes = Builder(
+    DTypeError, "name got advice", expected="dtypes for which {name} is defined", got="{got}",
+    fix="{advice}",
+)  # fmt: skip
 
 
 def shapes_do_not_broadcast(where: str, *shapes: Any) -> ShapeError:

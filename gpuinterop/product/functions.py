@@ -26,9 +26,10 @@ from gpuinterop.elementwise.calls import CALLS, FUNCTIONS, PREPARE
 from gpuinterop.elementwise.examples import example_of
 from gpuinterop.elementwise.operands import result_class
 from gpuinterop.elementwise.promotion import common_dtype, require_exact_in
-from gpuinterop.errors import DTypeError, GpuInteropError
+from gpuinterop.errors import GpuInteropError
 from gpuinterop.errors.arguments import require_bool
 from gpuinterop.errors.context import reraise_from
+from gpuinterop.errors.messages import undefined_for_dtypes
 
 from .plans import conjugate_product, plan, rank_one
 from .tensor_product import tensor_product
@@ -107,10 +108,7 @@ def _product_type(
     if common.name not in ACCUMULATORS or any(dtype.name in WITHOUT_KERNELS for dtype in types):
         names = ", ".join(dtype.name for dtype in types)
         wide = "int32" if all("int" in dtype.name for dtype in types) else "float32"
-        raise DTypeError(
-            where=where, expected=f"dtypes for which {where} is defined", got=names,
-            fix=f"cast first: x.astype('{wide}')",
-        )  # fmt: skip
+        raise undefined_for_dtypes(where, where, names, f"cast first: x.astype('{wide}')")
     cls = results.class_for(leading, common)
     return dtype_id(common), _core.gpuarray_class() if cls is _core.Array else cls
 

@@ -27,8 +27,9 @@ from gpuinterop.arrays.dtypes import (
 )
 from gpuinterop.arrays.numpy_views import as_numpy_view
 from gpuinterop.elementwise import results
-from gpuinterop.errors import ArgumentTypeError, DTypeError, ShapeError
+from gpuinterop.errors import ArgumentTypeError, ShapeError
 from gpuinterop.errors.arguments import require_bool
+from gpuinterop.errors.messages import undefined_for_dtypes
 from gpuinterop.jit import kernel_text
 from gpuinterop.jit.compiler import loaded_kernels, multiprocessors
 from gpuinterop.jit.texts import program
@@ -217,8 +218,8 @@ def _dtype_of_result(name: str, source: np.dtype[Any], dtype: Any, where: str) -
     letter = LETTERS[name_of(found)]
     known = known and name_of(found) in ACCUMULATORS
     if not known or ("i" if letter in "bu" else letter) not in SCANS[name].join:
-        raise DTypeError(where=where, expected=f"dtypes for which {where} is defined",
-                         got=name_of(found if known else source), fix='cast first: x.astype("float32")')  # fmt: skip
+        got = name_of(found if known else source)
+        raise undefined_for_dtypes(where, where, got, "cast first: x.astype('float32')")
     return found
 
 
