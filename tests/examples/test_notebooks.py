@@ -1,4 +1,4 @@
-"""The notebooks of docs/tutorial run from start to end, and keep the outputs of such a run."""
+"""The notebooks of docs/tutorial run from start to end, and each cell has as many outputs as it keeps."""
 
 import sys
 from pathlib import Path

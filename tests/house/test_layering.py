@@ -162,6 +162,24 @@ def sources_of(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir() if path.suffix in (".py", ".cpp")]
 
 
+def test_the_tree_of_the_decision_names_every_source():
+    tree = DECISION.read_text(encoding="utf-8").partition("## The tree")[2].split("```")[1]
+    whole = {"pytensor", "dask", "ray", "collectives", "cli", "testing", "theano"}  # one line each
+    assert whole <= set(re.findall(r"\b(\w+)/ ", tree))
+    words = set(re.findall(r"[\w.*]+", tree))
+    sources = [p for top in (PACKAGE, NATIVE) for p in top.rglob("*.*")]
+    missing = [
+        path.relative_to(ROOT).as_posix()
+        for path in sources
+        if path.suffix in (".py", ".cpp", ".hpp", ".cuh")
+        and path.stem != "__init__"
+        and path.relative_to(ROOT).parts[1] not in whole
+        and not {path.name, f"{path.stem}.*"} & words
+        and not (path.suffix == ".cuh" and path.stem in words)
+    ]
+    assert not missing, "add them to the tree of docs/adr/0024"
+
+
 def test_the_root_and_each_folder_have_few_sources():
     root = [name for name in sources_of(PACKAGE) if name != "__init__.py"]
     assert len(root) <= MOST_MODULES_IN_ROOT, root
