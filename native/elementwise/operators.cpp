@@ -100,14 +100,25 @@ PyObject* call_numpy_function(PyObject* function, Call&& call) {
   return made;
 }
 
-// An argument, or an item of a list, with a view as GpuArray in place of each CudaNdarray. `any`: there is an array.
+// A list may contain itself.
+struct RecursiveCall {
+  RecursiveCall() {
+    if (Py_EnterRecursiveCall(" in a nested list")) throw PythonError();
+  }
+  ~RecursiveCall() { Py_LeaveRecursiveCall(); }
+};
+
+// An argument, or an item of a list, with a view as GpuArray in place of each array of another class. `any`: there is
+// an array.
 PyRef widened(PyObject* value, bool* any) {
   if (is_array(value)) {
     *any = true;
-    if (!is_cudandarray(Py_TYPE(value))) return PyRef::borrow(value);
+    PyTypeObject* const wide = result_type(kBool);
+    if (Py_TYPE(value) == wide) return PyRef::borrow(value);
     const Array& a = read_array(value, "array_api");
-    return PyRef::steal(retyped_view(value, result_type(kBool), a.layout, a.data));
+    return PyRef::steal(retyped_view(value, wide, a.layout, a.data));
   }
+  const RecursiveCall guard;
   const bool list = PyList_CheckExact(value);
   if (!list && !PyTuple_CheckExact(value)) return PyRef::borrow(value);
   const PyRef items = PyRef::checked(PySequence_List(value));
@@ -300,7 +311,7 @@ void register_numpy_functions(nb::module_& m) {
       },
       nb::arg("function"), nb::arg("widens") = false,
       "Decorator of a function with the arguments of one of NumPy: the core carries out the calls "
-      "that it carries out for that one. `widens`: each CudaNdarray counts as a GpuArray.");
+      "that it carries out for that one. `widens`: each array counts as a GpuArray.");
 }
 
 }  // namespace gpuinterop

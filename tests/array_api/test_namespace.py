@@ -157,6 +157,23 @@ def test_other_values_are_refused(value):
             function(value)
 
 
+def test_a_subclass_counts_as_its_class():
+    class Own(gi.GpuArray):
+        pass
+
+    x = Own([[1, 2]], device="cpu")
+    for found in (xp.reshape(x, (2,)), xp.exp(x), xp.concat([x, x]), xp.sum(x, axis=0)):
+        assert type(found) is gi.GpuArray
+
+
+@pytest.mark.parametrize("function", [xp.concat, xp.sum, xp.exp])
+def test_a_list_that_contains_itself_is_refused(function):
+    items = [gi.ones(2, device="cpu")]
+    items.append(items)
+    with pytest.raises(RecursionError):
+        function(items)
+
+
 def test_memory_is_shared_where_it_may_be():
     n = np.arange(3.0)
     assert gi.shares_memory(xp.asarray(n, device="cpu"), n)
