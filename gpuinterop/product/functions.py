@@ -1,7 +1,8 @@
 """Products of matrices and vectors: cuBLAS for matrices, gpuinterop's reductions for vectors.
 
 Row-major, column-major and transposed operands are used in place; only an operand without a unit
-stride is copied. float32 is computed in float32 unless another precision is chosen. On "cpu" NumPy's loops compute.
+stride is copied. float32 is computed in float32 unless another precision is chosen; tensor_product.py has the rule
+by which "tf32x3" then uses tensor cores. On "cpu" NumPy's loops compute.
 
 The functions are the core's. It calls the hooks below on the first call of a signature; a cached
 call on CUDA runs no Python code.
