@@ -225,8 +225,9 @@ def test_error_on_a_gpu_without_cupy_says_what_to_install(device, monkeypatch, n
     assert ("gpuinterop.sigmoid(x)" in caught.value.fix) == (name == "expit")
 
 
-# Interpolation between places that are not in order has no defined value; shifts are read on the host.
-ON_A_GPU = {"interp", "roll"}
+# Interpolation between places that are not in order has no defined value, vectors of eigh and svd have no defined
+# sign, and shifts are read on the host.
+ON_A_GPU = {"interp", "linalg.eigh", "linalg.svd", "roll"}
 
 
 @pytest.mark.gpu
