@@ -158,7 +158,9 @@ class Run:
         x, y, z, into = (None if v is None else torch.from_dlpack(v) for v in arrays)
 
         def body() -> Any:
-            return torch.matmul(x, y, out=into) if z is None else torch.addmm(z, x, y, out=into)
+            if z is None:
+                return torch.matmul(x, y, out=into)
+            return (torch.addmm if x.ndim == 2 else torch.baddbmm)(z, x, y, out=into)
 
         found = {"torch": self.torch_replays(body)}
         if not tf32:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from typing import Any
 
 import pictures
@@ -10,6 +11,20 @@ from page_parts import recorded, table
 
 from gpuinterop.drawing.chart import bars
 
+CHOSEN = "the rule takes tf32x3"  # of bench_tensor_products
+NAMES = {"exact": '"exact"', "tf32x3": '"tf32x3"', "torch": "PyTorch"}
+# The beginnings of the rows of bench_tensor_claims that are no times.
+CHECKS = (
+    "identity",
+    "normal @",
+    "permutation",
+    "selection",
+    "integers",
+    "positive",
+    "a of",
+    "overflow",
+    "infinities",
+)
 SPEED = "Three products of TF32 multiply large float32 matrices twice as fast"
 ERRORS = "The largest error of three products is no larger than that of float32"
 HEAD = """\
@@ -59,11 +74,10 @@ vectors and complex64 it does the same. `gi.doctor()` reports a GPU that lacks i
 - **Integers.** A product of two integers above 2^11 is rounded.
 - **Small elements.** Elements below 1e-35 lose digits. They do not become zero.
 - **Positive data.** All results are too small by 1.2e-7 of their size on average. The results of "exact" scatter more.
-- **Overflow.** Where sums overflow with both signs, "exact" gives NaN for most results, and "tf32x3" gives
-  infinities.
-- **Time.** If a row of the result has infinities or NaNs, gpuinterop computes it again without tensor cores. So the row
-  has the infinities and NaNs of "exact". In a product of 4,096 x 4,096 one NaN costs up to 1.5 times the time of
-  "exact". Sixteen NaNs cost up to 3 times, and an infinity in every row up to 4 times.
+- **Overflow.** Where partial sums overflow with both signs, a result may be NaN in one precision and an infinity in the
+  other.
+- **Time.** gpuinterop computes rows and columns that have infinities or NaNs again, without tensor cores. So they have
+  the infinities and NaNs of "exact". This takes time, as [the table](#infinities-and-nans) shows.
 
 Equal calls give equal bits.
 
@@ -86,6 +100,40 @@ def error_table(record: dict[str, Any]) -> list[str]:
     who = ("exact", "tf32x3", "tf32")
     rows = [[name, *(f"{row[w]:.3g}" for w in who)] for name, row in record["rows"].items()]
     return table(["data", *(f'"{w}"' for w in who)], rows)
+
+
+def claims_table(*starts: str, cut: str = "", end: str = "") -> list[str]:
+    """Return the rows of bench_tensor_claims that begin so, without `cut` before the name and `end` after it."""
+    record = recorded("tensor_claims")
+    assert record
+    rows = {name: row for name, row in record["rows"].items() if name.startswith(starts)}
+    who = [w for w in NAMES if any(w in row for row in rows.values())]
+    cells = [
+        [
+            name.removeprefix(cut).removesuffix(end).replace("|", "\\|"),
+            *(f"{row[w]:.4g}" if w in row else "" for w in who),
+        ]
+        for name, row in rows.items()
+    ]
+    return table(["", *(NAMES[w] for w in who)], cells)
+
+
+def choice() -> list[str]:
+    """Say how well the rule chooses, and what the records of such shapes and of others show, as far as there are any."""
+    lines = [
+        'gpuinterop estimates the times of "exact" and "tf32x3", and takes the faster one. We fitted the estimates to '
+        '600 measured shapes. "tf32x3" was not slower than "exact" for any of them.'
+    ]
+    for name, what in (("grid", "such"), ("held_out", "other")):
+        if record := recorded(f"tensor_{name}"):
+            rows = record["rows"].values()
+            gains = [row["exact"] / row["tf32x3"] for row in rows if row[CHOSEN]]
+            slower = sum(gain < 1 for gain in gains)
+            lines.append(
+                f'For {len(gains)} of {len(rows)} {what} shapes it takes "tf32x3". The median gain is '
+                f"{statistics.median(gains):.2f}, and {slower} of them {'is' if slower == 1 else 'are'} slower."
+            )
+    return [" ".join(lines)]
 
 
 def speed_picture() -> str:
@@ -126,18 +174,30 @@ def page() -> str:
         "kernels that prepare the operands. N is an operand in C order, and T a transposed one.", "",
         *speed_table(speed), "",
         f"![{SPEED}](../images/tensor-speed.svg)", "",
-        "gpuinterop estimates the times of \"exact\" and \"tf32x3\", and takes the faster one. We fitted the "
-        "estimates to 600 measured shapes. \"tf32x3\" was not slower than \"exact\" for any of them.", "",
+        *choice(), "",
+        "## Infinities and NaNs", "",
+        "Microseconds of a product of 4,096 x 4,096 by 4,096 x 4,096 with some elements that are not finite.", "",
+        *claims_table("4096^3, ", cut="4096^3, ", end=", us"), "",
+        "## The time of a call", "",
+        "Microseconds. The host's time of a call includes no work of the GPU. The blog's last program computes "
+        "y = m.x + b.", "",
+        *claims_table("1000^3, ", "y = m.x + b, ", end=", us"), "",
         "## Errors", "",
         "The table has errors divided by |A| |B|, in units of 1e-9. We compare with products in float64. The results "
         "have 1,024 rows and columns, and k is the inner dimension. Here \"tf32x3\" uses the tensor cores for every k. "
         "In your program it multiplies these shapes as \"exact\" does if k is 256 or less.", "",
         *error_table(errors), "",
+        "The next table has what a product with simple matrices, small elements or large numbers shows.", "",
+        *claims_table(*CHECKS), "",
         f"![{ERRORS}](../images/tensor-errors.svg)", "",
         "To repeat the measurements:", "",
         "```sh",
         "python benchmarks/bench_tensor_products.py --json benchmarks/results/tensor_products.json",
         "python benchmarks/bench_tensor_products.py --errors --json benchmarks/results/tensor_errors.json",
+        "python benchmarks/bench_tensor_claims.py --json benchmarks/results/tensor_claims.json",
+        "python benchmarks/bench_tensor_products.py --grid 300 --seed 1 --json benchmarks/results/tensor_grid.json",
+        "python benchmarks/bench_tensor_products.py --grid 64 --seed 2026 --json "
+        "benchmarks/results/tensor_held_out.json",
         "```", "",
     ]  # fmt: skip
     return HEAD + "\n".join(lines)
