@@ -119,7 +119,7 @@ def claims_table(*starts: str, cut: str = "", end: str = "") -> list[str]:
 
 
 def choice() -> list[str]:
-    """Say how well the rule chooses, and what the records of such shapes and of others show, as far as there are any."""
+    """Say how well the rule chooses, and what the records of such shapes and of others show, if any."""
     lines = [
         'gpuinterop estimates the times of "exact" and "tf32x3", and takes the faster one. We fitted the estimates to '
         '600 measured shapes. "tf32x3" was not slower than "exact" for any of them.'
