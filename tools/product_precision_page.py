@@ -10,6 +10,7 @@ import pictures
 from page_parts import recorded, table
 
 from gpuinterop.drawing.chart import bars
+from gpuinterop.product.tensor_product import LEAST_INNER, LEAST_WORK
 
 CHOSEN = "the rule takes tf32x3"  # of bench_tensor_products
 NAMES = {"exact": '"exact"', "tf32x3": '"tf32x3"', "torch": "PyTorch"}
@@ -27,21 +28,27 @@ CHECKS = (
 )
 SPEED = "Three products of TF32 multiply large float32 matrices twice as fast"
 ERRORS = "The largest error of three products is no larger than that of float32"
-HEAD = """\
+EDGE = round((LEAST_WORK / 2) ** (1 / 3))  # of square matrices with as many operations
+HEAD = f"""\
 # The precision of products
 
 <!-- Written by tools/make_docs.py from benchmarks/results: change tools/product_precision_page.py. -->
 
-A *product precision* says how gpuinterop multiplies float32 matrices. By default cuBLAS multiplies them without tensor
-cores. Tensor cores are faster, but they read only 10 bits of each mantissa.
+A *product precision* says how gpuinterop multiplies float32 matrices. By default it uses no tensor cores. They are
+faster, but they read only 10 bits of each mantissa.
 
-| precision | meaning |
-| --- | --- |
-| `"exact"` | The default. cuBLAS multiplies as float32, without tensor cores. |
-| `"tf32x3"` | Each float32 is split into two TF32 numbers. The tensor cores compute three products of them. |
-| `"tf32"` | The operands are rounded to TF32, which has 10 bits of mantissa instead of 23. |
+| precision | how a GPU multiplies | digits |
+| --- | --- | --- |
+| `"exact"` | The default. As float32, without tensor cores. | those of float32 |
+| `"tf32x3"` | On tensor cores, by three products of TF32 numbers. | as many, [other bits](#what-differs-from-exact) |
+| `"tf32"` | On tensor cores, by one product of TF32 numbers. | about 3 |
 
-You choose it for a call, for a block of code, or for the process:
+A TF32 number has 10 bits of mantissa, and a float32 has 23. "tf32" rounds each float32 to one TF32 number, and "tf32x3"
+splits it into two.
+
+## Switch it on
+
+You choose a precision for a call, for a block of code, or for the process:
 
 ```python
 import gpuinterop as gi
@@ -57,13 +64,29 @@ x @ x
 gi.set_product_precision(before)
 ```
 
-- The block holds for its thread only. `gi.allow_tf32()` is short for `gi.product_precision("tf32")`.
+- `matmul`, `gemm` and `addmm` have `precision=`. Other products, such as `@` and `gi.einsum`, use the block's.
+- A call overrides the block, and a block overrides the process. The block holds for its thread only.
+- `gi.allow_tf32()` is short for `gi.product_precision("tf32")`.
 - For a Theano program, run `gpuinterop run --product-precision tf32x3`.
 - For PyTensor, call `gpuinterop.pytensor.use(product_precision="tf32x3")`.
 - A captured graph keeps the precision that was set while gpuinterop recorded it.
 
-"tf32x3" needs a Hopper GPU (compute capability 9.0). On other GPUs it multiplies as "exact" does. For small shapes,
-vectors and complex64 it does the same. `gi.doctor()` reports a GPU that lacks it.
+## When it uses tensor cores
+
+"tf32x3" uses tensor cores where they are faster. All of this must be true:
+
+- The GPU is a Hopper GPU (compute capability 9.0). While "tf32x3" is set, `gi.doctor()` reports another one.
+- Both operands are matrices, or stacks of matrices, and the result is float32.
+- The inner dimension has at least {LEAST_INNER} elements. The product has at least {LEAST_WORK / 1e6:.0f} million
+  operations, as that of two {EDGE} x {EDGE} matrices has.
+- By an [estimate](#speed) the tensor cores take less time than "exact".
+
+Everything else it multiplies as "exact" does, and gives the same bits. The choice depends on the GPU, the shapes and
+the layouts, and never on the values.
+
+"tf32" also rounds complex64. It needs compute capability 8.0 or later. On older GPUs cuBLAS multiplies as float32.
+
+On "cpu" all three precisions give the same bits.
 
 ## What differs from "exact"
 

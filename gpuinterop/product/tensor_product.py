@@ -26,9 +26,9 @@ _OVERLAPS = True  # whether the product starts while the kernels before it end
 
 # The rule that chooses: estimates of both times on an H200, in microseconds, fitted to 600 shapes that
 # benchmarks/bench_tensor_products.py --grid measured. None of those that it chooses was slower than cuBLAS.
-_LEAST_WORK = 4e8  # operations; smaller products differ too much from the estimates
+LEAST_WORK = 4e8  # operations; smaller products differ too much from the estimates
 # The bias of positive data is 1.2e-7. With 64 elements it is 1.55 times the median error of cuBLAS, with fewer more.
-_LEAST_INNER = 96
+LEAST_INNER = 96
 _START, _TILE, _TILE_STEP = (
     10.0,
     4.0,
@@ -75,9 +75,7 @@ def is_faster(
     three = _START + moved / _BYTES + waves * (_TILE + -(-k // _STEP) * _TILE_STEP)
     tiles = -(-m // _CUBLAS_TILE) * -(-n // _CUBLAS_TILE) * batch
     occupied = tiles / (2 * blocks) * max(1, k / _CUBLAS_PART)
-    return (
-        work >= _LEAST_WORK and k >= _LEAST_INNER and work / _OPERATIONS / min(1, occupied) > three
-    )
+    return work >= LEAST_WORK and k >= LEAST_INNER and work / _OPERATIONS / min(1, occupied) > three
 
 
 def _stages(width: int) -> tuple[int, int]:
