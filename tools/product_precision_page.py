@@ -199,20 +199,23 @@ def page() -> str:
         f"![{SPEED}](../images/tensor-speed.svg)", "",
         *choice(), "",
         "## Infinities and NaNs", "",
-        "Microseconds of a product of 4,096 x 4,096 by 4,096 x 4,096 with some elements that are not finite.", "",
+        "The table has microseconds. The operands a and b have 4,096 rows and columns, and some elements that are not "
+        "finite.", "",
         *claims_table("4096^3, ", cut="4096^3, ", end=", us"), "",
         "## The time of a call", "",
-        "Microseconds. The host's time of a call includes no work of the GPU. The blog's last program computes "
-        "y = m.x + b.", "",
+        "The table has microseconds. The host's time ends when the call returns, while the GPU still works. The blog "
+        "is [the third tutorial](theano-programs.md), whose last program computes y = m.x + b.", "",
         *claims_table("1000^3, ", "y = m.x + b, ", end=", us"), "",
         "## Errors", "",
-        "The table has errors divided by |A| |B|, in units of 1e-9. We compare with products in float64. The results "
-        "have 1,024 rows and columns, and k is the inner dimension. Here \"tf32x3\" uses the tensor cores for every k. "
-        "In your program it multiplies these shapes as \"exact\" does if k is 256 or less.", "",
+        "The table has errors in units of 1e-9, divided by |A| |B|, the product of the absolute values. We compare "
+        "with products in float64. The results have 1,024 rows and columns, and k is the inner dimension. For this "
+        "table \"tf32x3\" used the tensor cores for every k. In your program it multiplies the shapes with k up to "
+        "256 as \"exact\" does.", "",
         *error_table(errors), "",
-        "The next table has what a product with simple matrices, small elements or large numbers shows.", "",
-        *claims_table(*CHECKS), "",
         f"![{ERRORS}](../images/tensor-errors.svg)", "",
+        "The next table measures [the differences](#what-differs-from-exact). An ulp is a unit in the last place. "
+        "\"zeros\" counts the results that became zero.", "",
+        *claims_table(*CHECKS), "",
         "To repeat the measurements:", "",
         "```sh",
         "python benchmarks/bench_tensor_products.py --json benchmarks/results/tensor_products.json",
