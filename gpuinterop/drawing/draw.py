@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from html import escape
 from itertools import chain
@@ -82,11 +83,9 @@ class Drawing:
 def draw(x: Any, to: str | None = None) -> Drawing:
     """Draw the memory of an array of any library: its elements as cells in memory order, gaps, steps and owner.
 
-    The picture names the owner of the memory, but not the other arrays over it. `shares_memory` compares two arrays.
-
-    With `to`, the drawing says what the conversion to that library would do, as `explain` predicts it, and marks the
-    axis at fault. Nothing is converted and no value is read, so arrays on a GPU are not downloaded. Of large memory the
-    beginning is drawn.
+    The picture names the owner of the memory, and counts the other arrays and exports that keep it. With `to`, it says
+    what the conversion to that library would do, as `explain` predicts it, and marks the axis at fault. Nothing is
+    converted and no value is read, so arrays on a GPU are not downloaded. Of large memory the beginning is drawn.
 
     Examples
     --------
@@ -96,6 +95,7 @@ def draw(x: Any, to: str | None = None) -> Drawing:
     float32, shape (2, 6), strides (48, -4) bytes, on cpu
     shares 96 bytes owned by a numpy.ndarray of shape (4, 6)
     element 0,0 is at byte 20
+    shared with 1 other array or export
     <BLANKLINE>
                          <---| axis 1
      +0 0,5 0,4 0,3 0,2 0,1 0,0
@@ -127,8 +127,7 @@ def draw(x: Any, to: str | None = None) -> Drawing:
         facts.append(f"element {layout.label(0)} is at byte {layout.start}")
     if info.readonly:
         facts.append("read-only")
-    if _core.is_array(x) and _core._is_lent(x):
-        facts.append("shared with a library that reads it later, as JAX does")
+    facts += _sharers(x)
     title, *facts = chain(*(wrap(line, text.WIDTH) for line in (title, *facts)))
     drawing = Drawing(title, facts, layout)
     if to is None:
@@ -139,6 +138,16 @@ def draw(x: Any, to: str | None = None) -> Drawing:
         wrap(line, text.WIDTH, subsequent_indent="    ") for line in str(predicted).split("\n")
     ]
     return replace(drawing, verdict=[*chain(*lines)], shared=predicted.shared, axis=predicted.axis)
+
+
+def _sharers(x: Any) -> Iterator[str]:
+    """Yield what gpuinterop knows of others that share the memory, beside the owner."""
+    if not _core.is_array(x):
+        return
+    if others := _core._others_over(x):
+        yield f"shared with {others} other {'array or export' if others == 1 else 'arrays or exports'}"
+    if _core._is_lent(x):
+        yield "shared with a library that reads it later, as JAX does"
 
 
 def _owner(x: Any) -> tuple[int, int, str, tuple[int, ...]] | None:

@@ -97,6 +97,16 @@ void register_array_functions(nb::module_& m) {
   m.def(
       "is_array", [](nb::handle x) { return is_array(x.ptr()); }, "x"_a.none(),
       "Return whether `x` itself is an array; a weak proxy or a mock only reports such a class.");
+  m.def(
+      "_others_over",
+      [](nb::handle x) {
+        const Array& a = unwrap(x.ptr());
+        const bool named = a.base && is_array(a.base.get());  // the owner, which the view keeps
+        return a.buffer ? a.buffer->refs.load(std::memory_order_relaxed) - 1 - named : 0;
+      },
+      "array"_a,
+      "Return how many other arrays and exports keep the memory, the owner that a view keeps "
+      "aside.");
   m.def("_empty_like", &empty_of_shape, "cls"_a, "x"_a, "dtype"_a, "order"_a, "where"_a,
         "Return an uninitialized array on the device of `x`, of its shape, in one of NumPy's "
         "orders.");

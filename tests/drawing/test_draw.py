@@ -218,6 +218,22 @@ def test_the_owner_is_named():
     assert "read-only" in str(gi.broadcast_to(own, (4, 2, 3)).draw())
 
 
+def test_other_arrays_and_exports_are_counted():
+    own = gi.zeros((2, 3), device="cpu")
+    assert "shared with" not in str(own.draw())
+    view = own[::-1]
+    assert "\nshared with 1 other array or export\n" in str(own.draw())
+    assert "shared with" not in str(view.draw())  # but with its owner, which the line above names
+    exported = [own.__dlpack__(), view.T]
+    assert "\nshared with 3 other arrays or exports\n" in str(own.draw())
+    assert "\nshared with 2 other arrays or exports\n" in str(view.draw())
+    del exported
+    assert "shared with" not in str(view.draw())
+    x = gi.from_any(whole(3))
+    assert "shared with" not in str(x.draw())
+    assert "\nshared with 1 other array or export\n" in str(x[1:].draw())
+
+
 @pytest.mark.torch
 def test_the_owner_of_another_library():
     torch = pytest.importorskip("torch")
