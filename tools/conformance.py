@@ -178,7 +178,7 @@ def _for_einops(name: str) -> None:
     import einops.tests
 
     if _library == "gpuinterop":  # the backend that the documentation offers
-        page = HERE.parent / "docs" / "how-to" / "use-scipy-and-scikit-learn.md"
+        page = HERE.parent / "docs" / "how-to" / "use-einops-and-xarray.md"
         code = page.read_text(encoding="utf-8").partition("```python einops\n")[2]
         exec(code.partition("```")[0], {"__name__": "page"})
     os.environ[einops.tests.ENVVAR_NAME] = _library

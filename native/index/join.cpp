@@ -213,10 +213,13 @@ Array rolled(Array source, int at, int64_t by, const Layout& shape, const char* 
   return made;
 }
 
-// Along several axes in turn; `by` has a number for each axis of the array. Null: there is no axis.
+// Along several axes in turn; `by` has a number for each axis of the array. Null: there is no axis, or there are several
+// of a large array on the host, where NumPy moves blocks and needs no memory for the array between two turns.
 PyObject* roll_axes(PyObject* x, const int64_t* by, const char* where) {
   Array found = read_array(x, where);
   const int ndim = found.layout.ndim();
+  const bool several = std::count(by, by + ndim, 0) < ndim - 1;
+  if (several && !found.device.is_cuda() && found.nbytes() > (1 << 16)) return nullptr;
   int moved = 0;
   for (int d = 0; d < ndim; ++d)
     if (by[d] || (d == ndim - 1 && !moved)) {
