@@ -14,7 +14,6 @@
 #include "interpreter/collected.hpp"
 #include "interpreter/gil.hpp"
 #include "interpreter/register.hpp"
-#include "interpreter/text_arguments.hpp"
 #include "product/product.hpp"
 
 namespace nb = nanobind;

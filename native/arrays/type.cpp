@@ -13,7 +13,6 @@
 #include "interpreter/hooks.hpp"
 #include "interpreter/iterative_free.hpp"
 #include "interpreter/register.hpp"
-#include "interpreter/text_arguments.hpp"
 
 namespace nb = nanobind;
 

@@ -6,7 +6,6 @@
 #include "interpreter/collected.hpp"
 #include "interpreter/gil.hpp"
 #include "interpreter/register.hpp"
-#include "interpreter/text_arguments.hpp"
 
 namespace nb = nanobind;
 

@@ -10,7 +10,6 @@
 #include "devices/pinned.hpp"
 #include "interpreter/error_translation.hpp"
 #include "interpreter/register.hpp"
-#include "interpreter/text_arguments.hpp"
 
 namespace nb = nanobind;
 

@@ -17,7 +17,6 @@
 #include "interpreter/error_translation.hpp"
 #include "interpreter/hooks.hpp"
 #include "interpreter/register.hpp"
-#include "interpreter/text_arguments.hpp"
 
 namespace nb = nanobind;
 

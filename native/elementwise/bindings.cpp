@@ -18,7 +18,6 @@
 #include "interpreter/function_with_id.hpp"
 #include "interpreter/hooks.hpp"
 #include "interpreter/register.hpp"
-#include "interpreter/text_arguments.hpp"
 #include "jit/kernel.hpp"
 
 namespace nb = nanobind;

@@ -7,7 +7,6 @@
 #include "interpreter/error_translation.hpp"
 #include "interpreter/parameters.hpp"
 #include "interpreter/register.hpp"
-#include "interpreter/text_arguments.hpp"
 
 namespace nb = nanobind;
 

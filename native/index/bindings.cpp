@@ -1,7 +1,6 @@
 // Functions of index arrays and masks in the module.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
-#include "interpreter/text_arguments.hpp"
 
 #include <algorithm>
 

@@ -8,7 +8,6 @@
 #include "interpreter/error.hpp"
 #include "interpreter/gil.hpp"
 #include "interpreter/register.hpp"
-#include "interpreter/text_arguments.hpp"
 
 namespace nb = nanobind;
 

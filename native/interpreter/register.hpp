@@ -3,6 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include "interpreter/text_arguments.hpp"  // every file that binds functions takes texts alike
+
 namespace gpuinterop {
 
 void register_hooks(nanobind::module_& m);                // interpreter/hooks.cpp

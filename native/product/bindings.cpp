@@ -11,7 +11,6 @@
 #include "interpreter/function_with_id.hpp"
 #include "interpreter/parameters.hpp"
 #include "interpreter/register.hpp"
-#include "interpreter/text_arguments.hpp"
 #include "product/cublas.hpp"
 #include "product/product.hpp"
 

@@ -11,7 +11,6 @@
 #include "elementwise/call_cache.hpp"
 #include "interpreter/gil.hpp"
 #include "interpreter/register.hpp"
-#include "interpreter/text_arguments.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;

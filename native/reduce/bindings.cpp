@@ -19,7 +19,6 @@
 #include "interpreter/gil.hpp"
 #include "interpreter/hooks.hpp"
 #include "interpreter/register.hpp"
-#include "interpreter/text_arguments.hpp"
 #include "jit/kernel.hpp"
 #include "reduce/host_program.hpp"
 #include "reduce/launch_plan.hpp"

@@ -16,7 +16,6 @@
 #include "interpreter/hooks.hpp"
 #include "interpreter/parameters.hpp"
 #include "interpreter/register.hpp"
-#include "interpreter/text_arguments.hpp"
 #include "reduce/launch_plan.hpp"
 
 namespace nb = nanobind;
