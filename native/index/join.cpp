@@ -28,7 +28,7 @@ struct Parts {
   PyRef type;
 };
 
-// The arrays of a list or tuple, of one number of dimensions unless told otherwise; none for others.
+// The arrays of a list or tuple, of one number of dimensions if `one_ndim`; none for others.
 Parts parts_of(PyObject* sequence, const char* where, bool one_ndim = true) {
   Parts parts;
   if (!(PyList_CheckExact(sequence) || PyTuple_CheckExact(sequence)) || ops::recorder) return {};

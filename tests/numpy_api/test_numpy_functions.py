@@ -203,11 +203,11 @@ def test_isclose_takes_numbers_as_numbers(device):
     every = {"rtol": 0, "atol": 0}, {"equal_nan": True}, {"atol": np.float32(0.1)}
     for (i, host), (j, other) in itertools.product(enumerate(hosts), enumerate(numbers)):
         x, options = gi.asarray(host, device=device), every[(i + j) % 3]  # each with each in turn
-        for ours, theirs in (((x, other), (host, other)), ((other, x), (other, host))):
-            got, expected = np.isclose(*ours, **options), np.isclose(*theirs, **options)
+        for own, hosts in (((x, other), (host, other)), ((other, x), (other, host))):
+            got, expected = np.isclose(*own, **options), np.isclose(*hosts, **options)
             np.testing.assert_array_equal(got.get(), expected)
             allclose = (np.allclose, gi.allclose)[(i + j) % 2]
-            assert allclose(*ours, **options) is np.allclose(*theirs, **options)
+            assert allclose(*own, **options) is np.allclose(*hosts, **options)
 
 
 def test_non_array_is_not_equal_to_an_array(device):
