@@ -229,6 +229,12 @@ def _call_with_outputs(
     return result
 
 
+def collate(batch: list[Any], functions: dict[Any, Callable[..., Any]]) -> Any:
+    """Stack a batch of arrays as torch stacks tensors: in a worker of a `DataLoader`, in memory that it shares."""
+    tensors = [converters.to(x, "torch", copyif=True) for x in batch]
+    return functions[sys.modules["torch"].Tensor](tensors, collate_fn_map=functions)
+
+
 def _replace_arrays(value: Any, to_torch: Callable[..., Any], tensors: list[Any]) -> Any:
     """Return `value` with a tensor for each gpuinterop array in it, and collect the tensors."""
     if isinstance(value, _core.Array):

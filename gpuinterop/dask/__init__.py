@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 from abc import ABC
-from collections.abc import Callable
 from typing import Any
+
+from gpuinterop.exchange.import_hook import after_import
 
 
 class _Chunk(ABC):  # noqa: B024 - it answers issubclass only
@@ -25,10 +25,7 @@ def register(sizeof: Any) -> None:
     """Register gpuinterop arrays in Dask's tables; the functions are loaded when an array first meets them."""
     _add_lazily(sizeof, memory_of)
     for name, function in _LATER.items():
-        if name in sys.modules:
-            function()
-        else:
-            sys.meta_path.insert(0, _AfterImport(name, function))
+        after_import(name, function)
 
 
 def _register_chunks() -> None:
@@ -55,41 +52,11 @@ def _add_transfer() -> None:
     register()
 
 
-# What is registered once Dask has imported a module.
+# What is registered once Dask has imported a module: it reads the entry point before, and has no hook afterwards.
 _LATER = {
     "dask.array.chunk_types": _register_chunks,
     "distributed.protocol.cuda": _register_transfer,
 }
-
-
-class _AfterImport:
-    """A finder that calls a function after the import of a module.
-
-    Dask reads the entry point before its array module can be imported, and has no hook that runs afterwards.
-    """
-
-    def __init__(self, name: str, function: Callable[[], None]) -> None:
-        self.name, self.function = name, function
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Return the spec that later finders have for the module, with a loader that calls the function."""
-        if name != self.name:
-            return None
-        later = sys.meta_path[sys.meta_path.index(self) + 1 :]
-        found: Any = (finder.find_spec(name, path, target) for finder in later)
-        spec: Any = next(filter(None, found), None)
-        if spec is None:
-            return None
-        load = spec.loader.exec_module
-
-        def exec_module(module: Any) -> None:
-            load(module)
-            self.function()
-            # Only now, because a program may try again an import that fails.
-            sys.meta_path.remove(self)
-
-        spec.loader.exec_module = exec_module
-        return spec
 
 
 def _add_lazily(table: Any, function: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -40,6 +41,7 @@ from gpuinterop.errors import (
 )
 from gpuinterop.errors.context import reraise_from
 
+from . import import_hook
 from .protocols import has_array_method, protocols_of
 
 A = TypeVar("A", bound=_core.Array)
@@ -273,6 +275,20 @@ def torch_function(
     """Implement `__torch_function__` of the array classes, whose arrays torch accepts as tensors."""
     torch = import_module("gpuinterop.exchange.registry").built_in("torch")
     return torch.call_with_tensors(func, args, kwargs or {})
+
+
+def register_collate() -> None:
+    """Let `torch.utils.data.default_collate` stack arrays, for which torch has a table and no protocol."""
+    collate = sys.modules["torch.utils.data._utils.collate"]
+    getattr(collate, "default_collate_fn_map", {})[_core.Array] = _collate  # torch 1 has no table
+
+
+def _collate(batch: Any, *, collate_fn_map: Any) -> Any:
+    torch = import_module("gpuinterop.exchange.registry").built_in("torch")
+    return torch.collate(batch, collate_fn_map)
+
+
+import_hook.after_import("torch.utils.data._utils.collate", register_collate)
 
 
 def as_source(value: Any, dtype: Any, where: str, copy: bool | None = None) -> _core.Array:

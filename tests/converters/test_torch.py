@@ -2,9 +2,11 @@
 
 import gc
 import sys
+import textwrap
 
 import numpy as np
 import pytest
+from doubles import driver
 from helpers.cases import agree
 
 import gpuinterop as gi
@@ -98,10 +100,46 @@ def test_copy_of_pending_signs_is_one_dense_copy():
         assert agree(tensor, "buffer", True)[0].bytes == plan.bytes
 
 
-def test_collate_and_parameters_of_shared_tensors():
+@pytest.mark.parametrize("order", ["torch, gpuinterop", "gpuinterop, torch"])
+def test_default_collate_stacks_arrays_in_either_order_of_the_imports(order):
+    program = """
+        x = gpuinterop.ones((2, 3), device="cpu")
+        import torch.utils.data
+        batch = torch.utils.data.default_collate([x, 2 * x])
+        print(type(batch).__name__, batch.tolist())
+    """
+    printed = driver.run(f"import {order}\n{textwrap.dedent(program)}")
+    assert printed == f"Tensor {[[[1.0] * 3] * 2, [[2.0] * 3] * 2]}\n"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "int16"])
+def test_a_data_loader_makes_tensors_of_arrays_in_tuples_and_dicts(dtype, workers):
+    n = np.arange(24, dtype=dtype).reshape(4, 2, 3)
+    x = gi.asarray(n, device="cpu")
+    data = [(row, {"flipped": row.T[::-1], "mean": float(row.mean())}) for row in x]
+    batches = list(torch.utils.data.DataLoader(data, batch_size=2, num_workers=workers))
+    for i, (rows, more) in enumerate(batches):
+        expected = n[2 * i : 2 * i + 2]
+        assert rows.dtype == getattr(torch, dtype)
+        assert np.array_equal(rows.numpy(), expected)
+        assert np.array_equal(more["flipped"].numpy(), expected.transpose(0, 2, 1)[:, ::-1])
+        assert np.allclose(more["mean"].numpy(), expected.mean((1, 2), dtype="float64"))
+    assert [len(rows) for rows, _ in batches] == [2, 2]
+    assert np.array_equal(next(iter(torch.utils.data.DataLoader(x, batch_size=4))).numpy(), n)
+
+
+@pytest.mark.gpu
+def test_a_batch_of_arrays_on_a_gpu_stays_there():
+    x = gi.arange(6, dtype="float32", device="cuda:0").reshape(2, 3)
+    with gi.log_transfers() as log:
+        batch = torch.utils.data.default_collate([x, x[:, ::-1]])
+    assert (batch.device, len(log)) == (torch.device("cuda:0"), 0)
+    assert batch.cpu().tolist() == [[[0, 1, 2], [3, 4, 5]], [[2, 1, 0], [5, 4, 3]]]
+
+
+def test_a_parameter_shares_the_memory_of_an_array():
     x = gi.asarray(np.arange(6, dtype="float32").reshape(2, 3), device="cpu")
-    batch = torch.utils.data.default_collate([(gi.to(row, "torch"), i) for i, row in enumerate(x)])
-    assert torch.equal(batch[0], gi.to(x, "torch"))
     parameter = torch.nn.Parameter(gi.to(x, "torch"))
     (parameter**2).sum().backward()
     with torch.no_grad():

@@ -1,11 +1,7 @@
 """Dask computes with gpuinterop chunks what NumPy computes, and needs no line of registration."""
 
-import importlib
-import importlib.util
 import json
-import sys
 import time
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -338,23 +334,3 @@ def test_shared_memory_of_a_gpu_is_sent_as_a_handle():
         y = received(header, frames)
     assert (header["serializer"], y.ptr, len(log)) == ("dask", x.ptr, 0)
     assert sent(make((200, 300), False, "cuda:0"), HERE)[0]["serializer"] == "pickle"
-
-
-def test_the_hook_waits_for_an_import_that_succeeds(tmp_path, monkeypatch):
-    from gpuinterop.dask import _AfterImport
-
-    name, calls = "a_module_that_comes_later", []
-    finder = _AfterImport(name, lambda: calls.append(name in sys.modules))
-    monkeypatch.syspath_prepend(tmp_path)
-    sys.meta_path.insert(0, finder)
-    for text, error in ((None, ModuleNotFoundError), ("1 / 0", ZeroDivisionError), ("", None)):
-        if text is not None:
-            (tmp_path / f"{name}.py").write_text(text)
-            importlib.invalidate_caches()
-        assert bool(importlib.util.find_spec(name)) == (text is not None)  # a look is no import
-        assert finder in sys.meta_path
-        with pytest.raises(error) if error else nullcontext():
-            importlib.import_module(name)
-    assert calls == [True]
-    assert finder not in sys.meta_path
-    del sys.modules[name]
