@@ -185,7 +185,7 @@ def test_dask_imports_no_core_before_an_array_meets_it():
 def cluster():
     """A client of two processes, and their addresses."""
     distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with (
         dask.config.set({"distributed.worker.daemon": False}),
         distributed.LocalCluster(processes=True, **options) as made,
