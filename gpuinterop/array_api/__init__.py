@@ -24,6 +24,7 @@ from gpuinterop import _core, creation
 from gpuinterop.arrays.dtypes import as_supported_dtype
 from gpuinterop.converters import from_dlpack as _from_dlpack
 from gpuinterop.elementwise.calls import CALLS
+from gpuinterop.elementwise.promotion import common_dtype
 from gpuinterop.elementwise.results import plain, require_arrays
 from gpuinterop.errors import ArgumentTypeError, short_repr
 from gpuinterop.exchange.incoming import new_full
@@ -107,13 +108,15 @@ def can_cast(from_: Any, to: Any, /) -> bool:
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
     """Return the dtype of an operation's result, for arrays, dtypes and numbers.
 
+    The types of ml_dtypes promote as in gpuinterop's operators, whichever version is installed.
+
     Examples
     --------
     >>> import gpuinterop
     >>> gpuinterop.result_type("float32", "int16", 2.5)
     dtype('float32')
     """
-    return np.result_type(*_dtypes_of(arrays_and_dtypes))
+    return common_dtype(_dtypes_of(arrays_and_dtypes), "result_type")
 
 
 class Limits(NamedTuple):

@@ -203,10 +203,10 @@ def _unknown(dtype: Any, where: str) -> GpuInteropError:
         fix = "pass a dtype such as 'float32', and a shape as one tuple: gpuinterop.zeros((2, 3))"
     elif near and not isinstance(dtype, np.dtype):
         fix = f"pass {near[0]!r}"
-    return DTypeError(
-        where=where, expected="a dtype of bools, integers, floats or complex numbers, of NumPy or ml_dtypes",
-        got=short_repr(dtype), fix=fix,
-    )  # fmt: skip
+    known = "a dtype of bools, integers, floats or complex numbers, of NumPy or ml_dtypes"
+    if isinstance(dtype, np.dtype) and dtype.isbuiltin == 2:
+        known = "a dtype for which DLPack has a code"
+    return DTypeError(where=where, expected=known, got=short_repr(dtype), fix=fix)
 
 
 def _dtype_or_id(value: Any, where: str = "dtype") -> Any:

@@ -240,7 +240,9 @@ def _cast_on_host(x: _core.Array, target: _core.Array) -> None:
         _core.copy_into(wrap_numpy(values), x, where="astype")
     if values.dtype.isbuiltin != 1 and is_complex(values.dtype):
         values = values.astype(np.complex64)  # NumPy discards imaginary parts, ml_dtypes does not
-    if target.device.type == "cpu":
-        np.copyto(as_numpy_view(target, written=True), values, casting="unsafe")
-    else:
-        _core.copy_into(target, wrap_numpy(values.astype(target.dtype)), where="astype")
+    with np.errstate(all="ignore"):  # no operation warns
+        if target.device.type == "cpu":
+            np.copyto(as_numpy_view(target, written=True), values, casting="unsafe")
+            return
+        values = values.astype(target.dtype)
+    _core.copy_into(target, wrap_numpy(values), where="astype")

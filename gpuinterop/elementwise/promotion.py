@@ -35,6 +35,7 @@ from .table import TABLE, Row
 STRONG_NUMBER = _core.STRONG_NUMBER
 WEAK_INT, WEAK_FLOAT, WEAK_COMPLEX = _core.WEAK_INT, _core.WEAK_FLOAT, _core.WEAK_COMPLEX
 WEAK: dict[int, type] = {WEAK_INT: int, WEAK_FLOAT: float, WEAK_COMPLEX: complex}
+WEAK_CODES: dict[type, int] = {number: code for code, number in WEAK.items()}
 _FLOAT16, _FLOAT32, _COMPLEX64 = (NAMES.index(n) for n in ("float16", "float32", "complex64"))
 _BOOL = NAMES.index("bool")
 
@@ -92,12 +93,19 @@ def _suggested_fix(row: Row, codes: Sequence[int]) -> str:
     return "compute it on the host: numpy.asarray(x)"
 
 
-def _common_extended_type(codes: Sequence[int]) -> int | None:
-    """Return the extended type of all operands, or None if they promote to float32 or above."""
-    type_ids = {r for r in map(id_of_code, (k for k in codes if k >= 0)) if letter_of(r) in "fc"}
-    if len(type_ids) == 1 and is_extended(next(iter(type_ids))) and WEAK_COMPLEX not in codes:
-        return type_ids.pop()
-    return None
+def _stand_ins(codes: Sequence[int]) -> tuple[int | None, tuple[int, ...]]:
+    """Return the extended type of the result, if it is one, and the codes by which NumPy's rule finds the dtypes.
+
+    float16 stands for the extended type of a result, float32 for extended types that are promoted.
+    """
+    type_ids = [k if k < 0 else id_of_code(k) for k in codes]
+    floats = {r for r in type_ids if r >= 0 and letter_of(r) in "fc"}
+    if len(floats) != 1 or not is_extended(next(iter(floats))) or WEAK_COMPLEX in codes:
+        return None, tuple(_FLOAT32 if is_extended(r) else r for r in type_ids)
+    # bfloat16 + int32 is bfloat16: integers are weakly typed with it, but not with float16.
+    return floats.pop(), tuple(
+        k if k < 0 else _FLOAT16 if letter_of(k) == "f" else WEAK_INT for k in type_ids
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -111,13 +119,7 @@ def loop_dtypes(row: Row, codes: tuple[int, ...]) -> Loop:
     """
     if any(k >= 0 and NAMES[id_of_code(k)] in WITHOUT_KERNELS for k in codes):
         raise _no_loop(row, codes)
-    extended = _common_extended_type(codes)
-    stand_in = _FLOAT16 if extended is not None else _FLOAT32
-    type_ids = [k if k < 0 else id_of_code(k) for k in codes]
-    numpy_codes = tuple(stand_in if is_extended(r) else r for r in type_ids)
-    if extended is not None:
-        # bfloat16 + int32 is bfloat16: integers are weakly typed with it, but not with float16.
-        numpy_codes = tuple(k if k < 0 or letter_of(k) == "f" else WEAK_INT for k in numpy_codes)
+    extended, numpy_codes = _stand_ins(codes)
     if row.name == "where":
         loop = _where(row, numpy_codes, codes)
     elif row.name == "cast":
@@ -133,21 +135,26 @@ def loop_dtypes(row: Row, codes: tuple[int, ...]) -> Loop:
     return tuple(back(r) for r in loop[0]), tuple(back(r) for r in loop[1])
 
 
-def common_dtype(dtypes: Sequence[Any], where: str) -> Any:
-    """Return the promoted dtype of arrays: that of their sum, by NumPy's rule for NumPy's dtypes."""
-    try:
-        return np.result_type(*dtypes)
-    except TypeError:
-        type_id = dtype_id(dtypes[0])
-        try:
-            for other in dtypes[1:]:
-                type_id = loop_dtypes(TABLE["add"], (type_id, dtype_id(other)))[1][0]
-        except DTypeError as error:
-            raise DTypeError(
-                where=where, expected="arrays of dtypes that have a common one",
-                got=", ".join(str(d) for d in dtypes), fix=error.fix,
-            ) from None  # fmt: skip
-        return dtype_from_id(type_id)
+def common_dtype(values: Sequence[Any], where: str) -> np.dtype[Any]:
+    """Return the promoted dtype of dtypes, NumPy's arrays and Python's numbers: that of an operator's result.
+
+    NumPy does not promote the types of ml_dtypes, because its result depends on the version of ml_dtypes.
+    """
+    found = [one if type(one) in WEAK_CODES else np.result_type(one) for one in values]
+    if not any(isinstance(one, np.dtype) and one.isbuiltin == 2 for one in found):
+        return np.result_type(*found)
+    codes = [WEAK_CODES[type(x)] if type(x) in WEAK_CODES else dtype_id(x, where) for x in found]
+    if all(code == codes[0] for code in codes):
+        return dtype_from_id(codes[0])
+    if any(code >= 0 and NAMES[code] in WITHOUT_KERNELS for code in codes):
+        raise DTypeError(
+            where=where, expected="arrays of dtypes that have a common one",
+            got=", ".join(map(name_of_code, codes)), fix=_suggested_fix(TABLE["add"], codes),
+        )  # fmt: skip
+    extended, stand_ins = _stand_ins(codes)
+    if extended is not None:
+        return dtype_from_id(extended)
+    return np.result_type(*(WEAK[k](0) if k < 0 else dtype_from_id(k) for k in stand_ins))
 
 
 def _numpy_loop(row: Row, numpy_codes: tuple[int, ...], codes: tuple[int, ...]) -> Loop:

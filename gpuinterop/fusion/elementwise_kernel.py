@@ -13,6 +13,7 @@ from gpuinterop.arrays.numpy_views import as_scalar
 from gpuinterop.arrays.scalars import scalars_to_array
 from gpuinterop.elementwise.calls import compile_operation
 from gpuinterop.elementwise.operands import as_array_or_none
+from gpuinterop.elementwise.promotion import common_dtype
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.jit.compiler import require_arch
 
@@ -108,7 +109,8 @@ class ElementwiseKernel(CompiledExpression):
         dtypes: dict[str, Any] = {}
         for (c_type, _), value in zip(self._text.ins, args, strict=True):
             if isinstance(value, (_core.Array, np.ndarray)) or (alone and hasattr(value, "dtype")):
-                dtypes[c_type] = np.result_type(dtypes.get(c_type, value.dtype), value.dtype)
+                both = dtypes.get(c_type, value.dtype), value.dtype
+                dtypes[c_type] = common_dtype(both, self.name)
         limits = [limits_of(value) for value in args]
         for i, ((c_type, name), value) in enumerate(zip(self._text.ins, args, strict=True)):
             if not numbers[i]:

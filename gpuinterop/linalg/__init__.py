@@ -15,6 +15,7 @@ import numpy as np
 from gpuinterop import _core
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import FUNCTIONS, call
+from gpuinterop.elementwise.promotion import common_dtype
 from gpuinterop.errors import LinAlgError, ShapeError, short_repr
 from gpuinterop.errors.messages import not_an_int, not_one_of
 from gpuinterop.numpy_calls.submodules import by_device, require_dtypes
@@ -51,7 +52,7 @@ _own = partial(by_device, np.linalg, own=True)
 
 def _float_dtype(*operands: Any) -> Any:
     """Return the dtype of a computation: that of the operands, or float64 for integers."""
-    dtype = np.result_type(*(x.dtype for x in operands))
+    dtype = common_dtype([x.dtype for x in operands], "linalg")
     return dtype if dtype.kind in "fc" else np.dtype("float64")
 
 

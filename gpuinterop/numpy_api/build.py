@@ -13,6 +13,7 @@ from gpuinterop import _core
 from gpuinterop.elementwise import results
 from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.elementwise.operands import as_operand
+from gpuinterop.elementwise.promotion import common_dtype
 from gpuinterop.errors import ShapeError, short_repr
 from gpuinterop.fusion.fuse import fuse
 from gpuinterop.index import join_split, take_put
@@ -247,7 +248,8 @@ def average(
             raise ShapeError(where="numpy.average", expected=f"{a.shape[along]} weights", got=f"{w.size}",
                              fix="pass a weight for each element along the axis")  # fmt: skip
         w = w.reshape([-1 if i == along else 1 for i in range(a.ndim)]).broadcast_to(a.shape)
-    dtype = np.result_type(a.dtype, w.dtype, *([np.float64] if a.dtype.kind in "biu" else []))
+    dtypes = a.dtype, w.dtype, *([np.float64] if a.dtype.kind in "biu" else [])
+    dtype = common_dtype(dtypes, "numpy.average")
     total = np.sum(w, axis=axis, dtype=dtype, keepdims=keepdims)
     if a.device.type == "cpu" and may_wait(a.device) and (total == 0).any():
         raise ZeroDivisionError(

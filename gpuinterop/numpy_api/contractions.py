@@ -330,7 +330,7 @@ def vecdot(
                          got=f"vectors of {x.shape[-1]} and of {y.shape[-1]} elements, axis {axis}",
                          fix="slice one, or name another axis")  # fmt: skip
     if dtype is None:
-        dtype = np.result_type(x.dtype, y.dtype)
+        dtype = common_dtype((x.dtype, y.dtype), "numpy.vecdot")
     else:
         x, y = cast_operands("numpy.vecdot", (x, y), dtype)
         dtype = x.dtype

@@ -24,6 +24,7 @@ from gpuinterop.creation import asarray
 from gpuinterop.elementwise import functions, results
 from gpuinterop.elementwise.calls import FUNCTIONS
 from gpuinterop.elementwise.operands import as_operand
+from gpuinterop.elementwise.promotion import common_dtype
 from gpuinterop.errors import ShapeError, short_repr
 from gpuinterop.errors.arguments import is_index
 from gpuinterop.exchange.incoming import as_input_array
@@ -408,8 +409,8 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.real: lambda val: val.real,
     np.imag: lambda val: val.imag,
     np.isrealobj: lambda x: x.dtype.kind != "c",
-    np.result_type: lambda *given: np.result_type(
-        *(x.dtype if hasattr(x, "__array_function__") else x for x in given)
+    np.result_type: lambda *given: common_dtype(
+        [x.dtype if hasattr(x, "__array_function__") else x for x in given], "numpy.result_type"
     ),
     np.may_share_memory: _may_share_memory,
     np.array_repr: lambda arr: repr(arr),

@@ -24,7 +24,9 @@ def test_casts_match_numpy(device):
     assert wide.T.astype("complex32").get().tobytes() == VALUES.T.astype("complex32").tobytes()
     real = gi.asarray(VALUES.real.copy(), device=device)
     for name in ("complex32", "int4", "int1"):
-        assert real.astype(name).get().tobytes() == VALUES.real.astype(name).tobytes()
+        with np.errstate(invalid="ignore"):  # ml_dtypes 0.7 warns of numbers that int4 cannot hold
+            expected = VALUES.real.astype(name)
+        assert real.astype(name).get().tobytes() == expected.tobytes()
     assert pickle.loads(pickle.dumps(x)).get().tobytes() == half.tobytes()
 
 

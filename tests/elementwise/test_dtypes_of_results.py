@@ -138,23 +138,32 @@ def test_results_beside_a_cudandarray_that_are_none():
         assert (type(count), str(count.dtype)) == (gi.GpuArray, "int64")
 
 
-@pytest.mark.parametrize("other", ["float16", "int32", "bool", "float8_e5m2", "float32"])
-@pytest.mark.parametrize(
-    "function",
-    [
-        gi.matmul,
-        gi.dot,
-        gi.inner,
-        lambda x, y: gi.concatenate([x, y]),
-        lambda x, y: gi.stack([x, y]),
-    ],
-    ids=["matmul", "dot", "inner", "concatenate", "stack"],
-)
-def test_products_and_joining_meet_where_operators_do(function, other):
-    host = np.array([[1.0, 0.0], [1.0, 1.0]])
+# The dtypes of bfloat16 beside others, whichever version of ml_dtypes is installed.
+BESIDE_BFLOAT16 = {
+    "bool": "bfloat16", "int8": "bfloat16", "uint16": "bfloat16", "int32": "bfloat16", "uint64": "bfloat16",
+    "bfloat16": "bfloat16", "float16": "float32", "float32": "float32", "float64": "float64",
+    "complex64": "complex64", "complex128": "complex128", "float8_e5m2": "float32",
+    "float8_e4m3fn": "float32", "float6_e3m2fn": "float32", "float4_e2m1fn": "float32",
+}  # fmt: skip
+JOINS = {
+    "matmul": gi.matmul,
+    "dot": gi.dot,
+    "inner": gi.inner,
+    "vecdot": np.vecdot,
+    "einsum": lambda x, y: np.einsum("ij,jk->ik", x, y),
+    "concatenate": lambda x, y: gi.concatenate([x, y]),
+    "stack": lambda x, y: gi.stack([x, y]),
+}
+
+
+@pytest.mark.parametrize("other", BESIDE_BFLOAT16)
+@pytest.mark.parametrize("name", JOINS)
+def test_products_and_joining_meet_where_operators_do(name, other):
+    host, function = np.array([[1.0, 0.0], [1.0, 1.0]]), JOINS[name]
     x, y = (gi.GpuArray(host, device="cpu").astype(t) for t in ("bfloat16", other))
     for first, second in ((x, y), (y, x)):
         found = function(first, second)
-        assert found.dtype == (first + second).dtype
+        assert found.dtype == (first + second).dtype == BESIDE_BFLOAT16[other]
+        assert gi.result_type(first, second) == np.result_type(first, second) == found.dtype
         wanted = function(*(gi.GpuArray(host, device="cpu"),) * 2)
         np.testing.assert_array_equal(found.astype("float64").get(), wanted.get())

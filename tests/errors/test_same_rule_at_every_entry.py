@@ -85,7 +85,24 @@ def test_the_dtypes_are_those_of_numpy_and_ml_dtypes_but_a_few():
     assert set(NUMPY_NAMES) == numpy_names - extended
     named = {n for n in dir(ml_dtypes) if isinstance(getattr(ml_dtypes, n), type)}
     named -= {"finfo", "iinfo"}
-    assert named - set(ML_NAMES) <= {"bcomplex32"}  # for which DLPack has no code
+    assert named - set(ML_NAMES) <= {"bcomplex32", "float8_e5m3fnu"}  # for which DLPack has no code
+
+
+@pytest.mark.parametrize("name", ["bcomplex32", "float8_e5m3fnu"])
+def test_a_dtype_without_a_code_in_dlpack_is_refused(name):
+    dtype = getattr(ml_dtypes, name, None)
+    if dtype is None:  # an older ml_dtypes
+        with pytest.raises(gi.DTypeError, match="expected a dtype of bools"):
+            gi.zeros(1, name, device="cpu")
+        return
+    for make in (
+        lambda: gi.zeros(1, dtype, device="cpu"), lambda: gi.asarray(np.zeros(1, dtype), device="cpu"),
+        lambda: gi.from_any(np.zeros(1, dtype)), lambda: gi.ones(1, device="cpu").astype(dtype),
+        lambda: gi.ones(1, device="cpu") + np.zeros(1, dtype), lambda: gi.result_type(dtype, "float32"),
+    ):  # fmt: skip
+        with pytest.raises(gi.DTypeError, match=r"DLPack has a code|numeric dtype") as caught:
+            make()
+        assert name in caught.value.got
 
 
 @pytest.mark.parametrize("name", ["int1", "complex32", "int2"])
