@@ -28,7 +28,7 @@ from gpuinterop.cli.contenders import (
     seconds_of,
     waiting,
 )
-from gpuinterop.cli.terminal import Progress, say
+from gpuinterop.cli.terminal import progress, say
 from gpuinterop.drawing.chart import bars, figure
 from gpuinterop.drawing.svg import picture_file
 from gpuinterop.errors.context import host_memory
@@ -109,9 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
         picture_file(arguments.picture, "--picture")
     for file in filter(None, (arguments.output, arguments.picture)):
         Path(file).touch()  # fail before the measurement
-    with Progress("gpuinterop bench") as progress:
-        size = arguments.size or fitting(device)
-        record = measure(device, only or LIBRARIES, size, arguments.seconds / (TURNS + 1), progress)
+    size = arguments.size or fitting(device)
+    record = measure(device, only or LIBRARIES, size, arguments.seconds / (TURNS + 1))
     text = json.dumps(record, indent=1)
     if arguments.json:
         print(text)
@@ -161,9 +160,7 @@ def on_host(result: Any) -> Any:
     return np.asarray(getattr(result, method)() if method else result)
 
 
-def measure(
-    device: str, names: Any, size: int, seconds: float, progress: Progress
-) -> dict[str, Any]:
+def measure(device: str, names: Any, size: int, seconds: float) -> dict[str, Any]:
     """Return the record of a run: microseconds by row and library, and why others do not take part."""
     load = os.getloadavg()[0] / (
         os.cpu_count() or 1
@@ -174,7 +171,7 @@ def measure(
     arrays = {name: arrays_of(name, module, device, values) for name, module in modules.items()}
     waits = waiting(libraries, device)
     found, failed = {}, {}
-    for row in progress.over(ROWS):
+    for row in progress("gpuinterop bench", ROWS):
         right = row.other.get("numpy", row.run)(np, argparse.Namespace(**values))  # type: ignore[misc]
         calls: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {}
         for name, module in modules.items():

@@ -19,7 +19,7 @@ import numpy as np
 
 import gpuinterop as gi
 from gpuinterop.cli import device_of, words_of
-from gpuinterop.cli.terminal import Progress, say
+from gpuinterop.cli.terminal import progress, say
 from gpuinterop.testing import Bridge, Cell, Library, Matrix
 from gpuinterop.testing.suite import about, cases, gather, named, try_case
 
@@ -53,16 +53,14 @@ def run(arguments: argparse.Namespace) -> int:
     words = words_of(arguments.only, "--only")
     only = None if words is None else named(words, "--only")
     device = device_of(arguments.device)
-    with Progress("gpuinterop demo") as progress:
-        bridges, rows = gather(only, [str(device)], progress.over)
-        if not (bridges or only or arguments.device):  # a GPU, and no library with arrays there
-            device = gi.device("cpu")
-            bridges, rows = gather(None, ["cpu"], progress.over)
-        every = [
-            c for c in cases(bridges, [str(device)], VIEWS, ["float32"]) if c.stream == "default"
-        ]
-        chosen = [case for case in every if case.direction == "to"]
-        cells = [try_case(case) for case in progress.over(chosen)]
+    shown = partial(progress, "gpuinterop demo")
+    bridges, rows = gather(only, [str(device)], shown)
+    if not (bridges or only or arguments.device):  # a GPU, and no library with arrays there
+        device = gi.device("cpu")
+        bridges, rows = gather(None, ["cpu"], shown)
+    every = [c for c in cases(bridges, [str(device)], VIEWS, ["float32"]) if c.stream == "default"]
+    chosen = [case for case in every if case.direction == "to"]
+    cells = [try_case(case) for case in shown(chosen)]
     if not bridges:
         raise gi.ConversionTypeError(
             where="gpuinterop demo", expected=f"a library that is installed and has arrays on {device}",

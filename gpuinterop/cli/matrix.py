@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from gpuinterop.cli import device_of, layouts_in_help, nearest, words_of
-from gpuinterop.cli.terminal import Progress, say
+from gpuinterop.cli.terminal import progress, say
 from gpuinterop.errors import ArgumentTypeError
 from gpuinterop.exchange import registry
 from gpuinterop.testing import Matrix, matrix
@@ -69,11 +70,10 @@ def _tried(bridges: list[str], wanted: dict[str, list[str] | None]) -> Matrix:
     libraries = None if only is None else named(only, "--only")
     if bridges:
         libraries = (libraries or []) + bridges_named(bridges)
-    with Progress("gpuinterop matrix") as progress:
-        return matrix(
-            libraries, wanted["device"], layouts=wanted["layout"], dtypes=wanted["dtype"],
-            progress=progress.over,
-        )  # fmt: skip
+    return matrix(
+        libraries, wanted["device"], layouts=wanted["layout"], dtypes=wanted["dtype"],
+        progress=partial(progress, "gpuinterop matrix"),
+    )  # fmt: skip
 
 
 def _part_of(file: str, wanted: dict[str, list[str] | None]) -> Matrix:

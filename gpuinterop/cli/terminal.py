@@ -1,4 +1,4 @@
-"""What only a terminal gets: colours, and a line that shows how far a command is. Files and pipes get neither."""
+"""What only a terminal gets: colours and progress. Files and pipes get neither."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, TextIO, TypeVar
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import TextIO, TypeVar
 
 T = TypeVar("T")
 GREEN, YELLOW, RED, BOLD = "32", "33", "1;31", "1"
@@ -44,40 +47,42 @@ def _painted(line: str) -> str:
     return found.sub(lambda word: f"\x1b[{COLOURS[word[1]]}m{word[1]}\x1b[0m", line)
 
 
-class Progress:
-    """Within the block, a terminal's last line shows a bar of the finished items, and the seconds.
+def progress(what: str, items: Iterable[T]) -> Iterable[T]:
+    """Return the items. While they are taken, a terminal shows a bar of tqdm or rich, or a dot for each second."""
+    if not is_terminal(sys.stderr):
+        return items
+    with suppress(ImportError):
+        return import_module("tqdm").tqdm(items, what, leave=False)  # type: ignore[no-any-return]
+    with suppress(ImportError):
+        console = import_module("rich.console").Console(stderr=True)
+        track = import_module("rich.progress").track
+        return track(items, what, console=console, transient=True)  # type: ignore[no-any-return]
+    return _dots(items)
 
-    A thread writes it to the standard error, because one item, such as an import, may take most of the time.
-    """
 
-    def __init__(self, what: str) -> None:
-        self.what, self.done = what, ""
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._show, daemon=True)
+def _dots(items: Iterable[T]) -> Iterator[T]:
+    began, shown = time.monotonic(), 0
+    for item in items:
+        yield item
+        if time.monotonic() - began > shown + 1:
+            shown += 1
+            print(".", end="", file=sys.stderr, flush=True)
+    print("\n" if shown else "", end="", file=sys.stderr, flush=True)
 
-    def over(self, items: Sequence[T]) -> Iterator[T]:
-        """Yield the items and count them."""
-        for i, item in enumerate(items):
-            full = 20 * i // len(items)
-            self.done = f" [{'#' * full}{'.' * (20 - full)}] {i} of {len(items)}"
-            yield item
-        self.done = ""
 
-    def __enter__(self) -> Progress:
-        if is_terminal(sys.stderr):
-            self._thread.start()
-        return self
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show the seconds of a block that has no items, after the first, as `progress` shows items."""
+    ended = threading.Event()
 
-    def __exit__(self, *_: Any) -> None:
-        self._ended.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+    def show() -> None:
+        if not ended.wait(1.0):
+            deque(progress(what, iter(lambda: ended.wait(1.0), True)), 0)
 
-    def _show(self) -> None:
-        began = time.monotonic()
-        while not self._ended.wait(1.0):
-            seconds = time.monotonic() - began
-            print(
-                f"\r{self.what}{self.done}, {seconds:.0f} s ", end="", file=sys.stderr, flush=True
-            )
-        print(f"\r{' ' * 60}\r", end="", file=sys.stderr, flush=True)
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
