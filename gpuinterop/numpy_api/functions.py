@@ -5,6 +5,7 @@ Reductions and products are those of the package. The others consist of views, c
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import operator
@@ -78,11 +79,18 @@ def read_like(like: Any, function: Any, value: Any, dtype: Any = None, **options
     return asarray(value, dtype, device=like.device, copy=copied)
 
 
+def _without_bools(axis: Any) -> Any:
+    """Return axes with 1 and 0 for True and False, for the functions in which NumPy accepts them."""
+    if isinstance(axis, (tuple, list)):
+        return tuple(map(_without_bools, axis))
+    return int(axis) if isinstance(axis, bool) else axis
+
+
 # ---- splitting and repeating ------------------------------------------------------------------------
 
 
 def _unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
-    along = _core.read_axis(axis, x.ndim, "numpy.unstack")
+    along = _core.read_axis(_without_bools(axis), x.ndim, "numpy.unstack")
     return tuple(x[(slice(None),) * along + (i,)] for i in range(x.shape[along]))
 
 
@@ -130,8 +138,10 @@ def _of_views(function: Any) -> Callable[..., Any]:
 
     NumPy's function runs on an array with the same shape and strides, whose memory it does not read.
     """
+    first = next(iter(inspect.signature(function).parameters))
 
-    def call(x: Any, *args: Any, **options: Any) -> Any:
+    def call(*args: Any, **options: Any) -> Any:
+        x, *args = args or (options.pop(first, None),)  # type: ignore[assignment]
         if not isinstance(x, _core.Array):
             raise TypeError("the array that is viewed is no gpuinterop array")
         seen = core_view(x)
@@ -221,7 +231,7 @@ def _diff(
     like = next(x for x in (a, prepend, append) if isinstance(x, _core.Array))
     a = as_operand(a, like, "numpy.diff")
     only = getattr(type(a), "_only", None)  # the dtype of numbers beside a CudaNdarray
-    along = _core.read_axis(axis, a.ndim, "numpy.diff")
+    along = _core.read_axis(_without_bools(axis), a.ndim, "numpy.diff")
     ends = [
         ()
         if end is np._NoValue or not n
@@ -383,10 +393,12 @@ NUMPY_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.rot90: lambda m, k=1, axes=(0, 1): _of_views(np.rot90)(m, k, tuple(axes)),
     np.transpose: lambda a, axes=None: a.transpose(axes) if axes is not None else a.T,
     np.matrix_transpose: lambda x: x.swapaxes(-1, -2),
-    np.reshape: lambda a, shape, order="C", *, copy=None: a.reshape(shape, order=order, copy=copy),
+    np.reshape: lambda a, shape, order="C", *, copy=None: a.reshape(
+        a.shape if shape is None else shape, order=order, copy=copy
+    ),
     np.ravel: lambda a, order="C": a.ravel(order),
     np.squeeze: lambda a, axis=None: a.squeeze(axis),
-    np.expand_dims: lambda a, axis: a.expand_dims(axis),
+    np.expand_dims: lambda a, axis: a.expand_dims(_without_bools(axis)),
     np.swapaxes: lambda a, axis1, axis2: a.swapaxes(axis1, axis2),
     np.broadcast_to: lambda array, shape, subok=False: array.broadcast_to(shape),
     np.broadcast_arrays: _broadcast_arrays,
