@@ -38,7 +38,7 @@ from gpuinterop.jit.texts import program
 from .philox import Philox
 
 UNIFORM, NORMAL, INTEGERS = range(3)  # GI_KIND of fill.cuh, Numbers of native/random/fill.cpp
-_THREADS, _EACH = 256, 2  # of fill.cuh
+_THREADS, _EACH = 256, 4  # of fill.cuh
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 # By how much a sum of probabilities may differ from 1, by the bytes of one: about the square root of their precision.
 _ROUNDED = {2: 0.1, 4: 4e-4}
@@ -236,7 +236,7 @@ class Generator:
             if self._device.type == "cpu":
                 _core._random_fill(target, kind, state, shift=shift, scale=scale, where=where)
             else:
-                form = "<Qq24s2f" if single else "<Qq24s2d"
+                form = "<Qq96s2f" if single else "<Qq96s2d"
                 params = struct.pack(form, target.ptr, numbers, state, shift, scale)
                 name = ("float32" if single else "float64", shift != 0 or scale != 1)
                 self._launch(kind, name, numbers, params, target)
@@ -290,7 +290,7 @@ class Generator:
         if self._device.type == "cpu":
             _core._random_fill(target, INTEGERS, state, low, span, least, where="integers")
             return
-        params = struct.pack("<Qq24s3Q", target.ptr, numbers, state, low, span, least)
+        params = struct.pack("<Qq96s3Q", target.ptr, numbers, state, low, span, least)
         self._launch(INTEGERS, (f"u{8 * target.itemsize}", False), numbers, params, target)
 
     # ---- orders and choices ----------------------------------------------------------------------

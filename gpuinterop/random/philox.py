@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 
@@ -14,6 +15,14 @@ from gpuinterop.errors.arguments import require_int
 _NAME = "Philox4x32"
 _BLOCKS, _KEYS = 1 << 128, 1 << 64
 _JUMP = 1 << 64  # blocks
+
+
+@lru_cache(maxsize=64)
+def _keys_of_rounds(key: int) -> bytes:
+    """Return two keys of 32 bits for each of the ten rounds. After a round each key is increased by a constant."""
+    first, second = key % (1 << 32), key >> 32
+    pairs = [(first + 0x9E3779B9 * i, second + 0xBB67AE85 * i) for i in range(10)]
+    return struct.pack("<20I", *(one % (1 << 32) for pair in pairs for one in pair))
 
 
 class Philox:
@@ -53,7 +62,7 @@ class Philox:
         with self._lock:
             before, key = self._block, self._key
             self._block = (before + blocks) % _BLOCKS
-        return struct.pack("<3Q", before % _JUMP, before // _JUMP, key)
+        return struct.pack("<2Q", before % _JUMP, before // _JUMP) + _keys_of_rounds(key)
 
     @property
     def state(self) -> dict[str, Any]:

@@ -58,9 +58,9 @@ GI_INLINE void make_words(const GiState& state, u64 first, u32 (&words)[kWords])
     c[i] = static_cast<u32>(high);
     d[i] = static_cast<u32>(high >> 32);
   }
-  auto k0 = static_cast<u32>(state.key), k1 = static_cast<u32>(state.key >> 32);
-  for (int round = 0; round < 10; ++round, k0 += kStep0, k1 += kStep1)
-    for (int i = 0; i < kBlocks; ++i) gi_round(a[i], b[i], c[i], d[i], k0, k1);
+  for (int round = 0; round < 10; ++round)
+    for (int i = 0; i < kBlocks; ++i)
+      gi_round(a[i], b[i], c[i], d[i], state.keys[2 * round], state.keys[2 * round + 1]);
   for (int i = 0; i < kBlocks; ++i) {
     words[4 * i] = a[i];
     words[4 * i + 1] = b[i];

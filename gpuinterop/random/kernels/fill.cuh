@@ -1,6 +1,7 @@
 // Fills an array with the numbers of consecutive blocks. GI_KIND is uniform, normal or integers; T is the element type,
 // for integers an unsigned one. GI_SCALED: floats are multiplied and shifted.
-#define GI_EACH 2  // blocks of a thread
+#define GI_EACH 4  // blocks of a thread
+#define GI_THREADS 256
 
 struct Params {
   T* out;
@@ -53,18 +54,22 @@ GI_FN void gi_numbers(const Params& p, u64 block, U (&v)[kNumbers]) {
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(256) gi_random_fill(const Params p) {
+extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_random_fill(const Params p) {
+  const i64 start = (i64)blockIdx.x * (GI_EACH * GI_THREADS);
+  if ((start + GI_EACH * GI_THREADS) * kNumbers <= p.n) {
+    Together* const out = (Together*)p.out + start + threadIdx.x;
 #pragma unroll
-  for (int k = 0; k < GI_EACH; ++k) {
-    const i64 block = ((i64)blockIdx.x * GI_EACH + k) * blockDim.x + threadIdx.x, first = block * kNumbers;
-    if (first >= p.n) return;
+    for (int k = 0; k < GI_EACH * GI_THREADS; k += GI_THREADS) {
+      Together part;
+      gi_numbers(p, (u64)(start + threadIdx.x + k), part.v);
+      out[k] = part;
+    }
+    return;
+  }
+  for (i64 block = start + threadIdx.x; block * kNumbers < p.n; block += GI_THREADS) {
     Together part;
     gi_numbers(p, (u64)block, part.v);
-    if (first + kNumbers <= p.n) {
-      *(Together*)(p.out + first) = part;
-    } else {
-      for (int i = 0; i < kNumbers; ++i)
-        if (first + i < p.n) p.out[first + i] = part.v[i];
-    }
+    for (int i = 0; i < kNumbers; ++i)
+      if (block * kNumbers + i < p.n) p.out[block * kNumbers + i] = part.v[i];
   }
 }
