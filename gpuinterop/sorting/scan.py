@@ -238,12 +238,14 @@ FEW = 32  # elements of a line that one thread joins
 _COLUMNS = 32  # of a block
 _RUNNING = 1024  # threads of gi_scan_running_totals
 _LONG = 1 << 22  # elements, of which the largest tiles make enough blocks
-# By the bytes of an element: threads of a block, and vectors of a thread. The last ones are for long lines.
+# By the bytes of an element: threads of a block, and vectors of a thread. The first ones whose tile has a whole line scan it.
 FORMS = {
-    4: ((32, 1), (128, 1), (256, 4), (256, 8)),
-    8: ((32, 1), (128, 2), (256, 4), (256, 8)),
+    4: ((32, 1), (128, 1), (256, 4), (256, 8), (512, 8)),
+    8: ((32, 1), (128, 2), (256, 4), (256, 8), (512, 8)),
     16: ((32, 1), (128, 2), (256, 4)),
 }
+# The tiles of lines that have several, and those of long lines.
+TILES = {4: ((256, 4), (256, 8)), 8: ((256, 4), (256, 8)), 16: ((128, 2), (256, 4))}
 
 
 def accumulator(dtype: str) -> str:
@@ -345,7 +347,7 @@ def _plan(
 
 def _form(n: int, wide: int) -> tuple[int, int, int]:
     """Return the threads of a block, the vectors of a thread, and the elements of a vector."""
-    vector, forms = 16 // wide, FORMS[wide]
-    fitting = [form for form in forms if n <= form[0] * form[1] * vector]
-    threads, chunks = fitting[0] if fitting else forms[-1 if n >= _LONG else -2]
+    vector = 16 // wide
+    fitting = [form for form in FORMS[wide] if n <= form[0] * form[1] * vector]
+    threads, chunks = fitting[0] if fitting else TILES[wide][n >= _LONG]
     return threads, chunks, vector

@@ -23,6 +23,10 @@ static inline unsigned __shfl_up_sync(unsigned, unsigned v, int distance) {
   const unsigned lane = host_lane();
   return host_shuffle(v, lane >= unsigned(distance) ? lane - distance : lane);
 }
+struct int4 {
+  int x, y, z, w;
+};
+static inline void __stcs(int4* at, const int4& v) { __builtin_memcpy(static_cast<void*>(at), &v, sizeof v); }
 static inline int __clz(unsigned v) { return v ? __builtin_clz(v) : 32; }
 static inline int __popc(unsigned v) { return __builtin_popcount(v); }
 static inline unsigned atomicOr(unsigned* at, unsigned bits) {

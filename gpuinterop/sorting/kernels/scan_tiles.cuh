@@ -17,6 +17,14 @@ struct alignas(sizeof(T) * GI_V) Pack {
   T v[GI_V];
 };
 
+// Streams a vector past the cache, which keeps the elements that gi_scan_totals has read.
+GI_FN void gi_store(Out* at, const Pack<Out>& pack) {
+  if constexpr (sizeof(pack) == 16)
+    __stcs((int4*)at, *(const int4*)&pack);
+  else
+    *(Pack<Out>*)at = pack;
+}
+
 struct Tile {
   Acc x[GI_CHUNKS][GI_V];
   Acc before[GI_CHUNKS];  // the earlier lanes of the warp, joined; not for lane 0
@@ -151,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(GI_THREADS) gi_scan_tiles(const Par
       Pack<Out> pack;
 #pragma unroll
       for (int k = 0; k < GI_V; ++k) pack.v[k] = gi_to<Out>(tile.x[c][k]);
-      *(Pack<Out>*)(out + at) = pack;
+      gi_store(out + at, pack);
     } else {
 #pragma unroll
       for (int k = 0; k < GI_V; ++k)
