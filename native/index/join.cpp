@@ -49,8 +49,8 @@ Parts parts_of(PyObject* sequence, const char* where, bool one_ndim = true) {
   return parts;
 }
 
-// Below this many bytes one launch is faster than a copy of each part.
-constexpr int64_t kOneLaunch = 1 << 20;
+// Up to this many bytes one launch is as fast as a copy of each part, or faster, and its indices fit 32 bits.
+constexpr int64_t kOneLaunch = 1 << 28;
 constexpr size_t kMostParts = 8;
 
 // Whether the elements from axis `at` on have no gaps, and the axes before step through memory as one, of this stride.
