@@ -364,7 +364,14 @@ class ArrayMethods(ReductionMethods, SortingMethods, ArgumentMethods, ViewMethod
         return self.to_device("cpu")
 
     def cuda(self: Self, index: int = 0) -> Self:
-        """Return the array on a GPU."""
+        """Return the array on a GPU.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> gpuinterop.ones(3, device="cpu").cuda().device == "cuda:0"
+        True
+        """
         return self.to_device(resolve_device(f"cuda:{index}", "cuda"))
 
     def sync(self) -> None:

@@ -23,6 +23,13 @@ class ArgumentMethods(_core.Array):
 
         Triton calls this at every launch. The stream waits for the work that is queued on the array,
         and later work of gpuinterop waits for the kernel.
+
+        Examples
+        --------
+        >>> import gpuinterop
+        >>> x = gpuinterop.ones((2, 3), device="cpu")
+        >>> x[1].data_ptr() - x.data_ptr()  # one row of three float32
+        12
         """
         torch = sys.modules.get("torch")
         # Triton launches on torch's current stream, so without torch there is no launch.

@@ -166,7 +166,9 @@ def generated(
     function.__name__ = function.__qualname__ = name
     function.__module__ = "gpuinterop.converters"
     function.__signature__ = inspect.Signature([array, copyif, *keywords])  # type: ignore[attr-defined]
-    function.__doc__ = _doc_to(entry) if direction == "to" else _doc_from(entry)
+    function.__doc__ = (_doc_to(entry) if direction == "to" else _doc_from(entry)) + _example(
+        entry, direction, name
+    )
     if direction == "to":
         return function if defaults else _core.exports(entry.name)(function)
     family = getattr(entry.module, "FAMILY", None) or getattr(entry.module, "memory", None)
@@ -204,6 +206,23 @@ def _doc_from(entry: Backend) -> str:
         "The result keeps `obj` alive. Writes on either side are visible on the other.\n"
     )
     return text + (f"\n{module.FROM_NOTE}\n" if hasattr(module, "FROM_NOTE") else "")
+
+
+def _example(entry: Backend, direction: str, name: str) -> str:
+    if not getattr(entry.module, "HAS_EXAMPLE", True):
+        return ""
+    device = "cpu" if "cpu" in entry.devices else "cuda:0"
+    line = f"{name}(x)" if direction == "to" else f'{name}(gpuinterop.to(x, "{entry.name}"))'
+    return f"""
+Examples
+--------
+>>> import gpuinterop
+>>> from gpuinterop.converters import {name}
+>>> x = gpuinterop.ones((4, 1), device="{device}")
+>>> y = {line}
+>>> gpuinterop.shares_memory(x, y)
+True
+"""
 
 
 # ---- ordinary arrays ----------------------------------------------------------------------------

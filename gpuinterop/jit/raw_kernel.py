@@ -87,6 +87,15 @@ class RawKernel:
     any_strides : the kernel accepts arrays of any strides, which the caller passes as numbers.
     allow_readonly : the kernel does not write to read-only arrays. Without it such arrays, including
         broadcast ones, raise an error, because a kernel may write to any argument.
+
+    Examples
+    --------
+    >>> import gpuinterop
+    >>> x = gpuinterop.ones(4, device="cuda:0")
+    >>> text = "__global__ void triple(float* x) { x[threadIdx.x] *= 3; }"
+    >>> gpuinterop.RawKernel(text, "triple")((1,), (4,), (x,))
+    >>> x.tolist()
+    [3.0, 3.0, 3.0, 3.0]
     """
 
     def __init__(

@@ -199,7 +199,16 @@ void wait_event(Device d, CUstream stream, const Event& e, const char* where) {
 }
 
 void register_events(nb::module_& m) {
-  nb::class_<Event>(m, "Event", nb::is_weak_referenceable(), "A point in a stream's order of work.")
+  nb::class_<Event>(m, "Event", nb::is_weak_referenceable(), R"(A point in a stream's order of work.
+
+Examples
+--------
+>>> import gpuinterop
+>>> event, y = gpuinterop.Event("cpu"), gpuinterop.ones(3, device="cpu") + 1
+>>> event.record()
+>>> event.synchronize()
+>>> event.query()
+True)")
       .def(
           "__init__",
           [](Event* self, nb::object device, bool timing, bool blocking) {
@@ -386,7 +395,17 @@ void register_stream_class(nb::module_& m) {
   auto address = [](const Stream& s) { return reinterpret_cast<uintptr_t>(s.handle); };
   nb::class_<Stream>(
       m, "Stream", nb::is_weak_referenceable(),
-      "An order of work on one device. `with stream:` makes it this thread's current one.")
+      R"(An order of work on one device. `with stream:` makes it this thread's current one.
+
+Examples
+--------
+>>> import gpuinterop
+>>> x = gpuinterop.ones(3, device="cpu")
+>>> with gpuinterop.Stream("cpu") as stream:
+...     y = x + 1
+>>> stream.synchronize()
+>>> y.tolist()
+[2.0, 2.0, 2.0])")
       .def(
           "__init__",
           [](Stream* self, nb::object device, bool blocking, int priority) {

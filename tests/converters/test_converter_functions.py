@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
+from doubles import driver, fake_cudamat, fake_pycuda
+from helpers.docstring_examples import example_of, needs_gpu, run
 
 import gpuinterop as gi
 from gpuinterop import converters
@@ -17,6 +19,47 @@ DOCUMENTS = (
     "to_gpuarray to_cudandarray cudandarray_to_cudamat cudamat_to_cudandarray "
     "cudandarray_to_garray garray_to_cudandarray"
 ).split()
+
+
+# pyopencl and array_api take an object of the library as an option, so their examples are on pages.
+LIBRARIES = {
+    f"{direction}_{library}": library
+    for direction in ("to", "from")
+    for library in PROMISED
+    if library not in ("pyopencl", "array_api")
+} | {
+    "to_gpuarray": "pycuda",
+    "cudandarray_to_cudamat": "cudamat",
+    "cudamat_to_cudandarray": "cudamat",
+    "cudandarray_to_garray": "gnumpy",
+    "garray_to_cudandarray": "gnumpy",
+}
+FOR_GPU = {name for name in LIBRARIES if needs_gpu(example_of(getattr(converters, name)))}
+
+
+def run_example(name):
+    assert run([example_of(getattr(converters, name))]) > 3
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.gpu if n in FOR_GPU else ()) for n in LIBRARIES]
+)
+def test_example_of_a_converter_runs(name, monkeypatch):
+    library = LIBRARIES[name]
+    if library in ("cudamat", "gnumpy"):  # in CPU mode
+        npmat = fake_cudamat.npmat()
+        fake_pycuda.installed(monkeypatch, npmat, fake_cudamat.gnumpy(npmat))
+    else:
+        pytest.importorskip({"cuda_core": "cuda.core", "buffer": "builtins"}.get(library, library))
+    run_example(name)
+
+
+@pytest.mark.fake_driver
+@pytest.mark.parametrize("name", [name for name in LIBRARIES if LIBRARIES[name] == "pycuda"])
+def test_example_of_pycudas_converter_runs(name, monkeypatch):
+    with driver.Current():
+        fake_pycuda.installed(monkeypatch, fake_pycuda.pycuda())
+        run_example(name)
 
 
 def takes_an_array_and_copyif(function):

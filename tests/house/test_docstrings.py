@@ -8,6 +8,7 @@ import pkgutil
 import pydoc
 
 import pytest
+from helpers.docstring_examples import example_of, needs_gpu, needs_library, run
 
 import gpuinterop as gi
 
@@ -35,15 +36,8 @@ NEEDS = {
 def test_examples_run_as_printed(name):
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
-    result = doctest.testmod(importlib.import_module(name))
-    assert not result.failed
-
-
-# They need a GPU or another library, or the core documents them.
-WITHOUT_EXAMPLE = {
-    "Event", "RawKernel", "Stream", "cudamat_to_cudandarray", "cudandarray_to_cudamat", "cudandarray_to_garray",
-    "garray_to_cudandarray", "to_gpuarray", "cuda", "data_ptr",
-}  # fmt: skip
+    found = doctest.DocTestFinder().find(importlib.import_module(name))
+    run(example for example in found if not (needs_gpu(example) or needs_library(example)))
 
 
 def documented():
@@ -59,15 +53,18 @@ def documented():
                 yield name, method
 
 
+EXAMPLES = {name: example_of(value) for name, value in documented()}
+OF_PACKAGE = [example for example in EXAMPLES.values() if not needs_library(example)]
+
+
 def test_public_functions_and_methods_have_an_example_that_runs():
-    parser, runner, bare = doctest.DocTestParser(), doctest.DocTestRunner(), set()
-    for name, value in documented():
-        text = inspect.getdoc(value) or ""
-        runner.run(parser.get_doctest(text, {}, name, None, 0))
-        if ">>>" not in text:
-            bare.add(name)
-    assert bare == WITHOUT_EXAMPLE
-    assert not runner.failures
+    assert not [name for name, example in EXAMPLES.items() if not example.examples]
+    run(example for example in OF_PACKAGE if not needs_gpu(example))
+
+
+@pytest.mark.gpu
+def test_examples_for_a_gpu_run():
+    assert run(example for example in OF_PACKAGE if needs_gpu(example))
 
 
 @pytest.mark.parametrize(
