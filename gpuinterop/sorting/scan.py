@@ -238,7 +238,7 @@ FEW = 32  # elements of a line that one thread joins
 _COLUMNS = 32  # of a block
 _RUNNING = 1024  # threads of gi_scan_running_totals
 _LONG = 1 << 22  # elements, of which the largest tiles make enough blocks
-# By the bytes of an element: threads of a block, and vectors of a thread. The first ones whose tile has a whole line scan it.
+# By the bytes of an element: threads of a block, and vectors of a thread. The first whose tile holds a line scans it.
 FORMS = {
     4: ((32, 1), (128, 1), (256, 4), (256, 8), (512, 8)),
     8: ((32, 1), (128, 2), (256, 4), (256, 8), (512, 8)),
