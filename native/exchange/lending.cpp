@@ -373,8 +373,9 @@ PyRef take_back(exchange::Family family, PyObject* value, const Call& call) {
   if (const PyRef items = items_of(value))
     return convert_items(items.get(), PyList_CheckExact(value), take);
   if (PyTuple_Check(value)) return convert_named(value, take);
-  const NumpyArray* found = family == exchange::Family::Numpy ? as_numpy_array(value) : nullptr;
-  if (found) {
+  const bool of_numpy = family == exchange::Family::Numpy;
+  if (of_numpy && is_numpy_scalar(value)) return take(numpy_array_of(value).get());
+  if (const NumpyArray* found = of_numpy ? as_numpy_array(value) : nullptr) {
     const int dtype = dtype_of(*found);
     return dtype < 0 ? PyRef() : adopt_numpy(value, *found, dtype, call.narrow);
   }
