@@ -222,7 +222,7 @@ def page() -> str:
         "python benchmarks/bench_tensor_products.py --errors --json benchmarks/results/tensor_errors.json",
         "python benchmarks/bench_tensor_claims.py --json benchmarks/results/tensor_claims.json",
         "python benchmarks/bench_tensor_products.py --grid 300 --seed 1 --json benchmarks/results/tensor_grid.json",
-        "python benchmarks/bench_tensor_products.py --grid 64 --seed 2026 --json "
+        "python benchmarks/bench_tensor_products.py --grid 64 --seed 2027 --json "
         "benchmarks/results/tensor_held_out.json",
         "```", "",
     ]  # fmt: skip

@@ -32,7 +32,7 @@ LEAST_INNER = 96
 _START, _TILE, _TILE_STEP = (
     10.0,
     4.0,
-    0.7,
+    0.75,
 )  # of three products: of all kernels, of a tile, of its steps
 _BYTES = 3e6  # that the kernels before the product move in a microsecond
 _OPERATIONS = 47.5e6  # of cuBLAS in a microsecond, if its tiles occupy all multiprocessors twice
