@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -25,6 +24,9 @@ from gpuinterop.devices.foreign_handles import module_of
 from gpuinterop.errors.messages import not_one_of
 from gpuinterop.exchange.engine import require_array
 from gpuinterop.exchange.sharing import shares_memory
+
+from . import parts
+from .parts import Part
 
 __all__ = [
     "all_gather", "all_reduce", "all_to_all", "broadcast", "gather", "recv", "reduce_scatter", "scatter",
@@ -52,10 +54,9 @@ def send(x: Any, dest: int, *, group: Any) -> None:
     >>> gi.collectives.send(x.T, 1, group=MPI.COMM_WORLD)  # doctest: +SKIP
     """
     call = _Call("send", group)
-    array = call.source(x)
-    rank = call.rank_of(dest)
-    if array.size:
-        call.engine.send(group, array, rank)
+    array, rank = call.read(x), call.rank_of(dest)
+    for part in call.sources(array):
+        call.engine.send(group, part, rank)
 
 
 def recv(out: Any, source: int, *, group: Any) -> None:
@@ -67,9 +68,8 @@ def recv(out: Any, source: int, *, group: Any) -> None:
     """
     call = _Call("recv", group)
     rank = call.rank_of(source)
-    with call.target(out) as array:
-        if array.size:
-            call.engine.recv(group, array, rank)
+    for part in call.targets(out):
+        call.engine.recv(group, part, rank)
 
 
 def broadcast(x: Any, root: int = 0, *, group: Any) -> None:
@@ -80,14 +80,8 @@ def broadcast(x: Any, root: int = 0, *, group: Any) -> None:
     >>> gi.collectives.broadcast(x[:, ::2], 0, group=MPI.COMM_WORLD)  # doctest: +SKIP
     """
     call = _Call("broadcast", group)
-    if call.rank_of(root) == call.rank:
-        array = call.source(x)
-        if array.size:
-            call.engine.broadcast(group, array, root)
-        return
-    with call.target(x) as array:
-        if array.size:
-            call.engine.broadcast(group, array, root)
+    for part in (call.sources if call.rank_of(root) == call.rank else call.targets)(x):
+        call.engine.broadcast(group, part, root)
 
 
 def all_reduce(x: Any, out: Any = None, op: str = "sum", *, group: Any) -> None:
@@ -101,15 +95,15 @@ def all_reduce(x: Any, out: Any = None, op: str = "sum", *, group: Any) -> None:
     """
     call = _Call("all_reduce", group, op)
     if out is None:
-        with call.target(x, reads=True) as array:
-            if array.size:
-                call.engine.all_reduce(group, array, None, op)
+        for part in call.targets(x, reads=True):
+            call.engine.all_reduce(group, part, None, op)
         return
-    source = call.source(x)
-    with call.target(out, x) as array:
-        call.require_shape(source.shape, array.shape)
-        if array.size:
-            call.engine.all_reduce(group, source, array, op)
+    x, out = call.read(x), call.read(out)
+    call.require_shape(x.shape, out.shape)
+    # The targets first, because each is unpacked when the next one is taken.
+    sources = call.sources(x)
+    for target, source in zip(call.targets(out, x), sources, strict=True):
+        call.engine.all_reduce(group, source, target, op)
 
 
 def reduce_scatter(x: Any, out: Any, op: str = "sum", *, group: Any) -> None:
@@ -123,7 +117,7 @@ def reduce_scatter(x: Any, out: Any, op: str = "sum", *, group: Any) -> None:
     """
     call = _Call("reduce_scatter", group, op)
     source = call.source(x)
-    with call.target(out, x) as array:
+    for array in call.targets(out, x):
         call.require_shape(source.shape, (call.size, *array.shape))
         if array.size:
             call.engine.reduce_scatter(group, source, array, op)
@@ -140,7 +134,7 @@ def all_gather(x: Any, out: Any, *, group: Any) -> None:
     """
     call = _Call("all_gather", group)
     source = call.source(x)
-    with call.target(out, x) as array:
+    for array in call.targets(out, x):
         call.require_shape(array.shape, (call.size, *source.shape))
         if array.size:
             call.engine.all_gather(group, source, array)
@@ -161,7 +155,7 @@ def gather(x: Any, out: Any = None, root: int = 0, *, group: Any) -> None:
         if source.size:
             call.engine.gather(group, source, None, root)
         return
-    with call.target(out, x) as array:
+    for array in call.targets(out, x):
         call.require_shape(array.shape, (call.size, *source.shape))
         if array.size:
             call.engine.gather(group, source, array, root)
@@ -176,7 +170,7 @@ def scatter(x: Any, out: Any, root: int = 0, *, group: Any) -> None:
     """
     call = _Call("scatter", group)
     source = call.source(x) if call.rank_of(root) == call.rank else None
-    with call.target(out, x) as array:
+    for array in call.targets(out, x):
         if source is not None:
             call.require_shape(source.shape, (call.size, *array.shape))
         if array.size:
@@ -194,7 +188,7 @@ def all_to_all(x: Any, out: Any, *, group: Any) -> None:
     """
     call = _Call("all_to_all", group)
     source = call.source(x)
-    with call.target(out, x) as array:
+    for array in call.targets(out, x):
         call.require_shape(source.shape, (call.size, *source.shape[1:]))
         call.require_shape(array.shape, source.shape)
         if array.size:
@@ -215,14 +209,26 @@ class _Call:
 
     def source(self, x: Any) -> Any:
         """Return `x` as an array that the engine reads."""
-        array = self._read(x)
-        taken = self.engine.takes(self.name, array, self.name in ("scatter", "all_to_all"))
-        return array if taken else array._copied(self.where)
+        (array,) = self.sources(x)
+        return array
 
-    @contextmanager
-    def target(self, out: Any, beside: Any = None, reads: bool = False) -> Iterator[Any]:
-        """Provide `out`, or a buffer of its elements, to the engine, and write the buffer to `out` afterwards."""
-        array = self._read(out)
+    def sources(self, x: Any) -> list[Any]:
+        """Return `x` as arrays that the engine reads: `x` or a packed copy, or the parts of a long message."""
+        array = self.read(x)
+        ranges = self._ranges(array)
+        if self.engine.takes(self.name, array, self.name in ("scatter", "all_to_all")):
+            return self._slices(array, ranges)
+        self._report_copy(array)
+        if len(ranges) == 1:
+            return [self._packed(array, True)]
+        found = [Part(array, *ends) for ends in ranges]
+        for part in found:
+            part.pack()
+        return [part.packed for part in found]
+
+    def targets(self, out: Any, beside: Any = None, reads: bool = False) -> Iterator[Any]:
+        """Provide `out` to the engine, or a packed array, or the parts of a long message; then unpack each."""
+        array = self.read(out)
         self._require_writable(array)
         if beside is not None and shares_memory(beside, array):
             raise errors.ContiguityError(
@@ -230,20 +236,57 @@ class _Call:
                 "while it writes to the other", got="two arrays over the same elements",
                 fix="pass out=x.copy()" if self.op is None else "omit out= to reduce in place",
             )  # fmt: skip
+        ranges = self._ranges(array)
         if self.engine.takes(self.name, array, self.name in ("all_gather", "gather", "all_to_all")):
-            yield array
+            yield from self._slices(array, ranges)
             return
         # Report the copy now, so that one that is forbidden raises before the engine moves anything.
+        self._report_copy(array)
+        if len(ranges) == 1:
+            packed = self._packed(array, reads)
+            yield packed
+            with copy_tracking.isolated_copy_count():
+                array[...] = packed
+            return
+        found = [Part(array, *ends) for ends in ranges]
+        for part in found if reads else ():
+            part.pack()
+        for part in found:
+            yield part.packed
+            part.unpack()
+        for part in found:
+            part.join()
+
+    def _ranges(self, array: Any) -> list[tuple[int, int]]:
+        """Return the parts of a message, as ranges of elements. Only an engine with streams gains from several."""
+        if self.name not in parts.COLLECTIVES:
+            return [(0, array.size)]
+        gains = array.device.type == "cuda" and self.engine.HAS_STREAMS
+        return parts.ranges(array.size, array.nbytes if gains else 0)
+
+    @staticmethod
+    def _slices(array: Any, ranges: list[tuple[int, int]]) -> list[Any]:
+        """Return the parts of an array that the engine reads or writes in place."""
+        if len(ranges) == 1:
+            return [array]
+        return [array.reshape(-1)[first:last] for first, last in ranges]
+
+    def _report_copy(self, array: Any) -> None:
         kind = "copy" if array.device.type == "cuda" else "host"
         copy_tracking.report_copy(kind, array.nbytes, self.where)
+
+    def _packed(self, array: Any, reads: bool) -> Any:
+        """Return a contiguous array, with the elements of `array` if `reads`."""
         if reads:
-            packed = array._copied(self.where)
+            with copy_tracking.isolated_copy_count():
+                packed = array._copied(self.where)
         else:
             dtype, (code, index) = array.dtype, array.__dlpack_device__()
             packed = _core.empty(class_for(dtype), array.shape, dtype, code, index)
-        yield packed
-        with copy_tracking.isolated_copy_count():
-            array[...] = packed
+        self.engine.require_device(
+            self.group, packed, self.where
+        )  # wait, if the engine has no streams
+        return packed
 
     def rank_of(self, value: Any) -> int:
         rank = operator.index(value) if hasattr(value, "__index__") else -1
@@ -261,7 +304,7 @@ class _Call:
                 got=f"shape {tuple(shape)}", fix="pass arrays with the shapes of the documentation",
             )  # fmt: skip
 
-    def _read(self, x: Any) -> Any:
+    def read(self, x: Any) -> Any:
         """Return `x` as a gpuinterop array over the same memory."""
         array = core_view(from_any(x))
         require_array(array, self.where)

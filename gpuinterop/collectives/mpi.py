@@ -14,6 +14,7 @@ from gpuinterop import errors
 from gpuinterop.arrays.core_view import byte_range
 
 NAME = "MPI"
+HAS_STREAMS = False  # on which it queues transfers of GPU memory
 _OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "max": MPI.MAX, "min": MPI.MIN}
 _TYPES = {
     "int8": MPI.INT8_T, "int16": MPI.INT16_T, "int32": MPI.INT32_T, "int64": MPI.INT64_T,

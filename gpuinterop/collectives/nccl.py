@@ -10,6 +10,7 @@ from gpuinterop import _core, errors
 from gpuinterop.ndarray import GpuArray
 
 NAME = "NCCL"
+HAS_STREAMS = True  # on which it queues transfers of GPU memory
 _WHERE = "gpuinterop.collectives"
 _OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3}  # ncclRedOp_t
 _REDUCED = {

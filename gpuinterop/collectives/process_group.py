@@ -13,6 +13,7 @@ from gpuinterop import _core, errors
 from gpuinterop.converters import to
 
 NAME = "torch.distributed"
+HAS_STREAMS = True  # on which it queues transfers of GPU memory
 _OPS = {
     "sum": dist.ReduceOp.SUM, "prod": dist.ReduceOp.PRODUCT, "max": dist.ReduceOp.MAX,
     "min": dist.ReduceOp.MIN,

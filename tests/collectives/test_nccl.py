@@ -2,8 +2,10 @@
 
 import importlib
 import inspect
+import time
 
 import every_layout
+import numpy as np
 import pytest
 from doubles import driver, fake_nccl
 from helpers.threads import in_threads
@@ -20,6 +22,44 @@ def test_every_layout_over_nccl(dtype):
     results = in_threads(lambda c: every_layout.main(c, c.rank, 2, "cuda:0", [dtype]), ranks)
     assert results == [([], 208)] * 2
     assert in_threads(lambda c: every_layout.in_place(c, 2, "cuda:0"), ranks) == [[], []]
+
+
+@pytest.fixture
+def cut(monkeypatch):
+    """The module that cuts long messages, and now every message."""
+    parts = importlib.import_module("gpuinterop.collectives.parts")
+    monkeypatch.setattr(parts, "LONG", 1)
+    return parts
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (2, 11), (3, 7, 5)])
+def test_every_layout_in_parts(cut, monkeypatch, shape):
+    """Rows longer than a part, parts that end within rows, and collectives that are not cut."""
+    monkeypatch.setattr(every_layout, "SHAPE", shape)
+    test_every_layout_over_nccl("float32")
+
+
+def test_the_parts_of_a_view_hold_its_elements_in_order(cut):
+    shape = (3, 4, 1, 5)
+    x = gi.arange(60, dtype="int64", device="cpu").reshape(shape[::-1]).T
+    flat = np.arange(60).reshape(shape[::-1]).T.reshape(-1).tolist()
+    for first in range(60):
+        for last in range(first + 1, 61):
+            views = [*cut.views(x, first, last)]
+            found = [value for view in views for value in view.get().reshape(-1).tolist()]
+            assert found == flat[first:last]
+            assert len(views) <= 5
+
+
+@pytest.mark.parametrize(("count", "itemsize"), [(1 << 26, 4), ((1 << 28) + 7, 1), (1 << 31, 8)])
+def test_a_long_message_has_few_parts_that_depend_on_its_size_alone(count, itemsize):
+    parts = importlib.import_module("gpuinterop.collectives.parts")
+    ranges = parts.ranges(count, count * itemsize)
+    assert [first for first, _ in ranges] == [0, *(last for _, last in ranges[:-1])]
+    assert (ranges[-1][1], len(ranges)) == (count, 4)
+    assert min(last - first for first, last in ranges) * itemsize >= 32 << 20
+    assert parts.ranges(count, (256 << 20) - 1) == [(0, count)]
+    assert parts.ranges(0, 0) == []
 
 
 @pytest.fixture
@@ -48,6 +88,128 @@ def test_packing_is_counted_and_forbidden(alone):
         collectives.all_gather(x.T, out, group=alone)
     with gi.no_copies():
         collectives.all_gather(x, out.reshape(1, 3, 4), group=alone)
+
+
+def test_parts_are_counted_as_one_copy_and_forbidden(alone, cut):
+    x = gi.zeros((30, 40), device="cuda")
+    with gi.count_copies() as counted:
+        collectives.all_reduce(x.T, group=alone)
+    assert (counted.count, counted.bytes) == (1, 4800)
+    with gi.no_copies():
+        collectives.all_reduce(x, group=alone)
+        with pytest.raises(gi.CopyForbiddenError):
+            collectives.all_reduce(x.T, group=alone)
+
+
+@pytest.fixture
+def stream():
+    """The current stream, which is not ordered with the legacy one."""
+    with gi.Stream("cuda") as stream:
+        yield stream
+
+
+def soon(address, values):
+    """Whether device memory has these values within some seconds, seen from a stream of its own."""
+    beside, end = driver.new_stream(), time.monotonic() + 20
+    while time.monotonic() < end:
+        if np.array_equal(driver.read(address, values.size, beside, dtype=values.dtype), values):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+HOST = np.arange(1200, dtype="float32").reshape(30, 40) + 1
+
+
+def test_parts_are_packed_while_the_first_one_is_sent(alone, cut, stream, monkeypatch):
+    x, sent, gates = gi.GpuArray(HOST, device="cuda"), [], []
+
+    def send(self, sendbuf, peer, *, stream=None):
+        sent.append(sendbuf)
+        gates.append(driver.Gate(stream))
+
+    monkeypatch.setattr(fake_nccl.Communicator, "send", send)
+    collectives.send(x.T, 0, group=alone)
+    try:
+        for part, (first, last) in zip(sent, cut.ranges(1200, 4800), strict=True):
+            assert soon(part.ptr, HOST.T.reshape(-1)[first:last])
+        assert not driver.is_done(stream.handle)
+    finally:
+        for gate in gates:
+            gate.open()
+
+
+def test_the_first_part_is_sent_while_the_next_one_is_packed(alone, cut, stream, monkeypatch):
+    x, arrived, gates = gi.GpuArray(HOST, device="cuda"), driver.allocate(4800), []
+    packed, pack = [], cut.Part.pack
+
+    def slowly(part):
+        if packed:
+            gates.append(driver.Gate(part.stream.handle))
+        packed.append(part)
+        pack(part)
+
+    def send(self, sendbuf, peer, *, stream=None):
+        driver.copy(arrived, sendbuf.ptr, sendbuf.nbytes, stream)
+
+    monkeypatch.setattr(cut.Part, "pack", slowly)
+    monkeypatch.setattr(fake_nccl.Communicator, "send", send)
+    collectives.send(x.T, 0, group=alone)
+    try:
+        assert soon(arrived, HOST.T.reshape(-1)[: cut.ranges(1200, 4800)[0][1]])
+        assert not driver.is_done(stream.handle)
+    finally:
+        for gate in gates:
+            gate.open()
+
+
+def test_the_first_part_is_unpacked_while_the_next_one_arrives(alone, cut, stream, monkeypatch):
+    out, gates = gi.zeros((30, 40), device="cuda"), []
+    ranges = iter(cut.ranges(1200, 4800))
+
+    def recv(self, recvbuf, peer, *, stream=None):
+        first, last = next(ranges)
+        if first:
+            gates.append(driver.Gate(stream))
+        fake_nccl.Flat(recvbuf.view("float32"), stream).write(HOST.reshape(-1)[first:last])
+
+    monkeypatch.setattr(fake_nccl.Communicator, "recv", recv)
+    collectives.recv(out[::-1, ::-1], 0, group=alone)
+    try:
+        part = HOST.reshape(-1)[: cut.ranges(1200, 4800)[0][1]]
+        assert soon(out.ptr + out.nbytes - part.nbytes, part[::-1])
+        assert not driver.is_done(stream.handle)
+    finally:
+        for gate in gates:
+            gate.open()
+    assert out.tolist() == HOST[::-1, ::-1].tolist()  # later work on the stream follows
+
+
+def test_the_next_parts_arrive_while_the_first_one_is_unpacked(alone, cut, stream, monkeypatch):
+    out, arrived, gates, unpack = gi.zeros((30, 40), device="cuda"), [], [], cut.Part.unpack
+    ranges = cut.ranges(1200, 4800)
+
+    def slowly(part):
+        gates.append(driver.Gate(part.stream.handle))
+        unpack(part)
+
+    def recv(self, recvbuf, peer, *, stream=None):
+        first, last = ranges[len(arrived)]
+        arrived.append(recvbuf)
+        fake_nccl.Flat(recvbuf.view("float32"), stream).write(HOST.reshape(-1)[first:last])
+
+    monkeypatch.setattr(cut.Part, "unpack", slowly)
+    monkeypatch.setattr(fake_nccl.Communicator, "recv", recv)
+    collectives.recv(out[::-1, ::-1], 0, group=alone)
+    try:
+        for part, (first, last) in zip(arrived, ranges, strict=True):
+            assert soon(part.ptr, HOST.reshape(-1)[first:last])
+        assert soon(out.ptr, np.zeros(1200, "float32"))
+        assert not driver.is_done(stream.handle)
+    finally:
+        for gate in gates:
+            gate.open()
+    assert out.tolist() == HOST[::-1, ::-1].tolist()
 
 
 def test_an_array_elsewhere_is_refused(alone):
