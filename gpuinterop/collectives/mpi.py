@@ -10,7 +10,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from gpuinterop import errors
+from gpuinterop import _core, errors
 from gpuinterop.arrays.core_view import byte_range
 
 NAME = "MPI"
@@ -47,7 +47,7 @@ def require_device(group: Any, array: Any, where: str) -> None:
             got=f"an array on {array.device}",
             fix='send x.to_device("cpu"), or install an MPI that is built for CUDA',
         )  # fmt: skip
-    array.sync()
+    _core.finish_uses(array, where)
 
 
 @cache
