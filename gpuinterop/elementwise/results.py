@@ -46,6 +46,12 @@ def new_like(
     return _core.empty(result_cls, shape, dtype, device.type_code, device.index, where=where)
 
 
+def by_general_class(function: Any, x: Any, *others: Any) -> Any:
+    """Return the result of a fused reduction for `x`; the function, which lasts, keeps no user's class alive."""
+    found = function(plain(x), *(plain(y) if isinstance(y, _core.Array) else y for y in others))
+    return _core.view(class_for(type(x), found.dtype), found)
+
+
 def check_out(out: Any, shape: tuple[int, ...], dtype: Any, like: Any, where: str) -> Any:
     """Refuse an `out` that does not fit, before anything is computed; return it as `plain` does."""
     _core._check_out(out, shape, dtype_id(dtype), like, where)

@@ -21,6 +21,7 @@ from gpuinterop.errors.arguments import argument_key
 from gpuinterop.errors.messages import out_is_no_array
 
 from .compiled import ANY_NUMBER, CompiledExpression, Kernels, shape_of
+from .graph import is_strict
 from .trace import NumbersRead, Scalar, Trace, Tracer, cannot_be_fused, refuse_out
 
 # The compiled expression, its operands, as `_core.PreparedCalls._add` takes them, the function that
@@ -185,7 +186,8 @@ class Fused(_core.PreparedCalls):
     def _key(self, x: Any, name: str, is_array: bool) -> Any:
         """Return a key that is equal for arguments that share one trace."""
         if is_array:
-            return type(x), str(getattr(x, "dtype", None)), len(shape_of(x))
+            cls = is_strict(x) if isinstance(x, _core.Array) else type(x)
+            return cls, str(getattr(x, "dtype", None)), len(shape_of(x))
         if self._is_operand(x, name):
             return type(x)
         return argument_key(x, self._name, "fused")

@@ -300,11 +300,11 @@ def cross(
     )
     if len(x) != 3 or len(y) != 3:
         raise TypeError(f"vectors of {len(x)} and {len(y)} elements")
-    parts = [*(x[i] for i in range(3)), *(y[i] for i in range(3))]
+    parts = [results.plain(v[i]) for v in (x, y) for i in range(3)]
     shape = _core.broadcast_shapes([x.shape[1:], y.shape[1:]], "numpy.cross")
     like = FUNCTIONS["multiply"](x[0][..., None][..., :0], y[0][..., None][..., :0])
     made = results.new_like(like, (3, *shape), like.dtype, "numpy.cross")
-    _cross_parts(*parts, out=(made[0], made[1], made[2]))
+    _cross_parts(*parts, out=tuple(results.plain(made[i]) for i in range(3)))
     along = _core.read_axis(axisc, made.ndim, "numpy.cross")
     return made.transpose([*range(1, along + 1), 0, *range(along + 1, made.ndim)])
 
@@ -334,7 +334,9 @@ def vecdot(
     else:
         x, y = cast_operands("numpy.vecdot", (x, y), dtype)
         dtype = x.dtype
-    found = (x & y).any(-1) if dtype == np.bool_ else _fused_dots(x, y, dtype)
+    found = (
+        (x & y).any(-1) if dtype == np.bool_ else results.by_general_class(_fused_dots, x, y, dtype)
+    )
     if keepdims:
         along = _core.read_axis(axis, found.ndim + 1, "numpy.vecdot")
         found = found.expand_dims(along)

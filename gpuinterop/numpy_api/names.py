@@ -281,6 +281,9 @@ def _over(function: Any, x: Any, axis: Any, where: str) -> Any:
             if found is not None:
                 return found
         # One int is a constant that the core compares; a tuple makes Python look the function up.
-        return function(x, axes if len(axes) != 1 else axes[0]) if x.size else FUNCTIONS["exp"](x)
+        axis = axes if len(axes) != 1 else axes[0]
+        if not x.size:
+            return FUNCTIONS["exp"](x)
+        return results.by_general_class(function, x, axis)
     except GpuInteropError as error:
         raise error.changed(where=where) from None

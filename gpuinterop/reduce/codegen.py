@@ -207,7 +207,10 @@ class KernelLaunch(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A result for `_core.make_plan` and its companions."""
+    """A result for `_core.make_plan` and its companions. A plan does not keep the class alive.
+
+    cls : None for the class of a result for the first operand.
+    """
 
     cls: Any
     dtype: int

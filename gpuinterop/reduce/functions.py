@@ -227,9 +227,11 @@ def _selected_on_host(
     inputs = [x] if mask is None else [x, mask]
     source = x.dtype if dtype is None else dtype
     result = _result_dtype(op, source, dtype)
-    output = results.class_for(type(x), result), reduced_shape(x.shape, axes, keepdims)
-    type_ids = tuple(dtypes.dtype_id(i.dtype) for i in inputs)
-    plan, accumulator = _plan_from_start(op, type_ids, x.shape, axes, source, result, *output)
+    shape, type_ids = (
+        reduced_shape(x.shape, axes, keepdims),
+        tuple(dtypes.dtype_id(i.dtype) for i in inputs),
+    )
+    plan, accumulator = _plan_from_start(op, type_ids, x.shape, axes, source, result, shape)
     first = results.new_like(x, (), accumulator)
     first[...] = start
     overlaps = out is not None and any(_core._may_overlap(i, out) for i in inputs)
@@ -242,12 +244,12 @@ def _selected_on_host(
 @lru_cache(maxsize=256)
 def _plan_from_start(
     op: str, type_ids: tuple[int, ...], shape: tuple[int, ...], axes: tuple[int, ...], source: np.dtype[Any],
-    result: np.dtype[Any], cls: type, extents: tuple[int, ...],
+    result: np.dtype[Any], extents: tuple[int, ...],
 ) -> tuple[Any, np.dtype[Any]]:  # fmt: skip
     """Return the plan of a reduction on "cpu" whose last operand is the start, and the dtype of that."""
     result_id = dtypes.dtype_id(result)
     stages = selected_stages(op, type_ids, dtypes.dtype_id(source), result_id)
-    plan = _core.make_host_reduction(stages, shape, axes, Output(cls, result_id, extents), True)
+    plan = _core.make_host_reduction(stages, shape, axes, Output(None, result_id, extents), True)
     return plan, dtypes.dtype_from_id(stages[0].accumulator)
 
 

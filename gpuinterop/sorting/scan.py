@@ -280,36 +280,33 @@ def _on_device(
     n, inner = shape[along], math.prod(shape[along + 1 :])
     groups = source.size // (n * inner) * -(-inner // _COLUMNS)
     few = 2 * inner < _COLUMNS or 2 * groups < multiprocessors(source.device.index)
+    if target is None:
+        target = results.new_like(source, shape, dtype, where, cls)
     if inner > 1 and n > FEW and few:  # too few columns for the kernel of columns
-        found = _run(
-            name, source.swapaxes(along, -1)._copied(where), n, 1, dtype, type(source), None
-        )
-        found = found.swapaxes(along, -1)
-        if target is None:
-            target = results.new_like(source, shape, dtype, where, cls)
-    elif target is None or (target.is_c_contiguous() and not _core._may_overlap(source, target)):
-        return _run(name, source, n, inner, dtype, cls, target)
+        lines = source.swapaxes(along, -1)._copied(where)
+        scanned = _run(name, lines, n, 1, results.new_like(lines, lines.shape, dtype, where))
+        scanned = scanned.swapaxes(along, -1)
+    elif target.is_c_contiguous() and not _core._may_overlap(source, target):
+        return _run(name, source, n, inner, target)
     else:
-        found = _run(name, source, n, inner, dtype, type(source), None)
-    _core.copy_into(target, found, where=where, uncounted=True)
+        scanned = _run(name, source, n, inner, results.new_like(source, shape, dtype, where))
+    _core.copy_into(target, scanned, where=where, uncounted=True)
     return target
 
 
-def _run(
-    name: str, source: Any, n: int, inner: int, dtype: np.dtype[Any], cls: Any, out: Any
-) -> Any:
-    """Scan the middle axis of a C-contiguous array of shape (..., n, inner)."""
-    aligned = source.ptr % 16 == 0 and (out is None or out.ptr % 16 == 0)
+def _run(name: str, source: Any, n: int, inner: int, out: Any) -> Any:
+    """Scan the middle axis of a C-contiguous array of shape (..., n, inner) into another one."""
+    aligned = source.ptr % 16 == 0 and out.ptr % 16 == 0
     plan = _plan(
-        source.device.index, name, source.dtype, dtype, source.shape, n, inner, cls, aligned
+        source.device.index, name, source.dtype, out.dtype, source.shape, n, inner, aligned
     )
-    return plan.run((source,), None if out is None else (out,))
+    return plan.run((source,), (out,))
 
 
 @lru_cache(maxsize=1024)
 def _plan(
     device: int, name: str, source: np.dtype[Any], dtype: np.dtype[Any], shape: tuple[int, ...], n: int,
-    inner: int, cls: Any, aligned: bool,
+    inner: int, aligned: bool,
 ) -> Any:  # fmt: skip
     """Return the `_core.Plan` of a scan."""
     of_text, lines = (name, name_of(source), name_of(dtype)), math.prod(shape) // n
@@ -342,7 +339,7 @@ def _plan(
             loaded_kernels(device, made, kernels), blocks, strict=True
         )
     ]
-    return _core.make_plan(device, launches, scratch, [Output(cls, dtype_id(dtype), shape)])
+    return _core.make_plan(device, launches, scratch, [Output(None, dtype_id(dtype), shape)])
 
 
 def _form(n: int, wide: int) -> tuple[int, int, int]:

@@ -113,6 +113,10 @@ PyTypeObject* result_type(DTypeId dtype) {
   return result_types[dtype != kFloat32];
 }
 
+PyTypeObject* class_for(PyTypeObject* type, DTypeId dtype) {
+  return dtype != kFloat32 && is_cudandarray(type) ? result_type(dtype) : type;
+}
+
 nanobind::handle gpuarray_class() { return reinterpret_cast<PyObject*>(result_type(kBool)); }
 
 nanobind::tuple result_classes() {

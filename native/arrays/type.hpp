@@ -33,6 +33,8 @@ void require_holds(PyTypeObject* type, DTypeId dtype, const char* where,
 // The default class of a new array: CudaNdarray for float32, else GpuArray. Imports the module that gives them if it has
 // not been loaded.
 PyTypeObject* result_type(DTypeId dtype);
+// Of a result of a dtype for an operand of a class: the class, or GpuArray for what a CudaNdarray does not hold.
+PyTypeObject* class_for(PyTypeObject* type, DTypeId dtype);
 nanobind::tuple result_classes();
 
 // GpuArray. The caller holds the GIL; loads gpuinterop.ndarray if nothing has.

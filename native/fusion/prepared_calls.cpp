@@ -329,7 +329,9 @@ constexpr size_t kMostEntries = 8;  // calls with further signatures go through 
 using Limits = std::optional<std::pair<double, double>>;
 
 struct ExpectedArgument {
-  PyRef type, constant;        // a type for arrays and numbers, otherwise a constant
+  PyTypeObject* type = nullptr;  // of an array or a number
+  PyRef kept;                    // the type, of a user's class a weak reference; or a constant
+  bool weak = false;
   int dtype = -1, ndim = 0;    // of an array; dtype is -1 for a number
   Device device;               // of an array
   std::vector<int64_t> shape;  // of an array, if the operation depends on it; otherwise empty
@@ -345,20 +347,26 @@ struct ExpectedArgument {
     } else if (limits) {
       std::tie(low, high) = *limits;
     } else {
-      constant = PyRef::borrow(argument);
+      kept = PyRef::borrow(argument);
       return;
     }
-    type = PyRef::borrow(reinterpret_cast<PyObject*>(Py_TYPE(argument)));
+    type = Py_TYPE(argument);
+    weak = dtype >= 0 && type != result_type(kFloat32) && type != result_type(kBool);
+    auto* const object = reinterpret_cast<PyObject*>(type);
+    kept = weak ? PyRef::checked(PyWeakref_NewRef(object, nullptr)) : PyRef::borrow(object);
   }
 
   bool accepts(PyObject* argument) const {
-    if (constant) {
-      if (argument == constant.get()) return true;
+    if (!type) {
+      if (argument == kept.get()) return true;
       // Other constants may be equal and yet differ, such as 0.0 and -0.0, so Python compares them.
-      return PyUnicode_CheckExact(argument) && PyUnicode_CheckExact(constant.get()) &&
-             PyUnicode_Compare(argument, constant.get()) == 0;
+      return PyUnicode_CheckExact(argument) && PyUnicode_CheckExact(kept.get()) &&
+             PyUnicode_Compare(argument, kept.get()) == 0;
     }
-    if (reinterpret_cast<PyObject*>(Py_TYPE(argument)) != type.get()) return false;
+    // Another class may have the address of one that is gone.
+    if (Py_TYPE(argument) != type ||
+        (weak && PyRef::checked(PyObject_CallNoArgs(kept.get())).get() == Py_None))
+      return false;
     if (dtype >= 0) {
       const Array& a = unwrap(argument);
       return a.dtype == dtype && a.device == device && a.layout.ndim() == ndim &&
@@ -402,10 +410,7 @@ struct PreparedCalls {
 
   int traverse(visitproc visit, void* arg) const {
     for (const auto& entry : entries) {
-      for (const auto& argument : entry->expected) {
-        Py_VISIT(argument.type.get());
-        Py_VISIT(argument.constant.get());
-      }
+      for (const auto& argument : entry->expected) Py_VISIT(argument.kept.get());
       for (const auto& operand : entry->operands) {
         Py_VISIT(operand.object.get());
         Py_VISIT(operand.type.get());

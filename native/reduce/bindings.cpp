@@ -40,8 +40,8 @@ ops::PlannedOutput read_output(nb::handle output) {
   int64_t shape[kMaxDims];
   const nb::object extents = output.attr("shape"), cls = output.attr("cls");
   const int ndim = read_ints(extents.ptr(), shape, "plan", "a shape");
-  return {reinterpret_cast<PyTypeObject*>(cls.ptr()), field<DTypeId>(output, "dtype"),
-          Layout::c_order(ndim, shape, "plan")};
+  return {cls.is_none() ? nullptr : reinterpret_cast<PyTypeObject*>(cls.ptr()),
+          field<DTypeId>(output, "dtype"), Layout::c_order(ndim, shape, "plan")};
 }
 
 ops::Patch read_patch(nb::handle patch) {

@@ -112,7 +112,8 @@ PyObject* Plan::run(PyObject* const* ins, int n_ins, PyObject* const* outs,
     if (!fresh[j]) targets[j] = unwrap(outs[j]);
   for (int j = 0; j < n_outs; ++j) {
     const PlannedOutput& o = outputs[static_cast<size_t>(j)];
-    results[j] = fresh[j] ? PyRef::steal(wrap(o.type, make_empty(device, o.dtype, o.layout, where)))
+    PyTypeObject* const type = o.type ? o.type : class_for(Py_TYPE(ins[0]), o.dtype);
+    results[j] = fresh[j] ? PyRef::steal(wrap(type, make_empty(device, o.dtype, o.layout, where)))
                           : PyRef::borrow(outs[j]);
     if (fresh[j]) targets[j] = unwrap(results[j].get());
   }

@@ -35,7 +35,8 @@ struct PlannedLaunch {
 };
 
 struct PlannedOutput {
-  PyTypeObject* type;  // of a fresh result; borrowed, see Resolution in elementwise/calls.cpp
+  // Of a fresh result; borrowed, see Resolution in elementwise/calls.cpp. Null: that of a result for the first input.
+  PyTypeObject* type;
   DTypeId dtype;
   Layout layout;
 };

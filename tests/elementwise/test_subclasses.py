@@ -143,3 +143,58 @@ def test_indices_and_outs_are_checked_against_the_real_shape(device):
     gi.GpuArray.readonly.__set__(fixed, True)
     with pytest.raises(gi.ReadOnlyError):
         gi.add(x, x, out=fixed)
+
+
+CALLS_WITH_CACHES = {
+    "add": lambda x: x + x,
+    "exp": lambda x: gi.exp(x, out=x),
+    "round": lambda x: np.round(x, 1),
+    "clip in a dtype": lambda x: np.clip(x, 1, 2, dtype="float64"),
+    "nan_to_num": np.nan_to_num,
+    "a fused function": gi.fuse(lambda x: x * 2 + 1),
+    "sum": lambda x: x.sum(0),
+    "sum from a start": lambda x: x.sum(0, initial=1),
+    "max of some": lambda x: x.max(0, initial=0, where=x > 2),
+    "softmax": gi.softmax,
+    "softmax of columns": lambda x: gi.softmax(x, 0),
+    "log_softmax": gi.log_softmax,
+    "cumsum": lambda x: gi.cumsum(x, 1),
+    "cumulative_sum": lambda x: gi.cumulative_sum(x, axis=0, include_initial=True),
+    "sort": gi.sort,
+    "searchsorted": lambda x: gi.searchsorted(x[0], x),
+    "meshgrid": lambda x: gi.meshgrid(x[0], x[1]),
+    "isin": lambda x: gi.isin(x, x[0]),
+    "matmul": lambda x: x @ x.T,
+    "vecdot": lambda x: np.vecdot(x, x),
+    "cross": lambda x: np.cross(x[:, :3], x[:, 1:]),
+    "einsum": lambda x: np.einsum("ij,kj->ik", x, x),
+    "concatenate": lambda x: gi.concatenate([x, x]),
+    "take": lambda x: x[[0, 1]],
+    "where": lambda x: gi.where(x > 2, x, 0),
+    "the namespace": lambda x: gi.array_api.exp(x),
+}
+
+
+@pytest.mark.parametrize("base", [gi.CudaNdarray, gi.GpuArray])
+@pytest.mark.parametrize("name", CALLS_WITH_CACHES)
+def test_caches_keep_no_class_alive(device, name, base):
+    cls = type("Sub", (base,), {})
+    x = cls(np.arange(1, 13, dtype="float32").reshape(3, 4), device=device)
+    for _ in range(3):
+        CALLS_WITH_CACHES[name](x)
+    destroyed = weakref.ref(cls)
+    del cls, x
+    gc.collect()
+    assert destroyed() is None
+
+
+def test_a_fused_function_serves_classes_one_after_the_other(device):
+    function = gi.fuse(lambda x: x * 2 + 1)
+    for i in range(20):  # some get the address of an earlier one
+        cls = type("Sub", (gi.GpuArray if i % 2 else gi.CudaNdarray,), {})
+        for _ in range(2):
+            found = function(cls(np.float32([i, 2]), device=device))
+            assert type(found) is cls
+            assert found.tolist() == [2 * i + 1, 5]
+        del cls, found
+        gc.collect()
