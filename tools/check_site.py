@@ -1,4 +1,4 @@
-"""Open every page of the built site in headless Chromium, check it, and write pictures of faults to build/screenshots.
+"""Open every page of the built site in headless Chromium, check it, and write pictures of it to build/screenshots.
 
 The checks: no error in the console, no request that fails, no dead link inside the site, nothing wider than a window of
 360 or 1280 pixels, and a search that finds pages. Status 3 means that there is no Chromium on this machine.
@@ -104,8 +104,8 @@ def visit(page: Page, address: str, name: str, faults: list[str]) -> dict[str, l
         page.set_viewport_size({"width": width, "height": 900})
         if wide := page.evaluate(WIDE):
             note(f"too wide for {width} pixels: {', '.join(wide)}")
-            place = SCREENSHOTS / f"{name.removesuffix('.html').replace('/', '.')}-{width}.png"
-            page.screenshot(path=place, full_page=True)
+        place = SCREENSHOTS / f"{name.removesuffix('.html').replace('/', '.')}-{width}.jpg"
+        page.screenshot(path=place, type="jpeg", quality=60)
     content: dict[str, list[str]] = page.evaluate(CONTENT)
     for event, hook in hooks.items():
         page.remove_listener(event, hook)
