@@ -101,8 +101,10 @@ void register_array_functions(nb::module_& m) {
       "_others_over",
       [](nb::handle x) {
         const Array& a = unwrap(x.ptr());
-        const bool named = a.base && is_array(a.base.get());  // the owner, which the view keeps
-        return a.buffer ? a.buffer->refs.load(std::memory_order_relaxed) - 1 - named : 0;
+        if (!a.buffer) return 0;
+        const bool named =  // the owner, which the view keeps
+            a.base && is_array(a.base.get()) && unwrap(a.base.get()).buffer.get() == a.buffer.get();
+        return int(a.buffer->refs.load(std::memory_order_relaxed)) - 1 - named;
       },
       "array"_a,
       "Return how many other arrays and exports keep the memory, the owner that a view keeps "

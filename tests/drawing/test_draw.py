@@ -232,6 +232,10 @@ def test_other_arrays_and_exports_are_counted():
     x = gi.from_any(whole(3))
     assert "shared with" not in str(x.draw())
     assert "\nshared with 1 other array or export\n" in str(x[1:].draw())
+    # Memory at an address has no count of its owner's views.
+    wrapped = gi.GpuArray.from_pointer(own.ptr, (6,), "float32", base=own, device="cpu")
+    assert "owned by a CudaNdarray of shape (2, 3)" in str(wrapped.draw())
+    assert "shared with" not in str(wrapped.draw())
 
 
 @pytest.mark.torch
