@@ -112,14 +112,15 @@ def run(arguments: argparse.Namespace) -> int:
     size = arguments.size or fitting(device)
     record = measure(device, only or LIBRARIES, size, arguments.seconds / (TURNS + 1))
     text = json.dumps(record, indent=1)
-    if arguments.json:
-        print(text)
-    else:
-        say(table(record))
+    # The files first, because the reader of the output may close it, as `head` does.
     if arguments.output:
         Path(arguments.output).write_text(text + "\n", encoding="utf-8")
     if arguments.picture:
         Path(arguments.picture).write_text(picture(record), encoding="utf-8")
+    if arguments.json:
+        print(text)
+    else:
+        say(table(record))
     return int(any(GPUINTEROP not in row for row in record["rows"].values()))
 
 

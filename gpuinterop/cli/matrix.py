@@ -54,12 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
         "dtype": words_of(arguments.dtypes, "--dtypes"),
     }
     found = _part_of(arguments.file, wanted) if arguments.file else _tried(arguments.bridge, wanted)
+    if arguments.output:
+        found.save(arguments.output)
     if arguments.json:
         print(found.to_json(indent=1))
     else:
         say(found)
-    if arguments.output:
-        found.save(arguments.output)
     return int(not found.ok)
 
 
