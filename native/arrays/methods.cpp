@@ -245,10 +245,22 @@ PyObject* set_shape_i(PyObject* self, PyObject* const* args, Py_ssize_t nargs) {
 PyMethodDef array_methods[] = {
     {"is_c_contiguous", is_c_contiguous, METH_NOARGS,
      "is_c_contiguous($self, /)\n--\n\n"
-     "True if the elements are in C order without gaps; axes of length 1 do not count."},
+     "True if the elements are in C order without gaps; axes of length 1 do not count.\n"
+     "\n"
+     "Examples\n--------\n"
+     ">>> import gpuinterop\n"
+     ">>> x = gpuinterop.ones((2, 3), device='cpu')\n"
+     ">>> x.is_c_contiguous(), x.T.is_c_contiguous()\n"
+     "(True, False)"},
     {"is_f_contiguous", is_f_contiguous, METH_NOARGS,
      "is_f_contiguous($self, /)\n--\n\n"
-     "True if the elements are in column order without gaps; axes of length 1 do not count."},
+     "True if the elements are in column order without gaps; axes of length 1 do not count.\n"
+     "\n"
+     "Examples\n--------\n"
+     ">>> import gpuinterop\n"
+     ">>> x = gpuinterop.ones((2, 3), device='cpu')\n"
+     ">>> x.is_f_contiguous(), x.T.is_f_contiguous()\n"
+     "(False, True)"},
     {"view", guarded<view>, METH_NOARGS,
      "view($self, /)\n--\n\n"
      "Return another array object over the same memory."},
@@ -278,8 +290,22 @@ PyMethodDef array_methods[] = {
      "Checked view: shape, strides and offset in elements."},
     {"copy", as_method(guarded<copy>), METH_FASTCALL | METH_KEYWORDS,
      "copy($self, /, order='C')\n--\n\n"
-     "Return an independent contiguous copy, in C order or another of NumPy's orders."},
-    {"fill", guarded<fill>, METH_O, "fill($self, value, /)\n--\n\nSet every element to one value."},
+     "Return an independent contiguous copy, in C order or another of NumPy's orders.\n"
+     "\n"
+     "Examples\n--------\n"
+     ">>> import gpuinterop\n"
+     ">>> x = gpuinterop.ones((2, 3), device='cpu')\n"
+     ">>> x.T.strides, x.T.copy().strides\n"
+     "((4, 12), (8, 4))"},
+    {"fill", guarded<fill>, METH_O,
+     "fill($self, value, /)\n--\n\nSet every element to one value.\n"
+     "\n"
+     "Examples\n--------\n"
+     ">>> import gpuinterop\n"
+     ">>> x = gpuinterop.ones(3, device='cpu')\n"
+     ">>> x.fill(7)\n"
+     ">>> x.tolist()\n"
+     "[7.0, 7.0, 7.0]"},
     {"_copied", as_method(guarded<copied>), METH_FASTCALL,
      "Copy in an order for the function that is named."},
     {"_memory_order", guarded<memory_order>, METH_NOARGS,

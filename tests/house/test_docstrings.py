@@ -41,7 +41,7 @@ def test_examples_run_as_printed(name):
 
 
 def documented():
-    """Public functions and classes, and the arrays' methods that are written in Python, by name."""
+    """Public functions and classes, and the arrays' methods that are written in Python or no function too, by name."""
     for name in set(gi.__all__) - {"__version__"}:
         value = getattr(gi, name)
         if not (isinstance(value, type) and issubclass(value, Exception)):
@@ -49,7 +49,11 @@ def documented():
     for cls in (gi.CudaNdarray, gi.GpuArray):
         for name in dir(cls):
             method = getattr(cls, name, None)
-            if inspect.isfunction(method) and not name.startswith("_"):
+            if (
+                (inspect.isfunction(method) or name not in gi.__all__)
+                and callable(method)
+                and name[0] != "_"
+            ):
                 yield name, method
 
 
