@@ -4,6 +4,11 @@ Two processes: Gloo and MPI on the host; with two GPUs NCCL through torch and th
 GPU memory. First tests/collectives/every_layout.py compares each collective of each layout with NumPy. Then both calls
 take turns: GB/s of a process's array. A contiguous array should reach 97 % of the engine's own call, on NCCL a view
 85 % of a contiguous array.
+
+--one-gpu: how much of the packing overlaps with a transfer? One process calls `send` and `recv` of each layout, with
+a stand-in for NCCL: a copy on the device, which needs the multiprocessors and the memory as packing does; a copy to
+pinned host memory, which needs neither; and NCCL's transfer to itself, if nccl4py is installed. GB/s of the array; "one
+part" packs before the transfer, or unpacks after it.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +32,7 @@ CHECK = HERE.parents[1] / "tests" / "collectives" / "every_layout.py"
 sys.path[:0] = [str(CHECK.parent)]
 
 import every_layout  # noqa: E402
-from bench_common import GPUINTEROP, Benchmark, parser  # noqa: E402
+from bench_common import GPUINTEROP, Benchmark, Call, parser  # noqa: E402
 
 import gpuinterop as gi  # noqa: E402
 from gpuinterop import collectives  # noqa: E402
@@ -166,6 +172,100 @@ def measure(mebibytes: str, alone: str, quick: str, *words: str) -> None:
     every_layout.leave(group, words[0])
 
 
+# ---- one GPU ------------------------------------------------------------------------------------
+
+
+class StandIn:
+    """A communicator of one process, whose other side is a buffer on the GPU."""
+
+    __module__ = "nccl.core.communicator"  # for gpuinterop.collectives
+    nranks, rank = 1, 0
+
+    def __init__(self, nbytes: int, device: str) -> None:
+        self.device = types.SimpleNamespace(device_id=gi.device(device).index)
+        self.far, self.place = self.buffer(nbytes, device), 0
+
+    def buffer(self, nbytes: int, device: str) -> Any:
+        return gi.empty(nbytes, dtype="uint8", device=device)
+
+    def there(self, part: Any) -> Any:
+        """Return the place of a part in the buffer."""
+        start, self.place = self.place, (self.place + part.size) % self.far.size
+        return self.far[start : start + part.size]
+
+    def move(self, target: Any, source: Any, stream: int) -> None:
+        gi.copy_async(target, source)
+
+    def send(self, part: Any, peer: int, *, stream: int) -> None:
+        self.move(self.there(part), part, stream)
+
+    def recv(self, part: Any, peer: int, *, stream: int) -> None:
+        self.move(part, self.there(part), stream)
+
+
+class ToHost(StandIn):
+    """The buffer is in pinned host memory."""
+
+    def buffer(self, nbytes: int, device: str) -> Any:
+        return gi.pinned_empty(nbytes, "uint8", device=device)
+
+
+class ToItself(StandIn):
+    """NCCL's own kernel moves the bytes."""
+
+    def __init__(self, nbytes: int, device: str) -> None:
+        super().__init__(nbytes, device)
+        self.nccl = importlib.import_module("nccl.core")
+        self.own = every_layout.nccl_communicator(0, 1, Path(tempfile.mkdtemp()) / "identity")
+
+    def move(self, target: Any, source: Any, stream: int) -> None:
+        with self.nccl.group():
+            self.own.send(source, 0, stream=stream)
+            self.own.recv(target, 0, stream=stream)
+
+
+def in_parts_from(nbytes: int, function: Callable[..., Any], x: Any, group: Any) -> Call:
+    """Return a call of a collective that cuts messages of so many bytes or more."""
+    parts = importlib.import_module("gpuinterop.collectives.parts")
+
+    def body() -> None:
+        parts.LONG = nbytes
+        function(x, 0, group=group)
+
+    return Call(body, functools.partial(gi.synchronize, x.device))
+
+
+def overlap(chosen: Any) -> None:
+    """Measure packing beside a transfer on one GPU."""
+    bench = Benchmark("overlap of packing", "GB/s", chosen)
+    new = functools.partial(gi.zeros, device=chosen.device)
+    wires: dict[str, type[StandIn]] = {"device copy": StandIn, "pinned copy": ToHost}
+    if importlib.util.find_spec("nccl") is None:
+        print("without NCCL: nccl4py is not installed", flush=True)
+    elif not chosen.alone:
+        wires["NCCL"] = ToItself
+    never = 1 << 60
+    for size in SIZES["quick" if chosen.quick else "cuda"]:
+        shape, nbytes = (size * MIB // (4 * COLUMNS), COLUMNS), size * MIB
+        made = {wire: kind(nbytes, chosen.device) for wire, kind in wires.items()}
+        whole = new(shape)
+        for layout in [name for name in every_layout.LAYOUTS if name not in ("C", "broadcast")]:
+            x = every_layout.LAYOUTS[layout](new, shape)[1]
+            packing = Call(x.copy, functools.partial(gi.synchronize, chosen.device))
+            bench.device(f"packing, {layout}, {size} MiB", {GPUINTEROP: packing}, moved=nbytes)
+            for wire, group in made.items():
+                for function in (collectives.send, collectives.recv):
+                    calls = {
+                        GPUINTEROP: in_parts_from(1, function, x, group),
+                        "one part": in_parts_from(never, function, x, group),
+                        "contiguous": in_parts_from(never, function, whole, group),
+                        "and in parts": in_parts_from(1, function, whole, group),
+                    }
+                    row = f"{function.__name__}, {layout}, {size} MiB, {wire}"
+                    bench.device(row, calls, moved=nbytes)
+    bench.finish()
+
+
 # ---- the program that starts them ---------------------------------------------------------------
 
 
@@ -233,7 +333,11 @@ def processes(engine: str, *program: str) -> str:
 
 
 def main() -> None:
-    chosen = parser(__doc__, on_host=True).parse_args()
+    options = parser(__doc__, on_host=True)
+    options.add_argument("--one-gpu", action="store_true", help="overlap of packing on one GPU")
+    chosen = options.parse_args()
+    if chosen.one_gpu:
+        return overlap(chosen)
     bench = Benchmark("collectives", "GB/s", chosen)
     for engine in usable(chosen.device):
         printed = processes(engine, str(CHECK))

@@ -65,11 +65,12 @@ def test_numbers_alone_on_stdout_and_a_picture(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.fake_driver
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "collectives --one-gpu"])
 def test_on_the_fake_driver(name: str, tmp_path: Path) -> None:
     file = tmp_path / "numbers.json"
+    name, *options = name.split()
     program = str(ROOT / "benchmarks" / f"bench_{name}.py")
-    sys_argv = [program, "--quick", "--alone", "--json", str(file)]
+    sys_argv = [program, "--quick", "--alone", "--json", str(file), *options]
     driver.run(
         f"""
 import runpy, sys
