@@ -39,7 +39,7 @@ def _compare(
     where: str, function: Any, a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool
 ) -> Any:
     """Compute a fused function of two operands and the tolerances."""
-    like = a if isinstance(a, _core.Array) else b
+    like = next((v for v in (a, b, rtol, atol) if isinstance(v, _core.Array)), b)
     # Python scalars stay weakly typed: they take the dtype of the array.
     x, y = (
         v if type(v) in (bool, int, float, complex) else results.plain(as_operand(v, like, where))

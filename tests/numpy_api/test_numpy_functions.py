@@ -218,6 +218,17 @@ def test_isclose_takes_numbers_as_numbers(device):
             assert allclose(*own, **options) is np.allclose(*hosts, **options)
 
 
+def test_a_tolerance_that_is_an_array_has_the_device_of_the_result(device):
+    """Assertions of NumPy compare host arrays, and a program may compute the tolerance on a GPU."""
+    host, tolerance = np.array([1.0, 2.0]), gi.asarray(0.5, dtype="float64", device=device)
+    for options in ({"atol": tolerance}, {"rtol": tolerance}):
+        close = np.isclose(host, host + 0.75, **options)
+        assert close.device == tolerance.device
+        np.testing.assert_array_equal(
+            close.get(), np.isclose(host, host + 0.75, **{name: 0.5 for name in options})
+        )
+
+
 def test_non_array_is_not_equal_to_an_array(device):
     x = gi.asarray(VECTOR, device=device)
     for same in (np.array_equal, np.array_equiv):
