@@ -24,10 +24,9 @@ from gpuinterop.exchange.library_functions import (
     check_options,
     generated,
     read_target,
-    require_type,
     writer,
 )
-from gpuinterop.exchange.registry import Backend, backends, names, register
+from gpuinterop.exchange.registry import Backend, backends, names, register, require_type
 from gpuinterop.ndarray import CudaNdarray, GpuArray
 
 __all__ = [

@@ -16,6 +16,7 @@ from gpuinterop.exchange.plan import (
     Rules,
     copy_needed,
     plan_layout,
+    plan_out,
     refuse,
     share,
 )
@@ -65,7 +66,7 @@ def plan_to(
     xp, own = _read_namespace(xp)
     if own is not None:
         writable = {} if own.module.RULES.readonly else {"allow_readonly": allow_readonly}
-        return engine.plan_out(info, own, copyif, writable)
+        return plan_out(info, own, copyif, writable)
     if not callable(getattr(xp, "from_dlpack", None)):
         return refuse(
             "array_api", RULES.where, errors.ArgumentTypeError,

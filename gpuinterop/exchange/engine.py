@@ -44,7 +44,6 @@ from .library_functions import (
     import_with,
     plan_by_own_function,
     remember_ordinary,
-    require_type,
 )
 from .plan import (
     ArrayInfo,
@@ -53,6 +52,7 @@ from .plan import (
     copy_needed,
     plan_from_error,
     plan_layout,
+    plan_out,
     refuse,
     share,
 )
@@ -290,27 +290,6 @@ def require_array(x: Any, where: str) -> None:
     )
 
 
-def plan_out(
-    info: ArrayInfo, entry: Backend, copyif: bool, options: dict[str, Any], where: str = ""
-) -> Plan:
-    """Plan to make an object of the library over the described memory, as if copies were allowed."""
-    plan_to = getattr(entry.module, "plan_to", None)
-    if plan_to is not None:
-        plan: Any = plan_to(info, copyif, **options)
-        if not isinstance(plan, Plan):
-            require_type(plan, Plan, "a Plan", "plan_to", entry)
-    elif hasattr(entry.module, "RULES"):
-        plan = plan_layout(info, entry.module.RULES, options.get("allow_readonly", False))
-    else:
-        plan = Plan(
-            entry.name, "unknown", "a converter that can plan", where=f"to_{entry.name}",
-            got=f"{entry.module.__name__}, which has no plan_to",
-            fix="try the conversion, or add plan_to(info, copyif) to the converter",
-        )  # fmt: skip
-    result: Plan = replace(plan, where=where) if where else plan
-    return result
-
-
 def judge_caller(module: str) -> tuple[bool, bool, bool] | None:
     """Return whether the library of a module accepts gaps, and negative strides, and whether it reads later.
 
@@ -327,21 +306,6 @@ def check_strides_for_caller(x: Any, where: str, module: str) -> None:
     plan = plan_layout(ArrayInfo.of(x), replace(entry.module.RULES, dtypes=None, where=where), True)
     if plan.code == "strides":
         raise plan.exception()
-
-
-def _export(x: Any, entry: Backend, library: Any, options: dict[str, Any], plan: Plan) -> Any:
-    """Execute a plan: return the library's object over the memory of `x`, or of a copy."""
-    source = x
-    if plan.outcome == "copied" and plan.crosses in ("host", "copy"):  # `export` makes the others
-        source = x._copied(plan.where, plan.order)
-    own = getattr(entry.module, "export", None)
-    export = own or partial(_export_by_dlpack, entry.module, plan.where)
-    if options:
-        return call(export, source, library, options=options)
-    result = export(source, library)
-    if plan.outcome == "shared":
-        remember_ordinary(x, entry, library, export)
-    return result
 
 
 def _export_by_dlpack(module: Any, where: str, x: Any, library: Any) -> Any:
@@ -407,7 +371,18 @@ def convert(x: Any, entry: Backend, copyif: bool, options: dict[str, Any], where
     planned = plan_conversion(x, entry, copyif, options, where)
     if planned.plan.outcome == "refused":
         raise planned.plan.exception()
-    array = adopt(planned.incoming)
+    array = x if planned.incoming.array is x else adopt(planned.incoming)
     if rules is None:
         return export_with(array, entry, copyif, options)
-    return _export(array, entry, planned.library, options, planned.second)
+    second, source = planned.second, array
+    # `export` makes the other copies.
+    if second.outcome == "copied" and second.crosses in ("host", "copy"):
+        source = array._copied(second.where, second.order)
+    export = getattr(entry.module, "export", None)
+    export = export or partial(_export_by_dlpack, entry.module, second.where)
+    if options:
+        return call(export, source, planned.library, options=options)
+    result = export(source, planned.library)
+    if second.outcome == "shared":
+        remember_ordinary(array, entry, planned.library, export)
+    return result

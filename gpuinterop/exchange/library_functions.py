@@ -19,7 +19,7 @@ from gpuinterop.errors.arguments import refuse_copy_keyword, require_bool
 
 from . import registry
 from .plan import LAYOUTS, ArrayInfo, Incoming, Plan, copy_needed
-from .registry import Backend
+from .registry import Backend, require_type
 
 COMMON = "allow_readonly"  # the option that exports to every library accept
 
@@ -31,18 +31,6 @@ def writer(entry: Backend) -> Callable[..., Any] | None:
     function: Callable[..., Any] | None = getattr(entry.module, f"to_{entry.name}", None)
     function = function or getattr(entry.module, "to", None)
     return require_type(function, object, "an array of the library", f"to_{entry.name}", entry)  # type: ignore[no-any-return]
-
-
-def require_type(result: Any, kind: type, description: str, function: str, entry: Backend) -> Any:
-    """Return the result of a function of another package's converter, or raise if it has the wrong type."""
-    if isinstance(result, kind) and result is not None:
-        return result
-    raise errors.ArgumentTypeError(
-        where=f"gpuinterop.converters ({entry.name})",
-        expected=f"{description} from {function} of the converter of {entry.name!r}",
-        got=errors.short_repr(result),
-        fix=f"define {function} in the converter so that it returns {description}",
-    )
 
 
 def import_with(obj: Any, entry: Backend, copyif: bool, options: dict[str, Any]) -> Any:
@@ -235,7 +223,8 @@ def remember_ordinary(x: Any, entry: Backend, library: Any, export: Callable[...
     that its layout and dtype can be shared.
     """
     rules = entry.module.RULES
-    if rules.max_ndim < 64 or library is None or registry.backend(entry.name) is not entry:
+    current = registry.entries.get(registry.canonical_names[entry.name.lower()])
+    if rules.max_ndim < 64 or library is None or current is not entry:
         return
     has_all_dtypes = rules.dtypes is None or rules.dtypes.issuperset(NUMPY_NAMES)
     required = _core.NUMPY_DTYPE if has_all_dtypes else _core.IS_FLOAT32

@@ -15,6 +15,7 @@ from gpuinterop.arrays.core_view import c_strides as c_strides
 from gpuinterop.arrays.dtypes import name_of
 from gpuinterop.devices.foreign_handles import CPU, CUDA
 
+from .registry import Backend, require_type
 from .suggested_fixes import copy_line, fix_device, fix_dtype
 
 TYPE_CODES = {"cpu": CPU, "cuda": CUDA}
@@ -322,6 +323,27 @@ def plan_layout(info: ArrayInfo, rules: Rules, allow_readonly: bool = False) -> 
 
 def _reuse_copy(info: ArrayInfo, order: str = "C") -> str:
     return f"make {copy_line(info.library, order)} once and reuse it"
+
+
+def plan_out(
+    info: ArrayInfo, entry: Backend, copyif: bool, options: dict[str, Any], where: str = ""
+) -> Plan:
+    """Plan to make an object of the library over the described memory, as if copies were allowed."""
+    plan_to = getattr(entry.module, "plan_to", None)
+    if plan_to is not None:
+        plan: Any = plan_to(info, copyif, **options)
+        if not isinstance(plan, Plan):
+            require_type(plan, Plan, "a Plan", "plan_to", entry)
+    elif hasattr(entry.module, "RULES"):
+        plan = plan_layout(info, entry.module.RULES, options.get("allow_readonly", False))
+    else:
+        plan = Plan(
+            entry.name, "unknown", "a converter that can plan", where=f"to_{entry.name}",
+            got=f"{entry.module.__name__}, which has no plan_to",
+            fix="try the conversion, or add plan_to(info, copyif) to the converter",
+        )  # fmt: skip
+    result: Plan = replace(plan, where=where) if where else plan
+    return result
 
 
 # The words for a layout, and the properties of `ArrayInfo` of which one must be true.

@@ -133,6 +133,18 @@ def unknown_object_error(obj: Any, names: list[str], where: str) -> ConversionTy
     )
 
 
+def require_type(result: Any, kind: type, description: str, function: str, entry: Backend) -> Any:
+    """Return the result of a function of another package's converter, or raise if it has the wrong type."""
+    if isinstance(result, kind) and result is not None:
+        return result
+    raise ArgumentTypeError(
+        where=f"gpuinterop.converters ({entry.name})",
+        expected=f"{description} from {function} of the converter of {entry.name!r}",
+        got=short_repr(result),
+        fix=f"define {function} in the converter so that it returns {description}",
+    )
+
+
 # ---- one library --------------------------------------------------------------------------------
 
 
@@ -250,14 +262,14 @@ _BUILT_IN = (
         matches=lambda obj: all(hasattr(type(obj), n) for n in ("__array_namespace__", "__dlpack__")),
     ),
 )  # fmt: skip
-_entries: dict[str, Backend] = {}
-_aliases: dict[str, str] = {}  # name or alias in lower case: the entry's name
+entries: dict[str, Backend] = {}
+canonical_names: dict[str, str] = {}  # name or alias in lower case: the entry's name
 
 
 def _add(entry: Backend) -> None:
-    _entries[entry.name] = entry
+    entries[entry.name] = entry
     for alias in (entry.name, *entry.aliases):
-        _aliases[alias.lower()] = entry.name
+        canonical_names[alias.lower()] = entry.name
 
 
 for _built_in in _BUILT_IN:
@@ -289,7 +301,7 @@ def register(entry: Backend) -> None:
         _core._set_exporter(word)
     _add(entry)
     _of_classes.clear()
-    _core._set_converters_changed(any(_entries[known.name] is not known for known in _BUILT_IN))
+    _core._set_converters_changed(any(entries[known.name] is not known for known in _BUILT_IN))
 
 
 @cache
@@ -315,7 +327,7 @@ def _load_plugin(name: str) -> Backend:
 
 def names() -> list[str]:
     """Return the libraries that ``to()`` accepts, plugins included, without loading them."""
-    return [*_entries, *(n for n in _plugins() if n not in _entries)]
+    return [*entries, *(n for n in _plugins() if n not in entries)]
 
 
 def built_in(name: str) -> Any:
@@ -325,19 +337,19 @@ def built_in(name: str) -> Any:
 
 def backends() -> list[Backend]:
     """Return the loaded entries; plugins are loaded with their library."""
-    return list(_entries.values())
+    return list(entries.values())
 
 
 def backend(name: str, where: str = "gpuinterop.to") -> Backend:
     """Return the entry of a library, by name or alias, in any case."""
     value: Any = name
     word = value.lower() if isinstance(value, str) else None
-    if word in _aliases:
-        return _entries[_aliases[word]]
+    if word in canonical_names:
+        return entries[canonical_names[word]]
     for plugin in _plugins():
         if plugin.lower() == word:
             return _load_plugin(plugin)
-    aliases = {**_aliases, **{own: own for own in (*OWN_NAMES, *_plugins())}}
+    aliases = {**canonical_names, **{own: own for own in (*OWN_NAMES, *_plugins())}}
     raise unknown_name_error(name, names(), aliases, where)
 
 
@@ -349,7 +361,7 @@ def own_name(name: Any) -> str | None:
 
 def load(name: str, where: str, module: str = "") -> Any:
     """Import a library, or raise an error that says how to install or repair it."""
-    entry = _entries[name]
+    entry = entries[name]
     return import_package(entry, module or entry.package, where)
 
 
@@ -381,7 +393,7 @@ def find_backend(obj: Any) -> Backend | None:
 
 def owner_of(module: str) -> Backend | None:
     """Return the loaded entry of the library to which a module belongs, by the module's name."""
-    for entry in _entries.values():
+    for entry in entries.values():
         for root in (entry.package, *entry.roots):
             if root and f"{module}.".startswith(f"{root}."):
                 return entry
@@ -412,7 +424,7 @@ def _search(cls: type) -> tuple[Backend | None, bool]:
         return None, True
     for base in cls.__mro__:
         module = module_of(base)
-        for entry in _entries.values():
+        for entry in entries.values():
             if _names_class(entry, base, module):
                 return entry, base is cls
     return None, False
@@ -432,7 +444,7 @@ def _names_class(entry: Backend, cls: type, module: str) -> bool:
 
 def _claiming(obj: Any, of_others: bool) -> Backend | None:
     # Entries of this package name no converter. Those of other packages go before a class's base.
-    for entry in list(_entries.values()):
+    for entry in list(entries.values()):
         try:
             if bool(entry.converter) is of_others and entry.claims(obj):
                 return entry
@@ -445,7 +457,7 @@ def _load_plugins_in_use() -> bool:
     # Whether there were plugins to load. Only a loaded library can have made an object.
     found = False
     for name in _plugins():
-        known = name in _entries or name in broken_converters or name not in sys.modules
+        known = name in entries or name in broken_converters or name not in sys.modules
         if known or is_being_imported(name):  # then a later conversion tries again
             continue
         try:

@@ -46,13 +46,13 @@ def forget_failed_imports() -> None:
 
 
 def save_registry() -> tuple[dict, dict]:
-    return dict(registry._entries), dict(registry._aliases)
+    return dict(registry.entries), dict(registry.canonical_names)
 
 
 def restore_registry(saved: tuple[dict, dict]) -> None:
     """Put the registry back, and forget the names of the tests' own library."""
     registry.register(saved[0]["numpy"])  # as after any change, nothing stays remembered
-    for table, before in zip((registry._entries, registry._aliases), saved, strict=True):
+    for table, before in zip((registry.entries, registry.canonical_names), saved, strict=True):
         table.clear()
         table.update(before)
     registry._plugins.cache_clear()

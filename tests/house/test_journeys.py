@@ -11,8 +11,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 from house_figures import program_of
 
 MOST = [
-    pytest.param("to", 6, 7, marks=pytest.mark.torch),
-    pytest.param("explain", 9, 12, marks=pytest.mark.torch),
+    pytest.param("to", 6, 4, marks=pytest.mark.torch),
+    pytest.param("explain", 9, 3, marks=pytest.mark.torch),
     pytest.param("refused", 8, 5, marks=pytest.mark.torch),
     pytest.param("add", 8, 10),
     pytest.param("sum", 8, 8),
